@@ -1,4 +1,5 @@
 /** Vectors and scores of texts against those of sentence-transformers, by tiny random models of every family that embeds. */
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import {
@@ -16,6 +17,7 @@ import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
 import { goldenFolder, goldenItems, hasGoldens, writeClassifier } from "./support/text-models.ts";
+import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 
 const families = ["bert-bge"];
 if (hasGoldens) families.push("bert-minilm", "xlm-roberta-e5", "modernbert", "qwen3-embedding", "embeddinggemma");
@@ -229,5 +231,64 @@ describe.skipIf(!hasGoldens)("models of ../shared (skipped without it)", () => {
     };
     const { folder } = await writeClassifier("bert-minilm", given);
     await expect(loadCheckpoint(folder)).rejects.toThrow("one label, which is a score, but found 3");
+  });
+});
+
+describe("language models whose logits are scores", () => {
+  const [yes, no] = [72, 75];
+  const chatTemplate =
+    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}";
+
+  async function writeReranker(score: object, settings: object = {}): Promise<string> {
+    const folder = await temporaryFolder();
+    await writeTinyCheckpoint(folder, { config: { max_position_embeddings: 128 }, chatTemplate });
+    const modules = [
+      { type: "sentence_transformers.base.modules.transformer.Transformer", path: "" },
+      { type: "sentence_transformers.cross_encoder.modules.logit_score.LogitScore", path: "1_LogitScore" },
+    ];
+    const files = {
+      "modules.json": modules,
+      "1_LogitScore/config.json": score,
+      "sentence_bert_config.json": { processing_kwargs: { chat_template: { add_generation_prompt: true } } },
+      "config_sentence_transformers.json": { prompts: { web: "Find pages." }, ...settings },
+    };
+    await mkdir(join(folder, "1_LogitScore"));
+    for (const [name, value] of Object.entries(files)) await writeFile(join(folder, name), JSON.stringify(value));
+    return folder;
+  }
+
+  /** Logits of the last token, by a decoder of the same checkpoint. */
+  async function logitsOf(folder: string, ids: readonly number[]): Promise<Float32Array> {
+    await rm(join(folder, "modules.json"));
+    const decoder = (await compiled(folder)).createDecoder();
+    return decoder.prefill(ids);
+  }
+
+  test("a score is the sigmoid of the difference of two logits behind the pair", async () => {
+    const folder = await writeReranker({ true_token_id: yes, false_token_id: no });
+    const model = await compiled(folder);
+    const { ids } = model.reranker!.encode("Which?", "This.", { prompt: "web" });
+    const text = "<|start|>system\nFind pages.<|end|><|start|>query\nWhich?<|end|><|start|>document\nThis.<|end|>";
+    expect(model.tokenizer.decode(ids, { skipSpecialTokens: false })).toBe(`${text}<|start|>assistant\n`);
+    const [score] = await model.rank("Which?", ["This."], { prompt: "web" });
+    const long = model.reranker!.encode("Which?", "This ".repeat(200), { truncate: true }).ids;
+    expect(long).toHaveLength(128);
+    expect(long.slice(-12)).toEqual(ids.slice(-12));
+    expect(() => model.reranker!.encode("Which?", "This ".repeat(200))).toThrow("expected at most 128 tokens");
+    const logits = await logitsOf(folder, ids);
+    expect(score).toBeCloseTo(1 / (1 + Math.exp(logits[no]! - logits[yes]!)), 5);
+  });
+
+  test("without a false token, and without a sigmoid, it is the logit", async () => {
+    const folder = await writeReranker({ true_token_id: yes }, { activation_fn: "torch.nn.modules.linear.Identity" });
+    const model = await compiled(folder);
+    const [score] = await model.rank("Which?", ["This."]);
+    const logits = await logitsOf(folder, model.reranker!.encode("Which?", "This.").ids);
+    expect(score).toBeCloseTo(logits[yes]!, 4);
+  });
+
+  test("tokens that the vocabulary does not have are refused", async () => {
+    const folder = await writeReranker({ true_token_id: 1e6 });
+    await expect(loadCheckpoint(folder)).rejects.toThrow("true_token_id: expected a token id from 0 to");
   });
 });

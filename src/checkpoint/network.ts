@@ -4,7 +4,7 @@ import type { Checkpoint } from "../formats/contract.ts";
 import { withTurnedHeads } from "../formats/head-rows.ts";
 import { describe, isObject } from "../formats/json.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
-import type { SentenceModule } from "../formats/sentence-modules.ts";
+import type { SentenceModule, SentenceModules } from "../formats/sentence-modules.ts";
 import { architectures, buildDecoder } from "../model/architectures.ts";
 import type { Network } from "../model/decoder.ts";
 import { type HeadActivation, type HeadStep, textNetwork } from "../model/encoder.ts";
@@ -28,6 +28,8 @@ export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Networ
 
 async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Network]> {
   const { configFile, config, modules } = checkpoint;
+  const score = modules?.modules.find(({ kind }) => kind === "LogitScore");
+  if (modules && score) return generativeRerankerOf(checkpoint, modules, score);
   if (modules) return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
   if (architectureName(config).endsWith("Model") && buildEncoder(configFile, config)) {
     const note = `${configFile}: no modules.json says what becomes of hidden states; embeddings are their mean`;
@@ -72,10 +74,44 @@ function rerankerOf(checkpoint: Checkpoint): [Checkpoint, Network] {
     throw new UnsupportedError(
       `${configFile}: expected a classifier of one label, which is a score, but found ${labels}`,
     );
-  const activation = scoreActivation(config);
-  if (activation !== null && !/\b(Sigmoid|Identity)$/.test(activation))
-    throw new UnsupportedError(`${configFile}: scores by ${activation} are not supported, only Sigmoid and Identity`);
+  checkActivation(configFile, scoreActivation(config));
   return [withoutPrefix(checkpoint, built.prefix), textNetwork("rank", built.encoder, built.classifier)];
+}
+
+function checkActivation(file: string, activation: string | null): void {
+  if (activation !== null && !/\b(Sigmoid|Identity)$/.test(activation))
+    throw new UnsupportedError(`${file}: scores by ${activation} are not supported, only Sigmoid and Identity`);
+}
+
+/** A language model whose logits behind a pair, of a token such as "yes" and another, are its score (Qwen3-Reranker). */
+function generativeRerankerOf(
+  checkpoint: Checkpoint,
+  { modules, activation }: SentenceModules,
+  { config: fields, configFile: file }: SentenceModule,
+): [Checkpoint, Network] {
+  const { configFile, config } = checkpoint;
+  if (modules.length !== 1)
+    throw new UnsupportedError(`${file}: expected nothing but LogitScore behind the transformer in modules.json`);
+  checkActivation(file, activation ?? scoreActivation(config));
+  const encoder = decoderAsEncoder(configFile, config);
+  const head = encoder && buildDecoder(configFile, config).slots.find(({ name }) => name === "lm_head.weight");
+  if (!head)
+    throw new UnsupportedError(
+      `${configFile}: architecture ${architectureName(config)} is not supported with LogitScore, only ${architectures.map(({ name }) => name).join(", ")}`,
+    );
+  const token = (field: string) => {
+    const id = fields[field];
+    if (!Number.isInteger(id) || (id as number) < 0 || (id as number) >= encoder.vocabularySize)
+      throw new InvalidFileError(
+        file,
+        `${field}: expected a token id from 0 to ${encoder.vocabularySize - 1} but found ${describe(id)}`,
+      );
+    return id as number;
+  };
+  const falseToken = (fields.false_token_id ?? null) === null ? null : token("false_token_id");
+  const score: HeadStep = { kind: "tokenScore", head, trueToken: token("true_token_id"), falseToken };
+  const network = textNetwork("rank", encoder, [{ kind: "pool", poolings: ["lasttoken"] }, score]);
+  return [withModelPrefix(checkpoint, network), network];
 }
 
 /** Labels of a classifier; transformers counts names of them where the config says no number, and takes two for none. */
@@ -112,7 +148,7 @@ function stepsOf(module: SentenceModule): HeadStep[] {
       return [];
     default:
       throw new UnsupportedError(
-        `${module.configFile}: module ${module.kind} is not supported, only Pooling, Dense, Normalize and Dropout`,
+        `${module.configFile}: module ${module.kind} is not supported, only Pooling, Dense, Normalize, Dropout and LogitScore`,
       );
   }
 }

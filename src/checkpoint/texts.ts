@@ -17,11 +17,15 @@ export function textsOf(checkpoint: Checkpoint): ModelTexts {
 
 /** What programs keep of sentence-transformers' files and fields, as JSON; null where there are none. */
 function settingsOf({ modules, config }: Checkpoint): string | null {
-  const isScoreRaw = scoreActivation(config)?.endsWith("Identity") ?? false;
+  const isScoreRaw = (modules?.activation ?? scoreActivation(config))?.endsWith("Identity") ?? false;
   if (!modules && !isScoreRaw) return null;
   const { prompts = {}, defaultPrompt = null, isLowerCase = false } = modules ?? {};
-  const isNormalized = modules?.modules.at(-1)?.kind === "Normalize";
-  const settings: TextSettings = { prompts, defaultPrompt, isLowerCase, isNormalized, isScoreRaw };
+  const last = modules?.modules.at(-1)?.kind;
+  const settings: TextSettings = {
+    ...{ prompts, defaultPrompt, isLowerCase, isScoreRaw },
+    isNormalized: last === "Normalize",
+    pairVariables: last === "LogitScore" ? modules!.templateVariables : null,
+  };
   return JSON.stringify(settings);
 }
 

@@ -30,10 +30,14 @@ export interface SentenceModules {
   readonly maxTokens: number | null;
   /** Whether texts are in lower case before they are tokens. */
   readonly isLowerCase: boolean;
+  /** Variables that the chat template is given where it writes out texts. */
+  readonly templateVariables: JsonObject;
   /** Texts that stand in front of others, by name. */
   readonly prompts: Readonly<Record<string, string>>;
   /** Name of the prompt that texts have where none is asked for; null for none. */
   readonly defaultPrompt: string | null;
+  /** Name of the function behind the scores of a cross-encoder; null where the file says none. */
+  readonly activation: string | null;
 }
 
 const MODULES = "modules.json";
@@ -112,20 +116,32 @@ export async function readSentenceModules(folder: string, names: ReadonlySet<str
     modules,
     maxTokens: (most as number | null | undefined) ?? null,
     isLowerCase: isLowerCase === true,
-    ...readPrompts(join(folder, SETTINGS), await optional(SETTINGS)),
+    templateVariables: templateVariables(settings),
+    ...readSettings(join(folder, SETTINGS), await optional(SETTINGS)),
   };
+}
+
+/** `restore_suffix` is for sentence-transformers itself, which keeps what a template writes behind texts that are cut. */
+function templateVariables({ processing_kwargs: options }: JsonObject): JsonObject {
+  const given = isObject(options) ? options.chat_template : undefined;
+  if (!isObject(given)) return {};
+  const { restore_suffix: _, ...variables } = given;
+  return variables;
 }
 
 const SETTINGS = "config_sentence_transformers.json";
 
-function readPrompts(file: string, settings: JsonObject): Pick<SentenceModules, "prompts" | "defaultPrompt"> {
-  const { prompts = {}, default_prompt_name: name = null } = settings;
+function readSettings(
+  file: string,
+  settings: JsonObject,
+): Pick<SentenceModules, "prompts" | "defaultPrompt" | "activation"> {
+  const { prompts = {}, default_prompt_name: name = null, activation_fn: activation } = settings;
   if (!isObject(prompts ?? {}) || Object.values(prompts ?? {}).some((text) => typeof text !== "string"))
     throw new InvalidFileError(file, `prompts: expected texts by name but found ${describe(prompts)}`);
   const texts = (prompts ?? {}) as Readonly<Record<string, string>>;
   if (name !== null && (typeof name !== "string" || !Object.hasOwn(texts, name)))
     throw new InvalidFileError(file, `default_prompt_name: expected one of prompts but found ${describe(name)}`);
-  return { prompts: texts, defaultPrompt: name };
+  return { prompts: texts, defaultPrompt: name, activation: typeof activation === "string" ? activation : null };
 }
 
 /** Tensors of the modules that have some, beside those of the transformer, with the folder in front of their names. */

@@ -2,7 +2,7 @@
 import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
-import type { TextSettings } from "../text/text-settings.ts";
+import { namedPrompt, type TextSettings } from "../text/text-settings.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { TextBatches } from "./text-batches.ts";
 
@@ -57,14 +57,9 @@ export class EmbeddingModel {
 
   /** Ids of a text as the model reads it. ContextLengthError for too long a text, InvalidArgumentError for no name of a prompt. */
   encode(text: string, options: EncodeEmbeddingOptions = {}): number[] {
-    const { prompt = this.defaultPrompt, truncate = false } = options;
-    if (prompt !== null && !Object.hasOwn(this.prompts, prompt)) {
-      const names = Object.keys(this.prompts);
-      const known = names.length > 0 ? `one of ${names.join(", ")}` : "none, as the model has no prompts,";
-      throw new InvalidArgumentError(`prompt: expected ${known} but found ${JSON.stringify(prompt)}`);
-    }
+    const { truncate = false } = options;
     // As sentence-transformers does.
-    const whole = `${prompt === null ? "" : this.prompts[prompt]}${text}`.trim();
+    const whole = `${namedPrompt(this.#settings, options.prompt) ?? ""}${text}`.trim();
     const read = this.#settings.isLowerCase ? whole.toLowerCase() : whole;
     const length = truncate ? { maxTokens: this.maxTokens } : { contextLength: this.maxTokens, truncation: false };
     const ids = this.#tokenizer().encode(read, { ...length, padding: false });

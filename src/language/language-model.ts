@@ -80,7 +80,7 @@ export class LanguageModel {
       ? readTextSettings(parse(texts.textSettings, textFile), textFile)
       : plainSettings;
     this.embedding = program.has("embed") ? new EmbeddingModel(program, () => this.tokenizer, textSettings) : null;
-    this.reranker = program.has("rank") ? new Reranker(program, () => this.tokenizer, textSettings) : null;
+    this.reranker = program.has("rank") ? new Reranker(program, () => this.tokenizer, textSettings, template) : null;
   }
 
   /**

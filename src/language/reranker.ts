@@ -1,14 +1,21 @@
 /** A program that scores how well documents answer a query, with its tokenizer: what `LanguageModel.rank` calls. */
 import { checkOptions, checkString } from "../arguments.ts";
-import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
-import type { TextSettings } from "../text/text-settings.ts";
+import type { ChatTemplate } from "../text/chat-template.ts";
+import { encodeChat } from "../text/encode-chat.ts";
+import { namedPrompt, type TextSettings } from "../text/text-settings.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { TextBatches } from "./text-batches.ts";
 import type { TokenText } from "./text-inputs.ts";
 
 /** How documents are scored. */
 export interface RankOptions {
+  /**
+   * Name of one of the model's prompts, which stands in front of each query, or is the instruction of a model that reads pairs
+   * as conversations; null for none. Default: the one that the model's authors chose, if they did.
+   */
+  readonly prompt?: string | null | undefined;
   /** Whether pairs that are longer than the model takes lose the end of the longer text. Default: false, they are a ContextLengthError. */
   readonly truncate?: boolean | undefined;
   /** Ends the work; its reason is thrown. */
@@ -21,27 +28,66 @@ export class Reranker {
   readonly maxTokens: number;
   readonly #settings: TextSettings;
   readonly #tokenizer: () => Tokenizer;
+  readonly #template: ChatTemplate | null;
   readonly #batches: TextBatches;
 
-  constructor(program: LoadedProgram, tokenizer: () => Tokenizer, settings: TextSettings) {
+  constructor(
+    program: LoadedProgram,
+    tokenizer: () => Tokenizer,
+    settings: TextSettings,
+    template: ChatTemplate | null,
+  ) {
     this.#batches = new TextBatches(program, "rank");
     this.#settings = settings;
     this.#tokenizer = tokenizer;
+    this.#template = template;
     this.maxTokens = this.#batches.maxTokens;
   }
 
-  /** Ids of a pair as the model reads it. ContextLengthError for too long a pair. */
-  encode(query: string, document: string, { truncate = false }: RankOptions = {}): TokenText {
+  /** Ids of a pair as the model reads it. ContextLengthError for too long a pair, InvalidArgumentError for no name of a prompt. */
+  encode(query: string, document: string, options: RankOptions = {}): TokenText {
     checkString("query", query);
     checkString("document", document);
-    const tokenizer = this.#tokenizer();
-    const length = truncate ? { maxTokens: this.maxTokens } : { truncation: false };
-    const { ids, secondFrom } = tokenizer.encodePair(query.trim(), document.trim(), { ...length, padding: false });
+    const { truncate = false } = options;
+    const instruction = namedPrompt(this.#settings, options.prompt);
+    const { pairVariables: variables } = this.#settings;
+    const { ids, secondFrom } = variables
+      ? this.#encodeConversation(variables, { instruction, query, document }, truncate)
+      : this.#tokenizer().encodePair(`${instruction ?? ""}${query}`.trim(), document.trim(), {
+          ...(truncate ? { maxTokens: this.maxTokens } : { truncation: false }),
+          padding: false,
+        });
     if (ids.length > this.maxTokens)
       throw new ContextLengthError(
         `document: expected at most ${this.maxTokens} tokens with the query but found ${ids.length}; truncate: true leaves out an end`,
       );
     return { ids, secondFrom };
+  }
+
+  /** Ids of a pair that the template writes out; what it writes behind the document stays where the document is cut. */
+  #encodeConversation(
+    { add_generation_prompt: opens, ...variables }: Readonly<Record<string, unknown>>,
+    { instruction, query, document }: { instruction: string | null; query: string; document: string },
+    truncate: boolean,
+  ): TokenText {
+    const template = this.#template;
+    if (!template) throw new UnsupportedError("rank: the model reads pairs by a chat template but has none");
+    const system = instruction === null ? [] : [{ role: "system", content: instruction }];
+    const idsOf = (asked: string, found: string) => {
+      const pair = [
+        { role: "query", content: asked },
+        { role: "document", content: found },
+      ];
+      const options = { ...variables, addGenerationPrompt: opens === true };
+      return encodeChat(this.#tokenizer(), template, [...system, ...pair], options);
+    };
+    const ids = idsOf(query, document);
+    if (!truncate || ids.length <= this.maxTokens) return { ids, secondFrom: ids.length };
+    const [one, other] = [idsOf("a", "a"), idsOf("b", "b")];
+    let kept = 0;
+    while (kept < Math.min(one.length, this.maxTokens) && one.at(-1 - kept) === other.at(-1 - kept)) kept++;
+    const cut = [...ids.slice(0, this.maxTokens - kept), ...ids.slice(ids.length - kept)];
+    return { ids: cut, secondFrom: cut.length };
   }
 
   /** Scores of pairs, in order: from 0 to 1 where the model's authors say no other way. */

@@ -165,9 +165,157 @@ describe("other configs", () => {
       /per_layer_config of layers 0 is/,
     ],
     ["images", "Gemma3ForCausalLM", { text_config: {} }, /only text models/],
+    ["one tap", "Lfm2ForCausalLM", { conv_L_cache: 1 }, /conv_L_cache 1 is not supported, only 2 or more/],
+    ["taps beyond any model", "Lfm3ForCausalLM", { conv_L_cache: 2 ** 20 }, /conv_L_cache: expected at most 256/],
+    [
+      "a window in LFM2",
+      "Lfm2ForCausalLM",
+      { layer_types: ["conv", "sliding_attention"] },
+      /with "sliding_attention" is/,
+    ],
+    [
+      "heads of values that keys do not divide",
+      "Qwen3_5ForCausalLM",
+      { linear_num_value_heads: 5, linear_num_key_heads: 2 },
+      /linear_num_value_heads divisible by linear_num_key_heads but found 5 and 2/,
+    ],
+    [
+      "another gate of the convolution",
+      "Qwen3_5ForCausalLM",
+      { hidden_act: "gelu" },
+      /hidden_act "gelu" is not supported/,
+    ],
+    [
+      "Mamba heads of another width",
+      "GraniteMoeHybridForCausalLM",
+      { mamba_n_heads: 4, mamba_d_head: 16 },
+      /mamba_n_heads times mamba_d_head equal to mamba_expand times hidden_size, 128, .* found 4, 16 and 1/,
+    ],
+    [
+      "time steps within limits",
+      "GraniteMoeHybridForCausalLM",
+      { mamba_n_heads: 4, time_step_limit: [0.1, { __float__: "Infinity" }] },
+      /time_step_limit \[0.1,{"__float__":"Infinity"}\] is not supported, only/,
+    ],
+    [
+      "an architecture of Mamba",
+      "NemotronHForCausalLM",
+      {},
+      /architecture NemotronHForCausalLM is not supported, only/,
+    ],
     ["a part of no head", "Phi3ForCausalLM", { partial_rotary_factor: 1.5 }, /partial_rotary_factor: expected a part/],
   ])("with %s that is not supported are refused", (_, name, changes, message) => {
     expect(() => other(name, changes)).toThrow(message);
+  });
+});
+
+/** The attention of each layer, by the fields that the config may vary. */
+const attentionsOf = (name: string, changes: JsonObject) =>
+  other(name, changes).transformer!.layers.map(({ mixer }) => (mixer as Attention).config);
+
+describe("layers that differ", () => {
+  const four = { num_hidden_layers: 4, num_key_value_heads: 2, head_dim: 16 };
+
+  it("Olmo 3: three windows to a full layer; the scaling is that of full layers, the base of windows 500000", () => {
+    const changes = { ...four, rope_theta: 10 ** 8, rope_scaling: { rope_type: "linear", factor: 4 } };
+    expect(attentionsOf("Olmo3ForCausalLM", changes).map(({ window }) => window)).toEqual([4096, 4096, 4096, 0]);
+    const { ropes } = other("Olmo3ForCausalLM", changes).transformer!;
+    expect(ropes.full_attention!.inverseFrequencies[1]).toBeCloseTo(0.1 / 4, 6);
+    expect(ropes.sliding_attention!.inverseFrequencies[1]).toBeCloseTo(500000 ** (-1 / 8), 6);
+  });
+
+  it("EXAONE 4.0: layers of letters or of a number; without windows all have a rope", () => {
+    const of = (changes: JsonObject) =>
+      attentionsOf("Exaone4ForCausalLM", { ...four, ...changes }).map(({ window, rope }) => `${window} ${rope}`);
+    expect(of({ sliding_window: 8, sliding_window_pattern: "LG" })).toEqual(["8 rope", "0 null", "8 rope", "0 null"]);
+    expect(of({ sliding_window: 8, sliding_window_pattern: "L" })).toEqual(["8 rope", "8 rope", "8 rope", "0 null"]);
+    expect(of({ sliding_window: 8 })).toEqual(["8 rope", "8 rope", "8 rope", "0 null"]);
+    expect(of({ sliding_window: null })).toEqual(["0 rope", "0 rope", "0 rope", "0 rope"]);
+  });
+
+  it("Hunyuan: alpha stretches the base", () => {
+    const rope_scaling = { type: "dynamic", alpha: 1000, factor: 1 };
+    const { ropes } = other("HunYuanDenseV1ForCausalLM", { ...four, rope_scaling }).transformer!;
+    expect(ropes.rope!.inverseFrequencies[1]).toBeCloseTo((10000 * 1000 ** (16 / 14)) ** (-1 / 8), 7);
+  });
+
+  it("ERNIE 4.5 and GLM-4 store rows of heads as pairs, all or the first part", () => {
+    const pairsOf = (name: string, changes: JsonObject = {}) =>
+      other(name, { num_key_value_heads: 2, ...changes }).slots.flatMap(({ name: slot, pairs }) =>
+        pairs && slot.startsWith("model.layers.0")
+          ? [[slot.replace(/.*attn\./, ""), pairs.headDim, pairs.rotated]]
+          : [],
+      );
+    expect(pairsOf("Ernie4_5ForCausalLM", { head_dim: null })).toEqual([
+      ["q_proj.weight", 16, 16],
+      ["k_proj.weight", 16, 16],
+    ]);
+    expect(pairsOf("Glm4ForCausalLM", { head_dim: 16 })).toEqual([
+      ["q_proj.weight", 16, 8],
+      ["q_proj.bias", 16, 8],
+      ["k_proj.weight", 16, 8],
+      ["k_proj.bias", 16, 8],
+    ]);
+  });
+
+  it("Ministral 3: the rope and growth of queries that transformers assumes", () => {
+    const [attention] = attentionsOf("Ministral3ForCausalLM", four);
+    expect(attention).toMatchObject({ queryGrowth: { beta: 0.1, length: 16384 }, window: 0 });
+  });
+
+  it("Gemma 4: sizes of full heads, owners of caches, and the last layer, which is full whatever the config says", () => {
+    const layer_types = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"];
+    const changes = { ...four, layer_types, sliding_window: 8, num_kv_shared_layers: 2, use_double_wide_mlp: true };
+    const found = attentionsOf("Gemma4ForCausalLM", { ...changes, global_head_dim: 32 });
+    expect(found.map(({ headDim, window, sharedWith }) => [headDim, window, sharedWith])).toEqual([
+      [16, 8, undefined],
+      [32, 0, undefined],
+      [16, 8, 0],
+      [32, 0, 1],
+    ]);
+    const { slots } = other("Gemma4ForCausalLM", changes);
+    const shapes = new Map(slots.map(({ name, shape }) => [name, shape.join("x")]));
+    expect(shapes.get("model.layers.3.mlp.up_proj.weight")).toBe("192x64");
+    expect(shapes.get("model.layers.1.mlp.up_proj.weight")).toBe("96x64");
+    expect(shapes.get("model.embed_tokens_per_layer.weight")).toBe("100x1024");
+    expect(shapes.has("model.layers.3.self_attn.k_proj.weight")).toBe(false);
+  });
+
+  it("Gemma 4 unified: values made of keys, with heads of their own number, and no embeddings of layers", () => {
+    const changes = {
+      ...four,
+      attention_k_eq_v: true,
+      num_global_key_value_heads: 1,
+      use_bidirectional_attention: "vision",
+    };
+    const found = attentionsOf("Gemma4UnifiedForCausalLM", changes);
+    expect(found.map(({ window, kvHeads }) => [window, kvHeads])).toEqual([
+      [1024, 2],
+      [1024, 2],
+      [1024, 2],
+      [0, 1],
+    ]);
+    const names = other("Gemma4UnifiedForCausalLM", changes).slots.map(({ name }) => name);
+    expect(names).not.toContain("model.embed_tokens_per_layer.weight");
+    expect(names).toContain("model.layers.0.self_attn.v_proj.weight");
+    expect(names).not.toContain("model.layers.3.self_attn.v_proj.weight");
+  });
+
+  it.each<[string, JsonObject, RegExp]>([
+    ["both directions", { use_bidirectional_attention: "all" }, /use_bidirectional_attention "all" is not supported/],
+    ["a field of a layer", { per_layer_config: { "1": { skip: true } } }, /skip is not supported, only head_dim/],
+    ["no owner of a cache", { num_kv_shared_layers: 4 }, /leaves no layer of sliding_attention/],
+    ["more than all caches shared", { num_kv_shared_layers: 9 }, /leaves no layer of sliding_attention/],
+  ])("Gemma 4 with %s is refused", (_, changes, message) => {
+    expect(() => other("Gemma4ForCausalLM", { ...four, ...changes })).toThrow(message);
+  });
+
+  it("Granite 4.0: no rope unless the config says so", () => {
+    const dense = { num_local_experts: 0, layer_types: ["attention", "full_attention"], num_key_value_heads: 2 };
+    const ropes = (changes: JsonObject) =>
+      attentionsOf("GraniteMoeHybridForCausalLM", { ...dense, ...changes }).map(({ rope }) => rope);
+    expect(ropes({})).toEqual([null, null]);
+    expect(ropes({ position_embedding_type: "rope" })).toEqual(["rope", "rope"]);
   });
 });
 

@@ -62,16 +62,25 @@ export type HeadStep =
     }
   | { readonly kind: "layerNorm"; readonly module: string; readonly eps: number; readonly hasBias: boolean }
   /** A length of 1. */
-  | { readonly kind: "normalize" };
+  | { readonly kind: "normalize" }
+  /** The logit of a token less that of another, from the head of a language model. */
+  | {
+      readonly kind: "tokenScore";
+      readonly head: WeightSlot;
+      readonly trueToken: number;
+      readonly falseToken: number | null;
+    };
 
 /** Number of values that a step gives of `size`. */
 function sizeBehind(step: HeadStep, size: number): number {
   if (step.kind === "pool") return step.poolings.length * size;
+  if (step.kind === "tokenScore") return 1;
   return step.kind === "dense" ? step.size : size;
 }
 
 function slotsOf(step: HeadStep, size: number): WeightSlot[] {
   if (step.kind === "pool" || step.kind === "normalize") return [];
+  if (step.kind === "tokenScore") return [step.head];
   const { module, hasBias } = step;
   const weight: WeightSlot =
     step.kind === "dense"
@@ -92,6 +101,13 @@ function take<T>(ops: Ops<T>, weights: WeightLookup, step: HeadStep, x: T, offse
     return rest.length === 0 ? first! : ops.call("aten::cat.out", [first!, ...rest], -1);
   }
   if (step.kind === "normalize") return ops.normalize(x);
+  if (step.kind === "tokenScore") {
+    const logits = ops.linear(x, weights(step.head.name));
+    const logit = (token: number) => ops.columns(logits, token, token + 1);
+    return step.falseToken === null
+      ? logit(step.trueToken)
+      : ops.add(logit(step.trueToken), logit(step.falseToken), -1);
+  }
   const weight = weights(`${step.module}.weight`);
   const bias = step.hasBias ? weights(`${step.module}.bias`) : null;
   if (step.kind === "layerNorm") return ops.layerNorm(x, weight, bias, step.eps);

@@ -4,7 +4,7 @@
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Attention } from "./attention.ts";
-import type { ConfigReader } from "./config-reader.ts";
+import { type ConfigReader, shown } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { GatedMlp } from "./gated-mlp.ts";
 import { readExperts, readGranite } from "./granite.ts";
@@ -30,7 +30,7 @@ function checkTimeSteps(config: ConfigReader): void {
   const [least, most] = Array.isArray(limit) ? limit : [0, null];
   const isNumber = (value: unknown) => typeof value === "number" && Number.isFinite(value);
   if ((isNumber(least) && least > 0) || isNumber(most))
-    throw new UnsupportedError(`${config.file}: time_step_limit [${least}, ${most}] is not supported, only none`);
+    throw new UnsupportedError(`${config.file}: time_step_limit ${shown(limit)} is not supported, only [0, Infinity]`);
 }
 
 function readMamba(config: ConfigReader, hidden: number): Mamba2 {

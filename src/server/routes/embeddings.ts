@@ -57,8 +57,9 @@ function base64Of(vector: Float32Array): string {
 
 async function rank({ model, signal, took }: Job, body: z.output<typeof rerankRequest>): Promise<object> {
   const reranker = needed(model.reranker, model, body.model, "rank documents");
-  const { query, documents, top_n: most, return_documents: returned, truncate } = body;
-  const pairs = documents.map((document) => reranker.encode(query, document, { truncate: truncate ?? false }));
+  const { query, documents, top_n: most, return_documents: returned, prompt_name: prompt, truncate } = body;
+  const options = { ...(prompt != null && { prompt }), truncate: truncate ?? false };
+  const pairs = documents.map((document) => reranker.encode(query, document, options));
   const scores = await reranker.score(pairs, signal);
   const promptTokens = sumOf(pairs.map(({ ids }) => ids.length));
   took({ promptTokens, cachedTokens: 0, generatedTokens: 0 });

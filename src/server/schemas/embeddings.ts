@@ -58,6 +58,7 @@ export const rerankRequest = z
     documents: z.array(text).min(1).max(2048),
     top_n: optional(z.int().min(1)),
     return_documents: optional(z.boolean()),
+    prompt_name: optional(z.string()).openapi({ description: "Name of one of the model's prompts." }),
     truncate: optional(z.boolean()).openapi({
       description: "Cut texts that are too long; otherwise they are refused.",
     }),
