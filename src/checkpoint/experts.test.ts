@@ -11,6 +11,8 @@ import { EagerModel } from "../api/eager-model.ts";
 import { inspectProgram } from "../api/inspect.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { ShapeError, UnsupportedError } from "../errors.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { loadProgramObject } from "../language/language-model.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/config.ts";
 import { makeRecipe } from "../quantize/recipe.ts";
@@ -135,6 +137,28 @@ describe("quantized", () => {
       await program.dispose();
     });
   });
+
+  /** Tiles of AMX round weights of many rows (docs/sequences.md). */
+  const hasTiles = hostCpu().features.has("amx_int8");
+
+  it.skipIf(hasTiles)(
+    `gives a token the same bits alone and among others${hasTiles ? " (skipped: AMX)" : ""}`,
+    async () => {
+      await withModel(checkpoint, async (model) => {
+        quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 8 })]);
+        const program = await loadProgramObject(compileModel(model, {}), "experts", {});
+        const all = await program.createDecoder().allLogits(ids);
+        const decoder = program.createDecoder();
+        const width = decoder.vocabularySize;
+        let next = await decoder.prefill(ids.slice(0, 1));
+        for (const [i, id] of ids.slice(1).entries()) {
+          expectSame(next, all.slice(i * width, (i + 1) * width), `token ${i}`);
+          next = await decoder.step(id);
+        }
+        await program.dispose();
+      });
+    },
+  );
 
   it("leaves the router as it is, and gives all experts of a layer one form", async () => {
     await withModel(checkpoint, async (model) => {
