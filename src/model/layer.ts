@@ -64,7 +64,7 @@ export interface Place {
 export interface PartActivations {
   /** The weights of linear layers that read the part's input, and nothing else does; empty where something else does. */
   readonly readers: readonly string[];
-  /** Those within the part, in the order in which they are computed. */
+  /** Activations within the part, in the order in which they are computed. */
   readonly inner: readonly ScalableActivation[];
 }
 
@@ -72,6 +72,7 @@ export interface PartActivations {
 export interface ExpertStack {
   /** Full name of the tensor; with "*" for the number of an expert where each has a matrix [n, k] of its own. */
   readonly tensor: string;
+  /** Number of experts. */
   readonly experts: number;
   /** The slots, with "*" for the number of the expert, whose rows an expert's matrix has, each as many. */
   readonly slots: readonly string[];
@@ -85,11 +86,11 @@ export interface ExpertStack {
 export interface LayerPart {
   /** Name of the part within its layer, such as "self_attn"; null where its weights stand beside those of other parts. */
   readonly module: string | null;
-  /** Its weights; `module` is the part's full name. */
+  /** Lists the part's weights; `module` is its full name. */
   slots(module: string): WeightSlot[];
   /** Tensors that checkpoints may have in place of those of the slots; absent where there are none. */
   stacks?(module: string): ExpertStack[];
-  /** Its activations whose channels may be scaled; `module` is the part's full name, `normOffset` what norms add to weights. */
+  /** Lists the activations whose channels may be scaled; `module` is the part's full name, `normOffset` what norms add to weights. */
   scalable(module: string, normOffset: number): PartActivations;
   /** Computes the part of x [1, T, hidden], to the same shape. */
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T;
@@ -99,6 +100,7 @@ export interface LayerPart {
 
 /** Weights beside the embedding that layers share. */
 export interface SharedTable {
+  /** Lists the weights that the table has. */
   slots(): WeightSlot[];
 }
 
@@ -117,16 +119,23 @@ export interface Mixer extends LayerPart {
 
 /** Names of a layer's norms; null for one that it does not have. */
 export interface LayerNorms {
+  /** Name of the norm in front of the mixer. */
   readonly beforeMixer: string | null;
+  /** Name of the norm behind the mixer. */
   readonly afterMixer: string | null;
+  /** Name of the norm in front of the MLP. */
   readonly beforeMlp: string | null;
+  /** Name of the norm behind the MLP. */
   readonly afterMlp: string | null;
 }
 
 /** x += afterMixer(mixer(beforeMixer(x))); x += afterMlp(mlp(beforeMlp(x))); x += adapter(x); x *= factor. */
 export interface LayerConfig {
+  /** Part that lets a token see those before it. */
   readonly mixer: Mixer;
+  /** Part that sees one token alone. */
   readonly mlp: LayerPart;
+  /** Norms around both. */
   readonly norms: LayerNorms;
   /** A part behind the MLP, where there is one. */
   readonly adapter?: LayerPart;

@@ -13,8 +13,9 @@ import { floatWeight, type Weight } from "./weight.ts";
 
 /** One expert's part of a linear layer: matrices whose rows stand one after the other, and their biases. */
 export interface ExpertPart {
+  /** Matrices whose rows stand one after the other. */
   readonly weights: readonly Weight[];
-  /** As many as there are matrices; null without. */
+  /** Biases, as many as there are matrices; null without. */
   readonly biases: readonly Weight[] | null;
 }
 
@@ -22,8 +23,11 @@ export interface ExpertPart {
 export interface ExpertLinear<T> {
   /** Name of the weights of all experts, for listings. */
   readonly name: string;
+  /** Weights of each expert. */
   readonly parts: readonly ExpertPart[];
+  /** Result of the router. */
   readonly routing: T;
+  /** Experts of each row. */
   readonly topK: number;
 }
 

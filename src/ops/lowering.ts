@@ -44,7 +44,9 @@ async function* dataOf(tensors: AsyncIterable<Tensor>): AsyncGenerator<Tensor["d
 
 /** A function of each value of a vector; `key` is what the vector's constant is told apart by. */
 export interface VectorChange {
+  /** Name of the change, which tells the constant from others of the same vector. */
   readonly key: string;
+  /** Function that makes a new value of each. */
   readonly of: (value: number) => number;
 }
 
