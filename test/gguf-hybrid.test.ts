@@ -6,14 +6,17 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { openTensorFile } from "../src/formats/shards.ts";
+import { f16Table, f32ToF16 } from "../src/half.ts";
 import { EagerModel, loadCheckpoint } from "../src/index.ts";
 import { bytesOf } from "../src/tensor.ts";
+import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { type GgufEntry, ggufFile, type Metadata } from "./support/gguf.ts";
 import { type HybridName, hybridConfigs, writeHybridCheckpoint } from "./support/hybrid-checkpoint.ts";
 import { expectSame } from "./support/same.ts";
 
 const folder = await temporaryFolder();
+const IDS = [5, 100, 20, 7, 250, 3, 3, 90];
 
 /** The file's name of a tensor. */
 const ggufNames: readonly (readonly [RegExp, string])[] = [
@@ -42,7 +45,7 @@ const ggufNames: readonly (readonly [RegExp, string])[] = [
   [/linear_attn\.out_proj/, "ssm_out"],
 ];
 
-const { linear_num_key_heads: K, linear_num_value_heads: V, linear_key_head_dim: D } = hybridConfigs.qwen3_5;
+const { linear_num_key_heads: K, linear_num_value_heads: V } = hybridConfigs.qwen3_5;
 const R = V / K;
 
 /** Value heads [K][R] as [R][K]: as _reorder_v_heads of llama.cpp's converter. */
@@ -56,7 +59,7 @@ function reordered(values: Float32Array, outer: number, size: number): Float32Ar
 }
 
 /** What the converter makes of a tensor of Qwen 3.5. */
-function ofQwen(name: string, shape: readonly number[], values: Float32Array): Float32Array {
+function ofQwen(name: string, shape: readonly number[], values: Float32Array, D: number): Float32Array {
   const rowSize = values.length / shape[0]!;
   const keys = 2 * K * D * rowSize;
   if (/in_proj_qkv|conv1d/.test(name))
@@ -70,20 +73,38 @@ function ofQwen(name: string, shape: readonly number[], values: Float32Array): F
 
 const shared = { context_length: 256, embedding_length: 32, feed_forward_length: 32, "rope.freq_base": 10000.5 };
 
-async function writeGgufOf(name: HybridName, facts: Readonly<Record<string, Metadata>>, extra: GgufEntry[] = []) {
+/** Rows of a multiple of 32 values as Q8_0: a scale in f16 and 32 integers a block. */
+function q8Blocks(values: Float32Array): Uint8Array {
+  const bytes = new Uint8Array((values.length / 32) * 34);
+  for (let block = 0; block < values.length / 32; block++) {
+    const part = values.subarray(32 * block, 32 * (block + 1));
+    const scale = f16Table()[f32ToF16(Math.max(...part.map(Math.abs)) / 127)]!;
+    new DataView(bytes.buffer).setUint16(34 * block, f32ToF16(scale), true);
+    for (const [i, value] of part.entries()) bytes[34 * block + 2 + i] = Math.round(value / scale);
+  }
+  return bytes;
+}
+
+async function writeGgufOf(
+  name: HybridName,
+  facts: Readonly<Record<string, Metadata>>,
+  extra: GgufEntry[] = [],
+  { changes = {}, hasBlocks = false }: { readonly changes?: object; readonly hasBlocks?: boolean } = {},
+) {
   const [source, path] = [join(folder, name), join(folder, `${name}.gguf`)];
-  await writeHybridCheckpoint(source, name, { rope_theta: 10000.5 });
+  await writeHybridCheckpoint(source, name, { rope_theta: 10000.5, ...changes });
   const file = await openTensorFile(join(source, "model.safetensors"));
   const entries: GgufEntry[] = [];
+  const { linear_key_head_dim: headDim } = { ...hybridConfigs.qwen3_5, ...changes };
   for (const stored of file.names) {
     const { shape, data } = await file.read(stored);
-    const values = name === "qwen3_5" ? ofQwen(stored, shape, data as Float32Array) : (data as Float32Array);
+    const values = name === "qwen3_5" ? ofQwen(stored, shape, data as Float32Array, headDim) : (data as Float32Array);
     const shown = ggufNames.reduce((text, [pattern, by]) => text.replace(pattern, by), stored);
+    const sizes = shape.filter((size) => size !== 1).toReversed();
+    const isMatrix = hasBlocks && shape.length === 2;
     entries.push({
-      name: shown,
-      sizes: shape.filter((size) => size !== 1).toReversed(),
-      type: 0,
-      data: bytesOf(values),
+      ...{ name: shown, sizes, type: isMatrix ? 8 : 0 },
+      data: isMatrix ? q8Blocks(values) : bytesOf(values),
     });
   }
   await file.close();
@@ -98,7 +119,7 @@ async function writeGgufOf(name: HybridName, facts: Readonly<Record<string, Meta
 async function logitsOf(path: string): Promise<{ logits: Float32Array; notes: readonly string[] }> {
   const model = await loadCheckpoint(path);
   const eager = await EagerModel.load(model, { logits: "all" });
-  const logits = eager.forward([5, 100, 20, 7, 250, 3, 3, 90], 0).data as Float32Array;
+  const logits = eager.forward(IDS, 0).data as Float32Array;
   await model.close();
   return { logits, notes: model.checkpoint.notes };
 }
@@ -143,6 +164,21 @@ function expectNear(found: Float32Array, expected: Float32Array): void {
 it("Qwen 3.5: value heads are moved back, logarithms taken, norms less 1", async () => {
   const { source, path } = await writeGgufOf("qwen3_5", qwenFacts);
   expectNear((await logitsOf(path)).logits, (await logitsOf(source)).logits);
+});
+
+it("Qwen 3.5 in 8-bit blocks: rows are carried over in their order, columns of value heads of whole groups too", async () => {
+  const sizes = { "ssm.state_size": 32, "ssm.inner_size": 128 };
+  const changes = { linear_key_head_dim: 32, linear_value_head_dim: 32 };
+  const { source, path } = await writeGgufOf("qwen3_5", { ...qwenFacts, ...sizes }, [], { changes, hasBlocks: true });
+  const model = await loadCheckpoint(path);
+  for (const module of ["in_proj_qkv", "in_proj_z", "in_proj_a", "out_proj"])
+    expect(model.carriedOver(`model.layers.0.linear_attn.${module}.weight`)?.stored, module).toBe("Q8_0");
+  model.activations = "float";
+  const eager = await EagerModel.load(model, { logits: "all" });
+  const found = eager.forward(IDS, 0).data as Float32Array;
+  await model.close();
+  const expected = (await logitsOf(source)).logits;
+  expect(distance(found, expected).relative).toBeLessThan(0.05);
 });
 
 it("Qwen 3.5: layers of multi-token prediction are left out, which a note says", async () => {

@@ -14,7 +14,9 @@ import {
   quantize,
   saveTorchao,
 } from "../src/index.ts";
+import type { Cpu } from "../src/kernels/contract.ts";
 import { scalarCpu } from "../src/kernels/cpu.ts";
+import { wasmFeatures } from "../src/kernels/wasm/features.ts";
 import { compileModel, loadProgramObject } from "../src/tools/index.ts";
 import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
@@ -139,3 +141,28 @@ describe.skipIf(!hasModels2026).each(["ernie4_5", "glm4"])("%s (skipped without 
     },
   );
 });
+
+const wasmCpu: Cpu = { name: "WebAssembly", features: new Set(wasmFeatures()) };
+
+describe.skipIf(!hasModels2026).each(["ministral3", "gemma4-conditional", "bitnet", "gemma4_text-moe"])(
+  "%s (skipped without ../shared)",
+  (name) => {
+    it("computes what transformers does on WebAssembly", async () => {
+      const golden = goldenOf(name);
+      const opened = await loadCheckpoint(modelFolder(name));
+      const model = await loadProgramObject(compileModel(opened, { cpu: wasmCpu }), name, { cpu: wasmCpu });
+      const last = await model.createDecoder().prefill(golden.long_input_ids);
+      expect(distance(last, golden.long_last_logits).relative).toBeLessThan(1e-4);
+      await opened.close();
+    });
+  },
+);
+
+it.skipIf(!hasModels2026)(
+  "Ministral 3 has no form for ExecuTorch, which says why (skipped without ../shared)",
+  async () => {
+    const model = await loadCheckpoint(modelFolder("ministral3"));
+    expect(() => compileModel(model, { target: "executorch" })).toThrow(/queries that grow with positions/);
+    await model.close();
+  },
+);
