@@ -164,8 +164,17 @@ describe.skipIf(process.platform === "win32" || allSets === "")("instruction set
     rmSync(join(built, "native", mostObject));
     rmSync(addon);
     expect(run("none", { sets: [least[0]] }).compiled).toEqual([]);
-    const strict = run("none", { sets: [], args: ["--strict"] });
-    expect(strict).toMatchObject({ stdout: "lowbit: native addon built\n", compiled: [mostObject] });
+    const strict = () => run("none", { sets: [least[0]], args: ["--strict"] });
+    expect(strict()).toMatchObject({
+      stdout:
+        "lowbit: native addon built, with the kernels that this CPU runs; those of other instruction sets are not optimized\n",
+      compiled: [mostObject],
+    });
+    expect(strict()).toMatchObject({ stdout: "", compiled: [] });
+    const all = () => run("none", { sets: [least[0]], args: ["--all"] });
+    expect(all()).toMatchObject({ stdout: "lowbit: native addon built\n", compiled: [mostObject] });
+    expect(all()).toMatchObject({ stdout: "", compiled: [] });
+    expect(strict()).toMatchObject({ stdout: "", compiled: [] });
     expect(run("none", { sets: [] })).toMatchObject({ stdout: "", compiled: [] });
     writeFileSync(join(copy, "native", "addon.cc"), "// changed");
     expect(run("none", { sets: [least[0]] }).compiled).toEqual(["addon.cc.o"]);

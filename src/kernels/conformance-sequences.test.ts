@@ -320,7 +320,10 @@ describeRows(native(updateAndAttend), cpu, (kernel) => {
 
   it("gives the bits of attention over one cache", () => {
     const contiguous = attention.find(({ name }) => name === kernel.name.replace("update_and_attend", "attention"))!;
-    for (const { sizes, first, count } of independenceCases()) {
+    // Attention over one cache has no sinks.
+    const cases = independenceCases().filter(({ sizes }) => !sizes.hasSinks);
+    expect(cases.length).toBeGreaterThan(0);
+    for (const { sizes, first, count } of cases) {
       const random = new Random(first);
       const pages = Math.ceil((first + count) / sizes.pagePositions);
       const numbers = Array.from({ length: pages }, (_, i) => i);

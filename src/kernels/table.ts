@@ -1,5 +1,4 @@
 /** The rows: every kernel of every family, best first. The reference fits everything and is last. */
-import type { FloatLinearArgs, PackedLinearArgs } from "./arguments.ts";
 import * as native from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { attentionReference, updateAndAttendReference } from "./reference/attention.ts";
@@ -27,7 +26,8 @@ import {
 import { embeddingFloatReference, embeddingPackedReference, embeddingSharedReference } from "./reference/embedding.ts";
 import {
   combineExpertsReference,
-  expertLinearReference,
+  expertLinearFloatReference,
+  expertLinearPackedReference,
   expertRowsReference,
   routeReference,
 } from "./reference/experts.ts";
@@ -191,9 +191,9 @@ export const combineExperts = [...nativeKernels("combine_experts", native.expert
 /** Over rows in the order of their experts; the kernels of linear layers multiply. */
 export const expertLinearPacked = [
   ...nativeKernels("expert_linear_packed", native.expertPacked),
-  expertLinearReference<PackedLinearArgs>("expert_linear_packed_any_1x1x1_reference"),
+  expertLinearPackedReference,
 ];
 export const expertLinearFloat = [
   ...nativeKernels("expert_linear_float", native.expertFloat),
-  expertLinearReference<FloatLinearArgs>("expert_linear_float_any_1x1x1_reference"),
+  expertLinearFloatReference,
 ];

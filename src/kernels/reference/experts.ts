@@ -1,5 +1,13 @@
 /** Mixtures of experts as plain loops (Shazeer et al. 2017; Fedus et al. 2022): routers, rows by expert, sums by weight. */
-import type { CombineExpertsArgs, ExpertLinearArgs, ExpertMatrices, ExpertRowsArgs, RouteArgs } from "../arguments.ts";
+import type {
+  CombineExpertsArgs,
+  ExpertLinearArgs,
+  ExpertMatrices,
+  ExpertRowsArgs,
+  FloatLinearArgs,
+  PackedLinearArgs,
+  RouteArgs,
+} from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { expertRuns, type RoutingParts, routingParts } from "../routing.ts";
 
@@ -96,7 +104,7 @@ function kernelFor<A>({ choices }: ExpertMatrices<A>, m: number): Kernel<A> {
 }
 
 /** One expert after the other, each by the kernel of a linear layer for as many rows. */
-export function expertLinearReference<A>(name: string): Kernel<ExpertLinearArgs<A>> {
+function expertLinear<A>(name: string): Kernel<ExpertLinearArgs<A>> {
   return {
     ...anyShape,
     name,
@@ -118,3 +126,11 @@ export function expertLinearReference<A>(name: string): Kernel<ExpertLinearArgs<
     },
   };
 }
+
+export const expertLinearPackedReference: Kernel<ExpertLinearArgs<PackedLinearArgs>> = expertLinear(
+  "expert_linear_packed_any_1x1x1_reference",
+);
+
+export const expertLinearFloatReference: Kernel<ExpertLinearArgs<FloatLinearArgs>> = expertLinear(
+  "expert_linear_float_any_1x1x1_reference",
+);
