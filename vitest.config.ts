@@ -4,7 +4,11 @@ import { defineConfig } from "vitest/config";
 const source = (path: string) => fileURLToPath(new URL(`src/${path}`, import.meta.url));
 
 /** Rooms whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
-const tidy = "src/{*,{compile,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**}.test.ts";
+const tidy =
+  "src/{*,{ai-sdk,api,aqlm,checkpoint,compile,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**}.test.ts";
+
+/** Models on every kind of kernel, which takes minutes: `npm run test:models`, which `npm test` leaves out. */
+const models = "test/{backends,embeddings-reference,embeddings-wasm,golden-reference,hybrid}.test.ts";
 
 /** Files as strangers could make them, tried by the thousand: `npm run test:hostile`, which `npm test` leaves out. */
 const hostile = "test/{bounded-memory,fuzz,fuzz-exports,hostile-programs,hostile-tables,sizes}.test.ts";
@@ -28,10 +32,15 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "alone", include: ["{src,test,scripts,web}/**/*.test.{ts,js}"], exclude: [tidy, hostile] },
+        test: {
+          name: "alone",
+          include: ["{src,test,scripts,web}/**/*.test.{ts,js}"],
+          exclude: [tidy, hostile, models],
+        },
       },
       { extends: true, test: { name: "together", include: [tidy], isolate: false } },
       { extends: true, test: { name: "hostile", include: [hostile] } },
+      { extends: true, test: { name: "models", include: [models] } },
     ],
   },
 });

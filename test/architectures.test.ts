@@ -7,9 +7,10 @@ import { readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { writeSafetensors } from "../src/formats/safetensors-writer.ts";
-import { EagerModel, loadCheckpoint, type Model } from "../src/index.ts";
+import { EagerModel, type LanguageModel, loadCheckpoint, type Model } from "../src/index.ts";
+import type { Cpu } from "../src/kernels/contract.ts";
 import { scalarCpu } from "../src/kernels/cpu.ts";
 import { architectures, buildDecoder } from "../src/model/architectures.ts";
 import { compileModel, loadProgramObject } from "../src/tools/index.ts";
@@ -82,24 +83,33 @@ describe.each(Object.entries(goldens.models))("%s", (name, golden) => {
     await writeModel(join(folder, name), golden.config);
     return loadCheckpoint(join(folder, name));
   })();
-  const load = async (options: Parameters<typeof compileModel>[1], cpu?: typeof scalarCpu) =>
+  const load = async (options: Parameters<typeof compileModel>[1], cpu?: Cpu) =>
     loadProgramObject(compileModel(await opened, { ...options, ...(cpu ? { cpu } : {}) }), name, cpu ? { cpu } : {});
+  const loaded = new Map<Cpu | undefined, Promise<LanguageModel>>();
+  const decoderOn = async (cpu?: Cpu) => {
+    const model = loaded.get(cpu) ?? load({}, cpu);
+    loaded.set(cpu, model);
+    return (await model).createDecoder();
+  };
+  afterAll(async () => {
+    for (const model of loaded.values()) await (await model).dispose();
+  });
 
   it.each([
     ["the kernels of this CPU", undefined],
     ["the kernels of any CPU", scalarCpu],
   ])("logits on %s", async (_, cpu) => {
-    const decoder = (await load({}, cpu)).createDecoder();
+    const decoder = await decoderOn(cpu);
     const logits = await decoder.allLogits(prompt);
     const width = decoder.vocabularySize;
     for (const [i, row] of goldens.rows.entries())
       expectClose(logits.subarray(row * width, (row + 1) * width), golden.logits[i]!);
-    const last = (await load({}, cpu)).createDecoder();
+    const last = await decoderOn(cpu);
     expectClose(await last.prefill(golden.ids), golden.long_last_logits);
   });
 
   it("greedy tokens, eager and compiled bit by bit the same on the reference kernels", async () => {
-    const decoder = (await load({}, scalarCpu)).createDecoder();
+    const decoder = await decoderOn(scalarCpu);
     const eager = await EagerModel.load(await opened, { cpu: scalarCpu });
     let next = await decoder.prefill(prompt);
     expectSame(next, eager.forward(prompt, 0).data as Float32Array);
@@ -111,7 +121,7 @@ describe.each(Object.entries(goldens.models))("%s", (name, golden) => {
   });
 
   it("greedy tokens, eager and compiled the same to roundings on this CPU", async () => {
-    const decoder = (await load({})).createDecoder();
+    const decoder = await decoderOn();
     const eager = await EagerModel.load(await opened);
     let next = await decoder.prefill(prompt);
     expectClose(next, [...(eager.forward(prompt, 0).data as Float32Array)]);
@@ -123,11 +133,13 @@ describe.each(Object.entries(goldens.models))("%s", (name, golden) => {
   });
 
   it("prompts in chunks give the same", async () => {
-    const decoder = (await load({ maxSeqLen: 7 })).createDecoder();
+    const model = await load({ maxSeqLen: 7 });
+    const decoder = model.createDecoder();
     expectClose(await decoder.prefill(golden.ids), golden.long_last_logits);
     decoder.rewind(5);
     const again = await decoder.prefill(golden.ids.slice(5, goldens.prompt));
     expectClose(again, golden.logits.at(-1)!);
+    await model.dispose();
   });
 
   it("says which channels may be scaled without a change of the logits", async () => {
