@@ -4,9 +4,8 @@
  *
  *     node scripts/arm/test.js [--each-row-once] [CPU …]
  *
- * --each-row-once: a row is tested whole on the first CPU that can run it; on later ones at one width, if it is a linear
- * layer with weights in bits. Emulators run the same instructions on all of them; what differs is which rows there are,
- * and selection.
+ * --each-row-once: each row is tested on one CPU, the first that can run it. Emulators run the same instructions on all of
+ * them; what differs is which rows there are, and selection.
  */
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, rmSync } from "node:fs";

@@ -73,25 +73,19 @@ export function run<A>(kernel: Kernel<A>, args: A, { memory, threads }: Bench): 
 }
 
 /**
- * A CPU whose rows are tested whole elsewhere (scripts/arm/test.js says so): here linear layers are tested at one width,
- * the others not at all.
+ * A CPU whose rows are tested elsewhere and not here (scripts/arm/test.js says so).
  */
 const elsewhere = globalThis.process?.env.LOWBIT_TESTED_ELSEWHERE;
 export const testedElsewhere: Cpu | null = elsewhere ? cpuWith(elsewhere) : null;
-const widthElsewhere = 4;
 
 /** A block of tests for every row of a family that `cpu` can run; the others are skipped with the reason. */
 export function describeRows<A>(rows: readonly Kernel<A>[], cpu: Cpu, tests: (kernel: Kernel<A>) => void): void {
-  const tested = testedElsewhere;
   for (const kernel of rows) {
     const missing = kernel.needs.filter((feature) => !cpu.features.has(feature));
     if (missing.length > 0) {
       describe.skip(`${kernel.name} (skipped: this CPU lacks ${missing.join(", ")})`, () => tests(kernel));
-    } else if (tested && kernel.needs.every((feature) => tested.features.has(feature))) {
-      const isLinear = kernel.name.startsWith("linear_");
-      const bits = (isLinear && kernel.bits?.filter((width) => width === widthElsewhere)) || [];
-      const title = `${kernel.name} (tested on ${tested.name}; here ${bits.length > 0 ? `${bits} bits` : "skipped"})`;
-      describe.skipIf(bits.length === 0)(title, () => tests({ ...kernel, bits }));
+    } else if (testedElsewhere && kernel.needs.every((feature) => testedElsewhere?.features.has(feature))) {
+      describe.skip(`${kernel.name} (skipped: tested on ${testedElsewhere.name})`, () => tests(kernel));
     } else describe(kernel.name, () => tests(kernel));
   }
 }
