@@ -55,8 +55,8 @@ const { bundleProgram, exportProgram, loadCheckpoint, loadProgram, openFile, rea
 );
 const { aqlmWeight } = await import("../dist/tools/index.js");
 
-/** With the worker: templates and tokenizers of others, rendered and encoded as the originals do, and models of texts. */
-const PAGE_BYTES_MAX = 232e3;
+/** With the worker: templates and tokenizers of others, rendered and encoded as the originals do, models of texts, recurrent layers and experts. */
+const PAGE_BYTES_MAX = 240e3;
 
 /** Scripts of a visit before a model is chosen. */
 const START_BYTES_MAX = 10e3;
