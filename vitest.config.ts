@@ -35,7 +35,7 @@ export default defineConfig({
         test: {
           name: "alone",
           include: ["{src,test,scripts,web}/**/*.test.{ts,js}"],
-          exclude: [tidy, hostile, models],
+          exclude: [tidy, hostile, models, "**/node_modules/**"],
         },
       },
       { extends: true, test: { name: "together", include: [tidy], isolate: false } },
