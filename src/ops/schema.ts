@@ -21,7 +21,8 @@ export type ArgumentType =
   | "Tensor[]"
   | "Tensor?[]";
 
-type Default = number | boolean | string | null | readonly number[];
+/** Value of an argument that a call leaves out. */
+export type Default = number | boolean | string | null | readonly number[];
 
 export interface SchemaArgument {
   /** Name of the argument. */

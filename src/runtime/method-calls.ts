@@ -3,7 +3,7 @@ import type { DType } from "../dtype.ts";
 import { ShapeError } from "../errors.ts";
 import type { Operator } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
-import { qualifiedName, type Schema } from "../ops/schema.ts";
+import { type Default, qualifiedName, type Schema } from "../ops/schema.ts";
 import type { Method } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
 
@@ -13,6 +13,8 @@ export interface PlannedCall {
   readonly operator: Operator;
   /** Indices of the values that are its arguments. */
   readonly given: readonly number[];
+  /** Defaults of arguments behind those, which operators have gained since the program was written. */
+  readonly rest: readonly Default[];
   /** Index of the value that is its result. */
   readonly outIndex: number;
   /** Type and sizes that the program planned for the out tensor; undefined where it planned none. */
@@ -34,9 +36,9 @@ export class MethodCalls {
     this.calls = method.instructions.flatMap((step) => {
       if (step.kind !== "kernel") return [];
       const operator = operators[step.operator] ?? registry.get(qualifiedName(method.operators[step.operator]!));
-      const { given, outIndex } = splitArguments(method, operator, step.args);
+      const { given, rest, outIndex } = splitArguments(method, operator, step.args);
       const planned = method.values[outIndex]!;
-      return [{ operator, given, outIndex, outType: planned.kind === "tensor" ? planned.dtype : undefined }];
+      return [{ operator, given, rest, outIndex, outType: planned.kind === "tensor" ? planned.dtype : undefined }];
     });
   }
 }
@@ -46,15 +48,23 @@ function splitArguments(
   method: Method,
   { name, schema }: Operator,
   indices: readonly number[],
-): { given: readonly number[]; outIndex: number } {
+): Pick<PlannedCall, "given" | "rest" | "outIndex"> {
   const count = schema.args.length;
+  const last = indices.at(-1);
+  const gained = schema.args.slice(Math.max(indices.length - 2, 0), count - 1);
+  const defaults = gained.flatMap((arg) => (arg.default === undefined ? [] : [arg.default]));
+  if (last !== undefined && gained.length > 0 && indices.at(-2) === last && defaults.length === gained.length) {
+    const given = indices.slice(0, -2);
+    checkWritten(method, name, schema, [...given, ...gained.map(() => last), last]);
+    return { given, rest: defaults, outIndex: last };
+  }
   const outIndex = indices[count - 1];
   if (outIndex === undefined || indices.length > count + 1 || indices.at(-1) !== outIndex)
     throw new ShapeError(
       `${name}: expected ${count} arguments and the last again but method ${method.name} gives values ${indices.join(", ")}`,
     );
   checkWritten(method, name, schema, indices);
-  return { given: indices.slice(0, count - 1), outIndex };
+  return { given: indices.slice(0, count - 1), rest: [], outIndex };
 }
 
 /** What a kernel writes must be memory of the program, never a constant, which may be mapped from the file. */

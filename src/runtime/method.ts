@@ -112,8 +112,8 @@ export function readyMethod(
   });
   const steps: ReadyStep[] = [];
   let before: ReadyCall | null = null;
-  for (const { operator, given, outIndex, outType } of planned) {
-    const args = given.map((index) => argumentOf(method, index, current));
+  for (const { operator, given, rest, outIndex, outType } of planned) {
+    const args = [...given.map((index) => argumentOf(method, index, current)), ...rest];
     const spec = withNames(method, given, () =>
       operator.shape(new Arguments<TensorSpec>(operator.schema, args), outType),
     );
