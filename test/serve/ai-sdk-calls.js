@@ -100,7 +100,9 @@ export const calls = {
     const running = () => llm.program.sequenceStatistics.sequences;
     const before = running();
     const controller = new AbortController();
-    const endless = { ...settings, maxOutputTokens: 400, providerOptions: { lowbit: { ignoreEos: true } } };
+    // Letters alone: no end token and none of the model's stop strings come before the last token.
+    const constraint = { kind: "regex", pattern: "[a-z]{2000}" };
+    const endless = { ...settings, maxOutputTokens: 400, providerOptions: { lowbit: { constraint } } };
     const { fullStream } = streamText({ ...endless, abortSignal: controller.signal });
     let pieces = 0;
     let last;

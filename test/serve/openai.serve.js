@@ -89,7 +89,9 @@ describe("openai", () => {
 
   it("aborts, which ends the computation", async () => {
     const controller = new AbortController();
-    const fields = { model, messages, max_tokens: 400, ignore_eos: true, stream: true, n: 4 };
+    // Letters alone, so that no answer ends by itself.
+    const structured_outputs = { regex: "[a-z]{2000}" };
+    const fields = { model, messages, max_tokens: 400, structured_outputs, stream: true, n: 4 };
     const stream = await client.chat.completions.create(fields, { signal: controller.signal });
     let pieces = 0;
     for await (const _ of stream) if (++pieces === 10) controller.abort();
