@@ -25,6 +25,8 @@ struct FloatsBaseline {
   static constexpr uint32_t kLanes = 4;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 4;
+  // Vectors of scores of four rows that attention makes at once where many rows share copies of keys.
+  static constexpr uint32_t kScoreVectors = 4;
   // Whether there are words of 16 bits for attention over caches of integers.
   static constexpr bool kHasWords = false;
   // Rows of activations that linear layers multiply at once.
@@ -67,6 +69,11 @@ struct FloatsBaseline {
   }
   static float sum(V v) { return vaddvq_f32(v); }
   static float largest(V v) { return vmaxvq_f32(v); }
+  // Lane i is lane i + N, from the first on again.
+  template <uint32_t N>
+  static V rotate(V v) {
+    return vextq_f32(v, v, N);
+  }
   static float first_lane(V v) { return vgetq_lane_f32(v, 0); }
 
   // Lanes of a and b in turn, of their first and of their second half.
@@ -87,6 +94,8 @@ struct FloatsBaseline {
   static constexpr uint32_t kLanes = 4;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 2;
+  // Vectors of scores of four rows that attention makes at once where many rows share copies of keys.
+  static constexpr uint32_t kScoreVectors = 2;
   // Whether there are words of 16 bits for attention over caches of integers.
   static constexpr bool kHasWords = false;
   // Rows of activations that linear layers multiply at once.
@@ -147,6 +156,11 @@ struct FloatsBaseline {
   static float largest(V v) {
     const V t = _mm_max_ps(v, _mm_movehl_ps(v, v));
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
+  }
+  // Lane i is lane i + N, from the first on again.
+  template <uint32_t N>
+  static V rotate(V v) {
+    return _mm_shuffle_ps(v, v, _MM_SHUFFLE((N + 3) % 4, (N + 2) % 4, (N + 1) % 4, N));
   }
   static float first_lane(V v) { return _mm_cvtss_f32(v); }
 

@@ -86,9 +86,6 @@ CacheRows<Element> cache_rows(const AttentionArgs& args, uint32_t slot, uint32_t
           reinterpret_cast<float*>(page + args.value_scales + scales_at), count};
 }
 
-template <class Element>
-using CacheBlock = KeyBlock<Element, Element, std::is_same_v<Element, int8_t>>;
-
 // Rows in the cache of the block from `start` on, of heads from `kv` on; those of positions begin .. end are there.
 template <class Element>
 void find_rows(const AttentionArgs& args, uint32_t slot, uint32_t kv, uint32_t start, uint32_t begin, uint32_t end,
@@ -98,7 +95,6 @@ void find_rows(const AttentionArgs& args, uint32_t slot, uint32_t kv, uint32_t s
   block->last = end - start;
   block->dim = args.head_dim;
   block->kv = kv;
-  block->is_strided = true;
   const size_t at = static_cast<size_t>(kv) * args.head_dim;
   for (uint32_t position = begin; position < end;) {
     const CacheRows<Element> rows = cache_rows<Element>(args, slot, position);

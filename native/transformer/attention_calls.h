@@ -7,11 +7,12 @@
 
 namespace lowbit {
 
-// Rows of a tile: about 64 queries that share their keys, fewer when there are threads to feed.
+// Rows of a part where many share copies of keys and values, fewer when there are threads to feed. So many queries make
+// up for the copies, and what they need stays in the second cache.
 static inline uint32_t rows_of_tile(const AttentionArgs& args) {
   const uint32_t tiles_wanted = ceil_div(4 * args.threads, args.kv_heads);
-  const uint32_t by_queries = std::max(1u, 64 / args.group);
-  return std::max(1u, std::min(by_queries, args.rows / tiles_wanted));
+  const uint32_t queries = std::min(256u, 16384 / args.head_dim);
+  return std::max(1u, std::min(queries / args.group, args.rows / tiles_wanted));
 }
 
 // What follows from the sizes.
@@ -24,8 +25,10 @@ void size_attention(AttentionArgs& args) {
   args.split_rows = args.threads > 1 ? std::min(args.rows, kSplitRowsMost) : 0;
   const uint32_t few = std::min(args.rows, kFewRows) * args.group;
   const uint32_t many = std::max(few, args.rows_per_tile * args.group);
-  args.thread_floats = static_cast<uint32_t>(std::max(ThreadScratch<Isa>(args.head_dim, args.kv_heads, few).floats,
-                                                      ThreadScratch<Isa>(args.head_dim, 1, many).floats));
+  const size_t of_few = FewRowsScratch<Isa>(args.head_dim, args.kv_heads, few).floats;
+  const size_t of_one_head = FewRowsScratch<Isa>(args.head_dim, 1, std::min(many, Isa::kLanes)).floats;
+  const size_t of_many = ManyRowsScratch<Isa>(args.head_dim, many).floats;
+  args.thread_floats = static_cast<uint32_t>(std::max({of_few, of_one_head, of_many}));
 }
 
 // The numbers of a call on a cache, and on pages.

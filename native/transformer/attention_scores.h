@@ -25,32 +25,27 @@ struct ScoreRule {
   float scale, softcap;
 };
 
-// Rows of keys and values of a block, from head `kv` on: heads of `dim` columns one after the other. Elements are
-// floats, uint16_t for halves, or int8_t. Where they are integers, or floats that were, `IsScaled`: times a scale of
-// each head. Key i is at position start + i; those from `first` to before `last` are there, and others repeat the ones
-// at the ends.
-template <class Key, class Value, bool IsScaled>
-struct KeyBlock {
-  using KeyType = Key;
-  using ValueType = Value;
-  static constexpr bool kIsScaled = IsScaled;
+// Rows of keys and values of a block in a cache, from head `kv` on: heads of `dim` columns one after the other.
+// Elements are floats, uint16_t for halves, or int8_t: times a scale of each head. Key i is at position start + i;
+// those from `first` to before `last` are there, and others repeat the ones at the ends.
+template <class Element>
+struct CacheBlock {
+  static constexpr bool kIsScaled = std::is_same_v<Element, int8_t>;
 
   uint32_t start, first, last, dim, kv;
-  // Whether rows are those of all heads in a cache, whose values are then fetched with their keys.
-  bool is_strided;
   // The block after this one, or null.
-  const KeyBlock* next;
-  const Key* keys[kBlockKeys];
-  const Value* values[kBlockKeys];
+  const CacheBlock* next;
+  const Element* keys[kBlockKeys];
+  const Element* values[kBlockKeys];
   // Scales of the heads from `kv` on.
-  const float* key_scales[IsScaled ? kBlockKeys : 1];
-  const float* value_scales[IsScaled ? kBlockKeys : 1];
+  const float* key_scales[kIsScaled ? kBlockKeys : 1];
+  const float* value_scales[kIsScaled ? kBlockKeys : 1];
 
   // Key `to` is as key `from`.
   void repeat(uint32_t from, uint32_t to) {
     keys[to] = keys[from];
     values[to] = values[from];
-    if constexpr (IsScaled) {
+    if constexpr (kIsScaled) {
       key_scales[to] = key_scales[from];
       value_scales[to] = value_scales[from];
     }
@@ -239,13 +234,12 @@ inline LOWBIT_INLINE VectorKeys keys_in_places(uint32_t index) {
 
 // scores[vector][key][row] of keys of the block; a vector's are `apart` floats after the last's. Rows is lane_rows of
 // all vectors.
-template <class Isa, class Block, int Rows>
-LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const Block& block, KeyRange range,
-                             float* scores, size_t apart) {
-  using Key = typename Block::KeyType;
+template <class Isa, class Element, int Rows>
+LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block,
+                             KeyRange range, float* scores, size_t apart) {
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
   const uint32_t dim = block.dim;
-  const bool in_places = block.is_strided && range.last - range.first == kBlockKeys;
+  const bool in_places = range.last - range.first == kBlockKeys;
   for (uint32_t index = range.first / kKeys; index < ceil_div(range.last, kKeys); index++) {
     const VectorKeys at = in_places ? keys_in_places<kKeys>(index) : VectorKeys{index * kKeys, 1};
     // The first rows of the next block's places at the end of this one's.
@@ -254,20 +248,20 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
     for (uint32_t n = 0; n < count; n++) {
       const uint32_t kv = vectors[n].kv;
       const size_t column = static_cast<size_t>(kv - block.kv) * dim;
-      const Key* keys[kKeys];
+      const Element* keys[kKeys];
       each_index<kKeys>([&](auto i) LOWBIT_INLINE {
         const uint32_t key = at.first + i * at.apart;
         keys[i] = block.keys[key] + column;
-        if (block.is_strided) fetch_row(block.values[key] + column, dim);
+        fetch_row(block.values[key] + column, dim);
         if (begins_next) fetch_row(block.next->keys[key - kRowsBefore] + column, dim);
       });
       typename Isa::V score;
-      if constexpr (kScoresWords<Isa, Key>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
-      else score = products_of_floats<Isa, Key, Rows>(vectors[n].q, keys, dim);
-      if constexpr (Block::kIsScaled) {
+      if constexpr (kScoresWords<Isa, Element>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
+      else score = products_of_floats<Isa, Element, Rows>(vectors[n].q, keys, dim);
+      if constexpr (CacheBlock<Element>::kIsScaled) {
         auto scales =
             spread<Isa, Rows>([&](uint32_t i) { return block.key_scales[at.first + i * at.apart][kv - block.kv]; });
-        if constexpr (kScoresWords<Isa, Key>) scales = scales * Isa::load(vectors[n].factors);
+        if constexpr (kScoresWords<Isa, Element>) scales = scales * Isa::load(vectors[n].factors);
         score = score * scales;
       }
       float* target = scores + n * apart + at.first * Rows;
@@ -299,11 +293,11 @@ void with_lane_rows(uint32_t lane_rows, Body&& body) {
   }
 }
 
-template <class Isa, class Block>
-void score_block(const QueryVector<Isa>* vectors, uint32_t count, const Block& block, KeyRange range, float* scores,
-                 size_t apart) {
+template <class Isa, class Element>
+void score_block(const QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block, KeyRange range,
+                 float* scores, size_t apart) {
   with_lane_rows<Isa>(vectors[0].lane_rows,
-                      [&](auto rows) { score_keys<Isa, Block, rows>(vectors, count, block, range, scores, apart); });
+                      [&](auto rows) { score_keys<Isa, Element, rows>(vectors, count, block, range, scores, apart); });
 }
 
 }  // namespace lowbit

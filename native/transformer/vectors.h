@@ -104,6 +104,50 @@ inline LOWBIT_INLINE typename Isa::V exp_of_negative(typename Isa::V x) {
   return Isa::choose_less(x, lowest, Isa::set(0.0f), power);
 }
 
+// `Count` vectors side by side as one, for long chains of operations: cores look too few operations ahead to find
+// several chains in a row.
+template <class Isa, int Count>
+struct SideBySide {
+  struct V {
+    typename Isa::V parts[Count];
+
+    friend V operator+(V a, V b) {
+      return each([&](auto i) LOWBIT_INLINE { return a.parts[i] + b.parts[i]; });
+    }
+    friend V operator-(V a, V b) {
+      return each([&](auto i) LOWBIT_INLINE { return a.parts[i] - b.parts[i]; });
+    }
+    friend V operator*(V a, V b) {
+      return each([&](auto i) LOWBIT_INLINE { return a.parts[i] * b.parts[i]; });
+    }
+  };
+
+  // The vectors part(0) .. part(Count - 1).
+  template <class Part>
+  static inline LOWBIT_INLINE V each(Part&& part) {
+    V all;
+    each_index<Count>([&](auto i) LOWBIT_INLINE { all.parts[i] = part(i); });
+    return all;
+  }
+  static V set(float value) {
+    return each([&](auto) LOWBIT_INLINE { return Isa::set(value); });
+  }
+  static V max(V a, V b) {
+    return each([&](auto i) LOWBIT_INLINE { return Isa::max(a.parts[i], b.parts[i]); });
+  }
+  static V multiply_add(V a, V b, V c) {
+    return each([&](auto i) LOWBIT_INLINE { return Isa::multiply_add(a.parts[i], b.parts[i], c.parts[i]); });
+  }
+  static V choose_less(V a, V b, V x, V y) {
+    return each([&](auto i) LOWBIT_INLINE {
+      return Isa::choose_less(a.parts[i], b.parts[i], x.parts[i], y.parts[i]);
+    });
+  }
+  static V add_to_exponent(V x, V n) {
+    return each([&](auto i) LOWBIT_INLINE { return Isa::add_to_exponent(x.parts[i], n.parts[i]); });
+  }
+};
+
 // (e - 1) / (e + 1) for e = exp(2x), where e - 1 is made without cancellation: exact to rounding near 0 too.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::V tanh_of(typename Isa::V x) {

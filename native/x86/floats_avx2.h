@@ -14,6 +14,8 @@ struct FloatsAvx2 {
   static constexpr uint32_t kLanes = 8;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 2;
+  // Vectors of scores of four rows that attention makes at once where many rows share copies of keys.
+  static constexpr uint32_t kScoreVectors = 1;
   // Whether there are words of 16 bits for attention over caches of integers.
   static constexpr bool kHasWords = true;
   // Rows of activations that linear layers multiply at once.
@@ -82,6 +84,13 @@ struct FloatsAvx2 {
     const __m128 s = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 t = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
+  }
+  // Lane i is lane i + N, from the first on again.
+  template <uint32_t N>
+  static V rotate(V v) {
+    if constexpr (N == 4) return _mm256_permute2f128_ps(v, v, 1);
+    return _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(N, (N + 1) % 8, (N + 2) % 8, (N + 3) % 8, (N + 4) % 8,
+                                                         (N + 5) % 8, (N + 6) % 8, (N + 7) % 8));
   }
   static float first_lane(V v) { return _mm256_cvtss_f32(v); }
 

@@ -13,6 +13,8 @@ struct FloatsAvx512 {
   static constexpr uint32_t kLanes = 16;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 4;
+  // Vectors of scores of four rows that attention makes at once where many rows share copies of keys.
+  static constexpr uint32_t kScoreVectors = 1;
   // Whether there are words of 16 bits for attention over caches of integers.
   static constexpr bool kHasWords = false;
   // Rows of activations that linear layers multiply at once.
@@ -60,6 +62,12 @@ struct FloatsAvx512 {
   static V add_to_exponent(V x, V n) { return _mm512_scalef_ps(x, n); }
   static float sum(V v) { return _mm512_reduce_add_ps(v); }
   static float largest(V v) { return _mm512_reduce_max_ps(v); }
+  // Lane i is lane i + N, from the first on again.
+  template <uint32_t N>
+  static V rotate(V v) {
+    const __m512i lanes = _mm512_castps_si512(v);
+    return _mm512_castsi512_ps(_mm512_alignr_epi32(lanes, lanes, N));
+  }
   static float first_lane(V v) { return _mm512_cvtss_f32(v); }
 
   // Lanes of a and b in turn, of their first and of their second half.
