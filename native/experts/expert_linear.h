@@ -130,8 +130,9 @@ inline size_t most_scratch(const ExpertCall& args) {
   return static_cast<size_t>(std::ceil(least));
 }
 
-// Whether the matrix of an expert is stored as the first one was when it was checked, by the header. Panels have checksums
-// there and what is the matrix's own: the codebook, and whether no scale is negative. TorchAO's is eight integers.
+// Whether the matrix of an expert is stored as the first one was when it was checked, by the header. Panels have
+// checksums there and what is the matrix's own: the codebook, and whether no scale is negative. TorchAO's is eight
+// integers.
 inline bool is_alike(const ExpertCall& args, uint32_t expert) {
   if (!args.is_packed) return true;
   const uint8_t* header = args.weights + expert * args.part_bytes;
