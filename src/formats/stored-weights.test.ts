@@ -112,41 +112,42 @@ describe("TorchAO's safetensors", () => {
 });
 
 describe("MLX's safetensors", () => {
-  it.each(
-    [1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) => [32, 64, 128].map((groupSize) => [bits, groupSize] as const)),
-  )("integers of %i bits in groups of %i", async (bits, groupSize) => {
-    const [n, columns] = [2, 256];
-    const q = integers(n * columns, 0, 2 ** bits - 1);
-    const bytes = new Uint8Array((n * columns * bits) / 8);
-    for (const [i, value] of q.entries())
-      for (let b = 0; b < bits; b++) bytes[(i * bits + b) >> 3]! |= ((value >> b) & 1) << ((i * bits + b) & 7);
-    const scales = random.floats((n * columns) / groupSize);
-    const biases = random.floats((n * columns) / groupSize);
-    const words = (columns * bits) / 32;
-    const checkpoint = await write(
-      { quantization: { group_size: 64, bits: 4, m: { group_size: groupSize, bits } } },
-      {
-        "m.weight": { dtype: "u32", shape: [n, words], data: new Uint32Array(bytes.buffer) },
-        "m.scales": { dtype: "f32", shape: [n, columns / groupSize], data: scales },
-        "m.biases": { dtype: "f32", shape: [n, columns / groupSize], data: biases },
-      },
-    );
-    const { tensors } = checkpoint;
-    expect([tensors.names, tensors.info("m.weight").shape]).toEqual([["m.weight"], [n, columns]]);
-    const { data } = await tensors.read("m.weight");
-    for (const [i, value] of q.entries()) {
-      const group = Math.floor(i / groupSize);
-      expect(data[i]).toBeCloseTo(scales[group]! * value + biases[group]!, 4);
-    }
-    expect((await tensors.readRows("m.weight", 1, 1)).data).toEqual(data.slice(columns));
-    const low = tensors.lowBit!("m.weight")!;
-    const values = dequantize(await low.rows(0, n));
-    const minima = toFloat32(await low.minima!.rows(0, n));
-    expect([low.spec.bits, minima]).toEqual([bits, biases]);
-    for (const [i, value] of q.entries())
-      expect(values[i]).toBe(Math.fround(value * scales[Math.floor(i / groupSize)]!));
-    await checkpoint.close();
-  });
+  it.each([1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) => [32, 64, 128].map((groupSize) => [bits, groupSize] as const)))(
+    "integers of %i bits in groups of %i",
+    async (bits, groupSize) => {
+      const [n, columns] = [2, 256];
+      const q = integers(n * columns, 0, 2 ** bits - 1);
+      const bytes = new Uint8Array((n * columns * bits) / 8);
+      for (const [i, value] of q.entries())
+        for (let b = 0; b < bits; b++) bytes[(i * bits + b) >> 3]! |= ((value >> b) & 1) << ((i * bits + b) & 7);
+      const scales = random.floats((n * columns) / groupSize);
+      const biases = random.floats((n * columns) / groupSize);
+      const words = (columns * bits) / 32;
+      const checkpoint = await write(
+        { quantization: { group_size: 64, bits: 4, m: { group_size: groupSize, bits } } },
+        {
+          "m.weight": { dtype: "u32", shape: [n, words], data: new Uint32Array(bytes.buffer) },
+          "m.scales": { dtype: "f32", shape: [n, columns / groupSize], data: scales },
+          "m.biases": { dtype: "f32", shape: [n, columns / groupSize], data: biases },
+        },
+      );
+      const { tensors } = checkpoint;
+      expect([tensors.names, tensors.info("m.weight").shape]).toEqual([["m.weight"], [n, columns]]);
+      const { data } = await tensors.read("m.weight");
+      for (const [i, value] of q.entries()) {
+        const group = Math.floor(i / groupSize);
+        expect(data[i]).toBeCloseTo(scales[group]! * value + biases[group]!, 4);
+      }
+      expect((await tensors.readRows("m.weight", 1, 1)).data).toEqual(data.slice(columns));
+      const low = tensors.lowBit!("m.weight")!;
+      const values = dequantize(await low.rows(0, n));
+      const minima = toFloat32(await low.minima!.rows(0, n));
+      expect([low.spec.bits, minima]).toEqual([bits, biases]);
+      for (const [i, value] of q.entries())
+        expect(values[i]).toBe(Math.fround(value * scales[Math.floor(i / groupSize)]!));
+      await checkpoint.close();
+    },
+  );
 
   const magnitudes = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
   /** Values of e4m3 by code, but for the codes that are no numbers. */
