@@ -2,9 +2,9 @@
  * `npm run test:sanitize`: the native addon under the sanitizers of gcc, in an ordinary Node.
  *
  *   npm run test:sanitize                                        both, one after the other
- *   npm run test:sanitize -- --only address                      memory and undefined behaviour: conformance and the fuzzer
+ *   npm run test:sanitize -- --only address                      memory and undefined behaviour: conformance, hostile programs, the fuzzer
  *   npm run test:sanitize -- --only thread                       two models at once, aborts and disposal
- *   npm run test:sanitize -- --only address --files edges,aqlm   some files of the conformance tests, and no fuzzer
+ *   npm run test:sanitize -- --only address --files edges,aqlm   some files of the conformance tests, and nothing else
  *   npm run test:sanitize -- --only address -- npx vitest run …  a command of one's own with that addon
  *
  * Reports of any process that the command starts are printed and fail it. Linux only: Node itself is not instrumented, so
@@ -19,6 +19,10 @@ import { instructionSetsOf, root } from "../native-sources.js";
 
 const folder = join(root, "build", "sanitize");
 
+const fuzzer = join(root, "scripts", "fuzz.js");
+const vitest = join(root, "node_modules", "vitest", "vitest.mjs");
+const hostile = [vitest, "run", "--project", "hostile", "test/hostile-programs.test.ts", "-t", "on native"];
+
 /** @typedef {{ flags: string, libraries: string[], options: Record<string, string>, commands: (files: readonly string[]) => Promise<string[][]> }} Kind */
 
 /** @type {Record<string, Kind>} */
@@ -28,11 +32,12 @@ const kinds = {
     libraries: ["libasan.so", "libubsan.so"],
     // Node frees little of what it has when it ends: leaks cannot be told apart.
     options: { ASAN_OPTIONS: "detect_leaks=0", UBSAN_OPTIONS: "print_stacktrace=1" },
-    commands: async (files) =>
-      [
-        [await bundled("arm/conformance.js"), ...files],
-        [join(root, "scripts", "fuzz.js"), "--kinds", "programs", "--backends", "native", "--count", "500"],
-      ].slice(0, files.length > 0 ? 1 : 2),
+    commands: async (files) => [
+      [await bundled("arm/conformance.js"), ...files],
+      ...(files.length > 0
+        ? []
+        : [hostile, [fuzzer, "--kinds", "programs,layers", "--backends", "native", "--count", "400"]]),
+    ],
   },
   thread: {
     flags: "thread",
