@@ -46,6 +46,7 @@ const {
   checkSilentServer,
 } = await import("./browser/page.js");
 const features = await import("./browser/features.js");
+const { checkGguf } = await import("./browser/gguf.js");
 const { checkServedPage } = await import("./browser/served.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { writeModels } = await import("./page-models.js");
@@ -456,6 +457,8 @@ try {
   await checkBareHead(page, files.get("/bare.pte"));
   await checkKept(page, files.get("/kept.pte"));
   console.log("files from disk, missing, damaged, cut and replaced ones");
+  await checkGguf(browser, page, { address, folder: pageFolder, files });
+  console.log("a GGUF answers as in Node");
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");
   await checkQuota(browser, address, expected);

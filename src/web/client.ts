@@ -24,7 +24,7 @@ export interface LoadModelOptions {
   onProgress?(doneBytes: number, totalBytes: number): void;
   /** Ends the load; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
-  /** Address of worker-bundle.js, beside which answers-bundle.js and constraints-bundle.js are. Default: beside this module. */
+  /** Address of worker-bundle.js, beside which answers-bundle.js, constraints-bundle.js and gguf-bundle.js are. Default: beside this module. */
   readonly worker?: URL | undefined;
 }
 
@@ -37,8 +37,9 @@ export interface WebChatOptions extends Omit<PostedChatOptions, "tools">, Pick<G
 }
 
 /**
- * Loads a `.pte` program into a worker of its own: from a URL (cached in the browser's private file system where there
- * is room), a File or other Blob, or a handle of one. InvalidFileError, UnsupportedError, InvalidArgumentError; an abort throws the signal's reason.
+ * Loads a `.pte` program, or a model in a GGUF file, into a worker of its own: from a URL (cached in the browser's private
+ * file system where there is room), a File or other Blob, or a handle of one. A GGUF becomes a program with the weights as
+ * they are stored, which is kept in its place. InvalidFileError, UnsupportedError, InvalidArgumentError; an abort throws the signal's reason.
  */
 export async function loadModel(
   source: string | URL | Blob | FileSystemFileHandle,
@@ -79,10 +80,12 @@ function modulesBeside(worker: URL | undefined): ModuleAddresses {
     return {
       answers: new URL("./answers-bundle.js", worker).href,
       constraints: new URL("./constraints-bundle.js", worker).href,
+      gguf: new URL("./gguf-bundle.js", worker).href,
     };
   return {
     answers: new URL("./answers-bundle.js", import.meta.url).href,
     constraints: new URL("./constraints-bundle.js", import.meta.url).href,
+    gguf: new URL("./gguf-bundle.js", import.meta.url).href,
   };
 }
 

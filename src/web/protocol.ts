@@ -68,6 +68,8 @@ export interface ModuleAddresses {
   readonly answers: string;
   /** Address of constraints-bundle.js. */
   readonly constraints: string;
+  /** Address of gguf-bundle.js. */
+  readonly gguf: string;
 }
 
 export type RequestBody =
@@ -127,9 +129,11 @@ const known = { ContextLengthError, InvalidArgumentError, UnsupportedError };
 const ofFiles = { LimitError, InvalidFileError };
 
 export function postedError(error: unknown): PostedError {
-  const { name = "Error", message = String(error) } = error as Partial<Error>;
+  const { name = "Error", message = String(error), file = null } = error as Partial<InvalidFileError>;
   const found = Object.entries({ ...known, ...ofFiles }).find(([, type]) => error instanceof type);
-  return { name: found?.[0] ?? name, message, file: error instanceof InvalidFileError ? error.file : null };
+  // Modules that are loaded late have classes of their own, under these names.
+  const isOfFile = error instanceof InvalidFileError || name in ofFiles;
+  return { name: found?.[0] ?? name, message, file: isOfFile ? file : null };
 }
 
 /** The error again, of its class where it is one of lowbit's. */
