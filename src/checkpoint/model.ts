@@ -6,11 +6,11 @@ import type { LowBitTensor } from "../formats/tensor-source.ts";
 import type { Decoder, Network, WeightSlot } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
-import type { MinimaFormat } from "../ops/minima.ts";
+import { withMinima } from "../ops/minima.ts";
 import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
-import { type ActivationKind, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
 import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
@@ -278,21 +278,8 @@ export class Model {
     const shape = [spec.n, spec.k] as const;
     const load = () => rows(0, spec.n);
     const weights = { name, shape, format: affine, load, loadRows: () => inParts(shape, rows) };
-    if (order) return orderedColumns(weights, order);
-    if (!minima) return weights;
-    const sizes = [spec.n, groupCount(spec)] as const;
-    const loadMinima = () => minima.rows(0, spec.n);
-    const format: MinimaFormat = {
-      kind: "minima",
-      weights,
-      minima: {
-        name: `${name}.minima`,
-        shape: sizes,
-        format: { kind: "float", dtype: minima.dtype },
-        load: loadMinima,
-      },
-    };
-    return { name, shape, format, load };
+    const whole = minima ? withMinima(weights, minima) : weights;
+    return order ? orderedColumns(whole, order) : whole;
   }
 
   #floatWeight(name: string, shape: readonly number[]): Weight {

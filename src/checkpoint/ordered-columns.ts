@@ -1,18 +1,17 @@
 /** Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. */
-import type { AffineFormat } from "../ops/lowering.ts";
 import { loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 
 interface OrderedFormat extends WeightFormat {
   readonly kind: "orderedColumns";
-  readonly weights: Weight<AffineFormat, QuantizedWeights>;
+  readonly weights: Weight<WeightFormat, QuantizedWeights>;
   /** Column j of `weights` is column order[j] of the matrix. */
   readonly order: Int32Array;
 }
 
 /** A weight of the matrix whose columns `weights` has in another order. */
 export function orderedColumns(
-  weights: Weight<AffineFormat, QuantizedWeights>,
+  weights: Weight<WeightFormat, QuantizedWeights>,
   order: Int32Array,
 ): Weight<OrderedFormat, QuantizedWeights> {
   const { name, shape, load } = weights;
