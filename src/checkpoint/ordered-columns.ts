@@ -1,4 +1,8 @@
-/** Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. */
+/**
+ * Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. Weights of
+ * one order share its constant, so that calls on the same x, such as queries, keys and values, become one like others.
+ */
+import { createHash } from "node:crypto";
 import { loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 
@@ -18,12 +22,22 @@ export function orderedColumns(
   return { name, shape, format: { kind: "orderedColumns", weights, order }, load };
 }
 
+const keys = new WeakMap<Int32Array, string>();
+
+function keyOf(order: Int32Array): string {
+  const known = keys.get(order);
+  if (known !== undefined) return known;
+  const key = `columns in order ${createHash("sha256").update(order).digest("hex").slice(0, 32)}:order`;
+  keys.set(order, key);
+  return key;
+}
+
 registerWeightFormat({
   kind: "orderedColumns",
   linear(builder, x, weight, bias) {
     const { weights, order } = (weight as Weight<OrderedFormat>).format;
     const columns = builder.constant({
-      key: `${weight.name}:order`,
+      key: keyOf(order),
       dtype: "i32",
       shape: [order.length],
       read: async () => order,
