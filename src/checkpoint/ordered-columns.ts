@@ -2,9 +2,10 @@
  * Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. Weights of
  * one order share its constant, so that calls on the same x, such as queries, keys and values, become one like others.
  */
-import { createHash } from "node:crypto";
+import { checksum } from "../kernels/layout/header.ts";
 import { loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
+import { bytesOf } from "../tensor.ts";
 
 interface OrderedFormat extends WeightFormat {
   readonly kind: "orderedColumns";
@@ -27,7 +28,8 @@ const keys = new WeakMap<Int32Array, string>();
 function keyOf(order: Int32Array): string {
   const known = keys.get(order);
   if (known !== undefined) return known;
-  const key = `columns in order ${createHash("sha256").update(order).digest("hex").slice(0, 32)}:order`;
+  const sums = [order, order.toReversed()].map((columns) => checksum(bytesOf(columns)).toString(16).padStart(8, "0"));
+  const key = `columns in order ${sums.join("")}:order`;
   keys.set(order, key);
   return key;
 }
