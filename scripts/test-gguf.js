@@ -2,7 +2,7 @@
  * `npm run test:gguf [-- checkpoint [prompt]]`: writes a checkpoint as GGUF files of each type, lets node-llama-cpp write a
  * greedy text by each, and asks our logits of the same file whether each of its tokens is the first choice, or as good as
  * that: llama.cpp rounds activations to 8 bits where weights are quantized, ours are floats. Default: the demo model.
- * Then tokens of random texts, by gguf-tokens.js. `-- --golden` writes llama-tokens.json.golden, which tests compare with, in
+ * Then tokens of random texts, by gguf-tokens.js, and logits of tiny models of other architectures, by gguf-models.js. `-- --golden` writes llama-tokens.json.golden, which tests compare with, in
  * place of all that. Needs the peers: npm install in bench/.
  */
 import { execFileSync } from "node:child_process";
@@ -12,6 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { loadCheckpoint, loadCompiled } from "../dist/index.js";
+import { compareModels } from "./gguf-models.js";
 import { compareTokens, goldenTokens } from "./gguf-tokens.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -101,6 +102,7 @@ try {
     console.log(`${name}: ${same ? "" : "WRONG: "}${found}: ${JSON.stringify(text)}`);
   }
   if (!golden) failures += await compareTokens(llama, root, folder);
+  if (!golden) failures += await compareModels(llama, root, folder);
 } finally {
   rmSync(folder, { recursive: true });
 }

@@ -28,7 +28,7 @@ void size_attention(AttentionArgs& args) {
   const size_t of_few = FewRowsScratch<Isa>(args.head_dim, args.kv_heads, few).floats;
   const size_t of_one_head = FewRowsScratch<Isa>(args.head_dim, 1, std::min(many, Isa::kLanes)).floats;
   const size_t of_many = ManyRowsScratch<Isa>(args.head_dim, many).floats;
-  args.thread_floats = static_cast<uint32_t>(std::max({of_few, of_one_head, of_many}));
+  args.thread_floats = std::max({of_few, of_one_head, of_many});
 }
 
 // The numbers of a call on a cache, and on pages.
@@ -70,7 +70,7 @@ AttentionArgs pages_args(const Call& call) {
 
 static inline size_t attention_floats(const AttentionArgs& args) {
   const ChunkResults results(args);
-  return plan_floats(args) + static_cast<size_t>(args.threads) * args.thread_floats +
+  return plan_floats(args) + args.threads * args.thread_floats +
          static_cast<size_t>(args.split_rows) * results.chunks * results.heads * results.floats;
 }
 

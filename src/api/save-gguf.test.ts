@@ -5,7 +5,8 @@ import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { Random } from "../../test/support/random.ts";
 import { tinyConfig, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { loadCheckpoint, type Model } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
+import type { Model } from "../checkpoint/model.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import { weightOrigins } from "../checkpoint/weight-origins.ts";
@@ -62,6 +63,8 @@ describe("blocks", () => {
   });
 });
 
+const deltaHeads = deltaSizes();
+const topK = { num_experts_per_tok: 2, tie_word_embeddings: false };
 const sizes = { hidden_size: 64, intermediate_size: 96, num_attention_heads: 4, num_key_value_heads: 2 };
 
 describe.each([
@@ -77,6 +80,13 @@ describe.each([
   ["HunYuanDenseV1", { head_dim: 16 }],
   ["Glm4", { head_dim: 16, partial_rotary_factor: 0.5 }],
   ["Exaone4", { sliding_window: null }],
+  ["Lfm2", hybrid("conv", { norm_eps: 1e-5, block_auto_adjust_ff_dim: false, conv_L_cache: 3 })],
+  ["Qwen3_5", hybrid("linear_attention", { head_dim: 16, ...deltaHeads })],
+  ["Qwen3_5", { head_dim: 16, ...deltaHeads, full_attention_interval: 2 }],
+  ["Qwen3Moe", { head_dim: 16, num_experts: 4, norm_topk_prob: true, moe_intermediate_size: 32, ...topK }],
+  ["Olmoe", { num_key_value_heads: 4, num_experts: 4, ...topK }],
+  ["Mixtral", { num_local_experts: 4, ...topK }],
+  ["GraniteMoe", { num_local_experts: 4, ...topK, attention_multiplier: 0.2, logits_scaling: 4 }],
   ["Gemma2", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
   ["Gemma3", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
 ] as const)("%s with %o", (name, fields) => {
@@ -213,6 +223,18 @@ it.each([
   await expect(saveGguf(model, join(folder, "none.gguf"))).rejects.toThrow(message);
   await model.close();
 });
+
+/** Heads of gated DeltaNet; columns of value heads are groups of 32. */
+function deltaSizes() {
+  const dims = { linear_key_head_dim: 32, linear_value_head_dim: 32 };
+  return { linear_num_key_heads: 2, linear_num_value_heads: 4, ...dims };
+}
+
+/** Layers of which the last of three is attention; attention behind it in turn is not told by an interval. */
+function hybrid(kind: string, fields: object) {
+  const types = [kind, "full_attention", kind, kind, "full_attention"];
+  return { num_hidden_layers: types.length, layer_types: types, ...fields };
+}
 
 function llama3() {
   return {

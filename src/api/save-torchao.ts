@@ -5,7 +5,8 @@ import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.t
 import { textsOf } from "../checkpoint/texts.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
-import { pairRows, pairWeights } from "../formats/head-rows.ts";
+import { pairMoves } from "../formats/head-rows.ts";
+import { movedValues, movedWeights } from "../formats/moved-weights.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
 import { encodeTexts } from "../language/texts.ts";
@@ -81,7 +82,7 @@ function write(model: Model, slot: WeightSlot, options: AbortOptions): Written {
     slot,
     entries: intxEntries(slot.name, spec, async () => {
       const weights = await (weight as Weight<AffineFormat, QuantizedWeights>).load();
-      return slot.pairs ? pairWeights(weights, slot.pairs) : weights;
+      return slot.pairs ? movedWeights(weights, pairMoves(slot.pairs))! : weights;
     }),
     metadata: intxMetadata(spec, activations),
     format: { kind: "affine", spec, activations, layout: null },
@@ -95,7 +96,7 @@ function floatEntry(
 ): Pick<Written, "entries" | "metadata"> {
   const data = async () => {
     const values = (await load()).data as Float32Array;
-    return pairs ? pairRows(values, shape[1] ?? 1, pairs) : values;
+    return pairs ? movedValues(values, shape[1] ?? 1, pairMoves(pairs)) : values;
   };
   const entry = { name, dtype: format.dtype, shape, data };
   return { entries: [entry], metadata: JSON.stringify({ _type: "Tensor" }) };

@@ -4,6 +4,7 @@
  */
 import { groupCount, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
+import { type Moves, movedValues } from "./moved-weights.ts";
 import type { LowBitTensor, TensorSource } from "./tensor-source.ts";
 
 /** Heads of a matrix of queries or keys. */
@@ -26,32 +27,17 @@ type Rows = Float32Array | Int8Array | Uint16Array;
 
 /** Rows of values [rows, columns] turned from pairs to halves; whole heads. */
 function turnRows<A extends Rows>(values: A, columns: number, heads: HeadRows): A {
-  return moveRows(values, columns, (row) => [storedRow(row, heads), row]);
+  return movedValues(values, columns, { storedRow: (row) => storedRow(row, heads) });
 }
 
-/** The inverse: from halves to pairs. */
-export function pairRows<A extends Rows>(values: A, columns: number, heads: HeadRows): A {
-  return moveRows(values, columns, (row) => [row, storedRow(row, heads)]);
-}
-
-/** Quantized weights turned from halves to pairs. */
-export function pairWeights(weights: QuantizedWeights, heads: HeadRows): QuantizedWeights {
-  const groups = groupCount(weights);
-  return {
-    ...weights,
-    qvals: pairRows(weights.qvals, weights.k, heads),
-    scales: pairRows(weights.scales, groups, heads),
-    zeros: weights.zeros && pairRows(weights.zeros, groups, heads),
+/** The inverse: a matrix whose heads are halves becomes one that pairs neighbours. */
+export function pairMoves({ headDim, rotated }: HeadRows): Moves {
+  const half = rotated / 2;
+  const unpaired = (row: number) => {
+    const within = row % headDim;
+    return within >= rotated ? row : row - within + (within % 2) * half + (within >> 1);
   };
-}
-
-function moveRows<A extends Rows>(values: A, columns: number, move: (row: number) => [from: number, to: number]): A {
-  const result = values.slice() as A;
-  for (let row = 0; row < values.length / columns; row++) {
-    const [from, to] = move(row);
-    result.set(values.subarray(from * columns, (from + 1) * columns), to * columns);
-  }
-  return result;
+  return { storedRow: unpaired };
 }
 
 function turnTensor(tensor: Tensor, heads: HeadRows): Tensor {

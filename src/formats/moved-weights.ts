@@ -1,9 +1,9 @@
-/** Matrices (and vectors) whose rows or columns stand in another order than in the file, read from it row by row. */
+/** Matrices (and vectors) whose rows or columns stand in another order than in a file: read from it row by row, or in memory. */
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { LowBitTensor, TensorSource } from "./tensor-source.ts";
 
-/** Where rows and columns stand in the file. */
+/** Where rows and columns stand in the file, or in the matrix that is moved. */
 export interface Moves {
   /** The file's row of each row; absent where they are the same. */
   readonly storedRow?: (row: number) => number;
@@ -81,6 +81,38 @@ function moveColumns<V extends Values>(values: V, width: number, storedColumns: 
   for (let start = 0; start < values.length; start += width)
     for (let c = 0; c < width; c++) moved[start + c] = values[start + storedColumns[c * size]! / size]!;
   return moved;
+}
+
+/** Values [rows, width] in another order, one for each `size` columns of the matrix that is moved. */
+export function movedValues<V extends Values>(
+  values: V,
+  width: number,
+  { storedRow, storedColumns }: Moves,
+  size = 1,
+): V {
+  if (!storedRow) return storedColumns ? moveColumns(values, width, storedColumns, size) : values;
+  const moved = values.slice() as Float32Array;
+  for (let row = 0; row < values.length / width; row++) {
+    const from = storedRow(row) * width;
+    moved.set(values.subarray(from, from + width) as Float32Array, row * width);
+  }
+  return movedValues(moved as V, width, storedColumns ? { storedColumns } : {}, size);
+}
+
+/** Quantized weights in another order; null where columns of one group become those of several. */
+export function movedWeights(weights: QuantizedWeights, moves: Moves): QuantizedWeights | null {
+  const { superScales: _, superMinima: __, minima, ...rest } = weights;
+  const { k, groupSize, qvals, scales, zeros } = weights;
+  const { storedColumns } = moves;
+  if (storedColumns && !keepsGroups(storedColumns, Math.min(groupSize, k))) return null;
+  const move = <V extends Values>(values: V) => movedValues(values, groupCount(weights), moves, groupSize);
+  return {
+    ...rest,
+    qvals: movedValues(qvals, k, moves),
+    scales: move(scales),
+    zeros: zeros && move(zeros),
+    ...(minima && { minima: move(minima) }),
+  };
 }
 
 /** Null where columns of one group of the file are of several afterwards. */

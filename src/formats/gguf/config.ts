@@ -20,7 +20,7 @@ import { type RopeFacts, ropeScaling } from "./rope.ts";
 import type { GgufTensors } from "./tensors.ts";
 
 /** What differs from Llama in files of one architecture. */
-interface GgufArchitecture {
+export interface GgufArchitecture {
   /** Class name of transformers. */
   readonly name: string;
   /** Class name where files say it by something else. */
@@ -340,6 +340,16 @@ const mixtral: GgufArchitecture = {
   names: expertParts("block_sparse_moe"),
   config: experts,
 };
+
+/** What files call the models of a class, and what differs in them; null for a class without files. */
+export function ggufArchitectureOf(
+  className: string,
+): { readonly key: string; readonly files: GgufArchitecture } | null {
+  if (className === mixtral.name) return { key: "llama", files: mixtral };
+  const named = className === "MistralForCausalLM" ? "LlamaForCausalLM" : className;
+  const [key] = Object.entries(ggufArchitectures).find(([, { name }]) => name === named) ?? [];
+  return key === undefined ? null : { key, files: ggufArchitectures[key]! };
+}
 
 /** The architecture of a file; UnsupportedError lists those that are. */
 export function architectureOf(metadata: GgufMetadata): GgufArchitecture {

@@ -56,8 +56,14 @@ export function ggufName(name: string, other: Readonly<Record<string, string>>):
   const [, base = "", ending = ""] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
   const keyOf = (names: Readonly<Record<string, string>>, value: string) =>
     Object.entries(names).find(([, module]) => module === value)?.[0];
+  const [, number, parameter = ""] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
+  const bare = keyOf(other, parameter);
+  if (bare !== undefined) return `blk.${number}.${bare}`;
   const [, layer, module = ""] = /^model\.layers\.(\d+)\.(.+)$/.exec(base) ?? [];
-  const part = layer === undefined ? keyOf(whole, base) : (keyOf(other, module) ?? keyOf(unclaimed(other), module));
+  const part =
+    layer === undefined
+      ? (keyOf(other, base) ?? keyOf(whole, base))
+      : (keyOf(other, module) ?? keyOf(unclaimed(other), module));
   if (part === undefined) return null;
   return layer === undefined ? `${part}.${ending}` : `blk.${layer}.${part}.${ending}`;
 }
@@ -65,6 +71,11 @@ export function ggufName(name: string, other: Readonly<Record<string, string>>):
 /** Llama's parts that an architecture does not name otherwise. */
 function unclaimed(other: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(parts).filter(([part]) => !Object.hasOwn(other, part)));
+}
+
+/** Whether a tensor of a model is a norm that files may have more of: the gated norm of recurrent layers is stored as it is. */
+export function isOffsetNorm(name: string): boolean {
+  return /(?<!linear_attn\.)norm\.weight$/.test(name);
 }
 
 /** Renamed, with norms less what was added to them, and with queries and keys turned back to halves. */
@@ -77,8 +88,7 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     if (found === undefined) throw new InvalidFileError(metadata.file, `has no tensor for ${name}`);
     return found;
   };
-  // The gated norm of recurrent layers is stored as it is.
-  const isShifted = (name: string) => normOffset !== 0 && /(?<!linear_attn\.)norm\.weight$/.test(name);
+  const isShifted = (name: string) => normOffset !== 0 && isOffsetNorm(name);
   const renamed: OpenTensors = {
     names: [...stored.keys()],
     has: (name) => stored.has(name),

@@ -115,7 +115,7 @@ function required(metadata: GgufMetadata, name: string): number {
 }
 
 /** Heads of gated DeltaNet and their sizes, under the names that Mamba has for such. */
-function deltaSizes(metadata: GgufMetadata) {
+function deltaSizes(metadata: GgufMetadata): DeltaSizes {
   const [keyHeads, heads, keyDim, inner] = ["group_count", "time_step_rank", "state_size", "inner_size"].map((name) =>
     required(metadata, name),
   ) as [number, number, number, number];
@@ -166,13 +166,25 @@ export function withDeltaHeads(tensors: OpenTensors, metadata: GgufMetadata): Op
         : tensor;
     },
   };
-  return withTaps(withMoves(withLogs, valueMoves(deltaSizes(metadata))));
+  return withTaps(withMoves(withLogs, deltaMoves(deltaSizes(metadata), "read")));
 }
 
-/** Moves of all tensors that have parts of value heads; null for the others. */
-function valueMoves({ keyHeads, heads, keyDim, valueDim }: ReturnType<typeof deltaSizes>) {
+/** Heads of gated DeltaNet, and their sizes. */
+export interface DeltaSizes {
+  readonly keyHeads: number;
+  readonly heads: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
+}
+
+/**
+ * Moves of all tensors that have parts of value heads, null for the others: those of transformers in a file that is read, or
+ * those of a file in transformers' that are written.
+ */
+export function deltaMoves({ keyHeads, heads, keyDim, valueDim }: DeltaSizes, way: "read" | "write") {
   const each = heads / keyHeads;
-  const storedHead = (head: number) => (head % each) * keyHeads + Math.floor(head / each);
+  const [side, apart] = way === "read" ? [each, keyHeads] : [keyHeads, each];
+  const storedHead = (head: number) => (head % side) * apart + Math.floor(head / side);
   const storedValue = (row: number) => storedHead(Math.floor(row / valueDim)) * valueDim + (row % valueDim);
   const keys = 2 * keyHeads * keyDim;
   const behindKeys = (row: number) => (row < keys ? row : keys + storedValue(row - keys));

@@ -1,0 +1,215 @@
+/** The tensors of a model as those of a GGUF file: in its types, under its names, in its order of rows. */
+import { encodedBytes, encodeFloats, matrixType } from "../checkpoint/gguf-floats.ts";
+import type { AbortOptions, Model } from "../checkpoint/model.ts";
+import { holdsFor } from "../checkpoint/weight-origins.ts";
+import { UnsupportedError } from "../errors.ts";
+import type { GgufArchitecture } from "../formats/gguf/config.ts";
+import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
+import type { SuperBlockType } from "../formats/gguf/encode-super-blocks.ts";
+import { ggufName, isOffsetNorm } from "../formats/gguf/model-tensors.ts";
+import { deltaMoves } from "../formats/gguf/recurrent.ts";
+import type { GgufTensorEntry } from "../formats/gguf/writer.ts";
+import { pairMoves } from "../formats/head-rows.ts";
+import { type Moves, movedValues, movedWeights } from "../formats/moved-weights.ts";
+import type { WeightSlot } from "../model/decoder.ts";
+import { GatedDelta } from "../model/gated-delta.ts";
+import { expertStacks } from "../model/layer.ts";
+import type { TransformerConfig } from "../model/transformer-config.ts";
+import type { AffineFormat } from "../ops/lowering.ts";
+import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
+import type { QuantizedWeights } from "../quantized.ts";
+import { bytesOf, elementCount, toFloat32 } from "../tensor.ts";
+import { attentionOf } from "./gguf-metadata.ts";
+
+export const F32 = 0;
+const floatTypes = { f32: F32, f16: 1, bf16: 30 } as const;
+/** general.file_type, by the type of most weights. */
+export const fileTypes = {
+  ...{ F32: 0, F16: 1, Q4_0: 2, Q4_1: 3, Q8_0: 7, Q4_K: 14, Q5_K: 16, Q6_K: 18, BF16: 32 },
+} as const;
+
+export interface WrittenTensor extends GgufTensorEntry {
+  readonly typeName: keyof typeof fileTypes;
+}
+
+export interface TensorOptions extends AbortOptions {
+  /** Type of all matrices, where there is one. */
+  readonly blockType?: SuperBlockType["name"] | undefined;
+}
+
+/** How the tensor of a slot differs from the slot. */
+interface TensorForm {
+  readonly moves: Moves | null;
+  /** What becomes of the values of a vector. */
+  readonly change: ((value: number) => number) | null;
+}
+
+/** The tensors of all slots; those of experts are stacks of matrices. UnsupportedError for what files have no place for. */
+export function tensorsOf(
+  model: Model,
+  files: GgufArchitecture,
+  config: TransformerConfig,
+  options: TensorOptions,
+): WrittenTensor[] {
+  const formOf = formsOf(model, files, config);
+  const stacks = new Map<string, string>();
+  for (const { tensor, slots, experts } of expertStacks(config))
+    if (/\.(gate|up|down)_exps\.(weight|bias)$/.test(tensor))
+      for (let e = 0; e < experts; e++) for (const slot of slots) stacks.set(slot.replace("*", `${e}`), tensor);
+  const parts = new Map<string, WrittenTensor[]>();
+  for (const slot of model.decoder.slots) {
+    if (!isWritten(model, slot)) continue;
+    const name = ggufName(stacks.get(slot.name) ?? slot.name, files.names);
+    if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
+    const known = parts.get(name) ?? [];
+    parts.set(name, [...known, tensorOf(model, name, slot, formOf(slot), options)]);
+    if (!stacks.has(slot.name)) continue;
+    if (known.some(({ type }) => type !== parts.get(name)!.at(-1)!.type))
+      throw new UnsupportedError(`${slot.name}: files of GGUF have all experts of a layer in one type`);
+  }
+  const isStack = new Set(stacks.values());
+  const stacked = new Set([...isStack].map((tensor) => ggufName(tensor, files.names)!));
+  return [...parts].map(([name, all]) => (stacked.has(name) ? stackOf(name, all) : all[0]!));
+}
+
+/** Whether a slot is a tensor of its own: those that are tied are what they are tied to, unless they became something else. */
+function isWritten(model: Model, { name, tiedTo }: WeightSlot): boolean {
+  if (tiedTo === null || model.slotWeight(name).state.kind === "replaced") return true;
+  return model.configOf(name) !== model.configOf(tiedTo);
+}
+
+/** What llama.cpp has otherwise: pairs of rows of heads, the order of value heads, norms, and rates of decay. */
+function formsOf(
+  model: Model,
+  { interleaved, normOffset }: GgufArchitecture,
+  config: TransformerConfig,
+): (slot: WeightSlot) => TensorForm {
+  const { headDim } = attentionOf(model, config);
+  const heads = interleaved ? pairMoves({ headDim, rotated: headDim }) : null;
+  const delta = config.layers.map(({ mixer }) => mixer).find((mixer) => mixer instanceof GatedDelta);
+  const moved = delta ? deltaMoves(delta.config, "write") : () => null;
+  const changeOf = ({ name }: WeightSlot) => {
+    if (name.endsWith(".linear_attn.A_log")) return (log: number) => -Math.exp(log);
+    return normOffset !== 0 && isOffsetNorm(name) ? (value: number) => value + normOffset : null;
+  };
+  return (slot) => ({
+    moves: /\.[qk]_proj\./.test(slot.name) ? (slot.pairs ? pairMoves(slot.pairs) : heads) : moved(slot.name),
+    change: changeOf(slot),
+  });
+}
+
+/** Matrices of all experts, one below the other. */
+function stackOf(name: string, parts: readonly WrittenTensor[]): WrittenTensor {
+  const [first] = parts as [WrittenTensor];
+  return {
+    ...{ ...first, name, shape: [parts.length, ...first.shape] },
+    byteLength: parts.reduce((sum, { byteLength }) => sum + byteLength, 0),
+    async *parts() {
+      for (const part of parts) yield* part.parts();
+    },
+  };
+}
+
+function tensorOf(
+  model: Model,
+  name: string,
+  slot: WeightSlot,
+  form: TensorForm,
+  options: TensorOptions,
+): WrittenTensor {
+  if (slot.role === "vector") return vectorTensor(name, floatWeight(model.weight(slot.name, options)), form);
+  if (options.blockType !== undefined) {
+    const type = matrixType(model, slot, options.blockType);
+    const source = floatWeight(model.weight(slot.name, { ...options, float: true }));
+    return type === null ? floatTensor(name, source, form) : encodedTensor(name, slot, source, type, form);
+  }
+  const weight = model.weight(slot.name, { ...options, holds: holdsFor("gguf") });
+  if (weight.format.kind === "float") return floatTensor(name, floatWeight(weight), form);
+  const spec = "spec" in weight.format ? (weight.format as AffineFormat).spec : null;
+  const type = spec ? blockTypeFor(spec) : `format ${weight.format.kind} is not`;
+  if (typeof type === "string")
+    throw new UnsupportedError(`${slot.name}: cannot be written as blocks of GGUF: ${type}`);
+  return blockTensor(name, weight as Weight<AffineFormat, QuantizedWeights>, type, form);
+}
+
+/** Vectors, and the few matrices that always stay floats; a convolution of one input channel is [channels, taps]. */
+function vectorTensor(name: string, weight: FloatWeight, { moves, change }: TensorForm): WrittenTensor {
+  const [size = 1, ...rest] = weight.shape;
+  const shape = [size, ...rest.filter((other, i) => other !== 1 || i === rest.length - 1)];
+  return {
+    ...{ name, shape, type: F32, typeName: "F32", byteLength: 4 * elementCount(shape) },
+    async *parts() {
+      const values = toFloat32(await weight.load());
+      const moved = moves === null ? values : movedValues(values, values.length / size, moves);
+      yield bytesOf(change === null ? moved : moved.map(change));
+    },
+  };
+}
+
+function floatTensor(name: string, weight: FloatWeight, { moves }: TensorForm): WrittenTensor {
+  const { shape, format } = weight;
+  const [n, k] = shape as [number, number];
+  const typeName = format.dtype.toUpperCase() as "F32" | "F16" | "BF16";
+  return {
+    ...{ name, shape, type: floatTypes[format.dtype], typeName },
+    byteLength: n * k * (format.dtype === "f32" ? 4 : 2),
+    async *parts() {
+      for await (const { data } of partsOf(weight, moves))
+        yield bytesOf(moves === null ? data : movedValues(data as Float32Array, k, moves));
+    },
+  };
+}
+
+function encodedTensor(
+  name: string,
+  slot: WeightSlot,
+  weight: FloatWeight,
+  type: NonNullable<ReturnType<typeof matrixType>>,
+  { moves }: TensorForm,
+): WrittenTensor {
+  const [n, k] = slot.shape as [number, number];
+  return {
+    ...{ name, shape: [n, k], type: type.id, typeName: type.name, byteLength: encodedBytes(type, n, k) },
+    async *parts() {
+      for await (const part of partsOf(weight, moves)) {
+        const values = toFloat32(part);
+        yield encodeFloats(slot.name, type, moves === null ? values : movedValues(values, k, moves), k);
+      }
+    },
+  };
+}
+
+function blockTensor(
+  name: string,
+  weight: Weight<AffineFormat, QuantizedWeights>,
+  type: BlockType,
+  { moves }: TensorForm,
+): WrittenTensor {
+  const { n, k } = weight.format.spec;
+  return {
+    ...{ name, shape: [n, k], type: type.id, typeName: type.name, byteLength: blockBytes(type, n, k) },
+    async *parts() {
+      for await (const part of partsOf(weight, moves)) {
+        const moved = moves === null ? part : movedWeights(part, moves);
+        if (moved === null)
+          throw new UnsupportedError(
+            `${weight.name}: groups of ${part.groupSize} are cut by llama.cpp's order of value heads; take smaller ones`,
+          );
+        yield encodeBlocks(type, moved);
+      }
+    },
+  };
+}
+
+/** A weight by rows; whole where rows or columns move. */
+async function* partsOf<D>(weight: Pick<Weight<never, D>, "load" | "loadRows">, moves: Moves | null) {
+  if (weight.loadRows && moves === null) yield* weight.loadRows();
+  else yield await weight.load();
+}
+
+/** The type of most bytes. */
+export function commonType(tensors: readonly WrittenTensor[]): keyof typeof fileTypes {
+  const bytes = new Map<keyof typeof fileTypes, number>();
+  for (const { typeName, byteLength } of tensors) bytes.set(typeName, (bytes.get(typeName) ?? 0) + byteLength);
+  return [...bytes].sort(([, a], [, b]) => b - a)[0]![0];
+}
