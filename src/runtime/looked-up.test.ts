@@ -18,9 +18,10 @@ const linear = int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 });
 async function lookedUp(source: string, configs: Parameters<typeof quantize>[1]) {
   const model = await loadCheckpoint(source);
   if (configs.length > 0) quantize(model, configs);
-  await exportProgram(model, `${source}.pte`);
+  const path = `${source}-${configs.length}.pte`;
+  await exportProgram(model, path);
   await model.close();
-  const program = await readProgram(await openFile(`${source}.pte`));
+  const program = await readProgram(await openFile(path));
   return lookedUpConstants(program, operators).map((index) => program.constants[index]!.data.byteLength);
 }
 
