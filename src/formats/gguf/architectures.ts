@@ -421,4 +421,3 @@ export function architectureOf(metadata: GgufMetadata): GgufArchitecture {
   const known = Object.keys(ggufArchitectures).join(", ");
   throw new UnsupportedError(`${file}: GGUF architecture "${architecture}" is not supported, only ${known}`);
 }
-
