@@ -1,7 +1,8 @@
 /**
  * GGUF files that others quantized, carried over: speed beside node-llama-cpp on the same file, asked in turn, and beside
  * our own 4-bit format; whether greedy text is what llama.cpp finds likely too; what 8-bit activations cost.
- * `node bench/gguf-files.js <file.gguf …> --text english.txt [--parts speed,greedy,divergence] [--rounds 5]` → results/gguf-files.md
+ * `node bench/gguf-files.js <file.gguf …> --text english.txt [--parts programs,speed,greedy,divergence] [--rounds 5]` → results/gguf-files.md,
+ * a section a part and file, so that they may be measured one by one.
  */
 import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -33,8 +34,10 @@ const { values: options, positionals: files } = parseArgs({
   allowPositionals: true,
   options: {
     text: { type: "string" },
-    parts: { type: "string", default: "speed,greedy,divergence" },
+    parts: { type: "string", default: "programs,speed,greedy,divergence" },
     rounds: { type: "string", default: "5" },
+    /** What the divergence is of: the file's weights with 8-bit activations, and requantized ones. */
+    forms: { type: "string", default: "int8,8da4w" },
     /** Seconds to wait for a calm moment before each measurement. */
     patience: { type: "string", default: "2" },
   },
@@ -86,107 +89,109 @@ async function gigabytes(path) {
   return weights.reduce((sum, { byteLength }) => sum + byteLength, 0) / 1e9;
 }
 
-async function speed() {
-  const rows = [];
-  for (const file of files) {
-    const all = await engines(file);
-    const ask = (/** @type {object} */ request) =>
-      alternate(plan, Object.fromEntries(Object.entries(all).map(([name, engine]) => [name, { engine, request }])));
-    await ask({ what: "prefill", tokens: PROMPT });
-    const prefill = await ask({ what: "prefill", tokens: PROMPT });
-    const decode = await ask({ what: "decode", tokens: DECODE, context: PROMPT });
-    for (const engine of Object.values(all)) await engine.stop();
-    const rate = (/** @type {Record<string, { value: number }>} */ found, count) =>
-      Object.fromEntries(Object.entries(found).map(([name, { value }]) => [name, count / value]));
-    const [read, written] = [rate(prefill, PROMPT), rate(decode, DECODE)];
-    const bytes = {
-      carried: await gigabytes(await programOf(file, "int8")),
-      own: await gigabytes(await programOf(file, "8da4w")),
-    };
-    for (const [name, found] of Object.entries({ prompt: read, decode: written }))
-      rows.push(
-        [basename(file), name, found.carried, found.peer, found.carried / found.peer, found.own].map((value) =>
-          typeof value === "number" ? digits(value) : value,
-        ),
-      );
-    rows.at(-1).push(digits((written.carried * bytes.carried) / (written.own * bytes.own)));
-    rows.at(-2).push("");
+/** Writes the programs that the other parts run, and says how large they are. @param {string} file */
+async function programs(file) {
+  const rows = [["the file", digits(statSync(file).size / 1e6), ""]];
+  for (const form of /** @type {const} */ (["int8", "float", "8da4w"])) {
+    const path = await programOf(file, form);
+    const matrices = (await inspectProgram(path)).weights.filter(({ shape }) => shape.length > 1);
+    const count = matrices.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+    const bytes = matrices.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    rows.push([
+      form === "8da4w" ? form : `carried, ${form} activations`,
+      digits(statSync(path).size / 1e6),
+      digits((8 * bytes) / count),
+    ]);
   }
-  const head = ["file", "what", "carried", "node-llama-cpp", "times it", "8da4w g32", "bytes a second of 8da4w's"];
-  return `## Speed\n\nTokens a second: a prompt of ${PROMPT}, and ${DECODE} tokens after it.\n\n${table(head, rows)}`;
+  return table(["what", "MB", "bits a weight of a matrix"], rows);
+}
+
+/** @param {string} file */
+async function speed(file) {
+  const all = await engines(file);
+  const ask = (/** @type {object} */ request) =>
+    alternate(plan, Object.fromEntries(Object.entries(all).map(([name, engine]) => [name, { engine, request }])));
+  await ask({ what: "prefill", tokens: PROMPT });
+  const prefill = await ask({ what: "prefill", tokens: PROMPT });
+  const decode = await ask({ what: "decode", tokens: DECODE, context: PROMPT });
+  for (const engine of Object.values(all)) await engine.stop();
+  const rate = (/** @type {Record<string, { value: number }>} */ found, count) =>
+    Object.fromEntries(Object.entries(found).map(([name, { value }]) => [name, count / value]));
+  const [read, written] = [rate(prefill, PROMPT), rate(decode, DECODE)];
+  const bytes = {
+    carried: await gigabytes(await programOf(file, "int8")),
+    own: await gigabytes(await programOf(file, "8da4w")),
+  };
+  const rows = Object.entries({ prompt: read, decode: written }).map(([name, found]) => [
+    name,
+    ...[found.carried, found.peer, found.carried / found.peer, found.own].map(digits),
+  ]);
+  rows[0].push("");
+  rows[1].push(digits((written.carried * bytes.carried) / (written.own * bytes.own)));
+  const head = ["what", "carried", "node-llama-cpp", "times it", "8da4w g32", "bytes a second of 8da4w's"];
+  return `Tokens a second: a prompt of ${PROMPT}, and ${DECODE} tokens after it.\n\n${table(head, rows)}`;
 }
 
 /** @param {Float32Array} logits */
 const largest = (logits) => logits.indexOf(logits.reduce((most, logit) => Math.max(most, logit)));
 
-async function greedy() {
-  const rows = [];
-  for (const file of files) {
-    const model = await loadProgram(await programOf(file, "int8"), { threads: THREADS, contextLength: CONTEXT });
-    const prompt = model.tokenizer.encode(text.slice(0, 600)).slice(0, 100);
-    const decoder = model.createDecoder();
-    const tokens = [largest(await decoder.prefill(prompt))];
-    while (tokens.length < DECODE) tokens.push(largest(await decoder.step(tokens.at(-1))));
-    await model.dispose();
-    const peer = await EngineProcess.start("peer-llama", { path: file, threads: THREADS });
-    const ranks = await peer.ask({ what: "ranks", prompt, tokens });
-    await peer.stop();
-    const within = (/** @type {number} */ most) => ranks.filter((rank) => rank < most).length;
-    rows.push([
-      basename(file),
-      String(ranks.length),
-      String(within(1)),
-      String(within(2)),
-      String(Math.max(...ranks) + 1),
-    ]);
-  }
-  const head = ["file", "greedy tokens", "likeliest for llama.cpp", "among its two likeliest", "worst place"];
-  return `## Greedy text\n\n${table(head, rows)}`;
+/** @param {string} file */
+async function greedy(file) {
+  const model = await loadProgram(await programOf(file, "int8"), { threads: THREADS, contextLength: CONTEXT });
+  const prompt = model.tokenizer.encode(text.slice(0, 600)).slice(0, 100);
+  const decoder = model.createDecoder();
+  const tokens = [largest(await decoder.prefill(prompt))];
+  while (tokens.length < DECODE) tokens.push(largest(await decoder.step(tokens.at(-1))));
+  await model.dispose();
+  const peer = await EngineProcess.start("peer-llama", { path: file, threads: THREADS });
+  const ranks = await peer.ask({ what: "ranks", prompt, tokens });
+  await peer.stop();
+  const within = (/** @type {number} */ most) => ranks.filter((rank) => rank < most).length;
+  const row = [ranks.length, within(1), within(2), Math.max(...ranks) + 1].map(String);
+  return table(["greedy tokens", "likeliest for llama.cpp", "among its two likeliest", "worst place"], [row]);
 }
 
-async function divergence() {
+/** @param {string} file */
+async function divergence(file) {
   const rows = [];
-  for (const file of files) {
-    const load = async (/** @type {"int8" | "float" | "8da4w"} */ form) =>
-      loadProgram(await programOf(file, form), { threads: THREADS, contextLength: CONTEXT });
-    const reference = await load("float");
-    for (const form of /** @type {const} */ (["int8", "8da4w"])) {
-      const model = await load(form);
-      const found = await compareModels(model, reference, text, { maxTokens: COMPARED, window: 512 });
-      await model.dispose();
-      const { mean, percentile99 } = found.divergence;
-      const figures = [mean, percentile99, 100 * found.topAgreement, found.perplexity, found.referencePerplexity];
-      rows.push([basename(file), form === "int8" ? "carried" : form, ...figures.map(digits)]);
-    }
-    await reference.dispose();
+  const load = async (/** @type {"int8" | "float" | "8da4w"} */ form) =>
+    loadProgram(await programOf(file, form), { threads: THREADS, contextLength: CONTEXT });
+  const reference = await load("float");
+  for (const form of /** @type {("int8" | "8da4w")[]} */ (options.forms.split(","))) {
+    const model = await load(form);
+    const found = await compareModels(model, reference, text, { maxTokens: COMPARED, window: 512 });
+    await model.dispose();
+    const { mean, percentile99 } = found.divergence;
+    const figures = [mean, percentile99, 100 * found.topAgreement, found.perplexity, found.referencePerplexity];
+    rows.push([form === "int8" ? "carried" : form, ...figures.map(digits)]);
   }
-  const head = [
-    "file",
-    "weights",
-    "mean KL",
-    "99 % under",
-    "same likeliest, %",
-    "perplexity",
-    "with float activations",
-  ];
+  await reference.dispose();
+  const head = ["weights", "mean KL", "99 % under", "same likeliest, %", "perplexity", "with float activations"];
   return (
-    `## 8-bit activations\n\nOn ${COMPARED} tokens of English, against the file's own weights with float activations; ` +
+    `On ${COMPARED} tokens of English, against the file's own weights with float activations; ` +
     `divergence in nats a token. "8da4w": requantized, for comparison.\n\n${table(head, rows)}`
   );
 }
 
-const parts = { speed, greedy, divergence };
+const parts = {
+  programs: { title: "Sizes", measure: programs },
+  speed: { title: "Speed", measure: speed },
+  greedy: { title: "Greedy text", measure: greedy },
+  divergence: { title: "8-bit activations", measure: divergence },
+};
 for (const name of options.parts.split(",")) {
   const part = parts[name];
   if (!part) throw new RangeError(`part "${name}": expected some of ${Object.keys(parts).join(", ")}`);
-  const section = await part();
-  writeReport("gguf-files", {
-    title: "GGUF files of others",
-    command: "node bench/gguf-files.js",
-    isPartial: true,
-    sections: [
-      "Weights are carried over bit for bit, for 8-bit activations; 2 threads. Engines are asked in turn; medians of the calmer half of the rounds.",
-      `${section}\n\nMeasured on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}.`,
-    ],
-  });
+  for (const file of files) {
+    const section = `## ${part.title}: ${basename(file)}\n\n${await part.measure(file)}`;
+    writeReport("gguf-files", {
+      title: "GGUF files of others",
+      command: "node bench/gguf-files.js",
+      isPartial: true,
+      sections: [
+        "Weights are carried over bit for bit, for 8-bit activations; 2 threads. Engines are asked in turn; medians of the calmer half of the rounds.",
+        `${section}\n\nMeasured on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}.`,
+      ],
+    });
+  }
 }

@@ -12,8 +12,9 @@ await serveEngine(async ({ path, threads }) => {
   const settings = { temperature: 0, yieldEogToken: true };
   /** Tokens after those that are in the context; the next one is computed when it is asked for. */
   let tokens;
+  const vocabulary = [...model.iterateAllTokens()].length;
   return {
-    vocabulary: [...model.iterateAllTokens()].length,
+    vocabulary,
     async prefill(ids) {
       await tokens?.return();
       await sequence.clearHistory();
@@ -46,7 +47,7 @@ await serveEngine(async ({ path, threads }) => {
           threads,
         });
         const texts = Array.from({ length: sequences }, (_, i) =>
-          shared.getSequence().evaluate(distinctIds(i, length, model.fileInfo.metadata.llama.vocab_size), settings),
+          shared.getSequence().evaluate(distinctIds(i, length, vocabulary), settings),
         );
         await Promise.all(texts.map((text) => text.next()));
         const start = performance.now();

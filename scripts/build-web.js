@@ -22,7 +22,11 @@ const common = {
 };
 
 /** Modules that the worker loads late, from where the page says they are: bundles of their own. */
-const late = { "answers-bundle.js": "text/answer/index.js", "constraints-bundle.js": "text/constraints/index.js" };
+const late = {
+  "answers-bundle.js": "text/answer/index.js",
+  "constraints-bundle.js": "text/constraints/index.js",
+  "gguf-bundle.js": "web-gguf/index.js",
+};
 
 /** Puts the worker's way to load modules late in the place of Node's. @type {import("esbuild").Plugin} */
 const lateModules = {
@@ -67,6 +71,7 @@ export async function buildWorker(dist) {
       keepNames: true,
       entryPoints: [join(dist, entry)],
       outfile: join(dist, "web", name),
+      plugins: [lateModules, withoutNative],
     });
   const text = readFileSync(worker, "utf8");
   // Bundlers that make a program of the worker look for files that it names by its own address.

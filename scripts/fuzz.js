@@ -5,6 +5,7 @@
  *
  *   npm run fuzz -- --seconds 600                          every kind on every backend, the time shared among them
  *   npm run fuzz -- --kinds programs --backends native --count 20000
+ *   npm run fuzz -- --kinds layers --count 5000            programs of experts, recurrent layers, sinks and vectors alone
  *   npm run fuzz -- --kinds programs --backends wasm --seed 1234 --count 1 --keep     one input again, written to build/fuzz
  *
  * `--reasons` prints why inputs were refused. Seeds that once failed are in test/fuzz/kept-seeds.json and run first.
@@ -37,7 +38,7 @@ const { values: options } = parseArgs({
 });
 
 /** What of an input depends on where it runs. */
-const dependsOnBackend = (/** @type {string} */ kind) => kind === "programs";
+const dependsOnBackend = (/** @type {string} */ kind) => kind === "programs" || kind === "layers";
 
 const campaigns = options.kinds
   .split(",")

@@ -46,6 +46,7 @@ const {
   checkSilentServer,
 } = await import("./browser/page.js");
 const features = await import("./browser/features.js");
+const { checkGguf } = await import("./browser/gguf.js");
 const { checkServedPage } = await import("./browser/served.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { writeModels } = await import("./page-models.js");
@@ -367,6 +368,7 @@ async function checkBundle(page, program) {
 for (const name of ["aqlm.pte", "damaged.pte"]) rmSync(join(pageFolder, name), { force: true });
 async function checkFeatures(page, expected) {
   await features.checkConversations(page, expected);
+  await features.checkHalfWritten(page);
   await features.checkDeletedWhileAnswered(page);
   await features.checkRefusedLeavesNothing(page);
   await features.checkEdit(page, expected);
@@ -456,6 +458,8 @@ try {
   await checkBareHead(page, files.get("/bare.pte"));
   await checkKept(page, files.get("/kept.pte"));
   console.log("files from disk, missing, damaged, cut and replaced ones");
+  await checkGguf(browser, page, { address, folder: pageFolder, files });
+  console.log("a GGUF answers as in Node");
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");
   await checkQuota(browser, address, expected);

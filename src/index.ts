@@ -3,9 +3,9 @@
  * Command lines and tools find more in `lowbit/tools`, authors of operators in `lowbit/extension`, pages in `lowbit/web`.
  */
 
-export { type ExportOptions, exportProgram } from "./api/compile-model.ts";
 export type { CompileModelOptions } from "./api/compile-options.ts";
 export { EagerModel } from "./api/eager-model.ts";
+export { type ExportOptions, exportProgram } from "./api/export-program.ts";
 export { inspectProgram, type ProgramReport } from "./api/inspect.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
 export { loadProgram } from "./api/load-program.ts";
@@ -15,7 +15,8 @@ export { saveTorchao } from "./api/save-torchao.ts";
 export { type EncodeOptions, encodeAqlm } from "./aqlm/checkpoint/index.ts";
 export { bundleProgram } from "./bundle/bundle.ts";
 export { type CalibrateOptions, calibrate } from "./checkpoint/calibrate/calibrate.ts";
-export { loadCheckpoint, type Model } from "./checkpoint/model.ts";
+export { loadCheckpoint } from "./checkpoint/load.ts";
+export type { Model } from "./checkpoint/model.ts";
 export { type QuantizeOptions, quantize, quantizeByRecipe } from "./checkpoint/quantize.ts";
 export type { MethodSource } from "./compile/capture.ts";
 export {

@@ -36,7 +36,7 @@ function isSame(a: Stats, b: Stats): boolean {
  * Opens a regular file. Others are refused before: opening a named pipe waits for who writes to it, beyond any signal, and
  * opening a device may do something.
  */
-async function openRegular(path: string): Promise<{ handle: FileHandle; status: Stats }> {
+export async function openRegular(path: string): Promise<{ handle: FileHandle; status: Stats }> {
   checkPath(path);
   const refuse = (cause: NodeJS.ErrnoException): never => {
     const problem = cause.code === "ENOENT" ? "no such file" : cause.message;

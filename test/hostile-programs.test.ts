@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasNative } from "../src/kernels/native/rows.ts";
 import { saveProgram } from "../src/program/save.ts";
+import { hostileExperts } from "./support/hostile-experts.ts";
 import { hostilePrograms } from "./support/hostile-programs.ts";
 import { oddPrograms } from "./support/odd-programs.ts";
 
@@ -14,7 +15,7 @@ const script = fileURLToPath(new URL("support/run-programs.js", import.meta.url)
 const dist = fileURLToPath(new URL("../dist/index.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "lowbit-hostile-"));
 const files = join(folder, "programs");
-const programs = [...hostilePrograms(), ...oddPrograms()];
+const programs = [...hostilePrograms(), ...hostileExperts(), ...oddPrograms()];
 const fileOf = (index: number) => `${String(index).padStart(3, "0")}.pte`;
 
 beforeAll(async () => {

@@ -31,7 +31,6 @@ function showProgress(done: number, total: number): void {
 
 /** Puts another model in the place of the one there is. */
 export async function load(source: string | File): Promise<void> {
-  if (typeof source !== "string" && /\.gguf$/i.test(source.name)) return refuseGguf(source.name);
   page.running?.abort();
   const controller = new AbortController();
   page.running = controller;
@@ -71,12 +70,6 @@ export async function load(source: string | File): Promise<void> {
     // The button that began it could not keep the focus.
     focusNext(controller.signal.aborted ? url : origin);
   }
-}
-
-/** Weights of a GGUF are packed for a program by Node: the page has no part that does it. */
-function refuseGguf(name: string): void {
-  const command = `npx lowbit quantize ${name} -o ${name.replace(/\.gguf$/i, ".pte")}`;
-  say(`Cannot load: ${name}: this page runs .pte files. ${command} makes one of it; then drop that here`);
 }
 
 /** The start screen's models; where there is one to begin with, it is loaded. */

@@ -112,7 +112,7 @@ struct Product : Arguments {
   uint8_t* prepared;
   float* sums;
   uint8_t* own;
-  uint32_t own_bytes;
+  size_t own_bytes;
 
   uint32_t padded_n() const { return codes.tiles * kTile * codes.out_group; }
   float* slice_sums(uint32_t slice, uint32_t row) const {
@@ -143,7 +143,7 @@ static inline Product& init_product(Step& step, const Call& call, Memory memory)
       round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
   p.sums = reinterpret_cast<float*>(p.prepared + round_up(memory.prepared, kAlignment));
   p.own = reinterpret_cast<uint8_t*>(p.sums) + sums_bytes(p.codes, p.m);
-  p.own_bytes = static_cast<uint32_t>(round_up(memory.own, kAlignment));
+  p.own_bytes = round_up(memory.own, kAlignment);
   return p;
 }
 

@@ -130,12 +130,15 @@ inline size_t most_scratch(const ExpertCall& args) {
   return static_cast<size_t>(std::ceil(least));
 }
 
-// Whether the matrix of an expert is stored as the first one was, by the header, but for its checksums and what is the
-// matrix's own: the codebook, and whether no scale is negative.
+// Whether the matrix of an expert is stored as the first one was when it was checked, by the header. Panels have
+// checksums there and what is the matrix's own: the codebook, and whether no scale is negative. TorchAO's is eight
+// integers.
 inline bool is_alike(const ExpertCall& args, uint32_t expert) {
+  if (!args.is_packed) return true;
   const uint8_t* header = args.weights + expert * args.part_bytes;
   auto same = [&](int from, int to) { return memcmp(header + from, args.header + from, to - from) == 0; };
-  return !args.is_packed || (same(0, 15) && same(16, 28) && same(32, 40));
+  const bool is_torchao = memcmp(args.header, "LBW1", 4) != 0;
+  return is_torchao ? same(0, 32) : same(0, 15) && same(16, 28) && same(32, 40);
 }
 
 inline void add_step(const ExpertCall& args, ExpertState& state, uint32_t expert, size_t first, uint32_t m,
@@ -164,7 +167,9 @@ inline void make_steps(const ExpertCall& args) {
   state = {};
   size_t used = state_bytes(args);
   uint32_t first = 0;
-  for (uint32_t expert = 0; expert < args.experts; expert++) {
+  // What steps need is worked out by the first header.
+  const uint32_t experts = is_alike(args, 0) ? args.experts : 0;
+  for (uint32_t expert = 0; expert < experts; expert++) {
     const int32_t stored = args.starts[expert + 1];
     const uint32_t end = stored < 0 ? 0 : std::min(static_cast<uint32_t>(stored), args.places);
     if (end <= first) continue;

@@ -104,7 +104,10 @@ void route_prepare(Step& step, const Call& call) {
   args.factors = scalar_of<bool>(call, route::kHasFactors) ? buffer_of<const float>(call, route::kFactors) : nullptr;
   args.routing = routing_at(buffer_of<int32_t>(call, route::kRouting), args.experts, size_t{args.rows} * args.top_k);
   args.scores = buffer_of<double>(call, route::kScratch);
-  args.rows_per_tile = std::max(4u, ceil_div(args.rows, 4 * call.threads));
+  // Few enough to end soon, whatever a program says.
+  const uint32_t most = static_cast<uint32_t>((1u << 26) / (double(args.experts) * args.top_k * args.top_k));
+  const uint32_t share = std::max(4u, ceil_div(args.rows, 4 * call.threads));
+  args.rows_per_tile = std::max(1u, std::min(most, share));
   step.phases = 2;
   step.tiles[0] = ceil_div(args.rows, args.rows_per_tile);
   step.tiles[1] = 1;

@@ -105,8 +105,8 @@ inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortW
 // loops count through in memory.
 template <int Rows, class Body>
 inline LOWBIT_INLINE void each_sum(Body&& body) {
-  each_index<2>([&](auto v) LOWBIT_INLINE {
-    each_index<Rows>([&](auto m) LOWBIT_INLINE { body(v, m); });
+  each_index<2 * Rows>([&](auto i) LOWBIT_INLINE {
+    body(std::integral_constant<int, i / Rows>{}, std::integral_constant<int, i % Rows>{});
   });
 }
 
@@ -116,14 +116,13 @@ inline LOWBIT_INLINE void pair_sums(const uint8_t* weights, size_t apart, const 
                                                     typename Isa::Ints (&sum)[2][Rows]) {
   typename Isa::Ints shorts[2][Rows];
   each_index<Columns / 4>([&](auto step) LOWBIT_INLINE {
-    each_index<Rows>([&](auto m) LOWBIT_INLINE {
+    for (int m = 0; m < Rows; m++) {
       int32_t four;
       memcpy(&four, x + 4 * (Rows * step + m), 4);
-      each_index<2>([&](auto v) LOWBIT_INLINE {
+      for (int v = 0; v < 2; v++)
         add_step<Isa, Steps, step>(Isa::load_bytes(weights + 64 * step + apart * v), Isa::broadcast_int(four),
                                    shorts[v][m], sum[v][m]);
-      });
-    });
+    }
   });
 }
 

@@ -20,28 +20,25 @@ inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
   typename Isa::Ints shorts[Parts][Rows];
   each_index<8 / kFields>([&](auto i) LOWBIT_INLINE {
     Bytes chunk[Parts][kVectors];
-    each_index<Parts>([&](auto part) LOWBIT_INLINE {
-      each_index<kVectors>([&](auto v) LOWBIT_INLINE {
-        chunk[part][v] = Isa::load_bytes(vectors[part] + 64 * (i * kVectors + v));
-      });
-    });
+    for (int part = 0; part < Parts; part++)
+      for (int v = 0; v < kVectors; v++) chunk[part][v] = Isa::load_bytes(vectors[part] + 64 * (i * kVectors + v));
     each_index<kFields>([&](auto f) LOWBIT_INLINE {
       constexpr int kStep = i * kFields + f, kInSet = kStep % kSetSteps;
       auto& sum = sums[kStep / kSetSteps];
       Bytes u[Parts];
-      each_index<Parts>([&](auto part) LOWBIT_INLINE {
+      for (int part = 0; part < Parts; part++) {
         u[part] = unpack_field<Isa, Bits, f>(chunk[part]);
         if constexpr (Levels) u[part] = Isa::lookup(levels, u[part]);
         else u[part] = Isa::template weight<Bits>(u[part]);
-      });
-      each_index<Rows>([&](auto m) LOWBIT_INLINE {
-        const Bytes four = x(m, std::integral_constant<int, kStep>{});
-        each_index<Parts>([&](auto part) LOWBIT_INLINE {
+      }
+      for (int m = 0; m < Rows; m++) {
+        const Bytes four = x(m, kStep);
+        for (int part = 0; part < Parts; part++) {
           if constexpr (Isa::kShortSums && kSteps > 0)
             add_step<Isa, kSteps, kInSet>(u[part], four, shorts[part][m], sum[part][m]);
           else sum[part][m] = Isa::dot_wide(kInSet == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
-        });
-      });
+        }
+      }
     });
   });
 }
@@ -97,8 +94,8 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
   Floats total[kPanels][kParts][Rows];
   const auto each_part = [](auto&& body) LOWBIT_INLINE {
-    each_index<kPanels>([&](auto p) LOWBIT_INLINE {
-      each_index<kParts>([&](auto part) LOWBIT_INLINE { body(p, part); });
+    each_index<kPanels * kParts>([&](auto i) LOWBIT_INLINE {
+      body(std::integral_constant<int, i / kParts>{}, std::integral_constant<int, i % kParts>{});
     });
   };
   each_part([&](auto p, auto part) LOWBIT_INLINE {
@@ -273,7 +270,10 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
     }
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }
+  // Once a block: written out, it would be most of the block's code.
+#pragma GCC unroll 1
   for (int p = 0; p < kPanels; p++)
+#pragma GCC unroll 1
     for (int part = 0; part < kParts; part++)
       for (int m = 0; m < rows; m++)
         store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row + m, &sums.total[m][p][part]);

@@ -87,31 +87,27 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t l
       each_index<kPanels>([&](auto panel) LOWBIT_INLINE {
         constexpr int kFirst = panel * kPanelParts;
         typename Isa::Words chunk[kPanelParts][kVectors];
-        each_index<kVectors>([&](auto v) LOWBIT_INLINE {
+        for (int v = 0; v < kVectors; v++) {
           const uint8_t* vector = group[panel] + at + 64 * v;
           if (Rows == 1) __builtin_prefetch(vector + 4096, 0, 2);
-          each_index<kPanelParts>([&](auto part) LOWBIT_INLINE {
+          for (int part = 0; part < kPanelParts; part++)
             chunk[part][v] = Isa::load_words(vector + 4 * Isa::kLanes * part);
-          });
-        });
+        }
         each_index<kFields>([&](auto f) LOWBIT_INLINE {
           typename Isa::Words four[kPanelParts];
-          each_index<kPanelParts>([&](auto part) LOWBIT_INLINE {
+          for (int part = 0; part < kPanelParts; part++) {
             four[part] = unpack_words<Isa, Bits, f>(chunk[part]);
             if constexpr (Levels) four[part] = Isa::lookup(levels, four[part]);
-          });
+          }
           each_index<4>([&](auto j) LOWBIT_INLINE {
             V weight[kPanelParts];
-            each_index<kPanelParts>([&](auto part) LOWBIT_INLINE {
+            for (int part = 0; part < kPanelParts; part++)
               weight[part] = Isa::template byte_floats<j>(four[part]) - lanes[kFirst + part].zero;
-            });
-            each_index<Rows>([&](auto m) LOWBIT_INLINE {
+            for (int m = 0; m < Rows; m++) {
               const V value = Isa::set(from[m * stride + 4 * f + j]);
-              each_index<kPanelParts>([&](auto part) LOWBIT_INLINE {
-                V& all = sum[m][kFirst + part];
-                all = Isa::multiply_add(value, weight[part], all);
-              });
-            });
+              for (int part = 0; part < kPanelParts; part++)
+                sum[m][kFirst + part] = Isa::multiply_add(value, weight[part], sum[m][kFirst + part]);
+            }
           });
         });
       });

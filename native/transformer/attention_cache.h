@@ -37,7 +37,8 @@ struct AttentionArgs {
   // Rows of a tile where many share their keys, and of a tile that stores.
   uint32_t rows_per_tile, stored_per_tile;
   // Floats of one thread's scratch; rows that may have results of single chunks.
-  uint32_t thread_floats, split_rows;
+  size_t thread_floats;
+  uint32_t split_rows;
 
   size_t stride() const { return static_cast<size_t>(kv_heads) * head_dim; }
   // First position that a query at `position` sees.

@@ -24,8 +24,8 @@ void size_attention(AttentionArgs& args) {
   args.split_rows = args.threads > 1 ? std::min(args.rows, kSplitRowsMost) : 0;
   const uint32_t few = std::min(args.rows, kFewRows) * args.group;
   const uint32_t many = std::max(few, args.rows_per_tile * args.group);
-  args.thread_floats = static_cast<uint32_t>(std::max(ThreadScratch<Isa>(args.head_dim, args.kv_heads, few).floats,
-                                                      ThreadScratch<Isa>(args.head_dim, 1, many).floats));
+  args.thread_floats = std::max(ThreadScratch<Isa>(args.head_dim, args.kv_heads, few).floats,
+                                ThreadScratch<Isa>(args.head_dim, 1, many).floats);
 }
 
 // The numbers of a call on a cache, and on pages.
@@ -67,7 +67,7 @@ AttentionArgs pages_args(const Call& call) {
 
 static inline size_t attention_floats(const AttentionArgs& args) {
   const ChunkResults results(args);
-  return plan_floats(args) + static_cast<size_t>(args.threads) * args.thread_floats +
+  return plan_floats(args) + args.threads * args.thread_floats +
          static_cast<size_t>(args.split_rows) * results.chunks * results.heads * results.floats;
 }
 

@@ -69,7 +69,7 @@ static inline size_t plan_floats(const AttentionArgs& args) {
 }
 
 static inline float* thread_scratch(const AttentionArgs& args, uint32_t thread) {
-  return args.scratch + plan_floats(args) + static_cast<size_t>(thread) * args.thread_floats;
+  return args.scratch + plan_floats(args) + thread * args.thread_floats;
 }
 
 // Rows that are worked on with all heads: more share copies of the keys of one head.

@@ -15,7 +15,8 @@ struct TextsArgs {
   uint32_t rows, heads, kv_heads, head_dim, texts, before, after;
   float scale;
   // Of one thread's scratch: scores of a row of a tile, and all.
-  uint32_t score_floats, thread_floats;
+  uint32_t score_floats;
+  size_t thread_floats;
 };
 
 // Rows of a tile, which share a transposed block of keys.
@@ -36,8 +37,8 @@ TextsArgs texts_args(const Call& call) {
   args.after = scalar_of<uint32_t>(call, from::kAfter);
   const double seen = 1.0 * args.before + args.after + kTextRows;
   args.score_floats = static_cast<uint32_t>(round_up(std::min<size_t>(args.rows, seen), kTextKeys)) + Isa::kLanes;
-  args.thread_floats = static_cast<uint32_t>(
-      round_up(kTextRows * static_cast<size_t>(args.score_floats) + args.head_dim * kTextKeys + kTextRows, 16));
+  const size_t keys = static_cast<size_t>(args.head_dim) * kTextKeys;
+  args.thread_floats = round_up(kTextRows * static_cast<size_t>(args.score_floats) + keys + kTextRows, 16);
   return args;
 }
 
@@ -166,7 +167,8 @@ template <class Isa>
 void attend_text_part(const TextsArgs& args, const TextPart& part, uint32_t head, float* scratch) {
   const uint32_t dim = args.head_dim, rows = part.last - part.first, count = part.end - part.begin;
   const size_t q_stride = static_cast<size_t>(args.heads) * dim, stride = static_cast<size_t>(args.kv_heads) * dim;
-  const size_t kv_at = static_cast<size_t>(head * args.kv_heads / args.heads) * dim, apart = args.score_floats;
+  const size_t kv_head = static_cast<size_t>(head) * args.kv_heads / args.heads;
+  const size_t kv_at = kv_head * dim, apart = args.score_floats;
   float *scores = scratch, *keys = scores + kTextRows * apart, *inverses = keys + static_cast<size_t>(dim) * kTextKeys;
   const size_t q_at = part.first * q_stride + static_cast<size_t>(head) * dim;
   for (uint32_t from = 0; from < count; from += kTextKeys) {
@@ -199,7 +201,7 @@ void attend_texts_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread
   const TextsArgs& args = step.as<TextsArgs>();
   const uint32_t head = tile % args.heads, first = tile / args.heads * kTextRows;
   const uint32_t last = std::min(args.rows, first + kTextRows);
-  float* scratch = args.scratch + static_cast<size_t>(thread) * args.thread_floats;
+  float* scratch = args.scratch + thread * args.thread_floats;
   // What is outside of the rows is taken for their ends: a kernel cannot raise errors.
   auto place = [&](uint32_t i) {
     return static_cast<uint32_t>(std::min<int64_t>(std::max<int64_t>(args.offsets[i], 0), args.rows));

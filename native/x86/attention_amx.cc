@@ -422,7 +422,7 @@ AttentionArgs amx_args(const Call& call) {
   args.split_rows = 0;
   args.rows_per_tile = std::max(1u, std::min(std::min(args.rows, wanted), kQueriesMax / args.group));
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group);
-  args.thread_floats = static_cast<uint32_t>(round_up(sizes.bytes(), 64) / 4);
+  args.thread_floats = round_up(sizes.bytes(), 64) / 4;
   return args;
 }
 

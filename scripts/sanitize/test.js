@@ -2,8 +2,9 @@
  * `npm run test:sanitize`: the native addon under the sanitizers of gcc, in an ordinary Node.
  *
  *   npm run test:sanitize                                        both, one after the other
- *   npm run test:sanitize -- --only address                      memory and undefined behaviour: conformance and the fuzzer
+ *   npm run test:sanitize -- --only address                      memory and undefined behaviour: conformance, hostile programs, the fuzzer
  *   npm run test:sanitize -- --only thread                       two models at once, aborts and disposal
+ *   npm run test:sanitize -- --only address --files edges,aqlm   some files of the conformance tests, and nothing else
  *   npm run test:sanitize -- --only address -- npx vitest run …  a command of one's own with that addon
  *
  * Reports of any process that the command starts are printed and fail it. Linux only: Node itself is not instrumented, so
@@ -18,7 +19,11 @@ import { instructionSetsOf, root } from "../native-sources.js";
 
 const folder = join(root, "build", "sanitize");
 
-/** @typedef {{ flags: string, libraries: string[], options: Record<string, string>, commands: () => Promise<string[][]> }} Kind */
+const fuzzer = join(root, "scripts", "fuzz.js");
+const vitest = join(root, "node_modules", "vitest", "vitest.mjs");
+const hostile = [vitest, "run", "--project", "hostile", "test/hostile-programs.test.ts", "-t", "on native"];
+
+/** @typedef {{ flags: string, libraries: string[], options: Record<string, string>, commands: (files: readonly string[]) => Promise<string[][]> }} Kind */
 
 /** @type {Record<string, Kind>} */
 const kinds = {
@@ -27,9 +32,11 @@ const kinds = {
     libraries: ["libasan.so", "libubsan.so"],
     // Node frees little of what it has when it ends: leaks cannot be told apart.
     options: { ASAN_OPTIONS: "detect_leaks=0", UBSAN_OPTIONS: "print_stacktrace=1" },
-    commands: async () => [
-      [await bundled("arm/conformance.js")],
-      [join(root, "scripts", "fuzz.js"), "--kinds", "programs", "--backends", "native", "--count", "500"],
+    commands: async (files) => [
+      [await bundled("arm/conformance.js"), ...files],
+      ...(files.length > 0
+        ? []
+        : [hostile, [fuzzer, "--kinds", "programs,layers", "--backends", "native", "--count", "400"]]),
     ],
   },
   thread: {
@@ -40,7 +47,11 @@ const kinds = {
   },
 };
 
-const { values, positionals } = parseArgs({ options: { only: { type: "string" } }, allowPositionals: true });
+const { values, positionals } = parseArgs({
+  options: { only: { type: "string" }, files: { type: "string" } },
+  allowPositionals: true,
+});
+const files = values.files?.split(",") ?? [];
 const chosen = Object.keys(kinds).filter((name) => values.only === undefined || values.only === name);
 if (chosen.length === 0 || process.platform !== "linux") {
   console.error(`test:sanitize: expected Linux and --only ${Object.keys(kinds).join(" or ")}`);
@@ -84,7 +95,8 @@ async function test(name) {
     // Conformance tests of fewer sizes: what is not optimized and checks each access is slow.
     LOWBIT_EMULATED: "1",
   };
-  const all = positionals.length > 0 ? [positionals] : (await commands()).map((args) => [process.execPath, ...args]);
+  const all =
+    positionals.length > 0 ? [positionals] : (await commands(files)).map((args) => [process.execPath, ...args]);
   let passed = true;
   for (const [command, ...args] of all) {
     const start = performance.now();
@@ -93,10 +105,10 @@ async function test(name) {
     console.log(`${name}: ${[command, ...args].join(" ")} ended with ${signal ?? status} in ${seconds} s`);
     passed &&= status === 0;
   }
-  const files = readdirSync(reports);
-  for (const file of files) console.log(readFileSync(join(reports, file), "utf8"));
-  console.log(`${name}: ${passed && files.length === 0 ? "passed" : `FAILED, ${files.length} processes with reports`}`);
-  return passed && files.length === 0;
+  const found = readdirSync(reports);
+  for (const file of found) console.log(readFileSync(join(reports, file), "utf8"));
+  console.log(`${name}: ${passed && found.length === 0 ? "passed" : `FAILED, ${found.length} processes with reports`}`);
+  return passed && found.length === 0;
 }
 
 mkdirSync(folder, { recursive: true });

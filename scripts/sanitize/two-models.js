@@ -11,27 +11,45 @@ import {
   loadProgram,
   quantize,
 } from "../../src/index.ts";
+import { hybridConfigs, mixtureConfigs, writeDecoderCheckpoint } from "../../test/support/hybrid-checkpoint.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 
-const ROUNDS = 4;
+const ROUNDS = 3;
 const threads = 3;
 const prompt = Array.from({ length: 40 }, (_, i) => 1 + ((i * 37) % 250));
 const options = { temperature: 0, maxTokens: 24, ignoreEos: true };
 const folder = mkdtempSync(join(tmpdir(), "lowbit-sanitize-"));
 
-/** Two programs of one checkpoint that choose other kernels. */
-async function exportPrograms() {
-  const config = { hidden_size: 64, intermediate_size: 256, max_position_embeddings: 128 };
-  await writeTinyCheckpoint(folder, { config });
-  const formats = [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 }), intxWeightOnly({ bits: 8 })];
-  const paths = formats.map((_, i) => join(folder, `${i}.pte`));
-  for (const [i, format] of formats.entries()) {
-    const model = await loadCheckpoint(folder);
-    quantize(model, [format]);
-    await exportProgram(model, paths[i]);
-    await model.close();
-  }
-  return paths;
+const int4 = int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 });
+const config = { hidden_size: 64, intermediate_size: 256, max_position_embeddings: 128 };
+const plain = (to) => writeTinyCheckpoint(to, { config });
+const decoder = (config) => (to) => writeDecoderCheckpoint(to, { ...config, max_position_embeddings: 128 });
+
+/** Models that run beside each other and choose other kernels: how their checkpoints are written, and their weights' form. */
+const pairs = [
+  [
+    { write: plain, format: int4 },
+    { write: plain, format: intxWeightOnly({ bits: 8 }) },
+  ],
+  [
+    { write: decoder(mixtureConfigs.gpt_oss), format: int4 },
+    { write: decoder(hybridConfigs.qwen3_5), format: intxWeightOnly({ bits: 4 }) },
+  ],
+  [
+    { write: decoder(mixtureConfigs.qwen3_moe), format: null },
+    { write: decoder(hybridConfigs.lfm2), format: int4 },
+  ],
+];
+
+async function exportOf({ write, format }, name) {
+  const source = join(folder, name);
+  await write(source);
+  const model = await loadCheckpoint(source);
+  if (format) quantize(model, [format]);
+  const path = join(folder, `${name}.pte`);
+  await exportProgram(model, path);
+  await model.close();
+  return path;
 }
 
 /** The text of a run that ends early after some pieces, or all of it. */
@@ -50,8 +68,7 @@ async function textOf(model, pieces = Number.POSITIVE_INFINITY) {
   return text;
 }
 
-try {
-  const paths = await exportPrograms();
+async function runPair(paths) {
   const load = () => Promise.all(paths.map((path) => loadProgram(path, { threads })));
   const alone = [];
   for (const model of await load()) alone.push(await textOf(model));
@@ -68,7 +85,15 @@ try {
     await cut;
     await b.dispose();
   }
-  console.log(`two models at once: ${ROUNDS} rounds`);
+}
+
+try {
+  for (const [i, pair] of pairs.entries()) {
+    const paths = [];
+    for (const [j, model] of pair.entries()) paths.push(await exportOf(model, `${i}-${j}`));
+    await runPair(paths);
+  }
+  console.log(`two models at once: ${pairs.length} pairs, ${ROUNDS} rounds each`);
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

@@ -5,7 +5,7 @@ import { temporaryFolder } from "../../test/support/folders.ts";
 import { type Script, scriptedModel, toolScript } from "../../test/support/scripted-model.ts";
 import { toolTemplate, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { createLowbit } from "./provider.ts";

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { loadCompiled } from "../api/load-compiled.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { createLowbit } from "./provider.ts";
 

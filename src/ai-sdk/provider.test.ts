@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { exportProgram } from "../api/compile-model.ts";
+import { exportProgram } from "../api/export-program.ts";
 import { loadProgram } from "../api/load-program.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { createLowbit, lowbit } from "./provider.ts";
 

@@ -10,16 +10,13 @@ import { LONG_METHOD } from "../language/program-decoder.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
-import { checkOutput } from "../node-file.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
-import { saveProgram } from "../program/save.ts";
 import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
 import { type CompileModelOptions, checkChoices } from "./compile-options.ts";
 import { textMetadata, textSource } from "./compile-texts.ts";
 import { generationFacts } from "./generation-facts.ts";
-import { resumeKey } from "./resume-key.ts";
 import { weightsFor } from "./weights-for.ts";
 
 const CONTEXT_DEFAULT_MAX = 2048;
@@ -184,34 +181,4 @@ function namedData(model: Model): Map<string, DataSource> {
     { byteLength: bytes.length, read: async () => bytes },
   ]);
   return new Map(sources);
-}
-
-/**
- * Options of `exportProgram`: those of compiling, and how the export tells its progress and goes on after an
- * interruption.
- */
-export interface ExportOptions extends CompileModelOptions {
-  /**
-   * Aborted or killed, keep what was written (`<path>.partial`), and go on from there when the same is exported again.
-   * Default: false, begin anew.
-   */
-  readonly resume?: boolean;
-  /** Called as the file is written, with bytes done and bytes in all. What it throws ends the export. */
-  onProgress?(doneBytes: number, totalBytes: number): void;
-}
-
-/**
- * Compiles a model and writes it as a `.pte` file, which appears complete or not at all, tensor by tensor. Throws as
- * `compileModel` does, and InvalidFileError for a path that cannot be written.
- */
-export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
-  checkModel(model);
-  await checkOutput(path, [model.checkpoint.folder]);
-  const program = compileModel(model, options);
-  const { onProgress, signal, resume = false } = options;
-  await saveProgram(program, path, {
-    resumeKey: resume ? await resumeKey(model) : null,
-    ...(onProgress ? { onProgress } : {}),
-    ...(signal ? { signal } : {}),
-  });
 }

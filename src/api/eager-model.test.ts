@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import { EagerModel } from "./eager-model.ts";
 

@@ -5,7 +5,7 @@ import { afterAll, beforeEach, expect, test } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { HUB_COMMIT, serveHub } from "../../test/support/hub-server.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/config.ts";

@@ -2,7 +2,8 @@
 import { statfs } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
-import { loadCheckpoint, type Model } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
+import type { Model } from "../checkpoint/model.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import { weightOrigins } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -10,7 +11,7 @@ import type { HubSettings } from "../hub/settings.ts";
 import { type PullPlan, pullModel } from "../hub/snapshot.ts";
 import { totalMemory } from "../node-memory.ts";
 import { embedding, int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
-import { exportProgram } from "./compile-model.ts";
+import { exportProgram } from "./export-program.ts";
 import { findCached, hubName, keepCached, makeCachedFolder, programCache } from "./program-cache.ts";
 
 /** What is said of a model before it is downloaded. Sizes of programs are estimates, by the sizes of the files. */

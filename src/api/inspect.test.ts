@@ -6,12 +6,12 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { memorySource } from "../byte-source.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import { readProgram } from "../program/read.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { embedding, int8DynamicActivationIntxWeight, intxWeightOnly, sharedEmbedding } from "../quantize/config.ts";
-import { type ExportOptions, exportProgram } from "./compile-model.ts";
+import { type ExportOptions, exportProgram } from "./export-program.ts";
 import { inspectProgram } from "./inspect.ts";
 import { listWeights } from "./weight-list.ts";
 

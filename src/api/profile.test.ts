@@ -4,14 +4,14 @@ import { expect, it } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { wasmFeatures } from "../kernels/wasm/features.ts";
 import { int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
 import { Profile } from "../runtime/profile.ts";
-import { exportProgram } from "./compile-model.ts";
+import { exportProgram } from "./export-program.ts";
 import { loadCompiled } from "./load-compiled.ts";
 import { loadProgram } from "./load-program.ts";
 

@@ -9,7 +9,7 @@ import { EagerModel } from "../api/eager-model.ts";
 import { writeSafetensors } from "../formats/safetensors-writer.ts";
 import { openTensorFile } from "../formats/shards.ts";
 import { bytesOf } from "../tensor.ts";
-import { loadCheckpoint } from "./model.ts";
+import { loadCheckpoint } from "./load.ts";
 
 const folder = await temporaryFolder();
 const usual = join(folder, "usual");

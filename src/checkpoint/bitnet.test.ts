@@ -12,7 +12,7 @@ import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Weight } from "../ops/weight.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
-import { loadCheckpoint } from "./model.ts";
+import { loadCheckpoint } from "./load.ts";
 
 const folder = await temporaryFolder();
 const online = { quant_method: "bitnet", linear_class: "autobitlinear", quantization_mode: "online" };

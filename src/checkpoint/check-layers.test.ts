@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { LowbitError } from "../errors.ts";
-import { loadCheckpoint } from "./model.ts";
+import { loadCheckpoint } from "./load.ts";
 
 const folder = await temporaryFolder();
 let count = 0;

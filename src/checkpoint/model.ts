@@ -1,20 +1,16 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
-import { basename } from "node:path";
-import { checkInstance, checkOptions } from "../arguments.ts";
+import { checkInstance } from "../arguments.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
-import { isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
-import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import type { Decoder, Network, WeightSlot } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
-import { checkPath } from "../node-file.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
-import type { MinimaFormat } from "../ops/minima.ts";
+import { withMinima } from "../ops/minima.ts";
 import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
-import { type ActivationKind, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
 import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
@@ -28,6 +24,9 @@ import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type
 import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 import { wholeGroups } from "./whole-groups.ts";
+
+/** Weights of experts are multiplied as one stack, by rows of x in one order of columns. */
+const EXPERT = /\.experts\.\d+\./;
 
 /** How work on a model is ended early. */
 export interface AbortOptions {
@@ -100,9 +99,9 @@ export class Model {
     throw new UnsupportedError(`${this.name}: ${network.architecture} gives ${made} of texts; it generates none`);
   }
 
-  /** Folder name of the checkpoint. */
+  /** Name of the checkpoint's folder, or of its file, without what is before it in the path. */
   get name(): string {
-    return basename(this.checkpoint.folder);
+    return this.checkpoint.folder.match(/[^\\/]+(?=[\\/]*$)/)?.[0] ?? "";
   }
 
   /** The weight of a slot as it is now: what the checkpoint stores, and what was asked of it. InvalidArgumentError for no slot. */
@@ -241,7 +240,8 @@ export class Model {
     if (slot.role === "vector" || state.kind === "calibrated" || ownWeight(this.#ofSource(name))) return null;
     const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
     const config = configIn(state);
-    return stored && (!config || config.bits === stored.spec.bits) && holds(stored) ? stored : null;
+    if (!stored || (config && config.bits !== stored.spec.bits) || !holds(stored)) return null;
+    return stored.order && EXPERT.test(name) ? null : stored;
   }
 
   /** How activations meet the weight that `carriedOver` gives; null where it gives none. */
@@ -282,21 +282,8 @@ export class Model {
     const shape = [spec.n, spec.k] as const;
     const load = () => rows(0, spec.n);
     const weights = { name, shape, format: affine, load, loadRows: () => inParts(shape, rows) };
-    if (order) return orderedColumns(weights, order);
-    if (!minima) return weights;
-    const sizes = [spec.n, groupCount(spec)] as const;
-    const loadMinima = () => minima.rows(0, spec.n);
-    const format: MinimaFormat = {
-      kind: "minima",
-      weights,
-      minima: {
-        name: `${name}.minima`,
-        shape: sizes,
-        format: { kind: "float", dtype: minima.dtype },
-        load: loadMinima,
-      },
-    };
-    return { name, shape, format, load };
+    const whole = minima ? withMinima(weights, minima) : weights;
+    return order ? orderedColumns(whole, order) : whole;
   }
 
   #floatWeight(name: string, shape: readonly number[]): Weight {
@@ -346,37 +333,15 @@ export class Model {
   }
 }
 
+/** A checkpoint as a model; its norms, biases and formats are checked. Errors are those of the checkpoint's files. */
+export async function modelOf(checkpoint: Checkpoint): Promise<Model> {
+  checkLayers(checkpoint);
+  const model = new Model(...(await networkOf(checkpoint)));
+  await model.checkTensors();
+  return model;
+}
+
 /** InvalidArgumentError for what is no model. */
 export function checkModel(model: Model): void {
   checkInstance("model", model, Model, "one of loadCheckpoint()");
-}
-
-/** Whether a path names a model on the hub: "hf:org/name". */
-export function isHubName(path: string): boolean {
-  return path.startsWith("hf:");
-}
-
-/**
- * Whether a path names a checkpoint, which `loadCheckpoint` opens, rather than a program, which `loadProgram` does: a folder,
- * a file of weights by its ending, or a model on the hub. InvalidFileError where nothing is.
- */
-export async function isCheckpoint(path: string): Promise<boolean> {
-  checkPath(path);
-  return isHubName(path) || isCheckpointPath(path);
-}
-
-/** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, or downloads "hf:org/name[@revision]", and checks its tensors against its config. */
-export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
-  checkPath(path);
-  checkOptions(options);
-  const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
-  try {
-    checkLayers(checkpoint);
-    const model = new Model(...(await networkOf(checkpoint)));
-    await model.checkTensors();
-    return model;
-  } catch (error) {
-    await checkpoint.close();
-    throw error;
-  }
 }

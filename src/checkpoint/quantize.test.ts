@@ -13,7 +13,8 @@ import {
 } from "../quantize/config.ts";
 import { parseRecipe } from "../quantize/recipe.ts";
 import { dequantize, type QuantizedWeights } from "../quantized.ts";
-import { loadCheckpoint, type Model } from "./model.ts";
+import { loadCheckpoint } from "./load.ts";
+import type { Model } from "./model.ts";
 import { quantize, quantizeByRecipe } from "./quantize.ts";
 
 const folder = await temporaryFolder();

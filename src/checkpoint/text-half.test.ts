@@ -9,7 +9,8 @@ import { EagerModel } from "../api/eager-model.ts";
 import { UnsupportedError } from "../errors.ts";
 import { writeSafetensors } from "../formats/safetensors-writer.ts";
 import { openTensorFile } from "../formats/shards.ts";
-import { loadCheckpoint, type Model } from "./model.ts";
+import { loadCheckpoint } from "./load.ts";
+import type { Model } from "./model.ts";
 
 const folder = await temporaryFolder();
 const text = join(folder, "text");

@@ -7,7 +7,7 @@ import { type TinyOptions, tinyConfig, tinyShapes, writeTinyCheckpoint } from ".
 import { EagerModel } from "../api/eager-model.ts";
 import { saveTorchao } from "../api/save-torchao.ts";
 import { ShapeError } from "../errors.ts";
-import { loadCheckpoint } from "./model.ts";
+import { loadCheckpoint } from "./load.ts";
 
 const folder = await temporaryFolder();
 const [embedding, head] = ["model.embed_tokens.weight", "lm_head.weight"] as const;

@@ -8,7 +8,7 @@ import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { encodeAqlm } from "../aqlm/checkpoint/index.ts";
 import type { FloatFormat } from "../ops/weight.ts";
 import { int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
-import { loadCheckpoint } from "./model.ts";
+import { loadCheckpoint } from "./load.ts";
 import { quantize } from "./quantize.ts";
 import { describeOrigins, weightOrigins } from "./weight-origins.ts";
 

@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { InvalidFileError } from "../errors.ts";
-import { loadCheckpoint } from "./model.ts";
+import { loadCheckpoint } from "./load.ts";
 import { registerWeightStorage } from "./weight-storage.ts";
 
 const folder = join(await temporaryFolder(), "tiny");

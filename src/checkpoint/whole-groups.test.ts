@@ -7,7 +7,7 @@ import { ggufFile } from "../../test/support/gguf.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { blockFormats } from "../formats/gguf/blocks.ts";
-import { openGguf } from "../formats/gguf/checkpoint.ts";
+import { openGguf } from "../formats/gguf/open.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { layoutNamed, openPacked, packWeights, unpackWeights } from "../kernels/layout/packed.ts";
 import { startFastPacking } from "../kernels/packer.ts";

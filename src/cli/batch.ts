@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { BatchResult, ModelSource } from "../server/index.ts";
 import { checkOutput } from "../tools/index.ts";
 import { addModelOptions, type ModelOptions } from "./model-source.ts";
-import { calledModels, servedModels } from "./served-models.ts";
+import { calledModels, parseModel, servedModels } from "./served-models.ts";
 import { SIGTERM_EXIT_CODE, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 import { byteCount, collect, wholeNumber } from "./values.ts";
@@ -76,7 +76,7 @@ async function batch(input: string | undefined, options: BatchOptions, terminal:
   const { output } = options;
   if (input === undefined || output === undefined)
     throw new UsageError("give a file of requests and -o for the answers; or --worker");
-  await checkOutput(output, [input]);
+  await checkOutput(output, [input, ...(options.model ?? []).map((model) => parseModel(model).path)]);
   const { queueAnswerer, runBatch } = await import("../server/index.ts");
   const url = queueOf(options);
   if (url !== undefined && options.model !== undefined)

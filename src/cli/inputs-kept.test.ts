@@ -62,9 +62,14 @@ describe("an output over an input is refused", () => {
     ["a member, as GGUF", ["quantize", "folder", "--format", "gguf", "-o", "folder/model.safetensors"]],
     ["the recipe", ["quantize", "folder", "--recipe", "recipe.json", "-o", "recipe.json"]],
     ["the program", ["run", "model.pte", "a", "-n", "1", "--trace", "model.pte"]],
+    ["the model of a batch", ["batch", "text.txt", "-o", "model.pte", "--model", "m=model.pte"]],
+    ["a member, by a batch", ["batch", "text.txt", "-o", "folder/config.json", "--model", "folder"]],
+    ["the requests of a batch", ["batch", "text.txt", "-o", "text.txt", "--model", "model.pte"]],
     ["a member, by a trace", ["run", "folder", "a", "-n", "1", "--trace", "folder/config.json"]],
   ])("%s: %j", async (_, argv) => {
-    const names = argv.map((word) => (/^(folder|link|model|hard|recipe)/.test(word) ? at(word) : word));
+    const names = argv.map((word) =>
+      word.replace(/^(m=)?(?=folder|link|model|hard|recipe|text)(.*)$/, (_, name = "", path) => name + at(path)),
+    );
     await expectRefusal(names, /is read|would replace|would become a part of|holds .*, which is read/);
   });
 });
@@ -77,12 +82,17 @@ describe.skipIf(process.platform === "win32")("a named pipe is refused, never wa
     [["bundle", "PIPE", "-o", "out"]],
     [["quantize", "PIPE.gguf", "-o", "out.pte"]],
     [["quantize", "folder", "--recipe", "PIPE", "-o", "out.pte"]],
+    [["batch", "PIPE", "-o", "out.jsonl", "--model", "model.pte"]],
+    [["batch", "text.txt", "-o", "PIPE", "--model", "model.pte"]],
+    [["embed", "model.pte", "--file", "PIPE"]],
+    [["embed", "PIPE", "a"]],
+    [["serve", "model.pte", "--port", "0", "--keys", "PIPE"]],
     [["run", "model.pte", "a", "--data", "PIPE"]],
     [["eval", "model.pte", "--text", "PIPE"]],
     [["quantize", "folder", "-o", "PIPE"]],
   ])("%j", async (argv) => {
     for (const ending of ["", ".gguf"]) expect(spawnSync("mkfifo", [at(`PIPE${ending}`)]).status).toBe(0);
-    const names = argv.map((word) => (/^(PIPE|folder|model|out)/.test(word) ? at(word) : word));
+    const names = argv.map((word) => (/^(PIPE|folder|model|out|text)/.test(word) ? at(word) : word));
     await expectRefusal(names, /found a named pipe/);
   });
 

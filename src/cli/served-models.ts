@@ -8,7 +8,7 @@ import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
 /** What a model argument says: `name=path`, or a path that has a name in it. */
-function parseModel(argument: string): { name: string; path: string } {
+export function parseModel(argument: string): { name: string; path: string } {
   const [, name, path] = /^([\w.:@+-]+(?:\/[\w.:@+-]+)*)=(.+)$/.exec(argument) ?? [];
   if (name !== undefined && path !== undefined && !existsSync(argument)) return { name, path };
   return { name: nameOf(argument), path: argument };

@@ -7,7 +7,7 @@ import { basename, dirname, join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
 import type { Checkpoint } from "./contract.ts";
-import { openGguf } from "./gguf/checkpoint.ts";
+import { openGguf } from "./gguf/open.ts";
 import { onlyModel } from "./gguf/split.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, jsonFile } from "./json.ts";
 import { readSentenceModules, withModuleTensors } from "./sentence-modules.ts";

@@ -1,15 +1,28 @@
 /**
- * MLX's quantized matrices in safetensors: integers packed in 32-bit words, with a scale and a bias for each group along
- * the columns; a weight is scale * integer + bias. config.json says bits and group size.
+ * MLX's quantized matrices in safetensors: codes packed in 32-bit words, with a scale for each group along the columns. In mode
+ * "affine" codes are integers, and a weight is scale * integer + bias; in the others they are small floats, and scales bytes
+ * of e8m0 or e4m3. config.json says mode, bits and group size.
  */
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
-import { isSameShape, toFloat32 } from "../tensor.ts";
+import { bytesOf, isSameShape, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
 import { isObject, type JsonObject } from "./json.ts";
+import { float4Matrix } from "./quantized/float4.ts";
+import { float8Values } from "./quantized/small-floats.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
+/** Bits, weights a group and type of the scales of the modes whose codes are floats. */
+const floatModes = {
+  mxfp4: { bits: 4, groupSize: 32, scales: "F8_E8M0" },
+  mxfp8: { bits: 8, groupSize: 32, scales: "F8_E8M0" },
+  nvfp4: { bits: 4, groupSize: 16, scales: "F8_E4M3" },
+} as const;
+
+type FloatMode = keyof typeof floatModes;
+
 interface Packing {
+  readonly mode: "affine" | FloatMode;
   readonly bits: number;
   readonly groupSize: number;
 }
@@ -19,41 +32,105 @@ export function withMlx(file: string, tensors: OpenTensors, config: JsonObject):
   const { quantization } = config;
   if (!isObject(quantization)) return tensors;
   const modules = tensors.names
-    .filter((name) => name.endsWith(".scales") && tensors.has(name.replace(/scales$/, "biases")))
+    .filter((name) => name.endsWith(".scales") && tensors.has(name.replace(/scales$/, "weight")))
     .map((name) => name.slice(0, -".scales".length));
   const matrices = modules.map((module) => {
     const own = quantization[module];
-    return mlxMatrix(file, module, tensors, packingOf(file, module, isObject(own) ? own : quantization));
+    const packing = packingOf(file, module, isObject(own) ? own : quantization);
+    const { mode } = packing;
+    return mode === "affine" ? affineMatrix(file, module, tensors, packing) : floatMatrix(file, module, tensors, mode);
   });
   return withComputed(tensors, matrices);
 }
 
-function packingOf(file: string, module: string, { bits, group_size: groupSize, mode }: JsonObject): Packing {
-  if (mode !== undefined && mode !== "affine")
+function packingOf(file: string, module: string, settings: JsonObject): Packing {
+  const { bits, group_size: groupSize, mode = "affine" } = settings;
+  const isFloat = typeof mode === "string" && Object.hasOwn(floatModes, mode);
+  if (mode !== "affine" && !isFloat)
     throw new UnsupportedError(
-      `${file}: quantization mode "${String(mode)}" of ${module} is not supported, only affine`,
+      `${file}: quantization mode "${String(mode)}" of ${module} is not supported, only affine, ${Object.keys(floatModes).join(", ")}`,
     );
+  if (isFloat) {
+    const own = floatModes[mode as FloatMode];
+    if ((bits ?? own.bits) !== own.bits || (groupSize ?? own.groupSize) !== own.groupSize)
+      throw new InvalidFileError(
+        file,
+        `quantization of ${module}: expected ${own.bits} bits in groups of ${own.groupSize} for mode ${mode}`,
+      );
+    return { mode: mode as FloatMode, bits: own.bits, groupSize: own.groupSize };
+  }
   const isSize = (value: unknown): value is number => Number.isInteger(value) && (value as number) > 0;
   if (!isSize(bits) || bits > 8 || !isSize(groupSize))
     throw new InvalidFileError(file, `quantization of ${module}: expected bits 1 to 8 and a group_size`);
-  return { bits, groupSize };
+  return { mode: "affine", bits, groupSize };
 }
 
-function mlxMatrix(file: string, module: string, tensors: OpenTensors, { bits, groupSize }: Packing): ComputedMatrix {
-  const [name, scales, biases] = [`${module}.weight`, `${module}.scales`, `${module}.biases`];
+/** Rows and columns of a module: those of its words, which its `groups` tensors must agree with. */
+function shapeOf(
+  file: string,
+  tensors: OpenTensors,
+  { module, bits, groupSize, groups }: Omit<Packing, "mode"> & { module: string; groups: readonly string[] },
+): readonly [number, number] {
+  const name = `${module}.weight`;
   const { dtype, shape } = tensors.info(name);
   const [n = 0, words = 0] = shape;
   const columns = (32 * words) / bits;
-  const groups = columns / groupSize;
-  for (const part of [scales, biases])
-    if (!isSameShape(tensors.info(part).shape, [n, groups]))
+  for (const part of groups)
+    if (!isSameShape(tensors.info(part).shape, [n, columns / groupSize]))
       throw new ShapeError(
-        `${file}, tensor ${part}: expected [${n},${groups}] but found [${tensors.info(part).shape}]`,
+        `${file}, tensor ${part}: expected [${n},${columns / groupSize}] but found [${tensors.info(part).shape}]`,
       );
   if (dtype !== "u32" || shape.length !== 2 || !Number.isInteger(columns))
     throw new ShapeError(
       `${file}, tensor ${name}: expected 32-bit words of ${bits}-bit integers but found ${dtype} [${shape}]`,
     );
+  return [n, columns];
+}
+
+/** Codes of e2m1 or e4m3, and scales of a byte. */
+function floatMatrix(file: string, module: string, tensors: OpenTensors, mode: FloatMode): ComputedMatrix {
+  const [name, scale] = [`${module}.weight`, `${module}.scales`];
+  const { bits, groupSize, scales: scaleType } = floatModes[mode];
+  const shape = shapeOf(file, tensors, { module, bits, groupSize, groups: [scale] });
+  if (tensors.info(scale).dtype !== "u8")
+    throw new ShapeError(`${file}, tensor ${scale}: expected bytes but found ${tensors.info(scale).dtype}`);
+  const values = float8Values(scaleType)!;
+  const bytes = async (first: number, count: number) => bytesOf((await tensors.readRows(name, first, count)).data);
+  const scales = async (first: number, count: number) => {
+    const codes = (await tensors.readRows(scale, first, count)).data as Uint8Array;
+    const found = Float32Array.from(codes, (code) => values[code]!);
+    const bad = found.findIndex(Number.isNaN);
+    if (bad >= 0)
+      throw new InvalidFileError(
+        file,
+        `tensor ${scale}: expected numbers but found code ${codes[bad]} from row ${first} on`,
+      );
+    return found;
+  };
+  const source = { name, shape, groupSize, stored: `MLX ${mode}`, parts: [name, scale], bytes, scales };
+  if (bits === 4) return float4Matrix(source);
+  const floats = float8Values("F8_E4M3")!;
+  return {
+    ...{ name, shape, stored: source.stored, parts: source.parts, lowBit: null },
+    async rows(first, count) {
+      const [codes, factors] = [await bytes(first, count), await scales(first, count)];
+      const result = Float32Array.from(codes, (code, i) => floats[code]! * factors[Math.floor(i / groupSize)]!);
+      const bad = result.findIndex(Number.isNaN);
+      if (bad >= 0) throw new InvalidFileError(file, `tensor ${name}: expected numbers but found code ${codes[bad]}`);
+      return result;
+    },
+  };
+}
+
+function affineMatrix(
+  file: string,
+  module: string,
+  tensors: OpenTensors,
+  { bits, groupSize }: Packing,
+): ComputedMatrix {
+  const [name, scales, biases] = [`${module}.weight`, `${module}.scales`, `${module}.biases`];
+  const [n, columns] = shapeOf(file, tensors, { module, bits, groupSize, groups: [scales, biases] });
+  const [words, groups] = [(columns * bits) / 32, columns / groupSize];
   const stored = `MLX ${bits}-bit`;
   const readPacked = async (first: number, count: number) =>
     (await tensors.readRows(name, first, count)).data as Uint32Array;

@@ -112,38 +112,127 @@ describe("TorchAO's safetensors", () => {
 });
 
 describe("MLX's safetensors", () => {
-  it.each([1, 2, 3, 4, 5, 6, 7, 8])("integers of %i bits", async (bits) => {
-    const [n, columns, groupSize] = [2, 64, 32];
-    const q = integers(n * columns, 0, 2 ** bits - 1);
+  it.each([1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) => [32, 64, 128].map((groupSize) => [bits, groupSize] as const)))(
+    "integers of %i bits in groups of %i",
+    async (bits, groupSize) => {
+      const [n, columns] = [2, 256];
+      const q = integers(n * columns, 0, 2 ** bits - 1);
+      const bytes = new Uint8Array((n * columns * bits) / 8);
+      for (const [i, value] of q.entries())
+        for (let b = 0; b < bits; b++) bytes[(i * bits + b) >> 3]! |= ((value >> b) & 1) << ((i * bits + b) & 7);
+      const scales = random.floats((n * columns) / groupSize);
+      const biases = random.floats((n * columns) / groupSize);
+      const words = (columns * bits) / 32;
+      const checkpoint = await write(
+        { quantization: { group_size: 64, bits: 4, m: { group_size: groupSize, bits } } },
+        {
+          "m.weight": { dtype: "u32", shape: [n, words], data: new Uint32Array(bytes.buffer) },
+          "m.scales": { dtype: "f32", shape: [n, columns / groupSize], data: scales },
+          "m.biases": { dtype: "f32", shape: [n, columns / groupSize], data: biases },
+        },
+      );
+      const { tensors } = checkpoint;
+      expect([tensors.names, tensors.info("m.weight").shape]).toEqual([["m.weight"], [n, columns]]);
+      const { data } = await tensors.read("m.weight");
+      for (const [i, value] of q.entries()) {
+        const group = Math.floor(i / groupSize);
+        expect(data[i]).toBeCloseTo(scales[group]! * value + biases[group]!, 4);
+      }
+      expect((await tensors.readRows("m.weight", 1, 1)).data).toEqual(data.slice(columns));
+      const low = tensors.lowBit!("m.weight")!;
+      const values = dequantize(await low.rows(0, n));
+      const minima = toFloat32(await low.minima!.rows(0, n));
+      expect([low.spec.bits, minima]).toEqual([bits, biases]);
+      for (const [i, value] of q.entries())
+        expect(values[i]).toBe(Math.fround(value * scales[Math.floor(i / groupSize)]!));
+      await checkpoint.close();
+    },
+  );
+
+  const magnitudes = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
+  /** Values of e4m3 by code, but for the codes that are no numbers. */
+  const e4m3 = (code: number) => {
+    const [exponent, fraction] = [(code >> 3) & 15, code & 7];
+    const magnitude = exponent === 0 ? fraction * 2 ** -9 : (1 + fraction / 8) * 2 ** (exponent - 7);
+    return code & 128 ? -magnitude : magnitude;
+  };
+  const e8m0 = (code: number) => 2 ** (code - 127);
+  const e2m1 = (code: number) => (code & 8 ? -1 : 1) * magnitudes[code & 7]!;
+  const modes = {
+    mxfp4: { bits: 4, groupSize: 32, value: e2m1, scale: e8m0, codes: [110, 140] },
+    mxfp8: { bits: 8, groupSize: 32, value: e4m3, scale: e8m0, codes: [110, 140] },
+    nvfp4: { bits: 4, groupSize: 16, value: e2m1, scale: e4m3, codes: [1, 126] },
+  } as const;
+
+  /** A module of a mode, and its values. */
+  const floatModule = (mode: keyof typeof modes) => {
+    const { bits, groupSize, value, scale, codes } = modes[mode];
+    const [n, columns] = [3, 64];
+    const q = integers(n * columns, 0, 2 ** bits - 1).map((code) => (bits === 8 && (code & 127) === 127 ? 0 : code));
     const bytes = new Uint8Array((n * columns * bits) / 8);
-    for (const [i, value] of q.entries())
-      for (let b = 0; b < bits; b++) bytes[(i * bits + b) >> 3]! |= ((value >> b) & 1) << ((i * bits + b) & 7);
-    const scales = random.floats((n * columns) / groupSize);
-    const biases = random.floats((n * columns) / groupSize);
-    const words = (columns * bits) / 32;
-    const checkpoint = await write(
-      { quantization: { group_size: 64, bits: 4, m: { group_size: groupSize, bits } } },
-      {
-        "m.weight": { dtype: "u32", shape: [n, words], data: new Uint32Array(bytes.buffer) },
-        "m.scales": { dtype: "f32", shape: [n, columns / groupSize], data: scales },
-        "m.biases": { dtype: "f32", shape: [n, columns / groupSize], data: biases },
+    for (const [i, code] of q.entries()) bytes[(i * bits) >> 3]! |= code << ((i * bits) & 7);
+    const scales = Uint8Array.from(integers((n * columns) / groupSize, ...(codes as unknown as [number, number])));
+    const tensors: Record<string, Entry> = {
+      "m.weight": { dtype: "u32", shape: [n, (columns * bits) / 32], data: new Uint32Array(bytes.buffer) },
+      "m.scales": { dtype: "u8", shape: [n, columns / groupSize], data: scales },
+    };
+    const values = Float32Array.from(q, (code, i) => value(code) * scale(scales[Math.floor(i / groupSize)]!) + 0);
+    return { tensors, values, columns, bits, groupSize };
+  };
+
+  it.each(Object.keys(modes) as (keyof typeof modes)[])("floats of mode %s", async (mode) => {
+    const { tensors, values, columns, bits, groupSize } = floatModule(mode);
+    const { tensors: source, close } = await write({ quantization: { group_size: groupSize, bits, mode } }, tensors);
+    expect([source.names, source.info("m.weight").shape]).toEqual([["m.weight"], [3, columns]]);
+    const unsigned = (data: ArrayLike<number>) => Float32Array.from(data, (value) => value + 0);
+    expect(unsigned(toFloat32(await source.read("m.weight")))).toEqual(values);
+    expect(unsigned(toFloat32(await source.readRows("m.weight", 1, 2)))).toEqual(values.slice(columns));
+    const low = source.lowBit!("m.weight");
+    expect(low === null).toBe(mode === "mxfp8");
+    if (low) expect(unsigned(dequantize(await low.rows(0, 3)))).toEqual(values);
+    await close();
+  });
+
+  it.each<[string, object, (tensors: Record<string, Entry>) => void, RegExp]>([
+    [
+      "another mode",
+      { mode: "mxfp6" },
+      () => {},
+      /mode "mxfp6" of m is not supported, only affine, mxfp4, mxfp8, nvfp4/,
+    ],
+    ["other groups", { group_size: 64 }, () => {}, /quantization of m: expected 4 bits in groups of 32 for mode mxfp4/],
+    [
+      "scales of another shape",
+      {},
+      (tensors) => {
+        tensors["m.scales"] = { ...tensors["m.scales"]!, shape: [2, 3] };
       },
-    );
-    const { tensors } = checkpoint;
-    expect([tensors.names, tensors.info("m.weight").shape]).toEqual([["m.weight"], [n, columns]]);
-    const { data } = await tensors.read("m.weight");
-    for (const [i, value] of q.entries()) {
-      const group = Math.floor(i / groupSize);
-      expect(data[i]).toBeCloseTo(scales[group]! * value + biases[group]!, 4);
-    }
-    expect((await tensors.readRows("m.weight", 1, 1)).data).toEqual(data.slice(columns));
-    const low = tensors.lowBit!("m.weight")!;
-    const values = dequantize(await low.rows(0, n));
-    const minima = toFloat32(await low.minima!.rows(0, n));
-    expect([low.spec.bits, minima]).toEqual([bits, biases]);
-    for (const [i, value] of q.entries())
-      expect(values[i]).toBe(Math.fround(value * scales[Math.floor(i / groupSize)]!));
-    await checkpoint.close();
+      /tensor m\.scales: expected \[3,2\] but found \[2,3\]/,
+    ],
+    [
+      "scales that are floats",
+      {},
+      (tensors) => {
+        tensors["m.scales"] = { dtype: "f32", shape: [3, 2], data: new Float32Array(6) };
+      },
+      /tensor m\.scales: expected bytes but found f32/,
+    ],
+    ["no biases", { mode: "affine" }, () => {}, /m\.biases/],
+    [
+      "a scale that is no number",
+      {},
+      (tensors) => void (tensors["m.scales"]!.data as Uint8Array).fill(255),
+      /tensor m\.scales: expected numbers but found code 255/,
+    ],
+  ])("%s is refused", async (_, settings, change, message) => {
+    const { tensors, bits, groupSize } = floatModule("mxfp4");
+    change(tensors);
+    const quantization = { group_size: groupSize, bits, mode: "mxfp4", ...settings };
+    const reading = async () => {
+      const { tensors: source, close } = await write({ quantization }, tensors);
+      await source.read("m.weight").finally(close);
+    };
+    await expect(reading()).rejects.toThrow(message);
   });
 });
 

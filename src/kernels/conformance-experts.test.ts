@@ -15,7 +15,7 @@ import { expectSame } from "../../test/support/same.ts";
 import type { ExpertLinearArgs, ExpertMatrices, FloatLinearArgs, PackedLinearArgs, RouteArgs } from "./arguments.ts";
 import type { Cpu, Kernel } from "./contract.ts";
 import { scalarCpu } from "./cpu.ts";
-import { openPacked, packWeights } from "./layout/packed.ts";
+import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
 import { routeReference } from "./reference/experts.ts";
 import { routingLength, routingParts } from "./routing.ts";
 import { packedQuery, selectKernel, selectLayout } from "./select.ts";
@@ -238,6 +238,50 @@ describeRows(table.expertLinearPacked, cpu, (kernel) => {
   it("is the linear layer of each expert's rows, bit for bit, with activations of 8 bits and floats", () => {
     for (const kernels of [table.linearA8, table.linearWeightOnly])
       for (const layer of packedLayers(kernels, cpuFor(kernel))) expectSameAsAlone(kernel, layer);
+  });
+});
+
+describe("matrices whose header is not the first one's", () => {
+  const spec = { bits: 4, n: 32, k: 64, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f32" } as const;
+  const native = table.expertLinearPacked.filter(
+    ({ target, needs }) => target === "native" && needs.every((feature) => cpu.features.has(feature)),
+  );
+  /** Results of two experts with two rows each, when headers have changed at `at` since the call was made ready. */
+  function results(kernel: (typeof native)[number], layoutName: string, expert: number, at: number): Float32Array {
+    const layout = layoutNamed(layoutName);
+    const part = packWeights(randomWeights(new Random(1), spec), null, layout);
+    const all = heap(2 * part.length);
+    for (const i of [0, 1]) all.set(part, i * part.length);
+    const opened = [0, 1].map((i) => openPacked(all.subarray(i * part.length, (i + 1) * part.length), spec));
+    const linear = selectKernel(table.linearA8, packedQuery(opened[0]!, 1), cpuFor(kernel));
+    const matrices: ExpertMatrices<PackedLinearArgs> = {
+      choices: [{ from: 1, kernel: linear }],
+      of: (expert, m, x, y) => ({ m, x, weights: opened[expert]!, y }),
+    };
+    const routing = new Int32Array(routingLength(4, 2, 1));
+    routing.set([0, 2, 4]);
+    const y = floats(benches[0]!, 4 * spec.n);
+    const x = new Random(2).floats(4 * spec.k);
+    const args = { places: 4, experts: 2, n: spec.n, k: spec.k, x, routing, y, matrices };
+    const scratch = heap(kernel.scratchBytes?.(args, 1) ?? 0);
+    const go = kernel.bind(args, scratch, 1);
+    all[expert * part.length + at]! ^= 1;
+    go();
+    return y;
+  }
+
+  // Of panels, but for the mark of scales, the checksums and the codebook; of TorchAO, all eight integers.
+  const panels = [...Array(40).keys()].filter((at) => at !== 15 && (at < 28 || at >= 32));
+  it.each(
+    native.flatMap((kernel) => ["panel16", "panel32", "torchao_universal"].map((layout) => [layout, kernel] as const)),
+  )("in %s give NaN", (layout, kernel) => {
+    const isNone = (values: Float32Array) => values.every(Number.isNaN);
+    for (const at of layout === "torchao_universal" ? Array(32).keys() : panels) {
+      const second = results(kernel, layout, 1, at);
+      expect(second.subarray(0, 2 * spec.n).every(Number.isFinite), `byte ${at}`).toBe(true);
+      expect(isNone(second.subarray(2 * spec.n)), `byte ${at}`).toBe(true);
+      expect(isNone(results(kernel, layout, 0, at)), `byte ${at} of the first`).toBe(true);
+    }
   });
 });
 

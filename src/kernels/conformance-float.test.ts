@@ -313,6 +313,13 @@ describeRows(attention, cpu, (kernel) => {
     );
   });
 
+  it("counts scratch of long heads beyond 32 bits", () => {
+    const sizes = { cache: "f32", tokens: 1, heads: 8, kvHeads: 1, first: 0, window: 0, softcap: 0 } as const;
+    const args = { ...attentionArgs({ ...sizes, headDim: 8 }, new Random(2)), headDim: 2 ** 28 };
+    const isNative = kernel.target === "native" && !kernel.name.includes("amx");
+    expect(kernel.scratchBytes?.(args, 2) ?? 0).toBeGreaterThanOrEqual(isNative ? 2 ** 33 : 0);
+  });
+
   it("takes scores whose exp overflows", () => {
     const args = attentionArgs(
       { cache: "f32", tokens: 1, heads: 1, kvHeads: 1, headDim: 8, first: 3, window: 0, softcap: 0 },

@@ -116,6 +116,13 @@ describeRows(attendTexts, cpu, (kernel) => {
     }
   });
 
+  it("counts scratch of long heads and many rows beyond 32 bits", () => {
+    const args = { ...argsOf({ ...cases[0]!, lengths: [2] }), y: new Float32Array(0) };
+    const least = (changes: Partial<AttendTextsArgs>) => kernel.scratchBytes?.({ ...args, ...changes }, 2) ?? Infinity;
+    expect(least({ headDim: 2 ** 26 })).toBeGreaterThan(kernel.target === "native" ? 2 ** 33 : 0);
+    expect(least({ rows: 2 ** 28 })).toBeGreaterThan(kernel.target === "native" ? 2 ** 33 : 0);
+  });
+
   it("rows of no text give NaN, and offsets out of range are those of the ends", () => {
     const args = argsOf({ ...cases[0]!, lengths: [6, 6] });
     const width = args.heads * args.headDim;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { benchmark } from "./benchmark.ts";
 import type { LanguageModel } from "./language-model.ts";
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import { int8DynamicActivationIntxWeight } from "../quantize/config.ts";
 import { compareModels } from "./compare.ts";

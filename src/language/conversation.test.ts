@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { compileModel } from "../api/compile-model.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { GenerateOptions } from "../text/generate.ts";
 import type { Conversation } from "./conversation.ts";

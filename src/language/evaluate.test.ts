@@ -6,7 +6,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TINY_CONTEXT, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { EagerModel } from "../api/eager-model.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
-import { loadCheckpoint, type Model } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
+import type { Model } from "../checkpoint/model.ts";
 import { evaluatePerplexity } from "./evaluate.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "lowbit-evaluate-"));

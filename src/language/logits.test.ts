@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { compileModel } from "../api/compile-model.ts";
-import { loadCheckpoint } from "../checkpoint/model.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { InvalidFileError } from "../errors.ts";
 import { loadProgramObject } from "./language-model.ts";
 import { logitsOf } from "./logits.ts";

@@ -15,7 +15,14 @@ import type { LayerConfig } from "./layer.ts";
 import { PerLayerInput, PerLayerTable } from "./per-layer-input.ts";
 import { type RopeConfig, ropeOf } from "./rope.ts";
 import { transformer } from "./transformer.ts";
-import { activationOf, attentionBias, HEADS_MAX, readStack, type StackConfig } from "./transformer-config.ts";
+import {
+  activationOf,
+  attentionBias,
+  expertCounts,
+  HEADS_MAX,
+  readStack,
+  type StackConfig,
+} from "./transformer-config.ts";
 
 const layerTypes = ["full_attention", "sliding_attention"] as const;
 type LayerType = (typeof layerTypes)[number];
@@ -117,8 +124,7 @@ function mlpOf(config: ConfigReader, dense: GatedMlp): Pick<LayerConfig, "mlp" |
   const experts = new Experts({
     hidden,
     intermediate: config.size("moe_intermediate_size"),
-    experts: config.size("num_experts"),
-    topK: config.size("top_k_experts"),
+    ...expertCounts(config, {}, "top_k_experts"),
     gate: activation,
     routerVectors: { factors: "router.per_expert_scale" },
     names: { router: "router.proj" },

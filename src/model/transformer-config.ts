@@ -220,20 +220,21 @@ export function layerWindows(
 
 /** Far beyond any model: slots are made for each expert of each layer before tensors are looked at. */
 const EXPERTS_MAX = 1 << 12;
+/** Likewise, of all layers. */
+const ALL_EXPERTS_MAX = 1 << 17;
 
-/** How many experts there are, and to how many each token goes. */
+/** How many experts each layer has, and to how many each token goes, which the field `perToken` says. */
 export function expertCounts(
   config: ConfigReader,
-  { experts: known, topK: chosen }: { readonly experts: number; readonly topK: number },
+  { experts: known, topK: chosen }: { readonly experts?: number; readonly topK?: number },
+  perToken = "num_experts_per_tok",
 ): { readonly experts: number; readonly topK: number } {
   // transformers takes either name for each of these architectures.
   const name = config.has("num_experts") ? "num_experts" : "num_local_experts";
-  const experts = config.size(name, known, EXPERTS_MAX);
-  const topK = config.size("num_experts_per_tok", chosen);
+  const layers = config.size("num_hidden_layers", undefined, LAYERS_MAX);
+  const experts = config.size(name, known, Math.min(EXPERTS_MAX, Math.floor(ALL_EXPERTS_MAX / layers)));
+  const topK = config.size(perToken, chosen);
   if (topK > experts)
-    throw new InvalidFileError(
-      config.file,
-      `num_experts_per_tok: expected at most ${experts}, ${name}, but found ${topK}`,
-    );
+    throw new InvalidFileError(config.file, `${perToken}: expected at most ${experts}, ${name}, but found ${topK}`);
   return { experts, topK };
 }

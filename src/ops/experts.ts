@@ -33,13 +33,22 @@ import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
 
 /** Far beyond any model's. */
 const EXPERTS_MAX = 2 ** 16;
+/** Likewise: experts times the square of those that each row goes to, as the choice of one passes over those before it. */
+const CHOICES_MAX = 2 ** 28;
+
+/** ShapeError for more experts of a row than there are, or than may be chosen among so many. */
+function checkTopK(args: Arguments<TensorSpec>, topK: number, experts: number): void {
+  if (topK > experts) args.fail("top_k", `expected at most ${experts}, the experts, but found ${topK}`);
+  const most = Math.floor(Math.sqrt(CHOICES_MAX / experts));
+  if (topK > most) args.fail("top_k", `expected at most ${most} of ${experts} experts but found ${topK}`);
+}
 
 /** Number of experts and of those that each row goes to. */
 function expertCounts(args: Arguments<TensorSpec>): { readonly experts: number; readonly topK: number } {
   const experts = args.integer("experts", 1);
   const topK = args.integer("top_k", 1);
   if (experts > EXPERTS_MAX) args.fail("experts", `expected at most ${EXPERTS_MAX} but found ${experts}`);
-  if (topK > experts) args.fail("top_k", `expected at most ${experts}, the experts, but found ${topK}`);
+  checkTopK(args, topK, experts);
   return { experts, topK };
 }
 
@@ -72,7 +81,7 @@ const routeOperator = defineOperator<RouteArgs>({
     if (shape.length !== 3 || one !== 1 || experts! < 1 || experts! > EXPERTS_MAX)
       args.fail("logits", `expected shape [1, T, 1 to ${EXPERTS_MAX}] but found [${shape}]`);
     const topK = args.integer("top_k", 1);
-    if (topK > experts!) args.fail("top_k", `expected at most ${experts}, the experts, but found ${topK}`);
+    checkTopK(args, topK, experts!);
     for (const name of ["bias", "factors"]) {
       const found = args.optionalTensor(name, "f32");
       if (found && found.shape.join() !== `${experts}`)
@@ -83,6 +92,7 @@ const routeOperator = defineOperator<RouteArgs>({
       args.fail("scores", `expected ${routerScores.join(" or ")} but found ${scores}`);
     return { dtype: "i32", shape: [routingLength(rows!, experts!, topK)] };
   },
+  multiplications: (args) => elementCount(args.tensor("logits").shape) * args.integer("top_k") ** 2,
   prepare(args) {
     const [, rows, experts] = args.tensor("logits").shape;
     return {
@@ -167,15 +177,20 @@ function expertBytes(args: Arguments<Tensor>, weights: string): number {
   return touchedBytes(args, [weights], used / experts);
 }
 
-/** What a linear layer has for calls of any number of rows on a CPU. */
+/**
+ * What linear layers have for calls of any number of rows on a CPU, by their weights: the same for inputs of all sizes, as
+ * long as all that it was made by is.
+ */
 class KnownMatrices<A> {
-  readonly #known = new WeakMap<Tensor, WeakMap<Cpu, ExpertMatrices<A>>>();
+  readonly #known = new WeakMap<Tensor, WeakMap<Cpu, { by: readonly unknown[]; matrices: ExpertMatrices<A> }>>();
 
-  of(weights: Tensor, cpu: Cpu, make: () => ExpertMatrices<A>): ExpertMatrices<A> {
-    const known = this.#known.get(weights) ?? new WeakMap<Cpu, ExpertMatrices<A>>();
+  of(weights: Tensor, cpu: Cpu, by: readonly unknown[], make: () => ExpertMatrices<A>): ExpertMatrices<A> {
+    const known = this.#known.get(weights) ?? new WeakMap();
     this.#known.set(weights, known);
-    const matrices = known.get(cpu) ?? make();
-    known.set(cpu, matrices);
+    const found = known.get(cpu);
+    if (found?.by.every((value: unknown, i: number) => value === by[i])) return found.matrices;
+    const matrices = make();
+    known.set(cpu, { by, matrices });
     return matrices;
   }
 }
@@ -203,16 +218,18 @@ function openExperts(
   const { experts } = expertCounts(args);
   const known = packedMatrices.get(kernels) ?? new KnownMatrices<PackedLinearArgs>();
   packedMatrices.set(kernels, known);
-  return known.of(weights, cpu, () => {
-    const bytes = weights.data as Uint8Array;
+  const shape = packedShape(args);
+  const bytes = weights.data as Uint8Array;
+  const by = [experts, shape.n, shape.k, shape.groupSize, bytes.subarray(0, HEADER_BYTES).join()];
+  return known.of(weights, cpu, by, () => {
     const partBytes = bytes.length / experts;
     if (!Number.isInteger(partBytes) || partBytes < HEADER_BYTES)
       args.fail("packed_weights", `expected bytes of ${experts} equal parts but found ${bytes.length}`);
     const part = (expert: number) => bytes.subarray(expert * partBytes, (expert + 1) * partBytes);
-    const first = openPacked(part(0), packedShape(args));
+    const first = openPacked(part(0), shape);
     const opened = new Map<number, PackedWeights>([[0, first]]);
     const weightsOf = (expert: number) => {
-      const found = opened.get(expert) ?? { ...openPacked(part(expert), packedShape(args)) };
+      const found = opened.get(expert) ?? { ...openPacked(part(expert), shape) };
       opened.set(expert, found);
       return found;
     };
@@ -272,9 +289,10 @@ const expertLinearFloatOperator = defineOperator<ExpertLinearArgs<FloatLinearArg
   prepare(args, cpu) {
     const weight = args.tensor("weight");
     const [experts, n, k] = weight.shape as [number, number, number];
-    const bias = floatsOrNull(args, "bias");
+    const biases = args.optionalTensor("bias");
+    const bias = (biases?.data as Float32Array | undefined) ?? null;
     const data = weight.data as Float32Array;
-    const matrices = floatMatrices.of(weight, cpu, () => ({
+    const matrices = floatMatrices.of(weight, cpu, [biases], () => ({
       choices: choicesOf(linearFloat, (m) => selectKernel(linearFloat, { layout: null, bits: null, m }, cpu)),
       of: (expert, m, x, y) => ({
         ...{ m, n, k, x, y },

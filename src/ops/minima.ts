@@ -4,16 +4,43 @@
  */
 import { groupSums } from "../kernels/table.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import type { Tensor } from "../tensor.ts";
 import { rowCount } from "./linear.ts";
-import type { AffineFormat } from "./lowering.ts";
+import type { AffineWeight } from "./lowering.ts";
 import { defineOperator } from "./operator.ts";
-import { type FloatWeight, loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
+import {
+  type FloatFormat,
+  type FloatWeight,
+  loweringOf,
+  registerWeightFormat,
+  type Weight,
+  type WeightFormat,
+} from "./weight.ts";
 
 export interface MinimaFormat extends WeightFormat {
   readonly kind: "minima";
-  readonly weights: Weight<AffineFormat, QuantizedWeights>;
+  readonly weights: AffineWeight;
   /** [n, groups] */
   readonly minima: FloatWeight;
+}
+
+/** Weights to which a minimum [n, groups] is added in each group; `rows` reads those of rows. */
+export function withMinima(
+  weights: AffineWeight,
+  minima: {
+    readonly dtype: FloatFormat["dtype"];
+    rows(first: number, count: number): Promise<Tensor>;
+  },
+): Weight<MinimaFormat, QuantizedWeights> {
+  const { name, shape, load, format } = weights;
+  const { n } = format.spec;
+  const added: FloatWeight = {
+    name: `${name}.minima`,
+    shape: [n, groupCount(format.spec)],
+    format: { kind: "float", dtype: minima.dtype },
+    load: () => minima.rows(0, n),
+  };
+  return { name, shape, format: { kind: "minima", weights, minima: added }, load };
 }
 
 /** out [..., groups]: sums of `group_size` neighbours of x [..., k], of fewer in the last group. */

@@ -10,12 +10,12 @@ import { type Argument, Arguments, checkSpec, type TensorSpec } from "../ops/cal
 import { checkOverlaps } from "../ops/call-memory.ts";
 import { checkIndices, type KernelCall } from "../ops/operator.ts";
 import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
-import { qualifiedName } from "../ops/schema.ts";
+import { type Default, qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
 import { bytesOf, elementCount, type Tensor, zeroTensor } from "../tensor.ts";
 import { argumentOf, type CurrentValues, checkWrites, type Literal, literalOf } from "./call-values.ts";
 import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } from "./method.ts";
-import { checkWritten, tensorsAt } from "./method-calls.ts";
+import { splitArguments, tensorsAt } from "./method-calls.ts";
 import type { Profile, RunTimes } from "./profile.ts";
 
 /** Instructions that a run repeats: more than loops over the tokens of a prompt take, and over in seconds on any backend. */
@@ -57,8 +57,9 @@ interface PreparedCall {
   readonly name: string;
   readonly number: NumberOperator | undefined;
   readonly routine: Routine | undefined;
-  /** Values of the inputs, and those that are written. */
+  /** Values of the inputs, defaults of those behind them, and the values that are written. */
   readonly inputs: readonly number[];
+  readonly rest: readonly Default[];
   readonly outs: readonly number[];
 }
 
@@ -204,8 +205,9 @@ export class Interpreter {
 
   #call(place: number, instruction: KernelInstruction): void {
     this.#prepared[place] ??= this.#prepare(instruction);
-    const { name, number, routine, inputs: indices, outs } = this.#prepared[place];
+    const { name, number, routine, inputs: indices, rest, outs } = this.#prepared[place];
     const inputs = indices.map((index) => argumentOf(this.#method, index, this.#current));
+    if (rest.length > 0) inputs.push(...rest);
     if (number) this.#literals[outs[0]!] = number.evaluate(new Arguments(number.schema, inputs));
     else if (routine) this.#runRoutine(routine, inputs, outs);
     else this.#runOperator(place, name, inputs, outs[0]!);
@@ -214,28 +216,20 @@ export class Interpreter {
   #prepare({ operator: index, args: indices }: KernelInstruction): PreparedCall {
     const { registry } = this.#context;
     const name = qualifiedName(this.#method.operators[index]!);
-    const schema = registry.schema(name);
-    const count = schema.args.length;
-    // Out-variants list what they return once more.
-    if (indices.length < count || indices.length > count + 1)
-      throw new ShapeError(
-        `${name}: expected ${count} arguments but method ${this.#method.name} gives ${indices.length}`,
-      );
+    const split = splitArguments(this.#method, name, registry.schema(name), indices);
+    const { given: inputs, rest } = split;
     const number = registry.number(name);
-    if (number) {
-      const out = indices[count];
-      const kind = out === undefined ? "none" : this.#method.values[out]!.kind;
-      if (kind === "none" || kind === "tensor" || kind.endsWith("List"))
-        throw new ShapeError(`${name}: expected a value for its number but method ${this.#method.name} gives ${kind}`);
-      return { name, number, routine: undefined, inputs: indices.slice(0, count), outs: [out!] };
-    }
-    checkWritten(this.#method, name, schema, indices);
-    const given = (isOut: boolean) => schema.args.flatMap((arg, i) => (arg.isOut === isOut ? [indices[i]!] : []));
     const routine = registry.routine(name);
-    const results = given(true);
-    // Only routines write lists; one may be empty.
-    const outs = routine ? results.flatMap((index) => tensorsAt(this.#method, index)) : results;
-    return { name, number, routine, inputs: given(false), outs };
+    if (!number) {
+      // Only routines write lists; one may be empty.
+      const outs = routine ? split.outs.flatMap((index) => tensorsAt(this.#method, index)) : split.outs;
+      return { name, number, routine, inputs, rest, outs };
+    }
+    const out = split.returned;
+    const kind = out === undefined ? "none" : this.#method.values[out]!.kind;
+    if (kind === "none" || kind === "tensor" || kind.endsWith("List"))
+      throw new ShapeError(`${name}: expected a value for its number but method ${this.#method.name} gives ${kind}`);
+    return { name, number, routine, inputs, rest, outs: [out!] };
   }
 
   #runRoutine(routine: Routine, inputs: readonly Argument<Tensor>[], outs: readonly number[]): void {

@@ -36,45 +36,63 @@ export class MethodCalls {
     this.calls = method.instructions.flatMap((step) => {
       if (step.kind !== "kernel") return [];
       const operator = operators[step.operator] ?? registry.get(qualifiedName(method.operators[step.operator]!));
-      const { given, rest, outIndex } = splitArguments(method, operator, step.args);
+      const { name, schema } = operator;
+      const { given, rest, outs } = splitArguments(method, name, schema, step.args);
+      const outIndex = outs[0]!;
       const planned = method.values[outIndex]!;
       return [{ operator, given, rest, outIndex, outType: planned.kind === "tensor" ? planned.dtype : undefined }];
     });
   }
 }
 
-/** Arguments of a call by what they are for. Files list the out value twice: as argument and as what is returned. */
-function splitArguments(
-  method: Method,
-  { name, schema }: Operator,
-  indices: readonly number[],
-): Pick<PlannedCall, "given" | "rest" | "outIndex"> {
-  const count = schema.args.length;
-  const last = indices.at(-1);
-  const gained = schema.args.slice(Math.max(indices.length - 2, 0), count - 1);
+/** The values of a call by what they are for. */
+export interface SplitCall {
+  /** Indices of the values that are its inputs. */
+  readonly given: readonly number[];
+  /** Defaults of inputs behind those, which operators have gained since the program was written. */
+  readonly rest: readonly Default[];
+  /** Indices of the values that its results are written to. */
+  readonly outs: readonly number[];
+  /** Index of what is listed behind all arguments, as what is returned; undefined where nothing is. */
+  readonly returned: number | undefined;
+}
+
+/**
+ * The values of a call, of which files list what is returned once more. ShapeError where they are too few or too many, or
+ * where the call writes to a constant.
+ */
+export function splitArguments(method: Method, name: string, schema: Schema, indices: readonly number[]): SplitCall {
+  const { args, returns } = schema;
+  const outCount = args.filter(({ isOut }) => isOut).length;
+  const inputCount = args.length - outCount;
+  const split = (given: number, rest: readonly Default[]): SplitCall => {
+    const outs = indices.slice(given, given + outCount);
+    checkWritten(method, name, schema, (place) => (place < given ? indices[place] : outs[place - inputCount]));
+    return { given: indices.slice(0, given), rest, outs, returned: indices[given + outCount] };
+  };
+  const short = indices.length - outCount - 1;
+  const gained = args.slice(Math.max(short, 0), inputCount);
   const defaults = gained.flatMap((arg) => (arg.default === undefined ? [] : [arg.default]));
-  if (last !== undefined && gained.length > 0 && indices.at(-2) === last && defaults.length === gained.length) {
-    const given = indices.slice(0, -2);
-    checkWritten(method, name, schema, [...given, ...gained.map(() => last), last]);
-    return { given, rest: defaults, outIndex: last };
-  }
-  const outIndex = indices[count - 1];
-  if (outIndex === undefined || indices.length > count + 1 || indices.at(-1) !== outIndex)
+  const returnsOut = short >= 0 && indices.slice(short, -1).includes(indices.at(-1)!);
+  if (gained.length > 0 && defaults.length === gained.length && returnsOut) return split(short, defaults);
+  const isOther = returns === "tensor" && indices.at(-1) !== indices[args.length - 1];
+  if (indices.length < args.length || indices.length > args.length + 1 || isOther)
     throw new ShapeError(
-      `${name}: expected ${count} arguments and the last again but method ${method.name} gives values ${indices.join(", ")}`,
+      `${name}: expected ${args.length} arguments${returns === "tensor" ? " and the last again" : ""} but method ${method.name} gives values ${indices.join(", ")}`,
     );
-  checkWritten(method, name, schema, indices);
-  return { given: indices.slice(0, count - 1), rest: [], outIndex };
+  return split(inputCount, []);
 }
 
 /** What a kernel writes must be memory of the program, never a constant, which may be mapped from the file. */
-export function checkWritten(method: Method, name: string, schema: Schema, indices: readonly number[]): void {
-  for (const [i, arg] of schema.args.entries())
-    for (const value of arg.mutable ? tensorsAt(method, indices[i]!) : []) {
+function checkWritten(method: Method, name: string, schema: Schema, at: (place: number) => number | undefined): void {
+  for (const [i, arg] of schema.args.entries()) {
+    const index = arg.mutable ? at(i) : undefined;
+    for (const value of index === undefined ? [] : tensorsAt(method, index)) {
       const { kind, constant } = { constant: null, ...method.values[value]! };
       if (kind === "tensor" && constant !== null)
         throw new ShapeError(`${name}, argument ${arg.name}: is written to but method ${method.name} gives a constant`);
     }
+  }
 }
 
 /** The value itself, or those of a list of tensors. */

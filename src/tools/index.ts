@@ -45,7 +45,7 @@ export {
   unpackCodes,
 } from "../aqlm/index.ts";
 export type { Bundle, BundledFile } from "../bundle/bundle.ts";
-export { isCheckpoint, isHubName } from "../checkpoint/model.ts";
+export { isCheckpoint, isHubName } from "../checkpoint/load.ts";
 export { weightsInRecipe } from "../checkpoint/quantize.ts";
 export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "../checkpoint/weight-origins.ts";
 export { capture, type InputSpec } from "../compile/capture.ts";

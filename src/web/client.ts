@@ -2,6 +2,8 @@
 
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { ExecutableTool, OnToolCall } from "../language/conversation-tools.ts";
+import type { EmbedOptions } from "../language/embedding-model.ts";
+import type { RankOptions } from "../language/reranker.ts";
 import { checkTools, type Message } from "../text/chat-messages.ts";
 import type { GenerateOptions } from "../text/generate.ts";
 import { Channel } from "./channel.ts";
@@ -24,7 +26,7 @@ export interface LoadModelOptions {
   onProgress?(doneBytes: number, totalBytes: number): void;
   /** Ends the load; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
-  /** Address of worker-bundle.js, beside which answers-bundle.js and constraints-bundle.js are. Default: beside this module. */
+  /** Address of worker-bundle.js, beside which answers-bundle.js, constraints-bundle.js and gguf-bundle.js are. Default: beside this module. */
   readonly worker?: URL | undefined;
 }
 
@@ -37,8 +39,9 @@ export interface WebChatOptions extends Omit<PostedChatOptions, "tools">, Pick<G
 }
 
 /**
- * Loads a `.pte` program into a worker of its own: from a URL (cached in the browser's private file system where there
- * is room), a File or other Blob, or a handle of one. InvalidFileError, UnsupportedError, InvalidArgumentError; an abort throws the signal's reason.
+ * Loads a `.pte` program, or a model in a GGUF file, into a worker of its own: from a URL (cached in the browser's private
+ * file system where there is room), a File or other Blob, or a handle of one. A GGUF becomes a program with the weights as
+ * they are stored, which is kept in its place. InvalidFileError, UnsupportedError, InvalidArgumentError; an abort throws the signal's reason.
  */
 export async function loadModel(
   source: string | URL | Blob | FileSystemFileHandle,
@@ -79,10 +82,12 @@ function modulesBeside(worker: URL | undefined): ModuleAddresses {
     return {
       answers: new URL("./answers-bundle.js", worker).href,
       constraints: new URL("./constraints-bundle.js", worker).href,
+      gguf: new URL("./gguf-bundle.js", worker).href,
     };
   return {
     answers: new URL("./answers-bundle.js", import.meta.url).href,
     constraints: new URL("./constraints-bundle.js", import.meta.url).href,
+    gguf: new URL("./gguf-bundle.js", import.meta.url).href,
   };
 }
 
@@ -122,7 +127,10 @@ function postedSource(source: string | URL | Blob | FileSystemFileHandle): Poste
   throw new InvalidArgumentError(`source: expected an address, a Blob, a File or a file handle but found ${found}`);
 }
 
-/** A model that runs in a Web Worker, made by `loadModel`. It generates and chats without blocking the page. */
+/**
+ * A model that runs in a Web Worker, made by `loadModel`. It generates and chats, or makes vectors or scores of texts, without
+ * blocking the page.
+ */
 export class WebModel {
   /** What the model says of itself. */
   readonly facts: ModelFacts;
@@ -165,6 +173,24 @@ export class WebModel {
   /** Messages of the conversation so far, answers and results of tools among them. */
   async messages(): Promise<Message[]> {
     return (await this.#channel.ask({ kind: "messages" })) as Message[];
+  }
+
+  /**
+   * Vectors of texts, or of their token ids, in order, of a program of embeddings. UnsupportedError for another;
+   * ContextLengthError for texts longer than the model takes; an abort throws the signal's reason.
+   */
+  async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+    const { signal, ...posted } = options;
+    return (await this.#channel.ask({ kind: "embed", texts, options: posted }, { signal })) as Float32Array[];
+  }
+
+  /**
+   * Scores of documents by how well they answer a query, in the order of the documents, of a program that is a reranker.
+   * Errors are those of `embed`.
+   */
+  async rank(query: string, documents: readonly string[], options: RankOptions = {}): Promise<number[]> {
+    const { signal, ...posted } = options;
+    return (await this.#channel.ask({ kind: "rank", query, documents, options: posted }, { signal })) as number[];
   }
 
   /** How the model runs: threads, memory, features and kernels. */

@@ -1,7 +1,7 @@
 /** Modules that the worker of pages loads when a model or call first needs them, from where the page says they are. */
 import type { ModuleAddresses } from "./protocol.ts";
 
-let addresses: ModuleAddresses = { answers: "", constraints: "" };
+let addresses: ModuleAddresses = { answers: "", constraints: "", gguf: "" };
 
 /** Says where the modules are. */
 export function setModuleAddresses(given: ModuleAddresses): void {
@@ -15,3 +15,7 @@ export const loadAnswers = (): Promise<typeof import("../text/answer/index.ts")>
 /** Constraints of answers. */
 export const loadConstraints = (): Promise<typeof import("../text/constraints/index.ts")> =>
   import(/* @vite-ignore */ /* webpackIgnore: true */ addresses.constraints);
+
+/** What makes programs of GGUF files. */
+export const loadGguf = (): Promise<typeof import("../web-gguf/index.ts")> =>
+  import(/* @vite-ignore */ /* webpackIgnore: true */ addresses.gguf);

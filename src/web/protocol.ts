@@ -9,11 +9,17 @@ import {
 } from "../errors.ts";
 import type { ChatResult } from "../language/chat-options.ts";
 import type { ConversationEvent, SendOptions } from "../language/conversation.ts";
+import type { EmbedOptions } from "../language/embedding-model.ts";
+import type { RankOptions } from "../language/reranker.ts";
 import type { Message, Tool, ToolCall } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 
 /** Options of a generation that can be posted. */
 export type PostedOptions = Omit<GenerateOptions, "signal">;
+
+/** Options of embeddings, and of scores, that can be posted. */
+export type PostedEmbedOptions = Omit<EmbedOptions, "signal">;
+export type PostedRankOptions = Omit<RankOptions, "signal">;
 
 /** A tool without its function. */
 export interface PostedTool extends Tool {
@@ -36,6 +42,8 @@ export type PostedSource = string | Blob | FileSystemFileHandle;
 export interface ModelFacts {
   /** Name of the program's file. */
   readonly name: string;
+  /** What the model makes of texts: more text, vectors (`embed`), or scores of documents (`rank`). */
+  readonly makes: "text" | "embeddings" | "scores";
   /** Tokens that the context holds. */
   readonly contextLength: number;
   /** Whether the model came with a chat template. */
@@ -68,6 +76,8 @@ export interface ModuleAddresses {
   readonly answers: string;
   /** Address of constraints-bundle.js. */
   readonly constraints: string;
+  /** Address of gguf-bundle.js. */
+  readonly gguf: string;
 }
 
 export type RequestBody =
@@ -81,6 +91,17 @@ export type RequestBody =
   | { readonly kind: "chat"; readonly content: string | readonly Message[]; readonly options: PostedChatOptions }
   | { readonly kind: "reset"; readonly start: string | readonly Message[] | undefined }
   | { readonly kind: "messages" }
+  | {
+      readonly kind: "embed";
+      readonly texts: readonly (string | readonly number[])[];
+      readonly options: PostedEmbedOptions;
+    }
+  | {
+      readonly kind: "rank";
+      readonly query: string;
+      readonly documents: readonly string[];
+      readonly options: PostedRankOptions;
+    }
   | { readonly kind: "stats" }
   /** What the function of a call gave, or threw. */
   | { readonly kind: "called"; readonly text: string }
@@ -102,7 +123,15 @@ export type ReplyBody =
 export type Reply = ReplyBody & { readonly id: number };
 
 /** What a request came to. */
-export type Answer = ModelFacts | ModelStats | GenerationResult | ChatResult | readonly Message[] | null;
+export type Answer =
+  | ModelFacts
+  | ModelStats
+  | GenerationResult
+  | ChatResult
+  | readonly Message[]
+  | readonly Float32Array[]
+  | readonly number[]
+  | null;
 
 /** One end of the channel: a worker, its global scope, or a port. */
 export interface Port {
@@ -127,9 +156,11 @@ const known = { ContextLengthError, InvalidArgumentError, UnsupportedError };
 const ofFiles = { LimitError, InvalidFileError };
 
 export function postedError(error: unknown): PostedError {
-  const { name = "Error", message = String(error) } = error as Partial<Error>;
+  const { name = "Error", message = String(error), file = null } = error as Partial<InvalidFileError>;
   const found = Object.entries({ ...known, ...ofFiles }).find(([, type]) => error instanceof type);
-  return { name: found?.[0] ?? name, message, file: error instanceof InvalidFileError ? error.file : null };
+  // Modules that are loaded late have classes of their own, under these names.
+  const isOfFile = error instanceof InvalidFileError || name in ofFiles;
+  return { name: found?.[0] ?? name, message, file: isOfFile ? file : null };
 }
 
 /** The error again, of its class where it is one of lowbit's. */

@@ -5,7 +5,6 @@ import type { Conversation, Reply as ConversationReply } from "../language/conve
 import type { ExecutableTool } from "../language/conversation-tools.ts";
 import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
 import type { Generation } from "../language/token-stream.ts";
-import { readProgram } from "../program/read.ts";
 import type { ToolCall } from "../text/chat-messages.ts";
 import { takesTools } from "../text/template-input.ts";
 import { canThink } from "../text/thinking.ts";
@@ -13,6 +12,7 @@ import { blobSource } from "./blob-source.ts";
 import { HeadCheck } from "./head-check.ts";
 import { setModuleAddresses } from "./lazy-modules.ts";
 import { fetchModel, type StoredModel } from "./model-cache.ts";
+import { openProgram } from "./opened-program.ts";
 import {
   type Answer,
   type ModelFacts,
@@ -106,6 +106,10 @@ class ModelServer {
         return null;
       case "messages":
         return this.#talk().messages;
+      case "embed":
+        return this.#loaded().embed(request.texts, { ...request.options, signal });
+      case "rank":
+        return this.#loaded().rank(request.query, request.documents, { ...request.options, signal });
       case "stats":
         return statsOf(this.#loaded());
     }
@@ -127,15 +131,20 @@ class ModelServer {
     if (modules) setModuleAddresses(modules);
     if (this.#model) throw new InvalidArgumentError("load: expected a worker without a model but found one with");
     const onProgress = (doneBytes: number, totalBytes: number) => send({ kind: "progress", doneBytes, totalBytes });
-    const { source: file, isCached, forget } = await openSource(source, { onProgress, signal });
-    const { name } = file;
-    // Of a file at hand the reading is the progress; of a download it is a moment at the end.
-    const progress = isCached === null ? { onProgress } : {};
+    const file = await openSource(source, { onProgress, signal });
+    const { name } = file.source;
+    const { isCached } = file;
+    let { close, forget } = { ...file, close: () => file.source.close() };
     try {
-      const model = await loadProgramObject(await readProgram(file), name, { threads, signal, ...progress });
+      const { program, isMadeNow, ...opened } = await openProgram(file, { onProgress, signal });
+      ({ close, forget } = opened);
+      // Of a file at hand the reading is the progress; of a download it is a moment at the end.
+      const progress = isCached === null || isMadeNow ? { onProgress } : {};
+      const model = await loadProgramObject(program, name, { threads, signal, ...progress });
       this.#model = model;
       return {
         name,
+        makes: model.embedding ? "embeddings" : model.reranker ? "scores" : "text",
         contextLength: model.program.count("get_max_context_len", model.program.count("get_max_seq_len")),
         hasChatTemplate: model.template !== null,
         canThink: canThink(model.template?.source ?? ""),
@@ -144,10 +153,10 @@ class ModelServer {
         isCached,
       };
     } catch (error) {
-      if (error instanceof InvalidFileError) await forget();
+      if (postedError(error).file !== null) await forget();
       throw error;
     } finally {
-      await file.close();
+      await close();
     }
   }
 
@@ -173,8 +182,11 @@ async function openSource(source: PostedSource, options: OpenOptions): Promise<S
     return fetchModel(source, { ...options, watch });
   }
   const blob = source instanceof Blob ? source : await fileOf(source);
-  const name = (blob as Partial<File>).name ?? "model";
-  return { source: blobSource(name, blob), isCached: null, async forget() {} };
+  const { name = "model", lastModified } = blob as Partial<File>;
+  // One program of them all is kept, that of the last.
+  const version = { validator: `${name} ${lastModified}`, byteLength: blob.size };
+  const origin = lastModified === undefined ? null : { key: "program of the user's own file", version };
+  return { source: blobSource(name, blob), isCached: null, origin, async forget() {} };
 }
 
 /** InvalidFileError for one that was removed, or may not be read any more. */

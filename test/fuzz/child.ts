@@ -7,14 +7,17 @@ import { fuzzQuantized } from "./quantized.ts";
 import { fuzzTemplates } from "./templates.ts";
 import { fuzzTokenizers } from "./tokenizers.ts";
 
-/** A way to make inputs: what is made once, and an input by its numbers. A kept input is written to a folder. */
-export type Fuzzer = (keep: string | null) => Promise<(random: Random, seed: number) => Promise<void>>;
+/** A way to make inputs of a kind: what is made once, and an input by its numbers. A kept input is written to a folder. */
+export type Fuzzer = (
+  keep: string | null,
+  kind: Job["kind"],
+) => Promise<(random: Random, seed: number) => Promise<void>>;
 
 /** Something that no file may do, although it ended in no error. */
 export class Misbehaviour extends Error {}
 
 interface Job {
-  readonly kind: "programs" | "tokenizers" | "templates" | "configs" | "quantized";
+  readonly kind: "programs" | "layers" | "tokenizers" | "templates" | "configs" | "quantized";
   /** These, or else `count` from `first` on until a time of `Date.now()`. */
   readonly seeds: readonly number[] | null;
   readonly first: number;
@@ -25,6 +28,7 @@ interface Job {
 
 const fuzzers: Record<Job["kind"], Fuzzer> = {
   programs: fuzzPrograms,
+  layers: fuzzPrograms,
   tokenizers: fuzzTokenizers,
   templates: fuzzTemplates,
   configs: fuzzConfigs,
@@ -34,7 +38,7 @@ const fuzzers: Record<Job["kind"], Fuzzer> = {
 const send = (message: object) => new Promise<void>((resolve) => process.send!(message, () => resolve()));
 
 async function runJob({ kind, seeds, first, count, until, keep }: Job): Promise<void> {
-  const run = await fuzzers[kind](keep);
+  const run = await fuzzers[kind](keep, kind);
   for (let i = 0; i < (seeds?.length ?? count); i++) {
     if (Date.now() > until) break;
     const seed = seeds?.[i] ?? first + i;

@@ -64,8 +64,33 @@ export type HybridName = keyof typeof hybridConfigs;
 export const hybridNames = Object.keys(hybridConfigs) as readonly HybridName[];
 
 /** Writes the folder of a config, some fields of which may be replaced. */
-export async function writeHybridCheckpoint(folder: string, name: HybridName, changes: object = {}): Promise<void> {
-  const config = { ...hybridConfigs[name], ...changes };
+export function writeHybridCheckpoint(folder: string, name: HybridName, changes: object = {}): Promise<void> {
+  return writeDecoderCheckpoint(folder, { ...hybridConfigs[name], ...changes });
+}
+
+/** Configs of mixtures of experts by name. */
+export const mixtureConfigs = {
+  qwen3_moe: {
+    ...base,
+    architectures: ["Qwen3MoeForCausalLM"],
+    num_experts: 5,
+    num_experts_per_tok: 2,
+    moe_intermediate_size: 32,
+    norm_topk_prob: true,
+  },
+  gpt_oss: {
+    ...base,
+    architectures: ["GptOssForCausalLM"],
+    tie_word_embeddings: false,
+    num_local_experts: 4,
+    num_experts_per_tok: 2,
+    sliding_window: 12,
+    attention_bias: true,
+  },
+};
+
+/** Writes the folder of any decoder's config, whose tensors have the values of their names. */
+export async function writeDecoderCheckpoint(folder: string, config: Readonly<Record<string, unknown>>): Promise<void> {
   const slots = buildDecoder("config.json", config).slots.filter(({ tiedTo }) => tiedTo === null);
   await writeTinyCheckpoint(folder, { config, shapes: new Map(slots.map(({ name, shape }) => [name, shape])) });
 }

@@ -1,7 +1,7 @@
 /** A server over a tiny model, in the process of a test. */
 
 import { loadCompiled } from "../../src/api/load-compiled.ts";
-import { loadCheckpoint } from "../../src/checkpoint/model.ts";
+import { loadCheckpoint } from "../../src/checkpoint/load.ts";
 import type { LanguageModel } from "../../src/language/language-model.ts";
 import { createServing, type ServerOptions } from "../../src/server/listen.ts";
 import type { App } from "../../src/server/routes/route.ts";

@@ -1,6 +1,5 @@
 /** A GGUF file (or several, split) as a checkpoint: config, tensors, tokenizer and chat template, all from them. */
 import type { ByteSource } from "../../byte-source.ts";
-import { openFile } from "../../node-file.ts";
 import type { Checkpoint } from "../contract.ts";
 import { type JsonFile, jsonFile } from "../json.ts";
 import { ggufConfig } from "./config.ts";
@@ -8,41 +7,36 @@ import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
 import { modelTensors } from "./model-tensors.ts";
 import { draftNotes } from "./recurrent.ts";
-import { joinTensors, partsOf } from "./split.ts";
+import { joinTensors } from "./split.ts";
 import { withFactors } from "./tensor-factors.ts";
 import { ggufTensors } from "./tensors.ts";
 import { ggufTokenizer } from "./tokenizer.ts";
 
-/** Opens the file at `path`; InvalidFileError when it is malformed, UnsupportedError for a model that is not supported. */
-export async function openGguf(path: string): Promise<Checkpoint> {
-  const sources: ByteSource[] = [];
-  const close = async () => {
-    for (const source of sources) await source.close();
+/**
+ * The checkpoint that a file holds, or several do in order; it closes them. `path` names it in messages. InvalidFileError
+ * when one is malformed, UnsupportedError for a model that is not supported.
+ */
+export async function ggufCheckpoint(path: string, sources: readonly ByteSource[]): Promise<Checkpoint> {
+  const headers = await Promise.all(sources.map(readGgufHeader));
+  const metadata = new GgufMetadata(sources[0]!.name, headers[0]!.metadata);
+  const parts = sources.map((source, i) => ggufTensors(source, headers[i]!));
+  const tensors = withFactors(path, joinTensors(path, parts, metadata.number("split.tensors.count")));
+  const config = await ggufConfig(metadata, tensors);
+  const tokenizer = ggufTokenizer(metadata);
+  const json = (name: string, value: object | undefined): JsonFile | null =>
+    value === undefined ? null : jsonFile(`${path}, ${name}`, JSON.stringify(value));
+  return {
+    folder: path,
+    configFile: path,
+    config: { ...config, bos_token_id: tokenizer?.bosId, eos_token_id: tokenizer?.eosIds },
+    tensors: modelTensors(metadata, tensors, config.head_dim as number),
+    tokenizerJson: json("tokenizer", tokenizer?.tokenizer),
+    tokenizerConfig: json("tokenizer", tokenizer?.config),
+    generationConfig: null,
+    chatTemplate: metadata.string("tokenizer.chat_template"),
+    notes: [...draftNotes(metadata), ...(tokenizer?.notes ?? [])],
+    async close() {
+      for (const source of sources) await source.close();
+    },
   };
-  try {
-    for (const part of await partsOf(path)) sources.push(await openFile(part));
-    const headers = await Promise.all(sources.map(readGgufHeader));
-    const metadata = new GgufMetadata(sources[0]!.name, headers[0]!.metadata);
-    const parts = sources.map((source, i) => ggufTensors(source, headers[i]!));
-    const tensors = withFactors(path, joinTensors(path, parts, metadata.number("split.tensors.count")));
-    const config = await ggufConfig(metadata, tensors);
-    const tokenizer = ggufTokenizer(metadata);
-    const json = (name: string, value: object | undefined): JsonFile | null =>
-      value === undefined ? null : jsonFile(`${path}, ${name}`, JSON.stringify(value));
-    return {
-      folder: path,
-      configFile: path,
-      config: { ...config, bos_token_id: tokenizer?.bosId, eos_token_id: tokenizer?.eosIds },
-      tensors: modelTensors(metadata, tensors, config.head_dim as number),
-      tokenizerJson: json("tokenizer", tokenizer?.tokenizer),
-      tokenizerConfig: json("tokenizer", tokenizer?.config),
-      generationConfig: null,
-      chatTemplate: metadata.string("tokenizer.chat_template"),
-      notes: [...draftNotes(metadata), ...(tokenizer?.notes ?? [])],
-      close,
-    };
-  } catch (error) {
-    await close();
-    throw error;
-  }
 }

@@ -12,9 +12,9 @@ import { toFloat32 } from "../../tensor.ts";
 import { Tokenizer } from "../../text/tokenizer.ts";
 import { openCheckpoint } from "../checkpoint.ts";
 import { blockFormats } from "./blocks.ts";
-import { openGguf } from "./checkpoint.ts";
 import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
+import { openGguf } from "./open.ts";
 import { ggufTokenizer } from "./tokenizer.ts";
 
 const folder = await temporaryFolder();

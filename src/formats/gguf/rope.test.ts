@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { temporaryFolder } from "../../../test/support/folders.ts";
 import { type GgufEntry, ggufFile, type Metadata } from "../../../test/support/gguf.ts";
-import { openGguf } from "./checkpoint.ts";
+import { openGguf } from "./open.ts";
 
 const folder = await temporaryFolder();
 let count = 0;

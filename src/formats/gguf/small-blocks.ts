@@ -1,7 +1,7 @@
 /**
  * ggml's formats of 1 and 2 bits, of three values, and of 4-bit floats (ggml-common.h, and gguf-py's quants.py for the values).
  */
-import { e2m1Doubled } from "../quantized/small-floats.ts";
+import { e2m1Doubled, floatOf } from "../quantized/small-floats.ts";
 import { type Block, type BlockFormat, half, nested, SUPER, simple } from "./block-format.ts";
 
 /** One group of binary codes with the lowest bits first. */
@@ -46,12 +46,8 @@ function ternaryDigits(data: Uint8Array, at: number, q: Int8Array): void {
       for (let i = 0; i < count; i++) q[to++] = digit(data[at + start + i]!, place);
 }
 
-/** An unsigned e4m3, halved: codes are of doubled values. */
-function halvedE4m3(byte: number): number {
-  const [exponent, fraction] = [(byte >> 3) & 15, byte & 7];
-  if (byte === 127) return 0;
-  return exponent === 0 ? fraction * 2 ** -10 : (1 + fraction / 8) * 2 ** (exponent - 8);
-}
+/** Halves of e4m3 by code, since codes are of doubled values. ggml's has no sign, and one code that is no number but 0. */
+const halvedE4m3 = Float32Array.from({ length: 256 }, (_, code) => (code === 127 ? 0 : floatOf(code & 127, 4, 3) / 2));
 
 function nibblesOf(data: Uint8Array, at: number, { q }: Block, first: number, half: number): void {
   for (let i = 0; i < half; i++) {
@@ -108,7 +104,7 @@ export const smallFormats: readonly BlockFormat[] = [
     levels: e2m1Doubled,
     decode(data, at, block) {
       for (let group = 0; group < 4; group++) {
-        block.scales[group] = halvedE4m3(data[at + group]!);
+        block.scales[group] = halvedE4m3[data[at + group]!]!;
         nibblesOf(data, at + 4 + 8 * group, block, 16 * group, 8);
       }
     },

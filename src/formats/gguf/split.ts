@@ -1,29 +1,15 @@
 /** Models in several GGUF files, `name-00001-of-00003.gguf` and so on: the first has the metadata, each its tensors. */
-import { readdir } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
 import { InvalidFileError } from "../../errors.ts";
 import { quote } from "../json.ts";
 import type { GgufTensors } from "./tensors.ts";
 
 const PART = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/;
 
-/** Paths of all files of the model that `path` belongs to, in order; InvalidFileError when some are absent. */
-export async function partsOf(path: string): Promise<readonly string[]> {
-  const [, name, , last] = PART.exec(basename(path)) ?? [];
-  if (name === undefined) return [path];
-  const folder = dirname(path);
-  const present = new Set(await readdir(folder).catch(() => []));
-  const names = Array.from(
-    { length: Number(last) },
-    (_, i) => `${name}-${String(i + 1).padStart(5, "0")}-of-${last}.gguf`,
-  );
-  const absent = names.filter((part) => !present.has(part));
-  if (names.length === 0 || absent.length > 0)
-    throw new InvalidFileError(
-      path,
-      `is one of ${names.length} files, of which ${absent.join(", ") || "it is none"} is absent`,
-    );
-  return names.map((part) => join(folder, part));
+/** Names of all files of the model that a file belongs to by its name, in order; null for a model in one file. */
+export function partNames(name: string): readonly string[] | null {
+  const [, stem, , last] = PART.exec(name) ?? [];
+  if (stem === undefined) return null;
+  return Array.from({ length: Number(last) }, (_, i) => `${stem}-${String(i + 1).padStart(5, "0")}-of-${last}.gguf`);
 }
 
 /** The one model among the .gguf files of a folder, by its first file; null when there are none or several. */

@@ -145,5 +145,6 @@ function awqMatrix(
     stored: `${method} ${bits}-bit`,
     hasZeros: true,
     zerosName: zeros,
+    scalesName: scales,
   });
 }

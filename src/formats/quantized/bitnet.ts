@@ -5,7 +5,7 @@
 import { dequantize, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
 import { floatTypes, type QuantizedFiles, type QuantizedFormat } from "./files.ts";
-import { readScales, unknownName } from "./scales.ts";
+import { readDivisor, readScales, unknownName } from "./scales.ts";
 
 export const bitNet: QuantizedFormat = {
   name: "BitNet",
@@ -16,11 +16,12 @@ export const bitNet: QuantizedFormat = {
     const layer = files.text("linear_class") ?? "bitlinear";
     if (layer !== "bitlinear" && layer !== "autobitlinear")
       throw unknownName(files, "linear_class", ["bitlinear", "autobitlinear"], layer);
+    const mode = files.text("quantization_mode") ?? "offline";
+    if (mode !== "offline" && mode !== "online")
+      throw unknownName(files, "quantization_mode", ["offline", "online"], mode);
     return files
-      .modules("weight_scale")
-      .filter(
-        (module) => files.tensors.has(`${module}.weight`) && files.tensors.info(`${module}.weight`).dtype === "u8",
-      )
+      .modules("weight")
+      .filter((module) => files.tensors.info(`${module}.weight`).dtype === "u8")
       .map((module) => packedTernary(files, module, layer === "bitlinear"));
   },
 };
@@ -32,7 +33,7 @@ function packedTernary(files: QuantizedFiles, module: string, divides: boolean):
   const n = 4 * quarter;
   const spec: WeightSpec = { bits: 2, n, k, groupSize: k, hasZeros: false, hasLevels: false, scaleDType: "f32" };
   const read = async (first: number, count: number): Promise<QuantizedWeights> => {
-    const [factor] = await readScales(files, scale);
+    const factor = divides ? 1 / (await readDivisor(files, scale)) : (await readScales(files, scale))[0]!;
     const bytes = (await files.readWhole(module, "weight", first + count === n)).data as Uint8Array;
     const qvals = new Int8Array(count * k);
     for (let row = 0, i = 0; row < count; row++) {
@@ -42,7 +43,7 @@ function packedTernary(files: QuantizedFiles, module: string, divides: boolean):
     }
     const bad = qvals.findIndex((value) => value > 1);
     if (bad >= 0) throw files.valueError(name, "values of -1, 0 and 1", `2 in row ${first + Math.floor(bad / k)}`);
-    const scales = new Float32Array(count).fill(divides ? 1 / factor! : factor!);
+    const scales = new Float32Array(count).fill(factor);
     return { ...spec, n: count, qvals, scales, zeros: null, levels: null };
   };
   return {

@@ -5,14 +5,15 @@
  */
 
 import { byteSize } from "../../dtype.ts";
-import { InvalidFileError } from "../../errors.ts";
+import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { QuantizedWeights, WeightSpec } from "../../quantized.ts";
 import { bytesOf, elementCount, isSameShape } from "../../tensor.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
 import { decodeUtf8, describe, type JsonObject, parseObject } from "../json.ts";
 import type { QuantizedFiles, QuantizedFormat } from "./files.ts";
 
-const STATE = /^(.+)\.weight\.quant_state\.bitsandbytes__(nf4|fp4)$/;
+const STATE = /^(.+)\.weight\.quant_state\.bitsandbytes__(\w+)$/;
+const types = ["nf4", "fp4"];
 /** Bytes of the JSON of a module: some 200. */
 const STATE_MAX = 1 << 16;
 const BLOCK_MAX = 1 << 20;
@@ -26,9 +27,18 @@ export const bitsAndBytes: QuantizedFormat = {
     const matrices: ComputedMatrix[] = [];
     for (const name of files.tensors.names) {
       const [, module, type] = STATE.exec(name) ?? [];
-      if (module !== undefined && type !== undefined) matrices.push(await fourBits(files, module, type));
+      if (module === undefined || type === undefined) continue;
+      if (!types.includes(type))
+        throw new UnsupportedError(
+          `${files.folder}, tensor ${name}: expected type ${types.join(" or ")} but found ${type}`,
+        );
+      matrices.push(await fourBits(files, module, type));
     }
-    for (const module of files.modules("SCB")) matrices.push(await eightBits(files, module));
+    for (const module of files.modules("weight.absmax"))
+      if (!types.some((type) => files.tensors.has(`${module}.weight.quant_state.bitsandbytes__${type}`)))
+        files.info(`${module}.weight.quant_state.bitsandbytes__${types[0]}`, ["u8"]);
+    for (const module of files.modules("weight"))
+      if (files.tensors.info(`${module}.weight`).dtype === "i8") matrices.push(await eightBits(files, module));
     return matrices;
   },
 };
@@ -81,11 +91,17 @@ async function fourBits(files: QuantizedFiles, module: string, type: string): Pr
     files.expect(part("nested_absmax"), ["f32"], [Math.ceil(blocks / nested.blockSize)]);
     files.expect(part("nested_quant_map"), ["f32"], [256]);
   }
+  const floats = async (ending: string, isEnd: boolean): Promise<Float32Array> => {
+    const values = (await files.readWhole(module, `weight.${ending}`, isEnd)).data as Float32Array;
+    const bad = values.findIndex((value) => !Number.isFinite(value));
+    if (bad >= 0) throw files.valueError(part(ending), "finite numbers", `${values[bad]} at ${bad}`);
+    return values;
+  };
   const magnitudes = async (isEnd: boolean): Promise<Float32Array> => {
+    if (!nested) return floats("absmax", isEnd);
     const stored = (await files.readWhole(module, "weight.absmax", isEnd)).data;
-    if (!nested) return stored as Float32Array;
-    const outer = (await files.readWhole(module, "weight.nested_absmax", isEnd)).data as Float32Array;
-    const map = (await files.readWhole(module, "weight.nested_quant_map", isEnd)).data as Float32Array;
+    const outer = await floats("nested_absmax", isEnd);
+    const map = await floats("nested_quant_map", isEnd);
     // Each step is rounded to float32.
     return Float32Array.from(
       stored as Uint8Array,
@@ -102,7 +118,7 @@ async function fourBits(files: QuantizedFiles, module: string, type: string): Pr
     ]),
     async rows(first, count) {
       const isEnd = first + count === n;
-      const map = (await files.tensors.read(part("quant_map"))).data as Float32Array;
+      const map = await floats("quant_map", isEnd);
       const scales = await magnitudes(isEnd);
       const codes = await codesOf(files, name, first * k, count * k);
       const result = new Float32Array(count * k);

@@ -10,7 +10,7 @@ import type { QuantizedFiles, QuantizedFormat } from "./files.ts";
 import { float4Matrix } from "./float4.ts";
 import { activationParts, float8Matrix, float8Modules } from "./float8.ts";
 import { bytesMatrix, packedMatrix, type WeightRules } from "./packed-rows.ts";
-import { blockSetting, readScales, rowScales, scaleType, unknownName } from "./scales.ts";
+import { blockSetting, readDivisor, rowScales, scaleType, unknownName } from "./scales.ts";
 
 const known = [
   "pack-quantized",
@@ -45,12 +45,12 @@ export const compressedTensors: QuantizedFormat = {
       );
     const block = groups.find((rules) => rules.block !== null)?.block ?? null;
     for (const module of float8Modules(files)) matrices.push(float8Matrix(files, module, block));
-    for (const module of files.modules("weight_scale")) {
+    for (const module of files.modules("weight")) {
       const weight = `${module}.weight`;
-      if (!files.tensors.has(weight) || files.tensors.has(`${module}.weight_packed`)) continue;
+      if (files.tensors.has(`${module}.weight_packed`)) continue;
       const { dtype } = files.tensors.info(weight);
       if (dtype === "i8") matrices.push(await bytesMatrix(files, module, groups));
-      else if (dtype !== "u8")
+      else if (dtype !== "u8" && files.tensors.has(`${module}.weight_scale`))
         throw new UnsupportedError(
           `${files.folder}, tensor ${weight}: float weights of ${dtype} beside weight_scale are not compressed; save the model compressed, or without quantization_config`,
         );
@@ -71,7 +71,7 @@ function weightRules(files: QuantizedFiles): readonly WeightRules[] {
     const own = files.text("format", group);
     if (own !== null && !known.includes(own)) throw unknownName(files, `${field}.format`, known, own);
     const { weights } = group;
-    if (weights === undefined || weights === null) return { bits: null, groupSize: null, block: null };
+    if (weights === undefined || weights === null) return { bits: null, groupSize: null, block: null, symmetric: true };
     if (!isObject(weights)) throw files.settingError(`${field}.weights`, "an object", weights);
     return rulesOf(files, `${field}.weights`, weights);
   });
@@ -89,10 +89,11 @@ function rulesOf(files: QuantizedFiles, field: string, weights: JsonObject): Wei
     bits: files.whole("num_bits", 1, 16, weights),
     groupSize: size === null || size === -1 ? null : files.whole("group_size", 1, 2 ** 31 - 1, weights),
     block: blockSetting(files, `${field}.block_structure`, weights.block_structure),
+    symmetric: files.boolean("symmetric", true, weights),
   };
 }
 
-/** NVFP4 where there is a scale of all scales, which divides, else MXFP4. */
+/** NVFP4, whose scales are e4m3 and have a scale of their own, which divides, else MXFP4. */
 function packedFloats(files: QuantizedFiles, module: string): ComputedMatrix {
   const [packed, scale, whole] = ["weight_packed", "weight_scale", "weight_global_scale"].map(
     (part) => `${module}.${part}`,
@@ -103,7 +104,7 @@ function packedFloats(files: QuantizedFiles, module: string): ComputedMatrix {
   files.expect(scale, ["u8", "f32", "f16", "bf16"], [n, groups]);
   const k = 2 * bytes;
   if (groups === 0 || k % groups !== 0) throw files.shapeError(scale, `equal groups of ${k} columns`, [n, groups]);
-  const isNvidia = files.tensors.has(whole);
+  const isNvidia = files.tensors.has(whole) || files.tensors.storedType?.(scale) === "F8_E4M3";
   if (isNvidia) files.expect(whole, ["f32", "f16", "bf16"], [1], []);
   return float4Matrix({
     ...{ name: `${module}.weight`, shape: [n, k], groupSize: k / groups },
@@ -119,8 +120,8 @@ function packedFloats(files: QuantizedFiles, module: string): ComputedMatrix {
     async scales(first, count) {
       const scales = await rowScales(files, scale, values, first, count);
       if (!isNvidia) return scales;
-      const [divisor] = await readScales(files, whole);
-      return scales.map((value) => value / divisor!);
+      const divisor = await readDivisor(files, whole);
+      return scales.map((value) => value / divisor);
     },
   });
 }

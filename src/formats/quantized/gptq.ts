@@ -111,6 +111,7 @@ export async function gptqMatrix(files: QuantizedFiles, module: string, rules: G
     parts: files.partsOf(module, ["qweight", "qzeros", "scales", "g_idx"]),
     hasZeros: !rules.symmetric,
     zerosName: part("qzeros"),
+    scalesName: part("scales"),
   });
 }
 
@@ -154,14 +155,18 @@ export function groupSizeFor(
   return hasOverrides && groups > 0 && k % groups === 0 ? k / groups : null;
 }
 
-/** The group of each input where they are not in order; null where they are, or the module says nothing. */
+/**
+ * The group of each input where they are not in order; null where they are, or the module says nothing, which with
+ * `desc_act` it must.
+ */
 async function groupIndices(
   files: QuantizedFiles,
   name: string,
   { k, groupCount, groupSize }: GptqSizes,
 ): Promise<Int32Array | null> {
-  if (!files.tensors.has(name)) return null;
-  files.expect(name, ["i32"], [k], [0]);
+  const isShuffled = groupCount > 1 && files.boolean("desc_act", false);
+  if (!files.tensors.has(name) && !isShuffled) return null;
+  files.expect(name, ["i32"], [k], ...(isShuffled ? [] : [[0]]));
   const groups = (await files.tensors.read(name)).data as Int32Array;
   if (groups.length === 0) return null;
   const bad = groups.findIndex((group) => group < 0 || group >= groupCount);

@@ -28,6 +28,7 @@ export interface GroupedIntegers {
   /** Whether zero points may differ from 2^(bits-1); where not, one that does is an error that names `zerosName`. */
   readonly hasZeros: boolean;
   readonly zerosName: string;
+  readonly scalesName: string;
   /** The group of each column, where they are not in order. */
   readonly groups?: Int32Array | null;
   rows(first: number, count: number): Promise<StoredRows>;
@@ -82,7 +83,7 @@ function logical(
   n: number,
   hasZeros: boolean,
 ): QuantizedWeights {
-  const { bits, folder, zerosName, name } = source;
+  const { bits, folder, zerosName, scalesName } = source;
   const middle = 1 << (bits - 1);
   const qvals = new Int8Array(codes.length);
   for (let i = 0; i < codes.length; i++) qvals[i] = codes[i]! - middle;
@@ -93,7 +94,8 @@ function logical(
       `tensor ${zerosName}: expected zero points of ${middle} by the config, which says that weights are symmetric, but found ${zeros![other]}`,
     );
   const bad = scales.findIndex((scale) => !Number.isFinite(scale));
-  if (bad >= 0) throw new InvalidFileError(folder, `tensor ${name}: expected finite scales but found ${scales[bad]}`);
+  if (bad >= 0)
+    throw new InvalidFileError(folder, `tensor ${scalesName}: expected finite scales but found ${scales[bad]}`);
   const shifted = zeros && other >= 0 ? Int8Array.from(zeros, (zero) => zero - middle) : null;
   const spec = { ...specOf(source), n, hasZeros };
   return { ...spec, qvals, scales, zeros: hasZeros ? (shifted ?? new Int8Array(scales.length)) : null, levels: null };

@@ -71,6 +71,7 @@ async function layoutOf(files: QuantizedFiles, module: string): Promise<Layout> 
   if (!Number.isSafeInteger(groupSize) || groupSize < 1 || (n * k) % groupSize !== 0)
     throw files.valueError(part("group_size"), `a divisor of ${n} x ${k}`, groupSize);
   const bits = await scalar(files, part("nbits"));
+  if (bits !== null && !(bits > 0 && bits <= 8)) throw files.valueError(part("nbits"), "bits up to 8", bits);
   const packing = await packingOf(files, part("packing"), bits ?? 0);
   const view = axis === 1 ? ([(n * k) / groupSize, groupSize] as const) : ([groupSize, (n * k) / groupSize] as const);
   const step = packing.bits === 3 ? Math.ceil(view[0] / packing.perWord) : view[0] / packing.perWord;

@@ -7,6 +7,7 @@ import { floatTypes, type QuantizedFiles, type QuantizedFormat } from "./files.t
 import { float4Matrix } from "./float4.ts";
 import { activationParts, float8Matrix, float8Modules } from "./float8.ts";
 import { readScales, rowScales, scaleType, unknownName } from "./scales.ts";
+import { float8Values } from "./small-floats.ts";
 
 const algorithms = [
   "NVFP4",
@@ -28,13 +29,22 @@ export const modelOpt: QuantizedFormat = {
     const algorithm = files.text("quant_algo");
     if (algorithm !== null && !algorithms.includes(algorithm.toUpperCase()))
       throw unknownName(files, "quant_algo", algorithms, algorithm);
-    const packed = files.modules("weight_scale_2").map((module) => nvfp4(files, module));
+    const packed = files
+      .modules("weight")
+      .filter((module) => isPacked(files, module))
+      .map((module) => nvfp4(files, module));
     const done = new Set(packed.map(({ name }) => name));
     const others = float8Modules(files).filter((module) => !done.has(`${module}.weight`));
     const block = algorithm?.toUpperCase() === "FP8_PB_WO" ? BLOCK : null;
     return [...packed, ...others.map((module) => float8Matrix(files, module, block))];
   },
 };
+
+/** Whether a module is NVFP4: bytes that are no 8-bit floats. */
+function isPacked({ tensors }: QuantizedFiles, module: string): boolean {
+  const name = `${module}.weight`;
+  return tensors.info(name).dtype === "u8" && float8Values(tensors.storedType?.(name) ?? "u8") === null;
+}
 
 function nvfp4(files: QuantizedFiles, module: string): ComputedMatrix {
   const [name, scale, whole] = [`${module}.weight`, `${module}.weight_scale`, `${module}.weight_scale_2`] as const;

@@ -12,6 +12,8 @@ export interface WeightRules {
   readonly bits: number | null;
   readonly groupSize: number | null;
   readonly block: ScaleBlocks | null;
+  /** Whether groups have no zero points. */
+  readonly symmetric: boolean;
 }
 
 const parts = ["weight_packed", "weight_shape", "weight", "weight_scale", "weight_zero_point", "weight_g_idx"];
@@ -48,7 +50,9 @@ export async function packedMatrix(
   const zeros = `${module}.weight_zero_point`;
   const { bits } = packing;
   const scales = await scalesOf(files, module, [n, k], groups);
-  const zeroAt = await packedZeros(files, zeros, { n, groups: scales.count, packing });
+  const zeroAt = hasZeroPoints(files, zeros, bits, groups)
+    ? packedZeros(files, zeros, { n, groups: scales.count, packing })
+    : null;
   return groupedMatrix({
     ...moduleSource(files, module, [n, k], scales),
     ...{ bits, hasZeros: zeroAt !== null, stored: `compressed-tensors int${bits}` },
@@ -74,7 +78,7 @@ export async function bytesMatrix(
   const bits = said.length === 0 ? 8 : Math.max(...said);
   const scales = await scalesOf(files, module, [n, k], groups);
   const zeros = `${module}.weight_zero_point`;
-  const hasZeros = files.tensors.has(zeros);
+  const hasZeros = hasZeroPoints(files, zeros, bits, groups);
   if (hasZeros) files.expect(zeros, ["i8"], files.tensors.info(`${module}.weight_scale`).shape);
   const unsigned = (values: Int8Array, of: string) => {
     const middle = 1 << (bits - 1);
@@ -168,13 +172,18 @@ async function groupsOf(
   return groups.every((group, column) => group === Math.floor(column / groupSize)) ? null : groups;
 }
 
-/** Zero points [count, groups] of rows, packed down the columns of a tensor [words, groups]; null where there are none. */
-async function packedZeros(
+/** Whether a module has zero points; where no group of the config with as many bits is symmetric, it must have the tensor. */
+function hasZeroPoints(files: QuantizedFiles, name: string, bits: number, groups: readonly WeightRules[]): boolean {
+  const own = groups.filter((rules) => rules.bits === bits);
+  return files.tensors.has(name) || (own.length > 0 && own.every(({ symmetric }) => !symmetric));
+}
+
+/** Zero points [count, groups] of rows, packed down the columns of a tensor [words, groups]. */
+function packedZeros(
   files: QuantizedFiles,
   name: string,
   { n, groups, packing }: { readonly n: number; readonly groups: number; readonly packing: Packing },
-): Promise<((first: number, count: number) => Promise<Uint8Array>) | null> {
-  if (!files.tensors.has(name)) return null;
+): (first: number, count: number) => Promise<Uint8Array> {
   files.expect(name, ["i32"], [wordsFor(packing, n), groups]);
   return async (first, count) => {
     const packed = wordsOf((await files.tensors.read(name)).data);
@@ -190,12 +199,16 @@ function moduleSource(
   module: string,
   shape: readonly [number, number],
   { groupSize, groups }: Scales,
-): Pick<GroupedIntegers, "folder" | "name" | "shape" | "groupSize" | "groups" | "scaleDType" | "parts" | "zerosName"> {
+): Pick<
+  GroupedIntegers,
+  "folder" | "name" | "shape" | "groupSize" | "groups" | "scaleDType" | "parts" | "zerosName" | "scalesName"
+> {
   const scale = `${module}.weight_scale`;
   return {
     ...{ folder: files.folder, name: `${module}.weight`, shape, groupSize, groups },
     scaleDType: files.tensors.info(scale).dtype === "f16" ? "f16" : "f32",
     parts: files.partsOf(module, [...parts, ...activationParts]),
     zerosName: `${module}.weight_zero_point`,
+    scalesName: scale,
   };
 }

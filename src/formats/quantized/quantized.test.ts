@@ -178,7 +178,7 @@ describe("what does not fit together is refused by name", () => {
       "infinite scales",
       "gptq-w4-g128-sym",
       (tensors) => void tensors.get("scales")!.data.fill(0x7c, 0, 2).fill(0, 0, 1),
-      /expected finite scales but found Infinity/,
+      /q_proj\.scales: expected finite scales but found Infinity/,
     ],
     [
       "another version",
@@ -231,7 +231,45 @@ describe("what does not fit together is refused by name", () => {
       "no scale of scales",
       "modelopt-nvfp4",
       without("weight_scale_2"),
-      /NVFP4|expected weights of ModelOpt but found none/,
+      /q_proj\.weight_scale_2, which the checkpoint lacks/,
+    ],
+    [
+      "no scales of NVFP4",
+      "modelopt-nvfp4",
+      without("weight_scale"),
+      /q_proj\.weight_scale, which the checkpoint lacks/,
+    ],
+    ["no divisor", "ct-nvfp4", without("weight_global_scale"), /weight_global_scale, which the checkpoint lacks/],
+    [
+      "a divisor of 0",
+      "ct-nvfp4",
+      (tensors) => void tensors.get("weight_global_scale")!.data.fill(0),
+      /weight_global_scale: expected a number that divides but found 0/,
+    ],
+    ["no exponents", "ct-mxfp4", without("weight_scale"), /q_proj\.weight_scale, which the checkpoint lacks/],
+    [
+      "no scales of bytes",
+      "ct-int-w8-channel",
+      without("weight_scale"),
+      /q_proj\.weight_scale, which the checkpoint lacks/,
+    ],
+    [
+      "no zero points of compressed-tensors",
+      "ct-pack-w4-g32-asym",
+      without("weight_zero_point"),
+      /q_proj\.weight_zero_point, which the checkpoint lacks/,
+    ],
+    [
+      "infinite scales of compressed-tensors",
+      "ct-pack-w4-g32-asym",
+      (tensors) => void tensors.get("weight_scale")!.data.fill(255),
+      /q_proj\.weight_scale: expected finite scales but found NaN/,
+    ],
+    [
+      "no indices of act-order",
+      "gptq-w4-g32-asym-actorder",
+      without("g_idx"),
+      /q_proj\.g_idx, which the checkpoint lacks/,
     ],
     ["no magnitudes", "bnb-nf4", without("weight.absmax"), /weight\.absmax, which the checkpoint lacks/],
     ["few magnitudes", "bnb-nf4", shaped("weight.absmax", [128, 2]), /weight\.absmax: expected shape \[256\]/],
@@ -242,12 +280,48 @@ describe("what does not fit together is refused by name", () => {
       (tensors) => void tensors.get("weight.quant_state.bitsandbytes__nf4")!.data.fill(91, 0, 3),
       /quant_state.bitsandbytes__nf4 is not valid JSON/,
     ],
-    ["no row scales", "bnb-int8", shaped("SCB", [2, 64]), /q_proj\.SCB: expected shape \[128\]/],
+    ["row scales of another shape", "bnb-int8", shaped("SCB", [2, 64]), /q_proj\.SCB: expected shape \[128\]/],
+    ["no row scales", "bnb-int8", without("SCB"), /q_proj\.SCB, which the checkpoint lacks/],
+    [
+      "no state",
+      "bnb-fp4",
+      without("weight.quant_state.bitsandbytes__fp4"),
+      /q_proj\.weight\.quant_state\.bitsandbytes__nf4, which the checkpoint lacks/,
+    ],
+    [
+      "another type",
+      "bnb-nf4",
+      (tensors) => {
+        const state = "weight.quant_state.bitsandbytes__nf4";
+        tensors.set(state.replace("nf4", "nf3"), tensors.get(state)!).delete(state);
+      },
+      /q_proj\.weight\.quant_state\.bitsandbytes__nf3: expected type nf4 or fp4 but found nf3/,
+    ],
+    ...["weight.nested_absmax", "weight.nested_quant_map", "weight.quant_map"].map(
+      (part): [string, string, Change, RegExp] => [
+        `no numbers in ${part}`,
+        "bnb-nf4-double",
+        (tensors) => void tensors.get(part)!.data.fill(255),
+        new RegExp(`q_proj\\.${part}: expected finite numbers but found NaN at 0`),
+      ],
+    ),
+    [
+      "no numbers in absmax",
+      "bnb-nf4",
+      (tensors) => void tensors.get("weight.absmax")!.data.fill(255),
+      /q_proj\.weight\.absmax: expected finite numbers but found NaN at 0/,
+    ],
     [
       "another order",
       "bnb-int8",
       (tensors) => void tensors.get("weight_format")!.data.fill(1),
       /weight_format: expected 0, rows in order, but found 1/,
+    ],
+    [
+      "no bits",
+      "hqq-w4-g64",
+      (tensors) => words(tensors.get("nbits")!).fill(0),
+      /q_proj\.nbits: expected bits up to 8 but found 0/,
     ],
     ["no sizes of HQQ", "hqq-w4-g64", without("shape"), /q_proj\.shape, which the checkpoint lacks/],
     [
@@ -267,6 +341,24 @@ describe("what does not fit together is refused by name", () => {
       "bitnet-bitlinear",
       setting("linear_class", "x"),
       /linear_class: expected bitlinear, autobitlinear/,
+    ],
+    [
+      "another mode",
+      "bitnet-bitlinear",
+      setting("quantization_mode", "x"),
+      /quantization_mode: expected offline, online/,
+    ],
+    [
+      "no scale of BitNet",
+      "bitnet-bitlinear",
+      without("weight_scale"),
+      /q_proj\.weight_scale, which the checkpoint lacks/,
+    ],
+    [
+      "a scale of 0 that divides",
+      "bitnet-bitlinear",
+      (tensors) => void tensors.get("weight_scale")!.data.fill(0),
+      /q_proj\.weight_scale: expected a number that divides but found 0/,
     ],
     [
       "a fourth value",

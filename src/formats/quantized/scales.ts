@@ -42,6 +42,13 @@ export async function readScales(files: QuantizedFiles, name: string): Promise<F
   return values;
 }
 
+/** The one number of a tensor that divides weights, which is not 0. */
+export async function readDivisor(files: QuantizedFiles, name: string): Promise<number> {
+  const [divisor] = await readScales(files, name);
+  if (divisor === 0) throw files.valueError(name, "a number that divides", 0);
+  return divisor!;
+}
+
 /** Scales of rows, stored as floats or as codes of `values`. */
 export async function rowScales(
   files: QuantizedFiles,

@@ -23,7 +23,8 @@ export function float8Values(storedType: string): Float32Array | null {
   return table;
 }
 
-function floatOf(code: number, exponentBits: number, fractionBits: number): number {
+/** The value of a code of a sign, bits of exponent and of fraction, where all codes are numbers. */
+export function floatOf(code: number, exponentBits: number, fractionBits: number): number {
   const sign = code & 0x80 ? -1 : 1;
   const exponent = (code >> fractionBits) & ((1 << exponentBits) - 1);
   const fraction = (code & ((1 << fractionBits) - 1)) / (1 << fractionBits);

@@ -1,5 +1,6 @@
 /** Batch files: the same answers as the server's, each once, whatever ends a run. */
-import { appendFile, readFile, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { appendFile, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../../test/support/folders.ts";
@@ -127,6 +128,38 @@ describe("an output", () => {
     const path = await write("notes.txt", ["my notes", "are here"]);
     await expect(BatchOutput.open(path)).rejects.toThrow("line 1: expected an answer of a batch");
     expect(await readFile(path, "utf8")).toBe("my notes\nare here\n");
+  });
+
+  it.each(["{}", "my notes without a line end", '{"id":"batch_', "\u0000\u0001model"])(
+    "whose end is %j loses nothing, unless it began as an answer",
+    async (end) => {
+      const answer = JSON.stringify({ id: "batch_req_1", custom_id: "a", response: {}, error: null });
+      for (const start of ["", `${answer}\n`]) {
+        const path = join(folder, "ends.jsonl");
+        await writeFile(path, start + end);
+        const opened = BatchOutput.open(path);
+        if (end.startsWith('{"id"')) await (await opened).close();
+        else await expect(opened).rejects.toThrow("ends in a line that is no answer");
+        expect(await readFile(path, "utf8")).toBe(end.startsWith('{"id"') ? start : start + end);
+      }
+    },
+  );
+
+  it("that is the input, by whatever path, is refused", async () => {
+    const input = await write("requests.jsonl", [completion(0)]);
+    const link = join(folder, "link.jsonl");
+    await symlink(input, link);
+    for (const output of [input, link]) await expect(run(input, output)).rejects.toThrow(InvalidFileError);
+    expect((await linesOf(input)).length).toBe(1);
+  });
+
+  it.skipIf(process.platform === "win32")("or an input that is no file is refused, never waited for", async () => {
+    const pipe = join(folder, "pipe");
+    execFileSync("mkfifo", [pipe]);
+    const input = await write("plain.jsonl", [completion(0)]);
+    await expect(run(pipe, join(folder, "of-pipe.jsonl"))).rejects.toThrow("expected a file but found a named pipe");
+    await expect(run(input, pipe)).rejects.toThrow("expected a file to write but found a named pipe");
+    await expect(run(folder, join(folder, "of-folder.jsonl"))).rejects.toThrow(InvalidFileError);
   });
 
   it("is written by one process at a time", async () => {

@@ -1,6 +1,7 @@
 /** Answers files of requests through the handlers of the server, with as many at once as run together. */
 import { setMaxListeners } from "node:events";
 import { orAbort } from "../../abort.ts";
+import { checkOutput } from "../../node-file.ts";
 import { completeServerLimits, type ServerLimits } from "../limits.ts";
 import { createServing } from "../listen.ts";
 import type { ModelSource } from "../models.ts";
@@ -94,6 +95,7 @@ export interface BatchResult {
 export async function runBatch(options: BatchOptions): Promise<BatchResult> {
   const limits = completeServerLimits(options.limits);
   if (options.signal) setMaxListeners(0, options.signal);
+  await checkOutput(options.output, [options.input]);
   const summary = await summarize(options.input, limits);
   const output = await BatchOutput.open(options.output);
   const total = summary.requests;

@@ -1,10 +1,10 @@
 /** Files of requests in OpenAI's batch format: a JSON object a line. */
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { z } from "@hono/zod-openapi";
 import { InvalidFileError } from "../../errors.ts";
 import { checkNesting } from "../../json-text.ts";
+import { openRegular } from "../../node-file.ts";
 import type { ServerLimits } from "../limits.ts";
 
 /** Endpoints that a line may name. */
@@ -40,12 +40,8 @@ export interface BatchSummary {
 
 /** The requests of a file, one after the other. InvalidFileError that names the line for what is none. */
 export async function* readRequests(path: string, limits: ServerLimits): AsyncGenerator<BatchRequest> {
-  const stream = createReadStream(path, "utf8");
-  const opened = new Promise<void>((resolve, reject) => {
-    stream.once("open", () => resolve());
-    stream.once("error", (cause) => reject(new InvalidFileError(path, `cannot be read: ${cause.message}`, { cause })));
-  });
-  await opened;
+  const { handle } = await openRegular(path);
+  const stream = handle.createReadStream({ encoding: "utf8" });
   let number = 0;
   for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) {
     number++;

@@ -38,7 +38,7 @@ export class BatchOutput {
 
   /**
    * Opens a file, which need not be there; a last line that was torn is cut off. InvalidFileError for a file that holds
-   * something else, and while another process writes it.
+   * something else, which stays as it is, and while another process writes it.
    */
   static async open(path: string): Promise<BatchOutput> {
     const claim = await tryClaim(path);
@@ -49,8 +49,11 @@ export class BatchOutput {
         throw cannotWrite(path, cause);
       });
       try {
-        await handle.truncate(await wholeLinesEnd(handle));
-        return new BatchOutput(path, handle, await answeredIds(handle, path), claim.release);
+        const end = await wholeLinesEnd(handle);
+        const done = await answeredIds(handle, path, end);
+        await checkTorn(handle, path, end);
+        await handle.truncate(end);
+        return new BatchOutput(path, handle, done, claim.release);
       } catch (error) {
         await handle.close();
         throw error;
@@ -105,10 +108,23 @@ async function wholeLinesEnd(handle: FileHandle): Promise<number> {
   return 0;
 }
 
-async function answeredIds(handle: FileHandle, path: string): Promise<Set<string>> {
+/** How each answer begins. */
+const ANSWER_START = Buffer.from('{"id":"batch_req_');
+
+/** InvalidFileError unless what is behind the last whole line is nothing, or the beginning of an answer. */
+async function checkTorn(handle: FileHandle, path: string, end: number): Promise<void> {
+  const start = Buffer.alloc(ANSWER_START.length);
+  const { bytesRead } = await handle.read(start, 0, start.length, end);
+  if (!start.subarray(0, bytesRead).equals(ANSWER_START.subarray(0, bytesRead)))
+    throw new InvalidFileError(path, "ends in a line that is no answer of a batch; give another file");
+}
+
+/** Ids of the answers before a place, where lines end. */
+async function answeredIds(handle: FileHandle, path: string, end: number): Promise<Set<string>> {
   const ids = new Set<string>();
+  if (end === 0) return ids;
   let number = 0;
-  const input = handle.createReadStream({ start: 0, autoClose: false, encoding: "utf8" });
+  const input = handle.createReadStream({ start: 0, end: end - 1, autoClose: false, encoding: "utf8" });
   for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
     number++;
     ids.add(answeredId(line, `${path}, line ${number}`));

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { post, servedApp, tinySource } from "../../../test/support/served.ts";
 import { goldenFolder, goldenItems, hasGoldens, writeClassifier } from "../../../test/support/text-models.ts";
 import { loadCompiled } from "../../api/load-compiled.ts";
-import { loadCheckpoint } from "../../checkpoint/model.ts";
+import { loadCheckpoint } from "../../checkpoint/load.ts";
 import type { LanguageModel } from "../../language/language-model.ts";
 import type { App } from "./route.ts";
 

@@ -1,0 +1,21 @@
+/** Files of models as programs: their own, or those that are made of GGUF files. */
+import type { ByteSource } from "../byte-source.ts";
+import { readProgram } from "../program/read.ts";
+import { loadGguf } from "./lazy-modules.ts";
+import type { MakingOptions, OpenedProgram, StoredModel } from "./model-cache.ts";
+
+const MAGIC = [..."GGUF"].map((letter) => letter.charCodeAt(0));
+
+/** Whether a file begins as GGUF files do, whatever its name. */
+async function isGguf(source: ByteSource): Promise<boolean> {
+  if (source.size < MAGIC.length) return false;
+  const start = await source.read(0, MAGIC.length);
+  return MAGIC.every((byte, i) => start[i] === byte);
+}
+
+/** The program of a file. Throws as reading it does, and as making it of a GGUF does. */
+export async function openProgram(file: StoredModel, options: MakingOptions): Promise<OpenedProgram> {
+  const { source, forget } = file;
+  if (await isGguf(source)) return (await loadGguf()).openGguf(file, options);
+  return { program: await readProgram(source), isMadeNow: false, close: () => source.close(), forget };
+}
