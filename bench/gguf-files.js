@@ -1,7 +1,7 @@
 /**
  * GGUF files that others quantized, carried over: speed beside node-llama-cpp on the same file, asked in turn, and beside
  * our own 4-bit format; whether greedy text is what llama.cpp finds likely too; what 8-bit activations cost.
- * `node bench/gguf-files.js <file.gguf …> --text english.txt [--parts speed,greedy,divergence] [--rounds 5]` → results/gguf-files.md,
+ * `node bench/gguf-files.js <file.gguf …> --text english.txt [--parts programs,speed,greedy,divergence] [--rounds 5]` → results/gguf-files.md,
  * a section a part and file, so that they may be measured one by one.
  */
 import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
@@ -34,7 +34,7 @@ const { values: options, positionals: files } = parseArgs({
   allowPositionals: true,
   options: {
     text: { type: "string" },
-    parts: { type: "string", default: "speed,greedy,divergence" },
+    parts: { type: "string", default: "programs,speed,greedy,divergence" },
     rounds: { type: "string", default: "5" },
     /** What the divergence is of: the file's weights with 8-bit activations, and requantized ones. */
     forms: { type: "string", default: "int8,8da4w" },
@@ -87,6 +87,23 @@ async function engines(file) {
 async function gigabytes(path) {
   const { weights } = await inspectProgram(path);
   return weights.reduce((sum, { byteLength }) => sum + byteLength, 0) / 1e9;
+}
+
+/** Writes the programs that the other parts run, and says how large they are. @param {string} file */
+async function programs(file) {
+  const rows = [["the file", digits(statSync(file).size / 1e6), ""]];
+  for (const form of /** @type {const} */ (["int8", "float", "8da4w"])) {
+    const path = await programOf(file, form);
+    const matrices = (await inspectProgram(path)).weights.filter(({ shape }) => shape.length > 1);
+    const count = matrices.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+    const bytes = matrices.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    rows.push([
+      form === "8da4w" ? form : `carried, ${form} activations`,
+      digits(statSync(path).size / 1e6),
+      digits((8 * bytes) / count),
+    ]);
+  }
+  return table(["what", "MB", "bits a weight of a matrix"], rows);
 }
 
 /** @param {string} file */
@@ -157,6 +174,7 @@ async function divergence(file) {
 }
 
 const parts = {
+  programs: { title: "Sizes", measure: programs },
   speed: { title: "Speed", measure: speed },
   greedy: { title: "Greedy text", measure: greedy },
   divergence: { title: "8-bit activations", measure: divergence },

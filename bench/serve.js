@@ -1,16 +1,18 @@
 /**
  * `npm run load [-- --seconds 60 --clients 64 --program x.pte]`: a server under load. First its throughput beside that of
  * the library's own generations in one process, in turn; then clients that leave, write nonsense and read slowly among the
- * others, with the errors, the gaps between pieces of text, and the memory. Prints a report.
+ * others, with the errors, the gaps between pieces of text, and the memory. Writes bench/results/serve.md; fails where a
+ * client meets an error that is not its own, or the server gives less than the library by more than 5 %.
  */
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { loadavg } from "node:os";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { loadProgram } from "../dist/index.js";
 import { demoProgram } from "../scripts/demo-model.js";
-import { digits, median, table } from "./report.js";
+import { digits, median, table, writeReport } from "./report.js";
 
 const { values } = parseArgs({
   options: {
@@ -28,6 +30,8 @@ const model = basename(program, ".pte");
 /** What one measurement of throughput takes, and what is left out at its start. */
 const ROUND_SECONDS = 8;
 const WARM_SECONDS = 2;
+/** What the server gives of the throughput of the library at least. */
+const QUOTIENT_MIN = 0.95;
 
 /** Requests of mixed lengths, the same for both sides. @param {number} i */
 function requestOf(i) {
@@ -88,10 +92,22 @@ async function main() {
     rounds.push([ours, own]);
   }
   peer.kill();
-  console.log(table(["server, tokens/s", "library, tokens/s", "server / library"], rounds.map(row)));
-  console.log(`median of the quotients: ${digits(median(rounds.map(([ours, own]) => ours / own)))}\n`);
-  await disorder(server);
+  const quotient = median(rounds.map(([ours, own]) => ours / own));
+  const { sections, errors } = await disorder(server);
   server.child.kill("SIGTERM");
+  const [code] = await once(server.child, "exit");
+  const report = {
+    title: "A server under load",
+    command: `node bench/serve.js --seconds ${values.seconds} --clients ${values.clients} --rounds ${values.rounds}`,
+    sections: [
+      `Model ${model}, ${clients} clients that stream completions of 16 to 128 tokens after prompts of one to five lines; load ${loadavg()[0].toFixed(1)}. The server beside the library's own generations in one process, in turn; the median of the quotients is ${digits(quotient)}:`,
+      table(["server, tokens/s", "library, tokens/s", "server / library"], rounds.map(row)),
+      ...sections,
+    ],
+  };
+  writeReport("serve", report);
+  for (const error of new Set(errors)) console.error(error);
+  if (errors.length > 0 || code !== 0 || quotient < QUOTIENT_MIN) process.exitCode = 1;
 }
 
 /** @param {number[]} round */
@@ -161,20 +177,24 @@ async function disorder({ url }) {
   clearInterval(watch);
   gaps.sort((a, b) => a - b);
   const at = (part) => digits(gaps[Math.floor(part * (gaps.length - 1))]);
-  const quarter = Math.max(1, Math.floor(memory.length / 4));
-  console.log(`${clients} clients, ${seconds} seconds, load ${loadavg()[0].toFixed(1)}, ${model}`);
-  console.log(
+  const tenths = Array.from({ length: 10 }, (_, i) =>
+    median(memory.slice((i * memory.length) / 10, Math.max(1, ((i + 1) * memory.length) / 10))),
+  );
+  const sections = [
+    `Then ${clients} clients for ${seconds} seconds: of each twenty requests one leaves after five pieces, one is nonsense (answered 400), and one reads a piece each 50 ms; load ${loadavg()[0].toFixed(1)}. Requests, and errors that are not the client's:`,
     table(
       ["well-behaved", "left", "nonsense", "slow", "errors"],
       [[...Object.values(counts), errors.length].map(String)],
     ),
-  );
-  console.log(
-    table(["gap between pieces, ms: median", "95 %", "99 %", "largest"], [[at(0.5), at(0.95), at(0.99), at(1)]]),
-  );
-  const shown = [median(memory.slice(0, quarter)), median(memory.slice(-quarter)), Math.max(...memory)];
-  console.log(table(["resident memory, MB: first quarter", "last quarter", "most"], [shown.map(digits)]));
-  for (const error of new Set(errors)) console.log(error);
+    "Milliseconds between pieces of text, of well-behaved clients:",
+    table(["median", "95 %", "99 %", "largest"], [[at(0.5), at(0.95), at(0.99), at(1)]]),
+    "Resident memory in MB, the median of each tenth of the time:",
+    table(
+      tenths.map((_, i) => `${i + 1}`),
+      [tenths.map((megabytes) => megabytes.toFixed(0))],
+    ),
+  ];
+  return { sections, errors };
 }
 
 /** @param {string} url @param {number} i @param {string} behaviour @param {number[]} gaps */

@@ -368,6 +368,7 @@ async function checkBundle(page, program) {
 for (const name of ["aqlm.pte", "damaged.pte"]) rmSync(join(pageFolder, name), { force: true });
 async function checkFeatures(page, expected) {
   await features.checkConversations(page, expected);
+  await features.checkHalfWritten(page);
   await features.checkDeletedWhileAnswered(page);
   await features.checkRefusedLeavesNothing(page);
   await features.checkEdit(page, expected);

@@ -1,16 +1,16 @@
 /** A promise and what settles it, as `Promise.withResolvers` gives them where engines are newer than Node 20. */
 
 /** A promise that others settle. */
-export interface Deferred {
-  readonly promise: Promise<void>;
-  readonly resolve: () => void;
+export interface Deferred<T = void> {
+  readonly promise: Promise<T>;
+  readonly resolve: (value: T) => void;
   readonly reject: (error: unknown) => void;
 }
 
-export function deferred(): Deferred {
-  let resolve = () => {};
+export function deferred<T = void>(): Deferred<T> {
+  let resolve: (value: T) => void = () => {};
   let reject: (error: unknown) => void = () => {};
-  const promise = new Promise<void>((done, failed) => {
+  const promise = new Promise<T>((done, failed) => {
     resolve = done;
     reject = failed;
   });

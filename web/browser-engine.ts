@@ -18,7 +18,11 @@ export const engine: Engine = {
 
   async load(source: string | File, options: LoadOptions): Promise<ChatModel> {
     const model = await loadModel(source, options);
-    const { name, contextLength, isCached, takesTools, canThink } = model.facts;
+    const { name, makes, contextLength, isCached, takesTools, canThink } = model.facts;
+    if (makes !== "text") {
+      model.dispose();
+      throw new Error(`${name} makes ${makes} of texts, and writes none`);
+    }
     return {
       name: name.split("/").at(-1)!,
       notice: isCached === false ? "; it could not be kept for the next visit" : "",

@@ -112,6 +112,35 @@ export async function keep(conversation: Conversation): Promise<void> {
   document.dispatchEvent(new Event("kept"));
 }
 
+/** How often an answer that comes is kept: a tab that is closed, or dies, loses no more of it. */
+const PART_MS = 1000;
+
+/** Keeps an answer while it comes; `touch` says that more has, `end` that the rest is kept by who asks. */
+function keepParts(conversation: Conversation, message: StoredMessage) {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const keepNow = () => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (page.deleted.has(conversation.id) || conversation.messages.at(-1) !== message) return;
+    // Calls without results would puzzle the model.
+    const { toolCalls, ...part } = message;
+    void page.store?.putPart({ ...conversation, messages: [...conversation.messages.slice(0, -1), part] });
+  };
+  const ending = new AbortController();
+  const { signal } = ending;
+  addEventListener("pagehide", keepNow, { signal });
+  document.addEventListener("visibilitychange", keepNow, { signal });
+  return {
+    touch() {
+      timer ??= setTimeout(keepNow, PART_MS);
+    },
+    end() {
+      clearTimeout(timer);
+      ending.abort();
+    },
+  };
+}
+
 async function forget({ id }: Conversation): Promise<void> {
   await page.store?.delete(id);
   document.dispatchEvent(new Event("kept"));
@@ -126,12 +155,14 @@ async function answer(model: ChatModel, conversation: Conversation, signal: Abor
     const sent = messagesOf(conversation);
     const message: StoredMessage = { role: "assistant", content: "" };
     const view = new AnswerView(message, actions);
+    const parts = keepParts(conversation, message);
     const events = model.answer(sent, { settings, thinking, tools: toolbox?.tools ?? [], signal });
     let ending: Ending;
     try {
       ending = await read(events, (event) => {
         if (conversation.messages.at(-1) !== message) conversation.messages.push(message);
         view.add(event);
+        parts.touch();
       });
       if (conversation.messages.at(-1) !== message) conversation.messages.push(message);
     } catch (error) {
@@ -139,6 +170,7 @@ async function answer(model: ChatModel, conversation: Conversation, signal: Abor
       delete message.toolCalls;
       throw error;
     } finally {
+      parts.end();
       if (conversation.messages.at(-1) === message) await view.finish();
       else view.shown.remove();
     }

@@ -111,12 +111,9 @@ export class ConversationStore {
 
   /** Keeps a conversation; in memory alone where there is no room. */
   async put(conversation: Conversation): Promise<void> {
-    const { id, title, changedAt } = conversation;
+    const { id } = conversation;
     try {
-      await this.#write((titles, conversations) => {
-        titles.put({ id, title, changedAt });
-        conversations.put(conversation);
-      });
+      await this.#replace(conversation);
       this.#memory.delete(id);
       this.#isFull = false;
     } catch {
@@ -124,6 +121,19 @@ export class ConversationStore {
     }
     if (!this.isKept) this.#memory.set(id, structuredClone(conversation));
     this.#channel.postMessage(id);
+  }
+
+  /** Keeps what there is of a conversation that goes on, where there is room; other tabs hear of it at its end. */
+  async putPart(conversation: Conversation): Promise<void> {
+    await this.#replace(conversation).catch(() => {});
+  }
+
+  #replace(conversation: Conversation): Promise<void> {
+    const { id, title, changedAt } = conversation;
+    return this.#write((titles, conversations) => {
+      titles.put({ id, title, changedAt });
+      conversations.put(conversation);
+    });
   }
 
   async delete(id: string): Promise<void> {
@@ -139,6 +149,8 @@ export class ConversationStore {
     if (!this.#database) return;
     const transaction = this.#database.transaction(["titles", "conversations"], "readwrite");
     work(transaction.objectStore("titles"), transaction.objectStore("conversations"));
+    // A page that is being closed does not come back to end it.
+    transaction.commit();
     await new Promise<void>((resolve, reject) => {
       transaction.oncomplete = () => resolve();
       transaction.onabort = () => reject(transaction.error);

@@ -34,6 +34,47 @@ async function say(page, text) {
 
 const text = (text) => ({ type: "text", text });
 
+/** What has come of an answer is there after a tab was closed, or the page left, in its midst. */
+export async function checkHalfWritten(page) {
+  for (const isAtOnce of [false, true]) {
+    await page.click("#reset");
+    await page.evaluate(() => {
+      const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
+      const { postMessage } = worker;
+      worker.postMessage = (message) => {
+        if (message.kind !== "chat") return postMessage.call(worker, message);
+        for (const part of ["Half of ", "an answer"])
+          worker.onmessage({ data: { kind: "event", event: { type: "text", text: part }, id: message.id } });
+        const call = { type: "toolCall", index: 0, id: "a", name: "clock" };
+        worker.onmessage({ data: { kind: "event", event: call, id: message.id } });
+      };
+    });
+    const question = `Is it kept ${isAtOnce ? "at once" : "after a second"}?`;
+    await page.fill("#input", question);
+    await page.press("#input", "Enter");
+    await page.waitForFunction(() => document.querySelector(".message.model:last-child .text")?.textContent);
+    const written = (question) =>
+      new Promise((resolve) => {
+        const opening = indexedDB.open("lowbit-conversations");
+        opening.onsuccess = () => {
+          const asked = opening.result.transaction("conversations").objectStore("conversations").getAll();
+          asked.onsuccess = () => {
+            opening.result.close();
+            resolve(asked.result.find(({ messages }) => messages[0]?.content === question)?.messages[1] ?? false);
+          };
+        };
+      });
+    // As when the process of the tab dies: nothing tells the page of it.
+    if (!isAtOnce) await page.waitForFunction(written, question);
+    await page.reload();
+    await status(page, "Ready");
+    const part = { role: "assistant", content: "Half of an answer" };
+    assert.deepEqual(await page.evaluate(written, question), part, question);
+    await page.locator("#list li > button").first().click();
+    assert.equal(await lastAnswer(page), part.content, question);
+  }
+}
+
 /** Conversations are there after a reload, renamed, exported and deleted. */
 export async function checkConversations(page, expected) {
   await ask(page);

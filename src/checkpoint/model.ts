@@ -25,6 +25,9 @@ import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 import { wholeGroups } from "./whole-groups.ts";
 
+/** Weights of experts are multiplied as one stack, by rows of x in one order of columns. */
+const EXPERT = /\.experts\.\d+\./;
+
 /** How work on a model is ended early. */
 export interface AbortOptions {
   /** Ends the work when it is aborted; its reason is thrown. */
@@ -237,7 +240,8 @@ export class Model {
     if (slot.role === "vector" || state.kind === "calibrated" || ownWeight(this.#ofSource(name))) return null;
     const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
     const config = configIn(state);
-    return stored && (!config || config.bits === stored.spec.bits) && holds(stored) ? stored : null;
+    if (!stored || (config && config.bits !== stored.spec.bits) || !holds(stored)) return null;
+    return stored.order && EXPERT.test(name) ? null : stored;
   }
 
   /** How activations meet the weight that `carriedOver` gives; null where it gives none. */

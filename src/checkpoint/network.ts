@@ -13,13 +13,15 @@ import { expertStacks } from "../model/layer.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { withModelPrefix } from "./base-names.ts";
 import { withExpertStacks } from "./expert-stacks.ts";
+import { withFoldedOrders } from "./folded-orders.ts";
 import { withTextHalf } from "./text-half.ts";
 import { scoreActivation } from "./texts.ts";
 import { withStoredHead } from "./tied-head.ts";
 
 /** The checkpoint under the names, and with the order of rows, that its network has for tensors, and the network. */
 export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Network]> {
-  const [checkpoint, network] = await namedNetwork(withTextHalf(opened));
+  const [named, network] = await namedNetwork(withTextHalf(opened));
+  const checkpoint = withFoldedOrders(named, network);
   const paired = new Map(network.slots.flatMap(({ name, pairs }) => (pairs ? [[name, pairs]] : [])));
   if (paired.size === 0) return [checkpoint, network];
   const tensors = withTurnedHeads(checkpoint.tensors, (name) => paired.get(name) ?? null);

@@ -1,6 +1,11 @@
-/** Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. */
+/**
+ * Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. Weights of
+ * one order share its constant, so that calls on the same x, such as queries, keys and values, become one like others.
+ */
+import { checksum } from "../kernels/layout/header.ts";
 import { loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
+import { bytesOf } from "../tensor.ts";
 
 interface OrderedFormat extends WeightFormat {
   readonly kind: "orderedColumns";
@@ -18,12 +23,23 @@ export function orderedColumns(
   return { name, shape, format: { kind: "orderedColumns", weights, order }, load };
 }
 
+const keys = new WeakMap<Int32Array, string>();
+
+function keyOf(order: Int32Array): string {
+  const known = keys.get(order);
+  if (known !== undefined) return known;
+  const sums = [order, order.toReversed()].map((columns) => checksum(bytesOf(columns)).toString(16).padStart(8, "0"));
+  const key = `columns in order ${sums.join("")}:order`;
+  keys.set(order, key);
+  return key;
+}
+
 registerWeightFormat({
   kind: "orderedColumns",
   linear(builder, x, weight, bias) {
     const { weights, order } = (weight as Weight<OrderedFormat>).format;
     const columns = builder.constant({
-      key: `${weight.name}:order`,
+      key: keyOf(order),
       dtype: "i32",
       shape: [order.length],
       read: async () => order,

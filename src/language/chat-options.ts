@@ -90,6 +90,8 @@ export interface ChatStream extends AsyncIterable<ChatEvent> {
 export interface ChatChoicesOptions extends ChatOptions {
   /** How many answers, from 1 on. */
   readonly n: number;
+  /** Called as each answer ends, after its last event and while others may go on. What it throws ends all. */
+  readonly onEnd?: ((choice: number, result: ChatResult) => void) | undefined;
 }
 
 /** Several answers as they come, to be iterated over once: events say to which they belong, counted from 0. */

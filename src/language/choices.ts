@@ -12,6 +12,8 @@ import { secondIteration } from "./token-stream.ts";
 export interface ChoicesOptions extends GenerateOptions {
   /** How many texts, from 1 on. With a seed, text `i` is drawn with seed + i. */
   readonly n: number;
+  /** Called as each text ends, after its last part and while others may go on. What it throws ends all. */
+  readonly onEnd?: ((choice: number, result: GenerationResult) => void) | undefined;
 }
 
 /** A part of one of several texts. */
@@ -61,13 +63,13 @@ export class ChoiceStream implements Choices {
   async *[Symbol.asyncIterator](): AsyncGenerator<ChoicePart> {
     if (this.#isBegun) throw secondIteration();
     this.#isBegun = true;
-    const { n, ...options } = this.#options;
+    const { n, onEnd, ...options } = this.#options;
     const { tokenizer } = this.#source;
     const decoder = this.#source.decoder();
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
       generateHeld(decoder, tokenizer, ids, { ...options, seed: seedOf(options.seed, choice) });
     const ids = () => this.#source.ids(decoder.contextLength);
-    const parts = runChoices(decoder, n, ids, begin);
+    const parts = runChoices(decoder, n, ids, begin, onEnd);
     try {
       for (let next = await parts.next(); ; next = await parts.next()) {
         if (next.done) {
@@ -91,18 +93,19 @@ export function seedOf(seed: number | undefined, choice: number): number | undef
 
 /**
  * Runs `n` generations after one prompt together, and gives what comes of each as it comes. `begin` makes one from its
- * decoder, which takes the prompt's ids as any does; `decoder` is disposed of at the end.
+ * decoder, which takes the prompt's ids as any does; `onEnd` hears what each came to as it ends. `decoder` is disposed of at the end.
  */
 export async function* runChoices<E, R>(
   decoder: ProgramDecoder,
   n: number,
   promptIds: () => readonly number[],
   begin: (decoder: Decoder, ids: readonly number[], choice: number) => AsyncGenerator<E, R, void>,
+  onEnd?: ((choice: number, result: R) => void) | undefined,
 ): AsyncGenerator<Numbered<E>, readonly R[], void> {
   const prompt = new SharedPrompt(decoder, n);
   const ids = await idsOrDispose(promptIds, prompt);
   const texts = Array.from({ length: n }, (_, choice) => begin(new Choice(prompt), ids, choice));
-  return yield* mergeNumbered(texts, () => prompt.dispose());
+  return yield* mergeNumbered(texts, () => prompt.dispose(), onEnd);
 }
 
 async function idsOrDispose(promptIds: () => readonly number[], prompt: SharedPrompt): Promise<readonly number[]> {

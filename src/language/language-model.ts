@@ -248,13 +248,13 @@ export class LanguageModel {
     return new AnswerStream(this.#chatChoices(messagesNow(messages), options));
   }
 
-  async *#chatChoices(messages: readonly Message[], { n, ...options }: ChatChoicesOptions) {
+  async *#chatChoices(messages: readonly Message[], { n, onEnd, ...options }: ChatChoicesOptions) {
     const given = checkChatOptions(options);
     const decoder = this.createDecoder();
     const ids = () => encodePrompt(this, messages, given, decoder.contextLength);
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
       answer(this, decoder, { ids, kept: 0 }, { ...given, seed: seedOf(given.seed, choice) });
-    const parts = runChoices(decoder, n, ids, begin);
+    const parts = runChoices(decoder, n, ids, begin, onEnd);
     try {
       for (let next = await parts.next(); ; next = await parts.next()) {
         if (next.done) return next.value;

@@ -7,12 +7,13 @@ export interface Numbered<E> {
 }
 
 /**
- * The values of all generators, each as soon as it is there, and what each of them gives at its end. An error of one ends all.
- * `end` is called before they are ended, whatever ends them.
+ * The values of all generators, each as soon as it is there, and what each of them gives at its end, of which `ended` hears
+ * at once. An error of one ends all. `end` is called before they are ended, whatever ends them.
  */
 export async function* mergeNumbered<E, R>(
   generators: readonly AsyncGenerator<E, R, void>[],
   end: () => Promise<void> = async () => {},
+  ended: (from: number, result: R) => void = () => {},
 ): AsyncGenerator<Numbered<E>, R[], void> {
   const results = new Array<R>(generators.length);
   const coming = new Map<number, Promise<{ from: number; next: IteratorResult<E, R> }>>();
@@ -27,8 +28,10 @@ export async function* mergeNumbered<E, R>(
     while (coming.size > 0) {
       const { from, next } = await Promise.race(coming.values());
       coming.delete(from);
-      if (next.done) results[from] = next.value;
-      else {
+      if (next.done) {
+        results[from] = next.value;
+        ended(from, next.value);
+      } else {
         ask(from);
         yield { from, value: next.value };
       }

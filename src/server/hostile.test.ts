@@ -346,6 +346,8 @@ describe("constraints", () => {
     ["counts of counts", { regex: "(.{1,8}){1,8}.{1,8}(x|y|z){8}".repeat(10) }],
     ["many counts", { regex: ".{1,8}".repeat(100) }],
     ["loops in loops", { regex: "([a-z]+[0-9]*)*".repeat(300) }],
+    ["many optional characters", { regex: "\\w?".repeat(199) }],
+    ["words in turn", { regex: "[a-z]+ ".repeat(199) }],
     ["nothing", { regex: "[" }],
     ["a deep schema", { json: deep(50) }],
     ["a wide schema", { json: { type: "object", properties: wide, required: Object.keys(wide) } }],
@@ -357,6 +359,7 @@ describe("constraints", () => {
     "of %s are answered or refused in time, and others go on",
     async (_, structured_outputs) => {
       const asked = complete({ structured_outputs, max_tokens: 20 });
+      await stillServes();
       const { status } = await asked;
       expect([200, 400]).toContain(status);
       await stillServes();

@@ -2,6 +2,8 @@
 
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { ExecutableTool, OnToolCall } from "../language/conversation-tools.ts";
+import type { EmbedOptions } from "../language/embedding-model.ts";
+import type { RankOptions } from "../language/reranker.ts";
 import { checkTools, type Message } from "../text/chat-messages.ts";
 import type { GenerateOptions } from "../text/generate.ts";
 import { Channel } from "./channel.ts";
@@ -125,7 +127,10 @@ function postedSource(source: string | URL | Blob | FileSystemFileHandle): Poste
   throw new InvalidArgumentError(`source: expected an address, a Blob, a File or a file handle but found ${found}`);
 }
 
-/** A model that runs in a Web Worker, made by `loadModel`. It generates and chats without blocking the page. */
+/**
+ * A model that runs in a Web Worker, made by `loadModel`. It generates and chats, or makes vectors or scores of texts, without
+ * blocking the page.
+ */
 export class WebModel {
   /** What the model says of itself. */
   readonly facts: ModelFacts;
@@ -168,6 +173,24 @@ export class WebModel {
   /** Messages of the conversation so far, answers and results of tools among them. */
   async messages(): Promise<Message[]> {
     return (await this.#channel.ask({ kind: "messages" })) as Message[];
+  }
+
+  /**
+   * Vectors of texts, or of their token ids, in order, of a program of embeddings. UnsupportedError for another;
+   * ContextLengthError for texts longer than the model takes; an abort throws the signal's reason.
+   */
+  async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+    const { signal, ...posted } = options;
+    return (await this.#channel.ask({ kind: "embed", texts, options: posted }, { signal })) as Float32Array[];
+  }
+
+  /**
+   * Scores of documents by how well they answer a query, in the order of the documents, of a program that is a reranker.
+   * Errors are those of `embed`.
+   */
+  async rank(query: string, documents: readonly string[], options: RankOptions = {}): Promise<number[]> {
+    const { signal, ...posted } = options;
+    return (await this.#channel.ask({ kind: "rank", query, documents, options: posted }, { signal })) as number[];
   }
 
   /** How the model runs: threads, memory, features and kernels. */

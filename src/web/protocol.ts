@@ -9,11 +9,17 @@ import {
 } from "../errors.ts";
 import type { ChatResult } from "../language/chat-options.ts";
 import type { ConversationEvent, SendOptions } from "../language/conversation.ts";
+import type { EmbedOptions } from "../language/embedding-model.ts";
+import type { RankOptions } from "../language/reranker.ts";
 import type { Message, Tool, ToolCall } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 
 /** Options of a generation that can be posted. */
 export type PostedOptions = Omit<GenerateOptions, "signal">;
+
+/** Options of embeddings, and of scores, that can be posted. */
+export type PostedEmbedOptions = Omit<EmbedOptions, "signal">;
+export type PostedRankOptions = Omit<RankOptions, "signal">;
 
 /** A tool without its function. */
 export interface PostedTool extends Tool {
@@ -36,6 +42,8 @@ export type PostedSource = string | Blob | FileSystemFileHandle;
 export interface ModelFacts {
   /** Name of the program's file. */
   readonly name: string;
+  /** What the model makes of texts: more text, vectors (`embed`), or scores of documents (`rank`). */
+  readonly makes: "text" | "embeddings" | "scores";
   /** Tokens that the context holds. */
   readonly contextLength: number;
   /** Whether the model came with a chat template. */
@@ -83,6 +91,17 @@ export type RequestBody =
   | { readonly kind: "chat"; readonly content: string | readonly Message[]; readonly options: PostedChatOptions }
   | { readonly kind: "reset"; readonly start: string | readonly Message[] | undefined }
   | { readonly kind: "messages" }
+  | {
+      readonly kind: "embed";
+      readonly texts: readonly (string | readonly number[])[];
+      readonly options: PostedEmbedOptions;
+    }
+  | {
+      readonly kind: "rank";
+      readonly query: string;
+      readonly documents: readonly string[];
+      readonly options: PostedRankOptions;
+    }
   | { readonly kind: "stats" }
   /** What the function of a call gave, or threw. */
   | { readonly kind: "called"; readonly text: string }
@@ -104,7 +123,15 @@ export type ReplyBody =
 export type Reply = ReplyBody & { readonly id: number };
 
 /** What a request came to. */
-export type Answer = ModelFacts | ModelStats | GenerationResult | ChatResult | readonly Message[] | null;
+export type Answer =
+  | ModelFacts
+  | ModelStats
+  | GenerationResult
+  | ChatResult
+  | readonly Message[]
+  | readonly Float32Array[]
+  | readonly number[]
+  | null;
 
 /** One end of the channel: a worker, its global scope, or a port. */
 export interface Port {

@@ -106,6 +106,10 @@ class ModelServer {
         return null;
       case "messages":
         return this.#talk().messages;
+      case "embed":
+        return this.#loaded().embed(request.texts, { ...request.options, signal });
+      case "rank":
+        return this.#loaded().rank(request.query, request.documents, { ...request.options, signal });
       case "stats":
         return statsOf(this.#loaded());
     }
@@ -140,6 +144,7 @@ class ModelServer {
       this.#model = model;
       return {
         name,
+        makes: model.embedding ? "embeddings" : model.reranker ? "scores" : "text",
         contextLength: model.program.count("get_max_context_len", model.program.count("get_max_seq_len")),
         hasChatTemplate: model.template !== null,
         canThink: canThink(model.template?.source ?? ""),

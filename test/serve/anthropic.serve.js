@@ -83,6 +83,9 @@ describe("@anthropic-ai/sdk", () => {
   it("lists models", async () => {
     const names = [];
     for await (const { id, display_name } of client.models.list()) names.push([id, display_name]);
-    expect(names).toEqual([[model, model]]);
+    expect(names).toEqual([
+      [model, model],
+      ["bge", "bge"],
+    ]);
   });
 });

@@ -19,7 +19,7 @@ describe("openai", () => {
   it("lists models", async () => {
     const names = [];
     for await (const { id } of client.models.list()) names.push(id);
-    expect(names).toEqual([model]);
+    expect(names).toEqual([model, "bge"]);
     expect((await client.models.retrieve(model)).id).toBe(model);
   });
 
@@ -45,6 +45,54 @@ describe("openai", () => {
   it("completes text, with probabilities", async () => {
     const { choices } = await client.completions.create({ model, prompt: "ROMEO:", n: 2, logprobs: 2, max_tokens: 4 });
     expect(choices.map(({ logprobs }) => logprobs.tokens.length)).toEqual([4, 4]);
+  });
+
+  it("embeds texts, as floats, in base64 and shorter, and ranks documents", async () => {
+    const embeddings = { model: "bge", input: ["What is the capital of France?", "Paris"] };
+    const floats = await client.embeddings.create({ ...embeddings, encoding_format: "float" });
+    expect(floats.data.map(({ index }) => index)).toEqual([0, 1]);
+    const [question, answer] = floats.data.map(({ embedding }) => embedding);
+    const norm = Math.hypot(...question);
+    expect(norm).toBeCloseTo(1, 4);
+    expect(question).not.toEqual(answer);
+    // The client asks for base64 of itself, and gives numbers.
+    const { data, usage } = await client.embeddings.create(embeddings);
+    for (const [i, { embedding }] of data.entries())
+      for (const [j, value] of embedding.entries()) expect(value).toBeCloseTo(floats.data[i].embedding[j], 6);
+    expect(usage.prompt_tokens).toBeGreaterThan(4);
+    const dimensions = question.length / 2;
+    const short = await client.embeddings.create({ ...embeddings, dimensions });
+    expect(short.data[0].embedding).toHaveLength(dimensions);
+    await expect(client.embeddings.create({ model, input: "x" })).rejects.toThrow(/400/);
+  });
+
+  it("says of each of several choices how it ended when it ends", async () => {
+    // Some end at once, and some go on.
+    const structured_outputs = { regex: "[a-h]{1,3}|[i-z]{400}" };
+    const request = { model, n: 8, temperature: 2, seed: 5, max_tokens: 30, structured_outputs };
+    const whole = await client.chat.completions.create({ ...request, messages });
+    const chat = await client.chat.completions.create({ ...request, messages, stream: true });
+    const text = await client.completions.create({ ...request, prompt: "ROMEO:", stream: true });
+    for (const stream of [chat, text]) {
+      const ends = new Map();
+      const last = new Map();
+      let at = 0;
+      for await (const { choices } of stream)
+        for (const { index, delta, text, finish_reason } of choices) {
+          at++;
+          if (delta?.content || text) {
+            expect(ends.has(index)).toBe(false);
+            last.set(index, at);
+          }
+          if (finish_reason) ends.set(index, { at, finish_reason });
+        }
+      expect(ends.size).toBe(8);
+      const reasons = [...ends].sort(([a], [b]) => a - b).map(([, { finish_reason }]) => finish_reason);
+      expect(new Set(reasons).size).toBe(2);
+      if (stream === chat) expect(reasons).toEqual(whole.choices.map(({ finish_reason }) => finish_reason));
+      const first = Math.min(...Array.from(ends.values(), ({ at }) => at));
+      expect(first).toBeLessThan(Math.max(...last.values()) - 8);
+    }
   });
 
   it("answers by a schema", async () => {

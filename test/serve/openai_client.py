@@ -14,7 +14,7 @@ schema = {
     "additionalProperties": False,
 }
 
-assert [model.id for model in client.models.list()] == ["demo"]
+assert [model.id for model in client.models.list()] == ["demo", "bge"]
 
 whole = client.chat.completions.create(**request, max_tokens=12)
 stream = client.chat.completions.create(**request, max_tokens=12, stream=True)

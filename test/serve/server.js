@@ -38,7 +38,11 @@ export default async function setup(project) {
   const program = join(folder, "demo.pte");
   await exportProgram(model, program);
   await model.close();
-  const server = await startServer([program]);
+  const embedder = await loadCheckpoint(fileURLToPath(new URL("../../models/tiny-bge", import.meta.url)));
+  const embeddings = join(folder, "bge.pte");
+  await exportProgram(embedder, embeddings);
+  await embedder.close();
+  const server = await startServer([program, embeddings]);
   project.provide("url", server.url);
   project.provide("program", program);
   project.provide("key", server.key);

@@ -36,7 +36,11 @@ export function scriptedModel(script: Script): { model: LanguageModel; asked: As
     },
     chatChoices(messages: readonly Message[], options: ChatChoicesOptions) {
       asked.push({ messages, options });
-      return Object.assign(answer(options.n), { result: Promise.resolve(new Array(options.n).fill(result)) });
+      async function* answers() {
+        yield* answer(options.n);
+        for (let choice = 0; choice < options.n; choice++) options.onEnd?.(choice, result);
+      }
+      return Object.assign(answers(), { result: Promise.resolve(new Array(options.n).fill(result)) });
     },
     dispose: async () => {},
   };

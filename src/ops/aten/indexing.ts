@@ -90,7 +90,7 @@ const indexSelect = defineOperator<IndexArgs>({
       after: elementCount(x.shape.slice(dim + 1)),
       // Read when the call runs, as above.
       get indices() {
-        return [Float64Array.from(numbersOf(args.tensor("index")))];
+        return [numbersOf(args.tensor("index"))];
       },
       values: null,
       accumulate: false,

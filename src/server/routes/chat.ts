@@ -40,9 +40,9 @@ class ChatCompletion {
     this.#n = body.n ?? 1;
   }
 
-  #begin({ model, signal }: Job) {
+  #begin({ model, signal }: Job, onEnd?: (choice: number, result: ChatResult) => void) {
     const constraint = constrained(chatConstraint(this.#body));
-    const options = { ...withOwnStops(model, chatOptions(this.#body)), ...constraint, n: this.#n, signal };
+    const options = { ...withOwnStops(model, chatOptions(this.#body)), ...constraint, n: this.#n, onEnd, signal };
     return model.chatChoices(chatMessages(this.#body.messages), options);
   }
 
@@ -99,7 +99,10 @@ class ChatCompletion {
     });
     const deltaOf = (index: number, delta: object, logprobs: object | null = null): StreamEvent =>
       chunk([{ index, delta, logprobs, finish_reason: null }]);
-    const stream = this.#begin(job);
+    const ended: StreamEvent[] = [];
+    const stream = this.#begin(job, (index, { finishReason }) => {
+      ended.push(chunk([{ index, delta: {}, logprobs: null, finish_reason: finishReasons[finishReason] }]));
+    });
     const logprobs = Array.from({ length: this.#n }, () => new TokenLogprobs(job.model.tokenizer));
     let isBegun = false;
     const begin = () => logprobs.map((_, index) => deltaOf(index, { role: "assistant", content: "", refusal: null }));
@@ -107,14 +110,14 @@ class ChatCompletion {
       job.wrote();
       if (!isBegun) yield* begin();
       isBegun = true;
+      yield* ended.splice(0);
       const delta = this.#delta(event);
       const found = event.type === "text" && event.logprobs ? logprobs[choice]!.list(event.logprobs) : null;
       if (delta) yield deltaOf(choice, delta, found && { content: found, refusal: null });
     }
     const results = await stream.result;
     if (!isBegun) yield* begin();
-    for (const [index, { finishReason }] of results.entries())
-      yield chunk([{ index, delta: {}, logprobs: null, finish_reason: finishReasons[finishReason] }]);
+    yield* ended;
     const usage = this.#usage(job, results);
     if (wantsUsage) yield chunk([], usage);
     yield { data: "[DONE]" };

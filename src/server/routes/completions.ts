@@ -114,12 +114,17 @@ class Completion {
     if (echo)
       for (let index = 0; index < n * prompts.length; index++)
         yield choiceOf(index, prompts[Math.floor(index / n)]!.text(job), null, null);
-    for await (const { index, text, logprobs } of this.#pieces(job, prompts)) {
+    const ended: StreamEvent[] = [];
+    const onEnd = (index: number, { finishReason }: GenerationResult) => {
+      ended.push(choiceOf(index, "", null, finishReason));
+    };
+    for await (const { index, text, logprobs } of this.#pieces(job, prompts, onEnd)) {
+      yield* ended.splice(0);
       const list = lists.get(index) ?? new LogprobLists(job, prompts[Math.floor(index / n)]!.ids, null);
       lists.set(index, list);
       yield choiceOf(index, text, logprobs && list.list([logprobs]), null);
     }
-    for (const [index, { finishReason }] of this.#results.entries()) yield choiceOf(index, "", null, finishReason);
+    yield* ended;
     const usage = openaiUsage(this.#counts(job, prompts));
     if (stream_options?.include_usage) yield chunk([], usage);
     yield { data: "[DONE]" };
@@ -148,8 +153,12 @@ class Completion {
     return Promise.all(prompts.map(({ ids }) => promptLogProbabilities(model, ids, { top: logprobs, signal })));
   }
 
-  /** Pieces of all prompts and choices, as they come; `#results` has how each ended after them. */
-  async *#pieces(job: Job, prompts: readonly { readonly ids: readonly number[] }[]): AsyncGenerator<Piece> {
+  /** Pieces of all prompts and choices, as they come; `#results` has how each ended, of which `onEnd` hears. */
+  async *#pieces(
+    job: Job,
+    prompts: readonly { readonly ids: readonly number[] }[],
+    onEnd: (index: number, result: GenerationResult) => void = () => {},
+  ): AsyncGenerator<Piece> {
     const { max_tokens, logprobs } = this.#body;
     const n = this.#body.n ?? 1;
     const options = {
@@ -162,14 +171,17 @@ class Completion {
     };
     const results = this.#results;
     async function* ofPrompt(ids: readonly number[], first: number): AsyncGenerator<Piece> {
-      const stream = job.model.generateChoices(ids, options);
+      const stream = job.model.generateChoices(ids, {
+        ...options,
+        onEnd(choice, result) {
+          results[first + choice] = result;
+          onEnd(first + choice, result);
+        },
+      });
       for await (const { choice, ...piece } of stream) {
         job.wrote();
         yield { index: first + choice, ...piece };
       }
-      stream.results!.forEach((result, choice) => {
-        results[first + choice] = result;
-      });
     }
     yield* merge(prompts.map(({ ids }, i) => ofPrompt(ids, i * n)));
   }

@@ -1,43 +1,90 @@
-/** The engine that says which tokens may come next: xgrammar, loaded when it is first needed. */
+/**
+ * The engine that says which tokens may come next: xgrammar, loaded when it is first needed. In Node it works on a thread of
+ * its own, which can be ended, since nothing bounds the time that it takes for a grammar; in pages, which have no other
+ * work, on the thread of the model.
+ */
 import type * as Xgrammar from "@mlc-ai/web-xgrammar";
+import { deferred } from "../../deferred.ts";
 import { UnsupportedError } from "../../errors.ts";
+import { hasThreads } from "../../kernels/wasm/engine/workers.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
+import { type MaskReply, type MaskRequest, type MaskVocabulary, startMasks } from "./mask-program.ts";
 
-export type Engine = typeof Xgrammar;
-
-/** What Node's modules of the older kind have beside their types. */
-interface Compiling {
-  filename: string;
-  _compile(source: string, file: string, format: string): void;
+/** An engine that has a vocabulary. One request at a time. */
+export interface Engine {
+  ask(request: MaskRequest): Promise<MaskReply>;
+  /** Ends it, in the midst of a request, too. */
+  end(): void;
 }
 
-let loading: Promise<Engine> | null = null;
-
-/** The engine. UnsupportedError where the package is missing. */
-export function loadEngine(): Promise<Engine> {
-  loading ??= load().catch((cause) => {
-    loading = null;
+/** An engine for a vocabulary. UnsupportedError where the package is missing or fails. */
+export async function startEngine(vocabulary: MaskVocabulary): Promise<Engine> {
+  try {
+    const threads = nodeBuiltin<typeof import("node:worker_threads")>("node:worker_threads");
+    if (threads && hasThreads()) return await startThread(threads, vocabulary);
+    const answer = await startMasks(await loadPackage(), vocabulary);
+    return { ask: answer, end() {} };
+  } catch (cause) {
     throw new UnsupportedError("constraints: need the package @mlc-ai/web-xgrammar beside lowbit", { cause });
-  });
-  return loading;
+  }
 }
 
-/** Another engine the next time: one that has failed cannot be used any more. */
-export function dropEngine(): void {
-  loading = null;
+async function loadPackage(): Promise<typeof Xgrammar> {
+  if (nodeBuiltin("node:module")) {
+    const { createRequire } = nodeBuiltin<typeof import("node:module")>("node:module")!;
+    return new Function("require", "file", `${LOAD} return load(file);`)(createRequire(import.meta.url), packageFile());
+  }
+  await import("@mlc-ai/web-xgrammar");
+  return (globalThis as unknown as { xgrammar: typeof Xgrammar }).xgrammar;
+}
+
+function packageFile(): string {
+  const { createRequire } = nodeBuiltin<typeof import("node:module")>("node:module")!;
+  return createRequire(import.meta.url).resolve("@mlc-ai/web-xgrammar");
 }
 
 /** The package calls itself a module and is a script of the older kind: in Node it is run as that. */
-async function load(): Promise<Engine> {
-  const nodeModule = nodeBuiltin<typeof import("node:module")>("node:module");
-  if (!nodeModule) {
-    await import("@mlc-ai/web-xgrammar");
-    return (globalThis as unknown as { xgrammar: Engine }).xgrammar;
-  }
-  const file = nodeModule.createRequire(import.meta.url).resolve("@mlc-ai/web-xgrammar");
-  const source = await nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises")!.readFile(file, "utf8");
-  const module = new nodeModule.Module(file) as InstanceType<typeof nodeModule.Module> & Compiling;
+const LOAD = `const load = (file) => {
+  const { Module } = require("node:module");
+  const module = new Module(file);
   module.filename = file;
-  module._compile(source, file, "commonjs");
-  return module.exports as Engine;
+  module._compile(require("node:fs").readFileSync(file, "utf8"), file, "commonjs");
+  return module.exports;
+};`;
+
+/** What the thread runs: it says that it is ready, then answers. */
+const thread = () => `${LOAD}
+const { parentPort, workerData } = require("node:worker_threads");
+(${startMasks})(load(workerData.file), workerData.vocabulary).then((answer) => {
+  parentPort.on("message", async (request) => parentPort.postMessage(await answer(request)));
+  parentPort.postMessage("ready");
+});`;
+
+async function startThread(
+  { Worker }: typeof import("node:worker_threads"),
+  vocabulary: MaskVocabulary,
+): Promise<Engine> {
+  const workerData = { file: packageFile(), vocabulary };
+  const worker = new Worker(thread(), { eval: true, execArgv: [], name: "lowbit constraints", workerData });
+  /** Of the request under way, or the start. */
+  let waiting = deferred<MaskReply | "ready">();
+  worker.on("message", (reply: MaskReply | "ready") => waiting.resolve(reply));
+  worker.on("error", (error) => waiting.reject(error));
+  worker.on("exit", () => waiting.reject(new UnsupportedError("constraint: the engine was ended")));
+  await waiting.promise;
+  worker.unref();
+  return {
+    async ask(request) {
+      waiting = deferred();
+      // Who waits for an answer keeps the process, and nobody else.
+      worker.ref();
+      worker.postMessage(request);
+      try {
+        return (await waiting.promise) as MaskReply;
+      } finally {
+        worker.unref();
+      }
+    },
+    end: () => void worker.terminate(),
+  };
 }

@@ -1,14 +1,13 @@
 /** Masks of the tokens that may come next under a constraint, for one text after the other. */
-import type { CompiledGrammar, GrammarCompiler, GrammarMatcher } from "@mlc-ai/web-xgrammar";
-import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
+import { InvalidArgumentError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
 import { fromByteCharacters } from "../tokenizer/byte-alphabet.ts";
 import type { Tokenizer } from "../tokenizer.ts";
 import { type CallConstraint, callGrammar } from "./calls.ts";
 import { compileConstraint } from "./compile.ts";
-import { dropEngine, type Engine, loadEngine } from "./engine.ts";
+import { type FollowedText, FollowedTexts, tooSlow } from "./followed-texts.ts";
 import { GrammarFollower, type Place } from "./follower.ts";
-import { type Grammar, writeGrammar } from "./grammar.ts";
+import { writeGrammar } from "./grammar.ts";
 import { tokenBytes } from "./token-bytes.ts";
 
 /** Compiled grammars that are kept, for each tokenizer. */
@@ -20,7 +19,8 @@ const MASK_MS = 100;
 
 /** Follows one text under a constraint. */
 export class ConstraintMatcher {
-  readonly #matcher: GrammarMatcher;
+  readonly #texts: FollowedTexts;
+  readonly #text: FollowedText;
   readonly #follower: GrammarFollower;
   readonly #bytes: readonly string[];
   readonly #endIds: ReadonlySet<number>;
@@ -31,11 +31,16 @@ export class ConstraintMatcher {
   #isEnded = false;
   #isDisposed = false;
 
-  constructor(matcher: GrammarMatcher, follower: GrammarFollower, vocabulary: Vocabulary, bytes: readonly string[]) {
-    this.#matcher = matcher;
+  constructor(
+    { texts, bytes, endIds }: { texts: FollowedTexts; bytes: readonly string[]; endIds: readonly number[] },
+    text: FollowedText,
+    follower: GrammarFollower,
+  ) {
+    this.#texts = texts;
+    this.#text = text;
     this.#follower = follower;
     this.#bytes = bytes;
-    this.#endIds = new Set(vocabulary.endIds);
+    this.#endIds = new Set(endIds);
   }
 
   /** Bits of the ids that may come next; of few of them, `allows` says otherwise. UnsupportedError for what takes too long. */
@@ -43,10 +48,8 @@ export class ConstraintMatcher {
     const { place } = this.#follower;
     const known = this.#masks.get(place);
     if (known) return known.slice();
-    const start = performance.now();
-    const { buffer, byteOffset, length } = await this.#matcher.getNextTokenBitmask();
-    this.#took(performance.now() - start - MASK_MS);
-    const mask = new Uint32Array(buffer, byteOffset, length);
+    const { mask, milliseconds } = await this.#texts.mask(this.#text, MASK_MS - this.#overtime);
+    this.#took(milliseconds - MASK_MS);
     this.#masks.set(place, mask);
     return mask.slice();
   }
@@ -59,19 +62,20 @@ export class ConstraintMatcher {
   /** Takes a token that the mask and `allows` let come. */
   accept(id: number): void {
     const after = this.#after(id);
-    const start = performance.now();
-    const isAccepted = after !== null && this.#matcher.acceptToken(id);
-    this.#took(performance.now() - start);
-    if (!isAccepted) throw new InvalidArgumentError(`constraint: token ${id} cannot come next`);
+    if (after === null) throw new InvalidArgumentError(`constraint: token ${id} cannot come next`);
     if (after === "end") this.#isEnded = true;
-    else this.#follower.place = after;
+    else {
+      this.#follower.place = after;
+      this.#text.taken.push(id);
+    }
   }
 
   /** Takes text that is part of the answer already; false where it cannot come. */
   acceptText(text: string): boolean {
     const after = this.#follower.after([...new TextEncoder().encode(text)]);
-    if (!after || !this.#matcher._acceptString(text)) return false;
+    if (!after) return false;
     this.#follower.place = after;
+    this.#text.taken.push(text);
     return true;
   }
 
@@ -87,7 +91,7 @@ export class ConstraintMatcher {
   }
 
   dispose(): void {
-    if (!this.#isDisposed) this.#matcher.dispose();
+    if (!this.#isDisposed) this.#texts.end(this.#text);
     this.#isDisposed = true;
   }
 
@@ -103,10 +107,7 @@ export class ConstraintMatcher {
 
   #took(milliseconds: number): void {
     this.#overtime += milliseconds;
-    if (this.#overtime > 0)
-      throw new UnsupportedError(
-        "constraint: it takes too long to work out what may come next; expected a form that reads a text in fewer ways",
-      );
+    if (this.#overtime > 0) throw tooSlow();
   }
 }
 
@@ -119,58 +120,8 @@ export interface Vocabulary {
   readonly endIds: readonly number[];
 }
 
-class MatcherMaker {
-  readonly #engine: Engine;
-  readonly #compiler: GrammarCompiler;
-  readonly #vocabulary: Vocabulary;
-  readonly #bytes: readonly string[];
-  /** By their text, the longest unused first. */
-  readonly #compiled = new Map<string, CompiledGrammar>();
-
-  private constructor(engine: Engine, compiler: GrammarCompiler, vocabulary: Vocabulary, bytes: readonly string[]) {
-    this.#bytes = bytes;
-    this.#engine = engine;
-    this.#compiler = compiler;
-    this.#vocabulary = vocabulary;
-  }
-
-  static async create(engine: Engine, vocabulary: Vocabulary): Promise<MatcherMaker> {
-    const { tokenizer, size, endIds } = vocabulary;
-    const bytes = tokenBytes(tokenizer, size);
-    const info = await engine.TokenizerInfo.createTokenizerInfo(bytes, "byte_level", false, size, [...endIds]);
-    // Grammars are kept here, where their number is bounded.
-    const compiler = await engine.GrammarCompiler.createGrammarCompiler(info, false);
-    info.dispose();
-    return new MatcherMaker(engine, compiler, vocabulary, bytes);
-  }
-
-  async matcher(grammar: Grammar): Promise<ConstraintMatcher> {
-    const written = writeGrammar(grammar);
-    const compiled = this.#compiled.get(written) ?? (await this.#compile(written));
-    this.#compiled.delete(written);
-    this.#compiled.set(written, compiled);
-    const [oldest] = this.#compiled.keys();
-    if (this.#compiled.size > KEPT_MAX && oldest !== undefined) {
-      this.#compiled.get(oldest)!.dispose();
-      this.#compiled.delete(oldest);
-    }
-    const endsByItself = this.#vocabulary.endIds.length === 0;
-    const matcher = await this.#engine.GrammarMatcher.createGrammarMatcher(compiled, undefined, endsByItself);
-    return new ConstraintMatcher(matcher, new GrammarFollower(grammar), this.#vocabulary, this.#bytes);
-  }
-
-  async #compile(grammar: string): Promise<CompiledGrammar> {
-    try {
-      return await this.#compiler.compileGrammar(grammar);
-    } catch (cause) {
-      dropEngine();
-      makers = new WeakMap();
-      throw new UnsupportedError("constraint: the engine does not take this grammar", { cause });
-    }
-  }
-}
-
-let makers = new WeakMap<Tokenizer, Map<string, Promise<MatcherMaker>>>();
+/** What matchers of a vocabulary share, by its size and ends, for each tokenizer. */
+const vocabularies = new WeakMap<Tokenizer, Map<string, { texts: FollowedTexts; bytes: readonly string[] }>>();
 
 /**
  * A matcher for a new text under a constraint. What is made for a vocabulary and a constraint is kept for the next.
@@ -183,8 +134,9 @@ export async function createMatcher(
   vocabulary: Vocabulary,
 ): Promise<ConstraintMatcher> {
   const grammar = constraint?.kind === "calls" ? callGrammar(constraint) : compileConstraint(constraint);
-  const maker = await makerOf(vocabulary);
-  return maker.matcher(grammar);
+  const { texts, bytes } = sharedOf(vocabulary);
+  const text = await texts.begin(writeGrammar(grammar));
+  return new ConstraintMatcher({ texts, bytes, endIds: vocabulary.endIds }, text, new GrammarFollower(grammar));
 }
 
 /** InvalidArgumentError or UnsupportedError, without any work for a model, for what is no constraint or cannot be one. */
@@ -192,16 +144,15 @@ export function checkConstraint(constraint: Constraint): void {
   compileConstraint(constraint);
 }
 
-async function makerOf(vocabulary: Vocabulary): Promise<MatcherMaker> {
-  const { tokenizer, size, endIds } = vocabulary;
+function sharedOf({ tokenizer, size, endIds }: Vocabulary) {
   if (!(size > 0)) throw new InvalidArgumentError("constraint: expected a model with a vocabulary");
-  const ofTokenizer = makers.get(tokenizer) ?? new Map<string, Promise<MatcherMaker>>();
-  makers.set(tokenizer, ofTokenizer);
+  const ofTokenizer = vocabularies.get(tokenizer) ?? new Map();
+  vocabularies.set(tokenizer, ofTokenizer);
   const key = `${size} ${endIds.join()}`;
   const known = ofTokenizer.get(key);
   if (known) return known;
-  const making = loadEngine().then((engine) => MatcherMaker.create(engine, vocabulary));
-  ofTokenizer.set(key, making);
-  making.catch(() => ofTokenizer.delete(key));
-  return making;
+  const bytes = tokenBytes(tokenizer, size);
+  const shared = { texts: new FollowedTexts({ bytes, size, endIds, keptGrammars: KEPT_MAX }), bytes };
+  ofTokenizer.set(key, shared);
+  return shared;
 }

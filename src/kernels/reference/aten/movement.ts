@@ -102,25 +102,38 @@ export interface IndexArgs {
   readonly out: Tensor;
 }
 
+/** Where the indices are in the indexed dimensions, as one: the same for all that is before them. */
+function pickedPlaces({ sizes, indices }: IndexArgs): Int32Array {
+  const places = new Int32Array(indices[0]!.length);
+  for (const [dim, size] of sizes.entries()) {
+    const values = indices[dim]!;
+    for (let i = 0; i < places.length; i++) {
+      const index = values[i]!;
+      const wrapped = index < 0 ? index + size : index;
+      if (!(wrapped >= 0 && wrapped < size))
+        throw new InvalidArgumentError(`index ${index} is out of range of a dimension of size ${size}`);
+      places[i] = places[i]! * size + wrapped;
+    }
+  }
+  return places;
+}
+
 /** Calls `visit(place in x, place among the picked)` for each block of `after` elements. */
-function eachPicked(
-  { before, sizes, after, indices }: IndexArgs,
-  visit: (place: number, picked: number) => void,
-): void {
-  const count = indices[0]!.length;
+function eachPicked(args: IndexArgs, visit: (place: number, picked: number) => void): void {
+  const { before, sizes, after } = args;
+  const places = pickedPlaces(args);
+  const count = places.length;
   const block = sizes.reduce((product, size) => product * size, 1);
   for (let row = 0; row < before; row++)
-    for (let i = 0; i < count; i++) {
-      let place = 0;
-      for (const [dim, size] of sizes.entries()) {
-        const index = indices[dim]![i]!;
-        const wrapped = index < 0 ? index + size : index;
-        if (!(wrapped >= 0 && wrapped < size))
-          throw new InvalidArgumentError(`index ${index} is out of range of a dimension of size ${size}`);
-        place = place * size + wrapped;
-      }
-      visit((row * block + place) * after, (row * count + i) * after);
-    }
+    for (let i = 0; i < count; i++) visit((row * block + places[i]!) * after, (row * count + i) * after);
+}
+
+/** Single elements, whose views would take many times as long to make. */
+function pickElements(args: IndexArgs, source: Float32Array, target: Float32Array): void {
+  const places = pickedPlaces(args);
+  const block = args.sizes.reduce((product, size) => product * size, 1);
+  for (let row = 0, i = 0, start = 0; row < args.before; row++, start += block)
+    for (let j = 0; j < places.length; j++, i++) target[i] = source[start + places[j]!]!;
 }
 
 /** x[..., indices, ...] */
@@ -128,7 +141,8 @@ export const indexReference = denseKernel<IndexArgs>("index", (args) => {
   const { x, after, out } = args;
   const source = x.data as Float32Array;
   const target = out.data as Float32Array;
-  eachPicked(args, (place, picked) => target.set(source.subarray(place, place + after), picked));
+  if (after === 1) pickElements(args, source, target);
+  else eachPicked(args, (place, picked) => target.set(source.subarray(place, place + after), picked));
 });
 
 /** x with values written, or added, at [..., indices, ...]; values have the picked shape or one element. */

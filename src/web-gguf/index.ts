@@ -1,18 +1,18 @@
 /** GGUF files in pages: a module that the worker loads when it meets one. Programs made of them are kept where there is room. */
-import { compileModel } from "../../api/compile-model.ts";
-import type { ByteSource } from "../../byte-source.ts";
-import { modelOf } from "../../checkpoint/model.ts";
-import { UnsupportedError } from "../../errors.ts";
-import { ggufCheckpoint } from "../../formats/gguf/checkpoint.ts";
-import { partNames } from "../../formats/gguf/split.ts";
-import { checkProgramMemory } from "../../language/language-model.ts";
-import type { Program } from "../../program/program.ts";
-import { readProgram } from "../../program/read.ts";
-import { writeProgram } from "../../program/write.ts";
-import { blobSource } from "../blob-source.ts";
-import { isSame } from "../download.ts";
-import { findWhole, nameOf, openFolder, openKept, writeWhole } from "../kept-file.ts";
-import type { MakingOptions, OpenedProgram, StoredModel } from "../model-cache.ts";
+import { compileModel } from "../api/compile-model.ts";
+import type { ByteSource } from "../byte-source.ts";
+import { modelOf } from "../checkpoint/model.ts";
+import { UnsupportedError } from "../errors.ts";
+import { ggufCheckpoint } from "../formats/gguf/checkpoint.ts";
+import { partNames } from "../formats/gguf/split.ts";
+import { checkProgramMemory } from "../language/language-model.ts";
+import type { Program } from "../program/program.ts";
+import { readProgram } from "../program/read.ts";
+import { writeProgram } from "../program/write.ts";
+import { blobSource } from "../web/blob-source.ts";
+import { isSame } from "../web/download.ts";
+import { findWhole, nameOf, openFolder, openKept, writeWhole } from "../web/kept-file.ts";
+import type { MakingOptions, OpenedProgram, StoredModel } from "../web/model-cache.ts";
 
 /**
  * The program of a GGUF, with the weights as the file stores them. It is made once and kept in the file's place where there

@@ -2,17 +2,17 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { temporaryFolder } from "../../../test/support/folders.ts";
-import { writeTinyCheckpoint } from "../../../test/support/tiny-checkpoint.ts";
-import { loadCompiled } from "../../api/load-compiled.ts";
-import { saveGguf } from "../../api/save-gguf.ts";
-import { memorySource } from "../../byte-source.ts";
-import { loadCheckpoint } from "../../checkpoint/load.ts";
-import { InvalidFileError, UnsupportedError } from "../../errors.ts";
-import { Channel } from "../channel.ts";
-import { type LoadModelOptions, openModel, type WebModel } from "../client.ts";
-import type { Port } from "../protocol.ts";
-import { serveModel } from "../serve.ts";
+import { temporaryFolder } from "../../test/support/folders.ts";
+import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { loadCompiled } from "../api/load-compiled.ts";
+import { saveGguf } from "../api/save-gguf.ts";
+import { memorySource } from "../byte-source.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { Channel } from "../web/channel.ts";
+import { type LoadModelOptions, openModel, type WebModel } from "../web/client.ts";
+import type { Port } from "../web/protocol.ts";
+import { serveModel } from "../web/serve.ts";
 import { openGguf } from "./index.ts";
 
 const folder = await temporaryFolder();
