@@ -26,7 +26,7 @@ const Q4_0_BLOCK_WEIGHTS = 32;
 const Q4_0_BLOCK_BYTES = 18;
 
 /** Values repeated from a block, beginning at `start`. @template {Uint8Array | Uint16Array} A @param {A} block */
-function repeated(block, start, length) {
+export function repeated(block, start, length) {
   const values = new block.constructor(length);
   for (let at = 0, from = start % block.length; at < length; from = 0) {
     const part = block.subarray(from, from + Math.min(block.length - from, length - at));
@@ -36,7 +36,7 @@ function repeated(block, start, length) {
   return values;
 }
 
-function randomBf16() {
+export function randomBf16() {
   const random = createRandom(1);
   return Uint16Array.from({ length: BLOCK_ELEMENTS }, () => f32ToBf16(SPREAD * (2 * random.uniform() - 1)));
 }
@@ -50,7 +50,7 @@ function randomQ4() {
   return bytes;
 }
 
-const elements = (size) => size.reduce((product, length) => product * length, 1);
+export const elements = (size) => size.reduce((product, length) => product * length, 1);
 
 /** The checkpoint folder of a shape, written when it is not there. @param {string} name */
 export async function checkpointOf(name) {

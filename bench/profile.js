@@ -1,6 +1,7 @@
 /**
  * Where the time of a model goes, call by call: decoding at the start and far into the context, and a prompt.
- * `node bench/profile.js [--shape 1b] [--scheme "4-bit g32"] [--threads 2] [--tokens 32] [--prefill 512]`
+ * `node bench/profile.js [--shape 1b] [--scheme "4-bit g32"] [--threads 2] [--tokens 32] [--prefill 512]`, or with
+ * `--program file.pte` in place of a shape.
  */
 import { parseArgs } from "node:util";
 import { loadProgram, Profile } from "../dist/index.js";
@@ -10,6 +11,7 @@ import { digits, table } from "./report.js";
 
 const { values: options } = parseArgs({
   options: {
+    program: { type: "string" },
     shape: { type: "string", default: "1b" },
     scheme: { type: "string", default: "4-bit g32" },
     threads: { type: "string", default: "2" },
@@ -20,7 +22,7 @@ const { values: options } = parseArgs({
 });
 
 const profile = new Profile();
-const path = await programOf(options.shape, options.scheme);
+const path = options.program ?? (await programOf(options.shape, options.scheme));
 const model = await loadProgram(path, { threads: Number(options.threads), profile });
 const decoder = model.createDecoder();
 let prompts = 0;

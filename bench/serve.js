@@ -85,11 +85,12 @@ async function main() {
   await new Promise((resolve) => peer.once("message", resolve));
   const server = await startServer();
   const rounds = [];
-  for (let round = 0; round < Number(values.rounds); round++) {
+  // The first, in which all prompts are new to both, is not counted.
+  for (let round = 0; round <= Number(values.rounds); round++) {
     const ours = await rate((i, signal) => stream(server.url, i, signal));
     peer.send("go");
     const own = await new Promise((resolve) => peer.once("message", resolve));
-    rounds.push([ours, own]);
+    if (round > 0) rounds.push([ours, own]);
   }
   peer.kill();
   const quotient = median(rounds.map(([ours, own]) => ours / own));

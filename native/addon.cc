@@ -429,6 +429,16 @@ napi_value discard(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// readByRows(bytes: Uint8Array): rows of what `mapFile` gave are read here and there.
+napi_value read_by_rows(napi_env env, napi_callback_info info) {
+  size_t bytes = 0;
+  void* start = bytes_argument(env, info, &bytes);
+  if (bytes == 0) return nullptr;
+  const std::shared_ptr<Region> region = region_of(start);
+  if (region && region == region_of(static_cast<char*>(start) + bytes - 1)) region->read_by_rows(start, bytes);
+  return nullptr;
+}
+
 napi_value init(napi_env env, napi_value exports) {
   keep_this_library();
   begin_environment(env);
@@ -451,6 +461,7 @@ napi_value init(napi_env env, napi_value exports) {
       {"allocate", allocate},
       {"addressOf", address_of},
       {"discard", discard},
+      {"readByRows", read_by_rows},
       {"loadKernels", load_kernels},
       {"keepThreads", change_threads<keep_threads>},
       {"releaseThreads", change_threads<release_threads>},

@@ -30,6 +30,8 @@ size_t page_size() {
 }
 
 void discard_pages(void* start, size_t bytes) { VirtualAlloc(start, bytes, MEM_RESET, PAGE_READWRITE); }
+
+void advise_rows(void*, size_t) {}
 #else
 constexpr size_t kHugePage = 2u << 20;
 // A multiple of every page size.
@@ -65,18 +67,30 @@ void discard_pages(void* start, size_t bytes) {
   madvise(start, bytes, MADV_FREE);
 #endif
 }
+
+// Neither huge pages, which bring two megabytes for a row, nor what follows in the file.
+void advise_rows(void* start, size_t bytes) {
+#if defined(__linux__)
+  madvise(start, bytes, MADV_NOHUGEPAGE);
 #endif
+  madvise(start, bytes, MADV_RANDOM);
+}
+#endif
+
+void for_whole_pages(void* start, size_t bytes, void (*work)(void* start, size_t bytes)) {
+  const uintptr_t step = page_size(), at = reinterpret_cast<uintptr_t>(start);
+  const uintptr_t first = (at + step - 1) / step * step, last = (at + bytes) / step * step;
+  if (first < last) work(reinterpret_cast<void*>(first), last - first);
+}
 
 struct Pages : Region {
   Pages(void* data, size_t size) : data_(data), size_(size) {}
   ~Pages() override { free_pages(data_, size_); }
   void* data() const override { return data_; }
   size_t size() const override { return size_; }
-  void discard(void* start, size_t bytes) override {
-    const uintptr_t step = page_size(), at = reinterpret_cast<uintptr_t>(start);
-    const uintptr_t first = (at + step - 1) / step * step, last = (at + bytes) / step * step;
-    if (first < last) discard_pages(reinterpret_cast<void*>(first), last - first);
-  }
+  void discard(void* start, size_t bytes) override { for_whole_pages(start, bytes, discard_pages); }
+  // It is in memory whoever reads it.
+  void read_by_rows(void*, size_t) override {}
 
  private:
   void* data_;
@@ -89,6 +103,7 @@ struct MappedPages : Region {
   size_t size() const override { return file_->size(); }
   // The system drops what it has of a file by itself.
   void discard(void*, size_t) override {}
+  void read_by_rows(void* start, size_t bytes) override { for_whole_pages(start, bytes, advise_rows); }
 
  private:
   std::unique_ptr<MappedFile> file_;

@@ -14,6 +14,8 @@ struct Region {
   // Gives memory back to the system in whole pages of `bytes` bytes from `start` on, all of this region; what they hold
   // afterwards is undefined.
   virtual void discard(void* start, size_t bytes) = 0;
+  // Of `bytes` bytes from `start` on, all of this region, rows are read here and there: pages around them stay away.
+  virtual void read_by_rows(void* start, size_t bytes) = 0;
 };
 
 // Zeroed memory that begins at a page, on huge pages where there is much of it and the system has them. Null when there

@@ -33,6 +33,21 @@ const configs = {
     tie_word_embeddings: true,
   },
   qwen35: { architectures: ["Qwen3_5ForCausalLM"], ...delta, full_attention_interval: 4 },
+  qwen35moe: {
+    ...{ architectures: ["Qwen3_5MoeForCausalLM"], ...delta, full_attention_interval: 4, ...experts, num_experts: 8 },
+    shared_expert_intermediate_size: 96,
+  },
+  lfm2moe: {
+    ...{ architectures: ["Lfm2MoeForCausalLM"], conv_L_cache: 3, norm_eps: 1e-5, num_dense_layers: 1, ...experts },
+    ...{ layer_types: ["conv", "conv", "full_attention", "conv"], num_experts: 8, tie_word_embeddings: true },
+  },
+  mistral3: {
+    architectures: ["Ministral3ForCausalLM"],
+    rope_parameters: {
+      ...{ rope_type: "yarn", rope_theta: 1e6, factor: 4, original_max_position_embeddings: 16 },
+      ...{ mscale: 1, mscale_all_dim: 1, llama_4_scaling_beta: 0.1, beta_fast: 32, beta_slow: 1 },
+    },
+  },
   qwen3moe: { architectures: ["Qwen3MoeForCausalLM"], ...experts, num_experts: 8, norm_topk_prob: true },
   olmoe: { architectures: ["OlmoeForCausalLM"], ...experts, num_experts: 8, num_key_value_heads: 4 },
   mixtral: { architectures: ["MixtralForCausalLM"], ...experts, num_local_experts: 8 },

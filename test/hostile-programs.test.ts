@@ -9,13 +9,14 @@ import { hasNative } from "../src/kernels/native/rows.ts";
 import { saveProgram } from "../src/program/save.ts";
 import { hostileExperts } from "./support/hostile-experts.ts";
 import { hostilePrograms } from "./support/hostile-programs.ts";
+import { hostileSequences } from "./support/hostile-sequences.ts";
 import { oddPrograms } from "./support/odd-programs.ts";
 
 const script = fileURLToPath(new URL("support/run-programs.js", import.meta.url));
 const dist = fileURLToPath(new URL("../dist/index.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "lowbit-hostile-"));
 const files = join(folder, "programs");
-const programs = [...hostilePrograms(), ...hostileExperts(), ...oddPrograms()];
+const programs = [...hostilePrograms(), ...hostileExperts(), ...hostileSequences(), ...oddPrograms()];
 const fileOf = (index: number) => `${String(index).padStart(3, "0")}.pte`;
 
 beforeAll(async () => {

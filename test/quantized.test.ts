@@ -18,6 +18,9 @@ interface Golden {
 const path = "golden/models-2026/quantized";
 const folders = absence(path) ? [] : readdirSync(join(shared, path));
 
+/** Models whose logits change by 3.5 and 4.0 % when activations are rounded to 8 bits, in double precision as well. */
+const farInDoubles = ["bnb-int8", "gptq-w2-g32-asym"];
+
 /** Zero without a sign: codebooks have one zero, e2m1 two. */
 const unsigned = (value: number) => value + 0;
 
@@ -49,8 +52,9 @@ describe.skipIf(folders.length === 0)(`quantized checkpoints${absence(path)}`, (
     model.activations = null;
     const rounded = await logitsOf();
     const { relative, correlation } = distance(rounded, golden.last_logits);
-    expect(relative).toBeLessThan(0.04);
-    expect(correlation).toBeGreaterThan(0.999);
+    const isFar = farInDoubles.includes(name);
+    expect(relative).toBeLessThan(isFar ? 0.04 : 0.03);
+    expect(correlation).toBeGreaterThan(isFar ? 0.999 : 0.9995);
     quantize(model, [intxWeightOnly({ bits: 8, groupSize: 32 })], { quantizeHead: false });
     expect(distance(await logitsOf(), golden.last_logits).relative).toBeLessThan(0.04);
     await model.close();

@@ -1,7 +1,8 @@
 /** What a GGUF file says of a model beside its tensors, and whether that is all that there is to say. */
 import type { Model } from "../checkpoint/model.ts";
 import { UnsupportedError } from "../errors.ts";
-import { architectureOf, ggufConfig } from "../formats/gguf/config.ts";
+import { architectureOf } from "../formats/gguf/architectures.ts";
+import { ggufConfig } from "../formats/gguf/config.ts";
 import { GgufMetadata } from "../formats/gguf/metadata.ts";
 import type { GgufTensors } from "../formats/gguf/tensors.ts";
 import type { GgufEntry, GgufTensorEntry } from "../formats/gguf/writer.ts";
@@ -89,10 +90,8 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
       : []),
     ...(softcap > 0 ? ([["attn_logit_softcapping", f32(softcap)]] as Entries) : []),
     ...(logitSoftcap > 0 ? ([["final_logit_softcapping", f32(logitSoftcap)]] as Entries) : []),
-    ...blocks
-      .flatMap(({ mlp }) => ("experts" in mlp ? [expertEntries(mlp)] : []))
-      .slice(0, 1)
-      .flat(),
+    ...(architecture === "mistral3" ? ministralEntries(model, attention) : []),
+    ...expertEntries(blocks),
     ...recurrentEntries(model, blocks),
   ];
   return new Map<string, GgufEntry>([
@@ -109,11 +108,35 @@ function kvHeadsOf(blocks: readonly Block[], { kvHeads }: AttentionConfig): Gguf
   return { type: "i32", value: blocks.map(({ mixer }) => (mixer instanceof ShortConvolution ? 0 : kvHeads)) };
 }
 
-function expertEntries({ experts, topK, intermediate }: ExpertsConfig): Entries {
+/** YaRN, and the growth of queries, of Ministral 3. */
+function ministralEntries(model: Model, { queryGrowth }: AttentionConfig): Entries {
+  const { config } = model.checkpoint;
+  const rope = (config.rope_parameters ?? config.rope_scaling ?? {}) as Record<string, unknown>;
+  const number = (field: string, fallback: number) => (typeof rope[field] === "number" ? rope[field] : fallback);
+  return [
+    ["rope.scaling.type", { type: "string", value: "yarn" }],
+    ["rope.scaling.factor", f32(number("factor", 1))],
+    ["rope.scaling.original_context_length", u32(number("original_max_position_embeddings", 1))],
+    ["rope.scaling.yarn_beta_fast", f32(number("beta_fast", 32))],
+    ["rope.scaling.yarn_beta_slow", f32(number("beta_slow", 1))],
+    ["rope.scaling.yarn_log_multiplier", f32(1)],
+    ["attention.temperature_scale", f32(queryGrowth?.beta ?? 0)],
+  ];
+}
+
+/** What is said of experts: of those of the first layer that has some. */
+function expertEntries(blocks: readonly Block[]): Entries {
+  const first = blocks.findIndex(({ mlp }) => "experts" in mlp);
+  if (first < 0) return [];
+  const { experts, topK, intermediate, scores, shared } = blocks[first]!.mlp as ExpertsConfig;
   return [
     ["expert_count", u32(experts)],
     ["expert_used_count", u32(topK)],
     ["expert_feed_forward_length", u32(intermediate)],
+    ...(shared ? ([["expert_shared_feed_forward_length", u32(shared.mlp.config.intermediate)]] as Entries) : []),
+    ...(first > 0 ? ([["leading_dense_block_count", u32(first)]] as Entries) : []),
+    // llama.cpp's number of sigmoids.
+    ...(scores === "sigmoid" ? ([["expert_gating_func", u32(2)]] as Entries) : []),
   ];
 }
 

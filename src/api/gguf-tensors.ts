@@ -3,7 +3,7 @@ import { encodedBytes, encodeFloats, matrixType } from "../checkpoint/gguf-float
 import type { AbortOptions, Model } from "../checkpoint/model.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
-import type { GgufArchitecture } from "../formats/gguf/config.ts";
+import type { GgufArchitecture } from "../formats/gguf/architectures.ts";
 import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
 import type { SuperBlockType } from "../formats/gguf/encode-super-blocks.ts";
 import { ggufName, isOffsetNorm } from "../formats/gguf/model-tensors.ts";

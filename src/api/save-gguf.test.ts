@@ -65,6 +65,7 @@ describe("blocks", () => {
 
 const deltaHeads = deltaSizes();
 const topK = { num_experts_per_tok: 2, tie_word_embeddings: false };
+const sharedExpert = { num_experts: 4, ...topK, moe_intermediate_size: 32, shared_expert_intermediate_size: 64 };
 const sizes = { hidden_size: 64, intermediate_size: 96, num_attention_heads: 4, num_key_value_heads: 2 };
 
 describe.each([
@@ -84,6 +85,9 @@ describe.each([
   ["Qwen3_5", hybrid("linear_attention", { head_dim: 16, ...deltaHeads })],
   ["Qwen3_5", { head_dim: 16, ...deltaHeads, full_attention_interval: 2 }],
   ["Qwen3Moe", { head_dim: 16, num_experts: 4, norm_topk_prob: true, moe_intermediate_size: 32, ...topK }],
+  ["Qwen3_5Moe", { head_dim: 16, ...deltaHeads, full_attention_interval: 2, ...sharedExpert }],
+  ["Lfm2Moe", hybrid("conv", { norm_eps: 1e-5, conv_L_cache: 3, num_dense_layers: 1, num_experts: 4, ...topK })],
+  ["Ministral3", { head_dim: 16, rope_parameters: yarn() }],
   ["Olmoe", { num_key_value_heads: 4, num_experts: 4, ...topK }],
   ["Mixtral", { num_local_experts: 4, ...topK }],
   ["GraniteMoe", { num_local_experts: 4, ...topK, attention_multiplier: 0.2, logits_scaling: 4 }],
@@ -200,9 +204,9 @@ it("keeps tokens, special tokens and the template", async () => {
 
 it.each([
   [
-    "Ministral 3",
-    { architectures: ["Ministral3ForCausalLM"] },
-    /Ministral3ForCausalLM is not written to GGUF, only LlamaForCausalLM/,
+    "LFM3",
+    { architectures: ["Lfm3ForCausalLM"], layer_types: ["conv", "full_attention"] },
+    /Lfm3ForCausalLM is not written to GGUF, only LlamaForCausalLM/,
   ],
   [
     "windows of EXAONE",
@@ -223,6 +227,11 @@ it.each([
   await expect(saveGguf(model, join(folder, "none.gguf"))).rejects.toThrow(message);
   await model.close();
 });
+
+function yarn() {
+  const growth = { original_max_position_embeddings: 16, llama_4_scaling_beta: 0.1 };
+  return { rope_type: "yarn", rope_theta: 1e6, factor: 4, mscale: 1, mscale_all_dim: 1, ...growth };
+}
 
 /** Heads of gated DeltaNet; columns of value heads are groups of 32. */
 function deltaSizes() {

@@ -3,7 +3,7 @@ import { checkOptions } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
-import { ggufArchitectureOf, ggufArchitectures } from "../formats/gguf/config.ts";
+import { ggufArchitectureOf, ggufArchitectures } from "../formats/gguf/architectures.ts";
 import { superBlockTypes } from "../formats/gguf/encode-super-blocks.ts";
 import { tokenizerMetadata } from "../formats/gguf/write-tokenizer.ts";
 import { type GgufEntry, type GgufTensorEntry, writeGguf } from "../formats/gguf/writer.ts";

@@ -153,6 +153,8 @@ export interface KernelMemory {
    * what they hold until then is undefined.
    */
   discard(bytes: Uint8Array): void;
+  /** Says that rows of a constant are read here and there, so that no more of a mapped file comes into memory than they are. */
+  readByRows?(bytes: Uint8Array): void;
   /** Plans calls that can be run one after the other, all of the same target. `sized`: the same for other sizes. */
   planCalls(calls: readonly EncodedCall[], threads: number, sized?: SizedCalls): CallPlan;
   /** Resolves when everything is freed. */

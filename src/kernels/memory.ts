@@ -32,6 +32,7 @@ export function processMemory(threads = 0): KernelMemory {
     free() {},
     addressOf: (bytes) => addon?.addressOf(bytes) ?? 0n,
     discard: (bytes) => addon?.discard(bytes),
+    readByRows: (bytes) => addon?.readByRows(bytes),
     planCalls: (calls, threads, sized) => planNativeCalls(calls as readonly NativeCall[], threads, sized),
     async dispose() {
       if (isKept) addon!.releaseThreads(threads);

@@ -22,6 +22,7 @@ export const embeddingFloatOperator = defineOperator({
     "aten::embedding.out(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: embeddingFloat,
   indices: { argument: "indices", limit: (args) => args.tensor("weight").shape[0]! },
+  tables: ["weight"],
   bytes: (args) => rowBytes(args, ["weight"], args.tensor("weight").shape[0]!),
   shape(args) {
     const { shape } = args.tensor("weight", "f32", "f16", "bf16");
@@ -40,6 +41,8 @@ export const embeddingFloatOperator = defineOperator({
   },
 });
 
+const packedTables = ["packed_weight_qvals", "weight_scales", "weight_zeros"];
+
 /** TorchAO's shared_kernels/embedding_xbit: scales f32 and zeros int8 [rows, groups] are tensors of their own. */
 const packedEmbedding = (bits: number): Operator =>
   defineOperator({
@@ -47,8 +50,8 @@ const packedEmbedding = (bits: number): Operator =>
     kernels: embeddingPacked,
     bits: [bits],
     indices: { argument: "indices", limit: (args) => args.number("num_embeddings") },
-    bytes: (args) =>
-      rowBytes(args, ["packed_weight_qvals", "weight_scales", "weight_zeros"], args.number("num_embeddings")),
+    tables: packedTables,
+    bytes: (args) => rowBytes(args, packedTables, args.number("num_embeddings")),
     shape(args) {
       const scales = args.tensor("weight_scales", "f32");
       const zeros = args.tensor("weight_zeros", "i8");
@@ -88,6 +91,7 @@ const sharedEmbedding = (bits: number): Operator =>
     kernels: embeddingShared,
     bits: [bits],
     indices: { argument: "indices", limit: (args) => args.number("n") },
+    tables: ["packed_weights"],
     bytes: (args) => rowBytes(args, ["packed_weights"], args.number("n")),
     shape(args) {
       args.tensor("packed_weights", "u8", "i8");

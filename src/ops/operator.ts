@@ -79,6 +79,8 @@ export interface OperatorDefinition<A> {
   readonly rowwise?: readonly string[];
   /** Values that are checked before a run, when they are known then; native kernels cannot raise errors. */
   readonly indices?: IndexRule;
+  /** Arguments of which a call reads a few rows here and there, such as those of tokens, and nothing else. */
+  readonly tables?: readonly string[];
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
   query?(args: Arguments<Tensor>): KernelQuery;
   /** Kernel arguments: typed views of the tensors. `cpu` is what kernels are chosen for. */
@@ -181,6 +183,8 @@ export interface Operator {
   readonly inPlace: readonly string[];
   /** Arguments that it works on row by row; empty where rows depend on each other. */
   readonly rowwise: readonly string[];
+  /** Arguments of which a call reads a few rows here and there, and nothing else. */
+  readonly tables: readonly string[];
   /** Type and sizes of the result; ShapeError where the arguments do not fit. */
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed. */
@@ -258,6 +262,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     isPacking: definition.isPacking ?? false,
     inPlace: definition.inPlace ?? [],
     rowwise: definition.rowwise ?? [],
+    tables: definition.tables ?? [],
     shape(args, planned) {
       const spec = definition.shape(args, planned);
       checkSpec(`${name}, result of its shape rule`, spec);

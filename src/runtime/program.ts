@@ -15,6 +15,7 @@ import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMOR
 import { type SequenceStatistics, SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
+import { lookedUpConstants } from "./looked-up.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
 import { MethodCalls } from "./method-calls.ts";
@@ -123,6 +124,7 @@ export class LoadedProgram {
       const { uses, chosen } = sequencesOf(program, registry, cpu, options);
       memory = programMemory(cpu, bytesNeeded(program) + (chosen?.cacheBytes ?? 0), threads);
       const constants = await readConstants(program, memory, options);
+      for (const index of lookedUpConstants(program, registry)) memory.readByRows?.(constants[index]!);
       const store = chosen && new SequenceStore(memory, uses, chosen);
       const sequences = store && { ...sequencesSpec, data: store.table.handle };
       const loaded = new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile, sequences });

@@ -35,6 +35,35 @@ export function honestProgram(): Program {
   );
 }
 
+/** A recurrent layer and attention over the sequences of a step, with the same inputs. */
+export function sequencesProgram(): Program {
+  const load = async () => ({ dtype: "f32" as const, shape: [WIDTH, 1, 3], data: new Float32Array(3 * WIDTH).fill(1) });
+  const taps = { name: "taps", shape: [WIDTH, 1, 3], format: { kind: "float", dtype: "f32" }, load } as const;
+  return compile(
+    [
+      {
+        name: "forward",
+        inputs: [
+          { name: "x", spec: { dtype: "f32", shape: [1, 2, WIDTH] }, smallest: [1, 2, WIDTH] },
+          { name: "position", spec: { dtype: "i64", shape: [1] }, smallest: [1] },
+        ],
+        build(builder, [x]) {
+          const ops = new Ops(builder);
+          const mixed = ops.shortConvolution(x!, taps, null, { state: 0 });
+          return [ops.attention(mixed, mixed, mixed, { cache: { layer: 0, kvHeads: 2, headDim: 32 }, scale: 1 })];
+        },
+      },
+    ],
+    {
+      ...{ registry: operators, cpu: scalarCpu },
+      metadata: new Map([
+        ["get_max_seq_len", 2],
+        ["get_max_context_len", CAPACITY],
+      ]),
+    },
+  );
+}
+
 /** `expected`: the error, or null where the program runs. */
 export interface HostileProgram {
   readonly name: string;
@@ -43,10 +72,10 @@ export interface HostileProgram {
 }
 
 /** A list of programs, and what adds to it. */
-export function collector() {
+export function collector(base = honestProgram) {
   const found: HostileProgram[] = [];
   const add = (name: string, expected: RegExp | null, change: (editor: ProgramEditor) => void): void => {
-    const editor = new ProgramEditor(honestProgram());
+    const editor = new ProgramEditor(base());
     change(editor);
     found.push({ name, expected, program: editor.program });
   };

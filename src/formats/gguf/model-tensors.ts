@@ -3,7 +3,7 @@ import { InvalidFileError } from "../../errors.ts";
 import { toFloat32 } from "../../tensor.ts";
 import { withTurnedHeads } from "../head-rows.ts";
 import type { OpenTensors } from "../tensor-source.ts";
-import { architectureOf } from "./config.ts";
+import { architectureOf } from "./architectures.ts";
 import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import type { GgufTensors } from "./tensors.ts";

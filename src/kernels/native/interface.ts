@@ -72,6 +72,8 @@ export interface NativeAddon {
   addressOf(bytes: Uint8Array): bigint;
   /** Gives whole pages of bytes that `allocate` gave back to the system; what they hold afterwards is undefined. */
   discard(bytes: Uint8Array): void;
+  /** Rows of bytes of a mapped file are read here and there: pages around them need not be there. */
+  readByRows(bytes: Uint8Array): void;
   /** Adds the rows of a shared library, behind all others; null, or what is wrong with it. */
   loadKernels(path: string): string | null;
 }

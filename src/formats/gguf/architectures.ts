@@ -1,0 +1,423 @@
+/** The architectures of GGUF files: what their classes in transformers are, and what they say and store otherwise than Llama. */
+import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+import type { JsonObject } from "../json.ts";
+import type { OpenTensors } from "../tensor-source.ts";
+import { expertParts, sharedParts, withSharedGate } from "./expert-parts.ts";
+import type { GgufMetadata } from "./metadata.ts";
+import { lfm2Config, lfm2Names, qwen35Config, qwen35Names, withDeltaHeads, withTaps } from "./recurrent.ts";
+import type { GgufTensors } from "./tensors.ts";
+
+/** What differs from Llama in files of one architecture. */
+export interface GgufArchitecture {
+  /** Class name of transformers. */
+  readonly name: string;
+  /** Class name where files say it by something else. */
+  nameOf?(metadata: GgufMetadata): string;
+  /** Whether rows of queries and keys are stored for rotation of neighbours instead of halves. */
+  readonly interleaved: boolean;
+  /** Added to the weights of norms when the file was made. */
+  readonly normOffset: number;
+  /** Names of tensors that differ from Llama's. */
+  readonly names: Readonly<Record<string, string>>;
+  /** Whether heads may be rotated in part. */
+  readonly partialRotary?: boolean;
+  /** Whether files have a mixture of experts in layers. */
+  readonly hasExperts?: boolean;
+  /** Whether files may hold factors of frequencies as tensors. */
+  readonly ropeTensors?: boolean;
+  /** Whether only some layers have attention: others have 0 where files say a size for each layer. */
+  readonly isHybrid?: boolean;
+  /** What tensors stand for, where that is not what they are under their names. */
+  readonly tensors?: (tensors: OpenTensors, metadata: GgufMetadata) => OpenTensors;
+  config(facts: Facts): JsonObject;
+}
+
+/** What a file says, as far as it was read already. */
+export interface Facts {
+  readonly metadata: GgufMetadata;
+  readonly tensors: GgufTensors;
+  readonly layers: number;
+  readonly headDim: number;
+}
+
+/** A base of rotary frequencies where files say none. */
+export const LOCAL_THETA = 10000;
+const WINDOW = "{arch}.attention.sliding_window";
+const PATTERN = "{arch}.attention.sliding_window_pattern";
+const LOCAL_BASE = "{arch}.rope.freq_base_swa";
+/** The window under the name that configs give it; null is none. */
+const window = ({ metadata }: Facts) => ({ sliding_window: windowOf(metadata) });
+/** 0 is none. */
+const windowOf = (metadata: GgufMetadata) => (metadata.number(WINDOW) === 0 ? null : metadata.size(WINDOW));
+const hasBias = ({ tensors }: Facts, module: string) => tensors.has(`blk.0.${module}.bias`);
+
+/** Models of 27 billion parameters are told by their layers; the others scale scores by the head's size. */
+function gemmaScale({ metadata, layers, headDim }: Facts, largest: number): JsonObject {
+  const hidden = metadata.size("{arch}.embedding_length")!;
+  const heads = metadata.sameSize("{arch}.attention.head_count")!;
+  return {
+    query_pre_attn_scalar: layers === largest ? hidden / heads : headDim,
+    hidden_activation: "gelu_pytorch_tanh",
+  };
+}
+
+/** Which layers have a window: of a list as it says, else all but each last of `period`. */
+function windowedLayers({ metadata, layers }: Facts, period: number): JsonObject {
+  if (!metadata.isList(PATTERN)) return { sliding_window_pattern: metadata.size(PATTERN) ?? period };
+  const flags = metadata.flags(PATTERN);
+  if (flags.length < layers)
+    throw new InvalidFileError(
+      metadata.file,
+      `metadata ${metadata.fullKey(PATTERN)}: expected an entry for each of ${layers} layers but found ${flags.length}`,
+    );
+  return { layer_types: flags.slice(0, layers).map((flag) => (flag ? "sliding_attention" : "full_attention")) };
+}
+
+/** Layers in turn, of which the first has a window. */
+function gemma2Layers(facts: Facts): JsonObject {
+  const { metadata, layers } = facts;
+  const theta = metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA;
+  if ((metadata.positive(LOCAL_BASE) ?? theta) !== theta)
+    throw new UnsupportedError(`${metadata.file}: ${metadata.fullKey(LOCAL_BASE)} other than that of all layers`);
+  if (metadata.isList(PATTERN)) return windowedLayers(facts, 2);
+  const period = metadata.size(PATTERN) ?? 2;
+  return {
+    layer_types: Array.from({ length: layers }, (_, i) =>
+      (i + 1) % period === 0 ? "full_attention" : "sliding_attention",
+    ),
+  };
+}
+
+/** Without a window, all layers are alike. */
+function gemma3Layers(facts: Facts): JsonObject {
+  if (windowOf(facts.metadata) !== null) return windowedLayers(facts, 6);
+  return { layer_types: Array.from({ length: facts.layers }, () => "full_attention") };
+}
+
+/** OLMo 2, and Olmo 3 where there is a window: windowed layers then have the rope without its scaling. */
+function olmoConfig(facts: Facts): JsonObject {
+  const { metadata } = facts;
+  if (windowOf(metadata) === null) return {};
+  const theta = metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA;
+  const { layer_types = null } = windowedLayers(facts, 4);
+  return { ...window(facts), layer_types, rope_parameters: { sliding_attention: { rope_theta: theta } } };
+}
+
+/** Layers without a window have no rope where others have one, as llama.cpp assumes of four layers in turn. */
+function exaoneConfig(facts: Facts): JsonObject {
+  if (windowOf(facts.metadata) === null) return { sliding_window: null };
+  return { ...window(facts), ...windowedLayers(facts, 4) };
+}
+
+const SHARED = "{arch}.expert_shared_feed_forward_length";
+
+/** Experts without one of all tokens. */
+function experts(facts: Facts): JsonObject {
+  const shared = facts.metadata.number(SHARED) ?? 0;
+  if (shared > 0)
+    throw new UnsupportedError(
+      `${facts.metadata.file}: metadata ${facts.metadata.fullKey(SHARED)} ${shared} is not supported`,
+    );
+  return routedExperts(facts);
+}
+
+/** Experts of a layer, and of a token; their size is that of the MLP where nothing else says it. */
+function routedExperts({ metadata }: Facts): JsonObject {
+  const size = metadata.size("{arch}.expert_feed_forward_length") ?? metadata.size("{arch}.feed_forward_length");
+  return {
+    num_experts: metadata.size("{arch}.expert_count"),
+    num_experts_per_tok: metadata.size("{arch}.expert_used_count"),
+    ...(size !== null && { moe_intermediate_size: size, intermediate_size: size }),
+  };
+}
+
+/** LFM2 with experts behind the first layers, chosen by sigmoids, which llama.cpp knows by a number. */
+function lfm2MoeConfig(facts: Facts): JsonObject {
+  const { metadata, tensors } = facts;
+  const gating = metadata.number("{arch}.expert_gating_func");
+  if (gating !== SIGMOID)
+    throw new UnsupportedError(
+      `${metadata.file}: metadata ${metadata.fullKey("{arch}.expert_gating_func")} ${gating} is not supported, only ${SIGMOID}, sigmoid`,
+    );
+  const { intermediate_size: _, ...routed } = experts(facts);
+  return {
+    ...lfm2Config(facts),
+    ...routed,
+    num_dense_layers: metadata.number("{arch}.leading_dense_block_count") ?? 0,
+    use_expert_bias: tensors.names.some((name) => /^blk\.\d+\.exp_probs_b\.bias$/.test(name)),
+  };
+}
+
+/** Ministral 3: YaRN whose scores are as they are without it, and queries that grow with their positions. */
+function ministralConfig({ metadata }: Facts): JsonObject {
+  const multiplier = metadata.number("{arch}.rope.scaling.yarn_log_multiplier") ?? 1;
+  const length = metadata.size("{arch}.rope.scaling.original_context_length");
+  const grown = metadata.size("{arch}.attention.temperature_length") ?? length;
+  if (multiplier !== 1 || grown !== length)
+    throw new UnsupportedError(
+      `${metadata.file}: metadata ${metadata.fullKey("{arch}.rope.scaling.yarn_log_multiplier")} other than 1, or ${metadata.fullKey("{arch}.attention.temperature_length")} other than the original context, is not supported`,
+    );
+  return {
+    rope_scaling: {
+      rope_type: metadata.string("{arch}.rope.scaling.type") === "yarn" ? "yarn" : "default",
+      factor: metadata.positive("{arch}.rope.scaling.factor") ?? 1,
+      ...(length !== null && { original_max_position_embeddings: length }),
+      beta_fast: metadata.positive("{arch}.rope.scaling.yarn_beta_fast") ?? 32,
+      beta_slow: metadata.positive("{arch}.rope.scaling.yarn_beta_slow") ?? 1,
+      attention_factor: 1,
+      llama_4_scaling_beta: metadata.number("{arch}.attention.temperature_scale") ?? 0,
+    },
+  };
+}
+
+/** Factors of Granite, 1 where a file says none. */
+function graniteScales({ metadata, headDim }: Facts): JsonObject {
+  return {
+    attention_multiplier: metadata.positive("{arch}.attention.scale") ?? headDim ** -0.5,
+    embedding_multiplier: metadata.positive("{arch}.embedding_scale") ?? 1,
+    residual_multiplier: metadata.positive("{arch}.residual_scale") ?? 1,
+    logits_scaling: metadata.positive("{arch}.logit_scale") ?? 1,
+  };
+}
+
+/** Of llama.cpp's functions of a router. */
+const SIGMOID = 2;
+
+const plain = { interleaved: false, normOffset: 0, names: {} } as const;
+/** Norms behind attention and MLP alone. */
+const postNorms = {
+  post_attention_norm: "post_attention_layernorm",
+  post_ffw_norm: "post_feedforward_layernorm",
+};
+const sandwich = {
+  attn_norm: "input_layernorm",
+  post_attention_norm: "post_attention_layernorm",
+  ffn_norm: "pre_feedforward_layernorm",
+  post_ffw_norm: "post_feedforward_layernorm",
+};
+
+export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
+  llama: {
+    ...plain,
+    name: "LlamaForCausalLM",
+    interleaved: true,
+    ropeTensors: true,
+    config: (facts) => ({ attention_bias: hasBias(facts, "attn_q"), mlp_bias: hasBias(facts, "ffn_gate") }),
+  },
+  qwen2: { ...plain, name: "Qwen2ForCausalLM", config: () => ({ use_sliding_window: false }) },
+  qwen3: {
+    ...plain,
+    name: "Qwen3ForCausalLM",
+    config: (facts) => ({ use_sliding_window: false, attention_bias: hasBias(facts, "attn_q") }),
+  },
+  // Weights of experts are what llama.cpp makes of scores: it reads none of the configs' fields for that.
+  qwen3moe: {
+    ...plain,
+    name: "Qwen3MoeForCausalLM",
+    hasExperts: true,
+    config: (facts) => ({ ...experts(facts), norm_topk_prob: true, attention_bias: hasBias(facts, "attn_q") }),
+  },
+  olmoe: {
+    ...plain,
+    name: "OlmoeForCausalLM",
+    hasExperts: true,
+    config: (facts) => ({
+      ...experts(facts),
+      norm_topk_prob: false,
+      clip_qkv: facts.metadata.positive("{arch}.attention.clamp_kqv"),
+    }),
+  },
+  granitemoe: {
+    ...plain,
+    name: "GraniteMoeForCausalLM",
+    interleaved: true,
+    hasExperts: true,
+    names: expertParts("block_sparse_moe", "router.layer"),
+    config: (facts) => ({ ...experts(facts), ...graniteScales(facts) }),
+  },
+  "gpt-oss": {
+    ...plain,
+    name: "GptOssForCausalLM",
+    hasExperts: true,
+    names: {
+      ...expertParts("mlp", "router"),
+      post_attention_norm: "post_attention_layernorm",
+      "attn_sinks.weight": "self_attn.sinks",
+    },
+    config: (facts) => ({ ...experts(facts), ...window(facts), attention_bias: hasBias(facts, "attn_q") }),
+  },
+  gemma: { ...plain, name: "GemmaForCausalLM", normOffset: 1, config: () => ({}) },
+  gemma2: {
+    ...plain,
+    name: "Gemma2ForCausalLM",
+    normOffset: 1,
+    names: sandwich,
+    config: (facts) => ({
+      ...gemmaScale(facts, 46),
+      ...gemma2Layers(facts),
+      sliding_window: windowOf(facts.metadata) ?? 4096,
+      attn_logit_softcapping: facts.metadata.number("{arch}.attn_logit_softcapping") ?? 50,
+      final_logit_softcapping: facts.metadata.number("{arch}.final_logit_softcapping") ?? 30,
+    }),
+  },
+  gemma3: {
+    ...plain,
+    name: "Gemma3ForCausalLM",
+    normOffset: 1,
+    names: sandwich,
+    config: (facts) => ({
+      ...gemmaScale(facts, 62),
+      ...window(facts),
+      ...gemma3Layers(facts),
+      rope_local_base_freq: facts.metadata.positive(LOCAL_BASE) ?? LOCAL_THETA,
+      final_logit_softcapping: facts.metadata.number("{arch}.final_logit_softcapping"),
+    }),
+  },
+  phi3: {
+    ...plain,
+    name: "Phi3ForCausalLM",
+    partialRotary: true,
+    ropeTensors: true,
+    names: { ffn_up: "mlp.gate_up_proj" },
+    config: (facts) => ({
+      ...window(facts),
+      original_max_position_embeddings: facts.metadata.size("{arch}.rope.scaling.original_context_length") ?? 4096,
+    }),
+  },
+  granite: {
+    ...plain,
+    name: "GraniteForCausalLM",
+    interleaved: true,
+    config: (facts) => ({
+      ...graniteScales(facts),
+      attention_bias: hasBias(facts, "attn_q"),
+      mlp_bias: hasBias(facts, "ffn_gate"),
+    }),
+  },
+  smollm3: {
+    ...plain,
+    name: "SmolLM3ForCausalLM",
+    interleaved: true,
+    ropeTensors: true,
+    config: (facts) => ({
+      no_rope_layer_interval: 4,
+      use_sliding_window: false,
+      attention_bias: hasBias(facts, "attn_q"),
+      mlp_bias: hasBias(facts, "ffn_gate"),
+    }),
+  },
+  olmo2: {
+    ...plain,
+    name: "Olmo2ForCausalLM",
+    nameOf: (metadata) => (windowOf(metadata) === null ? "Olmo2ForCausalLM" : "Olmo3ForCausalLM"),
+    names: postNorms,
+    config: olmoConfig,
+  },
+  ernie4_5: {
+    ...plain,
+    name: "Ernie4_5ForCausalLM",
+    config: (facts) => ({ use_bias: hasBias(facts, "attn_q") }),
+  },
+  "hunyuan-dense": {
+    ...plain,
+    name: "HunYuanDenseV1ForCausalLM",
+    names: { attn_q_norm: "self_attn.query_layernorm", attn_k_norm: "self_attn.key_layernorm" },
+    config: (facts) => ({ attention_bias: hasBias(facts, "attn_q") }),
+  },
+  exaone4: {
+    ...plain,
+    name: "Exaone4ForCausalLM",
+    names: postNorms,
+    ropeTensors: true,
+    config: exaoneConfig,
+  },
+  glm4: {
+    ...plain,
+    name: "Glm4ForCausalLM",
+    partialRotary: true,
+    names: {
+      post_attention_norm: "post_self_attn_layernorm",
+      ffn_up: "mlp.gate_up_proj",
+      post_ffw_norm: "post_mlp_layernorm",
+    },
+    config: (facts) => ({ attention_bias: hasBias(facts, "attn_q") }),
+  },
+  mistral3: { ...plain, name: "Ministral3ForCausalLM", interleaved: true, config: ministralConfig },
+  lfm2: {
+    ...plain,
+    name: "Lfm2ForCausalLM",
+    names: lfm2Names,
+    isHybrid: true,
+    tensors: withTaps,
+    config: lfm2Config,
+  },
+  lfm2moe: {
+    ...plain,
+    name: "Lfm2MoeForCausalLM",
+    names: {
+      ...lfm2Names,
+      ...expertParts("feed_forward"),
+      "exp_probs_b.bias": "feed_forward.expert_bias",
+    },
+    isHybrid: true,
+    hasExperts: true,
+    tensors: withTaps,
+    config: lfm2MoeConfig,
+  },
+  qwen35: {
+    ...plain,
+    name: "Qwen3_5ForCausalLM",
+    names: qwen35Names,
+    normOffset: 1,
+    isHybrid: true,
+    partialRotary: true,
+    tensors: withDeltaHeads,
+    config: (facts) => ({ ...qwen35Config(facts), attention_bias: hasBias(facts, "attn_k") }),
+  },
+  qwen35moe: {
+    ...plain,
+    name: "Qwen3_5MoeForCausalLM",
+    names: { ...qwen35Names, ...expertParts("mlp"), ...sharedParts("mlp.shared_expert") },
+    normOffset: 1,
+    isHybrid: true,
+    hasExperts: true,
+    partialRotary: true,
+    tensors: (tensors, metadata) => withSharedGate(withDeltaHeads(tensors, metadata)),
+    config: (facts) => ({
+      ...qwen35Config(facts),
+      ...routedExperts(facts),
+      shared_expert_intermediate_size: facts.metadata.size(SHARED) ?? facts.metadata.size("{arch}.feed_forward_length"),
+      attention_bias: hasBias(facts, "attn_k"),
+    }),
+  },
+};
+
+/** Llama with experts. */
+const mixtral: GgufArchitecture = {
+  ...plain,
+  name: "MixtralForCausalLM",
+  interleaved: true,
+  hasExperts: true,
+  names: expertParts("block_sparse_moe"),
+  config: experts,
+};
+
+/** What files call the models of a class, and what differs in them; null for a class without files. */
+export function ggufArchitectureOf(
+  className: string,
+): { readonly key: string; readonly files: GgufArchitecture } | null {
+  if (className === mixtral.name) return { key: "llama", files: mixtral };
+  const named = className === "MistralForCausalLM" ? "LlamaForCausalLM" : className;
+  const [key] = Object.entries(ggufArchitectures).find(([, { name }]) => name === named) ?? [];
+  return key === undefined ? null : { key, files: ggufArchitectures[key]! };
+}
+
+/** The architecture of a file; UnsupportedError lists those that are. */
+export function architectureOf(metadata: GgufMetadata): GgufArchitecture {
+  const { file, architecture } = metadata;
+  const found = Object.hasOwn(ggufArchitectures, architecture) ? ggufArchitectures[architecture] : undefined;
+  if (found === ggufArchitectures.llama && (metadata.number("{arch}.expert_count") ?? 0) > 0) return mixtral;
+  if (found) return found;
+  const known = Object.keys(ggufArchitectures).join(", ");
+  throw new UnsupportedError(`${file}: GGUF architecture "${architecture}" is not supported, only ${known}`);
+}
