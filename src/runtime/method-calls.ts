@@ -75,10 +75,12 @@ export function splitArguments(method: Method, name: string, schema: Schema, ind
   const defaults = gained.flatMap((arg) => (arg.default === undefined ? [] : [arg.default]));
   const returnsOut = short >= 0 && indices.slice(short, -1).includes(indices.at(-1)!);
   if (gained.length > 0 && defaults.length === gained.length && returnsOut) return split(short, defaults);
-  const isOther = returns === "tensor" && indices.at(-1) !== indices[args.length - 1];
+  // What is returned of a list is a value of its own in files.
+  const returnsLast = returns === "tensor" && args.at(-1)!.type !== "Tensor[]";
+  const isOther = returnsLast && indices.at(-1) !== indices[args.length - 1];
   if (indices.length < args.length || indices.length > args.length + 1 || isOther)
     throw new ShapeError(
-      `${name}: expected ${args.length} arguments${returns === "tensor" ? " and the last again" : ""} but method ${method.name} gives values ${indices.join(", ")}`,
+      `${name}: expected ${args.length} arguments${returnsLast ? " and the last again" : ""} but method ${method.name} gives values ${indices.join(", ")}`,
     );
   return split(inputCount, []);
 }
