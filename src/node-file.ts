@@ -2,6 +2,7 @@
 import type { Stats } from "node:fs";
 import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { createInterface } from "node:readline/promises";
 import { checkString } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
@@ -36,7 +37,7 @@ function isSame(a: Stats, b: Stats): boolean {
  * Opens a regular file. Others are refused before: opening a named pipe waits for who writes to it, beyond any signal, and
  * opening a device may do something.
  */
-export async function openRegular(path: string): Promise<{ handle: FileHandle; status: Stats }> {
+async function openRegular(path: string): Promise<{ handle: FileHandle; status: Stats }> {
   checkPath(path);
   const refuse = (cause: NodeJS.ErrnoException): never => {
     const problem = cause.code === "ENOENT" ? "no such file" : cause.message;
@@ -57,6 +58,17 @@ export async function openRegular(path: string): Promise<{ handle: FileHandle; s
 
 function checkRegular(path: string, status: Stats): void {
   if (!status.isFile()) throw new InvalidFileError(path, `expected a file but found ${describeOther(status)}`);
+}
+
+/** The lines of a regular file of UTF-8 text, read as they are asked for; InvalidFileError as `readFileWhole`. */
+export async function* readLines(path: string): AsyncGenerator<string> {
+  const { handle } = await openRegular(path);
+  const input = handle.createReadStream({ encoding: "utf8" });
+  try {
+    yield* createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
+  } finally {
+    input.destroy();
+  }
 }
 
 /** All bytes of a regular file; InvalidFileError when it is missing, or is something else. */

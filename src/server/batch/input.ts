@@ -1,10 +1,9 @@
 /** Files of requests in OpenAI's batch format: a JSON object a line. */
 import { createHash } from "node:crypto";
-import { createInterface } from "node:readline";
 import { z } from "@hono/zod-openapi";
 import { InvalidFileError } from "../../errors.ts";
 import { checkNesting } from "../../json-text.ts";
-import { openRegular } from "../../node-file.ts";
+import { readLines } from "../../node-file.ts";
 import type { ServerLimits } from "../limits.ts";
 
 /** Endpoints that a line may name. */
@@ -40,10 +39,8 @@ export interface BatchSummary {
 
 /** The requests of a file, one after the other. InvalidFileError that names the line for what is none. */
 export async function* readRequests(path: string, limits: ServerLimits): AsyncGenerator<BatchRequest> {
-  const { handle } = await openRegular(path);
-  const stream = handle.createReadStream({ encoding: "utf8" });
   let number = 0;
-  for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) {
+  for await (const line of readLines(path)) {
     number++;
     const text = number === 1 ? line.replace(/^\uFEFF/, "") : line;
     if (text.trim() !== "") yield parseRequest(text, `${path}, line ${number}`, limits);
