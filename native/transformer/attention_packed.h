@@ -82,9 +82,9 @@ struct PackedBlock {
       }
     }
     uint32_t v = 0;
-    for (; v < grouped; v += kColumns) pack_values<kColumns>(block, v, WholeVector<Isa>{});
-    for (; (v + 1) * kLanes <= dim; v++) pack_values<1>(block, v, WholeVector<Isa>{});
-    if (v < value_vectors) pack_values<1>(block, v, PartialVector<Isa>{dim - v * kLanes});
+    for (; v < grouped && (v + kColumns) * kLanes <= dim; v += kColumns) pack_group(block, v);
+    for (; (v + 1) * kLanes <= dim; v++) pack_vector(block, v, WholeVector<Isa>{});
+    if (v < value_vectors) pack_vector(block, v, PartialVector<Isa>{dim - v * kLanes});
   }
 
  private:
@@ -103,13 +103,22 @@ struct PackedBlock {
     }
   }
 
-  template <int Columns, class Vector>
-  void pack_values(const CacheBlock<Element>& block, uint32_t v, Vector vector) {
-    float* to = value(v) + block.first * Columns * kLanes;
-    for (uint32_t index = block.first; index < block.last; index++, to += Columns * kLanes)
-      each_index<Columns>([&](auto c) LOWBIT_INLINE {
-        Isa::store(to + c * kLanes, vector.load(block.values[index] + (v + c) * kLanes));
+  // kColumns vectors of the values, all of which are whole.
+  void pack_group(const CacheBlock<Element>& block, uint32_t v) {
+    constexpr WholeVector<Isa> kWhole;
+    float* to = value(v) + block.first * kColumns * kLanes;
+    for (uint32_t index = block.first; index < block.last; index++, to += kColumns * kLanes)
+      each_index<kColumns>([&](auto c) LOWBIT_INLINE {
+        Isa::store(to + c * kLanes, kWhole.load(block.values[index] + (v + c) * kLanes));
       });
+  }
+
+  template <class Vector>
+  void pack_vector(const CacheBlock<Element>& block, uint32_t v, Vector vector) {
+    const uint32_t apart = value_apart(v);
+    float* to = value(v) + block.first * apart;
+    for (uint32_t index = block.first; index < block.last; index++, to += apart)
+      Isa::store(to, vector.load(block.values[index] + v * kLanes));
   }
 };
 
