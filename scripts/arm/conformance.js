@@ -9,6 +9,7 @@ const files = {
   emulated: () => import("../../src/kernels/emulated.test.ts"),
   conformance: () => import("../../src/kernels/conformance.test.ts"),
   "conformance-long": () => import("../../src/kernels/conformance-long.test.ts"),
+  "conformance-attention": () => import("../../src/kernels/conformance-attention.test.ts"),
   "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
   "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
   "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),

@@ -8,6 +8,7 @@ const others = /_reference$|^(?!.*_wasm_)\S+_\d+x\d+x\d+_|^in an engine/;
 export function runConformance(isSmall) {
   const files = {
     conformance: () => import("../../src/kernels/conformance.test.ts"),
+    "conformance-attention": () => import("../../src/kernels/conformance-attention.test.ts"),
     "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
     "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
     "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),

@@ -47,7 +47,7 @@ describe("openai", () => {
     expect(choices.map(({ logprobs }) => logprobs.tokens.length)).toEqual([4, 4]);
   });
 
-  it("embeds texts, as floats, in base64 and shorter, and ranks documents", async () => {
+  it("embeds texts, as floats, in base64 and shorter", async () => {
     const embeddings = { model: "bge", input: ["What is the capital of France?", "Paris"] };
     const floats = await client.embeddings.create({ ...embeddings, encoding_format: "float" });
     expect(floats.data.map(({ index }) => index)).toEqual([0, 1]);

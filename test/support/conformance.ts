@@ -89,3 +89,14 @@ export function describeRows<A>(rows: readonly Kernel<A>[], cpu: Cpu, tests: (ke
     } else describe(kernel.name, () => tests(kernel));
   }
 }
+
+/** Fails for the first number that is further from what is expected than its bound. */
+export function expectNear(
+  found: Float32Array,
+  expected: (i: number) => number,
+  bound: (i: number) => number,
+  name = "",
+): void {
+  for (let i = 0; i < found.length; i++)
+    if (!(Math.abs(found[i]! - expected(i)) <= bound(i))) expect(found[i], `${name} [${i}]`).toBe(expected(i));
+}
