@@ -66,6 +66,28 @@ export function superGroupCount({ k }: { k: number }): number {
   return Math.ceil(k / SUPER_GROUP);
 }
 
+/** Some rows of weights by their numbers, in the order that `rows` has them. */
+export function pickRows(weights: QuantizedWeights, rows: ArrayLike<number>): QuantizedWeights {
+  const pick = <A extends Int8Array | Float32Array>(values: A): A => {
+    const width = values.length / weights.n;
+    const picked = new (values.constructor as new (length: number) => A)(rows.length * width);
+    for (let i = 0; i < rows.length; i++)
+      picked.set(values.subarray(rows[i]! * width, (rows[i]! + 1) * width), i * width);
+    return picked;
+  };
+  const { minima, superScales, superMinima } = weights;
+  return {
+    ...weights,
+    n: rows.length,
+    qvals: pick(weights.qvals),
+    scales: pick(weights.scales),
+    zeros: weights.zeros && pick(weights.zeros),
+    ...(minima && { minima: pick(minima) }),
+    ...(superScales && { superScales: pick(superScales) }),
+    ...(superMinima && { superMinima: pick(superMinima) }),
+  };
+}
+
 /** Weights with columns of zeros added, for inputs that have zeros there; the groups stay those of the old columns. */
 export function padColumns(weights: QuantizedWeights, { k, groupSize }: WeightSpec): QuantizedWeights {
   if (k === weights.k) return weights;

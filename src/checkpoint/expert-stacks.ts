@@ -3,7 +3,7 @@ import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import type { LowBitTensor, TensorInfo, TensorSource } from "../formats/tensor-source.ts";
 import type { ExpertStack } from "../model/layer.ts";
-import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import { pickRows, type QuantizedWeights } from "../quantized.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 
 /** A weight of one expert in a tensor: rows first, first + step, … of a matrix [n, k], or values of a vector [n]. */
@@ -157,27 +157,10 @@ function lowBitPart(whole: LowBitTensor, { expert, stack, first, step, info }: P
 }
 
 function everyRow(weights: QuantizedWeights, step: number): QuantizedWeights {
-  const n = Math.ceil(weights.n / step);
-  const groups = groupCount(weights);
-  const every = <A extends Int8Array | Float32Array>(values: A, width: number): A => {
-    const picked = values.slice(0, n * width) as A;
-    for (let i = 0; i < n; i++) picked.set(values.subarray(i * step * width, (i * step + 1) * width), i * width);
-    return picked;
-  };
-  const floats = (name: "minima" | "superScales" | "superMinima") => {
-    const values = weights[name];
-    return values && { [name]: every(values, values.length / weights.n) };
-  };
-  return {
-    ...weights,
-    n,
-    qvals: every(weights.qvals, weights.k),
-    scales: every(weights.scales, groups),
-    zeros: weights.zeros && every(weights.zeros, groups),
-    ...floats("minima"),
-    ...floats("superScales"),
-    ...floats("superMinima"),
-  };
+  return pickRows(
+    weights,
+    Array.from({ length: Math.ceil(weights.n / step) }, (_, i) => i * step),
+  );
 }
 
 function everyRowOf({ dtype, shape, data }: Tensor, step: number): Tensor {

@@ -6,7 +6,7 @@ import type { Checkpoint } from "../formats/contract.ts";
 import { withMoves } from "../formats/moved-weights.ts";
 import type { LowBitTensor, TensorSource } from "../formats/tensor-source.ts";
 import type { Network } from "../model/decoder.ts";
-import { dequantize, groupCount, type QuantizedWeights } from "../quantized.ts";
+import { dequantize, pickRows, type QuantizedWeights } from "../quantized.ts";
 
 const DOWN = /^(.*)\.down_proj\.weight$/;
 /** What an MLP may have: with a norm in front of the last matrix, that would be moved, too. */
@@ -85,24 +85,9 @@ function withRows({ rows, ...rest }: LowBitTensor, order: Int32Array): LowBitTen
       whole ??= rows(0, n);
       const weights = await whole;
       if (first + count === n) whole = null;
-      const picked = order.subarray(first, first + count);
-      const groups = groupCount(weights);
-      return {
-        ...weights,
-        n: count,
-        qvals: pick(weights.qvals, picked, weights.k),
-        scales: pick(weights.scales, picked, groups),
-        zeros: weights.zeros && pick(weights.zeros, picked, groups),
-      };
+      return pickRows(weights, order.subarray(first, first + count));
     },
   };
-}
-
-function pick<A extends Int8Array | Float32Array>(values: A, rows: Int32Array, width: number): A {
-  const picked = new (values.constructor as new (length: number) => A)(rows.length * width);
-  for (const [i, row] of rows.entries())
-    picked.set(values.subarray(row * width, (row + 1) * width) as never, i * width);
-  return picked;
 }
 
 /** The float values of rows, in the order of the matrix's columns. */

@@ -62,19 +62,27 @@ export interface OpenedProgram {
  */
 export async function fetchModel(url: string, options: DownloadOptions = {}): Promise<StoredModel> {
   const folder = /^https?:/.test(url) ? await openFolder() : null;
-  const { signal } = options;
-  const kept =
-    folder &&
-    ((await openKept(folder, await nameOf(programKey(url)), signal, async () =>
-      findWhole(folder, await nameOf(programKey(url)), (target) => isCurrent(url, target, options)),
-    )) ??
-      (await openKept(folder, await nameOf(url), signal, async () =>
-        fetchToFolder(url, folder, await nameOf(url), options),
-      )));
+  const kept = folder && (await openAt(url, folder, options));
   if (!kept) return { source: await streamFile(url, options), isCached: false, origin: null, async forget() {} };
   const { blob, version, release, forget } = kept;
   const source = { ...blobSource(url, blob), close: async () => release() };
   return { source, isCached: true, origin: { key: programKey(url), version }, forget };
+}
+
+/** The program that was made of the file at a URL, where it is current, else the file itself; null when there is no room. */
+async function openAt(
+  url: string,
+  folder: FileSystemDirectoryHandle,
+  options: DownloadOptions,
+): Promise<OpenedFile | null> {
+  const { signal } = options;
+  const program = await nameOf(programKey(url));
+  const made = await openKept(folder, program, signal, () =>
+    findWhole(folder, program, (target) => isCurrent(url, target, options)),
+  );
+  if (made) return made;
+  const file = await nameOf(url);
+  return openKept(folder, file, signal, () => fetchToFolder(url, folder, file, options));
 }
 
 /** What the program is kept under that is made of the file at a URL. */
