@@ -419,23 +419,14 @@ napi_value address_of(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// discard(bytes: Uint8Array): gives whole pages of what `allocate` gave back to the system.
-napi_value discard(napi_env env, napi_callback_info info) {
+// Calls a region's method with the bytes that are the first argument, where all of them are of one.
+template <void (Region::*Method)(void* start, size_t bytes)>
+napi_value call_region(napi_env env, napi_callback_info info) {
   size_t bytes = 0;
   void* start = bytes_argument(env, info, &bytes);
   if (bytes == 0) return nullptr;
   const std::shared_ptr<Region> region = region_of(start);
-  if (region && region == region_of(static_cast<char*>(start) + bytes - 1)) region->discard(start, bytes);
-  return nullptr;
-}
-
-// readByRows(bytes: Uint8Array): rows of what `mapFile` gave are read here and there.
-napi_value read_by_rows(napi_env env, napi_callback_info info) {
-  size_t bytes = 0;
-  void* start = bytes_argument(env, info, &bytes);
-  if (bytes == 0) return nullptr;
-  const std::shared_ptr<Region> region = region_of(start);
-  if (region && region == region_of(static_cast<char*>(start) + bytes - 1)) region->read_by_rows(start, bytes);
+  if (region && region == region_of(static_cast<char*>(start) + bytes - 1)) (region.get()->*Method)(start, bytes);
   return nullptr;
 }
 
@@ -460,8 +451,10 @@ napi_value init(napi_env env, napi_value exports) {
       {"mapFile", map_file},
       {"allocate", allocate},
       {"addressOf", address_of},
-      {"discard", discard},
-      {"readByRows", read_by_rows},
+      // discard(bytes: Uint8Array): gives whole pages of what `allocate` gave back to the system.
+      {"discard", call_region<&Region::discard>},
+      // readByRows(bytes: Uint8Array): rows of what `mapFile` gave are read here and there.
+      {"readByRows", call_region<&Region::read_by_rows>},
       {"loadKernels", load_kernels},
       {"keepThreads", change_threads<keep_threads>},
       {"releaseThreads", change_threads<release_threads>},
