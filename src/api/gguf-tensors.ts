@@ -56,20 +56,20 @@ export function tensorsOf(
   for (const { tensor, slots, experts } of expertStacks(config))
     if (/\.(gate|up|down)_exps\.(weight|bias)$/.test(tensor))
       for (let e = 0; e < experts; e++) for (const slot of slots) stacks.set(slot.replace("*", `${e}`), tensor);
-  const parts = new Map<string, WrittenTensor[]>();
+  const tensors = new Map<string, { readonly parts: WrittenTensor[]; readonly isStack: boolean }>();
   for (const slot of model.decoder.slots) {
     if (!isWritten(model, slot)) continue;
-    const name = ggufName(stacks.get(slot.name) ?? slot.name, files.names);
+    const stack = stacks.get(slot.name);
+    const name = ggufName(stack ?? slot.name, files.names);
     if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
-    const known = parts.get(name) ?? [];
-    parts.set(name, [...known, tensorOf(model, name, slot, formOf(slot), options)]);
-    if (!stacks.has(slot.name)) continue;
-    if (known.some(({ type }) => type !== parts.get(name)!.at(-1)!.type))
+    const tensor = tensors.get(name) ?? { parts: [], isStack: stack !== undefined };
+    tensors.set(name, tensor);
+    const part = tensorOf(model, name, slot, formOf(slot), options);
+    if (tensor.isStack && tensor.parts.length > 0 && tensor.parts[0]!.type !== part.type)
       throw new UnsupportedError(`${slot.name}: files of GGUF have all experts of a layer in one type`);
+    tensor.parts.push(part);
   }
-  const isStack = new Set(stacks.values());
-  const stacked = new Set([...isStack].map((tensor) => ggufName(tensor, files.names)!));
-  return [...parts].map(([name, all]) => (stacked.has(name) ? stackOf(name, all) : all[0]!));
+  return [...tensors].map(([name, { parts, isStack }]) => (isStack ? stackOf(name, parts) : parts[0]!));
 }
 
 /** Whether a slot is a tensor of its own: those that are tied are what they are tied to, unless they became something else. */

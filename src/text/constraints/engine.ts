@@ -30,17 +30,18 @@ export async function startEngine(vocabulary: MaskVocabulary): Promise<Engine> {
 }
 
 async function loadPackage(): Promise<typeof Xgrammar> {
-  if (nodeBuiltin("node:module")) {
-    const { createRequire } = nodeBuiltin<typeof import("node:module")>("node:module")!;
-    return new Function("require", "file", `${LOAD} return load(file);`)(createRequire(import.meta.url), packageFile());
-  }
+  const inNode = packageInNode();
+  if (inNode) return new Function("require", "file", `${LOAD} return load(file);`)(inNode.require, inNode.file);
   await import("@mlc-ai/web-xgrammar");
   return (globalThis as unknown as { xgrammar: typeof Xgrammar }).xgrammar;
 }
 
-function packageFile(): string {
-  const { createRequire } = nodeBuiltin<typeof import("node:module")>("node:module")!;
-  return createRequire(import.meta.url).resolve("@mlc-ai/web-xgrammar");
+/** The package's file, and what loads modules from here; null where this is not Node. */
+function packageInNode(): { readonly require: NodeJS.Require; readonly file: string } | null {
+  const module = nodeBuiltin<typeof import("node:module")>("node:module");
+  if (!module) return null;
+  const require = module.createRequire(import.meta.url);
+  return { require, file: require.resolve("@mlc-ai/web-xgrammar") };
 }
 
 /** The package calls itself a module and is a script of the older kind: in Node it is run as that. */
@@ -64,7 +65,7 @@ async function startThread(
   { Worker }: typeof import("node:worker_threads"),
   vocabulary: MaskVocabulary,
 ): Promise<Engine> {
-  const workerData = { file: packageFile(), vocabulary };
+  const workerData = { file: packageInNode()!.file, vocabulary };
   const worker = new Worker(thread(), { eval: true, execArgv: [], name: "lowbit constraints", workerData });
   /** Of the request under way, or the start. */
   let waiting = deferred<MaskReply | "ready">();
