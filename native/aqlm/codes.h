@@ -131,8 +131,7 @@ static inline size_t sums_bytes(const Codes& codes, uint32_t m) {
 }
 
 static inline size_t product_bytes(const Codes& codes, uint32_t m, uint32_t threads, Memory memory) {
-  return round_up(memory.prepared, kAlignment) + sums_bytes(codes, m) +
-         threads * round_up(memory.own, kAlignment);
+  return round_up(memory.prepared, kAlignment) + sums_bytes(codes, m) + threads * round_up(memory.own, kAlignment);
 }
 
 static inline Product& init_product(Step& step, const Call& call, Memory memory) {
