@@ -12,6 +12,12 @@ const TICKS_PER_SECOND = 100;
 const CALM_CORES_MAX = 0.15;
 const LOOK_MS = 200;
 
+/** CPU seconds of a process and all its threads so far, on Linux. @param {number} pid */
+export function processSeconds(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+}
+
 /** CPU seconds of the whole machine and of some processes so far; null where the system does not tell. */
 function cpuSeconds(pids) {
   try {
@@ -20,12 +26,8 @@ function cpuSeconds(pids) {
       .split(/\s+/)
       .slice(1)
       .map(Number);
-    const own = pids.map((pid) => {
-      const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1).split(" ");
-      return Number(fields[11]) + Number(fields[12]);
-    });
-    const all = user + nice + system + irq + softirq + steal;
-    return (all - own.reduce((sum, ticks) => sum + ticks, 0)) / TICKS_PER_SECOND;
+    const all = (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND;
+    return pids.map(processSeconds).reduce((others, seconds) => others - seconds, all);
   } catch {
     return null;
   }

@@ -363,8 +363,7 @@ void planes_prepare(Step& step, const Call& call) {
   a.x = buffer_of<const float>(call, packed_linear::kX);
   a.y = buffer_of<float>(call, packed_linear::kY);
   a.stream = bypasses_caches(a.y, a.m, a.gated ? a.weights.n / 2 : a.weights.n, kStreamBytes);
-  uint8_t* at = reinterpret_cast<uint8_t*>(
-      round_up(reinterpret_cast<size_t>(buffer_of<void>(call, packed_linear::kScratch)), 64));
+  uint8_t* at = buffer_of<uint8_t>(call, packed_linear::kScratch);
   a.tiles = reinterpret_cast<int8_t*>(at);
   at += a.tiles_bytes();
   a.scales = reinterpret_cast<float*>(at);

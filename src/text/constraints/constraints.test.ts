@@ -146,6 +146,7 @@ const accepted: Record<string, object | boolean> = {
   numbers: { type: "number", minimum: 0.5, maximum: 2 },
   "open numbers": { type: "number", exclusiveMinimum: -0.25, exclusiveMaximum: 1.125 },
   "negative numbers": { type: "number", maximum: -3 },
+  "numbers below one": { type: "number", exclusiveMinimum: 0.125, exclusiveMaximum: 0.458 },
   multiples: { type: "integer", multipleOf: 7 },
   "multiples within": { type: "number", multipleOf: 0.25, minimum: 0, maximum: 3 },
   items: { type: "array", items: { type: "boolean" }, minItems: 2, maxItems: 4 },

@@ -30,7 +30,7 @@ function between(low: string, high: string): Node[][] {
 /** Digits of whole numbers from `low` to `high`, 0 or more, with at least `least` digits. */
 function wholes(low: number, high: number, least = 1): Node[][] {
   const found: Node[][] = [];
-  for (let length = least; length <= String(high).length; length++) {
+  for (let length = least; length <= Math.max(least, String(high).length); length++) {
     const from = Math.max(low, length === least ? 0 : 10 ** (length - 1));
     const to = Math.min(high, 10 ** length - 1);
     if (from <= to) found.push(...between(String(from).padStart(length, "0"), String(to).padStart(length, "0")));
