@@ -328,7 +328,8 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
   // the earliest key, the last one to the latest.
   uint32_t halves(const CacheBlock<Element>& block, uint32_t pair) const {
     const uint32_t last_query = std::min(this->queries(), kPair * (pair + 1)) - 1;
-    const uint32_t from = static_cast<uint32_t>(w_.first[kPair * pair]), to = static_cast<uint32_t>(w_.last[last_query]);
+    const uint32_t from = static_cast<uint32_t>(w_.first[kPair * pair]),
+                   to = static_cast<uint32_t>(w_.last[last_query]);
     const bool sees = to > block.start && from < block.start + block.last;
     return sees ? ceil_div(std::min(to - block.start, block.last), 32) : 0;
   }
