@@ -149,8 +149,8 @@ export class PageStore {
   }
 
   /**
-   * Makes a full page known after another. Where the same is known already, that one is given, with the blocks that it
-   * lacks: it takes the page's place.
+   * Makes a page known after another: a full one, or the last of a sequence that was restored. Where the same is known
+   * already, that one is given, with the blocks that it lacks: it takes the page's place.
    */
   know(page: Page, previous: Page): Page {
     if (!previous.isKnown) return page;
@@ -161,8 +161,8 @@ export class PageStore {
       return page;
     }
     const lacking = same.blocks.flatMap((block, kind) => (block ? [] : [kind]));
-    // What others hold of the page stays theirs.
-    if (lacking.length > 0 && page.holders > 1) return page;
+    // What others hold of the page stays theirs, and one that is not full has too little for one that is.
+    if (lacking.length > 0 && (page.holders > 1 || page.ids.length < same.ids.length)) return page;
     for (const kind of lacking) {
       same.blocks[kind] = page.blocks[kind]!;
       page.blocks[kind] = null;

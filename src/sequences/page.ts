@@ -3,7 +3,7 @@ import type { Block } from "./block-pool.ts";
 import type { State } from "./state.ts";
 
 /**
- * Keys and values of consecutive positions of one sequence, a block for each kind of layer. One that is full and known
+ * Keys and values of consecutive positions of one sequence, a block for each kind of layer. One that is known
  * (`isKnown`) never changes again: any sequence with the same ids before and in it can hold it.
  */
 export class Page {

@@ -222,7 +222,7 @@ export class Sequence {
     this.#state = state;
     for (const page of pages) {
       this.#push(page);
-      if (page.ids.length === this.#store.shape.positions) this.#know(this.#pages.length - 1);
+      this.#know(this.#pages.length - 1);
     }
     if (state && this.position % this.#store.shape.positions === 0) this.#store.keepState(this.#pages.at(-1)!, state);
   }
@@ -353,7 +353,7 @@ export class Sequence {
     if (page.ids.length === positions) this.#know(index);
   }
 
-  /** A full page becomes known, or gives way to the one that holds the same. */
+  /** A page becomes known, or gives way to the one that holds the same. */
   #know(index: number): void {
     const page = this.#pages[index]!;
     const known = this.#store.know(page, this.#pages[index - 1] ?? this.#root);

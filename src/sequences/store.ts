@@ -149,7 +149,7 @@ export class SequenceStore {
   }
 
   /**
-   * The sequence of a file that `save` wrote, in whatever process. Its full pages can be found by others. InvalidFileError
+   * The sequence of a file that `save` wrote, in whatever process. Its pages can be found by others. InvalidFileError
    * for a file that is damaged, or of another program, type or version; ContextLengthError when it is longer than the
    * context; UnsupportedError when there is no room for it.
    */
