@@ -1,6 +1,6 @@
 /**
  * What 8-bit activations cost models of 2026 is what their rounding costs: models with float kernels, whose linear layers get
- * inputs that were rounded in double precision as TorchAO rounds them, give the same logits as the kernels of 8-bit activations.
+ * inputs that were rounded as TorchAO rounds them, give the same logits as the kernels of 8-bit activations.
  */
 import { afterEach, describe, expect, it, vi } from "vitest";
 import {
@@ -69,17 +69,10 @@ describe.skipIf(!hasModels2026)("models of ../shared (skipped without it)", () =
       const exact = await logitsOf(name, intxWeightOnly(options));
       roundInputs();
       const expected = await logitsOf(name, intxWeightOnly(options));
-      const [cost, rest] = [distance(found, exact), distance(found, expected)];
-      console.log(
-        name,
-        "cost",
-        (100 * cost.relative).toFixed(2),
-        cost.correlation.toFixed(5),
-        "rest",
-        (100 * rest.relative).toFixed(4),
-      );
+      // The hook is there: rounded inputs change what comes of them.
       expect(distance(expected, exact).relative).toBeGreaterThan(0.003);
-      expect(rest.relative).toBeLessThan(0.01);
+      // Equal to the last bits, but where sums in another order move a value across the middle between two integers.
+      expect(distance(found, expected).relative).toBeLessThan(0.004);
     },
   );
 });
