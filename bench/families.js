@@ -27,7 +27,7 @@ const { values: options, positionals } = parseArgs({
     patience: { type: "string", default: "2" },
   },
 });
-// Gemma 4 is not written to GGUF.
+// Of Gemma 4, bench/family-memory.js tells the memory.
 const names = positionals.length > 0 ? positionals : Object.keys(families).filter((name) => !name.startsWith("Gemma"));
 const plan = { rounds: Number(options.rounds), patience: Number(options.patience), threads: [THREADS] };
 
