@@ -38,7 +38,8 @@ async function readText(request: Request, announced: number, most: number): Prom
     return text + decoder.decode();
   } catch (cause) {
     if (cause instanceof ApiError) throw cause;
-    const isNoText = cause instanceof TypeError && "code" in cause && cause.code === "ERR_ENCODING_INVALID_ENCODED_DATA";
+    const isNoText =
+      cause instanceof TypeError && "code" in cause && cause.code === "ERR_ENCODING_INVALID_ENCODED_DATA";
     const problem = isNoText && !request.signal.aborted ? "expected UTF-8" : "did not arrive whole";
     throw new ApiError(400, `body: ${problem}`, { cause });
   }
