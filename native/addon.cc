@@ -147,7 +147,16 @@ bool element(napi_env env, napi_value list, uint32_t index, napi_value* item) {
   return napi_get_element(env, list, index, item) == napi_ok;
 }
 
-// { kernel: number, scalars: number[], buffers: TypedArray[], growth?: Float64Array }
+// Buffers of JavaScript may begin anywhere.
+void align_scratch(CallArguments* call) {
+  if (call->buffers.empty()) return;
+  const uintptr_t start = reinterpret_cast<uintptr_t>(call->buffers.back());
+  const size_t skipped = std::min(round_up(start, kScratchAlignment) - start, call->scratch_bytes);
+  call->buffers.back() = reinterpret_cast<void*>(start + skipped);
+  call->scratch_bytes -= skipped;
+}
+
+// { kernel: number, scalars: number[], buffers: TypedArray[], growth?: Float64Array }; the last buffer is the scratch
 bool read_call(napi_env env, napi_value object, CallArguments* call) {
   napi_value field, item;
   uint32_t count;
@@ -166,12 +175,13 @@ bool read_call(napi_env env, napi_value object, CallArguments* call) {
     if (!element(env, field, i, &item)) return false;
     call->buffers.push_back(data_of(env, item, &call->scratch_bytes));
   }
+  align_scratch(call);
   if (napi_get_named_property(env, object, "growth", &field) != napi_ok) return false;
   call->growth = doubles_of(env, field);
   return true;
 }
 
-// scratchBytes(call, threads): number
+// scratchBytes(call, threads): number; enough wherever the buffer begins
 napi_value scratch_bytes(napi_env env, napi_callback_info info) {
   napi_value args[2];
   size_t count = 2;
@@ -183,8 +193,9 @@ napi_value scratch_bytes(napi_env env, napi_callback_info info) {
     return nullptr;
   }
   const KernelRow* row = kernel_row(call.kernel);
-  if (!row->scratch_bytes) return number(env, 0);
-  return number(env, static_cast<double>(row->scratch_bytes({call.scalars.data(), call.buffers.data(), threads})));
+  const Call sized = {call.scalars.data(), call.buffers.data(), threads};
+  const size_t bytes = row->scratch_bytes ? row->scratch_bytes(sized) : 0;
+  return number(env, bytes == 0 ? 0 : static_cast<double>(bytes + kScratchAlignment - 1));
 }
 
 // A run holds its plan itself: the external may go before it when the environment ends.

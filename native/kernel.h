@@ -34,6 +34,9 @@ enum Feature : uint32_t {
 enum class ScalarIndex : uint32_t {};
 enum class BufferIndex : uint32_t {};
 
+// What the scratch of a call begins at a multiple of: a cache line, which vectors of every width and steps fit.
+constexpr size_t kScratchAlignment = 64;
+
 // Arguments of one call: numbers and buffers in the order of their family in src/kernels/native/families.ts. The last
 // buffer is the call's scratch.
 struct Call {

@@ -24,8 +24,8 @@ namespace {
 // Outputs of a tile and input groups of a block: TILE and BLOCK of src/aqlm/layout.ts.
 constexpr uint32_t kTile = 64, kBlock = 16;
 constexpr uint32_t kHeaderBytes = 64;
-// Of every part of the scratch, which may begin anywhere.
-constexpr size_t kAlignment = 64;
+// Of every part of the scratch.
+constexpr size_t kAlignment = kScratchAlignment;
 // Inputs of a group at most: GROUP_MAX of src/aqlm/form.ts. Vectors of a codebook for codes of 8 bits.
 constexpr uint32_t kInGroupMax = 64, kEntries = 256;
 // Values of codebooks that one work item converts.
@@ -131,16 +131,14 @@ static inline size_t sums_bytes(const Codes& codes, uint32_t m) {
 }
 
 static inline size_t product_bytes(const Codes& codes, uint32_t m, uint32_t threads, Memory memory) {
-  return kAlignment + round_up(memory.prepared, kAlignment) + sums_bytes(codes, m) +
-         threads * round_up(memory.own, kAlignment);
+  return round_up(memory.prepared, kAlignment) + sums_bytes(codes, m) + threads * round_up(memory.own, kAlignment);
 }
 
 static inline Product& init_product(Step& step, const Call& call, Memory memory) {
   Product& p = step.init<Product>();
   p = Product{read_arguments(call)};
   p.table = p.vectors;
-  p.prepared = reinterpret_cast<uint8_t*>(
-      round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
+  p.prepared = buffer_of<uint8_t>(call, arguments::kScratch);
   p.sums = reinterpret_cast<float*>(p.prepared + round_up(memory.prepared, kAlignment));
   p.own = reinterpret_cast<uint8_t*>(p.sums) + sums_bytes(p.codes, p.m);
   p.own_bytes = round_up(memory.own, kAlignment);

@@ -246,7 +246,7 @@ Batches split_batches(const Call& call, void* memory) {
   p.slice_blocks = ceil_div(p.codes.blocks, std::min(kSlices, ceil_div(kItems, p.batches * p.chunks)));
   p.slices = ceil_div(p.codes.blocks, p.slice_blocks);
   p.own_bytes = 2 * p.rows * (p.chunk_tiles * kTile + std::max(Few::kAtOnce, Many::kAtOnce) * kEntries);
-  p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(memory), kAlignment));
+  p.prepared = static_cast<uint8_t*>(memory);
   p.sums = reinterpret_cast<float*>(p.prepared + round_up(Many::prepared_bytes(p.codes), kAlignment));
   p.own = reinterpret_cast<uint8_t*>(p.sums + p.sums_count());
   return p;
@@ -255,7 +255,7 @@ Batches split_batches(const Call& call, void* memory) {
 template <class Few, class Many>
 size_t batches_scratch(const Call& call) {
   const Batches p = split_batches<Few, Many>(call, nullptr);
-  return kAlignment + reinterpret_cast<uintptr_t>(p.own) + size_t{call.threads} * p.own_bytes;
+  return reinterpret_cast<uintptr_t>(p.own) + size_t{call.threads} * p.own_bytes;
 }
 
 // Batches of one size for few rows, and of another for many.

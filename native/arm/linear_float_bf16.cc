@@ -155,14 +155,13 @@ Bf16Linear read_bf16_linear(const Call& call) {
   Bf16Linear args{read_float_call(call)};
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
-  const uintptr_t scratch = reinterpret_cast<uintptr_t>(buffer_of<void>(call, float_linear::kScratch));
-  args.rows = reinterpret_cast<bfloat16x8_t*>(round_up(scratch, 64));
+  args.rows = buffer_of<bfloat16x8_t>(call, float_linear::kScratch);
   args.local = reinterpret_cast<uint8_t*>(args.rows) + args.rows_bytes();
   return args;
 }
 
 size_t bf16_linear_scratch(const Call& call) {
-  return 64 + read_bf16_linear(call).rows_bytes() + call.threads * kLocalBytes;
+  return read_bf16_linear(call).rows_bytes() + call.threads * kLocalBytes;
 }
 
 void bf16_linear_prepare(Step& step, const Call& call) {

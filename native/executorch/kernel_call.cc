@@ -6,9 +6,6 @@ namespace lowbit {
 namespace executorch_operators {
 namespace {
 
-// Of scratch: a cache line, which vectors of every width fit.
-constexpr size_t kScratchAlignment = 64;
-
 bool takes_groups(const KernelRow& row, const KernelQuery& query) {
   if (row.groups[0].m == 0 || query.group == 0) return true;
   for (const GroupLimit& limit : row.groups)

@@ -112,7 +112,7 @@ AmxLinear plan_call(const Call& call) {
 
 size_t amx_linear_scratch(const Call& call) {
   const AmxLinear a = plan_call(call);
-  return 64 + a.tiles_bytes() + a.sums_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
+  return a.tiles_bytes() + a.sums_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
 }
 
 // Places of a row's integers among the tiles of its 16 rows.
@@ -349,8 +349,7 @@ void amx_linear_prepare(Step& step, const Call& call) {
   a = plan_call(call);
   a.x = buffer_of<const float>(call, packed_linear::kX);
   a.y = buffer_of<float>(call, packed_linear::kY);
-  uint8_t* at = reinterpret_cast<uint8_t*>(
-      round_up(reinterpret_cast<size_t>(buffer_of<void>(call, packed_linear::kScratch)), 64));
+  uint8_t* at = buffer_of<uint8_t>(call, packed_linear::kScratch);
   auto take = [&](size_t size) { return (at += size) - size; };
   a.tiles = reinterpret_cast<int8_t*>(take(a.tiles_bytes()));
   a.sums = reinterpret_cast<int32_t*>(take(a.sums_bytes()));

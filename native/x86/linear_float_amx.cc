@@ -152,14 +152,13 @@ AmxFloatLinear read_amx_float(const Call& call) {
   AmxFloatLinear args{read_float_call(call)};
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
-  const uintptr_t scratch = reinterpret_cast<uintptr_t>(buffer_of<void>(call, float_linear::kScratch));
-  args.rows = reinterpret_cast<uint8_t*>(round_up(scratch, 64));
+  args.rows = buffer_of<uint8_t>(call, float_linear::kScratch);
   args.local = args.rows + args.rows_bytes();
   return args;
 }
 
 size_t amx_float_scratch(const Call& call) {
-  return 64 + read_amx_float(call).rows_bytes() + call.threads * (kWeightBytes + kSumBytes);
+  return read_amx_float(call).rows_bytes() + call.threads * (kWeightBytes + kSumBytes);
 }
 
 void amx_float_prepare(Step& step, const Call& call) {

@@ -112,7 +112,7 @@ inline PlanesLinear plan_call(const Call& call, bool gated) {
 
 inline size_t planes_scratch(const Call& call, bool gated) {
   const PlanesLinear a = plan_call(call, gated);
-  return 64 + a.tiles_bytes() + 2 * a.row_bytes() + a.copies_bytes() + call.threads * a.scratch_bytes;
+  return a.tiles_bytes() + 2 * a.row_bytes() + a.copies_bytes() + call.threads * a.scratch_bytes;
 }
 
 constexpr uint32_t kNoBlock = ~0u;

@@ -68,7 +68,10 @@ export interface Kernel<A> {
   readonly groups?: readonly GroupLimit[];
   /** Whether it reads minima and integer scales inside groups; absent when it does not. */
   readonly readsMinima?: boolean;
-  /** Temporary bytes that a run on so many threads uses, for these arguments; none when absent. */
+  /**
+   * Temporary bytes that a run on so many threads uses, for these arguments, wherever in memory they begin; none when
+   * absent.
+   */
   scratchBytes?(args: A, threads: number): number;
   /**
    * Fixes the arguments of a call and gives a function that runs it. All views are made here: running it allocates

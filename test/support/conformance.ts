@@ -9,10 +9,10 @@ import { bytesOf } from "../../src/tensor.ts";
 /** Whether this runs on an emulated CPU, where tests take fewer sizes (scripts/arm/test.js says so). */
 export const isEmulated = process.env.LOWBIT_EMULATED === "1";
 
-/** Gives zeroed bytes that begin at a multiple of 64. */
+/** Gives zeroed bytes that begin at a multiple of 64 of their buffer. */
 export type Memory = (length: number) => Uint8Array;
 
-/** Ordinary JavaScript buffers. */
+/** Ordinary JavaScript buffers, which begin anywhere in memory. */
 export const heap: Memory = (length) => {
   const bytes = new Uint8Array(length + 64);
   return bytes.subarray(-bytes.byteOffset & 63).subarray(0, length);
@@ -59,13 +59,17 @@ export function floats(bench: Bench, length: number): Float32Array {
 const guardWords = 4096;
 const guard = 0xa5a5a5a5 | 0;
 
+/** Runs so far: the scratch of each begins another step of 16 bytes after a multiple of 64 of its buffer. */
+let runs = 0;
+
 /** Binds a kernel and runs it once, within its scratch. */
 export function run<A>(kernel: Kernel<A>, args: A, { memory, threads }: Bench): void {
   const bytes = kernel.scratchBytes?.(args, threads) ?? 0;
-  const start = Math.ceil(bytes / 4) * 4;
+  const first = (runs++ % 4) * 16;
+  const start = first + Math.ceil(bytes / 4) * 4;
   const scratch = memory(start + 4 * guardWords);
   const behind = new Int32Array(scratch.buffer, scratch.byteOffset + start, guardWords).fill(guard);
-  kernel.bind(args, scratch.subarray(0, bytes), threads)();
+  kernel.bind(args, scratch.subarray(first, first + bytes), threads)();
   let kept = 0;
   while (kept < guardWords && behind[kept] === guard) kept++;
   if (kept < guardWords)

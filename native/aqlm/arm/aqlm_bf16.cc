@@ -284,7 +284,7 @@ Bf16Gemm read_bf16_gemm(const Call& call) {
 template <uint32_t Parts>
 size_t bf16_gemm_scratch(const Call& call) {
   const Bf16Gemm p = read_bf16_gemm<Parts>(call);
-  return kAlignment + p.table_bytes() + p.rows_bytes() + call.threads * p.local_bytes;
+  return p.table_bytes() + p.rows_bytes() + call.threads * p.local_bytes;
 }
 
 template <class Code, uint32_t BooksMax, uint32_t Parts>
@@ -298,8 +298,7 @@ template <uint32_t Parts>
 void bf16_gemm_prepare(Step& step, const Call& call) {
   Bf16Gemm& p = step.init<Bf16Gemm>();
   p = read_bf16_gemm<Parts>(call);
-  uint8_t* scratch = reinterpret_cast<uint8_t*>(
-      round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
+  uint8_t* scratch = buffer_of<uint8_t>(call, arguments::kScratch);
   p.table = scratch;
   p.rows = reinterpret_cast<bfloat16x8_t*>(scratch + p.table_bytes());
   p.local = scratch + p.table_bytes() + p.rows_bytes();

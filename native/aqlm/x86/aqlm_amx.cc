@@ -202,7 +202,7 @@ size_t prepared_bytes(const AmxProduct& p) {
 
 size_t amx_scratch(const Call& call) {
   const AmxProduct p = read_amx_product(call);
-  return kAlignment + prepared_bytes(p) + size_t{p.chunks()} * p.pairs() * kPanelBytes + call.threads * p.local_bytes;
+  return prepared_bytes(p) + size_t{p.chunks()} * p.pairs() * kPanelBytes + call.threads * p.local_bytes;
 }
 
 template <class Code, class Vector, uint32_t BooksMax>
@@ -216,8 +216,7 @@ void choose_run(Step& step, const Codes& w) {
 void amx_prepare(Step& step, const Call& call) {
   AmxProduct& p = step.init<AmxProduct>();
   p = read_amx_product(call);
-  p.prepared = reinterpret_cast<uint8_t*>(
-      round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
+  p.prepared = buffer_of<uint8_t>(call, arguments::kScratch);
   p.rows = p.prepared + prepared_bytes(p);
   p.local = p.tiles(p.chunks(), 0);
   p.stream = bypasses_caches(p.y, p.m, p.codes.n, kStreamBytes);

@@ -231,7 +231,7 @@ DigitProduct read_digit_product(const Call& call) {
 
 size_t digits_scratch(const Call& call) {
   const DigitProduct p = read_digit_product(call);
-  return kAlignment + p.prepared_bytes() + p.rows_bytes() + call.threads * p.local_bytes;
+  return p.prepared_bytes() + p.rows_bytes() + call.threads * p.local_bytes;
 }
 
 decltype(Step::run) digits_run_for(const DigitProduct& p) {
@@ -245,8 +245,7 @@ decltype(Step::run) digits_run_for(const DigitProduct& p) {
 void digits_prepare(Step& step, const Call& call) {
   DigitProduct& p = step.init<DigitProduct>();
   p = read_digit_product(call);
-  p.prepared = reinterpret_cast<uint8_t*>(
-      round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
+  p.prepared = buffer_of<uint8_t>(call, arguments::kScratch);
   p.rows = p.prepared + p.prepared_bytes();
   p.factors = reinterpret_cast<RowFactors*>(p.rows + size_t{p.chunks()} * p.blocks() * kRowsChunkBytes);
   p.local = p.rows + p.rows_bytes();

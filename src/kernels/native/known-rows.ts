@@ -7,11 +7,11 @@ type Fields = readonly [string, string, string | null, number, number, number, n
 
 const fields: Readonly<Record<string, readonly Fields[]>> = {
   x64: [
-    ["linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 32, 16, [[32, 32], [128, 224]]],
-    ["linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe, 0x4d, 32, 32, [[32, 32], [128, 224]]],
+    ["linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x3fe, 0x4d, 32, 16, [[32, 32], [128, 224]]],
+    ["linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x3fe, 0x4d, 32, 32, [[32, 32], [128, 224]]],
     ["linear_a8_wx_16x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 16, 16],
-    ["linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x3fe, 0x4d, 1, 128],
     ["linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", 0x3fe, 0xd, 16, 32],
+    ["linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x3fe, 0x4d, 1, 128],
     ["linear_a8_wx_1x64x4_avx512_vnni", "linear_a8", "panel16", 0x3fe, 0xd, 1, 64],
     ["linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", 0x3fe, 0x3, 16, 16],
     ["linear_a8_wx_1x64x4_avx_vnni", "linear_a8", "panel16", 0x3fe, 0x3, 1, 64],
@@ -156,6 +156,7 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["shared_embedding_wx_1x1x8_sse2", "shared_embedding", "torchao_universal", 0x1fe, 0x1000, 1, 1],
     ["embedding_wx_1x1x1_sse2", "embedding_packed", "torchao_embedding", 0x1fe, 0x1000, 1, 1],
     ["rope_angles_f32_1x1x1_sse2", "rope_angles", null, 0x0, 0x1000, 1, 1],
+    ["gather_columns_f32_1x1x1_sse2", "gather_columns", null, 0x0, 0x1000, 1, 1],
     ["select_any_1x1x1_sse2", "select", null, 0x0, 0x1000, 1, 1],
     ["route_f32_1x1x1_sse2", "route", null, 0x0, 0x1000, 1, 1],
     ["expert_rows_f32_1x1x1_sse2", "expert_rows", null, 0x0, 0x1000, 1, 1],
@@ -226,6 +227,7 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["shared_embedding_wx_1x1x8_neon", "shared_embedding", "torchao_universal", 0x1fe, 0x100, 1, 1],
     ["embedding_wx_1x1x1_neon", "embedding_packed", "torchao_embedding", 0x1fe, 0x100, 1, 1],
     ["rope_angles_f32_1x1x1_neon", "rope_angles", null, 0x0, 0x100, 1, 1],
+    ["gather_columns_f32_1x1x1_neon", "gather_columns", null, 0x0, 0x100, 1, 1],
     ["select_any_1x1x1_neon", "select", null, 0x0, 0x100, 1, 1],
     ["route_f32_1x1x1_neon", "route", null, 0x0, 0x100, 1, 1],
     ["expert_rows_f32_1x1x1_neon", "expert_rows", null, 0x0, 0x100, 1, 1],
