@@ -6,9 +6,9 @@ import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { type HubServer, serveHub } from "../../test/support/hub-server.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { adviceFor } from "../api/diagnosis.ts";
 import { saveGguf } from "../api/save-gguf.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
-import { adviceFor } from "../api/diagnosis.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 
 const folder = await temporaryFolder();
