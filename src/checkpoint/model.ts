@@ -99,6 +99,11 @@ export class Model {
     throw new UnsupportedError(`${this.name}: ${network.architecture} gives ${made} of texts; it generates none`);
   }
 
+  /** Whether it makes embeddings or scores of texts, rather than text. */
+  get isOfTexts(): boolean {
+    return isTextNetwork(this.network);
+  }
+
   /** Name of the checkpoint's folder, or of its file, without what is before it in the path. */
   get name(): string {
     return this.checkpoint.folder.match(/[^\\/]+(?=[\\/]*$)/)?.[0] ?? "";
