@@ -106,30 +106,69 @@ async function programs(file) {
   return table(["what", "MB", "bits a weight of a matrix"], rows);
 }
 
+/** What decoding is asked to be of the peer's speed, where memory gives as much. */
+const ASKED = 1.7;
+
+/**
+ * How much of what memory gives decoding reads, and what it would read at ASKED times the peer's speed.
+ * @param {Record<"carried" | "own", { bytes: number, rate: number, memory: number }>} decoding GB a token, tokens and GB a second.
+ * @param {number} peer Tokens a second.
+ */
+function boundTable(decoding, peer) {
+  const row = (/** @type {string} */ name, { bytes, rate, memory }) => [
+    name,
+    digits(bytes),
+    digits(bytes * rate),
+    digits(memory),
+    `${((100 * bytes * rate) / memory).toFixed(0)} %`,
+  ];
+  const head = ["decode", "GB a token", "reads, GB a second", "memory gives, GB a second", "of it"];
+  const wanted = digits(ASKED * peer * decoding.carried.bytes);
+  return (
+    `Plain reads of the same weights by the same threads, in turn with the above. ${ASKED} times node-llama-cpp would read ` +
+    `${wanted} GB a second.\n\n${table(head, [row("carried", decoding.carried), row("8da4w g32", decoding.own)])}`
+  );
+}
+
 /** @param {string} file */
 async function speed(file) {
   const all = await engines(file);
-  const ask = (/** @type {object} */ request) =>
-    alternate(plan, Object.fromEntries(Object.entries(all).map(([name, engine]) => [name, { engine, request }])));
+  const { carried, own } = all;
+  const ask = (/** @type {object} */ request, asked = all) =>
+    alternate(plan, Object.fromEntries(Object.entries(asked).map(([name, engine]) => [name, { engine, request }])));
   await ask({ what: "prefill", tokens: PROMPT });
   const prefill = await ask({ what: "prefill", tokens: PROMPT });
   const decode = await ask({ what: "decode", tokens: DECODE, context: PROMPT });
+  const memory = await ask({ what: "bandwidth" }, { carried, own });
   for (const engine of Object.values(all)) await engine.stop();
   const rate = (/** @type {Record<string, { value: number }>} */ found, count) =>
     Object.fromEntries(Object.entries(found).map(([name, { value }]) => [name, count / value]));
   const [read, written] = [rate(prefill, PROMPT), rate(decode, DECODE)];
-  const bytes = {
-    carried: await gigabytes(await programOf(file, "int8")),
-    own: await gigabytes(await programOf(file, "8da4w")),
-  };
+  const decoding = async (/** @type {"carried" | "own"} */ name, /** @type {"int8" | "8da4w"} */ form) => ({
+    bytes: await gigabytes(await programOf(file, form)),
+    rate: written[name],
+    memory: memory[name].value / 1e9,
+  });
+  const found = { carried: await decoding("carried", "int8"), own: await decoding("own", "8da4w") };
   const rows = Object.entries({ prompt: read, decode: written }).map(([name, found]) => [
     name,
-    ...[found.carried, found.peer, found.carried / found.peer, found.own].map(digits),
+    ...[found.carried, found.peer, found.carried / found.peer, found.own, found.carried / found.own].map(digits),
   ]);
   rows[0].push("");
-  rows[1].push(digits((written.carried * bytes.carried) / (written.own * bytes.own)));
-  const head = ["what", "carried", "node-llama-cpp", "times it", "8da4w g32", "bytes a second of 8da4w's"];
-  return `Tokens a second: a prompt of ${PROMPT}, and ${DECODE} tokens after it.\n\n${table(head, rows)}`;
+  rows[1].push(digits((written.carried * found.carried.bytes) / (written.own * found.own.bytes)));
+  const head = [
+    "what",
+    "carried",
+    "node-llama-cpp",
+    "times it",
+    "8da4w g32",
+    "times 8da4w",
+    "bytes a second of 8da4w's",
+  ];
+  return (
+    `Tokens a second: a prompt of ${PROMPT}, and ${DECODE} tokens after it.\n\n${table(head, rows)}\n\n` +
+    boundTable(found, written.peer)
+  );
 }
 
 /** @param {Float32Array} logits */

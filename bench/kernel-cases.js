@@ -388,6 +388,12 @@ const select = ({ m }) => {
   return elementwise(`${m} of ${32 * m} x ${HIDDEN}`, m * HIDDEN, 2, args);
 };
 
+const gatherColumns = ({ m }) => {
+  const columns = Int32Array.from({ length: HIDDEN }, (_, i) => (i * 771) % HIDDEN);
+  const args = () => ({ rows: m, dim: HIDDEN, x: floats(m * HIDDEN), columns, y: new Float32Array(m * HIDDEN) });
+  return elementwise(`${m} x ${HIDDEN}`, m * HIDDEN, 2, args);
+};
+
 const rope = ({ m }) => {
   const length = m * HIDDEN;
   const half = HEAD_DIM / 2;
@@ -432,6 +438,7 @@ export const families = {
   ropeAngles: { make: ropeAngles },
   swigluHalves: { make: halves },
   gegluHalves: { make: halves },
+  gatherColumns: { make: gatherColumns },
   select: { make: select },
   add: { make: binary },
   swiglu: { make: binary },

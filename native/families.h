@@ -199,6 +199,14 @@ constexpr BufferIndex kX{0}, kY{1}, kScratch{2};
 constexpr uint32_t kScalars = 4, kBuffers = 2;
 }  // namespace select
 
+namespace gather_columns {
+constexpr ScalarIndex kRows{0}, kDim{1}, kCount{2};
+constexpr ScalarIndex kIndexBytes{3};
+constexpr BufferIndex kX{0}, kColumns{1}, kY{2};
+constexpr BufferIndex kScratch{3};
+constexpr uint32_t kScalars = 4, kBuffers = 3;
+}  // namespace gather_columns
+
 namespace embedding_float {
 constexpr ScalarIndex kRows{0}, kDim{1}, kWeightType{2};
 constexpr ScalarIndex kCount{3}, kIndexBytes{4};

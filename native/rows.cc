@@ -8,6 +8,7 @@
 #define LOWBIT_OWN_TABLES(TABLE)   \
   TABLE(linear_planes_amx_rows)    \
   TABLE(linear_amx_rows)           \
+  TABLE(linear_gemm_avx512_rows)   \
   TABLE(linear_blocks_avx512_rows) \
   TABLE(linear_avx512_rows)        \
   TABLE(linear_avxvnni_rows)       \

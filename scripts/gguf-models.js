@@ -24,6 +24,11 @@ const delta = {
 };
 const experts = { num_experts_per_tok: 2, moe_intermediate_size: 64 };
 
+const mamba = {
+  ...{ layer_types: ["mamba", "mamba", "attention", "mamba"], mamba_n_heads: 8, mamba_d_head: 32, mamba_n_groups: 2 },
+  ...{ mamba_d_state: 32, mamba_d_conv: 4, mamba_expand: 2, tie_word_embeddings: true },
+};
+
 /** Configs by what files call the architecture. */
 const configs = {
   llama: { architectures: ["LlamaForCausalLM"] },
@@ -51,6 +56,20 @@ const configs = {
   qwen3moe: { architectures: ["Qwen3MoeForCausalLM"], ...experts, num_experts: 8, norm_topk_prob: true },
   olmoe: { architectures: ["OlmoeForCausalLM"], ...experts, num_experts: 8, num_key_value_heads: 4 },
   mixtral: { architectures: ["MixtralForCausalLM"], ...experts, num_local_experts: 8 },
+  granitehybrid: {
+    ...{
+      architectures: ["GraniteMoeHybridForCausalLM"],
+      num_local_experts: 0,
+      shared_intermediate_size: 256,
+      ...mamba,
+    },
+    ...{ attention_multiplier: 0.2, embedding_multiplier: 6, residual_multiplier: 0.4, logits_scaling: 4 },
+  },
+  granitehybridmoe: {
+    ...{ architectures: ["GraniteMoeHybridForCausalLM"], ...experts, num_local_experts: 8, intermediate_size: 64 },
+    ...{ ...mamba, shared_intermediate_size: 96, mamba_n_groups: 1, residual_multiplier: 0.4 },
+  },
+  bitnet: { architectures: ["BitNetForCausalLM"], hidden_act: "silu", tie_word_embeddings: true },
   granitemoe: {
     ...{ architectures: ["GraniteMoeForCausalLM"], ...experts, num_local_experts: 8, attention_multiplier: 0.2 },
     ...{ embedding_multiplier: 6, residual_multiplier: 0.4, logits_scaling: 4 },

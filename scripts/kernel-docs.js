@@ -93,8 +93,8 @@ Selection takes the first row that serves a call. A row serves when the call has
 the column "from m" says, when the CPU has the features that the row needs, and when the row serves groups as long as those
 of the weights. Where the tables say nothing of groups, any length does.
 
-Rows of \`a8\` layers on AMX, and float activations by vectors, read neither minima nor integer scales inside groups, as
-[weights of GGUF files](formats.md#gguf) have them: the next row serves those.
+The AMX row of \`a8\` layers with tiles of 16 rows, and float activations by vectors, read neither minima nor integer
+scales inside groups, as [weights of GGUF files](formats.md#gguf) have them: the next row serves those.
 
 ## What is rounded
 

@@ -62,6 +62,7 @@ export function nativeSources(arch) {
 /** Files that take over ten seconds to compile, the slowest first. */
 const slow = [
   "x86/linear_blocks_avx512.cc",
+  "x86/linear_gemm_avx512.cc",
   "x86/linear_avx512.cc",
   "x86/linear_avxvnni.cc",
   "x86/linear_avx2.cc",

@@ -18,7 +18,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import ts from "typescript";
+import { transformSync } from "esbuild";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { InvalidArgumentError, InvalidFileError } from "./errors.ts";
 import {
@@ -175,12 +175,8 @@ describe.skipIf(process.platform === "win32")("on a full disk (skipped on Window
   test("a write fails with the file's name, keeps the old content and leaves no temporary file", async () => {
     for (const name of ["node-file", "byte-source", "arguments", "errors", "git-lfs"]) {
       const source = readFileSync(new URL(`./${name}.ts`, import.meta.url), "utf8");
-      const options = {
-        module: ts.ModuleKind.ESNext,
-        target: ts.ScriptTarget.ES2022,
-        rewriteRelativeImportExtensions: true,
-      };
-      writeFileSync(join(root, `${name}.js`), ts.transpileModule(source, { compilerOptions: options }).outputText);
+      const { code } = transformSync(source, { loader: "ts", target: "es2022" });
+      writeFileSync(join(root, `${name}.js`), code.replaceAll(/(from ".*)\.ts"/g, '$1.js"'));
     }
     writeFileSync(join(root, "package.json"), '{"type":"module"}');
     writeFileSync(

@@ -2,7 +2,6 @@
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
@@ -10,7 +9,7 @@ import { temporaryFolder } from "./support/folders.ts";
 
 const dist = fileURLToPath(new URL("../dist/", import.meta.url));
 const isBuilt = existsSync(join(dist, "index.d.ts"));
-const compiler = createRequire(import.meta.url).resolve("typescript/bin/tsc");
+const compiler = fileURLToPath(new URL("../node_modules/typescript/bin/tsc", import.meta.url));
 
 it.skipIf(!isBuilt)(`need nothing else${isBuilt ? "" : " (skipped: dist is absent: npm run build)"}`, async () => {
   const folder = await temporaryFolder();

@@ -96,7 +96,7 @@ describe("vectors of sentence-transformers (without ../shared, of one family)", 
         .map(({ text }) => text);
       const path = join(await temporaryFolder(), "model.pte");
       await exportProgram(await checkpointOf(folder), path);
-      const exported = await loadProgram(path);
+      const exported = await loadProgram(path, { cpu });
       onTestFinished(() => exported.dispose());
       const inMemory = await compiled(folder);
       const expected = await inMemory.embed(texts);
@@ -145,7 +145,7 @@ describe.skipIf(!hasGoldens)("models of ../shared (skipped without it)", () => {
   });
 
   test("calls at the same time share steps and get their own vectors; an abort ends one of them", async () => {
-    const model = await compiled(goldenFolder("bert-minilm"));
+    const model = await compiled(goldenFolder("bert-minilm"), exactHost());
     const texts = goldenItems("bert-minilm")
       .slice(0, 4)
       .map(({ text }) => text);

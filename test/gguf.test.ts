@@ -12,6 +12,7 @@ import { dequantize } from "../src/quantized.ts";
 import { toFloat32 } from "../src/tensor.ts";
 import { compileModel, loadProgramObject, weightOrigins } from "../src/tools/index.ts";
 import { distance } from "./support/distance.ts";
+import { doubleLlama } from "./support/double-llama.ts";
 import { absence, shared } from "./support/folders.ts";
 
 interface Golden {
@@ -85,6 +86,9 @@ const types = absence(typesPath)
   : (JSON.parse(readFileSync(join(shared, typesPath, "golden.json"), "utf8")) as { types: Record<string, TypeGolden> })
       .types;
 
+/** Files whose logits change by 3.7 and 3.9 % when activations are rounded to 8 bits with a scale a row: see docs/accuracy.md. */
+const far = ["Q2_0-group128.gguf", "TQ1_0.gguf"];
+
 describe.skipIf(absence(typesPath) !== "")(`GGUF types of few bits${absence(typesPath)}`, () => {
   it.each(Object.values(types))("$file is read exactly and gives the logits of its values", async (golden) => {
     const source = await openFile(join(shared, typesPath, golden.file));
@@ -98,12 +102,19 @@ describe.skipIf(absence(typesPath) !== "")(`GGUF types of few bits${absence(type
     }
     await source.close();
     const model = await loadCheckpoint(join(shared, typesPath, golden.file));
-    for (const [activations, limit] of [["float", 1e-4] as const, ["int8", 0.04] as const]) {
+    const logitsWith = async (activations: "int8" | "float") => {
       model.activations = activations;
       const llm = await loadProgramObject(compileModel(model), golden.file);
-      const logits = await llm.createDecoder().prefill(golden.input_ids);
-      expect(distance(logits, golden.last_logits).relative, activations).toBeLessThan(limit);
-    }
+      return llm.createDecoder().prefill(golden.input_ids);
+    };
+    expect(distance(await logitsWith("float"), golden.last_logits).relative).toBeLessThan(1e-4);
+    const rounded = await logitsWith("int8");
+    const { relative, correlation } = distance(rounded, golden.last_logits);
+    const isFar = far.includes(golden.file);
+    expect(relative).toBeLessThan(isFar ? 0.04 : 0.03);
+    expect(correlation).toBeGreaterThan(isFar ? 0.999 : 0.9995);
+    // What rounding costs is what it costs in double precision: kernels add nothing to it.
+    expect(distance(rounded, await doubleLlama(model.checkpoint, golden.input_ids, true)).relative).toBeLessThan(1e-5);
     await model.close();
   });
 });

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import ts from "typescript";
+import { API } from "typescript/unstable/sync";
 import { describe, expect, it } from "vitest";
 import { lowbit } from "./support/command-line.ts";
 import { temporaryFolder } from "./support/folders.ts";
@@ -117,21 +117,22 @@ describe("pages", () => {
   it("have code whose types are right", { timeout: 120_000 }, () => {
     // The page about operators of one's own is run whole, by scripts/walkthrough.test.js.
     const blocks = pages.filter((page) => page !== "docs/custom-operator.md").flatMap(blocksOf);
-    const files = new Map(blocks.map(({ name, code }) => [join(root, `${name.replace(/\W+/g, "-")}.ts`), code]));
-    const { config } = ts.readConfigFile(join(root, "tsconfig.json"), ts.sys.readFile);
-    const { options } = ts.parseJsonConfigFileContent({ ...config, include: [], files: [] }, ts.sys, root);
-    const host = ts.createCompilerHost(options);
-    const { fileExists, readFile } = host;
-    host.fileExists = (path) => files.has(path) || fileExists(path);
-    host.readFile = (path) => files.get(path) ?? readFile(path);
-    const program = ts.createProgram([...files.keys()], { ...options, noUnusedLocals: false }, host);
-    const problems = [...files.keys()].flatMap((path) => {
-      const source = program.getSourceFile(path)!;
-      const found = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
-      return found.map(
-        ({ messageText }) => `${relative(root, path)}: ${ts.flattenDiagnosticMessageText(messageText, " ")}`,
-      );
+    const sources = blocks.map(({ name, code }) => [join(root, `${name.replace(/\W+/g, "-")}.ts`), code] as const);
+    const settings = { compilerOptions: { noUnusedLocals: false }, include: [], files: sources.map(([path]) => path) };
+    const project = join(root, "tsconfig.pages.json");
+    const files = new Map(sources);
+    files.set(project, JSON.stringify({ extends: "./tsconfig.json", ...settings }));
+    const fs = {
+      fileExists: (path: string) => files.has(path) || undefined,
+      readFile: (path: string) => files.get(path),
+    };
+    const api = new API({ cwd: root, fs });
+    const { program } = api.updateSnapshot({ openProject: project }).getProject(project)!;
+    const problems = sources.flatMap(([path]) => {
+      const found = [...program.getSyntacticDiagnostics(path), ...program.getSemanticDiagnostics(path)];
+      return found.map(({ text }) => `${relative(root, path)}: ${text}`);
     });
+    api.close();
     expect(blocks.length).toBeGreaterThan(8);
     expect(problems).toEqual([]);
   });

@@ -1,8 +1,9 @@
 /** What the package exports: how much, and that a reader learns from a hover what each name is. */
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import ts from "typescript";
-import { describe, expect, it } from "vitest";
+import * as ts from "typescript/unstable/ast";
+import { API, ModifierFlags, type NodeHandle, SymbolFlags, type Symbol as TypeSymbol } from "typescript/unstable/sync";
+import { afterAll, describe, expect, it } from "vitest";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const { exports } = JSON.parse(await readFile(`${root}package.json`, "utf8")) as {
@@ -16,13 +17,11 @@ const entries = Object.entries(exports).flatMap(([name, entry]) =>
     : [[name, root + entry.types.replace("./dist/", "src/").replace(".d.ts", ".ts")] as const],
 );
 
-const { config } = ts.readConfigFile(`${root}tsconfig.json`, ts.sys.readFile);
-const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
-const program = ts.createProgram(
-  entries.map(([, file]) => file),
-  options,
-);
-const checker = program.getTypeChecker();
+const api = new API({ cwd: root });
+afterAll(() => api.close());
+const { program, checker } = api
+  .updateSnapshot({ openProject: `${root}tsconfig.json` })
+  .getProject(`${root}tsconfig.json`)!;
 
 interface Exported {
   readonly name: string;
@@ -31,21 +30,30 @@ interface Exported {
 }
 
 /** What a module exports. */
-function symbolsOf(file: string): ts.Symbol[] {
+function symbolsOf(file: string): readonly TypeSymbol[] {
   return checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(file)!)!);
 }
 
+/** Where a symbol is declared in the sources of the package. */
+function declarationsOf({ declarations }: TypeSymbol): ts.Node[] {
+  return declarations
+    .filter(({ path }) => path.startsWith(`${root}src/`))
+    .map((handle: NodeHandle) => handle.resolve()!);
+}
+
+const targetOf = (symbol: TypeSymbol) => (symbol.flags & SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol);
+
 function exportedBy(file: string): Exported[] {
   return symbolsOf(file).map((symbol) => {
-    const isTypeOnly =
-      symbol.declarations?.some((node) => ts.isExportSpecifier(node) && isTypeOnlyExport(node)) ?? false;
-    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
-    const doc = ts.displayPartsToString(target.getDocumentationComment(checker)).trim();
-    return { name: symbol.name, isValue: !isTypeOnly && (target.flags & ts.SymbolFlags.Value) !== 0, doc };
+    const isTypeOnly = declarationsOf(symbol).some((node) => ts.isExportSpecifier(node) && isTypeOnlyExport(node));
+    const target = targetOf(symbol);
+    const doc = target.getDocumentationComment(checker).trim();
+    return { name: symbol.name, isValue: !isTypeOnly && (target.flags & SymbolFlags.Value) !== 0, doc };
   });
 }
 
-const isTypeOnlyExport = (node: ts.ExportSpecifier) => node.isTypeOnly || node.parent.parent.isTypeOnly;
+const isTypeOnlyExport = (node: ts.ExportSpecifier) =>
+  node.isTypeOnly || (node.parent.parent as ts.ExportDeclaration).isTypeOnly;
 
 /** Openings that need the line above them, and that a hover does not have. */
 const fragment = /^(Of|The same|As|Those|These|It|They|Likewise|Also|Its|Their|That|Whose|When|With|Without|See)\b/;
@@ -58,44 +66,49 @@ interface Member {
   readonly doc: string;
 }
 
+/** Members of classes and types as the syntax tree has them; call signatures have no name. */
+type MemberNode = ts.Node & { readonly name?: ts.PropertyName; readonly modifierFlags?: ModifierFlags };
+
+const isPrivateMember = (node: ts.Node) => {
+  const { name } = node as MemberNode;
+  return name !== undefined && ts.isPrivateIdentifier(name);
+};
+
 /** Finds all members behind some symbols: of types, of what those extend, and of the types of members and parameters. */
 class MemberSearch {
   readonly found: Member[] = [];
-  readonly #seen = new Set<ts.Symbol>();
+  readonly #seen = new Set<TypeSymbol>();
 
-  add(symbol: ts.Symbol): void {
-    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+  add(symbol: TypeSymbol): void {
+    const target = targetOf(symbol);
     if (this.#seen.has(target)) return;
     this.#seen.add(target);
-    for (const node of target.declarations ?? [])
-      if (node.getSourceFile().fileName.startsWith(`${root}src/`)) this.#declaration(target.name, node);
+    for (const node of declarationsOf(target)) this.#declaration(target.name, node);
   }
 
-  #declaration(owner: string, node: ts.Declaration): void {
+  #declaration(owner: string, node: ts.Node): void {
     const isType = ts.isInterfaceDeclaration(node) || ts.isClassDeclaration(node);
     const literal = ts.isTypeAliasDeclaration(node) && ts.isTypeLiteralNode(node.type) ? node.type : null;
-    for (const member of isType ? node.members : (literal?.members ?? [])) this.#member(owner, member);
+    for (const member of isType ? node.members : (literal?.members ?? [])) this.#member(owner, member as MemberNode);
     this.#types(node);
   }
 
-  #member(owner: string, member: ts.ClassElement | ts.TypeElement): void {
-    const { name } = member;
+  #member(owner: string, { name, modifierFlags = ModifierFlags.None }: MemberNode): void {
     // What overrides has the docstring of what it overrides.
-    const hidden = ts.ModifierFlags.Private | ts.ModifierFlags.Override;
-    if (!name || ts.isPrivateIdentifier(name) || ts.getCombinedModifierFlags(member) & hidden) return;
-    const symbol = checker.getSymbolAtLocation(name);
-    const doc = symbol ? ts.displayPartsToString(symbol.getDocumentationComment(checker)).trim() : "";
+    const hidden = ModifierFlags.Private | ModifierFlags.Override;
+    if (!name || ts.isPrivateIdentifier(name) || modifierFlags & hidden) return;
+    const doc = checker.getSymbolAtLocation(name)?.getDocumentationComment(checker).trim() ?? "";
     this.found.push({ name: `${owner}.${name.getText()}`, doc });
   }
 
   /** Types that a declaration names where users see them: not in the bodies of functions. */
   #types(node: ts.Node): void {
-    if (ts.isBlock(node) || (ts.isClassElement(node) && node.name && ts.isPrivateIdentifier(node.name))) return;
+    if (ts.isBlock(node) || isPrivateMember(node)) return;
     const isReference = ts.isTypeReferenceNode(node) || ts.isExpressionWithTypeArguments(node);
     const symbol =
       isReference && checker.getSymbolAtLocation(ts.isTypeReferenceNode(node) ? node.typeName : node.expression);
     if (symbol) this.add(symbol);
-    ts.forEachChild(node, (child) => this.#types(child));
+    node.forEachChild((child) => this.#types(child));
   }
 }
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "../families.h"
-#include "../transformer/norm.h"
+#include "../transformer/embedding.h"
 #include "floats.h"
 
 namespace lowbit {
@@ -75,9 +75,47 @@ void select_prepare(Step& step, const Call& call) {
   step.run = select_run;
 }
 
+struct GatherArgs {
+  const float* x;
+  float* y;
+  Indices columns;
+  uint32_t rows, dim, rows_per_tile;
+};
+
+// Columns that there are not give NaN: operators check them before.
+void gather_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const GatherArgs& args = step.as<GatherArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* x = args.x + static_cast<size_t>(row) * args.dim;
+    float* y = args.y + static_cast<size_t>(row) * args.columns.count;
+    for (uint32_t i = 0; i < args.columns.count; i++) {
+      const int64_t column = args.columns.at(i);
+      y[i] = column >= 0 && column < args.dim ? x[column] : NAN;
+    }
+  }
+}
+
+void gather_prepare(Step& step, const Call& call) {
+  GatherArgs& args = step.init<GatherArgs>();
+  args.rows = scalar_of<uint32_t>(call, gather_columns::kRows);
+  args.dim = scalar_of<uint32_t>(call, gather_columns::kDim);
+  args.columns = {buffer_of<void>(call, gather_columns::kColumns), scalar_of<uint32_t>(call, gather_columns::kCount),
+                  scalar_of<double>(call, gather_columns::kIndexBytes) == 8};
+  args.x = buffer_of<const float>(call, gather_columns::kX);
+  args.y = buffer_of<float>(call, gather_columns::kY);
+  args.rows_per_tile =
+      items_per_tile<FloatsBaseline>(args.rows, kTileValues / std::max(1u, args.columns.count), call.threads);
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.rows, args.rows_per_tile);
+  step.run = gather_run;
+}
+
 constexpr KernelRow kRows[] = {
     {"rope_angles_f32_1x1x1_" LOWBIT_FLOATS_TARGET, "rope_angles", nullptr, 0, kBaselineNeeds, 1, 1, nullptr,
      rope_angles_prepare},
+    {"gather_columns_f32_1x1x1_" LOWBIT_FLOATS_TARGET, "gather_columns", nullptr, 0, kBaselineNeeds, 1, 1, nullptr,
+     gather_prepare},
     {"select_any_1x1x1_" LOWBIT_FLOATS_TARGET, "select", nullptr, 0, kBaselineNeeds, 1, 1, nullptr, select_prepare},
 };
 

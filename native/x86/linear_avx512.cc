@@ -1,6 +1,6 @@
-// Rows of panel16 linear layers on AVX-512 VNNI. Flags: see scripts/native-sources.js.
+// Rows of panel16 linear layers on AVX-512 VNNI for few rows of activations. Flags: see scripts/native-sources.js.
 #include "../kernel.h"
-#include "../linear/panel16_gemm.h"
+#include "../linear/panel16_linear.h"
 #include "isa_avx512.h"
 
 namespace lowbit {
@@ -9,8 +9,6 @@ namespace {
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeeds, 16, 32,
-     packed_gemm_scratch<Avx512Vnni>, packed_gemm_prepare<Avx512Vnni>},
     {"linear_a8_wx_1x64x4_avx512_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeeds, 1, 64,
      packed_linear_scratch, packed_linear_prepare<Avx512Vnni>},
 };

@@ -1,8 +1,8 @@
 // panel16 linear layers on AMX: 8-bit activations in tiles times weights in two planes of bytes.
 //
-// All of k is summed in 32-bit integers, so neither group size nor zero points cost anything in the inner loop: two
-// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which exact
-// sums are as fast are not for these rows.
+// All of k is summed in 32-bit integers, so neither group size nor zero points nor minima cost anything in the inner
+// loop: two byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which
+// exact sums are as fast are not for these rows.
 #include "../families.h"
 #include "../transformer/elementwise.h"
 #include "floats_avx512.h"
@@ -391,7 +391,7 @@ constexpr KernelRow kTable[] = {
     {"linear_a8_wx_32x16x64_amx_int8",
      "linear_a8",
      "panel16",
-     kBits1To8,
+     kBits1To8 | kReadsMinima,
      kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8,
      32,
      16,
@@ -401,7 +401,7 @@ constexpr KernelRow kTable[] = {
     {"linear_a8_swiglu_wx_32x32x64_amx_int8",
      "linear_a8_swiglu",
      "panel16",
-     kBits1To8,
+     kBits1To8 | kReadsMinima,
      kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8,
      32,
      32,

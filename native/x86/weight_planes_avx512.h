@@ -57,24 +57,19 @@ struct LevelRange {
   __m512i table = _mm512_setzero_si512();
 };
 
-inline LOWBIT_INLINE __m512 load_scales(const Panel16& w, const uint8_t* group) {
-  return w.f16_scales ? Avx512Vnni::load_halves(group) : Avx512Vnni::load_floats(group);
-}
-
-inline LOWBIT_INLINE __m512 load_zeros(const Panel16& w, const uint8_t* group) {
-  const void* at = group + w.zeros_offset;
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
-}
-
 // Exponents of the steps of a panel's rows: 2^15 steps are the power of two above the largest magnitude.
 inline __m512 step_exponents(const Panel16& w, uint32_t panel, float top) {
   const __m512 range = _mm512_set1_ps(top);
   __m512 largest = _mm512_set1_ps(0x1p-100f);
   const uint8_t* group = w.panel(panel);
-  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
-    const __m512 magnitude = w.has_zeros ? _mm512_add_ps(range, _mm512_abs_ps(load_zeros(w, group))) : range;
-    largest = _mm512_max_ps(largest, _mm512_mul_ps(_mm512_abs_ps(load_scales(w, group)), magnitude));
-  }
+  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes)
+    for (int set = 0; set < w.parts; set++) {
+      const GroupPlace<Avx512Vnni> place{group, g, 0, set};
+      const __m512 scale = group_scales<Avx512Vnni>(w, place);
+      __m512 magnitude = _mm512_mul_ps(_mm512_abs_ps(scale), range);
+      if (w.has_offsets) magnitude = _mm512_add_ps(magnitude, _mm512_abs_ps(offsets_of<Avx512Vnni>(w, place, scale)));
+      largest = _mm512_max_ps(largest, magnitude);
+    }
   return _mm512_sub_ps(_mm512_getexp_ps(largest), _mm512_set1_ps(14));
 }
 
@@ -100,11 +95,12 @@ class PanelSplitter {
         top_(levels.top),
         levels_(levels.table) {
     inverse_ = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_sub_ps(_mm512_setzero_ps(), _mm512_load_ps(exponents)));
-    const uint32_t runs = w.group_length / 32, index = run / runs;
+    const uint32_t runs = w.group_length / 32;
+    index_ = run / runs;
     left_ = runs - run % runs;
-    group_ = w.panel(panel) + static_cast<size_t>(index) * w.group_bytes;
+    group_ = w.panel(panel) + static_cast<size_t>(index_) * w.group_bytes;
     vectors_ = group_ + w.vectors_offset + static_cast<size_t>(runs - left_) * kRunBytes;
-    columns_ = static_cast<int32_t>(w.k - index * w.group_size);
+    columns_ = static_cast<int32_t>(w.k - index_ * w.group_size);
     load_group();
   }
 
@@ -114,6 +110,7 @@ class PanelSplitter {
 
   inline LOWBIT_INLINE void begin_run() {
     if (left_ == 0) {
+      index_++;
       group_ += w_->group_bytes;
       vectors_ = group_ + w_->vectors_offset;
       left_ = w_->group_length / 32;
@@ -129,7 +126,7 @@ class PanelSplitter {
   // Two of the run's eight vectors of each plane.
   template <int Part>
   inline LOWBIT_INLINE void part(uint8_t* high, uint8_t* low) {
-    if (w_->has_zeros) split<Part, true>(high, low);
+    if (w_->has_offsets) split<Part, true>(high, low);
     else split<Part, false>(high, low);
     if (Part == kParts - 1) vectors_ += kRunBytes;
   }
@@ -141,9 +138,11 @@ class PanelSplitter {
  private:
   static constexpr uint32_t kRunBytes = 64 * Bits, kPartBytes = kRunBytes / kParts;
 
-  template <int Part, bool Zeros>
+  template <int Part, bool Offsets>
   inline LOWBIT_INLINE void split(uint8_t* high, uint8_t* low) {
     constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields, kEach = 8 / kParts;
+    // Groups of 16 are halves of a run.
+    constexpr int kSet = Part / (kParts / 2);
     constexpr int kUpperOfSecond = 0xd8, kUpperOfFirst = 0xe4;  // c ? b : a, c ? a : b
     const __m512i upper = _mm512_set1_epi16(static_cast<short>(0xff00));
     // The same place of the next panel.
@@ -156,11 +155,11 @@ class PanelSplitter {
       __m512i chunk[kVectors];
       for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (first + v));
       const FieldWords words = field_words<Bits, Levels, index % kFields>(chunk, levels_);
-      even[i] = _mm512_mulhrs_epi16(words.even, multiplier_);
-      odd[i] = _mm512_mulhrs_epi16(words.odd, multiplier_);
-      if (Zeros) {
-        even[i] = _mm512_subs_epi16(even[i], zero_);
-        odd[i] = _mm512_subs_epi16(odd[i], zero_);
+      even[i] = _mm512_mulhrs_epi16(words.even, multiplier_[kSet]);
+      odd[i] = _mm512_mulhrs_epi16(words.odd, multiplier_[kSet]);
+      if (Offsets) {
+        even[i] = _mm512_subs_epi16(even[i], offset_[kSet]);
+        odd[i] = _mm512_subs_epi16(odd[i], offset_[kSet]);
       }
     });
     for (int i = 0; i < kEach; i++) {
@@ -184,21 +183,33 @@ class PanelSplitter {
   }
 
   inline LOWBIT_INLINE void load_group() {
-    const __m512 scale = _mm512_mul_ps(load_scales(*w_, group_), inverse_);
-    multiplier_ = words(_mm512_mul_ps(scale, _mm512_set1_ps(top_)));
-    if (w_->has_zeros) zero_ = words(_mm512_mul_ps(scale, load_zeros(*w_, group_)));
+    load_part<0>();
+    if (__builtin_expect(w_->parts == 2, 0)) return load_part<1>();
+    multiplier_[1] = multiplier_[0];
+    offset_[1] = offset_[0];
+  }
+
+  template <int Set>
+  inline LOWBIT_INLINE void load_part() {
+    const GroupPlace<Avx512Vnni> place{group_, index_, 0, Set};
+    const __m512 scale = group_scales<Avx512Vnni>(*w_, place);
+    multiplier_[Set] = words(_mm512_mul_ps(_mm512_mul_ps(scale, inverse_), _mm512_set1_ps(top_)));
+    offset_[Set] = _mm512_setzero_si512();
+    if (w_->has_offsets) offset_[Set] = words(_mm512_mul_ps(offsets_of<Avx512Vnni>(*w_, place, scale), inverse_));
   }
 
   const Panel16* w_;
   const uint8_t* group_;
   const uint8_t* vectors_;
   const uint8_t* ones_;
-  // Runs of 32 columns left in the group; columns of k from the group's start on.
-  uint32_t left_;
+  // The group; runs of 32 columns left in it; columns of k from its start on.
+  uint32_t index_, left_;
   int32_t columns_;
   float top_;
   __m512 inverse_;
-  __m512i multiplier_, zero_, levels_;
+  // Of the halves of a run.
+  __m512i multiplier_[2], offset_[2];
+  __m512i levels_;
   __m512i high_sum_ = _mm512_setzero_si512(), low_sum_ = _mm512_setzero_si512();
 };
 

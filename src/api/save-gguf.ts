@@ -8,6 +8,7 @@ import { superBlockTypes } from "../formats/gguf/encode-super-blocks.ts";
 import { tokenizerMetadata } from "../formats/gguf/write-tokenizer.ts";
 import { type GgufEntry, type GgufTensorEntry, writeGguf } from "../formats/gguf/writer.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";
+import { Experts } from "../model/experts.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
 import { checkOutput } from "../node-file.ts";
 import { bytesOf } from "../tensor.ts";
@@ -45,7 +46,8 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
   checkOptions(options);
   await checkOutput(path, [model.checkpoint.folder]);
   const config = model.decoder.transformer;
-  const found = ggufArchitectureOf(model.decoder.architecture);
+  const hasExperts = config?.layers.some(({ mlp }) => mlp instanceof Experts) ?? false;
+  const found = ggufArchitectureOf(model.decoder.architecture, hasExperts);
   if (!config || !found)
     throw new UnsupportedError(
       `${model.name}: ${model.decoder.architecture} is not written to GGUF, only ${written.join(", ")}`,

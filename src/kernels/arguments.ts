@@ -386,6 +386,15 @@ export interface SelectArgs {
   readonly y: Uint8Array;
 }
 
+/** y [rows, columns] = those columns of rows of x [rows, dim]; NaN for columns that there are not. */
+export interface GatherColumnsArgs {
+  readonly rows: number;
+  readonly dim: number;
+  readonly x: Float32Array;
+  readonly columns: Indices;
+  readonly y: Float32Array;
+}
+
 /** Packs weights [n, k] in `layout` at the start of `target`, with zeros behind them. */
 export interface Int4PackArgs {
   readonly spec: WeightSpec;

@@ -89,6 +89,25 @@ describe("linear layers on AMX, by groups", () => {
   });
 });
 
+describe("linear layers on AMX, by groups with minima or integer scales", () => {
+  const sums = "linear_a8_wx_16x32x4_avx512_vnni";
+  it.each([
+    [31, 16, sums],
+    [32, 16, planes],
+    [31, 32, sums],
+    [32, 32, planes],
+    [127, 64, sums],
+    [128, 64, planes],
+    [512, 256, sums],
+  ])("m = %i, group %i: %s", (m, groupSize, name) => {
+    const cpu = cpuWith("sapphire-rapids");
+    const spec: WeightSpec = { ...weights, bits: 2, k: 2048, groupSize, hasMinima: true };
+    const specs = groupSize > 32 ? [spec] : [spec, { ...spec, scaleDType: "i8" as const }];
+    for (const each of specs)
+      expect(selectKernel(table.linearA8, packedQuery({ layout: panel16, spec: each }, m), cpu).name).toBe(name);
+  });
+});
+
 const { attention, rmsNorm, rope, swiglu, add, softmax, argmax } = table;
 
 describe.each(Object.entries({ attention, rmsNorm, rope, swiglu, add, softmax, argmax }))("%s", (_, kernels) => {

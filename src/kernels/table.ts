@@ -7,6 +7,7 @@ import {
   argmaxReference,
   clampedGateReference,
   erfGegluReference,
+  gatherColumnsReference,
   gegluReference,
   groupSumsReference,
   multiplyReference,
@@ -74,6 +75,7 @@ import {
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
 import { addRmsNormWasm, gegluHalvesWasm, swigluHalvesWasm } from "./wasm/fused.ts";
+import { gatherColumnsWasm } from "./wasm/gather-columns.ts";
 import { geluTanhWasm, geluWasm } from "./wasm/gelu.ts";
 import { layerNormWasm } from "./wasm/layer-norm.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
@@ -183,6 +185,11 @@ export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, 
 export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];
 export const groupSums = [...nativeKernels("group_sums", native.groupSums), groupSumsWasm, groupSumsReference];
 export const argmax = [...nativeKernels("argmax", native.rows), argmaxWasm, argmaxReference];
+export const gatherColumns = [
+  ...nativeKernels("gather_columns", native.gatherColumns),
+  gatherColumnsWasm,
+  gatherColumnsReference,
+];
 export const select = [...nativeKernels("select", native.select), selectWasm, selectReference];
 export const int4Pack = [int4PackReference];
 export const route = [...nativeKernels("route", native.route), routeReference];

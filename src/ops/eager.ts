@@ -36,6 +36,7 @@ export interface EagerOptions {
 
 /** Executes calls on tensors. State lives as long as the builder; constants must be loaded before. */
 export class EagerBuilder implements Builder<Tensor> {
+  /** The CPU that weights are packed for and kernels are chosen for. */
   readonly cpu: Cpu;
   readonly #registry: OperatorRegistry;
   readonly #threads: number;
@@ -63,6 +64,7 @@ export class EagerBuilder implements Builder<Tensor> {
     this.#constants.set(key, tensor);
   }
 
+  /** Runs a registered operator by its full name; missing trailing arguments take the schema's defaults. */
   call(name: string, ...given: Argument<Tensor>[]): Tensor {
     const operator = this.#registry.get(name);
     const args = completeArguments(operator.schema, given);
@@ -85,6 +87,7 @@ export class EagerBuilder implements Builder<Tensor> {
     return tensor;
   }
 
+  /** Adds a zeroed tensor that outlives the call; the same name gives the same tensor. */
   state(name: string, spec: TensorSpec): Tensor {
     const tensor = this.#states.get(name) ?? zeroTensor(spec.dtype, spec.shape);
     checkSameSpec(`state ${name}`, tensor, spec);
@@ -92,6 +95,7 @@ export class EagerBuilder implements Builder<Tensor> {
     return tensor;
   }
 
+  /** Gives the table of the store that was passed; InvalidArgumentError without one. */
   sequences(): Tensor {
     if (!this.#sequences)
       throw new InvalidArgumentError("eager: expected a builder that was made with a table of sequences");

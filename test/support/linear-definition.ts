@@ -105,14 +105,17 @@ export function quantizeRow(x: readonly number[]): QuantizedRow {
   return { q: x.map((value) => clamp(roundHalfEven(Math.fround(value * inverse)) + zero)), scale, zero };
 }
 
-/** The largest magnitude that a weight of each row could have, with its scales and zero points. */
-function largestWeights({ n, k, groupSize, bits, scales, zeros, levels }: QuantizedWeights): number[] {
+/** The largest magnitude that a weight of each row could have, with its scales, zero points and minima. */
+function largestWeights({ n, k, groupSize, bits, scales, zeros, levels, minima }: QuantizedWeights): number[] {
   const groups = groupCount({ k, groupSize });
   const reach = levels ? Math.max(...levels.map(Math.abs), 1) : 2 ** (bits - 1);
   return Array.from({ length: n }, (_, row) => {
     let largest = 0;
-    for (let i = row * groups; i < (row + 1) * groups; i++)
-      largest = Math.max(largest, Math.abs(scales[i]!) * (reach + (zeros ? Math.abs(zeros[i]!) : 0)));
+    for (let i = row * groups; i < (row + 1) * groups; i++) {
+      const half = Math.abs(scales[i]!) * reach;
+      const middle = minima ? minima[i]! + scales[i]! * reach : zeros ? scales[i]! * zeros[i]! : 0;
+      largest = Math.max(largest, half + Math.abs(middle));
+    }
     return largest;
   });
 }

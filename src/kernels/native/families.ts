@@ -15,6 +15,7 @@ import type {
   FloatEmbeddingArgs,
   FloatLinearArgs,
   FloatWeights,
+  GatherColumnsArgs,
   GroupSumsArgs,
   HalvesArgs,
   LayerNormArgs,
@@ -113,6 +114,7 @@ export const argumentNames = {
   softplus: { scalars: rowsOfDim, buffers: ["x", "bias", "factors", "y"] },
   scaleRows: { scalars: [...rowsOfDim, "count"], buffers: ["x", "factors", "y"] },
   select: { scalars: ["outer", "stride", "offset", "blockBytes"], buffers: ["x", "y"] },
+  gatherColumns: { scalars: [...rowsOfDim, "count", "indexBytes"], buffers: ["x", "columns", "y"] },
   embeddingFloat: {
     scalars: [...rowsOfDim, "weightType", "count", "indexBytes"],
     buffers: ["weights", "indices", "y"],
@@ -375,6 +377,10 @@ export function scaleRows(args: ScaleRowsArgs): NativeArguments {
 
 export function select(args: SelectArgs): NativeArguments {
   return orderArguments(names.select, args);
+}
+
+export function gatherColumns(args: GatherColumnsArgs): NativeArguments {
+  return orderArguments(names.gatherColumns, { ...args, ...indexSizes(args.columns) });
 }
 
 export function embeddingFloat({ rows, dim, weights, indices, y }: FloatEmbeddingArgs): NativeArguments {

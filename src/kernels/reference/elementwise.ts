@@ -1,10 +1,11 @@
-/** Elementwise and row operators as plain loops: add, gates, scale, softcap, softmax, sums, argmax, select. */
+/** Elementwise and row operators as plain loops: add, gates, scale, softcap, softmax, sums, argmax, columns in another order, select. */
 
 import { groupCount } from "../../quantized.ts";
 import type {
   ArgmaxArgs,
   BinaryArgs,
   ClampedGateArgs,
+  GatherColumnsArgs,
   GroupSumsArgs,
   ScaleRowsArgs,
   SelectArgs,
@@ -183,6 +184,20 @@ export const argmaxReference: Kernel<ArgmaxArgs> = {
         y[row] = BigInt(best);
       }
     },
+};
+
+export const gatherColumnsReference: Kernel<GatherColumnsArgs> = {
+  ...anyShape,
+  name: "gather_columns_f32_1x1x1_reference",
+  bind({ rows, dim, x, columns, y }) {
+    return () => {
+      for (let row = 0; row < rows; row++)
+        for (let i = 0; i < columns.length; i++) {
+          const column = Number(columns[i]);
+          y[row * columns.length + i] = column >= 0 && column < dim ? x[row * dim + column]! : Number.NaN;
+        }
+    };
+  },
 };
 
 export const selectReference: Kernel<SelectArgs> = {

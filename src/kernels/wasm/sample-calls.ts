@@ -24,6 +24,7 @@ import * as elementwise from "./elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./embedding.ts";
 import { embeddingPackedWasm } from "./embedding-packed.ts";
 import * as fused from "./fused.ts";
+import { gatherColumnsWasm } from "./gather-columns.ts";
 import { geluTanhWasm, geluWasm } from "./gelu.ts";
 import { noSequences } from "./kernel.ts";
 import type { Placement, WasmStep } from "./kernel-code.ts";
@@ -344,6 +345,15 @@ function rowCalls(): SampleCall[] {
       softmaxWasm,
       plain.softmaxReference,
       () => ({ dim: DIM, x: floats(M * DIM), y: y() }),
+      (args) => args.y,
+    ),
+    callOf(
+      gatherColumnsWasm,
+      plain.gatherColumnsReference,
+      () => ({
+        ...{ rows: M, dim: DIM, x: floats(M * DIM), y: y() },
+        columns: Int32Array.from({ length: DIM }, (_, i) => (7 * i) % DIM),
+      }),
       (args) => args.y,
     ),
     callOf(

@@ -1,4 +1,5 @@
 /** aten operators that read or write places of a tensor that other tensors name. */
+import type { GatherColumnsArgs, Indices } from "../../kernels/arguments.ts";
 import { broadcastStrides, eachPlace, numbersOf } from "../../kernels/reference/aten/dense.ts";
 import {
   type GatherArgs,
@@ -9,9 +10,11 @@ import {
   type ScatterArgs,
   scatterReference,
 } from "../../kernels/reference/aten/movement.ts";
+import { gatherColumns } from "../../kernels/table.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import type { Arguments, TensorSpec } from "../call-arguments.ts";
-import { defineOperator, type Operator } from "../operator.ts";
+import { rowCount } from "../linear.ts";
+import { defineOperator, type Operator, overload } from "../operator.ts";
 import { broadcastShape, dimensionOf, rowRank } from "./shapes.ts";
 
 /** Which dimensions are indexed, and the shape that the indices broadcast to. */
@@ -69,17 +72,24 @@ function prepare(args: Arguments<Tensor>, values: Tensor | null): IndexArgs {
 
 const selectedDim = (args: Arguments<TensorSpec>) => dimensionOf(args, "dim", rowRank(args.tensor("self").shape));
 
-const indexSelect = defineOperator<IndexArgs>({
+const indexSelectRules = {
   schema: "aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: [indexReference],
-  indices: { argument: "index", limit: (args) => args.tensor("self").shape[selectedDim(args)] ?? 1 },
-  shape(args) {
+  indices: {
+    argument: "index",
+    limit: (args: Arguments<Tensor>) => args.tensor("self").shape[selectedDim(args)] ?? 1,
+  },
+  shape(args: Arguments<TensorSpec>): TensorSpec {
     const { dtype, shape } = args.tensor("self");
     const index = args.tensor("index", "i64", "i32").shape;
     if (index.length > 1) args.fail("index", `expected at most one dimension but found shape [${index}]`);
     const dim = selectedDim(args);
     return { dtype, shape: shape.length === 0 ? [] : shape.with(dim, elementCount(index)) };
   },
+};
+
+const anyIndexSelect = defineOperator<IndexArgs>({
+  ...indexSelectRules,
+  kernels: [indexReference],
   prepare(args) {
     const x = args.tensor("self");
     const dim = selectedDim(args);
@@ -96,6 +106,29 @@ const indexSelect = defineOperator<IndexArgs>({
       accumulate: false,
       out: args.tensor("out"),
     };
+  },
+});
+
+/** Columns of floats, as inputs of weights whose groups are not of neighbouring columns, have kernels of their own. */
+const indexSelect = overload(anyIndexSelect, {
+  operator: defineOperator<GatherColumnsArgs>({
+    ...indexSelectRules,
+    kernels: gatherColumns,
+    rowwise: ["self"],
+    prepare(args) {
+      const { shape, data } = args.tensor("self");
+      return {
+        rows: rowCount(shape),
+        dim: shape.at(-1)!,
+        x: data as Float32Array,
+        columns: args.tensor("index").data as Indices,
+        y: args.tensor("out").data as Float32Array,
+      };
+    },
+  }),
+  fits(args) {
+    const { dtype, shape } = args.tensor("self");
+    return dtype === "f32" && shape.length > 0 && selectedDim(args) === shape.length - 1;
   },
 });
 

@@ -1,0 +1,20 @@
+// Rows of panel16 linear layers on AVX-512 VNNI for many rows of activations. Flags: see scripts/native-sources.js.
+#include "../kernel.h"
+#include "../linear/panel16_gemm.h"
+#include "isa_avx512.h"
+
+namespace lowbit {
+namespace {
+
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni;
+
+constexpr KernelRow kRows[] = {
+    {"linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeeds, 16, 32,
+     packed_gemm_scratch<Avx512Vnni>, packed_gemm_prepare<Avx512Vnni>},
+};
+
+}  // namespace
+
+KernelRows linear_gemm_avx512_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit
