@@ -96,7 +96,7 @@ describe("vectors of sentence-transformers (without ../shared, of one family)", 
         .map(({ text }) => text);
       const path = join(await temporaryFolder(), "model.pte");
       await exportProgram(await checkpointOf(folder), path);
-      const exported = await loadProgram(path, { cpu });
+      const exported = await loadProgram(path);
       onTestFinished(() => exported.dispose());
       const inMemory = await compiled(folder);
       const expected = await inMemory.embed(texts);
