@@ -31,7 +31,7 @@ async function checkpointOf(folder: string) {
   return model;
 }
 
-async function compiled(folder: string, cpu?: Cpu): Promise<LanguageModel> {
+async function compiled(folder: string, cpu: Cpu = hostCpu()): Promise<LanguageModel> {
   const model = await loadCompiled(await checkpointOf(folder), { cpu });
   onTestFinished(() => model.dispose());
   return model;

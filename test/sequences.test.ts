@@ -128,7 +128,7 @@ describe.skipIf(!hostHasExceptions)("where many rows are computed in another way
     ["float weights", [], 3e-5],
   ] as const)("a sequence among others is near what it is alone, row by row: %s", async (_, rules, bound) => {
     const alone = await load({ cpu: exactHost(), threads: 1 }, rules);
-    const llm = await load({ threads: 2, promptRows: 150 }, rules);
+    const llm = await load({ threads: 2, promptRows: 150 } as Options, rules);
     const next = [3, 1, 4, 1, 5];
     const expected: Float32Array[] = [];
     for (const prompt of prompts) expected.push(await logitsOf(alone, prompt, next));
