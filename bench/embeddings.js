@@ -92,7 +92,7 @@ async function ours(bits) {
   const model = await loadCheckpoint(folder);
   if (bits !== null)
     quantize(model, [
-      int8DynamicActivationIntxWeight({ bits, groupSize: 32, scaleDType: "f16" }),
+      int8DynamicActivationIntxWeight({ bits, groupSize: 32, mappingType: "asymmetric", scaleDType: "f16" }),
       embedding({ bits: 8, groupSize: 32 }),
     ]);
   const loaded = await loadCompiled(model, { threads });

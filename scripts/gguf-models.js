@@ -24,6 +24,11 @@ const delta = {
 };
 const experts = { num_experts_per_tok: 2, moe_intermediate_size: 64 };
 
+const mamba = {
+  ...{ layer_types: ["mamba", "mamba", "attention", "mamba"], mamba_n_heads: 8, mamba_d_head: 32, mamba_n_groups: 2 },
+  ...{ mamba_d_state: 32, mamba_d_conv: 4, mamba_expand: 2, tie_word_embeddings: true },
+};
+
 /** Configs by what files call the architecture. */
 const configs = {
   llama: { architectures: ["LlamaForCausalLM"] },
@@ -51,6 +56,31 @@ const configs = {
   qwen3moe: { architectures: ["Qwen3MoeForCausalLM"], ...experts, num_experts: 8, norm_topk_prob: true },
   olmoe: { architectures: ["OlmoeForCausalLM"], ...experts, num_experts: 8, num_key_value_heads: 4 },
   mixtral: { architectures: ["MixtralForCausalLM"], ...experts, num_local_experts: 8 },
+  granitehybrid: {
+    ...{
+      architectures: ["GraniteMoeHybridForCausalLM"],
+      num_local_experts: 0,
+      shared_intermediate_size: 256,
+      ...mamba,
+    },
+    ...{ attention_multiplier: 0.2, embedding_multiplier: 6, residual_multiplier: 0.4, logits_scaling: 4 },
+  },
+  granitehybridmoe: {
+    ...{ architectures: ["GraniteMoeHybridForCausalLM"], ...experts, num_local_experts: 8, intermediate_size: 64 },
+    ...{ ...mamba, shared_intermediate_size: 96, mamba_n_groups: 1, residual_multiplier: 0.4 },
+  },
+  gemma4: {
+    ...{ architectures: ["Gemma4ForCausalLM"], num_hidden_layers: 6, hidden_size_per_layer_input: 32 },
+    layer_types: Array.from({ length: 6 }, (_, i) => (i % 3 === 2 ? "full_attention" : "sliding_attention")),
+    ...{ sliding_window: 16, global_head_dim: 64, num_kv_shared_layers: 3, use_double_wide_mlp: true },
+    ...{ vocab_size_per_layer_input: 2080, final_logit_softcapping: 30, tie_word_embeddings: true },
+  },
+  gemma4keys: {
+    ...{ architectures: ["Gemma4ForCausalLM"], hidden_size_per_layer_input: 0, tie_word_embeddings: true },
+    layer_types: Array.from({ length: 4 }, (_, i) => (i % 2 === 1 ? "full_attention" : "sliding_attention")),
+    ...{ sliding_window: 16, global_head_dim: 64, attention_k_eq_v: true, num_global_key_value_heads: 1 },
+  },
+  bitnet: { architectures: ["BitNetForCausalLM"], hidden_act: "silu", tie_word_embeddings: true },
   granitemoe: {
     ...{ architectures: ["GraniteMoeForCausalLM"], ...experts, num_local_experts: 8, attention_multiplier: 0.2 },
     ...{ embedding_multiplier: 6, residual_multiplier: 0.4, logits_scaling: 4 },
@@ -70,7 +100,11 @@ async function writeCheckpoint(folder, config, tokenizer) {
     .map(({ name, shape }) => {
       const count = shape.reduce((product, size) => product * size, 1);
       const isNorm = /norm\.weight$/.test(name);
-      const data = isNorm ? noise(count, 0.3, 1) : noise(count, shape.length > 1 ? 2.5 * shape.at(-1) ** -0.5 : 0.5);
+      // Scores are products of what these norms give, as they are: such sizes leave weight to more than one position.
+      const isScore = config.architectures[0].startsWith("Gemma4") && /\.[qk]_norm/.test(name);
+      const data = isNorm
+        ? noise(count, isScore ? 0.1 : 0.3, isScore ? 0.3 : 1)
+        : noise(count, shape.length > 1 ? 2.5 * shape.at(-1) ** -0.5 : 0.5);
       return { name, shape, dtype: /** @type {const} */ ("f32"), data: async () => data };
     });
   await writeSafetensors(join(folder, "model.safetensors"), entries);

@@ -12,8 +12,11 @@ import {
   loadProgram,
   quantize,
 } from "../src/index.ts";
+import type { Cpu } from "../src/kernels/contract.ts";
+import { hostCpu } from "../src/kernels/cpu.ts";
 import { EagerTexts } from "../src/tools/index.ts";
 import { distance } from "./support/distance.ts";
+import { exactHost, hostHasExceptions } from "./support/exact-rows.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
 import { goldenFolder, goldenItems, hasGoldens, writeClassifier } from "./support/text-models.ts";
@@ -28,8 +31,8 @@ async function checkpointOf(folder: string) {
   return model;
 }
 
-async function compiled(folder: string): Promise<LanguageModel> {
-  const model = await loadCompiled(await checkpointOf(folder));
+async function compiled(folder: string, cpu: Cpu = hostCpu()): Promise<LanguageModel> {
+  const model = await loadCompiled(await checkpointOf(folder), { cpu });
   onTestFinished(() => model.dispose());
   return model;
 }
@@ -51,18 +54,30 @@ function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
 }
 
 describe("vectors of sentence-transformers (without ../shared, of one family)", () => {
-  test.each(families)("%s: the vectors of sentence-transformers, alone and in one step", async (family) => {
-    const model = await compiled(goldenFolder(family));
-    const items = goldenItems(family);
-    const ids = items.map(({ text, prompt_name: prompt }) => model.embedding!.encode(text, { prompt, truncate: true }));
-    expect(ids).toEqual(items.map((item) => item.input_ids));
-    const together = await model.embed(ids);
-    for (const [i, { text, prompt_name: prompt, embedding }] of items.entries()) {
-      expect(distance(together[i]!, embedding).relative).toBeLessThan(1e-4);
-      const [alone] = await model.embed([text], { prompt, truncate: true });
-      expectSame(alone!, together[i]!, `text ${i} alone`);
-    }
-  });
+  // On a CPU with exceptions, vectors of many rows are near those of few.
+  const kinds = [
+    { cpu: exactHost(), isExact: true },
+    ...(hostHasExceptions ? [{ cpu: hostCpu(), isExact: false }] : []),
+  ];
+  const cases = families.flatMap((family) => kinds.map((kind) => ({ family, ...kind })));
+  test.each(cases)(
+    "$family: those vectors, alone and in one step, the same: $isExact",
+    async ({ family, cpu, isExact }) => {
+      const model = await compiled(goldenFolder(family), cpu);
+      const items = goldenItems(family);
+      const ids = items.map(({ text, prompt_name: prompt }) =>
+        model.embedding!.encode(text, { prompt, truncate: true }),
+      );
+      expect(ids).toEqual(items.map((item) => item.input_ids));
+      const together = await model.embed(ids);
+      for (const [i, { text, prompt_name: prompt, embedding }] of items.entries()) {
+        expect(distance(together[i]!, embedding).relative).toBeLessThan(1e-4);
+        const [alone] = await model.embed([text], { prompt, truncate: true });
+        if (isExact) expectSame(alone!, together[i]!, `text ${i} alone`);
+        else expect(distance(alone!, together[i]!).relative, `text ${i} alone`).toBeLessThan(3e-5);
+      }
+    },
+  );
 
   test.each(families)("%s: the same operator by operator", async (family) => {
     const items = goldenItems(family);
@@ -130,7 +145,7 @@ describe.skipIf(!hasGoldens)("models of ../shared (skipped without it)", () => {
   });
 
   test("calls at the same time share steps and get their own vectors; an abort ends one of them", async () => {
-    const model = await compiled(goldenFolder("bert-minilm"));
+    const model = await compiled(goldenFolder("bert-minilm"), exactHost());
     const texts = goldenItems("bert-minilm")
       .slice(0, 4)
       .map(({ text }) => text);

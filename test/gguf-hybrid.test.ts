@@ -5,10 +5,12 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { textsOf } from "../src/checkpoint/texts.ts";
 import { openTensorFile } from "../src/formats/shards.ts";
 import { f16Table, f32ToF16 } from "../src/half.ts";
 import { EagerModel, loadCheckpoint } from "../src/index.ts";
 import { bytesOf } from "../src/tensor.ts";
+import { readTexts } from "../src/text/model-texts.ts";
 import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { type GgufEntry, ggufFile, type Metadata } from "./support/gguf.ts";
@@ -20,9 +22,18 @@ const IDS = [5, 100, 20, 7, 250, 3, 3, 90];
 
 /** The file's name of a tensor. */
 const ggufNames: readonly (readonly [RegExp, string])[] = [
-  [/^model\.embed_tokens/, "token_embd"],
+  [/^model\.embed_tokens\./, "token_embd."],
   [/^model\.embedding_norm/, "token_embd_norm"],
   [/^model\.norm/, "output_norm"],
+  [/^model\.embed_tokens_per_layer/, "per_layer_token_embd"],
+  [/^model\.per_layer_model_projection/, "per_layer_model_proj"],
+  [/^model\.per_layer_projection_norm/, "per_layer_proj_norm"],
+  [/per_layer_input_gate/, "inp_gate"],
+  [/per_layer_projection/, "proj"],
+  [/post_per_layer_input_norm/, "post_norm"],
+  [/pre_feedforward_layernorm/, "ffn_norm"],
+  [/post_feedforward_layernorm/, "post_ffw_norm"],
+  [/layer_scalar/, "layer_output_scale.weight"],
   [/^lm_head/, "output"],
   [/^model\.layers\.(\d+)\./, "blk.$1."],
   [/operator_norm|input_layernorm/, "attn_norm"],
@@ -30,6 +41,12 @@ const ggufNames: readonly (readonly [RegExp, string])[] = [
   [/self_attn\.([qk])_(?:layer)?norm/, "attn_$1_norm"],
   [/self_attn\.([qkv])_proj/, "attn_$1"],
   [/self_attn\.(o|out)_proj/, "attn_output"],
+  [/mamba\.dt_bias/, "ssm_dt.bias"],
+  [/mamba\.A_log/, "ssm_a"],
+  [/mamba\.D/, "ssm_d"],
+  [/mamba\.(in|out)_proj/, "ssm_$1"],
+  [/mamba\.(conv1d|norm)/, "ssm_$1"],
+  [/shared_mlp\.output_linear/, "ffn_down"],
   [/feed_forward\.w1|mlp\.gate_proj/, "ffn_gate"],
   [/feed_forward\.w2|mlp\.down_proj/, "ffn_down"],
   [/feed_forward\.w3|mlp\.up_proj/, "ffn_up"],
@@ -71,6 +88,22 @@ function ofQwen(name: string, shape: readonly number[], values: Float32Array, D:
   return /norm\.weight/.test(name) && !/linear_attn/.test(name) ? values.map((value) => value + 1) : values;
 }
 
+/** What the converter makes of a tensor of Granite's hybrids: heads in turns of halves, rates, vectors as matrices. */
+function ofGranite(name: string, shape: readonly number[], values: Float32Array) {
+  const [rows, columns = 1] = shape as [number, number?];
+  if (/\.mamba\.A_log$/.test(name)) return { values: values.map((value) => -Math.exp(value)), sizes: [1, rows] };
+  if (/\.mamba\.D$/.test(name)) return { values, sizes: [1, rows] };
+  if (/\.mamba\.norm/.test(name)) return { values, sizes: [rows / 2, 2] };
+  if (!/\.[qk]_proj\./.test(name)) return null;
+  const turned = values.slice();
+  for (let row = 0; row < rows; row++) {
+    const [head, place] = [Math.floor(row / 8), row % 8];
+    const from = 8 * head + (place % 2) * 4 + Math.floor(place / 2);
+    turned.set(values.subarray(from * columns, (from + 1) * columns), row * columns);
+  }
+  return { values: turned, sizes: [columns, rows] };
+}
+
 const shared = { context_length: 256, embedding_length: 32, feed_forward_length: 32, "rope.freq_base": 10000.5 };
 
 /** Rows of a multiple of 32 values as Q8_0: a scale in f16 and 32 integers a block. */
@@ -85,12 +118,19 @@ function q8Blocks(values: Float32Array): Uint8Array {
   return bytes;
 }
 
+const architectures: Partial<Record<HybridName, string>> = { qwen3_5: "qwen35", granite_h: "granitehybrid" };
+
 async function writeGgufOf(
   name: HybridName,
   facts: Readonly<Record<string, Metadata>>,
   extra: GgufEntry[] = [],
-  { changes = {}, hasBlocks = false }: { readonly changes?: object; readonly hasBlocks?: boolean } = {},
+  options: {
+    readonly changes?: object;
+    readonly hasBlocks?: boolean;
+    readonly metadata?: Readonly<Record<string, Metadata>>;
+  } = {},
 ) {
+  const { changes = {}, hasBlocks = false, metadata: others = {} } = options;
   const [source, path] = [join(folder, name), join(folder, `${name}.gguf`)];
   await writeHybridCheckpoint(source, name, { rope_theta: 10000.5, ...changes });
   const file = await openTensorFile(join(source, "model.safetensors"));
@@ -99,20 +139,36 @@ async function writeGgufOf(
   for (const stored of file.names) {
     const { shape, data } = await file.read(stored);
     const values = name === "qwen3_5" ? ofQwen(stored, shape, data as Float32Array, headDim) : (data as Float32Array);
-    const shown = ggufNames.reduce((text, [pattern, by]) => text.replace(pattern, by), stored);
-    const sizes = shape.filter((size) => size !== 1).toReversed();
+    if (/shared_mlp\.input_linear/.test(stored)) {
+      const [rows, columns] = shape as [number, number];
+      for (const [half, part] of ["gate", "up"].entries())
+        entries.push({
+          ...{ name: `blk.${stored.split(".")[2]}.ffn_${part}.weight`, sizes: [columns, rows / 2], type: 0 },
+          data: bytesOf(
+            (data as Float32Array).subarray((half * rows * columns) / 2, ((half + 1) * rows * columns) / 2),
+          ),
+        });
+      continue;
+    }
+    const granite = name === "granite_h" ? ofGranite(stored, shape, data as Float32Array) : null;
+    const names = name === "granite_h" ? [[/post_attention_layernorm/, "ffn_norm"] as const, ...ggufNames] : ggufNames;
+    const shown = names.reduce((text, [pattern, by]) => text.replace(pattern, by), stored);
+    const sizes = shape.filter((size) => size !== 1 || shape.length === 1).toReversed();
     const isMatrix = hasBlocks && shape.length === 2;
     entries.push({
-      ...{ name: shown, sizes, type: isMatrix ? 8 : 0 },
-      data: isMatrix ? q8Blocks(values) : bytesOf(values),
+      ...{ name: shown, sizes: granite?.sizes ?? sizes, type: isMatrix ? 8 : 0 },
+      data: isMatrix ? q8Blocks(values) : bytesOf(granite?.values ?? values),
     });
   }
   await file.close();
-  const architecture = name === "qwen3_5" ? "qwen35" : name;
+  const architecture = architectures[name] ?? name;
   const metadata = Object.fromEntries(
     Object.entries({ ...shared, ...facts }).map(([key, value]) => [`${architecture}.${key}`, value]),
   );
-  await writeFile(path, ggufFile({ "general.architecture": architecture, ...metadata }, [...entries, ...extra]));
+  await writeFile(
+    path,
+    ggufFile({ "general.architecture": architecture, ...others, ...metadata }, [...entries, ...extra]),
+  );
   return { source, path };
 }
 
@@ -204,4 +260,61 @@ it.each<[HybridName, object, RegExp]>([
   const given = Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
   const { path } = await writeGgufOf(name, given);
   await expect(loadCheckpoint(path)).rejects.toThrow(message);
+});
+
+const graniteFacts = {
+  block_count: 3,
+  "attention.head_count": 4,
+  "attention.head_count_kv": Int32Array.of(0, 2, 0),
+  "attention.layer_norm_rms_epsilon": Math.fround(1e-5),
+  "attention.scale": 0.2,
+  "rope.scaling.finetuned": false,
+  "ssm.conv_kernel": 4,
+  "ssm.state_size": 8,
+  "ssm.group_count": 2,
+  "ssm.time_step_rank": 4,
+  "ssm.inner_size": 64,
+};
+
+it("Granite 4.0 h: layers without heads of keys are Mamba 2, gate and up are two tensors", async () => {
+  const changes = { mamba_n_groups: 2 };
+  const { source, path } = await writeGgufOf("granite_h", graniteFacts, [], { changes });
+  expectNear((await logitsOf(path)).logits, (await logitsOf(source)).logits);
+});
+
+/** Merges of a tokenizer of pieces without scores. */
+const gemmaTokens = {
+  "tokenizer.ggml.model": "gemma4",
+  "tokenizer.ggml.tokens": ["<pad>", "<eos>", "<bos>", "<unk>", "▁", "a", "b", "ab", "▁ab"],
+  "tokenizer.ggml.token_type": Int32Array.of(3, 3, 3, 2, 1, 1, 1, 1, 1),
+  "tokenizer.ggml.merges": ["a b", "▁ ab"],
+  "tokenizer.ggml.add_space_prefix": false,
+};
+
+it("Gemma 4: sizes by layer, embeddings of layers, and a tokenizer of merges", async () => {
+  const divisors = Float32Array.of(1, 1, 1e30, 1e30, 1e30, 1e30, 1e30, 1e30);
+  const freqs = { name: "rope_freqs.weight", sizes: [8], type: 0, data: bytesOf(divisors) };
+  const gemmaFacts = {
+    block_count: 5,
+    feed_forward_length: Int32Array.of(32, 32, 32, 64, 64),
+    "attention.head_count": 4,
+    "attention.head_count_kv": Int32Array.of(2, 2, 2, 2, 2),
+    "attention.key_length": 16,
+    "attention.key_length_swa": 8,
+    "attention.layer_norm_rms_epsilon": Math.fround(1e-5),
+    "attention.sliding_window": 24,
+    "attention.sliding_window_pattern": Int32Array.of(1, 1, 0, 1, 0),
+    "attention.shared_kv_layers": 2,
+    embedding_length_per_layer_input: 32,
+    "rope.freq_base": 1e6,
+    "rope.freq_base_swa": 1e4,
+    final_logit_softcapping: 30,
+  };
+  const { source, path } = await writeGgufOf("gemma4", gemmaFacts, [freqs], { metadata: gemmaTokens });
+  expectSame((await logitsOf(path)).logits, (await logitsOf(source)).logits);
+  const model = await loadCheckpoint(path);
+  const tokenizer = readTexts(textsOf(model.checkpoint), path).tokenizer!;
+  expect(tokenizer.encode("ab ab")).toEqual([2, 7, 8]);
+  expect(model.unreadTensors).toEqual([]);
+  await model.close();
 });

@@ -129,10 +129,9 @@ void attention_prepare(Step& step, const Call& call) {
   begin_attention<Isa>(step, args, scalar_of<CacheType>(call, attention::kCacheType));
 }
 
-template <class Isa>
-void update_and_attend_prepare(Step& step, const Call& call) {
+// Buffers of a call on pages, and where its layer is in them.
+static inline void bind_pages(AttentionArgs& args, const Call& call) {
   namespace from = update_and_attend;
-  AttentionArgs args = pages_args<Isa>(call);
   args.q = buffer_of<const float>(call, from::kQ);
   if (scalar_of<bool>(call, from::kStores)) {
     args.k = buffer_of<const float>(call, from::kK);
@@ -147,7 +146,13 @@ void update_and_attend_prepare(Step& step, const Call& call) {
   if (scalar_of<bool>(call, from::kHasSinks)) args.sinks = buffer_of<const float>(call, from::kSinks);
   args.y = buffer_of<float>(call, from::kY);
   args.scratch = buffer_of<float>(call, from::kScratch);
-  begin_attention<Isa>(step, args, scalar_of<CacheType>(call, from::kCacheType));
+}
+
+template <class Isa>
+void update_and_attend_prepare(Step& step, const Call& call) {
+  AttentionArgs args = pages_args<Isa>(call);
+  bind_pages(args, call);
+  begin_attention<Isa>(step, args, scalar_of<CacheType>(call, update_and_attend::kCacheType));
 }
 
 }  // namespace lowbit

@@ -117,6 +117,14 @@ class AttentionPart {
     }
   }
 
+  // Row and head of one of the queries of a head of keys and values.
+  uint32_t row_of(uint32_t query) const { return first_ + query / args_.group; }
+  uint32_t head_of(uint32_t kv, uint32_t query) const { return kv * args_.group + query % args_.group; }
+  // Of q and y.
+  size_t place_of(uint32_t row, uint32_t head) const {
+    return (static_cast<size_t>(run_.row + row) * args_.heads + head) * args_.head_dim;
+  }
+
   // Whether a query sees keys of a chunk.
   bool sees_chunk(const QueryVector<Isa>& v, uint32_t lane, uint32_t chunk) const {
     return chunk_index(v.first[lane]) <= chunk && chunk_index(v.last[lane] - 1) >= chunk;
@@ -180,14 +188,6 @@ class AttentionPart {
     v.earliest = v.first[0];
     v.latest = v.last[lane_rows_ - 1];
     if constexpr (kScoresWords<Isa, Element>) words_of_query<Isa>(v, args_.head_dim);
-  }
-
-  // Row and head of one of the queries of a head of keys and values.
-  uint32_t row_of(uint32_t query) const { return first_ + query / args_.group; }
-  uint32_t head_of(uint32_t kv, uint32_t query) const { return kv * args_.group + query % args_.group; }
-  // Of q and y.
-  size_t place_of(uint32_t row, uint32_t head) const {
-    return (static_cast<size_t>(run_.row + row) * args_.heads + head) * args_.head_dim;
   }
 
   void find_block(uint32_t start, CacheBlock<Element>* block) {

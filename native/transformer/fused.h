@@ -172,7 +172,8 @@ void rope_attention_prepare(Step& step, const Call& call) {
   rotated.prepare(Prepare, step, call, scalar_of<uint32_t>(call, from::kHalf));
 }
 
-template <class Isa>
+// `Prepare` is that of a row of update_and_attend.
+template <class Isa, void (*Prepare)(Step&, const Call&)>
 void rope_update_and_attend_prepare(Step& step, const Call& call) {
   namespace from = rope_update_and_attend;
   RotatedCall<Isa, update_and_attend::kScalars, update_and_attend::kBuffers> rotated(call, from::kScratch);
@@ -180,7 +181,7 @@ void rope_update_and_attend_prepare(Step& step, const Call& call) {
   rotated.to[update_and_attend::kPages] = buffer_of<void>(call, from::kPages);
   rotated.to[update_and_attend::kSinks] = buffer_of<void>(call, from::kSinks);
   rotated.to[update_and_attend::kY] = buffer_of<void>(call, from::kY);
-  rotated.prepare(update_and_attend_prepare<Isa>, step, call, scalar_of<uint32_t>(call, from::kHalf));
+  rotated.prepare(Prepare, step, call, scalar_of<uint32_t>(call, from::kHalf));
 }
 
 }  // namespace lowbit

@@ -12,8 +12,6 @@ namespace {
 
 // Queries that are multiplied at once: two tiles.
 constexpr uint32_t kPair = 32;
-// Queries of a tile of work: converting keys and values costs as much as some 40 of them.
-constexpr uint32_t kQueriesMax = 512;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
 // Score of a key that is not seen.
 constexpr float kNone = -INFINITY;
@@ -132,12 +130,12 @@ inline __m512 load_value(const CacheBlock<Element>& block, uint32_t key, uint32_
 // Keys to tiles of 16 keys by 32 columns; those beyond the block's last are zeros. Rows of the next block, if there is
 // one, are fetched meanwhile.
 template <class Element>
-void convert_keys(const CacheBlock<Element>& block, const CacheBlock<Element>* next, uint32_t steps, uint8_t* target) {
+void convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
   for (uint32_t key = 0; key < round_up(block.last, 32); key++) {
     uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
-    if (next) {
-      fetch_row(next->keys[key], block.dim);
-      fetch_row(next->values[key], block.dim);
+    if (block.next) {
+      fetch_row(block.next->keys[key], block.dim);
+      fetch_row(block.next->values[key], block.dim);
     }
     for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
       SplitVector split{};
@@ -277,175 +275,178 @@ void softmax_tile(const Workspace& w, const Sizes& sizes, uint32_t tile, uint32_
   _mm512_store_ps(w.totals + 16 * tile, total);
 }
 
-// A tile of work: queries of some tokens and of the heads that share keys and values.
-struct Queries {
-  uint32_t first_token, kv, rows;
-  // Of the first token of the call.
-  uint32_t position;
-};
+// Queries of one head of keys and values, in order: all heads of a row, then the next row.
+template <class Element>
+class TilesPart : AttentionPart<FloatsAvx512, Element> {
+  using Part = AttentionPart<FloatsAvx512, Element>;
 
-// Tokens and heads of the queries in order: all heads of a token, then the next.
-const float* query_row(const AttentionArgs& args, const Queries& queries, uint32_t row, uint32_t* token) {
-  *token = queries.first_token + row / args.group;
-  const size_t head = queries.kv * args.group + row % args.group;
-  return args.q + (static_cast<size_t>(*token) * args.heads + head) * args.head_dim;
-}
+ public:
+  TilesPart(const Part& part, float* scratch)
+      : Part(part),
+        sizes_(this->args_.head_dim, this->queries()),
+        w_(workspace_at(reinterpret_cast<uint8_t*>(scratch), sizes_)) {}
 
-void begin_queries(const AttentionArgs& args, const Queries& queries, const Sizes& sizes, const Workspace& w) {
-  const ScoreRule& rule = args.rule;
-  const float scale = rule.softcap > 0 ? rule.scale / rule.softcap : rule.scale * kLog2e;
-  for (uint32_t tile = 0; tile < sizes.query_tiles; tile++) {
-    const float* rows[16] = {};
-    for (uint32_t i = 0; i < 16; i++) {
-      const uint32_t row = 16 * tile + i;
-      uint32_t token = 0;
-      if (row < queries.rows) rows[i] = query_row(args, queries, row, &token);
-      // Queries that do not exist see nothing.
-      w.first[row] = rows[i] ? static_cast<int32_t>(args.first_seen(queries.position + token)) : INT32_MAX;
-      w.last[row] = rows[i] ? static_cast<int32_t>(queries.position + token + 1) : 0;
-      w.largest[row] = kNoneYet;
-      w.totals[row] = 0;
+  void attend() {
+    begin_queries();
+    const TileScope tiles;
+    this->each_block([&](const CacheBlock<Element>& block, uint32_t, bool) {
+      convert_keys(block, sizes_.steps, w_.keys);
+      convert_values(block, sizes_.steps, w_.values);
+      attend_block(block);
+    });
+    end_queries();
+  }
+
+ private:
+  size_t place_of_query(uint32_t query) const {
+    return this->place_of(this->row_of(query), this->head_of(this->kv_first_, query));
+  }
+
+  void begin_queries() {
+    const ScoreRule& rule = this->args_.rule;
+    const float scale = rule.softcap > 0 ? rule.scale / rule.softcap : rule.scale * kLog2e;
+    for (uint32_t tile = 0; tile < sizes_.query_tiles; tile++) {
+      const float* rows[16] = {};
+      for (uint32_t i = 0; i < 16; i++) {
+        const uint32_t query = 16 * tile + i;
+        const bool exists = query < this->queries();
+        if (exists) rows[i] = this->args_.q + place_of_query(query);
+        const uint32_t position = this->run_.position + this->row_of(query);
+        // Queries that do not exist see nothing.
+        w_.first[query] = exists ? static_cast<int32_t>(this->args_.first_seen(position)) : INT32_MAX;
+        w_.last[query] = exists ? static_cast<int32_t>(position + 1) : 0;
+        const PartialResult first = first_result(this->args_, this->head_of(this->kv_first_, query));
+        w_.largest[query] = first.total > 0 ? first.largest * kLog2e : first.largest;
+        w_.totals[query] = first.total;
+      }
+      convert_queries(rows, this->args_.head_dim, sizes_.steps, scale, w_.queries + tile * sizes_.queries);
     }
-    convert_queries(rows, args.head_dim, sizes.steps, scale, w.queries + tile * sizes.queries);
+    memset(w_.sums, 0, sizes_.query_tiles * sizes_.sums);
   }
-  memset(w.sums, 0, sizes.query_tiles * sizes.sums);
-}
 
-// A block of keys whose tiles are ready, over all queries that see some of it.
-struct Block {
-  const AttentionArgs& args;
-  const Queries& queries;
-  const Sizes& sizes;
-  const Workspace& w;
-  uint32_t start, count;
-
-  // Halves that some query of the pair sees up to. Rows are in the order of tokens: the first one sees from the
-  // earliest key, the last one to the latest.
-  uint32_t halves(uint32_t pair) const {
-    const uint32_t last_row = std::min(queries.rows, kPair * (pair + 1)) - 1;
-    const uint32_t from = static_cast<uint32_t>(w.first[kPair * pair]), to = static_cast<uint32_t>(w.last[last_row]);
-    return to <= start || from >= start + count ? 0 : ceil_div(std::min(to - start, count), 32);
+  // Halves of a block that some query of the pair sees up to. Queries are in the order of rows: the first one sees from
+  // the earliest key, the last one to the latest.
+  uint32_t halves(const CacheBlock<Element>& block, uint32_t pair) const {
+    const uint32_t last_query = std::min(this->queries(), kPair * (pair + 1)) - 1;
+    const uint32_t from = static_cast<uint32_t>(w_.first[kPair * pair]),
+                   to = static_cast<uint32_t>(w_.last[last_query]);
+    const bool sees = to > block.start && from < block.start + block.last;
+    return sees ? ceil_div(std::min(to - block.start, block.last), 32) : 0;
   }
+
   // The next pair that sees anything.
-  uint32_t seeing(uint32_t pair) const {
-    while (pair < sizes.query_tiles / 2 && halves(pair) == 0) pair++;
+  uint32_t seeing(const CacheBlock<Element>& block, uint32_t pair) const {
+    while (pair < sizes_.query_tiles / 2 && halves(block, pair) == 0) pair++;
     return pair;
   }
 
-  void soften(uint32_t pair, uint32_t halves) const {
+  void soften(uint32_t start, uint32_t pair, uint32_t halves) const {
+    const float softcap = this->args_.rule.softcap;
     for (uint32_t tile = 2 * pair; tile < 2 * pair + 2; tile++) {
-      const __m512i first = _mm512_load_si512(w.first + 16 * tile), last = _mm512_load_si512(w.last + 16 * tile);
+      const __m512i first = _mm512_load_si512(w_.first + 16 * tile), last = _mm512_load_si512(w_.last + 16 * tile);
       const __m512i begin = _mm512_set1_epi32(static_cast<int>(start));
       const __m512i end = _mm512_set1_epi32(static_cast<int>(start + 32 * halves));
       const bool some_unseen = _mm512_cmplt_epi32_mask(last, end) | _mm512_cmpgt_epi32_mask(first, begin);
-      if (some_unseen || args.rule.softcap > 0)
-        hide_scores(w.scores + (tile & 1) * 4 * kTileFloats, args.rule.softcap, start, 32 * halves, first, last);
-      softmax_tile(w, sizes, tile, halves);
+      if (some_unseen || softcap > 0)
+        hide_scores(w_.scores + (tile & 1) * 4 * kTileFloats, softcap, start, 32 * halves, first, last);
+      softmax_tile(w_, sizes_, tile, halves);
     }
   }
-};
 
-// The next pair's scores are made between a pair's softmax and its products with values: what vectors stored has then
-// reached the cache when tiles load it, and the other way around.
-void attend_tiles(const Block& block) {
-  const uint32_t pairs = block.sizes.query_tiles / 2;
-  uint32_t pair = block.seeing(0);
-  if (pair < pairs) score_pair(block.w, block.sizes, pair, block.halves(pair));
-  while (pair < pairs) {
-    const uint32_t halves = block.halves(pair), next = block.seeing(pair + 1);
-    block.soften(pair, halves);
-    if (next < pairs) score_pair(block.w, block.sizes, next, block.halves(next));
-    add_pair(block.w, block.sizes, pair, halves);
-    pair = next;
+  // The next pair's scores are made between a pair's softmax and its products with values: what vectors stored has then
+  // reached the cache when tiles load it, and the other way around.
+  void attend_block(const CacheBlock<Element>& block) const {
+    const uint32_t pairs = sizes_.query_tiles / 2;
+    uint32_t pair = seeing(block, 0);
+    if (pair < pairs) score_pair(w_, sizes_, pair, halves(block, pair));
+    while (pair < pairs) {
+      const uint32_t own = halves(block, pair), next = seeing(block, pair + 1);
+      soften(block.start, pair, own);
+      if (next < pairs) score_pair(w_, sizes_, next, halves(block, next));
+      add_pair(w_, sizes_, pair, own);
+      pair = next;
+    }
   }
-}
 
-// Sums [columns][queries] divided by the totals to rows of y.
-void end_queries(const AttentionArgs& args, const Queries& queries, const Sizes& sizes, const Workspace& w) {
-  for (uint32_t tile = 0; 16 * tile < queries.rows; tile++) {
-    const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_load_ps(w.totals + 16 * tile));
-    for (uint32_t d = 0; d < args.head_dim; d += 16) {
-      const float* sums = w.sums + tile * sizes.sums / 4 + 16 * d;
-      __m512i rows[16];
-      for (int i = 0; i < 16; i++) rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(sums + 16 * i), inverse));
-      transpose16(rows);
-      for (uint32_t i = 0; i < std::min(16u, queries.rows - 16 * tile); i++) {
-        uint32_t token;
-        float* y = args.y + (query_row(args, queries, 16 * tile + i, &token) - args.q);
-        FloatsAvx512::store_some(y + d, _mm512_castsi512_ps(rows[i]), std::min(16u, args.head_dim - d));
+  // Sums [columns][queries] divided by the totals to rows of y.
+  void end_queries() const {
+    const uint32_t dim = this->args_.head_dim;
+    for (uint32_t tile = 0; 16 * tile < this->queries(); tile++) {
+      const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_load_ps(w_.totals + 16 * tile));
+      for (uint32_t d = 0; d < dim; d += 16) {
+        const float* sums = w_.sums + tile * sizes_.sums / 4 + 16 * d;
+        __m512i rows[16];
+        for (int i = 0; i < 16; i++)
+          rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(sums + 16 * i), inverse));
+        transpose16(rows);
+        for (uint32_t i = 0; i < std::min(16u, this->queries() - 16 * tile); i++)
+          FloatsAvx512::store_some(this->args_.y + place_of_query(16 * tile + i) + d, _mm512_castsi512_ps(rows[i]),
+                                   std::min(16u, dim - d));
       }
     }
   }
-}
 
-template <class Element>
-void attend_tile(const AttentionArgs& args, const Run& run, uint32_t tile, uint8_t* scratch) {
-  // One head after the other, so that its keys stay in the cache; last tokens first, as they see most keys.
-  const uint32_t parts = ceil_div(args.rows, args.rows_per_tile), part = parts - 1 - tile % parts;
-  const uint32_t first = part * args.rows_per_tile, tokens = std::min(args.rows_per_tile, args.rows - first);
-  const Queries queries = {first, tile / parts, tokens * args.group, run.position};
-  const Sizes sizes(args.head_dim, queries.rows);
-  const Workspace w = workspace_at(scratch, sizes);
-  begin_queries(args, queries, sizes, w);
-  const uint32_t begin = args.first_seen(run.position + first), end = run.position + first + tokens;
-  auto find_block = [&](uint32_t start, CacheBlock<Element>* block) {
-    const uint32_t last = std::min(start + kBlockKeys, end);
-    find_rows<Element>(args, run.slot, queries.kv, start, std::max(start, begin), last, block);
-  };
-  CacheBlock<Element> blocks[2];
-  CacheBlock<Element>*block = blocks, *next = blocks + 1;
-  const TileScope tiles;
-  uint32_t start = begin / kBlockKeys * kBlockKeys;
-  for (find_block(start, block); start < end; start += kBlockKeys, std::swap(block, next)) {
-    const bool more = start + kBlockKeys < end;
-    if (more) find_block(start + kBlockKeys, next);
-    convert_keys(*block, more ? next : nullptr, sizes.steps, w.keys);
-    convert_values(*block, sizes.steps, w.values);
-    attend_tiles({args, queries, sizes, w, start, block->last});
-  }
-  end_queries(args, queries, sizes, w);
-}
+  Sizes sizes_;
+  Workspace w_;
+};
+
+// Whether queries of one head of keys and values make up for tiles of these; fewer stay on floats, which are exact to
+// float32.
+constexpr uint32_t kTileQueries = 64;
 
 template <class Element>
 void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  if (phase != 1) return attention_run<FloatsAvx512, Element>(step, phase, tile, thread);
   const AttentionArgs& args = step.as<AttentionArgs>();
-  if (phase == 0) return attention_run<FloatsAvx512, Element>(step, phase, tile, thread);
-  each_run(args, [&](const Run& run) {
-    attend_tile<Element>(args, run, tile, reinterpret_cast<uint8_t*>(thread_scratch(args, thread)));
+  float* scratch = thread_scratch(args, thread);
+  each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
+    const AttentionPart<FloatsAvx512, Element> part(args, job, index);
+    if (part.heads() == 1 && job.run.rows * args.group >= kTileQueries) TilesPart<Element>(part, scratch).attend();
+    else attend_part<FloatsAvx512>(part, scratch);
   });
 }
 
-// As cache_args, with tiles of many queries.
-AttentionArgs amx_args(const Call& call) {
-  AttentionArgs args = cache_args<FloatsAvx512>(call);
-  const uint32_t wanted = std::max(1u, args.rows * args.kv_heads / (4 * args.threads));
-  args.split_rows = 0;
-  args.rows_per_tile = std::max(1u, std::min(std::min(args.rows, wanted), kQueriesMax / args.group));
+// The same numbers, with scratch for tiles.
+AttentionArgs with_tiles(AttentionArgs args) {
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group);
-  args.thread_floats = round_up(sizes.bytes(), 64) / 4;
+  args.thread_floats = std::max(args.thread_floats, round_up(sizes.bytes(), 64) / 4);
   return args;
 }
 
-size_t amx_scratch(const Call& call) { return 4 * attention_floats(amx_args(call)); }
-
-void amx_prepare(Step& step, const Call& call) {
-  AttentionArgs args = amx_args(call);
-  bind_cache(args, call);
-  begin_attention<FloatsAvx512>(step, args, CacheType::kFloats);
-  step.tiles[1] = args.kv_heads * ceil_div(args.rows, args.rows_per_tile);
-  switch (scalar_of<CacheType>(call, attention::kCacheType)) {
+void begin_tiles(Step& step, const AttentionArgs& args, CacheType type) {
+  begin_attention<FloatsAvx512>(step, args, type);
+  switch (type) {
     case CacheType::kFloats: step.run = amx_run<float>; break;
     case CacheType::kHalves: step.run = amx_run<uint16_t>; break;
     case CacheType::kIntegers: step.run = amx_run<int8_t>; break;
   }
 }
 
-// From 128 queries on, where it pays best: shorter calls stay on the float rows, which are exact to float32.
+size_t cache_scratch(const Call& call) { return 4 * attention_floats(with_tiles(cache_args<FloatsAvx512>(call))); }
+
+void cache_prepare(Step& step, const Call& call) {
+  AttentionArgs args = with_tiles(cache_args<FloatsAvx512>(call));
+  bind_cache(args, call);
+  begin_tiles(step, args, scalar_of<CacheType>(call, attention::kCacheType));
+}
+
+size_t pages_scratch(const Call& call) { return 4 * attention_floats(with_tiles(pages_args<FloatsAvx512>(call))); }
+
+void pages_prepare(Step& step, const Call& call) {
+  AttentionArgs args = with_tiles(pages_args<FloatsAvx512>(call));
+  bind_pages(args, call);
+  begin_tiles(step, args, scalar_of<CacheType>(call, update_and_attend::kCacheType));
+}
+
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;
+
 constexpr KernelRow kRows[] = {
-    {"attention_f32_128x1x32_amx", "attention", nullptr, 0, kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16, 128, 1,
-     amx_scratch, amx_prepare},
-    {"rope_attention_f32_128x1x32_amx", "rope_attention", nullptr, 0, kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16, 128, 1,
-     rope_attention_scratch<amx_scratch>, rope_attention_prepare<FloatsAvx512, amx_prepare>},
+    {"attention_f32_16x1x32_amx", "attention", nullptr, 0, kNeeds, 16, 1, cache_scratch, cache_prepare},
+    {"rope_attention_f32_16x1x32_amx", "rope_attention", nullptr, 0, kNeeds, 16, 1,
+     rope_attention_scratch<cache_scratch>, rope_attention_prepare<FloatsAvx512, cache_prepare>},
+    {"update_and_attend_f32_16x1x32_amx", "update_and_attend", nullptr, 0, kNeeds, 16, 1, pages_scratch, pages_prepare},
+    {"rope_update_and_attend_f32_16x1x32_amx", "rope_update_and_attend", nullptr, 0, kNeeds, 16, 1,
+     rope_attention_scratch<pages_scratch>, rope_update_and_attend_prepare<FloatsAvx512, pages_prepare>},
 };
 
 }  // namespace

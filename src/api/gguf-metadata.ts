@@ -11,29 +11,38 @@ import { Attention, type AttentionConfig } from "../model/attention.ts";
 import { Experts, type ExpertsConfig } from "../model/experts.ts";
 import { GatedDelta } from "../model/gated-delta.ts";
 import { GatedMlp, type GatedMlpConfig } from "../model/gated-mlp.ts";
+import { Mamba2 } from "../model/mamba2.ts";
+import { PerLayerTable } from "../model/per-layer-input.ts";
 import { ShortConvolution } from "../model/short-convolution.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
 
 /** What a layer is made of, as far as files say it. */
 interface Block {
-  readonly mixer: Attention | GatedDelta | ShortConvolution;
+  readonly mixer: Attention | GatedDelta | Mamba2 | ShortConvolution;
   readonly mlp: GatedMlpConfig | ExpertsConfig;
+}
+
+function isMixer(mixer: unknown): mixer is Block["mixer"] {
+  return [Attention, GatedDelta, Mamba2, ShortConvolution].some((kind) => mixer instanceof kind);
 }
 
 /** UnsupportedError for layers of something else than files have names for. */
 function blocksOf({ name }: Model, { layers }: TransformerConfig): readonly Block[] {
   return layers.map(({ mixer, mlp }, i) => {
-    const isMixer = mixer instanceof Attention || mixer instanceof GatedDelta || mixer instanceof ShortConvolution;
-    if (isMixer && (mlp instanceof GatedMlp || mlp instanceof Experts)) return { mixer, mlp: mlp.config };
+    if (isMixer(mixer) && (mlp instanceof GatedMlp || mlp instanceof Experts)) return { mixer, mlp: mlp.config };
     throw new UnsupportedError(
-      `${name}: layer ${i} is not written to GGUF, only layers of attention, gated DeltaNet or a short convolution with a gated MLP or experts are`,
+      `${name}: layer ${i} is not written to GGUF, only layers of attention, gated DeltaNet, Mamba 2 or a short convolution with a gated MLP or experts are`,
     );
   });
 }
 
 /** The attention of the first layer that has one. */
 export function attentionOf(model: Model, config: TransformerConfig): AttentionConfig {
-  const mixers = blocksOf(model, config).map(({ mixer }) => mixer);
+  return attentionIn(model, blocksOf(model, config));
+}
+
+function attentionIn(model: Model, blocks: readonly Block[]): AttentionConfig {
+  const mixers = blocks.map(({ mixer }) => mixer);
   const found = mixers.find((mixer) => mixer instanceof Attention);
   if (found) return found.config;
   throw new UnsupportedError(`${model.name}: models without attention are not written to GGUF`);
@@ -64,7 +73,7 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
   const { hidden, eps, logitSoftcap } = config;
   const attention = attentionOf(model, config);
   const { heads, headDim, softcap } = attention;
-  const rope = config.ropes.rope ?? config.ropes.full_attention!;
+  const rope = config.ropes.rope ?? config.ropes.full_attention ?? Object.values(config.ropes)[0]!;
   const { embedding, residual, logits } = config.scales;
   const entries: Entries = [
     ["context_length", u32(full ? Math.min(window, config.contextLength) : config.contextLength)],
@@ -90,7 +99,9 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
       : []),
     ...(softcap > 0 ? ([["attn_logit_softcapping", f32(softcap)]] as Entries) : []),
     ...(logitSoftcap > 0 ? ([["final_logit_softcapping", f32(logitSoftcap)]] as Entries) : []),
+    ...(architecture === "bitnet" ? bitnetEntries(model, blocks, config) : []),
     ...(architecture === "mistral3" ? ministralEntries(model, attention) : []),
+    ...(architecture === "gemma4" ? gemma4Entries(model, blocks, config) : []),
     ...expertEntries(blocks),
     ...recurrentEntries(model, blocks),
   ];
@@ -102,10 +113,49 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
   ]);
 }
 
-/** Heads of keys; of each layer where convolutions, which have none, are told by that. */
+/** Heads of keys; of each layer where convolutions and Mamba 2, which have none, are told by that. */
 function kvHeadsOf(blocks: readonly Block[], { kvHeads }: AttentionConfig): GgufEntry {
-  if (!blocks.some(({ mixer }) => mixer instanceof ShortConvolution)) return u32(kvHeads);
-  return { type: "i32", value: blocks.map(({ mixer }) => (mixer instanceof ShortConvolution ? 0 : kvHeads)) };
+  const isWithout = ({ mixer }: Block) => mixer instanceof ShortConvolution || mixer instanceof Mamba2;
+  if (!blocks.some(isWithout)) return u32(kvHeads);
+  return { type: "i32", value: blocks.map((block) => (isWithout(block) ? 0 : kvHeads)) };
+}
+
+/** Sizes of Gemma 4's layers, in place of those of the first one. */
+function gemma4Entries({ checkpoint }: Model, blocks: readonly Block[], config: TransformerConfig): Entries {
+  const { table, logitSoftcap } = config;
+  const layers = blocks.map(({ mixer }) => (mixer as Attention).config);
+  const full = layers.at(-1)!;
+  const windowed = layers.find(({ window }) => window > 0) ?? full;
+  const ropes = (checkpoint.config.rope_parameters ?? {}) as Record<string, { readonly rope_theta?: number }>;
+  return [
+    ["feed_forward_length", { type: "i32", value: blocks.map(({ mlp }) => mlp.intermediate) }],
+    ["attention.head_count_kv", { type: "i32", value: layers.map(({ kvHeads }) => kvHeads) }],
+    ...["key", "value"].flatMap(
+      (part): Entries => [
+        [`attention.${part}_length`, u32(full.headDim)],
+        [`attention.${part}_length_swa`, u32(windowed.headDim)],
+      ],
+    ),
+    ["attention.sliding_window_pattern", { type: "bool", value: layers.map(({ window }) => window > 0) }],
+    ["attention.shared_kv_layers", u32(layers.filter(({ sharedWith }) => sharedWith !== undefined).length)],
+    ["embedding_length_per_layer_input", u32(table instanceof PerLayerTable ? table.config.size : 0)],
+    // Where files say none, llama.cpp has one.
+    ["final_logit_softcapping", f32(logitSoftcap)],
+    ["rope.dimension_count", u32(full.headDim)],
+    ["rope.dimension_count_swa", u32(windowed.headDim)],
+    ["rope.freq_base", f32(ropes.full_attention?.rope_theta ?? 1e6)],
+    ["rope.freq_base_swa", f32(ropes.sliding_attention?.rope_theta ?? 1e4)],
+  ];
+}
+
+/** BitNet as llama.cpp computes it, in releases that know no other gates than SiLU's. */
+function bitnetEntries({ name }: Model, blocks: readonly Block[], { tied }: TransformerConfig): Entries {
+  const { activation } = blocks[0]!.mlp as GatedMlpConfig;
+  if (activation !== "silu" || !tied)
+    throw new UnsupportedError(
+      `${name}: llama.cpp's BitNet has ${tied ? `gates of SiLU, not ${activation}` : "no head of its own"}: not written to GGUF`,
+    );
+  return [["hidden_activation", { type: "string", value: activation }]];
 }
 
 /** YaRN, and the growth of queries, of Ministral 3. */
@@ -146,6 +196,8 @@ function recurrentEntries(model: Model, blocks: readonly Block[]): Entries {
   const convolution = mixers.find((mixer) => mixer instanceof ShortConvolution);
   const delta = mixers.find((mixer) => mixer instanceof GatedDelta);
   if (convolution) return [["shortconv.l_cache", u32(convolution.config.taps)]];
+  const mamba = mixers.find((mixer) => mixer instanceof Mamba2);
+  if (mamba) return mambaEntries(model, blocks, mamba);
   if (!delta) return [];
   const { taps, keyDim, valueDim, keyHeads, heads } = delta.config;
   if (keyDim !== valueDim)
@@ -160,6 +212,18 @@ function recurrentEntries(model: Model, blocks: readonly Block[]): Entries {
     ["ssm.inner_size", u32(heads * valueDim)],
     ["rope.dimension_sections", { type: "i32", value: ropeSections(model, blocks) }],
     ...layerKinds(mixers.map((mixer) => mixer instanceof GatedDelta)),
+  ];
+}
+
+/** What is said of Mamba 2, and whether the layers with attention have a rope. */
+function mambaEntries(model: Model, blocks: readonly Block[], { config }: Mamba2): Entries {
+  return [
+    ["ssm.conv_kernel", u32(config.taps)],
+    ["ssm.state_size", u32(config.stateDim)],
+    ["ssm.group_count", u32(config.groups)],
+    ["ssm.time_step_rank", u32(config.heads)],
+    ["ssm.inner_size", u32(config.heads * config.headDim)],
+    ["rope.scaling.finetuned", { type: "bool", value: attentionIn(model, blocks).rope !== null }],
   ];
 }
 
@@ -205,7 +269,11 @@ export async function checkReadBack(
   const hasLong = Object.values(config.ropes).some(({ long }) => long);
   const found = ofLayers(blocksOf(model, read), contextLength);
   const other = [
-    ...differences({ ...config, contextLength, tied: read.tied, layers: [] }, { ...read, layers: [] }),
+    // Ids of images and sound stand in no text.
+    ...differences(
+      { ...config, contextLength, tied: read.tied, layers: [], placeholders: null },
+      { ...read, layers: [], placeholders: null },
+    ),
     ...(hasLong ? ["ropes"] : []),
     ...ofLayers(blocksOf(model, config), contextLength).flatMap((layer, i) => differences(layer, found[i] ?? {})),
   ];
@@ -232,10 +300,13 @@ function differences(expected: object, read: object): string[] {
   );
 }
 
-/** Numbers to some digits: frequencies are rounded on their way through the file. Divisors are read as two equal sets. */
+/**
+ * Numbers to some digits: frequencies are rounded on their way through the file. Divisors are read as two equal sets, and what
+ * checkpoints have as one matrix may be two in files.
+ */
 function describe(value: unknown): string {
   return JSON.stringify(value, (key, item) => {
-    if (key === "long") return null;
+    if (key === "long" || key === "fused" || key === "names") return null;
     if (item instanceof Float32Array) return Array.from(item, (number) => number.toPrecision(5));
     return typeof item === "number" ? item.toPrecision(6) : item;
   });

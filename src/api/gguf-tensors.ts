@@ -14,6 +14,7 @@ import { type Moves, movedValues, movedWeights } from "../formats/moved-weights.
 import type { WeightSlot } from "../model/decoder.ts";
 import { GatedDelta } from "../model/gated-delta.ts";
 import { expertStacks } from "../model/layer.ts";
+import { Mamba2 } from "../model/mamba2.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
@@ -42,6 +43,8 @@ interface TensorForm {
   readonly moves: Moves | null;
   /** What becomes of the values of a vector. */
   readonly change: ((value: number) => number) | null;
+  /** Sizes of a vector that is a matrix in files; null for its own. */
+  readonly shape: readonly number[] | null;
 }
 
 /** The tensors of all slots; those of experts are stacks of matrices. UnsupportedError for what files have no place for. */
@@ -60,6 +63,16 @@ export function tensorsOf(
   for (const slot of model.decoder.slots) {
     if (!isWritten(model, slot)) continue;
     const stack = stacks.get(slot.name);
+    const halves = files.halves?.[/\.layers\.\d+\.(.+)\.weight$/.exec(slot.name)?.[1] ?? ""];
+    if (halves) {
+      const layer = slot.name.split(".")[2]!;
+      const whole = tensorOf(model, slot.name, slot, formOf(slot), options);
+      for (const [half, part] of halves.entries()) {
+        const name = `blk.${layer}.${part}.weight`;
+        tensors.set(name, { parts: [halfOf(whole, name, half)], isStack: false });
+      }
+      continue;
+    }
     const name = ggufName(stack ?? slot.name, files.names);
     if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
     const tensor = tensors.get(name) ?? { parts: [], isStack: stack !== undefined };
@@ -87,15 +100,40 @@ function formsOf(
   const { headDim } = attentionOf(model, config);
   const heads = interleaved ? pairMoves({ headDim, rotated: headDim }) : null;
   const delta = config.layers.map(({ mixer }) => mixer).find((mixer) => mixer instanceof GatedDelta);
+  const mamba = config.layers.map(({ mixer }) => mixer).find((mixer) => mixer instanceof Mamba2);
   const moved = delta ? deltaMoves(delta.config, "write") : () => null;
   const changeOf = ({ name }: WeightSlot) => {
-    if (name.endsWith(".linear_attn.A_log")) return (log: number) => -Math.exp(log);
+    if (/\.(linear_attn|mamba)\.A_log$/.test(name)) return (log: number) => -Math.exp(log);
     return normOffset !== 0 && isOffsetNorm(name) ? (value: number) => value + normOffset : null;
   };
   return (slot) => ({
     moves: /\.[qk]_proj\./.test(slot.name) ? (slot.pairs ? pairMoves(slot.pairs) : heads) : moved(slot.name),
     change: changeOf(slot),
+    shape: mamba ? mambaShape(mamba, slot) : null,
   });
+}
+
+/** llama.cpp has a column of what heads have, and a row of each group's norm. */
+function mambaShape({ config: { heads, headDim, groups } }: Mamba2, { name }: WeightSlot): readonly number[] | null {
+  if (/\.mamba\.(A_log|D)$/.test(name)) return [heads, 1];
+  return name.endsWith(".mamba.norm.weight") ? [groups, (heads * headDim) / groups] : null;
+}
+
+/** The first or second half of a matrix's rows, as a tensor of its own. */
+function halfOf(whole: WrittenTensor, name: string, half: number): WrittenTensor {
+  const [rows, columns] = whole.shape as [number, number];
+  const byteLength = whole.byteLength / 2;
+  return {
+    ...{ ...whole, name, shape: [rows / 2, columns], byteLength },
+    async *parts() {
+      let at = -half * byteLength;
+      for await (const part of whole.parts()) {
+        const own = part.subarray(Math.max(0, -at), Math.max(0, Math.min(part.length, byteLength - at)));
+        at += part.length;
+        if (own.length > 0) yield own;
+      }
+    },
+  };
 }
 
 /** Matrices of all experts, one below the other. */
@@ -133,9 +171,9 @@ function tensorOf(
 }
 
 /** Vectors, and the few matrices that always stay floats; a convolution of one input channel is [channels, taps]. */
-function vectorTensor(name: string, weight: FloatWeight, { moves, change }: TensorForm): WrittenTensor {
+function vectorTensor(name: string, weight: FloatWeight, { moves, change, shape: given }: TensorForm): WrittenTensor {
   const [size = 1, ...rest] = weight.shape;
-  const shape = [size, ...rest.filter((other, i) => other !== 1 || i === rest.length - 1)];
+  const shape = given ?? [size, ...rest.filter((other, i) => other !== 1 || i === rest.length - 1)];
   return {
     ...{ name, shape, type: F32, typeName: "F32", byteLength: 4 * elementCount(shape) },
     async *parts() {

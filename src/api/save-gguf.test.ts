@@ -91,6 +91,11 @@ describe.each([
   ["Olmoe", { num_key_value_heads: 4, num_experts: 4, ...topK }],
   ["Mixtral", { num_local_experts: 4, ...topK }],
   ["GraniteMoe", { num_local_experts: 4, ...topK, attention_multiplier: 0.2, logits_scaling: 4 }],
+  ["GraniteMoeHybrid", { ...mamba(), num_local_experts: 0 }],
+  ["GraniteMoeHybrid", { ...mamba(), position_embedding_type: "rope", num_local_experts: 4, ...topK }],
+  ["BitNet", { hidden_act: "silu", tie_word_embeddings: true }],
+  ["Gemma4", { ...gemma4(), num_kv_shared_layers: 2, use_double_wide_mlp: true, hidden_size_per_layer_input: 32 }],
+  ["Gemma4", { ...gemma4(), hidden_size_per_layer_input: 0, attention_k_eq_v: true, num_global_key_value_heads: 1 }],
   ["Gemma2", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
   ["Gemma3", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
 ] as const)("%s with %o", (name, fields) => {
@@ -214,6 +219,16 @@ it.each([
     /llama.cpp does not see windows of EXAONE 4.0/,
   ],
   [
+    "BitNet's gates",
+    { architectures: ["BitNetForCausalLM"], hidden_act: "relu2", tie_word_embeddings: true },
+    /llama.cpp's BitNet has gates of SiLU, not squaredRelu: not written to GGUF/,
+  ],
+  [
+    "BitNet's head",
+    { architectures: ["BitNetForCausalLM"], hidden_act: "silu", tie_word_embeddings: false },
+    /llama.cpp's BitNet has no head of its own: not written to GGUF/,
+  ],
+  [
     "rope",
     { rope_scaling: { rope_type: "yarn", factor: 4, original_max_position_embeddings: 16 } },
     /cannot say the ropes of this model/,
@@ -243,6 +258,17 @@ function deltaSizes() {
 function hybrid(kind: string, fields: object) {
   const types = [kind, "full_attention", kind, kind, "full_attention"];
   return { num_hidden_layers: types.length, layer_types: types, ...fields };
+}
+
+function mamba() {
+  const sizes = { mamba_n_heads: 4, mamba_n_groups: 2, mamba_d_state: 16, shared_intermediate_size: 128 };
+  return { ...hybrid("mamba", sizes), attention_multiplier: 0.2, residual_multiplier: 0.4, logits_scaling: 4 };
+}
+
+/** Heads, and at times MLPs and heads of keys, of other sizes in some layers. */
+function gemma4() {
+  const sizes = { head_dim: 16, global_head_dim: 32, sliding_window: 8, vocab_size_per_layer_input: 64 };
+  return { ...hybrid("sliding_attention", sizes), final_logit_softcapping: null, tie_word_embeddings: true };
 }
 
 function llama3() {

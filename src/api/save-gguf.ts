@@ -8,6 +8,7 @@ import { superBlockTypes } from "../formats/gguf/encode-super-blocks.ts";
 import { tokenizerMetadata } from "../formats/gguf/write-tokenizer.ts";
 import { type GgufEntry, type GgufTensorEntry, writeGguf } from "../formats/gguf/writer.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";
+import { Experts } from "../model/experts.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
 import { checkOutput } from "../node-file.ts";
 import { bytesOf } from "../tensor.ts";
@@ -45,7 +46,8 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
   checkOptions(options);
   await checkOutput(path, [model.checkpoint.folder]);
   const config = model.decoder.transformer;
-  const found = ggufArchitectureOf(model.decoder.architecture);
+  const hasExperts = config?.layers.some(({ mlp }) => mlp instanceof Experts) ?? false;
+  const found = ggufArchitectureOf(model.decoder.architecture, hasExperts);
   if (!config || !found)
     throw new UnsupportedError(
       `${model.name}: ${model.decoder.architecture} is not written to GGUF, only ${written.join(", ")}`,
@@ -101,16 +103,27 @@ function divisorsOf(base: number, frequencies: Float32Array): Float32Array {
   return frequencies.map((frequency, i) => base ** (-i / length) / frequency);
 }
 
-/** Llama's files hold divisors that metadata cannot say as a tensor. */
+/** Divisors of Llama's rope, where it is not the plain one. */
+function llamaDivisors(model: Model, architecture: string, { rope }: TransformerConfig["ropes"]): Float32Array | null {
+  if (architecture !== "llama" || !rope || rope.long) return null;
+  const divisors = divisorsOf(baseOf(model), rope.inverseFrequencies);
+  return divisors.every((divisor) => Math.abs(divisor - 1) < 1e-5) ? null : divisors;
+}
+
+/** Gemma 4's full layers rotate a part of each head: llama.cpp divides the other frequencies by so much that none is left. */
+function partDivisors(ropes: TransformerConfig["ropes"]): Float32Array | null {
+  const [, full] = Object.entries(ropes).find(([name]) => name.startsWith("full_attention")) ?? [];
+  return full ? full.inverseFrequencies.map((frequency) => (frequency === 0 ? 1e30 : 1)) : null;
+}
+
+/** Llama's and Gemma 4's files hold divisors that metadata cannot say as a tensor. */
 function ropeTensor(
   model: Model,
   architecture: string,
   { ropes }: TransformerConfig,
 ): { entry: WrittenTensor; divisors: Float32Array } | null {
-  const rope = ropes.rope;
-  if (architecture !== "llama" || !rope || rope.long) return null;
-  const divisors = divisorsOf(baseOf(model), rope.inverseFrequencies);
-  if (divisors.every((divisor) => Math.abs(divisor - 1) < 1e-5)) return null;
+  const divisors = architecture === "gemma4" ? partDivisors(ropes) : llamaDivisors(model, architecture, ropes);
+  if (divisors === null) return null;
   const entry: WrittenTensor = {
     ...{ name: "rope_freqs.weight", shape: [divisors.length], type: F32, typeName: "F32" },
     byteLength: divisors.byteLength,

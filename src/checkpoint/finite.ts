@@ -1,4 +1,5 @@
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import type { LowBitTensor } from "../formats/tensor-source.ts";
 import type { Matrix } from "../matrix.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 
@@ -9,6 +10,41 @@ export function finiteFloats(folder: string, name: string, tensor: Tensor, what:
   if (at >= 0)
     throw new InvalidFileError(folder, `tensor ${name}: expected finite ${what} but found ${values[at]} at ${at}`);
   return values;
+}
+
+/** Of scales and minima: integers of 8 bits times more, and their sums, are beyond float32. */
+const CARRIED_MAX = 2 ** 110;
+
+function checkCarried(folder: string, name: string, what: string, values: Float32Array): void {
+  const at = values.findIndex((value) => !(Math.abs(value) <= CARRIED_MAX));
+  if (at >= 0)
+    throw new InvalidFileError(folder, `tensor ${name}: expected ${what} of at most 2^110 but found ${values[at]}`);
+}
+
+/**
+ * Low-bit weights of `folder` whose scales and minima are looked at when they are read: InvalidFileError for NaN, infinity and
+ * numbers whose products float32 has no room for.
+ */
+export function finiteCarried(folder: string, name: string, found: LowBitTensor): LowBitTensor {
+  const { minima } = found;
+  return {
+    ...found,
+    async rows(first, count) {
+      const weights = await found.rows(first, count);
+      checkCarried(folder, name, "scales", weights.scales);
+      return weights;
+    },
+    ...(minima && {
+      minima: {
+        ...minima,
+        async rows(first, count) {
+          const values = await minima.rows(first, count);
+          checkCarried(folder, name, "minima", toFloat32(values));
+          return values;
+        },
+      },
+    }),
+  };
 }
 
 /** Refuses inputs of a layer with NaN or infinity by their `hessian` X^T X, whose diagonal has it then: InvalidArgumentError. */

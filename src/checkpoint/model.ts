@@ -16,7 +16,7 @@ import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
-import { finiteFloats } from "./finite.ts";
+import { finiteCarried, finiteFloats } from "./finite.ts";
 import { networkOf } from "./network.ts";
 import { orderedColumns } from "./ordered-columns.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
@@ -97,6 +97,11 @@ export class Model {
     if (!isTextNetwork(network)) return network as Decoder;
     const made = network.task === "embed" ? "embeddings" : "scores";
     throw new UnsupportedError(`${this.name}: ${network.architecture} gives ${made} of texts; it generates none`);
+  }
+
+  /** Whether it makes embeddings or scores of texts, rather than text. */
+  get isOfTexts(): boolean {
+    return isTextNetwork(this.network);
   }
 
   /** Name of the checkpoint's folder, or of its file, without what is before it in the path. */
@@ -274,8 +279,9 @@ export class Model {
     const name = tiedTo ?? slot;
     const { layout } = use;
     const activations = this.#activationsFor(slot, found, use.activations);
+    const checked = finiteCarried(this.checkpoint.folder, name, found);
     const { rows, minima, order, ...stored } =
-      activations === "int8" ? centered(layout === undefined ? wholeGroups(found, this.layout) : found) : found;
+      activations === "int8" ? centered(layout === undefined ? wholeGroups(checked, this.layout) : checked) : checked;
     // Layouts that a use names are of others, whose scales are float32.
     const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
     const affine: AffineFormat = { kind: "affine", spec, activations, layout: layout ?? this.layout };

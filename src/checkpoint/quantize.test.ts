@@ -1,7 +1,8 @@
 /** Which weights a configuration or a recipe claims, and in which format they run. */
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
+import { goldenFolder } from "../../test/support/text-models.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import {
@@ -11,7 +12,7 @@ import {
   type QuantizationConfig,
   sharedEmbedding,
 } from "../quantize/config.ts";
-import { parseRecipe } from "../quantize/recipe.ts";
+import { makeRecipe, parseRecipe } from "../quantize/recipe.ts";
 import { dequantize, type QuantizedWeights } from "../quantized.ts";
 import { loadCheckpoint } from "./load.ts";
 import type { Model } from "./model.ts";
@@ -59,6 +60,34 @@ describe("quantize", () => {
   ])("%s", (_, model, configs, options, expected) => {
     expect(bitsOf(quantize(model(), configs, options))).toEqual(expected);
     expect([...model().configs.keys()].filter((name) => /norm/.test(name))).toEqual([]);
+  });
+
+  it("layers of encoders that spare least keep 8 bits, and values float inputs; a recipe gives them what it says", async () => {
+    const model = await loadCheckpoint(goldenFolder("bert-bge"));
+    onTestFinished(() => model.close());
+    const layer = "encoder.layer.1.";
+    const found = () =>
+      Object.fromEntries(
+        [...model.configs]
+          .filter(([name]) => name.startsWith(layer))
+          .map(([name, { kind, bits }]) => [name.slice(layer.length), `${kind} ${bits}`]),
+      );
+    const all = "int8DynamicActivationIntxWeight";
+    quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, mappingType: "asymmetric" })]);
+    expect(found()).toEqual({
+      "attention.self.query.weight": `${all} 4`,
+      "attention.self.key.weight": `${all} 4`,
+      "attention.self.value.weight": "intxWeightOnly 8",
+      "attention.output.dense.weight": `${all} 8`,
+      "intermediate.dense.weight": `${all} 8`,
+      "output.dense.weight": `${all} 4`,
+    });
+    expect(model.configs.get(`${layer}attention.self.value.weight`)).toMatchObject({
+      groupSize: 32,
+      mappingType: "asymmetric",
+    });
+    quantizeByRecipe(model, makeRecipe([["_default", linear]]));
+    expect(new Set(Object.values(found()))).toEqual(new Set([`${all} 4`]));
   });
 
   it("replaces what was set before", () => {

@@ -3,7 +3,7 @@ import { checkOptions, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
-import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
+import { checkConfig, makeConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
 import { checkModel, type Model } from "./model.ts";
 
@@ -17,7 +17,8 @@ export interface QuantizeOptions {
 
 /**
  * Sets the configurations of a model: linear layers take the (one) linear configuration, the embedding takes
- * `embedding`, a tied embedding and lm_head take `sharedEmbedding` together. Matrices that none of them is for stay as they
+ * `embedding`, a tied embedding and lm_head take `sharedEmbedding` together. Linear layers of encoders that spare least keep 8
+ * bits at least, and some of them float activations; `quantizeByRecipe` gives each what it says. Matrices that none of them is for stay as they
  * are stored, whatever was set before. InvalidArgumentError when two configurations claim the same weights or one fits none,
  * for weights in formats of their own, and after `calibrate`; nothing is set then.
  */
@@ -39,13 +40,24 @@ export function quantize(model: Model, configs: readonly QuantizationConfig[], o
   if (head && rows?.kind === "sharedEmbedding")
     throw new InvalidArgumentError("quantize: sharedEmbedding is the head's configuration too; give one of the two");
   const headSlot = headName(model);
-  const configOf = ({ name, role }: WeightSlot) => {
+  const configOf = (slot: WeightSlot) => {
+    const { name, role } = slot;
     const isHead = name === headSlot;
     if (isHead && head) return head;
     if (role === "embedding" || (isHead && rows?.kind === "sharedEmbedding")) return rows;
-    return isHead && !quantizeHead ? null : linear;
+    return isHead && !quantizeHead ? null : linear && spared(linear, slot);
   };
   return configure(model, configOf);
+}
+
+/** The bits of weights that are delicate. */
+const DELICATE_BITS = 8;
+
+/** The configuration of all linear layers as one of them takes it. */
+function spared(config: QuantizationConfig, { delicate }: WeightSlot): QuantizationConfig {
+  if (delicate === undefined) return config;
+  const { kind, ...fields } = config;
+  return makeConfig(delicate === "inputs" ? "intxWeightOnly" : kind, { ...fields, bits: DELICATE_BITS });
 }
 
 /**

@@ -43,7 +43,11 @@ export async function applyQuantization(
   const isEncoded = mode !== null && hasAqlmWeights(model, mode);
   const recipe = await readRecipe(options);
   if (recipe) quantizeByRecipe(model, recipe);
-  else quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
+  else
+    quantize(model, configsOf(optionsFor(model, options)), {
+      quantizeHead: options.quantizeHead,
+      head: headOf(options),
+    });
   const wantsCalibration = checkCalibration(model, options, isEncoded);
   const isToEncode = mode !== null && !isEncoded;
   const text = await readCalibration(options);
@@ -103,6 +107,20 @@ function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): Quantizat
 
 async function readCalibration({ calibrate: path }: QuantizationOptions): Promise<string | undefined> {
   return path === undefined ? undefined : readTextFile(path, "the text");
+}
+
+/**
+ * With a mode, what is not said of a network of texts is what its vectors keep most by: zero points, where no algorithm is
+ * without them, and 8 bits for the rows of its vocabulary.
+ */
+function optionsFor(model: Model, options: QuantizationOptions): QuantizationOptions {
+  if (!model.isOfTexts || options.qmode === undefined || aqlmMode(options)) return options;
+  const { algorithm, mappingType, embedding: rows, sharedEmbedding: shared } = options;
+  return {
+    ...options,
+    ...(mappingType === undefined && algorithm !== "hqq_scale_only" && { mappingType: "asymmetric" }),
+    ...(rows === undefined && shared === undefined && { embedding: "8,32" }),
+  };
 }
 
 /** The configurations that the options ask for. */

@@ -1,6 +1,8 @@
 /** `lowbit embed` on the tiny model. */
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
+import { temporaryFolder } from "../../test/support/folders.ts";
 import { goldenFolder, goldenItems } from "../../test/support/text-models.ts";
 
 describe("embed", () => {
@@ -21,6 +23,23 @@ describe("embed", () => {
       expect([lines[i].index, lines[i].tokens]).toEqual([i, ids.length]);
       for (const [c, value] of embedding.entries()) expect(lines[i].embedding[c]).toBeCloseTo(value, 4);
     }
+  });
+
+  it("modes have zero points and rows of 8 bits where nothing else is said", async () => {
+    const found = async (...options: string[]) => {
+      const path = join(await temporaryFolder(), "model.pte");
+      expect((await lowbit(["quantize", folder, "-o", path, ...options])).code).toBe(0);
+      return JSON.parse((await lowbit(["embed", path, "Light makes food."])).stdout).embedding;
+    };
+    const given = ["--mapping-type", "asymmetric", "--embedding", "8,32"];
+    const least = await found("--qmode", "8da4w");
+    expect(least).toEqual(await found("--qmode", "8da4w", ...given));
+    for (const other of [
+      ["--mapping-type", "symmetric"],
+      ["--embedding", "2,32"],
+      ["--algorithm", "hqq_scale_only"],
+    ])
+      expect(await found("--qmode", "8da4w", ...other), other.join(" ")).not.toEqual(least);
   });
 
   it("says what is wrong", async () => {

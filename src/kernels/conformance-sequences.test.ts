@@ -313,7 +313,10 @@ describeRows(native(updateAndAttend), cpu, (kernel) => {
         [[1, 1], 3],
       ] as const) {
         const found = resultsOf(kernel, tokens, make(reversed), item, steps, threads);
-        expectSame(found, alone, `${JSON.stringify(item)}, ${steps} rows, ${threads} threads`);
+        const message = `${JSON.stringify(item)}, ${steps} rows, ${threads} threads`;
+        // Tiles of bf16 pairs serve many queries, floats serve few (docs/sequences.md).
+        if (kernel.needs.includes("amx_bf16")) expect(distance(found, alone), message).toBeLessThan(2e-5);
+        else expectSame(found, alone, message);
       }
     }
   });

@@ -67,7 +67,8 @@ export const graniteHybrid: Architecture = {
       ...base.mlp,
       intermediate: config.size("shared_intermediate_size", 1024),
       bias: false,
-      fused: true,
+      // GGUF files have gate and up by themselves.
+      fused: config.boolean("shared_mlp_fused", true),
       names: { mlp: "shared_mlp", both: "input_linear", down: "output_linear" },
     };
     const shared = new GatedMlp(mlp);

@@ -19,6 +19,11 @@ export interface WeightSlot {
    * network has them as Hugging Face's Llama does, in pairs i and i + half. Absent where both are alike.
    */
   readonly pairs?: PairedRows;
+  /**
+   * What of a linear layer shows most in what the network gives, absent where it is as that of others: its weights, or its
+   * inputs, too. `quantize` gives such layers 8 bits at least, and leaves such inputs floats.
+   */
+  readonly delicate?: "weights" | "inputs";
 }
 
 /** Rows of heads of which the first are stored as pairs of neighbours. */

@@ -76,3 +76,23 @@ it("narrows operators of others that say what they work on row by row", () => {
       return %2"
   `);
 });
+
+it("narrows columns in another order, but not rows in another", () => {
+  const order = { key: "order", dtype: "i32" as const, shape: [4], read: async () => Int32Array.of(3, 1, 0, 2) };
+  const along = (dim: number) =>
+    graphOf([rows("x", 4)], (ops, [x], constant) => [
+      ops.lastRow(ops.call("aten::index_select.out", x!, dim, constant(order))),
+    ]);
+  expect(after(narrowToWantedRows, along(-1))).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 4])
+      %0: f32[1, 4] = aten::select_copy.int_out(x, 1, -1)
+      %1: f32[1, 4] = aten::index_select.out(%0, -1, order)
+      return %1"
+  `);
+  expect(after(narrowToWantedRows, along(1))).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 4])
+      %0: f32[1, 4, 4] = aten::index_select.out(x, 1, order)
+      %1: f32[1, 4] = aten::select_copy.int_out(%0, 1, -1)
+      return %1"
+  `);
+});

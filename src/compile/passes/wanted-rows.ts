@@ -9,10 +9,15 @@ import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArgumen
 import type { RewriteContext } from "./rewrite.ts";
 import { Uses } from "./uses.ts";
 
-/** Places of the arguments that a call works on row by row. */
-function rowArguments({ operator }: GraphNode, registry: OperatorRegistry): number[] {
+/** Places of the arguments that a call works on row by row; what works along a dimension does so only along the last. */
+function rowArguments({ operator, args }: GraphNode, registry: OperatorRegistry): number[] {
   const found = registry.find(operator);
-  return (found?.rowwise ?? []).map((name) => argumentIndex(found!.schema, name));
+  if (
+    !found ||
+    (found.schema.args.some(({ name }) => name === "dim") && args[argumentIndex(found.schema, "dim")] !== -1)
+  )
+    return [];
+  return found.rowwise.map((name) => argumentIndex(found.schema, name));
 }
 
 /** Whether row t of a result [1, T, n] depends on row t of arguments of as many rows. */

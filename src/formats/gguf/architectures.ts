@@ -3,6 +3,8 @@ import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { expertParts, sharedParts, withSharedGate } from "./expert-parts.ts";
+import { gemma4Config, gemma4Names } from "./gemma4.ts";
+import { graniteHybridConfig, mambaNames, sharedMlpNames, withMamba } from "./mamba.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { lfm2Config, lfm2Names, qwen35Config, qwen35Names, withDeltaHeads, withTaps } from "./recurrent.ts";
 import type { GgufTensors } from "./tensors.ts";
@@ -19,10 +21,14 @@ export interface GgufArchitecture {
   readonly normOffset: number;
   /** Names of tensors that differ from Llama's. */
   readonly names: Readonly<Record<string, string>>;
+  /** Modules whose matrix is two tensors, one for each half of its rows. */
+  readonly halves?: Readonly<Record<string, readonly [string, string]>>;
   /** Whether heads may be rotated in part. */
   readonly partialRotary?: boolean;
   /** Whether files have a mixture of experts in layers. */
   readonly hasExperts?: boolean;
+  /** Whether heads, windows and MLPs have sizes by layer. */
+  readonly hasOwnSizes?: boolean;
   /** Whether files may hold factors of frequencies as tensors. */
   readonly ropeTensors?: boolean;
   /** Whether only some layers have attention: others have 0 where files say a size for each layer. */
@@ -38,6 +44,8 @@ export interface Facts {
   readonly tensors: GgufTensors;
   readonly layers: number;
   readonly headDim: number;
+  /** The scaling of a rope, or divisors that a tensor holds. */
+  readonly scaling: JsonObject | null;
 }
 
 /** A base of rotary frequencies where files say none. */
@@ -170,6 +178,16 @@ function ministralConfig({ metadata }: Facts): JsonObject {
   };
 }
 
+/** BitNet: weights are floats of three values; a scale beside them has no place here. */
+function bitnetConfig({ metadata, tensors }: Facts): JsonObject {
+  const scale = tensors.names.find((name) => /^blk\.\d+\.\w+\.scale$/.test(name));
+  if (scale !== undefined)
+    throw new UnsupportedError(
+      `${metadata.file}: tensor ${scale} is not supported, only weights that hold their scale`,
+    );
+  return { hidden_act: metadata.string("{arch}.hidden_activation") ?? "silu", attention_bias: false };
+}
+
 /** Factors of Granite, 1 where a file says none. */
 function graniteScales({ metadata, headDim }: Facts): JsonObject {
   return {
@@ -273,6 +291,14 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
       final_logit_softcapping: facts.metadata.number("{arch}.final_logit_softcapping"),
     }),
   },
+  gemma4: {
+    ...plain,
+    name: "Gemma4ForCausalLM",
+    names: { ...sandwich, ...gemma4Names },
+    hasOwnSizes: true,
+    ropeTensors: true,
+    config: gemma4Config,
+  },
   phi3: {
     ...plain,
     name: "Phi3ForCausalLM",
@@ -293,6 +319,22 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
       attention_bias: hasBias(facts, "attn_q"),
       mlp_bias: hasBias(facts, "ffn_gate"),
     }),
+  },
+  granitehybrid: {
+    ...plain,
+    name: "GraniteMoeHybridForCausalLM",
+    interleaved: true,
+    isHybrid: true,
+    names: { ...mambaNames, ...sharedMlpNames("") },
+    halves: { "shared_mlp.input_linear": ["ffn_gate", "ffn_up"] },
+    tensors: withMamba,
+    config: (facts) => ({ ...graniteHybridConfig(facts), ...graniteScales(facts) }),
+  },
+  bitnet: {
+    ...plain,
+    name: "BitNetForCausalLM",
+    names: { attn_sub_norm: "self_attn.attn_sub_norm", ffn_sub_norm: "mlp.ffn_sub_norm" },
+    config: bitnetConfig,
   },
   smollm3: {
     ...plain,
@@ -402,11 +444,23 @@ const mixtral: GgufArchitecture = {
   config: experts,
 };
 
+/** Granite's hybrids with experts, and an MLP of all tokens beside them. */
+const graniteHybridExperts: GgufArchitecture = {
+  ...ggufArchitectures.granitehybrid!,
+  hasExperts: true,
+  names: { ...mambaNames, ...sharedMlpNames("_shexp"), ...expertParts("block_sparse_moe", "router.layer") },
+  halves: { "shared_mlp.input_linear": ["ffn_gate_shexp", "ffn_up_shexp"] },
+  config: (facts) => ({ ...routedExperts(facts), ...graniteHybridConfig(facts), ...graniteScales(facts) }),
+};
+
 /** What files call the models of a class, and what differs in them; null for a class without files. */
 export function ggufArchitectureOf(
   className: string,
+  hasExperts = false,
 ): { readonly key: string; readonly files: GgufArchitecture } | null {
   if (className === mixtral.name) return { key: "llama", files: mixtral };
+  if (className === graniteHybridExperts.name && hasExperts)
+    return { key: "granitehybrid", files: graniteHybridExperts };
   const named = className === "MistralForCausalLM" ? "LlamaForCausalLM" : className;
   const [key] = Object.entries(ggufArchitectures).find(([, { name }]) => name === named) ?? [];
   return key === undefined ? null : { key, files: ggufArchitectures[key]! };
@@ -416,7 +470,9 @@ export function ggufArchitectureOf(
 export function architectureOf(metadata: GgufMetadata): GgufArchitecture {
   const { file, architecture } = metadata;
   const found = Object.hasOwn(ggufArchitectures, architecture) ? ggufArchitectures[architecture] : undefined;
-  if (found === ggufArchitectures.llama && (metadata.number("{arch}.expert_count") ?? 0) > 0) return mixtral;
+  const hasExperts = (metadata.number("{arch}.expert_count") ?? 0) > 0;
+  if (found === ggufArchitectures.llama && hasExperts) return mixtral;
+  if (found === ggufArchitectures.granitehybrid && hasExperts) return graniteHybridExperts;
   if (found) return found;
   const known = Object.keys(ggufArchitectures).join(", ");
   throw new UnsupportedError(`${file}: GGUF architecture "${architecture}" is not supported, only ${known}`);

@@ -78,7 +78,7 @@ export function lfm2Config({ metadata, layers }: Layers): JsonObject {
 }
 
 /** A number or truth value for each layer. */
-function listOf(metadata: GgufMetadata, key: string, layers: number): readonly (number | boolean)[] {
+export function listOf(metadata: GgufMetadata, key: string, layers: number): readonly (number | boolean)[] {
   const values = key === RECURRENT ? metadata.flags(key) : metadata.numbers(key)!;
   if (values.length >= layers) return values;
   throw new InvalidFileError(
@@ -107,15 +107,15 @@ export function qwen35Config({ metadata, layers: all }: Layers): JsonObject {
   };
 }
 
-function required(metadata: GgufMetadata, name: string): number {
+export function required(metadata: GgufMetadata, name: string): number {
   const size = metadata.size(`{arch}.ssm.${name}`, 1 << 24);
   if (size === null)
     throw new InvalidFileError(metadata.file, `expected metadata ${metadata.fullKey(`{arch}.ssm.${name}`)}`);
   return size;
 }
 
-/** Heads of gated DeltaNet and their sizes, under the names that Mamba has for such. */
-function deltaSizes(metadata: GgufMetadata): DeltaSizes {
+/** Heads of gated DeltaNet or Mamba 2 and their sizes, under the names that Mamba has for such. */
+export function deltaSizes(metadata: GgufMetadata): DeltaSizes {
   const [keyHeads, heads, keyDim, inner] = ["group_count", "time_step_rank", "state_size", "inner_size"].map((name) =>
     required(metadata, name),
   ) as [number, number, number, number];

@@ -114,6 +114,7 @@ const indexSelect = overload(anyIndexSelect, {
   operator: defineOperator<GatherColumnsArgs>({
     ...indexSelectRules,
     kernels: gatherColumns,
+    rowwise: ["self"],
     prepare(args) {
       const { shape, data } = args.tensor("self");
       return {
