@@ -131,7 +131,8 @@ export async function buildWeb() {
   for (const name of readdirSync(dirname(worker)).filter((file) => /-bundle\.js(\.LICENSE\.txt)?$/.test(file)))
     copyFileSync(join(dirname(worker), name), join(pageFolder, name));
   // Constraints are large, and answers of this page have none.
-  const kept = ["./", ...scripts, "worker-bundle.js", "answers-bundle.js", "models.json", ...statics];
+  const late = ["answers-bundle.js", "gguf-bundle.js"];
+  const kept = ["./", ...scripts, "worker-bundle.js", ...late, "models.json", ...statics];
   const serviceWorker = readFileSync(join(web, "service-worker.js"), "utf8");
   writeFileSync(
     join(pageFolder, "service-worker.js"),

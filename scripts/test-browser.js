@@ -47,6 +47,7 @@ const {
 } = await import("./browser/page.js");
 const features = await import("./browser/features.js");
 const { checkGguf } = await import("./browser/gguf.js");
+const { checkTexts } = await import("./browser/texts.js");
 const { checkServedPage } = await import("./browser/served.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { writeModels } = await import("./page-models.js");
@@ -460,6 +461,8 @@ try {
   console.log("files from disk, missing, damaged, cut and replaced ones");
   await checkGguf(browser, page, { address, folder: pageFolder, files });
   console.log("a GGUF answers as in Node");
+  await checkTexts(context, { address, files });
+  console.log("vectors of texts are Node's");
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");
   await checkQuota(browser, address, expected);

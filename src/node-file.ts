@@ -2,7 +2,6 @@
 import type { Stats } from "node:fs";
 import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { createInterface } from "node:readline/promises";
 import { checkString } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
@@ -60,15 +59,46 @@ function checkRegular(path: string, status: Stats): void {
   if (!status.isFile()) throw new InvalidFileError(path, `expected a file but found ${describeOther(status)}`);
 }
 
-/** The lines of a regular file of UTF-8 text, read as they are asked for; InvalidFileError as `readFileWhole`. */
-export async function* readLines(path: string): AsyncGenerator<string> {
+/**
+ * The lines of a regular file of UTF-8 text, read as they are asked for; InvalidFileError as `readFileWhole`, and for a line
+ * of more than `charactersMax`, of which no more is read.
+ */
+export async function* readLines(path: string, charactersMax: number): AsyncGenerator<string> {
   const { handle } = await openRegular(path);
   const input = handle.createReadStream({ encoding: "utf8" });
   try {
-    yield* createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
+    yield* linesOf(input, path, charactersMax);
   } finally {
     input.destroy();
   }
+}
+
+/** The lines of a text that comes in pieces, as `readLines` gives them. They end with LF or CRLF and nothing else, as JSON has other line ends in its texts. */
+export async function* linesOf(
+  pieces: AsyncIterable<string>,
+  path: string,
+  charactersMax = Number.POSITIVE_INFINITY,
+): AsyncGenerator<string> {
+  let number = 1;
+  let line = "";
+  const check = () => {
+    if (line.length > charactersMax)
+      throw new InvalidFileError(`${path}, line ${number}`, `expected at most ${charactersMax} characters`);
+  };
+  for await (const piece of pieces) {
+    let start = 0;
+    for (let end = piece.indexOf("\n"); end >= 0; end = piece.indexOf("\n", start)) {
+      line += piece.slice(start, end);
+      check();
+      yield line.endsWith("\r") ? line.slice(0, -1) : line;
+      number++;
+      line = "";
+      start = end + 1;
+    }
+    line += piece.slice(start);
+    check();
+  }
+  if (line !== "") yield line;
 }
 
 /** All bytes of a regular file; InvalidFileError when it is missing, or is something else. */

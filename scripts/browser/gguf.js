@@ -8,17 +8,18 @@ import { ask, loadFrom, nodeAnswer, status } from "./driver.js";
 const { exportProgram, int8DynamicActivationIntxWeight, loadCheckpoint, quantize, saveGguf, sharedEmbedding } =
   await import("../../dist/index.js");
 
-const file = join(root, "build", "shakespeare.gguf");
+/** The demo model as a GGUF, which `checkGguf` makes. */
+export const ggufFile = join(root, "build", "shakespeare.gguf");
 
 /** The demo model as a GGUF, and what Node answers with it. */
 async function ggufModel() {
   const model = await loadCheckpoint(join(root, "models", "shakespeare"));
   const weights = { bits: 4, groupSize: 32, scaleDType: "f16" };
   quantize(model, [int8DynamicActivationIntxWeight(weights), sharedEmbedding(weights)]);
-  await saveGguf(model, file);
+  await saveGguf(model, ggufFile);
   await model.close();
   const program = join(root, "build", "shakespeare-gguf.pte");
-  const stored = await loadCheckpoint(file);
+  const stored = await loadCheckpoint(ggufFile);
   await exportProgram(stored, program);
   await stored.close();
   return nodeAnswer(program);
@@ -37,16 +38,16 @@ const keptFiles = (page) =>
 export async function checkGguf(browser, page, { address, folder, files }) {
   const expected = await ggufModel();
   const before = Object.keys(await keptFiles(page)).length;
-  await page.setInputFiles("#file", file);
+  await page.setInputFiles("#file", ggufFile);
   await status(page, "Ready: shakespeare.gguf");
   assert.equal(await ask(page), expected, "the answer of a GGUF from disk");
   assert.match(await page.textContent("#kernels"), /linear_a8_wx_\S+_wasm/);
   const kept = await keptFiles(page);
   assert.equal(Object.keys(kept).length, before + 1, "programs kept of a GGUF from disk");
-  await page.setInputFiles("#file", file);
+  await page.setInputFiles("#file", ggufFile);
   await status(page, "Ready: shakespeare.gguf");
   assert.deepEqual(await keptFiles(page), kept, "what is kept of the same file again");
-  const bytes = readFileSync(file);
+  const bytes = readFileSync(ggufFile);
   const other = { name: "other.gguf", mimeType: "application/octet-stream", buffer: bytes };
   await page.setInputFiles("#file", other);
   await status(page, "Ready: other.gguf");
@@ -58,7 +59,7 @@ export async function checkGguf(browser, page, { address, folder, files }) {
     await page.setInputFiles("#file", { ...other, name, buffer });
     await status(page, `Cannot load: ${name}: `);
   }
-  copyFileSync(file, join(folder, basename(file)));
+  copyFileSync(ggufFile, join(folder, basename(ggufFile)));
   try {
     files.set("/address.gguf", { starts: [], rest: "at once", bytes });
     for (let visit = 0; visit < 2; visit++) {
@@ -74,8 +75,8 @@ export async function checkGguf(browser, page, { address, folder, files }) {
     await full.goto(address);
     await full.waitForFunction(() => document.getElementById("status").textContent.startsWith("Choose"));
     for (const load of [
-      () => full.setInputFiles("#file", file),
-      () => loadFrom(full, basename(file), "Ready: shakespeare.gguf"),
+      () => full.setInputFiles("#file", ggufFile),
+      () => loadFrom(full, basename(ggufFile), "Ready: shakespeare.gguf"),
     ]) {
       await load();
       await status(full, "Ready: shakespeare.gguf");
@@ -83,6 +84,6 @@ export async function checkGguf(browser, page, { address, folder, files }) {
     }
     await context.close();
   } finally {
-    rmSync(join(folder, basename(file)));
+    rmSync(join(folder, basename(ggufFile)));
   }
 }

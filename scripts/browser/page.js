@@ -1,9 +1,10 @@
 /** The page where things are not as expected: no storage, no room, keys of input methods, answers that cannot be given. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { pageFolder } from "../build-web.js";
 import { addressOf, ask, loadFrom, openSettings, plain, serve, start, status } from "./driver.js";
+import { ggufFile } from "./gguf.js";
 
 /** A browser that blocks storage: the page loads its model and changes its colours all the same. */
 export async function checkBlockedStorage(browser, address, expected) {
@@ -219,6 +220,9 @@ export async function checkSilentServer(browser, program) {
     for (const path of paths) files.set(path, { failure: 503 });
     await page.reload();
     await status(page, "Ready");
+    // What makes a program of a GGUF is kept, too, before there was one.
+    await page.setInputFiles("#file", ggufFile);
+    await status(page, `Ready: ${basename(ggufFile)}`);
   } finally {
     await context.close();
     server.closeAllConnections();

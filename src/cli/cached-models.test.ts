@@ -1,4 +1,5 @@
 /** Models of the hub by name: run once quantizes and keeps them; list, show and rm; what doctor tells of this machine. */
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
@@ -6,6 +7,8 @@ import { temporaryFolder } from "../../test/support/folders.ts";
 import { type HubServer, serveHub } from "../../test/support/hub-server.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { adviceFor } from "../api/diagnosis.ts";
+import { saveGguf } from "../api/save-gguf.ts";
+import { loadCheckpoint } from "../checkpoint/load.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 
 const folder = await temporaryFolder();
@@ -48,6 +51,27 @@ test("run quantizes a model of the hub once, tells what it needs before the down
   expect([again.code, again.stderr]).toEqual([1, expect.stringContaining("expected a model of the cache")]);
   const gone = await lowbit(["show", "hf:org/name"]);
   expect([gone.code, gone.stderr]).toEqual([2, expect.stringContaining("is not kept as a program")]);
+});
+
+test("show tells what a checkpoint is, as a folder and as a GGUF", async () => {
+  const tiny = join(folder, "tiny");
+  const gguf = join(folder, "tiny.gguf");
+  const checkpoint = await loadCheckpoint(tiny);
+  await saveGguf(checkpoint, gguf);
+  await checkpoint.close();
+  const shown = async (model: string) => JSON.parse((await lowbit(["show", model, "--json"])).stdout);
+  const [ofFolder, ofFile] = [await shown(tiny), await shown(gguf)];
+  const { parameters, contextLength, vocabulary } = ofFolder;
+  expect(ofFile).toMatchObject({ model: gguf, parameters, contextLength, vocabulary });
+  expect(parameters).toBeGreaterThan(1000);
+  expect(ofFile.bytes).toBe(statSync(gguf).size);
+  const text = await lowbit(["show", gguf]);
+  expect([text.code, text.stdout]).toEqual([0, expect.stringMatching(/^checkpoint +.*tiny\.gguf$/m)]);
+  expect(text.stdout).toMatch(/^stored +.*float: \d+ /m);
+  const damaged = join(folder, "damaged.gguf");
+  writeFileSync(damaged, readFileSync(gguf).subarray(0, 100));
+  const refused = await lowbit(["show", damaged]);
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining("damaged.gguf")]);
 });
 
 test("doctor tells what this machine runs models with", async () => {

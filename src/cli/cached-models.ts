@@ -1,14 +1,19 @@
 /** `lowbit list`, `rm` and `show`: the models that are kept as programs. */
 import type { Command } from "commander";
-import { inspectProgram, type LanguageModel, loadProgram } from "../index.ts";
+import { inspectProgram, type LanguageModel, loadCheckpoint, loadProgram } from "../index.ts";
 import {
   type CachedProgram,
+  describeOrigins,
+  isCheckpoint,
   isHubName,
   listCachedPrograms,
   programCache,
   removeCachedPrograms,
+  samplingDefaults,
   takesTools,
+  weightOrigins,
 } from "../tools/index.ts";
+import { bytesAt } from "./served-models.ts";
 import { formatBytes, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -62,7 +67,10 @@ interface ModelFacts {
   readonly model: string;
   readonly path: string;
   readonly parameters: number;
-  readonly bitsPerWeight: number;
+  /** Of a program: bits of a weight with its scales. */
+  readonly bitsPerWeight?: number;
+  /** Of a checkpoint: how its weights are stored, and what becomes of them where nothing else is said. */
+  readonly stored?: string;
   readonly bytes: number;
   readonly contextLength: number;
   readonly vocabulary: number;
@@ -76,9 +84,9 @@ export function addShow(program: Command, terminal: Terminal): void {
     .command("show")
     .summary("show what a model is")
     .description(
-      "Shows parameters, bits, context and abilities of a model that is kept as a program, or of a .pte file.",
+      "Shows parameters, bits, context and abilities of a model that is kept as a program, of a .pte file, or of a checkpoint.",
     )
-    .argument("<model>", "hf:org/name as `lowbit list` shows it, or a .pte file")
+    .argument("<model>", "hf:org/name as `lowbit list` shows it, a .pte or .gguf file, or a checkpoint folder")
     .option("--json", "print the facts as JSON")
     .addHelpText(
       "after",
@@ -89,17 +97,17 @@ export function addShow(program: Command, terminal: Terminal): void {
 
 async function show(model: string, { json }: { json?: boolean }, terminal: Terminal): Promise<void> {
   const found = isHubName(model) ? await newestOf(model) : null;
-  const facts = await factsOf(model, found?.path ?? model);
+  const isFile = found === null && (await isCheckpoint(model));
+  const facts = isFile ? await checkpointFacts(model) : await programFacts(model, found?.path ?? model);
   if (json)
     return terminal.writeJson({ ...facts, ...(found && { quantization: found.quantization, commit: found.commit }) });
   const { temperature = 0, topK, topP } = facts.sampling;
   const sampling = [`temperature ${temperature}`, topK && `top-k ${topK}`, topP && `top-p ${topP}`].filter(Boolean);
+  const bits = facts.bitsPerWeight === undefined ? "" : `${facts.bitsPerWeight.toFixed(2)} bits each, `;
   const rows: [string, string][] = [
-    ["program", facts.path],
-    [
-      "weights",
-      `${describeCount(facts.parameters)}, ${facts.bitsPerWeight.toFixed(2)} bits each, ${formatBytes(facts.bytes)}`,
-    ],
+    [isFile ? "checkpoint" : "program", facts.path],
+    ["weights", `${describeCount(facts.parameters)}, ${bits}${formatBytes(facts.bytes)}`],
+    ...(facts.stored === undefined ? [] : [["stored", facts.stored] as [string, string]]),
     ...(found
       ? [["quantization", found.quantization] as [string, string], ["commit", found.commit] as [string, string]]
       : []),
@@ -121,7 +129,34 @@ async function newestOf(name: string): Promise<CachedProgram> {
   );
 }
 
-async function factsOf(model: string, path: string): Promise<ModelFacts> {
+/** Numbers in tensors of these shapes. */
+function countOf(shapes: readonly (readonly number[])[]): number {
+  return shapes.reduce((sum, shape) => sum + shape.reduce((a, b) => a * b, 1), 0);
+}
+
+async function checkpointFacts(path: string): Promise<ModelFacts> {
+  const model = await loadCheckpoint(path);
+  try {
+    const { network, checkpoint } = model;
+    const { chatTemplate, generationConfig } = checkpoint;
+    return {
+      model: path,
+      path,
+      parameters: countOf(network.slots.filter(({ tiedTo }) => tiedTo === null).map(({ shape }) => shape)),
+      stored: describeOrigins(weightOrigins(model)),
+      bytes: bytesAt(path),
+      contextLength: network.contextLength,
+      vocabulary: network.vocabularySize,
+      chat: chatTemplate !== null,
+      tools: chatTemplate !== null && takesTools(chatTemplate),
+      sampling: samplingDefaults(generationConfig?.value ?? {}, `${path}, generation_config.json`),
+    };
+  } finally {
+    await model.close();
+  }
+}
+
+async function programFacts(model: string, path: string): Promise<ModelFacts> {
   const { weights, bitsPerWeight, parts } = await inspectProgram(path);
   const llm = await loadProgram(path, { threads: 1 });
   try {
@@ -132,7 +167,7 @@ async function factsOf(model: string, path: string): Promise<ModelFacts> {
     return {
       model,
       path,
-      parameters: weights.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0),
+      parameters: countOf(weights.map(({ shape }) => shape)),
       bitsPerWeight,
       bytes: parts.total,
       contextLength: Number(program.metadata.get("get_max_context_len") ?? contextLength),

@@ -21,7 +21,7 @@ function nameOf(path: string): string {
 }
 
 /** Bytes of a file, or of all files of a folder; 0 for what is not here. */
-function bytesAt(path: string): number {
+export function bytesAt(path: string): number {
   const found = statSync(path, { throwIfNoEntry: false });
   if (!found?.isDirectory()) return found?.size ?? 0;
   const sizes = readdirSync(path).map((name) => statSync(join(path, name), { throwIfNoEntry: false })?.size ?? 0);

@@ -47,6 +47,16 @@ const many: readonly Shape[] = [
 /** And a very long row of them. */
 const wide: readonly Shape[] = [...(isEmulated ? [] : many), [17, 17000, 32, [43]]];
 
+/** Minima, and groups of 16 and 32 with integer scales, over as much; factors change along k. */
+const nested: readonly (readonly [Shape, Partial<RandomWeightsOptions> & { bits: number }])[] = isEmulated
+  ? []
+  : [
+      [[17, 2112, 32, [530]], { bits: 4, minima: true, scaleDType: "i8" }],
+      [[17, 2112, 16, [530]], { bits: 6, scaleDType: "i8" }],
+      [[17, 2112, 16, [530]], { bits: 2, minima: true, scaleDType: "i8" }],
+      [[17, 2112, 64, [530]], { bits: 4, minima: true }],
+    ];
+
 const variants: readonly Partial<RandomWeightsOptions>[] = isEmulated
   ? [{ zeros: true }]
   : [{}, { zeros: true, scaleDType: "f16" }];
@@ -111,6 +121,8 @@ describeRows(linearA8, machine(), (kernel) => {
             check(caseOf(shape, { bits, ...variant }), layout, isNative ? shape[3] : fewCounts);
       for (const shape of kernel.mStep > 1 && kernel.bits!.includes(4) ? wide : [])
         check(caseOf(shape, { bits: 4 }), layout, shape[3]);
+      for (const [shape, options] of kernel.mStep > 1 && kernel.readsMinima ? nested : [])
+        check(caseOf(shape, options), layout, shape[3]);
     });
 
     it.skipIf(!kernel.bits!.includes(8))(`sums the longest rows of ${name} without overflow`, () => {

@@ -45,6 +45,13 @@ const variants: readonly Partial<RandomWeightsOptions>[] = [
   { levels: true },
   { zeros: true, scaleDType: "f16" },
 ];
+/** Of kernels that read them; groups of 16 are stored in pairs. */
+const nested: readonly Partial<RandomWeightsOptions>[] = [
+  { minima: true },
+  { minima: true, scaleDType: "i8" },
+  { scaleDType: "i8" },
+];
+const nestedShapes = [...shapes, [64, 544, 16, [1, 32, 43]]] as const;
 
 /** silu(gate) * up with bounds [m, n / 2], of the linear layer's [m, n]. |silu'| is under 1.1. */
 function gated({ values, magnitudes, reaches, terms }: Expected, n: number, rounding: number): Expected {
@@ -73,9 +80,10 @@ function check(
   const random = new Random(n + k);
   const weights = randomWeights(random, { n, k, groupSize, ...options });
   if (layout.refusal(weights) !== null) return 0;
-  weights.scales.forEach((scale, i) => {
-    weights.scales[i] = scale % 1;
-  });
+  if (weights.scaleDType !== "i8")
+    weights.scales.forEach((scale, i) => {
+      weights.scales[i] = scale % 1;
+    });
   const bias = options.zeros ? random.floats(n, 3) : null;
   const bytes = packWeights(weights, bias, layout);
   const most = Math.max(...counts);
@@ -115,6 +123,14 @@ describeRows(linearA8Swiglu, machine(), (kernel) => {
           for (const shape of shapes)
             for (const variant of variants) runs += check(kernel, layout, shape, { bits, ...variant });
           expect(runs).toBeGreaterThan(shapes.length);
+        });
+
+      for (const bits of kernel.bits!)
+        it.skipIf(!kernel.readsMinima)(`gates sums with minima and integer scales, ${bits} bits`, () => {
+          let runs = 0;
+          for (const shape of nestedShapes)
+            for (const variant of nested) runs += check(kernel, layout, shape, { bits, ...variant });
+          expect(runs).toBeGreaterThan(nestedShapes.length);
         });
 
       it("takes many rows of many columns", () => {

@@ -25,9 +25,11 @@ async function readText(request: Request, announced: number, most: number): Prom
   const tooLarge = () => new ApiError(413, `the body is larger than ${most} bytes`, { code: "body_too_large" });
   if (announced > most) throw tooLarge();
   const decoder = new TextDecoder("utf-8", { fatal: true });
-  let size = 0;
-  let text = "";
   try {
+    // HTTP has no more than was announced, and reading it whole costs a fraction of reading a stream.
+    if (announced > 0) return decoder.decode(await request.arrayBuffer());
+    let size = 0;
+    let text = "";
     for await (const bytes of (request.body ?? []) as AsyncIterable<Uint8Array>) {
       size += bytes.length;
       if (size > most) throw tooLarge();
@@ -36,7 +38,9 @@ async function readText(request: Request, announced: number, most: number): Prom
     return text + decoder.decode();
   } catch (cause) {
     if (cause instanceof ApiError) throw cause;
-    const problem = cause instanceof TypeError && !request.signal.aborted ? "expected UTF-8" : "did not arrive whole";
+    const isNoText =
+      cause instanceof TypeError && "code" in cause && cause.code === "ERR_ENCODING_INVALID_ENCODED_DATA";
+    const problem = isNoText && !request.signal.aborted ? "expected UTF-8" : "did not arrive whole";
     throw new ApiError(400, `body: ${problem}`, { cause });
   }
 }

@@ -52,6 +52,21 @@ async function stillServes(): Promise<void> {
   expect((await complete()).status).toBe(200);
 }
 
+it("never tells where the files of its models lie", async () => {
+  const body = { model: "tiny", messages: [{ role: "user", content: "Hi" }], max_tokens: 4 };
+  for (const fields of [
+    { thinking_budget: 5 },
+    { structured_outputs: { regex: "(?=a)b" } },
+    { logit_bias: { 9999: 1 } },
+  ]) {
+    const given = { method: "POST", headers, body: JSON.stringify({ ...body, ...fields }) };
+    const response = await ask("/v1/chat/completions", given);
+    const { message } = (await response.json()).error;
+    expect([response.status, message]).toEqual([400, expect.not.stringContaining(llm.name)]);
+    if ("thinking_budget" in fields) expect(message).toMatch(/^model tiny: thinking: /);
+  }
+});
+
 describe("keys", () => {
   it.each([undefined, "Bearer sk-wrong", `Bearer ${KEY}x`, `Basic ${KEY}`, "Bearer "])(
     "%j opens nothing",

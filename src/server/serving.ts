@@ -152,11 +152,13 @@ export class Serving {
     const { promise, resolve } = deferred();
     this.#jobs.add(promise);
     const ends = [() => this.#jobs.delete(promise), resolve];
+    let file = "";
     try {
       ends.push(await this.admission.enter(choices, signal));
       record.queueMs = performance.now() - arrived;
       const { model, contextLength, done } = await this.pool.use(name, signal);
       ends.push(done);
+      file = model.name;
       let last = arrived;
       const firstTokenSeconds = this.metrics.firstTokenSeconds.labels(name);
       const tokenSeconds = this.metrics.tokenSeconds.labels(name);
@@ -169,7 +171,7 @@ export class Serving {
       };
       yield* work({ model, contextLength, signal, wrote, took: (counts) => this.#count(name, counts, record) });
     } catch (error) {
-      throw signal.aborted ? signal.reason : error;
+      throw signal.aborted ? signal.reason : namedAsServed(error, file, name);
     } finally {
       for (const end of ends.reverse()) end();
     }
@@ -230,6 +232,15 @@ export class Serving {
   endNow(): void {
     this.#end.abort(new ApiError(503, "the server ends", { code: "server_ends" }));
   }
+}
+
+/** Where models lie is not for clients: they know them by the names that they have here. */
+function namedAsServed(thrown: unknown, file: string, name: string): unknown {
+  const error = toApiError(thrown);
+  if (file === "" || !error.message.startsWith(file)) return thrown;
+  const { code, param } = error;
+  const details = { ...(code !== null && { code }), ...(param !== null && { param }), cause: thrown };
+  return new ApiError(error.status, `model ${name}${error.message.slice(file.length)}`, details);
 }
 
 function clientLeft(): ApiError {

@@ -27,6 +27,9 @@ function formatEvent({ event, data }: StreamEvent): string {
 
 const COMMENT = ": ping\n\n";
 
+/** Characters that wait for the next turn of the event loop, before no more events are asked for. */
+const UNWRITTEN_MAX = 65536;
+
 const HEADERS = {
   "content-type": "text/event-stream; charset=utf-8",
   "cache-control": "no-cache, no-transform",
@@ -45,15 +48,20 @@ export async function streamResponse(events: AsyncGenerator<StreamEvent>, option
   return new Response(new EventSource(events, first, options).body, { headers: HEADERS });
 }
 
-/** Events as bytes, as fast as they are read. */
+/**
+ * Events as bytes. The next event is asked for before the one that is there is written, so that a model computes its next
+ * tokens meanwhile, and what comes in one turn of the event loop is written at once.
+ */
 class EventSource {
   readonly body: ReadableStream<Uint8Array>;
   readonly #events: AsyncGenerator<StreamEvent>;
   readonly #options: StreamOptions;
   readonly #encoder = new TextEncoder();
   readonly #timer: NodeJS.Timeout;
-  #next: Promise<IteratorResult<StreamEvent>> | null;
   #controller!: ReadableStreamDefaultController<Uint8Array>;
+  /** Events that are to be written in the next turn of the event loop. */
+  #text = "";
+  #onTaken: () => void = () => {};
   #writtenAt = performance.now();
   #isOver = false;
 
@@ -63,54 +71,74 @@ class EventSource {
     options: StreamOptions,
   ) {
     this.#events = events;
-    this.#next = first;
     this.#options = options;
     this.body = new ReadableStream<Uint8Array>({
       start: (controller) => {
         this.#controller = controller;
       },
-      pull: () => this.#pull(),
+      pull: () => this.#onTaken(),
       cancel: (reason) => this.#leave(reason),
     });
     this.#timer = setInterval(() => this.#tick(), Math.min(options.pingSeconds, options.stalledSeconds) * 500);
     this.#timer.unref();
+    void this.#run(first);
   }
 
-  async #pull(): Promise<void> {
+  async #run(first: Promise<IteratorResult<StreamEvent>>): Promise<void> {
     try {
-      const { done, value } = await (this.#next ?? this.#events.next());
-      this.#next = null;
-      if (this.#isOver) return;
-      if (!done) this.#write(value);
-      else this.#close();
+      for (let next = await first; !next.done; next = await this.#events.next()) {
+        if (this.#isOver) return;
+        this.#write(formatEvent(next.value));
+        if (!this.#isTaken || this.#text.length > UNWRITTEN_MAX) await this.#taken();
+      }
     } catch (error) {
       if (this.#isOver) return;
-      for (const event of this.#options.failed(error)) this.#write(event);
-      this.#close();
+      for (const event of this.#options.failed(error)) this.#write(formatEvent(event));
     }
+    if (!this.#isOver) this.#close();
   }
 
-  #write(event: StreamEvent | null): void {
+  /** Whether the reader has taken what was written before. */
+  get #isTaken(): boolean {
+    return (this.#controller.desiredSize ?? 0) > 0;
+  }
+
+  #taken(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onTaken = resolve;
+    });
+  }
+
+  #write(text: string): void {
+    if (this.#text === "") setImmediate(() => this.#flush());
+    this.#text += text;
+  }
+
+  #flush(): void {
+    if (this.#isOver || this.#text === "") return;
     this.#writtenAt = performance.now();
-    this.#controller.enqueue(this.#encoder.encode(event ? formatEvent(event) : COMMENT));
+    this.#controller.enqueue(this.#encoder.encode(this.#text));
+    this.#text = "";
   }
 
   #close(): void {
+    this.#flush();
     this.#end();
     this.#controller.close();
   }
 
   #end(): void {
     this.#isOver = true;
+    this.#onTaken();
     clearInterval(this.#timer);
   }
 
   /** A ping where nothing happens; an end where nothing is taken. */
   #tick(): void {
-    const { pingSeconds, stalledSeconds, ping = null } = this.#options;
+    const { pingSeconds, stalledSeconds, ping } = this.#options;
     const quiet = (performance.now() - this.#writtenAt) / 1000;
-    const isTaken = (this.#controller.desiredSize ?? 0) > 0;
-    if (isTaken && quiet >= pingSeconds) this.#write(ping);
+    const isTaken = this.#isTaken;
+    if (isTaken && quiet >= pingSeconds) this.#write(ping ? formatEvent(ping) : COMMENT);
     if (isTaken || quiet < stalledSeconds) return;
     const error = new ApiError(408, `nothing of the answer was taken for ${stalledSeconds} seconds`);
     void this.#leave(error);

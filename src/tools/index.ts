@@ -58,6 +58,7 @@ export { layouts } from "../kernels/layout/packed.ts";
 export { wasmKernelText } from "../kernels/wasm/row-text.ts";
 export { type Comparison, compareModels, type Distribution } from "../language/compare.ts";
 export { createDecoder } from "../language/decoders.ts";
+export { samplingDefaults } from "../language/generation-settings.ts";
 export { loadProgramObject } from "../language/language-model.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
 export { cannotWrite, checkOutput, checkOutputFolder, readFileWhole, writeFileWhole } from "../node-file.ts";

@@ -1,6 +1,6 @@
 /** Batch files: the same answers as the server's, each once, whatever ends a run. */
 import { execFileSync } from "node:child_process";
-import { appendFile, readFile, symlink, writeFile } from "node:fs/promises";
+import { appendFile, readFile, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../../test/support/folders.ts";
@@ -118,6 +118,26 @@ describe("a batch", () => {
     await expect(readFile(output)).rejects.toThrow("ENOENT");
   });
 
+  it("has a line end in a text, and a line that a file begins with", async () => {
+    const { body, ...request } = completion(0);
+    const line = { ...request, body: { ...body, prompt: "two\u2028lines\u2029\u0085and\vmore" } };
+    const input = join(folder, "ends-in-texts.jsonl");
+    await writeFile(input, `\uFEFF${JSON.stringify(line)}\r\n\r\n${JSON.stringify(completion(1))}`);
+    const output = join(folder, "ends-in-texts-out.jsonl");
+    expect(await run(input, output)).toEqual({ requests: 2, earlier: 0, failed: 0 });
+    expect(await run(input, output)).toEqual({ requests: 2, earlier: 2, failed: 0 });
+  });
+
+  it("with a line beyond the limit is refused before that is read whole", async () => {
+    const input = await write("long.jsonl", [completion(0)]);
+    await appendFile(input, '{"custom_id":"');
+    // As long as a file can be: what reads it whole fails for memory.
+    await truncate(input, 2 ** 40);
+    const output = join(folder, "long-out.jsonl");
+    await expect(run(input, output)).rejects.toThrow("line 2: expected at most 8388608 characters");
+    await expect(readFile(output)).rejects.toThrow("ENOENT");
+  });
+
   it("that is not there is an error", async () => {
     await expect(run(join(folder, "none.jsonl"), join(folder, "x"))).rejects.toThrow(InvalidFileError);
   });
@@ -177,6 +197,9 @@ describe("an output", () => {
     await Promise.all(Array.from({ length: 50 }, (_, i) => output.write(`${i}`, answer)));
     await output.close();
     expect(new Set((await linesOf(path)).map(({ custom_id }) => custom_id)).size).toBe(50);
+    const again = await BatchOutput.open(path);
+    expect(again.done.size).toBe(50);
+    await again.close();
   });
 
   it("that ends in text without any line end is nothing but a torn line", async () => {

@@ -40,16 +40,14 @@ export interface BatchSummary {
 /** The requests of a file, one after the other. InvalidFileError that names the line for what is none. */
 export async function* readRequests(path: string, limits: ServerLimits): AsyncGenerator<BatchRequest> {
   let number = 0;
-  for await (const line of readLines(path)) {
+  for await (const line of readLines(path, limits.bodyBytes)) {
     number++;
     const text = number === 1 ? line.replace(/^\uFEFF/, "") : line;
     if (text.trim() !== "") yield parseRequest(text, `${path}, line ${number}`, limits);
   }
 }
 
-function parseRequest(line: string, place: string, { bodyBytes, jsonDepth }: ServerLimits): BatchRequest {
-  if (line.length > bodyBytes)
-    throw new InvalidFileError(place, `expected at most ${bodyBytes} characters but found ${line.length}`);
+function parseRequest(line: string, place: string, { jsonDepth }: ServerLimits): BatchRequest {
   let value: unknown;
   try {
     checkNesting(line, jsonDepth);

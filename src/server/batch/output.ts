@@ -1,8 +1,7 @@
 /** Files of answers in OpenAI's batch format, which go on where a process that was killed has left them. */
 import { type FileHandle, open } from "node:fs/promises";
-import { createInterface } from "node:readline";
 import { InvalidFileError } from "../../errors.ts";
-import { cannotWrite } from "../../node-file.ts";
+import { cannotWrite, linesOf } from "../../node-file.ts";
 import { tryClaim } from "../../path-claim.ts";
 import { newId } from "../ids.ts";
 
@@ -125,7 +124,7 @@ async function answeredIds(handle: FileHandle, path: string, end: number): Promi
   if (end === 0) return ids;
   let number = 0;
   const input = handle.createReadStream({ start: 0, end: end - 1, autoClose: false, encoding: "utf8" });
-  for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+  for await (const line of linesOf(input, path)) {
     number++;
     ids.add(answeredId(line, `${path}, line ${number}`));
   }

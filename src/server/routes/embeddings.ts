@@ -13,10 +13,12 @@ export function addEmbeddings(app: App, serving: Serving): void {
   addPost(app, { ...embeddings, response: embeddingSchema }, (c, body) =>
     serving.answer(c, { model: body.model, choices: 1 }, (job) => embed(job, body)),
   );
-  const rerank = { path: "/v1/rerank", summary: "Documents by relevance.", request: rerankRequest };
-  addPost(app, { ...rerank, response: rerankSchema }, (c, body) =>
-    serving.answer(c, { model: body.model, choices: 1 }, (job) => rank(job, body)),
-  );
+  const rerank = { summary: "Documents by relevance.", request: rerankRequest, response: rerankSchema };
+  // Jina's clients and Cohere's first call the one, Cohere's second the other.
+  for (const path of ["/v1/rerank", "/v2/rerank"])
+    addPost(app, { ...rerank, path }, (c, body) =>
+      serving.answer(c, { model: body.model, choices: 1 }, (job) => rank(job, body)),
+    );
 }
 
 /** What a model must have for an endpoint. */

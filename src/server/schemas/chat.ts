@@ -1,7 +1,15 @@
 /** Requests and answers of /v1/chat/completions. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
-import { modelField, optional, samplingFields, streamFields, TOKENS_MAX, usageSchema } from "./fields.ts";
+import {
+  modelField,
+  optional,
+  otherConstraints,
+  samplingFields,
+  streamFields,
+  TOKENS_MAX,
+  usageSchema,
+} from "./fields.ts";
 
 const textPart = z.object({ type: z.literal("text"), text: z.string() });
 const content = z.union([z.string(), z.array(textPart).min(1)]);
@@ -89,6 +97,7 @@ export function chatRequest({ choices, messages, tools }: ServerLimits) {
       parallel_tool_calls: optional(z.boolean()),
       response_format: optional(responseFormat),
       structured_outputs: optional(structuredOutputs),
+      ...otherConstraints,
       reasoning_effort: optional(reasoningEffort),
       thinking_budget: optional(z.int().min(0).max(TOKENS_MAX)).openapi({
         description: "Tokens after which the model's thinking ends; 0 turns it off.",

@@ -2,7 +2,16 @@
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { structuredOutputs } from "./chat.ts";
-import { ids, modelField, optional, samplingFields, streamFields, TOKENS_MAX, usageSchema } from "./fields.ts";
+import {
+  ids,
+  modelField,
+  optional,
+  otherConstraints,
+  samplingFields,
+  streamFields,
+  TOKENS_MAX,
+  usageSchema,
+} from "./fields.ts";
 
 export function completionRequest({ choices }: ServerLimits) {
   const prompt = z.union([
@@ -25,6 +34,8 @@ export function completionRequest({ choices }: ServerLimits) {
         description: "Whether the tokenizer puts its own tokens, such as BOS, around a text. Default: true.",
       }),
       structured_outputs: optional(structuredOutputs),
+      ...otherConstraints,
+      response_format: otherConstraints.json_schema,
       ...samplingFields,
       ...streamFields,
     })

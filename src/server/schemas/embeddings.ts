@@ -55,7 +55,14 @@ export const rerankRequest = z
   .object({
     model: modelField,
     query: text,
-    documents: z.array(text).min(1).max(2048),
+    documents: z
+      .array(
+        z
+          .union([text, z.object({ text })])
+          .transform((document) => (typeof document === "string" ? document : document.text)),
+      )
+      .min(1)
+      .max(2048),
     top_n: optional(z.int().min(1)),
     return_documents: optional(z.boolean()),
     prompt_name: optional(z.string()).openapi({ description: "Name of one of the model's prompts." }),

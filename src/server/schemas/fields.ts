@@ -69,3 +69,15 @@ export const anthropicErrorSchema = z
     request_id: z.string(),
   })
   .openapi("MessagesError");
+
+const elsewhere = z.null("expected structured_outputs, which has its place here").optional();
+
+/** Fields by which other servers hold answers to a form. One that was ignored would look like one that is honoured. */
+export const otherConstraints = {
+  guided_json: elsewhere,
+  guided_regex: elsewhere,
+  guided_choice: elsewhere,
+  guided_grammar: elsewhere,
+  json_schema: elsewhere,
+  grammar: elsewhere,
+};

@@ -12,6 +12,8 @@ import { type MaskReply, type MaskRequest, type MaskVocabulary, startMasks } fro
 
 /** An engine that has a vocabulary. One request at a time. */
 export interface Engine {
+  /** Whether it has ended by itself, as a thread does that runs out of memory. */
+  readonly hasEnded: boolean;
   ask(request: MaskRequest): Promise<MaskReply>;
   /** Ends it, in the midst of a request, too. */
   end(): void;
@@ -23,7 +25,7 @@ export async function startEngine(vocabulary: MaskVocabulary): Promise<Engine> {
     const threads = nodeBuiltin<typeof import("node:worker_threads")>("node:worker_threads");
     if (threads && hasThreads()) return await startThread(threads, vocabulary);
     const answer = await startMasks(await loadPackage(), vocabulary);
-    return { ask: answer, end() {} };
+    return { hasEnded: false, ask: answer, end() {} };
   } catch (cause) {
     throw new UnsupportedError("constraints: need the package @mlc-ai/web-xgrammar beside lowbit", { cause });
   }
@@ -69,12 +71,19 @@ async function startThread(
   const worker = new Worker(thread(), { eval: true, execArgv: [], name: "lowbit constraints", workerData });
   /** Of the request under way, or the start. */
   let waiting = deferred<MaskReply | "ready">();
+  let hasEnded = false;
   worker.on("message", (reply: MaskReply | "ready") => waiting.resolve(reply));
   worker.on("error", (error) => waiting.reject(error));
-  worker.on("exit", () => waiting.reject(new UnsupportedError("constraint: the engine was ended")));
+  worker.on("exit", () => {
+    hasEnded = true;
+    waiting.reject(new UnsupportedError("constraint: the engine was ended"));
+  });
   await waiting.promise;
   worker.unref();
   return {
+    get hasEnded() {
+      return hasEnded;
+    },
     async ask(request) {
       waiting = deferred();
       // Who waits for an answer keeps the process, and nobody else.

@@ -1,5 +1,7 @@
 /** Grammars that take the engine minutes, beside texts that go on. */
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import type { Worker } from "node:worker_threads";
 import { expect, it } from "vitest";
 import { UnsupportedError } from "../../errors.ts";
 import { Tokenizer } from "../tokenizer.ts";
@@ -56,4 +58,18 @@ it("names what the engine refuses, and goes on with another", async () => {
   await expect(texts.begin("root ::= nothing")).rejects.toThrow("constraint: the engine does not take this grammar");
   const text = await texts.begin(grammarOf("ab"));
   expect((await texts.mask(text, 1000)).mask.some((word) => word !== 0)).toBe(true);
+});
+
+it("goes on with another engine when one has ended by itself", async () => {
+  const started = once(process, "worker") as Promise<[Worker]>;
+  const texts = new FollowedTexts(largeVocabulary());
+  const text = await texts.begin(grammarOf("ab(cd|ce)f"));
+  text.taken.push("ab");
+  const before = await texts.mask(text, 1000);
+  const [engine] = await started;
+  const ended = once(engine, "exit");
+  await engine.terminate();
+  await ended;
+  expect((await texts.mask(text, 1000)).mask).toEqual(before.mask);
+  await texts.begin(grammarOf("other"));
 });

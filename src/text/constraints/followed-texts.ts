@@ -79,6 +79,7 @@ export class FollowedTexts {
 
   async #now(text: FollowedText, hasMask: boolean, withinMs: number) {
     clearTimeout(this.#idle);
+    if (this.#engine?.hasEnded) this.#end();
     this.#engine ??= await startEngine(this.#vocabulary);
     const engine = this.#engine;
     const isNew = text.engine !== engine;
