@@ -56,30 +56,33 @@ describe("a saved sequence", () => {
     expect(await cells.extend(found, [...numbers(count - pages, pages), 60, 61], 4)).toBe(true);
   });
 
-  test.each([3, 4, 7, 23])("of %i tokens is found whole, its last page too, where no layer is recurrent", async (count) => {
-    // What a window has left behind by the end is not in the file, so that earlier places cannot be gone on from.
-    const caches = count < 8 ? [cache(0), cache(1, 6)] : [cache(0)];
-    const { bytes } = await saved(count, caches);
-    const cells = new CellStore(caches, options);
-    for (let time = 0; time < 2; time++) {
-      (await restore(cells, bytes)).dispose();
-      const found = cells.store.open([...numbers(count), 60 + time, 61], { branch: "b" });
-      expect(found.position).toBe(count);
-      expect(await cells.extend(found, [60 + time, 61])).toBe(true);
-      cells.verify(found);
-      // What was restored did not change.
-      const again = cells.store.open([...numbers(count), 70], { branch: "b" });
-      expect(again.position).toBe(count);
-      cells.verify(again);
-      found.dispose();
-      again.dispose();
-    }
-    const page = count - (count % 4);
-    const other = cells.store.open([...numbers(page), 80, 81, 82, 83, 84], { branch: "b" });
-    expect(other.position).toBe(page);
-    expect(await cells.extend(other, [80, 81, 82, 83, 84])).toBe(true);
-    cells.verify(other);
-  });
+  test.each([3, 4, 7, 23])(
+    "of %i tokens is found whole, its last page too, where no layer is recurrent",
+    async (count) => {
+      // What a window has left behind by the end is not in the file, so that earlier places cannot be gone on from.
+      const caches = count < 8 ? [cache(0), cache(1, 6)] : [cache(0)];
+      const { bytes } = await saved(count, caches);
+      const cells = new CellStore(caches, options);
+      for (let time = 0; time < 2; time++) {
+        (await restore(cells, bytes)).dispose();
+        const found = cells.store.open([...numbers(count), 60 + time, 61], { branch: "b" });
+        expect(found.position).toBe(count);
+        expect(await cells.extend(found, [60 + time, 61])).toBe(true);
+        cells.verify(found);
+        // What was restored did not change.
+        const again = cells.store.open([...numbers(count), 70], { branch: "b" });
+        expect(again.position).toBe(count);
+        cells.verify(again);
+        found.dispose();
+        again.dispose();
+      }
+      const page = count - (count % 4);
+      const other = cells.store.open([...numbers(page), 80, 81, 82, 83, 84], { branch: "b" });
+      expect(other.position).toBe(page);
+      expect(await cells.extend(other, [80, 81, 82, 83, 84])).toBe(true);
+      cells.verify(other);
+    },
+  );
 
   test("is the same whatever else is in the store, and can be restored beside itself", async () => {
     const { cells, sequence, bytes } = await saved(23);
