@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import { distance } from "../../test/support/distance.ts";
+import { exactHost } from "../../test/support/exact-rows.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { tinyConfig, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
@@ -12,7 +13,6 @@ import { exportProgram } from "../api/export-program.ts";
 import { inspectProgram } from "../api/inspect.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { ShapeError, UnsupportedError } from "../errors.ts";
-import { hostCpu } from "../kernels/cpu.ts";
 import { loadProgramObject } from "../language/language-model.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/config.ts";
@@ -140,27 +140,22 @@ describe("quantized", () => {
     });
   });
 
-  /** Tiles of AMX round weights of many rows (docs/sequences.md). */
-  const hasTiles = hostCpu().features.has("amx_int8");
-
-  it.skipIf(hasTiles)(
-    `gives a token the same bits alone and among others${hasTiles ? " (skipped: AMX)" : ""}`,
-    async () => {
-      await withModel(checkpoint, async (model) => {
-        quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 8 })]);
-        const program = await loadProgramObject(compileModel(model, {}), "experts", {});
-        const all = await program.createDecoder().allLogits(ids);
-        const decoder = program.createDecoder();
-        const width = decoder.vocabularySize;
-        let next = await decoder.prefill(ids.slice(0, 1));
-        for (const [i, id] of ids.slice(1).entries()) {
-          expectSame(next, all.slice(i * width, (i + 1) * width), `token ${i}`);
-          next = await decoder.step(id);
-        }
-        await program.dispose();
-      });
-    },
-  );
+  it("gives a token the same bits alone and among others", async () => {
+    await withModel(checkpoint, async (model) => {
+      quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 8 })]);
+      const cpu = exactHost();
+      const program = await loadProgramObject(compileModel(model, { cpu }), "experts", { cpu });
+      const all = await program.createDecoder().allLogits(ids);
+      const decoder = program.createDecoder();
+      const width = decoder.vocabularySize;
+      let next = await decoder.prefill(ids.slice(0, 1));
+      for (const [i, id] of ids.slice(1).entries()) {
+        expectSame(next, all.slice(i * width, (i + 1) * width), `token ${i}`);
+        next = await decoder.step(id);
+      }
+      await program.dispose();
+    });
+  });
 
   it("leaves the router as it is, and gives all experts of a layer one form", async () => {
     await withModel(checkpoint, async (model) => {

@@ -43,11 +43,16 @@ import { linearA8, linearFloat, linearWeightOnly } from "./table.ts";
 const single: Bench = { memory: heap, threads: 1 };
 const threaded: Bench = { memory: heap, threads: 3 };
 
+const cpu = machine();
+const runs = ({ needs }: Pick<Kernel<never>, "needs">) => needs.every((feature) => cpu.features.has(feature));
+
 /** The last count is for kernels that take no fewer. */
 const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 101, 150];
 const M_MAX = 150;
-/** Rows of cases with few counts: the least that every kernel takes and more than 8. Emulated CPUs are slow. */
-const M_FEW = isEmulated ? 13 : 32;
+/** Rows of cases with few counts: the least that every kernel of this CPU takes and more than 8. Emulated CPUs are slow. */
+const M_FEW = isEmulated
+  ? Math.max(13, ...[...linearA8, ...linearWeightOnly].filter(runs).map(({ mStep }) => mStep))
+  : 32;
 
 /** n, k, group size: tiles of every layout, one more and one less, primes, groups that do not divide k. */
 const shapes = [
@@ -68,6 +73,7 @@ const shapes = [
 function packedCall(kernel: Kernel<PackedLinearArgs>, bench: Bench, call: LinearCase, m: number): Float32Array {
   const { weights, bytes } = call;
   const x = place(bench, call.x.slice(0, m * weights.k));
+  expect(x.length, `${call.name}, values of ${m} rows`).toBe(m * weights.k);
   const y = floats(bench, m * weights.n);
   run(kernel, { m, x, weights: openPacked(place(bench, bytes), weights), y }, bench);
   return y;
@@ -263,7 +269,7 @@ const floatExtremes = linearCases(
   { weights: { scaleDType: "f32" }, onlyThorough: true },
 );
 
-describeRows(linearA8, machine(), (kernel) => {
+describeRows(linearA8, cpu, (kernel) => {
   const weights = weightRounding(kernel.name);
   describeLayouts(kernel, (layout, bits) => {
     it("integer sums are exact, on any number of threads", () => {
@@ -290,7 +296,7 @@ describeRows(linearA8, machine(), (kernel) => {
   });
 });
 
-describeRows(linearWeightOnly, machine(), (kernel) => {
+describeRows(linearWeightOnly, cpu, (kernel) => {
   describeLayouts(kernel, (layout, bits) => {
     it("sums within rounding, on any number of threads", () => {
       for (const item of servedBy(kernel, floatCases(layout, bits)))
@@ -381,7 +387,7 @@ const specialHalves = () =>
     return { name: "special halves", n, k, stored, bias: null, x, expected: linearOfWeights(x, values, k, null) };
   });
 
-describeRows(linearFloat, machine(), (kernel) => {
+describeRows(linearFloat, cpu, (kernel) => {
   const isForMany = kernel.mStep >= 128;
 
   for (const { name, cases } of plainCases)

@@ -1,6 +1,7 @@
 /** A row of activations has the same results, bit for bit, alone and among any number of others, on any number of threads. */
 import { describe, expect, it } from "vitest";
 import { type Bench, heap, isEmulated, machine, run, testedElsewhere } from "../../test/support/conformance.ts";
+import { exactRows } from "../../test/support/exact-rows.ts";
 import { Random, randomFloatWeights, randomWeights, weightVariants } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { SUPER_GROUP } from "../quantized.ts";
@@ -21,16 +22,12 @@ const own = new Set<CpuFeature>(isEmulated ? machine().features : [...nativeFeat
 /** `split_dot` says which of two right ways is faster. */
 const isUsable = ({ features }: Cpu) => [...features].every((name) => name === "split_dot" || own.has(name));
 
-/**
- * CPUs whose rows differ, of those that this one can stand for, without AMX: its tiles round weights of many rows
- * (docs/sequences.md).
- */
+/** CPUs whose rows differ, of those that this one can stand for, without what docs/sequences.md has as exceptions. */
 function nativeCpus(): Cpu[] {
   const kinds = new Map<string, Cpu>();
   for (const name of ["sse2", "neon", ...Object.keys(knownCpus)]) {
-    const features = [...cpuWith(name).features].filter((feature) => !feature.startsWith("amx"));
-    const cpu = { name, features: new Set(features) };
-    if (isUsable(cpu)) kinds.set(features.sort().join(), cpu);
+    const cpu = { ...exactRows(cpuWith(name)), name };
+    if (isUsable(cpu)) kinds.set([...cpu.features].sort().join(), cpu);
   }
   return [...kinds.values()];
 }

@@ -1,6 +1,7 @@
 /** Divergence and agreement of two models, against softmax and logarithms of logits taken token by token. */
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { exactHost } from "../../test/support/exact-rows.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
@@ -19,7 +20,8 @@ let quantized: LanguageModel;
 async function load(bits: number | null, path = folder): Promise<LanguageModel> {
   const model = await loadCheckpoint(path);
   if (bits !== null) quantize(model, [int8DynamicActivationIntxWeight({ bits })]);
-  const llm = await loadCompiled(model);
+  // Its logits of all rows at once are those token by token.
+  const llm = await loadCompiled(model, { cpu: exactHost() });
   await model.close();
   return llm;
 }
