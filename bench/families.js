@@ -6,6 +6,7 @@ import { parseArgs } from "node:util";
 import { alternate } from "./compare-parts.js";
 import { EngineProcess } from "./engine-process.js";
 import { families, familyGguf, familyProgram } from "./family-files.js";
+import { boundTable, gigabytesOfToken } from "./memory-bound.js";
 import { CHUNK_LENGTH } from "./programs.js";
 import { commit, digits, table, writeReport } from "./report.js";
 import { CONTEXT_LENGTH } from "./shapes.js";
@@ -26,9 +27,11 @@ const { values: options, positionals } = parseArgs({
     patience: { type: "string", default: "2" },
   },
 });
-// Gemma 4 is not written to GGUF.
+// Of Gemma 4, bench/family-memory.js tells the memory.
 const names = positionals.length > 0 ? positionals : Object.keys(families).filter((name) => !name.startsWith("Gemma"));
 const plan = { rounds: Number(options.rounds), patience: Number(options.patience), threads: [THREADS] };
+
+const head = ["model", "what", "lowbit", "node-llama-cpp", "times it", "wanted", "cores busy with others"];
 
 /** @param {string} name */
 async function measure(name) {
@@ -44,9 +47,10 @@ async function measure(name) {
   // The first ones bind kernels and touch memory.
   for (const request of [prefill, decode]) await ask(request, { ...plan, rounds: 1, patience: 0 });
   const found = { prompt: await ask(prefill), decode: await ask(decode) };
+  const memory = await alternate(plan, { ours: { engine: engines.ours, request: { what: "bandwidth" } } });
   for (const engine of Object.values(engines)) await engine.stop();
   const counts = { prompt: PROMPT, decode: DECODE };
-  return Object.entries(found).map(([what, { ours, peer }]) => [
+  const rows = Object.entries(found).map(([what, { ours, peer }]) => [
     name,
     what,
     ...[ours, peer].map(({ value }) => digits(counts[what] / value)),
@@ -54,9 +58,15 @@ async function measure(name) {
     digits(WANTED[what]),
     Math.max(ours.others, peer.others).toFixed(1),
   ]);
+  const decoding = {
+    bytes: await gigabytesOfToken(path, families[name].num_experts_per_tok),
+    rate: DECODE / found.decode.ours.value,
+    memory: memory.ours.value / 1e9,
+  };
+  const peer = DECODE / found.decode.peer.value;
+  return `${table(head, rows)}\n\n${boundTable({ [name]: decoding }, { asked: WANTED.decode, peer })}`;
 }
 
-const head = ["model", "what", "lowbit", "node-llama-cpp", "times it", "wanted", "cores busy with others"];
 for (const name of names)
   writeReport("families", {
     title: "Hybrids and mixtures of experts",
@@ -64,6 +74,6 @@ for (const name of names)
     isPartial: true,
     sections: [
       `Tokens a second of a prompt of ${PROMPT}, and of ${DECODE} tokens after ${BEFORE} others, on ${THREADS} threads. Weights are random, and the same on both sides: Q4_0, carried over bit for bit by lowbit and multiplied with 8-bit activations by both. Engines are asked in turn; medians of the calmer half of ${plan.rounds} rounds.`,
-      `## ${name}\n\n${table(head, await measure(name))}\n\nMeasured on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}.`,
+      `## ${name}\n\n${await measure(name)}\n\nMeasured on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}.`,
     ],
   });

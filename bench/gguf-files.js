@@ -20,6 +20,7 @@ import { compareModels } from "../dist/tools/index.js";
 import { alternate } from "./compare-parts.js";
 import { EngineProcess } from "./engine-process.js";
 import { folder } from "./make-model.js";
+import { boundTable, gigabytesOfToken } from "./memory-bound.js";
 import { CHUNK_LENGTH } from "./programs.js";
 import { commit, digits, table, writeReport } from "./report.js";
 
@@ -83,12 +84,6 @@ async function engines(file) {
   };
 }
 
-/** Bytes of all weights that a token reads, in GB. @param {string} path */
-async function gigabytes(path) {
-  const { weights } = await inspectProgram(path);
-  return weights.reduce((sum, { byteLength }) => sum + byteLength, 0) / 1e9;
-}
-
 /** Writes the programs that the other parts run, and says how large they are. @param {string} file */
 async function programs(file) {
   const rows = [["the file", digits(statSync(file).size / 1e6), ""]];
@@ -109,27 +104,6 @@ async function programs(file) {
 /** What decoding is asked to be of the peer's speed, where memory gives as much. */
 const ASKED = 1.7;
 
-/**
- * How much of what memory gives decoding reads, and what it would read at ASKED times the peer's speed.
- * @param {Record<"carried" | "own", { bytes: number, rate: number, memory: number }>} decoding GB a token, tokens and GB a second.
- * @param {number} peer Tokens a second.
- */
-function boundTable(decoding, peer) {
-  const row = (/** @type {string} */ name, { bytes, rate, memory }) => [
-    name,
-    digits(bytes),
-    digits(bytes * rate),
-    digits(memory),
-    `${((100 * bytes * rate) / memory).toFixed(0)} %`,
-  ];
-  const head = ["decode", "GB a token", "reads, GB a second", "memory gives, GB a second", "of it"];
-  const wanted = digits(ASKED * peer * decoding.carried.bytes);
-  return (
-    `Plain reads of the same weights by the same threads, in turn with the above. ${ASKED} times node-llama-cpp would read ` +
-    `${wanted} GB a second.\n\n${table(head, [row("carried", decoding.carried), row("8da4w g32", decoding.own)])}`
-  );
-}
-
 /** @param {string} file */
 async function speed(file) {
   const all = await engines(file);
@@ -145,7 +119,7 @@ async function speed(file) {
     Object.fromEntries(Object.entries(found).map(([name, { value }]) => [name, count / value]));
   const [read, written] = [rate(prefill, PROMPT), rate(decode, DECODE)];
   const decoding = async (/** @type {"carried" | "own"} */ name, /** @type {"int8" | "8da4w"} */ form) => ({
-    bytes: await gigabytes(await programOf(file, form)),
+    bytes: await gigabytesOfToken(await programOf(file, form)),
     rate: written[name],
     memory: memory[name].value / 1e9,
   });
@@ -167,7 +141,7 @@ async function speed(file) {
   ];
   return (
     `Tokens a second: a prompt of ${PROMPT}, and ${DECODE} tokens after it.\n\n${table(head, rows)}\n\n` +
-    boundTable(found, written.peer)
+    boundTable({ carried: found.carried, "8da4w g32": found.own }, { asked: ASKED, peer: written.peer })
   );
 }
 

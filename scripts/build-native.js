@@ -1,6 +1,7 @@
 /**
- * Builds the native addon (build/lowbit.node) with this machine's C++ compiler: the kernels that this CPU can run, or with
- * `--all` those of every instruction set of its architecture. Without a compiler, or where the build fails, it says so and
+ * Builds the native addon (build/lowbit.node) with this machine's C++ compiler: the kernels that this CPU can run, of which
+ * those that it never chooses are optimized little, but for `--fast`; or with `--all` those of every instruction set of
+ * its architecture, all fast. Without a compiler, or where the build fails, it says so and
  * succeeds: the package works without the addon, only slower. `--strict` makes a failure an error, and compiles for the
  * other instruction sets, too, without optimizing: it shows that they compile, and which rows they have.
  * `--target=linux-arm64` builds build/lowbit-linux-arm64.node, with all, by a cross compiler instead: CXX ("python3 -m
@@ -22,6 +23,7 @@ import {
   nativeFolder,
   nativeSources,
   objectName,
+  passedOver,
   probeProgram,
   root,
   slowestFirst,
@@ -43,6 +45,7 @@ const target = option("--out=") ?? join(root, "build", kind ? `lowbit-${kind}.no
 const note = `${target}.sources`;
 const strict = process.argv.includes("--strict");
 const all = cross !== undefined || process.argv.includes("--all");
+const fast = all || process.argv.includes("--fast");
 const sources = nativeSources(arch);
 
 /** A command and its first arguments, and what it says of its version; or undefined. */
@@ -58,6 +61,9 @@ function compiler() {
 
 /** Functions of ours stay functions, and nothing is optimized: a file takes seconds where it takes minutes else. */
 const unoptimized = ["-O0", "-Dalways_inline=unused"];
+
+/** Rows that are there to be right, not fast: without inlining what asks for it, compiling takes a third of the time. */
+const littleOptimized = ["-O1", "-Dalways_inline=unused"];
 
 /** Flags of sanitizers: reports name lines, and frames are there. Optimizing checks of each access would take minutes. */
 const instrumented = sanitizers ? [...unoptimized, "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`] : [];
@@ -101,32 +107,37 @@ function isRunning(pid) {
 }
 
 /**
- * Instruction sets to optimize for: all, or those of this CPU. Where that does not say what it has, it is all.
+ * What to optimize: instruction sets, all or those of this CPU, and of their files, which not, as this CPU passes them over.
+ * Where the CPU does not say what it has, all.
  * @param {string[] | undefined} cxx
+ * @returns {Promise<{ sets: string[], slowFiles: string[] }>}
  */
-async function optimizedSets(cxx) {
+async function whatToOptimize(cxx) {
   const known = instructionSetsOf(arch);
-  if (all || !cxx) return known;
+  if (all || !cxx) return { sets: known, slowFiles: [] };
   const program = join(unfinished, "probe.cc");
   const probe = join(unfinished, process.platform === "win32" ? "probe.exe" : "probe");
   mkdirSync(unfinished, { recursive: true });
   writeFileSync(program, probeProgram(arch));
   await run(cxx, ["-std=c++17", `-I${nativeFolder}`, program, "-o", probe]);
   const { status, stdout } = spawnSync(probe, { encoding: "utf8" });
-  return status === 0 ? stdout.split(/\s+/).filter((set) => known.includes(set)) : known;
+  if (status !== 0) return { sets: known, slowFiles: [] };
+  const names = stdout.split(/\s+/);
+  return { sets: names.filter((name) => known.includes(name)), slowFiles: names.filter((name) => passedOver[name]) };
 }
 
 /**
  * An object of a source, its compiler arguments, and the fingerprint of all that it is made of.
- * @param {string[]} cxx @param {string} version @param {string[]} sets those to optimize for
+ * @param {string[]} cxx @param {string} version @param {{ sets: string[], slowFiles: string[] }} optimized
  */
-function compilation(cxx, version, sets) {
+function compilation(cxx, version, { sets, slowFiles }) {
   const base = [...baseFlags(), ...instrumented];
   const shared = headersFingerprint([version, ...cxx, ...base]);
   const kind = cxx.includes("ziglang") ? "zig" : "cc";
   return (/** @type {{ file: string, set: string, features: string[] }} */ source) => {
     const { file, set } = source;
-    const speed = set === "" || sets.includes(set) ? [] : unoptimized;
+    const isPassedOver = !fast && !sanitizers && slowFiles.includes(file.replaceAll("\\", "/"));
+    const speed = set !== "" && !sets.includes(set) ? unoptimized : isPassedOver ? littleOptimized : [];
     const flags = [...fileFlags(arch, source, kind), ...speed];
     const text = readFileSync(join(nativeFolder, file));
     const fingerprint = createHash("sha256")
@@ -185,12 +196,13 @@ async function compileEmptyTables(cxx, absent) {
 
 /**
  * The addon gets its name when it is whole: who loads half an addon dies of it. Until then the old one stays.
- * @param {{ cxx: string[], version: string }} compiler @param {string[]} sets those to optimize for
- * @param {string} fingerprint
+ * @param {{ cxx: string[], version: string }} compiler
+ * @param {{ sets: string[], slowFiles: string[] }} optimized @param {string} fingerprint
  */
-async function build({ cxx, version }, sets, fingerprint) {
+async function build({ cxx, version }, optimized, fingerprint) {
+  const { sets } = optimized;
   for (const folder of [unfinished, objects]) mkdirSync(folder, { recursive: true });
-  const describe = compilation(cxx, version, sets);
+  const describe = compilation(cxx, version, optimized);
   const isWanted = (/** @type {{ set: string }} */ { set }) => strict || set === "" || sets.includes(set);
   const wanted = slowestFirst(sources.filter(isWanted)).map(describe);
   await compileAll(cxx, wanted);
@@ -204,7 +216,8 @@ async function build({ cxx, version }, sets, fingerprint) {
     // Without its note, the addon is built again should this process end between the two.
     rmSync(note, { force: true });
     renameSync(addon, target);
-    writeFileSync(note, `${fingerprint}\n${sets.join(" ")}${absent.length > 0 ? "" : ` ${WHOLE}`}`);
+    const more = [...(absent.length > 0 ? [] : [WHOLE]), ...(fast ? [FAST] : [])];
+    writeFileSync(note, `${fingerprint}\n${[...sets, ...more].join(" ")}`);
   } finally {
     rmSync(addon, { force: true });
   }
@@ -212,6 +225,9 @@ async function build({ cxx, version }, sets, fingerprint) {
 
 /** Stands among the instruction sets of an addon that has rows for all of them, optimized or not. */
 const WHOLE = "whole";
+
+/** Stands there where all rows are as fast as they can be. */
+const FAST = "fast";
 
 /**
  * Instruction sets that the addon that is there is optimized for, or undefined where it is of other sources.
@@ -230,14 +246,16 @@ try {
   const fingerprint = sourcesFingerprint(`${platform}-${arch}`);
   const built = builtSets(fingerprint);
   if (sources.length === 0) throw new Error(`there are no kernels for ${arch}`);
-  if (!hasAll(built, instructionSetsOf(arch))) {
+  const effort = fast ? [FAST] : [];
+  if (!hasAll(built, [...instructionSetsOf(arch), ...effort])) {
     removeLeftovers();
     const found = compiler();
-    const sets = await optimizedSets(found?.cxx);
+    const optimized = await whatToOptimize(found?.cxx);
+    const { sets } = optimized;
     const isKept = !found && !all && !strict && built !== undefined;
-    if (!isKept && !hasAll(built, strict ? [...sets, WHOLE] : sets)) {
+    if (!isKept && !hasAll(built, [...sets, ...effort, ...(strict ? [WHOLE] : [])])) {
       if (!found) throw new Error(`no C++ compiler was found${process.env.CXX ? `: CXX is ${process.env.CXX}` : ""}`);
-      await build(found, sets, fingerprint);
+      await build(found, optimized, fingerprint);
       const whole = sets.length === instructionSetsOf(arch).length;
       const others = strict ? "; those of other instruction sets are not optimized" : "";
       console.log(`lowbit: native addon built${whole ? "" : `, with the kernels that this CPU runs${others}`}`);

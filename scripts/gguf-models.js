@@ -69,6 +69,17 @@ const configs = {
     ...{ architectures: ["GraniteMoeHybridForCausalLM"], ...experts, num_local_experts: 8, intermediate_size: 64 },
     ...{ ...mamba, shared_intermediate_size: 96, mamba_n_groups: 1, residual_multiplier: 0.4 },
   },
+  gemma4: {
+    ...{ architectures: ["Gemma4ForCausalLM"], num_hidden_layers: 6, hidden_size_per_layer_input: 32 },
+    layer_types: Array.from({ length: 6 }, (_, i) => (i % 3 === 2 ? "full_attention" : "sliding_attention")),
+    ...{ sliding_window: 16, global_head_dim: 64, num_kv_shared_layers: 3, use_double_wide_mlp: true },
+    ...{ vocab_size_per_layer_input: 2080, final_logit_softcapping: 30, tie_word_embeddings: true },
+  },
+  gemma4keys: {
+    ...{ architectures: ["Gemma4ForCausalLM"], hidden_size_per_layer_input: 0, tie_word_embeddings: true },
+    layer_types: Array.from({ length: 4 }, (_, i) => (i % 2 === 1 ? "full_attention" : "sliding_attention")),
+    ...{ sliding_window: 16, global_head_dim: 64, attention_k_eq_v: true, num_global_key_value_heads: 1 },
+  },
   bitnet: { architectures: ["BitNetForCausalLM"], hidden_act: "silu", tie_word_embeddings: true },
   granitemoe: {
     ...{ architectures: ["GraniteMoeForCausalLM"], ...experts, num_local_experts: 8, attention_multiplier: 0.2 },
@@ -89,7 +100,11 @@ async function writeCheckpoint(folder, config, tokenizer) {
     .map(({ name, shape }) => {
       const count = shape.reduce((product, size) => product * size, 1);
       const isNorm = /norm\.weight$/.test(name);
-      const data = isNorm ? noise(count, 0.3, 1) : noise(count, shape.length > 1 ? 2.5 * shape.at(-1) ** -0.5 : 0.5);
+      // Scores are products of what these norms give, as they are: such sizes leave weight to more than one position.
+      const isScore = config.architectures[0].startsWith("Gemma4") && /\.[qk]_norm/.test(name);
+      const data = isNorm
+        ? noise(count, isScore ? 0.1 : 0.3, isScore ? 0.3 : 1)
+        : noise(count, shape.length > 1 ? 2.5 * shape.at(-1) ** -0.5 : 0.5);
       return { name, shape, dtype: /** @type {const} */ ("f32"), data: async () => data };
     });
   await writeSafetensors(join(folder, "model.safetensors"), entries);

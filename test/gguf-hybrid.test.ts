@@ -5,10 +5,12 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { textsOf } from "../src/checkpoint/texts.ts";
 import { openTensorFile } from "../src/formats/shards.ts";
 import { f16Table, f32ToF16 } from "../src/half.ts";
 import { EagerModel, loadCheckpoint } from "../src/index.ts";
 import { bytesOf } from "../src/tensor.ts";
+import { readTexts } from "../src/text/model-texts.ts";
 import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { type GgufEntry, ggufFile, type Metadata } from "./support/gguf.ts";
@@ -20,9 +22,18 @@ const IDS = [5, 100, 20, 7, 250, 3, 3, 90];
 
 /** The file's name of a tensor. */
 const ggufNames: readonly (readonly [RegExp, string])[] = [
-  [/^model\.embed_tokens/, "token_embd"],
+  [/^model\.embed_tokens\./, "token_embd."],
   [/^model\.embedding_norm/, "token_embd_norm"],
   [/^model\.norm/, "output_norm"],
+  [/^model\.embed_tokens_per_layer/, "per_layer_token_embd"],
+  [/^model\.per_layer_model_projection/, "per_layer_model_proj"],
+  [/^model\.per_layer_projection_norm/, "per_layer_proj_norm"],
+  [/per_layer_input_gate/, "inp_gate"],
+  [/per_layer_projection/, "proj"],
+  [/post_per_layer_input_norm/, "post_norm"],
+  [/pre_feedforward_layernorm/, "ffn_norm"],
+  [/post_feedforward_layernorm/, "post_ffw_norm"],
+  [/layer_scalar/, "layer_output_scale.weight"],
   [/^lm_head/, "output"],
   [/^model\.layers\.(\d+)\./, "blk.$1."],
   [/operator_norm|input_layernorm/, "attn_norm"],
@@ -113,8 +124,13 @@ async function writeGgufOf(
   name: HybridName,
   facts: Readonly<Record<string, Metadata>>,
   extra: GgufEntry[] = [],
-  { changes = {}, hasBlocks = false }: { readonly changes?: object; readonly hasBlocks?: boolean } = {},
+  options: {
+    readonly changes?: object;
+    readonly hasBlocks?: boolean;
+    readonly metadata?: Readonly<Record<string, Metadata>>;
+  } = {},
 ) {
+  const { changes = {}, hasBlocks = false, metadata: others = {} } = options;
   const [source, path] = [join(folder, name), join(folder, `${name}.gguf`)];
   await writeHybridCheckpoint(source, name, { rope_theta: 10000.5, ...changes });
   const file = await openTensorFile(join(source, "model.safetensors"));
@@ -137,7 +153,7 @@ async function writeGgufOf(
     const granite = name === "granite_h" ? ofGranite(stored, shape, data as Float32Array) : null;
     const names = name === "granite_h" ? [[/post_attention_layernorm/, "ffn_norm"] as const, ...ggufNames] : ggufNames;
     const shown = names.reduce((text, [pattern, by]) => text.replace(pattern, by), stored);
-    const sizes = shape.filter((size) => size !== 1).toReversed();
+    const sizes = shape.filter((size) => size !== 1 || shape.length === 1).toReversed();
     const isMatrix = hasBlocks && shape.length === 2;
     entries.push({
       ...{ name: shown, sizes: granite?.sizes ?? sizes, type: isMatrix ? 8 : 0 },
@@ -149,7 +165,10 @@ async function writeGgufOf(
   const metadata = Object.fromEntries(
     Object.entries({ ...shared, ...facts }).map(([key, value]) => [`${architecture}.${key}`, value]),
   );
-  await writeFile(path, ggufFile({ "general.architecture": architecture, ...metadata }, [...entries, ...extra]));
+  await writeFile(
+    path,
+    ggufFile({ "general.architecture": architecture, ...others, ...metadata }, [...entries, ...extra]),
+  );
   return { source, path };
 }
 
@@ -261,4 +280,41 @@ it("Granite 4.0 h: layers without heads of keys are Mamba 2, gate and up are two
   const changes = { mamba_n_groups: 2 };
   const { source, path } = await writeGgufOf("granite_h", graniteFacts, [], { changes });
   expectNear((await logitsOf(path)).logits, (await logitsOf(source)).logits);
+});
+
+/** Merges of a tokenizer of pieces without scores. */
+const gemmaTokens = {
+  "tokenizer.ggml.model": "gemma4",
+  "tokenizer.ggml.tokens": ["<pad>", "<eos>", "<bos>", "<unk>", "▁", "a", "b", "ab", "▁ab"],
+  "tokenizer.ggml.token_type": Int32Array.of(3, 3, 3, 2, 1, 1, 1, 1, 1),
+  "tokenizer.ggml.merges": ["a b", "▁ ab"],
+  "tokenizer.ggml.add_space_prefix": false,
+};
+
+it("Gemma 4: sizes by layer, embeddings of layers, and a tokenizer of merges", async () => {
+  const divisors = Float32Array.of(1, 1, 1e30, 1e30, 1e30, 1e30, 1e30, 1e30);
+  const freqs = { name: "rope_freqs.weight", sizes: [8], type: 0, data: bytesOf(divisors) };
+  const gemmaFacts = {
+    block_count: 5,
+    feed_forward_length: Int32Array.of(32, 32, 32, 64, 64),
+    "attention.head_count": 4,
+    "attention.head_count_kv": Int32Array.of(2, 2, 2, 2, 2),
+    "attention.key_length": 16,
+    "attention.key_length_swa": 8,
+    "attention.layer_norm_rms_epsilon": Math.fround(1e-5),
+    "attention.sliding_window": 24,
+    "attention.sliding_window_pattern": Int32Array.of(1, 1, 0, 1, 0),
+    "attention.shared_kv_layers": 2,
+    embedding_length_per_layer_input: 32,
+    "rope.freq_base": 1e6,
+    "rope.freq_base_swa": 1e4,
+    final_logit_softcapping: 30,
+  };
+  const { source, path } = await writeGgufOf("gemma4", gemmaFacts, [freqs], { metadata: gemmaTokens });
+  expectSame((await logitsOf(path)).logits, (await logitsOf(source)).logits);
+  const model = await loadCheckpoint(path);
+  const tokenizer = readTexts(textsOf(model.checkpoint), path).tokenizer!;
+  expect(tokenizer.encode("ab ab")).toEqual([2, 7, 8]);
+  expect(model.unreadTensors).toEqual([]);
+  await model.close();
 });

@@ -12,6 +12,7 @@ import { Experts, type ExpertsConfig } from "../model/experts.ts";
 import { GatedDelta } from "../model/gated-delta.ts";
 import { GatedMlp, type GatedMlpConfig } from "../model/gated-mlp.ts";
 import { Mamba2 } from "../model/mamba2.ts";
+import { PerLayerTable } from "../model/per-layer-input.ts";
 import { ShortConvolution } from "../model/short-convolution.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
 
@@ -72,7 +73,7 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
   const { hidden, eps, logitSoftcap } = config;
   const attention = attentionOf(model, config);
   const { heads, headDim, softcap } = attention;
-  const rope = config.ropes.rope ?? config.ropes.full_attention!;
+  const rope = config.ropes.rope ?? config.ropes.full_attention ?? Object.values(config.ropes)[0]!;
   const { embedding, residual, logits } = config.scales;
   const entries: Entries = [
     ["context_length", u32(full ? Math.min(window, config.contextLength) : config.contextLength)],
@@ -100,6 +101,7 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
     ...(logitSoftcap > 0 ? ([["final_logit_softcapping", f32(logitSoftcap)]] as Entries) : []),
     ...(architecture === "bitnet" ? bitnetEntries(model, blocks, config) : []),
     ...(architecture === "mistral3" ? ministralEntries(model, attention) : []),
+    ...(architecture === "gemma4" ? gemma4Entries(model, blocks, config) : []),
     ...expertEntries(blocks),
     ...recurrentEntries(model, blocks),
   ];
@@ -116,6 +118,34 @@ function kvHeadsOf(blocks: readonly Block[], { kvHeads }: AttentionConfig): Gguf
   const isWithout = ({ mixer }: Block) => mixer instanceof ShortConvolution || mixer instanceof Mamba2;
   if (!blocks.some(isWithout)) return u32(kvHeads);
   return { type: "i32", value: blocks.map((block) => (isWithout(block) ? 0 : kvHeads)) };
+}
+
+/** Sizes of Gemma 4's layers, in place of those of the first one. */
+function gemma4Entries({ checkpoint }: Model, blocks: readonly Block[], config: TransformerConfig): Entries {
+  const { table, logitSoftcap } = config;
+  const layers = blocks.map(({ mixer }) => (mixer as Attention).config);
+  const full = layers.at(-1)!;
+  const windowed = layers.find(({ window }) => window > 0) ?? full;
+  const ropes = (checkpoint.config.rope_parameters ?? {}) as Record<string, { readonly rope_theta?: number }>;
+  return [
+    ["feed_forward_length", { type: "i32", value: blocks.map(({ mlp }) => mlp.intermediate) }],
+    ["attention.head_count_kv", { type: "i32", value: layers.map(({ kvHeads }) => kvHeads) }],
+    ...["key", "value"].flatMap(
+      (part): Entries => [
+        [`attention.${part}_length`, u32(full.headDim)],
+        [`attention.${part}_length_swa`, u32(windowed.headDim)],
+      ],
+    ),
+    ["attention.sliding_window_pattern", { type: "bool", value: layers.map(({ window }) => window > 0) }],
+    ["attention.shared_kv_layers", u32(layers.filter(({ sharedWith }) => sharedWith !== undefined).length)],
+    ["embedding_length_per_layer_input", u32(table instanceof PerLayerTable ? table.config.size : 0)],
+    // Where files say none, llama.cpp has one.
+    ["final_logit_softcapping", f32(logitSoftcap)],
+    ["rope.dimension_count", u32(full.headDim)],
+    ["rope.dimension_count_swa", u32(windowed.headDim)],
+    ["rope.freq_base", f32(ropes.full_attention?.rope_theta ?? 1e6)],
+    ["rope.freq_base_swa", f32(ropes.sliding_attention?.rope_theta ?? 1e4)],
+  ];
 }
 
 /** BitNet as llama.cpp computes it, in releases that know no other gates than SiLU's. */
@@ -239,7 +269,11 @@ export async function checkReadBack(
   const hasLong = Object.values(config.ropes).some(({ long }) => long);
   const found = ofLayers(blocksOf(model, read), contextLength);
   const other = [
-    ...differences({ ...config, contextLength, tied: read.tied, layers: [] }, { ...read, layers: [] }),
+    // Ids of images and sound stand in no text.
+    ...differences(
+      { ...config, contextLength, tied: read.tied, layers: [], placeholders: null },
+      { ...read, layers: [], placeholders: null },
+    ),
     ...(hasLong ? ["ropes"] : []),
     ...ofLayers(blocksOf(model, config), contextLength).flatMap((layer, i) => differences(layer, found[i] ?? {})),
   ];

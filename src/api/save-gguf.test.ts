@@ -94,6 +94,8 @@ describe.each([
   ["GraniteMoeHybrid", { ...mamba(), num_local_experts: 0 }],
   ["GraniteMoeHybrid", { ...mamba(), position_embedding_type: "rope", num_local_experts: 4, ...topK }],
   ["BitNet", { hidden_act: "silu", tie_word_embeddings: true }],
+  ["Gemma4", { ...gemma4(), num_kv_shared_layers: 2, use_double_wide_mlp: true, hidden_size_per_layer_input: 32 }],
+  ["Gemma4", { ...gemma4(), hidden_size_per_layer_input: 0, attention_k_eq_v: true, num_global_key_value_heads: 1 }],
   ["Gemma2", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
   ["Gemma3", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
 ] as const)("%s with %o", (name, fields) => {
@@ -261,6 +263,12 @@ function hybrid(kind: string, fields: object) {
 function mamba() {
   const sizes = { mamba_n_heads: 4, mamba_n_groups: 2, mamba_d_state: 16, shared_intermediate_size: 128 };
   return { ...hybrid("mamba", sizes), attention_multiplier: 0.2, residual_multiplier: 0.4, logits_scaling: 4 };
+}
+
+/** Heads, and at times MLPs and heads of keys, of other sizes in some layers. */
+function gemma4() {
+  const sizes = { head_dim: 16, global_head_dim: 32, sliding_window: 8, vocab_size_per_layer_input: 64 };
+  return { ...hybrid("sliding_attention", sizes), final_logit_softcapping: null, tie_word_embeddings: true };
 }
 
 function llama3() {

@@ -103,16 +103,27 @@ function divisorsOf(base: number, frequencies: Float32Array): Float32Array {
   return frequencies.map((frequency, i) => base ** (-i / length) / frequency);
 }
 
-/** Llama's files hold divisors that metadata cannot say as a tensor. */
+/** Divisors of Llama's rope, where it is not the plain one. */
+function llamaDivisors(model: Model, architecture: string, { rope }: TransformerConfig["ropes"]): Float32Array | null {
+  if (architecture !== "llama" || !rope || rope.long) return null;
+  const divisors = divisorsOf(baseOf(model), rope.inverseFrequencies);
+  return divisors.every((divisor) => Math.abs(divisor - 1) < 1e-5) ? null : divisors;
+}
+
+/** Gemma 4's full layers rotate a part of each head: llama.cpp divides the other frequencies by so much that none is left. */
+function partDivisors(ropes: TransformerConfig["ropes"]): Float32Array | null {
+  const [, full] = Object.entries(ropes).find(([name]) => name.startsWith("full_attention")) ?? [];
+  return full ? full.inverseFrequencies.map((frequency) => (frequency === 0 ? 1e30 : 1)) : null;
+}
+
+/** Llama's and Gemma 4's files hold divisors that metadata cannot say as a tensor. */
 function ropeTensor(
   model: Model,
   architecture: string,
   { ropes }: TransformerConfig,
 ): { entry: WrittenTensor; divisors: Float32Array } | null {
-  const rope = ropes.rope;
-  if (architecture !== "llama" || !rope || rope.long) return null;
-  const divisors = divisorsOf(baseOf(model), rope.inverseFrequencies);
-  if (divisors.every((divisor) => Math.abs(divisor - 1) < 1e-5)) return null;
+  const divisors = architecture === "gemma4" ? partDivisors(ropes) : llamaDivisors(model, architecture, ropes);
+  if (divisors === null) return null;
   const entry: WrittenTensor = {
     ...{ name: "rope_freqs.weight", shape: [divisors.length], type: F32, typeName: "F32" },
     byteLength: divisors.byteLength,

@@ -1,10 +1,12 @@
 /** Rows that selection passes over: on known CPUs, for rows that need less of them, and always. */
-import type { CpuFeature, GroupLimit, Kernel } from "../../src/kernels/contract.ts";
+import { readFileSync } from "node:fs";
+import type { Cpu, CpuFeature, GroupLimit, Kernel } from "../../src/kernels/contract.ts";
 import { cpuWith } from "../../src/kernels/cpu.ts";
 import { knownCpus } from "../../src/kernels/known-cpus.ts";
 import { kernelRefusal, selectKernel } from "../../src/kernels/select.ts";
 
 const ROWS_MAX = 256;
+const ROWS = [1, 2, 3, 7, 8, 15, 16, 31, 32, 127, 128, ROWS_MAX, 4096];
 const GROUPS = [32, 64, 128, 256, 4096];
 
 /** Every CPU of an architecture has these. */
@@ -46,4 +48,33 @@ export function passedOver<A>(kernels: readonly Kernel<A>[]): Set<string> {
           for (const kernel of able) if (needsMore(chosen, kernel)) found.add(`${chosen.name} for ${kernel.name}`);
         }
   return found;
+}
+
+/** Names of all rows that are chosen on a CPU, for calls of all kinds. */
+export function chosenOn<A>(kernels: readonly Kernel<A>[], cpu: Cpu): Set<string> {
+  const layouts = new Set(kernels.flatMap((kernel): (string | null)[] => [...(kernel.layouts ?? [null])]));
+  const bits = new Set(kernels.flatMap((kernel): (number | null)[] => [...(kernel.bits ?? [null])]));
+  const queries = [...layouts].flatMap((layout) =>
+    [...bits].flatMap((bits) =>
+      GROUPS.flatMap((group) =>
+        [false, true].flatMap((hasMinima) => ROWS.map((m) => ({ layout, bits, m, group, hasMinima }))),
+      ),
+    ),
+  );
+  const able = queries.filter((query) => kernels.some((kernel) => kernelRefusal(kernel, query, cpu) === null));
+  return new Set(able.map((query) => selectKernel(kernels, query, cpu).name));
+}
+
+/** Names of the rows that a file of native/ declares, for x64. */
+export function rowsOfFile(file: string): string[] {
+  const text = readFileSync(new URL(`../../native/${file}`, import.meta.url), "utf8");
+  const shared = readFileSync(new URL("../../native/transformer/transformer_rows.h", import.meta.url), "utf8");
+  const own = [...text.matchAll(/"(\w+_\d+x\d+x\d+_\w*)"( LOWBIT_FLOATS_TARGET)?/g)];
+  const [, target, lanes] = /LOWBIT_TRANSFORMER_ROWS\(\w+, "?(\w+)"?, "(\d+)"/.exec(text) ?? [];
+  const names = target ? [...shared.matchAll(/LOWBIT_FLOAT_ROW\("(\w+)"/g)].map(([, name]) => name) : [];
+  const ends = target === "LOWBIT_FLOATS_TARGET" ? "sse2" : target;
+  return [
+    ...own.map(([, name, baseline]) => (baseline ? `${name}sse2` : name!)),
+    ...names.map((name) => `${name}_f32_1x1x${lanes}_${ends}`),
+  ];
 }

@@ -3,6 +3,7 @@ import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { expertParts, sharedParts, withSharedGate } from "./expert-parts.ts";
+import { gemma4Config, gemma4Names } from "./gemma4.ts";
 import { graniteHybridConfig, mambaNames, sharedMlpNames, withMamba } from "./mamba.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { lfm2Config, lfm2Names, qwen35Config, qwen35Names, withDeltaHeads, withTaps } from "./recurrent.ts";
@@ -26,6 +27,8 @@ export interface GgufArchitecture {
   readonly partialRotary?: boolean;
   /** Whether files have a mixture of experts in layers. */
   readonly hasExperts?: boolean;
+  /** Whether heads, windows and MLPs have sizes by layer. */
+  readonly hasOwnSizes?: boolean;
   /** Whether files may hold factors of frequencies as tensors. */
   readonly ropeTensors?: boolean;
   /** Whether only some layers have attention: others have 0 where files say a size for each layer. */
@@ -41,6 +44,8 @@ export interface Facts {
   readonly tensors: GgufTensors;
   readonly layers: number;
   readonly headDim: number;
+  /** The scaling of a rope, or divisors that a tensor holds. */
+  readonly scaling: JsonObject | null;
 }
 
 /** A base of rotary frequencies where files say none. */
@@ -285,6 +290,14 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
       rope_local_base_freq: facts.metadata.positive(LOCAL_BASE) ?? LOCAL_THETA,
       final_logit_softcapping: facts.metadata.number("{arch}.final_logit_softcapping"),
     }),
+  },
+  gemma4: {
+    ...plain,
+    name: "Gemma4ForCausalLM",
+    names: { ...sandwich, ...gemma4Names },
+    hasOwnSizes: true,
+    ropeTensors: true,
+    config: gemma4Config,
   },
   phi3: {
     ...plain,

@@ -4,7 +4,8 @@
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
-import { architectureOf, type Facts, type GgufArchitecture, LOCAL_THETA } from "./architectures.ts";
+import { architectureOf, type GgufArchitecture, LOCAL_THETA } from "./architectures.ts";
+import { firstSize } from "./gemma4.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { attentionSize } from "./recurrent.ts";
 import { type RopeFacts, ropeScaling } from "./rope.ts";
@@ -88,7 +89,9 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
   };
   const sizeOf = architecture.isHybrid
     ? attentionSize
-    : (_: GgufMetadata, key: string, most?: number) => metadata.sameSize(key, most);
+    : architecture.hasOwnSizes
+      ? firstSize
+      : (_: GgufMetadata, key: string, most?: number) => metadata.sameSize(key, most);
   const size = (key: string, most = SIZE_MAX) => required(key, sizeOf(metadata, key, most));
   const vocabulary = vocabularySize(metadata, tensors);
   const heads = size("{arch}.attention.head_count", HEADS_MAX);
@@ -99,14 +102,15 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
       file,
       `metadata ${metadata.fullKey("{arch}.attention.head_count")}: ${heads} heads of embeddings of ${hidden} have ${headDim} values`,
     );
-  const facts: Facts = { metadata, tensors, headDim, layers: layerCount(metadata, tensors) };
+  const layers = layerCount(metadata, tensors);
   const contextLength = size("{arch}.context_length");
-  const rotated = readHeads(metadata, architecture, headDim);
+  const rotated = architecture.hasOwnSizes ? headDim : readHeads(metadata, architecture, headDim);
+  const scaling = await scalingOf(architecture, { metadata, tensors, dimensions: rotated, contextLength });
   return {
     architectures: [architecture.nameOf?.(metadata) ?? architecture.name],
     hidden_size: hidden,
     intermediate_size: size("{arch}.feed_forward_length"),
-    num_hidden_layers: facts.layers,
+    num_hidden_layers: layers,
     num_attention_heads: heads,
     num_key_value_heads: sizeOf(metadata, "{arch}.attention.head_count_kv", HEADS_MAX) ?? heads,
     head_dim: headDim,
@@ -116,8 +120,8 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
     tie_word_embeddings: !tensors.has("output.weight"),
     rope_theta: metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA,
     partial_rotary_factor: rotated / headDim,
-    rope_scaling: await scalingOf(architecture, { metadata, tensors, dimensions: rotated, contextLength }),
-    ...architecture.config(facts),
+    rope_scaling: scaling,
+    ...architecture.config({ metadata, tensors, headDim, layers, scaling }),
   };
 }
 

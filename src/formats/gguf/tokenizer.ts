@@ -53,10 +53,15 @@ export function ggufTokenizer(metadata: GgufMetadata): GgufTokenizer | null {
   const vocabulary = { file: metadata.file, pieces, types, scores };
   if (kind === "llama") {
     const defaults = { addBos: true, ids: { bos: 1, eos: 2, unknown: 0 } };
-    return withSpecials(metadata, vocabulary, sentencePiece(metadata, vocabulary), defaults);
+    const merges = mergesOfScores(vocabulary);
+    return withSpecials(metadata, vocabulary, sentencePiece(metadata, vocabulary, merges), defaults);
+  }
+  if (kind === "gemma4") {
+    const defaults = { addBos: true, ids: { bos: 2, eos: 1, unknown: 3 } };
+    return withSpecials(metadata, vocabulary, sentencePiece(metadata, vocabulary, storedMerges(metadata)), defaults);
   }
   if (kind === "gpt2") return byteLevelTokenizer(metadata, vocabulary);
-  throw new UnsupportedError(`${metadata.file}: tokenizer "${kind}" is not supported, only llama and gpt2`);
+  throw new UnsupportedError(`${metadata.file}: tokenizer "${kind}" is not supported, only llama, gemma4 and gpt2`);
 }
 
 /** Ids by piece; of a piece that is there twice, the first. */
@@ -81,7 +86,20 @@ function mergesOfScores({ pieces, scores, types }: Vocabulary): [string, string]
   return merges.sort((a, b) => b.score - a.score).map(({ pair }) => pair);
 }
 
-function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary): JsonObject {
+/** The merges that a file has as pairs with a space between. */
+function storedMerges(metadata: GgufMetadata): [string, string][] {
+  const { file } = metadata;
+  const merges = metadata.strings("tokenizer.ggml.merges");
+  if (!merges) throw new InvalidFileError(file, "expected metadata tokenizer.ggml.merges");
+  return merges.map((merge) => {
+    const cut = merge.indexOf(" ", 1);
+    if (cut < 0) throw new InvalidFileError(file, "tokenizer.ggml.merges has an entry that is no pair");
+    return [merge.slice(0, cut), merge.slice(cut + 1)];
+  });
+}
+
+/** Spaces as ▁, and what no piece is as bytes. */
+function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary, merges: [string, string][]): JsonObject {
   const prefix = metadata.boolean("tokenizer.ggml.add_space_prefix") ?? true;
   const unknown = metadata.number("tokenizer.ggml.unknown_token_id") ?? vocabulary.types.indexOf(UNKNOWN);
   const replace = { type: "Replace", pattern: { String: " " }, content: "▁" };
@@ -98,7 +116,7 @@ function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary): JsonObje
     model: {
       type: "BPE",
       vocab: Object.fromEntries(idsOf(vocabulary.pieces)),
-      merges: mergesOfScores(vocabulary),
+      merges,
       unk_token: vocabulary.pieces[unknown] ?? null,
       fuse_unk: true,
       byte_fallback: true,
@@ -122,9 +140,6 @@ function byteLevelTokenizer(metadata: GgufMetadata, vocabulary: Vocabulary): Ggu
 }
 
 function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary, pre: PreTokenizer): JsonObject {
-  const { file } = metadata;
-  const merges = metadata.strings("tokenizer.ggml.merges");
-  if (!merges) throw new InvalidFileError(file, "expected metadata tokenizer.ggml.merges");
   const splits = pre.patterns.map((pattern) => ({
     type: "Split",
     pattern: { Regex: pattern },
@@ -139,11 +154,7 @@ function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary, pre: PreToken
     model: {
       type: "BPE",
       vocab: Object.fromEntries(idsOf(vocabulary.pieces)),
-      merges: merges.map((merge) => {
-        const cut = merge.indexOf(" ", 1);
-        if (cut < 0) throw new InvalidFileError(file, "tokenizer.ggml.merges has an entry that is no pair");
-        return [merge.slice(0, cut), merge.slice(cut + 1)];
-      }),
+      merges: storedMerges(metadata),
       ignore_merges: pre.wholeWords ?? false,
     },
   };

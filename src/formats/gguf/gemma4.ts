@@ -1,0 +1,122 @@
+/** What GGUF files of Gemma 4 say: sizes of heads, windows, ropes and MLPs by layer, and embeddings of layers. */
+import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+import type { JsonObject } from "../json.ts";
+import type { GgufMetadata } from "./metadata.ts";
+import type { GgufTensors } from "./tensors.ts";
+
+const PATTERN = "{arch}.attention.sliding_window_pattern";
+const KV_HEADS = "{arch}.attention.head_count_kv";
+const FEED_FORWARD = "{arch}.feed_forward_length";
+const SHARED = "{arch}.attention.shared_kv_layers";
+const HEADS_MAX = 1 << 16;
+
+/** Names of tensors beside Gemma 3's; those of tensors that are no weight of a module have their ending. */
+export const gemma4Names: Readonly<Record<string, string>> = {
+  per_layer_token_embd: "model.embed_tokens_per_layer",
+  per_layer_model_proj: "model.per_layer_model_projection",
+  per_layer_proj_norm: "model.per_layer_projection_norm",
+  inp_gate: "per_layer_input_gate",
+  proj: "per_layer_projection",
+  post_norm: "post_per_layer_input_norm",
+  "layer_output_scale.weight": "layer_scalar",
+};
+
+/** A size that may be given for each layer: the first layer's. */
+export function firstSize(metadata: GgufMetadata, key: string, most?: number): number | null {
+  if (!metadata.isList(key)) return metadata.size(key, most);
+  const [first] = metadata.numbers(key)!;
+  if (!Number.isInteger(first) || first! < 1 || first! > (most ?? HEADS_MAX))
+    throw new InvalidFileError(metadata.file, `metadata ${metadata.fullKey(key)}: expected sizes but found ${first}`);
+  return first!;
+}
+
+interface Gemma4Facts {
+  readonly metadata: GgufMetadata;
+  readonly tensors: GgufTensors;
+  readonly layers: number;
+  readonly headDim: number;
+  readonly scaling: JsonObject | null;
+}
+
+/** The values of a key by layer, of a list or one number. */
+function byLayer({ metadata, layers }: Gemma4Facts, key: string): readonly number[] {
+  if (!metadata.isList(key)) return Array.from({ length: layers }, () => metadata.size(key) ?? 0);
+  const values = metadata.numbers(key)!;
+  if (values.length >= layers) return values.slice(0, layers);
+  throw new InvalidFileError(
+    metadata.file,
+    `metadata ${metadata.fullKey(key)}: expected an entry for each of ${layers} layers but found ${values.length}`,
+  );
+}
+
+/** The one size of those layers. */
+function sizeOf(facts: Gemma4Facts, key: string, isOne: (layer: number) => boolean): number {
+  const sizes = new Set(byLayer(facts, key).filter((_, layer) => isOne(layer)));
+  const [size] = sizes;
+  if (sizes.size === 1 && Number.isInteger(size) && size! >= 1 && size! <= HEADS_MAX) return size!;
+  const { file } = facts.metadata;
+  throw new UnsupportedError(`${file}: metadata ${facts.metadata.fullKey(key)} [${[...sizes]}] is not supported`);
+}
+
+/** The part of a full layer's head that is rotated: divisors of the others are as good as infinite. */
+function rotatedPart({ metadata, scaling }: Gemma4Facts): number {
+  const divisors = scaling?.rope_type === "longrope" ? (scaling.short_factor as readonly number[]) : [];
+  const rotated = divisors.lastIndexOf(1) + 1;
+  const isPart = divisors.every((divisor, i) => (i < rotated ? divisor === 1 : divisor >= 1e20));
+  if (divisors.length > 0 && rotated > 0 && isPart) return rotated / divisors.length;
+  throw new UnsupportedError(
+    `${metadata.file}: expected a tensor rope_freqs.weight of ones and, behind them, numbers of at least 1e20`,
+  );
+}
+
+/** UnsupportedError unless MLPs of layers that share keys and values, and those alone, are twice as wide, or none is. */
+function isDoubled(facts: Gemma4Facts, shared: number): boolean {
+  const widths = byLayer(facts, FEED_FORWARD);
+  const [first] = widths as [number];
+  const doubled = shared > 0 && widths.at(-1) === 2 * first;
+  if (widths.every((width, i) => width === (doubled && i >= facts.layers - shared ? 2 * first : first))) return doubled;
+  const { metadata } = facts;
+  throw new UnsupportedError(
+    `${metadata.file}: metadata ${metadata.fullKey(FEED_FORWARD)} [${widths}] is not supported`,
+  );
+}
+
+export function gemma4Config(facts: Gemma4Facts): JsonObject {
+  const { metadata, tensors, layers, headDim } = facts;
+  const flags = metadata.flags(PATTERN);
+  const isFull = (layer: number) => layer === layers - 1 || !flags[layer];
+  const first = Array.from({ length: layers }, (_, i) => i).find(isFull)!;
+  const shared = metadata.number(SHARED) ?? 0;
+  const swaDim = metadata.size("{arch}.attention.key_length_swa", HEADS_MAX) ?? headDim;
+  const sizes = (head_dim: number, isOne: (layer: number) => boolean) => ({
+    head_dim,
+    num_key_value_heads: sizeOf(facts, KV_HEADS, isOne),
+  });
+  const hasWindows = flags.slice(0, layers - 1).some(Boolean);
+  const perLayer = metadata.number("{arch}.embedding_length_per_layer_input") ?? 0;
+  const base = (key: string) => metadata.positive(`{arch}.rope.${key}`);
+  return {
+    layer_types: Array.from({ length: layers }, (_, i) => (isFull(i) ? "full_attention" : "sliding_attention")),
+    sliding_window: metadata.size("{arch}.attention.sliding_window"),
+    head_dim: swaDim,
+    per_layer_config: {
+      full_attention: sizes(headDim, isFull),
+      ...(hasWindows && { sliding_attention: sizes(swaDim, (layer) => !isFull(layer)) }),
+    },
+    attention_k_eq_v: !tensors.has(`blk.${first}.attn_v.weight`),
+    num_kv_shared_layers: shared,
+    use_double_wide_mlp: isDoubled(facts, shared),
+    hidden_size_per_layer_input: perLayer,
+    ...(perLayer > 0 && { vocab_size_per_layer_input: tensors.info("per_layer_token_embd.weight").shape[0]! }),
+    rope_scaling: null,
+    rope_parameters: {
+      full_attention: {
+        ...{ rope_type: "proportional", rope_theta: base("freq_base") ?? 1e6 },
+        partial_rotary_factor: rotatedPart(facts),
+      },
+      sliding_attention: { rope_type: "default", rope_theta: base("freq_base_swa") ?? 1e4 },
+    },
+    hidden_activation: "gelu_pytorch_tanh",
+    final_logit_softcapping: metadata.number("{arch}.final_logit_softcapping") ?? 30,
+  };
+}
