@@ -1,7 +1,8 @@
 /**
  * `npm run load [-- --seconds 600 --clients 64 --program x.pte --name "its model" --parts rate,disorder]`: a server under
- * load, on Linux. First its throughput beside that of the library's own generations in one process, in turn: the clients
- * have the last core for themselves, and the server and the library the others, so that clients take nothing from either.
+ * load, on Linux. First its throughput beside that of the library's own generations in one process, in turn: the server and
+ * the library have the first core, and the clients the last, so that clients take nothing from either. What counts is the
+ * processor time of a piece of text, which other work on the machine changes little.
  * Then, on all cores, clients that leave, write nonsense and read slowly among the others, with the errors, the gaps between
  * pieces of text, and the memory. Writes its sections of bench/results/serve.md; fails where a client meets an error that is not its own, or
  * the server gives less than the library by more than 5 %.
@@ -35,9 +36,9 @@ const name = values.name ?? model;
 /** What the server gives of the throughput of the library at least. */
 const QUOTIENT_MIN = 0.95;
 const cores = availableParallelism();
-/** Those of the server and the library while throughput is measured; the clients have the last. */
-const computing = cores === 1 ? "0" : `0-${cores - 2}`;
-const threads = Math.max(1, cores - 1);
+/** Core of the server and the library while throughput is measured, and threads of kernels. */
+const computing = "0";
+const threads = 1;
 const path = (/** @type {string} */ file) => fileURLToPath(new URL(file, import.meta.url));
 
 /** A process on some cores, that answers messages. */
@@ -102,16 +103,16 @@ async function throughput() {
     });
     if (round === 0) continue;
     const { ours, own } = result;
-    quotients.push(ours.rate / own.rate);
-    const figures = [ours.rate, own.rate, ours.rate / own.rate, ours.cpuMs, own.cpuMs, ours.ownMs, others];
+    quotients.push(own.cpuMs / ours.cpuMs);
+    const figures = [ours.cpuMs, own.cpuMs, own.cpuMs / ours.cpuMs, ours.ownMs, ours.rate, own.rate, others];
     rows.push(figures.map(digits));
   }
   library.child.kill();
   await stop();
-  const head = ["server, pieces/s", "library, pieces/s", "server / library"];
+  const head = ["server, ms of CPU", "library, ms of CPU", "library / server", "clients, ms of CPU"];
   const section = [
-    `## Throughput: ${name}\n\n${callers} clients that stream completions of 16 to 128 tokens after prompts of one to five lines, on the last of ${cores} cores; beside the library's own generations for as many callers in one process. Server and library take turns on the other cores, with ${threads} thread${threads > 1 ? "s" : ""} of kernels. CPU is that of a piece of text, of the process with its kernels and of the clients' process; others are the cores that the rest of the machine kept busy. The median of the quotients is ${digits(median(quotients))}.`,
-    table([...head, "server, ms of CPU", "library, ms of CPU", "clients, ms of CPU", "others"], rows),
+    `## Throughput: ${name}\n\n${callers} clients that stream completions of 16 to 128 tokens after prompts of one to five lines, on the last of ${cores} cores; beside the library's own generations for as many callers in one process. Server and library take turns on the first core, with one thread of kernels. Milliseconds of CPU are those of a piece of text, of the process with its kernels and of the clients' process; others are the cores that the rest of the machine kept busy, on which pieces a second depend. The median of the quotients is ${digits(median(quotients))}.`,
+    table([...head, "server, pieces/s", "library, pieces/s", "others"], rows),
   ];
   return { section: section.join("\n\n"), quotient: median(quotients) };
 }

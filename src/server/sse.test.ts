@@ -52,6 +52,22 @@ describe("streamResponse", () => {
     expect(named).toMatch(/^(event: ping\ndata: \{"type":"ping"\}\n\n)+data: 1\n\n$/);
   });
 
+  it("writes what comes in one turn of the event loop at once, after it has asked for more", async () => {
+    const asked: number[] = [];
+    async function* turns(): AsyncGenerator<StreamEvent> {
+      for (let i = 0; i < 6; i++) {
+        asked.push(i);
+        if (i % 3 === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+        yield { data: i };
+      }
+    }
+    const reader = (await streamResponse(turns(), options)).body!.getReader();
+    const read = async () => new TextDecoder().decode((await reader.read()).value);
+    expect(await read()).toBe("data: 0\n\ndata: 1\n\ndata: 2\n\n");
+    expect(asked).toEqual([0, 1, 2, 3]);
+    expect(await read()).toBe("data: 3\n\ndata: 4\n\ndata: 5\n\n");
+  });
+
   it("ends what a reader has left, and what it takes nothing of", async () => {
     const ended = vi.fn();
     async function* endless(): AsyncGenerator<StreamEvent> {
