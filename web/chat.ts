@@ -60,9 +60,11 @@ export async function ask(
   else showQuestion(question, actions);
   const controller = new AbortController();
   page.running = controller;
-  // The button that had the focus is gone.
-  if (earlier) input.focus();
-  watchFocus();
+  if (earlier) {
+    // The button that had the focus is gone.
+    input.focus();
+    watchFocus();
+  }
   show("answering");
   say("Answering");
   // The answer is read out when it is whole, not piece by piece.

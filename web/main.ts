@@ -1,6 +1,7 @@
 /** The page: conversations with a model that runs in this page, or on the server that it comes from. */
 import { type Attachment, ConversationStore, newConversation } from "./conversations.ts";
 import { button, element, find, say } from "./dom.ts";
+import { watchFocus } from "./focus.ts";
 import { begin, load, runsHere } from "./loader.ts";
 import { startShell } from "./shell.ts";
 import { isAnswering, isReady, page, show, showStart } from "./state.ts";
@@ -59,8 +60,9 @@ function startCompose(): void {
     showStart(false);
     // The button that has the focus is hidden next.
     if (compose.contains(document.activeElement)) input.focus();
-    // At once, so that nothing is asked twice.
+    // At once, so that nothing is asked twice, and that the reader may turn elsewhere while modules load.
     show("answering");
+    watchFocus();
     void chat().then(({ ask }) => ask(text, files));
   });
   input.addEventListener("keydown", (event) => {

@@ -390,9 +390,17 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
   Workspace w_;
 };
 
-// Whether queries of one head of keys and values make up for tiles of these; fewer stay on floats, which are exact to
-// float32.
+// Queries of one head of keys and values that make up for tiles of these; fewer stay on vectors of floats.
 constexpr uint32_t kTileQueries = 64;
+// Rows from which tiles serve a cache of float32, where they pay best. They lose what halves and integers have lost
+// already, so pages of float32, which say that exactness is wanted, stay on vectors.
+constexpr uint32_t kFloatRows = 128;
+
+template <class Element>
+bool is_for_tiles(const AttentionArgs& args, const Run& run) {
+  if (std::is_same_v<Element, float> && (args.pages || run.rows < kFloatRows)) return false;
+  return run.rows > kFewRows && run.rows * args.group >= kTileQueries;
+}
 
 template <class Element>
 void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
@@ -401,7 +409,7 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<FloatsAvx512, Element> part(args, job, index);
-    if (part.heads() == 1 && job.run.rows * args.group >= kTileQueries) TilesPart<Element>(part, scratch).attend();
+    if (is_for_tiles<Element>(args, job.run)) TilesPart<Element>(part, scratch).attend();
     else attend_part<FloatsAvx512>(part, scratch);
   });
 }

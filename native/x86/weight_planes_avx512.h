@@ -126,8 +126,7 @@ class PanelSplitter {
   // Two of the run's eight vectors of each plane.
   template <int Part>
   inline LOWBIT_INLINE void part(uint8_t* high, uint8_t* low) {
-    if (w_->has_offsets) split<Part, true>(high, low);
-    else split<Part, false>(high, low);
+    split<Part>(high, low);
     if (Part == kParts - 1) vectors_ += kRunBytes;
   }
 
@@ -138,7 +137,7 @@ class PanelSplitter {
  private:
   static constexpr uint32_t kRunBytes = 64 * Bits, kPartBytes = kRunBytes / kParts;
 
-  template <int Part, bool Offsets>
+  template <int Part>
   inline LOWBIT_INLINE void split(uint8_t* high, uint8_t* low) {
     constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields, kEach = 8 / kParts;
     // Groups of 16 are halves of a run.
@@ -155,12 +154,10 @@ class PanelSplitter {
       __m512i chunk[kVectors];
       for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (first + v));
       const FieldWords words = field_words<Bits, Levels, index % kFields>(chunk, levels_);
-      even[i] = _mm512_mulhrs_epi16(words.even, multiplier_[kSet]);
-      odd[i] = _mm512_mulhrs_epi16(words.odd, multiplier_[kSet]);
-      if (Offsets) {
-        even[i] = _mm512_subs_epi16(even[i], offset_[kSet]);
-        odd[i] = _mm512_subs_epi16(odd[i], offset_[kSet]);
-      }
+      // Zero where weights have no offsets: tiles take longer than these, and code for each case would be twice as
+      // long.
+      even[i] = _mm512_subs_epi16(_mm512_mulhrs_epi16(words.even, multiplier_[kSet]), offset_[kSet]);
+      odd[i] = _mm512_subs_epi16(_mm512_mulhrs_epi16(words.odd, multiplier_[kSet]), offset_[kSet]);
     });
     for (int i = 0; i < kEach; i++) {
       const int at = 64 * (kEach * Part + i);
