@@ -296,7 +296,11 @@ describe("tokenizers", () => {
   });
 
   it.each<[string, Record<string, Metadata>, RegExp]>([
-    ["an unknown kind", { "tokenizer.ggml.model": "t5" }, /tokenizer "t5" is not supported, only llama, gemma4 and gpt2/],
+    [
+      "an unknown kind",
+      { "tokenizer.ggml.model": "t5" },
+      /tokenizer "t5" is not supported, only llama, gemma4 and gpt2/,
+    ],
     ["unknown words", { "tokenizer.ggml.pre": "x" }, /pre "x" is not supported, only llama-bpe/],
     ["types of another number", { "tokenizer.ggml.token_type": Int32Array.of(1) }, /token_type has 1 entries but/],
     ["a beginning that is no token", { "tokenizer.ggml.bos_token_id": 9 }, /bos_token_id 9 is none of the 2 tokens/],
