@@ -124,7 +124,10 @@ function halfOf(whole: WrittenTensor, name: string, half: number): WrittenTensor
   const [rows, columns] = whole.shape as [number, number];
   const byteLength = whole.byteLength / 2;
   return {
-    ...{ ...whole, name, shape: [rows / 2, columns], byteLength },
+    ...whole,
+    name,
+    shape: [rows / 2, columns],
+    byteLength,
     async *parts() {
       let at = -half * byteLength;
       for await (const part of whole.parts()) {
