@@ -121,8 +121,9 @@ function mixture(alsoRead: "nothing" | "the routing's rows" | "what experts make
 }
 
 it("narrows a mixture of experts as a whole, down to what its router and its experts read", () => {
-  expect(after((graph, on) => removeDeadCode(narrowToWantedRows(graph, on), on.registry), mixture("nothing")))
-    .toMatchInlineSnapshot(`
+  expect(
+    after((graph, on) => removeDeadCode(narrowToWantedRows(graph, on), on.registry), mixture("nothing")),
+  ).toMatchInlineSnapshot(`
       "forward(x: f32[1, <=4, 32], chosen: i64[<=2])
         %0: f32[1, <=2, 32] = lowbit::select_rows.out(x, chosen)
         %1: f32[1, <=2, 32] = aten::add.out(%0, %0, 1)

@@ -63,7 +63,8 @@ function partlyRead(graph: Graph, registry: OperatorRegistry): Map<GraphNode, Pa
     if (places.length > 0) found.set(node, { wanted, places });
     // The last row alone has no dimension of rows, which routers need.
     else if (wanted !== "last")
-      for (const [call, places] of routedCalls(node, uses, registry, rowwise) ?? []) found.set(call, { wanted, places });
+      for (const [call, places] of routedCalls(node, uses, registry, rowwise) ?? [])
+        found.set(call, { wanted, places });
   }
   return found;
 }
