@@ -28,6 +28,7 @@ import {
 } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { checkOverlaps } from "./call-memory.ts";
 import { packedShape, rowCount } from "./linear.ts";
 import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
 
@@ -255,7 +256,13 @@ function expertLinearPackedOperator(name: string, kernels: readonly Kernel<Packe
   const targetOf = (cpu: Cpu) => selectKernel(expertLinearPacked, { layout: null, bits: null, m: 1 }, cpu).target;
   const isOwn = (args: Arguments<Tensor>, cpu: Cpu) =>
     openExperts(args, kernels, cpu).choices.every(({ kernel }) => kernel.target === targetOf(cpu));
-  return { ...best, resolve: (args, cpu) => (isOwn(args, cpu) ? best : plain).resolve(args, cpu) };
+  return {
+    ...best,
+    resolve(args, cpu) {
+      checkOverlaps(args, { inPlace: [], readFirst: [] });
+      return (isOwn(args, cpu) ? best : plain).resolve(args, cpu);
+    },
+  };
 }
 
 function packedOperator(
