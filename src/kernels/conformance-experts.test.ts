@@ -175,14 +175,15 @@ function packedLayers(
     { n: 16, k: 160, groupSize: 160 },
     { n: 50, k: 80, groupSize: 16 },
   ];
+  const sizeOf = ({ scaleDType }: (typeof weightVariants)[number]) =>
+    scaleDType === "i8" ? sizes[0] : scaleDType === "e4m3" ? sizes[3] : undefined;
   const options = [1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) =>
     weightVariants
-      .filter(({ levels = false }, i) => (i + bits) % 3 === 0 && (!levels || bits <= 4))
-      // Integer scales are those of groups of 32.
-      .map((variant, i) => ({
-        ...{ bits, ...sizes[variant.scaleDType === "i8" ? 0 : (bits + i) % sizes.length]! },
-        ...variant,
-      })),
+      .filter(({ levels = false, scaleDType }, i) =>
+        scaleDType === "e4m3" ? bits === 4 : (i + bits) % 3 === 0 && (!levels || bits <= 4),
+      )
+      // Integer scales are those of groups of 32, 8-bit floats of 16.
+      .map((variant, i) => ({ bits, ...(sizeOf(variant) ?? sizes[(bits + i) % sizes.length]!), ...variant })),
   );
   return options.flatMap((option, i) => {
     const random = new Random(i);
