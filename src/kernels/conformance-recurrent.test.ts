@@ -338,6 +338,15 @@ describeRows(linearRecurrence, cpu, (kernel) => {
     },
   );
 
+  it("writes states that are larger than caches", () => {
+    const random = new Random(7);
+    const shape = { keyHeads: 4, heads: 8, keyDim: 128, valueDim: 128 };
+    for (const gate of Object.values(gates)) {
+      const make = makeRecurrence(random, shape, gate);
+      expectStep(kernel, recurrences, stepOf(recurrences, random, "8 heads", runsOf([1, 3], 1), make));
+    }
+  });
+
   describe("gates at their ends", () => {
     const of = (value: number) => () => value;
     it.each<[string, Gates, number]>([
