@@ -199,19 +199,26 @@ class RecurrentGroup {
   float added_[kCount] = {}, sums_[kCount], known_[kCount];
 };
 
+// Calls body with each run, its states and their successors; rows of no run are NaN in columns `begin` .. `end` of y.
+template <class Body>
+void each_recurrence(const LinearRecurrenceArgs& args, size_t begin, size_t end, Body&& body) {
+  const size_t columns = static_cast<size_t>(args.heads) * args.value_dim;
+  auto skip = [&](uint32_t row, uint32_t last) {
+    for (; row < last; row++) fill_nan(args.y + row * columns + begin, end - begin);
+  };
+  each_state(args.table, skip, body);
+}
+
 template <class Isa>
 void linear_recurrence_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   const LinearRecurrenceArgs& args = step.as<LinearRecurrenceArgs>();
   const uint32_t first = tile * args.per_tile, last = std::min(args.heads * args.groups, first + args.per_tile);
   float* scratch = args.scratch + static_cast<size_t>(thread) * args.key_dim * StateColumns<Isa>::kCount;
   auto group = [&](uint32_t index) { return RecurrentGroup<Isa>(args, index, scratch); };
-  const size_t begin = group(first).begin(), columns = group(last - 1).end() - begin;
-  auto skip = [&](uint32_t row, uint32_t end) {
-    for (; row < end; row++) fill_nan(args.y + static_cast<size_t>(row) * args.heads * args.value_dim + begin, columns);
-  };
-  each_state(args.table, skip, [&](const Run& run, const float* now, float* next) {
-    for (uint32_t index = first; index < last; index++) group(index).run(run, now, next);
-  });
+  each_recurrence(args, group(first).begin(), group(last - 1).end(),
+                  [&](const Run& run, const float* now, float* next) {
+                    for (uint32_t index = first; index < last; index++) group(index).run(run, now, next);
+                  });
   if (args.streams) Isa::end_streams();
 }
 
@@ -221,10 +228,27 @@ size_t linear_recurrence_scratch(const Call& call) {
          StateColumns<Isa>::kCount;
 }
 
+// Of the sizes of a call, without its buffers.
+template <class Isa>
+LinearRecurrenceArgs recurrence_sizes(const Call& call) {
+  namespace from = linear_recurrence;
+  LinearRecurrenceArgs args{};
+  args.key_heads = scalar_of<uint32_t>(call, from::kKeyHeads);
+  args.heads = scalar_of<uint32_t>(call, from::kHeads);
+  args.key_dim = scalar_of<uint32_t>(call, from::kKeyDim);
+  args.value_dim = scalar_of<uint32_t>(call, from::kValueDim);
+  args.scale = scalar_of<float>(call, from::kScale);
+  args.groups = ceil_div(args.value_dim, StateColumns<Isa>::kCount);
+  args.streams = args.value_dim % Isa::kLanes == 0 &&
+                 sizeof(float) * args.heads * args.key_dim * args.value_dim >= kStreamedStates;
+  return args;
+}
+
 template <class Isa>
 void linear_recurrence_prepare(Step& step, const Call& call) {
   namespace from = linear_recurrence;
   LinearRecurrenceArgs& args = step.init<LinearRecurrenceArgs>();
+  args = recurrence_sizes<Isa>(call);
   args.q = buffer_of<const float>(call, from::kQ);
   args.k = buffer_of<const float>(call, from::kK);
   args.v = buffer_of<const float>(call, from::kV);
@@ -234,14 +258,6 @@ void linear_recurrence_prepare(Step& step, const Call& call) {
   args.scratch = buffer_of<float>(call, from::kScratch);
   args.table = state_table(call, {from::kRows, from::kStateOffset, from::kRunsMax, from::kSlots, from::kRuns,
                                   from::kStates, from::kNextStates});
-  args.key_heads = scalar_of<uint32_t>(call, from::kKeyHeads);
-  args.heads = scalar_of<uint32_t>(call, from::kHeads);
-  args.key_dim = scalar_of<uint32_t>(call, from::kKeyDim);
-  args.value_dim = scalar_of<uint32_t>(call, from::kValueDim);
-  args.scale = scalar_of<float>(call, from::kScale);
-  args.groups = ceil_div(args.value_dim, StateColumns<Isa>::kCount);
-  args.streams = args.value_dim % Isa::kLanes == 0 &&
-                 sizeof(float) * args.heads * args.key_dim * args.value_dim >= kStreamedStates;
   const size_t values = static_cast<size_t>(args.table.rows) * args.key_dim * StateColumns<Isa>::kCount;
   args.per_tile =
       items_per_tile<Isa>(args.heads * args.groups, kTileValues / std::max<size_t>(1, values), call.threads);

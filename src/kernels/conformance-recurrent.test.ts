@@ -362,9 +362,10 @@ describeRows(linearRecurrence, cpu, (kernel) => {
       ["small values", { logDecay: of(-0.1), beta: null }, 1e-30],
     ])("%s", (name, gate, size) => {
       const random = new Random(5);
-      const make = makeRecurrence(random, recurrenceShapes[2]!, gate, size);
-      const step = stepOf(recurrences, random, name, runsOf([3, 200, 1], 1), make);
-      expectStep(kernel, recurrences, step);
+      for (const shape of [recurrenceShapes[2]!, { keyHeads: 1, heads: 1, keyDim: 128, valueDim: 80 }]) {
+        const make = makeRecurrence(random, shape, gate, size);
+        expectStep(kernel, recurrences, stepOf(recurrences, random, name, runsOf([3, 200, 1], 1), make));
+      }
     });
   });
 
