@@ -13,7 +13,7 @@ import {
 } from "../kernels/arguments.ts";
 import type { Cpu, Kernel, PackedWeights } from "../kernels/contract.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
-import { openPacked } from "../kernels/layout/packed.ts";
+import { formOf, openPacked } from "../kernels/layout/packed.ts";
 import { routingLength } from "../kernels/routing.ts";
 import { packedQuery, selectKernel } from "../kernels/select.ts";
 import {
@@ -228,8 +228,14 @@ function openExperts(
     const part = (expert: number) => bytes.subarray(expert * partBytes, (expert + 1) * partBytes);
     const first = openPacked(part(0), shape);
     const opened = new Map<number, PackedWeights>([[0, first]]);
+    const open = (expert: number) => {
+      const found = openPacked(part(expert), shape);
+      if (formOf(found) !== formOf(first))
+        args.fail("packed_weights", `expert ${expert}: expected ${formOf(first)} but found ${formOf(found)}`);
+      return found;
+    };
     const weightsOf = (expert: number) => {
-      const found = opened.get(expert) ?? { ...openPacked(part(expert), shape) };
+      const found = opened.get(expert) ?? open(expert);
       opened.set(expert, found);
       return found;
     };
@@ -251,6 +257,7 @@ function expertLinearPackedOperator(name: string, kernels: readonly Kernel<Packe
     },
     multiplications: (args) => elementCount(args.tensor("x").shape) * packedShape(args).n,
     bytes: (args) => expertBytes(args, "packed_weights"),
+    stack: (args) => ({ argument: "packed_weights", count: expertCounts(args).experts, shape: packedShape(args) }),
     prepare(args, cpu) {
       const { n, k } = packedShape(args);
       return {
