@@ -66,7 +66,7 @@ export interface Kernel<A> {
   readonly nStep: number;
   /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */
   readonly groups?: readonly GroupLimit[];
-  /** Whether it reads minima and integer scales inside groups; absent when it does not. */
+  /** Whether it reads minima, and scales that have factors; absent when it does not. */
   readonly readsMinima?: boolean;
   /**
    * Temporary bytes that a run on so many threads uses, for these arguments, wherever in memory they begin; none when
@@ -174,7 +174,7 @@ export interface KernelQuery {
   readonly m: number;
   /** Weights of a group; absent where there are no groups. */
   readonly group?: number;
-  /** Whether groups have minima, or integer scales, inside; absent when they have not. */
+  /** Whether groups have minima, or scales that have factors; absent when they have not. */
   readonly hasMinima?: boolean;
 }
 

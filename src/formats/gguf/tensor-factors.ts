@@ -46,14 +46,19 @@ export function withFactors(file: string, tensors: GgufTensors): GgufTensors {
 /** A tensor with its integers and other scales; null where minima would have to be multiplied, too. */
 function withFactor(found: LowBitTensor, factor: () => Promise<number>): LowBitTensor | null {
   if (found.minima) return null;
+  const { factored, ...rest } = found;
+  // Factors of integer scales are float16 numbers.
+  const keeps = factored === "e4m3";
   return {
-    ...found,
-    hasFactors: false,
+    ...rest,
+    ...(keeps && { factored }),
     spec: { ...found.spec, scaleDType: "f32" },
     async rows(first, count) {
-      const weights = await found.rows(first, count);
+      const { superScales, ...weights } = await found.rows(first, count);
       const by = await factor();
-      return { ...weights, scaleDType: "f32", scales: weights.scales.map((scale) => scale * by) };
+      const times = (values: Float32Array) => values.map((value) => value * by);
+      const factors = keeps && superScales && { superScales: times(superScales) };
+      return { ...weights, scaleDType: "f32", scales: times(weights.scales), ...factors };
     },
   };
 }

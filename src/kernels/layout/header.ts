@@ -2,7 +2,7 @@
  * The 64-byte header in front of packed weights. Little endian:
  *
  *     0 u32 magic "LBW1"    4 u16 version    6 u16 layout id
- *     8 u8 bits    9 u8 scale type (0 f32, 1 f16, 2 i8)    10 u16 flags (1 zeros, 2 bias, 4 levels, 8 minima)
+ *     8 u8 bits    9 u8 scale type (0 f32, 1 f16, 2 i8, 3 e4m3)    10 u16 flags (1 zeros, 2 bias, 4 levels, 8 minima)
  *    12 u8 nr  13 u8 kr  14 u8 sr  15 u8 mark (panel layouts: 1 when no scale is negative)
  *    16 u32 n    20 u32 k    24 u32 group size    28 u32 checksum of the payload
  *    32 u64 byte length, header included    40 i8[16] levels    56 u32 0    60 u32 checksum of bytes 0..59
@@ -27,7 +27,7 @@ const FLAG_LEVELS = 4;
 const FLAG_MINIMA = 8;
 const FLAGS_MAX = 15;
 /** Places are the numbers in headers. */
-const SCALE_TYPES = ["f32", "f16", "i8"] as const;
+const SCALE_TYPES = ["f32", "f16", "i8", "e4m3"] as const;
 /** Codebooks are stored in the header; 16 levels are 4 bits. */
 const LEVELS_MAX = 16;
 
