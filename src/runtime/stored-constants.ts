@@ -1,6 +1,6 @@
 /** What operators ask of the constants that their calls read, before a program runs. */
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
-import { qualifiedName } from "../ops/schema.ts";
+import { argumentIndex, qualifiedName } from "../ops/schema.ts";
 import type { Program } from "../program/program.ts";
 import { tensorBytes } from "../program/verify.ts";
 import { plannedArguments } from "./call-values.ts";
@@ -20,7 +20,7 @@ export async function checkConstants(
       if (step.kind !== "kernel") continue;
       const operator = registry.find(qualifiedName(method.operators[step.operator]!));
       await operator?.checkConstants?.(plannedArguments(method, step.args, operator.schema), (argument) => {
-        const value = method.values[step.args[operator.schema.args.findIndex(({ name }) => name === argument)]!]!;
+        const value = method.values[step.args[argumentIndex(operator.schema, argument)]!]!;
         if (value.kind !== "tensor" || value.constant === null) return null;
         const [{ data }, bytes] = [constants[value.constant]!, memories[value.constant]!];
         return {
