@@ -292,7 +292,7 @@ describe("a prefix in a file", () => {
 
 it.each([
   [{ contextLength: CONTEXT + 1 }, "contextLength: expected a whole number from 1 to 256 but found 257"],
-  [{ cacheBytes: 1000 }, "cacheBytes: expected at least"],
+  [{ cacheBytes: 1000 }, /cacheBytes: expected at least \d+, for a token of one sequence in f32, but found 1000/],
   [{ contextLength: 200, cacheBytes: 4e4 }, "cacheBytes: expected at least"],
   [{ sequences: 0 }, "sequences: expected a whole number from 1"],
   [{ promptRows: 0 }, "promptRows: expected a whole number from 1"],
