@@ -120,7 +120,8 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
       const read = (first: number, count: number) => source.read(start + first * rowBytes, count * rowBytes);
       const rows = async (first: number, count: number) =>
         integers(format, { ...spec, n: count }, await read(first, count));
-      const found = { stored: format.name, spec, rows, ...(format.factored && { factored: format.factored }) };
+      const { levels, factored } = format;
+      const found = { stored: format.name, spec, rows, ...(levels && { levels }), ...(factored && { factored }) };
       if (!format.hasMinima) return found;
       const { k, scaleDType: dtype } = spec;
       const minimaOf = async (first: number, count: number) =>
