@@ -236,6 +236,8 @@ export interface PackedLayout {
   readonly kr: number;
   /** Segments that `kr` consecutive weights are divided into. */
   readonly sr: number;
+  /** Whether the buffer is a header of this package and then panels in turn, so that panels can be packed in parts. */
+  readonly isOfPanels: boolean;
   /** Says why weights of this spec cannot be stored; null when they can. */
   refusal(spec: WeightSpec): string | null;
   /** Adds columns to the spec so that `refusal` has nothing against k; absent where every k is stored as it is. */

@@ -2,6 +2,7 @@
  * What a model's operator calls are made on: executed at once (eager) or recorded (capture).
  * `T` is a tensor in the first case and a symbolic value in the second.
  */
+import type { HeadedParts } from "../byte-source.ts";
 import type { DType, TypedArray } from "../dtype.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, PackedLayout } from "../kernels/contract.ts";
@@ -57,6 +58,8 @@ export interface LazyConstant {
    * made whole.
    */
   parts?(): AsyncIterable<TypedArray>;
+  /** Makes the bytes in parts, of which the first ones are known last; absent where there is no such head. */
+  headed?(): HeadedParts;
   /** Weights of each expert in the order of their rows, of a constant that has those of all; absent for others. */
   readonly experts?: readonly (readonly StackedWeight[])[];
 }

@@ -1,6 +1,8 @@
 /** Constants of weights [n, k]: packed when they are read, and joined along n, so that one call reads several matrices. */
+import type { HeadedParts } from "../byte-source.ts";
 import type { TypedArray } from "../dtype.ts";
 import { UnsupportedError } from "../errors.ts";
+import { HEADER_BYTES, HeaderOfParts } from "../kernels/layout/header.ts";
 import { startFastPacking } from "../kernels/packer.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { LazyConstant, PackedSource, UnpackedMatrix, UnpackedStream } from "./builder.ts";
@@ -13,6 +15,7 @@ export function packedWeights(name: string, source: PackedSource): LazyConstant 
     dtype: "u8",
     shape: [layout.byteLength(spec, hasBias)],
     packed: source,
+    ...(stream && layout.isOfPanels && { headed: () => packInParts(source, stream) }),
     async read() {
       if (stream) return packStream(source, stream);
       const { weights, bias } = await load();
@@ -33,6 +36,26 @@ async function packStream({ spec, layout }: PackedSource, { rows, bias }: Unpack
   }
   packer.finish();
   return target;
+}
+
+/** The same bytes part by part, so that they are never whole in memory. */
+function packInParts({ spec, layout, hasBias }: PackedSource, { rows, bias }: UnpackedStream): HeadedParts {
+  const header = new HeaderOfParts();
+  async function* rest() {
+    const biases = await bias();
+    let row = 0;
+    for await (const part of rows()) {
+      const own = biases?.subarray(row, row + part.n) ?? null;
+      const { packer, target } = startFastPacking({ ...spec, n: part.n }, own, layout);
+      packer.add(part, 0);
+      packer.finish();
+      header.add(target);
+      row += part.n;
+      yield target.subarray(HEADER_BYTES);
+    }
+  }
+  const head = () => header.finish(spec.n, layout.byteLength(spec, hasBias));
+  return { headBytes: HEADER_BYTES, rest: rest(), head };
 }
 
 /**

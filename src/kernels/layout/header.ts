@@ -47,9 +47,11 @@ export interface PackedHeader {
   readonly payloadChecksum: number;
 }
 
-/** FNV-1a over 32-bit words; a trailing partial word is padded with zeros. */
-export function checksum(bytes: Uint8Array): number {
-  let hash = 0x811c9dc5;
+const FNV_START = 0x811c9dc5;
+
+/** FNV-1a over 32-bit words, after those that `before` is of; a trailing partial word is padded with zeros. */
+export function checksum(bytes: Uint8Array, before = FNV_START): number {
+  let hash = before;
   const words = bytes.length >> 2;
   if (bytes.byteOffset % 4 === 0) {
     const view = new Uint32Array(bytes.buffer, bytes.byteOffset, words);
@@ -94,6 +96,31 @@ export function writeHeader(
   view.setBigUint64(32, BigInt(target.length), true);
   if (levels) target.set(new Uint8Array(levels.buffer, levels.byteOffset, levels.length), 40);
   view.setUint32(60, checksum(target.subarray(0, 60)), true);
+}
+
+/** The header of panels that are packed in parts, of which each is a buffer with a header of its own. */
+export class HeaderOfParts {
+  readonly #header = new Uint8Array(HEADER_BYTES);
+  #hash = FNV_START;
+  #mark = 1;
+
+  /** Takes a part, whose panels follow those of the one before. */
+  add(part: Uint8Array): void {
+    this.#header.set(part.subarray(0, HEADER_BYTES));
+    this.#mark &= part[15]!;
+    this.#hash = checksum(part.subarray(HEADER_BYTES), this.#hash);
+  }
+
+  /** The header of all `n` rows, in `byteLength` bytes with it. */
+  finish(n: number, byteLength: number): Uint8Array {
+    const view = new DataView(this.#header.buffer);
+    view.setUint8(15, this.#mark);
+    view.setUint32(16, n, true);
+    view.setUint32(28, this.#hash, true);
+    view.setBigUint64(32, BigInt(byteLength), true);
+    view.setUint32(60, checksum(this.#header.subarray(0, 60)), true);
+    return this.#header;
+  }
 }
 
 /** Bytes of the packed weights that begin with this header, which is not checked. */

@@ -62,6 +62,7 @@ export function panelLayout(options: PanelOptions): PackedLayout {
     nr: rows,
     kr: KR,
     sr: 1,
+    isOfPanels: true,
 
     refusal(spec) {
       if (spec.hasLevels && spec.bits > 4) return `codebooks of more than 4 bits are not stored, found ${spec.bits}`;
