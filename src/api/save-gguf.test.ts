@@ -96,6 +96,7 @@ describe.each([
   ["BitNet", { hidden_act: "silu", tie_word_embeddings: true }],
   ["Gemma4", { ...gemma4(), num_kv_shared_layers: 2, use_double_wide_mlp: true, hidden_size_per_layer_input: 32 }],
   ["Gemma4", { ...gemma4(), hidden_size_per_layer_input: 0, attention_k_eq_v: true, num_global_key_value_heads: 1 }],
+  ["Gemma4", { ...gemma4(), hidden_size_per_layer_input: 0, ...besides() }],
   ["Gemma2", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
   ["Gemma3", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
 ] as const)("%s with %o", (name, fields) => {
@@ -269,6 +270,11 @@ function mamba() {
 function gemma4() {
   const sizes = { head_dim: 16, global_head_dim: 32, sliding_window: 8, vocab_size_per_layer_input: 64 };
   return { ...hybrid("sliding_attention", sizes), final_logit_softcapping: null, tie_word_embeddings: true };
+}
+
+/** Experts beside the MLPs of Gemma 4. */
+function besides() {
+  return { enable_moe_block: true, num_experts: 4, top_k_experts: 2, moe_intermediate_size: 32 };
 }
 
 function llama3() {
