@@ -202,15 +202,17 @@ async function stepForever(llm: LanguageModel, prompt: readonly number[]): Promi
 it.each(cpus)(
   "disposing of the model ends the eight that run, in their midst and before they begin, on $name",
   async (cpu) => {
-    for (const turns of [0, 1, 4, 20]) {
-      const llm = await load({ cpu });
+    for (const [turns, sequences] of [0, 1, 4, 20, 40].flatMap((turns) =>
+      [8, 3].map((most) => [turns, most] as const),
+    )) {
+      const llm = await load({ cpu, sequences });
       const ends = Promise.allSettled(prompts.map((prompt) => stepForever(llm, prompt)));
       for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
       await llm.dispose();
       for (const end of await ends) {
         expect(end.status).toBe("rejected");
         expect((end as PromiseRejectedResult).reason).toBeInstanceOf(UnsupportedError);
-        expect((end as PromiseRejectedResult).reason.message).toMatch(/disposed of/);
+        expect((end as PromiseRejectedResult).reason.message).toBe("the program was disposed of");
       }
       expect(() => llm.createDecoder()).toThrow("the program was disposed of");
     }
