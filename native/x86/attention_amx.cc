@@ -414,10 +414,31 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   });
 }
 
-// The same numbers, with scratch for tiles.
+// What converting keys and values costs, in queries that are multiplied with them.
+constexpr uint32_t kConvertCost = 40;
+
+// Rows of a part such that threads are done soonest: pairs of tiles are filled, and keys are converted for few parts.
+uint32_t rows_for_tiles(const AttentionArgs& args) {
+  const uint32_t most = rows_of_tile_most(args);
+  uint32_t best = 0;
+  uint64_t least = UINT64_MAX;
+  for (uint32_t parts = ceil_div(args.rows, most); parts <= std::min(args.rows, 16 * args.threads); parts++) {
+    const uint32_t rows = ceil_div(args.rows, parts);
+    const uint64_t cost = round_up(rows * args.group, kPair) + kConvertCost;
+    const uint64_t longest = ceil_div(args.kv_heads * parts, args.threads) * cost;
+    if (longest < least) {
+      least = longest;
+      best = rows;
+    }
+  }
+  return best > 0 ? best : most;
+}
+
+// The same numbers, with parts for tiles, and scratch for these.
 AttentionArgs with_tiles(AttentionArgs args) {
+  args.rows_per_tile = rows_for_tiles(args);
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group);
-  args.thread_floats = std::max(args.thread_floats, round_up(sizes.bytes(), 64) / 4);
+  args.thread_floats = std::max(floats_of_thread<FloatsAvx512>(args), round_up(sizes.bytes(), 64) / 4);
   return args;
 }
 
