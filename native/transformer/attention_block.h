@@ -81,8 +81,8 @@ struct WeighedValues {
     constexpr uint32_t kAtOnce = kBlockKeys / 2;
     for (uint32_t from = first; from < last; from += kAtOnce, shrink = kOnes) {
       const uint32_t to = std::min(last, from + kAtOnce);
-      add_rows<Isa, Element, Rows>(
-          block, at, {from, to, queries.lane_rows, weights + row, shrink, queries.sums + row}, fetch);
+      add_rows<Isa, Element, Rows>(block, at, {from, to, queries.lane_rows, weights + row, shrink, queries.sums + row},
+                                   fetch);
     }
   }
 
@@ -115,8 +115,8 @@ struct WeighedValues {
 
 // All sums of a vector's queries over keys of the block, some queries at once.
 template <class Isa, class Element>
-void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys,
-                const float* weights, KeyFetch<Element>& fetch) {
+void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys, const float* weights,
+                KeyFetch<Element>& fetch) {
   const WeighedValues<Isa, Element> values{queries, block, weights, fetch};
   uint32_t row = 0;
   for (; row + 4 <= queries.rows; row += 4) values.template add<4>(row, keys);
@@ -147,8 +147,8 @@ void weigh_block(QueryVector<Isa>& queries, const CacheBlock<Element>& block, Ke
 }
 
 // Keys of a block for vectors of queries, whose rows have `columns` that are used. A vector's scores have room for
-// kBlockKeys keys and are `apart` floats after the last's. Values are fetched from memory with the keys, and keys of the
-// next block with the values.
+// kBlockKeys keys and are `apart` floats after the last's. Values are fetched from memory with the keys, and keys of
+// the next block with the values.
 template <class Isa, class Element>
 void attend_block(QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block, KeyRange keys,
                   float softcap, float* scores, size_t apart, uint32_t columns) {

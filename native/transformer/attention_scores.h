@@ -148,11 +148,12 @@ inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
   if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
 }
 
-// Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows; the first `rows` are
-// queries of their own.
+// Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows; the first `rows`
+// are queries of their own.
 template <class Isa, class Element, int Rows>
-inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries, const Element* const* keys,
-                                                        uint32_t dim, uint32_t rows) {
+inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
+                                                                        const Element* const* keys, uint32_t dim,
+                                                                        uint32_t rows) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
   V sums[kLanes];

@@ -146,15 +146,18 @@ void convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* tar
   }
 }
 
-// Values to tiles of 16 columns by 32 keys.
+// Values to tiles of 16 columns by 32 keys. False where one is infinite or NaN: a weight of 0 would not hide it.
 template <class Element>
-void convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
+bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
+  __m512 unless_finite = _mm512_setzero_ps();
   for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
     for (uint32_t half = 0; half < ceil_div(block.last, 32); half++) {
       auto value = [&](uint32_t key) { return key < block.last ? load_value(block, key, d) : _mm512_setzero_ps(); };
       __m512i high[16], low[16];
       for (uint32_t r = 0; r < 16; r++) {
-        const SplitVector split = split_pairs(value(32 * half + 2 * r), value(32 * half + 2 * r + 1));
+        const __m512 a = value(32 * half + 2 * r), b = value(32 * half + 2 * r + 1);
+        unless_finite = _mm512_fmadd_ps(b, _mm512_setzero_ps(), _mm512_fmadd_ps(a, _mm512_setzero_ps(), unless_finite));
+        const SplitVector split = split_pairs(a, b);
         high[r] = split.high;
         low[r] = split.low;
       }
@@ -167,6 +170,7 @@ void convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* t
       }
     }
   }
+  return _mm512_cmp_ps_mask(unless_finite, unless_finite, _CMP_UNORD_Q) == 0;
 }
 
 // Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. The low
@@ -286,15 +290,19 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
         sizes_(this->args_.head_dim, this->queries()),
         w_(workspace_at(reinterpret_cast<uint8_t*>(scratch), sizes_)) {}
 
-  void attend() {
+  // False where values are not finite: nothing is written then.
+  bool attend() {
     begin_queries();
     const TileScope tiles;
+    bool are_finite = true;
     this->each_block([&](const CacheBlock<Element>& block, uint32_t, bool) {
+      if (!are_finite) return;
       convert_keys(block, sizes_.steps, w_.keys);
-      convert_values(block, sizes_.steps, w_.values);
-      attend_block(block);
+      are_finite = convert_values(block, sizes_.steps, w_.values);
+      if (are_finite) attend_block(block);
     });
-    end_queries();
+    if (are_finite) end_queries();
+    return are_finite;
   }
 
  private:
@@ -409,8 +417,9 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<FloatsAvx512, Element> part(args, job, index);
-    if (is_for_tiles<Element>(args, job.run)) TilesPart<Element>(part, scratch).attend();
-    else attend_part<FloatsAvx512>(part, scratch);
+    // Vectors leave out values that are not finite for the queries that do not see them.
+    if (!is_for_tiles<Element>(args, job.run) || !TilesPart<Element>(part, scratch).attend())
+      attend_part<FloatsAvx512>(part, scratch);
   });
 }
 
