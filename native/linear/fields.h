@@ -60,6 +60,6 @@ struct Fields<7> {
 
 // Whether weights may come in pairs of groups of 16: src/kernels/layout/panels.ts.
 template <int Bits, bool Levels>
-constexpr bool kMayPair = !Levels && (Bits == 2 || Bits == 3 || Bits == 6);
+constexpr bool kMayPair = Levels ? Bits == 4 : Bits == 2 || Bits == 3 || Bits == 6;
 
 }  // namespace lowbit

@@ -92,9 +92,9 @@ class PanelSplitter {
   inline LOWBIT_INLINE PanelSplitter(const Panel16& w, const LevelRange<Bits, Levels>& levels,
                                                      uint32_t panel, const float* exponents, uint32_t run)
       : w_(&w),
-        top_(levels.top),
         levels_(levels.table) {
     inverse_ = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_sub_ps(_mm512_setzero_ps(), _mm512_load_ps(exponents)));
+    top_steps_ = _mm512_mul_ps(inverse_, _mm512_set1_ps(levels.top));
     const uint32_t runs = w.group_length / 32;
     index_ = run / runs;
     left_ = runs - run % runs;
@@ -154,11 +154,14 @@ class PanelSplitter {
       __m512i chunk[kVectors];
       for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (first + v));
       const FieldWords words = field_words<Bits, Levels, index % kFields>(chunk, levels_);
-      // Zero where weights have no offsets: tiles take longer than these, and code for each case would be twice as
-      // long.
-      even[i] = _mm512_subs_epi16(_mm512_mulhrs_epi16(words.even, multiplier_[kSet]), offset_[kSet]);
-      odd[i] = _mm512_subs_epi16(_mm512_mulhrs_epi16(words.odd, multiplier_[kSet]), offset_[kSet]);
+      even[i] = _mm512_mulhrs_epi16(words.even, multiplier_[kSet]);
+      odd[i] = _mm512_mulhrs_epi16(words.odd, multiplier_[kSet]);
     });
+    if (w_->has_offsets)
+      for (int i = 0; i < kEach; i++) {
+        even[i] = _mm512_subs_epi16(even[i], offset_[kSet]);
+        odd[i] = _mm512_subs_epi16(odd[i], offset_[kSet]);
+      }
     for (int i = 0; i < kEach; i++) {
       const int at = 64 * (kEach * Part + i);
       const __m512i highs = _mm512_ternarylogic_epi32(_mm512_srli_epi16(even[i], 8), odd[i], upper, kUpperOfSecond);
@@ -190,8 +193,7 @@ class PanelSplitter {
   inline LOWBIT_INLINE void load_part() {
     const GroupPlace<Avx512Vnni> place{group_, index_, 0, Set};
     const __m512 scale = group_scales<Avx512Vnni>(*w_, place);
-    multiplier_[Set] = words(_mm512_mul_ps(_mm512_mul_ps(scale, inverse_), _mm512_set1_ps(top_)));
-    offset_[Set] = _mm512_setzero_si512();
+    multiplier_[Set] = words(_mm512_mul_ps(scale, top_steps_));
     if (w_->has_offsets) offset_[Set] = words(_mm512_mul_ps(offsets_of<Avx512Vnni>(*w_, place, scale), inverse_));
   }
 
@@ -202,8 +204,8 @@ class PanelSplitter {
   // The group; runs of 32 columns left in it; columns of k from its start on.
   uint32_t index_, left_;
   int32_t columns_;
-  float top_;
-  __m512 inverse_;
+  // Of a step, and what scales are times for words that are `top` times a weight.
+  __m512 inverse_, top_steps_;
   // Of the halves of a run.
   __m512i multiplier_[2], offset_[2];
   __m512i levels_;

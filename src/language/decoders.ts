@@ -9,8 +9,9 @@ import { SessionDecoder } from "./session-decoder.ts";
 /** How the sequences of a program share its steps. */
 export interface SchedulingOptions {
   /**
-   * Rows of prompts that a step takes while answers are under way, which wait for it: the longest gap between two of their
-   * tokens. More read prompts faster. Default: 64, and all rows of a step where no answer waits.
+   * Rows of a step that computes parts of prompts while answers are under way, those of the answers included: what such a
+   * step takes is the longest gap between two of their tokens. More read prompts faster. Prompts are given half of them at
+   * least. Default: 64. Where no answer is under way, prompts have all rows of a step.
    */
   readonly promptRows?: number | undefined;
 }

@@ -44,7 +44,8 @@ interface Metadata {
 
 /** What stands for a program: its logits are the number of the chain of ids, which it knows from pages and states alone. */
 class ChainProgram {
-  steps = 0;
+  /** Rows of each step. */
+  readonly rows: number[] = [];
   readonly #cells: CellStore;
   readonly #metadata: Metadata = {
     get_max_seq_len: ROWS,
@@ -55,6 +56,10 @@ class ChainProgram {
 
   constructor(cells: CellStore) {
     this.#cells = cells;
+  }
+
+  get steps(): number {
+    return this.rows.length;
   }
 
   count(name: string, fallback: number): number {
@@ -73,8 +78,8 @@ class ChainProgram {
     read: (outputs: readonly Tensor[]) => void,
     signal: AbortSignal,
   ): Promise<void> {
-    this.steps++;
     const ids = [...tokens!.data].map(Number);
+    this.rows.push(ids.length);
     expect(ids.length).toBeLessThanOrEqual(ROWS);
     expect(wanted!.data.length).toBeLessThanOrEqual(LOGIT_ROWS);
     expect(positions!.data.length).toBe(ids.length);
@@ -127,14 +132,14 @@ class Run {
   /** The first that a call found wrong. */
   #failure: unknown;
 
-  constructor(uses: readonly SequenceUse[], spareBytes: number) {
+  constructor(uses: readonly SequenceUse[], spareBytes: number, promptRows = PROMPT_ROWS) {
     const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepRows: ROWS };
     const layout = sequenceLayout(uses, { ...options, type: "f32" });
     const cacheBytes = bytesForSequence(layout, CONTEXT, ROWS) + spareBytes;
     this.cells = new CellStore(uses, { ...options, cacheBytes });
     this.program = new ChainProgram(this.cells);
     const program = this.program as unknown as LoadedProgram;
-    this.#scheduler = new Scheduler(program, this.cells.store, { promptRows: PROMPT_ROWS });
+    this.#scheduler = new Scheduler(program, this.cells.store, { promptRows });
   }
 
   /** Of all, or of those that nothing runs on. */
@@ -274,8 +279,8 @@ test.each(Object.keys(models))(
 );
 
 describe("who is served", () => {
-  const make = (uses = models.full!) => {
-    const run = new Run(uses, 1 << 16);
+  const make = (uses = models.full!, promptRows = PROMPT_ROWS) => {
+    const run = new Run(uses, 1 << 16, promptRows);
     return { run, open: () => run.do({ kind: "open" }).then(() => run.held.at(-1)!.decoder) };
   };
 
@@ -309,10 +314,37 @@ describe("who is served", () => {
     }
     await prompt;
     const steps = run.program.steps - before;
-    // Each step has both answers and 5 rows of the prompt.
-    expect(steps).toBeGreaterThanOrEqual(6);
-    expect(steps).toBeLessThanOrEqual(9);
+    // Each step has both answers and 3 rows of the prompt.
+    expect(steps).toBeGreaterThanOrEqual(10);
+    expect(steps).toBeLessThanOrEqual(12);
+    expect(Math.max(...run.program.rows.slice(before))).toBe(PROMPT_ROWS);
     expect(tokens).toBeGreaterThanOrEqual(steps - 2);
+    await run.end();
+  });
+
+  test("a prompt has no longer step where an answer is late to ask for its next token", async () => {
+    const { run, open } = make();
+    const answer = await open();
+    await answer.prefill([1]);
+    const before = run.program.steps;
+    const prompt = (await open()).prefill(new Array(30).fill(2));
+    await answer.step(0);
+    await prompt;
+    // One with the answer, one without; after that, nobody waits for it.
+    const [first, second, third] = run.program.rows.slice(before);
+    expect([first, second]).toEqual([PROMPT_ROWS, PROMPT_ROWS]);
+    expect(third).toBe(ROWS);
+    await run.end();
+  });
+
+  test("prompts have half of a step's rows where answers would take more", async () => {
+    const { run, open } = make(models.full, 3);
+    const answers = [await open(), await open()];
+    for (const answer of answers) await answer.prefill([1]);
+    const before = run.program.steps;
+    const prompt = (await open()).prefill(new Array(6).fill(2));
+    await Promise.all([prompt, ...answers.map((answer) => answer.step(0))]);
+    expect(run.program.rows[before]).toBe(2 + 2);
     await run.end();
   });
 

@@ -109,18 +109,21 @@ export class Scheduler {
     this.#isRunning = true;
     try {
       while (this.#pending.length > 0) {
-        await this.#gather();
+        const late = await this.#gather();
         this.#dropAborted();
         if (this.#pending.length === 0) continue;
-        await this.#step();
+        await this.#step(late);
       }
     } finally {
       this.#isRunning = false;
     }
   }
 
-  /** Gives those who were served last the time to ask for their next token, so that they are served together again. */
-  async #gather(): Promise<void> {
+  /**
+   * Gives those who were served last the time to ask for their next token, so that they are served together again. How many
+   * have not asked yet.
+   */
+  async #gather(): Promise<number> {
     for (let turn = 0; turn < GATHER_TURNS && this.#expected.size > 0; turn++) {
       const asked = new Promise<void>((resolve) => {
         this.#wake = resolve;
@@ -128,7 +131,9 @@ export class Scheduler {
       await Promise.race([asked, nextMacrotask()]);
     }
     this.#wake = () => {};
+    const late = this.#expected.size;
     this.#expected.clear();
+    return late;
   }
 
   #dropAborted(): void {
@@ -145,11 +150,11 @@ export class Scheduler {
     else pending.reject(error);
   }
 
-  async #step(): Promise<void> {
+  async #step(late: number): Promise<void> {
     this.#steps++;
     let failing = this.#pending.slice();
     try {
-      const { parts, lacking } = this.#reserved();
+      const { parts, lacking } = this.#reserved(late);
       failing = parts.map(({ pending }) => pending);
       if (parts.length > 0) await this.#compute(parts);
       else if (lacking) await this.#wait(lacking);
@@ -179,7 +184,7 @@ export class Scheduler {
    * The parts of the next step, with room for what they compute; none, and the oldest that has no room, where none has any.
    * The youngest sequences give way to older ones.
    */
-  #reserved(): { readonly parts: readonly Part[]; readonly lacking: Pending | null } {
+  #reserved(late: number): { readonly parts: readonly Part[]; readonly lacking: Pending | null } {
     /**
      * Calls that wait. Those that gave way would find their own pages in the store, which are to be had now, and hold
      * them again.
@@ -188,7 +193,7 @@ export class Scheduler {
     let oldest: Pending | null = null;
     for (;;) {
       const others = this.#pending.filter((pending) => !waiting.has(pending));
-      const parts = planStep(others, this.limits);
+      const parts = planStep(others, this.limits, late);
       if (parts.map(({ pending }) => findPrefix(pending)).includes(true)) continue;
       const inTurn = parts.toSorted((a, b) => a.pending.age - b.pending.age);
       const lacking = inTurn.find(({ pending, rows }) => !pending.sequence.reserve(rows))?.pending;

@@ -34,7 +34,10 @@ export interface Pending extends SequenceRequest {
 export interface StepLimits {
   /** Rows of a step at most. */
   readonly rows: number;
-  /** Most rows of prompts while answers are under way: the longest gap between two tokens is what they take. */
+  /**
+   * Most rows of a step with parts of prompts while answers are under way, a row of each included: the longest gap between
+   * two of their tokens is what they take. Prompts are given half of them at least.
+   */
   readonly promptRows: number;
   /** Rows of which a step gives logits at most. */
   readonly logitRows: number;
@@ -75,11 +78,17 @@ function rowsToEnd({ sequence: { position } }: Pending, rows: number, ends: numb
   return lastPage > position ? lastPage - position : rows;
 }
 
+/** Rows for prompts of a step with so many answers. */
+function rowsBeside(answers: number, { rows, promptRows }: StepLimits): number {
+  return Math.min(rows - answers, Math.max(promptRows - answers, Math.ceil(promptRows / 2)));
+}
+
 /**
  * Single tokens first, those served longest ago before others, then parts of prompts in the order in which they came, with
- * equal shares of what is left. Only requests of one method go together: that of the one served longest ago.
+ * equal shares of what is left. Only requests of one method go together: that of the one served longest ago. `late`: how many
+ * answers are under way that do not wait yet.
  */
-export function planStep(waiting: readonly Pending[], limits: StepLimits): Part[] {
+export function planStep(waiting: readonly Pending[], limits: StepLimits, late = 0): Part[] {
   const inTurn = waiting.toSorted((a, b) => a.servedAt - b.servedAt || a.order - b.order);
   const method = inTurn[0]?.method;
   const together = inTurn.filter((pending) => pending.method === method);
@@ -109,7 +118,7 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits): Part[
   const places = Math.min(limits.sequences, limits.rows) - (isPromptDue ? 1 : 0);
   for (const pending of tokens.slice(0, Math.max(isPromptDue ? 0 : 1, places))) take(pending, 1);
   const answering = parts.length;
-  let left = answering > 0 ? Math.min(limits.promptRows, limits.rows - answering) : limits.rows;
+  let left = answering + late > 0 ? rowsBeside(answering, limits) : limits.rows;
   const atOnce = Math.min(prompts.length, limits.sequences - answering);
   for (let i = 0; i < atOnce && left > 0; i++) left -= take(prompts[i]!, Math.ceil(left / (atOnce - i)));
   return parts;

@@ -126,6 +126,7 @@ export const sliceOperator = defineOperator({
   schema:
     "aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: select,
+  rowwise: ["self"],
   shape(args) {
     const { dtype, shape } = args.tensor("self");
     const { dim, length } = sliceBounds(args);

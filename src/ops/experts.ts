@@ -13,7 +13,7 @@ import {
 } from "../kernels/arguments.ts";
 import type { Cpu, Kernel, PackedWeights } from "../kernels/contract.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
-import { openPacked } from "../kernels/layout/packed.ts";
+import { formOf, openPacked } from "../kernels/layout/packed.ts";
 import { routingLength } from "../kernels/routing.ts";
 import { packedQuery, selectKernel } from "../kernels/select.ts";
 import {
@@ -28,6 +28,7 @@ import {
 } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { checkOverlaps } from "./call-memory.ts";
 import { packedShape, rowCount } from "./linear.ts";
 import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
 
@@ -228,22 +229,50 @@ function openExperts(
     const part = (expert: number) => bytes.subarray(expert * partBytes, (expert + 1) * partBytes);
     const first = openPacked(part(0), shape);
     const opened = new Map<number, PackedWeights>([[0, first]]);
+    const open = (expert: number) => {
+      const found = openPacked(part(expert), shape);
+      if (formOf(found) !== formOf(first))
+        args.fail("packed_weights", `expert ${expert}: expected ${formOf(first)} but found ${formOf(found)}`);
+      return found;
+    };
     const weightsOf = (expert: number) => {
-      const found = opened.get(expert) ?? { ...openPacked(part(expert), shape) };
+      const found = opened.get(expert) ?? open(expert);
       opened.set(expert, found);
       return found;
     };
     return {
       choices: choicesOf(kernels, (m) => selectKernel(kernels, packedQuery(first, m), cpu)),
+      wholes: [bytes],
       of: (expert, m, x, y) => ({ m, x, weights: weightsOf(expert), y }),
     };
   });
 }
 
+/** Kernels of a target call those of linear layers of the same; where others multiply a call's matrices, plain loops call them. */
 function expertLinearPackedOperator(name: string, kernels: readonly Kernel<PackedLinearArgs>[]): Operator {
+  const [best, plain] = [expertLinearPacked, expertLinearPacked.slice(-1)].map((rows) =>
+    packedOperator(name, kernels, rows),
+  ) as [Operator, Operator];
+  const targetOf = (cpu: Cpu) => selectKernel(expertLinearPacked, { layout: null, bits: null, m: 1 }, cpu).target;
+  const isOwn = (args: Arguments<Tensor>, cpu: Cpu) =>
+    openExperts(args, kernels, cpu).choices.every(({ kernel }) => kernel.target === targetOf(cpu));
+  return {
+    ...best,
+    resolve(args, cpu) {
+      checkOverlaps(args, { inPlace: [], readFirst: [] });
+      return (isOwn(args, cpu) ? best : plain).resolve(args, cpu);
+    },
+  };
+}
+
+function packedOperator(
+  name: string,
+  kernels: readonly Kernel<PackedLinearArgs>[],
+  rows: readonly Kernel<ExpertLinearArgs<PackedLinearArgs>>[],
+): Operator {
   return defineOperator<ExpertLinearArgs<PackedLinearArgs>>({
     schema: `${name}.out(Tensor x, Tensor packed_weights, Tensor routing, int experts, int top_k, int group_size, int n, int k, *, Tensor(a!) out) -> Tensor(a!)`,
-    kernels: expertLinearPacked,
+    kernels: rows,
     shape(args) {
       args.tensor("packed_weights", "u8");
       const { n, k } = packedShape(args);
@@ -251,6 +280,7 @@ function expertLinearPackedOperator(name: string, kernels: readonly Kernel<Packe
     },
     multiplications: (args) => elementCount(args.tensor("x").shape) * packedShape(args).n,
     bytes: (args) => expertBytes(args, "packed_weights"),
+    stack: (args) => ({ argument: "packed_weights", count: expertCounts(args).experts, shape: packedShape(args) }),
     prepare(args, cpu) {
       const { n, k } = packedShape(args);
       return {
@@ -294,6 +324,7 @@ const expertLinearFloatOperator = defineOperator<ExpertLinearArgs<FloatLinearArg
     const data = weight.data as Float32Array;
     const matrices = floatMatrices.of(weight, cpu, [biases], () => ({
       choices: choicesOf(linearFloat, (m) => selectKernel(linearFloat, { layout: null, bits: null, m }, cpu)),
+      wholes: bias ? [data, bias] : [data],
       of: (expert, m, x, y) => ({
         ...{ m, n, k, x, y },
         weights: { dtype: weight.dtype, data: data.subarray(expert * n * k, (expert + 1) * n * k) },

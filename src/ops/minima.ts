@@ -47,6 +47,7 @@ export function withMinima(
 export const groupSumsOperator = defineOperator({
   schema: "lowbit::group_sums.out(Tensor x, int group_size, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: groupSums,
+  rowwise: ["x"],
   shape(args) {
     const { shape } = args.tensor("x", "f32");
     const k = shape.at(-1) ?? 0;

@@ -1,7 +1,7 @@
 /** Arguments of a method's calls, from its values. */
 import { ShapeError, UnsupportedError } from "../errors.ts";
-import type { Argument, Arguments } from "../ops/call-arguments.ts";
-import { qualifiedName } from "../ops/schema.ts";
+import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
+import { qualifiedName, type Schema } from "../ops/schema.ts";
 import type { Method, Value } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
 
@@ -44,6 +44,18 @@ export function argumentOf(method: Method, index: number, current: CurrentValues
     default:
       return current.literal(index);
   }
+}
+
+/** Arguments of a call as a file says them: tensors at their largest sizes, and values that no call has changed. */
+export function plannedArguments(method: Method, values: readonly number[], schema: Schema): Arguments<TensorSpec> {
+  const tensor = (index: number) => {
+    const value = method.values[index]!;
+    if (value.kind !== "tensor") throw new UnsupportedError(`method ${method.name}: value ${index} is no tensor`);
+    return { dtype: value.dtype, shape: value.sizes } as Tensor;
+  };
+  const given = { tensor, literal: (index: number) => literalOf(method.values[index]!) };
+  const args = values.slice(0, schema.args.length).map((index) => argumentOf(method, index, given));
+  return new Arguments<TensorSpec>(schema, args);
 }
 
 /**

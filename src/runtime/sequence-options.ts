@@ -1,16 +1,14 @@
 /** What a program keeps of each sequence, and how much memory its store may take: chosen when it is loaded. */
 import { checkWhole } from "../arguments.ts";
-import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import { type KvCacheType, kvCacheTypes, type SequenceUse } from "../kernels/sequence-table.ts";
 import { logInfo } from "../log.ts";
 import { nodeBuiltin } from "../node-builtin.ts";
-import { Arguments, type TensorSpec } from "../ops/call-arguments.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Method } from "../program/program.ts";
 import { bytesForSequence, positionsWithin, type SequenceOptions, sequenceLayout } from "../sequences/layout.ts";
-import type { Tensor } from "../tensor.ts";
-import { argumentOf, literalOf } from "./call-values.ts";
+import { plannedArguments } from "./call-values.ts";
 
 /** How many sequences a program serves at once, how long they may be, and what is kept of them. */
 export interface SequenceLoadOptions {
@@ -45,20 +43,9 @@ export function sequenceUses(methods: readonly Method[], registry: OperatorRegis
       if (step.kind !== "kernel") return [];
       const operator = registry.find(qualifiedName(method.operators[step.operator]!));
       if (!operator?.keepsSequences) return [];
-      const specs = {
-        tensor: (index: number) => specOf(method, index) as Tensor,
-        literal: (index: number) => literalOf(method.values[index]!),
-      };
-      const args = step.args.slice(0, operator.schema.args.length).map((index) => argumentOf(method, index, specs));
-      return operator.sequenceUse(new Arguments<TensorSpec>(operator.schema, args)) ?? [];
+      return operator.sequenceUse(plannedArguments(method, step.args, operator.schema)) ?? [];
     }),
   );
-}
-
-function specOf(method: Method, index: number): TensorSpec {
-  const value = method.values[index]!;
-  if (value.kind !== "tensor") throw new UnsupportedError(`method ${method.name}: value ${index} is no tensor`);
-  return { dtype: value.dtype, shape: value.sizes };
 }
 
 /** What is chosen of a program's sequences, from what was asked for, what the model has and what this machine has. */

@@ -91,6 +91,19 @@ function packedWeights(): void {
       e.first(copy(first), linear(e, weights, routing), copy(second), linear(e, weights, routing), e.freeNothing());
     });
   }
+  addBoth("weights of experts that are written by their own product", OVERLAP, (e) => {
+    const weights = e.tensor("u8", [packedExperts("panel16").length]);
+    const out = e.tensor("f32", [1, PLACES, N], { offset: e.offsetOf(weights) });
+    e.first(linear(e, weights, routingAt(e), { out }));
+  });
+  addBoth("weights that no number of experts divides", /equal parts|packed weights/, (e) => {
+    const weights = packedExperts("panel16");
+    e.first(linear(e, bytes(e, weights.subarray(4)), routingAt(e)));
+  });
+}
+
+/** One matrix that is stored in another way than the first. */
+function otherForms(): void {
   const headers: readonly (readonly [string, (part: Uint8Array, view: DataView) => void])[] = [
     ["of 8 bits", (_, view) => view.setUint8(8, 8)],
     ["of 1 bit", (_, view) => view.setUint8(8, 1)],
@@ -106,15 +119,36 @@ function packedWeights(): void {
   ];
   for (const layout of ["panel16", "panel32"])
     for (const [what, change] of headers)
-      addBoth(`an expert in ${layout} whose header says it is ${what}`, ANY, (e) => {
+      addBoth(`an expert in ${layout} whose header says it is ${what}`, /matrix 1 of 4: packed weights/, (e) => {
         const weights = packedExperts(layout, 1, (part, view) => {
           change(part, view);
           sign(part);
         });
         e.first(linear(e, bytes(e, weights), routingAt(e)));
       });
+  // As many bytes as those of float32 scales.
+  addBoth(
+    "an expert with minima among those without",
+    /matrix 2 of 4: packed weights: .*f32 scales.*f16.*minima/,
+    (e) => {
+      const groups = (N * K) / GROUP;
+      const floats = { scales: new Float32Array(groups).fill(1), minima: new Float32Array(groups).fill(-1) };
+      const other = { ...spec, hasMinima: true, scaleDType: "f16", zeros: null, levels: null, ...floats } as const;
+      const bytesOfOther = packWeights({ ...other, qvals: new Int8Array(N * K) }, null, layoutNamed("panel16"));
+      e.first(
+        linear(
+          e,
+          bytes(
+            e,
+            packedExperts("panel16", 2, (part) => part.set(bytesOfOther)),
+          ),
+          routingAt(e),
+        ),
+      );
+    },
+  );
   for (let at = 0; at < 32; at++)
-    add(`an expert in TorchAO's layout whose header's byte ${at} is another`, ANY, (e) => {
+    add(`an expert in TorchAO's layout whose header's byte ${at} is another`, /matrix 3 of 4: packed weights/, (e) => {
       const weights = packedExperts("torchao_universal", 3, (part) => {
         part[at]! ^= 1;
       });
@@ -122,15 +156,6 @@ function packedWeights(): void {
       const routing = routingOf([[3, 4]]);
       e.first(linear(e, bytes(e, weights), routingAt(e, routing)));
     });
-  addBoth("weights of experts that are written by their own product", OVERLAP, (e) => {
-    const weights = e.tensor("u8", [packedExperts("panel16").length]);
-    const out = e.tensor("f32", [1, PLACES, N], { offset: e.offsetOf(weights) });
-    e.first(linear(e, weights, routingAt(e), { out }));
-  });
-  addBoth("weights that no number of experts divides", /equal parts|packed weights/, (e) => {
-    const weights = packedExperts("panel16");
-    e.first(linear(e, bytes(e, weights.subarray(4)), routingAt(e)));
-  });
 }
 
 function floatWeights(): void {
@@ -231,6 +256,6 @@ function routers(): void {
 
 /** All programs, each once. */
 export function hostileExperts(): readonly HostileProgram[] {
-  if (found.length === 0) for (const part of [packedWeights, floatWeights, routers]) part();
+  if (found.length === 0) for (const part of [packedWeights, otherForms, floatWeights, routers]) part();
   return found;
 }

@@ -6,6 +6,7 @@ import { defineOperator } from "../../ops/operator.ts";
 import { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { operators } from "../../ops/registry.ts";
 import { formatGraph } from "../graph.ts";
+import { removeDeadCode } from "./dead-code.ts";
 import { narrowToWantedRows } from "./wanted-rows.ts";
 
 it("narrows a block down to what does not work row by row", () => {
@@ -95,4 +96,55 @@ it("narrows columns in another order, but not rows in another", () => {
       %1: f32[1, 4] = aten::select_copy.int_out(%0, 1, -1)
       return %1"
   `);
+});
+
+/** A mixture of 4 experts behind an addition, whose rows `wanted` are read. */
+function mixture(alsoRead: "nothing" | "the routing's rows" | "what experts make") {
+  const chosen = { name: "chosen", spec: { dtype: "i64", shape: [2] }, smallest: [1] } as const;
+  return graphOf([rows("x", 32), chosen], (ops, [x, wanted], constant) => {
+    const sum = ops.add(x!, x!);
+    const logits = ops.call("aten::linear.out", sum, constant({ ...vector("router", [0]), shape: [4, 32] }), null);
+    const routing = ops.route(logits, { topK: 2 });
+    const placed = ops.expertRows(sum, routing);
+    const weights = (key: string, n: number, k: number) => constant({ ...vector(key, [0]), shape: [4, n, k] });
+    const layer = (name: string, input: typeof sum, n: number, k: number) =>
+      ops.call("lowbit::expert_linear.out", input, weights(name, n, k), null, routing.routing, 4, 2);
+    const both = layer("both", placed, 128, 32);
+    const made = layer("down", ops.gated("silu", ops.columns(both, 0, 64), ops.columns(both, 64, 128)), 32, 64);
+    const others = {
+      nothing: () => [],
+      "the routing's rows": () => [ops.expertRows(x!, routing)],
+      "what experts make": () => [made],
+    };
+    return [ops.selectRows(ops.add(sum, ops.combineExperts(made, routing)), wanted!), ...others[alsoRead]()];
+  });
+}
+
+it("narrows a mixture of experts as a whole, down to what its router and its experts read", () => {
+  expect(
+    after((graph, on) => removeDeadCode(narrowToWantedRows(graph, on), on.registry), mixture("nothing")),
+  ).toMatchInlineSnapshot(`
+      "forward(x: f32[1, <=4, 32], chosen: i64[<=2])
+        %0: f32[1, <=2, 32] = lowbit::select_rows.out(x, chosen)
+        %1: f32[1, <=2, 32] = aten::add.out(%0, %0, 1)
+        %2: f32[1, <=2, 4] = aten::linear.out(%1, router:f32, null)
+        %3: i32[<=17] = lowbit::route.out(%2, null, null, 2, "softmax", true, 0, 1)
+        %4: f32[1, <=4, 32] = lowbit::expert_rows.out(%1, %3, 4, 2)
+        %5: f32[1, <=4, 128] = lowbit::expert_linear.out(%4, both:f32, null, %3, 4, 2)
+        %6: f32[1, <=4, 64] = aten::slice_copy.Tensor_out(%5, -1, 0, 64, 1)
+        %7: f32[1, <=4, 64] = aten::slice_copy.Tensor_out(%5, -1, 64, 128, 1)
+        %8: f32[1, <=4, 64] = lowbit::swiglu.out(%6, %7)
+        %9: f32[1, <=4, 32] = lowbit::expert_linear.out(%8, down:f32, null, %3, 4, 2)
+        %10: f32[1, <=2, 32] = lowbit::combine_experts.out(%9, %3, 4, 2)
+        %11: f32[1, <=2, 32] = aten::add.out(%1, %10, 1)
+        return %11"
+    `);
+});
+
+it("leaves a mixture of which others read what is between", () => {
+  for (const read of ["the routing's rows", "what experts make"] as const) {
+    const text = after(narrowToWantedRows, mixture(read));
+    expect(text.match(/select_rows/g), read).toHaveLength(2);
+    expect(text.indexOf("select_rows"), read).toBeGreaterThan(text.indexOf("combine_experts"));
+  }
 });

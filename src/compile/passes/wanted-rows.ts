@@ -7,6 +7,7 @@ import { argumentIndex } from "../../ops/schema.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 import type { RewriteContext } from "./rewrite.ts";
+import { routedCalls } from "./routed-rows.ts";
 import { Uses } from "./uses.ts";
 
 /** Places of the arguments that a call works on row by row; what works along a dimension does so only along the last. */
@@ -20,18 +21,13 @@ function rowArguments({ operator, args }: GraphNode, registry: OperatorRegistry)
   return found.rowwise.map((name) => argumentIndex(found.schema, name));
 }
 
-/** Whether row t of a result [1, T, n] depends on row t of arguments of as many rows. */
-function isRowwise(node: GraphNode, registry: OperatorRegistry): boolean {
+/** Places of those arguments where row t of a result [1, T, n] depends on row t of each of them; none elsewhere. */
+function rowwiseArguments(node: GraphNode, registry: OperatorRegistry): readonly number[] {
   const places = rowArguments(node, registry);
   const { shape } = node.out.spec;
   const hasRows = (arg: GraphNode["args"][number]) =>
     isGraphValue(arg) && arg.spec.shape.length === 3 && arg.spec.shape[1] === shape[1];
-  return shape.length === 3 && shape[0] === 1 && places.length > 0 && places.every((i) => hasRows(node.args[i]!));
-}
-
-function readsByRow(reader: GraphNode, value: GraphValue, registry: OperatorRegistry): boolean {
-  const places = rowArguments(reader, registry);
-  return reader.args.every((arg, i) => arg !== value || places.includes(i));
+  return shape.length === 3 && shape[0] === 1 && places.every((i) => hasRows(node.args[i]!)) ? places : [];
 }
 
 /** Which rows of x [1, T, n] a call takes: the last, or those of indices; null for a call that takes no rows of one. */
@@ -42,20 +38,33 @@ function wantedRows({ operator, args }: GraphNode): "last" | GraphValue | null {
   return isLast && (x as GraphValue).spec.shape.length === 3 ? "last" : null;
 }
 
-/** The values of which only some rows are read, the same by all readers, and those rows. */
-function partlyRead(graph: Graph, registry: OperatorRegistry): Map<GraphValue, "last" | GraphValue> {
+/** A call of which only some rows are wanted, and the places of its arguments of which it needs no others. */
+interface PartlyRead {
+  readonly wanted: "last" | GraphValue;
+  readonly places: readonly number[];
+}
+
+/** The makers of values of which only some rows are read, the same by all readers. */
+function partlyRead(graph: Graph, registry: OperatorRegistry): Map<GraphNode, PartlyRead> {
   const uses = new Uses(graph);
-  const found = new Map<GraphValue, "last" | GraphValue>();
+  const found = new Map<GraphNode, PartlyRead>();
+  const rowwise = (node: GraphNode) => rowwiseArguments(node, registry);
   for (const node of graph.nodes.toReversed()) {
     const { out } = node;
-    const readers = uses.readers(out);
-    const rowsRead = readers.map((reader) => {
+    if (found.has(node)) continue;
+    const rowsRead = uses.readers(out).map((reader) => {
       if (reader.args[0] === out && reader.args[1] !== out && wantedRows(reader)) return wantedRows(reader);
-      return readsByRow(reader, out, registry) ? found.get(reader.out) : undefined;
+      const known = found.get(reader);
+      return reader.args.every((arg, i) => arg !== out || known?.places.includes(i)) ? known?.wanted : undefined;
     });
-    const [first] = rowsRead;
-    if (first && isRowwise(node, registry) && !uses.isOutput(out) && rowsRead.every((rows) => rows === first))
-      found.set(out, first);
+    const [wanted] = rowsRead;
+    if (!wanted || uses.isOutput(out) || rowsRead.some((rows) => rows !== wanted)) continue;
+    const places = rowwise(node);
+    if (places.length > 0) found.set(node, { wanted, places });
+    // The last row alone has no dimension of rows, which routers need.
+    else if (wanted !== "last")
+      for (const [call, places] of routedCalls(node, uses, registry, rowwise) ?? [])
+        found.set(call, { wanted, places });
   }
   return found;
 }
@@ -84,13 +93,13 @@ export function narrowToWantedRows(graph: Graph, { registry, cpu }: RewriteConte
   };
   for (const node of graph.nodes) {
     const x = node.args[0] as GraphValue;
-    const wanted = narrow.get(node.out);
+    const partly = narrow.get(node);
     const taken = wantedRows(node);
-    if (wanted !== undefined) {
-      const places = rowArguments(node, registry);
+    if (partly) {
+      const { wanted, places } = partly;
       const args = node.args.map((arg, i) => (places.includes(i) && isGraphValue(arg) ? rowsOf(arg, wanted) : arg));
       knownRows(wanted).set(node.out, builder.call(node.operator, ...args));
-    } else if (taken && narrow.get(x) === taken) replaced.set(node.out, rowsOf(x, taken));
+    } else if (taken && rows.get(taken)?.has(x)) replaced.set(node.out, rowsOf(x, taken));
     else builder.nodes.push({ ...node, args: renewArguments(node, current) });
   }
   return { ...graph, nodes: builder.nodes, outputs: graph.outputs.map(current) };

@@ -98,6 +98,15 @@ export function describePacked(bytes: Uint8Array, length: number, shape: PackedS
   return { layout, spec, hasBias, levels };
 }
 
+/** How packed weights are stored, in words: the same for matrices that one code can read. */
+export function formOf({ layout, spec, hasBias }: Omit<PackedWeights, "bytes">): string {
+  const { bits, n, k, groupSize, scaleDType, hasZeros, hasLevels, hasMinima = false } = spec;
+  const parts = { "zero points": hasZeros, "a codebook": hasLevels, minima: hasMinima, biases: hasBias };
+  const had = Object.entries(parts).flatMap(([name, has]) => (has ? [name] : []));
+  const sizes = `${bits} bits [${n}, ${k}] in ${layout.name}, groups of ${groupSize} with ${scaleDType} scales`;
+  return [sizes, ...had].join(", ");
+}
+
 /** Whether the payload still has the checksum that its header promises; null for layouts without one. */
 export function verifyPacked(packed: PackedWeights): boolean | null {
   if (packed.layout === torchaoUniversal) return null;
