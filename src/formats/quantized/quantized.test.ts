@@ -323,6 +323,18 @@ describe("what does not fit together is refused by name", () => {
       (tensors) => words(tensors.get("nbits")!).fill(0),
       /q_proj\.nbits: expected bits up to 8 but found 0/,
     ],
+    [
+      "more bits than are packed",
+      "hqq-w4-g64",
+      (tensors) => words(tensors.get("nbits")!).fill(5),
+      /q_proj\.nbits: expected at most 4 bits, as packing says, but found 5/,
+    ],
+    [
+      "fewer bits than integers have",
+      "hqq-w4-g64",
+      (tensors) => words(tensors.get("nbits")!).fill(2),
+      /q_proj\.W_q: expected integers of 2 bits, as nbits says, but found \d+/,
+    ],
     ["no sizes of HQQ", "hqq-w4-g64", without("shape"), /q_proj\.shape, which the checkpoint lacks/],
     [
       "scales that are quantized",
