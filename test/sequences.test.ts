@@ -232,6 +232,28 @@ describe("a prefix in a file", () => {
     expect(second.program.sequenceStatistics!.reusedTokens).toBeGreaterThanOrEqual(128);
   });
 
+  it("of a prompt so long that its rope is another one is gone on from, too", async () => {
+    const long = await temporaryFolder();
+    const rope = { rope_type: "longrope", short_factor: [1, 1, 1, 1], long_factor: [1, 2, 3, 4] };
+    const config = {
+      max_position_embeddings: CONTEXT,
+      rope_scaling: { ...rope, original_max_position_embeddings: 60 },
+    };
+    await writeTinyCheckpoint(long, { config });
+    const model = await loadCheckpoint(long);
+    const [first, second] = [
+      await loadCompiled(model, { cpu: scalarCpu }),
+      await loadCompiled(model, { cpu: scalarCpu }),
+    ];
+    await model.close();
+    const expected = await logitsOf(first, prompt);
+    expect(await savePrefix(first, prompt, join(long, "prefix.lbsq"))).toBe(128);
+    expect(await restorePrefix(second, join(long, "prefix.lbsq"))).toBe(128);
+    expectSame(await logitsOf(second, prompt), expected);
+    expect(second.program.sequenceStatistics!.reusedTokens).toBe(128);
+    for (const opened of [first, second]) await opened.dispose();
+  });
+
   it("of nothing that was computed, of another cache type, or damaged is refused", async () => {
     const llm = await load({ cpu: scalarCpu });
     await expect(savePrefix(llm, [1, 2, 3], join(folder, "none"))).rejects.toThrow(InvalidArgumentError);
@@ -270,7 +292,7 @@ describe("a prefix in a file", () => {
 
 it.each([
   [{ contextLength: CONTEXT + 1 }, "contextLength: expected a whole number from 1 to 256 but found 257"],
-  [{ cacheBytes: 1000 }, "cacheBytes: expected at least"],
+  [{ cacheBytes: 1000 }, /cacheBytes: expected at least \d+, for a token of one sequence in f32, but found 1000/],
   [{ contextLength: 200, cacheBytes: 4e4 }, "cacheBytes: expected at least"],
   [{ sequences: 0 }, "sequences: expected a whole number from 1"],
   [{ promptRows: 0 }, "promptRows: expected a whole number from 1"],
