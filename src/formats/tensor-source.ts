@@ -17,6 +17,8 @@ export interface LowBitTensor {
   readonly stored: string;
   /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
+  /** The codebook of weights that have one, where the file has one for all of its kind. */
+  readonly levels?: Int8Array;
   /** How activations are multiplied with it, where the file says so. */
   readonly activations?: ActivationKind;
   /** Column j of what `rows` gives is column `order[j]` of the matrix, where groups are not of neighbours. */

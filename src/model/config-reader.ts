@@ -45,6 +45,11 @@ export class ConfigReader {
     return value;
   }
 
+  /** A whole number from 0 to `SIZE_MAX`. */
+  count(name: string, fallback?: number): number {
+    return this.number(name, fallback) === 0 ? 0 : this.size(name, fallback);
+  }
+
   /** A finite number. */
   number(name: string, fallback?: number): number {
     const value = this.fields[name] ?? fallback;
@@ -56,6 +61,13 @@ export class ConfigReader {
   positive(name: string, fallback?: number): number {
     const value = this.number(name, fallback);
     if (value <= 0) this.#fail(name, "a positive number", value);
+    return value;
+  }
+
+  /** A finite number from 0 on. */
+  notNegative(name: string, fallback?: number): number {
+    const value = this.number(name, fallback);
+    if (value < 0) this.#fail(name, "a number from 0 on", value);
     return value;
   }
 

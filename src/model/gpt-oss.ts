@@ -19,7 +19,7 @@ export const gptOss: Architecture = {
       intermediate: base.mlp.intermediate,
       routerBias: true,
       bias: true,
-      gate: { slope: config.number("swiglu_alpha", 1.702), limit: config.number("swiglu_limit", 7) },
+      gate: { slope: config.number("swiglu_alpha", 1.702), limit: config.positive("swiglu_limit", 7) },
       stacksTurned: true,
       names: { router: "router" },
     });

@@ -33,6 +33,8 @@ export interface PackedSource {
   readonly layout: PackedLayout;
   /** Whether a bias [n] is packed with the weights. */
   readonly hasBias: boolean;
+  /** The codebook of weights that have one, where it is known before they are read. */
+  readonly levels?: Int8Array;
   /** Reads the whole matrix. */
   load(): Promise<UnpackedMatrix>;
   /** Reads the matrix in parts; absent where it is only had whole. */

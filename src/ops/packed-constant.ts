@@ -60,7 +60,7 @@ function packInParts({ spec, layout, hasBias }: PackedSource, { rows, bias }: Un
 
 /**
  * The rows of all parts as one constant, or null where they are stored in different ways or cannot be told apart.
- * `sharesLevels`: codebooks of all parts are taken to be one, which is checked when they are read.
+ * `sharesLevels`: codebooks that are not known yet are taken to be one, which is checked when they are read.
  */
 export function joinRows(parts: readonly LazyConstant[], sharesLevels = false): LazyConstant | null {
   const [first] = parts;
@@ -73,14 +73,20 @@ function joinPacked(parts: readonly LazyConstant[], sharesLevels: boolean): Lazy
   const [{ spec, layout, hasBias }] = sources as [PackedSource];
   const stored = (source: PackedSource) => ({ ...source.spec, n: 0, layout: source.layout.name, bias: source.hasBias });
   const alike = sources.every((source) => JSON.stringify(stored(source)) === JSON.stringify(stored(sources[0]!)));
-  // Each matrix has a codebook of its own.
-  if (!alike || (spec.hasLevels && !sharesLevels)) return null;
+  // Each matrix may have a codebook of its own.
+  if (!alike || (spec.hasLevels && !sharesLevels && !haveOneCodebook(sources))) return null;
   const joined = { ...spec, n: sources.reduce((sum, source) => sum + source.spec.n, 0) };
   if (layout.refusal(joined)) return null;
   const load = async () => joinMatrices(await inTurn(sources, (source) => source.load()), joined);
   const stream = joinStreams(sources);
-  const source = { spec: joined, layout, hasBias, load, ...(stream && { stream }) };
+  const levels = haveOneCodebook(sources) ? sources[0]!.levels : undefined;
+  const source = { spec: joined, layout, hasBias, load, ...(stream && { stream }), ...(levels && { levels }) };
   return packedWeights(joinedName(parts.map(({ key }) => weightName(key))), source);
+}
+
+function haveOneCodebook(sources: readonly PackedSource[]): boolean {
+  const [first] = sources.map(({ levels }) => levels?.join());
+  return first !== undefined && sources.every(({ levels }) => levels?.join() === first);
 }
 
 /** One stream after the other; null unless all but the last have whole panels, so that every part begins at one. */

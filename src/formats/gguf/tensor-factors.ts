@@ -8,12 +8,19 @@ import { quote } from "../json.ts";
 import type { LowBitTensor } from "../tensor-source.ts";
 import type { GgufTensors } from "./tensors.ts";
 
-/** `tensors` with the factors in the matrices, and without the tensors of factors. */
-export function withFactors(file: string, tensors: GgufTensors): GgufTensors {
+/**
+ * `tensors` with the factors in the matrices, and without the tensors of factors. `names`: tensors of layers that an
+ * architecture has of its own, "ffn_gate_inp.scale", which are no such factors.
+ */
+export function withFactors(
+  file: string,
+  tensors: GgufTensors,
+  names: Readonly<Record<string, string>> = {},
+): GgufTensors {
   const factorOf = new Map<string, string>();
   for (const factor of tensors.names) {
     const name = factor.replace(/\.scale$/, ".weight");
-    if (name === factor || !tensors.has(name)) continue;
+    if (name === factor || !tensors.has(name) || Object.hasOwn(names, factor.replace(/^blk\.\d+\./, ""))) continue;
     const { dtype, shape } = tensors.info(factor);
     if (dtype !== "f32" || elementCount(shape) !== 1)
       throw new UnsupportedError(

@@ -120,7 +120,7 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
       const read = (first: number, count: number) => source.read(start + first * rowBytes, count * rowBytes);
       const rows = async (first: number, count: number) =>
         integers(format, { ...spec, n: count }, await read(first, count));
-      const found = { stored: format.name, spec, rows, ...(format.factored && { factored: format.factored }) };
+      const found = { ...factsOf(format), spec, rows };
       if (!format.hasMinima) return found;
       const { k, scaleDType: dtype } = spec;
       const minimaOf = async (first: number, count: number) =>
@@ -163,6 +163,11 @@ function specOf(
 ) {
   const scaleDType = halfScales ? ("f16" as const) : ("f32" as const);
   return { bits, n, k, groupSize, hasZeros: hasMinima || zero !== 0, hasLevels: levels !== null, scaleDType };
+}
+
+/** What is known of weights before they are read. */
+function factsOf({ name, levels, factored }: BlockFormat): Pick<LowBitTensor, "stored" | "levels" | "factored"> {
+  return { stored: name, ...(levels && { levels }), ...(factored && { factored }) };
 }
 
 /** Decodes the blocks of rows one after the other; `take` copies what it needs. */

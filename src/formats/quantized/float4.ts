@@ -49,7 +49,7 @@ export function float4Matrix(source: Float4Source): ComputedMatrix {
   };
   return {
     ...{ name, shape, stored, parts },
-    lowBit: { stored, spec, rows: read, ...(hasE4m3Scales && { factored: "e4m3" as const }) },
+    lowBit: { stored, spec, levels: e2m1Doubled, rows: read, ...(hasE4m3Scales && { factored: "e4m3" as const }) },
     rows: async (first, count) => dequantize(await read(first, count)),
   };
 }
