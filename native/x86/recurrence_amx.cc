@@ -93,7 +93,8 @@ class RecurrentTiles {
         head_(head),
         key_head_(static_cast<uint32_t>(static_cast<uint64_t>(head) * args.key_heads / args.heads)) {}
 
-  // False where something that is added is infinite or NaN, which zeros of tiles would not keep from the rows before it.
+  // False where something that is added is infinite or NaN, which zeros of tiles would not keep from the rows before
+  // it.
   bool run(const Run& run, const float* now, float* next) {
     const size_t at = static_cast<size_t>(head_) * args_.key_dim * args_.value_dim;
     each_state_vector([&](uint32_t key, uint32_t column, float* place) {
