@@ -142,6 +142,24 @@ describe("other configs", () => {
     expect(headsOf({ num_key_value_heads: null })).toBe(32);
   });
 
+  it("take null for what transformers takes it for", () => {
+    const ropesOf = (name: string, changes: JsonObject) =>
+      other(name, { hidden_size_per_layer_input: 0, num_key_value_heads: 2, ...changes }).transformer!.ropes;
+    expect(ropesOf("Gemma4ForCausalLM", { rope_parameters: null })).toEqual(ropesOf("Gemma4ForCausalLM", {}));
+    for (const changes of [{}, { rope_parameters: null }, { rope_scaling: null, rope_theta: 1000 }]) {
+      const rope = ropesOf("GptOssForCausalLM", { num_local_experts: 4, num_experts_per_tok: 2, ...changes }).rope!;
+      expect(rope.scale).toBeCloseTo(0.1 * Math.log(32) + 1, 12);
+      expect(rope.inverseFrequencies[1]).toBeCloseTo(("rope_theta" in changes ? 1000 : 150000) ** (-2 / 64), 6);
+    }
+    const names = (mamba_conv_bias: unknown) =>
+      other("GraniteMoeHybridForCausalLM", {
+        ...{ layer_types: ["mamba", "attention"], num_local_experts: 0, mamba_n_heads: 4, num_key_value_heads: 2 },
+        mamba_conv_bias,
+      }).slots.map(({ name }) => name);
+    expect(names(null)).not.toContain("model.layers.0.mamba.conv1d.bias");
+    expect(names(undefined)).toContain("model.layers.0.mamba.conv1d.bias");
+  });
+
   it("say their type as transformers does, or not at all", () => {
     expect(other("Gemma3ForCausalLM", { model_type: "gemma3_text" }).architecture).toBe("Gemma3ForCausalLM");
     expect(other("MistralForCausalLM", { model_type: "ministral", num_key_value_heads: 2 }).layers).toBe(2);

@@ -20,9 +20,9 @@ export class ConfigReader {
     return new ConfigReader(this.file, { ...this.fields, ...fields });
   }
 
-  /** The config with some fields where it says nothing of them. */
+  /** The config with some fields where it says nothing of them, or null. */
   withDefaults(fields: JsonObject): ConfigReader {
-    return new ConfigReader(this.file, { ...fields, ...this.fields });
+    return this.with(Object.fromEntries(Object.entries(fields).filter(([name]) => !this.has(name))));
   }
 
   /** The config as if it said nothing of some fields. */
@@ -104,8 +104,10 @@ export class ConfigReader {
     return values as C[];
   }
 
+  /** True or false; null is false, as in Python. */
   boolean(name: string, fallback: boolean): boolean {
-    const value = this.fields[name] ?? fallback;
+    const { [name]: value = fallback } = this.fields;
+    if (value === null) return false;
     if (typeof value !== "boolean") this.#fail(name, "true or false", value);
     return value;
   }
