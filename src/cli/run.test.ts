@@ -1,5 +1,5 @@
 /** `lowbit run` and `lowbit chat` on a tiny program: what they print, and how they end. */
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
@@ -55,6 +55,18 @@ describe("lowbit run", () => {
     expect(stats).toMatchObject({ generated_tokens: 5, SCALING_FACTOR_UNITS_PER_SECOND: 1000 });
     const order = ["model_load_start_ms", "model_load_end_ms", "inference_start_ms", "prompt_eval_end_ms"];
     for (let i = 1; i < order.length; i++) expect(stats[order[i]!]).toBeGreaterThanOrEqual(stats[order[i - 1]!]!);
+  });
+
+  test("keeps the prefix of a long prompt in a file, and says of a short one that nothing is kept", async () => {
+    const file = join(root, "kept.lbsq");
+    const long = "The quick brown fox jumps over the lazy dog. ";
+    const short = await lowbit(["run", program, "The quick", "-n", "2", "--prefix", file]);
+    expect([short.code, existsSync(file)]).toEqual([0, false]);
+    expect(short.stderr).toContain(`(${file} is not written: prompt: expected`);
+    const first = await lowbit(["run", program, long, "-n", "4", "--temperature", "0", "--prefix", file]);
+    expect([first.code, existsSync(file)]).toEqual([0, true]);
+    const second = await lowbit(["run", program, long, "-n", "4", "--temperature", "0", "--prefix", file]);
+    expect([second.code, second.stdout]).toEqual([0, first.stdout]);
   });
 
   test("obeys stop tokens, biases and penalties", async () => {

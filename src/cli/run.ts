@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
-import { type GenerationResult, Profile } from "../index.ts";
+import { type GenerationResult, InvalidArgumentError, type LanguageModel, Profile } from "../index.ts";
 import { checkOutput, restorePrefix, savePrefix } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { describeProfile, profileReport, writeTrace } from "./profile.ts";
@@ -80,8 +80,18 @@ async function run(path: string, argument: string | undefined, options: RunOptio
     terminal.note(describeSpeed(result));
     if (options.profile) terminal.note(describeProfile(profile!));
   }
-  if (prefix !== undefined) await savePrefix(model, prompt, prefix);
+  if (prefix !== undefined) await keepPrefix(model, prompt, prefix, terminal);
   if (options.trace !== undefined) await writeTrace(profile!, options.trace);
+}
+
+/** Writes the prefix of a prompt, or says that nothing of it is held, as of one that is shorter than a page. */
+async function keepPrefix(model: LanguageModel, prompt: string, path: string, terminal: Terminal): Promise<void> {
+  try {
+    await savePrefix(model, prompt, path);
+  } catch (error) {
+    if (!(error instanceof InvalidArgumentError)) throw error;
+    terminal.note(`(${path} is not written: ${error.message})`);
+  }
 }
 
 async function readPrompt(

@@ -297,7 +297,7 @@ export async function loadProgramObject(
   name: string,
   options: LoadOptions & SchedulingOptions & { texts?: ModelTexts; warmUpMs?: number | undefined } = {},
 ): Promise<LanguageModel> {
-  const loaded = await LoadedProgram.load(program, options);
+  const loaded = await LoadedProgram.load(program.file === undefined ? { ...program, file: name } : program, options);
   try {
     scheduleWith(loaded, options);
     const model = new LanguageModel(name, loaded, options.texts ?? (await programTexts(program)));
