@@ -9,7 +9,7 @@ import { selectKernel } from "../dist/kernels/select.js";
 import * as kernelTable from "../dist/kernels/table.js";
 import { watched } from "./calm.js";
 import { linearRecurrence, shortConvolution } from "./kernel-cases.js";
-import { requireAddon } from "./peak.js";
+import { multiplyAdds, requireAddon } from "./peak.js";
 import { digits, median, table, writeReport } from "./report.js";
 
 const HIDDEN = 1024;
@@ -85,7 +85,21 @@ function contestants(m) {
   ];
 }
 
-const sections = [];
+/** Least picoseconds of a multiply-add by what multiplies: what no kernel can be faster than. */
+function limits() {
+  const ways = /** @type {const} */ ([
+    ["integers of 8 bits, as those of 4-bit weights", "i8", 1],
+    ["floats, exactly", "f32", 1],
+    ["floats as sums of two bf16, by three products", "bf16", 3],
+  ]);
+  const rows = ways.map(([what, type, products]) => {
+    const rate = multiplyAdds(type, threads);
+    return [what, rate === null ? "none" : digits((1e12 * products) / rate)];
+  });
+  return `## Limits\n\n${table(["multiplies", "ps a multiply-add at the CPU's peak"], rows)}`;
+}
+
+const sections = [limits()];
 for (const m of options.m.split(",").map(Number)) {
   const all = contestants(m);
   /** Nanoseconds by contestants. @type {number[][]} */

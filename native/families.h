@@ -301,13 +301,14 @@ constexpr uint32_t kScalars = 8, kBuffers = 5;
 
 namespace quantize_pack {
 constexpr ScalarIndex kN{0}, kK{1}, kGroupSize{2};
-constexpr ScalarIndex kBits{3}, kScaleBytes{4}, kHasZeros{5};
-constexpr ScalarIndex kHasLevels{6}, kHasMinima{7}, kHasBias{8};
+constexpr ScalarIndex kBits{3}, kScaleBytes{4}, kHasE4m3{5};
+constexpr ScalarIndex kHasZeros{6}, kHasLevels{7}, kHasMinima{8};
+constexpr ScalarIndex kHasBias{9};
 constexpr BufferIndex kQvals{0}, kScales{1}, kZeros{2};
 constexpr BufferIndex kLevels{3}, kMinima{4}, kSuperScales{5};
 constexpr BufferIndex kSuperMinima{6}, kPanels{7}, kNegative{8};
 constexpr BufferIndex kScratch{9};
-constexpr uint32_t kScalars = 9, kBuffers = 9;
+constexpr uint32_t kScalars = 10, kBuffers = 9;
 }  // namespace quantize_pack
 
 namespace measure_read {

@@ -1,5 +1,5 @@
-// Types that floats are stored in, and conversions of single 16-bit floats for CPUs and places without instructions for
-// them: src/half.ts in C++.
+// Types that floats are stored in, and conversions of single floats of 16 and 8 bits for CPUs and places without
+// instructions for them: src/half.ts and src/float8.ts in C++.
 #pragma once
 
 #include <cstdint>
@@ -45,5 +45,22 @@ static inline uint16_t float_to_half(float value) {
 }
 
 static inline float bf16_to_float(uint16_t value) { return float_of_bits(static_cast<uint32_t>(value) << 16); }
+
+// Of a byte that is e4m3, as 32 bits with the sign repeated and shifted 20 to the left, these bits are a float of
+// 2^-120 times the number.
+constexpr int32_t kE4m3Bits = static_cast<int32_t>(0x87f00000);
+constexpr float kE4m3Scale = 0x1p120f;
+
+static inline float e4m3_to_float(uint8_t code) {
+  const uint32_t word = static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(code)));
+  return float_of_bits((word << 20) & static_cast<uint32_t>(kE4m3Bits)) * kE4m3Scale;
+}
+
+// The nearest one's code; of numbers past the largest that one's.
+static inline uint8_t float_to_e4m3(float value) {
+  const uint32_t bits = bits_of_float(value * (1 / kE4m3Scale)), largest = 0x7e;
+  const uint32_t code = ((bits & 0x7fffffff) + 0x80000) >> 20;
+  return static_cast<uint8_t>((code < largest ? code : largest) | (bits >> 24 & 0x80));
+}
 
 }  // namespace lowbit

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "half.h"
 #include "kernel.h"
 
 namespace lowbit {
@@ -20,8 +21,10 @@ struct Panels {
   // No scale is negative.
   bool positive_scales;
   int8_t levels[16];
-  // Bytes of a scale or minimum; 1: an integer, times a factor of each row and kSuperGroups groups.
+  // Bytes of a scale or minimum; 1: an integer, times a factor of each row and kSuperGroups groups, or e4m3, times a
+  // float factor of each row.
   uint8_t scale_bytes;
+  bool e4m3_scales;
   // Groups of 16 that one as stored has, each with scales and minima of its own; `group_size` is that of all then.
   uint8_t parts;
   // Of the factors of a panel, in front of its first group, and of one for each row.
@@ -45,7 +48,7 @@ struct Panels {
     const uint32_t start = part * part_size();
     return start < k ? (part_size() < k - start ? part_size() : k - start) : 0;
   }
-  // Factors of integer scales of group g, which begins at `group`, one a row; those of minima follow.
+  // Factors of scales of group g, which begins at `group`, one a row; those of minima follow.
   const uint8_t* factors(const uint8_t* group, uint32_t g) const {
     return group - static_cast<size_t>(g) * group_bytes - front_bytes +
            static_cast<size_t>(g / kSuperGroups) * super_bytes;
@@ -61,8 +64,10 @@ static inline void size_panels(Panels& w, uint32_t rows) {
   const uint32_t group = w.group_size < w.k ? w.group_size : w.k;
   w.groups = ceil_div(w.k, w.group_size);
   w.group_length = static_cast<uint32_t>(round_up(group, 32));
-  w.super_bytes = static_cast<uint16_t>(w.scale_bytes == 1 ? 2 * rows * (w.has_minima ? 2 : 1) : 0);
-  w.front_bytes = static_cast<uint32_t>(round_up(ceil_div(w.groups, kSuperGroups) * w.super_bytes, 64));
+  const bool integers = w.scale_bytes == 1 && !w.e4m3_scales;
+  w.super_bytes = static_cast<uint16_t>(integers ? 2 * rows * (w.has_minima ? 2 : 1) : 0);
+  const uint32_t factor_bytes = w.e4m3_scales ? 4 * rows : ceil_div(w.groups, kSuperGroups) * w.super_bytes;
+  w.front_bytes = static_cast<uint32_t>(round_up(factor_bytes, 64));
   w.minima_offset = rows * w.parts * w.scale_bytes;
   w.zeros_offset = w.minima_offset * (w.has_minima ? 2 : 1);
   w.vectors_offset = w.zeros_offset + (w.has_zeros ? rows : 0);
@@ -89,7 +94,8 @@ static inline Panels read_panels(const void* buffer, uint32_t rows) {
   Panels w{};
   w.bits = bytes[8];
   w.f16_scales = bytes[9] == 1;
-  w.scale_bytes = static_cast<uint8_t>(4 >> bytes[9]);
+  w.e4m3_scales = bytes[9] == 3;
+  w.scale_bytes = w.e4m3_scales ? 1 : static_cast<uint8_t>(4 >> bytes[9]);
   w.has_zeros = u16(10) & 1;
   w.has_bias = u16(10) & 2;
   w.has_levels = u16(10) & 4;

@@ -18,6 +18,7 @@
   TABLE(linear_float_avx512_rows)  \
   TABLE(linear_float_avx2_rows)    \
   TABLE(attention_amx_rows)        \
+  TABLE(recurrence_amx_rows)       \
   TABLE(transformer_avx512_rows)   \
   TABLE(transformer_avx2_rows)     \
   TABLE(aqlm_amx_rows)             \

@@ -80,6 +80,12 @@ const configs = {
     layer_types: Array.from({ length: 4 }, (_, i) => (i % 2 === 1 ? "full_attention" : "sliding_attention")),
     ...{ sliding_window: 16, global_head_dim: 64, attention_k_eq_v: true, num_global_key_value_heads: 1 },
   },
+  gemma4moe: {
+    ...{ architectures: ["Gemma4ForCausalLM"], hidden_size_per_layer_input: 0, tie_word_embeddings: true },
+    layer_types: Array.from({ length: 4 }, (_, i) => (i % 2 === 1 ? "full_attention" : "sliding_attention")),
+    ...{ sliding_window: 16, global_head_dim: 64, attention_k_eq_v: true, num_global_key_value_heads: 1 },
+    ...{ enable_moe_block: true, num_experts: 8, top_k_experts: 2, moe_intermediate_size: 64 },
+  },
   bitnet: { architectures: ["BitNetForCausalLM"], hidden_act: "silu", tie_word_embeddings: true },
   granitemoe: {
     ...{ architectures: ["GraniteMoeForCausalLM"], ...experts, num_local_experts: 8, attention_multiplier: 0.2 },
@@ -99,7 +105,7 @@ async function writeCheckpoint(folder, config, tokenizer) {
     .slots.filter(({ tiedTo }) => tiedTo === null)
     .map(({ name, shape }) => {
       const count = shape.reduce((product, size) => product * size, 1);
-      const isNorm = /norm\.weight$/.test(name);
+      const isNorm = /norm(_\d)?\.weight$|router\.\w*scale$/.test(name);
       // Scores are products of what these norms give, as they are: such sizes leave weight to more than one position.
       const isScore = config.architectures[0].startsWith("Gemma4") && /\.[qk]_norm/.test(name);
       const data = isNorm

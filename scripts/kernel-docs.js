@@ -101,7 +101,7 @@ scales inside groups, as [weights of GGUF files](formats.md#gguf) have them: the
 - AMX rows multiply rounded numbers. Of \`a8\` layers, those with tiles of 32 rows round each weight once, to 15 bits and a
   sign of the largest magnitude that a weight of its row could have: they are off by at most 2^-13 of it. The other \`a8\`
   rows sum integers exactly.
-- \`amx_bf16\` layers take each float as two bf16, which is 16 bits of it.
+- \`amx_bf16\` layers take each float as the sum of up to three bf16, which is all of it.
 - Attention on \`amx_int8\`, over caches of int8, rounds the weights of a block of keys to 1/32639 of the largest. Attention
   on \`amx\` takes two bf16.
 - AQLM's \`i16\` rows round vectors of codebooks and, row by row, 256 values of activations to 1/32639 of the largest, which

@@ -23,8 +23,19 @@ export interface ByteSink {
   readonly position: number;
   /** Appends bytes. */
   write(bytes: Uint8Array): Promise<void>;
+  /** Replaces bytes from `position` on that were written since the last mark. */
+  rewrite(position: number, bytes: Uint8Array): Promise<void>;
   /** Notes that what was written until now need not be written again if the work is interrupted. */
   mark?(): Promise<void>;
+}
+
+/** Bytes in parts, of which the first ones, a head that says something of the others, are known last. */
+export interface HeadedParts {
+  readonly headBytes: number;
+  /** What follows the head, in order. */
+  readonly rest: AsyncIterable<Uint8Array>;
+  /** The head, once the rest was taken. */
+  head(): Uint8Array;
 }
 
 /** A source over bytes in memory; `read` copies. */

@@ -209,6 +209,7 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
         await writeAll(handle, bytes, position);
         position += bytes.length;
       },
+      rewrite: (at, bytes) => writeAll(handle, bytes, at),
     });
     await handle.sync();
     await handle.close();

@@ -5,6 +5,9 @@
 
 export type ScaleDType = "f32" | "f16";
 
+/** Scales of a byte, times a factor that several groups share: integers, or floats of 4 bits of exponent and 3 of fraction. */
+export type FactoredScale = "i8" | "e4m3";
+
 /** Weights along k whose groups share a factor where scales are integers. */
 export const SUPER_GROUP = 256;
 
@@ -29,9 +32,9 @@ export interface WeightSpec {
   readonly hasMinima?: boolean;
   /**
    * Type that scales, and minima, are stored in. "i8": integers, times a float16 factor of each row and `SUPER_GROUP`
-   * weights.
+   * weights. "e4m3": 8-bit floats, times a float32 factor of each row.
    */
-  readonly scaleDType: ScaleDType | "i8";
+  readonly scaleDType: ScaleDType | FactoredScale;
 }
 
 /**
@@ -50,9 +53,9 @@ export interface QuantizedWeights extends WeightSpec {
   readonly levels: Int8Array | null;
   /** Minima [n, groups] of weights that have them. */
   readonly minima?: Float32Array;
-  /** Factors [n, ceil(k / SUPER_GROUP)] of scales that are stored as integers: float16 numbers. */
+  /** Factors [n, `superGroupCount`] of scales that are stored in a byte. */
   readonly superScales?: Float32Array;
-  /** Factors [n, ceil(k / SUPER_GROUP)] of minima that are stored as integers: float16 numbers. */
+  /** Factors [n, `superGroupCount`] of minima that are stored as integers. */
   readonly superMinima?: Float32Array;
 }
 
@@ -61,9 +64,14 @@ export function groupCount(spec: { k: number; groupSize: number }): number {
   return Math.ceil(spec.k / spec.groupSize);
 }
 
-/** Factors of a row whose scales are integers: ceil(k / SUPER_GROUP). */
-export function superGroupCount({ k }: { k: number }): number {
-  return Math.ceil(k / SUPER_GROUP);
+/** Factors of a row whose scales are stored in a byte: one for e4m3, of integers one for each `SUPER_GROUP` weights. */
+export function superGroupCount({ k, scaleDType }: Pick<WeightSpec, "k" | "scaleDType">): number {
+  return scaleDType === "e4m3" ? 1 : Math.ceil(k / SUPER_GROUP);
+}
+
+/** Whether scales are stored in a byte and have factors. */
+export function hasFactors({ scaleDType }: Pick<WeightSpec, "scaleDType">): boolean {
+  return scaleDType === "i8" || scaleDType === "e4m3";
 }
 
 /** Some rows of weights by their numbers, in the order that `rows` has them. */

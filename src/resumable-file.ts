@@ -97,6 +97,7 @@ function sinkOf(
       await writeAll(handle, bytes, position);
       position += bytes.length;
     },
+    rewrite: (at, bytes) => writeAll(handle, bytes, at),
     async mark() {
       const isDue = performance.now() - noted >= noteMs;
       await onMark(position, isDue);

@@ -13,22 +13,14 @@ import { LoadedProgram } from "../src/runtime/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../src/tensor.ts";
 import { programBytes } from "./support/damage.ts";
 import { honestProgram } from "./support/honest-program.ts";
+import { MemorySink } from "./support/memory-sink.ts";
 
 const FILE = "words.pte";
 
 async function honestBytes(): Promise<Uint8Array> {
-  const parts: Uint8Array[] = [];
-  let position = 0;
-  await writeProgram(honestProgram(), {
-    get position() {
-      return position;
-    },
-    async write(part) {
-      parts.push(part.slice());
-      position += part.length;
-    },
-  });
-  return new Uint8Array(Buffer.concat(parts));
+  const sink = new MemorySink();
+  await writeProgram(honestProgram(), sink);
+  return sink.bytes();
 }
 
 const golden = async (name: string) =>

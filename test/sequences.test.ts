@@ -125,7 +125,7 @@ describe.skipIf(!hostHasExceptions)("where many rows are computed in another way
     ["weights of 4 bits, 8-bit activations", eightBitActivations, 0.03],
     ["weights of 8 bits, 8-bit activations", [int8DynamicActivationIntxWeight({ bits: 8 })], 0.03],
     ["weights of 4 bits", [intxWeightOnly({ bits: 4, groupSize: 32 })], 1e-5],
-    ["float weights", [], 3e-5],
+    ["float weights", [], 1e-5],
   ] as const)("a sequence among others is near what it is alone, row by row: %s", async (_, rules, bound) => {
     const alone = await load({ cpu: exactHost(), threads: 1 }, rules);
     const llm = await load({ threads: 2, promptRows: 150 } as Options, rules);

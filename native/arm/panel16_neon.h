@@ -54,6 +54,10 @@ struct NeonVectors : NoShortSums, ScalarQuantizer {
   static Floats to_floats(Ints v) { return vcvtq_f32_s32(v); }
   static Floats load_floats(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
   static Floats load_halves(const uint8_t* p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
+  static Floats load_e4m3(const uint8_t* p) {
+    const Ints bits = vandq_s32(vshlq_n_s32(scaled_zeros(p, 0, 1), 20), vdupq_n_s32(kE4m3Bits));
+    return vmulq_n_f32(vreinterpretq_f32_s32(bits), kE4m3Scale);
+  }
   static Floats load_zeros(const uint8_t* zeros) { return to_floats(scaled_zeros(zeros, 0, 1)); }
   static Floats multiply(Floats a, Floats b) { return vmulq_f32(a, b); }
   static Floats multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }

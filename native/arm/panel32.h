@@ -232,6 +232,13 @@ inline float32x4_t load4_integers(const uint8_t* p) {
   memcpy(&four, p, 4);
   return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
 }
+inline float32x4_t load4_e4m3(const uint8_t* p) {
+  uint32_t four;
+  memcpy(&four, p, 4);
+  const int32x4_t bytes = vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)))));
+  const int32x4_t bits = vandq_s32(vshlq_n_s32(bytes, 20), vdupq_n_s32(kE4m3Bits));
+  return vmulq_n_f32(vreinterpretq_f32_s32(bits), kE4m3Scale);
+}
 
 // Four rows of a panel in group g, of its first or second part of 16 weights.
 struct QuadPlace {
@@ -245,6 +252,7 @@ inline float32x4_t quad_numbers(const Panels& w, const QuadPlace& place, uint32_
   const uint8_t* at = place.group + offset + w.scale_bytes * first;
   if (w.scale_bytes == 4) return load4(at);
   if (w.scale_bytes == 2) return load4_halves(at);
+  if (w.e4m3_scales) return vmulq_f32(load4_e4m3(at), load4(w.factors(place.group, place.g) + 16 * place.quad));
   const uint8_t* factors = w.factors(place.group, place.g) + 2 * (factor + 4 * place.quad);
   return vmulq_f32(load4_integers(at), load4_halves(factors));
 }

@@ -47,7 +47,7 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
       const int8_t* x = args.rows.values + static_cast<size_t>(first) * padded_k + g * w.group_length + c;
       for (uint32_t row = 0; row < count; row++, x += padded_k) {
         int32x4_t sums[kQuads];
-        if (kMayPair<Bits, Levels> && w.parts == 2) Dot::template sums<Bits, 16>(chunk, x, length, sums);
+        if (kMayPair<Bits, Levels> && w.parts == 2) Dot::template sums<Levels ? 8 : Bits, 16>(chunk, x, length, sums);
         else Dot::template sums<Levels ? 8 : Bits, 32>(chunk, x, length, sums);
         for (uint32_t quad = 0; quad < kQuads; quad++) {
           float32x4_t sum = vcvtq_f32_s32(sums[quad]);

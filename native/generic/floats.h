@@ -37,6 +37,9 @@ struct FloatsBaseline {
   static V set(float v) { return vdupq_n_f32(v); }
   static V load(const float* p) { return vld1q_f32(p); }
   static void store(float* p, V v) { vst1q_f32(p, v); }
+  // Past the caches, where there is a way; end_streams follows before others read it.
+  static void stream(float* p, V v) { store(p, v); }
+  static void end_streams() {}
   static V load_halves(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
   static V load_bf16(const uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
   static void store_halves(uint16_t* p, V v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
@@ -106,6 +109,9 @@ struct FloatsBaseline {
   static V set(float v) { return _mm_set1_ps(v); }
   static V load(const float* p) { return _mm_loadu_ps(p); }
   static void store(float* p, V v) { _mm_storeu_ps(p, v); }
+  // Past the caches, where p is a multiple of a vector; end_streams follows before others read it.
+  static void stream(float* p, V v) { _mm_stream_ps(p, v); }
+  static void end_streams() { _mm_sfence(); }
   static V load_halves(const uint16_t* p) {
     return _mm_setr_ps(half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3]));
   }

@@ -60,7 +60,7 @@ struct Fields<7> {
 
 // Whether weights may come in pairs of groups of 16: src/kernels/layout/panels.ts.
 template <int Bits, bool Levels>
-constexpr bool kMayPair = !Levels && (Bits == 2 || Bits == 3 || Bits == 6);
+constexpr bool kMayPair = Levels ? Bits == 4 : Bits == 2 || Bits == 3 || Bits == 6;
 
 // Whether groups of 32 with integer scales have code of their own: the types of GGUF that have such.
 template <int Bits, bool Levels>

@@ -89,6 +89,11 @@ struct PanelRows {
       memcpy(&value, at, 4);
       return value;
     }
+    if (w.e4m3_scales) {
+      float value;
+      memcpy(&value, w.factors(group, g) + 4 * factor, 4);
+      return e4m3_to_float(*at) * value;
+    }
     uint16_t half;
     memcpy(&half, w.scale_bytes == 2 ? at : w.factors(group, g) + 2 * factor, 2);
     const float value = half_to_float(half);

@@ -122,6 +122,10 @@ inline LOWBIT_INLINE typename Isa::Floats group_floats(const Panel16& w, const G
   // Compilers keep what is unlikely out of loops that other weights need.
   if (w.f16_scales) return Isa::load_halves(place.at(offset, 2));
   if (__builtin_expect(w.scale_bytes == 4, 1)) return Isa::load_floats(place.at(offset, 4));
+  if (w.e4m3_scales) {
+    const uint8_t* factors = w.factors(place.group, place.g) + 4 * Isa::kRows * place.part;
+    return Isa::multiply(Isa::load_e4m3(place.at(offset, 1)), Isa::load_floats(factors));
+  }
   const uint8_t* factors = w.factors(place.group, place.g) + factor + 2 * Isa::kRows * place.part;
   return Isa::multiply(Isa::load_zeros(place.at(offset, 1)), Isa::load_halves(factors));
 }

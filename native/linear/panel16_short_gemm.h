@@ -126,17 +126,17 @@ inline LOWBIT_INLINE void pair_sums(const uint8_t* weights, size_t apart, const 
   });
 }
 
-// Products of 32 columns by the halves of a panel. No Steps: of two planes.
-template <class Isa, int Steps, int Rows>
+// Products of 32 columns, or `Columns` of them, by the halves of a panel. No Steps: of two planes.
+template <class Isa, int Steps, int Rows, int Columns = 32>
 inline LOWBIT_INLINE void run_sums(const uint8_t* weights, const uint8_t* x,
                                                    typename Isa::Ints (&sum)[2][Rows]) {
-  if constexpr (Steps > 0) return pair_sums<Isa, Steps, Rows>(weights, 32, x, sum);
+  if constexpr (Steps > 0) return pair_sums<Isa, Steps, Rows, Columns>(weights, 32, x, sum);
   else
     each_index<2>([&](auto v) LOWBIT_INLINE {
       typename Isa::Ints planes[2][Rows];
       // Else compilers load activations once for both halves, and spill them.
       __asm__("" : "+r"(x));
-      pair_sums<Isa, 8, Rows>(weights + 32 * v, kPlaneBytes, x, planes);
+      pair_sums<Isa, Columns / 4, Rows, Columns>(weights + 32 * v, kPlaneBytes, x, planes);
       each_index<Rows>(
           [&](auto m) LOWBIT_INLINE { sum[v][m] = Isa::join_planes(planes[0][m], planes[1][m]); });
     });
@@ -181,7 +181,7 @@ inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const Sh
     if constexpr (Groups == ShortGroups::kPairs) {
       for (int half = 0; half < 2; half++, x += 16 * Rows, weights += 256) {
         Ints sum[2][Rows];
-        pair_sums<Isa, Steps, Rows, 16>(weights, 32, x, sum);
+        run_sums<Isa, Steps, Rows, 16>(weights, x, sum);
         add_group(sum, 1);
       }
       run = end;

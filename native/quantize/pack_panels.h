@@ -107,12 +107,20 @@ inline void store_number(const Panels& w, float value, const float* factors, siz
   if (w.scale_bytes == 4) memcpy(at, &stored, 4);
   if (w.scale_bytes == 2) memcpy(at, &half, 2);
   if (w.scale_bytes > 1) return;
+  if (w.e4m3_scales) {
+    *at = factors[row] == 0 ? 0 : float_to_e4m3(value / factors[row]);
+    return;
+  }
   const float factor = factors[row * ceil_div(w.groups, kSuperGroups) + g / kSuperGroups];
   *at = static_cast<uint8_t>(static_cast<int8_t>(factor == 0 ? 0 : std::lrint(value / factor)));
 }
 
 // The factors of `rows` rows of a panel, in front of its groups.
 inline void store_factors(const Panels& w, const float* factors, size_t first, uint32_t rows, float sign, uint8_t* at) {
+  if (w.e4m3_scales) {
+    memcpy(at, factors + first, 4 * rows);
+    return;
+  }
   const uint32_t count = ceil_div(w.groups, kSuperGroups);
   for (uint32_t i = 0; i < count; i++, at += w.super_bytes)
     for (uint32_t r = 0; r < rows; r++) {
@@ -193,6 +201,7 @@ struct PackPanels {
     w.group_size = scalar_of<uint32_t>(call, quantize_pack::kGroupSize);
     w.bits = scalar_of<uint32_t>(call, quantize_pack::kBits);
     w.scale_bytes = scalar_of<uint8_t>(call, quantize_pack::kScaleBytes);
+    w.e4m3_scales = scalar_of<bool>(call, quantize_pack::kHasE4m3);
     w.has_minima = scalar_of<bool>(call, quantize_pack::kHasMinima);
     w.has_zeros = scalar_of<bool>(call, quantize_pack::kHasZeros);
     w.has_levels = scalar_of<bool>(call, quantize_pack::kHasLevels);

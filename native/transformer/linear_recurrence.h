@@ -23,13 +23,18 @@ struct LinearRecurrenceArgs {
   // Groups of columns of a head, and groups of a tile.
   uint32_t groups, per_tile;
   float scale;
+  bool streams;
 };
 
-// Columns that are worked on at once: some 16 kB of 128 keys, with two sums a vector in registers.
+// Columns that are worked on at once: at most 32 kB of 128 keys, with two sums a vector in registers.
 template <class Isa>
 struct StateColumns {
-  static constexpr uint32_t kVectors = Isa::kLanes > 8 ? 2 : 4, kCount = kVectors * Isa::kLanes;
+  static constexpr uint32_t kVectors = 4, kCount = kVectors * Isa::kLanes;
 };
+
+// Bytes of the states of a call from which on they are written past the caches: until the next step the weights of all
+// layers pass through those, and states would be fetched from memory just to be overwritten.
+constexpr size_t kStreamedStates = 1u << 19;
 
 // Rows [keys] of some columns of a state.
 template <class T>
@@ -44,12 +49,16 @@ struct StateChange {
   const float *k, *u, *q, *next_k;
 };
 
+// What a pass over the columns does beside changing them.
+enum class Pass { kForesees, kStores, kStreams };
+
 // `sums` = S^T q after the change and, where the next row is foreseen, `known` = S^T next_k.
-template <class Isa, bool Foresees>
+template <class Isa, Pass kPass>
 LOWBIT_APART void change_columns(StateRows<const float> from, StateRows<float> to, uint32_t keys,
                                  const StateChange& change, float* sums, float* known) {
   using V = typename Isa::V;
   constexpr int kVectors = StateColumns<Isa>::kVectors;
+  constexpr bool kForesees = kPass == Pass::kForesees;
   const V decay = Isa::set(change.decay);
   const float *k = change.k, *q = change.q, *next_k = change.next_k;
   V added[kVectors], results[kVectors], ahead[kVectors];
@@ -58,17 +67,18 @@ LOWBIT_APART void change_columns(StateRows<const float> from, StateRows<float> t
     results[c] = ahead[c] = Isa::set(0);
   });
   for (uint32_t i = 0; i < keys; i++, from.at += from.stride, to.at += to.stride) {
-    const V key = Isa::set(k[i]), query = Isa::set(q[i]), next_key = Isa::set(Foresees ? next_k[i] : 0);
+    const V key = Isa::set(k[i]), query = Isa::set(q[i]), next_key = Isa::set(kForesees ? next_k[i] : 0);
     each_index<kVectors>([&](auto c) LOWBIT_INLINE {
       const V s = Isa::multiply_add(key, added[c], decay * Isa::load(from.at + c * Isa::kLanes));
-      Isa::store(to.at + c * Isa::kLanes, s);
+      if constexpr (kPass == Pass::kStreams) Isa::stream(to.at + c * Isa::kLanes, s);
+      else Isa::store(to.at + c * Isa::kLanes, s);
       results[c] = Isa::multiply_add(query, s, results[c]);
-      if constexpr (Foresees) ahead[c] = Isa::multiply_add(next_key, s, ahead[c]);
+      if constexpr (kForesees) ahead[c] = Isa::multiply_add(next_key, s, ahead[c]);
     });
   }
   each_index<kVectors>([&](auto c) LOWBIT_INLINE {
     Isa::store(sums + c * Isa::kLanes, results[c]);
-    if constexpr (Foresees) Isa::store(known + c * Isa::kLanes, ahead[c]);
+    if constexpr (kForesees) Isa::store(known + c * Isa::kLanes, ahead[c]);
   });
 }
 
@@ -118,6 +128,7 @@ class RecurrentGroup {
 
  private:
   static constexpr uint32_t kCount = StateColumns<Isa>::kCount;
+  static constexpr size_t kVectorBytes = sizeof(float) * Isa::kLanes;
 
   // Rows that are fetched ahead: each is elsewhere, where no prefetcher of a CPU looks for it.
   static constexpr uint32_t kAhead = 2;
@@ -168,8 +179,11 @@ class RecurrentGroup {
     const bool is_whole = count_ == kCount;
     const StateRows<float> to = last && is_whole ? StateRows<float>{last, args_.value_dim} : tile_;
     const StateRows<const float> from = {tile_.at, kCount};
-    if (last || !args_.beta) change_columns<Isa, false>(from, to, args_.key_dim, change, sums_, known_);
-    else change_columns<Isa, true>(from, to, args_.key_dim, change, sums_, known_);
+    const bool streams = args_.streams && is_whole && last && reinterpret_cast<uintptr_t>(last) % kVectorBytes == 0;
+    const auto change_all = streams               ? change_columns<Isa, Pass::kStreams>
+                            : last || !args_.beta ? change_columns<Isa, Pass::kStores>
+                                                  : change_columns<Isa, Pass::kForesees>;
+    change_all(from, to, args_.key_dim, change, sums_, known_);
     if (last && !is_whole)
       for (uint32_t i = 0; i < args_.key_dim; i++)
         memcpy(last + static_cast<size_t>(i) * args_.value_dim, tile_.at + static_cast<size_t>(i) * kCount, 4 * count_);
@@ -185,19 +199,27 @@ class RecurrentGroup {
   float added_[kCount] = {}, sums_[kCount], known_[kCount];
 };
 
+// Calls body with each run, its states and their successors; rows of no run are NaN in columns `begin` .. `end` of y.
+template <class Body>
+void each_recurrence(const LinearRecurrenceArgs& args, size_t begin, size_t end, Body&& body) {
+  const size_t columns = static_cast<size_t>(args.heads) * args.value_dim;
+  auto skip = [&](uint32_t row, uint32_t last) {
+    for (; row < last; row++) fill_nan(args.y + row * columns + begin, end - begin);
+  };
+  each_state(args.table, skip, body);
+}
+
 template <class Isa>
 void linear_recurrence_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   const LinearRecurrenceArgs& args = step.as<LinearRecurrenceArgs>();
   const uint32_t first = tile * args.per_tile, last = std::min(args.heads * args.groups, first + args.per_tile);
   float* scratch = args.scratch + static_cast<size_t>(thread) * args.key_dim * StateColumns<Isa>::kCount;
   auto group = [&](uint32_t index) { return RecurrentGroup<Isa>(args, index, scratch); };
-  const size_t begin = group(first).begin(), columns = group(last - 1).end() - begin;
-  auto skip = [&](uint32_t row, uint32_t end) {
-    for (; row < end; row++) fill_nan(args.y + static_cast<size_t>(row) * args.heads * args.value_dim + begin, columns);
-  };
-  each_state(args.table, skip, [&](const Run& run, const float* now, float* next) {
-    for (uint32_t index = first; index < last; index++) group(index).run(run, now, next);
-  });
+  each_recurrence(args, group(first).begin(), group(last - 1).end(),
+                  [&](const Run& run, const float* now, float* next) {
+                    for (uint32_t index = first; index < last; index++) group(index).run(run, now, next);
+                  });
+  if (args.streams) Isa::end_streams();
 }
 
 template <class Isa>
@@ -206,10 +228,27 @@ size_t linear_recurrence_scratch(const Call& call) {
          StateColumns<Isa>::kCount;
 }
 
+// Of the sizes of a call, without its buffers.
+template <class Isa>
+LinearRecurrenceArgs recurrence_sizes(const Call& call) {
+  namespace from = linear_recurrence;
+  LinearRecurrenceArgs args{};
+  args.key_heads = scalar_of<uint32_t>(call, from::kKeyHeads);
+  args.heads = scalar_of<uint32_t>(call, from::kHeads);
+  args.key_dim = scalar_of<uint32_t>(call, from::kKeyDim);
+  args.value_dim = scalar_of<uint32_t>(call, from::kValueDim);
+  args.scale = scalar_of<float>(call, from::kScale);
+  args.groups = ceil_div(args.value_dim, StateColumns<Isa>::kCount);
+  args.streams = args.value_dim % Isa::kLanes == 0 &&
+                 sizeof(float) * args.heads * args.key_dim * args.value_dim >= kStreamedStates;
+  return args;
+}
+
 template <class Isa>
 void linear_recurrence_prepare(Step& step, const Call& call) {
   namespace from = linear_recurrence;
   LinearRecurrenceArgs& args = step.init<LinearRecurrenceArgs>();
+  args = recurrence_sizes<Isa>(call);
   args.q = buffer_of<const float>(call, from::kQ);
   args.k = buffer_of<const float>(call, from::kK);
   args.v = buffer_of<const float>(call, from::kV);
@@ -219,12 +258,6 @@ void linear_recurrence_prepare(Step& step, const Call& call) {
   args.scratch = buffer_of<float>(call, from::kScratch);
   args.table = state_table(call, {from::kRows, from::kStateOffset, from::kRunsMax, from::kSlots, from::kRuns,
                                   from::kStates, from::kNextStates});
-  args.key_heads = scalar_of<uint32_t>(call, from::kKeyHeads);
-  args.heads = scalar_of<uint32_t>(call, from::kHeads);
-  args.key_dim = scalar_of<uint32_t>(call, from::kKeyDim);
-  args.value_dim = scalar_of<uint32_t>(call, from::kValueDim);
-  args.scale = scalar_of<float>(call, from::kScale);
-  args.groups = ceil_div(args.value_dim, StateColumns<Isa>::kCount);
   const size_t values = static_cast<size_t>(args.table.rows) * args.key_dim * StateColumns<Isa>::kCount;
   args.per_tile =
       items_per_tile<Isa>(args.heads * args.groups, kTileValues / std::max<size_t>(1, values), call.threads);

@@ -77,7 +77,8 @@ void short_convolution_prepare(Step& step, const Call& call) {
   args.channels = scalar_of<uint32_t>(call, from::kChannels);
   args.taps = scalar_of<uint32_t>(call, from::kTaps);
   args.silu = scalar_of<bool>(call, from::kSilu);
-  const uint32_t least = kTileValues / std::max(1u, args.table.rows);
+  // A row of a channel reads an input and a weight for each tap.
+  const size_t least = kTileValues / std::max<size_t>(1, size_t{2} * args.taps * args.table.rows);
   args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.channels, least, call.threads), 16));
   step.phases = 1;
   step.tiles[0] = ceil_div(args.channels, args.per_tile);

@@ -169,19 +169,6 @@ void convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* t
   }
 }
 
-// Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. The low
-// part of a tile follows its high part.
-inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
-                                                         const uint8_t* b1) {
-  load_left(a0, a1);
-  load_right(b0 + kTileBytes, b1 + kTileBytes);
-  multiply_bf16();
-  load_right(b0, b1);
-  multiply_bf16();
-  load_left(a0 + kTileBytes, a1 + kTileBytes);
-  multiply_bf16();
-}
-
 // scores[2][64][16] of a pair of query tiles over 32 * halves keys.
 void score_pair(const Workspace& w, const Sizes& sizes, uint32_t pair, uint32_t halves) {
   const size_t row_of_tiles = 2 * static_cast<size_t>(sizes.steps) * kTileBytes;

@@ -30,6 +30,9 @@ struct FloatsAvx2 {
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load_some(const float* p, uint32_t n) { return _mm256_maskload_ps(p, first(n)); }
   static void store(float* p, V v) { _mm256_storeu_ps(p, v); }
+  // Past the caches, where p is a multiple of a vector; end_streams follows before others read it.
+  static void stream(float* p, V v) { _mm256_stream_ps(p, v); }
+  static void end_streams() { _mm_sfence(); }
   static void store_some(float* p, V v, uint32_t n) { _mm256_maskstore_ps(p, first(n), v); }
   static V load_halves(const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

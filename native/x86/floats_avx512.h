@@ -27,6 +27,9 @@ struct FloatsAvx512 {
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load_some(const float* p, uint32_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
   static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
+  // Past the caches, where p is a multiple of a vector; end_streams follows before others read it.
+  static void stream(float* p, V v) { _mm512_stream_ps(p, v); }
+  static void end_streams() { _mm_sfence(); }
   static void store_some(float* p, V v, uint32_t n) { _mm512_mask_storeu_ps(p, first(n), v); }
   static V load_halves(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));

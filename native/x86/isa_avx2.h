@@ -77,6 +77,12 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   static Floats load_zeros(const uint8_t* zeros) {
     return to_floats(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros))));
   }
+  // Exponent and fraction take their places in a float that is 2^-120 times the number.
+  static Floats load_e4m3(const uint8_t* p) {
+    const __m256i bytes = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    const __m256i bits = _mm256_and_si256(_mm256_slli_epi32(bytes, 20), _mm256_set1_epi32(kE4m3Bits));
+    return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(kE4m3Scale));
+  }
   static Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
   static void store_floats(float* y, Floats v) { _mm256_storeu_ps(y, v); }

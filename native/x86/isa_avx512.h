@@ -87,6 +87,11 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   static Floats load_zeros(const uint8_t* zeros) {
     return to_floats(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros))));
   }
+  static Floats load_e4m3(const uint8_t* p) {
+    const __m512i bytes = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m512i bits = _mm512_and_si512(_mm512_slli_epi32(bytes, 20), _mm512_set1_epi32(kE4m3Bits));
+    return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(kE4m3Scale));
+  }
   static Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   static void store_floats(float* y, Floats v) { _mm512_storeu_ps(y, v); }

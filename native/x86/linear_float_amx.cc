@@ -1,6 +1,6 @@
-// Linear layers over float weights on AMX for many rows of x. Factors are sums of two bf16 (see split_bf16.h), of which
-// bf16 weights need only one. Besides that of sums in f32, the error is at most 2^-16 * sum |x| |w| with bf16 weights,
-// 3 * 2^-16 with others; over a thousand values of k errors mostly cancel, to some 2^-21.
+// Linear layers over float weights on AMX for many rows of x. Factors are sums of bf16 that are exactly they: three of
+// x and of f32 weights, two of f16 weights, bf16 weights as they are (see split_bf16.h). Products of parts that come to
+// less than 2^-24 of the whole are left out, so that the error is that of sums in f32.
 #include <algorithm>
 
 #include "../families.h"
@@ -17,19 +17,29 @@ constexpr uint32_t kTileRows = 512, kTileColumns = 128, kDepth = 1024;
 // Values of k of one product of tiles.
 constexpr uint32_t kStep = 32;
 
+// Parts of x, and the most of weights.
+constexpr uint32_t kParts = 3;
+// A step of 16 rows of x.
+constexpr uint32_t kRowBytes = kParts * kTileBytes;
+
+// Parts of weights.
+constexpr uint32_t parts_of(FloatType type) {
+  return type == FloatType::kBf16 ? 1 : type == FloatType::kF16 ? 2 : kParts;
+}
+
 struct AmxFloatLinear : FloatCall {
-  // x as tiles [blocks of 16 rows][steps of k][high, low].
+  // x as tiles [blocks of 16 rows][steps of k][parts].
   uint8_t* rows;
-  // For each thread: weights as tiles [16 columns][steps of kDepth][high, low], then sums [16 rows][16 columns].
+  // For each thread: weights as tiles [16 columns][steps of kDepth][parts], then sums [16 rows][16 columns].
   uint8_t* local;
   uint32_t steps, row_tiles;
 
   uint32_t row_blocks() const { return 2 * ceil_div(m, 32); }
-  size_t rows_bytes() const { return size_t{row_blocks()} * steps * 2 * kTileBytes; }
+  size_t rows_bytes() const { return size_t{row_blocks()} * steps * kRowBytes; }
 };
 static_assert(sizeof(AmxFloatLinear) <= kArgsMax);
 
-constexpr size_t kWeightBytes = kTileColumns / 16 * (kDepth / kStep) * 2 * kTileBytes;
+constexpr size_t kWeightBytes = kTileColumns / 16 * (kDepth / kStep) * kParts * kTileBytes;
 constexpr size_t kSumBytes = kTileRows / 16 * (kTileColumns / 16) * kTileBytes;
 
 inline __m512 load_first(const float* p, uint32_t count) {
@@ -37,77 +47,104 @@ inline __m512 load_first(const float* p, uint32_t count) {
 }
 
 // Up to 32 values; those from `count` on are 0.
-inline SplitVector split_floats(const float* p, uint32_t count) {
-  return split_row(load_first(p, count), count > 16 ? load_first(p + 16, count - 16) : _mm512_setzero_ps());
+inline ThreeParts split_floats(const float* p, uint32_t count) {
+  return split_wholly(load_first(p, count), count > 16 ? load_first(p + 16, count - 16) : _mm512_setzero_ps());
 }
 
-inline SplitVector split_halves(const uint16_t* p, uint32_t count) {
+// The third part of f16 is 0.
+inline ThreeParts split_halves(const uint16_t* p, uint32_t count) {
   const __m512i all = _mm512_maskz_loadu_epi16(count >= 32 ? 0xffffffffu : (1u << count) - 1, p);
-  return split_row(_mm512_cvtph_ps(_mm512_castsi512_si256(all)), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(all, 1)));
+  return split_wholly(_mm512_cvtph_ps(_mm512_castsi512_si256(all)), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(all, 1)));
 }
 
 // A block of 16 rows of x.
 void split_rows(const AmxFloatLinear& args, uint32_t block) {
-  uint8_t* tile = args.rows + size_t{block} * args.steps * 2 * kTileBytes;
-  for (uint32_t step = 0; step < args.steps; step++, tile += 2 * kTileBytes) {
+  uint8_t* tile = args.rows + size_t{block} * args.steps * kRowBytes;
+  for (uint32_t step = 0; step < args.steps; step++, tile += kRowBytes) {
     const uint32_t c = step * kStep;
     for (uint32_t i = 0; i < 16; i++) {
       const uint32_t row = 16 * block + i;
-      SplitVector split{_mm512_setzero_si512(), _mm512_setzero_si512()};
+      ThreeParts split{};
       if (row < args.m) split = split_floats(args.x + size_t{row} * args.k + c, args.k - c);
-      _mm512_store_si512(tile + 64 * i, split.high);
-      _mm512_store_si512(tile + kTileBytes + 64 * i, split.low);
+      for (uint32_t part = 0; part < kParts; part++)
+        _mm512_store_si512(tile + part * kTileBytes + 64 * i, split.parts[part]);
     }
   }
+}
+
+inline ThreeParts split_weights(const AmxFloatLinear& args, size_t at, uint32_t count) {
+  const uint16_t* words = static_cast<const uint16_t*>(args.weights) + at;
+  switch (args.type) {
+    case FloatType::kBf16: return {{_mm512_maskz_loadu_epi16(count >= 32 ? 0xffffffffu : (1u << count) - 1, words)}};
+    case FloatType::kF16: return split_halves(words, count);
+    case FloatType::kF32: return split_floats(static_cast<const float*>(args.weights) + at, count);
+  }
+  return {};
 }
 
 // 16 columns of y from `column`, `steps` of k from value `start` on. Pairs of k lie side by side, as products need it.
 void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, uint32_t steps, uint8_t* tile) {
-  for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
-    const uint32_t c = start + step * kStep, count = args.k - c;
-    __m512i high[16], low[16];
+  const uint32_t count = parts_of(args.type);
+  for (uint32_t step = 0; step < steps; step++, tile += count * kTileBytes) {
+    const uint32_t c = start + step * kStep;
+    __m512i parts[kParts][16];
     for (uint32_t i = 0; i < 16; i++) {
-      high[i] = low[i] = _mm512_setzero_si512();
-      if (column + i >= args.n) continue;
-      const size_t at = size_t{column + i} * args.k + c;
-      const uint16_t* words = static_cast<const uint16_t*>(args.weights) + at;
-      if (args.type == FloatType::kBf16) {
-        high[i] = _mm512_maskz_loadu_epi16(count >= 32 ? 0xffffffffu : (1u << count) - 1, words);
-        continue;
-      }
-      const SplitVector split = args.type == FloatType::kF16
-                                    ? split_halves(words, count)
-                                    : split_floats(static_cast<const float*>(args.weights) + at, count);
-      high[i] = split.high;
-      low[i] = split.low;
+      ThreeParts split{};
+      if (column + i < args.n) split = split_weights(args, size_t{column + i} * args.k + c, args.k - c);
+      for (uint32_t part = 0; part < count; part++) parts[part][i] = split.parts[part];
     }
-    transpose16(high);
-    for (int i = 0; i < 16; i++) _mm512_store_si512(tile + 64 * i, high[i]);
-    if (args.type == FloatType::kBf16) continue;
-    transpose16(low);
-    for (int i = 0; i < 16; i++) _mm512_store_si512(tile + kTileBytes + 64 * i, low[i]);
+    for (uint32_t part = 0; part < count; part++) {
+      transpose16(parts[part]);
+      for (int i = 0; i < 16; i++) _mm512_store_si512(tile + part * kTileBytes + 64 * i, parts[part][i]);
+    }
   }
 }
 
-// Adds `steps` of k to four tiles of sums, of 32 rows and 32 columns.
-template <bool Split>
+// Adds `steps` of k to four tiles of sums, of 32 rows and 32 columns: products of parts i of x and j of weights with
+// i + j <= 2, the largest last.
+template <uint32_t Count>
 void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t b_stride, uint32_t steps, uint8_t* sums,
                     bool first) {
   constexpr size_t kNextRows = kTileColumns / 16 * kTileBytes;
+  const auto left = [&](uint32_t part) LOWBIT_INLINE {
+    load_left(a + part * kTileBytes, a + a_stride + part * kTileBytes);
+  };
+  const auto right = [&](uint32_t part) LOWBIT_INLINE {
+    load_right(b + part * kTileBytes, b + b_stride + part * kTileBytes);
+  };
   begin_sums(sums, kNextRows, first);
-  for (uint32_t step = 0; step < steps; step++, a += 2 * kTileBytes, b += 2 * kTileBytes) {
-    if constexpr (Split) {
-      load_right(b + kTileBytes, b + b_stride + kTileBytes);
-      load_left(a, a + a_stride);
+  for (uint32_t step = 0; step < steps; step++, a += kRowBytes, b += Count * kTileBytes) {
+    if constexpr (Count == 3) {
+      right(2);
+      left(0);
       multiply_bf16();
     }
-    load_right(b, b + b_stride);
-    load_left(a + kTileBytes, a + a_stride + kTileBytes);
+    if constexpr (Count >= 2) {
+      right(1);
+      if constexpr (Count == 2) left(0);
+      multiply_bf16();
+      left(1);
+      multiply_bf16();
+    }
+    right(0);
+    if constexpr (Count == 1) left(1);
     multiply_bf16();
-    load_left(a, a + a_stride);
+    left(2);
+    multiply_bf16();
+    left(0);
     multiply_bf16();
   }
   end_sums(sums, kNextRows);
+}
+
+using MultiplyBlock = decltype(&multiply_block<1>);
+
+MultiplyBlock multiply_of(FloatType type) {
+  switch (parts_of(type)) {
+    case 1: return multiply_block<1>;
+    case 2: return multiply_block<2>;
+    default: return multiply_block<kParts>;
+  }
 }
 
 void write_sums(const AmxFloatLinear& args, uint32_t row, uint32_t column, const uint8_t* sums) {
@@ -131,15 +168,16 @@ void amx_float_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
   const uint32_t row = tile % args.row_tiles * kTileRows, column = tile / args.row_tiles * kTileColumns;
   const uint32_t blocks = std::min(kTileRows / 16, args.row_blocks() - row / 16);
   const uint32_t groups = 2 * ceil_div(std::min(kTileColumns, args.n - column), 32);
-  const size_t row_stride = size_t{args.steps} * 2 * kTileBytes, column_stride = kDepth / kStep * 2 * kTileBytes;
+  const size_t row_stride = size_t{args.steps} * kRowBytes;
+  const size_t column_stride = kDepth / kStep * parts_of(args.type) * kTileBytes;
+  const MultiplyBlock multiply = multiply_of(args.type);
   for (uint32_t start = 0; start < args.steps; start += kDepth / kStep) {
     const uint32_t steps = std::min(kDepth / kStep, args.steps - start);
     for (uint32_t g = 0; g < groups; g++)
       pack_columns(args, column + 16 * g, start * kStep, steps, weights + g * column_stride);
     for (uint32_t b = 0; b < blocks; b += 2) {
-      const uint8_t* x = args.rows + (row / 16 + b) * row_stride + size_t{start} * 2 * kTileBytes;
+      const uint8_t* x = args.rows + (row / 16 + b) * row_stride + size_t{start} * kRowBytes;
       for (uint32_t g = 0; g < groups; g += 2) {
-        const auto multiply = args.type == FloatType::kBf16 ? multiply_block<false> : multiply_block<true>;
         uint8_t* at = sums + (b * (kTileColumns / 16) + g) * kTileBytes;
         multiply(x, row_stride, weights + g * column_stride, column_stride, steps, at, start == 0);
       }

@@ -1,5 +1,5 @@
-// Floats as sums of two bf16: products of the high parts, and of high with low parts, are as exact as 16 bits of each
-// factor; products of low parts are left out. Flags: see scripts/build-native.js.
+// Floats as sums of bf16. Of two: products of the high parts, and of high with low parts, are as exact as 16 bits of
+// each factor; products of low parts are left out. Three are the whole float. Flags: see scripts/build-native.js.
 #pragma once
 
 #include <immintrin.h>
@@ -25,6 +25,19 @@ inline SplitVector split_row(__m512 a, __m512 b) {
   const __m512 high_a = high_part(a), high_b = high_part(b);
   return {reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high_b, high_a)),
           reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_sub_ps(b, high_b), _mm512_sub_ps(a, high_a)))};
+}
+
+// Parts of 32 values from the largest on, as 32 bf16 each; their sums are the values.
+struct ThreeParts {
+  __m512i parts[3];
+};
+
+// Values of a, then of b.
+inline ThreeParts split_wholly(__m512 a, __m512 b) {
+  const SplitVector first = split_row(a, b);
+  const __m512 rest_a = _mm512_sub_ps(a, high_part(a)), rest_b = _mm512_sub_ps(b, high_part(b));
+  const SplitVector second = split_row(rest_a, rest_b);
+  return {{first.high, second.high, second.low}};
 }
 
 // Each lane a pair: the value of a in the low half, of b in the high half.

@@ -104,6 +104,19 @@ inline LOWBIT_INLINE void multiply_bf16() {
   tile_gap();
 }
 
+// Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. The low
+// part of a tile follows its high part.
+inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
+                                                         const uint8_t* b1) {
+  load_left(a0, a1);
+  load_right(b0 + kTileBytes, b1 + kTileBytes);
+  multiply_bf16();
+  load_right(b0, b1);
+  multiply_bf16();
+  load_left(a0 + kTileBytes, a1 + kTileBytes);
+  multiply_bf16();
+}
+
 // The accumulators are two by two tiles of sums, the second two `below` bytes after the first: zeros at first, then
 // what end_sums stored.
 inline LOWBIT_INLINE void begin_sums(const uint8_t* sums, size_t below, bool first) {

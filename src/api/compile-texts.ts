@@ -1,6 +1,7 @@
 /** Programs of networks that read whole texts: one method, for rows of several texts in one step. */
 import { checkWhole } from "../arguments.ts";
 import type { Model } from "../checkpoint/model.ts";
+import { longestText } from "../checkpoint/texts.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { TextNetwork } from "../model/encoder.ts";
@@ -29,7 +30,7 @@ function lengths({ checkpoint, name }: Model, network: TextNetwork, options: Com
       throw new InvalidArgumentError(
         `${option}: expected it for a model that generates text, not for ${network.architecture}`,
       );
-  const longest = Math.min(checkpoint.modules?.maxTokens ?? network.contextLength, network.contextLength);
+  const longest = longestText(checkpoint, network);
   const rows = options.maxSeqLen ?? Math.min(Math.max(longest, MANY_ROWS), ROWS_DEFAULT_MAX);
   checkWhole("maxSeqLen", rows, 1, ROWS_MAX);
   return { longest: Math.min(longest, rows), rows };

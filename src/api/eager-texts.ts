@@ -1,6 +1,7 @@
 /** A model that reads whole texts, executed operator by operator, without compiling. */
 import { checkOptions, checkWhole } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
+import { longestText } from "../checkpoint/texts.ts";
 import { capture } from "../compile/capture.ts";
 import { argumentValues } from "../compile/graph.ts";
 import { ContextLengthError, UnsupportedError } from "../errors.ts";
@@ -22,10 +23,11 @@ export class EagerTexts {
 
   private constructor(
     run: (inputs: readonly Tensor[]) => Tensor,
-    network: { readonly contextLength: number; readonly firstPosition: number; readonly tokenTypes: number },
+    maxTokens: number,
+    network: { readonly firstPosition: number; readonly tokenTypes: number },
   ) {
     this.#run = run;
-    this.maxTokens = network.contextLength;
+    this.maxTokens = maxTokens;
     this.#inputOptions = { firstPosition: network.firstPosition, hasTypes: network.tokenTypes > 1 };
   }
 
@@ -43,7 +45,8 @@ export class EagerTexts {
       signal?.throwIfAborted();
       if (constant) await builder.load(constant);
     }
-    return new EagerTexts((inputs) => source.build<Tensor>(builder, inputs)[0]!, network);
+    const maxTokens = longestText(model.checkpoint, network);
+    return new EagerTexts((inputs) => source.build<Tensor>(builder, inputs)[0]!, maxTokens, network);
   }
 
   /** Values of each text, given by its token ids. ContextLengthError for texts that are empty or too long. */

@@ -8,6 +8,7 @@ import type { GgufTensors } from "../formats/gguf/tensors.ts";
 import type { GgufEntry, GgufTensorEntry } from "../formats/gguf/writer.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import { Attention, type AttentionConfig } from "../model/attention.ts";
+import { DenseBesideExperts } from "../model/dense-beside-experts.ts";
 import { Experts, type ExpertsConfig } from "../model/experts.ts";
 import { GatedDelta } from "../model/gated-delta.ts";
 import { GatedMlp, type GatedMlpConfig } from "../model/gated-mlp.ts";
@@ -20,6 +21,8 @@ import type { TransformerConfig } from "../model/transformer-config.ts";
 interface Block {
   readonly mixer: Attention | GatedDelta | Mamba2 | ShortConvolution;
   readonly mlp: GatedMlpConfig | ExpertsConfig;
+  /** Experts of the layer, be they its MLP or beside it; null without. */
+  readonly experts: ExpertsConfig | null;
 }
 
 function isMixer(mixer: unknown): mixer is Block["mixer"] {
@@ -29,7 +32,10 @@ function isMixer(mixer: unknown): mixer is Block["mixer"] {
 /** UnsupportedError for layers of something else than files have names for. */
 function blocksOf({ name }: Model, { layers }: TransformerConfig): readonly Block[] {
   return layers.map(({ mixer, mlp }, i) => {
-    if (isMixer(mixer) && (mlp instanceof GatedMlp || mlp instanceof Experts)) return { mixer, mlp: mlp.config };
+    if (isMixer(mixer) && mlp instanceof GatedMlp) return { mixer, mlp: mlp.config, experts: null };
+    if (isMixer(mixer) && mlp instanceof Experts) return { mixer, mlp: mlp.config, experts: mlp.config };
+    if (isMixer(mixer) && mlp instanceof DenseBesideExperts)
+      return { mixer, mlp: mlp.config.dense.config, experts: mlp.config.experts.config };
     throw new UnsupportedError(
       `${name}: layer ${i} is not written to GGUF, only layers of attention, gated DeltaNet, Mamba 2 or a short convolution with a gated MLP or experts are`,
     );
@@ -176,9 +182,9 @@ function ministralEntries(model: Model, { queryGrowth }: AttentionConfig): Entri
 
 /** What is said of experts: of those of the first layer that has some. */
 function expertEntries(blocks: readonly Block[]): Entries {
-  const first = blocks.findIndex(({ mlp }) => "experts" in mlp);
+  const first = blocks.findIndex(({ experts }) => experts !== null);
   if (first < 0) return [];
-  const { experts, topK, intermediate, scores, shared } = blocks[first]!.mlp as ExpertsConfig;
+  const { experts, topK, intermediate, scores, shared } = blocks[first]!.experts!;
   return [
     ["expert_count", u32(experts)],
     ["expert_used_count", u32(topK)],

@@ -26,7 +26,7 @@ export const F32 = 0;
 const floatTypes = { f32: F32, f16: 1, bf16: 30 } as const;
 /** general.file_type, by the type of most weights. */
 export const fileTypes = {
-  ...{ F32: 0, F16: 1, Q4_0: 2, Q4_1: 3, Q8_0: 7, Q4_K: 14, Q5_K: 16, Q6_K: 18, BF16: 32 },
+  ...{ F32: 0, F16: 1, Q4_0: 2, Q5_0: 8, Q8_0: 7, Q4_K: 14, Q5_K: 16, Q6_K: 18, BF16: 32 },
 } as const;
 
 export interface WrittenTensor extends GgufTensorEntry {

@@ -86,7 +86,7 @@ export interface WeightReport {
   readonly shape: readonly number[];
   /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
-  /** Type of the scales, "i8" for integers times factors in float16; null for floats. */
+  /** Type of the scales, "i8" for integers times factors in float16, "e4m3" for 8-bit floats times factors in float32; null for floats. */
   readonly scaleType: WeightSpec["scaleDType"] | null;
   /** Whether groups have zero points. */
   readonly hasZeros: boolean;

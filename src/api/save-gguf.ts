@@ -37,8 +37,8 @@ export interface SaveGgufOptions extends AbortOptions {
 }
 
 /**
- * Writes `path`, matrix by matrix: weights of 1 to 4 bits as Q4_0, with zero points as Q4_1, of 5 to 8 bits as Q8_0, others
- * as they are stored, or all of them as one of K-quants where `blockType` says so; norms and biases as F32. UnsupportedError for what the format or llama.cpp has no place for:
+ * Writes `path`, matrix by matrix: integers of up to 4 bits as Q4_0, of 5 as Q5_0, of up to 8 as
+ * Q8_0, a bit more where they have zero points, others as they are stored, or all of them as one of K-quants where `blockType` says so; norms and biases as F32. UnsupportedError for what the format or llama.cpp has no place for:
  * scales that are not f16, groups that are no multiple of 32, ropes and windows that files of the architecture do not say.
  */
 export async function saveGguf(model: Model, path: string, options: SaveGgufOptions = {}): Promise<void> {

@@ -27,7 +27,7 @@ export function withFoldedOrders(checkpoint: Checkpoint, { slots }: Network): Ch
     const gates = ["gate", "up"].map((part) => `${mlp}.${part}_proj.weight`);
     const isPlain = (part: string) => {
       const found = tensors.has(part) ? tensors.lowBit?.(part) : undefined;
-      return found === null || (found !== undefined && !found.minima && !found.hasFactors);
+      return found === null || (found !== undefined && !found.minima && !found.factored);
     };
     if (!gates.every((gate) => parts.includes(gate) && isPlain(gate))) continue;
     if (!parts.every((part) => PARTS.test(part.slice(mlp.length + 1)) && tensors.has(part))) continue;

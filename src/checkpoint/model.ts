@@ -284,7 +284,9 @@ export class Model {
       activations === "int8" ? centered(layout === undefined ? wholeGroups(checked, this.layout) : checked) : checked;
     // Layouts that a use names are of others, whose scales are float32.
     const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
-    const affine: AffineFormat = { kind: "affine", spec, activations, layout: layout ?? this.layout };
+    const { levels } = stored;
+    const kept = { layout: layout ?? this.layout, ...(levels && { levels }) };
+    const affine: AffineFormat = { kind: "affine", spec, activations, ...kept };
     const shape = [spec.n, spec.k] as const;
     const load = () => rows(0, spec.n);
     const weights = { name, shape, format: affine, load, loadRows: () => inParts(shape, rows) };

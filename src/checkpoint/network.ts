@@ -32,12 +32,15 @@ async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Networ
   const { configFile, config, modules } = checkpoint;
   const score = modules?.modules.find(({ kind }) => kind === "LogitScore");
   if (modules && score) return generativeRerankerOf(checkpoint, modules, score);
-  if (modules) return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
+  const isClassifier = architectureName(config).endsWith(CLASSIFIER);
+  // sentence-transformers lists the transformer of a cross-encoder alone.
+  if (modules && !(isClassifier && modules.modules.length === 0))
+    return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
   if (architectureName(config).endsWith("Model") && buildEncoder(configFile, config)) {
     const note = `${configFile}: no modules.json says what becomes of hidden states; embeddings are their mean`;
     return embedderOf({ ...checkpoint, notes: [...checkpoint.notes, note] }, [meanOfRows]);
   }
-  if (architectureName(config).endsWith(CLASSIFIER)) return rerankerOf(checkpoint);
+  if (isClassifier) return rerankerOf(checkpoint);
   const decoder = buildDecoder(configFile, config);
   const named = withModelPrefix(checkpoint, decoder);
   return withStoredHead(withExpertStacks(named, expertStacks(decoder.transformer)), decoder);
@@ -63,7 +66,7 @@ const CLASSIFIER = "ForSequenceClassification";
 
 /** A cross-encoder: a classifier of one label, which scores pairs. UnsupportedError for one of several. */
 function rerankerOf(checkpoint: Checkpoint): [Checkpoint, Network] {
-  const { configFile, config } = checkpoint;
+  const { configFile, config, modules } = checkpoint;
   const built = buildEncoder(configFile, config);
   if (!built) {
     const known = encoders.map(({ name }) => name.replace(/Model$/, CLASSIFIER)).join(", ");
@@ -76,7 +79,7 @@ function rerankerOf(checkpoint: Checkpoint): [Checkpoint, Network] {
     throw new UnsupportedError(
       `${configFile}: expected a classifier of one label, which is a score, but found ${labels}`,
     );
-  checkActivation(configFile, scoreActivation(config));
+  checkActivation(configFile, modules?.activation ?? scoreActivation(config));
   return [withoutPrefix(checkpoint, built.prefix), textNetwork("rank", built.encoder, built.classifier)];
 }
 

@@ -1,6 +1,7 @@
 /** The texts of a checkpoint that travel with the programs made from it. */
 import type { Checkpoint } from "../formats/contract.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";
+import type { TextNetwork } from "../model/encoder.ts";
 import type { ModelTexts } from "../text/model-texts.ts";
 import type { TextSettings } from "../text/text-settings.ts";
 
@@ -27,6 +28,14 @@ function settingsOf({ modules, config }: Checkpoint): string | null {
     pairVariables: last === "LogitScore" ? modules!.templateVariables : null,
   };
   return JSON.stringify(settings);
+}
+
+/** Most tokens of a text: what sentence-transformers' files say, else the tokenizer's, as far as the network goes. */
+export function longestText({ modules, tokenizerConfig }: Checkpoint, { contextLength }: TextNetwork): number {
+  const { model_max_length: most } = tokenizerConfig?.value ?? {};
+  // Where it has no limit, transformers writes 1e30.
+  const ofTokenizer = typeof most === "number" && most >= 1 ? Math.trunc(most) : contextLength;
+  return Math.min(modules?.maxTokens ?? ofTokenizer, contextLength);
 }
 
 /** Name of the function behind the scores of a cross-encoder, where its config says one. */

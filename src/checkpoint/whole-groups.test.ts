@@ -11,7 +11,7 @@ import { openGguf } from "../formats/gguf/open.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { layoutNamed, openPacked, packWeights, unpackWeights } from "../kernels/layout/packed.ts";
 import { startFastPacking } from "../kernels/packer.ts";
-import { dequantize } from "../quantized.ts";
+import { dequantize, type QuantizedWeights } from "../quantized.ts";
 import { wholeGroups } from "./whole-groups.ts";
 
 const folder = await temporaryFolder();
@@ -20,6 +20,7 @@ const folder = await temporaryFolder();
 const bitsPerWeight: Readonly<Record<string, number>> = {
   ...{ Q4_0: 4.5, Q4_1: 5, Q5_0: 5.5, Q5_1: 6, Q8_0: 8.5, IQ4_NL: 4.5 },
   ...{ Q2_K: 3.125, Q3_K: 3.5625, Q4_K: 4.625, Q5_K: 5.625, Q6_K: 6.5625, IQ4_XS: 4.3125 },
+  NVFP4: 4.5,
 };
 
 const metadata = {
@@ -69,7 +70,7 @@ it.each(blockFormats.filter(({ name }) => name in bitsPerWeight))("$name", async
     const bytes = packWeights(weights, null, layout);
     expectValues(dequantize(unpackWeights(openPacked(bytes, weights)).weights), values);
     expect((8 * bytes.length) / (n * k)).toBeCloseTo(bitsPerWeight[format.name]!, 0);
-    const shared = 8 * (64 + 4 * n);
+    const shared = 8 * (64 + (weights.scaleDType === "e4m3" ? 8 : 4) * n);
     expect((8 * bytes.length - shared) / (n * k)).toBeLessThan(bitsPerWeight[format.name]! + 0.05);
     const { packer, target } = startFastPacking(whole.spec, null, layout);
     packer.add(weights, 0);
@@ -84,6 +85,23 @@ const stored = (spec: Partial<LowBitTensor["spec"]>): LowBitTensor => ({
   spec: { bits: 4, n: 1, k: 64, groupSize: 32, hasZeros: true, hasLevels: false, scaleDType: "f16", ...spec },
   rows: () => Promise.reject(new Error("not read")),
   minima: { dtype: "bf16", rows: () => Promise.reject(new Error("not read")) },
+});
+
+it("gives e4m3 scales that are divided as products with the reciprocal, within the last bits", async () => {
+  const values = [448, 2 ** -9, 0.40625, 0, -1.375].map((value) => Math.fround(value / 2677.3));
+  const weights: QuantizedWeights = {
+    ...{ bits: 4, n: 1, k: 80, groupSize: 16, hasZeros: false, hasLevels: true, scaleDType: "f32", zeros: null },
+    ...{ qvals: new Int8Array(80).fill(-7), levels: Int8Array.from({ length: 16 }, (_, i) => i) },
+    scales: Float32Array.from(values),
+    superScales: Float32Array.of(1 / 2677.3),
+  };
+  const whole = wholeGroups({ stored: "NVFP4", spec: weights, factored: "e4m3", rows: async () => weights }, null);
+  expect(whole.spec.scaleDType).toBe("e4m3");
+  const rows = await whole.rows(0, 1);
+  for (const [i, scale] of rows.scales.entries())
+    expect(Math.abs(scale - values[i]!)).toBeLessThanOrEqual(2 ** -23 * Math.abs(scale));
+  const bytes = packWeights(rows, null, layoutNamed("panel16"));
+  expectSame(unpackWeights(openPacked(bytes, rows)).weights.scales, rows.scales);
 });
 
 it("keeps minima in float32 unless they and scales are float16", () => {

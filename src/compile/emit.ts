@@ -43,6 +43,7 @@ export class ConstantPool {
         byteLength,
         read: async () => bytesOf(await constant.read()),
         ...(constant.parts && { parts: () => bytesOfParts(constant.parts!()) }),
+        ...(constant.headed && { headed: () => constant.headed!() }),
       },
     });
     const index = this.constants.length - 1;

@@ -2,7 +2,7 @@
  * Rows of query and key matrices in the order that Hugging Face has them. Files made for rotation of neighbours pair
  * rows 2i and 2i + 1 of a head; Hugging Face pairs i and i + half.
  */
-import { groupCount, type QuantizedWeights, superGroupCount } from "../quantized.ts";
+import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Moves, movedValues } from "./moved-weights.ts";
 import type { LowBitTensor, TensorSource } from "./tensor-source.ts";
@@ -78,7 +78,7 @@ export function withTurnedHeads<S extends TensorSource>(tensors: S, headsOf: (na
   };
 }
 
-/** The factors of integer scales and minima, changed; nothing where there are none. */
+/** The factors of scales and minima, changed; nothing where there are none. */
 function factorsOf({ superScales, superMinima }: QuantizedWeights, change: (values: Float32Array) => Float32Array) {
   return {
     ...(superScales && { superScales: change(superScales) }),
@@ -104,7 +104,7 @@ function turnLowBit({ rows, minima, ...found }: LowBitTensor, heads: HeadRows): 
         qvals: turned(weights.qvals, weights.k, firstRow, rowCount),
         scales: turned(weights.scales, groups, firstRow, rowCount),
         zeros: weights.zeros && turned(weights.zeros, groups, firstRow, rowCount),
-        ...factorsOf(weights, (values) => turned(values, superGroupCount(weights), firstRow, rowCount)),
+        ...factorsOf(weights, (values) => turned(values, values.length / weights.n, firstRow, rowCount)),
       };
     },
     ...(minima && {

@@ -108,7 +108,7 @@ function floatMatrix(file: string, module: string, tensors: OpenTensors, mode: F
     return found;
   };
   const source = { name, shape, groupSize, stored: `MLX ${mode}`, parts: [name, scale], bytes, scales };
-  if (bits === 4) return float4Matrix(source);
+  if (bits === 4) return float4Matrix({ ...source, hasE4m3Scales: scaleType === "F8_E4M3" });
   const floats = float8Values("F8_E4M3")!;
   return {
     ...{ name, shape, stored: source.stored, parts: source.parts, lowBit: null },

@@ -28,7 +28,7 @@ const source: TensorSource = {
       ? {
           stored: "Q",
           spec: weights,
-          hasFactors: true,
+          factored: "i8",
           async rows(first, count) {
             const groups = K / GROUP;
             const scales = rowsOf(weights.scales, groups, first, count);
@@ -70,7 +70,7 @@ it("rows are those of the file in another order, whole, in part and quantized", 
   const rows = await low.rows(3, 5);
   expect(dequantize(rows)).toEqual(rowsOf(movedRows, K, 3, 5));
   expect([...rows.superScales!]).toEqual([3, 4, 5, 6, 7].map(storedRow));
-  expect(low.hasFactors).toBe(true);
+  expect(low.factored).toBe("i8");
   const [first] = (await low.minima!.rows(4, 1)).data;
   expect(first).toBe(minima[(storedRow(4) * K) / GROUP]);
 });
@@ -83,7 +83,7 @@ it("columns move with their groups", async () => {
   const low = moved.lowBit!("matrix")!;
   const rows: QuantizedWeights = await low.rows(2, 4);
   expect(dequantize(rows)).toEqual(rowsOf(expected, K, 2, 4));
-  expect([rows.superScales, low.hasFactors]).toEqual([undefined, undefined]);
+  expect([rows.superScales, low.factored]).toEqual([undefined, undefined]);
   const found = (await low.minima!.rows(0, 1)).data;
   expect(found[0]).toBe(minima[storedColumns[0]! / GROUP]);
 });

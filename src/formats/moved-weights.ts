@@ -120,14 +120,14 @@ function movedLowBit(found: LowBitTensor, moves: Moves): LowBitTensor | null {
   const { storedColumns } = moves;
   const { groupSize, k } = found.spec;
   if (storedColumns && (found.order || !keepsGroups(storedColumns, Math.min(groupSize, k)))) return null;
-  const { rows, minima, hasFactors, ...rest } = found;
+  const { rows, minima, factored, ...rest } = found;
   const groups = groupCount(found.spec);
   const move = <V extends Values>(values: V, width: number, size: number) =>
     storedColumns ? moveColumns(values, width, storedColumns, size) : values;
   return {
     ...rest,
     // Factors are of more columns than those that stay together.
-    ...(hasFactors && !storedColumns && { hasFactors }),
+    ...(factored && !storedColumns && { factored }),
     async rows(first, count) {
       const weights = joinWeights(await gather(first, count, moves.storedRow, rows));
       if (!storedColumns) return weights;

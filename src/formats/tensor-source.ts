@@ -1,6 +1,6 @@
 /** What every reader of checkpoint weights offers, whatever the file format: named tensors, whole or by rows. */
 import type { DType } from "../dtype.ts";
-import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
+import type { ActivationKind, FactoredScale, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { Tensor } from "../tensor.ts";
 
 /** Element type and sizes of a stored tensor. */
@@ -17,6 +17,8 @@ export interface LowBitTensor {
   readonly stored: string;
   /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
+  /** The codebook of weights that have one, where the file has one for all of its kind. */
+  readonly levels?: Int8Array;
   /** How activations are multiplied with it, where the file says so. */
   readonly activations?: ActivationKind;
   /** Column j of what `rows` gives is column `order[j]` of the matrix, where groups are not of neighbours. */
@@ -28,8 +30,11 @@ export interface LowBitTensor {
    * that is nothing.
    */
   readonly minima?: GroupMinima;
-  /** Whether scales and minima are integers times float16 factors, which `rows` gives, too; absent where they are not. */
-  readonly hasFactors?: boolean;
+  /**
+   * Whether scales, and minima, are bytes times factors, which `rows` gives, too; absent where they are not. Products with
+   * e4m3 may differ from `scales` in the last bits, where a file says to divide.
+   */
+  readonly factored?: FactoredScale;
 }
 
 /** A float [n, groups] for each group of a matrix. */

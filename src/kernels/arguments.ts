@@ -455,6 +455,8 @@ export type CombineExpertsArgs = ExpertRowsArgs;
 export interface ExpertMatrices<A> {
   /** Kernels for the rows of one expert, each from some rows on, with the fewest first, and from 1. */
   readonly choices: readonly { readonly from: number; readonly kernel: Kernel<A> }[];
+  /** Arrays that hold the matrices of all experts one after the other, and likewise their biases where those are apart. */
+  readonly wholes: readonly ArrayBufferView[];
   /** The arguments of a call of m rows of one expert. */
   of(expert: number, m: number, x: Float32Array, y: Float32Array): A;
 }

@@ -5,7 +5,7 @@ import { integersOf } from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
 import { Random, randomFloatWeights, randomWeights, weightVariants } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
-import type { QuantizedWeights } from "../quantized.ts";
+import { hasFactors, type QuantizedWeights } from "../quantized.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
 import { packEmbedding } from "./layout/torchao-embedding.ts";
@@ -153,7 +153,7 @@ describeRows(embeddingShared, machine(), (kernel) => {
   for (const name of kernel.layouts!)
     it.each(kernel.bits!)(`reads rows of ${name}, %i bits`, (bits) => {
       for (const { name: item, weights, bytes, expected } of sharedCases(layoutNamed(name), bits))
-        if (kernel.readsMinima || !(weights.hasMinima || weights.scaleDType === "i8"))
+        if (kernel.readsMinima || !(weights.hasMinima || hasFactors(weights)))
           expectRows(kernel, { weights: openPacked(bytes, weights) }, expected, item);
     });
 });

@@ -10,10 +10,10 @@ import {
   place,
   run,
 } from "../../test/support/conformance.ts";
-import { Random, randomFloatWeights, randomWeights } from "../../test/support/random.ts";
+import { Random, randomFloatWeights, randomWeights, weightVariants } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import type { ExpertLinearArgs, ExpertMatrices, FloatLinearArgs, PackedLinearArgs, RouteArgs } from "./arguments.ts";
-import type { Cpu, Kernel } from "./contract.ts";
+import type { Cpu, CpuFeature, Kernel, KernelTarget } from "./contract.ts";
 import { scalarCpu } from "./cpu.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
 import { routeReference } from "./reference/experts.ts";
@@ -136,9 +136,14 @@ describeRows(table.combineExperts, cpu, (kernel) => {
   });
 });
 
-/** CPUs whose kernels linear layers by expert of a target call: those that are best here, and plain loops. */
-function cpuFor({ target }: Pick<Kernel<never>, "target">): Cpu {
-  return target === "reference" ? scalarCpu : { name: target, features: cpu.features };
+/** CPUs whose kernels linear layers by expert of a target call: those that are best here, each way of WebAssembly, plain loops. */
+function cpusFor({ target }: Pick<Kernel<never>, "target">): readonly Cpu[] {
+  if (target === "reference") return [scalarCpu];
+  if (target === "native") return [{ name: target, features: cpu.features }];
+  const ways: readonly (readonly CpuFeature[])[] = [["relaxed_dot"], ["relaxed_dot16", "split_dot"], []];
+  return ways
+    .filter((way) => way.every((feature) => feature === "split_dot" || cpu.features.has(feature)))
+    .map((way) => ({ name: `${target} ${way.join()}`, features: new Set<CpuFeature>(["simd128", ...way]) }));
 }
 
 interface Layer<A> {
@@ -158,30 +163,45 @@ function choicesOf<A>(kernels: readonly Kernel<A>[], select: (m: number) => Kern
     .filter(({ kernel }, i, all) => all[i - 1]?.kernel !== kernel);
 }
 
-function packedLayers(kernels: readonly Kernel<PackedLinearArgs>[], on: Cpu): Layer<PackedLinearArgs>[] {
-  const specs = [
-    { bits: 4, n: 40, k: 96, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f32" },
-    { bits: 4, n: 33, k: 64, groupSize: 64, hasZeros: true, hasLevels: true, scaleDType: "f16" },
-    { bits: 8, n: 16, k: 160, groupSize: 160, hasZeros: false, hasLevels: false, scaleDType: "f32" },
-    { bits: 3, n: 50, k: 64, groupSize: 32, hasZeros: true, hasLevels: false, scaleDType: "f32" },
-  ] as const;
-  return specs.map((spec, i) => {
+/** Weights of all widths and forms in turns, of which one expert's scales are negative, where kernels of the CPU multiply them. */
+function packedLayers(
+  kernels: readonly Kernel<PackedLinearArgs>[],
+  on: Cpu,
+  target: KernelTarget,
+): Layer<PackedLinearArgs>[] {
+  const sizes = [
+    { n: 40, k: 96, groupSize: 32 },
+    { n: 33, k: 64, groupSize: 64 },
+    { n: 16, k: 160, groupSize: 160 },
+    { n: 50, k: 80, groupSize: 16 },
+  ];
+  const sizeOf = ({ scaleDType }: (typeof weightVariants)[number]) =>
+    scaleDType === "i8" ? sizes[0] : scaleDType === "e4m3" ? sizes[3] : undefined;
+  const options = [1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) =>
+    weightVariants
+      .filter(({ levels = false, scaleDType }, i) =>
+        scaleDType === "e4m3" ? bits === 4 : (i + bits) % 3 === 0 && (!levels || bits <= 4),
+      )
+      // Integer scales are those of groups of 32, 8-bit floats of 16.
+      .map((variant, i) => ({ bits, ...(sizeOf(variant) ?? sizes[(bits + i) % sizes.length]!), ...variant })),
+  );
+  return options.flatMap((option, i) => {
     const random = new Random(i);
-    const layout = selectLayout(spec, on);
-    const parts = Array.from({ length: EXPERTS }, () =>
-      packWeights(randomWeights(random, spec), random.floats(spec.n), layout),
-    );
+    const weights = Array.from({ length: EXPERTS }, () => randomWeights(random, option));
+    const negative = { ...weights[3]!, scales: weights[3]!.scales.map((scale) => -scale) };
+    if (!negative.superScales) weights[3] = negative;
+    const layout = selectLayout(weights[0]!, on);
+    const parts = weights.map((matrix) => packWeights(matrix, random.floats(option.n), layout));
     const all = heap(parts.reduce((sum, { length }) => sum + length, 0));
     const opened = parts.map((part, e) => {
       all.set(part, e * part.length);
-      return openPacked(all.subarray(e * part.length, (e + 1) * part.length), spec);
+      return openPacked(all.subarray(e * part.length, (e + 1) * part.length), option);
     });
+    const choices = choicesOf(kernels, (m) => selectKernel(kernels, packedQuery(opened[0]!, m), on));
+    if (choices.some(({ kernel }) => kernel.target !== target)) return [];
     return {
-      ...{ what: JSON.stringify(spec), n: spec.n, k: spec.k },
-      matrices: {
-        choices: choicesOf(kernels, (m) => selectKernel(kernels, packedQuery(opened[0]!, m), on)),
-        of: (expert, m, x, y) => ({ m, x, weights: opened[expert]!, y }),
-      },
+      ...{ what: `${JSON.stringify(option)} on ${on.name}`, n: option.n, k: option.k },
+      matrices: { wholes: [all], choices, of: (expert, m, x, y) => ({ m, x, weights: opened[expert]!, y }) },
     };
   });
 }
@@ -192,8 +212,9 @@ function floatLayers(on: Cpu): Layer<FloatLinearArgs>[] {
   return randomFloatWeights(random, EXPERTS * n * k).map(({ stored: { dtype, data } }, i) => {
     const bias = i === 0 ? random.floats(EXPERTS * n) : null;
     return {
-      ...{ what: dtype, n, k },
+      ...{ what: `${dtype} on ${on.name}`, n, k },
       matrices: {
+        wholes: bias ? [data, bias] : [data],
         choices: choicesOf(table.linearFloat, (m) =>
           selectKernel(table.linearFloat, { layout: null, bits: null, m }, on),
         ),
@@ -236,8 +257,12 @@ function expectSameAsAlone<A>(kernel: Kernel<ExpertLinearArgs<A>>, { what, n, k,
 
 describeRows(table.expertLinearPacked, cpu, (kernel) => {
   it("is the linear layer of each expert's rows, bit for bit, with activations of 8 bits and floats", () => {
-    for (const kernels of [table.linearA8, table.linearWeightOnly])
-      for (const layer of packedLayers(kernels, cpuFor(kernel))) expectSameAsAlone(kernel, layer);
+    for (const on of cpusFor(kernel))
+      for (const kernels of [table.linearA8, table.linearWeightOnly]) {
+        const layers = packedLayers(kernels, on, kernel.target);
+        expect(layers.length).toBeGreaterThan(8);
+        for (const layer of layers) expectSameAsAlone(kernel, layer);
+      }
   });
 });
 
@@ -253,8 +278,9 @@ describe("matrices whose header is not the first one's", () => {
     const all = heap(2 * part.length);
     for (const i of [0, 1]) all.set(part, i * part.length);
     const opened = [0, 1].map((i) => openPacked(all.subarray(i * part.length, (i + 1) * part.length), spec));
-    const linear = selectKernel(table.linearA8, packedQuery(opened[0]!, 1), cpuFor(kernel));
+    const linear = selectKernel(table.linearA8, packedQuery(opened[0]!, 1), cpusFor(kernel)[0]!);
     const matrices: ExpertMatrices<PackedLinearArgs> = {
+      wholes: [all],
       choices: [{ from: 1, kernel: linear }],
       of: (expert, m, x, y) => ({ m, x, weights: opened[expert]!, y }),
     };
@@ -287,7 +313,7 @@ describe("matrices whose header is not the first one's", () => {
 
 describeRows(table.expertLinearFloat, cpu, (kernel) => {
   it("is the float layer of each expert's rows, bit for bit", () => {
-    for (const layer of floatLayers(cpuFor(kernel))) expectSameAsAlone(kernel, layer);
+    for (const on of cpusFor(kernel)) for (const layer of floatLayers(on)) expectSameAsAlone(kernel, layer);
   });
 });
 
@@ -295,7 +321,7 @@ describe("a routing that is none", () => {
   it.each(table.expertLinearFloat.filter(({ needs }) => needs.every((feature) => cpu.features.has(feature))))(
     "$name gives NaN for places of no expert and reads nothing else",
     (kernel) => {
-      const [{ n, k, matrices }] = floatLayers(cpuFor(kernel)) as [Layer<FloatLinearArgs>];
+      const [{ n, k, matrices }] = floatLayers(cpusFor(kernel)[0]!) as [Layer<FloatLinearArgs>];
       const places = 6;
       const routing = new Int32Array(routingLength(3, EXPERTS, 2));
       routing.set([-4, 2, 1, 2 ** 30, -7, 4]);

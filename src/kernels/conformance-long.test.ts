@@ -47,7 +47,7 @@ const many: readonly Shape[] = [
 /** And a very long row of them. */
 const wide: readonly Shape[] = [...(isEmulated ? [] : many), [17, 17000, 32, [43]]];
 
-/** Minima, and groups of 16 and 32 with integer scales, over as much; factors change along k. */
+/** Minima, and groups of 16 and 32 with scales of a byte, over as much; factors of integers change along k. */
 const nested: readonly (readonly [Shape, Partial<RandomWeightsOptions> & { bits: number }])[] = isEmulated
   ? []
   : [
@@ -55,6 +55,7 @@ const nested: readonly (readonly [Shape, Partial<RandomWeightsOptions> & { bits:
       [[17, 2112, 16, [530]], { bits: 6, scaleDType: "i8" }],
       [[17, 2112, 16, [530]], { bits: 2, minima: true, scaleDType: "i8" }],
       [[17, 2112, 64, [530]], { bits: 4, minima: true }],
+      [[17, 2112, 16, [530]], { bits: 4, levels: true, scaleDType: "e4m3" }],
     ];
 
 const variants: readonly Partial<RandomWeightsOptions>[] = isEmulated

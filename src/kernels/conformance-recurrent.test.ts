@@ -338,6 +338,15 @@ describeRows(linearRecurrence, cpu, (kernel) => {
     },
   );
 
+  it("writes states that are larger than caches", () => {
+    const random = new Random(7);
+    const shape = { keyHeads: 4, heads: 8, keyDim: 128, valueDim: 128 };
+    for (const gate of Object.values(gates)) {
+      const make = makeRecurrence(random, shape, gate);
+      expectStep(kernel, recurrences, stepOf(recurrences, random, "8 heads", runsOf([1, 3], 1), make));
+    }
+  });
+
   describe("gates at their ends", () => {
     const of = (value: number) => () => value;
     it.each<[string, Gates, number]>([
@@ -353,9 +362,10 @@ describeRows(linearRecurrence, cpu, (kernel) => {
       ["small values", { logDecay: of(-0.1), beta: null }, 1e-30],
     ])("%s", (name, gate, size) => {
       const random = new Random(5);
-      const make = makeRecurrence(random, recurrenceShapes[2]!, gate, size);
-      const step = stepOf(recurrences, random, name, runsOf([3, 200, 1], 1), make);
-      expectStep(kernel, recurrences, step);
+      for (const shape of [recurrenceShapes[2]!, { keyHeads: 1, heads: 1, keyDim: 128, valueDim: 80 }]) {
+        const make = makeRecurrence(random, shape, gate, size);
+        expectStep(kernel, recurrences, stepOf(recurrences, random, name, runsOf([3, 200, 1], 1), make));
+      }
     });
   });
 

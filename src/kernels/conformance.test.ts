@@ -34,7 +34,7 @@ import {
 } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
-import { type QuantizedWeights, SUPER_GROUP } from "../quantized.ts";
+import { hasFactors, type QuantizedWeights, SUPER_GROUP } from "../quantized.ts";
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "./arguments.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
@@ -103,6 +103,10 @@ interface CaseOptions {
   readonly onlyThorough?: boolean;
 }
 
+function isFactored({ scaleDType = "f32" }: Partial<RandomWeightsOptions>): boolean {
+  return hasFactors({ scaleDType });
+}
+
 /** Makes the cases of one layout and width, every second one with a bias, once for all rows. */
 function linearCases(name: string, inputs: Inputs, options: CaseOptions = {}) {
   return (layout: PackedLayout, bits: number): readonly LinearCase[] =>
@@ -115,7 +119,7 @@ function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: 
   for (const [shape, [n, k, groupSize]] of shapes.entries())
     for (const [index, variant] of weightVariants.entries()) {
       // Factors of integer scales change along k in the longest rows only.
-      const isOwn = index === 0 || (variant.scaleDType === "i8" && k > SUPER_GROUP);
+      const isOwn = index === 0 || (isFactored(variant) && k > SUPER_GROUP);
       // Each other form of weights with each shape in two or three widths, and with each width in a third of the shapes.
       if (!isOwn && (shape + index + bits) % 3 !== 0) continue;
       const weights = randomWeights(random, { n, k, bits, groupSize, ...variant, ...options.weights });
@@ -123,7 +127,7 @@ function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: 
       const isThorough = isOwn && k % 2 === 0 && (shape + bits) % 2 === 0;
       const isLarge = options.weights?.exactScales && k > 200;
       // Emulated CPUs are slow: the rarer forms are tried on them where groups end within panels and where factors change.
-      const isRare = variant.minima === true || variant.scaleDType === "i8";
+      const isRare = variant.minima === true || isFactored(variant);
       if (isEmulated && isRare && ![33, 21, 19].includes(n)) continue;
       if (layout.refusal(weights) !== null || isLarge || (options.onlyThorough && !isThorough)) continue;
       // Multiples of 8 stay exact in sums of the exact tests.
@@ -137,7 +141,7 @@ function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: 
 
 /** The cases that a kernel serves. */
 function servedBy(kernel: Kernel<PackedLinearArgs>, cases: readonly LinearCase[]): readonly LinearCase[] {
-  return cases.filter(({ weights }) => kernel.readsMinima || !(weights.hasMinima || weights.scaleDType === "i8"));
+  return cases.filter(({ weights }) => kernel.readsMinima || !(weights.hasMinima || hasFactors(weights)));
 }
 
 /** Runs a case with several counts of rows; where there are threads, with more of them too. */
@@ -346,9 +350,9 @@ function expectFloatLinear(kernel: Kernel<FloatLinearArgs>, bench: Bench, item: 
   const { name, n, k, x, stored, bias, expected } = item;
   const y = new Float32Array(m * n);
   run(kernel, { m, n, k, x: x.slice(0, m * k), weights: stored, bias, y }, bench);
-  // Rows that serve many rows only may multiply with 16 bits of each factor, and take the smallest floats for 0.
-  const rough = { relative: 3 * 2 ** -16, absolute: 2 ** -126 };
-  expectWithin(y, expected, `${name}, m ${m}, ${bench.threads} threads`, kernel.mStep >= 128 ? rough : {});
+  // Rows that serve many rows only add up products of parts of factors, and take the smallest floats for 0.
+  const parts = { relative: 2 ** -21, absolute: 2 ** -126 };
+  expectWithin(y, expected, `${name}, m ${m}, ${bench.threads} threads`, kernel.mStep >= 128 ? parts : {});
 }
 
 const floatCounts = [...rowCounts, 131];

@@ -66,7 +66,7 @@ export interface Kernel<A> {
   readonly nStep: number;
   /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */
   readonly groups?: readonly GroupLimit[];
-  /** Whether it reads minima and integer scales inside groups; absent when it does not. */
+  /** Whether it reads minima, and scales that have factors; absent when it does not. */
   readonly readsMinima?: boolean;
   /**
    * Temporary bytes that a run on so many threads uses, for these arguments, wherever in memory they begin; none when
@@ -174,7 +174,7 @@ export interface KernelQuery {
   readonly m: number;
   /** Weights of a group; absent where there are no groups. */
   readonly group?: number;
-  /** Whether groups have minima, or integer scales, inside; absent when they have not. */
+  /** Whether groups have minima, or scales that have factors; absent when they have not. */
   readonly hasMinima?: boolean;
 }
 
@@ -236,6 +236,8 @@ export interface PackedLayout {
   readonly kr: number;
   /** Segments that `kr` consecutive weights are divided into. */
   readonly sr: number;
+  /** Whether the buffer is a header of this package and then panels in turn, so that panels can be packed in parts. */
+  readonly isOfPanels: boolean;
   /** Says why weights of this spec cannot be stored; null when they can. */
   refusal(spec: WeightSpec): string | null;
   /** Adds columns to the spec so that `refusal` has nothing against k; absent where every k is stored as it is. */

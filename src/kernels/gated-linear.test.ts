@@ -19,6 +19,7 @@ import {
 } from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
+import { hasFactors } from "../quantized.ts";
 import type { PackedLinearArgs } from "./arguments.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
@@ -50,6 +51,7 @@ const nested: readonly Partial<RandomWeightsOptions>[] = [
   { minima: true },
   { minima: true, scaleDType: "i8" },
   { scaleDType: "i8" },
+  { levels: true, scaleDType: "e4m3" },
 ];
 const nestedShapes = [...shapes, [64, 544, 16, [1, 32, 43]]] as const;
 
@@ -80,7 +82,7 @@ function check(
   const random = new Random(n + k);
   const weights = randomWeights(random, { n, k, groupSize, ...options });
   if (layout.refusal(weights) !== null) return 0;
-  if (weights.scaleDType !== "i8")
+  if (!hasFactors(weights))
     weights.scales.forEach((scale, i) => {
       weights.scales[i] = scale % 1;
     });

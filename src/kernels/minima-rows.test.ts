@@ -1,4 +1,4 @@
-/** Which rows serve weights with minima or integer scales inside groups, on each known CPU. */
+/** Which rows serve weights with minima, or scales with factors, on each known CPU. */
 import { expect, it } from "vitest";
 import type { WeightSpec } from "../quantized.ts";
 import type { KernelQuery } from "./contract.ts";
@@ -14,6 +14,7 @@ const specs: readonly WeightSpec[] = [
   { ...sizes, scaleDType: "f16", hasMinima: true, groupSize: 64 },
   { ...sizes, scaleDType: "f16", hasMinima: true, groupSize: 256 },
   { ...sizes, bits: 6, groupSize: 16, scaleDType: "i8" },
+  { ...sizes, groupSize: 16, hasLevels: true, scaleDType: "e4m3" },
 ];
 
 it.each(Object.keys(knownCpus))("%s has rows of its own for few and for many rows of activations", (name) => {

@@ -1,7 +1,7 @@
 /** Packing by native code against the layouts' own, byte for byte. */
 import { describe, expect, it } from "vitest";
 import { Random, randomWeights } from "../../test/support/random.ts";
-import { type QuantizedWeights, superGroupCount } from "../quantized.ts";
+import { hasFactors, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { layoutNamed, packWeights } from "./layout/packed.ts";
 import { packingKernels, startFastPacking } from "./packer.ts";
 
@@ -37,7 +37,7 @@ describe.skipIf(!hasNative)(`native packing${hasNative ? "" : ": there is no nat
       [40, 290, 32],
     ] as const)
       for (const bits of [1, 2, 3, 4, 5, 6, 7, 8])
-        for (const scaleDType of ["f32", "f16", "i8"] as const)
+        for (const scaleDType of ["f32", "f16", "i8", "e4m3"] as const)
           for (const form of ["plain", "zeros", "levels", "bias", "negative", "minima"]) {
             if (form === "levels" && bits > 4) continue;
             const options = {
@@ -48,7 +48,7 @@ describe.skipIf(!hasNative)(`native packing${hasNative ? "" : ": there is no nat
             };
             const weights = randomWeights(random, { n, k, bits, groupSize, ...options });
             if (layout.refusal(weights) !== null) continue;
-            if (form === "negative" && scaleDType !== "i8") weights.scales[0] = -1;
+            if (form === "negative" && !hasFactors(weights)) weights.scales[0] = -1;
             const bias = form === "bias" ? random.floats(n) : null;
             const { packer, target } = startFastPacking(weights, bias, layout);
             for (let row = 0; row < n; row += 32) packer.add(rowsOf(weights, row, Math.min(32, n - row)), row);

@@ -28,6 +28,7 @@ function packing({ part, hasBias, panels, negative }: PackingArgs): NativeArgume
   return orderArguments(argumentNames.quantizePack, {
     ...{ n, k, groupSize, bits, qvals, scales, panels, negative },
     scaleBytes: scaleBytes[scaleDType],
+    hasE4m3: scaleDType === "e4m3" ? 1 : 0,
     hasZeros: zeros ? 1 : 0,
     hasLevels: levels ? 1 : 0,
     hasMinima: part.hasMinima ? 1 : 0,

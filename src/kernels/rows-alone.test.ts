@@ -106,7 +106,7 @@ describe.each(cpus)("$name", (cpu) => {
         for (const [shape, [columns, k, groupSize]] of shapes.entries())
           for (const [index, variant] of weightVariants.entries()) {
             // Each variant in two or three widths, with every second shape; integer scales whose factors change along k in all.
-            const isOwn = variant.scaleDType === "i8" && k > SUPER_GROUP;
+            const isOwn = (variant.scaleDType === "i8" || variant.scaleDType === "e4m3") && k > SUPER_GROUP;
             if ((index % 3 !== bits % 3 || (shape + bits) % 2 !== 0) && !isOwn) continue;
             const n = halves === 2 ? 64 : columns;
             const weights = randomWeights(random, { n, k, bits, groupSize, ...variant });

@@ -4,14 +4,14 @@
  * CPU, one with mStep <= m.
  */
 import { UnsupportedError } from "../errors.ts";
-import type { WeightSpec } from "../quantized.ts";
+import { hasFactors, type WeightSpec } from "../quantized.ts";
 import type { Cpu, Kernel, KernelQuery, PackedLayout, PackedWeights } from "./contract.ts";
 import { layouts } from "./layout/packed.ts";
 
 /** What selection knows of a call with m rows of activations and these weights. */
 export function packedQuery({ layout, spec }: Pick<PackedWeights, "layout" | "spec">, m: number): KernelQuery {
   const query = { layout: layout.name, bits: spec.bits, m, group: Math.min(spec.groupSize, spec.k) };
-  return spec.hasMinima || spec.scaleDType === "i8" ? { ...query, hasMinima: true } : query;
+  return spec.hasMinima || hasFactors(spec) ? { ...query, hasMinima: true } : query;
 }
 
 /** Why a kernel does not serve a query on a CPU, or null when it does. */
@@ -22,7 +22,7 @@ export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu
     return `reads ${kernel.layouts.join(", ")}`;
   if (kernel.bits && query.bits !== null && !kernel.bits.includes(query.bits))
     return `takes ${kernel.bits.join(", ")} bits`;
-  if (query.hasMinima && !kernel.readsMinima) return "reads neither minima nor integer scales";
+  if (query.hasMinima && !kernel.readsMinima) return "reads neither minima nor scales with factors";
   if (query.m < kernel.mStep) return `serves m >= ${kernel.mStep}`;
   const { groups } = kernel;
   const { group, m } = query;
@@ -75,7 +75,7 @@ export function explain<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cp
 
 function describeQuery({ layout, bits, m, group, hasMinima }: KernelQuery): string {
   const groups = group === undefined ? "" : `groups of ${group}, `;
-  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, ${groups}${hasMinima ? "minima or integer scales, " : ""}m = ${m}`;
+  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, ${groups}${hasMinima ? "minima or scales with factors, " : ""}m = ${m}`;
 }
 
 /** The layout to pack weights in for a CPU: the first made for it that can store them. UnsupportedError says why none can. */

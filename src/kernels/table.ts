@@ -59,6 +59,7 @@ import {
 import { ropeAnglesWasm, ropeWasm } from "./wasm/attention/rope.ts";
 import {
   addWasm,
+  clampedGateWasm,
   erfGegluWasm,
   gegluWasm,
   multiplyWasm,
@@ -74,6 +75,8 @@ import {
 } from "./wasm/elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
+import { expertLinearFloatWasm, expertLinearPackedWasm } from "./wasm/experts/expert-linear.ts";
+import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./wasm/experts/router.ts";
 import { addRmsNormWasm, gegluHalvesWasm, swigluHalvesWasm } from "./wasm/fused.ts";
 import { gatherColumnsWasm } from "./wasm/gather-columns.ts";
 import { geluTanhWasm, geluWasm } from "./wasm/gelu.ts";
@@ -179,7 +182,11 @@ export const sigmoidGate = [...nativeKernels("sigmoid_gate", native.binary), sig
 export const sigmoid = [...nativeKernels("sigmoid", native.unary), sigmoidWasm, sigmoidReference];
 export const softplus = [...nativeKernels("softplus", native.softplus), softplusWasm, softplusReference];
 export const scaleRows = [...nativeKernels("scale_rows", native.scaleRows), scaleRowsWasm, scaleRowsReference];
-export const clampedGate = [...nativeKernels("clamped_gate", native.clampedGate), clampedGateReference];
+export const clampedGate = [
+  ...nativeKernels("clamped_gate", native.clampedGate),
+  clampedGateWasm,
+  clampedGateReference,
+];
 export const scale = [...nativeKernels("scale", native.unary), scaleWasm, scaleReference];
 export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, softcapReference];
 export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];
@@ -192,15 +199,21 @@ export const gatherColumns = [
 ];
 export const select = [...nativeKernels("select", native.select), selectWasm, selectReference];
 export const int4Pack = [int4PackReference];
-export const route = [...nativeKernels("route", native.route), routeReference];
-export const expertRows = [...nativeKernels("expert_rows", native.expertRows), expertRowsReference];
-export const combineExperts = [...nativeKernels("combine_experts", native.expertRows), combineExpertsReference];
+export const route = [...nativeKernels("route", native.route), routeWasm, routeReference];
+export const expertRows = [...nativeKernels("expert_rows", native.expertRows), expertRowsWasm, expertRowsReference];
+export const combineExperts = [
+  ...nativeKernels("combine_experts", native.expertRows),
+  combineExpertsWasm,
+  combineExpertsReference,
+];
 /** Over rows in the order of their experts; the kernels of linear layers multiply. */
 export const expertLinearPacked = [
   ...nativeKernels("expert_linear_packed", native.expertPacked),
+  expertLinearPackedWasm,
   expertLinearPackedReference,
 ];
 export const expertLinearFloat = [
   ...nativeKernels("expert_linear_float", native.expertFloat),
+  expertLinearFloatWasm,
   expertLinearFloatReference,
 ];

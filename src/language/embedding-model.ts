@@ -58,8 +58,7 @@ export class EmbeddingModel {
   /** Ids of a text as the model reads it. ContextLengthError for too long a text, InvalidArgumentError for no name of a prompt. */
   encode(text: string, options: EncodeEmbeddingOptions = {}): number[] {
     const { truncate = false } = options;
-    // As sentence-transformers does.
-    const whole = `${namedPrompt(this.#settings, options.prompt) ?? ""}${text}`.trim();
+    const whole = `${namedPrompt(this.#settings, options.prompt) ?? ""}${text}`;
     const read = this.#settings.isLowerCase ? whole.toLowerCase() : whole;
     const length = truncate ? { maxTokens: this.maxTokens } : { contextLength: this.maxTokens, truncation: false };
     const ids = this.#tokenizer().encode(read, { ...length, padding: false });

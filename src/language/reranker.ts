@@ -53,7 +53,7 @@ export class Reranker {
     const { pairVariables: variables } = this.#settings;
     const { ids, secondFrom } = variables
       ? this.#encodeConversation(variables, { instruction, query, document }, truncate)
-      : this.#tokenizer().encodePair(`${instruction ?? ""}${query}`.trim(), document.trim(), {
+      : this.#tokenizer().encodePair(`${instruction ?? ""}${query}`, document, {
           ...(truncate ? { maxTokens: this.maxTokens } : { truncation: false }),
           padding: false,
         });

@@ -2,6 +2,7 @@
  * What a model's operator calls are made on: executed at once (eager) or recorded (capture).
  * `T` is a tensor in the first case and a symbolic value in the second.
  */
+import type { HeadedParts } from "../byte-source.ts";
 import type { DType, TypedArray } from "../dtype.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, PackedLayout } from "../kernels/contract.ts";
@@ -32,6 +33,8 @@ export interface PackedSource {
   readonly layout: PackedLayout;
   /** Whether a bias [n] is packed with the weights. */
   readonly hasBias: boolean;
+  /** The codebook of weights that have one, where it is known before they are read. */
+  readonly levels?: Int8Array;
   /** Reads the whole matrix. */
   load(): Promise<UnpackedMatrix>;
   /** Reads the matrix in parts; absent where it is only had whole. */
@@ -55,6 +58,8 @@ export interface LazyConstant {
    * made whole.
    */
   parts?(): AsyncIterable<TypedArray>;
+  /** Makes the bytes in parts, of which the first ones are known last; absent where there is no such head. */
+  headed?(): HeadedParts;
   /** Weights of each expert in the order of their rows, of a constant that has those of all; absent for others. */
   readonly experts?: readonly (readonly StackedWeight[])[];
 }

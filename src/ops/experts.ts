@@ -28,6 +28,7 @@ import {
 } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { checkOverlaps } from "./call-memory.ts";
 import { packedShape, rowCount } from "./linear.ts";
 import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
 
@@ -241,15 +242,37 @@ function openExperts(
     };
     return {
       choices: choicesOf(kernels, (m) => selectKernel(kernels, packedQuery(first, m), cpu)),
+      wholes: [bytes],
       of: (expert, m, x, y) => ({ m, x, weights: weightsOf(expert), y }),
     };
   });
 }
 
+/** Kernels of a target call those of linear layers of the same; where others multiply a call's matrices, plain loops call them. */
 function expertLinearPackedOperator(name: string, kernels: readonly Kernel<PackedLinearArgs>[]): Operator {
+  const [best, plain] = [expertLinearPacked, expertLinearPacked.slice(-1)].map((rows) =>
+    packedOperator(name, kernels, rows),
+  ) as [Operator, Operator];
+  const targetOf = (cpu: Cpu) => selectKernel(expertLinearPacked, { layout: null, bits: null, m: 1 }, cpu).target;
+  const isOwn = (args: Arguments<Tensor>, cpu: Cpu) =>
+    openExperts(args, kernels, cpu).choices.every(({ kernel }) => kernel.target === targetOf(cpu));
+  return {
+    ...best,
+    resolve(args, cpu) {
+      checkOverlaps(args, { inPlace: [], readFirst: [] });
+      return (isOwn(args, cpu) ? best : plain).resolve(args, cpu);
+    },
+  };
+}
+
+function packedOperator(
+  name: string,
+  kernels: readonly Kernel<PackedLinearArgs>[],
+  rows: readonly Kernel<ExpertLinearArgs<PackedLinearArgs>>[],
+): Operator {
   return defineOperator<ExpertLinearArgs<PackedLinearArgs>>({
     schema: `${name}.out(Tensor x, Tensor packed_weights, Tensor routing, int experts, int top_k, int group_size, int n, int k, *, Tensor(a!) out) -> Tensor(a!)`,
-    kernels: expertLinearPacked,
+    kernels: rows,
     shape(args) {
       args.tensor("packed_weights", "u8");
       const { n, k } = packedShape(args);
@@ -301,6 +324,7 @@ const expertLinearFloatOperator = defineOperator<ExpertLinearArgs<FloatLinearArg
     const data = weight.data as Float32Array;
     const matrices = floatMatrices.of(weight, cpu, [biases], () => ({
       choices: choicesOf(linearFloat, (m) => selectKernel(linearFloat, { layout: null, bits: null, m }, cpu)),
+      wholes: bias ? [data, bias] : [data],
       of: (expert, m, x, y) => ({
         ...{ m, n, k, x, y },
         weights: { dtype: weight.dtype, data: data.subarray(expert * n * k, (expert + 1) * n * k) },

@@ -18,6 +18,8 @@ export interface AffineFormat extends WeightFormat {
   readonly activations: ActivationKind;
   /** Name of the packed layout; null lets the CPU decide. */
   readonly layout: string | null;
+  /** The codebook of weights that have one, where it is known before they are read: equal ones are packed as one. */
+  readonly levels?: Int8Array;
 }
 
 /** Low-bit embedding rows in TorchAO's embedding format. */
@@ -106,7 +108,7 @@ interface PackedConstant {
 
 /** A weight and its bias packed for the CPU of a builder. */
 export function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): PackedConstant {
-  const { spec, layout: name } = weight.format;
+  const { spec, layout: name, levels } = weight.format;
   const layout = name ? layoutNamed(name) : selectLayout(spec, builder.cpu);
   const stored = layout.padded?.(spec) ?? spec;
   const loadBias = async () => (bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null);
@@ -117,6 +119,7 @@ export function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bia
     spec: stored,
     layout,
     hasBias: bias !== null,
+    ...(levels && { levels }),
     load,
     ...(stream && { stream }),
   });

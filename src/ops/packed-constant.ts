@@ -1,6 +1,8 @@
 /** Constants of weights [n, k]: packed when they are read, and joined along n, so that one call reads several matrices. */
+import type { HeadedParts } from "../byte-source.ts";
 import type { TypedArray } from "../dtype.ts";
 import { UnsupportedError } from "../errors.ts";
+import { HEADER_BYTES, HeaderOfParts } from "../kernels/layout/header.ts";
 import { startFastPacking } from "../kernels/packer.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { LazyConstant, PackedSource, UnpackedMatrix, UnpackedStream } from "./builder.ts";
@@ -13,6 +15,7 @@ export function packedWeights(name: string, source: PackedSource): LazyConstant 
     dtype: "u8",
     shape: [layout.byteLength(spec, hasBias)],
     packed: source,
+    ...(stream && layout.isOfPanels && { headed: () => packInParts(source, stream) }),
     async read() {
       if (stream) return packStream(source, stream);
       const { weights, bias } = await load();
@@ -35,9 +38,29 @@ async function packStream({ spec, layout }: PackedSource, { rows, bias }: Unpack
   return target;
 }
 
+/** The same bytes part by part, so that they are never whole in memory. */
+function packInParts({ spec, layout, hasBias }: PackedSource, { rows, bias }: UnpackedStream): HeadedParts {
+  const header = new HeaderOfParts();
+  async function* rest() {
+    const biases = await bias();
+    let row = 0;
+    for await (const part of rows()) {
+      const own = biases?.subarray(row, row + part.n) ?? null;
+      const { packer, target } = startFastPacking({ ...spec, n: part.n }, own, layout);
+      packer.add(part, 0);
+      packer.finish();
+      header.add(target);
+      row += part.n;
+      yield target.subarray(HEADER_BYTES);
+    }
+  }
+  const head = () => header.finish(spec.n, layout.byteLength(spec, hasBias));
+  return { headBytes: HEADER_BYTES, rest: rest(), head };
+}
+
 /**
  * The rows of all parts as one constant, or null where they are stored in different ways or cannot be told apart.
- * `sharesLevels`: codebooks of all parts are taken to be one, which is checked when they are read.
+ * `sharesLevels`: codebooks that are not known yet are taken to be one, which is checked when they are read.
  */
 export function joinRows(parts: readonly LazyConstant[], sharesLevels = false): LazyConstant | null {
   const [first] = parts;
@@ -50,14 +73,20 @@ function joinPacked(parts: readonly LazyConstant[], sharesLevels: boolean): Lazy
   const [{ spec, layout, hasBias }] = sources as [PackedSource];
   const stored = (source: PackedSource) => ({ ...source.spec, n: 0, layout: source.layout.name, bias: source.hasBias });
   const alike = sources.every((source) => JSON.stringify(stored(source)) === JSON.stringify(stored(sources[0]!)));
-  // Each matrix has a codebook of its own.
-  if (!alike || (spec.hasLevels && !sharesLevels)) return null;
+  // Each matrix may have a codebook of its own.
+  if (!alike || (spec.hasLevels && !sharesLevels && !haveOneCodebook(sources))) return null;
   const joined = { ...spec, n: sources.reduce((sum, source) => sum + source.spec.n, 0) };
   if (layout.refusal(joined)) return null;
   const load = async () => joinMatrices(await inTurn(sources, (source) => source.load()), joined);
   const stream = joinStreams(sources);
-  const source = { spec: joined, layout, hasBias, load, ...(stream && { stream }) };
+  const levels = haveOneCodebook(sources) ? sources[0]!.levels : undefined;
+  const source = { spec: joined, layout, hasBias, load, ...(stream && { stream }), ...(levels && { levels }) };
   return packedWeights(joinedName(parts.map(({ key }) => weightName(key))), source);
+}
+
+function haveOneCodebook(sources: readonly PackedSource[]): boolean {
+  const [first] = sources.map(({ levels }) => levels?.join());
+  return first !== undefined && sources.every(({ levels }) => levels?.join() === first);
 }
 
 /** One stream after the other; null unless all but the last have whole panels, so that every part begins at one. */

@@ -2,6 +2,7 @@
  * The one program type: what `compile` makes, the `.pte` file stores and `runtime` executes.
  * It mirrors ExecuTorch's schema/program.fbs (identifier ET12); constant data stays behind `DataSource`.
  */
+import type { HeadedParts } from "../byte-source.ts";
 import type { DType } from "../dtype.ts";
 
 /** Bytes that are read (or made) on demand, so that no program is ever whole in memory. */
@@ -12,6 +13,8 @@ export interface DataSource {
   read(): Promise<Uint8Array>;
   /** Reads the bytes in parts, in order; absent where the data is made as a whole. */
   parts?(): AsyncIterable<Uint8Array>;
+  /** Makes the bytes in parts, of which the first ones are known last; absent where there is no such head. */
+  headed?(): HeadedParts;
   /** Reads the bytes to where they are wanted; absent where the data is made as a whole. */
   readInto?(target: Uint8Array): Promise<void>;
   /** A part of the bytes; absent where the data is made as a whole. */

@@ -1,6 +1,7 @@
 import { ByteBuffer } from "flatbuffers";
 import { describe, expect, it } from "vitest";
-import { type ByteSink, memorySource } from "../byte-source.ts";
+import { MemorySink } from "../../test/support/memory-sink.ts";
+import { memorySource } from "../byte-source.ts";
 import { InvalidFileError, type LowbitError, UnsupportedError } from "../errors.ts";
 import type { DataSource, Instruction, Program, TensorValue, Value } from "./program.ts";
 import { programLayout, readProgram } from "./read.ts";
@@ -103,15 +104,9 @@ const sample: Program = {
 };
 
 async function fileOf(program: Program): Promise<Uint8Array<ArrayBuffer>> {
-  const parts: Uint8Array[] = [];
-  const sink: ByteSink = {
-    position: 0,
-    async write(bytes) {
-      parts.push(bytes);
-    },
-  };
+  const sink = new MemorySink();
   await writeProgram(program, sink);
-  return new Uint8Array(Buffer.concat(parts));
+  return sink.bytes();
 }
 
 /** The program with its data in place of the sources, to compare. */

@@ -2,6 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { MemorySink } from "../../test/support/memory-sink.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
 import type { Constant, DataSource, Program } from "./program.ts";
@@ -19,9 +20,9 @@ function programOf(constants: Constant[], namedData: [string, DataSource][] = []
 }
 
 async function write(program: Program, options = {}): Promise<Buffer> {
-  const parts: Uint8Array[] = [];
-  await writeProgram(program, { position: 0, write: async (bytes) => void parts.push(bytes) }, options);
-  return Buffer.concat(parts);
+  const sink = new MemorySink();
+  await writeProgram(program, sink, options);
+  return Buffer.from(sink.bytes());
 }
 
 describe("writeProgram", () => {
@@ -59,14 +60,37 @@ describe("writeProgram", () => {
       },
     });
     const constants = ["a", "b"].map((name) => ({ data: logged(name), alignment: 16 }));
-    const sink = {
-      position: 0,
-      async write(bytes: Uint8Array) {
+    class LoggedSink extends MemorySink {
+      override async write(bytes: Uint8Array) {
         if (bytes.length === 16 && bytes[0] === 7) events.push("write");
-      },
-    };
-    await writeProgram(programOf(constants, [["c", logged("c")]]), sink);
+        await super.write(bytes);
+      }
+    }
+    await writeProgram(programOf(constants, [["c", logged("c")]]), new LoggedSink());
     expect(events).toEqual(["read a", "write", "read b", "write", "read c", "write"]);
+  });
+
+  it("writes data whose head is known last part by part, and the head at its place", async () => {
+    const headed = () => {
+      let sum = 0;
+      async function* rest() {
+        for (const byte of [3, 4, 5]) {
+          sum += byte;
+          yield new Uint8Array(2).fill(byte);
+        }
+      }
+      return { headBytes: 1, rest: rest(), head: () => Uint8Array.of(sum) };
+    };
+    const whole = async (): Promise<Uint8Array> => {
+      throw new Error("it was made as a whole");
+    };
+    const data = (byteLength: number) => ({ byteLength, read: whole, headed });
+    const file = await write(programOf([{ data: data(7), alignment: 16 }], [["after", source(2, 9)]]));
+    const at = Number(file.readBigUInt64LE(24));
+    expect([...file.subarray(at, at + 7)]).toEqual([12, 3, 3, 4, 4, 5, 5]);
+    expect([...file.subarray(-2)]).toEqual([9, 9]);
+    const short = write(programOf([{ data: data(8), alignment: 16 }]));
+    await expect(short).rejects.toThrow(/constant 0: expected 8 bytes but read\(\) gave 7/);
   });
 
   it("reports progress up to the size of the file", async () => {

@@ -2,7 +2,7 @@
  * Writing of `.pte` files: header, FlatBuffer, then the constant segment and one segment for each blob of named data.
  * Data is read, written and dropped one by one, so no more than one constant is in memory, or a part of one.
  */
-import type { ByteSink } from "../byte-source.ts";
+import type { ByteSink, HeadedParts } from "../byte-source.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { ProgramTable } from "./decode.ts";
 import { encodeProgram } from "./encode.ts";
@@ -56,7 +56,8 @@ export async function writeProgram(program: Program, sink: ByteSink, options: Wr
     if (position > begin) continue; // an earlier run wrote it
     if (position < begin) await write(new Uint8Array(begin - position));
     options.signal?.throwIfAborted();
-    if (data.parts) for await (const part of data.parts()) await write(part);
+    if (data.headed) await writeHeaded(data.headed(), begin, write, sink);
+    else if (data.parts) for await (const part of data.parts()) await write(part);
     else await write(await data.read());
     if (position !== begin + data.byteLength)
       throw new InvalidArgumentError(
@@ -64,6 +65,18 @@ export async function writeProgram(program: Program, sink: ByteSink, options: Wr
       );
     await sink.mark?.();
   }
+}
+
+/** Writes data from `begin` on, and its head when that is known. */
+async function writeHeaded(
+  { headBytes, rest, head }: HeadedParts,
+  begin: number,
+  write: ByteSink["write"],
+  sink: ByteSink,
+): Promise<void> {
+  await write(new Uint8Array(headBytes));
+  for await (const part of rest) await write(part);
+  await sink.rewrite(begin, head());
 }
 
 /** What a program's file begins with, which says everything of it but the bytes of its data. */

@@ -144,6 +144,7 @@ export function writeWhole(
           return target.size;
         },
         write: async (bytes: Uint8Array) => target.append(bytes),
+        rewrite: async (position: number, bytes: Uint8Array) => target.replace(position, bytes),
       };
       await write(sink);
       target.finish(true);
@@ -209,6 +210,10 @@ export class FileTarget implements DownloadTarget {
   append(bytes: Uint8Array): void {
     this.#write(bytes, HEAD_BYTES + this.size);
     this.size += bytes.length;
+  }
+
+  replace(position: number, bytes: Uint8Array): void {
+    this.#write(bytes, HEAD_BYTES + position);
   }
 
   /** Marks the bytes as whole; `isMade`: of a file that was made of the version, and is no copy of it. */

@@ -14,6 +14,7 @@ import { LoadedProgram } from "../../src/runtime/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../../src/tensor.ts";
 import { loadProgramObject } from "../../src/tools/index.ts";
 import { changeBytes, packedHeaders, programBytes } from "../support/damage.ts";
+import { MemorySink } from "../support/memory-sink.ts";
 import type { Random } from "../support/random.ts";
 import { type Fuzzer, Misbehaviour } from "./child.ts";
 import { isWritable } from "./odd-changes.ts";
@@ -65,18 +66,9 @@ function incoherentBytes(program: Program): Uint8Array {
 }
 
 async function bytesOf(program: Program): Promise<Uint8Array> {
-  const parts: Uint8Array[] = [];
-  let position = 0;
-  await writeProgram(program, {
-    get position() {
-      return position;
-    },
-    async write(part) {
-      parts.push(part.slice());
-      position += part.length;
-    },
-  });
-  return new Uint8Array(Buffer.concat(parts));
+  const sink = new MemorySink();
+  await writeProgram(program, sink);
+  return sink.bytes();
 }
 
 /**

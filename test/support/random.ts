@@ -1,8 +1,10 @@
 /** Reproducible random numbers and random logical weights for tests. */
+import { e4m3Table } from "../../src/float8.ts";
 import { f16Table, f32ToBf16, f32ToF16 } from "../../src/half.ts";
 import type { FloatWeights } from "../../src/kernels/arguments.ts";
 import {
   groupCount,
+  hasFactors,
   type QuantizedWeights,
   SUPER_GROUP,
   superGroupCount,
@@ -66,6 +68,7 @@ export const weightVariants: readonly Partial<RandomWeightsOptions>[] = [
   { scaleDType: "i8" },
   { minima: true, scaleDType: "i8" },
   { levels: true, scaleDType: "i8" },
+  { levels: true, scaleDType: "e4m3" },
 ];
 
 /** Logical weights of random integers, scales and zero points over their whole ranges. */
@@ -90,7 +93,7 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
   const numbers = (value: () => number): ReturnType<typeof products> => {
     return { values: Float32Array.from({ length: count }, value) };
   };
-  const nested = scaleDType === "i8";
+  const nested = hasFactors(spec);
   const scales = nested ? products(random, spec, exactScales) : numbers(scale);
   const least = nested ? products(random, spec, exactScales) : numbers(minimum);
   return {
@@ -105,19 +108,24 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
   };
 }
 
-/** Integers times float16 factors for the groups of weights. */
+/** Integers times float16 factors for the groups of weights, or e4m3 numbers times floats. */
 function products(
   random: Random,
-  spec: { n: number; k: number; groupSize: number },
+  spec: Pick<WeightSpec, "n" | "k" | "groupSize" | "scaleDType">,
   isExact: boolean,
 ): { readonly values: Float32Array; readonly factors?: Float32Array } {
   const [groups, supers] = [groupCount(spec), superGroupCount(spec)];
-  const factor = () => (isExact ? random.pick([0.5, 1]) : f16Table()[random.integer(0x0001, 0x3c00)]!);
-  const integer = () => (isExact ? random.pick([-2, 1, 1, 2]) : random.integer(-128, 127));
+  const isInteger = spec.scaleDType === "i8";
+  const anyFactor = () => (isInteger ? f16Table()[random.integer(0x0001, 0x3c00)]! : Math.fround(random.next() / 100));
+  const factor = () => (isExact ? random.pick([0.5, 1]) : anyFactor());
+  const anyNumber = () =>
+    isInteger ? random.integer(-128, 127) : random.pick([-1, 1, 1]) * e4m3Table()[random.integer(0, 0x7e)]!;
+  const number = () => (isExact ? random.pick([-2, 1, 1, 2]) : anyNumber());
   const factors = Float32Array.from({ length: spec.n * supers }, (_, i) => (i % 11 === 5 && !isExact ? 0 : factor()));
   const values = Float32Array.from({ length: spec.n * groups }, (_, i) => {
     const [row, group] = [Math.floor(i / groups), i % groups];
-    const product = integer() * factors[row * supers + Math.floor((group * spec.groupSize) / SUPER_GROUP)]!;
+    const place = isInteger ? Math.floor((group * spec.groupSize) / SUPER_GROUP) : 0;
+    const product = number() * factors[row * supers + place]!;
     return product + 0;
   });
   return { values, factors };

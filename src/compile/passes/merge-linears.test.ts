@@ -1,8 +1,10 @@
 /** Linear layers over one x become one, where one call reads their results; the joined weights hold the same rows. */
 import { expect, it } from "vitest";
 import { after, context, graphOf, packed, position, rows, tokens, vector } from "../../../test/support/graph.ts";
-import { openPacked, unpackWeights } from "../../kernels/layout/packed.ts";
+import { Random, randomWeights } from "../../../test/support/random.ts";
+import { layoutNamed, openPacked, unpackWeights } from "../../kernels/layout/packed.ts";
 import type { Ops } from "../../ops/ops.ts";
+import { packedWeights } from "../../ops/packed-constant.ts";
 import { formatGraph, type GraphValue } from "../graph.ts";
 import { mergeLinears } from "./merge-linears.ts";
 
@@ -33,6 +35,38 @@ it("joins gate and up", async () => {
   for (const name of ["gate", "up"]) parts.push(open((await packed(name, 48, 32).read()) as Uint8Array, 48));
   expect([...joined.qvals]).toEqual(parts.flatMap(({ qvals }) => [...qvals]));
   expect([...joined.scales]).toEqual(parts.flatMap(({ scales }) => [...scales]));
+});
+
+it.each([
+  ["equal codebooks", [0, 0], ["{gate,up}:panel16"]],
+  ["different codebooks", [0, 1], ["gate:panel16", "up:panel16"]],
+  ["codebooks that are not known yet", [null, null], ["gate:panel16", "up:panel16"]],
+] as const)("joins matrices of equal codebooks alone: %s", async (_, firsts, keys) => {
+  const coded = (name: string, first: number | null) => {
+    const random = new Random(name.length);
+    const weights = randomWeights(random, { n: 48, k: 32, bits: 4, groupSize: 32, levels: true });
+    const levels = Int8Array.from({ length: 16 }, (__, i) => 7 * i + (first ?? 0));
+    const { qvals: _qvals, scales: _scales, zeros: _zeros, levels: _levels, ...spec } = weights;
+    const load = async () => ({ weights: { ...weights, levels }, bias: null });
+    const known = first === null ? {} : { levels };
+    return packedWeights(name, { spec, layout: layoutNamed("panel16"), hasBias: false, load, ...known });
+  };
+  const graph = graphOf([rows("x", 32)], (ops, [x], constant) => [
+    ops.gated(
+      "silu",
+      linear(ops, x!, constant(coded("gate", firsts[0])), 48),
+      linear(ops, x!, constant(coded("up", firsts[1])), 48),
+    ),
+  ]);
+  const constants = mergeLinears(graph, context).nodes.flatMap(({ args }) => (args[1] as GraphValue)?.constant ?? []);
+  expect(constants.map(({ key }) => key)).toEqual(keys);
+  for (const constant of constants) {
+    const n = constant.packed!.spec.n;
+    const { levels } = unpackWeights(
+      openPacked((await constant.read()) as Uint8Array, { n, k: 32, groupSize: 32 }),
+    ).weights;
+    expect(levels![1]! - levels![0]!).toBe(7);
+  }
 });
 
 /** Attention of one block over x, with queries and keys normed or not. */

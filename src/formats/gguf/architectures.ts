@@ -295,6 +295,7 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     ...plain,
     name: "Gemma4ForCausalLM",
     names: { ...sandwich, ...gemma4Names },
+    hasExperts: true,
     hasOwnSizes: true,
     ropeTensors: true,
     config: gemma4Config,

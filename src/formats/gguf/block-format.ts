@@ -1,5 +1,6 @@
 /** What a block format of ggml is: how many weights, bits and bytes, and how a block is decoded. */
 import { f16Table } from "../../half.ts";
+import type { FactoredScale } from "../../quantized.ts";
 
 /** One block, decoded. */
 export interface Block {
@@ -8,7 +9,7 @@ export interface Block {
   /** One a group. */
   readonly scales: Float32Array;
   readonly minima: Float32Array;
-  /** What the integers that blocks of integer scales have are multiplied with to give scales, and minima. */
+  /** What the bytes that blocks of factored scales have are multiplied with to give scales, and minima. */
   readonly factors: Float32Array;
 }
 
@@ -22,8 +23,11 @@ export interface BlockFormat {
   readonly bits: number;
   readonly groupSize: number;
   readonly hasMinima: boolean;
-  /** Whether scales, and minima, are integers times binary16 numbers of the block. */
-  readonly integerScales: boolean;
+  /**
+   * Whether scales, and minima, are bytes times factors of the block: integers times binary16 numbers, or e4m3 numbers
+   * times one that all blocks have; null for neither.
+   */
+  readonly factored: FactoredScale | null;
   /** Whether every scale is a binary16 number. */
   readonly halfScales: boolean;
   readonly levels: Int8Array | null;
@@ -50,7 +54,7 @@ export const simple = (fields: Fields): BlockFormat => ({
   size: 32,
   groupSize: 32,
   hasMinima: false,
-  integerScales: false,
+  factored: null,
   halfScales: true,
   levels: null,
   zero: 0,

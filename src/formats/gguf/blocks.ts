@@ -103,7 +103,7 @@ const integerFormats: readonly BlockFormat[] = [
     bits: 2,
     groupSize: 16,
     hasMinima: true,
-    integerScales: true,
+    factored: "i8",
     decode(data, at, { q, scales, minima, factors }) {
       const [d, m] = [half(data, at + 80), half(data, at + 82)];
       factors.set([d, -m]);
@@ -120,7 +120,7 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 110,
     bits: 3,
     groupSize: 16,
-    integerScales: true,
+    factored: "i8",
     decode(data, at, { q, scales, factors }) {
       const d = half(data, at + 108);
       factors[0] = d;
@@ -139,7 +139,7 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 144,
     bits: 4,
     hasMinima: true,
-    integerScales: true,
+    factored: "i8",
     decode(data, at, block) {
       pairedScales(data, at, block);
       fourBits(data, at + 16, block.q);
@@ -151,7 +151,7 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 176,
     bits: 5,
     hasMinima: true,
-    integerScales: true,
+    factored: "i8",
     decode(data, at, block) {
       const { q } = block;
       pairedScales(data, at, block);
@@ -165,7 +165,7 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 210,
     bits: 6,
     groupSize: 16,
-    integerScales: true,
+    factored: "i8",
     decode(data, at, { q, scales, factors }) {
       const d = half(data, at + 208);
       factors[0] = d;
@@ -185,7 +185,7 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 136,
     bits: 4,
     levels: nonlinear,
-    integerScales: true,
+    factored: "i8",
     decode(data, at, { q, scales, factors }) {
       const d = half(data, at);
       factors[0] = d;

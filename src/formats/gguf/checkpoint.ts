@@ -2,6 +2,7 @@
 import type { ByteSource } from "../../byte-source.ts";
 import type { Checkpoint } from "../contract.ts";
 import { type JsonFile, jsonFile } from "../json.ts";
+import { architectureOf } from "./architectures.ts";
 import { ggufConfig } from "./config.ts";
 import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
@@ -20,7 +21,11 @@ export async function ggufCheckpoint(path: string, sources: readonly ByteSource[
   const headers = await Promise.all(sources.map(readGgufHeader));
   const metadata = new GgufMetadata(sources[0]!.name, headers[0]!.metadata);
   const parts = sources.map((source, i) => ggufTensors(source, headers[i]!));
-  const tensors = withFactors(path, joinTensors(path, parts, metadata.number("split.tensors.count")));
+  const tensors = withFactors(
+    path,
+    joinTensors(path, parts, metadata.number("split.tensors.count")),
+    architectureOf(metadata).names,
+  );
   const config = await ggufConfig(metadata, tensors);
   const tokenizer = ggufTokenizer(metadata);
   const json = (name: string, value: object | undefined): JsonFile | null =>

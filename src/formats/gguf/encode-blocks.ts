@@ -7,29 +7,32 @@ const SIZE = 32;
 
 /** A block type that can be written. */
 export interface BlockType {
-  readonly name: "Q4_0" | "Q4_1" | "Q8_0";
+  readonly name: "Q4_0" | "Q5_0" | "Q8_0";
   /** In GGUF's tensor list. */
   readonly id: number;
   readonly bytes: number;
+  /** Bits of its integers, which have a sign. */
+  readonly bits: number;
 }
 
-const types = {
-  Q4_0: { name: "Q4_0", id: 2, bytes: 18 },
-  Q4_1: { name: "Q4_1", id: 3, bytes: 20 },
-  Q8_0: { name: "Q8_0", id: 8, bytes: 34 },
-} as const satisfies Record<string, BlockType>;
+/** Fewest bits first. */
+const types: readonly BlockType[] = [
+  { name: "Q4_0", id: 2, bytes: 18, bits: 4 },
+  { name: "Q5_0", id: 6, bytes: 22, bits: 5 },
+  { name: "Q8_0", id: 8, bytes: 34, bits: 8 },
+];
 
 /**
- * The block type for weights of a spec, or why there is none. Q4_0 and Q8_0 hold the weights exactly; the minimum of a
- * Q4_1 block, -(zero + 8) * scale, is rounded to binary16.
+ * The block type that holds weights of a spec exactly, or why there is none. Integers less zero points take a bit more than
+ * integers: blocks with minima would round -(zero + 8) * scale to binary16.
  */
 export function blockTypeFor({ bits, k, groupSize, hasZeros, hasLevels, scaleDType }: WeightSpec): BlockType | string {
   if (k % SIZE !== 0) return `rows of ${k} weights are no blocks of ${SIZE}`;
   if (groupSize < k && groupSize % SIZE !== 0) return `groups of ${groupSize} are no blocks of ${SIZE}`;
   if (scaleDType !== "f16") return "scales of blocks are f16, not f32";
   if (hasLevels && bits > 1) return "codebooks are not written";
-  if (hasZeros) return bits <= 4 ? types.Q4_1 : `zero points are written with at most 4 bits, not ${bits}`;
-  return bits <= 4 ? types.Q4_0 : types.Q8_0;
+  const needed = hasZeros ? bits + 1 : bits;
+  return types.find((type) => type.bits >= needed) ?? `zero points are written with at most 7 bits, not ${bits}`;
 }
 
 /** Bytes of a matrix in a block type. */
@@ -38,23 +41,40 @@ export function blockBytes({ bytes }: BlockType, n: number, k: number): number {
 }
 
 /** The blocks of whole rows. */
-export function encodeBlocks({ name, bytes }: BlockType, weights: QuantizedWeights): Uint8Array {
-  const { n, k, groupSize, scales, zeros, levels, bits } = weights;
+export function encodeBlocks(type: BlockType, weights: QuantizedWeights): Uint8Array {
+  const { n, k, groupSize, qvals, scales, zeros, levels, bits } = weights;
   const groups = groupCount(weights);
-  const target = new Uint8Array(blockBytes({ name, bytes } as BlockType, n, k));
+  const target = new Uint8Array(blockBytes(type, n, k));
   const view = new DataView(target.buffer);
-  const integers = levels ? weights.qvals.map((q) => levels[q + (1 << (bits - 1))]!) : weights.qvals;
+  const integers = new Int8Array(SIZE);
   for (let row = 0, at = 0, first = 0; row < n; row++)
-    for (let c = 0; c < k; c += SIZE, at += bytes, first += SIZE) {
+    for (let c = 0; c < k; c += SIZE, at += type.bytes, first += SIZE) {
       const group = row * groups + Math.floor(c / groupSize);
-      view.setUint16(at, f32ToF16(scales[group]!), true);
-      if (name === "Q8_0") {
-        target.set(new Uint8Array(integers.buffer, integers.byteOffset + first, SIZE), at + 2);
-        continue;
+      const zero = zeros ? zeros[group]! : 0;
+      for (let i = 0; i < SIZE; i++) {
+        const q = qvals[first + i]!;
+        integers[i] = (levels ? levels[q + (1 << (bits - 1))]! : q) - zero;
       }
-      if (name === "Q4_1") view.setUint16(at + 2, f32ToF16(-(zeros![group]! + 8) * scales[group]!), true);
-      for (let i = 0, to = at + bytes - SIZE / 2; i < SIZE / 2; i++)
-        target[to + i] = (integers[first + i]! + 8) | ((integers[first + SIZE / 2 + i]! + 8) << 4);
+      view.setUint16(at, f32ToF16(scales[group]!), true);
+      placeIntegers(type, integers, view, at + 2);
     }
   return target;
+}
+
+/** The integers of a block: bytes, or nibbles of the first and second half, behind the highest bits of all where there are five. */
+function placeIntegers({ name, bits }: BlockType, integers: Int8Array, view: DataView, at: number): void {
+  if (name === "Q8_0") {
+    for (let i = 0; i < SIZE; i++) view.setInt8(at + i, integers[i]!);
+    return;
+  }
+  const middle = 1 << (bits - 1);
+  let highest = 0;
+  const nibble = (i: number) => {
+    const stored = integers[i]! + middle;
+    highest |= (stored >> 4) << i;
+    return stored & 15;
+  };
+  const nibbles = name === "Q5_0" ? at + 4 : at;
+  for (let i = 0; i < SIZE / 2; i++) view.setUint8(nibbles + i, nibble(i) | (nibble(i + SIZE / 2) << 4));
+  if (name === "Q5_0") view.setInt32(at, highest, true);
 }

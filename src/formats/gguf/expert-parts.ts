@@ -1,10 +1,11 @@
 /** What GGUF files call the tensors of mixtures of experts. */
 import type { OpenTensors } from "../tensor-source.ts";
 
-/** Names of the router and of the tensors of all experts, which are stacks of matrices, in a module. */
+/** Names of the router and of the tensors of all experts, which are stacks of matrices, in a module; "" is the layer. */
 export function expertParts(module: string, router = "gate"): Readonly<Record<string, string>> {
-  const stacks = ["gate", "up", "down"].map((name) => [`ffn_${name}_exps`, `${module}.experts.${name}_exps`]);
-  return { ffn_gate_inp: `${module}.${router}`, ...Object.fromEntries(stacks) };
+  const within = module === "" ? "" : `${module}.`;
+  const stacks = ["gate", "up", "down"].map((name) => [`ffn_${name}_exps`, `${within}experts.${name}_exps`]);
+  return { ffn_gate_inp: `${within}${router}`, ...Object.fromEntries(stacks) };
 }
 
 /** Names of the expert of all tokens, and of its gate. */

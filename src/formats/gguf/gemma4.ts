@@ -1,6 +1,7 @@
 /** What GGUF files of Gemma 4 say: sizes of heads, windows, ropes and MLPs by layer, and embeddings of layers. */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
+import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import type { GgufTensors } from "./tensors.ts";
 
@@ -19,6 +20,14 @@ export const gemma4Names: Readonly<Record<string, string>> = {
   proj: "per_layer_projection",
   post_norm: "post_per_layer_input_norm",
   "layer_output_scale.weight": "layer_scalar",
+  // Beside the gated MLP, where there are experts; gates and ups are one stack or two.
+  ...expertParts("", "router.proj"),
+  "ffn_gate_up_exps.weight": "experts.gate_up_proj",
+  "ffn_gate_inp.scale": "router.scale",
+  "ffn_down_exps.scale": "router.per_expert_scale",
+  pre_ffw_norm_2: "pre_feedforward_layernorm_2",
+  post_ffw_norm_1: "post_feedforward_layernorm_1",
+  post_ffw_norm_2: "post_feedforward_layernorm_2",
 };
 
 /** A size that may be given for each layer: the first layer's. */
@@ -81,6 +90,17 @@ function isDoubled(facts: Gemma4Facts, shared: number): boolean {
   );
 }
 
+/** Experts beside the gated MLPs, where there are some. */
+function besides({ metadata }: Gemma4Facts): JsonObject {
+  if ((metadata.number("{arch}.expert_count") ?? 0) === 0) return {};
+  return {
+    enable_moe_block: true,
+    num_experts: metadata.size("{arch}.expert_count"),
+    top_k_experts: metadata.size("{arch}.expert_used_count"),
+    moe_intermediate_size: metadata.size("{arch}.expert_feed_forward_length"),
+  };
+}
+
 export function gemma4Config(facts: Gemma4Facts): JsonObject {
   const { metadata, tensors, layers, headDim } = facts;
   const flags = metadata.flags(PATTERN);
@@ -106,6 +126,7 @@ export function gemma4Config(facts: Gemma4Facts): JsonObject {
     attention_k_eq_v: !tensors.has(`blk.${first}.attn_v.weight`),
     num_kv_shared_layers: shared,
     use_double_wide_mlp: isDoubled(facts, shared),
+    ...besides(facts),
     hidden_size_per_layer_input: perLayer,
     ...(perLayer > 0 && { vocab_size_per_layer_input: tensors.info("per_layer_token_embd.weight").shape[0]! }),
     rope_scaling: null,

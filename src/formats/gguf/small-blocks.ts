@@ -102,7 +102,9 @@ export const smallFormats: readonly BlockFormat[] = [
     bytes: 36,
     bits: 4,
     levels: e2m1Doubled,
+    factored: "e4m3",
     decode(data, at, block) {
+      block.factors[0] = 0.5;
       for (let group = 0; group < 4; group++) {
         block.scales[group] = halvedE4m3[data[at + group]!]!;
         nibblesOf(data, at + 4 + 8 * group, block, 16 * group, 8);

@@ -8,12 +8,19 @@ import { quote } from "../json.ts";
 import type { LowBitTensor } from "../tensor-source.ts";
 import type { GgufTensors } from "./tensors.ts";
 
-/** `tensors` with the factors in the matrices, and without the tensors of factors. */
-export function withFactors(file: string, tensors: GgufTensors): GgufTensors {
+/**
+ * `tensors` with the factors in the matrices, and without the tensors of factors. `names`: tensors of layers that an
+ * architecture has of its own, "ffn_gate_inp.scale", which are no such factors.
+ */
+export function withFactors(
+  file: string,
+  tensors: GgufTensors,
+  names: Readonly<Record<string, string>> = {},
+): GgufTensors {
   const factorOf = new Map<string, string>();
   for (const factor of tensors.names) {
     const name = factor.replace(/\.scale$/, ".weight");
-    if (name === factor || !tensors.has(name)) continue;
+    if (name === factor || !tensors.has(name) || Object.hasOwn(names, factor.replace(/^blk\.\d+\./, ""))) continue;
     const { dtype, shape } = tensors.info(factor);
     if (dtype !== "f32" || elementCount(shape) !== 1)
       throw new UnsupportedError(
@@ -46,14 +53,19 @@ export function withFactors(file: string, tensors: GgufTensors): GgufTensors {
 /** A tensor with its integers and other scales; null where minima would have to be multiplied, too. */
 function withFactor(found: LowBitTensor, factor: () => Promise<number>): LowBitTensor | null {
   if (found.minima) return null;
+  const { factored, ...rest } = found;
+  // Factors of integer scales are float16 numbers.
+  const keeps = factored === "e4m3";
   return {
-    ...found,
-    hasFactors: false,
+    ...rest,
+    ...(keeps && { factored }),
     spec: { ...found.spec, scaleDType: "f32" },
     async rows(first, count) {
-      const weights = await found.rows(first, count);
+      const { superScales, ...weights } = await found.rows(first, count);
       const by = await factor();
-      return { ...weights, scaleDType: "f32", scales: weights.scales.map((scale) => scale * by) };
+      const times = (values: Float32Array) => values.map((value) => value * by);
+      const factors = keeps && superScales && { superScales: times(superScales) };
+      return { ...weights, scaleDType: "f32", scales: times(weights.scales), ...factors };
     },
   };
 }

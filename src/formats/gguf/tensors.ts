@@ -120,7 +120,7 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
       const read = (first: number, count: number) => source.read(start + first * rowBytes, count * rowBytes);
       const rows = async (first: number, count: number) =>
         integers(format, { ...spec, n: count }, await read(first, count));
-      const found = { stored: format.name, spec, rows, ...(format.integerScales && { hasFactors: true }) };
+      const found = { ...factsOf(format), spec, rows };
       if (!format.hasMinima) return found;
       const { k, scaleDType: dtype } = spec;
       const minimaOf = async (first: number, count: number) =>
@@ -165,6 +165,11 @@ function specOf(
   return { bits, n, k, groupSize, hasZeros: hasMinima || zero !== 0, hasLevels: levels !== null, scaleDType };
 }
 
+/** What is known of weights before they are read. */
+function factsOf({ name, levels, factored }: BlockFormat): Pick<LowBitTensor, "stored" | "levels" | "factored"> {
+  return { stored: name, ...(levels && { levels }), ...(factored && { factored }) };
+}
+
 /** Decodes the blocks of rows one after the other; `take` copies what it needs. */
 function eachBlock(format: BlockFormat, data: Uint8Array, take: (block: Block, index: number) => void): void {
   const block = emptyBlock(format);
@@ -174,19 +179,20 @@ function eachBlock(format: BlockFormat, data: Uint8Array, take: (block: Block, i
   }
 }
 
-/** Integers and scales as blocks have them, with the factors of integer scales. */
+/** Integers and scales as blocks have them, with the factors of scales. */
 function integers(format: BlockFormat, spec: LowBitTensor["spec"], data: Uint8Array): QuantizedWeights {
-  const { size, bits, groupSize, levels, hasMinima, integerScales } = format;
+  const { size, bits, groupSize, levels, hasMinima, factored } = format;
   const lowest = -(1 << (bits - 1));
   const zero = hasMinima ? lowest : format.zero;
   const qvals = new Int8Array(spec.n * spec.k);
   const scales = new Float32Array(qvals.length / groupSize);
-  const superScales = integerScales ? new Float32Array(qvals.length / size) : undefined;
-  const superMinima = integerScales && hasMinima ? new Float32Array(qvals.length / size) : undefined;
+  const superSize = factored === "e4m3" ? spec.k : size;
+  const superScales = factored ? new Float32Array(qvals.length / superSize) : undefined;
+  const superMinima = factored && hasMinima ? new Float32Array(qvals.length / size) : undefined;
   eachBlock(format, data, (block, index) => {
     qvals.set(block.q, index * size);
     scales.set(block.scales, (index * size) / groupSize);
-    if (superScales) superScales[index] = block.factors[0]!;
+    if (superScales) superScales[Math.floor((index * size) / superSize)] = block.factors[0]!;
     if (superMinima) superMinima[index] = block.factors[1]!;
   });
   if (hasMinima) for (let i = 0; i < qvals.length; i++) qvals[i]! += lowest;

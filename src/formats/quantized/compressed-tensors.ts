@@ -11,6 +11,7 @@ import { float4Matrix } from "./float4.ts";
 import { activationParts, float8Matrix, float8Modules } from "./float8.ts";
 import { bytesMatrix, packedMatrix, type WeightRules } from "./packed-rows.ts";
 import { blockSetting, readDivisor, rowScales, scaleType, unknownName } from "./scales.ts";
+import { float8Values } from "./small-floats.ts";
 
 const known = [
   "pack-quantized",
@@ -117,11 +118,8 @@ function packedFloats(files: QuantizedFiles, module: string): ComputedMatrix {
       ...activationParts,
     ]),
     bytes: async (first, count) => (await files.tensors.readRows(packed, first, count)).data as Uint8Array,
-    async scales(first, count) {
-      const scales = await rowScales(files, scale, values, first, count);
-      if (!isNvidia) return scales;
-      const divisor = await readDivisor(files, whole);
-      return scales.map((value) => value / divisor);
-    },
+    scales: (first, count) => rowScales(files, scale, values, first, count),
+    hasE4m3Scales: values !== null && values === float8Values("F8_E4M3"),
+    ...(isNvidia && { factor: { divides: true, read: () => readDivisor(files, whole) } }),
   });
 }

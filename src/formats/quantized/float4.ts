@@ -12,28 +12,44 @@ export interface Float4Source {
   readonly parts: readonly string[];
   /** Bytes [count, k / 2]. */
   bytes(first: number, count: number): Promise<Uint8Array>;
-  /** Scales [count, groups]. */
+  /** Scales [count, groups], without the factor of all. */
   scales(first: number, count: number): Promise<Float32Array>;
+  /** Whether scales are e4m3 numbers. */
+  readonly hasE4m3Scales: boolean;
+  /** What all scales are times; absent where that is 1. */
+  readonly factor?: WholeFactor;
 }
 
-/** The matrix: codes as they are, in a codebook of twice their values, and half of each scale. */
+/** A number that all scales of a matrix are multiplied with, or divided by. */
+export interface WholeFactor {
+  /** Whether scales are divided by it. */
+  readonly divides: boolean;
+  /** Reads the number. */
+  read(): Promise<number>;
+}
+
+/** The matrix: codes as they are, in a codebook of twice their values, and half of each scale; e4m3 scales also as they are. */
 export function float4Matrix(source: Float4Source): ComputedMatrix {
-  const { name, shape, groupSize, stored, parts } = source;
+  const { name, shape, groupSize, stored, parts, hasE4m3Scales, factor } = source;
   const [n, k] = shape;
   const spec: WeightSpec = { bits: 4, n, k, groupSize, hasZeros: false, hasLevels: true, scaleDType: "f32" };
   const read = async (first: number, count: number): Promise<QuantizedWeights> => {
     const bytes = await source.bytes(first, count);
-    const scales = await source.scales(first, count);
+    const stored = await source.scales(first, count);
+    const by = (await factor?.read()) ?? 1;
+    const scales = stored.map((scale) => (factor?.divides ? scale / by : scale * by));
     const qvals = new Int8Array(count * k);
     for (let i = 0; i < bytes.length; i++) {
       qvals[2 * i] = (bytes[i]! & 15) - 8;
       qvals[2 * i + 1] = (bytes[i]! >> 4) - 8;
     }
-    return { ...spec, n: count, qvals, scales: scales.map((scale) => scale / 2), zeros: null, levels: e2m1Doubled };
+    const weights = { ...spec, n: count, qvals, scales: scales.map((scale) => scale / 2), zeros: null };
+    const superScales = new Float32Array(count).fill((factor?.divides ? 1 / by : by) / 2);
+    return { ...weights, levels: e2m1Doubled, ...(hasE4m3Scales && { superScales }) };
   };
   return {
     ...{ name, shape, stored, parts },
-    lowBit: { stored, spec, rows: read },
+    lowBit: { stored, spec, levels: e2m1Doubled, rows: read, ...(hasE4m3Scales && { factored: "e4m3" as const }) },
     rows: async (first, count) => dequantize(await read(first, count)),
   };
 }

@@ -60,9 +60,8 @@ function nvfp4(files: QuantizedFiles, module: string): ComputedMatrix {
     ...{ name, shape: [n, k], groupSize: k / groups, stored: "NVFP4" },
     parts: files.partsOf(module, ["weight", "weight_scale", "weight_scale_2", "pre_quant_scale", ...activationParts]),
     bytes: async (first, count) => (await files.tensors.readRows(name, first, count)).data as Uint8Array,
-    async scales(first, count) {
-      const [factor] = await readScales(files, whole);
-      return (await rowScales(files, scale, values, first, count)).map((value) => value * factor!);
-    },
+    scales: (first, count) => rowScales(files, scale, values, first, count),
+    hasE4m3Scales: values === float8Values("F8_E4M3"),
+    factor: { divides: false, read: async () => (await readScales(files, whole))[0]! },
   });
 }

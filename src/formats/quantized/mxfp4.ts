@@ -41,6 +41,7 @@ function expertMatrices(files: QuantizedFiles, stack: string): readonly Computed
     float4Matrix({
       ...{ name: `${path}${expert}.${name}.weight`, shape: [n, GROUP * groups], groupSize: GROUP, stored: "MXFP4" },
       parts: [blocks, scales],
+      hasE4m3Scales: false,
       bytes: (first, count) => rowsOf(blocks, expert, first, count),
       async scales(first, count) {
         const codes = await rowsOf(scales, expert, first, count);

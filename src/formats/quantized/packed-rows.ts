@@ -51,7 +51,9 @@ export async function packedMatrix(
   const { bits } = packing;
   const scales = await scalesOf(files, module, [n, k], groups);
   const zeroAt = hasZeroPoints(files, zeros, bits, groups)
-    ? packedZeros(files, zeros, { n, groups: scales.count, packing })
+    ? files.info(zeros, ["i8", "i32"]).dtype === "i8"
+      ? byteZeros(files, zeros, { module, bits, scales })
+      : packedZeros(files, zeros, { n, groups: scales.count, packing })
     : null;
   return groupedMatrix({
     ...moduleSource(files, module, [n, k], scales),
@@ -79,24 +81,24 @@ export async function bytesMatrix(
   const scales = await scalesOf(files, module, [n, k], groups);
   const zeros = `${module}.weight_zero_point`;
   const hasZeros = hasZeroPoints(files, zeros, bits, groups);
-  if (hasZeros) files.expect(zeros, ["i8"], files.tensors.info(`${module}.weight_scale`).shape);
-  const unsigned = (values: Int8Array, of: string) => {
-    const middle = 1 << (bits - 1);
-    const bad = bits === 8 ? -1 : values.findIndex((value) => value < -middle || value >= middle);
-    if (bad >= 0) throw files.valueError(of, `integers of ${bits} bits, as quantization_config says,`, values[bad]!);
-    const result = new Uint8Array(values.length);
-    for (let i = 0; i < values.length; i++) result[i] = values[i]! + middle;
-    return result;
-  };
+  const zeroAt = hasZeros ? byteZeros(files, zeros, { module, bits, scales }) : null;
   return groupedMatrix({
     ...moduleSource(files, module, [n, k], scales),
     ...{ bits, hasZeros, stored: `compressed-tensors int${bits}` },
     async rows(first, count) {
-      const codes = unsigned((await files.tensors.readRows(name, first, count)).data as Int8Array, name);
-      const own = hasZeros ? scales.pick((await files.tensors.read(zeros)).data as Int8Array, first, count) : null;
-      return { codes, scales: await scales.rows(first, count), zeros: own && unsigned(own, zeros) };
+      const integers = (await files.tensors.readRows(name, first, count)).data as Int8Array;
+      const codes = unsigned(files, name, bits, integers);
+      return { codes, scales: await scales.rows(first, count), zeros: zeroAt && (await zeroAt(first, count)) };
     },
   });
+}
+
+/** Signed integers of a tensor, counted from the lowest one of so many bits. */
+function unsigned(files: QuantizedFiles, name: string, bits: number, values: Int8Array): Uint8Array {
+  const middle = 1 << (bits - 1);
+  const bad = bits === 8 ? -1 : values.findIndex((value) => value < -middle || value >= middle);
+  if (bad >= 0) throw files.valueError(name, `integers of ${bits} bits, as quantization_config says,`, values[bad]!);
+  return Uint8Array.from(values, (value) => value + middle);
 }
 
 const bitsIn = (groups: readonly WeightRules[]) => [...new Set(groups.flatMap(({ bits }) => bits ?? []))];
@@ -104,10 +106,10 @@ const bitsIn = (groups: readonly WeightRules[]) => [...new Set(groups.flatMap(({
 /** The packing of rows of `words` words among the bits that the config says; null where none gives as many. */
 function packingOf(k: number, words: number, groups: readonly WeightRules[]): Packing | null {
   const said = bitsIn(groups).filter((bits) => bits <= 8);
-  const packings = said.flatMap((bits): Packing[] => [
-    { bits, perWord: null },
-    { bits, perWord: Math.floor(32 / bits) },
-  ]);
+  const packings = [
+    ...said.map((bits): Packing => ({ bits, perWord: null })),
+    ...said.map((bits): Packing => ({ bits, perWord: Math.floor(32 / bits) })),
+  ];
   return packings.find((packing) => wordsFor(packing, k) === words) ?? null;
 }
 
@@ -176,6 +178,17 @@ async function groupsOf(
 function hasZeroPoints(files: QuantizedFiles, name: string, bits: number, groups: readonly WeightRules[]): boolean {
   const own = groups.filter((rules) => rules.bits === bits);
   return files.tensors.has(name) || (own.length > 0 && own.every(({ symmetric }) => !symmetric));
+}
+
+/** Zero points [count, groups] of rows, one a byte, signed: packed weights have them so where all rows share one. */
+function byteZeros(
+  files: QuantizedFiles,
+  name: string,
+  { module, bits, scales }: { readonly module: string; readonly bits: number; readonly scales: Scales },
+): (first: number, count: number) => Promise<Uint8Array> {
+  files.expect(name, ["i8"], files.tensors.info(`${module}.weight_scale`).shape);
+  return async (first, count) =>
+    unsigned(files, name, bits, scales.pick((await files.tensors.read(name)).data as Int8Array, first, count));
 }
 
 /** Zero points [count, groups] of rows, packed down the columns of a tensor [words, groups]. */

@@ -133,7 +133,7 @@ it.each(
   const values = made.codes.flatMap((row, r) =>
     row.map((code, c) => {
       const group = groups[c]!;
-      return Math.fround((code - (isWhole ? middle : made.zeros[r]![group]!)) * scales[r]![group]!);
+      return Math.fround((code - (isWhole ? made.zeros[0]![0]! : made.zeros[r]![group]!)) * scales[r]![group]!);
     }),
   );
   const perWord = Math.floor(32 / bits);
@@ -146,13 +146,13 @@ it.each(
   const packed = made.codes.map(pack);
   const zeros = transpose(made.zeros).map(pack);
   const shape = new Uint8Array(BigInt64Array.of(BigInt(n), BigInt(k)).buffer);
+  // A zero point of all rows is not packed.
+  const wholeZero: Entry = { dtype: "I8", shape: [1], data: Uint8Array.of(made.zeros[0]![0]! - middle) };
   const tensors = new Map<string, Entry>([
     ["weight_packed", i32([n, packed[0]!.length], packed.flat())],
     ["weight_scale", isWhole ? f32([1], [scales[0]![0]!]) : f32([n, made.count], scales.flat())],
     ["weight_shape", { dtype: "I64", shape: [2], data: shape }],
-    ...(isWhole
-      ? []
-      : ([["weight_zero_point", i32([zeros[0]!.length, made.count], transpose(zeros).flat())]] as [string, Entry][])),
+    ["weight_zero_point", isWhole ? wholeZero : i32([zeros[0]!.length, made.count], transpose(zeros).flat())],
   ]);
   const weights = { num_bits: bits, type: "int", strategy, group_size: strategy === "group" ? 48 : null };
   const settings = {
@@ -161,6 +161,22 @@ it.each(
     config_groups: { group_0: { targets: ["Linear"], weights } },
   };
   await check(tensors, settings, [n, k], Float32Array.from(values));
+});
+
+it("compressed-tensors of 8 bits in a file that has 7 bits, too", async () => {
+  const [n, k] = [8, 64];
+  const { codes, scales } = grouped(new Random(8), n, k, 8, inOrder(k, k));
+  const values = codes.flatMap((row, r) => row.map((code) => Math.fround((code - 128) * scales[r]![0]!)));
+  const words = codes.flatMap((row) => stream(row, 8));
+  const tensors = new Map<string, Entry>([
+    ["weight_packed", i32([n, k / 4], words)],
+    ["weight_scale", f32([n, 1], scales.flat())],
+    ["weight_shape", { dtype: "I64", shape: [2], data: new Uint8Array(BigInt64Array.of(8n, 64n).buffer) }],
+  ]);
+  // As many words as older files had for so many integers of 7 bits.
+  const groups = [7, 8].map((bits) => [`group_${bits}`, { weights: { num_bits: bits, strategy: "channel" } }]);
+  const settings = { quant_method: "compressed-tensors", format: "pack-quantized" };
+  await check(tensors, { ...settings, config_groups: Object.fromEntries(groups) }, [n, k], Float32Array.from(values));
 });
 
 it.each([32, 64, 128])("AWQ gemv in groups of %i, with unused groups at the end of rows", async (size) => {

@@ -1,4 +1,5 @@
 /** Values of floats of 4 and 8 bits (OCP 8-bit and Microscaling formats). */
+import { e4m3Table } from "../../float8.ts";
 
 /** Twice the 16 values of e2m1 by code, which are integers: sign in bit 3, two bits of exponent, one of fraction. */
 export const e2m1Doubled: Int8Array = Int8Array.of(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
@@ -7,7 +8,7 @@ export const e2m1Doubled: Int8Array = Int8Array.of(0, 1, 2, 3, 4, 6, 8, 12, 0, -
 const tables = new Map<string, Float32Array>();
 
 const kinds: Readonly<Record<string, (code: number) => number>> = {
-  F8_E4M3: (code) => ((code & 0x7f) === 0x7f ? Number.NaN : floatOf(code, 4, 3)),
+  F8_E4M3: (code) => e4m3Table()[code]!,
   F8_E5M2: (code) => ((code & 0x7c) === 0x7c ? special(code) : floatOf(code, 5, 2)),
   F8_E8M0: (code) => (code === 255 ? Number.NaN : 2 ** (code - 127)),
 };

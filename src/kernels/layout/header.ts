@@ -2,7 +2,7 @@
  * The 64-byte header in front of packed weights. Little endian:
  *
  *     0 u32 magic "LBW1"    4 u16 version    6 u16 layout id
- *     8 u8 bits    9 u8 scale type (0 f32, 1 f16, 2 i8)    10 u16 flags (1 zeros, 2 bias, 4 levels, 8 minima)
+ *     8 u8 bits    9 u8 scale type (0 f32, 1 f16, 2 i8, 3 e4m3)    10 u16 flags (1 zeros, 2 bias, 4 levels, 8 minima)
  *    12 u8 nr  13 u8 kr  14 u8 sr  15 u8 mark (panel layouts: 1 when no scale is negative)
  *    16 u32 n    20 u32 k    24 u32 group size    28 u32 checksum of the payload
  *    32 u64 byte length, header included    40 i8[16] levels    56 u32 0    60 u32 checksum of bytes 0..59
@@ -27,7 +27,7 @@ const FLAG_LEVELS = 4;
 const FLAG_MINIMA = 8;
 const FLAGS_MAX = 15;
 /** Places are the numbers in headers. */
-const SCALE_TYPES = ["f32", "f16", "i8"] as const;
+const SCALE_TYPES = ["f32", "f16", "i8", "e4m3"] as const;
 /** Codebooks are stored in the header; 16 levels are 4 bits. */
 const LEVELS_MAX = 16;
 
@@ -47,9 +47,11 @@ export interface PackedHeader {
   readonly payloadChecksum: number;
 }
 
-/** FNV-1a over 32-bit words; a trailing partial word is padded with zeros. */
-export function checksum(bytes: Uint8Array): number {
-  let hash = 0x811c9dc5;
+const FNV_START = 0x811c9dc5;
+
+/** FNV-1a over 32-bit words, after those that `before` is of; a trailing partial word is padded with zeros. */
+export function checksum(bytes: Uint8Array, before = FNV_START): number {
+  let hash = before;
   const words = bytes.length >> 2;
   if (bytes.byteOffset % 4 === 0) {
     const view = new Uint32Array(bytes.buffer, bytes.byteOffset, words);
@@ -94,6 +96,31 @@ export function writeHeader(
   view.setBigUint64(32, BigInt(target.length), true);
   if (levels) target.set(new Uint8Array(levels.buffer, levels.byteOffset, levels.length), 40);
   view.setUint32(60, checksum(target.subarray(0, 60)), true);
+}
+
+/** The header of panels that are packed in parts, of which each is a buffer with a header of its own. */
+export class HeaderOfParts {
+  readonly #header = new Uint8Array(HEADER_BYTES);
+  #hash = FNV_START;
+  #mark = 1;
+
+  /** Takes a part, whose panels follow those of the one before. */
+  add(part: Uint8Array): void {
+    this.#header.set(part.subarray(0, HEADER_BYTES));
+    this.#mark &= part[15]!;
+    this.#hash = checksum(part.subarray(HEADER_BYTES), this.#hash);
+  }
+
+  /** The header of all `n` rows, in `byteLength` bytes with it. */
+  finish(n: number, byteLength: number): Uint8Array {
+    const view = new DataView(this.#header.buffer);
+    view.setUint8(15, this.#mark);
+    view.setUint32(16, n, true);
+    view.setUint32(28, this.#hash, true);
+    view.setBigUint64(32, BigInt(byteLength), true);
+    view.setUint32(60, checksum(this.#header.subarray(0, 60)), true);
+    return this.#header;
+  }
 }
 
 /** Bytes of the packed weights that begin with this header, which is not checked. */

@@ -1,5 +1,5 @@
 /** Where the parts of a buffer in a panel layout are: see panels.ts. */
-import { SUPER_GROUP, superGroupCount, type WeightSpec } from "../../quantized.ts";
+import { hasFactors, SUPER_GROUP, superGroupCount, type WeightSpec } from "../../quantized.ts";
 import { HEADER_BYTES } from "./header.ts";
 
 /** All field tables divide 32 consecutive k. */
@@ -7,11 +7,11 @@ const K_STEP = 32;
 const PAIRED_GROUP = 16;
 
 /** Bytes of a scale or minimum. */
-export const scaleBytes = { f32: 4, f16: 2, i8: 1 } as const;
+export const scaleBytes = { f32: 4, f16: 2, i8: 1, e4m3: 1 } as const;
 
 /** Offsets, in bytes, of the parts of a buffer. */
 export interface PanelGeometry {
-  /** Groups as stored: two groups of 16 whose scales are integers are one. */
+  /** Groups as stored: two groups of 16 whose scales take a byte are one. */
   readonly groups: number;
   /** Groups of the weights in one as stored: 1 or 2. */
   readonly parts: number;
@@ -19,7 +19,10 @@ export interface PanelGeometry {
   readonly groupLength: number;
   /** Place of the first group of the first panel. */
   readonly firstPanel: number;
-  /** Bytes of the factors of integer scales in front of a panel's first group, and of those for `SUPER_GROUP` weights a row. */
+  /**
+   * Bytes of the factors of scales in front of a panel's first group, and from those of integer scales for `SUPER_GROUP`
+   * weights a row to the next.
+   */
   readonly frontBytes: number;
   readonly superBytes: number;
   /** From the start of a group to its minima, zero points and vectors. */
@@ -40,13 +43,12 @@ export const GROUPS_OF_SUPER = SUPER_GROUP / K_STEP;
 /** The geometry of panels of so many rows. */
 export function panelGeometry(rows: number, spec: WeightSpec, hasBias: boolean): PanelGeometry {
   const { k, bits, scaleDType, hasZeros, hasMinima = false } = spec;
-  const isNested = scaleDType === "i8";
-  const parts = isNested && spec.groupSize === PAIRED_GROUP ? 2 : 1;
+  const parts = hasFactors(spec) && spec.groupSize === PAIRED_GROUP ? 2 : 1;
   const groupSize = parts * spec.groupSize;
   const groups = Math.ceil(k / groupSize);
   const groupLength = roundUp(Math.min(groupSize, k), K_STEP);
-  const superBytes = isNested ? 2 * rows * (hasMinima ? 2 : 1) : 0;
-  const frontBytes = roundUp(superGroupCount(spec) * superBytes, 64);
+  const superBytes = scaleDType === "i8" ? 2 * rows * (hasMinima ? 2 : 1) : 0;
+  const frontBytes = roundUp(scaleDType === "e4m3" ? 4 * rows : superGroupCount(spec) * superBytes, 64);
   const minimaOffset = parts * rows * scaleBytes[scaleDType];
   const zerosOffset = hasMinima ? 2 * minimaOffset : minimaOffset;
   const vectorsOffset = zerosOffset + (hasZeros ? rows : 0);

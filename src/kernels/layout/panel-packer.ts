@@ -1,7 +1,15 @@
 /** Packs weights into the panel layouts, which panels.ts describes. */
 import { ShapeError } from "../../errors.ts";
+import { e4m3Code, e4m3Table } from "../../float8.ts";
 import { f16Table, f32ToF16 } from "../../half.ts";
-import { groupCount, type QuantizedWeights, SUPER_GROUP, superGroupCount, type WeightSpec } from "../../quantized.ts";
+import {
+  groupCount,
+  hasFactors,
+  type QuantizedWeights,
+  SUPER_GROUP,
+  superGroupCount,
+  type WeightSpec,
+} from "../../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackTarget } from "../contract.ts";
 import { writeHeader } from "./header.ts";
 import { type PanelGeometry, panelGeometry, scaleBytes } from "./panel-geometry.ts";
@@ -58,7 +66,7 @@ export class PanelPacker implements LayoutPacker {
     const panel = firstPanel + Math.floor(row / rows) * panelBytes;
     const lane = row % rows;
     const lowest = -(2 ** (bits - 1));
-    this.#storeFactors(part, from, panel + 2 * lane);
+    this.#storeFactors(part, from, panel, lane);
     let correction = 0;
     for (let group = 0; group < groups; group++) {
       const [block, place] = [Math.floor(group / parts), group % parts];
@@ -79,16 +87,19 @@ export class PanelPacker implements LayoutPacker {
     if (this.#bias) this.#view.setFloat32(panel + this.#geometry.biasOffset + 4 * lane, this.#bias[row]!, true);
   }
 
-  /** Factors of a row, from the first group of its panel on. */
-  #storeFactors({ superScales, superMinima, k }: QuantizedWeights, from: number, panel: number): void {
-    const count = superGroupCount({ k });
+  /** Factors of a row, in front of the first group of its panel. */
+  #storeFactors(part: QuantizedWeights, from: number, panel: number, lane: number): void {
+    const { superScales, superMinima } = part;
+    const count = superGroupCount(part);
     const { frontBytes, superBytes } = this.#geometry;
-    for (let i = 0; superScales && i < count; i++) {
-      const at = panel - frontBytes + i * superBytes;
-      this.#view.setUint16(at, f32ToF16(superScales[from * count + i]!), true);
-      if (superMinima)
-        this.#view.setUint16(at + 2 * this.#options.rows, f32ToF16(-superMinima[from * count + i]!), true);
-    }
+    if (part.scaleDType === "e4m3") this.#view.setFloat32(panel - frontBytes + 4 * lane, superScales![from]!, true);
+    else if (superScales)
+      for (let i = 0; i < count; i++) {
+        const at = panel - frontBytes + i * superBytes + 2 * lane;
+        this.#view.setUint16(at, f32ToF16(superScales[from * count + i]!), true);
+        if (superMinima)
+          this.#view.setUint16(at + 2 * this.#options.rows, f32ToF16(-superMinima[from * count + i]!), true);
+      }
   }
 
   /** Scale and minimum of a group, at place `lane` among those of the group as stored that begins at `start`. */
@@ -98,11 +109,12 @@ export class PanelPacker implements LayoutPacker {
     start: number,
     lane: number,
   ): void {
-    const { scales, minima, superScales, superMinima, scaleDType, groupSize } = part;
-    const factor = from * superGroupCount(part) + Math.floor((group * groupSize) / SUPER_GROUP);
+    const { scales, minima, superScales, superMinima, scaleDType } = part;
+    const factor = from * superGroupCount(part) + factorOf(part, group);
     const store = (at: number, value: number, factors: Float32Array | undefined) => {
       if (scaleDType === "f32") this.#view.setFloat32(at, value, true);
       else if (scaleDType === "f16") this.#view.setUint16(at, f32ToF16(value), true);
+      else if (scaleDType === "e4m3") this.#view.setUint8(at, e4m3CodeOf(value, factors![factor]!));
       else this.#view.setInt8(at, integerOf(value, factors![factor]!));
     };
     const at = start + scaleBytes[scaleDType] * lane;
@@ -113,14 +125,24 @@ export class PanelPacker implements LayoutPacker {
   }
 }
 
+/** Which of its row's factors a group has. */
+function factorOf({ groupSize, scaleDType }: WeightSpec, group: number): number {
+  return scaleDType === "e4m3" ? 0 : Math.floor((group * groupSize) / SUPER_GROUP);
+}
+
 /** The integer that times the factor is the value. */
 function integerOf(value: number, factor: number): number {
   return factor === 0 ? 0 : Math.round(value / factor);
 }
 
-/** ShapeError where integer scales are none, or their factors are no float16 numbers: they would be rounded. */
+/** The code of the e4m3 number that times the factor is the value. */
+function e4m3CodeOf(value: number, factor: number): number {
+  return factor === 0 ? 0 : e4m3Code(value / factor);
+}
+
+/** ShapeError where scales are no bytes times their factors, or these no numbers of their type: they would be rounded. */
 export function checkFactors(part: QuantizedWeights): void {
-  if (part.scaleDType !== "i8") return;
+  if (!hasFactors(part)) return;
   checkProducts(part, "scale", part.scales, part.superScales);
   if (part.hasMinima) checkProducts(part, "minimum", part.minima, part.superMinima);
 }
@@ -132,22 +154,34 @@ function checkProducts(
   factors: Float32Array | undefined,
 ): void {
   const [groups, count] = [groupCount(part), superGroupCount(part)];
+  const isInteger = part.scaleDType === "i8";
   if (values?.length !== part.n * groups || factors?.length !== part.n * count)
-    throw new ShapeError(`packed weights: integer scales need a factor for each ${SUPER_GROUP} weights of a row`);
+    throw new ShapeError(
+      `packed weights: ${isInteger ? `integer scales need a factor for each ${SUPER_GROUP} weights of a` : "e4m3 scales need a factor for each"} row`,
+    );
   const halves = f16Table();
   for (const factor of factors)
-    if (halves[f32ToF16(factor)] !== factor)
-      throw new ShapeError(`packed weights: expected factors of scales that are float16 numbers but found ${factor}`);
-  const groupsOfFactor = SUPER_GROUP / part.groupSize;
+    if (isInteger ? halves[f32ToF16(factor)] !== factor : !Number.isFinite(factor))
+      throw new ShapeError(
+        `packed weights: expected factors of scales that are ${isInteger ? "float16" : "finite"} numbers but found ${factor}`,
+      );
   for (let row = 0, i = 0; row < part.n; row++)
     for (let group = 0; group < groups; group++, i++) {
-      const factor = factors[row * count + Math.floor(group / groupsOfFactor)]!;
-      const integer = integerOf(values[i]!, factor);
-      if (integer * factor !== values[i] || integer < -128 || integer > 127)
-        throw new ShapeError(
-          `packed weights: expected a ${name} that is an integer of -128..127 times ${factor} but found ${values[i]}`,
-        );
+      const factor = factors[row * count + factorOf(part, group)]!;
+      if (isInteger ? isProduct(values[i]!, factor) : isE4m3Product(values[i]!, factor)) continue;
+      throw new ShapeError(
+        `packed weights: expected a ${name} that is ${isInteger ? "an integer of -128..127" : "an e4m3 number"} times ${factor} but found ${values[i]}`,
+      );
     }
+}
+
+function isProduct(value: number, factor: number): boolean {
+  const integer = integerOf(value, factor);
+  return integer * factor === value && integer >= -128 && integer <= 127;
+}
+
+function isE4m3Product(value: number, factor: number): boolean {
+  return Math.fround(e4m3Table()[e4m3CodeOf(value, factor)]! * factor) === value;
 }
 
 /** Sum of the codebook's levels of `count` weights. */

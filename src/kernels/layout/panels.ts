@@ -4,15 +4,17 @@
  *     header, 64 bytes
  *     per panel of rows (n padded with zero rows), rounded up to 64 bytes:
  *       [per 256 k, where scales are integers: their factors f16, one a row; those of minima likewise] up to 64 bytes
- *       per group (k padded to a multiple of 32 inside each group), or per two groups of 16 whose scales are integers:
- *         scales, one a row and group (f16, f32 or i8)    [minima likewise, negated]    [zero points i8, one a row]
+ *       [where scales are e4m3: their factors f32, one a row] up to 64 bytes
+ *       per group (k padded to a multiple of 32 inside each group), or per two groups of 16 whose scales take a byte:
+ *         scales, one a row and group (f16, f32, i8 or e4m3)    [minima likewise, negated]    [zero points i8, one a row]
  *         vectors
  *       corrections f32, one a row: the sum of the row's weights, for the activation zero point
  *       [biases f32, one a row]
  *
  * Integers are stored unsigned, q + 2^(bits-1). 4-bit group 32 costs 4.5 bits a weight, 2-bit group 32 costs 2.5; GGUF's
- * Q4_K costs 4.625 and Q6_K 6.5625.
+ * Q4_K costs 4.625 and Q6_K 6.5625, NVFP4 4.5.
  */
+import { e4m3Table } from "../../float8.ts";
 import { f16Table } from "../../half.ts";
 import type { WeightSpec } from "../../quantized.ts";
 import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
@@ -25,6 +27,9 @@ import { PanelPacker } from "./panel-packer.ts";
 const KR = 4;
 /** Bits of weights in groups of 16 whose scales are integers: GGUF's Q2_K, Q3_K and Q6_K. */
 const PAIRED_BITS: readonly number[] = [2, 3, 6];
+/** Of weights whose scales are e4m3: NVFP4. */
+const E4M3_GROUP = 16;
+const E4M3_BITS = 4;
 /** What distinguishes a panel layout. */
 export interface PanelOptions extends Pick<PackedLayout, "id" | "name" | "suits"> {
   /** Rows of a panel. */
@@ -57,6 +62,7 @@ export function panelLayout(options: PanelOptions): PackedLayout {
     nr: rows,
     kr: KR,
     sr: 1,
+    isOfPanels: true,
 
     refusal(spec) {
       if (spec.hasLevels && spec.bits > 4) return `codebooks of more than 4 bits are not stored, found ${spec.bits}`;
@@ -99,6 +105,10 @@ export function panelLayout(options: PanelOptions): PackedLayout {
 /** Why scales and minima are not stored as they are; null when they are. */
 function scaleRefusal({ bits, groupSize, scaleDType, hasMinima, hasZeros, hasLevels }: WeightSpec): string | null {
   if (hasMinima && (hasZeros || hasLevels)) return "minima are stored neither with zero points nor with codebooks";
+  if (scaleDType === "e4m3") {
+    if (groupSize === E4M3_GROUP && bits === E4M3_BITS && hasLevels && !hasZeros) return null;
+    return `scales are e4m3 in groups of ${E4M3_GROUP} of a codebook of ${E4M3_BITS} bits without zero points`;
+  }
   const isPaired = groupSize === 16 && PAIRED_BITS.includes(bits) && !hasLevels;
   if (scaleDType !== "i8" || groupSize === 32 || isPaired) return null;
   return `scales are integers in groups of 32, or of 16 where weights have ${PAIRED_BITS.join(", ")} bits and no codebook, not of ${groupSize} with ${bits} bits`;
@@ -118,15 +128,18 @@ function scaleReader({ spec, bytes }: PackedWeights, geometry: PanelGeometry, ro
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const halves = f16Table();
   const { scaleDType, hasZeros, hasMinima } = spec;
+  const factorBytes = scaleDType === "e4m3" ? 4 : 2;
   /** The value at a place of its kind, whose factor is at another. */
   const valueAt = (at: number, factor: number) => {
     if (scaleDType === "f32") return view.getFloat32(at, true);
     if (scaleDType === "f16") return halves[view.getUint16(at, true)]!;
+    if (scaleDType === "e4m3") return e4m3Table()[view.getUint8(at)]! * view.getFloat32(factor, true);
     return view.getInt8(at) * halves[view.getUint16(factor, true)]!;
   };
   return ({ lane, group, part, start }: GroupPlace, target: WeightRow): void => {
     const inPanel = (start - firstPanel) % panelBytes;
-    const factors = start - inPanel - frontBytes + Math.floor(inPanel / groupBytes / 8) * superBytes + 2 * lane;
+    const factors =
+      start - inPanel - frontBytes + Math.floor(inPanel / groupBytes / 8) * superBytes + factorBytes * lane;
     const at = start + scaleBytes[scaleDType] * (part * rows + lane);
     target.scales[group] = valueAt(at, factors);
     target.zeros[group] = hasZeros ? view.getInt8(start + zerosOffset + lane) : 0;

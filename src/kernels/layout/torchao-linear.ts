@@ -37,6 +37,7 @@ export const torchaoUniversal: PackedLayout = {
   nr: ROWS,
   kr: K_STEP,
   sr: K_STEP / SEGMENT,
+  isOfPanels: false,
 
   refusal(spec) {
     const groupSize = Math.min(spec.groupSize, spec.k);

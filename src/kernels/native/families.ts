@@ -138,7 +138,7 @@ export const argumentNames = {
     buffers: ["weights", "qvals", "scales", "zeros", "failed"],
   },
   quantizePack: {
-    scalars: ["n", "k", "groupSize", "bits", "scaleBytes", "hasZeros", "hasLevels", "hasMinima", "hasBias"],
+    scalars: ["n", "k", "groupSize", "bits", "scaleBytes", "hasE4m3", "hasZeros", "hasLevels", "hasMinima", "hasBias"],
     buffers: ["qvals", "scales", "zeros", "levels", "minima", "superScales", "superMinima", "panels", "negative"],
   },
   measureRead: { scalars: ["bytes", "rounds", "ahead"], buffers: ["data"] },

@@ -26,6 +26,7 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["rope_attention_f32_16x1x32_amx", "rope_attention", null, 0x0, 0xa5, 16, 1],
     ["update_and_attend_f32_16x1x32_amx", "update_and_attend", null, 0x0, 0xa5, 16, 1],
     ["rope_update_and_attend_f32_16x1x32_amx", "rope_update_and_attend", null, 0x0, 0xa5, 16, 1],
+    ["linear_recurrence_f32_32x1x32_amx", "linear_recurrence", null, 0x0, 0xa5, 32, 1],
     ["attention_f32_1x1x16_avx512", "attention", null, 0x0, 0x5, 1, 1],
     ["rope_attention_f32_1x1x16_avx512", "rope_attention", null, 0x0, 0x5, 1, 1],
     ["update_and_attend_f32_1x1x16_avx512", "update_and_attend", null, 0x0, 0x5, 1, 1],

@@ -1,5 +1,5 @@
 /** Operators that work value by value. A tile is a range of values. */
-import type { BinaryArgs, SelectArgs, UnaryArgs } from "../arguments.ts";
+import type { BinaryArgs, ClampedGateArgs, SelectArgs, UnaryArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { type Body, type Expr, type Local, when } from "./assembler/expression.ts";
 import { f32x4, i32, int, memory } from "./assembler/instructions.ts";
@@ -165,6 +165,31 @@ export const erfGegluWasm: Kernel<BinaryArgs> = elementwise("erf_geglu", erfGegl
 export const quickGegluWasm: Kernel<BinaryArgs> = elementwise("quick_geglu", quickGegluFormula, binary);
 export const regluWasm: Kernel<BinaryArgs> = elementwise("reglu", regluFormula, binary);
 export const squaredRegluWasm: Kernel<BinaryArgs> = elementwise("squared_reglu", squaredRegluFormula, binary);
+/** (clamp(b) + 1) c sigmoid(slope c), c = min(a, limit). */
+const clampedGateFormula =
+  (slope: number, limit: number): Formula =>
+  (operands) => {
+    const { a, b, constants } = operands;
+    const floats = (number: number) => constants.floats(number);
+    const clamped = f32x4.max(f32x4.min(b, floats(limit)), floats(-limit));
+    return [
+      a.set(f32x4.min(a, floats(limit))),
+      b.set(f32x4.add(clamped, floats(1))),
+      sigmoidTimes(a, f32x4.mul(a, floats(slope)), b, operands),
+    ];
+  };
+
+/** Models have one slope and one limit, which the code is made for. */
+export const clampedGateWasm: Kernel<ClampedGateArgs> = wasmKernel<ClampedGateArgs>({
+  ...plainRow,
+  name: "clamped_gate_f32_1x1x4_wasm_simd",
+  step({ a, b, slope, limit, y }, place) {
+    const code = elementwiseCode(`clamped_gate_${slope}_${limit}`, clampedGateFormula(slope, limit));
+    const values = { a: place.read(a), b: place.read(b), y: place.write(y), count: y.length, value: 0 };
+    return { phases: [{ code, tiles: Math.ceil(y.length / TILE_VALUES), args: block.encode(values) }] };
+  },
+});
+
 export const scaleWasm: Kernel<UnaryArgs> = elementwise("scale", ({ a, value }) => [a.set(f32x4.mul(a, value))], unary);
 export const softcapWasm: Kernel<UnaryArgs> = elementwise(
   "softcap",

@@ -52,10 +52,25 @@ export interface Placement {
   readonly threads: number;
 }
 
+/**
+ * How the arguments of a linear layer's last phase grow, eight bytes a number, so that it multiplies some of the rows with
+ * another matrix. Tiles of the phases before are rows.
+ */
+export interface RowProducts {
+  /** With each matrix of the same form that follows the call's own. */
+  readonly matrix: Uint8Array;
+  /** With each row that the first one is further on. */
+  readonly row: Uint8Array;
+  /** With each row that there is more; null where the code is for the call's number of rows alone. */
+  readonly rows: Uint8Array | null;
+}
+
 /** A call ready to run. */
 export interface WasmStep {
   /** What runs one after the other; all threads meet in between. */
   readonly phases: readonly WasmPhase[];
+  /** Of linear layers that can multiply the rows of experts; absent for other calls. */
+  readonly products?: RowProducts;
 }
 
 type FieldType = "ptr" | "i32" | "f32" | "f64";
@@ -93,6 +108,12 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
       else view.setFloat64(at, value, true);
     }
     return new Uint8Array(view.buffer);
+  }
+
+  /** Makes the bytes of values of which most are 0. */
+  growth(values: { readonly [N in keyof F]?: number }): Uint8Array {
+    const none = Object.fromEntries(this.#names.map((name) => [name, 0])) as { readonly [N in keyof F]: number };
+    return this.encode({ ...none, ...values });
   }
 
   /** Makes variables for all fields, and the statements that read them. */

@@ -6,7 +6,8 @@
 import { logInfo } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import { wasmFeatures } from "./features.ts";
-import { problemOf, type SampleCall, sampleCalls } from "./sample-calls.ts";
+import { problemOf, type SampleCall } from "./sample-call.ts";
+import { sampleCalls } from "./sample-calls.ts";
 
 const FLAG = "experimental-wasm-revectorize";
 /** Kernels run until V8 has had time to replace the code that it makes first, in its own threads. */

@@ -5,7 +5,8 @@ import { WasmEngine } from "./engine/engine.ts";
 import { hasWideMemory } from "./engine/engine-memory.ts";
 import { wasmFeatures } from "./features.ts";
 import { pagesBy, statesBy } from "./kernel.ts";
-import { problemOf, type SampleCall, sampleCalls } from "./sample-calls.ts";
+import { problemOf, type SampleCall } from "./sample-call.ts";
+import { sampleCalls } from "./sample-calls.ts";
 
 const features = new Set<string>(wasmFeatures());
 const usable = sampleCalls().filter(({ needs }) => needs.every((need) => features.has(need)));

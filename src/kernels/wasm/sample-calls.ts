@@ -1,12 +1,6 @@
-/**
- * A small call of every WebAssembly row, with the reference kernel that says what it must give: for looking at what is
- * made for a row, and for checking code compiled in an unusual way.
- */
-import type { QuantizedWeights } from "../../quantized.ts";
 import { bytesOf } from "../../tensor.ts";
 import type { AttentionArgs, PackedLinearArgs, SequenceAttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
-import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
 import { packEmbedding } from "../layout/torchao-embedding.ts";
 import { attentionReference, updateAndAttendReference } from "../reference/attention.ts";
 import * as plain from "../reference/elementwise.ts";
@@ -23,11 +17,10 @@ import { ropeAnglesWasm, ropeWasm } from "./attention/rope.ts";
 import * as elementwise from "./elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./embedding.ts";
 import { embeddingPackedWasm } from "./embedding-packed.ts";
+import { expertCalls } from "./experts/sample-calls.ts";
 import * as fused from "./fused.ts";
 import { gatherColumnsWasm } from "./gather-columns.ts";
 import { geluTanhWasm, geluWasm } from "./gelu.ts";
-import { noSequences } from "./kernel.ts";
-import type { Placement, WasmStep } from "./kernel-code.ts";
 import { layerNormWasm } from "./layer-norm.ts";
 import { linearFloatWasm } from "./linear/float.ts";
 import { linearA8Wasm } from "./linear/linear.ts";
@@ -35,97 +28,15 @@ import { linearWeightOnlyWasm } from "./linear/weight-only.ts";
 import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./recurrent/linear-recurrence.ts";
 import { shortConvolutionWasm } from "./recurrent/short-convolution.ts";
 import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./rows.ts";
+import { callOf, floats, logicalWeights, packed, type SampleCall } from "./sample-call.ts";
 import { attendTextsWasm } from "./texts.ts";
-
-type Results = Float32Array | BigInt64Array | Uint8Array;
-
-export interface SampleCall {
-  readonly kernel: string;
-  readonly needs: readonly string[];
-  /** Bits and rows, where a row has several calls. */
-  readonly what: string;
-  /** Makes arguments, the same each time, and gives what runs the kernel on them. */
-  bind(): { run(): void; readonly results: Results };
-  expected(): Results;
-  scratchBytes(threads: number): number;
-  /** The call's phases for arrays at given places, and the array of them that gets the results. */
-  step(place?: Placement): { step: WasmStep; results: Results };
-}
-
-/** Roundings of float32 sums, as a share of the largest result. */
-const TOLERANCE = 1e-5;
-
-/** What is wrong with a call's results beside the reference's; null when nothing is. */
-export function problemOf(call: SampleCall, results: Results): string | null {
-  const expected = Array.from(call.expected(), Number);
-  const found = Array.from(results, Number);
-  const largest = expected.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const wrong = found.findIndex((value, i) => !(Math.abs(value - expected[i]!) <= TOLERANCE * largest));
-  if (wrong < 0) return null;
-  const what = call.what === "" ? call.kernel : `${call.kernel} (${call.what})`;
-  return `${what} gives ${found[wrong]} instead of ${expected[wrong]}`;
-}
 
 const M = 7;
 const DIM = 64;
 const ROWS = 32;
 const WIDTHS = [2, 3, 4, 8];
 
-const floats = (length: number, seed = 1) => Float32Array.from({ length }, (_, i) => Math.sin(seed + i * i));
 const indices = () => BigInt64Array.of(3n, 0n, 31n);
-
-/** For what does not depend on addresses. */
-const nowhere: Placement = { read: () => 0, write: () => 0, ...noSequences, scratch: 0, threads: 1 };
-
-function callOf<A>(
-  kernel: Kernel<A>,
-  reference: Kernel<A>,
-  make: () => A,
-  resultsOf: (args: A) => Results,
-  what = "",
-): SampleCall {
-  const bound = (row: Kernel<A>) => {
-    const args = make();
-    return { run: row.bind(args, scratchOf(row, args), 1), results: resultsOf(args) };
-  };
-  return {
-    kernel: kernel.name,
-    needs: kernel.needs,
-    what,
-    bind: () => bound(kernel),
-    expected: () => {
-      const { run, results } = bound(reference);
-      run();
-      return results;
-    },
-    scratchBytes: (threads) => kernel.scratchBytes?.(make(), threads) ?? 0,
-    step: (place = nowhere) => {
-      const args = make();
-      const call = kernel.encode!(args, new Uint8Array(0));
-      if (call.target !== "wasm") throw new TypeError(`${kernel.name} is no WebAssembly row`);
-      return { step: call.prepare(place), results: resultsOf(args) };
-    },
-  };
-}
-
-function scratchOf<A>(kernel: Kernel<A>, args: A): Uint8Array {
-  return new Uint8Array(kernel.scratchBytes?.(args, 1) ?? 0);
-}
-
-/** Weights [n, k] in groups of 32. */
-function logicalWeights(n: number, k: number, bits: number): QuantizedWeights {
-  const levels = 2 ** bits;
-  return {
-    ...{ n, k, bits, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16", zeros: null, levels: null },
-    qvals: Int8Array.from({ length: n * k }, (_, i) => ((i * 7919) % levels) - levels / 2),
-    scales: Float32Array.from({ length: (n * k) / 32 }, (_, i) => 2 ** -7 * (1 + (i % 5))),
-  };
-}
-
-function packed(n: number, k: number, bits: number, layout: string) {
-  const logical = logicalWeights(n, k, bits);
-  return openPacked(packWeights(logical, null, layoutNamed(layout)), logical);
-}
 
 /** One row of activations where a row serves it, and more than the kernels of many take at a time. */
 function linearCalls(kernels: readonly Kernel<PackedLinearArgs>[], reference: Kernel<PackedLinearArgs>): SampleCall[] {
@@ -288,6 +199,12 @@ function elementwiseCalls(): SampleCall[] {
   });
   return [
     ...pairs.map(([kernel, reference]) => callOf(kernel, reference, binary, ({ y }) => y)),
+    callOf(
+      elementwise.clampedGateWasm,
+      plain.clampedGateReference,
+      () => ({ ...binary(), slope: 1.702, limit: 0.7 }),
+      ({ y }) => y,
+    ),
     callOf(elementwise.scaleWasm, plain.scaleReference, unary, ({ y }) => y),
     callOf(elementwise.sigmoidWasm, plain.sigmoidReference, unary, ({ y }) => y),
     callOf(elementwise.softcapWasm, plain.softcapReference, unary, ({ y }) => y),
@@ -431,5 +348,6 @@ export function sampleCalls(): SampleCall[] {
     ...recurrentCalls(),
     ...rowCalls(),
     ...elementwiseCalls(),
+    ...expertCalls(),
   ];
 }

@@ -84,12 +84,13 @@ export interface ModuleOptions {
 export class Module {
   /** Memory, imports and table of the module. */
   readonly options: ModuleOptions;
-  /** Functions of the module, in the order of their numbers. */
+  /** Functions of the module, in the order of their numbers, one of each name. */
   readonly functions: readonly FunctionCode[];
 
+  /** Functions of one name are taken to be the same, which several callers brought. */
   constructor(options: ModuleOptions, functions: readonly FunctionCode[]) {
     this.options = options;
-    this.functions = functions;
+    this.functions = [...new Map(functions.map((item) => [item.name, item])).values()];
   }
 
   /**
@@ -109,11 +110,11 @@ export class Module {
       typeIndices.set(key, typeIndices.size);
       return typeIndices.size - 1;
     };
-    const indices = new Map([...imports, ...this.functions].map((callable, i) => [callable, i]));
+    const indices = new Map([...imports, ...this.functions].map(({ name }, i) => [name, i]));
     for (const type of [...imports, ...this.functions]) typeIndex(type);
     const code = new ByteWriter();
     const indexOf = (target: Callable) => {
-      const index = indices.get(target);
+      const index = indices.get(target.name);
       if (index === undefined) throw new InvalidArgumentError(`${target.name}: is not of this module`);
       return index;
     };

@@ -1,4 +1,5 @@
-/** Scales and minima of groups that have minima or integer scales, as float32: see layout/panels.ts. */
+/** Scales and minima of groups that have minima, or scales with factors, as float32: see layout/panels.ts. */
+import { hasFactors } from "../../../quantized.ts";
 import { scaleBytes } from "../../layout/panel-geometry.ts";
 import { type Body, type Expr, type Local, when, widen } from "../assembler/expression.ts";
 import { f32x4, i16x8, i32, i32x4, int, ptr, size, v128 } from "../assembler/instructions.ts";
@@ -9,7 +10,7 @@ import { advance } from "./loops.ts";
 import type { PanelShape } from "./packed-panels.ts";
 import { loadScales, type VectorConstants } from "./weight-fields.ts";
 
-/** How far before a group the factors of its integer scales are, kept while groups follow each other. */
+/** How far before a group the factors of its scales are, kept while groups follow each other. */
 export class FactorPlaces {
   readonly #shape: PanelShape;
   readonly #back: Local<"ptr">;
@@ -24,13 +25,14 @@ export class FactorPlaces {
   /** Before the first group of a panel, which so many bytes of factors are in front of. */
   start(frontBytes: Expr<"ptr">): Body {
     const { scaleType, groupsOfSuper } = this.#shape;
-    if (scaleType !== "i8") return [];
-    return [this.#back.set(frontBytes), this.#count.set(int(groupsOfSuper))];
+    if (!isFactored(this.#shape)) return [];
+    return [this.#back.set(frontBytes), scaleType === "i8" ? this.#count.set(int(groupsOfSuper)) : []];
   }
 
   /** After a group. */
   next(): Body {
     const { scaleType, groupBytes, groupsOfSuper, superBytes } = this.#shape;
+    if (scaleType === "e4m3") return [advance(this.#back, groupBytes)];
     if (scaleType !== "i8") return [];
     return [
       advance(this.#back, groupBytes),
@@ -53,8 +55,18 @@ export interface GroupPlace {
 }
 
 /** Whether scales are floats as they come, not too small by a factor for all sums: see `loadScales`. */
-export function hasWholeScales({ hasMinima, scaleType }: PanelShape): boolean {
-  return hasMinima || scaleType === "i8";
+export function hasWholeScales(shape: PanelShape): boolean {
+  return shape.hasMinima || isFactored(shape);
+}
+
+function isFactored({ scaleType }: PanelShape): boolean {
+  return hasFactors({ scaleDType: scaleType });
+}
+
+/** Four e4m3 numbers from their bytes as words: bits of floats that are 2^-120 times as large. */
+function floatsOfE4m3(words: Expr<"v128">, constants: VectorConstants): Expr<"v128"> {
+  const bits = v128.and(i32x4.shl(words, int(20)), constants.words(0x87f00000 | 0));
+  return f32x4.mul(bits, constants.floats(2 ** 120));
 }
 
 /** Four scales of a group. */
@@ -91,6 +103,8 @@ function numbers(
   if (scaleType === "f32") return v128.load(group, at);
   if (scaleType === "f16") return floatsOfHalves(v128.load16x4_s(group, at), constants);
   const integers = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(v128.load32_zero(group, at)));
+  if (scaleType === "e4m3")
+    return f32x4.mul(floatsOfE4m3(integers, constants), v128.load(factors.at(group), 16 * quad));
   const halves = v128.load16x4_s(factors.at(group), factor + 8 * quad);
   return f32x4.mul(f32x4.convert_i32x4_s(integers), floatsOfHalves(halves, constants));
 }
@@ -107,6 +121,10 @@ export function rowNumber(
   const lanes = lanesOf(1, constants);
   const bytes = scaleBytes[scaleType];
   const at = (base: Expr<"ptr">, step: number) => ptr.add(base, ptr.mul(widen(row), size(step)));
+  if (scaleType === "e4m3") {
+    const word = i32x4.replace_lane(constants.words(0), i32.load8_s(at(group, 1), part * rows), 0);
+    return f32x4.mul(floatsOfE4m3(word, constants), lanes.load(at(factors.at(group), 4)));
+  }
   const stored = scaleType === "i8" ? "int8" : scaleType;
   const value = lanes.load(at(group, bytes), stored, (isMinimum ? minimaOffset : 0) + bytes * part * rows);
   if (scaleType !== "i8") return value;

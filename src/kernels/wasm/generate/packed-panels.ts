@@ -30,7 +30,7 @@ export interface PanelShape {
   readonly hasHalfScales: boolean;
   readonly hasMinima: boolean;
   readonly minimaOffset: number;
-  /** Of the factors of integer scales of some groups of all rows. */
+  /** Of the factors of integer scales of some groups of all rows; 0 where all groups share theirs. */
   readonly superBytes: number;
   /** Groups that share a factor. */
   readonly groupsOfSuper: number;
@@ -53,7 +53,7 @@ export interface PanelSizes {
   readonly panels: number;
   /** From the start of the buffer to the first panel's first group. */
   readonly firstPanel: number;
-  /** Bytes of the factors of integer scales, in front of a panel's first group. */
+  /** Bytes of the factors of scales, in front of a panel's first group. */
   readonly frontBytes: number;
   readonly panelBytes: number;
   /** From the start of a panel's first group. */
@@ -109,7 +109,7 @@ function keyOf(shape: PanelShape): string {
   const length = groupLength === groupSize ? `${groupSize}` : `${groupSize}of${groupLength}`;
   const size = `${length}${parts > 1 ? "p" : ""}`;
   const marks = [
-    { f32: "f", f16: "h", i8: "i" }[shape.scaleType],
+    { f32: "f", f16: "h", i8: "i", e4m3: "e" }[shape.scaleType],
     shape.hasMinima ? "m" : "",
     shape.hasPositiveScales ? "" : "n",
     shape.hasZeros ? "z" : "",

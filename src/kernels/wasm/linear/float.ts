@@ -214,7 +214,13 @@ const linearFloatDotsWasm: Kernel<FloatLinearArgs> = wasmKernel({
       const args = dotBlock.encode({ ...places, x: from + 4 * first * k, y: to + 4 * first * n });
       return { code: dotCode(type, bias !== null, Math.min(DOT_X_ROWS, m - first)), tiles, args };
     });
-    return { phases };
+    const matrixBytes = n * k * storedBytes[type];
+    const products = {
+      matrix: dotBlock.growth({ weights: matrixBytes, bias: bias ? 4 * n : 0 }),
+      row: dotBlock.growth({ x: 4 * k, y: 4 * n }),
+      rows: null,
+    };
+    return { phases, ...(m <= DOT_X_ROWS && { products }) };
   },
 });
 
@@ -252,7 +258,14 @@ const linearFloatPanelsWasm: Kernel<FloatLinearArgs> = wasmKernel({
       units: paddedLength(padded) / UNIT,
     });
     const tiles = Math.ceil(panelCount / perTile);
-    return { phases: [...phases, { code: panelCode(type, bias !== null), tiles, args: linear }] };
+    return {
+      phases: [...phases, { code: panelCode(type, bias !== null), tiles, args: linear }],
+      products: {
+        matrix: floatPanelBlock.growth({ weights: n * k * storedBytes[type], bias: bias ? 4 * n : 0 }),
+        row: floatPanelBlock.growth({ x: 4 * paddedLength(padded), y: 4 * n }),
+        rows: floatPanelBlock.growth({ m: 1 }),
+      },
+    };
   },
 });
 

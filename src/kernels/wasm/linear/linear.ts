@@ -5,7 +5,7 @@ import { LEVELS_OFFSET, PANEL_ROWS, type PanelShape, panelShape, panelSizes } fr
 import { wasmKernel } from "../kernel.ts";
 import type { KernelCode, Placement, WasmStep } from "../kernel-code.ts";
 import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
-import type { DotMode } from "./dot-sums.ts";
+import { type DotMode, recordBytes } from "./dot-sums.ts";
 import { gemmCode, gemmMode, gemmThreadBytes } from "./gemm.ts";
 import { GEMV_THREAD_BYTES, gemvCode, STREAMS } from "./gemv.ts";
 import { linearBlock } from "./panel.ts";
@@ -90,12 +90,19 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
     panelCount: panels,
     perTile,
   });
+  const matrixBytes = weights.bytes.length;
+  const recordsBytes = groups * shape.parts * recordBytes(mode, shape);
   const quantize = quantizeArgs({ x: place.read(x), places, k, groups: groups * shape.parts });
   return {
     phases: [
       { code: quantizeCode(shape, mode), tiles: m, args: quantize },
       { code: multiply.code(shape, mode), tiles: Math.ceil(panels / perTile), args: linear },
     ],
+    products: {
+      matrix: linearBlock.growth({ panels: matrixBytes, levels: matrixBytes }),
+      row: linearBlock.growth({ records: recordsBytes, scales: 4, zeros: 4, y: 4 * n }),
+      rows: linearBlock.growth({ m: 1 }),
+    },
   };
 }
 

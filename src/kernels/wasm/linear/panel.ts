@@ -12,7 +12,7 @@ export const linearBlock = new ArgumentBlock({
   panels: "ptr",
   panelBytes: "ptr",
   correctionOffset: "ptr",
-  /** Of the factors of integer scales in front of a panel. */
+  /** Of the factors of scales in front of a panel. */
   frontBytes: "ptr",
   levels: "ptr",
   /** Quantized activations. */

@@ -138,7 +138,15 @@ function weightOnlyRow(name: string, layout: string, rows: number): Kernel<Packe
         units: paddedLength(padded) / UNIT,
         panelCount: panels,
       });
-      return { phases: [...phases, { code: weightOnlyCode(shape), tiles: Math.ceil(panels / perTile), args: linear }] };
+      const matrixBytes = weights.bytes.length;
+      return {
+        phases: [...phases, { code: weightOnlyCode(shape), tiles: Math.ceil(panels / perTile), args: linear }],
+        products: {
+          matrix: floatPanelBlock.growth({ weights: matrixBytes, extra: matrixBytes, bias: matrixBytes }),
+          row: floatPanelBlock.growth({ x: 4 * paddedLength(padded), y: 4 * n }),
+          rows: floatPanelBlock.growth({ m: 1 }),
+        },
+      };
     },
   });
 }
