@@ -88,7 +88,7 @@ function hfConfig(shape) {
     rope_theta: shape.ropeTheta,
     rms_norm_eps: 1e-5,
     hidden_act: "silu",
-    max_position_embeddings: CONTEXT_LENGTH,
+    max_position_embeddings: shape.positions ?? CONTEXT_LENGTH,
   };
 }
 
@@ -183,7 +183,7 @@ function ggufMetadata(shape) {
     "general.architecture": { type: "string", value: "llama" },
     "general.file_type": u32(2),
     "llama.vocab_size": u32(shape.vocabulary),
-    "llama.context_length": u32(CONTEXT_LENGTH),
+    "llama.context_length": u32(shape.positions ?? CONTEXT_LENGTH),
     "llama.block_count": u32(shape.layers),
     "llama.embedding_length": u32(shape.hidden),
     "llama.feed_forward_length": u32(shape.intermediate),

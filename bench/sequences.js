@@ -1,7 +1,8 @@
 /**
  * Many sequences at once, of the 1B shape on two threads: speed of all together beside node-llama-cpp with as many in one
- * context, asked in turn; prompts whose first tokens are stored; gaps while a prompt is computed; memory.
- * `node bench/sequences.js [--parts aggregate,prefix,gap,memory] [--rounds 3]` → results/sequences.md
+ * context, asked in turn; prompts whose first tokens are stored; gaps while a prompt is computed; memory; decoding of other shapes at
+ * 8,192 and 32,768 positions.
+ * `node bench/sequences.js [--parts aggregate,prefix,gap,memory,contexts] [--rounds 3]` → results/sequences.md
  */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -11,6 +12,7 @@ import { parseArgs } from "node:util";
 import { int8DynamicActivationIntxWeight, loadCheckpoint, loadCompiled, quantize } from "../dist/index.js";
 import { alternate } from "./compare-parts.js";
 import { EngineProcess } from "./engine-process.js";
+import { longContexts } from "./long-contexts.js";
 import { folder, ggufOf } from "./make-model.js";
 import { cacheOf, programOf } from "./programs.js";
 import { commit, digits, median, table, writeReport } from "./report.js";
@@ -30,7 +32,7 @@ const PROMPT_ROWS = 64;
 
 const { values: options } = parseArgs({
   options: {
-    parts: { type: "string", default: "aggregate,prefix,gap,memory" },
+    parts: { type: "string", default: "aggregate,prefix,gap,memory,contexts" },
     rounds: { type: "string", default: "3" },
     /** Seconds to wait for a calm moment before each measurement. */
     patience: { type: "string", default: "2" },
@@ -171,7 +173,9 @@ async function memory() {
   return `## Memory\n\nMiB of keys and values of the demo model in f16: when it was loaded, and after a prompt.\n\n${table(["", "loaded", "taken", "in use"], rows)}`;
 }
 
-const parts = { aggregate, prefix, gap, memory };
+const contexts = () => longContexts(plan, SCHEME);
+
+const parts = { aggregate, prefix, gap, memory, contexts };
 mkdirSync(folder, { recursive: true });
 for (const name of options.parts.split(",")) {
   const part = parts[name];

@@ -11,6 +11,7 @@
  * @property {number} vocabulary
  * @property {boolean} tied
  * @property {number} ropeTheta
+ * @property {number} [positions] That the model may be run with, where they are not CONTEXT_LENGTH.
  */
 
 /** Llama-3.1-8B. @type {Shape} */
@@ -51,6 +52,32 @@ export const shapes = {
     vocabulary: 32000,
     tied: true,
     ropeTheta: 10000,
+  },
+  // SmolLM2-135M.
+  smollm2: {
+    layers: 30,
+    hidden: 576,
+    intermediate: 1536,
+    heads: 9,
+    kvHeads: 3,
+    headDim: 64,
+    vocabulary: 49152,
+    tied: true,
+    ropeTheta: 100000,
+    positions: 16384,
+  },
+  // Qwen2.5-0.5B, without the biases of its attention.
+  "qwen2.5-0.5b": {
+    layers: 24,
+    hidden: 896,
+    intermediate: 4864,
+    heads: 14,
+    kvHeads: 2,
+    headDim: 64,
+    vocabulary: 151936,
+    tied: true,
+    ropeTheta: 1000000,
+    positions: 65536,
   },
   "8b": llama8b,
   "8b-8": { ...llama8b, layers: 8 },

@@ -202,15 +202,17 @@ async function stepForever(llm: LanguageModel, prompt: readonly number[]): Promi
 it.each(cpus)(
   "disposing of the model ends the eight that run, in their midst and before they begin, on $name",
   async (cpu) => {
-    for (const turns of [0, 1, 4, 20]) {
-      const llm = await load({ cpu });
+    for (const [turns, sequences] of [0, 1, 4, 20, 40].flatMap((turns) =>
+      [8, 3].map((most) => [turns, most] as const),
+    )) {
+      const llm = await load({ cpu, sequences });
       const ends = Promise.allSettled(prompts.map((prompt) => stepForever(llm, prompt)));
       for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
       await llm.dispose();
       for (const end of await ends) {
         expect(end.status).toBe("rejected");
         expect((end as PromiseRejectedResult).reason).toBeInstanceOf(UnsupportedError);
-        expect((end as PromiseRejectedResult).reason.message).toMatch(/disposed of/);
+        expect((end as PromiseRejectedResult).reason.message).toBe("the program was disposed of");
       }
       expect(() => llm.createDecoder()).toThrow("the program was disposed of");
     }
@@ -230,6 +232,28 @@ describe("a prefix in a file", () => {
     expect(await restorePrefix(second, path)).toBe(128);
     expectSame(await logitsOf(second, prompt), expected);
     expect(second.program.sequenceStatistics!.reusedTokens).toBeGreaterThanOrEqual(128);
+  });
+
+  it("of a prompt so long that its rope is another one is gone on from, too", async () => {
+    const long = await temporaryFolder();
+    const rope = { rope_type: "longrope", short_factor: [1, 1, 1, 1], long_factor: [1, 2, 3, 4] };
+    const config = {
+      max_position_embeddings: CONTEXT,
+      rope_scaling: { ...rope, original_max_position_embeddings: 60 },
+    };
+    await writeTinyCheckpoint(long, { config });
+    const model = await loadCheckpoint(long);
+    const [first, second] = [
+      await loadCompiled(model, { cpu: scalarCpu }),
+      await loadCompiled(model, { cpu: scalarCpu }),
+    ];
+    await model.close();
+    const expected = await logitsOf(first, prompt);
+    expect(await savePrefix(first, prompt, join(long, "prefix.lbsq"))).toBe(128);
+    expect(await restorePrefix(second, join(long, "prefix.lbsq"))).toBe(128);
+    expectSame(await logitsOf(second, prompt), expected);
+    expect(second.program.sequenceStatistics!.reusedTokens).toBe(128);
+    for (const opened of [first, second]) await opened.dispose();
   });
 
   it("of nothing that was computed, of another cache type, or damaged is refused", async () => {
@@ -270,7 +294,7 @@ describe("a prefix in a file", () => {
 
 it.each([
   [{ contextLength: CONTEXT + 1 }, "contextLength: expected a whole number from 1 to 256 but found 257"],
-  [{ cacheBytes: 1000 }, "cacheBytes: expected at least"],
+  [{ cacheBytes: 1000 }, /cacheBytes: expected at least \d+, for a token of one sequence in f32, but found 1000/],
   [{ contextLength: 200, cacheBytes: 4e4 }, "cacheBytes: expected at least"],
   [{ sequences: 0 }, "sequences: expected a whole number from 1"],
   [{ promptRows: 0 }, "promptRows: expected a whole number from 1"],

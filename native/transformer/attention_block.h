@@ -16,7 +16,8 @@ struct WeightRows {
 // sums[r] = sums[r] * shrink[r] + weights[r] . values, for `Columns` vectors from column d of a head, and from column
 // at + d of the values.
 template <class Isa, class Value, int Rows, int Columns, class Vector>
-LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows, size_t d, size_t at, Vector vector) {
+LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows, size_t d, size_t at,
+                              KeyFetch<Value>& fetch, Vector vector) {
   using V = typename Isa::V;
   V sums[Rows][Columns];
   each_index<Rows>([&](auto r) LOWBIT_INLINE {
@@ -38,8 +39,10 @@ LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows
     weights += lane_rows;
   };
   uint32_t key = rows.first;
-  for (; key + 4 <= rows.last; key += 4)
+  for (; key + 4 <= rows.last; key += 4) {
+    fetch.step();
     each_index<4>([&](auto i) LOWBIT_INLINE { add_key(values[key + i] + (at + d)); });
+  }
   for (; key < rows.last; key++) add_key(values[key] + (at + d));
   each_index<Rows>([&](auto r) LOWBIT_INLINE {
     float* sum = rows.sums[r] + d;
@@ -49,14 +52,15 @@ LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows
 
 // `at` is the first column of the head in the block's rows.
 template <class Isa, class Value, int Rows>
-void add_rows(const CacheBlock<Value>& block, size_t at, const WeightRows& rows) {
+void add_rows(const CacheBlock<Value>& block, size_t at, const WeightRows& rows, KeyFetch<Value>& fetch) {
   constexpr int kColumns = Rows == 4 ? Isa::kColumns : 4;
   uint32_t d = 0;
   for (; d + kColumns * Isa::kLanes <= block.dim; d += kColumns * Isa::kLanes)
-    add_columns<Isa, Value, Rows, kColumns>(block.values, rows, d, at, WholeVector<Isa>{});
+    add_columns<Isa, Value, Rows, kColumns>(block.values, rows, d, at, fetch, WholeVector<Isa>{});
   for (; d + Isa::kLanes <= block.dim; d += Isa::kLanes)
-    add_columns<Isa, Value, Rows, 1>(block.values, rows, d, at, WholeVector<Isa>{});
-  if (d < block.dim) add_columns<Isa, Value, Rows, 1>(block.values, rows, d, at, PartialVector<Isa>{block.dim - d});
+    add_columns<Isa, Value, Rows, 1>(block.values, rows, d, at, fetch, WholeVector<Isa>{});
+  if (d < block.dim)
+    add_columns<Isa, Value, Rows, 1>(block.values, rows, d, at, fetch, PartialVector<Isa>{block.dim - d});
 }
 
 // A vector of queries, its weights and the block that they are of.
@@ -65,6 +69,8 @@ struct WeighedValues {
   const QueryVector<Isa>& queries;
   const CacheBlock<Element>& block;
   const float* weights;
+  // Of the next block, meanwhile.
+  KeyFetch<Element>& fetch;
 
   // Keys first .. last of the block for `Rows` queries, whose sums shrink first.
   template <int Rows>
@@ -75,7 +81,8 @@ struct WeighedValues {
     constexpr uint32_t kAtOnce = kBlockKeys / 2;
     for (uint32_t from = first; from < last; from += kAtOnce, shrink = kOnes) {
       const uint32_t to = std::min(last, from + kAtOnce);
-      add_rows<Isa, Element, Rows>(block, at, {from, to, queries.lane_rows, weights + row, shrink, queries.sums + row});
+      add_rows<Isa, Element, Rows>(block, at, {from, to, queries.lane_rows, weights + row, shrink, queries.sums + row},
+                                   fetch);
     }
   }
 
@@ -108,13 +115,16 @@ struct WeighedValues {
 
 // All sums of a vector's queries over keys of the block, some queries at once.
 template <class Isa, class Element>
-void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys,
-                const float* weights) {
-  const WeighedValues<Isa, Element> values{queries, block, weights};
+void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys, const float* weights,
+                KeyFetch<Element>& fetch) {
+  const WeighedValues<Isa, Element> values{queries, block, weights, fetch};
   uint32_t row = 0;
   for (; row + 4 <= queries.rows; row += 4) values.template add<4>(row, keys);
-  for (; row + 2 <= queries.rows; row += 2) values.template add<2>(row, keys);
-  if (row < queries.rows) values.template add<1>(row, keys);
+  switch (queries.rows - row) {
+    case 3: return values.template add<3>(row, keys);
+    case 2: return values.template add<2>(row, keys);
+    case 1: return values.template add<1>(row, keys);
+  }
 }
 
 // Scores of keys of the block to weights.
@@ -136,14 +146,18 @@ void weigh_block(QueryVector<Isa>& queries, const CacheBlock<Element>& block, Ke
   });
 }
 
-// Keys of a block for vectors of queries. A vector's scores have room for kBlockKeys keys and are `apart` floats after
-// the last's.
+// Keys of a block for vectors of queries, whose rows have `columns` that are used. A vector's scores have room for
+// kBlockKeys keys and are `apart` floats after the last's. Values are fetched from memory with the keys, and keys of
+// the next block with the values.
 template <class Isa, class Element>
 void attend_block(QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block, KeyRange keys,
-                  float softcap, float* scores, size_t apart) {
+                  float softcap, float* scores, size_t apart, uint32_t columns) {
+  if (block.next) fetch_scales(*block.next);
   score_block(vectors, count, block, keys, scores, apart);
   for (uint32_t i = 0; i < count; i++) weigh_block(vectors[i], block, keys, softcap, scores + i * apart);
-  for (uint32_t i = 0; i < count; i++) add_values(vectors[i], block, keys, scores + i * apart);
+  const uint32_t steps_of_vector = ceil_div(vectors[0].rows, 4) * ceil_div(block.dim, Isa::kColumns * Isa::kLanes);
+  KeyFetch<Element> fetch(block.next, columns, kBlockKeys / 4 * count * steps_of_vector);
+  for (uint32_t i = 0; i < count; i++) add_values(vectors[i], block, keys, scores + i * apart, fetch);
 }
 
 }  // namespace lowbit

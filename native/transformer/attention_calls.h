@@ -7,12 +7,27 @@
 
 namespace lowbit {
 
-// Rows of a part where many share copies of keys and values, fewer when there are threads to feed. So many queries make
-// up for the copies, and what they need stays in the second cache.
+// Most rows of a part that share copies of keys and values. So many queries make up for the copies, and what they need
+// stays in the second cache.
+static inline uint32_t rows_of_tile_most(const AttentionArgs& args) {
+  return std::max(1u, std::min(256u, 16384 / args.head_dim) / args.group);
+}
+
+// Fewer when there are threads to feed.
 static inline uint32_t rows_of_tile(const AttentionArgs& args) {
   const uint32_t tiles_wanted = ceil_div(4 * args.threads, args.kv_heads);
-  const uint32_t queries = std::min(256u, 16384 / args.head_dim);
-  return std::max(1u, std::min(queries / args.group, args.rows / tiles_wanted));
+  return std::max(1u, std::min(rows_of_tile_most(args), args.rows / tiles_wanted));
+}
+
+// Floats of one thread's scratch.
+template <class Isa>
+size_t floats_of_thread(const AttentionArgs& args) {
+  const uint32_t few = std::min(args.rows, kFewRows) * args.group;
+  const uint32_t many = std::max(few, args.rows_per_tile * args.group);
+  const size_t of_few = FewRowsScratch<Isa>(args.head_dim, args.kv_heads, few).floats;
+  const size_t of_one_head = FewRowsScratch<Isa>(args.head_dim, 1, std::min(many, Isa::kLanes)).floats;
+  const size_t of_many = ManyRowsScratch<Isa>(args.head_dim, many).floats;
+  return std::max({of_few, of_one_head, of_many});
 }
 
 // What follows from the sizes.
@@ -23,12 +38,7 @@ void size_attention(AttentionArgs& args) {
   const size_t stored_least = kTileValues / std::max<size_t>(1, args.stride());
   args.stored_per_tile = items_per_tile<Isa>(args.rows, stored_least, args.threads);
   args.split_rows = args.threads > 1 ? std::min(args.rows, kSplitRowsMost) : 0;
-  const uint32_t few = std::min(args.rows, kFewRows) * args.group;
-  const uint32_t many = std::max(few, args.rows_per_tile * args.group);
-  const size_t of_few = FewRowsScratch<Isa>(args.head_dim, args.kv_heads, few).floats;
-  const size_t of_one_head = FewRowsScratch<Isa>(args.head_dim, 1, std::min(many, Isa::kLanes)).floats;
-  const size_t of_many = ManyRowsScratch<Isa>(args.head_dim, many).floats;
-  args.thread_floats = std::max({of_few, of_one_head, of_many});
+  args.thread_floats = floats_of_thread<Isa>(args);
 }
 
 // The numbers of a call on a cache, and on pages.

@@ -63,7 +63,7 @@ class FewRowsPart : AttentionPart<Isa, Element> {
     this->each_block([&](const CacheBlock<Element>& block, uint32_t chunk, bool ends) {
       if (begins) begin_chunk(chunk);
       attend_block<Isa>(this->vectors_, this->count_, block, {block.first, block.last}, this->args_.rule.softcap,
-                        scores_, score_floats_);
+                        scores_, score_floats_, this->heads() * dim);
       if (ends) end_chunk(chunk);
       begins = ends;
     });

@@ -105,6 +105,39 @@ inline LOWBIT_INLINE void fetch_row(const Element* row, uint32_t dim) {
   for (uint32_t d = 0; d < dim; d += 64 / sizeof(Element)) __builtin_prefetch(row + d, 0, 2);
 }
 
+// Has the scales of a block be fetched from memory.
+template <class Element>
+inline LOWBIT_INLINE void fetch_scales([[maybe_unused]] const CacheBlock<Element>& block) {
+  if constexpr (CacheBlock<Element>::kIsScaled)
+    for (uint32_t key = 0; key < kBlockKeys; key++) {
+      __builtin_prefetch(block.key_scales[key], 0, 2);
+      __builtin_prefetch(block.value_scales[key], 0, 2);
+    }
+}
+
+// Has the keys of a block be fetched from memory while other work is done, evenly: a core waits for few lines at once.
+template <class Element>
+class KeyFetch {
+ public:
+  // `columns` of all rows of a block, or of none, during so many steps.
+  KeyFetch(const CacheBlock<Element>* block, uint32_t columns, uint32_t steps)
+      : block_(block),
+        columns_(columns),
+        steps_(steps),
+        row_(block ? 0 : kBlockKeys) {}
+
+  // In the order of keys_in_places for four keys of a vector.
+  inline LOWBIT_INLINE void step() {
+    due_ += kBlockKeys;
+    for (; row_ < kBlockKeys && row_ * steps_ < due_; row_++)
+      fetch_row(block_->keys[row_ % kPlaces * (kBlockKeys / kPlaces) + row_ / kPlaces], columns_);
+  }
+
+ private:
+  const CacheBlock<Element>* block_;
+  uint32_t columns_, steps_, row_, due_ = 0;
+};
+
 // each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
 template <class Isa, class Body>
 inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
@@ -115,10 +148,12 @@ inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
   if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
 }
 
-// Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows.
+// Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows; the first `rows`
+// are queries of their own.
 template <class Isa, class Element, int Rows>
 inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
-                                                                        const Element* const* keys, uint32_t dim) {
+                                                                        const Element* const* keys, uint32_t dim,
+                                                                        uint32_t rows) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
   V sums[kLanes];
@@ -127,6 +162,8 @@ inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
     V k[kKeys];
     for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + d);
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
+      // Fewer than half of the lanes repeat others, and those are the last ones: their sums stay 0.
+      if (2 * r > Rows && r >= rows) return;
       V q = Isa::load(queries + d * Rows + r * kLanes);
       // Making floats of integers takes so many instructions that loads within products are faster for two keys.
       if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
@@ -242,9 +279,6 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
   const bool in_places = range.last - range.first == kBlockKeys;
   for (uint32_t index = range.first / kKeys; index < ceil_div(range.last, kKeys); index++) {
     const VectorKeys at = in_places ? keys_in_places<kKeys>(index) : VectorKeys{index * kKeys, 1};
-    // The first rows of the next block's places at the end of this one's.
-    constexpr uint32_t kEach = kBlockKeys / (kKeys > kPlaces ? kKeys : kPlaces), kRowsBefore = kEach - kEach / 4;
-    const bool begins_next = in_places && block.next && at.first % kEach >= kRowsBefore;
     for (uint32_t n = 0; n < count; n++) {
       const uint32_t kv = vectors[n].kv;
       const size_t column = static_cast<size_t>(kv - block.kv) * dim;
@@ -253,11 +287,10 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
         const uint32_t key = at.first + i * at.apart;
         keys[i] = block.keys[key] + column;
         fetch_row(block.values[key] + column, dim);
-        if (begins_next) fetch_row(block.next->keys[key - kRowsBefore] + column, dim);
       });
       typename Isa::V score;
       if constexpr (kScoresWords<Isa, Element>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
-      else score = products_of_floats<Isa, Element, Rows>(vectors[n].q, keys, dim);
+      else score = products_of_floats<Isa, Element, Rows>(vectors[n].q, keys, dim, vectors[n].rows);
       if constexpr (CacheBlock<Element>::kIsScaled) {
         auto scales =
             spread<Isa, Rows>([&](uint32_t i) { return block.key_scales[at.first + i * at.apart][kv - block.kv]; });

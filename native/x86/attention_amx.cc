@@ -146,15 +146,18 @@ void convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* tar
   }
 }
 
-// Values to tiles of 16 columns by 32 keys.
+// Values to tiles of 16 columns by 32 keys. False where one is infinite or NaN: a weight of 0 would not hide it.
 template <class Element>
-void convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
+bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
+  __m512 unless_finite = _mm512_setzero_ps();
   for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
     for (uint32_t half = 0; half < ceil_div(block.last, 32); half++) {
       auto value = [&](uint32_t key) { return key < block.last ? load_value(block, key, d) : _mm512_setzero_ps(); };
       __m512i high[16], low[16];
       for (uint32_t r = 0; r < 16; r++) {
-        const SplitVector split = split_pairs(value(32 * half + 2 * r), value(32 * half + 2 * r + 1));
+        const __m512 a = value(32 * half + 2 * r), b = value(32 * half + 2 * r + 1);
+        unless_finite = _mm512_fmadd_ps(b, _mm512_setzero_ps(), _mm512_fmadd_ps(a, _mm512_setzero_ps(), unless_finite));
+        const SplitVector split = split_pairs(a, b);
         high[r] = split.high;
         low[r] = split.low;
       }
@@ -167,6 +170,7 @@ void convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* t
       }
     }
   }
+  return _mm512_cmp_ps_mask(unless_finite, unless_finite, _CMP_UNORD_Q) == 0;
 }
 
 // scores[2][64][16] of a pair of query tiles over 32 * halves keys.
@@ -273,15 +277,19 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
         sizes_(this->args_.head_dim, this->queries()),
         w_(workspace_at(reinterpret_cast<uint8_t*>(scratch), sizes_)) {}
 
-  void attend() {
+  // False where values are not finite: nothing is written then.
+  bool attend() {
     begin_queries();
     const TileScope tiles;
+    bool are_finite = true;
     this->each_block([&](const CacheBlock<Element>& block, uint32_t, bool) {
+      if (!are_finite) return;
       convert_keys(block, sizes_.steps, w_.keys);
-      convert_values(block, sizes_.steps, w_.values);
-      attend_block(block);
+      are_finite = convert_values(block, sizes_.steps, w_.values);
+      if (are_finite) attend_block(block);
     });
-    end_queries();
+    if (are_finite) end_queries();
+    return are_finite;
   }
 
  private:
@@ -396,15 +404,37 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<FloatsAvx512, Element> part(args, job, index);
-    if (is_for_tiles<Element>(args, job.run)) TilesPart<Element>(part, scratch).attend();
-    else attend_part<FloatsAvx512>(part, scratch);
+    // Vectors leave out values that are not finite for the queries that do not see them.
+    if (!is_for_tiles<Element>(args, job.run) || !TilesPart<Element>(part, scratch).attend())
+      attend_part<FloatsAvx512>(part, scratch);
   });
 }
 
-// The same numbers, with scratch for tiles.
+// What converting keys and values costs, in queries that are multiplied with them.
+constexpr uint32_t kConvertCost = 40;
+
+// Rows of a part such that threads are done soonest: pairs of tiles are filled, and keys are converted for few parts.
+uint32_t rows_for_tiles(const AttentionArgs& args) {
+  const uint32_t most = rows_of_tile_most(args);
+  uint32_t best = 0;
+  uint64_t least = UINT64_MAX;
+  for (uint32_t parts = ceil_div(args.rows, most); parts <= std::min(args.rows, 16 * args.threads); parts++) {
+    const uint32_t rows = ceil_div(args.rows, parts);
+    const uint64_t cost = round_up(rows * args.group, kPair) + kConvertCost;
+    const uint64_t longest = ceil_div(args.kv_heads * parts, args.threads) * cost;
+    if (longest < least) {
+      least = longest;
+      best = rows;
+    }
+  }
+  return best > 0 ? best : most;
+}
+
+// The same numbers, with parts for tiles, and scratch for these.
 AttentionArgs with_tiles(AttentionArgs args) {
+  args.rows_per_tile = rows_for_tiles(args);
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group);
-  args.thread_floats = std::max(args.thread_floats, round_up(sizes.bytes(), 64) / 4);
+  args.thread_floats = std::max(floats_of_thread<FloatsAvx512>(args), round_up(sizes.bytes(), 64) / 4);
   return args;
 }
 

@@ -93,7 +93,9 @@ class RecurrentTiles {
         head_(head),
         key_head_(static_cast<uint32_t>(static_cast<uint64_t>(head) * args.key_heads / args.heads)) {}
 
-  void run(const Run& run, const float* now, float* next) {
+  // False where something that is added is infinite or NaN, which zeros of tiles would not keep from the rows before
+  // it.
+  bool run(const Run& run, const float* now, float* next) {
     const size_t at = static_cast<size_t>(head_) * args_.key_dim * args_.value_dim;
     each_state_vector([&](uint32_t key, uint32_t column, float* place) {
       const float* row = now + at + static_cast<size_t>(key) * args_.value_dim;
@@ -105,11 +107,13 @@ class RecurrentTiles {
       for (uint32_t c = 0; c < sizes_.value_tiles; c += 2) convert_state(keys, c);
     while (take_rows()) {
     }
+    if (!are_finite_) return false;
     each_state_vector([&](uint32_t key, uint32_t column, const float* place) {
       if (key >= args_.key_dim || column >= args_.value_dim) return;
       float* row = next + at + static_cast<size_t>(key) * args_.value_dim;
       FloatsAvx512::store_some(row + column, _mm512_load_ps(place), std::min(16u, args_.value_dim - column));
     });
+    return true;
   }
 
  private:
@@ -119,7 +123,8 @@ class RecurrentTiles {
     else convert_rows<false>();
     multiply_rows();
     weigh();
-    solve();
+    are_finite_ = solve();
+    if (!are_finite_) return false;
     add_reads();
     store_rows();
     const bool has_next = ahead_ > 0;
@@ -288,16 +293,21 @@ class RecurrentTiles {
 
   __m512 load_product(uint32_t row, uint32_t half) const { return _mm512_load_ps(product(row, half)); }
 
-  void solve() const {
+  // Whether all of u is finite.
+  bool solve() const {
     uint32_t c = 0;
     for (; c + 8 <= sizes_.value_tiles; c += 8) solve_columns<8>(c);
     for (; c < sizes_.value_tiles; c += 2) solve_columns<2>(c);
+    const __m512 zero = _mm512_setzero_ps();
+    __m512 unless_finite = zero;
     for (c = 0; c < sizes_.value_tiles; c++) {
       for (uint32_t i = 0; i < 16; i++) {
         const __m512 a = _mm512_load_ps(added(2 * i, c)), b = _mm512_load_ps(added(2 * i + 1, c));
+        unless_finite = _mm512_fmadd_ps(b, zero, _mm512_fmadd_ps(a, zero, unless_finite));
         store_split(w_.addends + c * kSplitBytes + 64 * i, split_pairs(a, b));
       }
     }
+    return _mm512_cmp_ps_mask(unless_finite, unless_finite, _CMP_UNORD_Q) == 0;
   }
 
   // u, row by row, of `Count` tiles of columns; rows of the next chunk are fetched meanwhile.
@@ -384,6 +394,7 @@ class RecurrentTiles {
   const uint32_t head_, key_head_;
   // Of the chunk: its first row, its rows, and those after it.
   uint32_t first_ = 0, rows_ = 0, ahead_ = 0;
+  bool are_finite_ = true;
   alignas(64) double logs_[kChunk];
   // exp of sums of logarithms: up to a row, and from there to the chunk's end.
   alignas(64) float since_first_[kChunk], until_last_[kChunk], beta_[kChunk];
@@ -406,7 +417,7 @@ void amx_run(const Step& step, uint32_t, uint32_t head, uint32_t thread) {
   uint8_t* scratch = reinterpret_cast<uint8_t*>(args.scratch) + thread * thread_bytes(args);
   const size_t columns = args.value_dim;
   each_recurrence(args, head * columns, (head + 1) * columns, [&](const Run& run, const float* now, float* next) {
-    if (is_for_tiles(args, run)) return RecurrentTiles(args, head, scratch).run(run, now, next);
+    if (is_for_tiles(args, run) && RecurrentTiles(args, head, scratch).run(run, now, next)) return;
     for (uint32_t index = head * args.groups; index < (head + 1) * args.groups; index++)
       RecurrentGroup<FloatsAvx512>(args, index, reinterpret_cast<float*>(scratch)).run(run, now, next);
   });

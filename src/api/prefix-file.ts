@@ -2,6 +2,7 @@
 import { checkInstance, checkString } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { LanguageModel } from "../language/language-model.ts";
+import { methodFor } from "../language/program-decoder.ts";
 import { openFile, writeFileWhole } from "../node-file.ts";
 import { storeOf } from "../runtime/program.ts";
 import { programIdentity } from "../runtime/program-identity.ts";
@@ -27,7 +28,7 @@ export async function savePrefix(
   const store = storeOfModel(model);
   checkString("path", path);
   const ids = typeof prompt === "string" ? model.tokenizer.encode(prompt) : prompt;
-  const sequence = store.open(ids, { branch: "forward" });
+  const sequence = store.open(ids, { branch: methodFor(model.program, ids.length) });
   try {
     const { position } = sequence;
     if (position === 0)

@@ -369,6 +369,21 @@ describeRows(linearRecurrence, cpu, (kernel) => {
     });
   });
 
+  it.each(Object.entries(gates))("keeps a row that is not finite from those before it, %s", (_, gate) => {
+    const random = new Random(8);
+    const make = makeRecurrence(random, { keyHeads: 1, heads: 1, keyDim: 64, valueDim: 64 }, gate);
+    const step = stepOf(recurrences, random, "", runsOf([70], 0), make);
+    for (const value of [Number.POSITIVE_INFINITY, Number.NaN]) {
+      const v = step.inputs.v.slice();
+      v[45 * 64 + 3] = value;
+      const { y } = taken(kernel, recurrences, { ...step, inputs: { ...step.inputs, v } }, benches[0]!);
+      const before = y.subarray(0, 45 * 64);
+      expect(distance(before, step.results[0]!.slice(0, before.length))).toBeLessThan(1e-5);
+      expect(y[45 * 64 + 3]).not.toSatisfy(Number.isFinite);
+      expect(y.subarray(45 * 64 + 4, 46 * 64).every(Number.isFinite)).toBe(true);
+    }
+  });
+
   it("leaves out runs beyond the rows of the call", () => {
     const random = new Random(6);
     const shape = recurrenceShapes[1]!;

@@ -1,4 +1,5 @@
 /** What turns token ids into logits: a sequence of a program, whichever way the program keeps what it has read. */
+import type { LoadedProgram } from "../runtime/program.ts";
 import type { ComputeOptions, Decoder } from "../text/generate.ts";
 
 /** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
@@ -24,3 +25,8 @@ export interface ProgramDecoder extends Decoder {
 
 /** Method that serves sequences longer than metadata `get_long_context_from`, in programs that have that. */
 export const LONG_METHOD = "forward_long";
+
+/** The method that computes a sequence of `length` tokens, from its first on. */
+export function methodFor(program: LoadedProgram, length: number): string {
+  return length > program.count("get_long_context_from", Number.POSITIVE_INFINITY) ? LONG_METHOD : "forward";
+}

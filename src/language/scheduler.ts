@@ -18,6 +18,7 @@ const GATHER_TURNS = 3;
 
 export class Scheduler {
   readonly limits: StepLimits;
+  readonly #program: LoadedProgram;
   readonly #store: SequenceStore;
   readonly #session: Session;
   readonly #inputs: StepInputs;
@@ -38,6 +39,7 @@ export class Scheduler {
 
   /** For a program with a store of sequences. */
   constructor(program: LoadedProgram, store: SequenceStore, options: { readonly promptRows: number }) {
+    this.#program = program;
     this.#store = store;
     this.#session = program.createSession();
     const rows = program.count("get_max_seq_len");
@@ -154,6 +156,8 @@ export class Scheduler {
     this.#steps++;
     let failing = this.#pending.slice();
     try {
+      // Its sequences end with it, which would be less to say.
+      this.#program.checkUsable();
       const { parts, lacking } = this.#reserved(late);
       failing = parts.map(({ pending }) => pending);
       if (parts.length > 0) await this.#compute(parts);

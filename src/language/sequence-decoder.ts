@@ -4,7 +4,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { ComputeOptions } from "../text/generate.ts";
-import { LONG_METHOD, type ProgramDecoder } from "./program-decoder.ts";
+import { methodFor, type ProgramDecoder } from "./program-decoder.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { TokenContext } from "./token-context.ts";
 
@@ -14,8 +14,6 @@ export class SequenceDecoder implements ProgramDecoder {
   readonly logitRows: number;
   readonly #program: LoadedProgram;
   readonly #scheduler: Scheduler;
-  /** Sequences of more tokens are computed by `LONG_METHOD`, from their first token on. */
-  readonly #longFrom: number;
   /** What the sequence holds of its ids, the store decides. */
   readonly #context: TokenContext;
   #sequence: Sequence | null;
@@ -38,7 +36,6 @@ export class SequenceDecoder implements ProgramDecoder {
     const { vocabularySize } = this;
     this.#context = held?.context ?? new TokenContext({ contextLength, vocabularySize, remedy });
     this.#sequence = held?.sequence ?? null;
-    this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
     this.#program = program;
     this.#scheduler = scheduler;
   }
@@ -98,7 +95,7 @@ export class SequenceDecoder implements ProgramDecoder {
       const { ids } = this.#context;
       const before = ids.length;
       for (const id of given) ids.push(id);
-      const sequence = this.#sequenceFor(ids.length > this.#longFrom ? LONG_METHOD : "forward");
+      const sequence = this.#sequenceFor(methodFor(this.#program, ids.length));
       const logits = this.#logitsOf(rows);
       try {
         this.#cachedTokens = await this.#scheduler.run({

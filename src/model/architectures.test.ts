@@ -142,6 +142,24 @@ describe("other configs", () => {
     expect(headsOf({ num_key_value_heads: null })).toBe(32);
   });
 
+  it("take null for what transformers takes it for", () => {
+    const ropesOf = (name: string, changes: JsonObject) =>
+      other(name, { hidden_size_per_layer_input: 0, num_key_value_heads: 2, ...changes }).transformer!.ropes;
+    expect(ropesOf("Gemma4ForCausalLM", { rope_parameters: null })).toEqual(ropesOf("Gemma4ForCausalLM", {}));
+    for (const changes of [{}, { rope_parameters: null }, { rope_scaling: null, rope_theta: 1000 }]) {
+      const rope = ropesOf("GptOssForCausalLM", { num_local_experts: 4, num_experts_per_tok: 2, ...changes }).rope!;
+      expect(rope.scale).toBeCloseTo(0.1 * Math.log(32) + 1, 12);
+      expect(rope.inverseFrequencies[1]).toBeCloseTo(("rope_theta" in changes ? 1000 : 150000) ** (-2 / 64), 6);
+    }
+    const names = (mamba_conv_bias: unknown) =>
+      other("GraniteMoeHybridForCausalLM", {
+        ...{ layer_types: ["mamba", "attention"], num_local_experts: 0, mamba_n_heads: 4, num_key_value_heads: 2 },
+        mamba_conv_bias,
+      }).slots.map(({ name }) => name);
+    expect(names(null)).not.toContain("model.layers.0.mamba.conv1d.bias");
+    expect(names(undefined)).toContain("model.layers.0.mamba.conv1d.bias");
+  });
+
   it("say their type as transformers does, or not at all", () => {
     expect(other("Gemma3ForCausalLM", { model_type: "gemma3_text" }).architecture).toBe("Gemma3ForCausalLM");
     expect(other("MistralForCausalLM", { model_type: "ministral", num_key_value_heads: 2 }).layers).toBe(2);
@@ -165,6 +183,68 @@ describe("other configs", () => {
       /per_layer_config of layers 0 is/,
     ],
     ["images", "Gemma3ForCausalLM", { text_config: {} }, /only text models/],
+    [
+      "a scale of no number",
+      "Gemma2ForCausalLM",
+      { query_pre_attn_scalar: -4 },
+      /query_pre_attn_scalar: expected a positive/,
+    ],
+    ["an eps below 0", "Qwen2ForCausalLM", { rms_norm_eps: -1e-5 }, /rms_norm_eps: expected a number from 0 on/],
+    ["logits divided by 0", "GraniteForCausalLM", { logits_scaling: 0 }, /logits_scaling: expected a positive number/],
+    [
+      "part of a dense layer",
+      "Lfm2MoeForCausalLM",
+      { num_dense_layers: 0.5 },
+      /num_dense_layers: expected a positive int/,
+    ],
+    [
+      "less than no layers that share",
+      "Gemma4ForCausalLM",
+      { num_kv_shared_layers: -1 },
+      /num_kv_shared_layers: expected/,
+    ],
+    [
+      "heads beyond any model",
+      "Gemma4ForCausalLM",
+      { global_head_dim: 1e9 },
+      /global_head_dim: expected at most 65536/,
+    ],
+    [
+      "a layer's heads beyond any model",
+      "Gemma4ForCausalLM",
+      { per_layer_config: { 1: { head_dim: 1e9 } } },
+      /per_layer_config, 1: head_dim: expected at most 65536/,
+    ],
+    [
+      "a layer's heads that share unevenly",
+      "Gemma4ForCausalLM",
+      { num_key_value_heads: 4, per_layer_config: { 1: { num_key_value_heads: 3 } } },
+      /expected num_attention_heads divisible by num_key_value_heads/,
+    ],
+    [
+      "states beyond any model",
+      "Qwen3_5ForCausalLM",
+      { linear_key_head_dim: 1e9 },
+      /linear_key_head_dim: expected at most/,
+    ],
+    [
+      "part of an embedding",
+      "Gemma4ForCausalLM",
+      { hidden_size_per_layer_input: 1.5 },
+      /hidden_size_per_layer_input: exp/,
+    ],
+    [
+      "padding outside of the vocabulary",
+      "Gemma4ForCausalLM",
+      { hidden_size_per_layer_input: 0, image_token_id: 7, pad_token_id: 100 },
+      /pad_token_id: expected less than 100 but found 100/,
+    ],
+    [
+      "rotations below 0",
+      "MistralForCausalLM",
+      { rope_scaling: { type: "yarn", factor: 2, beta_fast: -1 } },
+      /beta_fast: expected a number from 0 on/,
+    ],
     ["one tap", "Lfm2ForCausalLM", { conv_L_cache: 1 }, /conv_L_cache 1 is not supported, only 2 or more/],
     ["taps beyond any model", "Lfm3ForCausalLM", { conv_L_cache: 2 ** 20 }, /conv_L_cache: expected at most 256/],
     [

@@ -20,9 +20,9 @@ export class ConfigReader {
     return new ConfigReader(this.file, { ...this.fields, ...fields });
   }
 
-  /** The config with some fields where it says nothing of them. */
+  /** The config with some fields where it says nothing of them, or null. */
   withDefaults(fields: JsonObject): ConfigReader {
-    return new ConfigReader(this.file, { ...fields, ...this.fields });
+    return this.with(Object.fromEntries(Object.entries(fields).filter(([name]) => !this.has(name))));
   }
 
   /** The config as if it said nothing of some fields. */
@@ -45,6 +45,11 @@ export class ConfigReader {
     return value;
   }
 
+  /** A whole number from 0 to `SIZE_MAX`. */
+  count(name: string, fallback?: number): number {
+    return this.number(name, fallback) === 0 ? 0 : this.size(name, fallback);
+  }
+
   /** A finite number. */
   number(name: string, fallback?: number): number {
     const value = this.fields[name] ?? fallback;
@@ -56,6 +61,13 @@ export class ConfigReader {
   positive(name: string, fallback?: number): number {
     const value = this.number(name, fallback);
     if (value <= 0) this.#fail(name, "a positive number", value);
+    return value;
+  }
+
+  /** A finite number from 0 on. */
+  notNegative(name: string, fallback?: number): number {
+    const value = this.number(name, fallback);
+    if (value < 0) this.#fail(name, "a number from 0 on", value);
     return value;
   }
 
@@ -92,8 +104,10 @@ export class ConfigReader {
     return values as C[];
   }
 
+  /** True or false; null is false, as in Python. */
   boolean(name: string, fallback: boolean): boolean {
-    const value = this.fields[name] ?? fallback;
+    const { [name]: value = fallback } = this.fields;
+    if (value === null) return false;
     if (typeof value !== "boolean") this.#fail(name, "true or false", value);
     return value;
   }

@@ -56,7 +56,7 @@ function readSecond(config: ConfigReader, contextLength: number): StackConfig {
   return {
     ...base,
     norms: normsAround,
-    attention: { ...base.attention, scale: config.number("query_pre_attn_scalar", 256) ** -0.5 },
+    attention: { ...base.attention, scale: config.positive("query_pre_attn_scalar", 256) ** -0.5 },
     mlp: { ...base.mlp, activation: activationOf(config, "hidden_activation", GELU) },
   };
 }
@@ -105,7 +105,7 @@ export const gemma3: Architecture = {
           ropes: ropesByType(config, {
             headDim: base.attention.headDim,
             full: 1e6,
-            sliding: config.number("rope_local_base_freq", 10000),
+            sliding: config.positive("rope_local_base_freq", 10000),
           }),
           logitSoftcap: config.numberOrNull("final_logit_softcapping", null) ?? 0,
         },

@@ -18,7 +18,9 @@ import { transformer } from "./transformer.ts";
 import {
   activationOf,
   attentionBias,
+  checkHeads,
   expertCounts,
+  HEAD_MAX,
   HEADS_MAX,
   readStack,
   type StackConfig,
@@ -45,7 +47,10 @@ function overridden(config: ConfigReader, layer: number, type: LayerType, base: 
   const other = Object.keys(own.fields).find((field) => field !== "head_dim" && field !== "num_key_value_heads");
   if (other)
     throw new UnsupportedError(`${own.file}: ${other} is not supported, only head_dim and num_key_value_heads`);
-  return { headDim: own.size("head_dim", base.headDim), kvHeads: own.size("num_key_value_heads", base.kvHeads) };
+  return {
+    headDim: own.size("head_dim", base.headDim, HEAD_MAX),
+    kvHeads: own.size("num_key_value_heads", base.kvHeads, HEADS_MAX),
+  };
 }
 
 /** Sizes of heads of each layer: `per_layer_config` (transformers 5), else `global_head_dim` of the full ones. */
@@ -53,13 +58,13 @@ function headSizes(config: ConfigReader, types: readonly LayerType[], base: Head
   if (config.has("per_layer_config")) return types.map((type, i) => overridden(config, i, type, base));
   const keysAreValues = config.boolean("attention_k_eq_v", false);
   const kvHeads = keysAreValues ? config.sizeOrNull("num_global_key_value_heads", null, HEADS_MAX) : null;
-  const full = { headDim: config.size("global_head_dim", 512), kvHeads: kvHeads ?? base.kvHeads };
+  const full = { headDim: config.size("global_head_dim", 512, HEAD_MAX), kvHeads: kvHeads ?? base.kvHeads };
   return types.map((type) => (type === "full_attention" ? full : base));
 }
 
 /** For each layer the one whose keys and values it reads; null for those that have their own. */
 function sharedWith(config: ConfigReader, types: readonly LayerType[]): readonly (number | null)[] {
-  const shared = config.number("num_kv_shared_layers", 0);
+  const shared = config.count("num_kv_shared_layers", 0);
   const first = types.length - shared;
   return types.map((type, i) => {
     if (i < first) return null;
@@ -146,6 +151,7 @@ function build(name: string, given: ConfigReader, perLayerSize: number): Decoder
   });
   const types = typesOf(config, depth);
   const sizes = headSizes(config, types, attention);
+  for (const size of sizes) checkHeads(config.file, { ...attention, ...size });
   const { names, ropes } = ropesOf(config, types, sizes);
   const owners = sharedWith(config, types);
   const activation = activationOf(config, "hidden_activation", "gelu_pytorch_tanh");
@@ -189,7 +195,11 @@ const wholeFields = { image_token_id: 258880, video_token_id: 258884, audio_toke
 function placeholdersOf(config: ConfigReader, vocabulary: number) {
   const said = Object.keys(wholeFields).flatMap((field) => config.numberOrNull(field, null) ?? []);
   const ids = said.filter((id) => id < vocabulary);
-  return ids.length === 0 ? {} : { placeholders: { ids, as: config.number("pad_token_id", 0) } };
+  if (ids.length === 0) return {};
+  const as = config.count("pad_token_id", 0);
+  if (as >= vocabulary)
+    throw new InvalidFileError(config.file, `pad_token_id: expected less than ${vocabulary} but found ${as}`);
+  return { placeholders: { ids, as } };
 }
 
 const textDefaults = {
@@ -206,7 +216,7 @@ export const gemma4: Architecture = {
   textTypes: { gemma4_text: textDefaults },
   wholeFields,
   build(config) {
-    return build(this.name, config, config.number("hidden_size_per_layer_input", 256));
+    return build(this.name, config, config.count("hidden_size_per_layer_input", 256));
   },
 };
 

@@ -7,10 +7,22 @@ import { Experts } from "./experts.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, layerWindows, readStack, stacked } from "./transformer-config.ts";
 
+/** The rope where the config says none. */
+const yarn = {
+  rope_type: "yarn",
+  factor: 32,
+  original_max_position_embeddings: 4096,
+  beta_fast: 32,
+  beta_slow: 1,
+  truncate: false,
+};
+
 export const gptOss: Architecture = {
   name: "GptOssForCausalLM",
   modelType: "gpt_oss",
-  build(config) {
+  build(given) {
+    const says = given.has("rope_parameters") || given.has("rope_scaling");
+    const config = says ? given : given.with({ rope_parameters: yarn });
     const base = readStack(config, { kvHeads: 8, headDim: 64, eps: 1e-5, contextLength: 131072, theta: 150000 });
     const windows = layerWindows(config, base.depth, config.sizeOrNull("sliding_window", 128), (i) => i % 2 === 0);
     const experts = new Experts({
@@ -19,7 +31,7 @@ export const gptOss: Architecture = {
       intermediate: base.mlp.intermediate,
       routerBias: true,
       bias: true,
-      gate: { slope: config.number("swiglu_alpha", 1.702), limit: config.number("swiglu_limit", 7) },
+      gate: { slope: config.number("swiglu_alpha", 1.702), limit: config.positive("swiglu_limit", 7) },
       stacksTurned: true,
       names: { router: "router" },
     });

@@ -72,7 +72,7 @@ export const graniteHybrid: Architecture = {
       names: { mlp: "shared_mlp", both: "input_linear", down: "output_linear" },
     };
     const shared = new GatedMlp(mlp);
-    const hasExperts = config.number("num_local_experts", 8) > 0;
+    const hasExperts = config.count("num_local_experts", 8) > 0;
     const thought = hasExperts
       ? readExperts(config, base, { shared: { mlp: shared, gate: null, isBeside: true } })
       : shared;

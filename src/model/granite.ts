@@ -19,7 +19,7 @@ export function readGranite(config: ConfigReader): StackConfig {
     scales: {
       embedding: config.number("embedding_multiplier", 1),
       residual: config.number("residual_multiplier", 1),
-      logits: 1 / config.number("logits_scaling", 1),
+      logits: 1 / config.positive("logits_scaling", 1),
     },
   };
 }

@@ -110,7 +110,7 @@ export const lfm2Moe: Architecture = {
       names: mlpNames,
     });
     const dense = new GatedMlp(base.mlp);
-    const denseLayers = config.number("num_dense_layers", 2);
+    const denseLayers = config.count("num_dense_layers", 2);
     return transformer(
       this.name,
       mixed(

@@ -18,7 +18,7 @@ function readQwen(config: ConfigReader, defaults: Defaults): StackConfig {
 /** Windows, when they are used at all, of the layers from `max_window_layers` on. */
 function windowsOf(config: ConfigReader, depth: number): number[] {
   const window = config.boolean("use_sliding_window", false) ? config.sizeOrNull("sliding_window", 4096) : null;
-  const firstSliding = config.number("max_window_layers", 28);
+  const firstSliding = config.count("max_window_layers", 28);
   return layerWindows(config, depth, window, (i) => window !== null && i >= firstSliding);
 }
 

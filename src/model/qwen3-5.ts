@@ -7,7 +7,15 @@ import { GatedDelta } from "./gated-delta.ts";
 import type { Mixer } from "./layer.ts";
 import { tapsOf } from "./short-convolution.ts";
 import { transformer } from "./transformer.ts";
-import { attentionBias, type Defaults, HEADS_MAX, mixed, readStack, type StackConfig } from "./transformer-config.ts";
+import {
+  attentionBias,
+  type Defaults,
+  HEAD_MAX,
+  HEADS_MAX,
+  mixed,
+  readStack,
+  type StackConfig,
+} from "./transformer-config.ts";
 
 /** What models with and without experts share, as if all layers were attention. */
 export function readQwen35(config: ConfigReader, defaults: Defaults = {}): StackConfig {
@@ -42,7 +50,7 @@ function readDelta(config: ConfigReader, hidden: number): GatedDelta {
       config.file,
       `expected linear_num_value_heads divisible by linear_num_key_heads but found ${heads} and ${keyHeads}`,
     );
-  const [keyDim, valueDim] = ["key", "value"].map((name) => config.size(`linear_${name}_head_dim`, 128)) as [
+  const [keyDim, valueDim] = ["key", "value"].map((name) => config.size(`linear_${name}_head_dim`, 128, HEAD_MAX)) as [
     number,
     number,
   ];

@@ -77,7 +77,7 @@ export function ropeOf(config: ConfigReader, parameters: ConfigReader, options: 
   const { headDim, theta = 10000, partial = false } = options;
   const type = parameters.oneOf(parameters.has("rope_type") ? "rope_type" : "type", Object.keys(kinds), "default");
   const either = (name: string) => (parameters.has(name) ? parameters : config);
-  const rotaryFactor = either("partial_rotary_factor").number("partial_rotary_factor", 1);
+  const rotaryFactor = either("partial_rotary_factor").positive("partial_rotary_factor", 1);
   const dim = partial ? Math.floor(headDim * rotaryFactor) : headDim;
   const contextLength = config.size("max_position_embeddings", 2048);
   const original = "original_max_position_embeddings";
@@ -132,8 +132,8 @@ const yarn: RopeKind = (scaling) => {
   const factor = parameters.positive("factor", contextLength / originalLength);
   const dimensionOf = (rotations: number) =>
     (dim * Math.log(originalLength / (rotations * 2 * Math.PI))) / (2 * Math.log(theta));
-  const first = dimensionOf(parameters.number("beta_fast", 0) || 32);
-  const last = dimensionOf(parameters.number("beta_slow", 0) || 1);
+  const first = dimensionOf(parameters.notNegative("beta_fast", 0) || 32);
+  const last = dimensionOf(parameters.notNegative("beta_slow", 0) || 1);
   const whole = parameters.boolean("truncate", true);
   const low = Math.max(whole ? Math.floor(first) : first, 0);
   const high = Math.min(whole ? Math.ceil(last) : last, dim - 1);

@@ -99,19 +99,27 @@ export function activationOf(config: ConfigReader, field: string, fallback: stri
 /** Far beyond any model: what is made for each layer, and for each value of a head, before tensors are looked at. */
 export const LAYERS_MAX = 1 << 12;
 export const HEADS_MAX = 1 << 16;
-const HEAD_MAX = 1 << 16;
+export const HEAD_MAX = 1 << 16;
 
 /** Heads of the sizes that the config gives. */
 function readHeads(config: ConfigReader, defaults: Defaults): Pick<AttentionConfig, "heads" | "kvHeads" | "headDim"> {
   const heads = config.size("num_attention_heads", undefined, HEADS_MAX);
   const headDim = readHeadDim(config, heads, defaults);
   const kvHeads = config.sizeOrNull("num_key_value_heads", defaults.kvHeads ?? heads, HEADS_MAX) ?? heads;
+  checkHeads(config.file, { heads, kvHeads, headDim });
+  return { heads, kvHeads, headDim };
+}
+
+/** InvalidFileError for sizes of heads that attention cannot have. */
+export function checkHeads(
+  file: string,
+  { heads, kvHeads, headDim }: Pick<AttentionConfig, "heads" | "kvHeads" | "headDim">,
+): void {
   if (heads % kvHeads !== 0 || headDim % 2 !== 0)
     throw new InvalidFileError(
-      config.file,
+      file,
       `expected num_attention_heads divisible by num_key_value_heads and an even head_dim but found ${heads}, ${kvHeads} and ${headDim}`,
     );
-  return { heads, kvHeads, headDim };
 }
 
 /** `head_dim`, else the architecture's own, else a part of the embedding for each head. */
@@ -161,7 +169,7 @@ export function readStack(config: ConfigReader, defaults: Defaults = {}): StackC
     vocabulary: config.size("vocab_size"),
     contextLength: config.size("max_position_embeddings", contextLength),
     hidden,
-    eps: config.number("rms_norm_eps", eps),
+    eps: config.notNegative("rms_norm_eps", eps),
     normOffset: 0,
     lastNorm: "model.norm",
     tied: config.boolean("tie_word_embeddings", tied),

@@ -31,6 +31,7 @@ import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { checkOverlaps } from "./call-memory.ts";
 import { packedShape, rowCount } from "./linear.ts";
 import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
+import { checkStack } from "./packed-stack.ts";
 
 /** Far beyond any model's. */
 const EXPERTS_MAX = 2 ** 16;
@@ -280,7 +281,11 @@ function packedOperator(
     },
     multiplications: (args) => elementCount(args.tensor("x").shape) * packedShape(args).n,
     bytes: (args) => expertBytes(args, "packed_weights"),
-    stack: (args) => ({ argument: "packed_weights", count: expertCounts(args).experts, shape: packedShape(args) }),
+    async checkConstants(args, constantOf) {
+      const weights = constantOf("packed_weights");
+      const stack = { count: expertCounts(args).experts, shape: packedShape(args) };
+      if (weights) await checkStack(args, "packed_weights", weights, stack);
+    },
     prepare(args, cpu) {
       const { n, k } = packedShape(args);
       return {

@@ -5,7 +5,6 @@
 import type { DType } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Cpu, EncodedCall, Kernel, KernelQuery } from "../kernels/contract.ts";
-import type { PackedShape } from "../kernels/layout/packed.ts";
 import { selectKernel } from "../kernels/select.ts";
 import type { SequenceUse } from "../kernels/sequence-table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
@@ -21,14 +20,14 @@ export interface IndexRule {
   limit(args: Arguments<Tensor>): number;
 }
 
-/** Packed matrices, one after the other in one argument and of one size, of which kernels take all to be stored as the first. */
-export interface PackedStack {
-  /** The argument that holds them. */
-  readonly argument: string;
-  /** Number of matrices. */
-  readonly count: number;
-  /** What the call says of each. */
-  readonly shape: PackedShape;
+/** A constant of a program, of which parts are read. */
+export interface StoredConstant {
+  /** Name of the tensor. */
+  readonly name: string;
+  /** Bytes of the tensor. */
+  readonly byteLength: number;
+  /** Reads `length` bytes from `offset` on. */
+  read(offset: number, length: number): Promise<Uint8Array>;
 }
 
 /** A matrix of weights that several arguments of a call make up, for listings of a program. */
@@ -98,8 +97,11 @@ export interface OperatorDefinition<A> {
   prepare(args: Arguments<Tensor>, cpu: Cpu): A;
   /** The weights of a call, where they are more than a plain tensor. */
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
-  /** The packed matrices that an argument holds, where it holds several. Constants of other forms are refused with the program. */
-  stack?(args: Arguments<TensorSpec>): PackedStack;
+  /**
+   * Raises an error for constants that kernels cannot read right, when a program is loaded. `constantOf`: the constant of
+   * that argument; null where it is none.
+   */
+  checkConstants?(args: Arguments<TensorSpec>, constantOf: (argument: string) => StoredConstant | null): Promise<void>;
   /** What a call keeps of each sequence, for operators that work on the sequences of a step. Also checks its arguments. */
   sequenceUse?(args: Arguments<TensorSpec>): SequenceUse;
   /**
@@ -211,8 +213,8 @@ export interface Operator {
    * arguments.
    */
   storedMatrix(args: Arguments<TensorSpec>): StoredMatrix | null;
-  /** The packed matrices that an argument of a call holds; null of operators whose arguments hold one at most. */
-  readonly stack: ((args: Arguments<TensorSpec>) => PackedStack) | null;
+  /** Checks the constants of a call when a program is loaded; null of operators that check none. */
+  readonly checkConstants: OperatorDefinition<never>["checkConstants"] | null;
 }
 
 const anyCall: KernelQuery = { layout: null, bits: null, m: 1 };
@@ -286,7 +288,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     keepsSequences: definition.sequenceUse !== undefined,
     sequenceUse: (args) => definition.sequenceUse?.(args) ?? null,
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
-    stack: definition.stack ?? null,
+    checkConstants: definition.checkConstants ?? null,
     resolve(args, cpu) {
       checkOverlaps(args, { inPlace: definition.inPlace ?? [], readFirst: definition.readFirst ?? [] });
       const candidates = candidatesFor(definition.kernels, args);

@@ -28,7 +28,7 @@ import {
   WASM_CACHE_BYTES_MAX,
 } from "./sequence-options.ts";
 import { Session } from "./session.ts";
-import { checkStacks } from "./stacks.ts";
+import { checkConstants } from "./stored-constants.ts";
 
 export type Metadata = number | boolean | readonly number[];
 
@@ -125,7 +125,7 @@ export class LoadedProgram {
       const { uses, chosen } = sequencesOf(program, registry, cpu, options);
       memory = programMemory(cpu, bytesNeeded(program) + (chosen?.cacheBytes ?? 0), threads);
       const constants = await readConstants(program, memory, options);
-      await checkStacks(program, registry, constants, !memory.holdsConstants);
+      await checkConstants(program, registry, constants, !memory.holdsConstants);
       for (const index of lookedUpConstants(program, registry)) memory.readByRows?.(constants[index]!);
       const store = chosen && new SequenceStore(memory, uses, chosen);
       const sequences = store && { ...sequencesSpec, data: store.table.handle };

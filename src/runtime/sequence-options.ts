@@ -69,10 +69,13 @@ export function chooseSequences(
   const chosen = { type, sequences, cacheBytes, stepRows: Math.min(stepRows, wanted) };
   if (one <= cacheBytes) return { ...chosen, contextLength: wanted };
   const contextLength = positionsWithin(layout, cacheBytes, wanted, stepRows);
-  if (options.contextLength !== undefined || contextLength < 1)
+  if (options.contextLength !== undefined || contextLength < 1) {
+    const least = options.contextLength ?? 1;
+    const needed = bytesForSequence(layout, least, Math.min(stepRows, least));
     throw new InvalidArgumentError(
-      `cacheBytes: expected at least ${one}, for ${wanted} tokens of one sequence in ${type}, but found ${cacheBytes}`,
+      `cacheBytes: expected at least ${needed}, for ${least === 1 ? "a token" : `${least} tokens`} of one sequence in ${type}, but found ${cacheBytes}`,
     );
+  }
   logInfo(
     () =>
       `contexts are cut to ${contextLength} of the model's ${wanted} tokens: the keys and values of one would take ` +

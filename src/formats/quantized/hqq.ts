@@ -73,6 +73,8 @@ async function layoutOf(files: QuantizedFiles, module: string): Promise<Layout> 
   const bits = await scalar(files, part("nbits"));
   if (bits !== null && !(bits > 0 && bits <= 8)) throw files.valueError(part("nbits"), "bits up to 8", bits);
   const packing = await packingOf(files, part("packing"), bits ?? 0);
+  if (bits !== null && Math.ceil(bits) > packing.bits)
+    throw files.valueError(part("nbits"), `at most ${packing.bits} bits, as packing says,`, bits);
   const view = axis === 1 ? ([(n * k) / groupSize, groupSize] as const) : ([groupSize, (n * k) / groupSize] as const);
   const step = packing.bits === 3 ? Math.ceil(view[0] / packing.perWord) : view[0] / packing.perWord;
   return {
@@ -124,6 +126,8 @@ async function hqqMatrix(files: QuantizedFiles, module: string): Promise<Compute
     const result = new Uint8Array(count * k);
     for (let i = 0, index = first * k; i < result.length; i++, index++)
       result[i] = at(values, Math.floor(index / view[1]), index % view[1]);
+    const bad = bits < packing.bits ? result.findIndex((code) => code >= 1 << bits) : -1;
+    if (bad >= 0) throw files.valueError(packed, `integers of ${bits} bits, as nbits says,`, result[bad]!);
     return result;
   };
   const groupOf = (index: number) => (axis === 1 ? Math.floor(index / groupSize) : index % groups);

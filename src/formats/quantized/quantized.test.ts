@@ -72,7 +72,7 @@ describe.each(Object.keys(goldens))("%s", (name) => {
     const checkpoint = await open(tensors, settings);
     const { tensors: source } = checkpoint;
     const low = source.lowBit!(WEIGHT);
-    expect(low === null).toBe(/fp8|bnb-[nf]/.test(name));
+    expect(low === null).toBe(/fp8|bnb-[nf]|axis0|across-rows/.test(name));
     if (!low) return checkpoint.close();
     const { n, k, groupSize } = low.spec;
     const values = toFloat32(await source.read(WEIGHT));
@@ -322,6 +322,18 @@ describe("what does not fit together is refused by name", () => {
       "hqq-w4-g64",
       (tensors) => words(tensors.get("nbits")!).fill(0),
       /q_proj\.nbits: expected bits up to 8 but found 0/,
+    ],
+    [
+      "more bits than are packed",
+      "hqq-w4-g64",
+      (tensors) => words(tensors.get("nbits")!).fill(5),
+      /q_proj\.nbits: expected at most 4 bits, as packing says, but found 5/,
+    ],
+    [
+      "fewer bits than integers have",
+      "hqq-w4-g64",
+      (tensors) => words(tensors.get("nbits")!).fill(2),
+      /q_proj\.W_q: expected integers of 2 bits, as nbits says, but found \d+/,
     ],
     ["no sizes of HQQ", "hqq-w4-g64", without("shape"), /q_proj\.shape, which the checkpoint lacks/],
     [

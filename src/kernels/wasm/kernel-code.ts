@@ -99,7 +99,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
   encode(values: { readonly [N in keyof F]: number }): Uint8Array {
     const view = new DataView(new ArrayBuffer(SLOT_BYTES * this.#names.length));
     for (let i = 0; i < this.#names.length; i++) {
-      const value = values[this.#names[i]!]!;
+      const value = values[this.#names[i]!] ?? 0;
       const type = this.#types[i]!;
       const at = SLOT_BYTES * i;
       if (type === "ptr") setAddress(view, at, value);
@@ -112,8 +112,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
 
   /** Makes the bytes of values of which most are 0. */
   growth(values: { readonly [N in keyof F]?: number }): Uint8Array {
-    const none = Object.fromEntries(this.#names.map((name) => [name, 0])) as { readonly [N in keyof F]: number };
-    return this.encode({ ...none, ...values });
+    return this.encode(values as { readonly [N in keyof F]: number });
   }
 
   /** Makes variables for all fields, and the statements that read them. */
