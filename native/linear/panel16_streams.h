@@ -75,7 +75,7 @@ inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t
 }
 
 // What groups are: of several runs of 32 columns, of one, of one with integer scales, or two of 16 columns in one,
-// whose scales are integers.
+// whose scales are integers, or 8-bit floats where weights have a codebook.
 enum class GroupKind { kRuns, kRun, kNested, kPair };
 
 // `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
@@ -86,7 +86,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   using Floats = typename Isa::Floats;
   constexpr int kPanels = Panels, kParts = 16 / Isa::kRows;
   constexpr bool kShort = Kind != GroupKind::kRuns;
-  constexpr bool kNested = Kind == GroupKind::kNested || Kind == GroupKind::kPair;
+  constexpr bool kNested = Kind == GroupKind::kNested || (Kind == GroupKind::kPair && !Levels);
   constexpr int kSets = Kind == GroupKind::kPair ? 2 : 1;
   static_assert(Rows == 1 || (kPanels % 2 == 0 && kParts == 1));
   const Panel16& w = args.weights;
