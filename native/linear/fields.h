@@ -62,4 +62,8 @@ struct Fields<7> {
 template <int Bits, bool Levels>
 constexpr bool kMayPair = Levels ? Bits == 4 : Bits == 2 || Bits == 3 || Bits == 6;
 
+// Whether groups of 32 with integer scales have code of their own: the types of GGUF that have such.
+template <int Bits, bool Levels>
+constexpr bool kMayNest = !Levels && (Bits == 4 || Bits == 5);
+
 }  // namespace lowbit

@@ -76,7 +76,7 @@ inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
         const auto scale = group_scales<Isa>(w, place);
         float* to = reinterpret_cast<float*>(out) + Isa::kRows * part;
         Isa::store_floats(to, scale);
-        if (w.has_minima) Isa::store_floats(to + 16, offsets_of<Isa>(w, place, scale));
+        if (w.has_minima) Isa::store_floats(to + 16, offsets_of<Isa>(w, place, scale, w.bits));
       }
 }
 

@@ -89,7 +89,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
           Floats* totals = total[p][part];
           for (int m = 0; m < Rows; m++) totals[m] = add_products<Isa>(sum[set][p][m], scale, totals[m]);
           if (!adds_offsets<Isa>(w)) continue;
-          const Floats offset = offsets_of<Isa>(w, place, scale);
+          const Floats offset = offsets_of<Isa>(w, place, scale, Bits);
           for (int m = 0; m < Rows; m++) totals[m] = add_offsets<Isa>(sums[m][kSets * g + set], offset, totals[m]);
         }
     }
@@ -105,13 +105,14 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
 template <class Isa, int Rows>
 constexpr int panels_at_once() {
   if (Rows == 1) return Isa::kPanels;
-  return Isa::kRows < 16 ? 1 : Rows < (Isa::kStreams ? 5 : 4) ? 4 : 2;
+  return Isa::kRows < 16 ? 1 : Rows < (Isa::kStreams && !Isa::kNeighbours ? 5 : 4) ? 4 : 2;
 }
 
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   constexpr int kStep = panels_at_once<Isa, Rows>();
-  if constexpr (Isa::kStreams) {
+  // Of neighbours, code for several rows would be much longer and no faster.
+  if constexpr (Isa::kStreams && (Rows == 1 || !Isa::kNeighbours)) {
     row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
   } else {
     if constexpr (kMayPair<Bits, Levels>)

@@ -36,9 +36,10 @@ constexpr int32_t weight_offset() {
 }
 
 // Of instruction sets whose dot products are 32-bit sums at once, of signed activations. kStreams: whether panels are
-// read as panel16_streams.h does. Short sums are of raised activations: see raise_row.
+// read as panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are of raised activations: see
+// raise_row.
 struct NoShortSums {
-  static constexpr bool kShortSums = false, kStreams = false;
+  static constexpr bool kShortSums = false, kStreams = false, kNeighbours = false;
 };
 
 // Weights of more than 7 bits, as codebooks have them.
@@ -157,14 +158,37 @@ inline bool adds_offsets(const Panel16& w) {
 }
 
 // What each weight of a group is less than its integer times the scale: zero point times scale, or minus the minimum,
-// from which unsigned integers count.
+// from which unsigned integers of `bits` bits count.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const GroupPlace<Isa>& place,
-                                                                     typename Isa::Floats scale) {
+                                                                     typename Isa::Floats scale, int bits) {
   if (__builtin_expect(!w.has_minima, 1)) return Isa::multiply(Isa::load_zeros(place.at(w.zeros_offset, 1)), scale);
   const auto minima = group_floats<Isa>(w, place, w.minima_offset, 32);
-  return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (w.bits - 1))), minima);
+  return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (bits - 1))), minima);
 }
+
+// Factors of the integer scales and minima of kSuperGroups groups, for part of a panel's columns: the same values as
+// from group_scales and offsets_of, with the factors turned into floats once.
+template <class Isa>
+struct SuperFactors {
+  typename Isa::Floats of_scales, of_minima;
+
+  inline LOWBIT_INLINE void load(const Panel16& w, const uint8_t* group, uint32_t g, int part) {
+    const uint8_t* factors = w.factors(group, g) + 2 * Isa::kRows * part;
+    of_scales = Isa::load_halves(factors);
+    of_minima = w.has_minima ? Isa::load_halves(factors + 32) : Isa::zero_floats();
+  }
+  inline LOWBIT_INLINE typename Isa::Floats scales(const GroupPlace<Isa>& place) const {
+    return Isa::multiply(Isa::load_zeros(place.at(0, 1)), of_scales);
+  }
+  template <int Bits>
+  inline LOWBIT_INLINE typename Isa::Floats offsets(const Panel16& w, const GroupPlace<Isa>& place,
+                                                                    typename Isa::Floats scale) const {
+    if (__builtin_expect(!w.has_minima, 0)) return offsets_of<Isa>(w, place, scale, Bits);
+    const auto minima = Isa::multiply(Isa::load_zeros(place.at(w.minima_offset, 1)), of_minima);
+    return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (Bits - 1))), minima);
+  }
+};
 
 }  // namespace
 }  // namespace lowbit

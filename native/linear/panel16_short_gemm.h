@@ -96,7 +96,7 @@ inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortW
       const GroupPlace<Isa> place{group, g, i % 2, i / 2};
       const auto scales = group_scales<Isa>(w, place);
       Isa::store_floats(work.scales + at, scales);
-      if (w.has_offsets) Isa::store_floats(work.offsets + at, offsets_of<Isa>(w, place, scales));
+      if (w.has_offsets) Isa::store_floats(work.offsets + at, offsets_of<Isa>(w, place, scales, w.bits));
     }
   }
 }

@@ -9,7 +9,8 @@ namespace lowbit {
 namespace {
 
 // Sums of products of 32 columns of `Parts` parts of panels, or of each 32 / `Sets` of them: `vectors` are those of
-// their weights, x(m, i) the i-th four activations of row m in all lanes.
+// their weights, x(m, i) the i-th four activations of row m in all lanes. Without short sums, they go on from what
+// `sums` are.
 template <class Isa, int Bits, bool Levels, int Sets, int Parts, int Rows, class X>
 inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
                                                       typename Isa::Bytes levels, X&& x,
@@ -36,7 +37,9 @@ inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
         for (int part = 0; part < Parts; part++) {
           if constexpr (Isa::kShortSums && kSteps > 0)
             add_step<Isa, kSteps, kInSet>(u[part], four, shorts[part][m], sum[part][m]);
-          else sum[part][m] = Isa::dot_wide(kInSet == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
+          else
+            sum[part][m] =
+                Isa::dot_wide(Isa::kShortSums && kInSet == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
         }
       }
     });
@@ -71,8 +74,9 @@ inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t
   return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, kOffset, -sums);
 }
 
-// What groups are: of several runs of 32 columns, of one, or two of 16 columns in one.
-enum class GroupKind { kRuns, kRun, kPair };
+// What groups are: of several runs of 32 columns, of one, of one with integer scales, or two of 16 columns in one,
+// whose scales are integers, or 8-bit floats where weights have a codebook.
+enum class GroupKind { kRuns, kRun, kNested, kPair };
 
 // `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
 // are worked on as that one again. Several rows share what they load of two panels, which are whole vectors then.
@@ -82,6 +86,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   using Floats = typename Isa::Floats;
   constexpr int kPanels = Panels, kParts = 16 / Isa::kRows;
   constexpr bool kShort = Kind != GroupKind::kRuns;
+  constexpr bool kNested = Kind == GroupKind::kNested || (Kind == GroupKind::kPair && !Levels);
   constexpr int kSets = Kind == GroupKind::kPair ? 2 : 1;
   static_assert(Rows == 1 || (kPanels % 2 == 0 && kParts == 1));
   const Panel16& w = args.weights;
@@ -101,18 +106,25 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   each_part([&](auto p, auto part) LOWBIT_INLINE {
     for (auto& each : total[p][part]) each = Isa::zero_floats();
   });
+  SuperFactors<Isa> factors[kNested ? kPanels : 1][kParts];
 
   for (uint32_t g = 0; g < w.groups; g++) {
+    if (kNested && g % kSuperGroups == 0)
+      each_part([&](auto p, auto part) LOWBIT_INLINE { factors[p][part].load(w, group[p], g, part); });
     const auto sum_of = [&](int m, int set) LOWBIT_INLINE { return sums[m * sum_stride + kSets * g + set]; };
     const auto start = [&](auto p, auto part, int m, int set = 0) LOWBIT_INLINE {
       return start_of<Isa, Bits, Levels>(w, group[p], part, sum_of(m, set));
     };
     const auto add_sums = [&](auto p, auto part, const Ints(&sum)[Rows], int set = 0) LOWBIT_INLINE {
       const GroupPlace<Isa> place{group[p], g, part, set};
-      const Floats scale = group_scales<Isa>(w, place);
+      Floats scale;
+      if constexpr (kNested) scale = factors[p][part].scales(place);
+      else scale = group_scales<Isa>(w, place);
       for (int m = 0; m < Rows; m++) total[p][part][m] = add_products<Isa>(sum[m], scale, total[p][part][m]);
       if (!adds_offsets<Isa>(w)) return;
-      const Floats offset = offsets_of<Isa>(w, place, scale);
+      Floats offset;
+      if constexpr (kNested) offset = factors[p][part].template offsets<Bits>(w, place, scale);
+      else offset = offsets_of<Isa>(w, place, scale, Bits);
       for (int m = 0; m < Rows; m++) total[p][part][m] = add_offsets<Isa>(sum_of(m, set), offset, total[p][part][m]);
     };
     // Several rows leave no registers for sums that are not worked on yet.
@@ -122,10 +134,12 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       each_part([&](auto p, auto part) LOWBIT_INLINE {
         for (int m = 0; m < Rows; m++) group_sum[p][part][m] = start(p, part, m);
       });
+    const auto begin = [&](auto p, auto part, int m, int set) LOWBIT_INLINE {
+      return kStarted ? group_sum[p][part][m] : start(p, part, m, set);
+    };
     const auto add_run = [&](auto p, auto part, const Ints(&run)[Rows], int set) LOWBIT_INLINE {
       Ints sum[Rows];
-      for (int m = 0; m < Rows; m++)
-        sum[m] = Isa::add(kStarted ? group_sum[p][part][m] : start(p, part, m, set), run[m]);
+      for (int m = 0; m < Rows; m++) sum[m] = Isa::kShortSums ? Isa::add(begin(p, part, m, set), run[m]) : run[m];
       if constexpr (kShort) add_sums(p, part, sum, set);
       else
         for (int m = 0; m < Rows; m++) group_sum[p][part][m] = sum[m];
@@ -139,14 +153,21 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
         if (part == 0) Isa::template prefetch_near<Bits, Rows == 1>(group[p] + at);
         if constexpr (Rows == 1) {
           Ints run[kSets][1][1];
+          for (int set = 0; !Isa::kShortSums && set < kSets; set++) run[set][0][0] = begin(p, part, 0, set);
           column_sums<Isa, Bits, Levels>({group[p] + at + 4 * Isa::kRows * part}, levels, LoadedQuads<Isa>{quads}, run);
           each_index<kSets>([&](auto set) LOWBIT_INLINE { add_run(p, part, run[set][0], set); });
         } else if constexpr (p % 2 == 1) {
           Ints run[kSets][2][Rows];
+          constexpr std::integral_constant<int, p - 1> kBefore;
+          for (int set = 0; !Isa::kShortSums && set < kSets; set++)
+            for (int m = 0; m < Rows; m++) {
+              run[set][0][m] = begin(kBefore, part, m, set);
+              run[set][1][m] = begin(p, part, m, set);
+            }
           column_sums<Isa, Bits, Levels>({group[p - 1] + at, group[p] + at}, levels, StoredQuads<Isa>{x, x_stride},
                                          run);
           each_index<kSets>([&](auto set) LOWBIT_INLINE {
-            add_run(std::integral_constant<int, p - 1>{}, part, run[set][0], set);
+            add_run(kBefore, part, run[set][0], set);
             add_run(p, part, run[set][1], set);
           });
         }
@@ -209,7 +230,7 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
       else sum = all;
     });
     if (!adds_offsets<Isa>(w) || !columns.ends) return;
-    const auto offset = offsets_of<Isa>(w, place, scale);
+    const auto offset = offsets_of<Isa>(w, place, scale, Bits);
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
       auto& total = sums.total[first + m][p][kPart];
       total = add_offsets<Isa>(sum_of(m), offset, total);
@@ -280,9 +301,13 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
 }
 
 // Panels `first` .. `last` as `Panels` streams, each of panels that follow each other in memory: block(panel, stride)
-// for one of each stream, and for those that are left.
-template <int Panels, class Block>
+// for one of each stream, and for those that are left. Or neighbours in memory as a block.
+template <class Isa, int Panels, class Block>
 inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
+  if (Isa::kNeighbours) {
+    for (uint32_t p = first; p < last; p += Panels) block(p, 1);
+    return;
+  }
   const uint32_t length = (last - first) / Panels, rest = first + Panels * length;
   for (uint32_t p = first; p < first + length; p++) block(p, length);
   if (rest < last) block(rest, 1);
@@ -291,11 +316,14 @@ inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
 // Panels `first` .. `last` for `Rows` rows whose sums registers hold.
 template <class Isa, int Bits, bool Levels, int Panels, int Rows>
 inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
-  in_streams<Panels>(first, last, [&](uint32_t panel, uint32_t stride) {
+  in_streams<Isa, Panels>(first, last, [&](uint32_t panel, uint32_t stride) {
     const Panel16& w = args.weights;
     if constexpr (kMayPair<Bits, Levels>)
       if (w.parts == 2)
         return row_block<Isa, Bits, Levels, GroupKind::kPair, Panels, Rows>(args, panel, stride, last - 1, row);
+    if constexpr (kMayNest<Bits, Levels> && Rows == 1)
+      if (w.scale_bytes == 1)
+        return row_block<Isa, Bits, Levels, GroupKind::kNested, Panels, Rows>(args, panel, stride, last - 1, row);
     if (!Levels && w.group_length == 32)
       row_block<Isa, Bits, Levels, Levels ? GroupKind::kRuns : GroupKind::kRun, Panels, Rows>(args, panel, stride,
                                                                                               last - 1, row);
@@ -307,7 +335,7 @@ inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last,
 template <class Isa, int Bits, bool Levels>
 inline void panel_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
   if (rows == 1) return row_streams<Isa, Bits, Levels, Isa::kPanels, 1>(args, first, last, row);
-  in_streams<Isa::kPanels>(first, last, [&](uint32_t panel, uint32_t stride) {
+  in_streams<Isa, Isa::kPanels>(first, last, [&](uint32_t panel, uint32_t stride) {
     rows_block<Isa, Bits, Levels>(args, panel, stride, last - 1, row, static_cast<int>(rows));
   });
 }

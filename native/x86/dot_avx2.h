@@ -9,7 +9,7 @@ namespace lowbit {
 namespace {
 
 struct DotAvx2 {
-  static constexpr bool kShortSums = true, kStreams = true;
+  static constexpr bool kShortSums = true, kStreams = true, kNeighbours = false;
   static __m256i products(__m256i weights, __m256i x) { return _mm256_maddubs_epi16(x, weights); }
   static __m256i add_shorts(__m256i a, __m256i b) { return _mm256_add_epi16(a, b); }
   static __m256i add_pairs(__m256i shorts) { return _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)); }

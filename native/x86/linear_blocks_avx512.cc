@@ -10,7 +10,11 @@ namespace {
 
 struct Avx512Blocks : Avx512Vnni {
   static constexpr int kPanels = 8;
-  static constexpr bool kStreams = false;
+  static constexpr bool kNeighbours = true;
+  template <int Bits, bool>
+  static LOWBIT_INLINE void prefetch_near(const uint8_t* p) {
+    prefetch<Bits>(p);
+  }
 };
 
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;

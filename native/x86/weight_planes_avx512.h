@@ -67,7 +67,8 @@ inline __m512 step_exponents(const Panel16& w, uint32_t panel, float top) {
       const GroupPlace<Avx512Vnni> place{group, g, 0, set};
       const __m512 scale = group_scales<Avx512Vnni>(w, place);
       __m512 magnitude = _mm512_mul_ps(_mm512_abs_ps(scale), range);
-      if (w.has_offsets) magnitude = _mm512_add_ps(magnitude, _mm512_abs_ps(offsets_of<Avx512Vnni>(w, place, scale)));
+      if (w.has_offsets)
+        magnitude = _mm512_add_ps(magnitude, _mm512_abs_ps(offsets_of<Avx512Vnni>(w, place, scale, w.bits)));
       largest = _mm512_max_ps(largest, magnitude);
     }
   return _mm512_sub_ps(_mm512_getexp_ps(largest), _mm512_set1_ps(14));
@@ -194,7 +195,7 @@ class PanelSplitter {
     const GroupPlace<Avx512Vnni> place{group_, index_, 0, Set};
     const __m512 scale = group_scales<Avx512Vnni>(*w_, place);
     multiplier_[Set] = words(_mm512_mul_ps(scale, top_steps_));
-    if (w_->has_offsets) offset_[Set] = words(_mm512_mul_ps(offsets_of<Avx512Vnni>(*w_, place, scale), inverse_));
+    if (w_->has_offsets) offset_[Set] = words(_mm512_mul_ps(offsets_of<Avx512Vnni>(*w_, place, scale, Bits), inverse_));
   }
 
   const Panel16* w_;
