@@ -62,6 +62,10 @@ struct Fields<7> {
 template <int Bits, bool Levels>
 constexpr bool kMayPair = Levels ? Bits == 4 : Bits == 2 || Bits == 3 || Bits == 6;
 
+// Whether scales may be 8-bit floats: those of groups of 16 of a codebook.
+template <int Bits, bool Levels>
+constexpr bool kMayE4m3 = Levels && kMayPair<Bits, Levels>;
+
 // Whether groups of 32 with integer scales have code of their own: the types of GGUF that have such.
 template <int Bits, bool Levels>
 constexpr bool kMayNest = !Levels && (Bits == 4 || Bits == 5);

@@ -115,24 +115,24 @@ struct GroupPlace {
   const uint8_t* at(size_t offset, int size) const { return group + offset + size * (16 * set + Isa::kRows * part); }
 };
 
-// Scales or minima, `offset` from the start of a group, whose factors are `factor` from those of scales.
+// Scales that are no 8-bit floats, or minima, `offset` from the start of a group, whose factors are `factor` from those
+// of scales.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats group_floats(const Panel16& w, const GroupPlace<Isa>& place,
                                                                        size_t offset, size_t factor) {
   // Compilers keep what is unlikely out of loops that other weights need.
   if (w.f16_scales) return Isa::load_halves(place.at(offset, 2));
   if (__builtin_expect(w.scale_bytes == 4, 1)) return Isa::load_floats(place.at(offset, 4));
-  if (w.e4m3_scales) {
-    const uint8_t* factors = w.factors(place.group, place.g) + 4 * Isa::kRows * place.part;
-    return Isa::multiply(Isa::load_e4m3(place.at(offset, 1)), Isa::load_floats(factors));
-  }
   const uint8_t* factors = w.factors(place.group, place.g) + factor + 2 * Isa::kRows * place.part;
   return Isa::multiply(Isa::load_zeros(place.at(offset, 1)), Isa::load_halves(factors));
 }
 
-template <class Isa>
+// MayE4m3: whether they may be 8-bit floats, which code for weights of a known form need not ask.
+template <class Isa, bool MayE4m3 = true>
 inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const GroupPlace<Isa>& place) {
-  return group_floats<Isa>(w, place, 0, 0);
+  if (!MayE4m3 || !w.e4m3_scales) return group_floats<Isa>(w, place, 0, 0);
+  const uint8_t* factors = w.factors(place.group, place.g) + 4 * Isa::kRows * place.part;
+  return Isa::multiply(Isa::load_e4m3(place.at(0, 1)), Isa::load_floats(factors));
 }
 
 // What a group adds to the totals of a row: its sum of products times its scale; then, where it has a minimum, or where

@@ -185,7 +185,8 @@ class PanelSplitter {
 
   inline LOWBIT_INLINE void load_group() {
     load_part<0>();
-    if (__builtin_expect(w_->parts == 2, 0)) return load_part<1>();
+    if constexpr (kMayPair<Bits, Levels>)
+      if (__builtin_expect(w_->parts == 2, 0)) return load_part<1>();
     multiplier_[1] = multiplier_[0];
     offset_[1] = offset_[0];
   }
@@ -193,7 +194,7 @@ class PanelSplitter {
   template <int Set>
   inline LOWBIT_INLINE void load_part() {
     const GroupPlace<Avx512Vnni> place{group_, index_, 0, Set};
-    const __m512 scale = group_scales<Avx512Vnni>(*w_, place);
+    const __m512 scale = group_scales<Avx512Vnni, kMayE4m3<Bits, Levels>>(*w_, place);
     multiplier_[Set] = words(_mm512_mul_ps(scale, top_steps_));
     if (w_->has_offsets) offset_[Set] = words(_mm512_mul_ps(offsets_of<Avx512Vnni>(*w_, place, scale, Bits), inverse_));
   }
