@@ -119,7 +119,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       const GroupPlace<Isa> place{group[p], g, part, set};
       Floats scale;
       if constexpr (kNested) scale = factors[p][part].scales(place);
-      else scale = group_scales<Isa, Levels && Kind == GroupKind::kPair>(w, place);
+      else scale = group_scales < Isa, Levels && Kind == GroupKind::kPair > (w, place);
       for (int m = 0; m < Rows; m++) total[p][part][m] = add_products<Isa>(sum[m], scale, total[p][part][m]);
       if (!adds_offsets<Isa>(w)) return;
       Floats offset;
@@ -220,7 +220,7 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
     constexpr int kSet = i / kParts, kPart = i % kParts;
     const auto sum_of = [&](int m) LOWBIT_INLINE { return columns.sums[(first + m) * sum_stride + kSet]; };
     const GroupPlace<Isa> place{columns.group, columns.g, kPart, kSet};
-    const auto scale = group_scales<Isa, Levels && Pair>(w, place);
+    const auto scale = group_scales < Isa, Levels && Pair > (w, place);
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
       auto& sum = sums.group[first + m][p][kPart];
       auto& total = sums.total[first + m][p][kPart];
