@@ -1,6 +1,6 @@
 /**
  * Builds the native addon (build/lowbit.node) with this machine's C++ compiler: the kernels that this CPU can run, of which
- * those that it never chooses are optimized little, but for `--fast`; or with `--all` those of every instruction set of
+ * those that it never chooses are not optimized, but for `--fast`; or with `--all` those of every instruction set of
  * its architecture, all fast. Without a compiler, or where the build fails, it says so and
  * succeeds: the package works without the addon, only slower. `--strict` makes a failure an error, and compiles for the
  * other instruction sets, too, without optimizing: it shows that they compile, and which rows they have.
@@ -61,9 +61,6 @@ function compiler() {
 
 /** Functions of ours stay functions, and nothing is optimized: a file takes seconds where it takes minutes else. */
 const unoptimized = ["-O0", "-Dalways_inline=unused"];
-
-/** Rows that are there to be right, not fast: without inlining what asks for it, compiling takes a third of the time. */
-const littleOptimized = ["-O1", "-Dalways_inline=unused"];
 
 /** Flags of sanitizers: reports name lines, and frames are there. Optimizing checks of each access would take minutes. */
 const instrumented = sanitizers ? [...unoptimized, "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`] : [];
@@ -137,7 +134,7 @@ function compilation(cxx, version, { sets, slowFiles }) {
   return (/** @type {{ file: string, set: string, features: string[] }} */ source) => {
     const { file, set } = source;
     const isPassedOver = !fast && !sanitizers && slowFiles.includes(file.replaceAll("\\", "/"));
-    const speed = set !== "" && !sets.includes(set) ? unoptimized : isPassedOver ? littleOptimized : [];
+    const speed = isPassedOver || (set !== "" && !sets.includes(set)) ? unoptimized : [];
     const flags = [...fileFlags(arch, source, kind), ...speed];
     const text = readFileSync(join(nativeFolder, file));
     const fingerprint = createHash("sha256")

@@ -39,7 +39,7 @@ const instructionSets = {
 
 /**
  * Files whose rows no CPU chooses that has one of these features, as native/kernel.h names them: it has better rows for
- * all calls, which native-sources.test.js asks selection. A machine compiles them for itself with little effort.
+ * all calls, which native-sources.test.js asks selection. A machine that compiles for itself does not optimize them.
  * @type {Record<string, string[]>}
  */
 export const passedOver = {

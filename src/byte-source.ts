@@ -31,6 +31,7 @@ export interface ByteSink {
 
 /** Bytes in parts, of which the first ones, a head that says something of the others, are known last. */
 export interface HeadedParts {
+  /** How many bytes the head has. */
   readonly headBytes: number;
   /** What follows the head, in order. */
   readonly rest: AsyncIterable<Uint8Array>;

@@ -57,11 +57,11 @@ export interface Placement {
  * another matrix. Tiles of the phases before are rows.
  */
 export interface RowProducts {
-  /** With each matrix of the same form that follows the call's own. */
+  /** What they grow by with each matrix of the same form that follows the call's own. */
   readonly matrix: Uint8Array;
-  /** With each row that the first one is further on. */
+  /** What they grow by with each row that the first one is further on. */
   readonly row: Uint8Array;
-  /** With each row that there is more; null where the code is for the call's number of rows alone. */
+  /** What they grow by with each row that there is more; null where the code is for the call's number of rows alone. */
   readonly rows: Uint8Array | null;
 }
 
@@ -69,7 +69,7 @@ export interface RowProducts {
 export interface WasmStep {
   /** What runs one after the other; all threads meet in between. */
   readonly phases: readonly WasmPhase[];
-  /** Of linear layers that can multiply the rows of experts; absent for other calls. */
+  /** How arguments grow, of linear layers that can multiply the rows of experts; it is absent for other calls. */
   readonly products?: RowProducts;
 }
 
