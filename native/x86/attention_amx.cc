@@ -21,8 +21,8 @@ constexpr float kLog2e = 1.44269504f;
 struct Workspace {
   uint8_t* keys;     // [keys / 16][steps][high, low]
   uint8_t* values;   // transposed: [columns / 16][keys / 32][high, low]
-  float* scores;     // [2][64 keys][16 queries]
-  uint8_t* weights;  // [2][keys / 32][high, low], pairs of keys
+  float* scores;     // of two pairs of query tiles: [2][2][64 keys][16 queries]
+  uint8_t* weights;  // of two pairs: [2][2][keys / 32][high, low], pairs of keys
   // Of each 16 queries.
   uint8_t* queries;  // [steps][high, low], pairs of columns
   float* sums;       // [columns][16 queries]
@@ -41,8 +41,8 @@ struct Sizes {
     columns = 32 * steps;
     query_tiles = 2 * ceil_div(rows, kPair);
     keys = values = 8 * static_cast<size_t>(steps) * kTileBytes;
-    scores = 2 * 4 * kTileBytes;
-    weights = 2 * 2 * 2 * kTileBytes;
+    scores = 2 * 2 * 4 * kTileBytes;
+    weights = 2 * 2 * 2 * 2 * kTileBytes;
     queries = 2 * static_cast<size_t>(steps) * kTileBytes;
     sums = 2 * static_cast<size_t>(steps) * kTileBytes;
   }
@@ -173,41 +173,6 @@ bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* t
   return _mm512_cmp_ps_mask(unless_finite, unless_finite, _CMP_UNORD_Q) == 0;
 }
 
-// scores[2][64][16] of a pair of query tiles over 32 * halves keys.
-void score_pair(const Workspace& w, const Sizes& sizes, uint32_t pair, uint32_t halves) {
-  const size_t row_of_tiles = 2 * static_cast<size_t>(sizes.steps) * kTileBytes;
-  const uint8_t* queries = w.queries + 2 * pair * sizes.queries;
-  for (uint32_t half = 0; half < halves; half++) {
-    const uint8_t* keys = w.keys + 2 * half * row_of_tiles;
-    clear_accumulators();
-    for (uint32_t step = 0; step < sizes.steps; step++) {
-      const size_t at = 2 * static_cast<size_t>(step) * kTileBytes;
-      multiply_tiles(keys + at, keys + row_of_tiles + at, queries + at, queries + sizes.queries + at);
-    }
-    float* scores = w.scores + 2 * half * kTileFloats;
-    store_accumulators(scores, scores + 4 * kTileFloats, scores + kTileFloats, scores + 5 * kTileFloats);
-  }
-  tile_fence();
-}
-
-// sums += values . weights, for a pair of query tiles.
-void add_pair(const Workspace& w, const Sizes& sizes, uint32_t pair, uint32_t halves) {
-  tile_fence();
-  float* sums = w.sums + 2 * pair * sizes.sums / 4;
-  float* next = sums + sizes.sums / 4;
-  for (uint32_t d = 0; d < 2 * sizes.steps; d += 2) {
-    const uint8_t* values = w.values + 4 * d * kTileBytes;
-    float *s0 = sums + d * kTileFloats, *n0 = next + d * kTileFloats, *s1 = s0 + kTileFloats, *n1 = n0 + kTileFloats;
-    load_accumulators(s0, n0, s1, n1);
-    for (uint32_t half = 0; half < halves; half++) {
-      const size_t at = 2 * half * kTileBytes;
-      multiply_tiles(values + at, values + 4 * kTileBytes + at, w.weights + at, w.weights + 4 * kTileBytes + at);
-    }
-    store_accumulators(s0, n0, s1, n1);
-  }
-  tile_fence();
-}
-
 // 2^x for x <= 0, relative error 2e-7: 2^n * (1 + f q(f)), |f| <= 1/2. No less than the smallest normal number.
 inline __m512 exp2_of(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);
@@ -233,38 +198,117 @@ void hide_scores(float* scores, float softcap, uint32_t start, uint32_t count, _
   }
 }
 
-// Online softmax of 16 queries over 32 * halves keys: weights in pairs of keys, sums and totals shrunk.
-void softmax_tile(const Workspace& w, const Sizes& sizes, uint32_t tile, uint32_t halves) {
-  const uint32_t count = 32 * halves;
-  const float* scores = w.scores + (tile & 1) * 4 * kTileFloats;
-  uint8_t* weights = w.weights + (tile & 1) * 4 * kTileBytes;
-  __m512 top[4];
-  for (auto& t : top) t = _mm512_set1_ps(kNoneYet);
-  for (uint32_t key = 0; key < count; key += 4)
-    for (int i = 0; i < 4; i++) top[i] = _mm512_max_ps(_mm512_load_ps(scores + 16 * (key + i)), top[i]);
-  const __m512 before = _mm512_load_ps(w.largest + 16 * tile);
-  const __m512 found = _mm512_max_ps(_mm512_max_ps(top[0], top[1]), _mm512_max_ps(top[2], top[3]));
-  const __m512 largest = _mm512_max_ps(found, before);
-  __m512 total = _mm512_load_ps(w.totals + 16 * tile);
-  if (_mm512_cmp_ps_mask(found, before, _CMP_GT_OQ)) {
-    const __m512 shrink = exp2_of(_mm512_sub_ps(before, largest));
-    float* sums = w.sums + tile * sizes.sums / 4;
-    for (uint32_t d = 0; d < sizes.columns; d++)
-      _mm512_store_ps(sums + 16 * d, _mm512_mul_ps(_mm512_load_ps(sums + 16 * d), shrink));
-    total = _mm512_mul_ps(total, shrink);
-    _mm512_store_ps(w.largest + 16 * tile, largest);
+// A pair of query tiles, and how many times 32 keys of a block some of its queries sees up to.
+struct Pair {
+  uint32_t index, halves;
+};
+
+// Scores of the pair into [2][64][16].
+template <class Behind>
+inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pair pair, float* scores,
+                                     Behind&& behind) {
+  const size_t row_of_tiles = 2 * static_cast<size_t>(sizes.steps) * kTileBytes;
+  const uint8_t* queries = w.queries + 2 * pair.index * sizes.queries;
+  for (uint32_t half = 0; half < pair.halves; half++, scores += 2 * kTileFloats) {
+    const uint8_t* keys = w.keys + 2 * half * row_of_tiles;
+    clear_accumulators();
+    for (uint32_t step = 0; step < sizes.steps; step++) {
+      const size_t at = 2 * static_cast<size_t>(step) * kTileBytes;
+      multiply_tiles(keys + at, keys + row_of_tiles + at, queries + at, queries + sizes.queries + at, behind);
+    }
+    store_accumulators(scores, scores + 4 * kTileFloats, scores + kTileFloats, scores + 5 * kTileFloats);
   }
-  for (uint32_t key = 0; key < count; key += 2) {
-    const __m512 a = exp2_of(_mm512_sub_ps(_mm512_load_ps(scores + 16 * key), largest));
-    const __m512 b = exp2_of(_mm512_sub_ps(_mm512_load_ps(scores + 16 * key + 16), largest));
-    total = _mm512_add_ps(total, _mm512_add_ps(a, b));
-    const SplitVector split = split_pairs(a, b);
-    uint8_t* row = weights + (key / 32) * 2 * kTileBytes + (key % 32) * 32;
-    _mm512_store_si512(row, split.high);
-    _mm512_store_si512(row + kTileBytes, split.low);
-  }
-  _mm512_store_ps(w.totals + 16 * tile, total);
 }
+
+// The pair's sums += values . weights.
+template <class Behind>
+inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair pair, const uint8_t* weights,
+                                   Behind&& behind) {
+  if (pair.halves == 0) return;
+  float* sums = w.sums + 2 * pair.index * sizes.sums / 4;
+  float* next = sums + sizes.sums / 4;
+  for (uint32_t d = 0; d < 2 * sizes.steps; d += 2) {
+    const uint8_t* values = w.values + 4 * d * kTileBytes;
+    float *s0 = sums + d * kTileFloats, *n0 = next + d * kTileFloats, *s1 = s0 + kTileFloats, *n1 = n0 + kTileFloats;
+    load_accumulators(s0, n0, s1, n1);
+    for (uint32_t half = 0; half < pair.halves; half++) {
+      const size_t at = 2 * half * kTileBytes;
+      multiply_tiles(values + at, values + 4 * kTileBytes + at, weights + at, weights + 4 * kTileBytes + at, behind);
+    }
+    store_accumulators(s0, n0, s1, n1);
+  }
+}
+
+// Online softmax of a pair of query tiles: from scores to weights in pairs of keys.
+class Softmax {
+ public:
+  // Shrinks sums and totals by what the largest scores have grown. The rest is done at `places` calls of `some`.
+  inline LOWBIT_INLINE Softmax(const Workspace& w, const Sizes& sizes, Pair pair, const float* scores, uint8_t* weights,
+                               uint32_t places)
+      : scores_(scores), weights_(weights), left_(16 * pair.halves), each_(ceil_div(left_, places)) {
+    if (left_ == 0) return;
+    state_ = w.largest + 32 * pair.index;
+    totals_at_ = w.totals + 32 * pair.index;
+    for (int i = 0; i < 2; i++) {
+      const __m512 before = _mm512_load_ps(state_ + 16 * i);
+      const __m512 found = largest_of(scores + 4 * i * kTileFloats, 32 * pair.halves);
+      largest_[i] = _mm512_max_ps(found, before);
+      totals_[i] = _mm512_load_ps(totals_at_ + 16 * i);
+      if (!_mm512_cmp_ps_mask(found, before, _CMP_GT_OQ)) continue;
+      const __m512 shrink = exp2_of(_mm512_sub_ps(before, largest_[i]));
+      float* sums = w.sums + (2 * pair.index + i) * sizes.sums / 4;
+      for (uint32_t d = 0; d < sizes.columns; d++)
+        _mm512_store_ps(sums + 16 * d, _mm512_mul_ps(_mm512_load_ps(sums + 16 * d), shrink));
+      totals_[i] = _mm512_mul_ps(totals_[i], shrink);
+      _mm512_store_ps(state_ + 16 * i, largest_[i]);
+    }
+  }
+
+  inline LOWBIT_INLINE void some() {
+    for (uint32_t i = 0; i < each_ && left_ > 0; i++) two_keys();
+  }
+
+  inline LOWBIT_INLINE void end() {
+    if (!state_) return;
+    while (left_ > 0) two_keys();
+    for (int i = 0; i < 2; i++) _mm512_store_ps(totals_at_ + 16 * i, totals_[i]);
+  }
+
+ private:
+  static inline LOWBIT_INLINE __m512 largest_of(const float* scores, uint32_t count) {
+    __m512 top[4];
+    for (auto& t : top) t = _mm512_set1_ps(kNoneYet);
+    for (uint32_t key = 0; key < count; key += 4)
+      for (int i = 0; i < 4; i++) top[i] = _mm512_max_ps(_mm512_load_ps(scores + 16 * (key + i)), top[i]);
+    return _mm512_max_ps(_mm512_max_ps(top[0], top[1]), _mm512_max_ps(top[2], top[3]));
+  }
+
+  inline LOWBIT_INLINE void two_keys() {
+    for (int i = 0; i < 2; i++) {
+      const float* scores = scores_ + 4 * i * kTileFloats;
+      const __m512 a = exp2_of(_mm512_sub_ps(_mm512_load_ps(scores), largest_[i]));
+      const __m512 b = exp2_of(_mm512_sub_ps(_mm512_load_ps(scores + 16), largest_[i]));
+      totals_[i] = _mm512_add_ps(totals_[i], _mm512_add_ps(a, b));
+      const SplitVector split = split_pairs(a, b);
+      uint8_t* row = weights_ + 4 * i * kTileBytes;
+      _mm512_store_si512(row, split.high);
+      _mm512_store_si512(row + kTileBytes, split.low);
+    }
+    scores_ += 32;
+    weights_ += 64;
+    left_--;
+    // The low parts of 32 keys follow the high ones.
+    if (left_ % 16 == 0) weights_ += kTileBytes;
+  }
+
+  const float* scores_;
+  uint8_t* weights_;
+  // Pairs of keys.
+  uint32_t left_, each_;
+  float* state_ = nullptr;
+  float* totals_at_ = nullptr;
+  __m512 largest_[2], totals_[2];
+};
 
 // Queries of one head of keys and values, in order: all heads of a row, then the next row.
 template <class Element>
@@ -319,8 +363,7 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
     memset(w_.sums, 0, sizes_.query_tiles * sizes_.sums);
   }
 
-  // Halves of a block that some query of the pair sees up to. Queries are in the order of rows: the first one sees from
-  // the earliest key, the last one to the latest.
+  // Queries are in the order of rows: the first one of a pair sees from the earliest key, the last one to the latest.
   uint32_t halves(const CacheBlock<Element>& block, uint32_t pair) const {
     const uint32_t last_query = std::min(this->queries(), kPair * (pair + 1)) - 1;
     const uint32_t from = static_cast<uint32_t>(w_.first[kPair * pair]),
@@ -329,37 +372,46 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
     return sees ? ceil_div(std::min(to - block.start, block.last), 32) : 0;
   }
 
-  // The next pair that sees anything.
-  uint32_t seeing(const CacheBlock<Element>& block, uint32_t pair) const {
-    while (pair < sizes_.query_tiles / 2 && halves(block, pair) == 0) pair++;
-    return pair;
+  // The first pair from `index` on that sees anything; no halves if there is none.
+  Pair seeing(const CacheBlock<Element>& block, uint32_t index) const {
+    for (; index < sizes_.query_tiles / 2; index++)
+      if (const uint32_t own = halves(block, index)) return {index, own};
+    return {index, 0};
   }
 
-  void soften(uint32_t start, uint32_t pair, uint32_t halves) const {
+  void hide(uint32_t start, Pair pair, float* scores) const {
     const float softcap = this->args_.rule.softcap;
-    for (uint32_t tile = 2 * pair; tile < 2 * pair + 2; tile++) {
+    for (uint32_t i = 0; i < 2; i++) {
+      const uint32_t tile = 2 * pair.index + i, count = 32 * pair.halves;
       const __m512i first = _mm512_load_si512(w_.first + 16 * tile), last = _mm512_load_si512(w_.last + 16 * tile);
       const __m512i begin = _mm512_set1_epi32(static_cast<int>(start));
-      const __m512i end = _mm512_set1_epi32(static_cast<int>(start + 32 * halves));
+      const __m512i end = _mm512_set1_epi32(static_cast<int>(start + count));
       const bool some_unseen = _mm512_cmplt_epi32_mask(last, end) | _mm512_cmpgt_epi32_mask(first, begin);
-      if (some_unseen || softcap > 0)
-        hide_scores(w_.scores + (tile & 1) * 4 * kTileFloats, softcap, start, 32 * halves, first, last);
-      softmax_tile(w_, sizes_, tile, halves);
+      if (some_unseen || softcap > 0) hide_scores(scores + 4 * i * kTileFloats, softcap, start, count, first, last);
     }
   }
 
-  // The next pair's scores are made between a pair's softmax and its products with values: what vectors stored has then
-  // reached the cache when tiles load it, and the other way around.
+  // Three pairs at a time: vectors make one's weights while tiles make the scores of the one after it and multiply
+  // those before with values. What vectors have stored has long reached the cache when tiles load it, and the other way
+  // around.
   void attend_block(const CacheBlock<Element>& block) const {
-    const uint32_t pairs = sizes_.query_tiles / 2;
-    uint32_t pair = seeing(block, 0);
-    if (pair < pairs) score_pair(w_, sizes_, pair, halves(block, pair));
-    while (pair < pairs) {
-      const uint32_t own = halves(block, pair), next = seeing(block, pair + 1);
-      soften(block.start, pair, own);
-      if (next < pairs) score_pair(w_, sizes_, next, halves(block, next));
-      add_pair(w_, sizes_, pair, own);
-      pair = next;
+    const size_t scores_floats = 2 * 4 * kTileFloats, weights_bytes = 2 * 4 * kTileBytes;
+    Pair adding = {0, 0}, softening = {0, 0}, scoring = seeing(block, 0);
+    for (uint32_t turn = 0; adding.halves + softening.halves + scoring.halves > 0; turn ^= 1) {
+      float* scores = w_.scores + (turn ^ 1) * scores_floats;
+      uint8_t* weights = w_.weights + turn * weights_bytes;
+      if (softening.halves > 0) hide(block.start, softening, scores);
+      const uint32_t places = 4 * sizes_.steps * std::max(1u, scoring.halves + adding.halves);
+      Softmax softmax(w_, sizes_, softening, scores, weights, places);
+      const auto behind = [&]() LOWBIT_INLINE { softmax.some(); };
+      tile_fence();
+      score_pair(w_, sizes_, scoring, w_.scores + turn * scores_floats, behind);
+      add_pair(w_, sizes_, adding, w_.weights + (turn ^ 1) * weights_bytes, behind);
+      tile_fence();
+      softmax.end();
+      adding = softening;
+      softening = scoring;
+      scoring = seeing(block, scoring.index + 1);
     }
   }
 

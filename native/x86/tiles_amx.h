@@ -105,9 +105,43 @@ inline LOWBIT_INLINE void multiply_bf16() {
 }
 
 // Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. The low
-// part of a tile follows its high part.
-inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
-                                                         const uint8_t* b1) {
+// part of a tile follows its high part. `behind` is other work at four places among the products: of the same core's
+// units, those for vectors would wait else.
+template <class Behind>
+inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0, const uint8_t* b1,
+                                         Behind&& behind) {
+  _tile_loadd(4, a0, 64);
+  _tile_loadd(6, b0 + kTileBytes, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_loadd(7, b1 + kTileBytes, 64);
+  _tile_dpbf16ps(1, 4, 7);
+  behind();
+  tile_fence();
+  _tile_loadd(5, a1, 64);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_loadd(6, b0, 64);
+  _tile_dpbf16ps(3, 5, 7);
+  behind();
+  tile_fence();
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_loadd(7, b1, 64);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(4, a0 + kTileBytes, 64);
+  behind();
+  tile_fence();
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+  _tile_loadd(5, a1 + kTileBytes, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  behind();
+  tile_fence();
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+// Without other work.
+inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0, const uint8_t* b1) {
   load_left(a0, a1);
   load_right(b0 + kTileBytes, b1 + kTileBytes);
   multiply_bf16();
