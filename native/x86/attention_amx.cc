@@ -206,7 +206,7 @@ struct Pair {
 // Scores of the pair into [2][64][16].
 template <class Behind>
 inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pair pair, float* scores,
-                                     Behind&& behind) {
+                                                     Behind&& behind) {
   const size_t row_of_tiles = 2 * static_cast<size_t>(sizes.steps) * kTileBytes;
   const uint8_t* queries = w.queries + 2 * pair.index * sizes.queries;
   for (uint32_t half = 0; half < pair.halves; half++, scores += 2 * kTileFloats) {
@@ -222,8 +222,8 @@ inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pai
 
 // The pair's sums += values . weights.
 template <class Behind>
-inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair pair, const uint8_t* weights,
-                                   Behind&& behind) {
+inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair pair,
+                                                   const uint8_t* weights, Behind&& behind) {
   if (pair.halves == 0) return;
   float* sums = w.sums + 2 * pair.index * sizes.sums / 4;
   float* next = sums + sizes.sums / 4;
@@ -243,9 +243,12 @@ inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair 
 class Softmax {
  public:
   // Shrinks sums and totals by what the largest scores have grown. The rest is done at `places` calls of `some`.
-  inline LOWBIT_INLINE Softmax(const Workspace& w, const Sizes& sizes, Pair pair, const float* scores, uint8_t* weights,
-                               uint32_t places)
-      : scores_(scores), weights_(weights), left_(16 * pair.halves), each_(ceil_div(left_, places)) {
+  inline LOWBIT_INLINE Softmax(const Workspace& w, const Sizes& sizes, Pair pair, const float* scores,
+                                               uint8_t* weights, uint32_t places)
+      : scores_(scores),
+        weights_(weights),
+        left_(16 * pair.halves),
+        each_(ceil_div(left_, places)) {
     if (left_ == 0) return;
     state_ = w.largest + 32 * pair.index;
     totals_at_ = w.totals + 32 * pair.index;

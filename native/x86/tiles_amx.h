@@ -108,8 +108,8 @@ inline LOWBIT_INLINE void multiply_bf16() {
 // part of a tile follows its high part. `behind` is other work at four places among the products: of the same core's
 // units, those for vectors would wait else.
 template <class Behind>
-inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0, const uint8_t* b1,
-                                         Behind&& behind) {
+inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
+                                                         const uint8_t* b1, Behind&& behind) {
   _tile_loadd(4, a0, 64);
   _tile_loadd(6, b0 + kTileBytes, 64);
   _tile_dpbf16ps(0, 4, 6);
@@ -141,7 +141,8 @@ inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, c
 }
 
 // Without other work.
-inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0, const uint8_t* b1) {
+inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
+                                                         const uint8_t* b1) {
   load_left(a0, a1);
   load_right(b0 + kTileBytes, b1 + kTileBytes);
   multiply_bf16();
