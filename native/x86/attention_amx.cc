@@ -150,14 +150,17 @@ void convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* tar
 // Values to tiles of 16 columns by 32 keys. False where one is infinite or NaN: a weight of 0 would not hide it.
 template <class Element>
 bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
-  __m512 unless_finite = _mm512_setzero_ps();
+  __m512 unless_finite[4] = {};
   for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
     for (uint32_t half = 0; half < ceil_div(block.last, 32); half++) {
       auto value = [&](uint32_t key) { return key < block.last ? load_value(block, key, d) : _mm512_setzero_ps(); };
       __m512i high[16], low[16];
       for (uint32_t r = 0; r < 16; r++) {
         const __m512 a = value(32 * half + 2 * r), b = value(32 * half + 2 * r + 1);
-        unless_finite = _mm512_fmadd_ps(b, _mm512_setzero_ps(), _mm512_fmadd_ps(a, _mm512_setzero_ps(), unless_finite));
+        // A product with 0 is NaN where a value is not finite.
+        __m512* sums = unless_finite + 2 * (r % 2);
+        sums[0] = _mm512_fmadd_ps(a, _mm512_setzero_ps(), sums[0]);
+        sums[1] = _mm512_fmadd_ps(b, _mm512_setzero_ps(), sums[1]);
         const SplitVector split = split_pairs(a, b);
         high[r] = split.high;
         low[r] = split.low;
@@ -171,7 +174,9 @@ bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* t
       }
     }
   }
-  return _mm512_cmp_ps_mask(unless_finite, unless_finite, _CMP_UNORD_Q) == 0;
+  const __m512 all = _mm512_add_ps(_mm512_add_ps(unless_finite[0], unless_finite[1]),
+                                   _mm512_add_ps(unless_finite[2], unless_finite[3]));
+  return _mm512_cmp_ps_mask(all, all, _CMP_UNORD_Q) == 0;
 }
 
 // scores[2][64][16] of a pair of query tiles over 32 * halves keys.
@@ -414,12 +419,14 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   });
 }
 
+// Most floats of the queries of a part. With their halves and sums they take 8 bytes each, and stay in the second cache.
+constexpr uint32_t kPartFloats = 65536;
 // What converting keys and values costs, in queries that are multiplied with them.
 constexpr uint32_t kConvertCost = 40;
 
 // Rows of a part such that threads are done soonest: pairs of tiles are filled, and keys are converted for few parts.
 uint32_t rows_for_tiles(const AttentionArgs& args) {
-  const uint32_t most = rows_of_tile_most(args);
+  const uint32_t most = std::max(1u, kPartFloats / args.head_dim / args.group);
   uint32_t best = 0;
   uint64_t least = UINT64_MAX;
   for (uint32_t parts = ceil_div(args.rows, most); parts <= std::min(args.rows, 16 * args.threads); parts++) {
