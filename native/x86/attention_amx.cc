@@ -419,7 +419,7 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   });
 }
 
-// Most floats of the queries of a part. With their halves and sums they take 8 bytes each, and stay in the second cache.
+// Most floats of the queries of a part. With their sums they take 8 bytes each, and stay in the second cache.
 constexpr uint32_t kPartFloats = 65536;
 // What converting keys and values costs, in queries that are multiplied with them.
 constexpr uint32_t kConvertCost = 40;
