@@ -150,7 +150,7 @@ void convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* tar
 // Values to tiles of 16 columns by 32 keys. False where one is infinite or NaN: a weight of 0 would not hide it.
 template <class Element>
 bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
-  __m512 unless_finite[4] = {};
+  __m512 unless_finite[2] = {};
   for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
     for (uint32_t half = 0; half < ceil_div(block.last, 32); half++) {
       auto value = [&](uint32_t key) { return key < block.last ? load_value(block, key, d) : _mm512_setzero_ps(); };
@@ -158,9 +158,8 @@ bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* t
       for (uint32_t r = 0; r < 16; r++) {
         const __m512 a = value(32 * half + 2 * r), b = value(32 * half + 2 * r + 1);
         // A product with 0 is NaN where a value is not finite.
-        __m512* sums = unless_finite + 2 * (r % 2);
-        sums[0] = _mm512_fmadd_ps(a, _mm512_setzero_ps(), sums[0]);
-        sums[1] = _mm512_fmadd_ps(b, _mm512_setzero_ps(), sums[1]);
+        unless_finite[0] = _mm512_fmadd_ps(a, _mm512_setzero_ps(), unless_finite[0]);
+        unless_finite[1] = _mm512_fmadd_ps(b, _mm512_setzero_ps(), unless_finite[1]);
         const SplitVector split = split_pairs(a, b);
         high[r] = split.high;
         low[r] = split.low;
@@ -174,9 +173,7 @@ bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* t
       }
     }
   }
-  const __m512 all = _mm512_add_ps(_mm512_add_ps(unless_finite[0], unless_finite[1]),
-                                   _mm512_add_ps(unless_finite[2], unless_finite[3]));
-  return _mm512_cmp_ps_mask(all, all, _CMP_UNORD_Q) == 0;
+  return _mm512_cmp_ps_mask(unless_finite[0], unless_finite[1], _CMP_UNORD_Q) == 0;
 }
 
 // scores[2][64][16] of a pair of query tiles over 32 * halves keys.
