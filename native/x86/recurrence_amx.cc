@@ -6,242 +6,20 @@
 // The system's inverse is made of floats, row by row; all else are products of tiles, of floats split in two
 // (split_bf16.h): as exact as 16 bits of the largest terms. Where tiles add up over rows, pairs of bf16 are of rows 16
 // apart: keys as left factors are then words of keys as right ones. Flags: see scripts/build-native.js.
-#include "../kernel.h"
-#include "../transformer/linear_recurrence.h"
-#include "floats_avx512.h"
-#include "split_bf16.h"
-#include "tiles_amx.h"
+#include "recurrence_chunks_amx.h"
 
 namespace lowbit {
 namespace {
 
-// Rows of a chunk: what one product of tiles adds up.
-constexpr uint32_t kChunk = 32;
-constexpr uint32_t kTileFloats = kTileBytes / 4;
-// A tile in two parts.
-constexpr uint32_t kSplitBytes = 2 * kTileBytes;
-// Heads with the same keys that are worked on in turn, chunk by chunk, so that keys are converted once for all.
-constexpr uint32_t kSharingMost = 4;
-
-// Of a head: steps of 32 keys, tiles of 16 keys, as many as make up pairs, and pairs of tiles of 16 columns of values.
-struct Sizes {
-  uint32_t steps, key_tiles, pairs;
-
-  explicit Sizes(const LinearRecurrenceArgs& args)
-      : steps(ceil_div(args.key_dim, 32)), key_tiles(2 * steps), pairs(ceil_div(args.value_dim, 32)) {}
-  size_t state_tiles() const { return size_t{2} * key_tiles * pairs; }
-};
-
-// Parts of one thread's scratch.
-struct Workspace {
-  // Of a chunk, for all heads with the same keys.
-  uint8_t* rows;     // Two tiles of keys and two of queries as left factors: [4][steps].
-  uint8_t* columns;  // Keys as right factors: [2][steps], pairs of numbers of a key.
-  uint8_t* turned;   // Keys as left factors: [key tiles], of all rows.
-  float* products;   // Of keys and of queries with keys: [4][2].
-  // Of a chunk of a head.
-  float* system;     // [rows][rows]: what of the rows before is taken away.
-  float* inverse;    // [rows][rows]: what of the rows before is in u, beside the row's own.
-  uint8_t* taken;    // The same as left factors: [2].
-  uint8_t* weights;  // Of u in y, as left factors: [2].
-  // Of a pair of value tiles.
-  uint8_t* factors;  // The state as right factors: [2][steps], pairs of keys.
-  float* reads;      // S0^T of keys and of queries: [4][2].
-  float* added;      // u: [2][2].
-  uint8_t* given;    // What u is made from, as right factors: [2].
-  uint8_t* addends;  // u as right factors: [2].
-  uint8_t* lasting;  // What of u is left at the chunk's end, as right factors: [2].
-  float* states;     // [heads][pairs][key tiles][2].
-  size_t bytes;
-
-  Workspace(const Sizes& sizes, uint8_t* start) : bytes(0) {
-    auto take = [&](size_t count) {
-      uint8_t* at = start + bytes;
-      bytes += count;
-      return at;
-    };
-    auto floats = [&](size_t tiles) { return reinterpret_cast<float*>(take(tiles * kTileBytes)); };
-    auto splits = [&](size_t tiles) { return take(tiles * kSplitBytes); };
-    rows = splits(size_t{4} * sizes.steps);
-    columns = splits(size_t{2} * sizes.steps);
-    turned = splits(sizes.key_tiles);
-    products = floats(8);
-    system = floats(4);
-    inverse = floats(4);
-    taken = splits(2);
-    weights = splits(2);
-    factors = splits(size_t{2} * sizes.steps);
-    reads = floats(8);
-    added = floats(4);
-    given = splits(2);
-    addends = splits(2);
-    lasting = splits(2);
-    states = floats(kSharingMost * sizes.state_tiles());
-  }
-};
-
-inline void store_split(uint8_t* row, const SplitVector& split) {
-  _mm512_store_si512(row, split.high);
-  _mm512_store_si512(row + kTileBytes, split.low);
-}
-
-// Sixteen values from `column` on, 0 beyond `count`.
-inline __m512 load_columns(const float* row, uint32_t column, uint32_t count) {
-  return column < count ? FloatsAvx512::load_some(row + column, std::min(16u, count - column)) : _mm512_setzero_ps();
-}
-
-// Rows of a chunk.
-struct Chunk {
-  // Its first row, its rows, and those after it.
-  uint32_t first, rows, ahead;
-
-  Chunk(uint32_t from, uint32_t end) : first(from), rows(std::min(kChunk, end - from)), ahead(end - from - rows) {}
-};
-
-// The gates of a chunk of a head.
-struct ChunkGates {
-  alignas(64) double logs[kChunk];
-  // exp of sums of logarithms: up to a row, and from there to the chunk's end.
-  alignas(64) float since_first[kChunk], until_last[kChunk], beta[kChunk];
-
-  // Logarithms are added in double precision: where much decays, differences of sums are small beside them.
-  ChunkGates(const LinearRecurrenceArgs& args, const Chunk& chunk, uint32_t head) {
-    double sum = 0;
-    for (uint32_t row = 0; row < kChunk; row++) {
-      const size_t place = static_cast<size_t>(chunk.first + row) * args.heads + head;
-      if (row < chunk.rows) {
-        const float log_decay = args.log_decay[place];
-        // Less than that is no other factor, and no infinity, of which differences are not numbers.
-        sum += log_decay < -1000 ? -1000 : log_decay;
-      }
-      logs[row] = sum;
-      beta[row] = row < chunk.rows && args.beta ? args.beta[place] : 1;
-    }
-    for (uint32_t half = 0; half < kChunk; half += 16) {
-      _mm512_store_ps(since_first + half, decayed_by(half, [](__m512d log) { return log; }));
-      _mm512_store_ps(until_last + half, decayed_by(half, [&](__m512d log) { return _mm512_set1_pd(sum) - log; }));
-    }
-  }
-
-  // exp of what is made of the sums of sixteen rows' logarithms.
-  template <class Make>
-  __m512 decayed_by(uint32_t first, Make&& make) const {
-    const __m256 low = _mm512_cvtpd_ps(make(_mm512_load_pd(logs + first)));
-    const __m256 high = _mm512_cvtpd_ps(make(_mm512_load_pd(logs + first + 8)));
-    return exp_of<FloatsAvx512>(_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1));
-  }
-};
-
-// Products of tiles, as sums are stored: two by two, each two side by side.
-inline LOWBIT_INLINE void load_sums(const float* above, const float* below) {
-  load_accumulators(above, above + kTileFloats, below, below + kTileFloats);
-}
-inline LOWBIT_INLINE void store_sums(float* above, float* below) {
-  store_accumulators(above, above + kTileFloats, below, below + kTileFloats);
-}
-
-// Adds the products of one step to sums of `above` and of the row below.
-inline LOWBIT_INLINE void add_product(const uint8_t* a, const uint8_t* b, float* above) {
-  float* below = above + 2 * kTileFloats;
-  load_sums(above, below);
-  multiply_tiles(a, a + kSplitBytes, b, b + kSplitBytes);
-  store_sums(above, below);
-}
-
-// Keys and queries of the rows of a chunk, for all heads that share them.
-class ChunkKeys {
- public:
-  ChunkKeys(const LinearRecurrenceArgs& args, const Sizes& sizes, const Workspace& w, uint32_t key_head)
-      : args_(args), sizes_(sizes), w_(w), key_head_(key_head) {}
-
-  void take(const Chunk& chunk) const {
-    if (chunk.rows == kChunk && args_.key_dim % 32 == 0) convert<true>(chunk);
-    else convert<false>(chunk);
-    turn();
-    tile_fence();
-    for (uint32_t row = args_.beta ? 0 : 2; row < 4; row += 2) {
-      multiply_steps(row, w_.columns);
-      store_sums(w_.products + 2 * row * kTileFloats, w_.products + (2 * row + 2) * kTileFloats);
-    }
-    tile_fence();
-  }
-
-  // The accumulators become products of two tiles of rows with right factors of all steps.
-  void multiply_steps(uint32_t tile, const uint8_t* b) const {
-    const size_t bytes = sizes_.steps * kSplitBytes;
-    const uint8_t* a = w_.rows + tile * bytes;
-    clear_accumulators();
-    for (size_t at = 0; at < bytes; at += kSplitBytes)
-      multiply_tiles(a + at, a + bytes + at, b + at, b + bytes + at);
-  }
-
-  void fetch(uint32_t row) const {
-    fetch_row(args_.q + place(row), args_.key_dim);
-    fetch_row(args_.k + place(row), args_.key_dim);
-  }
-
- private:
-  size_t place(uint32_t row) const { return (static_cast<size_t>(row) * args_.key_heads + key_head_) * args_.key_dim; }
-
-  // `Whole`: there is no row or number that must be left out.
-  template <bool Whole>
-  void convert(const Chunk& chunk) const {
-    for (uint32_t tile = 0; tile < 4; tile++) {
-      const float* from = tile < 2 ? args_.k : args_.q;
-      auto load = [&](uint32_t row, uint32_t column) LOWBIT_INLINE {
-        const float* numbers = from + place(chunk.first + row);
-        if (Whole) return _mm512_loadu_ps(numbers + column);
-        return row < chunk.rows ? load_columns(numbers, column, args_.key_dim) : _mm512_setzero_ps();
-      };
-      for (uint32_t step = 0; step < sizes_.steps; step++) {
-        const size_t at = (size_t{tile} * sizes_.steps + step) * kSplitBytes;
-        __m512i high[16], low[16];
-        each_index<16>([&](auto i) LOWBIT_INLINE {
-          const uint32_t row = 16 * (tile & 1) + i;
-          const SplitVector split = split_row(load(row, 32 * step), load(row, 32 * step + 16));
-          store_split(w_.rows + at + 64 * i, split);
-          high[i] = split.high;
-          low[i] = split.low;
-        });
-        if (tile >= 2) continue;
-        transpose16(high);
-        transpose16(low);
-        for (int i = 0; i < 16; i++) store_split(w_.columns + at + 64 * i, {high[i], low[i]});
-      }
-    }
-  }
-
-  // Words of the two tiles of keys side by side.
-  void turn() const {
-    const __m512i lower = _mm512_set1_epi32(0xffff);
-    // Bits of the first where the last has ones, else of the second.
-    constexpr int kChooseByLast = 0xe4;
-    const size_t second = sizes_.steps * kSplitBytes;
-    for (uint32_t tile = 0; tile < sizes_.key_tiles; tile++)
-      for (uint32_t part = 0; part < 2; part++) {
-        const size_t half = part * kTileBytes;
-        const uint8_t* from = w_.columns + tile / 2 * kSplitBytes + half + tile % 2 * (kTileBytes / 2);
-        uint8_t* to = w_.turned + tile * kSplitBytes + half;
-        for (uint32_t i = 0; i < 8; i++, from += 64, to += 128) {
-          const __m512i a = _mm512_load_si512(from), b = _mm512_load_si512(from + second);
-          _mm512_store_si512(to, _mm512_ternarylogic_epi32(a, _mm512_slli_epi32(b, 16), lower, kChooseByLast));
-          _mm512_store_si512(to + 64, _mm512_ternarylogic_epi32(_mm512_srli_epi32(a, 16), b, lower, kChooseByLast));
-        }
-      }
-  }
-
-  const LinearRecurrenceArgs& args_;
-  const Sizes& sizes_;
-  const Workspace& w_;
-  const uint32_t key_head_;
-};
-
 // Chunks of rows of one head.
 class HeadTiles {
  public:
-  HeadTiles(const LinearRecurrenceArgs& args, const Sizes& sizes, const Workspace& w, const ChunkKeys& keys,
-            uint32_t head, float* state)
-      : args_(args), sizes_(sizes), w_(w), keys_(keys), head_(head), state_(state) {}
+  HeadTiles(const LinearRecurrenceArgs& args, const Sizes& sizes, const Workspace& w, uint32_t head, float* state)
+      : args_(args),
+        sizes_(sizes),
+        w_(w),
+        head_(head),
+        state_(state) {}
 
   void load(const float* now) const {
     const float* from = now + place_of_state();
@@ -254,31 +32,30 @@ class HeadTiles {
 
   void store(float* next) const {
     each_state_vector([&](uint32_t key, uint32_t column, const float* place) {
-      if (key >= args_.key_dim || column >= args_.value_dim) return;
+      if (key >= args_.key_dim) return;
       float* row = next + place_of_state() + static_cast<size_t>(key) * args_.value_dim;
-      FloatsAvx512::store_some(row + column, _mm512_load_ps(place), std::min(16u, args_.value_dim - column));
+      store_columns(row, column, args_.value_dim, _mm512_load_ps(place));
     });
   }
 
   // False where something that is added is infinite or NaN, which zeros of tiles would not keep from the rows before
   // it.
-  bool take(const Chunk& chunk) const {
+  bool take(const Chunk& chunk, const ChunkKeys& keys, RowsAhead ahead) const {
     const ChunkGates gates(args_, chunk, head_);
     weigh(gates);
     if (args_.beta) invert();
     const __m512 decay = _mm512_set1_ps(gates.since_first[kChunk - 1]);
-    for (uint32_t keys = 0; keys < sizes_.key_tiles; keys += 2) convert_state(0, keys, decay);
+    for (uint32_t tile = 0; tile < sizes_.key_tiles; tile += 2) convert_state(0, tile, decay, ahead);
     for (uint32_t pair = 0; pair < sizes_.pairs; pair++) {
       tile_fence();
       for (uint32_t row = args_.beta ? 0 : 2; row < 4; row += 2) {
-        keys_.multiply_steps(row, w_.factors);
+        keys.multiply_steps(row, w_.factors);
         store_sums(read(row), read(row + 1));
       }
       tile_fence();
-      fetch_part(chunk, pair);
       if (!add_values(chunk, gates, pair)) return false;
       add_reads(gates);
-      add_to_state(pair, decay);
+      add_to_state(pair, decay, ahead);
       store_rows(chunk, pair);
     }
     return true;
@@ -301,8 +78,7 @@ class HeadTiles {
   template <class Body>
   void each_state_vector(Body&& body) const {
     for (uint32_t key = 0; key < 16 * sizes_.key_tiles; key++)
-      for (uint32_t c = 0; c < 2 * sizes_.pairs; c++)
-        body(key, 16 * c, row_of(state_tiles(c / 2, 0), key, c % 2));
+      for (uint32_t c = 0; c < 2 * sizes_.pairs; c++) body(key, 16 * c, row_of(state_tiles(c / 2, 0), key, c % 2));
   }
 
   // The system, and the weights of u in y.
@@ -352,28 +128,19 @@ class HeadTiles {
   }
 
   // Two by two tiles of the state as factors, and what is left of them at the chunk's end.
-  void convert_state(uint32_t pair, uint32_t keys, __m512 decay) const {
+  void convert_state(uint32_t pair, uint32_t keys, __m512 decay, RowsAhead& ahead) const {
     for (uint32_t c = 0; c < 2; c++) {
       uint8_t* target = w_.factors + (size_t{c} * sizes_.steps + keys / 2) * kSplitBytes;
       for (uint32_t tile = keys; tile < keys + 2; tile++) {
         float* place = state_tiles(pair, tile) + c * kTileFloats;
         for (uint32_t i = 0; i < 8; i++, target += 64, place += 32) {
+          ahead.fetch();
           const __m512 a = _mm512_load_ps(place), b = _mm512_load_ps(place + 16);
           store_split(target, split_pairs(a, b));
           _mm512_store_ps(place, a * decay);
           _mm512_store_ps(place + 16, b * decay);
         }
       }
-    }
-  }
-
-  // A part of the next chunk's rows.
-  void fetch_part(const Chunk& chunk, uint32_t pair) const {
-    const uint32_t end = std::min(chunk.ahead, kChunk * (pair + 1) / sizes_.pairs);
-    for (uint32_t row = kChunk * pair / sizes_.pairs; row < end; row++) {
-      const uint32_t next = chunk.first + kChunk + row;
-      keys_.fetch(next);
-      fetch_row(args_.v + value_place(next), args_.value_dim);
     }
   }
 
@@ -388,9 +155,9 @@ class HeadTiles {
                   split_pairs(a * _mm512_set1_ps(gates.until_last[i]), b * _mm512_set1_ps(gates.until_last[16 + i])));
     };
     auto value = [&](uint32_t row, uint32_t c) LOWBIT_INLINE {
-      const __m512 v = row < chunk.rows ? load_columns(args_.v + value_place(chunk.first + row), 32 * pair + 16 * c,
-                                                       args_.value_dim)
-                                        : zero;
+      const __m512 v = row < chunk.rows
+                           ? load_columns(args_.v + value_place(chunk.first + row), 32 * pair + 16 * c, args_.value_dim)
+                           : zero;
       if (!args_.beta) return v;
       const __m512 known = _mm512_load_ps(row_of(w_.reads, row, c)), since = _mm512_set1_ps(gates.since_first[row]);
       const __m512 u = _mm512_set1_ps(gates.beta[row]) * _mm512_fnmadd_ps(since, known, v);
@@ -429,54 +196,45 @@ class HeadTiles {
   }
 
   // While tiles are multiplied, those of the next pair become factors.
-  void add_to_state(uint32_t pair, __m512 decay) const {
+  void add_to_state(uint32_t pair, __m512 decay, RowsAhead& ahead) const {
     for (uint32_t keys = 0; keys < sizes_.key_tiles; keys += 2) {
       tile_fence();
       add_product(w_.turned + keys * kSplitBytes, w_.lasting, state_tiles(pair, keys));
       tile_fence();
-      if (pair + 1 < sizes_.pairs) convert_state(pair + 1, keys, decay);
+      if (pair + 1 < sizes_.pairs) convert_state(pair + 1, keys, decay, ahead);
     }
   }
 
   void store_rows(const Chunk& chunk, uint32_t pair) const {
     for (uint32_t row = 0; row < chunk.rows; row++)
-      for (uint32_t c = 0, column = 32 * pair; c < 2 && column < args_.value_dim; c++, column += 16)
-        FloatsAvx512::store_some(args_.y + value_place(chunk.first + row) + column,
-                                 _mm512_load_ps(row_of(read(2), row, c)), std::min(16u, args_.value_dim - column));
+      for (uint32_t c = 0; c < 2; c++)
+        store_columns(args_.y + value_place(chunk.first + row), 32 * pair + 16 * c, args_.value_dim,
+                      _mm512_load_ps(row_of(read(2), row, c)));
   }
 
   const LinearRecurrenceArgs& args_;
   const Sizes& sizes_;
   const Workspace& w_;
-  const ChunkKeys& keys_;
   const uint32_t head_;
   float* const state_;
 };
 
-// Heads of a tile: those from `first` on, below `end`, which share keys.
-struct SharingHeads {
-  uint32_t key_head, first, end;
+// Heads of a tile: those from `first` on, below `end`.
+struct HeadRange {
+  uint32_t first, end;
 
-  // Parts of as many heads as keys are shared by, each of at most kSharingMost heads.
-  SharingHeads(const LinearRecurrenceArgs& args, uint32_t tile) {
-    const uint32_t sharing = args.heads / args.key_heads, parts = parts_of(args);
-    key_head = tile / parts;
-    first = key_head * sharing + tile % parts * args.per_tile;
-    end = std::min((key_head + 1) * sharing, first + args.per_tile);
-  }
-  static uint32_t parts_of(const LinearRecurrenceArgs& args) {
-    return ceil_div(args.heads / args.key_heads, args.per_tile);
-  }
+  HeadRange(const LinearRecurrenceArgs& args, uint32_t tile)
+      : first(tile * args.per_tile),
+        end(std::min(args.heads, first + args.per_tile)) {}
 };
 
 // The rows of a run for some heads. Bits of those that are left to other kernels: see HeadTiles::take.
-uint32_t run_tiles(const LinearRecurrenceArgs& args, const SharingHeads& heads, uint8_t* scratch, const Run& run,
+uint32_t run_tiles(const LinearRecurrenceArgs& args, const HeadRange& heads, uint8_t* scratch, const Run& run,
                    const float* now, float* next) {
   const Sizes sizes(args);
   const Workspace w(sizes, scratch);
-  const ChunkKeys keys(args, sizes, w, heads.key_head);
   auto head_tiles = [&](uint32_t head) {
-    return HeadTiles(args, sizes, w, keys, head, w.states + (head - heads.first) * sizes.state_tiles() * kTileFloats);
+    return HeadTiles(args, sizes, w, head, w.states + (head - heads.first) * sizes.state_tiles() * kTileFloats);
   };
   uint32_t left = 0;
   for (uint32_t head = heads.first; head < heads.end; head++) head_tiles(head).load(now);
@@ -485,10 +243,16 @@ uint32_t run_tiles(const LinearRecurrenceArgs& args, const SharingHeads& heads, 
     const uint32_t end = run.row + run.rows;
     for (uint32_t row = run.row; row < end; row += kChunk) {
       const Chunk chunk(row, end);
-      keys.take(chunk);
       for (uint32_t head = heads.first; head < heads.end; head++) {
+        const ChunkKeys keys(args, sizes, w, key_head_of(args, head));
+        if (head == heads.first || key_head_of(args, head - 1) != key_head_of(args, head)) keys.take(chunk);
+        const bool is_last = head + 1 == heads.end;
+        const RowsAhead ahead(args, is_last ? row + kChunk : row, is_last ? std::min(kChunk, chunk.ahead) : chunk.rows,
+                              is_last ? heads.first : head + 1,
+                              !is_last && key_head_of(args, head + 1) == key_head_of(args, head),
+                              16 * sizes.key_tiles * sizes.pairs);
         const uint32_t bit = 1u << (head - heads.first);
-        if (!(left & bit) && !head_tiles(head).take(chunk)) left |= bit;
+        if (!(left & bit) && !head_tiles(head).take(chunk, keys, ahead)) left |= bit;
       }
     }
   }
@@ -511,7 +275,7 @@ size_t thread_bytes(const LinearRecurrenceArgs& args) {
 
 void amx_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   const LinearRecurrenceArgs& args = step.as<LinearRecurrenceArgs>();
-  const SharingHeads heads(args, tile);
+  const HeadRange heads(args, tile);
   uint8_t* scratch = reinterpret_cast<uint8_t*>(args.scratch) + thread * thread_bytes(args);
   const size_t columns = args.value_dim;
   each_recurrence(args, heads.first * columns, heads.end * columns, [&](const Run& run, const float* now, float* next) {
@@ -530,9 +294,9 @@ size_t amx_scratch(const Call& call) { return call.threads * thread_bytes(recurr
 void amx_prepare(Step& step, const Call& call) {
   linear_recurrence_prepare<FloatsAvx512>(step, call);
   LinearRecurrenceArgs& args = step.init<LinearRecurrenceArgs>();
-  // Two tiles a thread at least, where there are as many heads.
-  args.per_tile = std::clamp(args.heads / (2 * call.threads), 1u, kSharingMost);
-  step.tiles[0] = args.key_heads * SharingHeads::parts_of(args);
+  // Here it counts heads.
+  args.per_tile = std::clamp(args.heads / call.threads, 1u, kHeadsMost);
+  step.tiles[0] = ceil_div(args.heads, args.per_tile);
   step.run = amx_run;
 }
 
