@@ -3,6 +3,7 @@
 // query is a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
 #include "../kernel.h"
 #include "../transformer/fused.h"
+#include "attention_integers_amx.h"
 #include "floats_avx512.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"
@@ -404,6 +405,9 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<FloatsAvx512, Element> part(args, job, index);
+    if constexpr (std::is_same_v<Element, int8_t>) {
+      if (!is_for_tiles<Element>(args, job.run)) return IntegersPart(part, scratch).attend();
+    }
     // Vectors leave out values that are not finite for the queries that do not see them.
     if (!is_for_tiles<Element>(args, job.run) || !TilesPart<Element>(part, scratch).attend())
       attend_part<FloatsAvx512>(part, scratch);
@@ -430,11 +434,20 @@ uint32_t rows_for_tiles(const AttentionArgs& args) {
   return best > 0 ? best : most;
 }
 
+// Of the integers of all heads of few rows, or of one head.
+size_t integers_bytes(const AttentionArgs& args) {
+  const uint32_t few = std::min(args.rows, kFewRows) * args.group;
+  const uint32_t many = std::max(few, args.rows_per_tile * args.group);
+  const IntegersScratch of_few(args.head_dim, args.kv_heads, few), of_many(args.head_dim, 1, many);
+  return round_up(std::max(of_few.bytes, of_many.bytes), 64);
+}
+
 // The same numbers, with parts for tiles, and scratch for these.
 AttentionArgs with_tiles(AttentionArgs args) {
   args.rows_per_tile = rows_for_tiles(args);
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group);
   args.thread_floats = std::max(floats_of_thread<FloatsAvx512>(args), round_up(sizes.bytes(), 64) / 4);
+  args.thread_floats = std::max(args.thread_floats, integers_bytes(args) / 4);
   return args;
 }
 
@@ -463,7 +476,7 @@ void pages_prepare(Step& step, const Call& call) {
   begin_tiles(step, args, scalar_of<CacheType>(call, update_and_attend::kCacheType));
 }
 
-constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16 | kAmxInt8;
 
 constexpr KernelRow kRows[] = {
     {"attention_f32_16x1x32_amx", "attention", nullptr, 0, kNeeds, 16, 1, cache_scratch, cache_prepare},
