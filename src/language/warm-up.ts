@@ -2,17 +2,18 @@
  * Runs a program a few times before its first use where its code is compiled on the way: WebAssembly engines run code in
  * a fast compiler's version first and replace it when it has run for a while.
  */
-import type { LoadedProgram } from "../runtime/program.ts";
+import { type LoadedProgram, storeOf } from "../runtime/program.ts";
 import { createDecoder } from "./decoders.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 
 /**
  * Tokens of the first warm-up prompts, enough for the kernels of many rows; while there is time, some of longer ones follow,
- * each of another length: kernels have a function for each rest of six rows.
+ * each of another length: kernels have a function for each rest of six rows. None fills a page: prompts after it would find
+ * it in the store instead of running.
  */
 const SHORT_PROMPT = 8;
 const SHORT_RUNS = 3;
-const LONG_PROMPT = 32;
+const LONG_PROMPT = 31;
 const PROMPT_RUNS = 15;
 const PROMPT_MS = 120;
 /**
@@ -55,7 +56,8 @@ export async function warmDecoder(
 
 async function warmPrompt(program: LoadedProgram, signal: AbortSignal | undefined): Promise<void> {
   const decoder = createDecoder(program);
-  const most = Math.min(program.count("get_max_seq_len"), decoder.contextLength);
+  const page = storeOf(program)?.layout.pagePositions ?? Number.POSITIVE_INFINITY;
+  const most = Math.min(program.count("get_max_seq_len"), decoder.contextLength, page - 1);
   const start = performance.now();
   for (let run = 0; run < PROMPT_RUNS; run++) {
     const isShort = run < SHORT_RUNS;
