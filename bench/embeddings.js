@@ -6,14 +6,15 @@
  * `embedding-onnx.py` writes the peer's file; README.md says how onnxruntime-node is installed, the engine of
  * transformers.js. Both get the same token ids of the same texts, a JSON list of strings (default: sentences of docs/). The peer
  * runs padded batches of 1, 8 and 32 texts, as they come and sorted by length; the fastest of them counts. Mean pooling and
- * length 1, as all-MiniLM's modules say, are part of both.
+ * length 1, as all-MiniLM's modules say, are part of both. → results/embeddings.md
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { loadavg } from "node:os";
-import { join } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { embedding, int8DynamicActivationIntxWeight, loadCheckpoint, loadCompiled, quantize } from "../dist/index.js";
+import { digits, median, table, writeReport } from "./report.js";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -125,17 +126,22 @@ for (let round = 0; round < runs; round++)
     await run();
     times[i].push(performance.now() - start);
   }
-const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
-console.log(`${texts.length} texts, ${tokens} tokens, ${threads} threads, load ${loadavg()[0].toFixed(1)}`);
-for (const [i, { name }] of candidates.entries()) {
+const own = Object.keys(models).length;
+const peer = Math.min(...times.slice(own).map(median));
+const rows = candidates.map(({ name }, i) => {
   const ms = median(times[i]);
-  const [least, mean] = [Math.min(...closeness[i]), closeness[i].reduce((a, b) => a + b) / texts.length];
-  console.log(
-    `${name.padEnd(40)} ${ms.toFixed(0).padStart(6)} ms ${((1000 * texts.length) / ms).toFixed(0).padStart(6)} texts/s ` +
-      `cosine to float: least ${least.toFixed(4)}, mean ${mean.toFixed(4)}`,
-  );
-}
-const peer = Math.min(...times.slice(Object.keys(models).length).map(median));
-for (const [i, name] of Object.keys(models).entries())
-  console.log(`${name}: ${(peer / median(times[i])).toFixed(2)} times as fast as the peer's fastest way`);
+  const mean = closeness[i].reduce((a, b) => a + b) / texts.length;
+  const rate = digits((1000 * texts.length) / ms);
+  const ratio = i < own ? digits(peer / ms) : "";
+  return [name, digits(ms), rate, ratio, Math.min(...closeness[i]).toFixed(4), mean.toFixed(4)];
+});
+const head = ["what", "ms", "texts a second", "times the peer's fastest way", "least cosine to float", "mean"];
+writeReport("embeddings", {
+  title: "Embeddings beside ONNX Runtime",
+  command: "node bench/embeddings.js",
+  sections: [
+    `${texts.length} texts of ${tokens} tokens through ${basename(resolve(folder))} on ${threads} threads, each way in turn; medians of ${runs} rounds, load ${loadavg()[0].toFixed(1)} at the end. Both get the same token ids; the peer's file has 8 bits (ONNX Runtime ${require("onnxruntime-node/package.json").version}).`,
+    table(head, rows),
+  ],
+});
 for (const model of Object.values(models)) await model.dispose();

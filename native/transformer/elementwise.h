@@ -59,20 +59,19 @@ struct GegluOperation {
   }
 };
 
-// gelu(a) * b with gelu(a) = max(a, 0) - |a| erfc(z) / 2, z = |a| / sqrt 2; erfc(z) = t exp(p(t) - z^2), t = 1 / (1 + z
-// / 2), with a relative error of 1.2e-7 (Press et al., Numerical Recipes, 6.2).
+// gelu(a) * b with gelu(a) = max(a, 0) + n Q(n), n = -|a|, where Q is the normal distribution's tail beyond |a|: a
+// polynomial of degree 8 in n is log2 Q, so that n Q is off by at most 9e-9 before rounding (least maximum on 0 .. 9,
+// found by linear programming). It falls further on, so that what is beyond 10 makes less than 1e-31.
 struct ErfGegluOperation {
   template <class Isa>
   static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
-    const auto zero = Isa::set(0.0f), one = Isa::set(1.0f);
-    const auto distance = Isa::max(a, zero - a);
-    const auto t = one / Isa::multiply_add(distance, Isa::set(0.35355339f), one);
-    auto p = Isa::set(0.17087277f);
-    for (float coefficient : {-0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f, 0.09678418f,
-                              0.37409196f, 1.00002368f, -1.26551223f})
-      p = Isa::multiply_add(p, t, Isa::set(coefficient));
-    const auto tail = t * exp_of<Isa>(Isa::multiply_add(a * Isa::set(-0.5f), a, p)) * Isa::set(0.5f);
-    return (Isa::max(a, zero) - distance * tail) * b;
+    const auto zero = Isa::set(0.0f);
+    const auto n = Isa::max(Isa::set(-10.0f), Isa::min(a, zero - a));
+    auto p = Isa::set(-1.90205287e-6f);
+    for (float coefficient : {-2.80568111e-5f, -1.31472756e-4f, 2.72076402e-4f, 7.24542141e-3f, 5.26276119e-2f,
+                              -4.59162146e-1f, 1.15111101f, -1.0f})
+      p = Isa::multiply_add(p, n, Isa::set(coefficient));
+    return Isa::multiply_add(n, exp2_of_small<Isa>(p), Isa::max(a, zero)) * b;
   }
 };
 
