@@ -24,8 +24,9 @@ template <class Isa>
 size_t floats_of_thread(const AttentionArgs& args) {
   const uint32_t few = std::min(args.rows, kFewRows) * args.group;
   const uint32_t many = std::max(few, args.rows_per_tile * args.group);
-  const size_t of_few = FewRowsScratch<Isa>(args.head_dim, args.kv_heads, few).floats;
-  const size_t of_one_head = FewRowsScratch<Isa>(args.head_dim, 1, std::min(many, Isa::kLanes)).floats;
+  const size_t of_few = FewRowsScratch<Isa>(args.head_dim, args.kv_heads, LaneShape<Isa>(few)).floats;
+  const LaneShape<Isa> shape(std::min(many, Isa::kLanes));
+  const size_t of_one_head = FewRowsScratch<Isa>(args.head_dim, 1, shape).floats;
   const size_t of_many = ManyRowsScratch<Isa>(args.head_dim, many).floats;
   return std::max({of_few, of_one_head, of_many});
 }

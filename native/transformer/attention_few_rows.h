@@ -15,6 +15,7 @@ struct LaneShape {
     while (lane_rows < queries && lane_rows < Isa::kLanes) lane_rows *= 2;
     vectors = ceil_div(queries, lane_rows);
   }
+  LaneShape(uint32_t lane_rows, uint32_t vectors) : lane_rows(lane_rows), vectors(vectors) {}
 };
 
 // Where the parts of one thread's scratch begin, in floats, for `heads` of keys and values with `queries` each.
@@ -25,7 +26,7 @@ struct FewRowsScratch {
   // Of one vector.
   size_t q_floats, score_floats;
 
-  FewRowsScratch(uint32_t head_dim, uint32_t heads, uint32_t queries) : shape(queries) {
+  FewRowsScratch(uint32_t head_dim, uint32_t heads, LaneShape<Isa> shape) : shape(shape) {
     const size_t vectors = static_cast<size_t>(heads) * shape.vectors, rows = vectors * shape.lane_rows;
     q_floats = shape.lane_rows * round_up(head_dim, Isa::kLanes);
     score_floats = kBlockKeys * shape.lane_rows;
@@ -38,13 +39,23 @@ struct FewRowsScratch {
 };
 
 template <class Isa, class Element>
-class FewRowsPart : AttentionPart<Isa, Element> {
+class FewRowsPart : protected AttentionPart<Isa, Element> {
   using Part = AttentionPart<Isa, Element>;
   using typename Part::Query;
 
  public:
-  FewRowsPart(const Part& part, float* scratch) : Part(part) {
-    const FewRowsScratch<Isa> at(this->args_.head_dim, this->heads(), this->queries());
+  FewRowsPart(const Part& part, float* scratch)
+      : FewRowsPart(part, scratch, {part.head_dim(), part.heads(), LaneShape<Isa>(part.queries())}) {}
+
+  void attend() {
+    attend_chunks([this](const CacheBlock<Element>& block, bool, bool) {
+      attend_block<Isa>(this->vectors_, this->count_, block, {block.first, block.last}, this->args_.rule.softcap,
+                        scores_, score_floats_, this->heads() * this->args_.head_dim);
+    });
+  }
+
+ protected:
+  FewRowsPart(const Part& part, float* scratch, const FewRowsScratch<Isa>& at) : Part(part) {
     results_ = reinterpret_cast<PartialResult*>(scratch + at.results);
     sums_ = scratch + at.sums;
     scores_ = scratch + at.scores;
@@ -52,7 +63,9 @@ class FewRowsPart : AttentionPart<Isa, Element> {
     this->begin_vectors(reinterpret_cast<QueryVector<Isa>*>(scratch), at.shape.lane_rows, scratch + at.q, at.q_floats);
   }
 
-  void attend() {
+  // Calls body(block, begins, ends) for each block, and whether it is the first and the last of its chunk.
+  template <class Body>
+  void attend_chunks(Body&& body) {
     const uint32_t dim = this->args_.head_dim;
     if (!this->is_split())
       this->each_query([&](const Query& query) {
@@ -62,14 +75,17 @@ class FewRowsPart : AttentionPart<Isa, Element> {
     bool begins = true;
     this->each_block([&](const CacheBlock<Element>& block, uint32_t chunk, bool ends) {
       if (begins) begin_chunk(chunk);
-      attend_block<Isa>(this->vectors_, this->count_, block, {block.first, block.last}, this->args_.rule.softcap,
-                        scores_, score_floats_, this->heads() * dim);
+      body(block, begins, ends);
       if (ends) end_chunk(chunk);
       begins = ends;
     });
     if (!this->is_split())
       this->each_query([&](const Query& query) { divide_sums<Isa>(query.y, result_of(query), dim); });
   }
+
+  float* scores_;
+  // Of one vector.
+  size_t score_floats_;
 
  private:
   PartialResult& result_of(const Query& query) { return results_[query.vector * this->lane_rows_ + query.lane]; }
@@ -103,8 +119,7 @@ class FewRowsPart : AttentionPart<Isa, Element> {
   }
 
   PartialResult* results_;
-  float *sums_, *scores_;
-  size_t score_floats_;
+  float* sums_;
 };
 
 }  // namespace lowbit

@@ -83,6 +83,7 @@ class AttentionPart {
   // Heads of keys and values, and queries of each.
   uint32_t heads() const { return kv_last_ - kv_first_; }
   uint32_t queries() const { return (last_ - first_) * args_.group; }
+  uint32_t head_dim() const { return args_.head_dim; }
   bool is_empty() const { return begin_ >= end_; }
 
  protected:

@@ -3,6 +3,7 @@
 // query is a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
 #include "../kernel.h"
 #include "../transformer/fused.h"
+#include "attention_integers_amx.h"
 #include "floats_avx512.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"
@@ -149,14 +150,16 @@ void convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* tar
 // Values to tiles of 16 columns by 32 keys. False where one is infinite or NaN: a weight of 0 would not hide it.
 template <class Element>
 bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
-  __m512 unless_finite = _mm512_setzero_ps();
+  __m512 unless_finite[2] = {};
   for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
     for (uint32_t half = 0; half < ceil_div(block.last, 32); half++) {
       auto value = [&](uint32_t key) { return key < block.last ? load_value(block, key, d) : _mm512_setzero_ps(); };
       __m512i high[16], low[16];
       for (uint32_t r = 0; r < 16; r++) {
         const __m512 a = value(32 * half + 2 * r), b = value(32 * half + 2 * r + 1);
-        unless_finite = _mm512_fmadd_ps(b, _mm512_setzero_ps(), _mm512_fmadd_ps(a, _mm512_setzero_ps(), unless_finite));
+        // A product with 0 is NaN where a value is not finite.
+        unless_finite[0] = _mm512_fmadd_ps(a, _mm512_setzero_ps(), unless_finite[0]);
+        unless_finite[1] = _mm512_fmadd_ps(b, _mm512_setzero_ps(), unless_finite[1]);
         const SplitVector split = split_pairs(a, b);
         high[r] = split.high;
         low[r] = split.low;
@@ -170,7 +173,7 @@ bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* t
       }
     }
   }
-  return _mm512_cmp_ps_mask(unless_finite, unless_finite, _CMP_UNORD_Q) == 0;
+  return _mm512_cmp_ps_mask(unless_finite[0], unless_finite[1], _CMP_UNORD_Q) == 0;
 }
 
 // scores[2][64][16] of a pair of query tiles over 32 * halves keys.
@@ -404,18 +407,23 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<FloatsAvx512, Element> part(args, job, index);
+    if constexpr (std::is_same_v<Element, int8_t>) {
+      if (!is_for_tiles<Element>(args, job.run)) return IntegersPart(part, scratch).attend();
+    }
     // Vectors leave out values that are not finite for the queries that do not see them.
     if (!is_for_tiles<Element>(args, job.run) || !TilesPart<Element>(part, scratch).attend())
       attend_part<FloatsAvx512>(part, scratch);
   });
 }
 
+// Most floats of the queries of a part. With their sums they take 8 bytes each, and stay in the second cache.
+constexpr uint32_t kPartFloats = 65536;
 // What converting keys and values costs, in queries that are multiplied with them.
 constexpr uint32_t kConvertCost = 40;
 
 // Rows of a part such that threads are done soonest: pairs of tiles are filled, and keys are converted for few parts.
 uint32_t rows_for_tiles(const AttentionArgs& args) {
-  const uint32_t most = rows_of_tile_most(args);
+  const uint32_t most = std::max(1u, kPartFloats / args.head_dim / args.group);
   uint32_t best = 0;
   uint64_t least = UINT64_MAX;
   for (uint32_t parts = ceil_div(args.rows, most); parts <= std::min(args.rows, 16 * args.threads); parts++) {
@@ -430,11 +438,20 @@ uint32_t rows_for_tiles(const AttentionArgs& args) {
   return best > 0 ? best : most;
 }
 
+// Of the integers of all heads of few rows, or of one head.
+size_t integers_bytes(const AttentionArgs& args) {
+  const uint32_t few = std::min(args.rows, kFewRows) * args.group;
+  const uint32_t many = std::max(few, args.rows_per_tile * args.group);
+  const IntegersScratch of_few(args.head_dim, args.kv_heads, few), of_many(args.head_dim, 1, many);
+  return round_up(std::max(of_few.bytes, of_many.bytes), 64);
+}
+
 // The same numbers, with parts for tiles, and scratch for these.
 AttentionArgs with_tiles(AttentionArgs args) {
   args.rows_per_tile = rows_for_tiles(args);
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group);
   args.thread_floats = std::max(floats_of_thread<FloatsAvx512>(args), round_up(sizes.bytes(), 64) / 4);
+  args.thread_floats = std::max(args.thread_floats, integers_bytes(args) / 4);
   return args;
 }
 
@@ -463,7 +480,7 @@ void pages_prepare(Step& step, const Call& call) {
   begin_tiles(step, args, scalar_of<CacheType>(call, update_and_attend::kCacheType));
 }
 
-constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16 | kAmxInt8;
 
 constexpr KernelRow kRows[] = {
     {"attention_f32_16x1x32_amx", "attention", nullptr, 0, kNeeds, 16, 1, cache_scratch, cache_prepare},

@@ -271,6 +271,7 @@ const recurrenceShapes = [
   { keyHeads: 3, heads: 3, keyDim: 65, valueDim: 80 },
   { keyHeads: 1, heads: 5, keyDim: 40, valueDim: 64 },
   { keyHeads: 2, heads: 2, keyDim: 128, valueDim: 128 },
+  { keyHeads: 2, heads: 10, keyDim: 64, valueDim: 64 },
 ];
 type RecurrenceShape = (typeof recurrenceShapes)[number];
 

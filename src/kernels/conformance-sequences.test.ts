@@ -151,7 +151,9 @@ describeRows(native(updateAndAttend), cpu, (kernel) => {
         found.setRuns(runs);
         const y = new Float32Array(args.y.length).fill(-7);
         run(kernel, { ...args, y, table: found.table, pages: found.pages }, bench(threads));
-        expect(distance(y, args.y), name).toBeLessThan(sizes.type === "int8" ? 5e-5 : 1e-5);
+        // Tiles of integers round weights to 1/32639 of a block's largest.
+        const ofIntegers = kernel.needs.includes("amx_int8") ? 1e-4 : 5e-5;
+        expect(distance(y, args.y), name).toBeLessThan(sizes.type === "int8" ? ofIntegers : 1e-5);
         expectSame(found.bytes.subarray(0, expected.length), expected, name);
       }
   });
@@ -314,8 +316,9 @@ describeRows(native(updateAndAttend), cpu, (kernel) => {
       ] as const) {
         const found = resultsOf(kernel, tokens, make(reversed), item, steps, threads);
         const message = `${JSON.stringify(item)}, ${steps} rows, ${threads} threads`;
-        // Tiles of bf16 pairs serve many queries, floats serve few (docs/sequences.md).
-        if (kernel.needs.includes("amx_bf16")) expect(distance(found, alone), message).toBeLessThan(2e-5);
+        // Tiles of bf16 pairs serve 64 queries and more, floats and tiles of integers serve few (docs/sequences.md).
+        if (kernel.needs.includes("amx_bf16") && (steps[0] * sizes.heads) / sizes.kvHeads >= 64)
+          expect(distance(found, alone), message).toBeLessThan(sizes.type === "int8" ? 1e-4 : 2e-5);
         else expectSame(found, alone, message);
       }
     }

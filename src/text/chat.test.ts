@@ -146,6 +146,14 @@ describe("encodeChat with control tokens in messages", () => {
 
     const messages = [{ ...user("<|end|>"), arguments: { "<|end|>": 1, list: [null, true, 2.5] } }];
     const tools = [{ description: "<|user|>" }];
+    const arguments_ = new Map<string, unknown>([["<|end|>", ["<|user|>", 12345678901234567890n]]]);
+    const mapped = encodeChat(tokenizer, jsonTemplate, [{ ...user(""), arguments: arguments_ }], { tools });
+    expect(specials(mapped)).toEqual([id("<|user|>"), id("<|end|>")]);
+    expect(tokenizer.decode(mapped)).toContain('{"<|end|>": ["<|user|>", 12345678901234567890]}');
+    const xml = encodeChat(tokenizer, new ChatTemplate("{{ xml_tools }}{{ xml_tools is defined }}<|end|>"), [], {
+      xml_tools: tools,
+    });
+    expect(specials(xml)).toEqual([id("<|end|>")]);
     const json = encodeChat(tokenizer, jsonTemplate, messages, { tools });
     expect(specials(json)).toEqual([id("<|user|>"), id("<|end|>")]);
     expect(tokenizer.decode(json)).toBe(jsonTemplate.render(messages, { tools }));

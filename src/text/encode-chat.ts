@@ -4,6 +4,7 @@
  */
 import { InvalidArgumentError } from "../errors.ts";
 import type { ChatTemplate, RenderOptions, TemplateMessage } from "./chat-template.ts";
+import { Float } from "./template/values.ts";
 import { type EncodeTextOptions, type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 
 /**
@@ -27,11 +28,13 @@ export function encodeChat(
   const broken = messages.map((message) =>
     breaker.break(message, message.role === "assistant" ? isSpecial : isControl),
   );
+  const { xml_tools: xmlTools } = options;
   const text = template.render(broken, {
     ...options,
     bosToken: options.bosToken ?? tokenizer.bos?.text,
     eosToken: options.eosToken ?? tokenizer.eos?.text,
     tools: breaker.break(options.tools, isControl),
+    ...(xmlTools === undefined ? {} : { xml_tools: breaker.break(xmlTools, isControl) }),
     documents: breaker.break(options.documents ?? null, isControl),
   });
   if (breaker.count === 0) return tokenizer.encode(text, { ...WHOLE_TEXT, addSpecialTokens: false, contextLength });
@@ -87,7 +90,9 @@ class TextBreaker {
 function mapStrings(value: unknown, change: (text: string) => string): unknown {
   if (typeof value === "string") return change(value);
   if (Array.isArray(value)) return value.map((item) => mapStrings(item, change));
-  if (value === null || typeof value !== "object") return value;
+  if (value === null || typeof value !== "object" || value instanceof Float) return value;
+  if (value instanceof Map)
+    return new Map([...value].map(([key, item]) => [mapStrings(key, change), mapStrings(item, change)]));
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [change(key), mapStrings(item, change)]));
 }
 

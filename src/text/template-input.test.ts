@@ -41,7 +41,9 @@ describe("messages", () => {
       role: "assistant",
       content: "",
       reasoning_content: "I look.",
-      tool_calls: [{ id: "call_1", type: "function", function: { name: "get_weather", arguments: { city: "Paris" } } }],
+      tool_calls: [
+        { id: "call_1", type: "function", function: { name: "get_weather", arguments: new Map([["city", "Paris"]]) } },
+      ],
     });
     expect(messages[3]).toEqual({ role: "tool", content: "rain", tool_call_id: "call_1", name: "get_weather" });
     expect(options.tools).toEqual([{ type: "function", function: weather }]);
@@ -62,7 +64,7 @@ describe("messages", () => {
     };
     expect(argumentsOf("{{ '\\n' + tool_calls['function']['arguments'] + '\\n' }}")).toBe(call.arguments);
     expect(argumentsOf("{{ tool_calls }}", "{")).toBe("{");
-    expect(argumentsOf("{{ tool_calls }}", "")).toEqual({});
+    expect(argumentsOf("{{ tool_calls }}", "")).toEqual(new Map());
   });
 
   it("have ids of nine digits for Mistral's templates", () => {
@@ -76,8 +78,40 @@ describe("messages", () => {
       '<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>',
     );
     expect(input("{{ tools }}").messages[2]!.content).toBe(
-      '<|tool_call|>[{"name":"get_weather","arguments":{"city":"Paris"}}]',
+      '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]',
     );
+    const twice: Message[] = [{ role: "assistant", content: "", toolCalls: [call, { ...call, arguments: "" }] }];
+    expect(input("{{ tools }}<tool_call>", twice).messages[0]!.content).toBe(
+      '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>\n' +
+        '<tool_call>\n{"name": "get_weather", "arguments": {}}\n</tool_call>',
+    );
+  });
+
+  // As json.loads and json.dumps of Python 3.11 have them.
+  it("have arguments with the numbers and the order of the text", () => {
+    const text = '{"id": 12345678901234567890, "b": [1.0, -0.0, 1e3, -7], "2": "s\\"1", "1": {"é": null, "n": true}}';
+    const rendered = (source: string) => {
+      const template = new ChatTemplate(source);
+      const messages: Message[] = [{ role: "assistant", content: "", toolCalls: [{ ...call, arguments: text }] }];
+      return template.render(templateInput(template, messages, {}).messages);
+    };
+    const json =
+      '{"id": 12345678901234567890, "b": [1.0, -0.0, 1000.0, -7], "2": "s\\"1", "1": {"é": null, "n": true}}';
+    expect(rendered("{{ messages[0].tool_calls[0].function.arguments | tojson }}")).toBe(json);
+    expect(rendered("{# List of tools: #}{{ messages[0].content }}")).toBe(
+      '<|tool_call_start|>[get_weather(id=12345678901234567890, b=[1.0, -0.0, 1000.0, -7], 2="s\\"1", ' +
+        '1={"é": None, "n": True})]<|tool_call_end|>',
+    );
+  });
+
+  it("have what gpt-oss thought and said before a call as one text", () => {
+    const messages: Message[] = [
+      { role: "assistant", content: "I look.", reasoning: "It asks.", toolCalls: [call] },
+      { role: "assistant", content: "Done.", reasoning: "So." },
+    ];
+    const [first, last] = input("<|channel|><|message|>{{ m.tool_calls }}{{ m.thinking }}", messages).messages;
+    expect(first).toMatchObject({ content: "", thinking: "It asks.\n\nI look." });
+    expect(last).toMatchObject({ content: "Done.", thinking: "So." });
   });
 
   it.each<[unknown, string]>([
@@ -111,6 +145,12 @@ describe("tools", () => {
     [[{ name: "f", parameters: [] }], "tools[0].parameters: expected a JSON schema but found a list of 0"],
   ])("that are none are refused: %j", (tools, message) => {
     expect(() => input("{{ tools }}", [], { tools: tools as Tool[] })).toThrow(new InvalidArgumentError(message));
+  });
+
+  it("are the functions alone where the template reads xml_tools, as SmolLM3's does", () => {
+    const source = "{{ xml_tools }}{{ python_tools }}";
+    expect(input(source, [], { tools: [weather] }).options).toEqual({ tools: null, xml_tools: [weather] });
+    expect(input(source, []).options).toEqual({ tools: null });
   });
 
   it("are refused where the template has none", () => {

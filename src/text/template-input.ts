@@ -1,5 +1,6 @@
 /** Messages, tools and thinking as a model's chat template expects them: in transformers' form, by the names that it knows. */
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { parsedArguments, writtenCalls } from "./call-arguments.ts";
 import {
   type AssistantMessage,
   checkMessages,
@@ -48,7 +49,7 @@ export function templateInput(
   return {
     messages: messages.map((message) => shape.of(message)),
     options: {
-      tools: tools.length === 0 ? null : tools.map(templateTool),
+      ...toolVariables(template.source, tools),
       ...thinkingVariables(template.source, thinking),
       ...templateOptions,
     },
@@ -58,7 +59,15 @@ export function templateInput(
 /** Whether a template tells the model of tools. */
 export function takesTools(template: string): boolean {
   const names = templateVariables(template);
-  return names.has("tools") || names.has("functions");
+  return names.has("tools") || names.has("functions") || names.has("xml_tools");
+}
+
+function toolVariables(template: string, tools: readonly Tool[]): { tools: object[] | null; xml_tools?: object[] } {
+  if (tools.length === 0) return { tools: null };
+  const written = tools.map(templateTool);
+  const isXml = templateVariables(template).has("xml_tools") && !templateVariables(template).has("tools");
+  // SmolLM3 reads the functions alone.
+  return isXml ? { tools: null, xml_tools: written.map((tool) => tool.function) } : { tools: written };
 }
 
 const RESERVED = ["messages", "tools", "add_generation_prompt", "addGenerationPrompt"];
@@ -74,7 +83,7 @@ function checkVariables(variables: Readonly<Record<string, unknown>>): void {
 }
 
 /** A tool in OpenAI's form. */
-function templateTool({ name, description, parameters }: Tool): object {
+function templateTool({ name, description, parameters }: Tool): { type: string; function: object } {
   const { properties = {}, ...schema } = (parameters ?? {}) as Record<string, unknown>;
   return {
     type: "function",
@@ -97,6 +106,8 @@ class MessageShape {
   readonly #wantsArgumentText: boolean;
   /** Text of calls for a template that knows none: it becomes part of the answer's text. */
   readonly #writeCalls: ((calls: readonly ToolCall[]) => string) | null;
+  /** gpt-oss's template takes what the model thought before a call and what it said as one text: both are its analysis. */
+  readonly #wantsOneText: boolean;
   /** Ids of calls as the template takes them: Mistral's must have 9 letters or digits. */
   readonly #ids: ReadonlyMap<string, string>;
   readonly #names: ReadonlyMap<string, string>;
@@ -105,11 +116,8 @@ class MessageShape {
     this.#reasoningKey = reasoningKey(source);
     this.#wantsArgumentText =
       /\+\s*\w+(?:\.function|\[['"]function['"]\])(?:\.arguments|\[['"]arguments['"]\])(?!\s*\|)/.test(source);
-    this.#writeCalls = source.includes("tool_calls")
-      ? null
-      : source.includes("List of tools: ")
-        ? pythonCalls
-        : jsonCalls;
+    this.#writeCalls = source.includes("tool_calls") ? null : (calls) => writtenCalls(source, calls);
+    this.#wantsOneText = hasChannels(source);
     const calls = messages.flatMap((message) => (message.role === "assistant" ? (message.toolCalls ?? []) : []));
     this.#names = new Map(calls.map(({ id, name }) => [id, name]));
     const isShort = /length (?:!= )?9/.test(source);
@@ -124,7 +132,9 @@ class MessageShape {
     return { role, content: typeof content === "string" ? content : content.map(({ text }) => text).join("") };
   }
 
-  #assistant({ content, reasoning, toolCalls = [] }: AssistantMessage): TemplateMessage {
+  #assistant({ content: said, reasoning: thought, toolCalls = [] }: AssistantMessage): TemplateMessage {
+    const isJoined = this.#wantsOneText && toolCalls.length > 0 && said && thought;
+    const [content, reasoning] = isJoined ? ["", `${thought}\n\n${said}`] : [said, thought];
     const written = toolCalls.length > 0 && this.#writeCalls ? this.#writeCalls(toolCalls) : "";
     const calls = toolCalls.map(({ id, name, arguments: text }) => ({
       id: this.#idOf(id),
@@ -151,39 +161,6 @@ class MessageShape {
     if (this.#wantsArgumentText) return text;
     return parsedArguments(text);
   }
-}
-
-/** Arguments as values; as their text where the model wrote no JSON, so that it sees what it wrote. */
-function parsedArguments(text: string): unknown {
-  try {
-    return text.trim() === "" ? {} : JSON.parse(text);
-  } catch {
-    return text;
-  }
-}
-
-/** Calls as LFM2 writes them. */
-function pythonCalls(calls: readonly ToolCall[]): string {
-  const written = calls.map(({ name, arguments: text }) => {
-    const entries = Object.entries((parsedArguments(text) ?? {}) as object);
-    return `${name}(${entries.map(([key, value]) => `${key}=${pythonText(value)}`).join(", ")})`;
-  });
-  return `<|tool_call_start|>[${written.join(", ")}]<|tool_call_end|>`;
-}
-
-function pythonText(value: unknown): string {
-  if (value === null) return "None";
-  if (typeof value === "boolean") return value ? "True" : "False";
-  if (Array.isArray(value)) return `[${value.map(pythonText).join(", ")}]`;
-  if (typeof value !== "object") return JSON.stringify(value);
-  return `{${Object.entries(value)
-    .map(([key, item]) => `${JSON.stringify(key)}: ${pythonText(item)}`)
-    .join(", ")}}`;
-}
-
-/** Calls as Granite writes them. */
-function jsonCalls(calls: readonly ToolCall[]): string {
-  return `<|tool_call|>${JSON.stringify(calls.map(({ name, arguments: text }) => ({ name, arguments: parsedArguments(text) })))}`;
 }
 
 /** The field of a message in which a template looks for what the model thought; null where it looks in none. */

@@ -31,6 +31,7 @@ export class Context {
   }
 
   #object(value: object): Value {
+    if (value instanceof Float) return value;
     const known = this.#copies.get(value);
     if (known !== undefined) return known;
     enter();

@@ -1,0 +1,63 @@
+/** Arguments of calls in a history: as values for templates, and as text for templates that know no calls. */
+import { parseJson } from "../json-text.ts";
+import type { ToolCall } from "./chat-messages.ts";
+import { floatText } from "./template/print.ts";
+import { Float } from "./template/values.ts";
+
+/** A string, with its quotes, or a number of a JSON text. */
+const SCALAR = /"(?:\\.|[^"\\])*"|-?\d[\d.eE+-]*/g;
+
+/**
+ * The value of arguments as Python reads them: objects are maps in the order of the text, integers of any size are exact,
+ * and 1.0 is a float. Text that is no JSON stays as it is, so that the model sees what it wrote; none is an empty map.
+ */
+export function parsedArguments(text: string): unknown {
+  if (text.trim() === "") return new Map();
+  try {
+    parseJson(text);
+  } catch {
+    return text;
+  }
+  // JavaScript would round numbers, and put keys such as "2" in front of others.
+  const marked = text.replace(SCALAR, (scalar) => (scalar[0] === '"' ? `"s${scalar.slice(1)}` : `"n${scalar}"`));
+  return JSON.parse(marked, (_key, value) => {
+    if (typeof value === "string") return value[0] === "s" ? value.slice(1) : numberOf(value.slice(1));
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    return new Map(Object.entries(value).map(([key, item]) => [key.slice(1), item]));
+  });
+}
+
+function numberOf(text: string): bigint | Float {
+  return /^-?\d+$/.test(text) ? BigInt(text) : new Float(Number(text));
+}
+
+/** Calls as the model of a template without a place for them writes them. */
+export function writtenCalls(template: string, calls: readonly ToolCall[]): string {
+  if (template.includes("List of tools: ")) return pythonCalls(calls);
+  const objects = calls.map(
+    ({ name, arguments: text }) => `{"name": ${JSON.stringify(name)}, "arguments": ${text || "{}"}}`,
+  );
+  return template.includes("<tool_call>")
+    ? objects.map((object) => `<tool_call>\n${object}\n</tool_call>`).join("\n")
+    : `<|tool_call|>[${objects.join(", ")}]`;
+}
+
+/** Calls as LFM2 writes them. */
+function pythonCalls(calls: readonly ToolCall[]): string {
+  const written = calls.map(({ name, arguments: text }) => {
+    const values = parsedArguments(text);
+    const entries = values instanceof Map ? [...values] : [];
+    return `${name}(${entries.map(([key, value]) => `${key}=${pythonText(value)}`).join(", ")})`;
+  });
+  return `<|tool_call_start|>[${written.join(", ")}]<|tool_call_end|>`;
+}
+
+function pythonText(value: unknown): string {
+  if (value === null) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value === "bigint") return String(value);
+  if (value instanceof Float) return floatText(value.value);
+  if (Array.isArray(value)) return `[${value.map(pythonText).join(", ")}]`;
+  if (!(value instanceof Map)) return JSON.stringify(value);
+  return `{${[...value].map(([key, item]) => `${JSON.stringify(key)}: ${pythonText(item)}`).join(", ")}}`;
+}
