@@ -1,0 +1,177 @@
+// Queries, keys and values as factors of bf16 tiles, and the scratch that holds them. The algorithm: attention_amx.cc.
+// Flags: see scripts/build-native.js.
+#pragma once
+
+#include "../kernel.h"
+#include "../transformer/fused.h"
+#include "floats_avx512.h"
+#include "split_bf16.h"
+#include "tiles_amx.h"
+
+namespace lowbit {
+namespace {
+
+// Queries that are multiplied at once: two tiles.
+constexpr uint32_t kPair = 32;
+constexpr uint32_t kTileFloats = kTileBytes / 4;
+
+// Parts of one thread's scratch. A tile is 16 rows of 64 bytes; `steps` of 32 columns make a row of the head.
+struct Workspace {
+  uint8_t* keys;     // [keys / 16][steps][high, low]
+  uint8_t* values;   // transposed: [columns / 16][keys / 32][high, low]
+  float* scores;     // of two pairs of query tiles: [2][2][64 keys][16 queries]
+  uint8_t* weights;  // of two pairs: [2][2][keys / 32][high, low], pairs of keys
+  // Of each 16 queries.
+  uint8_t* queries;  // [steps][high, low], pairs of columns
+  float* sums;       // [columns][16 queries]
+  float* largest;
+  float* totals;
+  int32_t* first;
+  int32_t* last;
+};
+
+struct Sizes {
+  uint32_t steps, columns, query_tiles;
+  size_t keys, values, scores, weights, queries, sums;
+
+  Sizes(uint32_t dim, uint32_t rows) {
+    steps = ceil_div(dim, 32);
+    columns = 32 * steps;
+    query_tiles = 2 * ceil_div(rows, kPair);
+    keys = values = 8 * static_cast<size_t>(steps) * kTileBytes;
+    scores = 2 * 2 * 4 * kTileBytes;
+    weights = 2 * 2 * 2 * 2 * kTileBytes;
+    queries = 2 * static_cast<size_t>(steps) * kTileBytes;
+    sums = 2 * static_cast<size_t>(steps) * kTileBytes;
+  }
+  size_t bytes() const { return 64 + keys + values + scores + weights + query_tiles * (queries + sums + 4 * 64); }
+};
+
+Workspace workspace_at(uint8_t* at, const Sizes& sizes) {
+  at += -reinterpret_cast<uintptr_t>(at) & 63;
+  auto take = [&](size_t bytes) {
+    uint8_t* start = at;
+    at += bytes;
+    return start;
+  };
+  Workspace w;
+  w.keys = take(sizes.keys);
+  w.values = take(sizes.values);
+  w.scores = reinterpret_cast<float*>(take(sizes.scores));
+  w.weights = take(sizes.weights);
+  w.queries = take(sizes.query_tiles * sizes.queries);
+  w.sums = reinterpret_cast<float*>(take(sizes.query_tiles * sizes.sums));
+  w.largest = reinterpret_cast<float*>(take(sizes.query_tiles * 64));
+  w.totals = reinterpret_cast<float*>(take(sizes.query_tiles * 64));
+  w.first = reinterpret_cast<int32_t*>(take(sizes.query_tiles * 64));
+  w.last = reinterpret_cast<int32_t*>(take(sizes.query_tiles * 64));
+  return w;
+}
+
+inline __m512 load_lanes(const float* p, uint32_t lanes) { return FloatsAvx512::load_some(p, lanes); }
+inline __m512 load_lanes(const uint16_t* p, uint32_t lanes) { return FloatsAvx512::load_some_halves(p, lanes); }
+
+inline __m512 load_lanes(const int8_t* p, uint32_t lanes) {
+  const __mmask16 mask = FloatsAvx512::first(lanes);
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, p)));
+}
+
+// Sixteen values of a row from column d on, 0 beyond its end.
+template <class Element>
+inline __m512 load_columns(const Element* row, uint32_t d, uint32_t dim) {
+  return d < dim ? load_lanes(row + d, std::min(16u, dim - d)) : _mm512_setzero_ps();
+}
+
+// Sixteen queries, scaled, to tiles of pairs of columns.
+void convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, float scale, uint8_t* target) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  for (uint32_t step = 0; step < steps; step++, target += 2 * kTileBytes) {
+    __m512i high[16], low[16];
+    for (int r = 0; r < 16; r++) {
+      __m512 a = _mm512_setzero_ps(), b = a;
+      if (rows[r]) {
+        a = _mm512_mul_ps(load_columns(rows[r], 32 * step, dim), factor);
+        b = _mm512_mul_ps(load_columns(rows[r], 32 * step + 16, dim), factor);
+      }
+      const SplitVector split = split_row(a, b);
+      high[r] = split.high;
+      low[r] = split.low;
+    }
+    transpose16(high);
+    transpose16(low);
+    for (int r = 0; r < 16; r++) {
+      _mm512_store_si512(target + 64 * r, high[r]);
+      _mm512_store_si512(target + kTileBytes + 64 * r, low[r]);
+    }
+  }
+}
+
+// The same of a row of keys or values; `scales` are those of its heads where they are integers.
+template <class Element>
+inline __m512 load_scaled(const Element* row, const float* scales, uint32_t d, uint32_t dim) {
+  const __m512 values = load_columns(row, d, dim);
+  if constexpr (!std::is_same_v<Element, int8_t>) return values;
+  return _mm512_mul_ps(values, _mm512_set1_ps(scales[0]));
+}
+
+template <class Element>
+inline __m512 load_key(const CacheBlock<Element>& block, uint32_t key, uint32_t d) {
+  return load_scaled(block.keys[key], CacheBlock<Element>::kIsScaled ? block.key_scales[key] : nullptr, d, block.dim);
+}
+
+template <class Element>
+inline __m512 load_value(const CacheBlock<Element>& block, uint32_t key, uint32_t d) {
+  return load_scaled(block.values[key], CacheBlock<Element>::kIsScaled ? block.value_scales[key] : nullptr, d,
+                     block.dim);
+}
+
+// Keys to tiles of 16 keys by 32 columns; those beyond the block's last are zeros. Rows of the next block, if there is
+// one, are fetched meanwhile.
+template <class Element>
+void convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
+  for (uint32_t key = 0; key < round_up(block.last, 32); key++) {
+    uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
+    if (block.next) {
+      fetch_row(block.next->keys[key], block.dim);
+      fetch_row(block.next->values[key], block.dim);
+    }
+    for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
+      SplitVector split{};
+      if (key < block.last) split = split_row(load_key(block, key, 32 * step), load_key(block, key, 32 * step + 16));
+      _mm512_store_si512(tile, split.high);
+      _mm512_store_si512(tile + kTileBytes, split.low);
+    }
+  }
+}
+
+// Values to tiles of 16 columns by 32 keys. False where one is infinite or NaN: a weight of 0 would not hide it.
+template <class Element>
+bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
+  __m512 unless_finite[2] = {};
+  for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
+    for (uint32_t half = 0; half < ceil_div(block.last, 32); half++) {
+      auto value = [&](uint32_t key) { return key < block.last ? load_value(block, key, d) : _mm512_setzero_ps(); };
+      __m512i high[16], low[16];
+      for (uint32_t r = 0; r < 16; r++) {
+        const __m512 a = value(32 * half + 2 * r), b = value(32 * half + 2 * r + 1);
+        // A product with 0 is NaN where a value is not finite.
+        unless_finite[0] = _mm512_fmadd_ps(a, _mm512_setzero_ps(), unless_finite[0]);
+        unless_finite[1] = _mm512_fmadd_ps(b, _mm512_setzero_ps(), unless_finite[1]);
+        const SplitVector split = split_pairs(a, b);
+        high[r] = split.high;
+        low[r] = split.low;
+      }
+      transpose16(high);
+      transpose16(low);
+      uint8_t* tile = target + half * 2 * kTileBytes;
+      for (uint32_t r = 0; r < 16; r++) {
+        _mm512_store_si512(tile + 64 * r, high[r]);
+        _mm512_store_si512(tile + kTileBytes + 64 * r, low[r]);
+      }
+    }
+  }
+  return _mm512_cmp_ps_mask(unless_finite[0], unless_finite[1], _CMP_UNORD_Q) == 0;
+}
+
+}  // namespace
+}  // namespace lowbit
