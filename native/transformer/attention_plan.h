@@ -6,40 +6,40 @@
 
 namespace lowbit {
 
-// Chunks are longer where there are many: kSize keys each from kBegin on.
+// Chunks of `size` keys each from `begin` on. They are an eighth of what is before them at most, so that threads have
+// equal shares, and as few as that allows.
 struct ChunkSizes {
   uint32_t begin, size;
 };
-constexpr ChunkSizes kChunkSizes[] = {{0, 64}, {1024, 256}, {32768, 1024}};
+constexpr ChunkSizes kChunkSizes[] = {{0, 64}, {1024, 128}, {2048, 256}, {8192, 512}, {16384, 1024}};
+constexpr uint32_t kChunkSizesCount = sizeof kChunkSizes / sizeof *kChunkSizes;
 
-static inline ChunkSizes chunk_sizes(uint32_t position) {
-  return kChunkSizes[position < kChunkSizes[1].begin ? 0 : position < kChunkSizes[2].begin ? 1 : 2];
+// Calls body(sizes, index) with the sizes of chunks that begin at a place, and the first of them; `is_before` says of a
+// beginning, and the index of the chunk there, whether the place is before it.
+template <class IsBefore, class Body>
+inline auto with_chunk_sizes(IsBefore&& is_before, Body&& body) {
+  uint32_t i = 0, index = 0;
+  for (; i + 1 < kChunkSizesCount; i++) {
+    const uint32_t next = index + (kChunkSizes[i + 1].begin - kChunkSizes[i].begin) / kChunkSizes[i].size;
+    if (is_before(kChunkSizes[i + 1].begin, next)) break;
+    index = next;
+  }
+  return body(kChunkSizes[i], index);
 }
 
 static inline uint32_t chunk_index(uint32_t position) {
-  uint32_t index = 0;
-  for (uint32_t i = 0; i < 2; i++) {
-    const uint32_t end = kChunkSizes[i + 1].begin;
-    if (position < end) return index + (position - kChunkSizes[i].begin) / kChunkSizes[i].size;
-    index += (end - kChunkSizes[i].begin) / kChunkSizes[i].size;
-  }
-  return index + (position - kChunkSizes[2].begin) / kChunkSizes[2].size;
+  return with_chunk_sizes(
+      [=](uint32_t begin, uint32_t) { return position < begin; },
+      [=](ChunkSizes sizes, uint32_t index) { return index + (position - sizes.begin) / sizes.size; });
 }
 
-static inline uint32_t chunk_begin(uint32_t index) {
-  for (uint32_t i = 0; i < 2; i++) {
-    const uint32_t count = (kChunkSizes[i + 1].begin - kChunkSizes[i].begin) / kChunkSizes[i].size;
-    if (index < count) return kChunkSizes[i].begin + index * kChunkSizes[i].size;
-    index -= count;
-  }
-  return kChunkSizes[2].begin + index * kChunkSizes[2].size;
+static inline uint32_t chunk_begin(uint32_t chunk) {
+  return with_chunk_sizes([=](uint32_t, uint32_t index) { return chunk < index; },
+                          [=](ChunkSizes sizes, uint32_t index) { return sizes.begin + (chunk - index) * sizes.size; });
 }
 
 // Whether a chunk begins at this multiple of kBlockKeys.
-static inline bool is_chunk_begin(uint32_t position) {
-  const ChunkSizes sizes = chunk_sizes(position);
-  return (position - sizes.begin) % sizes.size == 0;
-}
+static inline bool is_chunk_begin(uint32_t position) { return chunk_begin(chunk_index(position)) == position; }
 
 // A run and the parts of its work: heads of keys and values, rows, and chunks of keys.
 struct AttentionJob {
