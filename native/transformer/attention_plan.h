@@ -6,36 +6,33 @@
 
 namespace lowbit {
 
-// Chunks of `size` keys each from `begin` on. They are an eighth of what is before them at most, so that threads have
-// equal shares, and as few as that allows.
+// Chunks of `size` keys each from `begin` on, the first of them chunk `index`. From 512 on they are an eighth of what
+// is before them at most, so that threads have equal shares, and as few as that allows.
 struct ChunkSizes {
-  uint32_t begin, size;
+  uint32_t begin, size, index;
 };
-constexpr ChunkSizes kChunkSizes[] = {{0, 64}, {1024, 128}, {2048, 256}, {8192, 512}, {16384, 1024}};
-constexpr uint32_t kChunkSizesCount = sizeof kChunkSizes / sizeof *kChunkSizes;
+constexpr ChunkSizes kChunkSizes[] = {{0, 64, 0}, {1024, 128, 16}, {2048, 256, 24}, {8192, 512, 48}, {16384, 1024, 64}};
+constexpr uint32_t kChunkSizesLast = sizeof kChunkSizes / sizeof *kChunkSizes - 1;
 
-// Calls body(sizes, index) with the sizes of chunks that begin at a place, and the first of them; `is_before` says of a
-// beginning, and the index of the chunk there, whether the place is before it.
-template <class IsBefore, class Body>
-inline auto with_chunk_sizes(IsBefore&& is_before, Body&& body) {
-  uint32_t i = 0, index = 0;
-  for (; i + 1 < kChunkSizesCount; i++) {
-    const uint32_t next = index + (kChunkSizes[i + 1].begin - kChunkSizes[i].begin) / kChunkSizes[i].size;
-    if (is_before(kChunkSizes[i + 1].begin, next)) break;
-    index = next;
+constexpr bool chunks_follow_each_other() {
+  for (uint32_t i = 0; i < kChunkSizesLast; i++) {
+    const ChunkSizes own = kChunkSizes[i], next = kChunkSizes[i + 1];
+    if (own.begin + (next.index - own.index) * own.size != next.begin) return false;
   }
-  return body(kChunkSizes[i], index);
+  return true;
 }
+static_assert(chunks_follow_each_other());
 
 static inline uint32_t chunk_index(uint32_t position) {
-  return with_chunk_sizes(
-      [=](uint32_t begin, uint32_t) { return position < begin; },
-      [=](ChunkSizes sizes, uint32_t index) { return index + (position - sizes.begin) / sizes.size; });
+  uint32_t i = kChunkSizesLast;
+  while (position < kChunkSizes[i].begin) i--;
+  return kChunkSizes[i].index + (position - kChunkSizes[i].begin) / kChunkSizes[i].size;
 }
 
 static inline uint32_t chunk_begin(uint32_t chunk) {
-  return with_chunk_sizes([=](uint32_t, uint32_t index) { return chunk < index; },
-                          [=](ChunkSizes sizes, uint32_t index) { return sizes.begin + (chunk - index) * sizes.size; });
+  uint32_t i = kChunkSizesLast;
+  while (chunk < kChunkSizes[i].index) i--;
+  return kChunkSizes[i].begin + (chunk - kChunkSizes[i].index) * kChunkSizes[i].size;
 }
 
 // Whether a chunk begins at this multiple of kBlockKeys.

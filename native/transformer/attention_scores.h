@@ -115,7 +115,24 @@ inline LOWBIT_INLINE void fetch_scales([[maybe_unused]] const CacheBlock<Element
     }
 }
 
-// Has the keys of a block be fetched from memory while other work is done, evenly: a core waits for few lines at once.
+// The rows of a block during so many steps of other work, evenly: a core waits for few lines at once.
+class EvenRows {
+ public:
+  // Of a block that is there, or no rows.
+  EvenRows(bool is_there, uint32_t steps) : steps_(steps), row_(is_there ? 0 : kBlockKeys) {}
+
+  // Calls body with the number of each row that is due.
+  template <class Body>
+  inline LOWBIT_INLINE void step(Body&& body) {
+    due_ += kBlockKeys;
+    for (; row_ < kBlockKeys && row_ * steps_ < due_; row_++) body(row_);
+  }
+
+ private:
+  uint32_t steps_, row_, due_ = 0;
+};
+
+// Has the keys of a block be fetched from memory while other work is done.
 template <class Element>
 class KeyFetch {
  public:
@@ -123,19 +140,19 @@ class KeyFetch {
   KeyFetch(const CacheBlock<Element>* block, uint32_t columns, uint32_t steps)
       : block_(block),
         columns_(columns),
-        steps_(steps),
-        row_(block ? 0 : kBlockKeys) {}
+        rows_(block != nullptr, steps) {}
 
   // In the order of keys_in_places for four keys of a vector.
   inline LOWBIT_INLINE void step() {
-    due_ += kBlockKeys;
-    for (; row_ < kBlockKeys && row_ * steps_ < due_; row_++)
-      fetch_row(block_->keys[row_ % kPlaces * (kBlockKeys / kPlaces) + row_ / kPlaces], columns_);
+    rows_.step([&](uint32_t row) LOWBIT_INLINE {
+      fetch_row(block_->keys[row % kPlaces * (kBlockKeys / kPlaces) + row / kPlaces], columns_);
+    });
   }
 
  private:
   const CacheBlock<Element>* block_;
-  uint32_t columns_, steps_, row_, due_ = 0;
+  uint32_t columns_;
+  EvenRows rows_;
 };
 
 // each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.

@@ -100,27 +100,26 @@ inline void bytes_of_queries(QueryVector<FloatsAvx512>& v, uint32_t dim, uint32_
   }
 }
 
-// Has the next block, if there is one, be fetched from memory while other work is done, evenly.
+// Has the next block, if there is one, be fetched from memory while other work is done.
 class BlockFetch {
  public:
   // `columns` of all rows during so many steps.
   BlockFetch(const CacheBlock<int8_t>* block, uint32_t columns, uint32_t steps)
       : block_(block),
         columns_(columns),
-        steps_(steps),
-        row_(block ? 0 : kBlockKeys) {}
+        rows_(block != nullptr, steps) {}
 
   inline LOWBIT_INLINE void step() {
-    due_ += kBlockKeys;
-    for (; row_ < kBlockKeys && row_ * steps_ < due_; row_++) {
-      fetch_row(block_->keys[row_], columns_);
-      fetch_row(block_->values[row_], columns_);
-    }
+    rows_.step([&](uint32_t row) LOWBIT_INLINE {
+      fetch_row(block_->keys[row], columns_);
+      fetch_row(block_->values[row], columns_);
+    });
   }
 
  private:
   const CacheBlock<int8_t>* block_;
-  uint32_t columns_, steps_, row_, due_ = 0;
+  uint32_t columns_;
+  EvenRows rows_;
 };
 
 // Weights [key][8 queries], times scales of values, to rows of bytes [query][key], high ones and then low ones. What
