@@ -65,7 +65,8 @@ export function takesTools(template: string): boolean {
 function toolVariables(template: string, tools: readonly Tool[]): { tools: object[] | null; xml_tools?: object[] } {
   if (tools.length === 0) return { tools: null };
   const written = tools.map(templateTool);
-  const isXml = templateVariables(template).has("xml_tools") && !templateVariables(template).has("tools");
+  const names = templateVariables(template);
+  const isXml = names.has("xml_tools") && !names.has("tools");
   // SmolLM3 reads the functions alone.
   return isXml ? { tools: null, xml_tools: written.map((tool) => tool.function) } : { tools: written };
 }
