@@ -3,7 +3,7 @@ import { existsSync, lstatSync, readFileSync, symlinkSync, writeFileSync } from 
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { temporaryFolder } from "../test/support/folders.ts";
 import { type Claim, claimPath, tryClaimPath } from "./path-claim.ts";
 import { newWriterId } from "./writer-id.ts";
@@ -100,7 +100,10 @@ it("knows when another has taken over, and leaves that one's claim alone", async
   const path = newPath();
   const claim = await claimPath(path);
   writeFileSync(`${path}.lock`, foreign());
+  // As after some seconds in which this process was stopped.
+  vi.spyOn(Date, "now").mockReturnValue(Date.now() + 6000);
   expect(await claim.isHeld()).toBe(false);
+  vi.restoreAllMocks();
   await claim.release();
   expect(readFileSync(`${path}.lock`, "utf8")).toContain("replica-2");
 });

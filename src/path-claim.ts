@@ -18,6 +18,8 @@ import { isRunning, newWriterId } from "./writer-id.ts";
 const LOOK_MS = 200;
 /** Looks at a lock that stayed as it is, after which it is left over: 6 seconds, or longer where this process was stopped, too. */
 const SILENT_LOOKS = 30;
+/** Nobody takes over that soon after a look. */
+const FRESH_MS = 2000;
 /** Looks before the user is told of the wait. */
 const UNTOLD_LOOKS = 5;
 
@@ -58,8 +60,16 @@ async function claim(path: string, { signal, onWait }: WaitOptions, isPatient: b
   const holder = await take(lock, textOf(id), isPatient, signal, tell);
   if (holder !== null) return holder;
   const beat = startBeat(lock, id);
+  let isHeld = true;
+  let lookedAt = Date.now();
   return {
-    isHeld: async () => idIn(await read(lock)) === id,
+    async isHeld() {
+      const now = Date.now();
+      if (Math.abs(now - lookedAt) < FRESH_MS) return isHeld;
+      isHeld = idIn(await read(lock)) === id;
+      lookedAt = now;
+      return isHeld;
+    },
     async release() {
       await beat.terminate();
       if (idIn(await read(lock)) === id) await rm(lock, { force: true });
