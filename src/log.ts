@@ -14,7 +14,9 @@ function wanted(): boolean {
 
 /** Says what users should know although nothing fails, as the process or the page shows warnings. */
 export function warn(message: string): void {
-  if (globalThis.process?.emitWarning) process.emitWarning(`lowbit: ${message}`);
+  // Bundlers of pages may leave a process without it.
+  const { process } = globalThis as { process?: Partial<NodeJS.Process> };
+  if (process?.emitWarning) process.emitWarning(`lowbit: ${message}`);
   else console.warn(`lowbit: ${message}`);
 }
 
