@@ -34,9 +34,6 @@ export function workerTexts() {
       const script = scriptOf(source);
       const text = [
         `/** The declarations of ${source} as a text for threads. Written by \`npm run worker-texts\`. */`,
-        ...(script.includes("${")
-          ? ["// biome-ignore lint/suspicious/noTemplateCurlyInString: It is in a string of the script."]
-          : []),
         `export const ${name}: string = ${JSON.stringify(script)};`,
         "",
       ].join("\n");

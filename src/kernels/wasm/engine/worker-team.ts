@@ -1,5 +1,6 @@
 /** Workers as the threads of an engine: given code and commands, awaited without blocking. */
 import { UnsupportedError } from "../../../errors.ts";
+import { lackOfAddresses } from "./address-space.ts";
 import type { CodeModule } from "./code-table.ts";
 import type { EngineMemory } from "./engine-memory.ts";
 import type { PlacedPlan } from "./runner.ts";
@@ -94,6 +95,11 @@ export class WorkerTeam {
 
   /** Starts as many as the system gives. */
   #startWorkers(threads: number, events: WorkerEvents): void {
+    const lack = lackOfAddresses(threads);
+    if (lack !== null) {
+      this.#fail(lack);
+      return;
+    }
     try {
       while (this.#workers.length < threads) this.#workers.push(startWorker(events));
     } catch (error) {
