@@ -9,6 +9,7 @@ import { pairMoves } from "../formats/head-rows.ts";
 import { movedValues, movedWeights } from "../formats/moved-weights.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
+import { pythonJson } from "../json-text.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import { checkOutputFolder, makeFolder, writeFileWhole } from "../node-file.ts";
@@ -50,7 +51,7 @@ export async function saveTorchao(model: Model, folder: string, options: AbortOp
     quantization: undefined,
     quantization_config: quantizationConfig(written),
   };
-  const configBytes = new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`);
+  const configBytes = new TextEncoder().encode(`${pythonJson(config, 2)}\n`);
   for (const [name, bytes] of [["config.json", configBytes] as const, ...encodeTexts(textsOf(model.checkpoint))])
     await writeFileWhole(join(folder, name), (sink) => sink.write(bytes));
 }

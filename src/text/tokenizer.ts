@@ -232,7 +232,7 @@ export class Tokenizer {
     }
     if (tokens.length === 0) return "";
     const decoder = options.stream ? this.#streamDecoder : this.#decoder;
-    return decoder ? decoder(tokens, new Work(this.#name, this.#limits, length)).join("") : tokens.join(" ");
+    return withBytes(decoder ? decoder(tokens, new Work(this.#name, this.#limits, length)).join("") : tokens.join(" "));
   }
 
   /** Whether an id is a control token, which `skipSpecialTokens` leaves out and users cannot type. */
@@ -306,6 +306,14 @@ const UNPROTECTED: Protection = { skips: () => false, mark: null };
 function wellFormed(text: string): string {
   return /\p{Surrogate}/u.test(text) ? text.replace(/\p{Surrogate}/gu, "\uFFFD") : text;
 }
+
+/** A text with the bytes for which tokens have U+DC80 to U+DCFF; those that are no UTF-8 with the others become U+FFFD. */
+function withBytes(text: string): string {
+  return text.replace(/[\uDC80-\uDCFF]+/gu, (run) => bytes.decode(Uint8Array.from(run, byteOf)));
+}
+
+const bytes = new TextDecoder("utf-8", { ignoreBOM: true });
+const byteOf = (unit: string) => unit.charCodeAt(0) & 0xff;
 
 /** Added tokens that are special by themselves or because the configuration names them. */
 function specialIds(added: readonly AddedToken[], config: object): Set<number> {
