@@ -40,6 +40,10 @@ WORDS = {
 }
 
 
+# Pieces that end a text for llama.cpp, which makes control tokens of them, such as "</s>" in vocabularies of code.
+ENDS = ["</s>", "<|im_end|>", "<|endoftext|>", "<|end|>", "<|eot_id|>", "<eos>", "<end_of_turn>", "<EOT>", "[EOT]", "[EOS]"]
+
+
 def read(path):
     fields = GGUFReader(path).fields
     value = lambda name: fields[f"tokenizer.ggml.{name}"].contents() if f"tokenizer.ggml.{name}" in fields else None
@@ -75,7 +79,8 @@ def tokenizer_of(facts):
         made.decoder = decoders.ByteLevel()
     of_kinds = lambda *wanted: [token for token, kind in zip(tokens, kinds) if kind in wanted]
     made.add_tokens([AddedToken(token, normalized=False) for token in of_kinds(USER_DEFINED)])
-    made.add_special_tokens([AddedToken(token, normalized=False) for token in of_kinds(CONTROL, UNKNOWN)])
+    special = of_kinds(CONTROL, UNKNOWN) + [token for token in ENDS if token in ids]
+    made.add_special_tokens([AddedToken(token, normalized=False) for token in special])
     return made
 
 
@@ -92,12 +97,14 @@ def whole(path):
     tokenizer = tokenizer_of(facts)
     texts = decoded(tokenizer, len(facts["tokens"]))
     characters = [chr(code) for code in range(CODE_POINTS + 0x800) if not 0xD800 <= code < 0xE000]
+    alone = encoded(tokenizer, characters)
     return {
         "file": path,
         "tokens": facts["tokens"],
         "decoded": texts,
         "ids": encoded(tokenizer, texts),
-        "characters": encoded(tokenizer, characters),
+        "characters": alone,
+        "texts": [tokenizer.decode(found, skip_special_tokens=False) for found in alone],
         "within": encoded(tokenizer, [f"a{c} {c}{c}b" for c in characters]),
     }
 

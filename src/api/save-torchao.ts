@@ -1,6 +1,6 @@
 /** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
 import { join } from "node:path";
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, checkString } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
@@ -33,6 +33,7 @@ interface Written {
  */
 export async function saveTorchao(model: Model, folder: string, options: AbortOptions = {}): Promise<void> {
   checkModel(model);
+  checkString("folder", folder);
   checkOptions(options);
   await checkOutputFolder(folder, [model.checkpoint.folder]);
   const written = model.network.slots

@@ -3,7 +3,7 @@
  * with what a runtime needs besides: control tokens that users type stay text, and a stranger's file cannot ask for
  * work without end.
  */
-import { checkIds, checkString } from "../arguments.ts";
+import { checkIds, checkOptions, checkString, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import {
   type AddedToken,
@@ -176,9 +176,10 @@ export class Tokenizer {
   }
 
   #encodeTexts(text: string, options: EncodeTextOptions): EncodedPair {
+    checkOptions(options);
     const { addSpecialTokens = true, allowControlTokens = true, contextLength = Number.POSITIVE_INFINITY } = options;
     checkString("text", text);
-    if (options.pair !== undefined) checkString("pair", options.pair);
+    if (options.maxTokens !== undefined) checkWhole("maxTokens", options.maxTokens, 0);
     const texts = options.pair === undefined ? [text] : [text, options.pair];
     const truncation =
       options.maxTokens !== undefined
@@ -217,13 +218,14 @@ export class Tokenizer {
   /** Text of token ids; InvalidArgumentError for ids outside 0 .. vocabSize-1. */
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
     checkIds("ids", ids);
+    checkOptions(options);
     const tokens: string[] = [];
     let length = 0;
     for (let i = 0; i < ids.length; i++) {
       const id = ids[i]!;
       if (!Number.isInteger(id) || id < 0 || id >= this.vocabSize)
         throw new InvalidArgumentError(
-          `decode: expected token ids from 0 to ${this.vocabSize - 1} but found ${id} at index ${i}`,
+          `decode: expected token ids from 0 to ${this.vocabSize - 1} but found ${shown(id)} at index ${i}`,
         );
       const token = this.#tokens[id];
       if (token === undefined || (options.skipSpecialTokens && this.isSpecial(id))) continue;
