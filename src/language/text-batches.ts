@@ -118,9 +118,9 @@ export class TextBatches {
   /** Values of a text; InvalidFileError where they are not finite, which only the file can cause. */
   #give({ resolve, reject }: Waiting, values: Float32Array): void {
     const wrong = values.findIndex((value) => !Number.isFinite(value));
-    if (wrong < 0) return resolve(values);
     const problem = `method ${this.#method}: expected finite values but found ${values[wrong]} at ${wrong}`;
-    reject(new InvalidFileError(this.#program.file, problem));
+    if (wrong < 0) resolve(values);
+    else reject(new InvalidFileError(this.#program.file, problem));
   }
 
   #values({ data }: Tensor): Float32Array {

@@ -64,9 +64,9 @@ const BITS_MAX = 8;
 export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<void> {
   checkModel(model);
   checkOptions(options);
-  if (options.bits > BITS_MAX)
+  if (!(Number.isInteger(options.bits) && options.bits <= BITS_MAX))
     throw new InvalidArgumentError(
-      `aqlm-${options.codebooks}x${options.bits}: layers are encoded with at most ${BITS_MAX} bits a code`,
+      `bits of aqlm-${options.codebooks}x${String(options.bits)}: layers are encoded with at most ${BITS_MAX} bits a code`,
     );
   model.checkOpen();
   if (model.isCalibrated)
