@@ -3,6 +3,7 @@
  * anything between, as many as a step has room for.
  */
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import { blamedForInputs } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
@@ -107,10 +108,19 @@ export class TextBatches {
     );
     try {
       const values = await this.#session.use(this.#method, inputs, ([out]) => this.#values(out!), signal);
-      for (const [i, one] of taken.entries()) one.resolve(values.slice(i * this.size, (i + 1) * this.size));
+      for (const [i, one] of taken.entries()) this.#give(one, values.slice(i * this.size, (i + 1) * this.size));
     } catch (error) {
-      for (const one of taken) one.reject(error);
+      const blame = blamedForInputs(this.#program.file, signal, error);
+      for (const one of taken) one.reject(blame);
     }
+  }
+
+  /** Values of a text; InvalidFileError where they are not finite, which only the file can cause. */
+  #give({ resolve, reject }: Waiting, values: Float32Array): void {
+    const wrong = values.findIndex((value) => !Number.isFinite(value));
+    const problem = `method ${this.#method}: expected finite values but found ${values[wrong]} at ${wrong}`;
+    if (wrong < 0) resolve(values);
+    else reject(new InvalidFileError(this.#program.file, problem));
   }
 
   #values({ data }: Tensor): Float32Array {

@@ -1,10 +1,11 @@
 /** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
-import { checkIds, checkWhole } from "../arguments.ts";
+import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { Constraint } from "./constraint.ts";
 import { Detokenizer } from "./detokenizer.ts";
+import { ofLogits } from "./finite-logits.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
@@ -28,6 +29,8 @@ export interface Decoder {
   step(id: number, options: ComputeOptions): Promise<Float32Array>;
   /** Tokens of the last `prefill` that were found computed already. Default 0. */
   readonly cachedTokens?: number | undefined;
+  /** File that the logits follow from, which errors about them name. Default: errors name the argument. */
+  readonly file?: string | undefined;
   /** Number of logits. Default: as many as the tokenizer has ids. */
   readonly vocabularySize?: number | undefined;
 }
@@ -123,6 +126,7 @@ export async function* generate(
   options: GenerateOptions = {},
   guide: TokenGuide | null = null,
 ): AsyncGenerator<GeneratedToken, GenerationResult, void> {
+  checkOptions(options);
   const { signal } = options;
   const maxTokens = checkMaxTokens(options.maxTokens);
   checkIds("prompt", promptIds, "a text or token ids");
@@ -149,8 +153,10 @@ export async function* generate(
     signal?.throwIfAborted();
     clock.start();
     const next = guide === null ? null : await guide.next(logits.length);
-    const id = typeof next === "number" ? next : draw(sampler, logits, history, next, guide);
-    const probabilities = topCount === null ? null : logProbabilities(logits, id, topCount, cpu);
+    const { id, probabilities } = ofLogits(decoder.file, logits, () => {
+      const id = typeof next === "number" ? next : draw(sampler, logits, history, next, guide);
+      return { id, probabilities: topCount === null ? null : logProbabilities(logits, id, topCount, cpu) };
+    });
     if (probabilities) logprobs.push(probabilities);
     history.push(id);
     const isFull = decoder.position >= decoder.contextLength;
@@ -206,10 +212,10 @@ function contextFull(contextLength: number): string {
   return `the context of ${contextLength} tokens is full: load the program with a longer one (contextLength, --context) for a longer answer`;
 }
 
-function checkStopTokens({ stopTokens = [] }: GenerateOptions, vocabularySize: number): void {
-  for (const id of stopTokens)
+function checkStopTokens({ stopTokens }: GenerateOptions, vocabularySize: number): void {
+  for (const id of stopTokens ?? [])
     if (!Number.isInteger(id) || id < 0 || id >= vocabularySize)
-      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${id}`);
+      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${String(id)}`);
 }
 
 /** Tokens to the text that may be shown: decodes, ends at end tokens and stop strings. */
@@ -275,7 +281,7 @@ class Clock {
 
 function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {
   if (maxTokens !== Number.POSITIVE_INFINITY && !(Number.isInteger(maxTokens) && maxTokens >= 0))
-    throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${maxTokens}`);
+    throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${String(maxTokens)}`);
   return maxTokens;
 }
 

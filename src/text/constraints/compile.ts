@@ -1,4 +1,5 @@
 /** Constraints to grammars. */
+import { shown } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
 import { parseEbnf } from "./ebnf.ts";
@@ -29,7 +30,7 @@ function grammarOf(constraint: Constraint): Grammar {
       return new Map([["root", choice(checkOptions(constraint.options).map((option) => text(option)))]]);
     default:
       throw new InvalidArgumentError(
-        `constraint: expected a kind of json, jsonSchema, grammar, regex or choice but found ${JSON.stringify(constraint)?.slice(0, 80)}`,
+        `constraint: expected a kind of json, jsonSchema, grammar, regex or choice but found ${shown(constraint).slice(0, 80)}`,
       );
   }
 }
