@@ -1,7 +1,7 @@
 /** Objects of JSON schemas as grammars. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { choice, type Node, optional, repeat, rule, sequence, text } from "./grammar.ts";
-import { member, otherKeys, SEPARATOR } from "./json-text.ts";
+import { literal, member, otherKeys, SEPARATOR } from "./json-text.ts";
 import { isSchema, refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
 
@@ -20,8 +20,7 @@ export function objectOf(given: Schema, at: string, scope: SchemaScope): Node | 
     const isRequired = required.has(name);
     const schema = Object.hasOwn(named, name) ? named[name] : (keywords.additionalProperties ?? true);
     const value = scope.node(schema, `${at}/properties/${name}`);
-    if (value !== null)
-      properties.push({ node: scope.define(member(text(JSON.stringify(name)), scope.define(value))), isRequired });
+    if (value !== null) properties.push({ node: scope.define(member(literal(name), scope.define(value))), isRequired });
     else if (isRequired) return null;
   }
   const names = [...new Set([...Object.keys(named), ...required])];
