@@ -22,14 +22,13 @@ interface StateSet {
 class AutomatonTexts {
   readonly #automaton: Automaton;
   readonly #bounds: LengthBounds;
-  readonly #lengths: Lengths;
+  #lengths: Lengths | null = null;
   readonly #sets = new Map<string, StateSet>();
   readonly #states = new Map<StateSet, Map<number, State>>();
 
   constructor(automaton: Automaton, bounds: LengthBounds) {
     this.#automaton = automaton;
     this.#bounds = bounds;
-    this.#lengths = new Lengths(automaton);
   }
 
   start(): State | null {
@@ -43,7 +42,10 @@ class AutomatonTexts {
     // Without a most, what is beyond the least counts no more.
     const count = isBounded ? read : Math.min(read, min);
     const isFree = !isBounded && count >= min;
-    if (!isFree && !this.#lengths.has(set.states, Math.max(0, min - count), max - count)) return null;
+    if (!isFree) {
+      this.#lengths ??= new Lengths(this.#automaton);
+      if (!this.#lengths.has(set.states, Math.max(0, min - count), max - count)) return null;
+    }
     const byCount = this.#states.get(set) ?? new Map<number, State>();
     this.#states.set(set, byCount);
     const known = byCount.get(count);

@@ -1,5 +1,5 @@
 /** Finite automata over code points, without empty steps: built of trees, joined, and turned into what they do not read. */
-import { complement, intersection, normalized, type Range } from "./code-points.ts";
+import { ANY, complement, intersection, normalized, type Range } from "./code-points.ts";
 import type { Tree } from "./grammar.ts";
 
 export interface Edge {
@@ -26,8 +26,8 @@ export type Pattern = Tree<Anchor>;
 /** An automaton that is larger than it may be. */
 export class AutomatonSizeError extends Error {}
 
-const STATES_MAX = 100_000;
-const EDGES_MAX = 1_000_000;
+const STATES_MAX = 50_000;
+const EDGES_MAX = 500_000;
 
 /** Kinds of characters that may come next, as bits. */
 const WORD = 1;
@@ -299,6 +299,62 @@ export function both(a: Automaton, b: Automaton): Automaton {
     edges.push(own);
   }
   return trimmed({ starts, edges, accepts: pairs.map(([one, other]) => a.accepts[one]! && b.accepts[other]!) });
+}
+
+/** What one of two automata reads. */
+export function either(a: Automaton, b: Automaton): Automaton {
+  const count = a.edges.length;
+  return {
+    starts: [...a.starts, ...b.starts.map((state) => state + count)],
+    edges: [...a.edges, ...moved(b.edges, count)],
+    accepts: [...a.accepts, ...b.accepts],
+  };
+}
+
+/** What two automata read, one after the other. */
+export function followedBy(a: Automaton, b: Automaton): Automaton {
+  const count = a.edges.length;
+  const later = moved(b.edges, count);
+  const heads = b.starts.flatMap((state) => later[state]!);
+  const canEnd = b.starts.some((state) => b.accepts[state]);
+  return trimmed({
+    starts: a.starts,
+    edges: [...a.edges.map((own, state) => (a.accepts[state] ? [...own, ...heads] : own)), ...later],
+    accepts: [...a.accepts.map((isEnd) => isEnd && canEnd), ...b.accepts],
+  });
+}
+
+/** All texts but some. */
+export function allBut(texts: readonly string[]): Automaton {
+  const edges: Edge[][] = [[], [{ ranges: ANY, to: 1 }]];
+  const accepts = [true, true];
+  const children: Map<string, number>[] = [new Map()];
+  for (const text of texts) {
+    let at = 0;
+    for (const character of text) {
+      const next = children[at]!.get(character) ?? edges.push([]) - 1;
+      children[at]!.set(character, next);
+      children[next] ??= new Map();
+      accepts[next] ??= true;
+      at = next;
+    }
+    accepts[at] = false;
+  }
+  for (const [state, own] of children.entries()) {
+    if (!own) continue;
+    const known = [...own].map(([character, to]) => ({ ranges: [pointRange(character)], to }));
+    const rest = complement(known.flatMap(({ ranges }) => ranges));
+    edges[state] = [...known, { ranges: rest, to: 1 }];
+  }
+  return trimmed({ starts: [0], edges, accepts });
+}
+
+function pointRange(character: string): Range {
+  return [character.codePointAt(0)!, character.codePointAt(0)!];
+}
+
+function moved(edges: readonly (readonly Edge[])[], count: number): Edge[][] {
+  return edges.map((own) => own.map(({ ranges, to }) => ({ ranges, to: to + count })));
 }
 
 /** Where characters lead from some states together: rising states for each set of characters. */

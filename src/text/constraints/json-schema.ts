@@ -173,7 +173,7 @@ class SchemaCompiler implements SchemaScope {
   }
 
   #alternatives({ anyOf, oneOf, ...rest }: Schema, at: string): Node | null {
-    if (anyOf !== undefined && oneOf !== undefined) throw refused(at, "anyOf beside oneOf");
+    if (anyOf !== undefined && oneOf !== undefined) return this.node({ ...rest, oneOf, allOf: [{ anyOf }] }, at);
     const keyword = anyOf === undefined ? "oneOf" : "anyOf";
     const branches = list(anyOf ?? oneOf, `${at}/${keyword}`).map((branch, index) =>
       Object.keys(rest).length === 0

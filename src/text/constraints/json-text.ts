@@ -115,27 +115,3 @@ function list(open: string, item: Node, close: string): Node {
   const items = sequence(item, repeat(sequence(SEPARATOR, item), 0));
   return sequence(text(open), rule("ws"), optional(sequence(items, rule("ws"))), text(close));
 }
-
-/** A key that is none of some names. */
-export function otherKeys(names: readonly string[], define: (node: Node) => Node): Node {
-  const inner = (rest: readonly string[]): Node => {
-    const children = new Map<string, string[]>();
-    for (const name of rest) {
-      const [first] = name;
-      if (first !== undefined) children.set(first, [...(children.get(first) ?? []), name.slice(first.length)]);
-    }
-    const taken = [...children.keys()].map((character): Range => {
-      const point = character.codePointAt(0)!;
-      return [point, point];
-    });
-    const free = oneOf(complement([...complement(RAW), ...taken]));
-    const options: Node[] = [sequence(free, rule("stringRest"))];
-    if (!rest.includes("")) options.push(text('"'));
-    // Names with quotes and the like are only reached by escapes, which keys of this kind do not begin with.
-    for (const [character, tails] of children)
-      if (character >= " " && character !== '"' && character !== "\\")
-        options.push(sequence(text(character), inner(tails)));
-    return define(choice(options));
-  };
-  return sequence(text('"'), inner(names));
-}

@@ -13,8 +13,8 @@ export interface NumberForm {
   readonly isInteger: boolean;
 }
 
-/** Digits before the point, where bounds have no more: those of 128 bits. */
-const WHOLE_DIGITS = 40;
+/** Digits before the point, where bounds have no more. */
+const WHOLE_DIGITS = 64;
 /** Digits behind it, and of those before an exponent: no number of 64 bits is written with more. */
 const PLACES_MAX = 30;
 const SCIENTIFIC_PLACES_MAX = 17;
@@ -185,14 +185,17 @@ class NumberTexts {
 
   #isLiveExponent({ value }: Prefix, magnitudes: Magnitudes, exponent: string): boolean {
     const [, sign, digits] = /^([+-]?)(\d*)$/.exec(exponent)!;
+    const size = sizeOf(value);
+    const [least, most] = [sizeOf(larger(magnitudes.first, LEAST)) - size, sizeOf(magnitudes.last) - size];
     const signs = sign === "" && digits === "" ? [1, -1] : [sign === "-" ? -1 : 1];
     for (let more = 0; digits!.length + more <= EXPONENT_DIGITS_MAX; more++) {
       if (digits === "" && more === 0) continue;
       const first = Number(digits) * 10 ** more;
-      for (let size = first; size < first + 10 ** more; size++)
+      for (let power = first; power < first + 10 ** more; power++)
         for (const one of signs) {
-          if (one * size > LARGEST_EXPONENT || one * size < LEAST_EXPONENT - PLACES_MAX) continue;
-          const number = shifted(value, one * size);
+          // Of 0, any exponent is meant.
+          if (value.digits !== 0n && (one * power < least || one * power > most)) continue;
+          const number = shifted(value, one * power);
           if (this.#has(magnitudes, number, number, number.places)) return true;
         }
     }

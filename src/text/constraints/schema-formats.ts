@@ -1,6 +1,6 @@
 /** Formats of strings, by their definitions. */
-import { type Automaton, automatonOf, both, type Pattern } from "./automaton.ts";
-import { choice, sequence, text } from "./grammar.ts";
+import { type Automaton, automatonOf, both, either, followedBy } from "./automaton.ts";
+import { leapSeconds } from "./leap-seconds.ts";
 import { parseRegex } from "./regex.ts";
 
 /** What a format's strings are. */
@@ -13,12 +13,10 @@ export interface Format {
 }
 
 interface Definition {
-  /** Expressions of which a string is one. */
-  readonly patterns: readonly string[];
+  /** An expression of all its strings, or what makes their automaton. */
+  readonly exact: string | (() => Automaton);
   readonly told: string;
   readonly maxLength?: number;
-  /** What strings are, besides. */
-  readonly more?: () => Pattern;
 }
 
 const month31 = "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])";
@@ -54,13 +52,14 @@ const label = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
 const host = `${label}(?:\\.${label})*`;
 const hostTold = "[a-zA-Z0-9][a-zA-Z0-9.-]*";
 
-/** RFC 5321: a mailbox, whose local part has 64 characters at most. */
 const atom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+";
 const domain = `(?:${host}|\\[(?:${ipv4}|[iI][pP][vV]6:${ipv6})\\])`;
-const emails = [
-  `^(?=[^@]{1,64}@)${atom}(?:\\.${atom})*@${domain}$`,
-  `^(?=.{2,64}@[^@]*$)"(?:[ !#-\\[\\]-~]|\\\\[ -~])*"@${domain}$`,
-];
+
+/** RFC 5321: a mailbox, whose local part has 64 characters at most. */
+function mailbox(): Automaton {
+  const local = `(?:${atom}(?:\\.${atom})*|"(?:[ !#-\\[\\]-~]|\\\\[ -~])*")`;
+  return followedBy(both(parsed(local), parsed(".{1,64}")), parsed(`@${domain}`));
+}
 
 /** RFC 3986 and, with characters beyond ASCII, RFC 3987. */
 function addresses({ beyond = "", beyondQuery = "" } = {}) {
@@ -99,30 +98,29 @@ const clock = "(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)";
 const days = "(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)";
 
 const DEFINITIONS: Readonly<Record<string, Definition>> = {
-  date: { patterns: [`^${date}$`], told: `^${dateTold}$` },
-  time: { patterns: [`^${time}$`], told: `^${timeTold}$`, more: leapSeconds },
+  date: { exact: date, told: dateTold },
+  time: { exact: clockTimes, told: timeTold },
   "date-time": {
-    patterns: [`^${date}[tT]${time}$`],
-    told: `^${dateTold}[tT]${timeTold}$`,
-    more: () => sequence(parsed(`${date}[tT]`), leapSeconds()),
+    exact: () => followedBy(parsed(`${date}[tT]`), clockTimes()),
+    told: `${dateTold}[tT]${timeTold}`,
   },
-  duration: { patterns: [`^P(?:${days}(?:T${clock})?|T${clock}|[0-9]+W)$`], told: "^P[0-9YMDTHSW]+$" },
+  duration: { exact: `P(?:${days}(?:T${clock})?|T${clock}|[0-9]+W)`, told: "P[0-9YMDTHSW]+" },
   uuid: {
-    patterns: ["^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"],
-    told: "^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+    exact: "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+    told: "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
   },
-  email: { patterns: emails, told: "^[ -~]+@[a-zA-Z0-9:.\\[\\]-]+$", maxLength: 254 },
-  ipv4: { patterns: [`^${ipv4}$`], told: `^${ipv4}$` },
-  ipv6: { patterns: [`^${ipv6}$`], told: "^[0-9a-fA-F:.]+$" },
-  hostname: { patterns: [`^${host}$`], told: `^${hostTold}$`, maxLength: 253 },
-  uri: { patterns: [`^${uris.whole}$`], told: `^${uris.wholeTold}$` },
-  "uri-reference": { patterns: [`^${uris.relative}$`, `^${uris.whole}$`], told: `^${uris.relativeTold}$` },
-  iri: { patterns: [`^${iris.whole}$`], told: `^${iris.wholeTold}$` },
-  "iri-reference": { patterns: [`^${iris.relative}$`, `^${iris.whole}$`], told: `^${iris.relativeTold}$` },
-  "json-pointer": { patterns: [`^${pointer}$`], told: `^${pointerTold}$` },
+  email: { exact: mailbox, told: "[ -~]+@[a-zA-Z0-9:.\\[\\]-]+", maxLength: 254 },
+  ipv4: { exact: ipv4, told: ipv4 },
+  ipv6: { exact: ipv6, told: "[0-9a-fA-F:.]+" },
+  hostname: { exact: host, told: hostTold, maxLength: 253 },
+  uri: { exact: uris.whole, told: uris.wholeTold },
+  "uri-reference": { exact: `(?:${uris.relative}|${uris.whole})`, told: uris.relativeTold },
+  iri: { exact: iris.whole, told: iris.wholeTold },
+  "iri-reference": { exact: `(?:${iris.relative}|${iris.whole})`, told: iris.relativeTold },
+  "json-pointer": { exact: pointer, told: pointerTold },
   "relative-json-pointer": {
-    patterns: [`^(?:0|[1-9][0-9]*)(?:#|${pointer})$`],
-    told: `^(?:0|[1-9][0-9]*)(?:#|${pointerTold})$`,
+    exact: `(?:0|[1-9][0-9]*)(?:#|${pointer})`,
+    told: `(?:0|[1-9][0-9]*)(?:#|${pointerTold})`,
   },
 };
 
@@ -135,9 +133,8 @@ export function formatOf(name: string): Format | null {
   if (!Object.hasOwn(DEFINITIONS, name)) return null;
   const made = known.get(name);
   if (made) return made;
-  const { patterns, told, maxLength = Number.POSITIVE_INFINITY, more } = DEFINITIONS[name]!;
-  const trees = [...patterns.map((pattern) => parsed(pattern)), ...(more ? [more()] : [])];
-  const format = { automaton: automatonOf(choice(trees)), maxLength, told };
+  const { exact, told, maxLength = Number.POSITIVE_INFINITY } = DEFINITIONS[name]!;
+  const format = { automaton: typeof exact === "string" ? parsed(exact) : exact(), maxLength, told };
   known.set(name, format);
   return format;
 }
@@ -147,23 +144,10 @@ export function allOf(automata: readonly Automaton[]): Automaton {
   return automata.reduce((all, one) => both(all, one));
 }
 
-function parsed(pattern: string): Pattern {
-  return parseRegex(pattern, "format").tree;
+function parsed(pattern: string): Automaton {
+  return automatonOf(parseRegex(pattern, "format", { isWhole: true }).tree);
 }
 
-/** Times of a 60th second: there is one behind the last minute of a day, in the hours of Greenwich. */
-function leapSeconds(): Pattern {
-  const two = (value: number) => String(value).padStart(2, "0");
-  const clockOf = (minutes: number) => `${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
-  const DAY = 1440;
-  const fraction = parsed("(?:\\.[0-9]+)?");
-  const hours = Array.from({ length: 24 }, (_, hour) => {
-    const minutes = Array.from({ length: 60 }, (_, minute) => {
-      const ahead = (60 * hour + minute + 1) % DAY;
-      const ends = [`+${clockOf(ahead)}`, `-${clockOf((DAY - ahead) % DAY)}`, ...(ahead === 0 ? ["z", "Z"] : [])];
-      return sequence(text(`${two(minute)}:60`), fraction, choice(ends.map(text)));
-    });
-    return sequence(text(`${two(hour)}:`), choice(minutes));
-  });
-  return choice(hours);
+function clockTimes(): Automaton {
+  return either(parsed(time), leapSeconds());
 }

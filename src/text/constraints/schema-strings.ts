@@ -1,6 +1,6 @@
 /** Strings of JSON schemas as grammars. */
 import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
-import { type Automaton, AutomatonSizeError, automatonOf } from "./automaton.ts";
+import { type Automaton, AutomatonSizeError, allBut, automatonOf } from "./automaton.ts";
 import { automatonState } from "./automaton-states.ts";
 import { intersection } from "./code-points.ts";
 import { choice, EMPTY, followed, type Node, oneOf, relaxed, repeat, rule, sequence, text } from "./grammar.ts";
@@ -11,18 +11,23 @@ import { allOf, FORMATS, formatOf } from "./schema-formats.ts";
 import { Joined, refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
 
-/** What strings are held to beside their length: automata of their characters, and the first one's expression. */
+/** What strings are held to beside their length: automata of their characters, and the first expression of them. */
 interface Forms {
   readonly automata: readonly Automaton[];
-  readonly told: Expression;
+  readonly told: Expression | null;
   readonly maxLength: number;
 }
 
-/** A string with its quotes; null where there is none. */
-export function stringOf(keywords: Schema, at: string, scope: SchemaScope): Node | null {
+/** A string with its quotes, which is none of some texts; null where there is none. */
+export function stringOf(
+  keywords: Schema,
+  at: string,
+  scope: SchemaScope,
+  excluded: readonly string[] = [],
+): Node | null {
   const min = length(keywords, "minLength", at) ?? 0;
   const most = length(keywords, "maxLength", at) ?? Number.POSITIVE_INFINITY;
-  const forms = formsOf(keywords, at);
+  const forms = formsOf(keywords, excluded, at);
   const max = Math.min(most, forms?.maxLength ?? most);
   if (min > max) return null;
   if (forms) return heldTo(forms, { min, max }, at, scope);
@@ -40,10 +45,7 @@ function heldTo(
 ): Node | null {
   try {
     const state = automatonState(allOf(automata), bounds);
-    if (!state) return null;
-    const any = told.fromStart && told.toEnd ? EMPTY : repeat(toldInJson(oneOf(RAW), at), 0);
-    const inner = [told.fromStart ? EMPTY : any, toldInJson(told.node, at), told.toEnd ? EMPTY : any];
-    return scope.define(sequence(text('"'), relaxed(followed(inJson(state)), sequence(...inner)), text('"')));
+    return state && scope.define(sequence(text('"'), relaxed(followed(inJson(state)), toldOf(told, at)), text('"')));
   } catch (cause) {
     if (!(cause instanceof AutomatonSizeError)) throw cause;
     throw new UnsupportedError(
@@ -51,6 +53,14 @@ function heldTo(
       { cause },
     );
   }
+}
+
+/** What the engine is told of the characters of an expression; without one, of any. */
+function toldOf(expression: Expression | null, at: string): Node {
+  const any = repeat(choice([oneOf(RAW), rule("escaped")]), 0);
+  if (!expression) return any;
+  const { node, fromStart, toEnd } = expression;
+  return sequence(fromStart ? EMPTY : any, toldInJson(node, at), toEnd ? EMPTY : any);
 }
 
 function length(keywords: Schema, name: string, at: string): number | null {
@@ -62,8 +72,8 @@ function length(keywords: Schema, name: string, at: string): number | null {
   );
 }
 
-/** What patterns and formats say; null without both. */
-function formsOf({ pattern, format }: Schema, at: string): Forms | null {
+/** What patterns, formats and excluded texts say; null without all of them. */
+function formsOf({ pattern, format }: Schema, excluded: readonly string[], at: string): Forms | null {
   const patterns = pattern === undefined ? [] : Joined.values(pattern);
   const expressions = patterns.map((one) => {
     if (typeof one === "string") return parseRegex(one, `schema ${at}/pattern`);
@@ -77,10 +87,14 @@ function formsOf({ pattern, format }: Schema, at: string): Forms | null {
     if (patterns.length > 0) return [];
     throw refused(`${at}/format`, `the format ${JSON.stringify(name)}, other than ${FORMATS.join(", ")},`);
   });
-  const [told] = [...expressions, ...formats.map((one) => parseRegex(one.told, `schema ${at}/format`))];
-  if (!told) return null;
+  const [told = null] = [...expressions, ...formats.map((one) => parseRegex(`^(?:${one.told})$`, "format"))];
+  if (!told && excluded.length === 0) return null;
   return {
-    automata: [...expressions.map(({ tree }) => automatonOf(tree)), ...formats.map(({ automaton }) => automaton)],
+    automata: [
+      ...expressions.map(({ tree }) => automatonOf(tree)),
+      ...formats.map(({ automaton }) => automaton),
+      ...(excluded.length > 0 ? [allBut(excluded)] : []),
+    ],
     told,
     maxLength: Math.min(...formats.map(({ maxLength }) => maxLength)),
   };
