@@ -136,7 +136,7 @@ describe("an expression", () => {
               expect(grammar !== null && isWritten(grammar, textOf(text)), text).toBe(isMatch(text));
         }
       }),
-      { numRuns: 200, seed: 7 },
+      { numRuns: 50, seed: 7 },
     );
   });
 
@@ -153,7 +153,7 @@ describe("an expression", () => {
             expect(grammar !== null && isWritten(grammar, JSON.stringify(text)), text).toBe(isOf);
           }
       }),
-      { numRuns: 100, seed: 7 },
+      { numRuns: 30, seed: 7 },
     );
   });
 });
