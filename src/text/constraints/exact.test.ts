@@ -158,6 +158,48 @@ describe("an expression", () => {
   });
 });
 
+/** Parts of grammars, and the expressions of their texts. */
+type Pair = readonly [ebnf: string, expression: string];
+const ruleOf: Pair = ["part", '(?:b|日[0-9]?|\\n"{1,2})'];
+const rule = 'part ::= "b" | "日" [0-9]? | "\\n" "\\""{1,2}';
+const units = fc.constantFrom<Pair>(
+  ...([
+    ruleOf,
+    ['"a"', "a"],
+    ['"é日"', "é日"],
+    [".", "[\\s\\S]"],
+    ...["[a-c]", "[^a]", "[^\\n日]", "[é-ü😀]", "[\\\\.-]", "[A-Z0-9_]"].map((own): Pair => [own, own]),
+  ] as const),
+);
+const grammars = fc.letrec<{ whole: Pair }>((tie) => ({
+  whole: fc.oneof(
+    { maxDepth: 3, withCrossShrink: true },
+    fc.tuple(units, counts).map(([[a, b], count]): Pair => [a + plain(count), `(?:${b})${plain(count)}`]),
+    fc.tuple(tie("whole"), tie("whole")).map(([a, b]): Pair => [`${a[0]} ${b[0]}`, a[1] + b[1]]),
+    fc
+      .tuple(tie("whole"), tie("whole"), counts)
+      .map(([a, b, count]): Pair => [`(${a[0]} | ${b[0]})${plain(count)}`, `(?:${a[1]}|${b[1]})${plain(count)}`]),
+  ),
+})).whole;
+const plain = (count: string) => count.replace("*?", "*");
+
+it("a grammar has the texts that an expression of the same parts matches", () => {
+  fc.assert(
+    fc.property(grammars, fc.array(someText, { minLength: 12, maxLength: 12 }), ([ebnf, expression], all) => {
+      const grammar = compileConstraint({ kind: "grammar", ebnf: `root ::= ${ebnf}\n${rule}` });
+      const nested = compileConstraint({ kind: "grammar", ebnf: `root ::= "(" root ")" | ${ebnf}\n${rule}` });
+      const whole = new RegExp(`^(?:${expression})$`, "u");
+      for (const text of all) {
+        expect(isWritten(grammar, text), text).toBe(whole.test(text));
+        expect(isWritten(nested, `((${text}))`), text).toBe(
+          [text, `(${text})`, `((${text}))`].some((one) => whole.test(one)),
+        );
+      }
+    }),
+    { numRuns: 60, seed: 7 },
+  );
+});
+
 /** Null for what nothing is of. */
 function grammarOrNull(constraint: Constraint): Grammar | null | "refused" {
   try {

@@ -172,10 +172,10 @@ class SchemaCompiler implements SchemaScope {
     }
   }
 
-  #alternatives({ anyOf, oneOf, ...rest }: Schema, at: string): Node | null {
-    if (anyOf !== undefined && oneOf !== undefined) return this.node({ ...rest, oneOf, allOf: [{ anyOf }] }, at);
-    const keyword = anyOf === undefined ? "oneOf" : "anyOf";
-    const branches = list(anyOf ?? oneOf, `${at}/${keyword}`).map((branch, index) =>
+  #alternatives(said: Schema, at: string): Node | null {
+    const keyword = said.oneOf === undefined ? "anyOf" : "oneOf";
+    const { [keyword]: alternatives, ...rest } = said;
+    const branches = list(alternatives, `${at}/${keyword}`).map((branch, index) =>
       Object.keys(rest).length === 0
         ? (branch as Schema | boolean)
         : joined(rest, this.#withoutReference(branch, `${at}/${keyword}/${index}`), at),
