@@ -76,10 +76,12 @@ const pythonic = (calls: readonly WrittenCall[]) =>
     return `${name}(${PAD}${values.join(`${PAD},${PAD} `)}${PAD})`;
   });
 
-const each = (write: (call: WrittenCall, index: number) => string, between = "") => (calls: readonly WrittenCall[]) =>
-  calls.map(write).join(between);
+const each =
+  (write: (call: WrittenCall, index: number) => string, between = "") =>
+  (calls: readonly WrittenCall[]) =>
+    calls.map(write).join(between);
 
-const XML_END = /<\/parameter>\s*(<parameter=|<\/function>|<\/tool_call>)|<parameter=|<\/function>|<\/tool_call>/;
+const XML_END = /<\/parameter>\s*(<parameter=|<\/function>|<\/tool_call>|$)/;
 const gemmaCall = (start: string, end: string, quote: string) =>
   each(({ name, args }) => `${start}${PAD}call:${name}${gemma(quote)(args)}${PAD}${end}`);
 
@@ -128,7 +130,7 @@ export const families: readonly Family[] = [
       );
       return `<tool_call>${name}${PAD}${values.join("")}${PAD}</tool_call>`;
     }),
-    never: /<\/tool_call>|<arg_key>|<arg_value>/,
+    never: /<\/arg_value>\s*(<arg_key>|<\/tool_call>|$)/,
     isMarked: true,
   },
   {

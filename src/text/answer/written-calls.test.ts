@@ -29,10 +29,43 @@ const tools = [
 
 /** Texts that have a meaning somewhere, and what stands in files. */
 const fragments = [
-  ...['"', "'", "`", "\\", "\\n", "\n", "\t", "{", "}", "[", "]", "(", ")", ",", ":", "=", ", ", '", "', "': ", "😀", "é"],
+  ...[
+    '"',
+    "'",
+    "`",
+    "\\",
+    "\\n",
+    "\n",
+    "\t",
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    ",",
+    ":",
+    "=",
+    ", ",
+    '", "',
+    "': ",
+    "😀",
+    "é",
+  ],
   ...["<tool_call>", "</tool_call>", "</function>", "<function=now>", "</parameter>", "<parameter=a>", "</arg_value>"],
   ...["<arg_key>", "<|tool_call_end|>", "<tool_call|>", "<think>", "</think>", "<|end|>", "<|call|>", "[TOOL_CALLS]"],
-  ...["<｜tool▁call▁end｜>", "<|tool_call_end|>", "<escape>", "```", "</function_calls>", "null", "True", "12", "a b", "x"],
+  ...[
+    "<｜tool▁call▁end｜>",
+    "<|tool_call_end|>",
+    "<escape>",
+    "```",
+    "</function_calls>",
+    "null",
+    "True",
+    "12",
+    "a b",
+    "x",
+  ],
 ];
 const plain = fc.stringMatching(/^[\w .,:;!?é😀-]{0,12}$/u);
 const hostile = fc.oneof(
@@ -92,7 +125,7 @@ function parse({ template }: Family, pieces: readonly string[], isCut = false): 
   return parsed;
 }
 
-const valueOf = (text: string): unknown => {
+const parsedOf = (text: string): unknown => {
   try {
     return JSON.parse(text);
   } catch {
@@ -100,7 +133,7 @@ const valueOf = (text: string): unknown => {
   }
 };
 
-const callsIn = ({ calls }: Parsed) => calls.map(({ name, text }) => ({ name, args: valueOf(text) }));
+const callsIn = ({ calls }: Parsed) => calls.map(({ name, text }) => ({ name, args: parsedOf(text) }));
 
 /** A cut answer has the calls of the whole one, the last of which may be unfinished: the beginning of its arguments. */
 function expectBeginning(cut: Parsed, whole: Parsed, answer: string): void {
@@ -111,7 +144,7 @@ function expectBeginning(cut: Parsed, whole: Parsed, answer: string): void {
     expect(text).not.toBe("");
     if (text === of.text) continue;
     expect(index).toBe(cut.calls.length - 1);
-    expect(valueOf(text)).toBeUndefined();
+    expect(parsedOf(text)).toBeUndefined();
     expect(of.text.slice(0, text.length)).toBe(text);
   }
   // What is no call yet is text.
@@ -128,7 +161,7 @@ function padded(text: string, paddings: readonly string[]): string {
 }
 
 describe.each(families.map((family) => [family.name, family] as const))("calls of %s", (_, family) => {
-  const numRuns = 40;
+  const numRuns = 15;
 
   it("are the same, with any text in them, split and padded anywhere", () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 5 });
