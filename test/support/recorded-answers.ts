@@ -1,5 +1,6 @@
 /** Answers as models of each family write them, written for the tests of their parsers, with what is in them. */
 import { answersOf, paris, type Recorded } from "./recorded-answer.ts";
+import { recordedSlips } from "./recorded-slips.ts";
 import { recordedByToken } from "./recorded-token-answers.ts";
 
 const hermes = answersOf("tools <tool_call> </tool_call>", [
@@ -322,5 +323,5 @@ const command = answersOf("tools <|START_ACTION|> <|END_THINKING|>", [
 ]);
 
 export const recorded: readonly Recorded[] = [
-  ...[hermes, thinking, xml, glm, llama, mistral, granite, command, recordedByToken],
+  ...[hermes, thinking, xml, glm, llama, mistral, granite, command, recordedByToken, recordedSlips],
 ].flat();
