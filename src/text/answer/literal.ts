@@ -1,7 +1,7 @@
 /** Values as models write them: JSON, Python's literals and Gemma's, with the slips of small models, to JSON as they come. */
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import { pythonEscape } from "./python-escapes.ts";
-import { scalarText } from "./scalars.ts";
+import { isBareText, type LiteralKind, scalarText } from "./scalars.ts";
 import type { TextRule } from "./schema-types.ts";
 
 /** How a value ended: with what ends it, with the end of the text, or before what no value has. */
@@ -9,7 +9,7 @@ export type Outcome = "whole" | "cut" | "broken";
 
 /** How values are written. */
 export interface LiteralStyle {
-  readonly kind: "json" | "python" | "gemma";
+  readonly kind: LiteralKind;
   /** Stands on both sides of a text, beside the quotes that all have. */
   readonly quote?: string | undefined;
   /** Texts that end the call around the value: what is open there is closed. */
@@ -492,14 +492,4 @@ interface Quote {
   readonly length: number;
   readonly close: string;
   readonly escapes: "json" | "python" | "raw" | "none";
-}
-
-/** Whether words without quotes can be nothing but text: several where text is expected, a single one elsewhere. */
-function isBareText(words: string, rule: TextRule, kind: LiteralStyle["kind"]): boolean {
-  if (words === "" || rule === "never") return false;
-  if (kind === "gemma") return true;
-  const isExpected = rule === "only" || rule === "may";
-  if (isExpected) return !(kind === "python" ? /["'`()[\]{}\\:=]/ : /["'`()[\]{}\\]|:\s|:$/).test(words);
-  // In Python, it could be a variable.
-  return kind === "json" && /^[\p{L}_][\p{L}\p{N}_-]*$/u.test(words);
 }

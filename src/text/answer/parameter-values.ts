@@ -1,8 +1,8 @@
 /** Values of parameters that models write as plain text, as JSON by the schema of the tool. */
 import { AnswerCursor, type Reading } from "./cursor.ts";
 import type { KnownTool } from "./events.ts";
-import { escaped, LiteralReader, type LiteralStyle } from "./literal.ts";
-import { numberText, scalarText } from "./scalars.ts";
+import { escaped, LiteralReader } from "./literal.ts";
+import { type LiteralKind, numberText, scalarText } from "./scalars.ts";
 import { type JsonType, parameterTypes, type ValueTypes } from "./schema-types.ts";
 
 /** Takes the text of one parameter piece by piece, and gives JSON as soon as it is certain. */
@@ -107,7 +107,7 @@ function containerText(word: string): string | null {
 }
 
 /** JSON of a whole text that is one value; null where it is none. */
-export function literalText(text: string, kind: LiteralStyle["kind"]): string | null {
+export function literalText(text: string, kind: LiteralKind): string | null {
   const cursor = new AnswerCursor();
   cursor.add(text);
   cursor.end();

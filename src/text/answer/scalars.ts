@@ -1,4 +1,8 @@
 /** Numbers and words that are values, as JSON, Python and small models write them. */
+import type { TextRule } from "./schema-types.ts";
+
+/** How values are written. */
+export type LiteralKind = "json" | "python" | "gemma";
 
 const WORDS: Readonly<Record<string, string>> = {
   ...{ true: "true", True: "true", TRUE: "true", false: "false", False: "false", FALSE: "false" },
@@ -26,4 +30,14 @@ export function numberText(word: string): string | null {
   const digits = (text: string) => text.replaceAll("_", "");
   const before = digits(whole).replace(/^0+(?=\d)/, "") || "0";
   return `${sign === "-" ? "-" : ""}${before}.${digits(fraction) || "0"}${digits(exponent)}`;
+}
+
+/** Whether words without quotes can be nothing but text: several where text is expected, a single one elsewhere. */
+export function isBareText(words: string, rule: TextRule, kind: LiteralKind): boolean {
+  if (words === "" || rule === "never") return false;
+  if (kind === "gemma") return true;
+  const isExpected = rule === "only" || rule === "may";
+  if (isExpected) return !(kind === "python" ? /["'`()[\]{}\\:=]/ : /["'`()[\]{}\\]|:\s|:$/).test(words);
+  // In Python, it could be a variable.
+  return kind === "json" && /^[\p{L}_][\p{L}\p{N}_-]*$/u.test(words);
 }
