@@ -46,8 +46,11 @@ export interface TokenGuide {
   next(vocabularySize: number): Promise<number | Uint32Array | null> | number | Uint32Array | null;
   /** Whether a token that a mask has may come next: masks are made quickly, and say a little too much. */
   allows(id: number): boolean;
-  /** Takes a token and the text that it finishes; all the text that is left when `isLast`. True where the text ends there. */
-  take(id: number, text: string, isLast: boolean): boolean;
+  /**
+   * Takes a token and the text that it finishes; all the text that is left where there is an `end`: "stop" where the model or
+   * a stop string has ended the text, "length" where a limit has. True where the text ends there.
+   */
+  take(id: number, text: string, end: "stop" | "length" | null): boolean;
 }
 
 /** How text is generated: how many tokens, when to stop, how tokens are drawn, and an abort signal. */
@@ -243,7 +246,8 @@ class Writer {
     this.stopString = stop;
     const rest = stop === null && (ends || isLast) ? this.#stops.flush() : "";
     let all = text + rest;
-    const guided = this.#guide?.take(id, all, ends || isLast || stop !== null) ?? false;
+    const end = ends || stop !== null ? "stop" : isLast ? "length" : null;
+    const guided = this.#guide?.take(id, all, end) ?? false;
     if (guided && stop === null) all += this.#stops.flush();
     return { text: all, stopped: ends || stop !== null || guided };
   }
