@@ -96,7 +96,7 @@ export interface GenerationResult {
    * up.
    */
   readonly finishReason: "stop" | "length";
-  /** Sentence that a user may want to read at the end: that the context is full, and what to do about it; null otherwise. */
+  /** Sentence that a user may want to read at the end: which limit has cut the text, and what to do about it; null when none has. */
   readonly message: string | null;
   /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
@@ -175,6 +175,7 @@ export async function* generate(
     logits = await decoder.step(id, { signal });
     clock.stepped();
   }
+  if (finishReason === "length" && maxTokens > 0) message ??= cutShort(maxTokens);
   return {
     finishReason,
     message,
@@ -213,6 +214,10 @@ function draw(
 
 function contextFull(contextLength: number): string {
   return `the context of ${contextLength} tokens is full: load the program with a longer one (contextLength, --context) for a longer answer`;
+}
+
+function cutShort(maxTokens: number): string {
+  return `cut after ${maxTokens} tokens, the limit (maxTokens, --max-tokens)`;
 }
 
 function checkStopTokens({ stopTokens }: GenerateOptions, vocabularySize: number): void {
