@@ -4,6 +4,7 @@
  */
 import { UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
+import { blamedForInputs } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Sequence } from "../sequences/sequence.ts";
@@ -236,7 +237,11 @@ export class Scheduler {
       const inputs = this.#inputs.fill(parts);
       const expected = { ...this.#logits, method, rows: inputs.at(-1)!.data.length };
       const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logitsOf(logits, expected), expected);
-      await this.#store.step(runs, () => this.#session.use(method, inputs, read, stop.signal));
+      await this.#store.step(runs, () =>
+        this.#session.use(method, inputs, read, stop.signal).catch((error) => {
+          throw blamedForInputs(expected.file, stop.signal, error);
+        }),
+      );
       for (const part of parts) this.#commit(part);
     } finally {
       release();

@@ -1,7 +1,7 @@
 /** A session of a loaded program as the decoder that the generate loop drives: prompts in chunks, tokens one by one. */
 import { checkIds } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
-import { blamed } from "../runtime/blame.ts";
+import { blamedForInputs } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
@@ -40,7 +40,6 @@ export class SessionDecoder implements ProgramDecoder {
     this.#chunkLength = program.count("get_max_seq_len");
     this.contextLength = program.count("get_max_context_len", this.#chunkLength);
     this.vocabularySize = program.count("get_vocab_size");
-    if (!program.has("forward")) throw new InvalidFileError(program.file, "expected a method forward but found none");
     const { values, outputs } = program.method("forward");
     const output = values[outputs[0] ?? -1];
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)
@@ -137,7 +136,7 @@ export class SessionDecoder implements ProgramDecoder {
     const method = this.#long ? LONG_METHOD : "forward";
     // What the call gives follows from the file: so does an error about it.
     const [logits] = await this.#session.run(method, [tokens, this.#position], signal).catch((error) => {
-      throw blamed(this.#file, signal, error);
+      throw blamedForInputs(this.#file, signal, error);
     });
     const rows = this.logitRows > 0 ? null : 1;
     const values = logitsOf(logits, { file: this.#file, method, vocabularySize: this.vocabularySize, rows });

@@ -3,6 +3,7 @@
  * anything between, as many as a step has room for.
  */
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import { blamedForInputs } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
@@ -109,7 +110,8 @@ export class TextBatches {
       const values = await this.#session.use(this.#method, inputs, ([out]) => this.#values(out!), signal);
       for (const [i, one] of taken.entries()) one.resolve(values.slice(i * this.size, (i + 1) * this.size));
     } catch (error) {
-      for (const one of taken) one.reject(error);
+      const reason = blamedForInputs(this.#program.file, signal, error);
+      for (const one of taken) one.reject(reason);
     }
   }
 

@@ -101,8 +101,7 @@ export class Session {
   async #run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     this.#program.checkUsable();
     const method = this.#program.method(name);
-    checkInputCount(method, inputs);
-    for (const [i, { shape }] of inputs.entries()) checkInput(method, i, shape);
+    this.#checkInputs(method, inputs);
     const interpreter = this.#interpreterOf(method);
     if (interpreter) {
       interpreter.setInputs(inputs);
@@ -114,6 +113,16 @@ export class Session {
     await this.#ofFile(signal, () => calls.run(signal, times));
     this.#program.checkUsable();
     return ends.outputs;
+  }
+
+  /** Sizes that do not fit are the caller's fault, and inputs that none can be given are the file's. */
+  #checkInputs(method: Method, inputs: readonly Tensor[]): void {
+    checkInputCount(method, inputs);
+    try {
+      for (const [i, { shape }] of inputs.entries()) checkInput(method, i, shape);
+    } catch (error) {
+      throw error instanceof UnsupportedError ? blamed(this.#program.file, undefined, error) : error;
+    }
   }
 
   /** The session's own copy of an output: in one place for all sizes, which has room for the longest so far. */
