@@ -57,6 +57,10 @@ export interface Placement {
  * another matrix. Tiles of the phases before are rows.
  */
 export interface RowProducts {
+  /** Bytes at the start of the scratch that the phases before fill for all threads; behind them, each thread has its own. */
+  readonly sharedBytes: number;
+  /** What they grow by with each byte that the threads' own scratch begins further on. */
+  readonly threadScratch: Uint8Array;
   /** What they grow by with each matrix of the same form that follows the call's own. */
   readonly matrix: Uint8Array;
   /** What they grow by with each row that the first one is further on. */

@@ -53,15 +53,30 @@ interface Way {
 /** The step of a kernel, by its place among the choices, for `m` rows and the matrix of one expert. */
 type StepOf = (kernel: number, m: number) => WasmStep;
 
+/** Where the scratch of a kernel is: what its phases before the product fill, and what its threads have of their own. */
+interface KernelScratch {
+  readonly shared: number;
+  readonly threads: number;
+}
+
 /** The ways of a call, by the kernels that it may choose among. Kernels for one number of rows alone are a way for each. */
-function waysOf<A>({ matrices, places }: ExpertLinearArgs<A>, stepOf: StepOf): Way[] {
+function waysOf<A>(
+  { matrices, places }: ExpertLinearArgs<A>,
+  scratch: readonly KernelScratch[],
+  stepOf: StepOf,
+): Way[] {
   return matrices.choices.flatMap(({ from, kernel }, i) => {
     const way = (least: number, rows: number): Way => {
       const { phases, products } = stepOf(i, rows);
-      const product = phases.at(-1)!;
-      if (!products || product.args.length > step.bytes - step.args)
+      const before = phases.slice(0, -1);
+      const last = phases.at(-1)!;
+      // What is done with all rows first is done once, for as many rows as there are.
+      const isShared = before.length === 0 || products?.rows;
+      if (!products || !isShared || last.args.length > step.bytes - step.args)
         throw new UnsupportedError(`${kernel.name} cannot multiply the rows of experts`);
-      return { from: least, before: phases.slice(0, -1), product, growth: products, rows };
+      const { shared, threads } = scratch[i]!;
+      const moved = grown(last.args, products.threadScratch, threads - shared - products.sharedBytes);
+      return { from: least, before, product: { ...last, args: moved }, growth: products, rows };
     };
     if (stepOf(i, places).products?.rows) return [way(from, places)];
     const next = matrices.choices[i + 1]?.from ?? from;
@@ -71,24 +86,49 @@ function waysOf<A>({ matrices, places }: ExpertLinearArgs<A>, stepOf: StepOf): W
 
 const keyOf = ({ before }: Pick<Way, "before">) => before.map(({ code }) => code.key).join();
 
-/** Where the scratch of each kernel begins: kernels that do the same with rows first have the same. And the end. */
-function scratchOf<A>(given: ExpertLinearArgs<A>, threads: number, start: number): { places: number[]; end: number } {
+/** Arguments that have grown by so many times what they grow by. */
+function grown(args: Uint8Array, growth: Uint8Array, times: number): Uint8Array {
+  const [from, by] = [args, growth].map(({ buffer, byteOffset, length }) => new DataView(buffer, byteOffset, length));
+  const result = new DataView(new ArrayBuffer(args.length));
+  for (let at = 0; at < args.length; at += 8)
+    result.setBigInt64(at, from!.getBigInt64(at, true) + BigInt(times) * by!.getBigInt64(at, true), true);
+  return new Uint8Array(result.buffer);
+}
+
+/**
+ * Where the scratch of each kernel begins, and the end. Kernels that do the same with rows first share what it fills. What
+ * threads have of their own is each kernel's, as one thread runs this kernel while another runs that one, and kernels give
+ * their threads more or less.
+ */
+function scratchOf<A>(
+  given: ExpertLinearArgs<A>,
+  threads: number,
+  start: number,
+): { kernels: KernelScratch[]; end: number } {
   const { matrices, places: rows, x, y } = given;
-  const known = new Map<string, { at: number; bytes: number }>();
+  let end = start;
+  const take = (bytes: number) => {
+    const at = end;
+    end += Math.ceil(bytes / 64) * 64;
+    return at;
+  };
+  const known = new Map<string, number>();
   const kernels = matrices.choices.map(({ kernel }) => {
     const args = matrices.of(0, rows, x, y);
-    const bytes = Math.ceil((kernel.scratchBytes?.(args, threads) ?? 0) / 64) * 64;
-    const { phases } = wasmStep(kernel, args, { read: () => 0, write: () => 0, ...noSequences, scratch: 0, threads });
+    const { phases, products } = wasmStep(kernel, args, {
+      read: () => 0,
+      write: () => 0,
+      ...noSequences,
+      scratch: 0,
+      threads,
+    });
+    const sharedBytes = products?.sharedBytes ?? 0;
     const key = keyOf({ before: phases.slice(0, -1) });
-    known.set(key, { at: 0, bytes: Math.max(bytes, known.get(key)?.bytes ?? 0) });
-    return key;
+    const shared = known.get(key) ?? take(sharedBytes);
+    known.set(key, shared);
+    return { shared, threads: take((kernel.scratchBytes?.(args, threads) ?? 0) - sharedBytes) };
   });
-  let end = start;
-  for (const part of known.values()) {
-    part.at = end;
-    end += part.bytes;
-  }
-  return { places: kernels.map((key) => known.get(key)!.at), end };
+  return { kernels, end };
 }
 
 function wasmStep<A>(kernel: Kernel<A>, args: A, place: Placement): WasmStep {
@@ -276,10 +316,10 @@ function expertLinear<A>(name: string, templateOf: (args: ExpertLinearArgs<A>) =
       const starts = place.read(routing);
       const to = place.write(y);
       const reading = { ...place, read: readingWholes([...matrices.wholes, x], place.read), write: () => to };
-      const ways = waysOf(given, (i, m) =>
+      const ways = waysOf(given, scratch.kernels, (i, m) =>
         wasmStep(matrices.choices[i]!.kernel, matrices.of(template, m, x, y), {
           ...reading,
-          scratch: scratch.places[i]!,
+          scratch: scratch.kernels[i]!.shared,
         }),
       );
       const before = new Map(ways.map((way) => [keyOf(way), way.before]));

@@ -216,6 +216,8 @@ const linearFloatDotsWasm: Kernel<FloatLinearArgs> = wasmKernel({
     });
     const matrixBytes = n * k * storedBytes[type];
     const products = {
+      sharedBytes: 0,
+      threadScratch: dotBlock.growth({}),
       matrix: dotBlock.growth({ weights: matrixBytes, bias: bias ? 4 * n : 0 }),
       row: dotBlock.growth({ x: 4 * k, y: 4 * n }),
       rows: null,
@@ -261,6 +263,8 @@ const linearFloatPanelsWasm: Kernel<FloatLinearArgs> = wasmKernel({
     return {
       phases: [...phases, { code: panelCode(type, bias !== null), tiles, args: linear }],
       products: {
+        sharedBytes: paddedBytes(padded),
+        threadScratch: floatPanelBlock.growth({ threadScratch: 1 }),
         matrix: floatPanelBlock.growth({ weights: n * k * storedBytes[type], bias: bias ? 4 * n : 0 }),
         row: floatPanelBlock.growth({ x: 4 * paddedLength(padded), y: 4 * n }),
         rows: floatPanelBlock.growth({ m: 1 }),

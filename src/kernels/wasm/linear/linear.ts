@@ -99,6 +99,8 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
       { code: multiply.code(shape, mode), tiles: Math.ceil(panels / perTile), args: linear },
     ],
     products: {
+      sharedBytes: places.byteLength,
+      threadScratch: linearBlock.growth({ threadScratch: 1 }),
       matrix: linearBlock.growth({ panels: matrixBytes, levels: matrixBytes }),
       row: linearBlock.growth({ records: recordsBytes, scales: 4, zeros: 4, y: 4 * n }),
       rows: linearBlock.growth({ m: 1 }),

@@ -142,6 +142,8 @@ function weightOnlyRow(name: string, layout: string, rows: number): Kernel<Packe
       return {
         phases: [...phases, { code: weightOnlyCode(shape), tiles: Math.ceil(panels / perTile), args: linear }],
         products: {
+          sharedBytes: paddedBytes(padded),
+          threadScratch: floatPanelBlock.growth({ threadScratch: 1 }),
           matrix: floatPanelBlock.growth({ weights: matrixBytes, extra: matrixBytes, bias: matrixBytes }),
           row: floatPanelBlock.growth({ x: 4 * paddedLength(padded), y: 4 * n }),
           rows: floatPanelBlock.growth({ m: 1 }),
