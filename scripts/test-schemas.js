@@ -77,7 +77,7 @@ async function isWritten(schema, text) {
   try {
     for (const id of [...tokenizer.encode(text, { addSpecialTokens: false }), end]) {
       const mask = await matcher.mask();
-      if (!(/** @type {number} */ (((mask[id >>> 5]) >>> (id & 31)) & 1)) || !matcher.allows(id)) return false;
+      if (!(/** @type {number} */ ((mask[id >>> 5] >>> (id & 31)) & 1)) || !matcher.allows(id)) return false;
       matcher.accept(id);
     }
     return true;

@@ -39,7 +39,7 @@ function observed(source) {
 /** Writes a program with observed layers for ExecuTorch. */
 async function writeObserved({ folder: checkpoint, scheme, name }, file, folder) {
   const model = await loadCheckpoint(checkpoint);
-  await schemes[scheme](model, name, folder);
+  await schemes[scheme].apply(model, name, folder);
   const { sources } = methodSources(model, { target: "executorch" });
   const program = compile(sources.map(observed), { registry: operators, cpu: hostCpu(), target: "executorch" });
   await saveProgram(program, file);
@@ -110,7 +110,7 @@ const others = { ...stock, MKL_CBWR: "AVX2" };
  */
 export async function compareRoundings(python, library, results, folder) {
   const found = [];
-  for (const result of results.filter(({ target, scheme }) => target === "executorch" && scheme.startsWith("8da"))) {
+  for (const result of results.filter(({ scheme }) => scheme.startsWith("8da"))) {
     const file = join(folder, "observed.pte");
     await writeObserved(result, file, folder);
     const { rows, widths } = await runObserved(file, result.fed);

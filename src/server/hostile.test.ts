@@ -209,7 +209,12 @@ describe("heads", () => {
 
   it.each([
     ["", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400, "expected HTTP but found otherwise"],
-    [" large", `POST /v1/messages HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n\r\n`, 431, "headers are too large"],
+    [
+      " large",
+      `POST /v1/messages HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n\r\n`,
+      431,
+      "headers are too large",
+    ],
     [" of no host", "POST /v1/completions HTTP/1.1\r\n\r\n", 400, "Missing host header"],
     [" that expect", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n", 417, "expected 100-continue"],
   ])("that are broken%s get a sentence in the form of the API", async (_, head, status, sentence) => {
@@ -217,7 +222,12 @@ describe("heads", () => {
   });
 
   it.each(["/v1/completions", "/v1/messages"])("of half-closed connections get a sentence: %s", async (path) => {
-    const body = JSON.stringify({ ...completion, max_tokens: 200, ignore_eos: true, messages: [{ role: "user", content: "a" }] });
+    const body = JSON.stringify({
+      ...completion,
+      max_tokens: 200,
+      ignore_eos: true,
+      messages: [{ role: "user", content: "a" }],
+    });
     const head = (length: number) =>
       `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
     const isMessages = path === "/v1/messages";
