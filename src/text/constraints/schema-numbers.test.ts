@@ -72,10 +72,15 @@ it("numbers are those between their bounds that a divisor divides", () => {
 it.each<[object, string[], string[]]>([
   [
     { type: "integer", multipleOf: 7 },
-    ["7602250257", "-7", "0", "76022502570000000000000000000000"],
-    ["7602250258", "7.0"],
+    ["7602250257", "-7", "0", "9007199254740981"],
+    ["7602250258", "7.0", "76022502570000000000000000000000"],
   ],
   [{ type: "integer", multipleOf: 123456789, minimum: 1 }, ["123456789", "246913578"], ["0", "123456788"]],
+  [
+    { type: "integer", multipleOf: 7, maximum: 1e40 },
+    ["76022502570000000000000000000000"],
+    ["76022502570000000000000000000001"],
+  ],
   [{ type: "number", multipleOf: 0.01 }, ["19.99", "0.3", "-1e2", "1.5e-1"], ["19.995", "1e-3"]],
   [
     { type: "integer", minimum: 1e20, maximum: 1e21 },

@@ -1,6 +1,6 @@
 /** Numbers of JSON schemas as grammars. */
 import { InvalidArgumentError } from "../../errors.ts";
-import { compared, type Decimal, decimalOf, integerOf, leastMultiple } from "./decimals.ts";
+import { compared, type Decimal, decimalOf, integerOf, leastMultiple, negated } from "./decimals.ts";
 import { followed, type Node, relaxed, rule } from "./grammar.ts";
 import { integersBetween } from "./number-ranges.ts";
 import { type NumberForm, numberState } from "./number-states.ts";
@@ -19,12 +19,24 @@ export function numberOf(keywords: Schema, at: string, isInteger: boolean): Node
     .map((divisor) => checkDivisor(divisor, `${at}/multipleOf`))
     .reduce<Decimal | null>((all, one) => (all ? leastMultiple(all, one) : one), null);
   if (!low && !high && !step) return rule(isInteger ? "integer" : "number");
-  const form: NumberForm = { low, high, step: isInteger && step ? leastMultiple(step, ONE) : step, isInteger };
+  const form = step
+    ? withinExact({ low, high, step: isInteger ? leastMultiple(step, ONE) : step, isInteger })
+    : { low, high, step, isInteger };
   const state = numberState(form);
   return state && relaxed(followed(state), told(form));
 }
 
 const ONE: Decimal = { digits: 1n, places: 0 };
+
+const LARGEST_EXACT = integerOf(Number.MAX_SAFE_INTEGER);
+
+/** Multiples that floating point tells apart, where bounds ask for no others: of larger ones, readers see others. */
+function withinExact(form: NumberForm): NumberForm {
+  const { low, high } = form;
+  const isLarge = [low, high && negated(high)].some((bound) => bound && compared(bound, LARGEST_EXACT) > 0);
+  if (isLarge) return form;
+  return { ...form, low: low ?? negated(LARGEST_EXACT), high: high ?? LARGEST_EXACT };
+}
 
 /** What the engine is told: integers of a few digits within their bounds, and all numbers. */
 function told({ low, high, isInteger }: NumberForm): Node {
