@@ -27,6 +27,7 @@ const model: ChatModel & { createDecoder(): ProgramDecoder } = {
 
 /** Writes texts one after the other, an answer each; where a constraint lets it, and else what that has. */
 class ScriptedDecoder implements ProgramDecoder {
+  readonly file = "model";
   position = 0;
   readonly contextLength = 2000;
   readonly vocabularySize = tokenizer.vocabSize;
