@@ -61,7 +61,7 @@ const LOAD = `const load = (file) => {
 
 /** What the thread runs: it says that it is ready, then answers. */
 const THREAD = `${LOAD}${MASK_TEXT}
-const { parentPort, workerData } = require("node:worker_threads");
+const { parentPort, workerData } = process.getBuiltinModule("node:worker_threads");
 startMasks(load(workerData.file), workerData.vocabulary).then((answer) => {
   parentPort.on("message", async (request) => parentPort.postMessage(await answer(request)));
   parentPort.postMessage("ready");
