@@ -3,6 +3,7 @@
  * its own, which can be ended, since nothing bounds the time that it takes for a grammar; in pages, which have no other
  * work, on the thread of the model.
  */
+import type { Worker } from "node:worker_threads";
 import type * as Xgrammar from "@mlc-ai/web-xgrammar";
 import { deferred } from "../../deferred.ts";
 import { UnsupportedError } from "../../errors.ts";
@@ -61,7 +62,7 @@ const LOAD = `const load = (file) => {
 
 /** What the thread runs: it says that it is ready, then answers. */
 const THREAD = `${LOAD}${MASK_TEXT}
-const { parentPort, workerData } = process.getBuiltinModule("node:worker_threads");
+const { parentPort, workerData } = require("node:worker_threads");
 startMasks(load(workerData.file), workerData.vocabulary).then((answer) => {
   parentPort.on("message", async (request) => parentPort.postMessage(await answer(request)));
   parentPort.postMessage("ready");
@@ -83,7 +84,7 @@ async function startThread(vocabulary: MaskVocabulary): Promise<Engine | null> {
 }
 
 /** An engine on a thread, when it is ready. */
-async function engineOf(worker: import("node:worker_threads").Worker): Promise<Engine> {
+async function engineOf(worker: Worker): Promise<Engine> {
   /** Of the request under way, or the start. */
   let waiting = deferred<MaskReply | "ready">();
   let hasEnded = false;
