@@ -83,7 +83,7 @@ async function startThread(vocabulary: MaskVocabulary): Promise<Engine | null> {
 }
 
 /** An engine on a thread, when it is ready. */
-async function engineOf(worker: import("node:worker_threads").Worker): Promise<Engine> {
+async function engineOf(worker: InstanceType<typeof import("node:worker_threads")["Worker"]>): Promise<Engine> {
   /** Of the request under way, or the start. */
   let waiting = deferred<MaskReply | "ready">();
   let hasEnded = false;
