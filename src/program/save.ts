@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { checkOptions, unexpected } from "../arguments.ts";
 import { checkPath, writeFileWhole } from "../node-file.ts";
+import type { WaitOptions } from "../path-claim.ts";
 import { writeFileResumable } from "../resumable-file.ts";
 import type { Program } from "./program.ts";
 import { encodeStart, type WriteOptions, writeProgram } from "./write.ts";
@@ -11,6 +12,8 @@ import { encodeStart, type WriteOptions, writeProgram } from "./write.ts";
 export interface SaveOptions extends WriteOptions {
   /** Names what the data is made from: a save that was interrupted goes on where it was when this is the same. */
   readonly resumeKey?: string | null;
+  /** Called where it takes seconds to find out whether another process still writes the same path. */
+  readonly onWait?: WaitOptions["onWait"];
 }
 
 function checkProgram(program: Partial<Program> | null): void {
@@ -23,9 +26,9 @@ export async function saveProgram(program: Program, path: string, options: SaveO
   checkPath(path);
   checkOptions(options);
   checkProgram(program);
-  const { resumeKey = null, signal } = options;
+  const { resumeKey = null, signal, onWait } = options;
   const write = (sink: Parameters<typeof writeProgram>[1]) => writeProgram(program, sink, options);
   if (resumeKey === null) return writeFileWhole(path, write);
   const key = createHash("sha256").update(resumeKey).update("\0").update(encodeStart(program)).digest("hex");
-  await writeFileResumable(path, { key, signal }, write);
+  await writeFileResumable(path, { key, signal, onWait }, write);
 }
