@@ -38,7 +38,7 @@ describe("lowbit", () => {
 
   test.each([
     [[], "Usage: lowbit"],
-    [["quantise"], "lowbit: unknown command 'quantise'\n(Did you mean quantize?)"],
+    [["quantise"], 'lowbit: expected a command but found "quantise"; there are help, pull, quantize, run, chat'],
     [["run", "x.pte", "--tempersture", "1"], "(Did you mean --temperature?)"],
     [["quantize", "x"], "lowbit: required option '-o, --output <path>' not specified"],
     [["run", "x.pte", "-n", "many"], 'Expected a whole number but found "many"'],
