@@ -7,13 +7,25 @@ function foundType(value: unknown): string {
   return kind === "Object" ? ((value as object).constructor?.name ?? kind) : kind;
 }
 
+/** A value in a message: as JSON where it has such a form, and by its type otherwise. */
+export function shown(value: unknown): string {
+  if (typeof value === "bigint") return `${value}n`;
+  if (typeof value === "symbol" || typeof value === "function") return foundType(value);
+  if (typeof value !== "object") return typeof value === "string" ? JSON.stringify(value) : String(value);
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return foundType(value);
+  }
+}
+
 export function checkString(name: string, value: unknown): void {
   if (typeof value !== "string") throw unexpected(name, "a string", value);
 }
 
 export function checkIds(name: string, ids: unknown, expected = "a list of token ids"): void {
   if (!Array.isArray(ids) && !ArrayBuffer.isView(ids))
-    throw new InvalidArgumentError(`${name}: expected ${expected} but found ${JSON.stringify(ids)}`);
+    throw new InvalidArgumentError(`${name}: expected ${expected} but found ${shown(ids)}`);
 }
 
 /** The value; InvalidArgumentError for what is no whole number from `min` to `max`. */
@@ -33,12 +45,48 @@ export function checkInstance(
   if (!(value instanceof type)) throw unexpected(name, expected, value);
 }
 
-/** InvalidArgumentError for options that are no object, and for a `signal` or `cpu` among them that is none. */
+/** What an option may be, and whether a value is that. */
+type Kind = readonly [expected: string, isIt: (value: never) => boolean];
+
+const flag: Kind = ["true or false", (value: unknown) => typeof value === "boolean"];
+const text: Kind = ["a string", (value: unknown) => typeof value === "string"];
+const number: Kind = ["a number", (value: unknown) => typeof value === "number"];
+const callback: Kind = ["a function", (value: unknown) => typeof value === "function"];
+
+/** Options by name: each is of one kind in all functions that have it. Others, and their ranges, are checked where they count. */
+const optionKinds: Readonly<Record<string, Kind>> = {
+  signal: [
+    "an AbortSignal",
+    (value: AbortSignal | null) => value === null || typeof value.throwIfAborted === "function",
+  ],
+  cpu: ["one of cpuWith()", (value: { features?: unknown } | null) => value?.features instanceof Set],
+  registry: ["an OperatorRegistry", (value: { register?: unknown } | null) => typeof value?.register === "function"],
+  profile: ["a Profile", (value: { track?: unknown } | null) => typeof value?.track === "function"],
+  settings: ["settings of a hub", (value: { cache?: unknown } | null) => typeof value?.cache === "string"],
+  resumeKey: ["a string or null", (value: unknown) => value === null || typeof value === "string"],
+  ...Object.fromEntries(["folder", "calibrationText", "pair"].map((name) => [name, text])),
+  ...Object.fromEntries(["smoothQuant", "budget", "codebooks", "cacheBytes"].map((name) => [name, number])),
+  ...Object.fromEntries(
+    ["onProgress", "onPlan", "onEnd", "onDamagedPart", "onToolCall", "onLeaveOut", "skip", "wanted", "read"].map(
+      (name) => [name, callback],
+    ),
+  ),
+  ...Object.fromEntries(
+    [
+      ...["resume", "quantizeHead", "ignoreEos", "truncate", "addSpecialTokens", "allowControlTokens", "truncation"],
+      ...["padding", "skipSpecialTokens", "stream", "trace"],
+    ].map((name) => [name, flag]),
+  ),
+};
+
+/** InvalidArgumentError for options that are no object, and for one of another kind than it has everywhere. */
 export function checkOptions(options: object): void {
-  if (typeof options !== "object" || options === null) throw unexpected("options", "an object", options);
-  const { signal, cpu } = options as { signal?: AbortSignal; cpu?: { features?: unknown } };
-  if (signal && typeof signal.throwIfAborted !== "function") throw unexpected("signal", "an AbortSignal", signal);
-  if (cpu !== undefined && !(cpu?.features instanceof Set)) throw unexpected("cpu", "one of cpuWith()", cpu);
+  if (typeof options !== "object" || options === null || Array.isArray(options))
+    throw unexpected("options", "an object", options);
+  for (const [name, value] of Object.entries(options)) {
+    const kind = value === undefined || !Object.hasOwn(optionKinds, name) ? undefined : optionKinds[name]!;
+    if (kind && !kind[1](value as never)) throw unexpected(name, kind[0], value);
+  }
 }
 
 /** The error for an argument of another kind than expected. */

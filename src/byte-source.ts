@@ -60,5 +60,8 @@ export function memorySource(name: string, bytes: Uint8Array): ByteSource {
 export function checkRange(name: string, size: number, offset: number, length: number): void {
   const whole = Number.isSafeInteger(offset) && Number.isSafeInteger(length) && offset >= 0 && length >= 0;
   if (!whole || offset + length > size)
-    throw new InvalidFileError(name, `expected bytes ${offset} to ${offset + length} but the file has ${size}`);
+    throw new InvalidFileError(
+      name,
+      `expected bytes ${String(offset)} to ${whole ? offset + length : `${String(length)} more`} but the file has ${size}`,
+    );
 }

@@ -56,8 +56,8 @@ Tensor& shared_embedding(KernelRuntimeContext& context, const Tensor& packed, in
                          const Tensor& indices, Tensor& out) {
   const PackedWeights weights = open_packed(packed, {n, k, group_size});
   LOWBIT_CHECK(weights.layout && weights.bits == Bits,
-               "packed weights of %zu bytes do not fit n %d, k %d, group size %d", byte_size(packed), static_cast<int>(n),
-               static_cast<int>(k), static_cast<int>(group_size));
+               "packed weights of %zu bytes do not fit n %d, k %d, group size %d", byte_size(packed),
+               static_cast<int>(n), static_cast<int>(k), static_cast<int>(group_size));
   LOWBIT_CHECK(indices_in_range(indices, n), "expected indices of 0..%d", static_cast<int>(n - 1));
   LOWBIT_CHECK(is_float(out) && resize_rows(out, indices, k), "the result does not fit the memory planned for it");
   CallArguments<embedding_shared::kScalars, embedding_shared::kBuffers> to;

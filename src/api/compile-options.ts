@@ -30,7 +30,7 @@ const choices = { kvCache: kvCacheTypes, logits: ["last", "all"], target: target
 export function checkChoices(options: Partial<CompileModelOptions>): void {
   for (const [name, known] of Object.entries(choices)) {
     const value = options[name as keyof typeof choices];
-    if (value != null && !known.some((choice) => choice === value))
-      throw new InvalidArgumentError(`${name}: expected ${known.join(" or ")} but found ${value}`);
+    if (value !== undefined && !known.some((choice) => choice === value))
+      throw new InvalidArgumentError(`${name}: expected ${known.join(" or ")} but found ${String(value)}`);
   }
 }

@@ -1,5 +1,5 @@
 /** A model executed operator by operator, without compiling. */
-import { checkOptions, checkWhole } from "../arguments.ts";
+import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { capture, type MethodSource } from "../compile/capture.ts";
 import { argumentValues, type Graph, graphSequenceUses } from "../compile/graph.ts";
@@ -80,6 +80,8 @@ export class EagerModel {
 
   /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
   forward(ids: readonly number[], position: number): Tensor {
+    checkIds("ids", ids);
+    for (const id of ids) checkWhole("ids", id, 0);
     checkWhole("position", position, 0, this.#ids.length);
     if (ids.length === 0 || position + ids.length > this.contextLength)
       throw new ContextLengthError(

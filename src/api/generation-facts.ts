@@ -1,6 +1,6 @@
 /** What a program must know of a checkpoint to generate: its begin and end tokens. */
 import type { Checkpoint } from "../formats/contract.ts";
-import { checkTokenId, samplingDefaults } from "../language/generation-settings.ts";
+import { samplingDefaults, tokenIds } from "../language/generation-settings.ts";
 
 export interface GenerationFacts {
   readonly bosId: number | null;
@@ -8,7 +8,7 @@ export interface GenerationFacts {
 }
 
 /**
- * Ids from generation_config.json, else from config.json; negative ones stand for none. InvalidFileError for ids that are no
+ * Ids from generation_config.json, else from config.json; negative and immense ones stand for none. InvalidFileError for ids that are no
  * whole numbers, and for sampling that is out of range.
  */
 export function generationFacts({ folder, configFile, config, generationConfig }: Checkpoint): GenerationFacts {
@@ -18,10 +18,7 @@ export function generationFacts({ folder, configFile, config, generationConfig }
   const ids = (name: string) => {
     const own = settings[name] ?? null;
     const [value, file] = own === null ? [config[name] ?? [], configFile] : [own, settingsFile];
-    return [value]
-      .flat()
-      .map((id) => checkTokenId(id, name, file))
-      .filter((id) => id >= 0);
+    return tokenIds(value, name, file);
   };
   return { bosId: ids("bos_token_id")[0] ?? null, eosIds: ids("eos_token_id") };
 }

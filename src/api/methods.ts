@@ -1,10 +1,11 @@
 /** Programs of methods of one's own, which need not be language models. */
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, shown } from "../arguments.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import { checkPath } from "../node-file.ts";
 import { operators } from "../ops/registry.ts";
 import { saveProgram } from "../program/save.ts";
 import { LoadedProgram } from "../runtime/program.ts";
@@ -17,7 +18,13 @@ export async function exportMethods(
   options: { readonly cpu?: Cpu } = {},
 ): Promise<void> {
   if (!Array.isArray(methods) || methods.length === 0)
-    throw new InvalidArgumentError(`methods: expected a list of at least one but found ${JSON.stringify(methods)}`);
+    throw new InvalidArgumentError(`methods: expected a list of at least one but found ${shown(methods)}`);
+  for (const method of methods)
+    if (typeof method?.name !== "string" || !Array.isArray(method.inputs) || typeof method.build !== "function")
+      throw new InvalidArgumentError(
+        `methods: expected methods with name, inputs and build but found ${shown(method)}`,
+      );
+  checkPath(path);
   checkOptions(options);
   await saveProgram(compile(methods, { registry: operators, cpu: options.cpu ?? hostCpu() }), path);
 }

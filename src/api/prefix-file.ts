@@ -1,5 +1,5 @@
 /** Prefixes as files of Node: what a model has computed of a prompt, for another process to go on from. */
-import { checkInstance, checkString } from "../arguments.ts";
+import { checkIds, checkInstance, checkString } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { LanguageModel } from "../language/language-model.ts";
 import { methodFor } from "../language/program-decoder.ts";
@@ -27,6 +27,7 @@ export async function savePrefix(
 ): Promise<number> {
   const store = storeOfModel(model);
   checkString("path", path);
+  if (typeof prompt !== "string") checkIds("prompt", prompt, "a text or token ids");
   const ids = typeof prompt === "string" ? model.tokenizer.encode(prompt) : prompt;
   const sequence = store.open(ids, { branch: methodFor(model.program, ids.length) });
   try {

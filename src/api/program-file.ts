@@ -1,5 +1,5 @@
 /** Opening of `.pte` files of Node, with the files of tensors that they need. */
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, checkString, unexpected } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { mapFile } from "../kernels/native/mapped-file.ts";
@@ -34,6 +34,8 @@ export async function withProgramFile<R>(
 ): Promise<R> {
   checkOptions(options);
   const { data = [] } = options;
+  if (!Array.isArray(data)) throw unexpected("data", "a list of paths", data);
+  for (const name of data) checkString("data", name);
   const files = [];
   try {
     for (const name of [path, ...data]) files.push(await openFile(name));

@@ -1,5 +1,5 @@
 /** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, shown } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
@@ -84,9 +84,9 @@ function reported(tensors: readonly WrittenTensor[], { onProgress, signal }: Sav
 /** InvalidArgumentError for a type of all weights where some have a form already, or for no type. */
 function checkBlockType(model: Model, blockType: SaveGgufOptions["blockType"]): void {
   if (blockType === undefined) return;
-  if (!Object.hasOwn(superBlockTypes, blockType))
+  if (typeof blockType !== "string" || !Object.hasOwn(superBlockTypes, blockType))
     throw new InvalidArgumentError(
-      `blockType: expected ${Object.keys(superBlockTypes).join(", ")} but found ${JSON.stringify(blockType)}`,
+      `blockType: expected ${Object.keys(superBlockTypes).join(", ")} but found ${shown(blockType)}`,
     );
   const [configured] = model.configs.keys();
   const foreign = model.decoder.slots.find(({ name }) => model.storedFormat(name) !== null)?.name;

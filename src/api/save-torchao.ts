@@ -1,6 +1,6 @@
 /** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
 import { join } from "node:path";
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, checkString } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
@@ -9,6 +9,7 @@ import { pairMoves } from "../formats/head-rows.ts";
 import { movedValues, movedWeights } from "../formats/moved-weights.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
+import { pythonJson } from "../json-text.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import { checkOutputFolder, makeFolder, writeFileWhole } from "../node-file.ts";
@@ -38,6 +39,7 @@ export async function saveTorchao(
   options: AbortOptions & WaitOptions = {},
 ): Promise<void> {
   checkModel(model);
+  checkString("folder", folder);
   checkOptions(options);
   await checkOutputFolder(folder, [model.checkpoint.folder]);
   const written = model.network.slots
@@ -50,7 +52,7 @@ export async function saveTorchao(
     quantization: undefined,
     quantization_config: quantizationConfig(written),
   };
-  const configBytes = new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`);
+  const configBytes = new TextEncoder().encode(`${pythonJson(config, 2)}\n`);
   await makeFolder(folder);
   const claim = await claimPath(folder, options);
   try {

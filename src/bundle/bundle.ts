@@ -1,7 +1,9 @@
 /** Writes the part of this package that one program needs as modules that need nothing else: for Node and for pages. */
+
 import { dirname, join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { Plugin } from "esbuild";
+import { checkString } from "../arguments.ts";
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
 import { TORCHAO_MAGIC } from "../kernels/layout/torchao-linear.ts";
@@ -116,6 +118,8 @@ async function shrunk(build: Build, contents: string): Promise<Uint8Array> {
  * The program itself stays where it is. UnsupportedError for operators that a bundle cannot hold, and without esbuild.
  */
 export async function bundleProgram(path: string, folder: string): Promise<Bundle> {
+  checkString("path", path);
+  checkString("folder", folder);
   const build = await esbuild();
   const file = await openFile(path);
   const choice = await choose(build, file).finally(() => file.close());

@@ -8,7 +8,7 @@ import type { SentenceModule, SentenceModules } from "../formats/sentence-module
 import { architectures, buildDecoder } from "../model/architectures.ts";
 import type { Network } from "../model/decoder.ts";
 import { type HeadActivation, type HeadStep, textNetwork } from "../model/encoder.ts";
-import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
+import { architectureName, buildEncoder, decoderAsEncoder, encoders, withArchitecture } from "../model/encoders.ts";
 import { expertStacks } from "../model/layer.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { withModelPrefix } from "./base-names.ts";
@@ -20,7 +20,7 @@ import { withStoredHead } from "./tied-head.ts";
 
 /** The checkpoint under the names, and with the order of rows, that its network has for tensors, and the network. */
 export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Network]> {
-  const [named, network] = await namedNetwork(withTextHalf(opened));
+  const [named, network] = await namedNetwork(withTextHalf({ ...opened, config: withArchitecture(opened.config) }));
   const checkpoint = withFoldedOrders(named, network);
   const paired = new Map(network.slots.flatMap(({ name, pairs }) => (pairs ? [[name, pairs]] : [])));
   if (paired.size === 0) return [checkpoint, network];

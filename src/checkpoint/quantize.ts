@@ -1,5 +1,5 @@
 /** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
-import { checkOptions, unexpected } from "../arguments.ts";
+import { checkOptions, shown, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
@@ -28,9 +28,10 @@ export function quantize(model: Model, configs: readonly QuantizationConfig[], o
   const { quantizeHead = true, head = null } = options;
   if (!Array.isArray(configs))
     throw new InvalidArgumentError(
-      `quantize: expected a list of configurations but found ${JSON.stringify(configs)}; give [configuration]`,
+      `configs: expected a list of configurations but found ${shown(configs)}; give [configuration]`,
     );
-  for (const config of [...configs, ...(head ? [head] : [])]) checkConfig(config);
+  for (const config of configs) checkConfig("configs", config);
+  if (head !== null) checkConfig("head", head);
   const isLinear = ({ kind }: QuantizationConfig) =>
     kind === "int8DynamicActivationIntxWeight" || kind === "intxWeightOnly";
   const linear = only(configs, "linear", isLinear);
@@ -93,7 +94,8 @@ export function weightsInRecipe({ network }: Model, recipe: Recipe): ReadonlySet
 }
 
 function checkNames({ network, name: modelName }: Model, recipe: Recipe): void {
-  if (!Array.isArray(recipe)) throw unexpected("recipe", "one of makeRecipe()", recipe);
+  const isEntry = (entry: Partial<Recipe[number]> | null) => typeof entry?.name === "string" && "config" in entry;
+  if (!Array.isArray(recipe) || !recipe.every(isEntry)) throw unexpected("recipe", "one of makeRecipe()", recipe);
   const names = new Set(network.slots.flatMap((slot) => [slot.name, moduleOf(slot.name)]));
   const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
   if (unknown)

@@ -74,6 +74,14 @@ it.each<[string, (name: string) => string]>([
   expectSame(await logits(Promise.resolve(model)), await logits(loadCheckpoint(text)));
 });
 
+it("a config that names no class is known by its text_config", async () => {
+  const { architectures: _, ...nameless } = whole;
+  const path = await within("nameless", nameless, (name) => `language_model.${name}`);
+  const model = await loadCheckpoint(path);
+  expect(model.checkpoint.notes).toEqual([expect.stringContaining("config.json: llava is used as its text half")]);
+  expectSame(await logits(Promise.resolve(model)), await logits(loadCheckpoint(text)));
+});
+
 it("a config without text_config has the decoder's fields beside its own: those of Qwen 2, whose biases are missing here", async () => {
   const heads = { num_key_value_heads: 2, tie_word_embeddings: true };
   const config = {

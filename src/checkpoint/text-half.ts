@@ -33,11 +33,18 @@ function architectureOf({ model_type: type, architectures: names }: JsonObject):
 /** Fields of the whole that count for its decoder, too, where that says nothing. */
 const shared = ["bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "tie_word_embeddings"] as const;
 
+/** How messages call a model that sees or hears as well: its class, or its type where the config names no class; null for another. */
+function wholeName(config: JsonObject): string | null {
+  const name = architectureName(config);
+  if (name === "" && isObject(config.text_config)) return String(config.model_type);
+  return name.endsWith("ForConditionalGeneration") ? name : null;
+}
+
 /** The config of the decoder by itself; null for a config of a decoder. */
 function textConfig(checkpoint: Checkpoint): JsonObject | null {
   const { config, configFile } = checkpoint;
-  const name = architectureName(config);
-  if (!name.endsWith("ForConditionalGeneration")) return null;
+  const name = wholeName(config);
+  if (name === null) return null;
   const text = isObject(config.text_config) ? config.text_config : config;
   const architecture = architectureOf(text);
   if (!architecture)
@@ -74,7 +81,7 @@ export function withTextHalf(checkpoint: Checkpoint): Checkpoint {
   const left = tensors.names.filter((name) => decoderName(name, isPrefixed) === null);
   const parts = [...new Set(left.map(partOf))].join(", ");
   const note =
-    `${configFile}: ${architectureName(checkpoint.config)} is used as its text half, ${architectureName(config)}` +
+    `${configFile}: ${wholeName(checkpoint.config)} is used as its text half, ${architectureName(config)}` +
     `${left.length > 0 ? `; ${left.length} tensors are left out: ${parts}` : ""}`;
   logInfo(() => note);
   return {

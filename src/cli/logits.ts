@@ -1,6 +1,7 @@
 /** `lowbit logits`: token ids → logits of the last position. */
 import type { Command } from "commander";
 import { EagerModel, InvalidFileError, type LanguageModel } from "../index.ts";
+import { logitsProblem } from "../tools/index.ts";
 import {
   addModelOptions,
   MODEL_HELP,
@@ -48,8 +49,8 @@ async function logits(path: string, options: LogitsOptions, terminal: Terminal):
   const { values, textOf } = options.eager
     ? await eagerLogits(path, options, terminal)
     : await compiledLogits(path, options, terminal);
-  const broken = values.findIndex(Number.isNaN);
-  if (broken >= 0) throw new InvalidFileError(path, `logits: expected numbers but found NaN at id ${broken}`);
+  const problem = logitsProblem(values);
+  if (problem !== null) throw new InvalidFileError(path, problem);
   if (json) {
     await terminal.writeJson({ logits: [...values] });
     return;

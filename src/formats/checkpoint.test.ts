@@ -258,6 +258,7 @@ describe("refuses", () => {
     ["config.json", "[1]", "should be a JSON object but is an array"],
     ["config.json", "null", "should be a JSON object but is null"],
     ["config.json", Uint8Array.of(0x7b, 0xff), "not UTF-8"],
+    ["config.json", "\uFEFF{}", "it begins with a byte order mark (U+FEFF)"],
     ["tokenizer_config.json", "{'a': 1}", "not valid JSON"],
     [INDEX, "", "not valid JSON"],
   ])("a bad %s: %j", async (name, content, problem) => {

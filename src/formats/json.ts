@@ -1,7 +1,7 @@
 /** JSON of files that others wrote: strict decoding, errors that name the file, short descriptions of values. */
 
 import { InvalidFileError } from "../errors.ts";
-import { parseJson } from "../json-text.ts";
+import { parsePythonJson } from "../json-text.ts";
 
 /** A parsed JSON object; its values are unchecked. */
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -14,10 +14,10 @@ export interface JsonFile {
   readonly value: JsonObject;
 }
 
-/** Text of UTF-8 bytes; InvalidFileError naming `what` when they are not UTF-8. */
+/** Text of UTF-8 bytes, with a leading U+FEFF; InvalidFileError naming `what` when they are not UTF-8. */
 export function decodeUtf8(file: string, what: string, bytes: Uint8Array): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (cause) {
     throw new InvalidFileError(file, `${what} is not UTF-8 text`, { cause });
   }
@@ -27,7 +27,7 @@ export function decodeUtf8(file: string, what: string, bytes: Uint8Array): strin
 export function parseObject(file: string, what: string, text: string): JsonObject {
   let value: unknown;
   try {
-    value = parseJson(text);
+    value = parsePythonJson(text);
   } catch (cause) {
     throw new InvalidFileError(file, `${what} is not valid JSON: ${(cause as Error).message}`, { cause });
   }

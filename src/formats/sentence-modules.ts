@@ -4,7 +4,7 @@
  */
 import { join } from "node:path";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
-import { parseJson } from "../json-text.ts";
+import { parsePythonJson } from "../json-text.ts";
 import { openFile } from "../node-file.ts";
 import { decodeUtf8, describe, isObject, type JsonObject, quote } from "./json.ts";
 import { openTensorFile } from "./shards.ts";
@@ -48,7 +48,7 @@ async function readValue(path: string): Promise<unknown> {
   try {
     if (source.size > TEXT_MAX_BYTES)
       throw new InvalidFileError(path, `has ${source.size} bytes, more than the ${TEXT_MAX_BYTES} read as text`);
-    return parseJson(decodeUtf8(path, "the file", await source.read(0, source.size)));
+    return parsePythonJson(decodeUtf8(path, "the file", await source.read(0, source.size)));
   } catch (cause) {
     if (!(cause instanceof SyntaxError)) throw cause;
     throw new InvalidFileError(path, `is not valid JSON: ${cause.message}`, { cause });

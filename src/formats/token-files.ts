@@ -1,5 +1,6 @@
 /** Two older files of model folders, added_tokens.json and special_tokens_map.json, as part of tokenizer_config.json. */
 import { InvalidFileError } from "../errors.ts";
+import { pythonJson } from "../json-text.ts";
 import { describe, isObject, type JsonFile, type JsonObject, jsonFile, quote } from "./json.ts";
 
 /** The files of a model folder that say which tokens there are, each null when absent. */
@@ -23,7 +24,7 @@ export function withOlderFiles(folder: string, files: TokenFiles): JsonFile | nu
   const named = { ...config, ...specialTokensMap?.value };
   const added = addedTokens ? decoderOf(folder, addedTokens.value, files.tokenizerJson?.value ?? {}, named) : {};
   const merged = Object.keys(added).length > 0 ? { ...named, added_tokens_decoder: added } : named;
-  return jsonFile(`${folder}/tokenizer_config.json`, JSON.stringify(merged));
+  return jsonFile(`${folder}/tokenizer_config.json`, pythonJson(merged));
 }
 
 function decoderOf(folder: string, ids: JsonObject, tokenizer: JsonObject, named: JsonObject): JsonObject {

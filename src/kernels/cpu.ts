@@ -1,4 +1,5 @@
 /** CPUs as sets of features: invented ones, known ones, and the one of this machine. */
+import { checkString } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
 import type { Cpu, CpuFeature } from "./contract.ts";
@@ -18,6 +19,7 @@ export const scalarCpu: Cpu = { name: "scalar", features: new Set() };
  * known ones.
  */
 export function cpuWith(list: string): Cpu {
+  checkString("list", list);
   const found = new Set<CpuFeature>();
   for (const name of list.split(",").map((item) => item.trim())) {
     if (name === "" || name === scalarCpu.name) continue;

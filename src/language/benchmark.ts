@@ -45,6 +45,7 @@ export async function benchmark(model: LanguageModel, options: BenchmarkOptions 
   checkOptions(options);
   const { promptTokens = 128, decodeTokens = 32, runs = 3, seed = 0, signal, onProgress } = options;
   for (const [name, value] of Object.entries({ promptTokens, decodeTokens, runs })) checkWhole(name, value, 1);
+  checkWhole("seed", seed, 0, Number.MAX_SAFE_INTEGER);
   const decoder = model.createDecoder();
   if (promptTokens + decodeTokens > decoder.contextLength)
     throw new ContextLengthError(

@@ -1,4 +1,5 @@
 /** Answers to messages: events as they come, and what the answer came to. */
+import { checkOptions } from "../arguments.ts";
 import type { AnswerFormat } from "../text/answer/index.ts";
 import { checkToolChoice, type Message } from "../text/chat-messages.ts";
 import { type Decoder, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
@@ -20,6 +21,7 @@ import { loadAnswers, loadConstraints } from "./lazy-modules.ts";
 
 /** Options of a call with what must be known before its prompt is made. InvalidArgumentError for what is no choice of tools. */
 export function checkChatOptions(options: ChatOptions): ChatOptions {
+  checkOptions(options);
   const { tools = [], toolChoice = "auto" } = options;
   checkToolChoice(toolChoice, tools);
   // A model that is not told of tools calls none.

@@ -134,6 +134,10 @@ class SharedPrompt {
     this.#left = takers;
   }
 
+  get file(): string {
+    return this.#first.file;
+  }
+
   get vocabularySize(): number {
     return this.#first.vocabularySize;
   }
@@ -173,6 +177,10 @@ class Choice implements Decoder {
   constructor(prompt: SharedPrompt) {
     this.contextLength = prompt.contextLength;
     this.#prompt = prompt;
+  }
+
+  get file(): string {
+    return this.#prompt.file;
   }
 
   get position(): number {

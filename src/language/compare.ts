@@ -96,7 +96,8 @@ async function compareWindows(
       nats.reference += found.referenceNats;
       if (found.agrees) agreed++;
     }
-    checkNumber(nats.model + nats.reference, part);
+    checkNumber(decoders[0], nats.model, part);
+    checkNumber(decoders[1], nats.reference, part);
     onProgress?.(part.end - 1, tokens);
   }
   return {

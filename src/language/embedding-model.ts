@@ -1,5 +1,5 @@
 /** A program that makes vectors of texts, with its tokenizer: what `LanguageModel.embed` calls. */
-import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
+import { checkIds, checkOptions, checkString, checkWhole } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import { namedPrompt, type TextSettings } from "../text/text-settings.ts";
@@ -57,6 +57,8 @@ export class EmbeddingModel {
 
   /** Ids of a text as the model reads it. ContextLengthError for too long a text, InvalidArgumentError for no name of a prompt. */
   encode(text: string, options: EncodeEmbeddingOptions = {}): number[] {
+    checkString("text", text);
+    checkOptions(options);
     const { truncate = false } = options;
     const whole = `${namedPrompt(this.#settings, options.prompt) ?? ""}${text}`;
     const read = this.#settings.isLowerCase ? whole.toLowerCase() : whole;

@@ -45,7 +45,7 @@ export async function evaluatePerplexity(
       windows++;
       let next = part.from;
       for await (const row of scoredRows(decoder, ids, part, signal)) nats += negativeLogLikelihood(row, ids[next++]!);
-      checkNumber(nats, part);
+      checkNumber(decoder, nats, part);
       onProgress?.(part.end - 1, ids.length - 1);
     }
   } finally {

@@ -97,7 +97,14 @@ describe("generation_config.json", () => {
       );
   });
 
-  it.each([1e18, -(2 ** 40), 1.5, "7"])("has no token of id %j", (id) => {
+  it("has ids of none, as transformers takes them", () => {
+    const ids = [5, -1, 2 ** 32 - 1, 1e18, -(2 ** 40)];
+    expect(samplingDefaults({ suppress_tokens: ids, bad_words_ids: [[4294967295], [6]] }, "x.pte")).toEqual({
+      ...{ temperature: 0, suppressTokens: [5, 6] },
+    });
+  });
+
+  it.each([1.5, "7", Number.POSITIVE_INFINITY, true])("has no token of id %j", (id) => {
     expect(() => samplingDefaults({ suppress_tokens: [id] }, "x.pte")).toThrow(/suppress_tokens: expected token ids/);
   });
 

@@ -8,9 +8,19 @@ type JsonObject = Readonly<Record<string, unknown>>;
 /** Ids are 32-bit integers in all formats. */
 const ID_MAX = 2 ** 31 - 1;
 
-/** A token id of a file; InvalidFileError naming the field for what is no whole number of 32 bits. */
-export function checkTokenId(id: unknown, name: string, file: string): number {
-  if (typeof id === "number" && Number.isInteger(id) && Math.abs(id) <= ID_MAX) return id;
+/**
+ * Token ids of a file, without those that stand for none: negative ones, and those beyond 2^31, such as the largest
+ * integers. InvalidFileError naming the field for what is no whole number.
+ */
+export function tokenIds(value: unknown, name: string, file: string): number[] {
+  return [value ?? []]
+    .flat()
+    .map((id) => checkTokenId(id, name, file))
+    .filter((id) => id >= 0 && id <= ID_MAX);
+}
+
+function checkTokenId(id: unknown, name: string, file: string): number {
+  if (typeof id === "number" && Number.isInteger(id)) return id;
   throw new InvalidFileError(file, `${name}: expected token ids but found ${JSON.stringify(id)?.slice(0, 80)}`);
 }
 
@@ -79,14 +89,14 @@ export function samplingDefaults(
 /** `suppress_tokens` and the `bad_words_ids` of one token, of which transformers leaves out end tokens. */
 function bannedTokens(generationConfig: JsonObject, file: string): number[] {
   const { suppress_tokens, bad_words_ids, eos_token_id } = generationConfig;
-  const suppressed = [suppress_tokens ?? []].flat().map((id) => checkTokenId(id, "suppress_tokens", file));
+  const suppressed = tokenIds(suppress_tokens, "suppress_tokens", file);
   const ends = [eos_token_id].flat();
   const words = [bad_words_ids ?? []]
     .flat()
     .filter(isOneToken)
-    .map(([id]) => checkTokenId(id, "bad_words_ids", file))
+    .flatMap((word) => tokenIds(word, "bad_words_ids", file))
     .filter((id) => !ends.includes(id));
-  return [...new Set([...suppressed.filter((id) => id >= 0), ...words])];
+  return [...new Set([...suppressed, ...words])];
 }
 
 function isOneToken(word: unknown): word is [unknown] {

@@ -1,5 +1,5 @@
 /** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
-import { checkInstance } from "../arguments.ts";
+import { checkInstance, checkOptions } from "../arguments.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { checkMemory } from "../kernels/memory.ts";
@@ -88,6 +88,7 @@ export class LanguageModel {
    * that ran.
    */
   async warmUp(options: { signal?: AbortSignal | undefined; warmUpMs?: number | undefined } = {}): Promise<void> {
+    checkOptions(options);
     const earlier = this.#warm;
     this.#warm = null;
     await earlier?.dispose();
@@ -184,6 +185,7 @@ export class LanguageModel {
    * for await (const { choice, text } of llm.generateChoices("Once upon a time", { n: 3 })) texts[choice] += text;
    */
   generateChoices(prompt: string | readonly number[], options: ChoicesOptions): Choices {
+    checkOptions(options);
     const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
     const { tokenizer } = this;
     const source = {
@@ -212,6 +214,7 @@ export class LanguageModel {
    * where the model does not think.
    */
   encodeChat(messages: readonly Message[], options: EncodeChatOptions = {}): number[] {
+    checkOptions(options);
     return encodePrompt(this, messages, options, Number.POSITIVE_INFINITY);
   }
 
@@ -244,6 +247,7 @@ export class LanguageModel {
 
   /** Answers messages in `n` ways, as `chat` does once; with a seed, answer `i` is drawn with seed + i. */
   chatChoices(messages: readonly Message[], options: ChatChoicesOptions): ChatChoices {
+    checkOptions(options);
     checkChoices(options.n);
     return new AnswerStream(this.#chatChoices(messagesNow(messages), options));
   }

@@ -4,6 +4,8 @@ import type { ComputeOptions, Decoder } from "../text/generate.ts";
 
 /** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
 export interface ProgramDecoder extends Decoder {
+  /** The program's file. */
+  readonly file: string;
   /** Number of logits of a token. */
   readonly vocabularySize: number;
   /** Most tokens of which `allLogits` gives logits at once; 0 for a program that gives those of the last token only. */

@@ -1,6 +1,7 @@
 /** How likely a model finds each token of a text, given those before it. */
-import { checkIds, checkWhole } from "../arguments.ts";
+import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import { ofLogits } from "../text/finite-logits.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "../text/log-probabilities.ts";
 import { promptTooLong } from "../text/token-budget.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
@@ -14,8 +15,10 @@ import { logitRows } from "./logit-rows.ts";
 export async function promptLogProbabilities(
   model: LanguageModel,
   ids: readonly number[],
-  { top = 0, signal }: { readonly top?: number; readonly signal?: AbortSignal | undefined } = {},
+  options: { readonly top?: number; readonly signal?: AbortSignal | undefined } = {},
 ): Promise<LogProbabilities[]> {
+  checkOptions(options);
+  const { top = 0, signal } = options;
   checkLanguageModel(model);
   checkIds("ids", ids);
   checkWhole("top", top, 0, TOP_MAX);
@@ -26,7 +29,10 @@ export async function promptLogProbabilities(
     const { contextLength } = decoder;
     if (ids.length > contextLength) throw promptTooLong(`${ids.length} tokens`, contextLength);
     const rows = ids.length > 1 ? logitRows(decoder, ids.slice(0, -1), 0, signal) : [];
-    for await (const row of rows) found.push(logProbabilities(row, ids[found.length + 1]!, top, model.program.cpu));
+    for await (const row of rows)
+      found.push(
+        ofLogits(decoder.file, row, () => logProbabilities(row, ids[found.length + 1]!, top, model.program.cpu)),
+      );
     return found;
   } finally {
     await decoder.dispose();

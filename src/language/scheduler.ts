@@ -237,11 +237,11 @@ export class Scheduler {
       const inputs = this.#inputs.fill(parts);
       const expected = { ...this.#logits, method, rows: inputs.at(-1)!.data.length };
       const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logitsOf(logits, expected), expected);
-      await this.#store.step(runs, () =>
-        this.#session.use(method, inputs, read, stop.signal).catch((error) => {
-          throw blamedForInputs(expected.file, stop.signal, error);
-        }),
-      );
+      await this.#store
+        .step(runs, () => this.#session.use(method, inputs, read, stop.signal))
+        .catch((error) => {
+          throw blamedForInputs(this.#program.file, stop.signal, error);
+        });
       for (const part of parts) this.#commit(part);
     } finally {
       release();

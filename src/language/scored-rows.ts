@@ -1,6 +1,6 @@
 /** A text in sliding windows, and the logits of each of its tokens in the first window that holds it. */
 import { checkWhole, unexpected } from "../arguments.ts";
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { WHOLE_TEXT } from "../text/tokenizer.ts";
 import type { LanguageModel } from "./language-model.ts";
 import { logitRows } from "./logit-rows.ts";
@@ -70,8 +70,8 @@ export async function* scoredRows(
   yield* logitRows(decoder, ids.slice(start, end - 1), from - start - 1, signal);
 }
 
-/** InvalidArgumentError for what was computed of a window's logits, when it is NaN. */
-export function checkNumber(value: number, { start, end }: Window): void {
+/** InvalidFileError naming the program's file for what was computed of a window's logits, when it is NaN. */
+export function checkNumber({ file }: ProgramDecoder, value: number, { start, end }: Window): void {
   if (!Number.isNaN(value)) return;
-  throw new InvalidArgumentError(`logits: expected numbers but found NaN in the window of tokens ${start} to ${end}`);
+  throw new InvalidFileError(file, `logits: expected numbers but found NaN in the window of tokens ${start} to ${end}`);
 }

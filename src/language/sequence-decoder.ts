@@ -1,5 +1,5 @@
 /** A sequence of a program's store as the decoder that the generate loop drives: the scheduler runs it beside others. */
-import { checkIds } from "../arguments.ts";
+import { checkIds, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Sequence } from "../sequences/sequence.ts";
@@ -9,6 +9,7 @@ import type { Scheduler } from "./scheduler.ts";
 import { TokenContext } from "./token-context.ts";
 
 export class SequenceDecoder implements ProgramDecoder {
+  readonly file: string;
   readonly contextLength: number;
   readonly vocabularySize: number;
   readonly logitRows: number;
@@ -29,6 +30,7 @@ export class SequenceDecoder implements ProgramDecoder {
     contextLength: number,
     held?: { readonly context: TokenContext; readonly sequence: Sequence | null },
   ) {
+    this.file = program.file;
     this.contextLength = contextLength;
     this.vocabularySize = program.count("get_vocab_size");
     this.logitRows = scheduler.limits.logitRows;
@@ -78,16 +80,18 @@ export class SequenceDecoder implements ProgramDecoder {
   }
 
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
-    return this.#append("allLogits", ids, { ...options, rows: ids.length });
+    return this.#append("allLogits", ids, { ...options, rows: ids?.length });
   }
 
   /** Computes ids after those of the context, and gives the logits of the last `rows`. */
   async #append(
     call: string,
     given: readonly number[],
-    { signal, rows }: ComputeOptions & { readonly rows: number },
+    options: ComputeOptions & { readonly rows: number },
   ): Promise<Float32Array> {
     this.#checkUsable();
+    checkOptions(options);
+    const { signal, rows } = options;
     return this.#context.alone(async () => {
       checkIds(call, given);
       if (given.length === 0) throw new InvalidArgumentError(`${call}: expected at least one token`);

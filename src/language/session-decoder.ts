@@ -1,5 +1,5 @@
 /** A session of a loaded program as the decoder that the generate loop drives: prompts in chunks, tokens one by one. */
-import { checkIds } from "../arguments.ts";
+import { checkIds, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { blamedForInputs } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
@@ -12,13 +12,13 @@ import { TokenContext } from "./token-context.ts";
 
 /** One sequence of a program that keeps its keys and values in states of its own, such as one for ExecuTorch. */
 export class SessionDecoder implements ProgramDecoder {
+  readonly file: string;
   readonly contextLength: number;
   /** Logits of a position. */
   readonly vocabularySize: number;
   readonly logitRows: number;
   /** Most tokens of one call; longer prompts are run in chunks. */
   readonly #chunkLength: number;
-  readonly #file: string;
   readonly #program: LoadedProgram;
   readonly #session: Session;
   readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
@@ -35,7 +35,7 @@ export class SessionDecoder implements ProgramDecoder {
 
   /** `context`: ids that it begins with, which are computed again when it is used. */
   constructor(program: LoadedProgram, context?: TokenContext) {
-    this.#file = program.file;
+    this.file = program.file;
     this.#program = program;
     this.#chunkLength = program.count("get_max_seq_len");
     this.contextLength = program.count("get_max_context_len", this.#chunkLength);
@@ -81,6 +81,7 @@ export class SessionDecoder implements ProgramDecoder {
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#context.alone(async () => {
       checkIds("prefill", ids);
+      checkOptions(options);
       const tokens = this.#tokens(ids);
       await this.#chooseMethod(ids.length, options);
       let logits: Float32Array | undefined;
@@ -94,6 +95,7 @@ export class SessionDecoder implements ProgramDecoder {
   step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#context.alone(async () => {
       this.#context.check([id]);
+      checkOptions(options);
       (this.#single.data as BigInt64Array)[0] = BigInt(id);
       await this.#chooseMethod(1, options);
       return this.#lastRow(await this.#append(this.#single, options));
@@ -103,6 +105,8 @@ export class SessionDecoder implements ProgramDecoder {
   /** Computes logits [T, V] of every token of `ids`, by a program compiled with logits "all". */
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#context.alone(async () => {
+      checkIds("allLogits", ids);
+      checkOptions(options);
       const tokens = this.#tokens(ids);
       await this.#chooseMethod(ids.length, options);
       return this.#append(tensorOf(tokens), options);
@@ -136,10 +140,10 @@ export class SessionDecoder implements ProgramDecoder {
     const method = this.#long ? LONG_METHOD : "forward";
     // What the call gives follows from the file: so does an error about it.
     const [logits] = await this.#session.run(method, [tokens, this.#position], signal).catch((error) => {
-      throw blamedForInputs(this.#file, signal, error);
+      throw blamedForInputs(this.file, signal, error);
     });
     const rows = this.logitRows > 0 ? null : 1;
-    const values = logitsOf(logits, { file: this.#file, method, vocabularySize: this.vocabularySize, rows });
+    const values = logitsOf(logits, { file: this.file, method, vocabularySize: this.vocabularySize, rows });
     this.#held += tokens.data.length;
     return values;
   }

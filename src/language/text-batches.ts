@@ -108,11 +108,19 @@ export class TextBatches {
     );
     try {
       const values = await this.#session.use(this.#method, inputs, ([out]) => this.#values(out!), signal);
-      for (const [i, one] of taken.entries()) one.resolve(values.slice(i * this.size, (i + 1) * this.size));
+      for (const [i, one] of taken.entries()) this.#give(one, values.slice(i * this.size, (i + 1) * this.size));
     } catch (error) {
-      const reason = blamedForInputs(this.#program.file, signal, error);
-      for (const one of taken) one.reject(reason);
+      const blame = blamedForInputs(this.#program.file, signal, error);
+      for (const one of taken) one.reject(blame);
     }
+  }
+
+  /** Values of a text; InvalidFileError where they are not finite, which only the file can cause. */
+  #give({ resolve, reject }: Waiting, values: Float32Array): void {
+    const wrong = values.findIndex((value) => !Number.isFinite(value));
+    const problem = `method ${this.#method}: expected finite values but found ${values[wrong]} at ${wrong}`;
+    if (wrong < 0) resolve(values);
+    else reject(new InvalidFileError(this.#program.file, problem));
   }
 
   #values({ data }: Tensor): Float32Array {

@@ -25,7 +25,7 @@ export async function programTexts(
 ): Promise<ModelTexts> {
   const read = async (key: string): Promise<string | null> => {
     const data = program.namedData.get(key);
-    if (data) return new TextDecoder().decode(await data.read());
+    if (data) return new TextDecoder("utf-8", { ignoreBOM: true }).decode(await data.read());
     return program.namedData.size > 0 ? null : readBeside(key);
   };
   const texts = await Promise.all(entries.map(async ([field, key]) => [field, await read(key)] as const));

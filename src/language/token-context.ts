@@ -1,4 +1,5 @@
 /** The ids of one decoder's sequence: what may be appended to them, and that its calls do not overlap. */
+import { shown } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 
 /** What ids and lengths are checked against. */
@@ -45,7 +46,7 @@ export class TokenContext {
     this.#checkIdle();
     const { length } = this.ids;
     if (!Number.isInteger(position) || position < 0 || position > length)
-      throw new InvalidArgumentError(`rewind: expected a position up to ${length} but found ${position}`);
+      throw new InvalidArgumentError(`rewind: expected a position up to ${length} but found ${String(position)}`);
     this.ids.length = position;
   }
 
@@ -57,7 +58,7 @@ export class TokenContext {
       throw new ContextLengthError(`expected at most ${contextLength} tokens but found ${length}; ${remedy}`);
     for (const id of ids)
       if (!Number.isInteger(id) || id < 0 || id >= vocabularySize)
-        throw new InvalidArgumentError(`token id: expected 0..${vocabularySize - 1} but found ${id}`);
+        throw new InvalidArgumentError(`token id: expected 0..${vocabularySize - 1} but found ${shown(id)}`);
   }
 
   #checkIdle(): void {

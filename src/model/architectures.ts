@@ -66,7 +66,10 @@ export const architectures: readonly Architecture[] = [
 export function buildDecoder(file: string, config: JsonObject): Decoder {
   const names = config.architectures;
   if (!Array.isArray(names) || typeof names[0] !== "string")
-    throw new InvalidFileError(file, `architectures: expected a list of names but found ${shown(names)}`);
+    throw new InvalidFileError(
+      file,
+      `architectures: expected a list of names but found ${shown(names)}; model_type ${shown(config.model_type)} names none, either`,
+    );
   const architecture = architectures.find(({ name }) => name === names[0]);
   if (!architecture) {
     const known = architectures.map(({ name }) => name).join(", ");

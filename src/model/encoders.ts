@@ -19,6 +19,17 @@ export function architectureName({ architectures: names }: JsonObject): string {
   return typeof name === "string" ? name : "";
 }
 
+/**
+ * A config.json with the class that transformers chooses by `model_type` where `architectures` says none: a decoder, or an
+ * encoder by itself. As it is where the type is none of the tables.
+ */
+export function withArchitecture(config: JsonObject): JsonObject {
+  const { architectures: names = null, model_type: type } = config;
+  if (names !== null && !(Array.isArray(names) && names.length === 0)) return config;
+  const row = [...architectures, ...encoders].find(({ modelType }) => modelType === type);
+  return row ? { ...config, architectures: [row.name] } : config;
+}
+
 /** An encoder, what names of its tensors begin with in checkpoints of classes with a head, and the head of a classifier. */
 export interface BuiltEncoder {
   readonly encoder: Encoder;

@@ -2,6 +2,7 @@
  * Reading of `.pte` files: header, tables, segments and the places of constants, all checked before they are believed.
  * The data itself stays in the file until its `DataSource` is read.
  */
+import { checkOptions, unexpected } from "../arguments.ts";
 import type { ByteSource } from "../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { isSameShape } from "../tensor.ts";
@@ -47,7 +48,12 @@ export interface ReadOptions {
  * as must the files of tensors. Throws InvalidFileError when the file is damaged or no program, UnsupportedError for what lowbit cannot represent.
  * Constants at one offset become one object. Delegates are kept by their id only.
  */
-export async function readProgram(source: ByteSource, { data = [] }: ReadOptions = {}): Promise<Program> {
+export async function readProgram(source: ByteSource, options: ReadOptions = {}): Promise<Program> {
+  checkOptions(options);
+  const { data = [] } = options;
+  checkSource("source", source);
+  if (!Array.isArray(data)) throw unexpected("data", "a list of files", data);
+  for (const file of data) checkSource("data", file);
   const { header, table } = await readTables(source);
   const dataAt = dataOf(source, header.segmentBase);
   const constants = locateConstants(source.name, table, header.segmentBase, dataAt);
@@ -61,6 +67,11 @@ export async function readProgram(source: ByteSource, { data = [] }: ReadOptions
     throw new InvalidFileError(source.name, `${place}: ${problem}`);
   });
   return program;
+}
+
+function checkSource(name: string, source: Partial<ByteSource> | null): void {
+  if (typeof source?.read !== "function" || typeof source.size !== "number")
+    throw unexpected(name, "what openFile() gives", source);
 }
 
 /** Sizes of the parts of a program file, for reports. Throws as `readProgram` does. */

@@ -1,6 +1,8 @@
 /** Saving of programs as files of Node; apart from write.ts, which runs in browsers too. */
+
 import { createHash } from "node:crypto";
-import { writeFileWhole } from "../node-file.ts";
+import { checkOptions, unexpected } from "../arguments.ts";
+import { checkPath, writeFileWhole } from "../node-file.ts";
 import type { WaitOptions } from "../path-claim.ts";
 import { writeFileResumable } from "../resumable-file.ts";
 import type { Program } from "./program.ts";
@@ -14,8 +16,16 @@ export interface SaveOptions extends WriteOptions {
   readonly onWait?: WaitOptions["onWait"];
 }
 
+function checkProgram(program: Partial<Program> | null): void {
+  if (!Array.isArray(program?.methods) || !Array.isArray(program.constants) || !(program.namedData instanceof Map))
+    throw unexpected("program", "one of readProgram()", program);
+}
+
 /** Writes a program to `path`, which appears complete or not at all. Throws as `writeProgram` does. */
 export async function saveProgram(program: Program, path: string, options: SaveOptions = {}): Promise<void> {
+  checkPath(path);
+  checkOptions(options);
+  checkProgram(program);
   const { resumeKey = null, signal, onWait } = options;
   const write = (sink: Parameters<typeof writeProgram>[1]) => writeProgram(program, sink, options);
   if (resumeKey === null) return writeFileWhole(path, write);

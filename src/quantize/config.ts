@@ -1,5 +1,5 @@
 /** Configurations, named as TorchAO's: the scheme of a module's weights and the kind of operator that uses them. */
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { checkScheme, needsActivations, type Scheme } from "./scheme.ts";
 
@@ -43,10 +43,10 @@ export type ConfigKind = keyof typeof defaults;
 export const configKinds: readonly ConfigKind[] = Object.keys(defaults) as ConfigKind[];
 
 /** InvalidArgumentError for what is no configuration, such as the name of a mode. */
-export function checkConfig(config: Partial<QuantizationConfig> | null | undefined): void {
+export function checkConfig(name: string, config: Partial<QuantizationConfig> | null | undefined): void {
   if (!configKinds.some((kind) => kind === config?.kind))
     throw new InvalidArgumentError(
-      `quantize: expected configurations, as ${configKinds.join(", ")} make them, but found ${JSON.stringify(config)}`,
+      `${name}: expected configurations, as ${configKinds.join(", ")} make them, but found ${shown(config)}`,
     );
 }
 

@@ -1,4 +1,5 @@
 /** Reads quantization modes, group sizes and embedding specs as typed on a command line, named as ExecuTorch's. */
+import { checkOptions, checkString } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import {
   type ConfigOptions,
@@ -27,6 +28,8 @@ export function parseQmode(
   options: Omit<ConfigOptions, "bits"> = {},
   others: readonly string[] = [],
 ): QuantizationConfig {
+  checkString("qmode", qmode);
+  checkOptions(options);
   const dynamic = /^(?:torchao:)?8da([1-8])w$/.exec(qmode);
   if (dynamic) return int8DynamicActivationIntxWeight({ ...options, bits: Number(dynamic[1]) });
   const weightOnly = /^(?:wo([1-8])|([48]))w$/.exec(qmode);

@@ -1,8 +1,16 @@
 /** Which configuration each module gets, chosen by name: TorchAO's FqnToConfig. */
 
+import { checkString, unexpected } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { parseJson } from "../json-text.ts";
-import { type ConfigKind, type ConfigOptions, configKinds, makeConfig, type QuantizationConfig } from "./config.ts";
+import {
+  type ConfigKind,
+  type ConfigOptions,
+  checkConfig,
+  configKinds,
+  makeConfig,
+  type QuantizationConfig,
+} from "./config.ts";
 
 /** A name, `re:` and a regular expression, or `_default`; with the configuration of what it matches, null for none. */
 export interface RecipeEntry {
@@ -20,7 +28,13 @@ export type Recipe = readonly RecipeEntry[];
 /** A recipe of `[name, config]` pairs; InvalidArgumentError for a bad regular expression or a repeated name. */
 export function makeRecipe(entries: Iterable<readonly [string, QuantizationConfig | null]>): Recipe {
   const recipe: RecipeEntry[] = [];
-  for (const [name, config] of entries) {
+  const isIterable = typeof entries === "object" && entries !== null && Symbol.iterator in entries;
+  if (!isIterable) throw unexpected("entries", "pairs of a name and a configuration", entries);
+  for (const entry of entries) {
+    if (!Array.isArray(entry)) throw unexpected("entries", "pairs of a name and a configuration", entry);
+    const [name, config] = entry as typeof entries extends Iterable<infer E> ? E : never;
+    checkString("entries, name", name);
+    if (config !== null) checkConfig("entries, config", config);
     if (recipe.some((entry) => entry.name === name)) throw new InvalidArgumentError(`recipe: "${name}" appears twice`);
     recipe.push({ name, config, pattern: name.startsWith("re:") ? compile(name) : null });
   }
@@ -63,6 +77,8 @@ export function selectConfig(recipe: Recipe, moduleName: string, parameterName?:
  * kind. InvalidFileError, naming `file` and the entry, for anything else.
  */
 export function parseRecipe(json: string, file: string): Recipe {
+  checkString("json", json);
+  checkString("file", file);
   let content: unknown;
   try {
     content = parseJson(json);

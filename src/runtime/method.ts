@@ -2,6 +2,7 @@
  * One method of a loaded program, made ready for one set of input sizes: values become views of the arena, the state
  * and the constants; every call gets its kernel and its arguments once, so that running it allocates nothing.
  */
+import { unexpected } from "../arguments.ts";
 import { byteSize, viewOf } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
@@ -235,6 +236,9 @@ export function checkPlanned(method: Method, name: string, index: number, spec: 
 }
 
 export function checkInputCount(method: Method, inputs: readonly Tensor[]): void {
+  const isTensor = (input: Partial<Tensor> | null) => Array.isArray(input?.shape) && ArrayBuffer.isView(input.data);
+  if (!Array.isArray(inputs) || !inputs.every(isTensor))
+    throw unexpected("inputs", "a list of tensors with dtype, shape and data", inputs);
   if (inputs.length !== method.inputs.length)
     throw new InvalidArgumentError(
       `method ${method.name}: expected ${method.inputs.length} inputs but found ${inputs.length}`,
@@ -245,7 +249,7 @@ export function checkInputCount(method: Method, inputs: readonly Tensor[]): void
 export function copyInput(method: Method, i: number, source: Tensor, target: Tensor): void {
   if (source.dtype !== target.dtype)
     throw new InvalidArgumentError(
-      `method ${method.name}, input ${i}: expected dtype ${target.dtype} but found ${source.dtype}`,
+      `method ${method.name}, input ${i}: expected dtype ${target.dtype} but found ${String(source.dtype)}`,
     );
   if (source.data.length !== target.data.length)
     throw new InvalidArgumentError(

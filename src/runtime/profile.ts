@@ -1,4 +1,5 @@
 /** Where the time of a program goes: what each operator call takes, added up over runs. Measures; judges nothing. */
+import { checkOptions } from "../arguments.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import type { Method } from "../program/program.ts";
 import { type MemoryOccupancy, memoryOccupancy } from "./memory-occupancy.ts";
@@ -103,8 +104,9 @@ export class Profile {
   readonly #times: RunTimes[] = [];
   readonly #isTraced: boolean;
 
-  constructor({ trace = false }: ProfileOptions = {}) {
-    this.#isTraced = trace;
+  constructor(options: ProfileOptions = {}) {
+    checkOptions(options);
+    this.#isTraced = options.trace ?? false;
   }
 
   /** Times for a list of calls that is about to be run any number of times. */

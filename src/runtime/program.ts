@@ -1,5 +1,5 @@
 /** A program loaded to run: constants in memory, metadata read, operators known. Sessions hold the state. */
-import { checkWhole } from "../arguments.ts";
+import { checkOptions, checkString, checkWhole } from "../arguments.ts";
 import { deferred } from "../deferred.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Cpu, KernelMemory } from "../kernels/contract.ts";
@@ -117,6 +117,7 @@ export class LoadedProgram {
 
   /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
+    checkOptions(options);
     const { registry = operators, cpu = hostCpu(), profile } = options;
     const threads = checkWhole("threads", options.threads ?? defaultThreads(), 1, THREADS_MAX);
     let memory: KernelMemory | undefined;
@@ -163,11 +164,14 @@ export class LoadedProgram {
     return new Session(this);
   }
 
-  /** The method of this name; InvalidFileError when there is none. */
+  /** The method of this name; InvalidArgumentError when there is none. */
   method(name: string): Method {
+    checkString("name", name);
     const method = this.#methods.get(name);
     if (!method)
-      throw new InvalidArgumentError(`method ${name}: expected one of ${[...this.#methods.keys()].join(", ")}`);
+      throw new InvalidArgumentError(
+        `${this.file}: method ${name}: expected one of ${[...this.#methods.keys()].join(", ")}`,
+      );
     return method;
   }
 
@@ -188,6 +192,7 @@ export class LoadedProgram {
    * another, or when the program has none of that name and no fallback is given.
    */
   count(name: string, fallback?: number): number {
+    checkString("name", name);
     return countOf(this.metadata, name, { file: this.file, fallback });
   }
 

@@ -37,7 +37,7 @@ describe("a session", () => {
     },
   );
 
-  it("names the file in errors of what it says, and not in those of what it is given", async () => {
+  it("names the file in errors of what it says, and in those of what it is given", async () => {
     const editor = new ProgramEditor(program());
     const [x, y] = [editor.tensor("f32", [4]), editor.tensor("f32", [5])];
     editor.first(editor.call("aten::clone.out", y, editor.none(), x, x));
@@ -45,6 +45,6 @@ describe("a session", () => {
     const run = (length: number) =>
       loaded.createSession().run("forward", [{ dtype: "f32", shape: [1, length], data: new Float32Array(length) }]);
     await expect(run(1)).rejects.toThrow(/^odd\.pte: aten::clone\.out: gives f32 \[5\], which does not fit/);
-    await expect(run(LONGEST + 1)).rejects.toThrow(/^method forward, input 0: expected sizes/);
+    await expect(run(LONGEST + 1)).rejects.toThrow(/^odd\.pte: method forward, input 0: expected sizes/);
   });
 });

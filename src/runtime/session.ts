@@ -1,4 +1,5 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
+import { checkOptions } from "../arguments.ts";
 import { viewOf } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { checkIndices } from "../ops/operator.ts";
@@ -90,28 +91,35 @@ export class Session {
     signal?: AbortSignal,
   ): Promise<R> {
     this.#checkUsable();
+    checkOptions({ signal, read });
     this.#runs++;
     try {
-      return await this.#program.exclusive(async () => read(await this.#run(name, inputs, signal)));
+      return await this.#program.exclusive(async () => {
+        this.#program.checkUsable();
+        const outputs = await this.#run(name, inputs, signal).catch((error) => {
+          throw blamed(this.#program.file, signal, error);
+        });
+        this.#program.checkUsable();
+        return read(outputs);
+      });
     } finally {
       this.#runs--;
     }
   }
 
+  /** What the file says is run: errors are to name it. */
   async #run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
-    this.#program.checkUsable();
     const method = this.#program.method(name);
     this.#checkInputs(method, inputs);
     const interpreter = this.#interpreterOf(method);
     if (interpreter) {
       interpreter.setInputs(inputs);
-      return this.#ofFile(signal, () => interpreter.run(signal));
+      return interpreter.run(signal);
     }
-    const { ends, calls, times } = await this.#ofFile(undefined, async () => this.#ready.of(method, inputs));
+    const { ends, calls, times } = this.#ready.of(method, inputs);
     for (const [i, target] of ends.inputs.entries()) copyInput(method, i, inputs[i]!, target);
     ends.checks.forEach(checkIndices);
-    await this.#ofFile(signal, () => calls.run(signal, times));
-    this.#program.checkUsable();
+    await calls.run(signal, times);
     return ends.outputs;
   }
 
@@ -136,15 +144,6 @@ export class Session {
     const copy = viewOf(dtype, bytes.buffer, 0, data.length);
     (copy as Uint8Array).set(data as Uint8Array);
     return { dtype, shape, data: copy };
-  }
-
-  /** Runs what the file says: its errors name it. */
-  async #ofFile<R>(signal: AbortSignal | undefined, work: () => Promise<R>): Promise<R> {
-    try {
-      return await work();
-    } catch (error) {
-      throw blamed(this.#program.file, signal, error);
-    }
   }
 
   /** For a method that cannot be made ready once and for all; it has scratch of its own, where it may keep state. */

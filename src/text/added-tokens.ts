@@ -2,7 +2,7 @@
 import { InvalidFileError } from "../errors.ts";
 import type { Field } from "./tokenizer/field.ts";
 import { Trie } from "./tokenizer/pair-table.ts";
-import { ID_LIMIT, type Vocabulary } from "./tokenizer/vocabulary.ts";
+import type { Vocabulary } from "./tokenizer/vocabulary.ts";
 import type { Work } from "./tokenizer/work-limit.ts";
 
 /** An entry of `added_tokens` in tokenizer.json. */
@@ -23,6 +23,9 @@ export interface AddedToken {
   readonly normalized?: boolean | undefined;
 }
 
+/** Ids are unsigned integers of 32 bits in Rust's library. */
+const ID_MAX = 2 ** 32 - 1;
+
 const FLAGS = ["special", "single_word", "lstrip", "rstrip", "normalized"] as const;
 
 /**
@@ -35,9 +38,9 @@ export function readAddedTokens(field: Field, { ids, size }: Vocabulary): AddedT
   for (const item of field.items()) {
     const content = item.get("content").text();
     const given = item.get("id").value;
-    if (!Number.isInteger(given) || (given as number) < 0 || (given as number) >= ID_LIMIT)
+    if (!Number.isInteger(given) || (given as number) < 0 || (given as number) > ID_MAX)
       throw item.invalid(
-        `token ${JSON.stringify(content)}: expected an id from 0 to ${ID_LIMIT - 1} but found ${String(given)}`,
+        `token ${JSON.stringify(content)}: expected an id from 0 to ${ID_MAX} but found ${String(given)}`,
       );
     const flags = Object.fromEntries(FLAGS.map((flag) => [flag, item.optional(flag)?.boolean()]));
     if (content === "") continue;

@@ -1,4 +1,5 @@
 /** A model's chat template: messages to the text that the model was trained on. Rendering only; no tokens. */
+import { unexpected } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError, LimitError, UnsupportedError } from "../errors.ts";
 import { completeLimits } from "./limits.ts";
 import { TemplateFault } from "./template/faults.ts";
@@ -86,6 +87,10 @@ export class ChatTemplate {
    * @throws LimitError when a limit is exceeded.
    */
   render(messages: readonly TemplateMessage[], options: RenderOptions = {}): string {
+    if (typeof options !== "object" || options === null) throw unexpected("options", "an object", options);
+    if (!Array.isArray(messages)) throw unexpected("messages", "a list of messages", messages);
+    for (const message of messages)
+      if (typeof message !== "object" || message === null) throw unexpected("messages", "objects", message);
     const { addGenerationPrompt = false, bosToken = "", eosToken = "", tools = null, ...extra } = options;
     const variables = {
       documents: null,

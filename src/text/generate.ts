@@ -1,10 +1,11 @@
 /** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
-import { checkIds, checkWhole } from "../arguments.ts";
+import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { Constraint } from "./constraint.ts";
 import { Detokenizer } from "./detokenizer.ts";
+import { ofLogits } from "./finite-logits.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
@@ -28,6 +29,8 @@ export interface Decoder {
   step(id: number, options: ComputeOptions): Promise<Float32Array>;
   /** Tokens of the last `prefill` that were found computed already. Default 0. */
   readonly cachedTokens?: number | undefined;
+  /** File that the logits follow from, which errors about them name. Default: errors name the argument. */
+  readonly file?: string | undefined;
   /** Number of logits. Default: as many as the tokenizer has ids. */
   readonly vocabularySize?: number | undefined;
 }
@@ -43,8 +46,11 @@ export interface TokenGuide {
   next(vocabularySize: number): Promise<number | Uint32Array | null> | number | Uint32Array | null;
   /** Whether a token that a mask has may come next: masks are made quickly, and say a little too much. */
   allows(id: number): boolean;
-  /** Takes a token and the text that it finishes; all the text that is left when `isLast`. True where the text ends there. */
-  take(id: number, text: string, isLast: boolean): boolean;
+  /**
+   * Takes a token and the text that it finishes; all the text that is left where there is an `end`: "stop" where the model or
+   * a stop string has ended the text, "length" where a limit has. True where the text ends there.
+   */
+  take(id: number, text: string, end: "stop" | "length" | null): boolean;
 }
 
 /** How text is generated: how many tokens, when to stop, how tokens are drawn, and an abort signal. */
@@ -90,7 +96,7 @@ export interface GenerationResult {
    * up.
    */
   readonly finishReason: "stop" | "length";
-  /** Sentence that a user may want to read at the end: that the context is full, and what to do about it; null otherwise. */
+  /** Sentence that a user may want to read at the end: which limit has cut the text, and what to do about it; null when none has. */
   readonly message: string | null;
   /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
@@ -123,6 +129,7 @@ export async function* generate(
   options: GenerateOptions = {},
   guide: TokenGuide | null = null,
 ): AsyncGenerator<GeneratedToken, GenerationResult, void> {
+  checkOptions(options);
   const { signal } = options;
   const maxTokens = checkMaxTokens(options.maxTokens);
   checkIds("prompt", promptIds, "a text or token ids");
@@ -149,8 +156,10 @@ export async function* generate(
     signal?.throwIfAborted();
     clock.start();
     const next = guide === null ? null : await guide.next(logits.length);
-    const id = typeof next === "number" ? next : draw(sampler, logits, history, next, guide);
-    const probabilities = topCount === null ? null : logProbabilities(logits, id, topCount, cpu);
+    const { id, probabilities } = ofLogits(decoder.file, logits, () => {
+      const id = typeof next === "number" ? next : draw(sampler, logits, history, next, guide);
+      return { id, probabilities: topCount === null ? null : logProbabilities(logits, id, topCount, cpu) };
+    });
     if (probabilities) logprobs.push(probabilities);
     history.push(id);
     const isFull = decoder.position >= decoder.contextLength;
@@ -166,6 +175,7 @@ export async function* generate(
     logits = await decoder.step(id, { signal });
     clock.stepped();
   }
+  if (finishReason === "length" && maxTokens > 0) message ??= cutShort(maxTokens);
   return {
     finishReason,
     message,
@@ -206,10 +216,14 @@ function contextFull(contextLength: number): string {
   return `the context of ${contextLength} tokens is full: load the program with a longer one (contextLength, --context) for a longer answer`;
 }
 
-function checkStopTokens({ stopTokens = [] }: GenerateOptions, vocabularySize: number): void {
-  for (const id of stopTokens)
+function cutShort(maxTokens: number): string {
+  return `cut after ${maxTokens} tokens, the limit (maxTokens, --max-tokens)`;
+}
+
+function checkStopTokens({ stopTokens }: GenerateOptions, vocabularySize: number): void {
+  for (const id of stopTokens ?? [])
     if (!Number.isInteger(id) || id < 0 || id >= vocabularySize)
-      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${id}`);
+      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${String(id)}`);
 }
 
 /** Tokens to the text that may be shown: decodes, ends at end tokens and stop strings. */
@@ -237,7 +251,8 @@ class Writer {
     this.stopString = stop;
     const rest = stop === null && (ends || isLast) ? this.#stops.flush() : "";
     let all = text + rest;
-    const guided = this.#guide?.take(id, all, ends || isLast || stop !== null) ?? false;
+    const end = ends || stop !== null ? "stop" : isLast ? "length" : null;
+    const guided = this.#guide?.take(id, all, end) ?? false;
     if (guided && stop === null) all += this.#stops.flush();
     return { text: all, stopped: ends || stop !== null || guided };
   }
@@ -275,7 +290,7 @@ class Clock {
 
 function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {
   if (maxTokens !== Number.POSITIVE_INFINITY && !(Number.isInteger(maxTokens) && maxTokens >= 0))
-    throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${maxTokens}`);
+    throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${String(maxTokens)}`);
   return maxTokens;
 }
 

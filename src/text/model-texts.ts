@@ -1,7 +1,7 @@
 /** The texts of a model that say how it reads and writes: tokenizer, chat template, generation settings. */
 
 import { InvalidFileError } from "../errors.ts";
-import { parseJson } from "../json-text.ts";
+import { parsePythonJson } from "../json-text.ts";
 import { logInfo } from "../log.ts";
 import { ChatTemplate } from "./chat-template.ts";
 import { Tokenizer } from "./tokenizer.ts";
@@ -47,7 +47,7 @@ export function readTexts(
 
 export function parse(text: string, file: string): Record<string, unknown> {
   try {
-    return parseJson(text) as Record<string, unknown>;
+    return parsePythonJson(text) as Record<string, unknown>;
   } catch (cause) {
     throw new InvalidFileError(file, `is not valid JSON: ${(cause as Error).message}`, { cause });
   }

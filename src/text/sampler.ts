@@ -3,7 +3,7 @@
  * penalties, temperature, top-k, top-p, min-p, draw. Kernels make the passes over the whole vocabulary; what they leave is
  * some tokens. All kernels give the same in every bit, and so the same tokens.
  */
-import { checkIds } from "../arguments.ts";
+import { checkIds, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -226,7 +226,7 @@ function checkOptions(options: SamplerOptions): Settings {
   };
   const { logitBias = {}, suppressTokens = [] } = options;
   if (typeof logitBias !== "object" || logitBias === null)
-    throw new InvalidArgumentError(`logitBias: expected an object but found ${JSON.stringify(logitBias)}`);
+    throw new InvalidArgumentError(`logitBias: expected an object but found ${shown(logitBias)}`);
   checkIds("suppressTokens", suppressTokens);
   return {
     temperature: inRange("temperature", 1, 0, Number.MAX_VALUE),
@@ -244,20 +244,22 @@ function checkOptions(options: SamplerOptions): Settings {
 
 function checkSuppressed(id: unknown): number {
   if (typeof id === "number" && Number.isInteger(id) && id >= 0) return id;
-  throw new InvalidArgumentError(`suppressTokens: expected token ids but found ${JSON.stringify(id)}`);
+  throw new InvalidArgumentError(`suppressTokens: expected token ids but found ${shown(id)}`);
 }
 
 function checkBias(id: number, bias: unknown): [id: number, bias: number] {
   if (!Number.isInteger(id) || id < 0)
     throw new InvalidArgumentError(`logitBias: expected token ids as keys but found ${id}`);
   if (typeof bias !== "number" || !(bias < Number.POSITIVE_INFINITY))
-    throw new InvalidArgumentError(`logitBias: expected a finite number or -Infinity for id ${id} but found ${bias}`);
+    throw new InvalidArgumentError(
+      `logitBias: expected a finite number or -Infinity for id ${id} but found ${String(bias)}`,
+    );
   return [id, bias];
 }
 
 function checkSeed(seed: number | undefined): number {
   if (seed === undefined) return crypto.getRandomValues(new Uint32Array(1))[0]!;
   if (!Number.isSafeInteger(seed) || seed < 0)
-    throw new InvalidArgumentError(`seed: expected a whole number from 0 to 2^53-1 but found ${seed}`);
+    throw new InvalidArgumentError(`seed: expected a whole number from 0 to 2^53-1 but found ${String(seed)}`);
   return seed;
 }

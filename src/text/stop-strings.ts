@@ -1,4 +1,5 @@
 /** Finds stop strings in streamed text and holds back what might be the beginning of one. */
+import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 
 export class StopMatcher {
@@ -8,12 +9,10 @@ export class StopMatcher {
   /** InvalidArgumentError for an empty stop string, and for what is no list. */
   constructor(stops: readonly string[]) {
     if (!Array.isArray(stops))
-      throw new InvalidArgumentError(`stop: expected a list of strings but found ${JSON.stringify(stops)}`);
+      throw new InvalidArgumentError(`stop: expected a list of strings but found ${shown(stops)}`);
     for (const stop of stops)
       if (typeof stop !== "string" || stop === "")
-        throw new InvalidArgumentError(
-          `stop: expected strings of at least one character but found ${JSON.stringify(stop)}`,
-        );
+        throw new InvalidArgumentError(`stop: expected strings of at least one character but found ${shown(stop)}`);
     this.#stops = stops;
   }
 

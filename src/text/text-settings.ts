@@ -1,4 +1,5 @@
 /** How a model that makes embeddings or scores reads texts: what stands in front of them, and what its vectors are. */
+import { shown } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 
 export interface TextSettings {
@@ -63,5 +64,5 @@ export function namedPrompt(
   if (Object.hasOwn(prompts, name)) return prompts[name]!;
   const names = Object.keys(prompts);
   const known = names.length > 0 ? `one of ${names.join(", ")}` : "none, as the model has no prompts,";
-  throw new InvalidArgumentError(`prompt: expected ${known} but found ${JSON.stringify(name)}`);
+  throw new InvalidArgumentError(`prompt: expected ${known} but found ${shown(name)}`);
 }

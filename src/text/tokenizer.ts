@@ -3,7 +3,7 @@
  * with what a runtime needs besides: control tokens that users type stay text, and a stranger's file cannot ask for
  * work without end.
  */
-import { checkIds, checkString } from "../arguments.ts";
+import { checkIds, checkOptions, checkString, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import {
   type AddedToken,
@@ -176,9 +176,10 @@ export class Tokenizer {
   }
 
   #encodeTexts(text: string, options: EncodeTextOptions): EncodedPair {
+    checkOptions(options);
     const { addSpecialTokens = true, allowControlTokens = true, contextLength = Number.POSITIVE_INFINITY } = options;
     checkString("text", text);
-    if (options.pair !== undefined) checkString("pair", options.pair);
+    if (options.maxTokens !== undefined) checkWhole("maxTokens", options.maxTokens, 0);
     const texts = options.pair === undefined ? [text] : [text, options.pair];
     const truncation =
       options.maxTokens !== undefined
@@ -217,13 +218,14 @@ export class Tokenizer {
   /** Text of token ids; InvalidArgumentError for ids outside 0 .. vocabSize-1. */
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
     checkIds("ids", ids);
+    checkOptions(options);
     const tokens: string[] = [];
     let length = 0;
     for (let i = 0; i < ids.length; i++) {
       const id = ids[i]!;
       if (!Number.isInteger(id) || id < 0 || id >= this.vocabSize)
         throw new InvalidArgumentError(
-          `decode: expected token ids from 0 to ${this.vocabSize - 1} but found ${id} at index ${i}`,
+          `decode: expected token ids from 0 to ${this.vocabSize - 1} but found ${shown(id)} at index ${i}`,
         );
       const token = this.#tokens[id];
       if (token === undefined || (options.skipSpecialTokens && this.isSpecial(id))) continue;
@@ -232,7 +234,7 @@ export class Tokenizer {
     }
     if (tokens.length === 0) return "";
     const decoder = options.stream ? this.#streamDecoder : this.#decoder;
-    return decoder ? decoder(tokens, new Work(this.#name, this.#limits, length)).join("") : tokens.join(" ");
+    return withBytes(decoder ? decoder(tokens, new Work(this.#name, this.#limits, length)).join("") : tokens.join(" "));
   }
 
   /** Whether an id is a control token, which `skipSpecialTokens` leaves out and users cannot type. */
@@ -306,6 +308,14 @@ const UNPROTECTED: Protection = { skips: () => false, mark: null };
 function wellFormed(text: string): string {
   return /\p{Surrogate}/u.test(text) ? text.replace(/\p{Surrogate}/gu, "\uFFFD") : text;
 }
+
+/** A text with the bytes for which tokens have U+DC80 to U+DCFF; those that are no UTF-8 with the others become U+FFFD. */
+function withBytes(text: string): string {
+  return text.replace(/[\uDC80-\uDCFF]+/gu, (run) => bytes.decode(Uint8Array.from(run, byteOf)));
+}
+
+const bytes = new TextDecoder("utf-8", { ignoreBOM: true });
+const byteOf = (unit: string) => unit.charCodeAt(0) & 0xff;
 
 /** Added tokens that are special by themselves or because the configuration names them. */
 function specialIds(added: readonly AddedToken[], config: object): Set<number> {

@@ -84,6 +84,7 @@ export type { Trace, TraceEvent } from "../runtime/trace.ts";
 export type { AddedTokenMatcher } from "../text/added-tokens.ts";
 export { ChatTemplate, type RenderOptions, type TemplateLimits, type TemplateMessage } from "../text/chat-template.ts";
 export { encodeChat } from "../text/encode-chat.ts";
+export { logitsProblem } from "../text/finite-logits.ts";
 export { takesTools } from "../text/template-input.ts";
 export type { Padding } from "../text/tokenizer/padding.ts";
 export type { Truncation } from "../text/tokenizer/truncation.ts";

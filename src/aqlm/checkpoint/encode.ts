@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import {
   checkFiniteInputs,
+  checkModel,
   finiteFloats,
   type LinearVisitor,
   type Matrix,
@@ -15,6 +16,7 @@ import {
   writeSafetensors,
 } from "../../extension/checkpoint/index.ts";
 import {
+  checkOptions,
   checksum,
   InvalidArgumentError,
   InvalidFileError,
@@ -60,9 +62,11 @@ const BITS_MAX = 8;
  * none when this fails. InvalidArgumentError for a calibrated model (encode first, then calibrate other layers), UnsupportedError for weights in a format of their own, InvalidFileError for weights that are not finite.
  */
 export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<void> {
-  if (options.bits > BITS_MAX)
+  checkModel(model);
+  checkOptions(options);
+  if (!(Number.isInteger(options.bits) && options.bits <= BITS_MAX))
     throw new InvalidArgumentError(
-      `aqlm-${options.codebooks}x${options.bits}: layers are encoded with at most ${BITS_MAX} bits a code`,
+      `bits of aqlm-${options.codebooks}x${String(options.bits)}: layers are encoded with at most ${BITS_MAX} bits a code`,
     );
   model.checkOpen();
   if (model.isCalibrated)

@@ -1,5 +1,5 @@
 /** Quantizes the linear layers of a model by what goes into them while it reads a text. */
-import { checkOptions } from "../../arguments.ts";
+import { checkOptions, checkString } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
@@ -44,6 +44,7 @@ export interface CalibrateOptions extends WalkOptions {
  */
 export async function calibrate(model: Model, text: string, options: CalibrateOptions = {}): Promise<void> {
   checkModel(model);
+  checkString("text", text);
   checkOptions(options);
   const { budget, smoothQuant: strength, signal } = options;
   if (strength !== undefined && !(strength >= 0 && strength <= 1))

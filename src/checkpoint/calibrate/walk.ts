@@ -83,6 +83,7 @@ export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DE
 export function calibrationWindows(model: Model, text: string, options: WalkOptions = {}): readonly number[][] {
   const { maxTokens = TOKENS_DEFAULT, window = WINDOW_DEFAULT } = options;
   const ids = calibrationIds(model, text, maxTokens);
+  checkWhole("window", window, 1);
   const size = Math.min(window, model.network.contextLength, ids.length);
   if (isTextNetwork(model.network)) return linesOf(model, text, size, maxTokens);
   const parts = Array.from({ length: Math.ceil(ids.length / size) }, (_, i) => i * size);

@@ -6,7 +6,7 @@ export {
   type WalkOptions,
 } from "../../checkpoint/calibrate/walk.ts";
 export { checkFiniteInputs, finiteFloats } from "../../checkpoint/finite.ts";
-export { type AbortOptions, Model } from "../../checkpoint/model.ts";
+export { type AbortOptions, checkModel, Model } from "../../checkpoint/model.ts";
 export {
   isSameMethod,
   quantMethod,

@@ -1,5 +1,6 @@
 /** Reads the fields of a GGUF header in order, from the part of the file that is in memory. */
 import { InvalidFileError } from "../../errors.ts";
+import { escapedUtf8 } from "../utf8.ts";
 
 /** The part in memory ends before the header does: more of the file is needed. */
 export class OutOfBytes extends Error {}
@@ -17,7 +18,6 @@ export class GgufCursor {
   readonly #view: DataView;
   /** What a header can reach at most. */
   readonly #limit: number;
-  readonly #utf8 = new TextDecoder();
   #position = 0;
 
   constructor(file: string, bytes: Uint8Array, limit: number) {
@@ -77,11 +77,11 @@ export class GgufCursor {
     return exact(BigInt.asIntN(64, this.#view64()));
   }
 
-  /** Text; bytes that are no UTF-8 become U+FFFD, as some vocabularies have pieces of characters. */
+  /** Text; bytes that are no UTF-8 are kept as `escapedUtf8` says, as vocabularies may have pieces of characters. */
   string(): string {
     const length = this.count("string length", 1);
     const start = this.#take(length);
-    return this.#utf8.decode(this.#bytes.subarray(start, start + length));
+    return escapedUtf8(this.#bytes.subarray(start, start + length));
   }
 
   #view64(): bigint {

@@ -282,6 +282,47 @@ describe("tokenizers", () => {
     expect(encoder.decode([9, 10])).toBe("abd");
   });
 
+  it("ids of no token are none, or what llama.cpp assumes", () => {
+    const base = { "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "a"] };
+    const ids = (id: Metadata) =>
+      Object.fromEntries(
+        ["bos", "eos", "unknown", "padding", "eot", "fim_pad"].map((name) => [`tokenizer.ggml.${name}_token_id`, id]),
+      );
+    const without = make(base);
+    for (const id of [4, 2 ** 32 - 1, -1, 2n ** 64n - 1n]) {
+      const { tokenizer, config, eosIds, bosId } = make({ ...base, ...ids(id) });
+      expect({ tokenizer, config, eosIds, bosId }).toEqual({
+        ...{ tokenizer: without.tokenizer, config: without.config, eosIds: [2], bosId: 1 },
+      });
+      expect(config).toEqual({ bos_token: "<s>", eos_token: "</s>", unk_token: "<unk>" });
+    }
+  });
+
+  it("pieces keep a leading U+FEFF, and bytes that are no character alone", async () => {
+    const pieces = ["<unk>", "<s>", "</s>", "#", "\uFEFF#", "\uFEFF", "?1", "?2", "?3", "\uFFFD"];
+    const types = Int32Array.from(pieces, (_, id) => (id < 3 ? 3 : 1));
+    const bytes = ggufFile(
+      {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.add_space_prefix": false,
+      },
+      [],
+    );
+    const patch = (piece: string, ...with_: number[]) => bytes.set(with_, Buffer.from(bytes).indexOf(piece));
+    patch("?1", 0xe2, 0x96);
+    patch("?2", 0x81, 0x21);
+    patch("?3", 0xff, 0xfe);
+    const { metadata } = await readGgufHeader(memorySource("x.gguf", bytes));
+    const { encoder } = make(Object.fromEntries(metadata) as Record<string, Metadata>);
+    const encode = (text: string) => encoder.encode(text, { addSpecialTokens: false });
+    expect(encode("#\uFEFF#\uFEFF\uFFFD")).toEqual([3, 4, 5, 9]);
+    expect(encoder.decode([3, 4, 5, 9])).toBe("#\uFEFF#\uFEFF\uFFFD");
+    expect(encoder.decode([6, 7])).toBe("▁!");
+    expect(encoder.decode([3, 8])).toBe("#\uFFFD\uFFFD");
+  });
+
   it("byte level: merges in order, control tokens, the end of a turn", () => {
     const pieces = ["a", "b", "Ġ", "ab", "Ġab", "<|im_end|>", "1"];
     const { encoder, eosIds } = make({
@@ -303,7 +344,7 @@ describe("tokenizers", () => {
     ],
     ["unknown words", { "tokenizer.ggml.pre": "x" }, /pre "x" is not supported, only llama-bpe/],
     ["types of another number", { "tokenizer.ggml.token_type": Int32Array.of(1) }, /token_type has 1 entries but/],
-    ["a beginning that is no token", { "tokenizer.ggml.bos_token_id": 9 }, /bos_token_id 9 is none of the 2 tokens/],
+    ["a beginning that is no number", { "tokenizer.ggml.bos_token_id": "9" }, /bos_token_id: expected a whole number/],
     ["a merge of one", { "tokenizer.ggml.merges": ["a"] }, /an entry that is no pair/],
   ])("with %s are refused", (_, changes, message) => {
     const base = { "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.merges": [] };

@@ -30,6 +30,14 @@ export class GgufMetadata {
     return value;
   }
 
+  /** A whole number; a bigint beyond 2^53. */
+  integer(key: string): number | bigint | null {
+    const value = this.#get(key) ?? null;
+    if (value !== null && typeof value !== "bigint" && !Number.isInteger(value))
+      this.#fail(key, "a whole number", value);
+    return value as number | bigint | null;
+  }
+
   /** A whole number from 1 to `most`. */
   size(key: string, most = SIZE_MAX): number | null {
     return this.#checkedSize(key, this.number(key), most);

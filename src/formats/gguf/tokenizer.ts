@@ -64,6 +64,12 @@ export function ggufTokenizer(metadata: GgufMetadata): GgufTokenizer | null {
   throw new UnsupportedError(`${metadata.file}: tokenizer "${kind}" is not supported, only llama, gemma4 and gpt2`);
 }
 
+/** An id that metadata names, which may be that of no token: -1 or the largest integer say so, which llama.cpp ignores. */
+function tokenId(metadata: GgufMetadata, name: string): number | null {
+  const id = metadata.integer(`tokenizer.ggml.${name}_token_id`);
+  return id === null ? null : Number(id);
+}
+
 /** Ids by piece; of a piece that is there twice, the first. */
 function idsOf(pieces: readonly string[]): Map<string, number> {
   const ids = new Map<string, number>();
@@ -101,7 +107,7 @@ function storedMerges(metadata: GgufMetadata): [string, string][] {
 /** Spaces as ▁, and what no piece is as bytes. */
 function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary, merges: [string, string][]): JsonObject {
   const prefix = metadata.boolean("tokenizer.ggml.add_space_prefix") ?? true;
-  const unknown = metadata.number("tokenizer.ggml.unknown_token_id") ?? vocabulary.types.indexOf(UNKNOWN);
+  const unknown = tokenId(metadata, "unknown") ?? vocabulary.types.indexOf(UNKNOWN);
   const replace = { type: "Replace", pattern: { String: " " }, content: "▁" };
   const restore = [
     { type: "Replace", pattern: { String: "▁" }, content: " " },
@@ -163,16 +169,14 @@ function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary, pre: PreToken
 /** Adds control tokens, what stands around a text, and the template. */
 function withSpecials(
   metadata: GgufMetadata,
-  { file, pieces, types }: Vocabulary,
+  { pieces, types }: Vocabulary,
   parts: JsonObject,
   defaults: Defaults,
 ): GgufTokenizer {
   const idOf = (name: string): number | null => {
-    const id = metadata.number(`tokenizer.ggml.${name}_token_id`);
-    if (id !== null && pieces[id] === undefined)
-      throw new InvalidFileError(file, `tokenizer.ggml.${name}_token_id ${id} is none of the ${pieces.length} tokens`);
+    const isPiece = (id: number | null): id is number => id !== null && pieces[id] !== undefined;
     const assumed = defaults.ids[name] ?? null;
-    return id ?? (assumed !== null && assumed < pieces.length ? assumed : null);
+    return [tokenId(metadata, name), assumed].find(isPiece) ?? null;
   };
   const [bos, eos] = [idOf("bos"), idOf("eos")];
   const eosIds = endTokens(idsOf(pieces), eos, idOf);

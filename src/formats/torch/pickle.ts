@@ -16,6 +16,7 @@ export type PickleValue =
   | null
   | boolean
   | number
+  | bigint
   | string
   | Uint8Array
   | PickleGlobal
@@ -27,6 +28,17 @@ export type PickleValue =
 export interface PickleHandler {
   call(name: string, args: readonly PickleValue[]): PickleValue;
   persistent(id: PickleValue): PickleValue;
+}
+
+/** Bytes of the longest integer that is read. */
+const LONG_MAX = 1 << 16;
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** The surrogate that three bytes are. RangeError for bytes that are none. */
+function surrogate([, middle = 0, last = 0]: Uint8Array): string {
+  if (middle > 0xbf || last < 0x80 || last > 0xbf) throw new RangeError("no surrogate");
+  return String.fromCharCode(0xd000 | ((middle & 0x3f) << 6) | (last & 0x3f));
 }
 
 /** Stands on the stack where a MARK was. */
@@ -168,8 +180,21 @@ class PickleReader {
     return this.#bytes.subarray(at, at + length);
   }
 
+  /** Text with a leading U+FEFF, and with surrogates alone, which Python's strings may have ("surrogatepass"). */
   text(length: number): string {
-    return new TextDecoder().decode(this.take(length));
+    const bytes = this.take(length);
+    const parts: string[] = [];
+    let start = 0;
+    try {
+      for (let at = bytes.indexOf(0xed); at >= 0; at = bytes.indexOf(0xed, at + 1)) {
+        if (!(bytes[at + 1]! >= 0xa0)) continue;
+        parts.push(utf8.decode(bytes.subarray(start, at)), surrogate(bytes.subarray(at, at + 3)));
+        start = at + 3;
+      }
+      return parts.join("") + utf8.decode(bytes.subarray(start));
+    } catch {
+      this.fail("has a string that is not UTF-8");
+    }
   }
 
   line(): string {
@@ -180,13 +205,13 @@ class PickleReader {
     return text;
   }
 
-  /** A little-endian integer in two's complement. */
-  long(length: number): number {
-    let value = 0n;
-    for (const [i, byte] of this.take(length).entries()) value |= BigInt(byte) << BigInt(8 * i);
-    const number = Number(BigInt.asIntN(8 * length, value));
-    if (!Number.isSafeInteger(number)) this.fail("has an integer beyond 2^53");
-    return number;
+  /** A little-endian integer in two's complement; a bigint beyond 2^53. */
+  long(length: number): number | bigint {
+    if (length > LONG_MAX) this.fail(`has an integer of ${length} bytes`);
+    const digits = Array.from(this.take(length), (byte) => byte.toString(16).padStart(2, "0")).reverse();
+    const value = BigInt.asIntN(8 * length, BigInt(`0x0${digits.join("")}`));
+    const number = Number(value);
+    return Number.isSafeInteger(number) ? number : value;
   }
 
   #pop(): PickleValue {
@@ -220,6 +245,7 @@ const steps: Readonly<Record<number, (reader: PickleReader) => void>> = {
   75: (r) => r.push(r.u8()),
   77: (r) => r.push(r.u16()),
   138: (r) => r.push(r.long(r.u8())),
+  139: (r) => r.push(r.long(r.u32())),
   71: (r) => r.push(r.f64()),
   88: (r) => r.push(r.text(r.u32())),
   140: (r) => r.push(r.text(r.u8())),

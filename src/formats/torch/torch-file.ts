@@ -5,6 +5,7 @@ import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../../
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { quote } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
+import { escapedUtf8 } from "../utf8.ts";
 import { PickleGlobal, type PickleHandler, type PickleValue, readPickle } from "./pickle.ts";
 import { readZip, type ZipEntry } from "./zip.ts";
 
@@ -140,7 +141,7 @@ export async function openTorchFile(source: ByteSource): Promise<OpenTensors> {
     throw new InvalidFileError(file, "expected a file of torch.save, with a data.pkl of at most 64 MB");
   const folder = pickle.name.slice(0, -"data.pkl".length);
   const order = files.find(({ name }) => name === `${folder}byteorder`);
-  if (order && new TextDecoder().decode(await source.read(order.offset, Math.min(order.byteLength, 8))) !== "little")
+  if (order && escapedUtf8(await source.read(order.offset, Math.min(order.byteLength, 8))) !== "little")
     throw new UnsupportedError(`${file}: only little-endian files are supported`);
   const storages = new Map(
     files.flatMap((entry) =>

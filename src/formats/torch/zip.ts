@@ -1,6 +1,7 @@
 /** The list of files in a zip archive whose contents are stored as they are, which is how PyTorch writes its files. */
 import type { ByteSource } from "../../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+import { escapedUtf8 } from "../utf8.ts";
 
 /** Where a file's bytes are in the archive. */
 export interface ZipEntry {
@@ -89,7 +90,7 @@ function readCentral(file: string, view: DataView, at: number) {
   const length = CENTRAL_BYTES + nameLength! + extraLength! + commentLength!;
   if (at + length > view.byteLength) throw new InvalidFileError(file, "zip directory is cut off");
   const bytes = new Uint8Array(view.buffer, view.byteOffset + at + CENTRAL_BYTES, nameLength!);
-  const name = new TextDecoder().decode(bytes);
+  const name = escapedUtf8(bytes);
   if (view.getUint16(at + 10, true) !== 0)
     throw new UnsupportedError(`${file}: ${name} is compressed; PyTorch stores its files uncompressed`);
   const large = largeFields(file, view, at + CENTRAL_BYTES + nameLength!, extraLength!);

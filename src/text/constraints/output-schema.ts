@@ -1,4 +1,5 @@
 /** Schemas of answers, as JSON or as those of zod, valibot and others that follow Standard Schema. */
+import { shown } from "../../arguments.ts";
 import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
 import type { OutputSchema, StandardSchema } from "../output-schema.ts";
@@ -18,9 +19,7 @@ export interface Output<T> {
 /** InvalidArgumentError for what is no schema, UnsupportedError for one of which nothing tells a JSON schema. */
 export async function readSchema<T>(schema: OutputSchema<T>): Promise<Output<T>> {
   if ((typeof schema !== "object" && typeof schema !== "function") || schema === null || Array.isArray(schema))
-    throw new InvalidArgumentError(
-      `schema: expected a JSON schema or a Standard Schema but found ${JSON.stringify(schema)}`,
-    );
+    throw new InvalidArgumentError(`schema: expected a JSON schema or a Standard Schema but found ${shown(schema)}`);
   if (!isStandard(schema))
     return { constraint: { kind: "jsonSchema", schema }, parse: async (text) => parsedJson(text) as T };
   return {

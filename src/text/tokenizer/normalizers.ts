@@ -94,10 +94,12 @@ function readBert(field: Field): Normalizer {
   });
 }
 
+/** Control characters go first: of those that are white space, only tab, line feed and carriage return are none to Rust's. */
 function clean(text: string): string {
   return mapCharacters(text, (character, code) => {
-    if (whiteSpace.has(code)) return code === 0x85 ? "" : " ";
-    return code === 0 || code === 0xfffd || control.has(code) ? "" : character;
+    if (code === 9 || code === 10 || code === 13) return " ";
+    if (code === 0 || code === 0xfffd || control.has(code)) return "";
+    return whiteSpace.has(code) ? " " : character;
   });
 }
 

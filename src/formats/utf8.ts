@@ -1,0 +1,38 @@
+/** UTF-8 of files whose strings may hold other bytes. */
+
+/**
+ * Text of bytes, with a leading U+FEFF. Bytes that are no UTF-8 become U+DC80 to U+DCFF, one each, as Python's
+ * `surrogateescape` has it: no text has these, so that such a string is never taken for another.
+ */
+export function escapedUtf8(bytes: Uint8Array): string {
+  try {
+    return strict.decode(bytes);
+  } catch {
+    const parts: string[] = [];
+    let start = 0;
+    for (let at = 0; at < bytes.length; ) {
+      const length = sequenceLength(bytes, at);
+      if (length === 0) {
+        parts.push(strict.decode(bytes.subarray(start, at)), String.fromCharCode(0xdc00 + bytes[at]!));
+        start = at + 1;
+      }
+      at += Math.max(length, 1);
+    }
+    return parts.join("") + strict.decode(bytes.subarray(start));
+  }
+}
+
+const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Bytes of the character that begins at a place; 0 where none does (The Unicode Standard, table 3-7). */
+function sequenceLength(bytes: Uint8Array, at: number): number {
+  const lead = bytes[at]!;
+  if (lead < 0x80) return 1;
+  if (lead < 0xc2 || lead > 0xf4) return 0;
+  const length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  const least = lead === 0xe0 ? 0xa0 : lead === 0xf0 ? 0x90 : 0x80;
+  const most = lead === 0xed ? 0x9f : lead === 0xf4 ? 0x8f : 0xbf;
+  const rest = bytes.subarray(at + 1, at + length);
+  const isWhole = rest.length === length - 1 && rest[0]! >= least && rest[0]! <= most;
+  return isWhole && rest.every((byte) => byte >= 0x80 && byte <= 0xbf) ? length : 0;
+}
