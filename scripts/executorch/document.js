@@ -62,10 +62,11 @@ function exportTable(exports) {
   ].join("\n");
 }
 
-const nameVersions = (/** @type {Record<string, string>} */ versions) =>
-  Object.entries(versions)
-    .map(([name, version]) => `${name} ${version}`)
-    .join(" with ");
+/** @param {Record<string, string>} versions */
+function nameVersions(versions) {
+  const [first, ...others] = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return `${first} with ${others.join(" and ")}`;
+}
 
 /** The marks around a part, and what stands between them. @param {string} text @param {string} name */
 function partOf(text, name) {
