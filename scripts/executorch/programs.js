@@ -13,7 +13,8 @@ import {
 } from "../../dist/index.js";
 import { root } from "../native-sources.js";
 
-const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32 });
+const perToken = { activationGranularity: "per_token" };
+const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32, ...perToken });
 /** Codes stand for 8 inputs: layers of other sizes have 4-bit weights. */
 const skip = (name) => name.endsWith("down_proj.weight");
 const fourBitDown = makeRecipe([["re:.*down_proj", eightBit(4)]]);
@@ -23,7 +24,7 @@ export const schemes = {
   float: () => {},
   "8da4w": (model) => quantize(model, [eightBit(4)]),
   "8da2w": (model) => quantize(model, [eightBit(2)]),
-  "8da4w, tied embedding": (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32 })]),
+  "8da4w, tied embedding": (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32, ...perToken })]),
   "aqlm 2x8": async (model, name, folder) => {
     const odd = name === "stories260K";
     await encodeAqlm(model, { codebooks: 2, bits: 8, folder: join(folder, `aqlm-${name}`), ...(odd && { skip }) });
