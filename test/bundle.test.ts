@@ -76,7 +76,7 @@ describe("a bundle", () => {
   });
 
   it("holds the operators that the program calls, and nothing that makes programs", () => {
-    expect(bundle.operators).toContain("torchao::_linear_8bit_act_4bit_weight.out");
+    expect(bundle.operators).toContain("lowbit::linear_8bit_block_act.out");
     for (const { path, modules } of bundle.files) {
       expect(modules).toContain("runtime/session");
       expect(

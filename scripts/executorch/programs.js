@@ -14,7 +14,8 @@ import {
 } from "../../dist/index.js";
 import { root } from "../native-sources.js";
 
-const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32 });
+const perToken = { activationGranularity: "per_token" };
+const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32, ...perToken });
 /** Codes stand for 8 inputs: layers of other sizes have 4-bit weights. */
 const skip = (name) => name.endsWith("down_proj.weight");
 const fourBitDown = makeRecipe([["re:.*down_proj", eightBit(4)]]);
@@ -34,7 +35,7 @@ export const schemes = {
   "8da2w": { stock: false, apply: (model) => quantize(model, [eightBit(2)]) },
   "8da4w, tied embedding": {
     stock: false,
-    apply: (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32 })]),
+    apply: (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32, ...perToken })]),
   },
   "aqlm 2x8": {
     stock: false,

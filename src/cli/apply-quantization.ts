@@ -148,10 +148,11 @@ function configsOf(options: QuantizationOptions): QuantizationConfig[] {
     throw new UsageError(
       "--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32",
     );
+  const head = { scaleDType, activationGranularity: linear?.activationGranularity };
   if (options.sharedEmbedding === true)
-    configs.push(sharedEmbedding({ bits: linear!.bits, groupSize: linear!.groupSize, scaleDType }));
+    configs.push(sharedEmbedding({ bits: linear!.bits, groupSize: linear!.groupSize, ...head }));
   else if (options.sharedEmbedding !== undefined)
-    configs.push(sharedEmbedding({ ...parseEmbedding(options.sharedEmbedding), scaleDType }));
+    configs.push(sharedEmbedding({ ...parseEmbedding(options.sharedEmbedding), ...head }));
   if (
     configs.length === 0 &&
     options.head === undefined &&

@@ -1,7 +1,7 @@
 /** The options that say how a checkpoint is quantized: declared once, for every command that takes a checkpoint. */
 import { createHash } from "node:crypto";
 import { type Command, Option } from "commander";
-import type { QuantizationConfig } from "../index.ts";
+import type { Model, QuantizationConfig } from "../index.ts";
 import {
   algorithms,
   knownQmodes,
@@ -34,7 +34,7 @@ export interface QuantizationOptions {
   readonly budget?: number;
   readonly recipe?: string;
   readonly layout?: string;
-  readonly activations?: "int8" | "float";
+  readonly activations?: NonNullable<Model["activations"]>;
 }
 
 /** Options that a recipe says itself, as it does `--qmode` but for AQLM's modes. */
@@ -113,7 +113,7 @@ export function addQuantizationOptions(command: Command): Command {
       new Option(
         "--activations <type>",
         "for weights that the file has in few bits already, where nothing else says it: int8 is fast, float is exact (default: int8)",
-      ).choices(["int8", "float"]),
+      ).choices(["int8", "int8_per_token", "float"]),
     )
     .hook("preAction", (_, action) => checkRecipe(action.opts()));
 }

@@ -10,9 +10,10 @@ import {
 } from "./config.ts";
 
 describe("configurations", () => {
-  it("have TorchAO's defaults, but for the scales and the groups of embeddings", () => {
+  it("have TorchAO's defaults, but for the scales, the groups of embeddings and activations in blocks", () => {
     const rest = { mappingType: "symmetric", algorithm: "affine" };
     expect(int8DynamicActivationIntxWeight()).toEqual({
+      activationGranularity: "per_block",
       kind: "int8DynamicActivationIntxWeight",
       bits: 8,
       groupSize: 32,

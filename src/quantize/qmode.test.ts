@@ -4,17 +4,19 @@ import { parseEmbedding, parseGroupSize, parseQmode } from "./qmode.ts";
 
 describe("parseQmode", () => {
   it.each([
-    ["8da4w", "int8DynamicActivationIntxWeight", 4, 32],
-    ["torchao:8da4w", "int8DynamicActivationIntxWeight", 4, 32],
-    ["8da1w", "int8DynamicActivationIntxWeight", 1, 32],
-    ["8da8w", "int8DynamicActivationIntxWeight", 8, 32],
+    ["8da4w", "int8DynamicActivationIntxWeight", 4, 32, "per_block"],
+    ["torchao:8da4w", "int8DynamicActivationIntxWeight", 4, 32, "per_token"],
+    ["8da1w", "int8DynamicActivationIntxWeight", 1, 32, "per_block"],
+    ["8da8w", "int8DynamicActivationIntxWeight", 8, 32, "per_block"],
     ["wo3w", "intxWeightOnly", 3, 32],
     ["wo8w", "intxWeightOnly", 8, "axis"],
     ["4w", "intxWeightOnly", 4, 32],
     ["8w", "intxWeightOnly", 8, "axis"],
     ["int8", "intxWeightOnly", 8, "axis"],
-  ])("%s", (qmode, kind, bits, groupSize) => {
-    expect(parseQmode(qmode)).toMatchObject({ kind, bits, groupSize, mappingType: "symmetric", algorithm: "affine" });
+  ])("%s", (qmode, kind, bits, groupSize, activationGranularity?) => {
+    const config = parseQmode(qmode);
+    expect(config).toMatchObject({ kind, bits, groupSize, mappingType: "symmetric", algorithm: "affine" });
+    expect(config.activationGranularity).toBe(activationGranularity);
   });
 
   it("takes the other options", () => {

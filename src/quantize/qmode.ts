@@ -18,7 +18,7 @@ const GROUP_SIZE = 32;
 /**
  * The configuration of a mode such as `8da4w`; `options` are the other command line options. Those undefined take their
  * defaults: groups of 32, but one scale a row for 8-bit weight-only modes (and nothing else for `int8`).
- * - `8da{b}w`, also `torchao:8da{b}w`: int8 dynamic activations, b-bit weights;
+ * - `8da{b}w`: int8 dynamic activations in blocks of 32, b-bit weights; `torchao:8da{b}w`: with one scale and zero point a row;
  * - `wo{b}w`, `4w`, `8w`: weight only; `int8`: weight only, 8 bits, one scale a row.
  *
  * InvalidArgumentError for an unknown mode (listing those known, and `others` that the caller has) or option.
@@ -30,8 +30,11 @@ export function parseQmode(
 ): QuantizationConfig {
   checkString("qmode", qmode);
   checkOptions(options);
-  const dynamic = /^(?:torchao:)?8da([1-8])w$/.exec(qmode);
-  if (dynamic) return int8DynamicActivationIntxWeight({ ...options, bits: Number(dynamic[1]) });
+  const dynamic = /^(torchao:)?8da([1-8])w$/.exec(qmode);
+  if (dynamic) {
+    const activationGranularity = dynamic[1] ? "per_token" : "per_block";
+    return int8DynamicActivationIntxWeight({ ...options, activationGranularity, bits: Number(dynamic[2]) });
+  }
   const weightOnly = /^(?:wo([1-8])|([48]))w$/.exec(qmode);
   if (weightOnly) {
     const bits = Number(weightOnly[1] ?? weightOnly[2]);

@@ -23,6 +23,13 @@ export function needsActivations(algorithm: Algorithm): boolean {
   return algorithm === "gptq" || algorithm === "awq" || algorithm === "awq+gptq";
 }
 
+/**
+ * Activations that share a scale where they are quantized as they come: blocks of 32 neighbours, or rows, with a zero point
+ * each (TorchAO's PerToken).
+ */
+export const activationGranularities = ["per_block", "per_token"] as const;
+export type ActivationGranularity = (typeof activationGranularities)[number];
+
 /** Weights along k that share a scale; "axis" is one scale a row (TorchAO's PerAxis(0)). */
 export type GroupSize = number | "axis";
 
@@ -37,6 +44,8 @@ export interface Scheme {
   readonly algorithm: Algorithm;
   /** Type that scales are stored in. */
   readonly scaleDType: ScaleDType;
+  /** Activations that share a scale; only where they are quantized. */
+  readonly activationGranularity?: ActivationGranularity;
 }
 
 /** Throws InvalidArgumentError, beginning with `caller`, unless every field holds one of its allowed values. */
@@ -51,6 +60,8 @@ export function checkScheme(caller: string, scheme: Scheme): void {
   checkName(caller, "mappingType", mappingType, mappingTypes);
   checkName(caller, "algorithm", algorithm, algorithms);
   checkName(caller, "scaleDType", scaleDType, scaleDTypes);
+  if (scheme.activationGranularity !== undefined)
+    checkName(caller, "activationGranularity", scheme.activationGranularity, activationGranularities);
   if (algorithm === "hqq_scale_only" && mappingType === "asymmetric")
     throw new InvalidArgumentError(
       `${caller}: algorithm "hqq_scale_only" has no zero points; choose a symmetric mappingType or algorithm "affine"`,
