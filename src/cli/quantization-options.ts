@@ -13,7 +13,7 @@ import {
 } from "../tools/index.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
-import { bitsPerWeight, fraction, wholeNumber } from "./values.ts";
+import { bitsPerWeight, fraction, number, wholeNumber } from "./values.ts";
 
 export interface QuantizationOptions {
   readonly qmode?: string;
@@ -30,6 +30,8 @@ export interface QuantizationOptions {
   readonly calibrationTokens?: number;
   /** SmoothQuant's strength. */
   readonly smoothquant?: number | true;
+  /** What is added to mean squares of inputs, as a part of their mean. */
+  readonly damping?: number;
   /** Mean bits of a weight. */
   readonly budget?: number;
   readonly recipe?: string;
@@ -60,24 +62,25 @@ export function addQuantizationOptions(command: Command): Command {
       ).argParser(parseGroupSize),
     )
     .addOption(
-      new Option("--mapping-type <type>", "range of weights of linear layers to integers (default: symmetric)").choices(
-        mappingTypes,
-      ),
+      new Option(
+        "--mapping-type <type>",
+        "weights of linear layers to integers (default: codebook up to 4 bits, else symmetric)",
+      ).choices(mappingTypes),
     )
-    .addOption(new Option("--algorithm <name>", "choice of scales (default: affine)").choices(algorithms))
+    .addOption(new Option("--algorithm <name>", "choice of scales (default: mse; affine is min-max, as TorchAO)").choices(algorithms))
     .addOption(
-      new Option("--scale-dtype <type>", "stored scales; f16 makes smaller, faster programs (default: f32)").choices(
+      new Option("--scale-dtype <type>", "stored scales (default: f16; beside affine and hqq_scale_only f32)").choices(
         scaleDTypes,
       ),
     )
     .option(
       "--embedding <bits,group[,mapping]>",
-      "quantize the embedding table, for example 4,32 (default mapping: asymmetric)",
+      "quantize the embedding table, for example 4,32 (default mapping: codebook up to 4 bits, else symmetric)",
     )
     .addOption(
       new Option(
         "--shared-embedding [bits,group[,mapping]]",
-        "quantize a tied embedding and lm_head as one (default: bits and group of the qmode, asymmetric)",
+        "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
       ).conflicts(["head", "quantizeHead"]),
     )
     .addOption(
@@ -88,9 +91,14 @@ export function addQuantizationOptions(command: Command): Command {
     )
     .option(
       "--calibrate <text file>",
-      "text whose activations --algorithm gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
+      "text whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
     )
     .option("--calibration-tokens <n>", "tokens of it that are read, from its start (default: 4096)", wholeNumber)
+    .option(
+      "--damping <part>",
+      "of gptq and imatrix: the part of the inputs' mean square that is added to each; more trusts the text less (default: 0.01)",
+      number,
+    )
     .option(
       "--smoothquant [strength]",
       "SmoothQuant: scale activations to suit their 8 bits; 0 to 1 (default: 0.5)",
@@ -135,6 +143,7 @@ const names = [
   "activations",
   "calibrate",
   "calibrationTokens",
+  "damping",
   "smoothquant",
   "budget",
 ] as const;
