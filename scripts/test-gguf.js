@@ -36,7 +36,7 @@ const types = {
   Q4_K: ["--gguf-type", "Q4_K"],
   Q5_K: ["--gguf-type", "Q5_K"],
   Q6_K: ["--gguf-type", "Q6_K"],
-  Q5_0: ["--qmode", "wo4w", "--group-size", "32", "--mapping-type", "asymmetric", "--shared-embedding", "4,32"],
+  Q5_0: ["--qmode", "wo4w", "--group-size", "32", "--mapping-type", "asymmetric", "--shared-embedding", "4,32,asymmetric"],
 };
 
 /** Greedy text of llama.cpp. @param {string} path */

@@ -1,6 +1,5 @@
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
-import type { Matrix } from "../matrix.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 
 /** A tensor of `folder` as float32. InvalidFileError for NaN or infinity, which says that `what` was expected finite. */

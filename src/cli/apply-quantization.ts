@@ -27,7 +27,7 @@ import type { QuantizationOptions } from "./quantization-options.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
 
-type ConfigOptions = NonNullable<Parameters<typeof embedding>[0]>;
+type Fields = Pick<NonNullable<Parameters<typeof embedding>[0]>, "algorithm" | "mappingType" | "scaleDType">;
 
 /** SmoothQuant's strength when none is given: that of its paper. */
 const STRENGTH_DEFAULT = 0.5;
@@ -114,13 +114,33 @@ function checkCalibration(model: Model, options: QuantizationOptions, isEncoded:
 
 function headOf(options: QuantizationOptions): QuantizationConfig | null {
   const { head, groupSize } = options;
-  return head === undefined ? null : parseQmode(head, { groupSize, ...rowOptions(options) });
+  return head === undefined ? null : parseQmode(head, { groupSize, ...rowFields(options) });
 }
 
-/** What the options of linear layers say of head and table: how scales are stored, and whether all is as TorchAO has it. */
-function rowOptions({ algorithm, scaleDtype }: QuantizationOptions): Pick<ConfigOptions, "algorithm" | "scaleDType"> {
+/** Fields of linear layers but for bits and groups: what is not said, where others read them, is what those have. */
+function fieldsFor(options: QuantizationOptions, algorithm: Fields["algorithm"]): Fields {
+  const { layout, reader, mappingType, scaleDtype: scaleDType } = options;
+  if (reader === "gguf") return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType };
+  const isTorchao = reader === "torchao" || layout?.startsWith("torchao");
+  if (!isTorchao) return { algorithm, mappingType, scaleDType };
+  if (algorithm === undefined) return { algorithm: "affine", mappingType, scaleDType };
+  return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType: scaleDType ?? "f32" };
+}
+
+/** Fields of head and table: those of linear layers, but without a text, and with a mapping of their own. */
+function rowFields(options: QuantizationOptions): Fields {
+  const { algorithm, scaleDType } = fieldsFor(options, options.algorithm);
   const isTorchao = algorithm === "affine" || algorithm === "hqq_scale_only";
-  return { ...(scaleDtype && { scaleDType: scaleDtype }), ...(isTorchao && { algorithm: "affine" }) };
+  return {
+    algorithm: isTorchao ? "affine" : undefined,
+    mappingType: options.reader === "gguf" && !isTorchao ? "symmetric" : undefined,
+    scaleDType,
+  };
+}
+
+/** The algorithm of a text that nothing else is given for. */
+function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix" | undefined {
+  return path !== undefined && smoothquant === undefined ? "imatrix" : undefined;
 }
 
 async function readCalibration({ calibrate: path }: QuantizationOptions): Promise<string | undefined> {
@@ -141,28 +161,14 @@ function optionsFor(model: Model, options: QuantizationOptions): QuantizationOpt
   };
 }
 
-/** A shared embedding of the bits and groups of the linear layers: theirs, but for what they take from a text. */
-function sharedLike(linear: QuantizationConfig, rows: ReturnType<typeof rowOptions>): ConfigOptions {
-  const { bits, groupSize } = linear;
-  const isTorchao = linear.algorithm === "affine" || linear.algorithm === "hqq_scale_only";
-  return isTorchao ? { bits, groupSize, ...rows } : searched({ bits, groupSize, ...rows });
-}
-
-/** The algorithm of a text that nothing else is given for. */
-function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix" | undefined {
-  return path !== undefined && smoothquant === undefined ? "imatrix" : undefined;
-}
-
 /** The configurations that the options ask for. */
 function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const { qmode, groupSize, mappingType } = options;
-  const algorithm = options.algorithm ?? byText(options);
-  const scaleDType = options.scaleDtype;
   const isAqlm = aqlmMode(options) !== null;
   const linear =
     qmode === undefined || isAqlm
       ? null
-      : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType }, knownAqlmModes);
+      : parseQmode(qmode, { groupSize, ...fieldsFor(options, options.algorithm ?? byText(options)) }, knownAqlmModes);
   if (!linear && !isAqlm)
     for (const [flag, value] of Object.entries({
       "--group-size": options.head === undefined ? groupSize : undefined,
@@ -174,14 +180,15 @@ function configsOf(options: QuantizationOptions): QuantizationConfig[] {
     }))
       if (value !== undefined) throw new UsageError(`${flag} needs --qmode, such as --qmode 8da4w`);
   const configs = linear ? [linear] : [];
-  const rows = rowOptions(options);
+  const rows = qmode?.startsWith("torchao:")
+    ? ({ ...rowFields(options), algorithm: "affine" } as const)
+    : rowFields(options);
   if (options.embedding !== undefined) configs.push(embedding(parseEmbedding(options.embedding, rows)));
   if (options.sharedEmbedding === true && !linear)
     throw new UsageError(
       "--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32",
     );
-  if (options.sharedEmbedding === true)
-    configs.push(sharedEmbedding(sharedLike(linear!, rows)));
+  if (options.sharedEmbedding === true) configs.push(sharedEmbedding(sharedLike(linear!, rows)));
   else if (options.sharedEmbedding !== undefined)
     configs.push(sharedEmbedding(parseEmbedding(options.sharedEmbedding, rows)));
   if (

@@ -37,6 +37,8 @@ export interface QuantizationOptions {
   readonly recipe?: string;
   readonly layout?: string;
   readonly activations?: "int8" | "float";
+  /** Who else than lowbit is to read the weights, so that they are of its kinds. */
+  readonly reader?: "torchao" | "gguf";
 }
 
 /** Options that a recipe says itself, as it does `--qmode` but for AQLM's modes. */
@@ -52,6 +54,36 @@ const inRecipe = [
 ];
 
 export function addQuantizationOptions(command: Command): Command {
+  return addTextOptions(addSchemeOptions(command)).hook("preAction", (_, action) => checkRecipe(action.opts()));
+}
+
+/** Options that look at a text. */
+function addTextOptions(command: Command): Command {
+  return command
+    .option(
+      "--calibrate <text file>",
+      "text whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
+    )
+    .option("--calibration-tokens <n>", "tokens of it that are read, from its start (default: 4096)", wholeNumber)
+    .option(
+      "--damping <part>",
+      "of gptq and imatrix: the part of the inputs' mean square that is added to each; more trusts the text less (default: 0.01)",
+      number,
+    )
+    .option(
+      "--smoothquant [strength]",
+      "SmoothQuant: scale activations to suit their 8 bits; 0 to 1 (default: 0.5)",
+      fraction,
+    )
+    .option(
+      "--budget <bits>",
+      "mean bits of a weight of the linear layers but the head, each layer as it needs: 3.2bpw",
+      bitsPerWeight,
+    );
+}
+
+/** What weights become. */
+function addSchemeOptions(command: Command): Command {
   return command
     .optionsGroup("Quantization of a checkpoint (float without these):")
     .option("--qmode <mode>", `mode of the linear layers: ${knownQmodes.join(", ")}, aqlm-2x8`)
@@ -67,7 +99,11 @@ export function addQuantizationOptions(command: Command): Command {
         "weights of linear layers to integers (default: codebook up to 4 bits, else symmetric)",
       ).choices(mappingTypes),
     )
-    .addOption(new Option("--algorithm <name>", "choice of scales (default: mse; affine is min-max, as TorchAO)").choices(algorithms))
+    .addOption(
+      new Option("--algorithm <name>", "choice of scales (default: mse; affine is min-max, as TorchAO)").choices(
+        algorithms,
+      ),
+    )
     .addOption(
       new Option("--scale-dtype <type>", "stored scales (default: f16; beside affine and hqq_scale_only f32)").choices(
         scaleDTypes,
@@ -89,26 +125,6 @@ export function addQuantizationOptions(command: Command): Command {
         "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...",
       ).conflicts("quantizeHead"),
     )
-    .option(
-      "--calibrate <text file>",
-      "text whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
-    )
-    .option("--calibration-tokens <n>", "tokens of it that are read, from its start (default: 4096)", wholeNumber)
-    .option(
-      "--damping <part>",
-      "of gptq and imatrix: the part of the inputs' mean square that is added to each; more trusts the text less (default: 0.01)",
-      number,
-    )
-    .option(
-      "--smoothquant [strength]",
-      "SmoothQuant: scale activations to suit their 8 bits; 0 to 1 (default: 0.5)",
-      fraction,
-    )
-    .option(
-      "--budget <bits>",
-      "mean bits of a weight of the linear layers but the head, each layer as it needs: 3.2bpw",
-      bitsPerWeight,
-    )
     .option("--no-quantize-head", "leave the lm_head float")
     .addOption(
       new Option(
@@ -122,8 +138,7 @@ export function addQuantizationOptions(command: Command): Command {
         "--activations <type>",
         "for weights that the file has in few bits already, where nothing else says it: int8 is fast, float is exact (default: int8)",
       ).choices(["int8", "float"]),
-    )
-    .hook("preAction", (_, action) => checkRecipe(action.opts()));
+    );
 }
 
 /** UsageError for a recipe beside a mode of its own layers; AQLM's, which no recipe has, are for the others. */

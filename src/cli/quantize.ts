@@ -209,22 +209,9 @@ function checkStateOptions({ target, maxContextLen, kvCache }: QuantizeCommandOp
       );
 }
 
-/** What other runtimes read, where nothing else is said: TorchAO's integers for its own, even steps for GGUF. */
-function readable<O extends QuantizeCommandOptions>(options: O): O {
-  const { qmode, algorithm, mappingType, calibrate, target, format } = options;
-  if (qmode === undefined || aqlmMode(options)) return options;
-  if (format === "gguf") return { ...options, mappingType: mappingType ?? "symmetric" };
-  if (target !== "executorch" && format !== "torchao") return options;
-  const isAlone = algorithm === undefined && calibrate === undefined;
-  return {
-    ...options,
-    ...(isAlone ? { algorithm: "affine" } : { mappingType: mappingType ?? "symmetric" }),
-    scaleDtype: options.scaleDtype ?? "f32",
-  };
-}
-
 async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
-  const options = readable(given);
+  const reader = given.format === "gguf" ? "gguf" : given.target === "executorch" ? "torchao" : given.format;
+  const options: QuantizeCommandOptions = reader === "pte" ? given : { ...given, reader };
   if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
   if (options.ggufType !== undefined)
     throw new UsageError("--gguf-type goes with --format gguf, and this writes a program");

@@ -227,7 +227,6 @@ function score(product: number, square: number): number {
 
 /** The sum of the lanes in float32, neighbours at half the distance first; changes them. */
 function sumOf(lanes: Float32Array): number {
-  for (let width = LANES / 2; width >= 1; width /= 2)
-    for (let i = 0; i < width; i++) lanes[i]! += lanes[i + width]!;
+  for (let width = LANES / 2; width >= 1; width /= 2) for (let i = 0; i < width; i++) lanes[i]! += lanes[i + width]!;
   return lanes[0]!;
 }

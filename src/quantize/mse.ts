@@ -45,7 +45,7 @@ export function quantizeMse(
       const start = r * k + c;
       for (let i = start; i < r * k + end; i++)
         if (!Number.isFinite(weights[i])) throw notFinite("quantizeMse", weights, i, k);
-      fit.fit(weights, start, r * k + end, importance && importance.subarray(c, end));
+      fit.fit(weights, start, r * k + end, importance?.subarray(c, end) ?? null);
       result.scales[group] = fit.scale;
       if (result.zeros) result.zeros[group] = fit.zero;
       for (let i = start; i < r * k + end; i++) result.qvals[i] = fit.round(weights[i]!);

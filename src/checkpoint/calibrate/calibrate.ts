@@ -12,8 +12,8 @@ import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize, groupCount, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { checkFiniteInputs, finiteFloats } from "../finite.ts";
-import { quantizeTensor } from "../quantize-rows.ts";
 import { checkModel, type Model } from "../model.ts";
+import { quantizeTensor } from "../quantize-rows.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
 import { spendBudget } from "./sensitivity.ts";
@@ -151,9 +151,7 @@ class Calibration {
     const tensor: Tensor = { dtype: "f32", shape: [n, k], data };
     if (!needsActivations(config.algorithm)) return quantizeTensor(tensor, config, null);
     if (layer.inputs().rows === 0) {
-      logInfo(
-        () => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`,
-      );
+      logInfo(() => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`);
       return quantizeTensor(tensor, config, null);
     }
     const power = layer.power();

@@ -267,7 +267,12 @@ export class FloatWalk {
 
   #layer(node: GraphNode, name: string, values: Values): LinearLayer {
     const value = node.args[0] as GraphValue;
-    const layer = layerOf((windows) => rowsOf(values.get(value)!.filter((_, w) => windows(w)), value.spec.shape.at(-1)!));
+    const layer = layerOf((windows) =>
+      rowsOf(
+        values.get(value)!.filter((_, w) => windows(w)),
+        value.spec.shape.at(-1)!,
+      ),
+    );
     return {
       ...{ name, ...layer },
       hessian: () => {
