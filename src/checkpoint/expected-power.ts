@@ -2,9 +2,19 @@
  * What goes into a linear layer, without a text: mean squares of its inputs up to a common factor, by the weights of
  * whatever makes them. Errors of the weights that meet large inputs count more.
  */
+import type { Network } from "../model/decoder.ts";
 import type { ScalableActivation } from "../model/scalable.ts";
+import type { Weight } from "../ops/weight.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
-import type { Model } from "./model.ts";
+import type { SlotWeight } from "./slot-weight.ts";
+
+/** What is asked of a model. */
+interface WeightsOfModel {
+  readonly network: Network;
+  slotWeight(name: string): SlotWeight;
+  storedFormat(name: string): string | null;
+  weight(name: string, use?: { readonly float?: boolean }): Weight;
+}
 
 /**
  * Power of a norm's factors that is their expected mean square: less than 2, because channels with large factors often
@@ -13,7 +23,7 @@ import type { Model } from "./model.ts";
 const NORM_POWER = 1.5;
 
 /** Expected mean squares of the inputs of a linear layer, by its weight's slot; null where nothing is known of them. */
-export async function expectedPower(model: Model, name: string): Promise<Float32Array | null> {
+export async function expectedPower(model: WeightsOfModel, name: string): Promise<Float32Array | null> {
   const activation = readBy(model, name);
   if (!activation) return null;
   const { source, norm, rows, gate } = activation;
@@ -29,12 +39,12 @@ export async function expectedPower(model: Model, name: string): Promise<Float32
   );
 }
 
-function readBy({ network }: Model, name: string): ScalableActivation | undefined {
+function readBy({ network }: WeightsOfModel, name: string): ScalableActivation | undefined {
   return network.scalable.find(({ readers }) => readers.includes(name));
 }
 
 /** Magnitudes of what a norm multiplies its values with. */
-async function gainsOf(model: Model, name: string, offset: number): Promise<Float32Array> {
+async function gainsOf(model: WeightsOfModel, name: string, offset: number): Promise<Float32Array> {
   const stored = toFloat32((await model.weight(name).load()) as Tensor);
   return stored.map((value) => Math.abs(value + offset));
 }
@@ -43,7 +53,7 @@ async function gainsOf(model: Model, name: string, offset: number): Promise<Floa
  * Mean squares of what a linear layer gives, if the values that its norm multiplies do not depend on each other; null for
  * weights that are not there as floats.
  */
-async function rowPower(model: Model, name: string): Promise<Float32Array | null> {
+async function rowPower(model: WeightsOfModel, name: string): Promise<Float32Array | null> {
   if (model.slotWeight(name).state.kind === "calibrated" || model.storedFormat(name) !== null) return null;
   const activation = readBy(model, name);
   const gains = activation?.norm ? await gainsOf(model, activation.source, activation.norm.offset) : null;
