@@ -9,9 +9,18 @@
  * instruments what this CPU can run with these sanitizers of gcc and clang. `--out=file` writes the addon there.
  */
 import { spawn, spawnSync } from "node:child_process";
-import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
+import { createHash, randomBytes } from "node:crypto";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { availableParallelism, hostname } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { CompileProgress } from "./compile-progress.js";
 import {
@@ -38,8 +47,9 @@ const [platform, arch] = cross?.split("-") ?? [process.platform, process.arch];
 const sanitizers = option("--sanitize=");
 const kind = cross ?? sanitizers?.replaceAll(",", "-");
 const objects = join(root, "build", kind ? `native-${kind}` : "native");
-/** Builds at the same time do not meet. */
-const unfinished = `${objects}-${process.pid}`;
+/** Builds at the same time do not meet, in containers that share the folder, either, whose processes have equal numbers. */
+const ownName = `${placeName()}-${process.pid}-${randomBytes(6).toString("hex")}`;
+const unfinished = `${objects}-${ownName}`;
 const target = option("--out=") ?? join(root, "build", kind ? `lowbit-${kind}.node` : "lowbit.node");
 /** Holds the fingerprint of what the addon was built from, and on a second line the instruction sets that it has. */
 const note = `${target}.sources`;
@@ -83,12 +93,20 @@ function run([command, ...first], args) {
   });
 }
 
+/** Tells machines and namespaces of processes apart. */
+function placeName() {
+  const facts = [hostname()];
+  if (existsSync("/proc/self/ns/pid")) facts.push(readlinkSync("/proc/self/ns/pid"));
+  return createHash("sha256").update(facts.join()).digest("hex").slice(0, 8);
+}
+
 /** Removes what builds whose processes were killed have left. */
 function removeLeftovers() {
+  const leftover = new RegExp(`^[-.]${placeName()}-(\\d+)-[0-9a-f]{12}$`);
   for (const path of [objects, target]) {
     const folder = dirname(path);
     for (const name of existsSync(folder) ? readdirSync(folder) : []) {
-      const pid = name.startsWith(basename(path)) && /^[-.](\d+)$/.exec(name.slice(basename(path).length))?.[1];
+      const pid = name.startsWith(basename(path)) && leftover.exec(name.slice(basename(path).length))?.[1];
       if (pid && !isRunning(Number(pid))) rmSync(join(folder, name), { recursive: true, force: true });
     }
   }
@@ -207,7 +225,7 @@ async function build({ cxx, version }, optimized, fingerprint) {
   const absent = sources.filter((source) => !isWanted(source));
   if (absent.length > 0) linked.push(await compileEmptyTables(cxx, absent));
   const shared = platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-pthread"];
-  const addon = `${target}.${process.pid}`;
+  const addon = `${target}.${ownName}`;
   try {
     await run(cxx, [...shared, ...instrumented, ...ownTemplates, ...linked, "-o", addon]);
     // Without its note, the addon is built again should this process end between the two.

@@ -17,8 +17,9 @@ import {
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { transformSync } from "esbuild";
+import { build } from "esbuild";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { InvalidArgumentError, InvalidFileError } from "./errors.ts";
 import {
@@ -31,6 +32,7 @@ import {
   readTextIfAny,
   writeFileWhole,
 } from "./node-file.ts";
+import { newWriterId } from "./writer-id.ts";
 
 const root = mkdtempSync(join(tmpdir(), "lowbit-file-"));
 const folder = join(root, "target");
@@ -93,9 +95,21 @@ test.each([
 
 describe("writeFileWhole", () => {
   test("removes what killed processes left of the same path, nothing else", async () => {
-    const ended = spawnSync(process.execPath, ["--version"]).pid;
-    const others = [`other.${ended}-1.part`, `file.bin.${process.ppid}-1.part`, `file.bin.${ended}-1.part.txt`];
-    for (const name of [`file.bin.${ended}-12.part`, ...others]) writeFileSync(join(folder, name), "x");
+    const [place, pid, started] = newWriterId().split("-");
+    const id = (pid: number | string, started: number | string) => `${place}-${pid}-${started}-0123456789ab`;
+    const elsewhere = "0badcafe-17-4711-0123456789ab";
+    const ended = [id(4194304, 1), id(pid!, 1), `${elsewhere.slice(0, -1)}c`].map((id) => `file.bin.${id}.part`);
+    const others = [
+      `other.${id(4194304, 1)}.part`,
+      `file.bin.${id(pid!, started!)}.part`,
+      `file.bin.${id(4194304, 1)}.part.txt`,
+      `file.bin.${id(4194304, 1)}.partial`,
+      `file.bin.${elsewhere}.part`,
+      "file.bin.4194304-1.part",
+    ];
+    for (const name of [...ended, ...others]) writeFileSync(join(folder, name), "x");
+    const longAgo = Date.now() / 1000 - 90_000;
+    utimesSync(join(folder, ended[2]!), longAgo, longAgo);
     await writeFileWhole(path, (sink) => sink.write(Uint8Array.of(1)));
     expect(readdirSync(folder).toSorted()).toEqual(["file.bin", ...others].toSorted());
   });
@@ -169,29 +183,23 @@ describe("writeFileWhole", () => {
 /**
  * A limit on file sizes stands in for a full disk: the kernel writes up to it and then refuses with EFBIG, without
  * root or a file system of our own. Node ignores the signal that comes with it. The limit needs a process of its own,
- * and Node 20 runs no TypeScript, so the files under test are stripped of types first.
+ * and Node 20 runs no TypeScript, so the files under test are bundled as JavaScript first.
  */
 describe.skipIf(process.platform === "win32")("on a full disk (skipped on Windows, which has no ulimit)", () => {
   test("a write fails with the file's name, keeps the old content and leaves no temporary file", async () => {
-    for (const name of ["node-file", "byte-source", "arguments", "errors", "git-lfs"]) {
-      const source = readFileSync(new URL(`./${name}.ts`, import.meta.url), "utf8");
-      const { code } = transformSync(source, { loader: "ts", target: "es2022" });
-      writeFileSync(join(root, `${name}.js`), code.replaceAll(/(from ".*)\.ts"/g, '$1.js"'));
-    }
-    writeFileSync(join(root, "package.json"), '{"type":"module"}');
-    writeFileSync(
-      join(root, "child.js"),
-      `import { writeFileWhole } from "./node-file.js";
+    const contents = `import { writeFileWhole } from "./node-file.ts";
       let progress = 0;
       const error = await writeFileWhole(process.argv[2], async (sink) => {
         for (let i = 0; i < 64; i++, progress = sink.position) await sink.write(new Uint8Array(100_000));
       }).catch((error) => error);
-      console.log(JSON.stringify({ type: error?.constructor.name, message: error?.message, progress }));`,
-    );
+      console.log(JSON.stringify({ type: error?.name, message: error?.message, progress }));`;
+    const child = join(root, "child.mjs");
+    const stdin = { contents, resolveDir: fileURLToPath(new URL(".", import.meta.url)), loader: "js" } as const;
+    await build({ stdin, bundle: true, platform: "node", format: "esm", keepNames: true, outfile: child });
     writeFileSync(path, "old");
     // 2048 blocks are 1 or 2 MiB, as the shell counts 512 or 1024 bytes.
     const script = 'ulimit -f 2048 && exec "$0" "$@"';
-    const args = ["-c", script, process.execPath, join(root, "child.js"), path];
+    const args = ["-c", script, process.execPath, child, path];
     const { stdout } = await promisify(execFile)("sh", args);
     const { type, message, progress } = JSON.parse(stdout);
     expect([type, message]).toEqual(["InvalidFileError", expect.stringContaining(`${path}: cannot be written: EFBIG`)]);

@@ -6,12 +6,10 @@ import { checkString } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
 import { checkNoPointer } from "./git-lfs.ts";
+import { isRunning, newWriterId, WRITER_ID } from "./writer-id.ts";
 
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
-
-/** Writes begun by this process: two of the same path must not share a temporary file. */
-let writes = 0;
 
 /** Closes the handles of sources that are forgotten: Node ends processes that leave that to its garbage collector. */
 const forgotten = new FinalizationRegistry(({ handle, key }: { handle: FileHandle; key: symbol }) => {
@@ -195,8 +193,8 @@ function describeOther(status: Stats): string {
 export async function writeFileWhole(path: string, write: (sink: ByteSink) => Promise<void>): Promise<void> {
   await checkWritable(path);
   await removeLeftovers(path);
-  const temporary = `${path}.${process.pid}-${++writes}.part`;
-  const handle = await open(temporary, "w").catch((cause: Error) => {
+  const temporary = `${path}.${newWriterId()}.part`;
+  const handle = await open(temporary, "wx").catch((cause: Error) => {
     throw new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
   });
   try {
@@ -221,22 +219,23 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
   }
 }
 
-/** Removes the temporary files of `path` whose processes have ended. */
-async function removeLeftovers(path: string): Promise<void> {
-  const [folder, name] = [dirname(path), basename(path)];
-  for (const other of await readdir(folder).catch(() => [])) {
-    const pid = other.startsWith(`${name}.`) && /^\.(\d+)-\d+\.part$/.exec(other.slice(name.length))?.[1];
-    if (pid && !isRunning(Number(pid))) await rm(join(folder, other), { force: true }).catch(() => {});
-  }
-}
+/** Of machines and containers whose processes are not seen here: what was not written to for so long is left over. */
+const LEFTOVER_MS = 86_400_000;
 
-/** Whether there is a process of this number, of whatever user. */
-export function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
+/**
+ * Removes the unfinished files (or folders) of `path` whose writers have ended, where they end in `.<writer's id><ending>`
+ * and are not the one to keep.
+ */
+export async function removeLeftovers(path: string, ending = ".part", keep?: string): Promise<void> {
+  const [folder, name] = [dirname(path), basename(path)];
+  const pattern = new RegExp(`^\\.(${WRITER_ID})\\${ending}$`);
+  for (const other of await readdir(folder).catch(() => [])) {
+    const id = other.startsWith(`${name}.`) && other !== keep && pattern.exec(other.slice(name.length))?.[1];
+    if (!id) continue;
+    const file = join(folder, other);
+    const { mtimeMs } = (await stat(file).catch(() => null)) ?? { mtimeMs: Date.now() };
+    const isOver = isRunning(id) === false || Date.now() - mtimeMs > LEFTOVER_MS;
+    if (isOver) await rm(file, { recursive: true, force: true }).catch(() => {});
   }
 }
 

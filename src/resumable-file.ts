@@ -1,16 +1,14 @@
-/**
- * Files whose writing may be interrupted and continued by another process: what was written stays in `<path>.partial`,
- * with a note `<path>.partial.json` of what it is and how much of it is safe on the disk, and a claim while it is written.
- */
-import { type FileHandle, open, rename, rm, stat, writeFile } from "node:fs/promises";
+/** Files whose writing may be interrupted and continued by another process: what was written stays beside them. */
+import type { FileHandle } from "node:fs/promises";
 import type { ByteSink } from "./byte-source.ts";
-import { cannotWrite, checkWritable, readTextIfAny, writeAll, writeFileWhole } from "./node-file.ts";
-import { tryClaim } from "./path-claim.ts";
+import { cannotWrite, checkWritable, writeAll, writeFileWhole } from "./node-file.ts";
+import { tryClaimPath, type WaitOptions } from "./path-claim.ts";
+import { claimOf, openUnfinished, type UnfinishedFile } from "./unfinished-file.ts";
 
 /** Notes wait for the disk, so they are not made more often. */
 const NOTE_MS = 5000;
 
-export interface ResumeOptions {
+export interface ResumeOptions extends WaitOptions {
   /** Says what is written: only a write of the same key is continued. */
   readonly key: string;
   /** Aborted, it keeps what was written; any other error removes it. */
@@ -19,8 +17,9 @@ export interface ResumeOptions {
   readonly noteMs?: number;
 }
 
-interface Note {
+interface Progress {
   readonly key: string;
+  /** Bytes that need not be written again. */
   readonly bytes: number;
 }
 
@@ -34,49 +33,42 @@ export async function writeFileResumable(
   write: (sink: ByteSink) => Promise<void>,
 ): Promise<void> {
   await checkWritable(path);
-  const { holder, release } = await tryClaim(partialOf(path));
-  if (holder !== null) return writeFileWhole(path, write);
+  const claim = await tryClaimPath(claimOf(path), options);
+  if (typeof claim === "string") return writeFileWhole(path, write);
   try {
-    await writePartial(path, await readNote(path), options, write);
+    const { key } = options;
+    const unfinished = await openUnfinished(path, (noted, size) => {
+      const { key: kept, bytes } = (noted ?? {}) as Partial<Progress>;
+      const isKept = kept === key && Number.isSafeInteger(bytes) && bytes! > 0 && bytes! <= size;
+      return isKept ? { key, bytes: bytes! } : null;
+    });
+    await writeUnfinished(path, unfinished, options, write);
   } finally {
-    await release();
+    await claim.release();
   }
 }
 
-async function writePartial(
+async function writeUnfinished(
   path: string,
-  note: Note | null,
+  unfinished: UnfinishedFile<Progress>,
   { key, signal, noteMs = NOTE_MS }: ResumeOptions,
   write: (sink: ByteSink) => Promise<void>,
 ): Promise<void> {
-  const partial = partialOf(path);
-  await checkWritable(partial);
-  const kept = note?.key === key && (await sizeOf(partial)) >= note.bytes ? note.bytes : 0;
-  const handle = await open(partial, kept > 0 ? "r+" : "w").catch((cause: Error) => {
-    throw cannotWrite(path, cause);
-  });
-  let marked = kept;
-  const keep = async () => {
-    await handle.datasync();
-    await writeNote(path, { key, bytes: marked });
-  };
+  const { handle, state } = unfinished;
+  let marked = state?.bytes ?? 0;
   try {
-    await handle.truncate(kept);
-    await writeNote(path, { key, bytes: kept });
+    await handle.truncate(marked);
+    await unfinished.keep({ key, bytes: marked });
     await write(
-      sinkOf(handle, kept, noteMs, async (position, isDue) => {
+      sinkOf(handle, marked, noteMs, async (position, isDue) => {
         marked = position;
-        if (isDue) await keep();
+        if (isDue) await unfinished.keep({ key, bytes: marked });
       }),
     );
-    await handle.sync();
-    await handle.close();
-    await rename(partial, path);
-    await rm(noteOf(path), { force: true });
+    await unfinished.finish();
   } catch (cause) {
-    if (signal?.aborted && marked > 0) await keep().catch(() => {});
-    else await Promise.all([partial, noteOf(path)].map((file) => rm(file, { force: true })));
-    await handle.close().catch(() => {});
+    const isKept = signal?.aborted && marked > 0;
+    await (isKept ? unfinished.leave({ key, bytes: marked }) : unfinished.discard()).catch(() => unfinished.discard());
     throw cannotWrite(path, cause as Error);
   }
 }
@@ -104,29 +96,4 @@ function sinkOf(
       if (isDue) noted = performance.now();
     },
   };
-}
-
-const partialOf = (path: string) => `${path}.partial`;
-const noteOf = (path: string) => `${path}.partial.json`;
-
-/** The note beside a path; null when there is none, or none that can be read. */
-async function readNote(path: string): Promise<Note | null> {
-  try {
-    const { key, bytes } = JSON.parse((await readTextIfAny(noteOf(path))) ?? "");
-    const valid = typeof key === "string" && Number.isSafeInteger(bytes) && bytes >= 0;
-    return valid ? { key, bytes } : null;
-  } catch {
-    return null;
-  }
-}
-
-async function writeNote(path: string, note: Note): Promise<void> {
-  const temporary = `${noteOf(path)}.${process.pid}`;
-  await writeFile(temporary, JSON.stringify(note));
-  await rename(temporary, noteOf(path));
-}
-
-async function sizeOf(path: string): Promise<number> {
-  const status = await stat(path).catch(() => null);
-  return status?.size ?? -1;
 }

@@ -12,10 +12,12 @@ import { resumeKey } from "./resume-key.ts";
  */
 export interface ExportOptions extends CompileModelOptions {
   /**
-   * Aborted or killed, keep what was written (`<path>.partial`), and go on from there when the same is exported again.
-   * Default: false, begin anew.
+   * Aborted or killed, keep what was written (beside `path`, as `.partial`), and go on from there when the same is exported
+   * again. Default: false, begin anew.
    */
   readonly resume?: boolean;
+  /** With `resume`, called where it takes seconds to find out whether another process still writes the same path. */
+  readonly onWait?: ((reason: string) => void) | undefined;
   /** Called as the file is written, with bytes done and bytes in all. What it throws ends the export. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
@@ -28,9 +30,10 @@ export async function exportProgram(model: Model, path: string, options: ExportO
   checkModel(model);
   await checkOutput(path, [model.checkpoint.folder]);
   const program = compileModel(model, options);
-  const { onProgress, signal, resume = false } = options;
+  const { onProgress, onWait, signal, resume = false } = options;
   await saveProgram(program, path, {
     resumeKey: resume ? await resumeKey(model) : null,
+    onWait,
     ...(onProgress ? { onProgress } : {}),
     ...(signal ? { signal } : {}),
   });

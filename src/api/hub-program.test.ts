@@ -1,12 +1,13 @@
 /** Models of the hub as programs: made once, found again, told apart by quantization, and removed. */
-import { existsSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { afterAll, beforeEach, expect, test } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { HUB_COMMIT, serveHub } from "../../test/support/hub-server.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import { quantize } from "../checkpoint/quantize.ts";
+import { deferred } from "../deferred.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/config.ts";
 import { type DownloadPlan, hubProgram, quantizeByDefault } from "./hub-program.ts";
@@ -62,6 +63,34 @@ test("a model is downloaded, quantized to 4 bits and kept; then nothing is asked
   const decoder = llm.createDecoder();
   expect((await decoder.prefill([1, 2, 3])).every(Number.isFinite)).toBe(true);
   await llm.dispose();
+});
+
+test("of two that want the same program, one makes it and the other waits, which it tells", async () => {
+  let opened = 0;
+  const told: string[] = [];
+  const held = deferred();
+  const first = made({
+    onOpen: () => opened++,
+    quantization: {
+      name: "slow",
+      apply: async (model) => {
+        quantizeByDefault(model);
+        await held.promise;
+      },
+    },
+  });
+  const second = made({
+    onOpen: () => opened++,
+    onWait: (reason) => {
+      told.push(reason);
+      held.resolve();
+    },
+    quantization: { name: "slow", apply: quantizeByDefault },
+  });
+  const [path, other] = await Promise.all([first, second]);
+  expect([other, opened]).toEqual([path, 1]);
+  expect(told).toEqual([expect.stringContaining(`${path}: waits for process ${process.pid} on `)]);
+  expect(readdirSync(dirname(path)).sort()).toEqual([basename(path), `${basename(path)}.json`]);
 });
 
 test("programs are told apart by their quantization, and listed with it", async () => {

@@ -10,10 +10,19 @@ import { UnsupportedError } from "../errors.ts";
 import type { HubSettings } from "../hub/settings.ts";
 import { type PullPlan, pullModel } from "../hub/snapshot.ts";
 import { totalMemory } from "../node-memory.ts";
+import { claimPath, type WaitOptions } from "../path-claim.ts";
 import { embedding, int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
 import { searched } from "../quantize/qmode.ts";
 import { exportProgram } from "./export-program.ts";
-import { findCached, hubName, keepCached, makeCachedFolder, programCache } from "./program-cache.ts";
+import {
+  type CacheKey,
+  cachedPath,
+  findCached,
+  hubName,
+  keepCached,
+  makeCachedFolder,
+  programCache,
+} from "./program-cache.ts";
 
 /** What is said of a model before it is downloaded. Sizes of programs are estimates, by the sizes of the files. */
 export interface DownloadPlan {
@@ -31,8 +40,8 @@ export interface DownloadPlan {
   readonly totalMemoryBytes: number;
 }
 
-/** How `hubProgram` gets and quantizes a model. */
-export interface HubProgramOptions {
+/** How `hubProgram` gets and quantizes a model; `onWait` tells of another process that makes the same program. */
+export interface HubProgramOptions extends WaitOptions {
   /** Address, cache and token of the hub. Default: those of the environment. */
   readonly settings?: HubSettings | undefined;
   /** Folder that programs are kept in. Default: `programCache()`. */
@@ -81,13 +90,24 @@ export function quantizeByDefault(model: Model): void {
 export async function hubProgram(model: string, options: HubProgramOptions = {}): Promise<string> {
   checkString("model", model);
   checkOptions(options);
-  const { cache = programCache(), quantization, settings, signal, onProgress } = options;
+  const { cache = programCache(), quantization, signal } = options;
   const key = { model, quantization: quantization?.name ?? DEFAULT_QUANTIZATION };
   const known = await findCached(key, cache);
   if (known) return known.path;
+  const claim = await claimPath(await makeCachedFolder(key, cache), { signal, onWait: options.onWait });
+  try {
+    return (await findCached(key, cache))?.path ?? (await makeProgram(model, key, cache, options));
+  } finally {
+    await claim.release();
+  }
+}
+
+async function makeProgram(model: string, key: CacheKey, cache: string, options: HubProgramOptions): Promise<string> {
+  const { quantization, settings, signal, onWait, onProgress } = options;
   const snapshot = await pullModel(model, {
     settings,
     signal,
+    onWait,
     onPlan: async (plan) => {
       const found = await planOf(hubName(model), plan, quantization ? 1 : DEFAULT_SHARE);
       checkRoom(found);
@@ -99,10 +119,11 @@ export async function hubProgram(model: string, options: HubProgramOptions = {})
   try {
     options.onOpen?.(opened);
     await (quantization?.apply ?? quantizeByDefault)(opened);
-    const path = await makeCachedFolder(key, cache);
+    const path = cachedPath(key, cache);
     await exportProgram(opened, path, {
       signal,
       resume: true,
+      onWait,
       onProgress: (done, total) => onProgress?.("quantizing", done, total),
     });
     await keepCached(key, basename(snapshot), cache);

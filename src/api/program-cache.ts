@@ -1,11 +1,11 @@
 /** Programs that were made of models of the hub, kept in a folder for the next time. */
 import { createHash } from "node:crypto";
-import { readdir, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { readdir, rm, stat, utimes } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { InvalidArgumentError } from "../errors.ts";
 import { parseRepository } from "../hub/settings.ts";
-import { makeFolder, readTextIfAny } from "../node-file.ts";
+import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
 
 /** A program in the cache. */
 export interface CachedProgram {
@@ -68,10 +68,11 @@ export async function findCached(key: CacheKey, cache = programCache()): Promise
 /** Makes the program at the path of a key known, which was written meanwhile. */
 export async function keepCached(key: CacheKey, commit: string, cache = programCache()): Promise<void> {
   const notes = { version: VERSION, model: hubName(key.model), commit, quantization: key.quantization };
-  await writeFile(notesOf(cachedPath(key, cache)), `${JSON.stringify(notes, null, 2)}\n`);
+  const bytes = new TextEncoder().encode(`${JSON.stringify(notes, null, 2)}\n`);
+  await writeFileWhole(notesOf(cachedPath(key, cache)), (sink) => sink.write(bytes));
 }
 
-/** Makes the folder that the program of a key goes to. */
+/** Makes the folder that the program of a key goes to, and gives the path of the program. */
 export async function makeCachedFolder(key: CacheKey, cache = programCache()): Promise<string> {
   const path = cachedPath(key, cache);
   await makeFolder(join(path, ".."));

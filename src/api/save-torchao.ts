@@ -14,6 +14,7 @@ import type { WeightSlot } from "../model/decoder.ts";
 import { checkOutputFolder, makeFolder, writeFileWhole } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
+import { claimPath, type WaitOptions } from "../path-claim.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 
 /** One tensor of the model, or the three of a quantized matrix, with what the file's metadata says of it. */
@@ -28,9 +29,14 @@ interface Written {
 /**
  * Writes `folder`: model.safetensors with integers of a byte each (IntxUnpackedToInt8Tensor), config.json that names the
  * quantization, tokenizer and template. Matrices are quantized and written one by one. UnsupportedError for weights that
- * TorchAO's type cannot hold: codebooks, groups that do not divide a row, and formats of their own.
+ * TorchAO's type cannot hold: codebooks, groups that do not divide a row, and formats of their own. Waits while another
+ * process writes the folder, whose files must fit each other.
  */
-export async function saveTorchao(model: Model, folder: string, options: AbortOptions = {}): Promise<void> {
+export async function saveTorchao(
+  model: Model,
+  folder: string,
+  options: AbortOptions & WaitOptions = {},
+): Promise<void> {
   checkModel(model);
   checkOptions(options);
   await checkOutputFolder(folder, [model.checkpoint.folder]);
@@ -39,20 +45,25 @@ export async function saveTorchao(model: Model, folder: string, options: AbortOp
     .map((slot) => write(model, slot, options));
   const metadata = Object.fromEntries(written.map(({ slot, metadata: text }) => [slot.name, text]));
   const names = JSON.stringify(written.map(({ slot }) => slot.name));
-  await makeFolder(folder);
-  await writeSafetensors(
-    join(folder, "model.safetensors"),
-    written.flatMap(({ entries }) => entries),
-    { ...metadata, tensor_names: names, format: "pt" },
-  );
   const config = {
     ...model.checkpoint.config,
     quantization: undefined,
     quantization_config: quantizationConfig(written),
   };
   const configBytes = new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`);
-  for (const [name, bytes] of [["config.json", configBytes] as const, ...encodeTexts(textsOf(model.checkpoint))])
-    await writeFileWhole(join(folder, name), (sink) => sink.write(bytes));
+  await makeFolder(folder);
+  const claim = await claimPath(folder, options);
+  try {
+    await writeSafetensors(
+      join(folder, "model.safetensors"),
+      written.flatMap(({ entries }) => entries),
+      { ...metadata, tensor_names: names, format: "pt" },
+    );
+    for (const [name, bytes] of [["config.json", configBytes] as const, ...encodeTexts(textsOf(model.checkpoint))])
+      await writeFileWhole(join(folder, name), (sink) => sink.write(bytes));
+  } finally {
+    await claim.release();
+  }
 }
 
 /** Whether a slot is a tensor of its own there. UnsupportedError for weights that TorchAO's one tensor for two has no place for. */

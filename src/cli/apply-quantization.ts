@@ -188,7 +188,8 @@ function configsOf(options: QuantizationOptions): QuantizationConfig[] {
     throw new UsageError(
       "--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32",
     );
-  if (options.sharedEmbedding === true) configs.push(sharedEmbedding(sharedLike(linear!, rows)));
+  if (options.sharedEmbedding === true)
+    configs.push(sharedEmbedding(searched({ bits: linear!.bits, groupSize: linear!.groupSize, ...rows })));
   else if (options.sharedEmbedding !== undefined)
     configs.push(sharedEmbedding(parseEmbedding(options.sharedEmbedding, rows)));
   if (

@@ -1,11 +1,14 @@
 /** Options beside an AQLM mode: those that would change nothing are refused, before anything is encoded. */
-import { existsSync } from "node:fs";
-import { mkdir, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { expect, test } from "vitest";
+import { existsSync, readdirSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { expect, test, vi } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { deferred } from "../deferred.ts";
+import { claimPath } from "../path-claim.ts";
+import type { Terminal } from "./terminal.ts";
 
 const folder = await temporaryFolder();
 const checkpoint = join(folder, "checkpoint");
@@ -69,23 +72,27 @@ test("what fits no layer is found before encoding", async () => {
   expect(existsSync(`${out}.parts`)).toBe(false);
 });
 
-test("layers that another process encodes are left to it", async () => {
+test("layers that another process encodes are waited for; calibrated ones are not kept, and need no waiting", async () => {
   const own = `${out}.own.pte`;
-  const pid = `${own}.parts.pid`;
-  await mkdir(`${own}.parts`);
-  await writeFile(pid, String(process.ppid));
-  for (const options of [
-    ["--qmode", "aqlm-1x2"],
-    ["--qmode", "8da4w", "--algorithm", "gptq", "--calibrate", text],
-  ]) {
-    const { code, stderr } = await lowbit(["quantize", checkpoint, "-o", own, ...options]);
-    expect([code, stderr]).toEqual([1, expect.stringContaining(`process ${process.ppid} works there: wait for it`)]);
-  }
-  expect(await lowbit(["quantize", checkpoint, "-o", own, "--qmode", "8da4w"])).toMatchObject({ code: 0 });
-  expect([existsSync(`${own}.parts`), existsSync(pid)]).toEqual([true, true]);
-  await rm(pid);
-  expect(await lowbit(["quantize", checkpoint, "-o", own, "--qmode", "aqlm-1x2"])).toMatchObject({ code: 0 });
-  expect([existsSync(`${own}.parts`), existsSync(pid)]).toEqual([false, false]);
+  const argv = ["quantize", checkpoint, "-o", own];
+  const quantizes = (...options: string[]) => lowbit([...argv, ...options]);
+  const claim = await claimPath(`${own}.parts`);
+  const told = deferred();
+  const watch = (terminal: Terminal) => {
+    vi.spyOn(terminal, "note").mockImplementation((line) => {
+      terminal.stderr.write(`${line}\n`);
+      told.resolve();
+    });
+  };
+  const waiting = lowbit([...argv, "--qmode", "aqlm-1x2"], { watch });
+  const gptq = await quantizes("--qmode", "8da4w", "--algorithm", "gptq", "--calibrate", text);
+  expect(gptq).toMatchObject({ code: 0, stderr: "" });
+  expect(await quantizes("--qmode", "8da4w")).toMatchObject({ code: 0, stderr: "" });
+  await told.promise;
+  await claim.release();
+  const { code, stderr } = await waiting;
+  expect([code, stderr]).toEqual([0, expect.stringContaining(`${own}.parts: waits for process ${process.pid} on `)]);
+  expect(readdirSync(dirname(own)).filter((name) => name.startsWith(`${basename(own)}.`))).toEqual([]);
 });
 
 test.each([

@@ -89,9 +89,10 @@ export async function withCheckpoint<R>(
   work: (model: Model) => Promise<R>,
   hooks: CheckpointHooks = {},
 ): Promise<R> {
-  const { signal } = terminal;
+  const { signal, onWait } = terminal;
   const progress = terminal.progress("downloading");
-  const model = await loadCheckpoint(path, { signal, onProgress: progress.update }).finally(() => progress.stop());
+  const pull = { signal, onWait, onProgress: progress.update };
+  const model = await loadCheckpoint(path, pull).finally(() => progress.stop());
   noteUnread(model, terminal);
   try {
     await hooks.onOpen?.(model);
@@ -170,11 +171,12 @@ async function openRunnable(
 
 /** Path of the program of a model of the hub, which is made when it is not there. */
 async function keptProgram(name: string, options: ModelOptions, terminal: Terminal): Promise<string> {
-  const { signal } = terminal;
+  const { signal, onWait } = terminal;
   const shown = { downloading: terminal.progress("downloading"), quantizing: terminal.progress("quantizing") };
   try {
     return await hubProgram(name, {
       signal,
+      onWait,
       ...(wantsQuantization(options) && {
         quantization: {
           name: await describeQuantization(options),

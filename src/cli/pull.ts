@@ -26,7 +26,8 @@ Examples:
 async function pull(model: string, terminal: Terminal): Promise<void> {
   const progress = terminal.progress("downloading");
   try {
-    const folder = await pullModel(model, { signal: terminal.signal, onProgress: progress.update });
+    const { signal, onWait } = terminal;
+    const folder = await pullModel(model, { signal, onWait, onProgress: progress.update });
     progress.stop();
     await terminal.writeLine(folder);
   } finally {

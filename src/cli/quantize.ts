@@ -19,6 +19,8 @@ import {
   describeOrigins,
   isQuantizedApart,
   kvCacheTypes,
+  newWriterId,
+  removeLeftovers,
   type Target,
   targets,
   type WeightOrigin,
@@ -50,7 +52,7 @@ export function addQuantize(program: Command, terminal: Terminal): void {
     .summary("quantize a checkpoint and write it as a .pte program")
     .description(
       "Quantizes a Hugging Face checkpoint folder and writes it as a .pte program with its tokenizer and chat template.\n" +
-        "Interrupted, it keeps what it has written (<output>.partial): the same command goes on from there.\n" +
+        "Interrupted, it keeps what it has written beside the output (.partial): the same command goes on from there.\n" +
         "Without --qmode, --embedding, --shared-embedding or --recipe, the weights stay as they are stored.",
     )
     .argument("<checkpoint>", CHECKPOINT_HELP)
@@ -132,7 +134,7 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
       );
     origins = originsIn(model, options);
     if (format === "gguf") await saveGguf(model, output, { signal, blockType, onProgress: progress.update });
-    else await saveTorchao(model, output, { signal });
+    else await saveTorchao(model, output, { signal, onWait: terminal.onWait });
   };
   try {
     // Blocks of GGUF have scales in binary16.
@@ -209,6 +211,12 @@ function checkStateOptions({ target, maxContextLen, kvCache }: QuantizeCommandOp
       );
 }
 
+/** Path of a folder for the layers of one run, after what killed runs have left was removed. */
+async function newScratch(output: string): Promise<string> {
+  await removeLeftovers(output, ".parts");
+  return `${output}.${newWriterId()}.parts`;
+}
+
 async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   const reader = given.format === "gguf" ? "gguf" : given.target === "executorch" ? "torchao" : given.format;
   const options: QuantizeCommandOptions = reader === "pte" ? given : { ...given, reader };
@@ -229,12 +237,12 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
     encoding.stop();
     origins = weightOrigins(model, target);
     const progress = terminal.progress("quantizing");
-    const options = { ...wanted, signal, resume: true, onProgress: progress.update };
+    const options = { ...wanted, signal, resume: true, onWait: terminal.onWait, onProgress: progress.update };
     await exportProgram(model, output, options).finally(() => progress.stop());
   };
   // Finished layers are kept here until the program is written. An interrupted run of AQLM's goes on where it was.
-  const folder = `${output}.parts`;
-  const release = isAqlm || options.calibrate !== undefined ? await claimPath(folder) : null;
+  const folder = isAqlm ? `${output}.parts` : await newScratch(output);
+  const claim = isAqlm ? await claimPath(folder, { signal, onWait: terminal.onWait }) : null;
   const onDamagedPart = (notice: string) => {
     encoding.stop();
     terminal.note(`lowbit: ${notice}`);
@@ -248,8 +256,8 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
     isWritten = true;
   } finally {
     encoding.stop();
-    if (release && (isWritten || !isAqlm)) await rm(folder, { recursive: true, force: true });
-    await release?.();
+    if (isWritten || !isAqlm) await rm(folder, { recursive: true, force: true });
+    await claim?.release();
   }
   const seconds = (performance.now() - start) / 1000;
   const { parts, bitsPerWeight } = await inspectProgram(output);

@@ -107,6 +107,9 @@ export class Terminal {
     this.stderr.write(`${line}\n`);
   }
 
+  /** Tells that the command waits for another process. */
+  readonly onWait = (reason: string): void => this.note(`lowbit: ${reason}`);
+
   /** Shows how far long work has come, on the error stream. */
   progress(label: string): Progress {
     return new Progress(this.stderr, label);

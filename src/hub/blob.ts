@@ -4,11 +4,11 @@
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { access, type FileHandle, open, rename, rm, writeFile } from "node:fs/promises";
+import { access, type FileHandle } from "node:fs/promises";
 import { dirname } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
-import { checkWritable, makeFolder, readTextIfAny } from "../node-file.ts";
-import { tryClaim } from "../path-claim.ts";
+import { makeFolder } from "../node-file.ts";
+import { claimPath, type WaitOptions } from "../path-claim.ts";
+import { claimOf, openUnfinished, type UnfinishedFile } from "../unfinished-file.ts";
 import { HubError, type RequestOptions, request, retried, StallWatch } from "./request.ts";
 
 export interface BlobSource {
@@ -18,7 +18,9 @@ export interface BlobSource {
   readonly etag: string;
 }
 
-export interface BlobOptions extends RequestOptions {
+export interface BlobOptions extends RequestOptions, WaitOptions {
+  /** Ends the download; the signal's reason is thrown. */
+  readonly signal?: AbortSignal | undefined;
   /** Bytes of a range. Default 16 MiB. */
   readonly rangeBytes?: number | undefined;
   /** Ranges at once. Default 4. */
@@ -32,8 +34,8 @@ class NoRangesError extends HubError {}
 
 const RANGE_BYTES = 1 << 24;
 const CONNECTIONS = 4;
-/** How often a download looks whether another of the same file has ended. */
-const OTHER_MS = 200;
+/** Time between two notes of how far a download is, from which another process may go on should this one be killed. */
+const KEEP_MS = 5000;
 
 /** What is known of an unfinished download: which file it is of, and how much of each range has arrived. */
 interface Unfinished {
@@ -55,61 +57,76 @@ export const exists = (path: string) =>
  */
 export async function downloadBlob(source: BlobSource, path: string, options: BlobOptions): Promise<void> {
   if (await exists(path)) return options.onBytes?.(source.size);
-  const part = `${path}.lowbit-part`;
   await makeFolder(dirname(path));
-  let claim = await tryClaim(part);
-  while (claim.holder !== null) {
-    await delay(OTHER_MS, undefined, options.signal && { signal: options.signal }).catch(() => {});
-    options.signal?.throwIfAborted();
-    claim = await tryClaim(part);
-  }
+  const claim = await claimPath(claimOf(path), options);
   try {
     if (await exists(path)) options.onBytes?.(source.size);
-    else await downloadPart(source, path, part, options);
+    else await downloadPart(source, path, options);
   } finally {
     await claim.release();
   }
 }
 
-/** Downloads into `part`, and gives it its name. */
-async function downloadPart(source: BlobSource, path: string, part: string, options: BlobOptions): Promise<void> {
-  const record = `${part}.json`;
-  const state = await readState(record, source, options.rangeBytes ?? RANGE_BYTES);
+/** Downloads into an unfinished file, and gives it its name. */
+async function downloadPart(source: BlobSource, path: string, options: BlobOptions): Promise<void> {
+  const unfinished = await openUnfinished(path, (noted) => stateIn(noted, source));
+  const state = unfinished.state ?? freshState(source, options.rangeBytes ?? RANGE_BYTES);
   options.onBytes?.(state.done.reduce((sum, count) => sum + count, 0));
-  await checkWritable(part);
-  const file = await open(part, state.done.some((count) => count > 0) ? "r+" : "w");
   try {
-    await downloadRanges(source, state, file, options).catch((error: unknown) => {
-      if (!(error instanceof NoRangesError)) throw error;
-      return retried(options, () => downloadWhole(source, state, file, options));
-    });
-    await file.sync();
-  } finally {
-    await file.close();
-    await writeFile(record, JSON.stringify(state));
+    await downloadKept(source, state, unfinished, options);
+  } catch (error) {
+    await unfinished.leave(state).catch(() => unfinished.discard());
+    throw error;
   }
-  const problem = await contentProblem(part, source);
-  if (problem) {
-    await rm(part, { force: true });
-    await rm(record, { force: true });
-    options.onBytes?.(-source.size);
-    throw new HubError(`${source.url}: ${problem}; the download was thrown away`, true);
-  }
-  await rename(part, path);
-  await rm(record, { force: true });
+  const problem = await contentProblem(unfinished.file, source);
+  if (problem === null) return unfinished.finish();
+  await unfinished.discard();
+  options.onBytes?.(-source.size);
+  throw new HubError(`${source.url}: ${problem}; the download was thrown away`, true);
 }
 
-async function readState(record: string, { etag, size }: BlobSource, rangeBytes: number): Promise<Unfinished> {
-  const fresh = { etag, size, rangeBytes, done: Array.from({ length: Math.ceil(size / rangeBytes) }, () => 0) };
-  const text = (await readTextIfAny(record)) ?? "";
+/** Downloads, and notes now and then how far it is. */
+async function downloadKept(
+  source: BlobSource,
+  state: Unfinished,
+  { handle, keep }: UnfinishedFile<Unfinished>,
+  options: BlobOptions,
+): Promise<void> {
+  let keeping = keep(state);
+  const timer = setInterval(() => {
+    // Its own copy: more may arrive while it waits for the disk.
+    const now = { ...state, done: [...state.done] };
+    keeping = keeping.then(() => keep(now));
+    keeping.catch(() => clearInterval(timer));
+  }, KEEP_MS);
   try {
-    const known = JSON.parse(text) as Unfinished;
-    const fits = known.etag === etag && known.size === size && known.done.length === Math.ceil(size / known.rangeBytes);
-    const isCount = (count: number) => Number.isInteger(count) && count >= 0 && count <= known.rangeBytes;
-    return fits && known.done.every(isCount) ? known : fresh;
-  } catch {
-    return fresh;
+    await downloadRanges(source, state, handle, options).catch((error: unknown) => {
+      if (!(error instanceof NoRangesError)) throw error;
+      return retried(options, () => downloadWhole(source, state, handle, options));
+    });
+  } finally {
+    clearInterval(timer);
+    await keeping;
   }
+}
+
+function freshState({ etag, size }: BlobSource, rangeBytes: number): Unfinished {
+  return { etag, size, rangeBytes, done: Array.from({ length: Math.ceil(size / rangeBytes) }, () => 0) };
+}
+
+/** What another download of the same content has noted; null for anything else. */
+function stateIn(noted: unknown, { etag, size }: BlobSource): Unfinished | null {
+  const known = noted as Unfinished;
+  const isCount = (count: number) => Number.isInteger(count) && count >= 0 && count <= known.rangeBytes;
+  const fits =
+    known?.etag === etag &&
+    known.size === size &&
+    Number.isSafeInteger(known.rangeBytes) &&
+    known.rangeBytes > 0 &&
+    Array.isArray(known.done) &&
+    known.done.length === Math.ceil(size / known.rangeBytes) &&
+    known.done.every(isCount);
+  return fits ? known : null;
 }
 
 /** Workers that each take the next range; the first error ends all. */

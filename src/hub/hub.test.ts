@@ -1,14 +1,15 @@
 /** The hub client against a local server that serves the hub's endpoints, and drops, stalls, lies and forbids. */
 import { createHash } from "node:crypto";
-import { access, mkdir, readdir, readFile, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { access, lstat, mkdir, readdir, readFile, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { Random } from "../../test/support/random.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import { claimPath } from "../path-claim.ts";
+import { claimOf } from "../unfinished-file.ts";
 import { HubError } from "./request.ts";
 import { hubSettings, parseRepository } from "./settings.ts";
 import { pullModel, wantedFiles } from "./snapshot.ts";
@@ -128,16 +129,37 @@ describe("pull", () => {
     const blob = join(blobs, sha256(weights));
     await rename(blob, `${blob}.away`);
     await rm(join(first!, "model.safetensors"));
-    await writeFile(`${blob}.lowbit-part.pid`, String(process.ppid));
+    const claim = await claimPath(claimOf(blob));
     requests = [];
-    const late = pull();
-    await delay(300);
+    const told: string[] = [];
+    const late = pull({ onWait: (reason) => told.push(reason) });
+    await expect.poll(() => told.length, { timeout: 30_000 }).toBe(1);
+    expect(told[0]).toContain(`waits for process ${process.pid} on `);
     expect(downloads()).toEqual([]);
     await rename(`${blob}.away`, blob);
-    await rm(`${blob}.lowbit-part.pid`);
+    await claim.release();
     await late;
     expect(downloads()).toEqual([]);
     expect(new Uint8Array(await readFile(join(first!, "model.safetensors")))).toEqual(weights);
+  });
+
+  it("writes nothing where the cache is whole, so that it may be read-only", async () => {
+    const snapshot = await pull();
+    const state = async () => {
+      const names = ["", ...(await readdir(cache, { recursive: true }))].sort();
+      const entries = names.map(async (name) => [name, (await lstat(join(cache, name))).ctimeMs] as const);
+      return Object.fromEntries(await Promise.all(entries));
+    };
+    const before = await state();
+    expect(await pull()).toBe(snapshot);
+    expect(await pull({ settings: settings({ offline: true }) })).toBe(snapshot);
+    expect(await state()).toEqual(before);
+    // A revision whose commit is not noted, and cannot be.
+    const refs = join(cache, "models--org--name", "refs");
+    await rm(refs, { recursive: true });
+    await writeFile(refs, "no folder");
+    expect(await pull()).toBe(snapshot);
+    expect(await readFile(refs, "utf8")).toBe("no folder");
   });
 
   it("resumes what an interrupted download left, and leaves nothing that looks whole", async () => {

@@ -2,10 +2,12 @@
  * A revision of a model in the cache, laid out as Python's huggingface_hub does, so that both share their files:
  * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit.
  */
-import { copyFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
-import { dirname, join, relative } from "node:path";
+import { copyFile, readdir, rename, rm, symlink } from "node:fs/promises";
+import { basename, dirname, join, relative } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
-import { makeFolder, readTextIfAny } from "../node-file.ts";
+import { logInfo } from "../log.ts";
+import { cannotWrite, makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
+import { newWriterId } from "../writer-id.ts";
 import { type BlobOptions, type BlobSource, downloadBlob, exists } from "./blob.ts";
 import { HubError, request, retried, StallWatch } from "./request.ts";
 import { type HubSettings, hubSettings, parseRepository, type RepositoryName } from "./settings.ts";
@@ -70,9 +72,19 @@ export async function pullModel(name: string, options: PullOptions = {}): Promis
     await downloadBlob(source, blob, { ...blobOptions, onBytes });
     await link(blob, join(snapshot, file));
   }
-  await makeFolder(dirname(join(folder, "refs", parsed.revision)));
-  await writeFile(join(folder, "refs", parsed.revision), commit);
+  await keepRef(join(folder, "refs", parsed.revision), commit);
   return snapshot;
+}
+
+/** Notes the commit of a revision, for later use offline. A cache that cannot be written serves without: it is whole. */
+async function keepRef(path: string, commit: string): Promise<void> {
+  if (basename(path) === commit || (await readTextIfAny(path)) === commit) return;
+  try {
+    await makeFolder(dirname(path));
+    await writeFileWhole(path, (sink) => sink.write(new TextEncoder().encode(commit)));
+  } catch (error) {
+    logInfo(() => `${(error as Error).message}: not found by this name offline`);
+  }
 }
 
 /** The snapshot that the cache has; HubError when it lacks it, or when what was downloaded of it cannot serve. */
@@ -97,14 +109,17 @@ async function cachedSnapshot(
   return snapshot;
 }
 
-/** A link relative to the cache, as Python makes them; a copy where links cannot be made. */
+/** A link relative to the cache, as Python makes them; a copy where links cannot be made. In place of what others have linked meanwhile. */
 async function link(blob: string, target: string): Promise<void> {
   await makeFolder(dirname(target));
-  await rm(target, { force: true });
-  await symlink(relative(dirname(target), blob), target).catch(async (cause: NodeJS.ErrnoException) => {
-    // Another pull has made it since.
-    if (cause.code !== "EEXIST") await copyFile(blob, target);
-  });
+  const temporary = `${target}.${newWriterId()}.part`;
+  try {
+    await symlink(relative(dirname(target), blob), temporary).catch(() => copyFile(blob, temporary));
+    await rename(temporary, target);
+  } catch (cause) {
+    await rm(temporary, { force: true });
+    throw cannotWrite(target, cause as Error);
+  }
 }
 
 interface Revision {

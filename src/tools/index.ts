@@ -61,7 +61,14 @@ export { createDecoder } from "../language/decoders.ts";
 export { samplingDefaults } from "../language/generation-settings.ts";
 export { loadProgramObject } from "../language/language-model.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
-export { cannotWrite, checkOutput, checkOutputFolder, readFileWhole, writeFileWhole } from "../node-file.ts";
+export {
+  cannotWrite,
+  checkOutput,
+  checkOutputFolder,
+  readFileWhole,
+  removeLeftovers,
+  writeFileWhole,
+} from "../node-file.ts";
 export { kvCacheTypes } from "../ops/kv-cache.ts";
 export { claimPath } from "../path-claim.ts";
 export type { Program } from "../program/program.ts";
@@ -83,3 +90,4 @@ export type { Truncation } from "../text/tokenizer/truncation.ts";
 export type { TokenizerLimits } from "../text/tokenizer/work-limit.ts";
 export { type DecodeOptions, type EncodeTextOptions, type NamedToken, Tokenizer } from "../text/tokenizer.ts";
 export { version } from "../version.ts";
+export { newWriterId } from "../writer-id.ts";

@@ -22,7 +22,7 @@ function keptIn<V>(folder: string, name: string, make: () => V): V {
   const file = `${folder}/${encodeURIComponent(name)}`;
   if (existsSync(file)) return withOwnMemory(deserialize(readFileSync(file))) as V;
   const value = make();
-  const partial = `${file}.${process.pid}`;
+  const partial = `${file}.${crypto.randomUUID()}`;
   writeFileSync(partial, serialize(value));
   renameSync(partial, file);
   return value;

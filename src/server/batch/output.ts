@@ -2,7 +2,7 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { InvalidFileError } from "../../errors.ts";
 import { cannotWrite, linesOf } from "../../node-file.ts";
-import { tryClaim } from "../../path-claim.ts";
+import { type Claim, tryClaimPath } from "../../path-claim.ts";
 import { newId } from "../ids.ts";
 
 /** How a request was answered. */
@@ -24,15 +24,15 @@ export class BatchOutput {
   readonly done: Set<string>;
   readonly #path: string;
   readonly #handle: FileHandle;
-  readonly #release: () => Promise<void>;
+  readonly #claim: Claim;
   #lines: string[] = [];
   #writing: Promise<void> | null = null;
 
-  private constructor(path: string, handle: FileHandle, done: Set<string>, release: () => Promise<void>) {
+  private constructor(path: string, handle: FileHandle, done: Set<string>, claim: Claim) {
     this.#path = path;
     this.#handle = handle;
     this.done = done;
-    this.#release = release;
+    this.#claim = claim;
   }
 
   /**
@@ -40,9 +40,9 @@ export class BatchOutput {
    * something else, which stays as it is, and while another process writes it.
    */
   static async open(path: string): Promise<BatchOutput> {
-    const claim = await tryClaim(path);
-    if (claim.holder !== null)
-      throw new InvalidFileError(path, `is being written by process ${claim.holder}; wait for it, or end it`);
+    const claim = await tryClaimPath(path);
+    if (typeof claim === "string")
+      throw new InvalidFileError(path, `is being written by ${claim}; wait for it, or end it`);
     try {
       const handle = await open(path, "a+").catch((cause) => {
         throw cannotWrite(path, cause);
@@ -52,7 +52,7 @@ export class BatchOutput {
         const done = await answeredIds(handle, path, end);
         await checkTorn(handle, path, end);
         await handle.truncate(end);
-        return new BatchOutput(path, handle, done, claim.release);
+        return new BatchOutput(path, handle, done, claim);
       } catch (error) {
         await handle.close();
         throw error;
@@ -79,6 +79,8 @@ export class BatchOutput {
   async #flush(): Promise<void> {
     const text = this.#lines.join("");
     this.#lines = [];
+    if (!(await this.#claim.isHeld()))
+      throw new InvalidFileError(this.#path, "another process has taken over, as this one was stopped for seconds");
     try {
       await this.#handle.appendFile(text);
       await this.#handle.datasync();
@@ -89,7 +91,7 @@ export class BatchOutput {
 
   async close(): Promise<void> {
     await this.#handle.close();
-    await this.#release();
+    await this.#claim.release();
   }
 }
 
