@@ -1,6 +1,6 @@
-// Rounds floats to integers with a scale (and zero point) for each group: src/quantize/affine.ts, hqq.ts and group-fit.ts
-// in C++, the same in every bit. Values are taken in blocks of 16, each in a lane of its own, so that compilers make vectors of the
-// loops for any instruction set without changing the order of a sum.
+// Rounds floats to integers with a scale (and zero point) for each group: src/quantize/affine.ts, hqq.ts and
+// group-fit.ts in C++, the same in every bit. Values are taken in blocks of 16, each in a lane of its own, so that
+// compilers make vectors of the loops for any instruction set without changing the order of a sum.
 #pragma once
 
 #include <algorithm>
@@ -76,8 +76,9 @@ inline float hqq_scale(const QuantizeArgs& args, const float* values, size_t cou
 inline void quantize_group(const QuantizeArgs& args, const float* values, size_t count, int8_t* q, size_t group) {
   const Range range = range_of(values, count);
   if (!range.is_finite) *args.failed = 1;
-  const float chosen = args.algorithm == Algorithm::kHqq ? hqq_scale(args, values, count, larger(-range.low, range.high))
-                                   : affine_scale(args, range.low, range.high);
+  const float chosen = args.algorithm == Algorithm::kHqq
+                           ? hqq_scale(args, values, count, larger(-range.low, range.high))
+                           : affine_scale(args, range.low, range.high);
   const float exact = clamp(chosen, kSmallestScale, kLargestScale);
   const float scale = args.has_half_scales ? half_scale(exact) : exact;
   const float zero = args.zeros ? clamp(args.qmin - rounded(range.low / exact), args.qmin, args.qmax) : 0;

@@ -1,5 +1,5 @@
-// The search for the grid of least squared error: src/quantize/group-fit.ts in C++, the same in every bit. Grids are tried
-// 16 at a time, one in each lane, so that no sum crosses lanes.
+// The search for the grid of least squared error: src/quantize/group-fit.ts in C++, the same in every bit. Grids are
+// tried 16 at a time, one in each lane, so that no sum crosses lanes.
 #pragma once
 
 #include "quantize_args.h"
@@ -85,7 +85,8 @@ inline SearchSums sums_of_grid(const SearchedGroup& group, float inverse, const 
 // Floats that a thread keeps of each kind.
 inline size_t searched_floats(size_t group_size) { return (group_size + kLanes - 1) / kLanes * kLanes; }
 
-inline SearchedGroup read_group(const QuantizeArgs& args, const float* values, const GroupPlace& place, uint32_t thread) {
+inline SearchedGroup read_group(const QuantizeArgs& args, const float* values, const GroupPlace& place,
+                                uint32_t thread) {
   const size_t padded = searched_floats(args.group_size);
   float* at = args.searched + 3 * padded * thread;
   SearchedGroup group = {at, at + padded, at + 2 * padded, place.count, 0};
@@ -116,7 +117,8 @@ inline float stored_scale(const QuantizeArgs& args, float scale) {
 }
 
 // Levels -1 and 1: the weighted mean of magnitudes.
-inline void search_signs(const QuantizeArgs& args, const SearchedGroup& group, const float* w, int8_t* q, float* scale) {
+inline void search_signs(const QuantizeArgs& args, const SearchedGroup& group, const float* w, int8_t* q,
+                         float* scale) {
   SearchSums sums;
   for (size_t i = 0; i < group.count; i += kLanes)
     for (size_t j = 0; j < kLanes; j++) {
@@ -197,8 +199,7 @@ inline void search_whole(const QuantizeArgs& args, const SearchedGroup& group, c
   for_blocks(w, group.count, [&](const float* block, size_t first, size_t some) {
     int8_t whole[kLanes];
     for (size_t j = 0; j < kLanes; j++)
-      whole[j] =
-          static_cast<int8_t>(static_cast<int32_t>(rounded(clamp(block[j] * inverse, lowest, highest)) + zero));
+      whole[j] = static_cast<int8_t>(static_cast<int32_t>(rounded(clamp(block[j] * inverse, lowest, highest)) + zero));
     memcpy(q + first, whole, some);
   });
   args.scales[at] = scale;
