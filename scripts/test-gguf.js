@@ -39,7 +39,16 @@ const types = {
   Q4_K: ["--gguf-type", "Q4_K"],
   Q5_K: ["--gguf-type", "Q5_K"],
   Q6_K: ["--gguf-type", "Q6_K"],
-  Q5_0: ["--qmode", "wo4w", "--group-size", "32", "--mapping-type", "asymmetric", "--shared-embedding", "4,32"],
+  Q5_0: [
+    "--qmode",
+    "wo4w",
+    "--group-size",
+    "32",
+    "--mapping-type",
+    "asymmetric",
+    "--shared-embedding",
+    "4,32,asymmetric",
+  ],
 };
 
 /** Of `--short`: types of files, and models, one of them recurrent and one with experts. */

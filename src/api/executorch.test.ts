@@ -45,8 +45,16 @@ const perToken = { activationGranularity: "per_token" } as const;
 const schemes: readonly (readonly [string, string, (model: Model) => void])[] = [
   ["float, tied", tied, () => {}],
   ["bf16 with biases", untied, () => {}],
-  ["8da4w", untied, (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32, ...perToken })])],
-  ["8da4w, rows of no whole groups", odd, (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, ...perToken })])],
+  [
+    "8da4w",
+    untied,
+    (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32, ...perToken })]),
+  ],
+  [
+    "8da4w, rows of no whole groups",
+    odd,
+    (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, ...perToken })]),
+  ],
   [
     "one scale a row",
     odd,

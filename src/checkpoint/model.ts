@@ -16,6 +16,7 @@ import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
+import { expectedPower } from "./expected-power.ts";
 import { finiteCarried, finiteFloats } from "./finite.ts";
 import { networkOf } from "./network.ts";
 import { orderedColumns } from "./ordered-columns.ts";
@@ -325,7 +326,8 @@ export class Model {
       throw new InvalidArgumentError(
         `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, config, use.signal);
+    const importance = async () => (config.algorithm === "mse" ? expectedPower(this, slot.name) : null);
+    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, { config, importance, signal: use.signal });
     return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
   }
 

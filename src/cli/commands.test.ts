@@ -29,6 +29,7 @@ describe("lowbit", () => {
       "kernels",
       "bench",
       "eval",
+      "compare",
     ]) {
       expect(stdout).toContain(`  ${name} `);
       const help = await lowbit([name, "--help"]);
@@ -180,13 +181,14 @@ describe("lowbit quantize", () => {
   const plain = "null 32 null null false";
   test.each([
     ["", [null, plain, plain]],
-    ["--qmode 8da3w --group-size 16", ["panel16 3 16 f32 false", "panel16 3 16 f32 false", plain]],
-    ["--qmode 8da3w --no-quantize-head", [null, "panel16 3 32 f32 false", plain]],
-    ["--qmode wo5w --mapping-type asymmetric", ["panel16 5 32 f32 true", "panel16 5 32 f32 true", plain]],
-    ["--qmode 8da4w --shared-embedding", [null, "panel16 4 32 f32 false", "panel16 4 32 f32 true"]],
-    ["--qmode 8da4w --shared-embedding 8,axis,symmetric", [null, "panel16 4 32 f32 false", "panel16 8 32 f32 false"]],
-    ["--shared-embedding 2,32", [null, plain, "panel16 2 32 f32 true"]],
-    ["--embedding 6,32", [null, plain, "torchao_embedding 6 32 f32 true"]],
+    ["--qmode 8da3w --group-size 16", ["panel16 3 16 f16 false", "panel16 3 16 f16 false", plain]],
+    ["--qmode 8da3w --no-quantize-head", [null, "panel16 3 32 f16 false", plain]],
+    ["--qmode wo5w --mapping-type asymmetric", ["panel16 5 32 f16 true", "panel16 5 32 f16 true", plain]],
+    ["--qmode 8da4w --shared-embedding", [null, "panel16 4 32 f16 false", "panel16 4 32 f16 false"]],
+    ["--qmode 8da4w --shared-embedding 8,axis,symmetric", [null, "panel16 4 32 f16 false", "panel16 8 32 f16 false"]],
+    ["--qmode torchao:8da4w --shared-embedding", [null, "panel16 4 32 f32 false", "panel16 4 32 f32 true"]],
+    ["--shared-embedding 2,32", [null, plain, "panel16 2 32 f16 false"]],
+    ["--embedding 6,32", [null, plain, "torchao_embedding 6 32 f16 false"]],
     [
       "--qmode 8da4w --layout torchao_universal",
       ["torchao_universal 4 32 f32 false", "torchao_universal 4 32 f32 false", plain],

@@ -7,6 +7,7 @@ import { addBench } from "./bench.ts";
 import { addBundle } from "./bundle.ts";
 import { addList, addRm, addShow } from "./cached-models.ts";
 import { addChat } from "./chat.ts";
+import { addCompare } from "./compare.ts";
 import { addDoctor } from "./doctor.ts";
 import { addEmbed } from "./embed.ts";
 import { addEval } from "./eval.ts";
@@ -37,6 +38,7 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
   addKernels,
   addBench,
   addEval,
+  addCompare,
   addDoctor,
 ];
 

@@ -64,7 +64,7 @@ export function makeConfig(kind: ConfigKind, options: ConfigOptions): Quantizati
   checkScheme(kind, config);
   if ((kind === "embedding" || kind === "sharedEmbedding") && needsActivations(config.algorithm))
     throw new InvalidArgumentError(
-      `${kind}: algorithm "${config.algorithm}" looks at what goes into linear layers; an embedding has "affine" or "hqq_scale_only"`,
+      `${kind}: algorithm "${config.algorithm}" looks at what goes into linear layers; an embedding has "mse", "affine" or "hqq_scale_only"`,
     );
   return Object.freeze(config);
 }

@@ -150,7 +150,7 @@ async function encodeSlot(
 ): Promise<AqlmWeight> {
   const form = formOf(slot, options);
   const { stored, values } = await readFloats(model, slot);
-  if (hessian) checkFiniteInputs(slot.name, hessian);
+  if (hessian) checkFiniteInputs(slot.name, hessian.data);
   const encoded = await encodeLayer(form, matrix(form.n, form.k, values), hessian, options);
   if (![encoded.vectors, encoded.scales].every((part) => floatsOf(part).every(Number.isFinite)))
     throw new InvalidFileError(
