@@ -198,8 +198,8 @@ struct QuantizerAvx512 {
     const __m512 largest = _mm512_castsi512_ps(largest_bits(batch));
     // As block_scale: of a NaN and a number, the second is the greater one here.
     const __m512 scales = _mm512_max_ps(
-        _mm512_set1_ps(0x1p-126f), _mm512_add_ps(_mm512_div_ps(largest, _mm512_set1_ps(127)),
-                                                 _mm512_mul_ps(_mm512_setzero_ps(), largest)));
+        _mm512_set1_ps(0x1p-126f),
+        _mm512_add_ps(_mm512_div_ps(largest, _mm512_set1_ps(127)), _mm512_mul_ps(_mm512_setzero_ps(), largest)));
     alignas(64) float scale[kBatch], inverse[kBatch];
     _mm512_store_ps(scale, scales);
     _mm512_store_ps(inverse, _mm512_div_ps(_mm512_set1_ps(1), scales));
