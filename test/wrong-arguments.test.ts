@@ -391,7 +391,7 @@ const ofLanguageModels: Swept[] = [
   },
   {
     name: "template.render",
-    call: (list: typeof messages, options: object) => llm.template!.render(list, options),
+    call: (list: typeof messages, options: Record<string, unknown>) => llm.template!.render(list, options),
     given: () => [messages, {}],
     names: ["messages", "options|n:"],
     options: ["tools", "documents", "bosToken|bos_token", "documents"],
