@@ -6,6 +6,7 @@
 
 #if defined(__x86_64__) || defined(_M_X64)
 #define LOWBIT_OWN_TABLES(TABLE)   \
+  TABLE(linear_bf16_amx_rows)      \
   TABLE(linear_planes_amx_rows)    \
   TABLE(linear_amx_rows)           \
   TABLE(linear_gemm_avx512_rows)   \

@@ -1,9 +1,9 @@
 /**
  * Builds our kernels as an operator library for ExecuTorch, build/executorch/liblowbit_executorch.so, against the headers
- * and libexecutorch.so of an installed `executorch` package: `--python=file` says whose, default python3. A process that
+ * and the runtime of an installed `executorch` package: `--python=file` says whose, default python3. A process that
  * loads it (Python: ctypes.CDLL after importing executorch.runtime) has the operators of native/executorch/.
  */
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -23,11 +23,24 @@ function packageFolder(python) {
   }
 }
 
+/** Runs the compiler, which several calls do at the same time. @param {string[]} args */
+function compile(args) {
+  const [cxx, ...first] = (process.env.CXX ?? "c++").split(" ");
+  return new Promise((resolve, reject) => {
+    const child = spawn(cxx, [...first, ...args], { stdio: "inherit" });
+    child.on("error", reject);
+    child.on("close", (code, signal) => {
+      if (code === 0) resolve(undefined);
+      else reject(new Error(`${cxx} ended with ${code ?? signal}`));
+    });
+  });
+}
+
 /**
  * Objects of the kernels that this machine runs, as build-native.js compiles them for the addon, and one in place of others.
- * @param {string} build @param {(args: string[]) => void} compile
+ * @param {string} build
  */
-function kernelObjects(build, compile) {
+async function kernelObjects(build) {
   const addon = join(root, "build", "lowbit.node");
   const sources = nativeSources(process.arch).filter(({ file }) => !addonOnly.includes(file));
   const objectOf = (/** @type {string} */ file) => join(root, "build", "native", objectName(file));
@@ -41,43 +54,49 @@ function kernelObjects(build, compile) {
   if (absent.length === 0) return objects;
   const tables = join(build, "absent.cc");
   writeFileSync(tables, emptyTables(absent));
-  compile([...flags, `-I${nativeFolder}`, "-c", tables, "-o", `${tables}.o`]);
+  await compile([...flags, `-I${nativeFolder}`, "-c", tables, "-o", `${tables}.o`]);
   return [...objects, `${tables}.o`];
 }
 
-/** Builds the library for the package of a Python and returns its path. @param {string} python */
-export function buildExecutorch(python) {
+/**
+ * What has the package's registry of operators: a library of its own since 1.5, the bindings of Python before.
+ * @param {string} folder of the package
+ */
+function runtimeLibraries(folder) {
+  const lib = join(folder, "lib");
+  if (existsSync(join(lib, "libexecutorch.so"))) return [`-L${lib}`, "-lexecutorch", `-Wl,-rpath,${lib}`];
+  const bindings = join(folder, "extension", "pybindings");
+  const name = readdirSync(bindings).find((file) => /^_portable_lib\..*\.so$/.test(file));
+  if (!name) throw new Error(`${folder}: expected lib/libexecutorch.so or extension/pybindings/_portable_lib.*.so`);
+  // Those of torch, which the bindings need, are loaded when they are.
+  return [join(bindings, name), `-Wl,-rpath,${bindings}`, "-Wl,--allow-shlib-undefined"];
+}
+
+/**
+ * Builds the library for the package of a Python and returns its path.
+ * @param {string} python
+ * @param {string} [build] folder of what is built
+ */
+export async function buildExecutorch(python, build = join(root, "build", "executorch")) {
   const folder = packageFolder(python);
   const include = join(folder, "include");
   const includes = [include, join(include, "executorch", "runtime", "core", "portable_type", "c10")];
-  const build = join(root, "build", "executorch");
   const target = join(build, "liblowbit_executorch.so");
   mkdirSync(build, { recursive: true });
   const sources = readdirSync(join(nativeFolder, "executorch")).filter((name) => name.endsWith(".cc"));
-  const [cxx, ...first] = (process.env.CXX ?? "c++").split(" ");
-  const compile = (args) => execFileSync(cxx, [...first, ...args], { stdio: "inherit" });
-  const objects = sources.map((name) => {
+  const objects = sources.map(async (name) => {
     const object = join(build, objectName(name));
     const source = join(nativeFolder, "executorch", name);
-    compile([...flags, ...includes.map((path) => `-isystem${path}`), "-c", source, "-o", object]);
+    await compile([...flags, ...includes.map((path) => `-isystem${path}`), "-c", source, "-o", object]);
     return object;
   });
-  const lib = join(folder, "lib");
-  const libraries = [`-L${lib}`, "-lexecutorch", `-Wl,-rpath,${lib}`];
-  compile([
-    "-shared",
-    "-pthread",
-    "-Wl,--no-undefined",
-    ...objects,
-    ...kernelObjects(build, compile),
-    ...libraries,
-    "-o",
-    target,
-  ]);
+  const kernels = await kernelObjects(build);
+  const parts = [...(await Promise.all(objects)), ...kernels, ...runtimeLibraries(folder)];
+  await compile(["-shared", "-pthread", "-Wl,--no-undefined", ...parts, "-o", target]);
   return target;
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const option = process.argv.find((argument) => argument.startsWith("--python="));
-  console.log(buildExecutorch(option?.slice("--python=".length) ?? "python3"));
+  console.log(await buildExecutorch(option?.slice("--python=".length) ?? "python3"));
 }

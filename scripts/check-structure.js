@@ -1,12 +1,13 @@
 /**
  * Checks what ARCHITECTURE.md promises: imports go only where its table allows, rooms with "Nothing of Node" reach none of
  * its modules, AQLM's kernels include what they may, there are no import rings among files, files stay small, names say
- * something, files that `npm run families` writes are up to date, and the project mentions no machine.
+ * something, files that `npm run families` and `worker-texts` write are up to date, and the project mentions no machine.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { isBuiltin } from "node:module";
 import { dirname, join, normalize } from "node:path";
 import { generatedFiles } from "./native-families.js";
+import { workerTexts } from "./worker-texts.js";
 
 const LINES_MAX = 500;
 const problems = [];
@@ -142,9 +143,11 @@ for (const file of roots.flatMap(filesUnder)) {
     problems.push(`${file}: throws a bare Error; use a class of src/errors.ts`);
 }
 
-for (const [file, text] of await generatedFiles())
-  if (readFileSync(file, "utf8").replaceAll("\r\n", "\n") !== text)
-    problems.push(`${file}: is not what the sources say; run npm run families`);
+const generated = { families: await generatedFiles(), "worker-texts": workerTexts() };
+for (const [script, files] of Object.entries(generated))
+  for (const [file, text] of files)
+    if (readFileSync(file, "utf8").replaceAll("\r\n", "\n") !== text)
+      problems.push(`${file}: is not what the sources say; run npm run ${script}`);
 
 for (const problem of problems) console.error(problem);
 console.log(`structure: ${sources.length} files of src checked, ${problems.length} problems`);

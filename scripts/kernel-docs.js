@@ -50,7 +50,7 @@ function linearTable({ kernelTable, cpuWith, knownCpus }) {
   const cpus = new Map();
   for (const name of ["scalar", ...Object.keys(knownCpus)]) {
     const choices = kernelTable(cpuWith(name)).choices.filter(
-      ({ operator, bits, packed }) => operator.startsWith("torchao::_linear_8bit_act_") && bits?.includes(4) && packed,
+      ({ operator, bits, packed }) => operator === "lowbit::linear_8bit_block_act.out" && bits?.includes(4) && packed,
     );
     if (choices.length === 0) throw new Error(`no kernel serves 4-bit linear layers on ${name}`);
     for (const { layout, groupSizes, serving } of choices) {

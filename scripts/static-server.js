@@ -32,7 +32,7 @@ export function staticServer(folder, { isIsolated = true, onRequest = () => fals
 }
 
 /**
- * Listens at a port and gives the address. An error says what is wrong with the port.
+ * Listens at a port, for this machine only, and gives the address. An error says what is wrong with the port.
  * @param {import("node:http").Server} server
  * @param {string} port
  * @returns {Promise<string>}
@@ -44,7 +44,7 @@ export function listenAt(server, port) {
     server.once("error", (error) =>
       reject(error.code === "EADDRINUSE" ? new Error(`PORT: ${port} is in use; name another one`) : error),
     );
-    server.listen(Number(port), () => resolve(`http://localhost:${server.address().port}/`));
+    server.listen(Number(port), "127.0.0.1", () => resolve(`http://localhost:${server.address().port}/`));
   });
 }
 

@@ -1,6 +1,6 @@
 /**
  * `npm run test:examples [-- --only chat-node,vite-page] [-- --short]`: installs the packed package into a copy of each
- * example, runs it with the demo model, and looks at what it says. `--short` leaves out what takes longest: Next.js.
+ * example, runs it with the demo model, and looks at what it says. `--short` leaves out what takes longest: Next.js and Electron.
  * Packages come from npm's cache or registry. Takes three minutes, `--short` two.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -23,7 +23,7 @@ const tests = {
   "vite-page": testVitePage,
   "next-page": testNextPage,
 };
-const LONG = ["next-page"];
+const LONG = ["next-page", "electron"];
 
 const { values } = parseArgs({ options: { only: { type: "string" }, short: { type: "boolean", default: false } } });
 const names = values.only?.split(",") ?? Object.keys(tests).filter((name) => !values.short || !LONG.includes(name));

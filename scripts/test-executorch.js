@@ -1,26 +1,32 @@
 /**
- * Checks lowbit against ExecuTorch itself, in a Python environment of its own under build/executorch (Python 3.11, PyPI),
- * or that of the Python that EXECUTORCH_PYTHON names:
- * its verifier accepts our programs and sees what `lowbit inspect` prints; with our operator library its runtime gives
- * our logits, tokens and text; what its exporter writes runs here. The figures go to docs/executorch.md.
+ * `npm run test:executorch [-- --short]`: checks lowbit against releases of ExecuTorch, in Python environments that are
+ * installed when they are missing (scripts/executorch/environment.js). Its verifier accepts our programs and sees what
+ * `lowbit inspect` prints; its runtime gives our logits, tokens and text, with our operator library where it lacks operators;
+ * what its exporter writes runs here. The figures go to docs/executorch.md.
+ *
+ * `--short` compares two programs, and two of its exporter, with the newest release, and looks whether docs/executorch.md
+ * says so.
  */
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { writeFileWhole } from "../dist/node-file.js";
+import { parseArgs } from "node:util";
 import { buildExecutorch } from "./build-executorch.js";
-import { comparePrograms } from "./executorch/compare.js";
-import { pythonWithExecutorch, versions } from "./executorch/environment.js";
+import { comparePrograms, runHere } from "./executorch/compare.js";
+import { documentProblems, figure, writeDocument } from "./executorch/document.js";
+import { pythonWith, releases, versions } from "./executorch/environment.js";
 import { compareExports } from "./executorch/exports.js";
-import { writePrograms } from "./executorch/programs.js";
+import { programNames, writePrograms } from "./executorch/programs.js";
 import { compareRoundings } from "./executorch/roundings.js";
 import { verifyPrograms } from "./executorch/verify.js";
 import { root } from "./native-sources.js";
 
-const folder = join(root, "build", "executorch");
-const document = join(root, "docs", "executorch.md");
 const ERROR_MAX = 1e-3;
 /** For tokens before any activation was rounded to another integer. */
 const SAME_INTEGERS_ERROR_MAX = 1e-5;
+
+const { short } = parseArgs({ options: { short: { type: "boolean", default: false } } }).values;
+const folder = join(root, "build", "executorch");
+mkdirSync(folder, { recursive: true });
 
 const problems = [];
 let passed = 0;
@@ -31,92 +37,68 @@ function check(fine, what) {
   console.log(`${fine ? "passed" : "FAILED"}: ${what}`);
 }
 
-const figure = (value) => (value === 0 ? "0" : value.toExponential(1));
-
-function comparisonTable(results) {
-  const rows = results.map(
-    ({ name, scheme, target, error, sameTokens, sameText }) =>
-      `| ${name} | ${scheme} | ${target} | ${figure(error)} | ${sameTokens ? "same" : "differ"} | ` +
-      `${sameText ? "same" : "differs"} |`,
-  );
-  return [
-    "| model | weights | `--target` | logits, relative L2 | 60 greedy tokens | text of TextLLMRunner |",
-    "| --- | --- | --- | ---: | --- | --- |",
-    ...rows,
-  ].join("\n");
-}
-
-function roundingTable(found) {
-  const rows = found.map(({ name, scheme, pair, tokens, integers, first, errorBefore, flips, errors }) => {
-    const begins = first < 0 ? `none of ${tokens}` : `${first + 1} of ${tokens}`;
-    const before = errorBefore === null ? "" : figure(errorBefore);
-    const logits = errors.map(figure).join(" / ");
-    return `| ${name}, ${scheme} | ${pair} | ${begins} | ${before} | ${flips.join(" / ")} of ${integers} | ${logits} |`;
-  });
-  return [
-    "| program | compared | first token with another integer | logits before it | other integers a token | logits of a token |",
-    "| --- | --- | --- | ---: | ---: | ---: |",
-    ...rows,
-  ].join("\n");
-}
-
-function exportTable(errors) {
-  const rows = Object.entries(errors).map(([name, error]) => `| ${name} | ${figure(error)} |`);
-  return ["| program of `export_llm` | logits, relative L2 |", "| --- | ---: |", ...rows].join("\n");
-}
-
-/** The document with what stands between its marks replaced. @param {Record<string, string>} parts */
-function filled(parts) {
-  let text = readFileSync(document, "utf8");
-  for (const [name, content] of Object.entries(parts)) {
-    const [start, end] = [`<!-- ${name}: by npm run test:executorch -->`, `<!-- end of ${name} -->`];
-    const [before, rest] = text.split(start);
-    const after = rest?.split(end)[1];
-    if (after === undefined) throw new Error(`${document}: expected "${start}" and "${end}"`);
-    text = `${before}${start}\n\n${content}\n\n${end}${after}`;
-  }
-  return text;
-}
-
-mkdirSync(folder, { recursive: true });
-const python = process.env.EXECUTORCH_PYTHON ?? pythonWithExecutorch(join(folder, "venv"));
-const library = buildExecutorch(python);
-const programs = await writePrograms(folder);
-const disagreements = await verifyPrograms(
-  python,
-  programs.map(({ file }) => file),
-);
-check(
-  disagreements.length === 0,
-  ["ExecuTorch's verifier sees what lowbit inspect prints", ...disagreements].join("\n"),
-);
-const results = await comparePrograms(python, library, programs);
-for (const { name, scheme, target, error, sameTokens, sameText } of results) {
-  const where = `${name}, ${scheme}, --target ${target}`;
-  check(error < ERROR_MAX, `${where}: relative L2 of logits ${figure(error)} under ${ERROR_MAX}`);
-  check(sameTokens, `${where}: 60 greedy tokens`);
-  check(sameText, `${where}: text of TextLLMRunner`);
-}
-const roundings = await compareRoundings(python, library, results, folder);
-for (const { name, scheme, pair, errorBefore } of roundings)
+/** One release against programs that gave `ours` here. */
+async function compareRelease(release, programs, ours) {
+  const python = pythonWith(release);
+  const library = await buildExecutorch(python, join(folder, release));
+  const files = programs.map(({ file }) => file);
+  const disagreements = await verifyPrograms(python, files);
+  const where = `ExecuTorch ${release}`;
   check(
-    (errorBefore ?? 0) < SAME_INTEGERS_ERROR_MAX,
-    `${name}, ${scheme}: ${pair}: logits of equal integers differ by ${figure(errorBefore ?? 0)}`,
+    disagreements.length === 0,
+    [`${where}: its verifier sees what lowbit inspect prints`, ...disagreements].join("\n"),
   );
-const { errors, refusal } = await compareExports(python, join(folder, "exports"));
-for (const [name, error] of Object.entries(errors))
-  check(error < ERROR_MAX, `program ${name} of export_llm: relative L2 of logits ${figure(error)}`);
-check(refusal === null, `a program with delegates is refused by name${refusal === null ? "" : `: ${refusal}`}`);
+  const results = comparePrograms(python, library, programs, ours);
+  for (const { name, scheme, error, sameTokens, sameText } of results) {
+    const which = `${where}: ${name}, ${scheme}`;
+    check(error < ERROR_MAX, `${which}: relative L2 of logits ${figure(error)} under ${ERROR_MAX}`);
+    check(sameTokens, `${which}: 60 greedy tokens`);
+    check(sameText, `${which}: text of TextLLMRunner`);
+  }
+  const { errors, refusal } = await compareExports(python, join(folder, release, "exports"), short);
+  for (const [name, error] of Object.entries(errors))
+    check(error < ERROR_MAX, `${where}: program ${name} of export_llm: relative L2 of logits ${figure(error)}`);
+  check(
+    refusal === null,
+    `${where}: a program with delegates is refused by name${refusal === null ? "" : `: ${refusal}`}`,
+  );
+  return { python, library, results, errors, versions: versions(python, ["executorch", "torch", "torchao"]) };
+}
 
-const found = versions(python, ["executorch", "torch", "torchao"]);
-const line = Object.entries(found).map(([name, version]) => `${name} ${version}`);
-const parts = {
-  versions: `Versions: ${line.join(", ")}, x86-64.`,
-  comparison: comparisonTable(results),
-  roundings: roundingTable(roundings),
-  exports: exportTable(errors),
-};
-await writeFileWhole(document, async (sink) => sink.write(new TextEncoder().encode(filled(parts))));
-console.log(problems.length > 0 ? problems.join("\n") : "figures written to docs/executorch.md");
+/** Which activations are rounded to other integers by the newest release. */
+async function roundingsOf({ python, library, results }) {
+  const roundings = await compareRoundings(python, library, results, folder);
+  for (const { name, scheme, pair, errorBefore } of roundings)
+    check(
+      (errorBefore ?? 0) < SAME_INTEGERS_ERROR_MAX,
+      `${name}, ${scheme}: ${pair}: logits of equal integers differ by ${figure(errorBefore ?? 0)}`,
+    );
+  return roundings;
+}
+
+const programs = await writePrograms(folder, short);
+const ours = [];
+for (const program of programs) ours.push(await runHere(program));
+const compared = {};
+for (const release of short ? Object.keys(releases).slice(0, 1) : Object.keys(releases))
+  compared[release] = await compareRelease(release, programs, ours);
+const [newest] = Object.values(compared);
+if (short) {
+  const wrong = documentProblems(newest.versions, newest.results, programNames(false));
+  check(wrong.length === 0, ["docs/executorch.md says what was found", ...wrong].join("\n"));
+} else {
+  const each = (/** @type {string} */ part) =>
+    Object.fromEntries(Object.entries(compared).map(([release, found]) => [release, found[part]]));
+  const roundings = await roundingsOf(newest);
+  const found = {
+    versions: Object.values(each("versions")),
+    results: each("results"),
+    roundings,
+    exports: each("errors"),
+  };
+  await writeDocument(found);
+  console.log("figures written to docs/executorch.md");
+}
+if (problems.length > 0) console.log(problems.join("\n"));
 console.log(`${passed} passed, ${problems.length} failed`);
 process.exit(problems.length > 0 ? 1 : 0);

@@ -1,12 +1,13 @@
 /**
  * `npm run test:wasm`: conformance of the WebAssembly rows in Node 20, the newest Node, the same with V8's pairing of
  * operations, headless Chromium and an emulated arm64 Node, whose relaxed SIMD and 64-bit memories differ; then engines and
- * whole programs in the newest Node. What is missing is installed.
+ * whole programs in the newest Node. What is missing is installed. `--short`: the newest Node and Chromium alone.
  *
- *     node scripts/test-wasm.js [node20 | newest | pairs | chromium | arm64 | programs …]
+ *     node scripts/test-wasm.js [--short | node20 | newest | pairs | chromium | arm64 | programs …]
  */
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { root } from "./native-sources.js";
 import { engines, nodeOfNpm } from "./wasm/engines.js";
 
@@ -17,7 +18,13 @@ function testPrograms() {
 }
 
 const all = [...Object.keys(engines), "programs"];
-const names = process.argv.length > 2 ? process.argv.slice(2) : all;
+const SHORT = ["newest", "chromium"];
+const { values, positionals } = parseArgs({
+  options: { short: { type: "boolean", default: false } },
+  allowPositionals: true,
+});
+const chosen = positionals.length > 0 ? positionals : all;
+const names = values.short ? SHORT : chosen;
 const unknown = names.find((name) => !all.includes(name));
 if (unknown) throw new Error(`engine "${unknown}": expected one of ${all.join(", ")}`);
 let failures = 0;

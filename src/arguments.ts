@@ -67,9 +67,18 @@ const optionKinds: Readonly<Record<string, Kind>> = {
   ...Object.fromEntries(["folder", "calibrationText", "pair"].map((name) => [name, text])),
   ...Object.fromEntries(["smoothQuant", "budget", "codebooks", "cacheBytes"].map((name) => [name, number])),
   ...Object.fromEntries(
-    ["onProgress", "onPlan", "onWait", "onEnd", "onDamagedPart", "onToolCall", "onLeaveOut", "skip", "wanted", "read"].map(
-      (name) => [name, callback],
-    ),
+    [
+      "onProgress",
+      "onPlan",
+      "onWait",
+      "onEnd",
+      "onDamagedPart",
+      "onToolCall",
+      "onLeaveOut",
+      "skip",
+      "wanted",
+      "read",
+    ].map((name) => [name, callback]),
   ),
   ...Object.fromEntries(
     [

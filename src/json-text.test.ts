@@ -1,5 +1,6 @@
+import fc from "fast-check";
 import { expect, it } from "vitest";
-import { parseJson, parsePythonJson, pythonJson } from "./json-text.ts";
+import { JsonSource, jsonText, parseExactly, parseJson, parsePythonJson, pythonJson, valueTexts } from "./json-text.ts";
 
 const nested = (levels: number) => `${"[".repeat(levels)}1${"]".repeat(levels)}`;
 
@@ -60,4 +61,37 @@ it("writes what it reads", () => {
   expect(text).toContain("-Infinity,\n    NaN\n");
   expect(parsePythonJson(text)).toEqual(value);
   expect(pythonJson({ a: [1.5, null, "NaN"], b: undefined })).toBe('{"a":[1.5,null,"NaN"]}');
+});
+
+it("writes BigInts and texts of JSON as they are", () => {
+  const value = { a: [12345678901234567890n, "1n"], b: new JsonSource('{"2": 1.0, "1": 0}'), c: null };
+  expect(jsonText(value)).toBe('{"a":[12345678901234567890,"1n"],"b":{"2": 1.0, "1": 0},"c":null}');
+  expect(jsonText({ a: "x", b: [1.5, true] })).toBe('{"a":"x","b":[1.5,true]}');
+});
+
+it("parses integers that no number holds to BigInts", () => {
+  const text = '{"a": [12345678901234567890, -9007199254740993, 9007199254740991, 1e400, 0.1], "n1": "s\\"12"}';
+  expect(parseExactly(text)).toEqual({
+    a: [12345678901234567890n, -9007199254740993n, 9007199254740991, Infinity, 0.1],
+    n1: 's"12',
+  });
+});
+
+it("finds the texts of values at a path", () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.record({ "a b": fc.jsonValue(), other: fc.jsonValue() })),
+      fc.jsonValue(),
+      (items, last) => {
+        const text = JSON.stringify({ x: last, items, y: [last] }, null, 1);
+        const found = valueTexts(text, ["items", null, "a b"]);
+        expect(found.map(({ indices }) => indices)).toEqual(items.map((_, index) => [index]));
+        expect(found.map(({ text }) => JSON.parse(text))).toEqual(
+          items.map((item) => JSON.parse(JSON.stringify(item["a b"]))),
+        );
+      },
+    ),
+  );
+  expect(valueTexts('{"a":{"b":[1,{"c": "}"}]}}', ["a", "b", null, "c"])).toEqual([{ indices: [1], text: '"}"' }]);
+  expect(valueTexts("[3]", ["a"])).toEqual([]);
 });

@@ -93,3 +93,122 @@ function endOfString(text: string, start: number): number {
   }
   return text.length;
 }
+
+/** A string, with its quotes, or a number of a JSON text. */
+const SCALAR = /"(?:\\.|[^"\\])*"|-?\d[\d.eE+-]*/g;
+
+/** How the values of a JSON text are made that JavaScript does not have as they are written. */
+export interface JsonShapes {
+  /** A number, of its text. */
+  readonly number: (text: string) => unknown;
+  /** An object, of its keys and values in the order of the text. */
+  readonly object: (entries: readonly (readonly [key: string, value: unknown])[]) => unknown;
+}
+
+/** The value of a JSON text with numbers and objects as `shapes` makes them. SyntaxError where it is none. */
+export function parseShaped(text: string, { number, object }: JsonShapes): unknown {
+  parseJson(text);
+  // JavaScript would round numbers, and put keys such as "2" in front of others.
+  const marked = text.replace(SCALAR, (scalar) => (scalar[0] === '"' ? `"s${scalar.slice(1)}` : `"n${scalar}"`));
+  return JSON.parse(marked, (_key, value) => {
+    if (typeof value === "string") return value[0] === "s" ? value.slice(1) : number(value.slice(1));
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    // What `object` has made within is reached as it is.
+    return object(Object.entries(value as object).map(([key, item]) => [key.slice(1), item] as const));
+  });
+}
+
+/** The value of a JSON text in which integers beyond 2^53 are BigInts. SyntaxError where it is none. */
+export function parseExactly(text: string): unknown {
+  return parseShaped(text, {
+    number: (digits) => {
+      const value = Number(digits);
+      return /^-?\d+$/.test(digits) && !Number.isSafeInteger(value) ? BigInt(digits) : value;
+    },
+    object: (entries) => Object.fromEntries(entries),
+  });
+}
+
+/** A text of JSON that `jsonText` writes as it is. */
+export class JsonSource {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** JSON of a value, in which BigInts are numbers with all their digits. */
+export function jsonText(value: unknown): string {
+  const texts: string[] = [];
+  const key = crypto.randomUUID();
+  const text = JSON.stringify(value, (_, item) => {
+    if (typeof item !== "bigint" && !(item instanceof JsonSource)) return item;
+    texts.push(typeof item === "bigint" ? String(item) : item.text);
+    return `${key}:${texts.length - 1}`;
+  });
+  if (texts.length === 0) return text;
+  return text.replace(new RegExp(`"${key}:(\\d+)"`, "g"), (_, index) => texts[Number(index)]!);
+}
+
+/** A value of a JSON text as it is written there, and the indices on its path. */
+export interface JsonPlace {
+  readonly indices: readonly number[];
+  readonly text: string;
+}
+
+/** The texts of the values at a path of a sound JSON text: keys of objects, and null for all items of a list. */
+export function valueTexts(text: string, path: readonly (string | null)[]): JsonPlace[] {
+  const found: JsonPlace[] = [];
+  /** Passes over the value at `start`, and gives the end of it. */
+  const pass = (start: number, depth: number, isOnPath: boolean, indices: readonly number[]): number => {
+    const step = path[depth];
+    const first = text[start]!;
+    const end =
+      isOnPath && depth < path.length && (first === "{") === (step !== null) && (first === "{" || first === "[")
+        ? passItems(start, depth, indices)
+        : endOfValue(text, start);
+    if (isOnPath && depth === path.length) found.push({ indices, text: text.slice(start, end) });
+    return end;
+  };
+  const passItems = (start: number, depth: number, indices: readonly number[]): number => {
+    let at = endOfSpace(text, start + 1);
+    for (let count = 0; text[at] !== "}" && text[at] !== "]"; count++) {
+      let isOnPath = true;
+      if (text[start] === "{") {
+        const end = endOfString(text, at) + 1;
+        isOnPath = JSON.parse(text.slice(at, end)) === path[depth];
+        at = endOfSpace(text, endOfSpace(text, end) + 1);
+      }
+      at = endOfSpace(text, pass(at, depth + 1, isOnPath, path[depth] === null ? [...indices, count] : indices));
+      if (text[at] === ",") at = endOfSpace(text, at + 1);
+    }
+    return at + 1;
+  };
+  pass(endOfSpace(text, 0), 0, true, []);
+  return found;
+}
+
+function endOfSpace(text: string, start: number): number {
+  let at = start;
+  while (/[ \t\r\n]/.test(text[at] ?? "")) at++;
+  return at;
+}
+
+/** Index behind the value that begins at `start`. */
+function endOfValue(text: string, start: number): number {
+  let depth = 0;
+  for (let at = start; at < text.length; at++) {
+    const character = text[at]!;
+    if (character === '"') at = endOfString(text, at);
+    else if (character === "{" || character === "[") depth++;
+    else if (character === "}" || character === "]") depth--;
+    else if (depth > 0) continue;
+    else {
+      while (/[^,\]}\s]/.test(text[at] ?? ",")) at++;
+      return at;
+    }
+    if (depth === 0) return at + 1;
+  }
+  return text.length;
+}

@@ -12,6 +12,14 @@ function wanted(): boolean {
   return level === "info" || torchLevel === "INFO";
 }
 
+/** Says what users should know although nothing fails, as the process or the page shows warnings. */
+export function warn(message: string): void {
+  // Bundlers of pages may leave a process without it.
+  const { process } = globalThis as { process?: Partial<NodeJS.Process> };
+  if (process?.emitWarning) process.emitWarning(`lowbit: ${message}`);
+  else console.warn(`lowbit: ${message}`);
+}
+
 /** Writes a line to the error stream at info level; the message is made only when it is wanted. */
 export function logInfo(message: () => string): void {
   if (wanted()) console.error(`lowbit: ${message()}`);

@@ -11,8 +11,11 @@ export type FactoredScale = "i8" | "e4m3";
 /** Weights along k whose groups share a factor where scales are integers. */
 export const SUPER_GROUP = 256;
 
-/** How activations are multiplied with low-bit weights: rounded to 8 bits, with a scale and a zero point a row, or as floats. */
-export type ActivationKind = "int8" | "float";
+/**
+ * How activations are multiplied with low-bit weights: rounded to 8 bits, with a scale for each block of 32 ("int8") or with one
+ * scale and zero point a row, as TorchAO has it ("int8_per_token"), or as floats.
+ */
+export type ActivationKind = "int8" | "int8_per_token" | "float";
 
 /** What is known of quantized weights before their values: enough to size buffers and choose layouts and kernels. */
 export interface WeightSpec {

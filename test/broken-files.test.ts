@@ -65,7 +65,7 @@ beforeAll(async () => {
         name,
         dtype: dtype as "f32",
         shape,
-        data: async () => (isLast ? new Float32Array(data.length).fill(HUGE) : data) as Float32Array,
+        data: async () => (isLast ? new Float32Array(data.length).fill(HUGE) : (data as Float32Array)),
       };
     }),
   );

@@ -179,8 +179,11 @@ describe.each(transformersGoldens)("transformers", (name) => {
     /** Last-token logits of the model quantized by a setting. */
     async function quantizedLogits(key: string, scaleDType?: "f16" | "f32"): Promise<Float32Array> {
       const { kind, options } = settingOf(key);
-      const config = kind === "8da" ? int8DynamicActivationIntxWeight : intxWeightOnly;
-      quantize(model, [config({ ...options, scaleDType })], { quantizeHead: false });
+      const config =
+        kind === "8da"
+          ? int8DynamicActivationIntxWeight({ ...options, scaleDType, activationGranularity: "per_token" })
+          : intxWeightOnly({ ...options, scaleDType });
+      quantize(model, [config], { quantizeHead: false });
       const llm = await loadProgramObject(compileModel(model), key);
       quantize(model, []);
       return llm.createDecoder().prefill(golden!.input_ids);

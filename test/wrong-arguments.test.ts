@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import * as api from "../src/index.ts";
 import { promptLogProbabilities } from "../src/language/prompt-log-probabilities.ts";
+import type { RenderOptions } from "../src/text/chat-template.ts";
 import { restorePrefix, savePrefix } from "../src/tools/index.ts";
 import { type Swept, sweep } from "./support/argument-sweep.ts";
 import { temporaryFolder } from "./support/folders.ts";
@@ -391,7 +392,7 @@ const ofLanguageModels: Swept[] = [
   },
   {
     name: "template.render",
-    call: (list: typeof messages, options: Record<string, unknown>) => llm.template!.render(list, options),
+    call: (list: typeof messages, options: RenderOptions) => llm.template!.render(list, options),
     given: () => [messages, {}],
     names: ["messages", "options|n:"],
     options: ["tools", "documents", "bosToken|bos_token", "documents"],

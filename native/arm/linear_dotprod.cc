@@ -52,6 +52,11 @@ struct DotprodIsa {
     }
 
     template <int Index>
+    static float32x4_t multiply_rows(float32x4_t sum, const float* factors) {
+      return vmulq_n_f32(sum, factors[Index / Quads]);
+    }
+
+    template <int Index>
     static float32x4_t subtract_zeros(float32x4_t sum, const float* zeros, const float* chunk_sums) {
       return vfmsq_n_f32(sum, vld1q_f32(zeros + 4 * scale_of(Index)), chunk_sums[Index / Quads]);
     }
@@ -67,11 +72,17 @@ struct DotprodIsa {
 
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_8x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 8, 32,
-     gemm_scratch<DotprodIsa>, prepare_gemm<DotprodIsa>},
+     gemm_scratch<DotprodIsa, Granularity::kRow>, prepare_gemm<DotprodIsa, Granularity::kRow>},
     {"linear_a8_wx_1x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1, 32,
-     dotprod_scratch<false>, prepare_dotprod<false>},
+     dotprod_scratch<false, Granularity::kRow>, prepare_dotprod<false, Granularity::kRow>},
+    {"linear_a8b32_wx_8x32x4_neon_dotprod", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 8,
+     32, gemm_scratch<DotprodIsa, Granularity::kBlock>, prepare_gemm<DotprodIsa, Granularity::kBlock>},
+    {"linear_a8b32_wx_1x32x4_neon_dotprod", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1,
+     32, dotprod_scratch<false, Granularity::kBlock>, prepare_dotprod<false, Granularity::kBlock>},
     {"linear_a8_wx_1x16x4_neon_dotprod", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1, 16,
-     packed_linear_scratch, packed_linear_prepare<NeonDotprod>},
+     packed_linear_scratch<Granularity::kRow>, packed_linear_prepare<NeonDotprod, Granularity::kRow>},
+    {"linear_a8b32_wx_1x16x4_neon_dotprod", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1,
+     16, packed_linear_scratch<Granularity::kBlock>, packed_linear_prepare<NeonDotprod, Granularity::kBlock>},
 };
 
 }  // namespace

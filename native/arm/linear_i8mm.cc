@@ -51,6 +51,12 @@ struct MatrixIsa {
     }
 
     template <int Index>
+    static float32x4_t multiply_rows(float32x4_t sum, const float* factors) {
+      constexpr int kPair = Index / (2 * Quads);
+      return vmulq_f32(sum, vcombine_f32(vdup_n_f32(factors[2 * kPair]), vdup_n_f32(factors[2 * kPair + 1])));
+    }
+
+    template <int Index>
     static float32x4_t subtract_zeros(float32x4_t sum, const float* zeros, const float* chunk_sums) {
       constexpr int kPair = Index / (2 * Quads);
       const float32x4_t rows = vcombine_f32(vdup_n_f32(chunk_sums[2 * kPair]), vdup_n_f32(chunk_sums[2 * kPair + 1]));
@@ -72,9 +78,13 @@ struct MatrixIsa {
 
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_8x32x8_neon_i8mm", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm, 8, 32,
-     gemm_scratch<MatrixIsa>, prepare_gemm<MatrixIsa>},
+     gemm_scratch<MatrixIsa, Granularity::kRow>, prepare_gemm<MatrixIsa, Granularity::kRow>},
     {"linear_a8_wx_1x32x4_neon_i8mm", "linear_a8", "panel32", 0xaa, kNeon | kDotprod | kI8mm, 1, 32,
-     dotprod_scratch<true>, prepare_dotprod<true>},
+     dotprod_scratch<true, Granularity::kRow>, prepare_dotprod<true, Granularity::kRow>},
+    {"linear_a8b32_wx_8x32x8_neon_i8mm", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm,
+     8, 32, gemm_scratch<MatrixIsa, Granularity::kBlock>, prepare_gemm<MatrixIsa, Granularity::kBlock>},
+    {"linear_a8b32_wx_1x32x4_neon_i8mm", "linear_a8b32", "panel32", 0xaa, kNeon | kDotprod | kI8mm, 1, 32,
+     dotprod_scratch<true, Granularity::kBlock>, prepare_dotprod<true, Granularity::kBlock>},
 };
 
 }  // namespace

@@ -63,25 +63,31 @@ size_t carve_rows(Linear32& args, uint8_t* base) {
   return carver.size;
 }
 
+template <Granularity Of>
 size_t rows_scratch(const Call& call) {
   Linear32 args;
-  read_call(args, call);
+  read_call(args, call, Of);
   return carve_rows(args, nullptr);
 }
 
+template <Granularity Of>
 void prepare_rows(Step& step, const Call& call) {
   Linear32& args = step.init<Linear32>();
-  read_call(args, call);
+  read_call(args, call, Of);
   carve_rows(args, buffer_of<uint8_t>(call, packed_linear::kScratch));
   split_panels(step, args, call.threads);
   step.run = choose_run<RowsCode>(args.weights);
 }
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x32x4_neon", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon, 1, 32, rows_scratch,
-     prepare_rows},
-    {"linear_a8_wx_1x16x4_neon", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeon, 1, 16, packed_linear_scratch,
-     packed_linear_prepare<Neon>},
+    {"linear_a8_wx_1x32x4_neon", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon, 1, 32,
+     rows_scratch<Granularity::kRow>, prepare_rows<Granularity::kRow>},
+    {"linear_a8b32_wx_1x32x4_neon", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon, 1, 32,
+     rows_scratch<Granularity::kBlock>, prepare_rows<Granularity::kBlock>},
+    {"linear_a8_wx_1x16x4_neon", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeon, 1, 16,
+     packed_linear_scratch<Granularity::kRow>, packed_linear_prepare<Neon, Granularity::kRow>},
+    {"linear_a8b32_wx_1x16x4_neon", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kNeon, 1, 16,
+     packed_linear_scratch<Granularity::kBlock>, packed_linear_prepare<Neon, Granularity::kBlock>},
 };
 
 }  // namespace

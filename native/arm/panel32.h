@@ -2,7 +2,8 @@
 //
 // Groups are worked on in chunks whose sums stay below 2^22, so that they can be kept as the low bits of a float of
 // known exponent (kMagic), and conversion is one subtraction. Chunks are the same for one row and for many, and their
-// sums are scaled and added in order: a row's results do not depend on others.
+// sums are scaled and added in order: a row's results do not depend on others. Where activations have a scale a block,
+// chunks are blocks: total = fma(sum * activation scale, scale, total).
 #pragma once
 
 #include <arm_neon.h>
@@ -11,6 +12,7 @@
 
 #include "../each_index.h"
 #include "../kernel.h"
+#include "../linear/quantized_rows.h"
 #include "../panels.h"
 
 namespace lowbit {
@@ -28,14 +30,17 @@ constexpr float kMagic = 12582912.0f;
 // Quantized rows. Values are int8, groups padded with zeros to a multiple of 32, rows interleaved as the kernel wants.
 struct Activations {
   int8_t* values;
-  // Sums of the values of each chunk: [chunk][row_stride].
+  // Of each chunk, the sum of the values, with minima times the factor; and what sums are times: the scale of a block,
+  // else 1. [chunk][row_stride].
   float* sums;
+  float* factors;
   // What the accumulators of a chunk start with: [row][chunk][starts][4].
   int32_t* starts;
   // [row]
   float* scales;
   float* zeros;
   uint32_t row_stride, start_count;
+  bool in_blocks;
 };
 
 struct Linear32 {
@@ -74,6 +79,7 @@ inline void carve_activations(Carver& carver, Linear32& args, uint32_t row_step,
   const size_t padded = rows.row_stride;
   rows.values = carver.take<int8_t>(padded * args.weights.padded_k());
   rows.sums = carver.take<float>(padded * args.chunk_count());
+  rows.factors = carver.take<float>(padded * args.chunk_count());
   rows.starts = carver.take<int32_t>(padded * args.chunk_count() * starts * 4);
   rows.scales = carver.take<float>(padded);
   rows.zeros = carver.take<float>(padded);
@@ -130,6 +136,22 @@ inline RowRange row_range(const float* x, uint32_t k) {
   return range;
 }
 
+// Scale of a block of up to 32 values, which is symmetric about 0; NaN where they are not finite.
+inline RowRange block_range(const float* x, uint32_t count) {
+  float32x4_t largest = vdupq_n_f32(0);
+  for (uint32_t c = 0; c < count; c += 4) {
+    float four[4] = {};
+    memcpy(four, x + c, 4 * std::min(4u, count - c));
+    largest = vmaxq_f32(largest, vabsq_f32(vld1q_f32(four)));
+  }
+  const float most = vmaxvq_f32(largest);
+  RowRange range;
+  range.scale = std::max(most / 127.0f + 0.0f * most, 0x1p-126f);
+  range.inverse = 1.0f / range.scale;
+  range.zero = 0;
+  return range;
+}
+
 // 16 floats in 8 bits: rounded half to even, shifted, clamped.
 inline int8x16_t quantize16(const float* x, const RowRange& range) {
   int32x4_t q[4];
@@ -173,7 +195,8 @@ inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* fact
   const Panels& w = args.weights;
   const Activations& rows = args.rows;
   const float* x = args.x + static_cast<size_t>(row) * w.k;
-  const RowRange range = row_range(x, w.k);
+  RowRange range{1, 1, 0};
+  if (!rows.in_blocks) range = row_range(x, w.k);
   rows.scales[row] = range.scale;
   rows.zeros[row] = static_cast<float>(range.zero);
   int32_t* starts = rows.starts + static_cast<size_t>(row) * args.chunk_count() * rows.start_count * 4;
@@ -182,9 +205,13 @@ inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* fact
     const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
     for (uint32_t c = 0; c < w.group_length; c += args.chunk, chunk++) {
       const uint32_t length = std::min(args.chunk, w.group_length - c), left = count > c ? count - c : 0;
-      const int32_t sum = quantize_chunk<RowStep>(args, row, g * w.group_length + c, length,
-                                                  x + static_cast<size_t>(g) * w.group_size + c, left, range);
-      rows.sums[static_cast<size_t>(chunk) * rows.row_stride + row] = static_cast<float>(sum);
+      const float* values = x + static_cast<size_t>(g) * w.group_size + c;
+      if (rows.in_blocks) range = block_range(values, std::min(left, length));
+      const float factor = rows.in_blocks ? range.scale : 1;
+      const int32_t sum = quantize_chunk<RowStep>(args, row, g * w.group_length + c, length, values, left, range);
+      const size_t at = static_cast<size_t>(chunk) * rows.row_stride + row;
+      rows.factors[at] = factor;
+      rows.sums[at] = static_cast<float>(sum) * (w.has_minima ? factor : 1);
       for (uint32_t i = 0; i < rows.start_count; i++, starts += 4)
         vst1q_s32(starts, vdupq_n_s32(factors[i] * sum + kMagicBits));
     }
@@ -199,8 +226,10 @@ inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* fa
   if (last < args.m) return;
   for (uint32_t row = last; row < args.rows.row_stride; row++) {
     for (uint32_t k = 0; k < args.weights.padded_k(); k += 16) store_values<RowStep>(args, row, k, vdupq_n_s8(0));
-    for (uint32_t chunk = 0; chunk < args.chunk_count(); chunk++)
-      args.rows.sums[static_cast<size_t>(chunk) * args.rows.row_stride + row] = 0;
+    for (uint32_t chunk = 0; chunk < args.chunk_count(); chunk++) {
+      const size_t at = static_cast<size_t>(chunk) * args.rows.row_stride + row;
+      args.rows.sums[at] = args.rows.factors[at] = 0;
+    }
     args.rows.scales[row] = args.rows.zeros[row] = 0;
   }
 }

@@ -185,9 +185,9 @@ inline LOWBIT_INLINE float32x4_t field_sum(const ChainConstants& constants, cons
 }
 
 // How the scales of a group become floats. f16 bits moved to the place of f32 bits are the number times 2^-112; the
-// totals are multiplied by 2^112 at the end.
+// totals are multiplied by 2^112 at the end; or sums by 2^56, where factors of blocks make them small, and totals so.
 enum class Scales { kFloats, kHalves, kPositiveHalves };
-constexpr float kHalfFactor = 0x1p112f;
+constexpr float kHalfFactor = 0x1p112f, kHalfOfFactor = 0x1p56f;
 
 template <Scales Kind>
 inline LOWBIT_INLINE void load_scale_pair(const uint8_t* group, int pair, float32x4_t* scales) {
@@ -206,10 +206,10 @@ inline LOWBIT_INLINE void load_scale_pair(const uint8_t* group, int pair, float3
   }
 }
 
-// Adds a chunk to the totals; `chunk_sum` is the sum of its activations.
+// Adds a chunk to the totals; `chunk_sum` is the sum of its activations, `factor` what its sums are times.
 template <int Bits, bool Mixed, Scales Kind, bool Zeros>
 inline LOWBIT_INLINE void add_chunk(const Panels& w, const ChainConstants& constants,
-                                                    const uint8_t* group, float chunk_sum,
+                                                    const uint8_t* group, float chunk_sum, float factor,
                                                     const ChainSums<Bits, Mixed>& sums, float32x4_t* totals) {
   constexpr int kFields = Chain<Bits, Mixed>::kFieldsOfUnit;
   each_index<kQuads / 2>([&](auto pair) LOWBIT_INLINE {
@@ -221,7 +221,7 @@ inline LOWBIT_INLINE void add_chunk(const Panels& w, const ChainConstants& const
       float32x4_t sum = field_sum<Bits, Mixed, kField>(constants, sums.of[kQuad / kFields]);
       if constexpr (Zeros)
         sum = vfmsq_n_f32(sum, quad_zeros(w, group, kQuad), chunk_sum * power_of_two(first.shift - first.at));
-      totals[kQuad] = vfmaq_f32(totals[kQuad], sum, scales[i]);
+      totals[kQuad] = vfmaq_f32(totals[kQuad], vmulq_n_f32(sum, factor), scales[i]);
     });
   });
 }
@@ -235,6 +235,9 @@ void chain_panel(const Linear32& args, uint32_t panel, uint32_t row) {
   const int32_t* starts =
       args.rows.starts + static_cast<size_t>(row) * args.chunk_count() * 4 * kChain<Bits, Mixed>.count;
   const float* chunk_sums = args.rows.sums + row;
+  const float* factors = args.rows.factors + row;
+  const float of_halves = Kind == Scales::kFloats ? 1 : args.rows.in_blocks ? kHalfOfFactor : 1;
+  const float rest_of_halves = Kind == Scales::kFloats ? 1 : args.rows.in_blocks ? kHalfOfFactor : kHalfFactor;
   const ChainConstants constants = chain_constants<Bits, Mixed>();
   float32x4_t totals[kQuads];
   each_index<kQuads>([&](auto quad) LOWBIT_INLINE { totals[quad] = vdupq_n_f32(0); });
@@ -242,7 +245,7 @@ void chain_panel(const Linear32& args, uint32_t panel, uint32_t row) {
     const uint8_t* at = group + w.vectors_offset;
     const int8_t* group_end = x + w.group_length;
     do {
-      const int8_t* end = group_end - x > kChunkMax ? x + kChunkMax : group_end;
+      const int8_t* end = group_end - x > args.chunk ? x + args.chunk : group_end;
       ChainSums<Bits, Mixed> sums;
       load_starts(starts, sums);
       do {
@@ -257,17 +260,17 @@ void chain_panel(const Linear32& args, uint32_t panel, uint32_t row) {
         at += 128 * Bits;
       } while (x < end);
       forget(group);
-      add_chunk<Bits, Mixed, Kind, Zeros>(w, constants, group, *chunk_sums, sums, totals);
+      add_chunk<Bits, Mixed, Kind, Zeros>(w, constants, group, *chunk_sums, *factors * of_halves, sums, totals);
       starts += 4 * kChain<Bits, Mixed>.count;
       chunk_sums += chunk_stride;
+      factors += chunk_stride;
     } while (x < group_end);
   }
   // A copy, since an array whose address is taken would live in memory all along.
   float32x4_t results[kQuads];
   each_index<kQuads>([&](auto quad) LOWBIT_INLINE {
     constexpr Link first = first_link<Bits, Mixed>(quad % Chain<Bits, Mixed>::kFieldsOfUnit);
-    constexpr float kFactor = power_of_two(first.at - first.shift) * (Kind == Scales::kFloats ? 1.0f : kHalfFactor);
-    results[quad] = vmulq_n_f32(totals[quad], kFactor);
+    results[quad] = vmulq_n_f32(totals[quad], power_of_two(first.at - first.shift) * rest_of_halves);
   });
   finish_row(args, panel, row, results);
 }

@@ -58,17 +58,17 @@ size_t carve_rows(Linear32& args, uint8_t* base) {
   return carver.size;
 }
 
-template <bool Mixed>
+template <bool Mixed, Granularity Of>
 size_t dotprod_scratch(const Call& call) {
   Linear32 args;
-  read_call(args, call);
+  read_call(args, call, Of);
   return carve_rows<Mixed>(args, nullptr);
 }
 
-template <bool Mixed>
+template <bool Mixed, Granularity Of>
 void prepare_dotprod(Step& step, const Call& call) {
   Linear32& args = step.init<Linear32>();
-  read_call(args, call);
+  read_call(args, call, Of);
   carve_rows<Mixed>(args, buffer_of<uint8_t>(call, packed_linear::kScratch));
   split_panels(step, args, call.threads);
   if constexpr (!Mixed)

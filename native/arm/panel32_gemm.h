@@ -87,6 +87,7 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
   const float* scales = panel.scales + 4 * Isa::kScaleCopies * quad;
   const float* zeros = panel.zeros + 4 * Isa::kScaleCopies * quad;
   const float* chunk_sums = args.rows.sums + row;
+  const float* factors = args.rows.factors + row;
   const int8_t* weights[Quads];
   for (int q = 0; q < Quads; q++) weights[q] = panel.vectors + 4 * (quad + q) * padded_k;
   const int8_t* x[Rows / Isa::kRowStep];
@@ -110,11 +111,13 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
       each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE {
         float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), magic);
         if constexpr (Zeros == Beside::kZeros) sum = Tile::template subtract_zeros<i>(sum, zeros, chunk_sums);
+        sum = Tile::template multiply_rows<i>(sum, factors);
         totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(scales + 4 * Tile::scale_of(i)));
         if constexpr (Zeros == Beside::kMinima)
           totals[i] = Tile::template subtract_zeros<i>(totals[i], zeros, chunk_sums);
       });
       chunk_sums += chunk_stride;
+      factors += chunk_stride;
     } while (weights[0] < group_end);
   }
   // A copy, since an array whose address is taken would live in memory all along.
@@ -186,17 +189,17 @@ size_t carve_gemm(Linear32& args, uint8_t* base, uint32_t threads) {
   return carver.size;
 }
 
-template <class Isa>
+template <class Isa, Granularity Of>
 size_t gemm_scratch(const Call& call) {
   Linear32 args;
-  read_call(args, call);
+  read_call(args, call, Of);
   return carve_gemm<Isa>(args, nullptr, call.threads);
 }
 
-template <class Isa>
+template <class Isa, Granularity Of>
 void prepare_gemm(Step& step, const Call& call) {
   Linear32& args = step.init<Linear32>();
-  read_call(args, call);
+  read_call(args, call, Of);
   carve_gemm<Isa>(args, buffer_of<uint8_t>(call, packed_linear::kScratch), call.threads);
   args.rows_per_tile = static_cast<uint32_t>(round_up(ceil_div(args.m, 4 * call.threads), Isa::kRowStep));
   args.panels_per_tile = 1;

@@ -7,12 +7,13 @@
 namespace lowbit {
 namespace {
 
-inline void read_call(Linear32& args, const Call& call) {
+inline void read_call(Linear32& args, const Call& call, Granularity activations) {
   args.m = scalar_of<uint32_t>(call, packed_linear::kM);
   args.x = buffer_of<const float>(call, packed_linear::kX);
   args.weights = read_panels(buffer_of<void>(call, packed_linear::kWeights), kPanelRows);
   args.y = buffer_of<float>(call, packed_linear::kY);
-  args.chunk = args.weights.parts == 2 ? args.weights.part_length() : kChunkMax;
+  args.rows.in_blocks = activations == Granularity::kBlock;
+  args.chunk = args.weights.parts == 2 ? args.weights.part_length() : args.rows.in_blocks ? kBlockColumns : kChunkMax;
 }
 
 // Panels in about eight tiles a thread of at most 128 KiB of weights.

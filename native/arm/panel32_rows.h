@@ -27,12 +27,14 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
   const uint8_t* group = w.panel(panel);
   const uint32_t padded_k = w.padded_k();
   const float* chunk_sums = args.rows.sums + first;
+  const float* factors = args.rows.factors + first;
   int8_t chunk[kChunkMax * kPanelRows];
   float32x4_t totals[kRowsAtOnce][kQuads];
   for (uint32_t row = 0; row < count; row++)
     for (float32x4_t& total : totals[row]) total = vdupq_n_f32(0);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
-    for (uint32_t c = 0; c < w.group_length; c += args.chunk, chunk_sums += args.rows.row_stride) {
+    for (uint32_t c = 0; c < w.group_length;
+         c += args.chunk, chunk_sums += args.rows.row_stride, factors += args.rows.row_stride) {
       const uint32_t length = std::min(args.chunk, w.group_length - c);
       unpack_chunk<Bits, Levels>(w, group + w.vectors_offset + 4 * Bits * c, length, chunk);
       // Zero points, or what minima take away.
@@ -53,7 +55,7 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
           float32x4_t sum = vcvtq_f32_s32(sums[quad]);
           if (w.has_zeros) sum = vfmsq_n_f32(sum, zeros[quad], chunk_sums[row]);
           float32x4_t& total = totals[row][quad];
-          total = vfmaq_f32(total, sum, scales[quad]);
+          total = vfmaq_f32(total, vmulq_n_f32(sum, factors[row]), scales[quad]);
           if (w.has_minima) total = vfmsq_n_f32(total, zeros[quad], chunk_sums[row]);
         }
       }

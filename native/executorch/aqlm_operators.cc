@@ -14,7 +14,7 @@ bool is_within(uint8_t value, uint8_t most) { return value >= 1 && value <= most
 
 // Sizes that vectors [codebooks, 2^bits, out group, in group] and scales say; whether a header says the same.
 bool is_packed_codes(const Tensor& codes, const Tensor& vectors, int64_t n, int64_t k) {
-  if (codes.scalar_type() != ScalarType::Byte || codes.nbytes() < aqlm::kHeaderBytes) return false;
+  if (codes.scalar_type() != ScalarType::Byte || byte_size(codes) < aqlm::kHeaderBytes) return false;
   const uint8_t* bytes = static_cast<const uint8_t*>(codes.const_data_ptr());
   uint32_t magic, sum;
   memcpy(&magic, bytes, 4);
@@ -29,7 +29,7 @@ bool is_packed_codes(const Tensor& codes, const Tensor& vectors, int64_t n, int6
                       header.in_group == vectors.size(3) && header.code_bytes == (bytes[8] <= 8 ? 1u : 2u);
   if (!agrees || k % header.in_group != 0 || n % header.out_group != 0 || header.in_group % 8 != 0) return false;
   const size_t count = size_t{header.tiles} * aqlm::kTile * header.groups * header.codebooks;
-  return codes.nbytes() == aqlm::kHeaderBytes + count * header.code_bytes;
+  return byte_size(codes) == aqlm::kHeaderBytes + count * header.code_bytes;
 }
 
 bool is_float_or_half(const Tensor& tensor) { return is_float(tensor) || tensor.scalar_type() == ScalarType::Half; }
@@ -39,7 +39,7 @@ Tensor& code_matmat(KernelRuntimeContext& context, const Tensor& input, const Te
   LOWBIT_CHECK(vectors.dim() == 4 && is_float_or_half(vectors) && is_float_or_half(scales),
                "expected codebooks [codebooks, 2^bits, out group, in group] and scales of f32 or f16");
   const int64_t n = scales.numel() * vectors.size(2), k = last_size(input);
-  LOWBIT_CHECK(is_packed_codes(codes, vectors, n, k), "%zu bytes are no packed codes of n %d, k %d", codes.nbytes(),
+  LOWBIT_CHECK(is_packed_codes(codes, vectors, n, k), "%zu bytes are no packed codes of n %d, k %d", byte_size(codes),
                static_cast<int>(n), static_cast<int>(k));
   LOWBIT_CHECK(is_float(input) && is_float(out) && (!bias || (is_float(*bias) && bias->numel() == n)),
                "expected float activations and a float bias of %d", static_cast<int>(n));

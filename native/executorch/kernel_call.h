@@ -50,6 +50,11 @@ inline bool is_bytes(const Tensor& tensor) {
   return tensor.scalar_type() == ScalarType::Byte || tensor.scalar_type() == ScalarType::Char;
 }
 
+// Tensor::nbytes is no symbol of the bindings of ExecuTorch 1.4.
+inline size_t byte_size(const Tensor& tensor) {
+  return static_cast<size_t>(tensor.numel()) * executorch::runtime::elementSize(tensor.scalar_type());
+}
+
 // Whether all indices, int64 or int32, are 0 .. limit - 1.
 bool indices_in_range(const Tensor& indices, int64_t limit);
 

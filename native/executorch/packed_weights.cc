@@ -66,7 +66,7 @@ uint32_t checksum(const uint8_t* bytes, size_t size) {
 }
 
 PackedWeights open_packed(const Tensor& packed, const PackedShape& shape) {
-  const size_t size = packed.nbytes();
+  const size_t size = byte_size(packed);
   const int64_t most = INT32_MAX;
   const bool positive = shape.n > 0 && shape.k > 0 && shape.group_size > 0;
   if (!is_bytes(packed) || size < kHeaderBytes || !positive || std::max({shape.n, shape.k, shape.group_size}) > most)
@@ -83,7 +83,7 @@ bool is_packed_embedding(const Tensor& packed, int64_t bits, int64_t rows, int64
   if (!is_bytes(packed) || rows < 1 || dim < 1 || dim % 32 != 0 || rows > INT32_MAX || dim > INT32_MAX) return false;
   const size_t size =
       kHeaderBytes + static_cast<size_t>(rows) * static_cast<size_t>(dim) / 8 * static_cast<size_t>(bits);
-  if (packed.nbytes() != size) return false;
+  if (byte_size(packed) != size) return false;
   const uint8_t* bytes = static_cast<const uint8_t*>(packed.const_data_ptr());
   // Magic, type, version, bits, smallest and largest chunk.
   const uint32_t fields[] = {kTorchaoMagic, 2, 1, static_cast<uint32_t>(bits), 32, 128};

@@ -11,7 +11,7 @@ Tensor& packed_linear(KernelRuntimeContext& context, const char* family, uint32_
                       const Tensor& packed, const PackedShape& shape, Tensor& out) {
   const PackedWeights weights = open_packed(packed, shape);
   LOWBIT_CHECK(weights.layout && (bits == 0 || weights.bits == bits),
-               "packed weights of %zu bytes and %u bits do not fit n %d, k %d, group size %d", packed.nbytes(),
+               "packed weights of %zu bytes and %u bits do not fit n %d, k %d, group size %d", byte_size(packed),
                weights.bits, static_cast<int>(shape.n), static_cast<int>(shape.k), static_cast<int>(shape.group_size));
   LOWBIT_CHECK(is_float(activations) && is_float(out) && activations.dim() > 0 && last_size(activations) == shape.k,
                "expected float activations of %d values", static_cast<int>(shape.k));
@@ -56,8 +56,8 @@ Tensor& shared_embedding(KernelRuntimeContext& context, const Tensor& packed, in
                          const Tensor& indices, Tensor& out) {
   const PackedWeights weights = open_packed(packed, {n, k, group_size});
   LOWBIT_CHECK(weights.layout && weights.bits == Bits,
-               "packed weights of %zu bytes do not fit n %d, k %d, group size %d", packed.nbytes(), static_cast<int>(n),
-               static_cast<int>(k), static_cast<int>(group_size));
+               "packed weights of %zu bytes do not fit n %d, k %d, group size %d", byte_size(packed),
+               static_cast<int>(n), static_cast<int>(k), static_cast<int>(group_size));
   LOWBIT_CHECK(indices_in_range(indices, n), "expected indices of 0..%d", static_cast<int>(n - 1));
   LOWBIT_CHECK(is_float(out) && resize_rows(out, indices, k), "the result does not fit the memory planned for it");
   CallArguments<embedding_shared::kScalars, embedding_shared::kBuffers> to;
@@ -77,7 +77,7 @@ template <int Bits>
 Tensor& packed_embedding(KernelRuntimeContext& context, const Tensor& packed, int64_t rows, int64_t dim,
                          const Tensor& scales, const Tensor& zeros, const Tensor& indices, Tensor& out) {
   LOWBIT_CHECK(is_packed_embedding(packed, Bits, rows, dim), "%zu bytes are no packed embedding of %d rows of %d",
-               packed.nbytes(), static_cast<int>(rows), static_cast<int>(dim));
+               byte_size(packed), static_cast<int>(rows), static_cast<int>(dim));
   const int64_t groups = scales.numel() / rows;
   LOWBIT_CHECK(is_float(scales) && groups > 0 && scales.numel() == groups * rows && dim % groups == 0 &&
                    zeros.scalar_type() == ScalarType::Char && zeros.numel() == scales.numel(),

@@ -46,13 +46,15 @@ constexpr uint32_t kExactTerms = 32768;
 // One element of y, as src/kernels/reference/linear.ts defines it.
 inline float dot_quantized(const DecodedLinear& args, uint32_t row, const DecodedRow<int16_t>& weights) {
   const Panels& w = args.weights;
-  const int8_t* x = args.rows.values + size_t{row} * w.padded_k();
+  const QuantizedRows& rows = args.rows;
+  const int8_t* x = rows.values + size_t{row} * w.padded_k();
+  const int64_t zero = rows.in_blocks ? 0 : rows.zeros[row];
   double total = 0;
-  const int32_t* sums = args.rows.sums + size_t{row} * w.part_count();
-  for (uint32_t g = 0; g < w.part_count(); g++) {
-    const uint32_t count = w.part_columns(g);
-    const int16_t* values = weights.values + size_t{g} * w.part_length();
-    const int8_t* q = x + size_t{g} * w.part_length();
+  for (uint32_t i = 0; i < rows.block_count; i++) {
+    const uint32_t g = i / rows.blocks, start_of = i % rows.blocks * rows.block_length, columns = w.part_columns(g);
+    const uint32_t count = start_of < columns ? std::min(rows.block_length, columns - start_of) : 0;
+    const int16_t* values = weights.values + size_t{g} * w.part_length() + start_of;
+    const int8_t* q = x + size_t{i} * rows.block_length;
     int64_t exact = 0;
     for (uint32_t start = 0; start < count; start += kExactTerms) {
       const uint32_t end = std::min(count, start + kExactTerms);
@@ -61,15 +63,17 @@ inline float dot_quantized(const DecodedLinear& args, uint32_t row, const Decode
         dot += values[c] * q[c];
         sum += values[c];
       }
-      exact += dot - static_cast<int64_t>(args.rows.zeros[row]) * sum;
+      exact += dot - zero * sum;
     }
-    total += static_cast<double>(weights.scales[g]) * static_cast<double>(exact);
+    const size_t block = size_t{row} * rows.block_count + i;
+    const double factor = rows.numbers[block].factor;
+    total += static_cast<double>(weights.scales[g]) * static_cast<double>(exact) * factor;
     if (w.has_minima) {
-      const int64_t inputs = sums[g] - static_cast<int64_t>(args.rows.zeros[row]) * count;
-      total += static_cast<double>(weights.minima[g]) * static_cast<double>(inputs);
+      const int64_t inputs = rows.numbers[block].sum - zero * count;
+      total += static_cast<double>(weights.minima[g]) * static_cast<double>(inputs) * factor;
     }
   }
-  return static_cast<float>(total * args.rows.scales[row]);
+  return static_cast<float>(rows.in_blocks ? total : total * rows.scales[row]);
 }
 
 template <class Layout, int Bits>
@@ -78,8 +82,8 @@ void quantized_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
   const Panels& w = args.weights;
   if (phase == 0) {
     const uint32_t first = tile * args.rows_per_tile;
-    ScalarQuantizer::quantize_rows(args.x, w, args.rows, first, std::min(args.m, first + args.rows_per_tile));
-    return;
+    const auto quantize = args.rows.in_blocks ? ScalarQuantizer::quantize_blocks : ScalarQuantizer::quantize_rows;
+    return quantize(args.x, w, args.rows, first, std::min(args.m, first + args.rows_per_tile));
   }
   DecodedRow<int16_t> rows[Layout::kRows];
   void* memory = args.decoded + thread * decoded_bytes<Layout, int16_t>(w);
@@ -126,10 +130,11 @@ DecodedLinear read_decoded_linear(const Call& call) {
   return args;
 }
 
-template <class Layout>
+template <class Layout, Granularity Activations>
 size_t quantized_scratch(const Call& call) {
   const DecodedLinear args = read_decoded_linear<Layout>(call);
-  return quantized_bytes(args.m, args.weights) + call.threads * decoded_bytes<Layout, int16_t>(args.weights);
+  return quantized_bytes(args.m, args.weights, Activations) +
+         call.threads * decoded_bytes<Layout, int16_t>(args.weights);
 }
 
 template <class Layout>
@@ -145,14 +150,14 @@ struct Runs {
   static constexpr Run kWeightOnly = weight_only_run<Layout, Bits>;
 };
 
-template <class Layout>
+template <class Layout, Granularity Activations>
 void quantized_prepare(Step& step, const Call& call) {
   constexpr Run kRuns[] = LOWBIT_BY_BITS(Runs<Layout>::template kQuantized);
   DecodedLinear& args = step.init<DecodedLinear>();
   args = read_decoded_linear<Layout>(call);
   uint8_t* scratch = buffer_of<uint8_t>(call, packed_linear::kScratch);
-  args.rows = quantized_rows(scratch, args.m, args.weights);
-  args.decoded = scratch + quantized_bytes(args.m, args.weights);
+  args.rows = quantized_rows(scratch, args.m, args.weights, Activations);
+  args.decoded = scratch + quantized_bytes(args.m, args.weights, Activations);
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * call.threads));
   step.phases = 2;
   step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
@@ -174,13 +179,33 @@ void weight_only_prepare(Step& step, const Call& call) {
 using Panel16Rows = PanelRows<Panel16Places>;
 using Panel32Rows = PanelRows<Panel32Places>;
 
+template <class Layout, Granularity Activations>
+constexpr KernelRow quantized_row(const char* name, const char* family, const char* layout, uint32_t bits) {
+  return {name,
+          family,
+          layout,
+          bits,
+          kBaselineNeeds,
+          1,
+          Layout::kRows,
+          quantized_scratch<Layout, Activations>,
+          quantized_prepare<Layout, Activations>};
+}
+
+constexpr Granularity kRow = Granularity::kRow, kBlock = Granularity::kBlock;
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16", kBits1To8 | kReadsMinima, kBaselineNeeds, 1,
-     16, quantized_scratch<Panel16Rows>, quantized_prepare<Panel16Rows>},
-    {"linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32", kBits1To8 | kReadsMinima, kBaselineNeeds, 1,
-     32, quantized_scratch<Panel32Rows>, quantized_prepare<Panel32Rows>},
-    {"linear_a8_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "torchao_universal", kBits1To8, kBaselineNeeds, 1, 8,
-     quantized_scratch<TorchaoRows>, quantized_prepare<TorchaoRows>},
+    quantized_row<Panel16Rows, kRow>("linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16",
+                                     kBits1To8 | kReadsMinima),
+    quantized_row<Panel32Rows, kRow>("linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32",
+                                     kBits1To8 | kReadsMinima),
+    quantized_row<TorchaoRows, kRow>("linear_a8_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "torchao_universal",
+                                     kBits1To8),
+    quantized_row<Panel16Rows, kBlock>("linear_a8b32_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8b32", "panel16",
+                                       kBits1To8 | kReadsMinima),
+    quantized_row<Panel32Rows, kBlock>("linear_a8b32_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8b32", "panel32",
+                                       kBits1To8 | kReadsMinima),
+    quantized_row<TorchaoRows, kBlock>("linear_a8b32_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8b32",
+                                       "torchao_universal", kBits1To8),
 #if !defined(__aarch64__)
     {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", kBits1To8 | kReadsMinima,
      kBaselineNeeds, 1, 16, weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},

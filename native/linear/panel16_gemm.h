@@ -110,27 +110,27 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
   using Floats = typename Isa::Floats;
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
-  const size_t stride = w.padded_k(), groups = w.part_count(), group_bytes = w.group_bytes;
-  const uint32_t length = Short ? Columns : w.group_length;
+  const QuantizedRows& rows = args.rows;
+  const size_t stride = w.padded_k(), block_stride = rows.block_count, group_bytes = w.group_bytes;
+  const uint32_t length = Short ? Columns : rows.block_length, blocks = rows.blocks;
   const bool has_zeros = w.has_zeros, has_minima = w.has_minima;
   const size_t next_scales = scale_stride(w);
-  const int8_t* x = args.rows.values + row * stride;
-  const int32_t* starts = args.rows.sums + row * groups;
+  const int8_t* x = rows.values + row * stride;
+  const BlockNumbers* numbers = rows.numbers + row * block_stride;
+  const float* offsets = rows.offsets + row * block_stride;
   const uint8_t* unpacked[2] = {columns[0].unpacked, columns[1].unpacked};
   const uint8_t* scales[2] = {columns[0].scales, columns[1].scales};
   const uint8_t* zeros[2] = {columns[0].zeros, columns[1].zeros};
   Floats total[2][Rows];
   for (int v = 0; v < 2; v++)
     for (int m = 0; m < Rows; m++) total[v][m] = Isa::zero_floats();
-  for (uint32_t g = 0; g < groups; g++, starts++) {
+  for (uint32_t i = 0, of_group = 0; i < block_stride; i++, numbers++) {
     Ints sum[2][Rows];
-    if (has_minima) {
-      for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(offset * starts[m * groups]);
-    } else if (has_zeros) {
+    if (has_zeros) {
       for (int v = 0; v < 2; v++)
-        for (int m = 0; m < Rows; m++) sum[v][m] = Isa::scaled_zeros(zeros[v], offset, -starts[m * groups]);
+        for (int m = 0; m < Rows; m++) sum[v][m] = Isa::scaled_zeros(zeros[v], offset, -numbers[m * block_stride].sum);
     } else {
-      for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(starts[m * groups]);
+      for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(numbers[m * block_stride].sum);
     }
     const int8_t* end = x + length;
     do {
@@ -139,12 +139,17 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
       unpacked[0] += 16 * Columns;
       unpacked[1] += 16 * Columns;
     } while (!Short && x < end);
+    const bool ends = Short || ++of_group == blocks;
+    if (ends) of_group = 0;
     for (int v = 0; v < 2; v++) {
+      const Floats scale = Isa::load_floats(scales[v]);
       for (int m = 0; m < Rows; m++)
-        total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales[v]), total[v][m]);
+        total[v][m] = add_products<Isa>(sum[v][m], scale, numbers[m * block_stride].factor, total[v][m]);
       if (has_minima)
         for (int m = 0; m < Rows; m++)
-          total[v][m] = add_offsets<Isa>(starts[m * groups], Isa::load_floats(scales[v] + kScaleBytes), total[v][m]);
+          total[v][m] =
+              add_offsets<Isa>(offsets[i + m * block_stride], Isa::load_floats(scales[v] + kScaleBytes), total[v][m]);
+      if (!ends) continue;
       scales[v] += next_scales;
       zeros[v] += group_bytes;
     }
@@ -208,10 +213,10 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   }
 }
 
-template <class Isa>
+template <class Isa, Granularity Activations>
 size_t packed_gemm_scratch(const Call& call) {
   const size_t panels = call.threads * gemm_panels<Isa>();
-  return packed_linear_scratch(call) +
+  return packed_linear_scratch<Activations>(call) +
          panels * gemm_panel_bytes(read_panel16(buffer_of<void>(call, packed_linear::kWeights)));
 }
 
@@ -223,11 +228,11 @@ struct GemmCode {
   }
 };
 
-template <class Isa>
+template <class Isa, Granularity Activations>
 void packed_gemm_prepare(Step& step, const Call& call) {
   PackedGemm& gemm = step.init<PackedGemm>();
-  bind_packed_linear(gemm.linear, call);
-  gemm.scratch = buffer_of<uint8_t>(call, packed_linear::kScratch) + packed_linear_scratch(call);
+  bind_packed_linear(gemm.linear, call, Activations);
+  gemm.scratch = buffer_of<uint8_t>(call, packed_linear::kScratch) + packed_linear_scratch<Activations>(call);
   split_packed_linear(step, gemm.linear, call.threads, gemm_panels<Isa>(), false);
   step.run = run_for_bits<GemmCode<Isa>>(gemm.linear.weights);
 }

@@ -2,9 +2,11 @@
 // operations; its rows of a vector (16, 8 or 4) divide the 16 rows of a panel into parts.
 //
 // y = a_scale * (sum over groups: scale * (sum u * q - (offset + zero) * sum q) - a_zero * correction) + bias,
-// with u = stored unsigned weight, q = quantized activation. Integer sums are exact. Where sums are short, q is raised:
-// y = a_scale * (sum over groups: scale * sum (u - offset) * q - (zero * scale) * sum q - a_zero * correction) + bias.
-// Likewise with a minimum, which is - (zero * scale) there: (offset * scale + minimum) * sum q is added.
+// with u = stored unsigned weight, q = quantized activation; or with activations in blocks that have a scale each,
+// y = sum over blocks: (scale * a_scale) * (sum u * q - (offset + zero) * sum q) + bias.
+// Integer sums are exact. Where sums are short, - (zero * scale) * sum q is added by itself; likewise a minimum, which
+// is
+// - (zero * scale) there: (offset * scale + minimum) * sum q is added.
 #pragma once
 
 #include "../families.h"
@@ -15,9 +17,10 @@ namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
 namespace {
 
-static inline size_t packed_linear_scratch(const Call& call) {
+template <Granularity Activations>
+size_t packed_linear_scratch(const Call& call) {
   return quantized_bytes(scalar_of<uint32_t>(call, packed_linear::kM),
-                         read_panel16(buffer_of<void>(call, packed_linear::kWeights)));
+                         read_panel16(buffer_of<void>(call, packed_linear::kWeights)), Activations);
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
@@ -31,12 +34,15 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   const Panel16& w = args.weights;
   const uint32_t padded_k = w.padded_k();
+  const QuantizedRows& rows = args.rows;
   const int8_t* x[Rows];
-  const int32_t* sums[Rows];
+  // Of each row, the block that is worked on.
+  size_t block[Rows];
   for (int m = 0; m < Rows; m++) {
-    x[m] = args.rows.values + static_cast<size_t>(row + m) * padded_k;
-    sums[m] = args.rows.sums + static_cast<size_t>(row + m) * w.part_count();
+    x[m] = rows.values + static_cast<size_t>(row + m) * padded_k;
+    block[m] = static_cast<size_t>(row + m) * rows.block_count;
   }
+  const uint32_t block_length = std::max(32u, rows.block_length);
   const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[Panels];
   for (int p = 0; p < Panels; p++) group[p] = w.panel(std::min(first + p, last));
@@ -51,14 +57,18 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   const uint8_t* const end_of_first = group[0] + w.panel_bytes;
 
   for (uint32_t g = 0; g < w.groups; g++) {
-    for (int part = 0; part < kParts; part++) {
+    // Of the blocks of the group, each kSets as wide as `block` counts.
+    for (uint32_t i = 0; i < kParts * rows.blocks; i++) {
+      const int part = i % kParts;
+      const uint32_t set_block = kSets * g * rows.blocks + i / kParts, start = i / kParts * block_length;
       Ints sum[kSets][Panels][Rows];
       for (int set = 0; set < kSets; set++)
         for (int p = 0; p < Panels; p++)
           for (int m = 0; m < Rows; m++)
-            sum[set][p][m] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[m][kSets * g + set]);
-      uint32_t at = w.vectors_offset;
-      for (uint32_t c = g * w.group_length, end = c + w.group_length; c < end; c += 32, at += 64 * Bits) {
+            sum[set][p][m] =
+                start_of<Isa, Bits, Levels>(w, group[p], part, rows.numbers[block[m] + set_block + set].sum);
+      uint32_t at = w.vectors_offset + 2 * Bits * start;
+      for (uint32_t c = g * w.group_length + start, end = c + block_length; c < end; c += 32, at += 64 * Bits) {
         if (part == 0) {
           const size_t from = at + (group[0] + at + Isa::kAhead >= end_of_first ? jump : 0);
           for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + from);
@@ -87,10 +97,13 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
           const GroupPlace<Isa> place{group[p], g, part, set};
           const Floats scale = group_scales < Isa, Levels && Pair > (w, place);
           Floats* totals = total[p][part];
-          for (int m = 0; m < Rows; m++) totals[m] = add_products<Isa>(sum[set][p][m], scale, totals[m]);
+          for (int m = 0; m < Rows; m++)
+            totals[m] =
+                add_products<Isa>(sum[set][p][m], scale, rows.numbers[block[m] + set_block + set].factor, totals[m]);
           if (!adds_offsets<Isa>(w)) continue;
           const Floats offset = offsets_of<Isa>(w, place, scale, Bits);
-          for (int m = 0; m < Rows; m++) totals[m] = add_offsets<Isa>(sums[m][kSets * g + set], offset, totals[m]);
+          for (int m = 0; m < Rows; m++)
+            totals[m] = add_offsets<Isa>(rows.offsets[block[m] + set_block + set], offset, totals[m]);
         }
     }
     for (int p = 0; p < Panels; p++) group[p] += w.group_bytes;
@@ -157,35 +170,18 @@ inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last)
   });
 }
 
-// A row's activations, zero point and sums, with activations 128 higher, so that they are unsigned and weights signed:
-// sums of products then begin with nothing that depends on the row, but for what makes weights unsigned. Padding is
-// zero, so that it adds nothing.
-inline void raise_row(const PackedLinear& args, uint32_t row) {
-  const Panel16& w = args.weights;
-  args.rows.zeros[row] += 128;
-  const size_t columns = w.padded_k();
-  int8_t* values = args.rows.values + row * columns;
-  for (size_t c = 0; c < columns; c++) values[c] ^= -128;
-  const uint32_t groups = w.part_count(), length = w.part_length();
-  int32_t* sums = args.rows.sums + static_cast<size_t>(row) * groups;
-  for (uint32_t g = 0; g < groups; g++, values += length) {
-    const uint32_t count = w.part_columns(g);
-    if (count < length) memset(values + count, 0, length - count);
-    sums[g] += 128 * static_cast<int32_t>(count);
-  }
-}
-
-// Rows `first` .. `last`. Without zero points, what sums of products begin with is the same for all columns: sums are
-// kept times -offset. With minima, or zero points and raised activations, they are kept times -1.
+// Rows `first` .. `last`, and what their blocks need for weights that are stored `offset` higher.
 template <class Isa>
 inline void quantize_range(const PackedLinear& args, uint32_t first, uint32_t last, int32_t offset) {
-  Isa::quantize_rows(args.x, args.weights, args.rows, first, last);
-  if constexpr (Isa::kShortSums)
-    for (uint32_t row = first; row < last; row++) raise_row(args, row);
+  const QuantizedRows& rows = args.rows;
+  if (rows.in_blocks) Isa::quantize_blocks(args.x, args.weights, rows, first, last);
+  else Isa::quantize_rows(args.x, args.weights, rows, first, last);
   if (args.weights.has_zeros && !Isa::kShortSums) return;
-  const size_t groups = args.weights.part_count();
-  const int32_t factor = args.weights.has_offsets ? -1 : -offset;
-  for (int32_t* sum = args.rows.sums + first * groups; sum < args.rows.sums + last * groups; sum++) *sum *= factor;
+  for (size_t i = size_t{first} * rows.block_count; i < size_t{last} * rows.block_count; i++) {
+    const int32_t sum = rows.numbers[i].sum;
+    if (args.weights.has_offsets) rows.offsets[i] = static_cast<float>(-sum) * rows.numbers[i].factor;
+    rows.numbers[i].sum = -offset * sum;
+  }
 }
 
 template <class Isa>
@@ -244,18 +240,18 @@ static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t 
   step.tiles[1] = ceil_div(w.panel_count, args.panels_per_tile);
 }
 
-static inline void bind_packed_linear(PackedLinear& args, const Call& call) {
+static inline void bind_packed_linear(PackedLinear& args, const Call& call, Granularity activations) {
   args.m = scalar_of<uint32_t>(call, packed_linear::kM);
   args.x = buffer_of<const float>(call, packed_linear::kX);
   args.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
   args.y = buffer_of<float>(call, packed_linear::kY);
-  args.rows = quantized_rows(buffer_of<void>(call, packed_linear::kScratch), args.m, args.weights);
+  args.rows = quantized_rows(buffer_of<void>(call, packed_linear::kScratch), args.m, args.weights, activations);
 }
 
-template <class Isa>
+template <class Isa, Granularity Activations>
 void packed_linear_prepare(Step& step, const Call& call) {
   PackedLinear& args = step.init<PackedLinear>();
-  bind_packed_linear(args, call);
+  bind_packed_linear(args, call, Activations);
   split_packed_linear(step, args, call.threads, Isa::kPanels, Isa::kStreams);
   step.run = run_for_bits<LinearCode<Isa>>(args.weights);
 }
@@ -292,6 +288,31 @@ static inline ActivationScale activation_scale(uint32_t lowest, int32_t highest)
   return {scale, 1.0f / scale, static_cast<int32_t>(zero)};
 }
 
+// From the bits of a block's largest magnitude. Blocks with NaN or infinity get NaN as scale.
+static inline ActivationScale block_scale(uint32_t magnitude) {
+  const float largest = float_of_bits(magnitude);
+  const float scale = std::max(largest / 127.0f + 0.0f * largest, 0x1p-126f);
+  return {scale, 1.0f / scale, 0};
+}
+
+// Calls block(x, count, at, index) for each block of a row: its values, of which those past a group's end are not
+// there, where they are stored, and its number in the row.
+template <class Block>
+inline LOWBIT_INLINE void each_block(const float* x, const Panel16& w, const QuantizedRows& rows,
+                                                     uint32_t row, Block&& block) {
+  int8_t* at = rows.values + static_cast<size_t>(row) * w.padded_k();
+  size_t index = static_cast<size_t>(row) * rows.block_count;
+  const uint32_t length = rows.block_length;
+  for (uint32_t part = 0; part < w.part_count(); part++) {
+    const uint32_t columns = w.part_columns(part);
+    for (uint32_t c = 0; c < w.part_length(); c += length, at += length, index++) {
+      const uint32_t count = c < columns ? std::min(length, columns - c) : 0;
+      block(x, count, at, index);
+      x += count;
+    }
+  }
+}
+
 // Dynamic quantization of rows in scalar code.
 struct ScalarQuantizer {
   static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
@@ -309,17 +330,38 @@ struct ScalarQuantizer {
       const ActivationScale scale = activation_scale(lowest, highest);
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
-      int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();
-      const uint32_t groups = w.part_count(), length = w.part_length();
-      for (uint32_t g = 0; g < groups; g++, out += length) {
-        const uint32_t count = w.part_columns(g);
-        int32_t sum = 0;
-        for (uint32_t c = 0; c < count; c++) sum += out[c] = scale.integer(in[c]);
-        memset(out + count, 0, length - count);
-        rows.sums[static_cast<size_t>(row) * groups + g] = sum;
-        in += count;
-      }
+      each_block(in, w, rows, row, [&](const float* values, uint32_t count, int8_t* at, size_t index) {
+        rows.numbers[index].factor = 1;
+        rows.numbers[index].sum = integers(scale, values, count, at, rows.block_length);
+      });
     }
+  }
+
+  static void quantize_blocks(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
+                              uint32_t last) {
+    for (uint32_t row = first; row < last; row++)
+      each_block(x + static_cast<size_t>(row) * w.k, w, rows, row,
+                 [&](const float* values, uint32_t count, int8_t* at, size_t index) {
+                   uint32_t largest = 0;
+                   for (uint32_t c = 0; c < count; c++) {
+                     uint32_t bits;
+                     memcpy(&bits, values + c, sizeof bits);
+                     largest = std::max(largest, bits & 0x7fffffffu);
+                   }
+                   const ActivationScale scale = block_scale(largest);
+                   rows.numbers[index].factor = scale.scale;
+                   rows.numbers[index].sum = integers(scale, values, count, at, rows.block_length);
+                 });
+  }
+
+ private:
+  // Integers of the first `count` of `length` places, zeros for the others; gives their sum.
+  static int32_t integers(const ActivationScale& scale, const float* values, uint32_t count, int8_t* at,
+                          uint32_t length) {
+    int32_t sum = 0;
+    for (uint32_t c = 0; c < count; c++) sum += at[c] = scale.integer(values[c]);
+    memset(at + count, 0, length - count);
+    return sum;
   }
 };
 

@@ -35,9 +35,8 @@ constexpr int32_t weight_offset() {
   return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>();
 }
 
-// Of instruction sets whose dot products are 32-bit sums at once, of signed activations. kStreams: whether panels are
-// read as panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are of raised activations: see
-// raise_row.
+// Of instruction sets whose dot products are 32-bit sums at once. kStreams: whether panels are read as
+// panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are 16-bit ones at first.
 struct NoShortSums {
   static constexpr bool kShortSums = false, kStreams = false, kNeighbours = false;
 };
@@ -95,9 +94,13 @@ inline LOWBIT_INLINE void store_part(const PackedLinear& args, uint32_t panel, i
   const Floats correction = Isa::load_floats(bytes + w.correction_offset + 4 * Isa::kRows * part);
   const Floats bias = w.has_bias ? Isa::load_floats(bytes + w.bias_offset + 4 * Isa::kRows * part) : Isa::zero_floats();
   each_index<Rows>([&](auto m) LOWBIT_INLINE {
-    const float zero = static_cast<float>(args.rows.zeros[row + m]);
-    Floats value = Isa::multiply_add(correction, Isa::broadcast(-zero), total[m]);
-    value = Isa::multiply_add(value, Isa::broadcast(args.rows.scales[row + m]), bias);
+    Floats value = total[m], scale = Isa::broadcast(1);
+    if (!args.rows.in_blocks) {
+      const float zero = static_cast<float>(args.rows.zeros[row + m]);
+      value = Isa::multiply_add(correction, Isa::broadcast(-zero), value);
+      scale = Isa::broadcast(args.rows.scales[row + m]);
+    }
+    value = Isa::multiply_add(value, scale, bias);
     float* y = args.y + static_cast<size_t>(row + m) * w.n + column;
     if (column + Isa::kRows <= w.n) Isa::store_floats(y, value);
     else Isa::store_some_floats(y, value, w.n - column);
@@ -135,20 +138,20 @@ inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const G
   return Isa::multiply(Isa::load_e4m3(place.at(0, 1)), Isa::load_floats(factors));
 }
 
-// What a group adds to the totals of a row: its sum of products times its scale; then, where it has a minimum, or where
-// activations are raised and it has a zero point, minus the sum of its activations times what `offsets_of` gives. All
-// kernels of an instruction set add in this order, so that a row's results are the same bits whatever rows are computed
-// with it.
+// What a block adds to the totals of a row: its sum of products times the scales of weights and activations; then,
+// where its group has a minimum, or a zero point that short sums leave out, minus the sum of its activations times what
+// `offsets_of` gives. `factor` and `offset` are of QuantizedRows. All kernels of an instruction set add in this order,
+// so that a row's results are the same bits whatever rows are computed with it.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats add_products(typename Isa::Ints sum,
-                                                                       typename Isa::Floats scale,
+                                                                       typename Isa::Floats scale, float factor,
                                                                        typename Isa::Floats total) {
-  return Isa::multiply_add(Isa::to_floats(sum), scale, total);
+  return Isa::multiply_add(Isa::to_floats(sum), Isa::multiply(scale, Isa::broadcast(factor)), total);
 }
 template <class Isa>
-inline LOWBIT_INLINE typename Isa::Floats add_offsets(int32_t minus_sum, typename Isa::Floats offset,
+inline LOWBIT_INLINE typename Isa::Floats add_offsets(float offset, typename Isa::Floats offsets,
                                                                       typename Isa::Floats total) {
-  return Isa::multiply_add(Isa::to_floats(Isa::broadcast_int(minus_sum)), offset, total);
+  return Isa::multiply_add(Isa::broadcast(offset), offsets, total);
 }
 
 // Whether groups add offsets: else zero points are part of integer sums.

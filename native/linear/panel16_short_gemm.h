@@ -1,6 +1,5 @@
 // panel16 linear layers for many rows with products that are 16-bit sums at first, for vectors of half a panel. Weights
-// are signed and activations raised. Weights of more than 7 bits are two planes of at most 8 in magnitude, 16 high +
-// low.
+// of more than 7 bits are two planes of 4 bits, 16 high + low.
 #pragma once
 
 #include "panel16_gemm.h"
@@ -27,7 +26,7 @@ constexpr size_t kPlaneBytes = kChunkRuns * 512;
 
 // What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run, of each
 // half of it where groups are pairs, and what `offsets_of` gives for them, [runs][halves][16]; of rows, sums over the
-// groups before and of the group that a chunk is part of, [m][16].
+// blocks before and of the block that a chunk is part of, [m][16].
 struct ShortWorkspace {
   uint8_t* weights;
   float *scales, *offsets, *totals;
@@ -74,12 +73,12 @@ inline void place_row(const ShortGemm& gemm, uint32_t first, uint32_t rows, uint
 
 // The blocks of rows that begin in a tile.
 template <class Isa>
-inline void quantize_blocks(const ShortGemm& gemm, uint32_t tile) {
+inline void quantize_tile(const ShortGemm& gemm, uint32_t tile, int32_t offset) {
   const PackedLinear& args = gemm.linear;
   const uint32_t begin = tile * args.rows_per_tile, end = begin + args.rows_per_tile;
   even_parts(args.m, kShortRows, [&](uint32_t first, uint32_t rows) {
     if (first < begin || first >= end) return;
-    quantize_range<Isa>(args, first, first + rows, 0);
+    quantize_range<Isa>(args, first, first + rows, offset);
     for (uint32_t row = first; row < first + rows; row++) place_row(gemm, first, rows, row);
   });
 }
@@ -142,47 +141,52 @@ inline LOWBIT_INLINE void run_sums(const uint8_t* weights, const uint8_t* x,
     });
 }
 
-// What a chunk's groups are: of one run each, of several, a part of one, or pairs of half a run each.
-enum class ShortGroups { kRun, kRuns, kPart, kPairs };
+// What blocks are: one run each, several, longer than a chunk, or pairs of half a run each.
+enum class ShortBlocks { kRun, kRuns, kPart, kPairs };
 
 // `Rows` rows from `row` on.
-template <class Isa, int Steps, ShortGroups Groups, int Rows>
+template <class Isa, int Steps, ShortBlocks Blocks, int Rows>
 inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, uint32_t row) {
   using Ints = typename Isa::Ints;
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
-  constexpr uint32_t kSets = Groups == ShortGroups::kPairs ? 2 : 1;
-  const size_t groups = static_cast<size_t>(w.groups) * kSets;
-  const uint32_t group_runs = Groups == ShortGroups::kRun || Groups == ShortGroups::kPairs ? 1 : w.group_length / 32;
-  const uint32_t step = Groups == ShortGroups::kPart ? chunk.last - chunk.first : group_runs;
-  const uint32_t group = chunk.first / group_runs;
-  const int32_t* minus_sums = args.rows.sums + row * groups + group * kSets;
+  constexpr uint32_t kSets = Blocks == ShortBlocks::kPairs ? 2 : 1;
+  const size_t stride = args.rows.block_count;
+  const uint32_t block_runs =
+      Blocks == ShortBlocks::kRun || Blocks == ShortBlocks::kPairs ? 1 : args.rows.block_length / 32;
+  const uint32_t step = Blocks == ShortBlocks::kPart ? chunk.last - chunk.first : block_runs;
+  const uint32_t first_block = chunk.first / block_runs;
+  const size_t place = row * stride + first_block * kSets;
+  const BlockNumbers* numbers = args.rows.numbers + place;
+  const float* row_offsets = args.rows.offsets + place;
   const uint8_t *x = chunk_inputs(gemm, chunk.first, row), *weights = work.weights;
   const float *scales = work.scales, *offsets = work.offsets;
   float* totals = work.totals + 16 * row;
   typename Isa::Floats total[2][Rows];
   each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
-    total[v][m] = group == 0 ? Isa::zero_floats() : Isa::load_floats(totals + 16 * m + 8 * v);
+    total[v][m] = first_block == 0 ? Isa::zero_floats() : Isa::load_floats(totals + 16 * m + 8 * v);
   });
-  const auto add_group = [&](const Ints(&sum)[2][Rows], uint32_t runs) LOWBIT_INLINE {
+  const auto add_block = [&](const Ints(&sum)[2][Rows], uint32_t runs) LOWBIT_INLINE {
     each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
-      total[v][m] = add_products<Isa>(sum[v][m], Isa::load_floats(scales + 8 * v), total[v][m]);
+      const Ints all = Isa::add(sum[v][m], Isa::broadcast_int(numbers[m * stride].sum));
+      total[v][m] = add_products<Isa>(all, Isa::load_floats(scales + 8 * v), numbers[m * stride].factor, total[v][m]);
     });
     if (w.has_offsets)
       each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
-        total[v][m] = add_offsets<Isa>(minus_sums[m * groups], Isa::load_floats(offsets + 8 * v), total[v][m]);
+        total[v][m] = add_offsets<Isa>(row_offsets[m * stride], Isa::load_floats(offsets + 8 * v), total[v][m]);
       });
     scales += 16 * runs;
     offsets += 16 * runs;
-    minus_sums++;
+    numbers++;
+    row_offsets++;
   };
   for (uint32_t run = chunk.first; run < chunk.last;) {
     const uint32_t end = run + step;
-    if constexpr (Groups == ShortGroups::kPairs) {
+    if constexpr (Blocks == ShortBlocks::kPairs) {
       for (int half = 0; half < 2; half++, x += 16 * Rows, weights += 256) {
         Ints sum[2][Rows];
         run_sums<Isa, Steps, Rows, 16>(weights, x, sum);
-        add_group(sum, 1);
+        add_block(sum, 1);
       }
       run = end;
     } else {
@@ -193,16 +197,16 @@ inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const Sh
         run_sums<Isa, Steps, Rows>(weights, x, more);
         each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE { sum[v][m] = Isa::add(sum[v][m], more[v][m]); });
       }
-      if constexpr (Groups == ShortGroups::kPart) {
+      if constexpr (Blocks == ShortBlocks::kPart) {
         int32_t* part_sums = work.sums + 16 * row;
         each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
           int32_t* part = part_sums + 16 * m + 8 * v;
-          if (chunk.first % group_runs > 0) sum[v][m] = Isa::add(sum[v][m], Isa::load_ints(part));
+          if (chunk.first % block_runs > 0) sum[v][m] = Isa::add(sum[v][m], Isa::load_ints(part));
           Isa::store_ints(part, sum[v][m]);
         });
-        if (chunk.last % group_runs > 0) return;
+        if (chunk.last % block_runs > 0) return;
       }
-      add_group(sum, step);
+      add_block(sum, step);
     }
   }
   if (32 * chunk.last == w.padded_k())
@@ -212,7 +216,7 @@ inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const Sh
 }
 
 // All rows by a chunk; meanwhile, the memory that is unpacked next is asked for.
-template <class Isa, int Steps, ShortGroups Groups>
+template <class Isa, int Steps, ShortBlocks Blocks>
 inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, const uint8_t* next,
                        size_t next_bytes) {
   const uint32_t m = gemm.linear.m;
@@ -220,10 +224,10 @@ inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const Sho
   even_parts(m, kShortRows, [&](uint32_t row, uint32_t rows) {
     for (const uint8_t* end = next + share; next < end; next += 64) Isa::prefetch_line(next);
     switch (rows) {
-      case 1: return short_block<Isa, Steps, Groups, 1>(gemm, chunk, work, row);
-      case 2: return short_block<Isa, Steps, Groups, 2>(gemm, chunk, work, row);
-      case 3: return short_block<Isa, Steps, Groups, 3>(gemm, chunk, work, row);
-      default: return short_block<Isa, Steps, Groups, 4>(gemm, chunk, work, row);
+      case 1: return short_block<Isa, Steps, Blocks, 1>(gemm, chunk, work, row);
+      case 2: return short_block<Isa, Steps, Blocks, 2>(gemm, chunk, work, row);
+      case 3: return short_block<Isa, Steps, Blocks, 3>(gemm, chunk, work, row);
+      default: return short_block<Isa, Steps, Blocks, 4>(gemm, chunk, work, row);
     }
   });
 }
@@ -231,7 +235,7 @@ inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const Sho
 template <class Isa, int Bits, bool Levels>
 void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const ShortGemm& gemm = step.as<ShortGemm>();
-  if (phase == 0) return quantize_blocks<Isa>(gemm, tile);
+  if (phase == 0) return quantize_tile<Isa>(gemm, tile, weight_offset<Isa, Bits, Levels>());
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   const ShortWorkspace work(gemm.scratch + thread * gemm.thread_bytes, args.m);
@@ -245,13 +249,14 @@ void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
       const uint8_t* next = chunk.last < runs ? w.panel(panel) + chunk.last * run_bytes : w.panel(panel + 1);
       if constexpr (kMayPair<Bits, Levels>)
         if (w.parts == 2) {
-          short_rows<Isa, std::min(kSteps, 4), ShortGroups::kPairs>(gemm, chunk, work, next, chunk_bytes);
+          short_rows<Isa, std::min(kSteps, 4), ShortBlocks::kPairs>(gemm, chunk, work, next, chunk_bytes);
           continue;
         }
-      if (w.group_length == 32) short_rows<Isa, kSteps, ShortGroups::kRun>(gemm, chunk, work, next, chunk_bytes);
+      if (args.rows.block_length == 32)
+        short_rows<Isa, kSteps, ShortBlocks::kRun>(gemm, chunk, work, next, chunk_bytes);
       else if (w.group_length <= 32 * kChunkRuns)
-        short_rows<Isa, kSteps, ShortGroups::kRuns>(gemm, chunk, work, next, chunk_bytes);
-      else short_rows<Isa, kSteps, ShortGroups::kPart>(gemm, chunk, work, next, chunk_bytes);
+        short_rows<Isa, kSteps, ShortBlocks::kRuns>(gemm, chunk, work, next, chunk_bytes);
+      else short_rows<Isa, kSteps, ShortBlocks::kPart>(gemm, chunk, work, next, chunk_bytes);
     }
 }
 
@@ -260,18 +265,19 @@ inline size_t short_inputs_bytes(const Panel16& w, uint32_t m) {
   return round_up(static_cast<size_t>(m) * w.padded_k(), 64);
 }
 
-static inline size_t short_gemm_scratch(const Call& call) {
+template <Granularity Activations>
+size_t short_gemm_scratch(const Call& call) {
   const uint32_t m = scalar_of<uint32_t>(call, packed_linear::kM);
-  return packed_linear_scratch(call) +
+  return packed_linear_scratch<Activations>(call) +
          short_inputs_bytes(read_panel16(buffer_of<void>(call, packed_linear::kWeights)), m) +
          call.threads * ShortWorkspace::bytes(m);
 }
 
-template <class Code>
+template <class Code, Granularity Activations>
 void short_gemm_prepare(Step& step, const Call& call) {
   ShortGemm& gemm = step.init<ShortGemm>();
-  bind_packed_linear(gemm.linear, call);
-  gemm.inputs = buffer_of<uint8_t>(call, packed_linear::kScratch) + packed_linear_scratch(call);
+  bind_packed_linear(gemm.linear, call, Activations);
+  gemm.inputs = buffer_of<uint8_t>(call, packed_linear::kScratch) + packed_linear_scratch<Activations>(call);
   gemm.scratch = gemm.inputs + short_inputs_bytes(gemm.linear.weights, gemm.linear.m);
   gemm.thread_bytes = ShortWorkspace::bytes(gemm.linear.m);
   split_packed_linear(step, gemm.linear, call.threads, 1, false);

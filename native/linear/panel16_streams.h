@@ -64,13 +64,12 @@ struct StoredQuads {
   }
 };
 
-// What sums of a row begin with in a group: `sums` is that of the row's activations.
+// What sums of a row begin with in a block: `sums` is that of QuantizedRows.
 template <class Isa, int Bits, bool Levels>
 inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
                                                                  int32_t sums) {
   constexpr int32_t kOffset = weight_offset<Isa, Bits, Levels>();
-  if (!w.has_offsets) return Isa::broadcast_int(sums);
-  if (adds_offsets<Isa>(w)) return Isa::broadcast_int(kOffset * sums);
+  if (!w.has_offsets || adds_offsets<Isa>(w)) return Isa::broadcast_int(sums);
   return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, kOffset, -sums);
 }
 
@@ -92,8 +91,10 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   const Panel16& w = args.weights;
   const size_t x_stride = w.padded_k();
   const int8_t* x = args.rows.values + row * x_stride;
-  const size_t sum_stride = static_cast<size_t>(w.groups) * kSets;
-  const int32_t* sums = args.rows.sums + row * sum_stride;
+  const QuantizedRows& rows = args.rows;
+  const size_t block_stride = rows.block_count;
+  // Of the row and block that is worked on, by the number of the block's first set.
+  size_t block = row * block_stride;
   const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[kPanels];
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
@@ -111,41 +112,46 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   for (uint32_t g = 0; g < w.groups; g++) {
     if (kNested && g % kSuperGroups == 0)
       each_part([&](auto p, auto part) LOWBIT_INLINE { factors[p][part].load(w, group[p], g, part); });
-    const auto sum_of = [&](int m, int set) LOWBIT_INLINE { return sums[m * sum_stride + kSets * g + set]; };
     const auto start = [&](auto p, auto part, int m, int set = 0) LOWBIT_INLINE {
-      return start_of<Isa, Bits, Levels>(w, group[p], part, sum_of(m, set));
+      return start_of<Isa, Bits, Levels>(w, group[p], part, rows.numbers[block + m * block_stride + set].sum);
     };
     const auto add_sums = [&](auto p, auto part, const Ints(&sum)[Rows], int set = 0) LOWBIT_INLINE {
       const GroupPlace<Isa> place{group[p], g, part, set};
       Floats scale;
       if constexpr (kNested) scale = factors[p][part].scales(place);
       else scale = group_scales < Isa, Levels && Kind == GroupKind::kPair > (w, place);
-      for (int m = 0; m < Rows; m++) total[p][part][m] = add_products<Isa>(sum[m], scale, total[p][part][m]);
+      const size_t at = block + set;
+      for (int m = 0; m < Rows; m++)
+        total[p][part][m] =
+            add_products<Isa>(sum[m], scale, rows.numbers[at + m * block_stride].factor, total[p][part][m]);
       if (!adds_offsets<Isa>(w)) return;
       Floats offset;
       if constexpr (kNested) offset = factors[p][part].template offsets<Bits>(w, place, scale);
       else offset = offsets_of<Isa>(w, place, scale, Bits);
-      for (int m = 0; m < Rows; m++) total[p][part][m] = add_offsets<Isa>(sum_of(m, set), offset, total[p][part][m]);
+      for (int m = 0; m < Rows; m++)
+        total[p][part][m] = add_offsets<Isa>(rows.offsets[at + m * block_stride], offset, total[p][part][m]);
     };
     // Several rows leave no registers for sums that are not worked on yet.
     constexpr bool kStarted = !kShort || (Kind == GroupKind::kRun && Rows == 1);
-    Ints group_sum[kPanels][kParts][Rows];
-    if constexpr (kStarted)
-      each_part([&](auto p, auto part) LOWBIT_INLINE {
-        for (int m = 0; m < Rows; m++) group_sum[p][part][m] = start(p, part, m);
-      });
+    Ints block_sum[kPanels][kParts][Rows];
     const auto begin = [&](auto p, auto part, int m, int set) LOWBIT_INLINE {
-      return kStarted ? group_sum[p][part][m] : start(p, part, m, set);
+      return kStarted ? block_sum[p][part][m] : start(p, part, m, set);
     };
     const auto add_run = [&](auto p, auto part, const Ints(&run)[Rows], int set) LOWBIT_INLINE {
       Ints sum[Rows];
       for (int m = 0; m < Rows; m++) sum[m] = Isa::kShortSums ? Isa::add(begin(p, part, m, set), run[m]) : run[m];
       if constexpr (kShort) add_sums(p, part, sum, set);
       else
-        for (int m = 0; m < Rows; m++) group_sum[p][part][m] = sum[m];
+        for (int m = 0; m < Rows; m++) block_sum[p][part][m] = sum[m];
     };
     uint32_t at = w.vectors_offset;
-    for (uint32_t c = 0, end = kShort ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
+    const uint32_t length = kShort ? 32 : w.group_length, block_length = kShort ? 32 : rows.block_length;
+    for (uint32_t c = 0; c < length; c += 32, at += 64 * Bits, x += 32) {
+      if constexpr (kStarted)
+        if (kShort || c % block_length == 0)
+          each_part([&](auto p, auto part) LOWBIT_INLINE {
+            for (int m = 0; m < Rows; m++) block_sum[p][part][m] = start(p, part, m);
+          });
       typename Isa::Bytes quads[8];
       if constexpr (Rows == 1)
         each_index<8>([&](auto i) LOWBIT_INLINE { quads[i] = Isa::broadcast_quad(x + 4 * i); });
@@ -172,9 +178,11 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
           });
         }
       });
+      if (!kShort && (c + 32) % block_length > 0) continue;
+      if constexpr (!kShort)
+        each_part([&](auto p, auto part) LOWBIT_INLINE { add_sums(p, part, block_sum[p][part]); });
+      block += kSets;
     }
-    if constexpr (!kShort)
-      each_part([&](auto p, auto part) LOWBIT_INLINE { add_sums(p, part, group_sum[p][part]); });
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }
   each_part([&](auto p, auto part) LOWBIT_INLINE {
@@ -186,11 +194,11 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
 template <class Isa>
 struct RowSums {
   static constexpr int kParts = 16 / Isa::kRows;
-  typename Isa::Ints group[kStreamedRows][Isa::kPanels][kParts];
+  typename Isa::Ints block[kStreamedRows][Isa::kPanels][kParts];
   typename Isa::Floats total[kStreamedRows][Isa::kPanels][kParts];
 };
 
-// 32 columns of a panel: where its group begins, from there to the vectors of weights, and whether the group ends with
+// 32 columns of a panel: where its group begins, from there to the vectors of weights, and whether the block ends with
 // them; the first row's activations, and from one row to the next.
 template <class Isa>
 struct Columns {
@@ -201,8 +209,9 @@ struct Columns {
   typename Isa::Bytes levels;
   const int8_t* x;
   size_t x_stride;
-  // What PackedLinear's rows have for the group of the first row; for the next, as many behind as scales are along k.
-  const int32_t* sums;
+  // The block of the first row; that of the next is rows->block_count behind it.
+  const QuantizedRows* rows;
+  size_t block;
 };
 
 // Adds columns of panel p to the sums of `Rows` rows from `first` on. A function of its own: compilers would unpack
@@ -215,25 +224,29 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
   const uint8_t* const vectors[kParts] = {columns.group + columns.at, columns.group + columns.at + 32};
   column_sums<Isa, Bits, Levels>(vectors, columns.levels, StoredQuads<Isa>{x, columns.x_stride}, run);
   const Panel16& w = *columns.weights;
-  const size_t sum_stride = static_cast<size_t>(w.groups) * kSets;
+  const QuantizedRows& rows = *columns.rows;
   each_index<kSets * kParts>([&](auto i) LOWBIT_INLINE {
     constexpr int kSet = i / kParts, kPart = i % kParts;
-    const auto sum_of = [&](int m) LOWBIT_INLINE { return columns.sums[(first + m) * sum_stride + kSet]; };
+    const auto block = [&](int m) LOWBIT_INLINE {
+      return columns.block + (first + m) * size_t{rows.block_count} + kSet;
+    };
     const GroupPlace<Isa> place{columns.group, columns.g, kPart, kSet};
     const auto scale = group_scales < Isa, Levels && Pair > (w, place);
-    each_index<Rows>([&](auto m) LOWBIT_INLINE {
-      auto& sum = sums.group[first + m][p][kPart];
+    each_index<Rows>([&](auto m)
+                         LOWBIT_INLINE {
+      auto& sum = sums.block[first + m][p][kPart];
       auto& total = sums.total[first + m][p][kPart];
       const auto all =
-          Isa::add(Pair ? start_of<Isa, Bits, Levels>(w, columns.group, kPart, sum_of(m)) : sum, run[kSet][kPart][m]);
-      if (Pair || columns.ends) total = add_products<Isa>(all, scale, total);
+          Isa::add(Pair ? start_of<Isa, Bits, Levels>(w, columns.group, kPart, rows.numbers[block(m)].sum) : sum,
+                   run[kSet][kPart][m]);
+      if (Pair || columns.ends) total = add_products<Isa>(all, scale, rows.numbers[block(m)].factor, total);
       else sum = all;
     });
     if (!adds_offsets<Isa>(w) || !columns.ends) return;
     const auto offset = offsets_of<Isa>(w, place, scale, Bits);
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
       auto& total = sums.total[first + m][p][kPart];
-      total = add_offsets<Isa>(sum_of(m), offset, total);
+      total = add_offsets<Isa>(rows.offsets[block(m)], offset, total);
     });
   });
 }
@@ -257,9 +270,9 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
                        int rows) {
   constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
   const Panel16& w = args.weights;
-  const size_t sum_stride = w.part_count();
-  const int32_t* row_sums = args.rows.sums + row * sum_stride;
-  Columns<Isa> columns{&w, nullptr, 0, 0, false, levels_of<Isa, Bits>(w), nullptr, w.padded_k(), nullptr};
+  const size_t block_stride = args.rows.block_count;
+  Columns<Isa> columns{&w,         nullptr,           0, 0, false, levels_of<Isa, Bits>(w), nullptr, w.padded_k(),
+                       &args.rows, row * block_stride};
   columns.x = args.rows.values + row * columns.x_stride;
   const uint8_t* group[kPanels];
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
@@ -271,13 +284,15 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
   for (uint32_t g = 0; g < w.groups; g++) {
     columns.g = g;
     columns.at = w.vectors_offset;
-    columns.sums = row_sums + static_cast<size_t>(g) * w.parts;
-    for (int m = 0; m < rows; m++)
-      for (int p = 0; p < kPanels; p++)
-        for (int part = 0; part < kParts; part++)
-          sums.group[m][p][part] = start_of<Isa, Bits, Levels>(w, group[p], part, columns.sums[m * sum_stride]);
-    for (uint32_t c = 32; c <= w.group_length; c += 32, columns.at += 64 * Bits, columns.x += 32) {
-      columns.ends = c == w.group_length;
+    for (uint32_t c = 0; c < w.group_length; c += 32, columns.at += 64 * Bits, columns.x += 32) {
+      const uint32_t length = std::max(32u, args.rows.block_length);
+      if (c % length == 0)
+        for (int m = 0; m < rows; m++)
+          for (int p = 0; p < kPanels; p++)
+            for (int part = 0; part < kParts; part++)
+              sums.block[m][p][part] = start_of<Isa, Bits, Levels>(
+                  w, group[p], part, args.rows.numbers[columns.block + m * block_stride].sum);
+      columns.ends = (c + 32) % length == 0;
       for (int p = 0; p < kPanels; p++) {
         columns.group = group[p];
         Isa::template prefetch_near<Bits, false>(group[p] + columns.at);
@@ -288,6 +303,7 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
           }
         add_rows<Isa, Bits, Levels, false>(columns, rows, p, sums);
       }
+      if (columns.ends) columns.block += w.parts;
     }
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }

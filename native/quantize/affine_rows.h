@@ -1,62 +1,20 @@
-// Rounds floats to integers with a scale (and zero point) for each group: src/quantize/affine.ts and hqq.ts in C++, the
-// same in every bit. Values are taken in blocks of 16, each in a lane of its own, so that compilers make vectors of the
-// loops for any instruction set without changing the order of a sum.
+// Rounds floats to integers with a scale (and zero point) for each group: src/quantize/affine.ts, hqq.ts and
+// group-fit.ts in C++, the same in every bit. Values are taken in blocks of 16, each in a lane of its own, so that
+// compilers make vectors of the loops for any instruction set without changing the order of a sum.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
 
-#include "../families.h"
-#include "../half.h"
+#include "search_group.h"
 
 namespace lowbit {
 namespace {
 
-constexpr size_t kLanes = 16;
-// Where floats are the whole numbers: adding and subtracting it rounds a lesser number, ties to even.
-constexpr float kWhole = 0x1.8p23f;
-constexpr float kSmallestScale = 0x1p-126f, kLargestScale = 0x1.fffffep127f;
-constexpr float kSmallestHalf = 0x1p-24f, kLargestHalf = 65504;
 constexpr float kSmallestHqqScale = 0x1p-23f;
 constexpr int kHqqSteps = 20;
 // Weights that a thread takes at a time.
 constexpr size_t kTileWeights = 1 << 16;
-
-// As numbered in src/kernels/quantizer.ts.
-enum class Mapping : uint32_t { kSymmetric, kNoClippingError, kAsymmetric };
-
-struct QuantizeArgs {
-  const void* weights;
-  int8_t* qvals;
-  float* scales;
-  // Null without zero points.
-  int8_t* zeros;
-  // Set to 1 when a weight is not finite.
-  int32_t* failed;
-  // A row of floats for each thread.
-  float* rows;
-  size_t n, k, group_size, groups, rows_per_tile;
-  FloatType type;
-  Mapping mapping;
-  float qmin, qmax;
-  bool is_hqq, is_signs, has_half_scales;
-};
-
-inline float smaller(float a, float b) { return b < a ? b : a; }
-inline float larger(float a, float b) { return b > a ? b : a; }
-inline float clamp(float value, float low, float high) { return value < low ? low : value > high ? high : value; }
-inline float rounded(float value) { return (value + kWhole) - kWhole; }
-
-// Calls f(block of 16 values, place of the first, how many are there); the last block is filled up with zeros.
-template <class F>
-inline void for_blocks(const float* values, size_t count, F f) {
-  size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) f(values + i, i, kLanes);
-  if (i == count) return;
-  float last[kLanes] = {};
-  memcpy(last, values + i, 4 * (count - i));
-  f(last, i, count - i);
-}
 
 // Sums of neighbours at half the distance, until one is left: the order of `laneSum` in hqq.ts.
 inline double lane_sum(double* lanes) {
@@ -115,13 +73,12 @@ inline float hqq_scale(const QuantizeArgs& args, const float* values, size_t cou
   return scale;
 }
 
-inline float half_scale(float scale) { return half_to_float(float_to_half(clamp(scale, kSmallestHalf, kLargestHalf))); }
-
 inline void quantize_group(const QuantizeArgs& args, const float* values, size_t count, int8_t* q, size_t group) {
   const Range range = range_of(values, count);
   if (!range.is_finite) *args.failed = 1;
-  const float chosen = args.is_hqq ? hqq_scale(args, values, count, larger(-range.low, range.high))
-                                   : affine_scale(args, range.low, range.high);
+  const float chosen = args.algorithm == Algorithm::kHqq
+                           ? hqq_scale(args, values, count, larger(-range.low, range.high))
+                           : affine_scale(args, range.low, range.high);
   const float exact = clamp(chosen, kSmallestScale, kLargestScale);
   const float scale = args.has_half_scales ? half_scale(exact) : exact;
   const float zero = args.zeros ? clamp(args.qmin - rounded(range.low / exact), args.qmin, args.qmax) : 0;
@@ -178,13 +135,18 @@ void quantize_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
       const size_t start = group * args.group_size;
       const size_t count = std::min(args.group_size, args.k - start);
       int8_t* q = args.qvals + row * args.k + start;
-      if (args.is_signs) quantize_signs(args, values + start, count, q, row * args.groups + group);
+      if (args.algorithm == Algorithm::kMse) search_group(args, values, {row, start, count, group}, q, thread);
+      else if (args.is_signs) quantize_signs(args, values + start, count, q, row * args.groups + group);
       else quantize_group(args, values + start, count, q, row * args.groups + group);
     }
   }
 }
 
-size_t quantize_scratch(const Call& call) { return 4 * scalar_of<size_t>(call, quantize_affine::kK) * call.threads; }
+// Of each thread: a row of floats, and what the search keeps of a group.
+size_t quantize_scratch(const Call& call) {
+  const size_t searched = searched_floats(scalar_of<size_t>(call, quantize_affine::kGroupSize));
+  return 4 * (scalar_of<size_t>(call, quantize_affine::kK) + 3 * searched) * call.threads;
+}
 
 void quantize_prepare(Step& step, const Call& call) {
   QuantizeArgs& args = step.init<QuantizeArgs>();
@@ -194,17 +156,23 @@ void quantize_prepare(Step& step, const Call& call) {
   const int bits = scalar_of<int>(call, quantize_affine::kBits);
   args.type = scalar_of<FloatType>(call, quantize_affine::kWeightType);
   args.mapping = scalar_of<Mapping>(call, quantize_affine::kMapping);
-  args.is_hqq = scalar_of<bool>(call, quantize_affine::kHqq);
+  args.algorithm = scalar_of<Algorithm>(call, quantize_affine::kAlgorithm);
   args.has_half_scales = scalar_of<bool>(call, quantize_affine::kHalfScales);
   args.is_signs = bits == 1 && args.mapping != Mapping::kAsymmetric;
+  args.level_count = args.mapping == Mapping::kCodebook ? 1u << bits : 0;
   args.qmin = static_cast<float>(-(1 << (bits - 1)));
   args.qmax = -args.qmin - 1;
   args.weights = buffer_of<void>(call, quantize_affine::kWeights);
   args.qvals = buffer_of<int8_t>(call, quantize_affine::kQvals);
   args.scales = buffer_of<float>(call, quantize_affine::kScales);
   args.zeros = args.mapping == Mapping::kAsymmetric ? buffer_of<int8_t>(call, quantize_affine::kZeros) : nullptr;
+  const bool has_importance = scalar_of<bool>(call, quantize_affine::kHasImportance);
+  args.importance = has_importance ? buffer_of<const float>(call, quantize_affine::kImportance) : nullptr;
+  args.trials = buffer_of<const float>(call, quantize_affine::kTrials);
+  args.levels = buffer_of<const int8_t>(call, quantize_affine::kLevels);
   args.failed = buffer_of<int32_t>(call, quantize_affine::kFailed);
   args.rows = buffer_of<float>(call, quantize_affine::kScratch);
+  args.searched = args.rows + call.threads * args.k;
   args.groups = (args.k + args.group_size - 1) / args.group_size;
   args.rows_per_tile = std::max<size_t>(1, kTileWeights / args.k);
   step.run = quantize_run;

@@ -1,6 +1,6 @@
-// Products of panel16 linear layers on AVX2: of raised, unsigned activations and weights by vpmaddubsw, whose 16-bit
-// sums are exact for weights within -64 .. 64, and stay so while several are added if weights are smaller; wider ones
-// are multiplied as 16-bit numbers, or as two planes by many rows.
+// Products of panel16 linear layers on AVX2: of unsigned weights and activations by vpmaddubsw, whose 16-bit sums are
+// exact for weights of 7 bits, and stay so while several are added if weights are smaller; wider ones are multiplied as
+// 16-bit numbers, or as two planes by many rows.
 #pragma once
 
 #include "isa_avx2.h"
@@ -10,40 +10,26 @@ namespace {
 
 struct DotAvx2 {
   static constexpr bool kShortSums = true, kStreams = true, kNeighbours = false;
-  static __m256i products(__m256i weights, __m256i x) { return _mm256_maddubs_epi16(x, weights); }
+  static __m256i products(__m256i weights, __m256i x) { return _mm256_maddubs_epi16(weights, x); }
   static __m256i add_shorts(__m256i a, __m256i b) { return _mm256_add_epi16(a, b); }
   static __m256i add_pairs(__m256i shorts) { return _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)); }
   static __m256i add(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
   // Adds products of four columns whose weights take more than 7 bits.
   static __m256i dot_wide(__m256i sum, __m256i u, __m256i x) {
-    const __m256i low = _mm256_set1_epi16(255);
-    __m256i even = _mm256_madd_epi16(_mm256_and_si256(u, low), _mm256_and_si256(x, low));
-    __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srli_epi16(x, 8));
+    const __m256i low = _mm256_set1_epi16(255), even_x = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
+    __m256i even = _mm256_madd_epi16(_mm256_and_si256(u, low), even_x);
+    __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(x, 8));
     return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
   }
   // Compilers would compute products of many steps first and spill them.
   static void keep(__m256i& v) { __asm__("" : "+x"(v)); }
 };
 
-template <int Bits>
-inline __m256i signed_weights(__m256i u) {
-  return _mm256_sub_epi8(u, _mm256_set1_epi8(static_cast<char>(1 << (Bits - 1))));
-}
-
-// For few rows: weights as they are stored, unless they take 7 bits.
 struct Avx2 : IsaAvx2<DotAvx2> {
-  template <int Bits>
-  static constexpr int32_t offset() {
-    return Bits == 7 ? 0 : 1 << (Bits - 1);
-  }
-  template <int Bits>
-  static Bytes weight(Bytes u) {
-    return Bits == 7 ? signed_weights<Bits>(u) : u;
-  }
   // As many as products of weights under 2^Bits stay within 16 bits.
   template <int Bits>
   static constexpr int steps() {
-    return Bits < 4 ? 8 : Bits == 7 ? 1 : 64 >> Bits;
+    return Bits < 4 ? 8 : 128 >> Bits;
   }
 };
 

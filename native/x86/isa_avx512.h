@@ -26,7 +26,7 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
     return 1 << (Bits - 1);
   }
   // Rows of a block of many rows by 32 columns: sums, totals, weights and activations fill the registers.
-  static constexpr int kGemmRows = 7;
+  static constexpr int kGemmRows = 6;
   static void store_bytes(uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
   static Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
   // How far ahead memory is asked for, in bytes.

@@ -10,7 +10,9 @@ constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni;
 
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_1x64x4_avx512_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeeds, 1, 64,
-     packed_linear_scratch, packed_linear_prepare<Avx512Vnni>},
+     packed_linear_scratch<Granularity::kRow>, packed_linear_prepare<Avx512Vnni, Granularity::kRow>},
+    {"linear_a8b32_wx_1x64x4_avx512_vnni", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kNeeds, 1, 64,
+     packed_linear_scratch<Granularity::kBlock>, packed_linear_prepare<Avx512Vnni, Granularity::kBlock>},
 };
 
 }  // namespace

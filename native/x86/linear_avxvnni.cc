@@ -18,9 +18,13 @@ using AvxVnni = IsaAvx2<DotAvxVnni>;
 
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kAvx2 | kAvxVnni, 16, 16,
-     packed_gemm_scratch<AvxVnni>, packed_gemm_prepare<AvxVnni>},
+     packed_gemm_scratch<AvxVnni, Granularity::kRow>, packed_gemm_prepare<AvxVnni, Granularity::kRow>},
     {"linear_a8_wx_1x64x4_avx_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kAvx2 | kAvxVnni, 1, 64,
-     packed_linear_scratch, packed_linear_prepare<AvxVnni>},
+     packed_linear_scratch<Granularity::kRow>, packed_linear_prepare<AvxVnni, Granularity::kRow>},
+    {"linear_a8b32_wx_16x16x4_avx_vnni", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kAvx2 | kAvxVnni, 16, 16,
+     packed_gemm_scratch<AvxVnni, Granularity::kBlock>, packed_gemm_prepare<AvxVnni, Granularity::kBlock>},
+    {"linear_a8b32_wx_1x64x4_avx_vnni", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kAvx2 | kAvxVnni, 1, 64,
+     packed_linear_scratch<Granularity::kBlock>, packed_linear_prepare<AvxVnni, Granularity::kBlock>},
 };
 
 }  // namespace

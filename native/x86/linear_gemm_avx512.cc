@@ -10,7 +10,9 @@ constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni;
 
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeeds, 16, 32,
-     packed_gemm_scratch<Avx512Vnni>, packed_gemm_prepare<Avx512Vnni>},
+     packed_gemm_scratch<Avx512Vnni, Granularity::kRow>, packed_gemm_prepare<Avx512Vnni, Granularity::kRow>},
+    {"linear_a8b32_wx_16x32x4_avx512_vnni", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kNeeds, 16, 32,
+     packed_gemm_scratch<Avx512Vnni, Granularity::kBlock>, packed_gemm_prepare<Avx512Vnni, Granularity::kBlock>},
 };
 
 }  // namespace

@@ -15,21 +15,56 @@ struct QuantizerAvx2 {
                             uint32_t last) {
     for (uint32_t row = first; row < last; row++) {
       const float* in = x + static_cast<size_t>(row) * w.k;
-      int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();
       const ActivationScale scale = scale_of(in, w.k);
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
-      const uint32_t groups = w.part_count(), length = w.part_length();
-      for (uint32_t g = 0; g < groups; g++, out += length) {
-        const uint32_t count = w.part_columns(g);
-        rows.sums[static_cast<size_t>(row) * groups + g] = group(in, count, scale, out);
-        if (count < length) memset(out + count, 0, length - count);
-        in += count;
-      }
+      each_block(in, w, rows, row, [&](const float* values, uint32_t count, int8_t* at, size_t index) {
+        rows.numbers[index].factor = 1;
+        rows.numbers[index].sum = integers(values, count, scale, at, rows.block_length);
+      });
     }
   }
 
+  static void quantize_blocks(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
+                              uint32_t last) {
+    for (uint32_t row = first; row < last; row++)
+      each_block(x + static_cast<size_t>(row) * w.k, w, rows, row,
+                 [&](const float* values, uint32_t count, int8_t* at, size_t index) {
+                   const ActivationScale scale = block_scale(largest_bits(values, count));
+                   rows.numbers[index].factor = scale.scale;
+                   rows.numbers[index].sum = integers(values, count, scale, at, rows.block_length);
+                 });
+  }
+
  private:
+  // The bits of the largest magnitude.
+  static uint32_t largest_bits(const float* x, uint32_t count) {
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i all = _mm256_setzero_si256();
+    uint32_t c = 0;
+    for (; c + 8 <= count; c += 8) {
+      const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + c));
+      all = _mm256_max_epu32(all, _mm256_and_si256(v, magnitude));
+    }
+    __m128i most = _mm_max_epu32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    most = _mm_max_epu32(most, _mm_unpackhi_epi64(most, most));
+    most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 1));
+    uint32_t largest = static_cast<uint32_t>(_mm_cvtsi128_si32(most));
+    for (; c < count; c++) {
+      uint32_t bits;
+      memcpy(&bits, x + c, sizeof bits);
+      largest = std::max(largest, bits & 0x7fffffffu);
+    }
+    return largest;
+  }
+
+  // Integers of the first `count` of `length` places, zeros for the others; gives their sum.
+  static int32_t integers(const float* x, uint32_t count, const ActivationScale& scale, int8_t* at, uint32_t length) {
+    const int32_t sum = group(x, count, scale, at);
+    if (count < length) memset(at + count, 0, length - count);
+    return sum;
+  }
+
   static ActivationScale scale_of(const float* x, uint32_t k) {
     __m256i lows[2] = {_mm256_set1_epi32(static_cast<int32_t>(kLowestStart)), lows[0]};
     __m256i highs[2] = {_mm256_set1_epi32(kHighestStart), highs[0]};

@@ -131,17 +131,92 @@ struct QuantizerAvx512 {
       const float* in = x + static_cast<size_t>(row) * w.k;
       int8_t* values = rows.values + static_cast<size_t>(row) * w.padded_k();
       const FlatTarget target = {values};
-      int32_t* sums = rows.sums + static_cast<size_t>(row) * w.part_count();
+      BlockNumbers* numbers = rows.numbers + static_cast<size_t>(row) * w.part_count();
       ActivationScale scale;
       if (w.parts == 2) {
         scale = quantize_row(in, w, target, nullptr);
-        for (uint32_t part = 0; part < w.part_count(); part++) sums[part] = sum_of_16(values + 16 * part);
+        for (uint32_t part = 0; part < w.part_count(); part++) numbers[part] = {sum_of_16(values + 16 * part), 1};
       } else {
-        scale = quantize_row(in, w, target, [&](uint32_t g, int32_t sum) { sums[g] = sum; });
+        scale = quantize_row(in, w, target, [&](uint32_t g, int32_t sum) { numbers[g] = {sum, 1}; });
       }
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
     }
+  }
+
+  static void quantize_blocks(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
+                              uint32_t last) {
+    Batch batch;
+    for (uint32_t row = first; row < last; row++) {
+      each_block(x + static_cast<size_t>(row) * w.k, w, rows, row,
+                 [&](const float* values, uint32_t count, int8_t* at, size_t index) LOWBIT_INLINE {
+                   batch.blocks[batch.count++] = {values, at, rows.numbers + index, static_cast<int>(count)};
+                   if (batch.count == kBatch) quantize_batch(batch, rows.block_length);
+                 });
+    }
+    if (batch.count > 0) quantize_batch(batch, rows.block_length);
+  }
+
+ private:
+  // Blocks whose scales are worked out together.
+  static constexpr uint32_t kBatch = 16;
+  struct Block {
+    const float* x;
+    int8_t* at;
+    BlockNumbers* numbers;
+    int count;
+  };
+  struct Batch {
+    Block blocks[kBatch];
+    uint32_t count = 0;
+  };
+
+  // Lane b has the bits of the largest magnitude of block b.
+  static inline LOWBIT_INLINE __m512i largest_bits(const Batch& batch) {
+    __m512i most[kBatch];
+    for (uint32_t b = 0; b < kBatch; b++) {
+      const Block& block = batch.blocks[b < batch.count ? b : 0];
+      const __m512 low = _mm512_maskz_loadu_ps(first_lanes(block.count), block.x);
+      const __m512 high = _mm512_maskz_loadu_ps(first_lanes(block.count - 16), block.x + 16);
+      most[b] = _mm512_max_epu32(_mm512_castps_si512(_mm512_abs_ps(low)), _mm512_castps_si512(_mm512_abs_ps(high)));
+    }
+    // Each step halves the lanes that are of one block.
+    for (int i = 0; i < 8; i++)
+      most[i] = _mm512_max_epu32(_mm512_unpacklo_epi32(most[2 * i], most[2 * i + 1]),
+                                 _mm512_unpackhi_epi32(most[2 * i], most[2 * i + 1]));
+    for (int i = 0; i < 4; i++)
+      most[i] = _mm512_max_epu32(_mm512_unpacklo_epi64(most[2 * i], most[2 * i + 1]),
+                                 _mm512_unpackhi_epi64(most[2 * i], most[2 * i + 1]));
+    for (int step = 2; step > 0; step /= 2)
+      for (int i = 0; i < step; i++)
+        most[i] = _mm512_max_epu32(_mm512_shuffle_i32x4(most[2 * i], most[2 * i + 1], 0x88),
+                                   _mm512_shuffle_i32x4(most[2 * i], most[2 * i + 1], 0xdd));
+    return most[0];
+  }
+
+  static void quantize_batch(Batch& batch, uint32_t length) {
+    const __m512 largest = _mm512_castsi512_ps(largest_bits(batch));
+    // As block_scale: of a NaN and a number, the second is the greater one here.
+    const __m512 scales = _mm512_max_ps(
+        _mm512_set1_ps(0x1p-126f),
+        _mm512_add_ps(_mm512_div_ps(largest, _mm512_set1_ps(127)), _mm512_mul_ps(_mm512_setzero_ps(), largest)));
+    alignas(64) float scale[kBatch], inverse[kBatch];
+    _mm512_store_ps(scale, scales);
+    _mm512_store_ps(inverse, _mm512_div_ps(_mm512_set1_ps(1), scales));
+    for (uint32_t b = 0; b < batch.count; b++) {
+      const Block& block = batch.blocks[b];
+      const __m512 factor = _mm512_set1_ps(inverse[b]);
+      const __m512 low = _mm512_maskz_loadu_ps(first_lanes(block.count), block.x);
+      const __m512 high = _mm512_maskz_loadu_ps(first_lanes(block.count - 16), block.x + 16);
+      const __m128i first = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(low, factor)));
+      const __m128i second = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(high, factor)));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(block.at), first);
+      if (length > 16) _mm_storeu_si128(reinterpret_cast<__m128i*>(block.at + 16), second);
+      const __m256i all = _mm256_set_m128i(second, first);
+      const int32_t sum = sum_lanes(_mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), all));
+      *block.numbers = {sum, scale[b]};
+    }
+    batch.count = 0;
   }
 };
 

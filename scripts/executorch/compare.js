@@ -17,8 +17,11 @@ function argmax(values) {
   return best;
 }
 
-/** Greedy tokens with the logits of each token fed, and the text that our own generation gives. */
-async function runHere({ file, prompt }) {
+/**
+ * Greedy tokens with the logits of each token fed, and the text that our own generation gives.
+ * @param {{ file: string, prompt: string }} program
+ */
+export async function runHere({ file, prompt }) {
   const llm = await loadProgram(file);
   const ids = llm.tokenizer.encode(prompt);
   const session = llm.program.createSession();
@@ -37,10 +40,10 @@ async function runHere({ file, prompt }) {
 
 /**
  * Runs programs in ExecuTorch along given tokens; for each, the likeliest token after each, a row of outputs a token,
- * and the text of its runner.
+ * and the text of its runner. The operator library is loaded after those that are `stock`, which do without.
  * @param {string} python
  * @param {string} library the operator library
- * @param {object[]} programs
+ * @param {object[]} programs in any order
  * @param {Record<string, string>} [variables] of the environment
  */
 export function runThere(python, library, programs, variables) {
@@ -74,10 +77,9 @@ export function relativeError(rows, expected) {
  * @param {string} python
  * @param {string} library the operator library
  * @param {Awaited<ReturnType<typeof import("./programs.js").writePrograms>>} programs
+ * @param {Awaited<ReturnType<typeof runHere>>[]} ours what they gave here
  */
-export async function comparePrograms(python, library, programs) {
-  const ours = [];
-  for (const program of programs) ours.push(await runHere(program));
+export function comparePrograms(python, library, programs, ours) {
   const described = programs.map((program, i) => ({ ...program, fed: ours[i].fed.slice(0, -1), count: COUNT }));
   const theirs = runThere(python, library, described);
   return described.map((program, i) => {

@@ -1,9 +1,27 @@
-/** The Python environment with ExecuTorch that scripts/test-executorch.js uses: of its own, thrown away with build/. */
+/**
+ * Python environments with releases of ExecuTorch, for scripts/test-executorch.js. They are installed where they are missing
+ * and stay, outside of this folder: a clone finds what another has installed.
+ */
 import { execFileSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
 import { join } from "node:path";
 
-const packages = ["executorch==1.5.1", "torch==2.13.0"];
+/**
+ * What is compared with, the newest first. Releases of ExecuTorch are built for one of torch, which PyPI has for Linux on x86
+ * only with CUDA's libraries, without which it does not load.
+ */
+export const releases = {
+  "1.5.1": ["executorch==1.5.1", "torch==2.13.0"],
+  "1.4.1": ["executorch==1.4.1", "torch==2.13.0"],
+};
+
+/**
+ * What torch imports only to compile for GPUs, a seventh of the bytes: left out.
+ */
+const NOT_NEEDED = 'triton; sys_platform == "never"\n';
+
+const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "lowbit-tests");
 
 /**
  * Runs a program, its errors beside ours only when it fails; gives what it prints.
@@ -26,14 +44,25 @@ export function run(program, args, variables = {}) {
   }
 }
 
-/** The Python of an environment in `folder`, made when it is not there. @param {string} folder */
-export function pythonWithExecutorch(folder) {
+/** The Python that has a release, installed where it is missing. @param {string} release a key of `releases` */
+export function pythonWith(release) {
+  const packages = releases[release];
+  const folder = join(cache, packages.join("-").replaceAll("==", "-"));
   const python = join(folder, "bin", "python");
-  if (existsSync(join(folder, "ready"))) return python;
-  console.log(`installing ${packages.join(" and ")} (large)`);
+  const ready = join(folder, "ready");
+  if (existsSync(ready)) return python;
+  console.log(`installing ${packages.join(" and ")} in ${folder}: some 4 GB, minutes`);
+  rmSync(folder, { recursive: true, force: true });
   run("python3", ["-m", "venv", folder]);
-  run(python, ["-m", "pip", "install", "--quiet", ...packages]);
-  run(python, ["-c", `open(${JSON.stringify(join(folder, "ready"))}, "w")`]);
+  // pip takes twice the time.
+  run(python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv==0.13.9"]);
+  const overrides = join(folder, "overrides.txt");
+  writeFileSync(overrides, NOT_NEEDED);
+  run(join(folder, "bin", "uv"), [
+    ...["pip", "install", "--quiet", "--python", python, "--no-cache", "--override", overrides],
+    ...packages,
+  ]);
+  writeFileSync(ready, "");
   return python;
 }
 

@@ -1,7 +1,8 @@
-/** The programs that are compared: two models, five ways to quantize them, our own form and ExecuTorch's. */
+/** The programs that are compared, written with `--target executorch`: two models, and ways to quantize them. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import {
+  embedding,
   encodeAqlm,
   exportProgram,
   int8DynamicActivationIntxWeight,
@@ -13,21 +14,36 @@ import {
 } from "../../dist/index.js";
 import { root } from "../native-sources.js";
 
-const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32 });
+const perToken = { activationGranularity: "per_token" };
+const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32, ...perToken });
 /** Codes stand for 8 inputs: layers of other sizes have 4-bit weights. */
 const skip = (name) => name.endsWith("down_proj.weight");
 const fourBitDown = makeRecipe([["re:.*down_proj", eightBit(4)]]);
 
-/** Name → how the weights of a model become quantized. */
+/**
+ * Name → how the weights of a model become quantized, and whether ExecuTorch's wheel has all operators that the program
+ * then has: others need our library.
+ * @type {Record<string, { stock: boolean, apply: (model: object, name: string, folder: string) => void | Promise<void> }>}
+ */
 export const schemes = {
-  float: () => {},
-  "8da4w": (model) => quantize(model, [eightBit(4)]),
-  "8da2w": (model) => quantize(model, [eightBit(2)]),
-  "8da4w, tied embedding": (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32 })]),
-  "aqlm 2x8": async (model, name, folder) => {
-    const odd = name === "stories260K";
-    await encodeAqlm(model, { codebooks: 2, bits: 8, folder: join(folder, `aqlm-${name}`), ...(odd && { skip }) });
-    if (odd) quantizeByRecipe(model, fourBitDown);
+  float: { stock: true, apply: () => {} },
+  "float, 4-bit embedding": {
+    stock: true,
+    apply: (model) => quantize(model, [embedding({ bits: 4, groupSize: 32 })]),
+  },
+  "8da4w": { stock: false, apply: (model) => quantize(model, [eightBit(4)]) },
+  "8da2w": { stock: false, apply: (model) => quantize(model, [eightBit(2)]) },
+  "8da4w, tied embedding": {
+    stock: false,
+    apply: (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32, ...perToken })]),
+  },
+  "aqlm 2x8": {
+    stock: false,
+    apply: async (model, name, folder) => {
+      const odd = name === "stories260K";
+      await encodeAqlm(model, { codebooks: 2, bits: 8, folder: join(folder, `aqlm-${name}`), ...(odd && { skip }) });
+      if (odd) quantizeByRecipe(model, fourBitDown);
+    },
   },
 };
 
@@ -49,27 +65,34 @@ const models = [
   },
 ];
 
+/** Of `npm run test:executorch -- --short`, by model: one that ExecuTorch runs alone, and one that needs our library. */
+const short = { shakespeare: ["float", "8da4w"] };
+
+/** Names of models and of ways to quantize them. @param {boolean} isShort */
+export function programNames(isShort) {
+  const schemesOf = isShort ? short : Object.fromEntries(models.map(({ name }) => [name, Object.keys(schemes)]));
+  return Object.entries(schemesOf).flatMap(([name, list]) => list.map((scheme) => ({ name, scheme })));
+}
+
 /**
  * Writes the programs and describes them. A model that is not here is left out, with a message.
- * @param {string} folder
+ * @param {string} folder @param {boolean} isShort
  */
-export async function writePrograms(folder) {
+export async function writePrograms(folder, isShort) {
   const programs = [];
-  for (const source of models) {
+  for (const { name, scheme } of programNames(isShort)) {
+    const source = models.find((model) => model.name === name);
     if (!existsSync(source.folder)) {
-      console.log(`${source.name}: left out, ${source.folder} is not there`);
+      console.log(`${name}, ${scheme}: left out, ${source.folder} is not there`);
       continue;
     }
-    for (const [scheme, apply] of Object.entries(schemes)) {
-      const model = await loadCheckpoint(source.folder);
-      await apply(model, source.name, folder);
-      for (const target of ["lowbit", "executorch"]) {
-        const file = join(folder, `${source.name}-${scheme.replaceAll(/\W+/g, "-")}-${target}.pte`);
-        await exportProgram(model, file, { target });
-        programs.push({ ...source, scheme, target, file, tokenizer: join(source.folder, "tokenizer.json") });
-      }
-      await model.close();
-    }
+    const model = await loadCheckpoint(source.folder);
+    const { apply, stock } = schemes[scheme];
+    await apply(model, name, folder);
+    const file = join(folder, `${name}-${scheme.replaceAll(/\W+/g, "-")}.pte`);
+    await exportProgram(model, file, { target: "executorch" });
+    programs.push({ ...source, scheme, stock, file, tokenizer: join(source.folder, "tokenizer.json") });
+    await model.close();
   }
   return programs;
 }

@@ -39,7 +39,7 @@ function observed(source) {
 /** Writes a program with observed layers for ExecuTorch. */
 async function writeObserved({ folder: checkpoint, scheme, name }, file, folder) {
   const model = await loadCheckpoint(checkpoint);
-  await schemes[scheme](model, name, folder);
+  await schemes[scheme].apply(model, name, folder);
   const { sources } = methodSources(model, { target: "executorch" });
   const program = compile(sources.map(observed), { registry: operators, cpu: hostCpu(), target: "executorch" });
   await saveProgram(program, file);
@@ -109,20 +109,21 @@ const others = { ...stock, MKL_CBWR: "AVX2" };
  * @param {string} folder
  */
 export async function compareRoundings(python, library, results, folder) {
-  const found = [];
-  for (const result of results.filter(({ target, scheme }) => target === "executorch" && scheme.startsWith("8da"))) {
-    const file = join(folder, "observed.pte");
+  const programs = [];
+  for (const result of results.filter(({ scheme }) => scheme.startsWith("8da"))) {
+    const { name, scheme, fed } = result;
+    const file = join(folder, `observed-${programs.length}.pte`);
     await writeObserved(result, file, folder);
-    const { rows, widths } = await runObserved(file, result.fed);
-    const there = (variables) => runThere(python, library, [{ file, fed: result.fed }], variables)[0].rows;
-    const [fused, own, otherOrder] = [{}, stock, others].map(there);
-    const pairs = {
-      "lowbit, ExecuTorch with our attention": [rows, fused],
-      "lowbit, ExecuTorch": [rows, own],
-      "ExecuTorch, itself on AVX2": [otherOrder, own],
-    };
-    for (const [pair, [a, b]] of Object.entries(pairs))
-      found.push({ name: result.name, scheme: result.scheme, pair, ...differences(a, b, widths) });
+    programs.push({ name, scheme, file, fed, here: await runObserved(file, fed) });
   }
-  return found;
+  const jobs = programs.map(({ file, fed }) => ({ file, fed }));
+  const [fused, own, otherOrder] = [{}, stock, others].map((variables) => runThere(python, library, jobs, variables));
+  return programs.flatMap(({ name, scheme, here: { rows, widths } }, i) => {
+    const pairs = {
+      "lowbit, ExecuTorch with our attention": [rows, fused[i].rows],
+      "lowbit, ExecuTorch": [rows, own[i].rows],
+      "ExecuTorch, itself on AVX2": [otherOrder[i].rows, own[i].rows],
+    };
+    return Object.entries(pairs).map(([pair, [a, b]]) => ({ name, scheme, pair, ...differences(a, b, widths) }));
+  });
 }

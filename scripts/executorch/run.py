@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs .pte programs in ExecuTorch's runtime: all their outputs token by token, and the text of its TextLLMRunner.
 
-Reads a job, {library, programs: [{file, fed, count, tokenizer, prompt, bos}]}, and writes a result for each program:
-{best, text}: the likeliest token after each of those fed, and, where there is a tokenizer, the text. Outputs go to
-FILE.outputs as float32, one row for each token.
+Reads a job, {library, programs: [{file, stock, fed, count, tokenizer, prompt, bos}]}, and writes a result for each
+program: {best, text}: the likeliest token after each of those fed, and, where there is a tokenizer, the text. Outputs go
+to FILE.outputs as float32, one row for each token. The operator library is loaded after the programs that are stock.
 
 Needs: pip install executorch torch
 """
@@ -54,8 +54,11 @@ def main() -> None:
     parser.add_argument("result", type=Path, metavar="RESULT.json")
     arguments = parser.parse_args()
     job = json.loads(arguments.job.read_text())
+    programs = job["programs"]
+    results = {program["file"]: run(program) for program in programs if program.get("stock")}
     ctypes.CDLL(job["library"])
-    arguments.result.write_text(json.dumps([run(program) for program in job["programs"]]))
+    results |= {program["file"]: run(program) for program in programs if not program.get("stock")}
+    arguments.result.write_text(json.dumps([results[program["file"]] for program in programs]))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
  *
  *   npm run test:sanitize                                        both, one after the other
  *   npm run test:sanitize -- --only address                      memory and undefined behaviour: conformance, hostile programs, the fuzzer
- *   npm run test:sanitize -- --only thread                       two models at once, aborts and disposal
+ *   npm run test:sanitize -- --only thread                       every row on several threads; two models at once, aborts and disposal
  *   npm run test:sanitize -- --only address --files edges,aqlm   some files of the conformance tests, and nothing else
  *   npm run test:sanitize -- --only address -- npx vitest run …  a command of one's own with that addon
  *
@@ -43,7 +43,10 @@ const kinds = {
     flags: "thread",
     libraries: ["libtsan.so"],
     options: { TSAN_OPTIONS: `suppressions=${join(root, "scripts", "sanitize", "thread.supp")}` },
-    commands: async () => [[await bundled("sanitize/two-models.js")]],
+    commands: async (files) => [
+      [await bundled("arm/conformance.js"), ...files],
+      ...(files.length > 0 ? [] : [[await bundled("sanitize/two-models.js")]]),
+    ],
   },
 };
 

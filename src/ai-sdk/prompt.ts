@@ -6,7 +6,8 @@ import type {
   LanguageModelV3ToolResultPart,
 } from "@ai-sdk/provider";
 import { UnsupportedError } from "../errors.ts";
-import type { AssistantMessage, Message, ToolMessage } from "../text/chat-messages.ts";
+import { jsonText } from "../json-text.ts";
+import { type AssistantMessage, joinedTexts, type Message, type ToolMessage } from "../text/chat-messages.ts";
 
 /** The messages of a prompt. UnsupportedError that names the part for what is no text. */
 export function messagesOf(prompt: LanguageModelV3Prompt): Message[] {
@@ -41,12 +42,15 @@ function assistantMessages(content: Content<"assistant">, at: string): Message[]
   const toolCalls = [];
   const results: ToolMessage[] = [];
   for (const [i, part] of content.entries()) {
-    if (part.type === "text" || part.type === "reasoning") texts[part.type] += part.text;
+    if (part.type === "text" || part.type === "reasoning")
+      texts[part.type] = isApart(content[i - 1])
+        ? joinedTexts(texts[part.type], part.text)
+        : texts[part.type] + part.text;
     else if (part.type === "file") texts.text += fileText(part, `${at}[${i}]`);
     else if (part.type === "tool-result") results.push(toolMessage(part, `${at}[${i}]`));
     else {
       // Of a call that was no JSON, the SDK keeps the text.
-      const text = typeof part.input === "string" ? part.input : JSON.stringify(part.input ?? {});
+      const text = typeof part.input === "string" ? part.input : jsonText(part.input ?? {});
       toolCalls.push({ id: part.toolCallId, name: part.toolName, arguments: text });
     }
   }
@@ -57,6 +61,11 @@ function assistantMessages(content: Content<"assistant">, at: string): Message[]
     ...(toolCalls.length > 0 && { toolCalls }),
   };
   return [message, ...results];
+}
+
+/** Whether what comes behind a part stands apart from the text before it. */
+function isApart(part: Content<"assistant">[number] | undefined): boolean {
+  return part !== undefined && part.type !== "text" && part.type !== "file";
 }
 
 function toolMessage({ toolCallId, toolName, output }: LanguageModelV3ToolResultPart, at: string): ToolMessage {
@@ -70,7 +79,7 @@ function outputText(output: LanguageModelV3ToolResultPart["output"], at: string)
       return output.value;
     case "json":
     case "error-json":
-      return JSON.stringify(output.value);
+      return jsonText(output.value);
     case "execution-denied":
       return output.reason ?? "The user did not let the tool run.";
     case "content":

@@ -52,7 +52,7 @@ export function diagnose(): Diagnosis {
   const { node, bun, deno } = process.versions;
   const runtime = bun ? `Bun ${bun}` : deno ? `Deno ${deno}` : `Node ${node}`;
   const four = table.choices.find(
-    ({ operator, bits, packed }) => /8bit_act/.test(operator) && bits?.includes(4) && packed === true,
+    ({ operator, bits, packed }) => /8bit_block_act/.test(operator) && bits?.includes(4) && packed === true,
   );
   const at = (rows: number) => four?.serving.findLast(({ m }) => m <= rows)?.kernel ?? null;
   const cores = cpus().length;

@@ -40,18 +40,28 @@ async function logits(model: Model, target: "lowbit" | "executorch"): Promise<Fl
   return values;
 }
 
+/** As TorchAO's operators have activations, so that both forms compute the same. */
+const perToken = { activationGranularity: "per_token" } as const;
 const schemes: readonly (readonly [string, string, (model: Model) => void])[] = [
   ["float, tied", tied, () => {}],
   ["bf16 with biases", untied, () => {}],
-  ["8da4w", untied, (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })])],
-  ["8da4w, rows of no whole groups", odd, (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4 })])],
+  [
+    "8da4w",
+    untied,
+    (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32, ...perToken })]),
+  ],
+  [
+    "8da4w, rows of no whole groups",
+    odd,
+    (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, ...perToken })]),
+  ],
   [
     "one scale a row",
     odd,
-    (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: "axis" })]),
+    (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: "axis", ...perToken })]),
   ],
-  ["shared, rows of no whole groups", odd, (model) => quantize(model, [sharedEmbedding({ bits: 4 })])],
-  ["shared, tied", tied, (model) => quantize(model, [sharedEmbedding({ bits: 4, groupSize: 32 })])],
+  ["shared, rows of no whole groups", odd, (model) => quantize(model, [sharedEmbedding({ bits: 4, ...perToken })])],
+  ["shared, tied", tied, (model) => quantize(model, [sharedEmbedding({ bits: 4, groupSize: 32, ...perToken })])],
   ...[2, 3, 4, 8].map(
     (bits) =>
       [
@@ -73,6 +83,17 @@ describe("target executorch", () => {
     expect(ours.length).toBeGreaterThan(0);
     for (const [i, value] of ours.entries()) expect(Math.abs(theirs[i]! - value)).toBeLessThan(2e-5);
     await model.close();
+  });
+
+  it("has one scale a token, whatever activations of a model have", async () => {
+    const found: Float32Array[] = [];
+    for (const activationGranularity of ["per_block", "per_token"] as const) {
+      const model = await loadCheckpoint(untied);
+      quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32, activationGranularity })]);
+      found.push(await logits(model, "executorch"));
+      await model.close();
+    }
+    expect(found[0]).toEqual(found[1]);
   });
 
   it("says what cannot be exported", async () => {

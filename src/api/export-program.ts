@@ -16,7 +16,7 @@ export interface ExportOptions extends CompileModelOptions {
    * again. Default: false, begin anew.
    */
   readonly resume?: boolean;
-  /** With `resume`, called where it takes seconds to find out whether another process still writes the same path. */
+  /** Called, with `resume`, where it takes seconds to find out whether another process still writes the same path. */
   readonly onWait?: ((reason: string) => void) | undefined;
   /** Called as the file is written, with bytes done and bytes in all. What it throws ends the export. */
   onProgress?(doneBytes: number, totalBytes: number): void;

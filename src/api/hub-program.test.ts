@@ -109,7 +109,7 @@ test("programs are told apart by their quantization, and listed with it", async 
     ["hf:org/name", HUB_COMMIT],
   ]);
   expect(new Set(listed.map(({ quantization }) => quantization))).toEqual(
-    new Set(["4 bits, groups of 32", "qmode 8da8w"]),
+    new Set(["4 bits of a codebook, groups of 32", "qmode 8da8w"]),
   );
   const removed = await removeCachedPrograms("org/name", cache);
   expect(removed.map(({ path }) => path).sort()).toEqual([first, second].sort());

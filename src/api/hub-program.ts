@@ -12,6 +12,7 @@ import { type PullPlan, pullModel } from "../hub/snapshot.ts";
 import { totalMemory } from "../node-memory.ts";
 import { claimPath, type WaitOptions } from "../path-claim.ts";
 import { embedding, int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
+import { searched } from "../quantize/qmode.ts";
 import { exportProgram } from "./export-program.ts";
 import {
   type CacheKey,
@@ -60,8 +61,8 @@ export interface HubProgramOptions extends WaitOptions {
 }
 
 /** Words for what `quantizeByDefault` does. */
-export const DEFAULT_QUANTIZATION = "4 bits, groups of 32";
-const DEFAULT_WEIGHTS = { bits: 4, groupSize: 32, scaleDType: "f16" } as const;
+export const DEFAULT_QUANTIZATION = "4 bits of a codebook, groups of 32";
+const DEFAULT_WEIGHTS = searched({ bits: 4, groupSize: 32 });
 
 /** What a program in 4 bits with scales takes, as a share of a checkpoint in 16 bits. */
 const DEFAULT_SHARE = 4.5 / 16;
@@ -69,8 +70,8 @@ const DEFAULT_SHARE = 4.5 / 16;
 const RUN_BYTES = 300e6;
 
 /**
- * Sets the quantization that models get where nobody says another: all matrices in 4 bits, in groups of 32 with scales in
- * f16, for 8-bit activations; a tied embedding and head in one buffer. Weights that are low-bit already stay as they are.
+ * Sets the quantization that models get where nobody says another: all matrices in 4 bits of a codebook, in groups of 32 with
+ * scales in f16, for 8-bit activations; a tied embedding and head in one buffer. Weights that are low-bit already stay as they are.
  */
 export function quantizeByDefault(model: Model): void {
   if (!weightOrigins(model).every(({ treatment }) => treatment === "float")) return;

@@ -53,7 +53,7 @@ describe("inspectProgram", () => {
     expect(forward!.outputs[0]!.sizes).toEqual([1, 64, 282]);
     // 2 layers of q with k and v, o, gate with up, down, and the head.
     const calls = new Map(forward!.operators.map(({ name, calls }) => [name, calls]));
-    expect(calls.get("torchao::_linear_8bit_act_4bit_weight.out")).toBe(9);
+    expect(calls.get("lowbit::linear_8bit_block_act.out")).toBe(9);
     expect(calls.get("lowbit::rope_update_and_attend.out")).toBe(2);
     expect(forward!.operators.every(({ known }) => known)).toBe(true);
     // Keys and values are with the sequences.
@@ -77,7 +77,7 @@ describe("inspectProgram", () => {
       scaleType: "f32",
       hasZeros: true,
       intact: true,
-      operators: ["torchao::_shared_embedding_2bit.out", "torchao::_linear_8bit_act_2bit_weight.out"],
+      operators: ["torchao::_shared_embedding_2bit.out", "lowbit::linear_8bit_block_act.out"],
     });
     expect(named.get("model.layers.1.mlp.down_proj.weight")).toMatchObject({
       bits: 4,

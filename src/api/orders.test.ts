@@ -65,7 +65,7 @@ const works = (before: readonly Call[], last: readonly Call[]) => last.map((call
 const fails = (before: readonly Call[], last: readonly Call[], problem: string) =>
   last.map((call): Order => [before, call, problem]);
 
-const nothing = 'calibrate: expected linear layers of algorithm "gptq"';
+const nothing = 'calibrate: expected linear layers of algorithm "imatrix"';
 const isCalibrated = "is calibrated already";
 const again = "is not quantized again; give configurations for other layers only";
 const linear: readonly Call[] = ["quantize", "quantize by gptq", "quantize by a recipe"];

@@ -79,7 +79,7 @@ it("is shown by lowbit run, and written as a trace", async () => {
   const plain = await lowbit([...argv, "--profile"]);
   expect(plain).toMatchObject({ code: 0 });
   expect(plain.stderr).toMatch(/ms +% +calls +MB +GB\/s +operator +kernel +shapes\n/);
-  expect(plain.stderr).toMatch(/torchao::_linear_8bit_act_4bit_weight\.out +linear_a8_w\S+ +1x1x32 → 1x1x\d+/);
+  expect(plain.stderr).toMatch(/lowbit::linear_8bit_block_act\.out +linear_a8b32_w\S+ +1x1x32 → 1x1x\d+/);
   expect(plain.stderr).toMatch(/memory of forward: scratch .* of which values in use take \d+ % at most/);
   const { traceEvents } = JSON.parse(readFileSync(trace, "utf8")) as { traceEvents: Record<string, unknown>[] };
   for (const { ph, name, pid, tid, ts, dur } of traceEvents) {

@@ -90,7 +90,7 @@ function write(model: Model, slot: WeightSlot, options: AbortOptions): Written {
     );
   const dynamic = config ? config.kind !== "intxWeightOnly" && config.kind !== "embedding" : false;
   const activations =
-    kind === "affine" && !config ? (weight.format as AffineFormat).activations : dynamic ? "int8" : "float";
+    kind === "affine" && !config ? (weight.format as AffineFormat).activations : dynamic ? "int8_per_token" : "float";
   return {
     slot,
     entries: intxEntries(slot.name, spec, async () => {
@@ -133,7 +133,7 @@ function quantizationConfig(written: readonly Written[]): object | undefined {
   };
   const mapping = named("MappingType", spec.hasZeros ? "ASYMMETRIC" : "SYMMETRIC");
   const config =
-    activations === "int8"
+    activations !== "float"
       ? {
           _type: "Int8DynamicActivationIntxWeightConfig",
           _data: {

@@ -1,6 +1,5 @@
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
-import type { Matrix } from "../matrix.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 
 /** A tensor of `folder` as float32. InvalidFileError for NaN or infinity, which says that `what` was expected finite. */
@@ -48,10 +47,9 @@ export function finiteCarried(folder: string, name: string, found: LowBitTensor)
 }
 
 /** Refuses inputs of a layer with NaN or infinity by their `hessian` X^T X, whose diagonal has it then: InvalidArgumentError. */
-export function checkFiniteInputs(name: string, { columns, data }: Matrix): void {
-  for (let c = 0; c < columns; c++)
-    if (!Number.isFinite(data[c * columns + c]))
-      throw new InvalidArgumentError(
-        `${name}: expected finite inputs of the text to calibrate with but found NaN or infinity`,
-      );
+export function checkFiniteInputs(name: string, squares: Float32Array): void {
+  if (squares.every((value) => Number.isFinite(value))) return;
+  throw new InvalidArgumentError(
+    `${name}: expected finite inputs of the text to calibrate with but found NaN or infinity`,
+  );
 }

@@ -8,7 +8,7 @@ import { isTextNetwork } from "../model/encoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
 import { withMinima } from "../ops/minima.ts";
 import type { FloatFormat, Weight } from "../ops/weight.ts";
-import type { QuantizationConfig } from "../quantize/config.ts";
+import { activationsOf, type QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
@@ -16,6 +16,7 @@ import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
+import { expectedPower } from "./expected-power.ts";
 import { finiteCarried, finiteFloats } from "./finite.ts";
 import { networkOf } from "./network.ts";
 import { orderedColumns } from "./ordered-columns.ts";
@@ -58,8 +59,8 @@ export class Model {
   layout: string | null = null;
   /**
    * How activations meet low-bit weights that are carried over, where neither the file nor a configuration says it: rounded
-   * to 8 bits, row by row, as llama.cpp does with the same files, or as floats, which is exact and slower. Null: the former
-   * in programs, the latter in files that other libraries run.
+   * to 8 bits, in blocks, as llama.cpp does with the same files, or row by row, or as floats, which is exact and slower.
+   * Null: the first in programs, the last in files that other libraries run.
    */
   activations: ActivationKind | null = null;
   /** Names of the checkpoint's tensors that the model has no place for, such as biases that the config does not say. */
@@ -258,7 +259,7 @@ export class Model {
   #activationsFor(name: string, found: LowBitTensor, otherwise: ActivationKind = "int8"): ActivationKind {
     const config = this.configOf(name);
     if (!config) return found.activations ?? this.activations ?? otherwise;
-    return config.kind === "intxWeightOnly" ? "float" : "int8";
+    return activationsOf(config);
   }
 
   /** Checks norms, biases, and what can be of weights in formats of their own without reading them whole; errors name the tensor. */
@@ -281,7 +282,7 @@ export class Model {
     const activations = this.#activationsFor(slot, found, use.activations);
     const checked = finiteCarried(this.checkpoint.folder, name, found);
     const { rows, minima, order, ...stored } =
-      activations === "int8" ? centered(layout === undefined ? wholeGroups(checked, this.layout) : checked) : checked;
+      activations !== "float" ? centered(layout === undefined ? wholeGroups(checked, this.layout) : checked) : checked;
     // Layouts that a use names are of others, whose scales are float32.
     const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
     const { levels } = stored;
@@ -313,7 +314,7 @@ export class Model {
     const affine: AffineFormat = {
       kind: "affine",
       spec,
-      activations: config.kind === "intxWeightOnly" ? "float" : "int8",
+      activations: activationsOf(config),
       layout: use.layout ?? this.layout,
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
@@ -325,7 +326,8 @@ export class Model {
       throw new InvalidArgumentError(
         `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, config, use.signal);
+    const importance = async () => (config.algorithm === "mse" ? expectedPower(this, slot.name) : null);
+    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, { config, importance, signal: use.signal });
     return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
   }
 

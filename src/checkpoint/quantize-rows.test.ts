@@ -6,8 +6,10 @@ import type { TensorSource } from "../formats/tensor-source.ts";
 import { decodeF16Array, f32ToBf16, f32ToF16 } from "../half.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { canRoundNatively, roundingKernels, roundNatively } from "../kernels/quantizer.ts";
-import { quantizeAffine } from "../quantize/affine.ts";
+import { codebooks } from "../quantize/codebooks.ts";
 import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../quantize/config.ts";
+import { trialsOf } from "../quantize/group-fit.ts";
+import { quantizeWeights } from "../quantize/mse.ts";
 import { mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
 import { bytesOf, type Tensor, toFloat32 } from "../tensor.ts";
 import { joinRows, quantizeRows } from "./quantize-rows.ts";
@@ -45,27 +47,34 @@ function source(tensor: Tensor): TensorSource {
 }
 
 const schemes = mappingTypes.flatMap((mappingType) =>
-  (["affine", "hqq_scale_only"] as const)
-    .filter((algorithm) => algorithm === "affine" || mappingType !== "asymmetric")
+  (["affine", "hqq_scale_only", "mse"] as const)
+    .filter((algorithm) => algorithm !== "hqq_scale_only" || mappingType !== "asymmetric")
+    .filter((algorithm) => algorithm === "mse" || mappingType !== "codebook")
     .flatMap((algorithm) => scaleDTypes.map((scaleDType) => ({ mappingType, algorithm, scaleDType }))),
 );
 
-async function quantized(tensor: Tensor, config: QuantizationConfig) {
-  return joinRows(tensor.shape[0]!, quantizeRows(source(tensor), "w", config));
+/** Bits that a mapping has. */
+const bitsOf = (mappingType: (typeof mappingTypes)[number]) =>
+  [1, 2, 3, 4, 5, 6, 7, 8].filter((bits) => mappingType !== "codebook" || codebooks[bits] !== undefined);
+
+async function quantized(tensor: Tensor, config: QuantizationConfig, columns: Float32Array | null = null) {
+  const importance = async () => columns;
+  return joinRows(tensor.shape[0]!, quantizeRows(source(tensor), "w", { config, importance }));
 }
 
 describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
   it.each(schemes)("$mappingType, $algorithm, $scaleDType scales", async (scheme) => {
     const random = new Random(mappingTypes.indexOf(scheme.mappingType) + 1);
-    for (let bits = 1; bits <= 8; bits++)
+    for (const bits of bitsOf(scheme.mappingType))
       for (const groupSize of [1, 16, 32, 37, 128, "axis"] as const)
         for (const dtype of ["f32", "f16", "bf16"] as const) {
           const [n, k] = [random.integer(1, 9), random.pick([1, 31, 64, 100, 257])];
           const config = int8DynamicActivationIntxWeight({ bits, groupSize, ...scheme });
           const tensor = stored(dtype, [n, k], values(random, n * k));
-          const expected = quantizeAffine(toFloat32(tensor), { ...config, n, k });
+          const columns = random.pick([null, random.floats(k).map((value) => value * value), new Float32Array(k)]);
+          const expected = quantizeWeights(toFloat32(tensor), { ...config, n, k }, columns);
           const label = `${bits} bits, groups of ${groupSize}, ${dtype}, [${n}, ${k}]`;
-          expectSameFields(await quantized(tensor, config), expected, label);
+          expectSameFields(await quantized(tensor, config, columns), expected, label);
         }
   });
 
@@ -75,16 +84,20 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
     const counts = { qvals: n * k, scales: n * 7 };
     for (const { needs } of roundingKernels.filter((row) => row.needs.every((need) => hostCpu().features.has(need))))
       for (const { mappingType, algorithm, scaleDType } of schemes)
-        for (let bits = 1; bits <= 8; bits++) {
+        for (const bits of bitsOf(mappingType)) {
           const tensor = stored("bf16", [n, k], values(random, n * k));
           const config = int8DynamicActivationIntxWeight({ bits, mappingType, algorithm, scaleDType });
           const found = { qvals: new Int8Array(counts.qvals), scales: new Float32Array(counts.scales) };
           const zeros = new Int8Array(counts.scales);
-          const [hqq, halfScales] = [algorithm === "hqq_scale_only", scaleDType === "f16"];
-          const form = { n, k, bits, groupSize: 32, dtype: "bf16" as const, mappingType, hqq, halfScales };
+          const { factors: trials, levels } = trialsOf(config);
+          const importance = random.floats(k).map((value) => value * value);
+          const form = {
+            ...{ n, k, bits, groupSize: 32, dtype: "bf16" as const, mappingType, algorithm },
+            ...{ importance, trials, levels: levels ?? new Int8Array(0), halfScales: scaleDType === "f16" },
+          };
           const cpu = { name: "invented", features: new Set(needs) };
           expect(await roundNatively({ ...form, weights: tensor.data, ...found, zeros }, cpu)).toBe(true);
-          const expected = quantizeAffine(toFloat32(tensor), { ...config, n, k });
+          const expected = quantizeWeights(toFloat32(tensor), { ...config, n, k }, importance);
           expectSameFields(
             { ...found, zeros },
             { qvals: expected.qvals, scales: expected.scales, zeros: expected.zeros ?? new Int8Array(counts.scales) },
@@ -110,7 +123,7 @@ it.each(["scalar", "neoverse-v2", "zen3"])("is the definition's where LOWBIT_CPU
   vi.stubEnv("LOWBIT_CPU", cpu);
   const tensor = stored("bf16", [3, 70], values(new Random(7), 210));
   const config = int8DynamicActivationIntxWeight({ bits: 4, mappingType: "asymmetric" });
-  expectSameFields(await quantized(tensor, config), quantizeAffine(toFloat32(tensor), { ...config, n: 3, k: 70 }));
+  expectSameFields(await quantized(tensor, config), quantizeWeights(toFloat32(tensor), { ...config, n: 3, k: 70 }));
 });
 
 it("parts are whole panels, and together the matrix", async () => {
@@ -120,11 +133,11 @@ it("parts are whole panels, and together the matrix", async () => {
   const tensor: Tensor = { dtype: "bf16", shape: [133, k], data };
   const config = int8DynamicActivationIntxWeight({ bits: 4, mappingType: "asymmetric" });
   const rows: number[] = [];
-  for await (const { n } of quantizeRows(source(tensor), "w", config)) rows.push(n);
+  for await (const { n } of quantizeRows(source(tensor), "w", { config })) rows.push(n);
   expect(rows).toEqual([32, 32, 32, 32, 5]);
   const [found, expected] = [
     await quantized(tensor, config),
-    quantizeAffine(toFloat32(tensor), { ...config, n: 133, k }),
+    quantizeWeights(toFloat32(tensor), { ...config, n: 133, k }),
   ];
   for (const field of ["qvals", "scales", "zeros"] as const)
     expect(Buffer.compare(bytesOf(found[field]!), bytesOf(expected[field]!)), field).toBe(0);

@@ -4,8 +4,10 @@ import { nextMacrotask } from "../event-loop.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { PANEL_ROWS_MAX } from "../kernels/layout/packed.ts";
 import { canRoundNatively, roundNatively } from "../kernels/quantizer.ts";
-import { quantizeAffine } from "../quantize/affine.ts";
+import { codebooks } from "../quantize/codebooks.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
+import { trialsOf } from "../quantize/group-fit.ts";
+import { quantizeWeights } from "../quantize/mse.ts";
 import { weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
@@ -36,16 +38,26 @@ export async function* inParts<P>(
   }
 }
 
+/** How the rows of a tensor are quantized. */
+export interface RowsOptions {
+  readonly config: QuantizationConfig;
+  /** What errors of each column count, for algorithms that look at it; without it, all count alike. */
+  readonly importance?: () => Promise<Float32Array | null>;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** Reads and quantizes tensor `name` [n, k], in parts. */
 export function quantizeRows(
   tensors: TensorSource,
   name: string,
-  config: QuantizationConfig,
-  signal?: AbortSignal,
+  { config, importance, signal }: RowsOptions,
 ): AsyncGenerator<QuantizedWeights> {
+  let known: Promise<Float32Array | null> | undefined;
   const read = async (first: number, count: number) => {
     try {
-      return await quantizeTensor(await tensors.readRows(name, first, count), config);
+      const values = await tensors.readRows(name, first, count);
+      known ??= importance?.();
+      return await quantizeTensor(values, config, (await known) ?? null);
     } catch (cause) {
       if (!(cause instanceof InvalidArgumentError)) throw cause;
       const place = `${name}, rows ${first} to ${first + count}`;
@@ -55,8 +67,12 @@ export function quantizeRows(
   return inParts(tensors.info(name).shape as [number, number], read, signal);
 }
 
-/** Quantizes a float matrix [n, k], on all cores where there is native code. */
-async function quantizeTensor(values: Tensor, config: QuantizationConfig): Promise<QuantizedWeights> {
+/** Quantizes a float matrix [n, k], each weight for itself, on all cores where there is native code. */
+export async function quantizeTensor(
+  values: Tensor,
+  config: QuantizationConfig,
+  importance: Float32Array | null,
+): Promise<QuantizedWeights> {
   const [n, k] = values.shape as [number, number];
   const spec = weightSpec(n, k, config);
   const { bits, groupSize, hasZeros } = spec;
@@ -64,20 +80,27 @@ async function quantizeTensor(values: Tensor, config: QuantizationConfig): Promi
   if (canRoundNatively(dtype)) {
     const count = n * groupCount(spec);
     const zeros = new Int8Array(hasZeros ? count : 0);
-    const { mappingType } = config;
-    const [hqq, halfScales] = [config.algorithm === "hqq_scale_only", config.scaleDType === "f16"];
+    const { algorithm, mappingType } = config;
+    const isSearched = algorithm !== "affine" && algorithm !== "hqq_scale_only";
+    const trials = trialsOf(config);
     const result = { qvals: new Int8Array(n * k), scales: new Float32Array(count) };
-    const form = { n, k, bits, groupSize, dtype, mappingType, hqq, halfScales };
+    const form = {
+      ...{ n, k, bits, groupSize, dtype, mappingType, halfScales: config.scaleDType === "f16" },
+      algorithm: isSearched ? "mse" : algorithm,
+      importance: (isSearched && importance) || new Float32Array(0),
+      trials: trials.factors,
+      levels: trials.levels ?? new Int8Array(0),
+    } as const;
     if (await roundNatively({ ...form, weights, ...result, zeros }))
       return {
         ...spec,
         ...result,
         zeros: hasZeros ? zeros : null,
-        levels: spec.hasLevels ? Int8Array.of(-1, 1) : null,
+        levels: spec.hasLevels ? codebooks[bits]! : null,
       };
     // A weight is not finite: the definition says which.
   }
-  return quantizeAffine(toFloat32(values), { ...config, n, k });
+  return quantizeWeights(toFloat32(values), { ...config, n, k }, importance);
 }
 
 /** Parts of a matrix as a whole. */

@@ -57,8 +57,9 @@ const DELICATE_BITS = 8;
 /** The configuration of all linear layers as one of them takes it. */
 function spared(config: QuantizationConfig, { delicate }: WeightSlot): QuantizationConfig {
   if (delicate === undefined) return config;
-  const { kind, ...fields } = config;
-  return makeConfig(delicate === "inputs" ? "intxWeightOnly" : kind, { ...fields, bits: DELICATE_BITS });
+  const { kind, activationGranularity, ...fields } = config;
+  if (delicate === "inputs") return makeConfig("intxWeightOnly", { ...fields, bits: DELICATE_BITS });
+  return makeConfig(kind, { ...fields, activationGranularity, bits: DELICATE_BITS });
 }
 
 /**

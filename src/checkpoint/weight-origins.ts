@@ -74,6 +74,7 @@ function treatmentOf(model: Model, name: string, holds: ReturnType<typeof holdsF
 export function describeOrigins(origins: readonly WeightOrigin[]): string {
   const treatments = [
     ["carried over", "int8", "carried over bit for bit, for 8-bit activations"],
+    ["carried over", "int8_per_token", "carried over bit for bit, for 8-bit activations with one scale a row"],
     ["carried over", "float", "carried over bit for bit, for float activations"],
     ["carried over", undefined, "carried over bit for bit"],
     ["quantized", undefined, "quantized"],

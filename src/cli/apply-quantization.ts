@@ -14,11 +14,20 @@ import {
   ShapeError,
   sharedEmbedding,
 } from "../index.ts";
-import { hasAqlmWeights, knownAqlmModes, needsActivations, parseEmbedding, weightsInRecipe } from "../tools/index.ts";
+import {
+  hasAqlmWeights,
+  knownAqlmModes,
+  needsActivations,
+  parseEmbedding,
+  searched,
+  weightsInRecipe,
+} from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
+
+type Fields = Pick<NonNullable<Parameters<typeof embedding>[0]>, "algorithm" | "mappingType" | "scaleDType">;
 
 /** SmoothQuant's strength when none is given: that of its paper. */
 const STRENGTH_DEFAULT = 0.5;
@@ -39,6 +48,8 @@ export async function applyQuantization(
   model.activations = options.activations ?? null;
   if (options.calibrationTokens !== undefined && options.calibrate === undefined)
     throw new UsageError("--calibration-tokens needs the text whose tokens it counts: expected --calibrate text.txt");
+  if (options.damping !== undefined && options.calibrate === undefined)
+    throw new UsageError("--damping says how much a text counts: expected --calibrate text.txt");
   const mode = aqlmMode(options);
   const isEncoded = mode !== null && hasAqlmWeights(model, mode);
   const recipe = await readRecipe(options);
@@ -53,14 +64,14 @@ export async function applyQuantization(
   const text = await readCalibration(options);
   // Before encoding and calibrating, which take long.
   if (isToEncode || wantsCalibration) hooks.check?.(model);
-  const { calibrationTokens: maxTokens, budget } = options;
+  const { calibrationTokens: maxTokens, budget, damping } = options;
   if (isToEncode) {
     const skipped = recipe ? weightsInRecipe(model, recipe) : new Set<string>();
     const tokens = { calibrationText: text, calibrationTokens: maxTokens };
     await encode(model, options, { ...mode, ...hooks, ...tokens, skip: (name) => skipped.has(name) });
   }
   if (wantsCalibration)
-    await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant: strengthOf(options), budget });
+    await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant: strengthOf(options), budget, damping });
 }
 
 async function readRecipe({ recipe: path }: QuantizationOptions): Promise<Recipe | null> {
@@ -96,13 +107,40 @@ function checkCalibration(model: Model, options: QuantizationOptions, isEncoded:
     );
   if (!wanted && path !== undefined && !aqlmMode(options))
     throw new UsageError(
-      "--calibrate needs something that looks at activations: --algorithm gptq, awq or awq+gptq, --smoothquant, --budget or --qmode aqlm-2x8",
+      "--calibrate needs something that looks at activations: --algorithm imatrix, gptq, awq or awq+gptq, --smoothquant, --budget or --qmode aqlm-2x8",
     );
   return wanted;
 }
 
-function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): QuantizationConfig | null {
-  return head === undefined ? null : parseQmode(head, { groupSize, scaleDType: scaleDtype });
+function headOf(options: QuantizationOptions): QuantizationConfig | null {
+  const { head, groupSize } = options;
+  return head === undefined ? null : parseQmode(head, { groupSize, ...rowFields(options) });
+}
+
+/** Fields of linear layers but for bits and groups: what is not said, where others read them, is what those have. */
+function fieldsFor(options: QuantizationOptions, algorithm: Fields["algorithm"]): Fields {
+  const { layout, reader, mappingType, scaleDtype: scaleDType } = options;
+  if (reader === "gguf") return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType };
+  const isTorchao = reader === "torchao" || layout?.startsWith("torchao");
+  if (!isTorchao) return { algorithm, mappingType, scaleDType };
+  if (algorithm === undefined) return { algorithm: "affine", mappingType, scaleDType };
+  return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType: scaleDType ?? "f32" };
+}
+
+/** Fields of head and table: those of linear layers, but without a text, and with a mapping of their own. */
+function rowFields(options: QuantizationOptions): Fields {
+  const { algorithm, scaleDType } = fieldsFor(options, options.algorithm);
+  const isTorchao = algorithm === "affine" || algorithm === "hqq_scale_only";
+  return {
+    algorithm: isTorchao ? "affine" : undefined,
+    mappingType: options.reader === "gguf" && !isTorchao ? "symmetric" : undefined,
+    scaleDType,
+  };
+}
+
+/** The algorithm of a text that nothing else is given for. */
+function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix" | undefined {
+  return path !== undefined && smoothquant === undefined ? "imatrix" : undefined;
 }
 
 async function readCalibration({ calibrate: path }: QuantizationOptions): Promise<string | undefined> {
@@ -125,33 +163,36 @@ function optionsFor(model: Model, options: QuantizationOptions): QuantizationOpt
 
 /** The configurations that the options ask for. */
 function configsOf(options: QuantizationOptions): QuantizationConfig[] {
-  const { qmode, groupSize, mappingType, algorithm } = options;
-  const scaleDType = options.scaleDtype;
+  const { qmode, groupSize, mappingType } = options;
   const isAqlm = aqlmMode(options) !== null;
   const linear =
     qmode === undefined || isAqlm
       ? null
-      : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType }, knownAqlmModes);
+      : parseQmode(qmode, { groupSize, ...fieldsFor(options, options.algorithm ?? byText(options)) }, knownAqlmModes);
   if (!linear && !isAqlm)
     for (const [flag, value] of Object.entries({
       "--group-size": options.head === undefined ? groupSize : undefined,
       "--mapping-type": mappingType,
-      "--algorithm": algorithm,
+      "--algorithm": options.algorithm,
       "--no-quantize-head": options.quantizeHead ? undefined : false,
       "--smoothquant": options.head === undefined ? options.smoothquant : undefined,
       "--budget": options.budget,
     }))
       if (value !== undefined) throw new UsageError(`${flag} needs --qmode, such as --qmode 8da4w`);
   const configs = linear ? [linear] : [];
-  if (options.embedding !== undefined) configs.push(embedding({ ...parseEmbedding(options.embedding), scaleDType }));
+  const rows = qmode?.startsWith("torchao:")
+    ? ({ ...rowFields(options), algorithm: "affine" } as const)
+    : rowFields(options);
+  if (options.embedding !== undefined) configs.push(embedding(parseEmbedding(options.embedding, rows)));
   if (options.sharedEmbedding === true && !linear)
     throw new UsageError(
       "--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32",
     );
+  const head = { ...rows, activationGranularity: linear?.activationGranularity };
   if (options.sharedEmbedding === true)
-    configs.push(sharedEmbedding({ bits: linear!.bits, groupSize: linear!.groupSize, scaleDType }));
+    configs.push(sharedEmbedding(searched({ bits: linear!.bits, groupSize: linear!.groupSize, ...head })));
   else if (options.sharedEmbedding !== undefined)
-    configs.push(sharedEmbedding({ ...parseEmbedding(options.sharedEmbedding), scaleDType }));
+    configs.push(sharedEmbedding(parseEmbedding(options.sharedEmbedding, head)));
   if (
     configs.length === 0 &&
     options.head === undefined &&

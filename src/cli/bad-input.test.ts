@@ -122,7 +122,10 @@ describe("a bad checkpoint", () => {
     const edit = (name: string, values: Float32Array) => name.includes("up_proj") && values.fill(Number.NaN);
     await writeTinyCheckpoint(bad, { edit });
     for (const how of [[], ["--json"], ["--eager"]])
-      await expectFailure(["logits", bad, "--ids", "1", ...how], "logits: expected numbers but found NaN at id 0");
+      await expectFailure(
+        ["logits", bad, "--ids", "1", ...how],
+        "bad: logits: expected finite numbers or -Infinity but found NaN at id 0",
+      );
   });
 
   test("a tokenizer that is no JSON is found when text is needed", async () => {

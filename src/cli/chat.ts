@@ -3,6 +3,7 @@ import { createInterface, type Interface } from "node:readline";
 import { type Command, Option } from "commander";
 import { type Conversation, LowbitError } from "../index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
+import { PastedText } from "./pasted-text.ts";
 import { describeSpeed } from "./run.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
 import { Interrupted, SIGINT_EXIT_CODE, type Terminal } from "./terminal.ts";
@@ -22,7 +23,9 @@ export function addChat(program: Command, terminal: Terminal): void {
   const command = program
     .command("chat")
     .summary("talk to a model")
-    .description("A conversation in the model's chat template. On a pipe, each line of stdin is a turn.")
+    .description(
+      "A conversation in the model's chat template. A pasted text of several lines is one turn; on a pipe, each line of stdin is.",
+    )
     .argument("<model>", MODEL_HELP)
     .option("--system <text>", "system message at the start")
     .option("--stats", "print the speed of each answer on stderr")
@@ -57,20 +60,27 @@ async function chat(path: string, options: ChatOptions, terminal: Terminal): Pro
   });
   conversation.reset(options.system);
   if (terminal.isInteractive) terminal.note(`${path}: type a message, or /help.`);
+  const pasted = terminal.isInteractive ? new PastedText(terminal) : null;
   const input = createInterface({
-    input: terminal.stdin,
-    ...(terminal.isInteractive ? { output: terminal.stdout, prompt: "> " } : {}),
-    terminal: terminal.isInteractive,
+    input: pasted ?? terminal.stdin,
+    ...(pasted ? { output: terminal.stdout, prompt: "> " } : {}),
+    terminal: pasted !== null,
   });
   try {
-    await converse(new Turns(conversation, options, terminal), input, terminal);
+    await converse(new Turns(conversation, options, terminal), input, terminal, (line) => pasted?.whole(line) ?? line);
   } finally {
     terminal.onInterrupt(null);
     input.close();
+    pasted?.close();
   }
 }
 
-async function converse(turns: Turns, input: Interface, terminal: Terminal): Promise<void> {
+async function converse(
+  turns: Turns,
+  input: Interface,
+  terminal: Terminal,
+  whole: (line: string) => string,
+): Promise<void> {
   let isClosed = false;
   input.on("close", () => {
     isClosed = true;
@@ -91,7 +101,7 @@ async function converse(turns: Turns, input: Interface, terminal: Terminal): Pro
   prompt();
   for await (const line of input) {
     if (turns.isOver || line.trim() === "/exit") break;
-    await turns.take(line.trim());
+    await turns.take(whole(line).trim());
     prompt();
   }
   terminal.signal.throwIfAborted();
@@ -129,7 +139,7 @@ class Turns {
     if (line === "") return;
     if (line === "/help") this.#terminal.note(HELP);
     else if (line === "/reset") this.#conversation.reset(this.#options.system);
-    else if (line.startsWith("/")) this.#terminal.note(`${line} is no command; /help lists them`);
+    else if (/^\/.*$/.test(line)) this.#terminal.note(`${line} is no command; /help lists them`);
     else await this.#reply(line);
   }
 

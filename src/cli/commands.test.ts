@@ -29,6 +29,7 @@ describe("lowbit", () => {
       "kernels",
       "bench",
       "eval",
+      "compare",
     ]) {
       expect(stdout).toContain(`  ${name} `);
       const help = await lowbit([name, "--help"]);
@@ -38,13 +39,17 @@ describe("lowbit", () => {
 
   test.each([
     [[], "Usage: lowbit"],
-    [["quantise"], "lowbit: unknown command 'quantise'\n(Did you mean quantize?)"],
+    [["quantise"], 'lowbit: expected a command but found "quantise"; there are help, pull, quantize, run, chat'],
     [["run", "x.pte", "--tempersture", "1"], "(Did you mean --temperature?)"],
     [["quantize", "x"], "lowbit: required option '-o, --output <path>' not specified"],
     [["run", "x.pte", "-n", "many"], 'Expected a whole number but found "many"'],
     [["run", "x.pte", "--seed", "9007199254740992"], 'Expected at most 9007199254740991 but found "9007199254740992"'],
     [["run", "x.pte", "--logit-bias", "7"], 'Expected id=bias but found "7"'],
     [["run", "x.pte"], "lowbit: give a prompt"],
+    [["nope"], 'lowbit: expected a command but found "nope"; there are help, pull, quantize, run, chat'],
+    [["help", "nope"], 'lowbit: expected a command but found "nope"'],
+    [["nope", "--help"], 'lowbit: expected a command but found "nope"'],
+    [["serve", "x.pte", "--port", "99999"], 'Expected a port from 0 to 65535 but found "99999".'],
     [["run", "x.pte", "a", "-p", "b"], "not both"],
     [["logits", "x.pte", "--ids", "1,a"], 'Expected a whole number but found "a"'],
     [["quantize", "x", "-o", "y", "--qmode", "8da4w", "--recipe", "r.json"], "cannot be used with option '--qmode"],
@@ -176,13 +181,14 @@ describe("lowbit quantize", () => {
   const plain = "null 32 null null false";
   test.each([
     ["", [null, plain, plain]],
-    ["--qmode 8da3w --group-size 16", ["panel16 3 16 f32 false", "panel16 3 16 f32 false", plain]],
-    ["--qmode 8da3w --no-quantize-head", [null, "panel16 3 32 f32 false", plain]],
-    ["--qmode wo5w --mapping-type asymmetric", ["panel16 5 32 f32 true", "panel16 5 32 f32 true", plain]],
-    ["--qmode 8da4w --shared-embedding", [null, "panel16 4 32 f32 false", "panel16 4 32 f32 true"]],
-    ["--qmode 8da4w --shared-embedding 8,axis,symmetric", [null, "panel16 4 32 f32 false", "panel16 8 32 f32 false"]],
-    ["--shared-embedding 2,32", [null, plain, "panel16 2 32 f32 true"]],
-    ["--embedding 6,32", [null, plain, "torchao_embedding 6 32 f32 true"]],
+    ["--qmode 8da3w --group-size 16", ["panel16 3 16 f16 false", "panel16 3 16 f16 false", plain]],
+    ["--qmode 8da3w --no-quantize-head", [null, "panel16 3 32 f16 false", plain]],
+    ["--qmode wo5w --mapping-type asymmetric", ["panel16 5 32 f16 true", "panel16 5 32 f16 true", plain]],
+    ["--qmode 8da4w --shared-embedding", [null, "panel16 4 32 f16 false", "panel16 4 32 f16 false"]],
+    ["--qmode 8da4w --shared-embedding 8,axis,symmetric", [null, "panel16 4 32 f16 false", "panel16 8 32 f16 false"]],
+    ["--qmode torchao:8da4w --shared-embedding", [null, "panel16 4 32 f32 false", "panel16 4 32 f32 true"]],
+    ["--shared-embedding 2,32", [null, plain, "panel16 2 32 f16 false"]],
+    ["--embedding 6,32", [null, plain, "torchao_embedding 6 32 f16 false"]],
     [
       "--qmode 8da4w --layout torchao_universal",
       ["torchao_universal 4 32 f32 false", "torchao_universal 4 32 f32 false", plain],

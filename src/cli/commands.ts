@@ -7,6 +7,7 @@ import { addBench } from "./bench.ts";
 import { addBundle } from "./bundle.ts";
 import { addList, addRm, addShow } from "./cached-models.ts";
 import { addChat } from "./chat.ts";
+import { addCompare } from "./compare.ts";
 import { addDoctor } from "./doctor.ts";
 import { addEmbed } from "./embed.ts";
 import { addEval } from "./eval.ts";
@@ -37,6 +38,7 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
   addKernels,
   addBench,
   addEval,
+  addCompare,
   addDoctor,
 ];
 
@@ -48,7 +50,9 @@ const BUG = 70;
 /** Runs a command line without its first two words. Resolves to the exit code, which is also the only way it fails. */
 export async function runCli(argv: readonly string[], terminal: Terminal): Promise<number> {
   try {
-    await createProgram(terminal).parseAsync(argv, { from: "user" });
+    const program = createProgram(terminal);
+    checkCommand(argv, program);
+    await program.parseAsync(argv, { from: "user" });
     await terminal.written();
     return 0;
   } catch (error) {
@@ -79,6 +83,16 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. LOWBIT_LOG=info te
     );
   for (const add of commands) add(program, terminal);
   return program;
+}
+
+/** UsageError where the first word, or the one behind `help`, is no command: commander shows its help, without a word or an error. */
+function checkCommand(argv: readonly string[], program: Command): void {
+  const names = ["help", ...program.commands.map((command) => command.name())];
+  const words = argv.filter((word) => !word.startsWith("-"));
+  const named = words[0] === "help" ? words.slice(1, 2) : words.slice(0, 1);
+  for (const name of named)
+    if (!names.includes(name))
+      throw new UsageError(`expected a command but found "${name}"; there are ${names.join(", ")}`);
 }
 
 /** Says what went wrong, and gives the exit code. */

@@ -21,7 +21,7 @@ export function addEmbed(program: Command, terminal: Terminal): void {
     .summary("print vectors of texts")
     .description('Prints a line of JSON for each text: {"index": 0, "tokens": 7, "embedding": [...]}.')
     .argument("<model>", MODEL_HELP)
-    .argument("[texts...]", "texts")
+    .argument("[texts...]", "texts; without any, and without --file, the lines of stdin")
     .option("--file <path>", "file of texts, one a line; - reads them from stdin")
     .option("--prompt <name>", "one of the model's prompts, such as query, stands in front of each text")
     .option("--dimensions <n>", "numbers of a vector, for models trained for fewer (default: all)", wholeNumber)
@@ -49,9 +49,11 @@ async function embed(
   options: EmbedCommandOptions,
   terminal: Terminal,
 ): Promise<void> {
-  const { file, prompt, dimensions, truncate } = options;
+  const { prompt, dimensions, truncate } = options;
+  const isPiped = given.length === 0 && !terminal.stdin.isTTY;
+  const file = options.file ?? (isPiped ? "-" : undefined);
   const texts = file === undefined ? given : [...given, ...(await readLines(file, terminal))];
-  if (texts.length === 0) throw new UsageError("give texts as arguments, or --file with one a line");
+  if (texts.length === 0) throw new UsageError("give texts as arguments, or one a line with --file or on stdin");
   const model = await openModel(path, options, terminal, { isKept: true });
   const { embedding } = model;
   if (!embedding) throw new UnsupportedError(`${path}: the model gives no embeddings`);

@@ -3,17 +3,33 @@ import type { Command } from "commander";
 import { evaluatePerplexity, type LanguageModel, type Perplexity, type PerplexityOptions } from "../index.ts";
 import { type Comparison, compareModels, isCheckpoint } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
+import { bytesAt } from "./served-models.ts";
+import { formatBytes } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { readTextFile } from "./text-file.ts";
-import { wholeNumber } from "./values.ts";
+import { collect, wholeNumber } from "./values.ts";
 
-interface EvalOptions extends ModelOptions {
-  readonly text: string;
-  readonly against?: string;
+/** Options of commands that score texts. */
+export interface ScoringOptions extends ModelOptions {
+  readonly text: readonly string[];
   readonly window?: number;
   readonly stride?: number;
   readonly maxTokens?: number;
   readonly json?: boolean;
+}
+
+interface EvalOptions extends ScoringOptions {
+  readonly against?: string;
+}
+
+/** Adds options of commands that score texts. */
+export function addScoringOptions(command: Command): Command {
+  return command
+    .requiredOption("--text <file>", "text to score, UTF-8; repeatable", collect(String))
+    .option("--window <n>", "tokens of a window (default: the context, at most 2048)", wholeNumber)
+    .option("--stride <n>", "tokens from window to window (default: half of a window)", wholeNumber)
+    .option("--max-tokens <n>", "use only the first tokens of each text", wholeNumber)
+    .option("--json", "print the result as JSON");
 }
 
 export function addEval(program: Command, terminal: Terminal): void {
@@ -24,19 +40,15 @@ export function addEval(program: Command, terminal: Terminal): void {
       "Perplexity of a text file by sliding windows: each token but the first is scored once, in the first window that\n" +
         "holds it, so with at least window - stride tokens before it (past the start of the text).\n" +
         "With --against: how far the model's probabilities are from those of a reference with the same tokens, such as the\n" +
-        "checkpoint that it was quantized from, which runs with float activations and as it is stored.",
+        "checkpoint that it was quantized from, which runs with float activations and as it is stored. Figures have standard\n" +
+        "errors, as if tokens did not depend on each other.",
     )
     .argument("<model>", MODEL_HELP)
-    .requiredOption("--text <file>", "text to score, UTF-8")
     .option(
       "--against <reference>",
       "compare with this model: a program, a checkpoint folder, a .gguf file or hf:org/name",
-    )
-    .option("--window <n>", "tokens of a window (default: the context, at most 2048)", wholeNumber)
-    .option("--stride <n>", "tokens from window to window (default: half of a window)", wholeNumber)
-    .option("--max-tokens <n>", "use only the first tokens of the text", wholeNumber)
-    .option("--json", "print the result as JSON");
-  addModelOptions(command)
+    );
+  addModelOptions(addScoringOptions(command))
     .addHelpText(
       "after",
       `
@@ -50,18 +62,39 @@ Examples:
 }
 
 async function evaluate(path: string, options: EvalOptions, terminal: Terminal): Promise<void> {
-  const { window, stride, maxTokens, against } = options;
-  const text = await readTextFile(options.text);
+  const { against } = options;
+  const texts = await readTexts(options);
   const model = await openForScoring(path, options, terminal);
   const reference = against === undefined ? null : await openReference(against, options, terminal);
-  const progress = terminal.progress("scoring");
-  const settings = { window, stride, maxTokens, signal: terminal.signal, onProgress: progress.update };
-  const { result, lines } = await scored(options.text, text, { model, reference }, settings).finally(() =>
-    progress.stop(),
-  );
-  if (options.json)
-    await terminal.writeJson({ model: path, ...(reference && { against }), text: options.text, ...result });
-  else await terminal.writeLine(lines);
+  const results: (Perplexity | Comparison)[] = [];
+  const lines: string[] = [];
+  for (const [file, text] of texts) {
+    const found = await scored(file, text, { model, reference }, options, terminal);
+    results.push(found.result);
+    lines.push(found.lines);
+  }
+  const bytes = bytesOf(path, model, options);
+  const referenceBytes = reference && bytesOf(against!, reference, {});
+  if (reference) lines.push(`${path}: ${formatBytes(bytes)}; ${against}: ${formatBytes(referenceBytes!)}`);
+  if (!options.json) return terminal.writeLine(lines.join("\n"));
+  const all = results.map((result, i) => ({ text: texts[i]![0], ...result }));
+  await terminal.writeJson({
+    model: path,
+    ...(reference && { against, modelBytes: bytes, againstBytes: referenceBytes }),
+    ...(all.length === 1 ? all[0] : { texts: all }),
+  });
+}
+
+/** The texts of options, by their files. */
+export function readTexts({ text }: ScoringOptions): Promise<(readonly [file: string, text: string])[]> {
+  return Promise.all(text.map(async (file) => [file, await readTextFile(file)] as const));
+}
+
+/** Bytes of a model's file or folder; of one that options quantize in memory, or comes from the hub, those of its constants. */
+export function bytesOf(path: string, { program }: LanguageModel, options: Partial<ScoringOptions>): number {
+  const { qmode, recipe, embedding, sharedEmbedding, head } = options;
+  const isQuantizedHere = [qmode, recipe, embedding, sharedEmbedding, head].some((option) => option !== undefined);
+  return (!isQuantizedHere && bytesAt(path)) || program.memoryUse.constants;
 }
 
 /** Figures of a text, and lines that tell them. */
@@ -69,18 +102,32 @@ async function scored(
   file: string,
   text: string,
   { model, reference }: { readonly model: LanguageModel; readonly reference: LanguageModel | null },
-  settings: PerplexityOptions,
+  options: ScoringOptions,
+  terminal: Terminal,
 ): Promise<{ readonly result: Perplexity | Comparison; readonly lines: string }> {
-  if (reference) {
-    const result = await compareModels(model, reference, text, settings);
-    return { result, lines: describeComparison(file, result) };
-  }
-  const result = await evaluatePerplexity(model, text, settings);
-  return { result, lines: describe(file, result) };
+  return withProgress(options, terminal, async (settings) => {
+    if (reference) {
+      const result = await compareModels(model, reference, text, settings);
+      return { result, lines: describeComparison(file, result) };
+    }
+    const result = await evaluatePerplexity(model, text, settings);
+    return { result, lines: describe(file, result) };
+  });
+}
+
+/** Scores a text as options say, and shows how far it is. */
+export async function withProgress<R>(
+  { window, stride, maxTokens }: ScoringOptions,
+  terminal: Terminal,
+  score: (settings: PerplexityOptions) => Promise<R>,
+): Promise<R> {
+  const progress = terminal.progress("scoring");
+  const settings = { window, stride, maxTokens, signal: terminal.signal, onProgress: progress.update };
+  return score(settings).finally(() => progress.stop());
 }
 
 /** The model that another is compared with, as it is stored: options of quantization are about the other. */
-async function openReference(path: string, options: EvalOptions, terminal: Terminal): Promise<LanguageModel> {
+export async function openReference(path: string, options: ScoringOptions, terminal: Terminal): Promise<LanguageModel> {
   const { threads, context, limit } = options;
   const run = { ...(threads && { threads }), ...(context && { context }), ...(limit && { limit }) };
   const activations = (await isCheckpoint(path)) ? ({ activations: "float" } as const) : {};
@@ -88,7 +135,7 @@ async function openReference(path: string, options: EvalOptions, terminal: Termi
 }
 
 /** Programs for ExecuTorch have logits of the last position, as a rule. */
-async function openForScoring(path: string, options: ModelOptions, terminal: Terminal): Promise<LanguageModel> {
+export async function openForScoring(path: string, options: ModelOptions, terminal: Terminal): Promise<LanguageModel> {
   const model = await openModel(path, options, terminal);
   const decoder = model.createDecoder();
   if (decoder.logitRows === 0)
@@ -106,12 +153,13 @@ function describe(file: string, result: Perplexity): string {
 }
 
 function describeComparison(file: string, result: Comparison): string {
-  const { tokens, window, stride, divergence, topAgreement, perplexity, referencePerplexity } = result;
-  const { mean, median, percentile99, largest } = divergence;
+  const { tokens, window, stride, divergence, topAgreement, topAgreementError } = result;
+  const { perplexity, referencePerplexity, perplexityRatio, perplexityRatioError } = result;
+  const { mean, standardError, median, percentile99, largest } = divergence;
   return [
     `compared ${tokens} tokens of ${file} in windows of ${window} tokens, stride ${stride}`,
-    `KL divergence, nats/token: mean ${mean.toFixed(5)}, median ${median.toFixed(5)}, 99 % under ${percentile99.toFixed(4)}, largest ${largest.toFixed(3)}`,
-    `same likeliest token: ${(100 * topAgreement).toFixed(2)} %`,
-    `perplexity ${perplexity.toFixed(3)}, reference ${referencePerplexity.toFixed(3)}`,
+    `KL divergence, nats/token: mean ${mean.toFixed(5)} ± ${standardError.toFixed(5)}, median ${median.toFixed(5)}, 99 % under ${percentile99.toFixed(4)}, largest ${largest.toFixed(3)}`,
+    `same likeliest token: ${(100 * topAgreement).toFixed(2)} ± ${(100 * topAgreementError).toFixed(2)} %`,
+    `perplexity ${perplexity.toFixed(3)}, reference ${referencePerplexity.toFixed(3)}, ratio ${perplexityRatio.toFixed(4)} ± ${perplexityRatioError.toFixed(4)}`,
   ].join("\n");
 }

@@ -1,7 +1,7 @@
 /** The options that say how a checkpoint is quantized: declared once, for every command that takes a checkpoint. */
 import { createHash } from "node:crypto";
 import { type Command, Option } from "commander";
-import type { QuantizationConfig } from "../index.ts";
+import type { Model, QuantizationConfig } from "../index.ts";
 import {
   algorithms,
   knownQmodes,
@@ -13,7 +13,7 @@ import {
 } from "../tools/index.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
-import { bitsPerWeight, fraction, wholeNumber } from "./values.ts";
+import { bitsPerWeight, fraction, number, wholeNumber } from "./values.ts";
 
 export interface QuantizationOptions {
   readonly qmode?: string;
@@ -30,11 +30,15 @@ export interface QuantizationOptions {
   readonly calibrationTokens?: number;
   /** SmoothQuant's strength. */
   readonly smoothquant?: number | true;
+  /** What is added to mean squares of inputs, as a part of their mean. */
+  readonly damping?: number;
   /** Mean bits of a weight. */
   readonly budget?: number;
   readonly recipe?: string;
   readonly layout?: string;
-  readonly activations?: "int8" | "float";
+  readonly activations?: NonNullable<Model["activations"]>;
+  /** Who else than lowbit is to read the weights, so that they are of its kinds. */
+  readonly reader?: "torchao" | "gguf";
 }
 
 /** Options that a recipe says itself, as it does `--qmode` but for AQLM's modes. */
@@ -50,6 +54,36 @@ const inRecipe = [
 ];
 
 export function addQuantizationOptions(command: Command): Command {
+  return addTextOptions(addSchemeOptions(command)).hook("preAction", (_, action) => checkRecipe(action.opts()));
+}
+
+/** Options that look at a text. */
+function addTextOptions(command: Command): Command {
+  return command
+    .option(
+      "--calibrate <text file>",
+      "text whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
+    )
+    .option("--calibration-tokens <n>", "tokens of it that are read, from its start (default: 4096)", wholeNumber)
+    .option(
+      "--damping <part>",
+      "of gptq and imatrix: the part of the inputs' mean square that is added to each; more trusts the text less (default: 0.01)",
+      number,
+    )
+    .option(
+      "--smoothquant [strength]",
+      "SmoothQuant: scale activations to suit their 8 bits; 0 to 1 (default: 0.5)",
+      fraction,
+    )
+    .option(
+      "--budget <bits>",
+      "mean bits of a weight of the linear layers but the head, each layer as it needs: 3.2bpw",
+      bitsPerWeight,
+    );
+}
+
+/** What weights become. */
+function addSchemeOptions(command: Command): Command {
   return command
     .optionsGroup("Quantization of a checkpoint (float without these):")
     .option("--qmode <mode>", `mode of the linear layers: ${knownQmodes.join(", ")}, aqlm-2x8`)
@@ -60,24 +94,29 @@ export function addQuantizationOptions(command: Command): Command {
       ).argParser(parseGroupSize),
     )
     .addOption(
-      new Option("--mapping-type <type>", "range of weights of linear layers to integers (default: symmetric)").choices(
-        mappingTypes,
+      new Option(
+        "--mapping-type <type>",
+        "weights of linear layers to integers (default: codebook up to 4 bits, else symmetric)",
+      ).choices(mappingTypes),
+    )
+    .addOption(
+      new Option("--algorithm <name>", "choice of scales (default: mse; affine is min-max, as TorchAO)").choices(
+        algorithms,
       ),
     )
-    .addOption(new Option("--algorithm <name>", "choice of scales (default: affine)").choices(algorithms))
     .addOption(
-      new Option("--scale-dtype <type>", "stored scales; f16 makes smaller, faster programs (default: f32)").choices(
+      new Option("--scale-dtype <type>", "stored scales (default: f16; beside affine and hqq_scale_only f32)").choices(
         scaleDTypes,
       ),
     )
     .option(
       "--embedding <bits,group[,mapping]>",
-      "quantize the embedding table, for example 4,32 (default mapping: asymmetric)",
+      "quantize the embedding table, for example 4,32 (default mapping: codebook up to 4 bits, else symmetric)",
     )
     .addOption(
       new Option(
         "--shared-embedding [bits,group[,mapping]]",
-        "quantize a tied embedding and lm_head as one (default: bits and group of the qmode, asymmetric)",
+        "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
       ).conflicts(["head", "quantizeHead"]),
     )
     .addOption(
@@ -85,21 +124,6 @@ export function addQuantizationOptions(command: Command): Command {
         "--head <mode>",
         "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...",
       ).conflicts("quantizeHead"),
-    )
-    .option(
-      "--calibrate <text file>",
-      "text whose activations --algorithm gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
-    )
-    .option("--calibration-tokens <n>", "tokens of it that are read, from its start (default: 4096)", wholeNumber)
-    .option(
-      "--smoothquant [strength]",
-      "SmoothQuant: scale activations to suit their 8 bits; 0 to 1 (default: 0.5)",
-      fraction,
-    )
-    .option(
-      "--budget <bits>",
-      "mean bits of a weight of the linear layers but the head, each layer as it needs: 3.2bpw",
-      bitsPerWeight,
     )
     .option("--no-quantize-head", "leave the lm_head float")
     .addOption(
@@ -113,9 +137,8 @@ export function addQuantizationOptions(command: Command): Command {
       new Option(
         "--activations <type>",
         "for weights that the file has in few bits already, where nothing else says it: int8 is fast, float is exact (default: int8)",
-      ).choices(["int8", "float"]),
-    )
-    .hook("preAction", (_, action) => checkRecipe(action.opts()));
+      ).choices(["int8", "int8_per_token", "float"]),
+    );
 }
 
 /** UsageError for a recipe beside a mode of its own layers; AQLM's, which no recipe has, are for the others. */
@@ -135,6 +158,7 @@ const names = [
   "activations",
   "calibrate",
   "calibrationTokens",
+  "damping",
   "smoothquant",
   "budget",
 ] as const;

@@ -217,7 +217,9 @@ async function newScratch(output: string): Promise<string> {
   return `${output}.${newWriterId()}.parts`;
 }
 
-async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
+async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
+  const reader = given.format === "gguf" ? "gguf" : given.target === "executorch" ? "torchao" : given.format;
+  const options: QuantizeCommandOptions = reader === "pte" ? given : { ...given, reader };
   if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
   if (options.ggufType !== undefined)
     throw new UsageError("--gguf-type goes with --format gguf, and this writes a program");

@@ -184,10 +184,45 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     expect(divergence.mean).toBeGreaterThan(0);
     expect(divergence.percentile99).toBeGreaterThanOrEqual(divergence.mean);
     const { stdout } = await lowbit(["eval", folder, ...options, "--against", folder]);
-    expect(stdout).toContain("KL divergence, nats/token: mean 0.00000,");
-    expect(stdout).toContain("same likeliest token: 100.00 %");
-    expect((await lowbit(["eval", program, ...options, "--against", program])).stdout).toContain("100.00 %");
+    expect(stdout).toContain("KL divergence, nats/token: mean 0.00000 ± 0.00000,");
+    expect(stdout).toContain("same likeliest token: 100.00 ± 0.00 %");
+    expect(stdout).toContain("ratio 1.0000 ± 0.0000");
+    const own = await json("eval", program, ...options, "--text", text, "--against", program);
+    const bytes = statSync(program).size;
+    expect(own).toMatchObject({ modelBytes: bytes, againstBytes: bytes, texts: [{ text }, { topAgreement: 1 }] });
   });
+});
+
+test("compare tells of several models, and draws them", async () => {
+  const [text, svg] = [join(root, "compared.txt"), join(root, "chart.svg")];
+  writeFileSync(text, "The quick brown fox jumps over the lazy dog.");
+  const options = ["--text", text, "--window", "16", "--against", folder, "--svg", svg];
+  const { models } = (await json("compare", program, folder, ...options)) as unknown as {
+    models: { model: string; bytes: number; texts: { divergence: { mean: number; standardError: number } }[] }[];
+  };
+  expect(models.map(({ model }) => model)).toEqual([program, folder]);
+  expect(models[0]!.bytes).toBe(statSync(program).size);
+  const { divergence } = (await json(
+    "eval",
+    program,
+    "--text",
+    text,
+    "--window",
+    "16",
+    "--against",
+    folder,
+  )) as unknown as {
+    divergence: object;
+  };
+  expect(models[0]!.texts[0]!.divergence).toEqual(divergence);
+  const drawn = readFileSync(svg, "utf8");
+  expect(drawn.match(/<circle/g)).toHaveLength(2);
+  expect(drawn).toContain(`<title>${program}: ${models[0]!.texts[0]!.divergence.mean}</title>`);
+  const { code, stderr } = await lowbit(["compare", program, ...options.slice(0, -1), "chart.png"]);
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringContaining('expected the name of an .svg file but found "chart.png"'),
+  ]);
 });
 
 const stories = fileURLToPath(new URL("../../../shared/models/stories260K", import.meta.url));

@@ -23,7 +23,7 @@ describe("lowbit run", () => {
     const sampling = ["-n", "9", "--temperature", "0.9", "--seed", "4", "--min-p", "0.01"];
     const { code, stdout, stderr } = await lowbit(["run", program, "-p", "The quick", ...sampling]);
     expect([code, stdout]).toEqual([0, `${text}\n`]);
-    expect(stderr).toMatch(/^prompt: \d+ tokens, [\d.]+ tok\/s .*; generated: 9 tokens/);
+    expect(stderr).toMatch(/^\(cut after 9 tokens, .*\)\nprompt: \d+ tokens, [\d.]+ tok\/s .*; generated: 9 tokens/);
     expect((await lowbit(["run", program, "The quick", ...sampling])).stdout).toBe(`${text}\n`);
     expect((await lowbit(["run", program, "-", ...sampling], { stdin: "The quick\n" })).stdout).toBe(`${text}\n`);
   });
@@ -126,7 +126,8 @@ describe("lowbit chat", () => {
     }
     const argv = ["chat", program, "-n", "6", "--system", "Be brief."];
     const { code, stdout, stderr } = await lowbit(argv, { stdin: "Hello\n\nAnd then?\n" });
-    expect([code, stdout, stderr]).toEqual([0, answers.map((text) => `${text}\n`).join(""), ""]);
+    const cut = "(cut after 6 tokens, the limit (maxTokens, --max-tokens))\n";
+    expect([code, stdout, stderr]).toEqual([0, answers.map((text) => `${text}\n`).join(""), cut.repeat(2)]);
     const again = await lowbit(argv, { stdin: "And then?\n/reset\nHello\n/exit\nignored\n" });
     expect(again.stdout.split("\n").slice(1).join("\n")).toBe(`${answers[0]}\n`);
   });

@@ -24,7 +24,7 @@ export function addRun(program: Command, terminal: Terminal): void {
     .summary("continue a prompt")
     .description("Continues a prompt. The text goes to stdout as it is made, statistics go to stderr.")
     .argument("<model>", MODEL_HELP)
-    .argument("[prompt]", "text to continue; - reads it from stdin, less one newline at its end")
+    .argument("[prompt]", "text to continue; without one, and as -, it is read from stdin, less one newline at its end")
     .option("-p, --prompt <text>", "the same as the argument")
     .option("--json", "print one JSON object with text and statistics at the end")
     .option("--profile", "show where the time went, operator by operator (to stderr, or in the JSON)")
@@ -40,7 +40,7 @@ export function addRun(program: Command, terminal: Terminal): void {
 Examples:
   $ lowbit run llama.pte -p "Once upon a time" -n 64
   $ lowbit run llama.pte "The answer is" --temperature 0.7 --top-p 0.9 --seed 1
-  $ cat prompt.txt | lowbit run llama.pte - --stop "END" --json
+  $ cat prompt.txt | lowbit run llama.pte --stop "END" --json
   $ lowbit run ./checkpoint --qmode 8da4w -p "Once"
   $ lowbit run llama.pte "Once" --profile --trace trace.json`,
     )
@@ -101,11 +101,14 @@ async function readPrompt(
 ): Promise<string> {
   if (argument !== undefined && options.prompt !== undefined)
     throw new UsageError("give the prompt as an argument or with --prompt, not both");
-  const prompt = options.prompt ?? argument;
-  if (prompt === undefined) throw new UsageError('give a prompt: -p "text", an argument, or - for stdin');
+  const prompt = options.prompt ?? argument ?? (stdin.isTTY ? undefined : "-");
+  if (prompt === undefined) throw new UsageError('give a prompt: -p "text", an argument, or text on stdin');
   if (prompt !== "-") return prompt;
   signal.addEventListener("abort", () => stdin.destroy(signal.reason), { once: true });
-  return (await readAll(stdin)).replace(/\r?\n$/, "");
+  const text = (await readAll(stdin)).replace(/\r?\n$/, "");
+  if (text === "" && argument === undefined && options.prompt === undefined)
+    throw new UsageError('give a prompt: -p "text", an argument, or text on stdin, which is empty');
+  return text;
 }
 
 /** One line: tokens and tokens a second of both phases. */

@@ -9,7 +9,7 @@ import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.t
 import { servedModels } from "./served-models.ts";
 import type { Terminal } from "./terminal.ts";
 import { readTextFile } from "./text-file.ts";
-import { byteCount, collect, wholeNumber } from "./values.ts";
+import { byteCount, collect, port } from "./values.ts";
 
 interface ServeOptions extends ModelOptions {
   readonly host: string;
@@ -36,7 +36,7 @@ export function addServe(program: Command, terminal: Terminal): void {
     )
     .argument("<models...>", `${MODEL_HELP}; name=path gives it another name`)
     .option("--host <address>", "address to listen at; 0.0.0.0 lets other machines ask", "127.0.0.1")
-    .option("--port <n>", "port to listen at; 0 takes a free one", wholeNumber, 8080)
+    .option("--port <n>", "port to listen at; 0 takes a free one", port, 8080)
     .option("--keys <file>", `API keys, one a line; also in ${KEYS_VARIABLE}, separated by commas (default: none)`)
     .option("--cors <origin>", 'pages that may ask, such as https://example.com, or "*"; repeatable', collect(String))
     .option("--memory <n>", "most memory of all loaded models, such as 8g (default: what is free)", byteCount)

@@ -10,6 +10,15 @@ export function wholeNumber(text: string): number {
   return value;
 }
 
+const PORT_MAX = 65535;
+
+/** A port of TCP; 0 stands for any. */
+export function port(text: string): number {
+  const value = wholeNumber(text);
+  if (value > PORT_MAX) throw new InvalidArgumentError(`Expected a port from 0 to ${PORT_MAX} but found "${text}".`);
+  return value;
+}
+
 /** A number, also "-inf" and "inf". */
 export function number(text: string): number {
   const infinite = /^([+-]?)inf(inity)?$/i.exec(text.trim());

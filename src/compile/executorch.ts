@@ -184,6 +184,14 @@ function inFloat32(builder: GraphBuilder, value: Argument<GraphValue>): Argument
   });
 }
 
+/** There, activations have one scale and zero point a row. */
+const blockActivations: Rewriting = (builder, args) => {
+  const packed = args.tensor("packed_weights");
+  const sizes = ["group_size", "n", "k"].map((name) => args.number(name));
+  const name = `torchao::_linear_8bit_act_${packed.constant!.packed!.spec.bits}bit_weight.out`;
+  return builder.call(name, args.tensor("activations"), packed, ...sizes);
+};
+
 const linear: Rewriting = (builder, args) =>
   builder.call(
     "aten::linear.out",
@@ -255,6 +263,7 @@ const rules = new Map<string, Rewriting>([
   ...[...gates].map(([name, rule]): [string, Rewriting] => [`lowbit::${name}.out`, rule]),
   ["lowbit::group_sums.out", groupSums],
   ["lowbit::softcap.out", softcap],
+  ["lowbit::linear_8bit_block_act.out", blockActivations],
   ["aten::linear.out", linear],
   ["aten::embedding.out", embedding],
   ...[...decomposedNames.keys()].map((bits): [string, Rewriting] => [

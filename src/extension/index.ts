@@ -1,5 +1,5 @@
 /** What packages that add operators and weight formats import, also in pages; re-exports only. AQLM is built on nothing else. */
-export { checkOptions } from "../arguments.ts";
+export { checkOptions, checkWhole } from "../arguments.ts";
 export type { DType, TypedArray } from "../dtype.ts";
 export { InvalidArgumentError, InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
 export { f16Table, f32ToF16 } from "../half.ts";

@@ -70,7 +70,7 @@ describe("TorchAO's safetensors", () => {
     const { tensors: source } = checkpoint;
     expect([...source.names].sort()).toEqual(["a.b.weight", "norm"]);
     const low = source.lowBit!("a.b.weight")!;
-    expect([low.activations, low.spec.bits, low.spec.groupSize]).toEqual(["int8", 3, 4]);
+    expect([low.activations, low.spec.bits, low.spec.groupSize]).toEqual(["int8_per_token", 3, 4]);
     const weights = await low.rows(0, low.spec.n);
     expect([weights.qvals, weights.scales, weights.zeros]).toEqual([qdata, scale, zero]);
     const expected = Float32Array.from(qdata, (q, i) => {

@@ -98,7 +98,7 @@ function intxMatrix(file: string, name: string, tensors: OpenTensors, data: Json
 /** UnsupportedError for activations of a kind that TorchAO did not have. */
 function activationsOf(file: string, name: string, { activation_quantization: kind = null }: JsonObject) {
   if (kind === null) return "float";
-  if (kind === INT8_ACTIVATIONS) return "int8";
+  if (kind === INT8_ACTIVATIONS) return "int8_per_token";
   throw new UnsupportedError(
     `${file}: metadata of ${name}: expected activation_quantization null or "${INT8_ACTIVATIONS}" but found ${describe(kind)}`,
   );
@@ -145,7 +145,7 @@ export function intxMetadata({ bits, groupSize, k }: WeightSpec, activations: Ac
       target_dtype: type(`int${bits}`),
       block_size: [1, Math.min(groupSize, k)],
       dtype: type("float32"),
-      activation_quantization: activations === "int8" ? INT8_ACTIVATIONS : null,
+      activation_quantization: activations === "float" ? null : INT8_ACTIVATIONS,
     },
     _tensor_data_names: ["qdata", "scale", "zero_point"],
   });

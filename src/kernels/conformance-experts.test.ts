@@ -258,7 +258,7 @@ function expectSameAsAlone<A>(kernel: Kernel<ExpertLinearArgs<A>>, { what, n, k,
 describeRows(table.expertLinearPacked, cpu, (kernel) => {
   it("is the linear layer of each expert's rows, bit for bit, with activations of 8 bits and floats", () => {
     for (const on of cpusFor(kernel))
-      for (const kernels of [table.linearA8, table.linearWeightOnly]) {
+      for (const kernels of [table.linearA8, table.linearA8Blocks, table.linearWeightOnly]) {
         const layers = packedLayers(kernels, on, kernel.target);
         expect(layers.length).toBeGreaterThan(8);
         for (const layer of layers) expectSameAsAlone(kernel, layer);

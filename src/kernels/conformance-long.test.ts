@@ -16,9 +16,12 @@ import {
 import {
   type Expected,
   expectWithin,
+  linearOfBlocks,
+  linearOfFloats,
   linearOfRows,
+  quantizeInBlocks,
   quantizeRow,
-  weightRounding,
+  rounding,
 } from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
@@ -26,7 +29,7 @@ import type { QuantizedWeights } from "../quantized.ts";
 import type { PackedLayout } from "./contract.ts";
 import { SUMMED_COLUMNS_MAX } from "./layout/header.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
-import { linearA8 } from "./table.ts";
+import { linearA8, linearA8Blocks } from "./table.ts";
 
 /** n, k, group size, rows of activations. */
 type Shape = readonly [number, number, number, readonly number[]];
@@ -69,66 +72,87 @@ interface LongCase {
   readonly expected: Expected;
 }
 
+/** What rows of activations make of weights, by how they are quantized. */
+type Linear = (rows: readonly (readonly number[])[], weights: QuantizedWeights) => Expected;
+const inRows: Linear = (rows, weights) => linearOfRows(rows.map(quantizeRow), weights, null);
+const inBlocks: Linear = (rows, weights) => {
+  const quantized = rows.map((row) => quantizeInBlocks(row, weights));
+  return linearOfBlocks(quantized, weights, null);
+};
+const asFloats: Linear = (rows, weights) => linearOfFloats(Float32Array.from(rows.flat()), weights, null);
+
 /** Weights, activations for the most rows, and what must come out; made once for all kernels and layouts. */
-function caseOf([n, k, groupSize, rows]: Shape, options: Partial<RandomWeightsOptions> & { bits: number }): LongCase {
-  return madeOnce(`long ${[n, k, groupSize]} ${JSON.stringify(options)}`, () => {
+function caseOf(
+  linear: Linear,
+  [n, k, groupSize, rows]: Shape,
+  options: Partial<RandomWeightsOptions> & { bits: number },
+): LongCase {
+  return madeOnce(`long ${linear.name} ${[n, k, groupSize]} ${JSON.stringify(options)}`, () => {
     const random = new Random(n + k + options.bits);
     const weights = randomWeights(random, { n, k, groupSize, ...options });
     const m = Math.max(...rows);
     const x = random.floats(m * k, 4);
-    const quantized = Array.from({ length: m }, (_, i) => quantizeRow([...x.subarray(i * k, (i + 1) * k)]));
-    return { weights, x, expected: linearOfRows(quantized, weights, null) };
+    const all = Array.from({ length: m }, (_, i) => [...x.subarray(i * k, (i + 1) * k)]);
+    return { weights, x, expected: linear(all, weights) };
   });
 }
 
 /** The longest group, of the largest weights and activations of either sign: sums of 32 bits are nearly full. */
-function fullestCase(m: number): LongCase {
+function fullestCase(linear: Linear, m: number): LongCase {
   const k = SUMMED_COLUMNS_MAX;
   const weights = randomWeights(new Random(1), { n: 1, k, groupSize: k, bits: 8, zeros: true });
   weights.qvals.fill(127);
   weights.zeros!.fill(-128);
   const x = new Float32Array(m * k).map((_, i) => (Math.floor(i / k) % 2 === 0 ? -1 : 1));
-  const rows = [-1, 1].map((value) => ({ ...quantizeRow([value]), q: Array(k).fill(quantizeRow([value]).q[0]) }));
-  const both = linearOfRows(rows, weights, null);
+  const both = linear(
+    [-1, 1].map((value) => Array(k).fill(value)),
+    weights,
+  );
   const inTurn = (values: Float64Array) => Float64Array.from({ length: m }, (_, i) => values[i % 2]!);
   // Pieces of 256 columns may be added as floats.
   const expected = { values: inTurn(both.values), magnitudes: inTurn(both.magnitudes), terms: both.terms + k / 256 };
-  return { weights, x, expected: { ...expected, reaches: inTurn(both.reaches!) } };
+  return { weights, x, expected: { ...expected, reaches: both.reaches && inTurn(both.reaches) } };
 }
 
-describeRows(linearA8, machine(), (kernel) => {
-  const check = ({ weights, x, expected }: LongCase, layout: PackedLayout, rows: readonly number[]) => {
-    if (layout.refusal(weights) !== null) return;
-    const { n, k, groupSize, bits } = weights;
-    const bytes = packWeights(weights, null, layout);
-    for (const m of rows.filter((count) => count >= kernel.mStep)) {
-      const bench: Bench = { memory: heap, threads: kernel.target === "native" && m > 1 ? 3 : 1 };
-      const y = floats(bench, m * n);
-      const args = { m, x: place(bench, x.slice(0, m * k)), weights: openPacked(place(bench, bytes), weights), y };
-      run(kernel, args, bench);
-      const name = `n ${n}, k ${k}, group ${groupSize}, ${bits} bits, zeros ${weights.zeros !== null}, m ${m}`;
-      expectWithin(y, expected, name, { weights: weightRounding(kernel.name) });
+const describeLong = (rows: typeof linearA8, quantized: Linear) =>
+  describeRows(rows, machine(), (kernel) => {
+    const tolerance = rounding(kernel.name);
+    const linear = tolerance.ofFloats ? asFloats : quantized;
+    const check = ({ weights, x, expected }: LongCase, layout: PackedLayout, rows: readonly number[]) => {
+      if (layout.refusal(weights) !== null) return;
+      const { n, k, groupSize, bits } = weights;
+      const bytes = packWeights(weights, null, layout);
+      for (const m of rows.filter((count) => count >= kernel.mStep)) {
+        const bench: Bench = { memory: heap, threads: kernel.target === "native" && m > 1 ? 3 : 1 };
+        const y = floats(bench, m * n);
+        const args = { m, x: place(bench, x.slice(0, m * k)), weights: openPacked(place(bench, bytes), weights), y };
+        run(kernel, args, bench);
+        const name = `n ${n}, k ${k}, group ${groupSize}, ${bits} bits, zeros ${weights.zeros !== null}, m ${m}`;
+        expectWithin(y, expected, name, tolerance);
+      }
+    };
+
+    for (const name of kernel.layouts!) {
+      const layout = layoutNamed(name);
+
+      it(`sums long rows of ${name}`, () => {
+        const isNative = kernel.target === "native";
+        for (const bits of kernel.bits!.filter((width) => (isNative ? allBits.includes(width) : width === 3)))
+          for (const shape of shapes)
+            for (const variant of variants)
+              check(caseOf(linear, shape, { bits, ...variant }), layout, isNative ? shape[3] : fewCounts);
+        for (const shape of kernel.mStep > 1 && kernel.bits!.includes(4) ? wide : [])
+          check(caseOf(linear, shape, { bits: 4 }), layout, shape[3]);
+        for (const [shape, options] of kernel.mStep > 1 && kernel.readsMinima ? nested : [])
+          check(caseOf(linear, shape, options), layout, shape[3]);
+      });
+
+      it.skipIf(!kernel.bits!.includes(8))(`sums the longest rows of ${name} without overflow`, () => {
+        const m = Math.max(2, kernel.mStep);
+        check(fullestCase(linear, m), layout, [m]);
+      });
     }
-  };
+  });
 
-  for (const name of kernel.layouts!) {
-    const layout = layoutNamed(name);
-
-    it(`sums long rows of ${name}`, () => {
-      const isNative = kernel.target === "native";
-      for (const bits of kernel.bits!.filter((width) => (isNative ? allBits.includes(width) : width === 3)))
-        for (const shape of shapes)
-          for (const variant of variants)
-            check(caseOf(shape, { bits, ...variant }), layout, isNative ? shape[3] : fewCounts);
-      for (const shape of kernel.mStep > 1 && kernel.bits!.includes(4) ? wide : [])
-        check(caseOf(shape, { bits: 4 }), layout, shape[3]);
-      for (const [shape, options] of kernel.mStep > 1 && kernel.readsMinima ? nested : [])
-        check(caseOf(shape, options), layout, shape[3]);
-    });
-
-    it.skipIf(!kernel.bits!.includes(8))(`sums the longest rows of ${name} without overflow`, () => {
-      const m = Math.max(2, kernel.mStep);
-      check(fullestCase(m), layout, [m]);
-    });
-  }
-});
+describeLong(linearA8, inRows);
+describeLong(linearA8Blocks, inBlocks);

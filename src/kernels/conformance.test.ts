@@ -15,14 +15,18 @@ import {
   run,
 } from "../../test/support/conformance.ts";
 import {
+  type BlockRow,
+  blocksOf,
   type Expected,
   expectWithin,
+  linearOfBlocks,
   linearOfFloats,
   linearOfRows,
   linearOfWeights,
   type QuantizedRow,
+  quantizeInBlocks,
   quantizeRow,
-  weightRounding,
+  rounding,
 } from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
 import {
@@ -38,7 +42,7 @@ import { hasFactors, type QuantizedWeights, SUPER_GROUP } from "../quantized.ts"
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "./arguments.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
-import { linearA8, linearFloat, linearWeightOnly } from "./table.ts";
+import { linearA8, linearA8Blocks, linearFloat, linearWeightOnly } from "./table.ts";
 
 const single: Bench = { memory: heap, threads: 1 };
 const threaded: Bench = { memory: heap, threads: 3 };
@@ -51,7 +55,7 @@ const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 101, 150];
 const M_MAX = 150;
 /** Rows of cases with few counts: the least that every kernel of this CPU takes and more than 8. Emulated CPUs are slow. */
 const M_FEW = isEmulated
-  ? Math.max(13, ...[...linearA8, ...linearWeightOnly].filter(runs).map(({ mStep }) => mStep))
+  ? Math.max(13, ...[...linearA8, ...linearA8Blocks, ...linearWeightOnly].filter(runs).map(({ mStep }) => mStep))
   : 32;
 
 /** n, k, group size: tiles of every layout, one more and one less, primes, groups that do not divide k. */
@@ -177,6 +181,21 @@ function exactRows(random: Random, k: number, m: number): { rows: QuantizedRow[]
   return { rows, x: Float32Array.from(rows.flatMap(({ q, scale, zero }) => q.map((value) => (value - zero) * scale))) };
 }
 
+/** The same in blocks, with an end of the integers in each. */
+function exactBlocks(random: Random, weights: QuantizedWeights, m: number): { rows: BlockRow[]; x: Float32Array } {
+  const rows = Array.from({ length: m }, (_, i): BlockRow => {
+    const row = random.pick([0.25, 1, 8]);
+    const blocks = blocksOf(weights).map(([first, end]) => {
+      const scale = row * random.pick([1, 2]);
+      const values = Array.from({ length: end - first }, () => [random.integer(-127, 127), scale] as const);
+      values[i % values.length] = [i % 2 === 0 ? 127 : -127, scale];
+      return values;
+    });
+    return { q: blocks.flat().map(([q]) => q), scales: blocks.flat().map(([, scale]) => scale) };
+  });
+  return { rows, x: Float32Array.from(rows.flatMap(({ q, scales }) => q.map((value, c) => value * scales[c]!))) };
+}
+
 type Value = (random: Random, column: number, k: number) => number;
 const even: Value = (random) => 2 * random.next() - 1;
 
@@ -197,7 +216,7 @@ const extremeRows: readonly [string, Value][] = [
   ["-infinity last", (random, column, k) => (column === k - 1 ? Number.NEGATIVE_INFINITY : even(random, column, k))],
 ];
 
-/** Finite, but their range is not: for 8-bit activations. */
+/** Finite, but their range is not: for 8-bit activations with one scale a row. */
 const tooWide: readonly [string, Value][] = [["-3e38 to 3e38", (_, column) => (column % 2 === 0 ? 3e38 : -3e38)]];
 
 /** Enough rows for kernels that take no fewer than 128; 8-bit ones of emulated CPUs take few. */
@@ -273,32 +292,77 @@ const floatExtremes = linearCases(
   { weights: { scaleDType: "f32" }, onlyThorough: true },
 );
 
-describeRows(linearA8, cpu, (kernel) => {
-  const weights = weightRounding(kernel.name);
-  describeLayouts(kernel, (layout, bits) => {
-    it("integer sums are exact, on any number of threads", () => {
-      for (const item of servedBy(kernel, exactCases(layout, bits))) {
-        const expected = Float32Array.from(item.expected.values);
-        item.expected.values.forEach((value, i) => {
-          if (value !== expected[i]) expect(value, "a test of exact sums needs float32 numbers").toBe(expected[i]);
-        });
-        forCounts(kernel, item, (found, m, message) =>
-          expectSame(found, expected.slice(0, m * item.weights.n), message),
-        );
-      }
-    });
+const blockRows = (x: Float32Array, weights: QuantizedWeights) =>
+  rowsOf(x, weights.k).map((row) => quantizeInBlocks(row, weights));
 
-    it("quantizes activations and sums within rounding", () => {
-      for (const item of servedBy(kernel, a8Cases(layout, bits)))
-        forCounts(kernel, item, (found, _, message) => expectWithin(found, item.expected, message, { weights }));
-    });
+/** Cases of 8-bit activations: of exact sums, of any, and of rows that are hard to quantize. */
+interface A8Cases {
+  readonly exact: ReturnType<typeof linearCases>;
+  readonly any: ReturnType<typeof linearCases>;
+  readonly extreme: ReturnType<typeof linearCases>;
+  readonly extremeRows: typeof extremeRows;
+}
 
-    it(`takes ${namesOf([...extremeRows, ...tooWide])}`, () => {
-      for (const item of servedBy(kernel, a8Extremes(layout, bits)))
-        expectWithin(extremeCall(kernel, item), item.expected, item.name, { weights });
+const inRows: A8Cases = {
+  exact: exactCases,
+  any: a8Cases,
+  extreme: a8Extremes,
+  extremeRows: [...extremeRows, ...tooWide],
+};
+const inBlocks: A8Cases = {
+  exact: linearCases(
+    "exact sums of blocks",
+    (random, weights, bias, m) => {
+      const { rows, x } = exactBlocks(random, weights, m);
+      return { x, expected: linearOfBlocks(rows, weights, bias) };
+    },
+    { weights: { exactScales: true } },
+  ),
+  any: linearCases("8-bit activations in blocks", (random, weights, bias, m) => {
+    const x = random.floats(m * weights.k, 4);
+    return { x, expected: linearOfBlocks(blockRows(x, weights), weights, bias) };
+  }),
+  extreme: linearCases(
+    "8-bit extremes in blocks",
+    (random, weights, bias) => {
+      const x = extremes(random, weights.k, extremeRows);
+      return inTurns({ x, expected: linearOfBlocks(blockRows(x, weights), weights, bias) });
+    },
+    { weights: { scaleDType: "f32" }, onlyThorough: true },
+  ),
+  extremeRows,
+};
+
+const describeA8Rows = (rows: typeof linearA8, cases: A8Cases) =>
+  describeRows(rows, cpu, (kernel) => {
+    const tolerance = rounding(kernel.name);
+    describeLayouts(kernel, (layout, bits) => {
+      it.skipIf(tolerance.ofFloats)("integer sums are exact, on any number of threads", () => {
+        for (const item of servedBy(kernel, cases.exact(layout, bits))) {
+          const expected = Float32Array.from(item.expected.values);
+          item.expected.values.forEach((value, i) => {
+            if (value !== expected[i]) expect(value, "a test of exact sums needs float32 numbers").toBe(expected[i]);
+          });
+          forCounts(kernel, item, (found, m, message) =>
+            expectSame(found, expected.slice(0, m * item.weights.n), message),
+          );
+        }
+      });
+
+      it("quantizes activations and sums within rounding", () => {
+        for (const item of servedBy(kernel, (tolerance.ofFloats ? floatCases : cases.any)(layout, bits)))
+          forCounts(kernel, item, (found, _, message) => expectWithin(found, item.expected, message, tolerance));
+      });
+
+      it(`takes ${namesOf(cases.extremeRows)}`, () => {
+        for (const item of servedBy(kernel, (tolerance.ofFloats ? floatExtremes : cases.extreme)(layout, bits)))
+          expectWithin(extremeCall(kernel, item), item.expected, item.name, tolerance);
+      });
     });
   });
-});
+
+describeA8Rows(linearA8, inRows);
+describeA8Rows(linearA8Blocks, inBlocks);
 
 describeRows(linearWeightOnly, cpu, (kernel) => {
   describeLayouts(kernel, (layout, bits) => {

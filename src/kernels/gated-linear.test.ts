@@ -13,17 +13,21 @@ import {
 import {
   type Expected,
   expectWithin,
+  linearOfBlocks,
+  linearOfFloats,
   linearOfRows,
+  quantizeInBlocks,
   quantizeRow,
-  weightRounding,
+  rounding,
+  type Tolerance,
 } from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
-import { hasFactors } from "../quantized.ts";
+import { hasFactors, type QuantizedWeights } from "../quantized.ts";
 import type { PackedLinearArgs } from "./arguments.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
-import { linearA8Swiglu } from "./table.ts";
+import { linearA8BlocksSwiglu, linearA8Swiglu } from "./table.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
 
@@ -56,11 +60,12 @@ const nested: readonly Partial<RandomWeightsOptions>[] = [
 const nestedShapes = [...shapes, [64, 544, 16, [1, 32, 43]]] as const;
 
 /** silu(gate) * up with bounds [m, n / 2], of the linear layer's [m, n]. |silu'| is under 1.1. */
-function gated({ values, magnitudes, reaches, terms }: Expected, n: number, rounding: number): Expected {
+function gated({ values, magnitudes, reaches, terms }: Expected, n: number, tolerance: Tolerance): Expected {
   const half = n / 2;
   const results = new Float64Array(values.length / 2);
   const bounds = new Float64Array(results.length);
-  const errorOf = (i: number) => terms * 2 ** -23 * magnitudes[i]! + rounding * reaches![i]!;
+  const { relative = 0, weights = 0 } = tolerance;
+  const errorOf = (i: number) => (terms * 2 ** -23 + relative) * magnitudes[i]! + weights * (reaches?.[i] ?? 0);
   for (let i = 0; i < results.length; i++) {
     const gate = Math.floor(i / half) * n + (i % half);
     const [up, gateError, upError] = [values[gate + half]!, errorOf(gate), errorOf(gate + half)];
@@ -72,12 +77,26 @@ function gated({ values, magnitudes, reaches, terms }: Expected, n: number, roun
   return { values: results, magnitudes: bounds, terms: 0, reaches: null };
 }
 
+/** What activations make of weights, by how they are quantized. */
+type Linear = (x: Float32Array, weights: QuantizedWeights, bias: Float32Array | null) => Expected;
+
+const rowsOf = (x: Float32Array, k: number) =>
+  Array.from({ length: x.length / k }, (_, i) => [...x.subarray(i * k, (i + 1) * k)]);
+const inRows: Linear = (x, weights, bias) => linearOfRows(rowsOf(x, weights.k).map(quantizeRow), weights, bias);
+const inBlocks: Linear = (x, weights, bias) =>
+  linearOfBlocks(
+    rowsOf(x, weights.k).map((row) => quantizeInBlocks(row, weights)),
+    weights,
+    bias,
+  );
+
 /** Runs a case with all counts of rows; returns how many runs that made, none for a layout that refuses the weights. */
 function check(
   kernel: Kernel<PackedLinearArgs>,
   layout: PackedLayout,
   [n, k, groupSize, counts]: readonly [number, number, number, readonly number[]],
   options: Partial<RandomWeightsOptions> & { bits: number },
+  quantized: Linear,
 ): number {
   const random = new Random(n + k);
   const weights = randomWeights(random, { n, k, groupSize, ...options });
@@ -91,11 +110,11 @@ function check(
   const most = Math.max(...counts);
   const x = random.floats(most * k, 0.3 / 2 ** options.bits);
   if (most > 32) x[33 * k - 1] = Number.NaN;
-  const linear = madeOnce(`gated linear ${JSON.stringify([n, k, groupSize, most, options])}`, () => {
-    const rows = Array.from({ length: most }, (_, i) => quantizeRow([...x.subarray(i * k, (i + 1) * k)]));
-    return linearOfRows(rows, weights, bias);
-  });
-  const expected = gated(linear, n, weightRounding(kernel.name));
+  const tolerance = rounding(kernel.name);
+  const linearOf = tolerance.ofFloats ? linearOfFloats : quantized;
+  const name = `gated linear ${linearOf.name} ${JSON.stringify([n, k, groupSize, most, options])}`;
+  const linear = madeOnce(name, () => linearOf(x, weights, bias));
+  const expected = gated(linear, n, tolerance);
   const served = counts.filter((count) => count >= kernel.mStep);
   const used = benchesFor(kernel, benches);
   for (const bench of used)
@@ -113,30 +132,34 @@ function check(
   return served.length * used.length;
 }
 
-describeRows(linearA8Swiglu, machine(), (kernel) => {
-  // The plain loop is made of two that are tested in all layouts.
-  const tested = kernel.target === "reference" ? kernel.layouts!.slice(0, 1) : kernel.layouts!;
-  for (const name of tested)
-    describe(name, () => {
-      const layout = layoutNamed(name);
-      for (const bits of kernel.bits!)
-        it(`gates as it sums, ${bits} bits`, () => {
-          let runs = 0;
-          for (const shape of shapes)
-            for (const variant of variants) runs += check(kernel, layout, shape, { bits, ...variant });
-          expect(runs).toBeGreaterThan(shapes.length);
-        });
+const describeGated = (rows: typeof linearA8Swiglu, linear: Linear) =>
+  describeRows(rows, machine(), (kernel) => {
+    // The plain loop is made of two that are tested in all layouts.
+    const tested = kernel.target === "reference" ? kernel.layouts!.slice(0, 1) : kernel.layouts!;
+    for (const name of tested)
+      describe(name, () => {
+        const layout = layoutNamed(name);
+        for (const bits of kernel.bits!)
+          it(`gates as it sums, ${bits} bits`, () => {
+            let runs = 0;
+            for (const shape of shapes)
+              for (const variant of variants) runs += check(kernel, layout, shape, { bits, ...variant }, linear);
+            expect(runs).toBeGreaterThan(shapes.length);
+          });
 
-      for (const bits of kernel.bits!)
-        it.skipIf(!kernel.readsMinima)(`gates sums with minima and integer scales, ${bits} bits`, () => {
-          let runs = 0;
-          for (const shape of nestedShapes)
-            for (const variant of nested) runs += check(kernel, layout, shape, { bits, ...variant });
-          expect(runs).toBeGreaterThan(nestedShapes.length);
-        });
+        for (const bits of kernel.bits!)
+          it.skipIf(!kernel.readsMinima)(`gates sums with minima and integer scales, ${bits} bits`, () => {
+            let runs = 0;
+            for (const shape of nestedShapes)
+              for (const variant of nested) runs += check(kernel, layout, shape, { bits, ...variant }, linear);
+            expect(runs).toBeGreaterThan(nestedShapes.length);
+          });
 
-      it("takes many rows of many columns", () => {
-        for (const shape of longest) expect(check(kernel, layout, shape, { bits: 4 })).toBeGreaterThan(0);
+        it("takes many rows of many columns", () => {
+          for (const shape of longest) expect(check(kernel, layout, shape, { bits: 4 }, linear)).toBeGreaterThan(0);
+        });
       });
-    });
-});
+  });
+
+describeGated(linearA8Swiglu, inRows);
+describeGated(linearA8BlocksSwiglu, inBlocks);

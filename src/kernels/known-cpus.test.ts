@@ -45,7 +45,8 @@ describe("4-bit linear layers of groups of 32", () => {
   ])("%s: %s; m = 1: %s, m = 4: %s, m = 512: %s", (cpu, layout, ...targets) => {
     expect(selectLayout({ ...weights, bits: 4 }, cpuWith(cpu)).name).toBe(layout);
     for (const [i, m] of [1, 4, 512].entries())
-      if (targets[i] !== null) expect([m, targetOf(table.linearA8, cpu, m, 4)]).toEqual([m, targets[i]]);
+      for (const kernels of targets[i] === null ? [] : [table.linearA8, table.linearA8Blocks])
+        expect([m, targetOf(kernels, cpu, m, 4)]).toEqual([m, targets[i]]);
   });
 
   it("of a machine with AVX-512 but no VNNI need no VNNI", () => {
@@ -62,7 +63,9 @@ describe("linear layers in WebAssembly", () => {
     ["simd128", "wasm_simd"],
   ])("with %s: %s", (features, target) => {
     for (const bits of [1, 4, 8])
-      for (const m of [1, 4, 512]) expect(targetOf(table.linearA8, features, m, bits)).toBe(target);
+      for (const m of [1, 4, 512])
+        for (const kernels of [table.linearA8, table.linearA8Blocks])
+          expect(targetOf(kernels, features, m, bits)).toBe(target);
   });
 });
 
@@ -88,6 +91,21 @@ describe("linear layers on AMX, by groups", () => {
     }
   });
 });
+
+it.each([16, 32, 128, 2048])(
+  "linear layers of activations in blocks on AMX: bf16 from 32 rows on, groups of %i",
+  (groupSize) => {
+    const spec = { ...weights, bits: 4, k: 2048, groupSize };
+    const nameFor = (m: number) =>
+      selectKernel(table.linearA8Blocks, packedQuery({ layout: panel16, spec }, m), cpuWith("sapphire-rapids")).name;
+    expect([1, 16, 32, 512].map(nameFor)).toEqual([
+      "linear_a8b32_wx_1x128x4_avx512_vnni",
+      "linear_a8b32_wx_16x32x4_avx512_vnni",
+      "linear_a8b32_wx_32x32x32_amx_bf16",
+      "linear_a8b32_wx_32x32x32_amx_bf16",
+    ]);
+  },
+);
 
 describe("linear layers on AMX, by groups with minima or integer scales", () => {
   const sums = "linear_a8_wx_16x32x4_avx512_vnni";
@@ -134,7 +152,7 @@ it.each(Object.entries(table))(
   "every row of %s is chosen for some call, but for those that NEON has faster",
   (_, kernels) => {
     const rows = neverChosen(kernels as unknown as readonly Kernel<never>[]);
-    expect(rows.filter((name) => !/^linear_a8_wx_1x(16|32)x1_neon$/.test(name))).toEqual([]);
+    expect(rows.filter((name) => !/^linear_a8(b32)?_wx_1x(16|32)x1_neon$/.test(name))).toEqual([]);
   },
 );
 

@@ -1,4 +1,4 @@
-/** The rounding of `quantize/affine.ts` in native code: the same in every bit, on all cores, off the JavaScript thread. */
+/** The rounding of `quantize/affine.ts` and `quantize/mse.ts` in native code: the same in every bit, on all cores, off the JavaScript thread. */
 import type { DType, TypedArray } from "../dtype.ts";
 import type { Cpu, Kernel, NativeCall } from "./contract.ts";
 import { hostCpu } from "./cpu.ts";
@@ -8,7 +8,8 @@ import { defaultThreads, planNativeCalls } from "./plan.ts";
 import { kernelRefusal, selectKernel } from "./select.ts";
 
 const types = ["f32", "f16", "bf16"] as const satisfies readonly DType[];
-const mappings = ["symmetric", "symmetric_no_clipping_err", "asymmetric"] as const;
+const mappings = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook"] as const;
+const algorithms = ["affine", "hqq_scale_only", "mse"] as const;
 
 /** A matrix [n, k] of floats, how its groups are rounded, and where the result goes. */
 export interface RoundingArgs {
@@ -19,13 +20,20 @@ export interface RoundingArgs {
   readonly bits: number;
   readonly dtype: (typeof types)[number];
   readonly mappingType: (typeof mappings)[number];
-  readonly hqq: boolean;
+  /** How scales are chosen. */
+  readonly algorithm: (typeof algorithms)[number];
   readonly halfScales: boolean;
   readonly weights: TypedArray;
   readonly qvals: Int8Array;
   readonly scales: Float32Array;
   /** Empty unless the mapping is asymmetric. */
   readonly zeros: Int8Array;
+  /** What errors of each of k columns count; empty where all count alike. Only "mse" looks at it. */
+  readonly importance: Float32Array;
+  /** Grids that "mse" tries, as `GroupFit` says; else empty. */
+  readonly trials: Float32Array;
+  /** Levels of a codebook; empty for other mappings. */
+  readonly levels: Int8Array;
 }
 
 type Rounding = RoundingArgs & {
@@ -33,13 +41,14 @@ type Rounding = RoundingArgs & {
   readonly failed: Int32Array;
 };
 
-function rounding({ dtype, mappingType, hqq, halfScales, ...args }: Rounding): NativeArguments {
+function rounding({ dtype, mappingType, algorithm, halfScales, ...args }: Rounding): NativeArguments {
   return orderArguments(argumentNames.quantizeAffine, {
     ...args,
     weightType: types.indexOf(dtype),
     mapping: mappings.indexOf(mappingType),
-    hqq: Number(hqq),
+    algorithm: algorithms.indexOf(algorithm),
     halfScales: Number(halfScales),
+    hasImportance: Number(args.importance.length > 0),
   });
 }
 

@@ -93,6 +93,7 @@ describe.each(cpus)("$name", (cpu) => {
   const rowsOf = (x: Float32Array, k: number, first: number, m: number) => x.slice(first * k, (first + m) * k);
   for (const [family, kernels, halves] of [
     ["8-bit activations", table.linearA8, 1],
+    ["8-bit activations in blocks", table.linearA8Blocks, 1],
     ["8-bit activations and a gate", table.linearA8Swiglu, 2],
     ["weights only", table.linearWeightOnly, 1],
   ] as const)

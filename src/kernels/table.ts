@@ -35,6 +35,7 @@ import {
 import {
   addRmsNormReference,
   gegluHalvesReference,
+  linearA8BlocksSwigluReference,
   linearA8SwigluReference,
   ropeAttentionReference,
   ropeUpdateAndAttendReference,
@@ -42,7 +43,12 @@ import {
 } from "./reference/fused.ts";
 import { geluReference, geluTanhReference } from "./reference/gelu.ts";
 import { int4PackReference } from "./reference/int4.ts";
-import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
+import {
+  linearA8BlocksReference,
+  linearA8Reference,
+  linearFloatReference,
+  linearWeightOnlyReference,
+} from "./reference/linear.ts";
 import { linearRecurrenceReference, shortConvolutionReference } from "./reference/recurrent.ts";
 import { attendTextsReference, layerNormReference, poolTextsReference } from "./reference/texts.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
@@ -82,16 +88,27 @@ import { gatherColumnsWasm } from "./wasm/gather-columns.ts";
 import { geluTanhWasm, geluWasm } from "./wasm/gelu.ts";
 import { layerNormWasm } from "./wasm/layer-norm.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
-import { linearA8Wasm } from "./wasm/linear/linear.ts";
+import { linearA8BlocksWasm, linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
 import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./wasm/recurrent/linear-recurrence.ts";
 import { shortConvolutionWasm } from "./wasm/recurrent/short-convolution.ts";
 import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./wasm/rows.ts";
 import { attendTextsWasm } from "./wasm/texts.ts";
 
+/** Of activations with one scale and zero point a row. */
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
+/** Of activations in blocks with a scale each. */
+export const linearA8Blocks = [
+  ...nativeKernels("linear_a8b32", native.packedLinear),
+  ...linearA8BlocksWasm,
+  linearA8BlocksReference,
+];
 /** y [m, n / 2]: the first half of the linear layer's columns gates the second. */
 export const linearA8Swiglu = [...nativeKernels("linear_a8_swiglu", native.packedLinear), linearA8SwigluReference];
+export const linearA8BlocksSwiglu = [
+  ...nativeKernels("linear_a8b32_swiglu", native.packedLinear),
+  linearA8BlocksSwigluReference,
+];
 export const linearWeightOnly = [
   ...nativeKernels("linear_weight_only", native.packedLinear),
   ...linearWeightOnlyWasm,

@@ -2,9 +2,11 @@
  * Passes over the logits of a vocabulary, for sampling: memory for one row of logits, and the kernels that find the
  * largest logit of each block and weigh those that count. Whatever runs them, the results are the same in every bit.
  */
+import { UnsupportedError } from "../errors.ts";
+import { warn } from "../log.ts";
 import type { VocabularyMaximaArgs, VocabularyWeightsArgs } from "./arguments.ts";
 import type { Cpu, Kernel } from "./contract.ts";
-import { hostCpu } from "./cpu.ts";
+import { hostCpu, scalarCpu } from "./cpu.ts";
 import * as native from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { zeroedBytes } from "./plan.ts";
@@ -130,12 +132,23 @@ function wasmPlace(blocks: number): Place {
 const KEPT_MAX = 4;
 const kept = new Map<string, VocabularyPasses>();
 
+/** Those of plain loops, which compute the same, where WebAssembly has no memory for its own. */
+function passesOn(length: number, cpu: Cpu): VocabularyPasses {
+  try {
+    return new VocabularyPasses(length, cpu);
+  } catch (error) {
+    if (!(error instanceof UnsupportedError)) throw error;
+    warn(`tokens are chosen by plain loops: ${error.message}`);
+    return new VocabularyPasses(length, scalarCpu);
+  }
+}
+
 /** Passes over rows of so many logits: one memory serves all who ask, one after the other. */
 export function vocabularyPasses(length: number, cpu: Cpu = hostCpu()): VocabularyPasses {
   const key = `${length} ${cpu.name}`;
   let passes = kept.get(key);
   if (!passes) {
-    passes = new VocabularyPasses(length, cpu);
+    passes = passesOn(length, cpu);
     const [oldest] = kept.keys();
     if (kept.size >= KEPT_MAX && oldest !== undefined) kept.delete(oldest);
     kept.set(key, passes);

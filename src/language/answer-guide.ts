@@ -114,7 +114,7 @@ export class AnswerGuide implements TokenGuide {
     return this.#startIds.has(id) || (this.#options.held?.allows(id) ?? true);
   }
 
-  take(id: number, text: string, isLast: boolean): boolean {
+  take(id: number, text: string, end: "stop" | "length" | null): boolean {
     const { parser, onToken, held, watch } = this.#options;
     onToken(id);
     const wasThinking = this.isThinking;
@@ -123,7 +123,8 @@ export class AnswerGuide implements TokenGuide {
     const isStart = this.#startIds.has(id);
     const isHeld = held !== null && !wasThinking && !isForced && !isStart && !this.#isFree && !isCall;
     if (isHeld) held.accept(id, text);
-    const ends = isLast || (isHeld && held.isEnded);
+    const isEnded = isHeld && held.isEnded;
+    const ends = end !== null || isEnded;
     const textBefore = parser?.writer.text.length ?? 0;
     const events: ChatEvent[] = parser ? parser.push(text) : text === "" ? [] : [{ type: "text", text }];
     watch?.take(id, text, this.isThinking);
@@ -132,7 +133,7 @@ export class AnswerGuide implements TokenGuide {
     if (isStart && !this.isThinking) this.#isFree = true;
     this.#startIds = wasThinking && !this.isThinking ? this.#callStarts : NONE;
     if (wasThinking && !this.isThinking && !isForced) this.#leftover = parser?.writer.text.slice(textBefore) ?? "";
-    if (parser && ends) events.push(...parser.end());
+    if (parser && ends) events.push(...parser.end(end === "length" && !isEnded));
     for (const event of events) {
       if (this.stopString !== null) break;
       if (event.type === "text") this.#takeText(event.text);
@@ -142,7 +143,7 @@ export class AnswerGuide implements TokenGuide {
       }
     }
     if (ends && this.stopString === null) this.#give(this.#stops.flush());
-    return this.stopString !== null || (isHeld && held.isEnded);
+    return this.stopString !== null || isEnded;
   }
 
   #takeText(piece: string): void {

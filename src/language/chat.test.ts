@@ -27,6 +27,7 @@ const model: ChatModel & { createDecoder(): ProgramDecoder } = {
 
 /** Writes texts one after the other, an answer each; where a constraint lets it, and else what that has. */
 class ScriptedDecoder implements ProgramDecoder {
+  readonly file = "model";
   position = 0;
   readonly contextLength = 2000;
   readonly vocabularySize = tokenizer.vocabSize;
@@ -323,6 +324,20 @@ describe("a conversation with tools", () => {
     expect(conversation.messages.map(({ role }) => role)).toEqual(["user", "assistant", "tool", "assistant"]);
     expect(conversation.messages[2]).toMatchObject({ content: '{"sky":"grey"}', name: "get_weather" });
     expect(decoder.prompts[1]).toContain('{"sky":"grey"}');
+  });
+
+  it("gives functions all digits of integers, and takes them back", async () => {
+    const seen: unknown[] = [];
+    const execute = (args: unknown) => {
+      seen.push(args);
+      return { id: 12345678901234567890n };
+    };
+    const { conversation } = converse([callText('{"city": "X", "id": 12345678901234567890}'), "Done."], {
+      tools: [{ ...weather, execute }],
+    });
+    await read(conversation.send("Weather?").events());
+    expect(seen).toEqual([{ city: "X", id: 12345678901234567890n }]);
+    expect(conversation.messages[2]).toMatchObject({ content: '{"id":12345678901234567890}' });
   });
 
   it("tells the model of errors, of arguments that are no JSON, and of tools that there are not", async () => {

@@ -46,14 +46,24 @@ async function probabilities(model: LanguageModel, ids: readonly number[], count
   return exps.map((exp) => exp / total);
 }
 
+/** Of a sample, by the sum of the squares less the square of the sum. */
+function deviation(values: readonly number[]): number {
+  const count = values.length;
+  const sum = values.reduce((total, value) => total + value, 0);
+  const squares = values.reduce((total, value) => total + value * value, 0);
+  return Math.sqrt((squares - sum ** 2 / count) / (count - 1));
+}
+
 test("is the definition, token by token", async () => {
   const ids = quantized.tokenizer.encode(text).slice(0, 40);
   const divergences: number[] = [];
+  const more: number[] = [];
   let agreed = 0;
   for (let count = 1; count < ids.length; count++) {
     const p = await probabilities(quantized, ids, count);
     const q = await probabilities(reference, ids, count);
     divergences.push(q.reduce((sum, share, i) => sum + share * Math.log(share / p[i]!), 0));
+    more.push(Math.log(q[ids[count]!]! / p[ids[count]!]!));
     if (p.indexOf(Math.max(...p)) === q.indexOf(Math.max(...q))) agreed++;
   }
   divergences.sort((a, b) => a - b);
@@ -67,6 +77,12 @@ test("is the definition, token by token", async () => {
   expect(found.divergence.percentile99).toBeCloseTo(divergences[Math.floor(0.99 * tokens)]!, 5);
   expect(found.divergence.largest).toBeCloseTo(divergences.at(-1)!, 5);
   expect(found.topAgreement).toBe(agreed / tokens);
+  const share = agreed / tokens;
+  expect(found.topAgreementError).toBeCloseTo(Math.sqrt((share * (1 - share)) / tokens), 9);
+  expect(found.divergence.standardError).toBeCloseTo(deviation(divergences) / Math.sqrt(tokens), 6);
+  const ratio = Math.exp(more.reduce((sum, each) => sum + each, 0) / tokens);
+  expect(found.perplexityRatio).toBeCloseTo(ratio, 5);
+  expect(found.perplexityRatioError).toBeCloseTo((ratio * deviation(more)) / Math.sqrt(tokens), 5);
   expect(progress.at(-1)).toBe(tokens);
 });
 

@@ -9,6 +9,8 @@ import { checkNumber, type PerplexityOptions, readText, scoredRows, windowsOf } 
 export interface Distribution {
   /** Mean over all tokens. */
   readonly mean: number;
+  /** Standard error of the mean, of tokens that do not depend on each other: the deviation over the root of their number. */
+  readonly standardError: number;
   /** Half of the tokens have less. */
   readonly median: number;
   /** 99 of 100 tokens have less. */
@@ -29,10 +31,16 @@ export interface Comparison {
   readonly divergence: Distribution;
   /** Share of the tokens, 0 to 1, for which both find the same token likeliest. */
   readonly topAgreement: number;
+  /** Standard error of that share. */
+  readonly topAgreementError: number;
   /** Perplexity of the text under the model. */
   readonly perplexity: number;
   /** Perplexity of the text under the reference. */
   readonly referencePerplexity: number;
+  /** The one over the other: 1 where the model predicts the text as well as the reference. */
+  readonly perplexityRatio: number;
+  /** Standard error of the ratio: much less than that of each perplexity, as both are of the same tokens. */
+  readonly perplexityRatioError: number;
 }
 
 /**
@@ -84,6 +92,7 @@ async function compareWindows(
   const { window, stride, signal, onProgress } = options;
   const tokens = ids.length - 1;
   const divergences = new Float64Array(tokens);
+  const more = new Float64Array(tokens);
   const nats = { model: 0, reference: 0 };
   let agreed = 0;
   for (const part of windowsOf(ids.length, window, stride)) {
@@ -92,6 +101,7 @@ async function compareWindows(
       const [row, reference] = [await rows!.next(), await references!.next()];
       const found = compareRows(row.value as Float32Array, reference.value as Float32Array, ids[at]!);
       divergences[at - 1] = found.divergence;
+      more[at - 1] = found.nats - found.referenceNats;
       nats.model += found.nats;
       nats.reference += found.referenceNats;
       if (found.agrees) agreed++;
@@ -100,12 +110,16 @@ async function compareWindows(
     checkNumber(decoders[1], nats.reference, part);
     onProgress?.(part.end - 1, tokens);
   }
+  const perplexityRatio = Math.exp((nats.model - nats.reference) / tokens);
   return {
     tokens,
     divergence: distribution(divergences),
     topAgreement: agreed / tokens,
+    topAgreementError: Math.sqrt(((agreed / tokens) * (1 - agreed / tokens)) / tokens),
     perplexity: Math.exp(nats.model / tokens),
     referencePerplexity: Math.exp(nats.reference / tokens),
+    perplexityRatio,
+    perplexityRatioError: perplexityRatio * standardError(more),
   };
 }
 
@@ -144,9 +158,19 @@ function distribution(values: Float64Array): Distribution {
   const sorted = values.slice().sort();
   const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
   return {
-    mean: values.reduce((sum, value) => sum + value, 0) / values.length,
+    mean: meanOf(values),
+    standardError: standardError(values),
     median: at(0.5),
     percentile99: at(0.99),
     largest: sorted.at(-1)!,
   };
+}
+
+const meanOf = (values: Float64Array) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** Of the mean of independent values. 0 of a single one, which says nothing of it. */
+function standardError(values: Float64Array): number {
+  const mean = meanOf(values);
+  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  return Math.sqrt(squares / Math.max(1, values.length - 1) / values.length);
 }

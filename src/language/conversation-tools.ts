@@ -1,5 +1,6 @@
 /** Functions that a conversation calls for its model. */
 import { InvalidArgumentError } from "../errors.ts";
+import { jsonText, parseExactly } from "../json-text.ts";
 import type { Tool, ToolCall, ToolMessage } from "../text/chat-messages.ts";
 
 /** What a function is told of its call. */
@@ -14,6 +15,7 @@ export interface ToolContext {
 export interface ExecutableTool extends Tool {
   /**
    * Called with the arguments that the model wrote, as an object; they follow `parameters` only as far as the model obeys.
+   * Integers beyond 2^53 are BigInts.
    * What it gives, or throws, is what the model reads: a text as it is, anything else as JSON.
    */
   execute?(args: Record<string, unknown>, context: ToolContext): unknown;
@@ -62,7 +64,7 @@ export async function runCall(
 function argumentsOf({ name, arguments: text }: ToolCall): Record<string, unknown> {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseExactly(text);
   } catch (cause) {
     throw new InvalidArgumentError(`the arguments of ${name} are no JSON: ${(cause as Error).message}`);
   }
@@ -73,5 +75,5 @@ function argumentsOf({ name, arguments: text }: ToolCall): Record<string, unknow
 /** What a function gave, as the model reads it. */
 export function textOf(value: unknown): string {
   if (typeof value === "string") return value;
-  return value === undefined ? "" : JSON.stringify(value);
+  return value === undefined ? "" : jsonText(value);
 }

@@ -4,12 +4,33 @@ import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { compileModel } from "../api/compile-model.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
-import { InvalidFileError } from "../errors.ts";
+import type { Target } from "../compile/compile.ts";
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import type { Method, Value } from "../program/program.ts";
 import { loadProgramObject } from "./language-model.ts";
 import { logitsOf } from "./logits.ts";
 
 const folder = await temporaryFolder();
 await writeTinyCheckpoint(folder);
+
+/** Logits behind three tokens, by a program with a changed method `forward`. */
+async function logitsWith(change: (forward: Method) => Partial<Method>, target: Target = "lowbit") {
+  const model = await loadCheckpoint(folder);
+  try {
+    const program = compileModel(model, { target });
+    const methods = program.methods.map((method) =>
+      method.name === "forward" ? { ...method, ...change(method) } : method,
+    );
+    const llm = await loadProgramObject({ ...program, methods }, "odd.pte");
+    try {
+      return await llm.createDecoder().prefill([1, 2, 3]);
+    } finally {
+      await llm.dispose();
+    }
+  } finally {
+    await model.close();
+  }
+}
 
 describe("logits of a method", () => {
   const expected = { file: "m.pte", method: "forward", vocabularySize: 3, rows: 2 };
@@ -33,20 +54,39 @@ describe("logits of a method", () => {
   });
 
   it.each([0, 1, 2])("that are input %i are refused when sequences run", async (input) => {
-    const model = await loadCheckpoint(folder);
-    const program = compileModel(model);
-    const methods = program.methods.map((method) =>
-      method.name === "forward" ? { ...method, outputs: [method.inputs[input]!] } : method,
-    );
-    const run = async () => {
-      const llm = await loadProgramObject({ ...program, methods }, "odd.pte");
-      try {
-        return await llm.createDecoder().prefill([1, 2, 3]);
-      } finally {
-        await llm.dispose();
-      }
-    };
-    await expect(run()).rejects.toThrow(InvalidFileError);
-    await model.close();
+    await expect(logitsWith((forward) => ({ outputs: [forward.inputs[input]!] }))).rejects.toThrow(InvalidFileError);
+  });
+});
+
+/** Inputs are made here, as metadata say what a method takes: whatever of a method does not fit them, is the file's fault. */
+describe.each(["lowbit", "executorch"] as const)("a method of a program for %s", (target) => {
+  const shortened = (value: Value | undefined): Value => {
+    if (value?.kind !== "tensor") throw new Error("expected a tensor");
+    return { ...value, dynamism: "static", sizes: value.sizes.map(() => 1) };
+  };
+  it.each<[string, (forward: Method) => Partial<Method>, string]>([
+    ["of another name", () => ({ name: "backward" }), "odd.pte: expected a method forward but found none"],
+    [
+      "with more inputs",
+      ({ inputs }) => ({ inputs: [...inputs, inputs[0]!] }),
+      `odd.pte: method forward: expected ${target === "lowbit" ? 4 : 3} inputs but found ${target === "lowbit" ? 3 : 2}`,
+    ],
+    [
+      "with inputs of other sizes",
+      ({ inputs, values }) => ({ values: values.with(inputs[0]!, shortened(values[inputs[0]!])) }),
+      "odd.pte: method forward, input 0: expected sizes [1,1] but found [1,3]",
+    ],
+    [
+      "with an input that is a number",
+      ({ inputs, values }) => ({
+        values: [...values, { kind: "int", value: 1 }],
+        inputs: inputs.with(0, values.length),
+      }),
+      "odd.pte: method forward: input 0 is no tensor with memory of its own",
+    ],
+  ])("%s is refused with the file's name", async (_, change, message) => {
+    const error = await logitsWith(change, target).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ message });
+    expect(error).not.toBeInstanceOf(InvalidArgumentError);
   });
 });

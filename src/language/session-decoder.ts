@@ -40,7 +40,6 @@ export class SessionDecoder implements ProgramDecoder {
     this.#chunkLength = program.count("get_max_seq_len");
     this.contextLength = program.count("get_max_context_len", this.#chunkLength);
     this.vocabularySize = program.count("get_vocab_size");
-    if (!program.has("forward")) throw new InvalidFileError(program.file, "expected a method forward but found none");
     const { values, outputs } = program.method("forward");
     const output = values[outputs[0] ?? -1];
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)

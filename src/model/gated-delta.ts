@@ -57,7 +57,7 @@ export class GatedDelta implements Mixer {
     const readers = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"].map((name) => `${module}.${name}.weight`);
     // All heads have the same weights of the norm.
     const rows = Int32Array.from({ length: heads * valueDim }, (_, c) => c % valueDim);
-    const normed = { source: `${module}.norm.weight`, sourceBias: null, norm: { offset: 0 }, rows };
+    const normed = { source: `${module}.norm.weight`, sourceBias: null, norm: { offset: 0 }, rows, gate: null };
     return { readers, inner: [{ ...normed, readers: [`${module}.out_proj.weight`] }] };
   }
 

@@ -58,7 +58,8 @@ export class GatedMlp implements LayerPart {
     const names = this.#names;
     const down = `${module}.${names.down}`;
     const gates = fused ? [names.both] : [names.gate, names.up];
-    const ups = { size: intermediate, rowOf: (c: number) => (fused ? intermediate : 0) + c };
+    const gate = { module: `${module}.${gates[0]}`, size: intermediate, rowOf: (c: number) => c };
+    const ups = { size: intermediate, rowOf: (c: number) => (fused ? intermediate : 0) + c, gate };
     return {
       readers: gates.map((name) => `${module}.${name}.weight`),
       inner: [

@@ -58,7 +58,7 @@ export class Mamba2 implements Mixer {
 
   scalable(module: string): PartActivations {
     const rows = Int32Array.from({ length: this.#sizes.inner }, (_, c) => c);
-    const normed = { source: `${module}.norm.weight`, sourceBias: null, norm: { offset: 0 }, rows };
+    const normed = { source: `${module}.norm.weight`, sourceBias: null, norm: { offset: 0 }, rows, gate: null };
     return {
       readers: [`${module}.in_proj.weight`],
       inner: [{ ...normed, readers: [`${module}.out_proj.weight`] }],

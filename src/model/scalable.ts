@@ -14,7 +14,17 @@ export interface ScalableActivation {
   readonly rows: Int32Array;
   /** Weights of the linear layers that read it, and nothing else does. */
   readonly readers: readonly string[];
+  /** The linear layer whose rows, after the activation function, it is multiplied with, channel by channel; null for none. */
+  readonly gate: { readonly source: string; readonly rows: Int32Array } | null;
 }
+
+/** Which row of a linear layer makes each of `size` channels. */
+interface RowsOf {
+  readonly size: number;
+  rowOf(channel: number): number;
+}
+
+const rowsOf = ({ size, rowOf }: RowsOf) => Int32Array.from({ length: size }, (_, c) => rowOf(c));
 
 /** What a norm of `size` values makes. */
 export function madeByNorm(
@@ -24,21 +34,23 @@ export function madeByNorm(
   readers: readonly string[],
 ): ScalableActivation {
   const rows = Int32Array.from({ length: size }, (_, c) => c);
-  return { source: `${module}.weight`, sourceBias: null, norm: { offset }, rows, readers };
+  return { source: `${module}.weight`, sourceBias: null, norm: { offset }, rows, readers, gate: null };
 }
 
-/** What a linear layer makes, of whose rows `rowOf` gives that of each of the activation's `size` channels. */
+/** What a linear layer makes, and the layer that gates it, if one does. */
 export function madeByLinear(
   module: string,
   hasBias: boolean,
-  { size, rowOf }: { readonly size: number; readonly rowOf: (channel: number) => number },
+  made: RowsOf & { readonly gate?: RowsOf & { readonly module: string } },
   reader: string,
 ): ScalableActivation {
+  const { gate } = made;
   return {
     source: `${module}.weight`,
     sourceBias: hasBias ? `${module}.bias` : null,
     norm: null,
-    rows: Int32Array.from({ length: size }, (_, c) => rowOf(c)),
+    rows: rowsOf(made),
     readers: [`${reader}.weight`],
+    gate: gate ? { source: `${gate.module}.weight`, rows: rowsOf(gate) } : null,
   };
 }

@@ -131,7 +131,11 @@ function packedLinear<T>(builder: Builder<T>, x: T, { name, parts, routing, topK
       },
     ),
   );
-  const operator = format.activations === "int8" ? "expert_linear_8bit_act" : "expert_linear_weight_only";
+  const operator = {
+    int8: "expert_linear_8bit_block_act",
+    int8_per_token: "expert_linear_8bit_act",
+    float: "expert_linear_weight_only",
+  }[format.activations];
   const input = withColumns(builder, x, spec.k - format.spec.k);
   const sizes = [parts.length, topK, spec.groupSize, spec.n, spec.k];
   return builder.call(`lowbit::${operator}.out`, input, stacked, routing, ...sizes);

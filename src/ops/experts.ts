@@ -22,6 +22,7 @@ import {
   expertLinearPacked,
   expertRows,
   linearA8,
+  linearA8Blocks,
   linearFloat,
   linearWeightOnly,
   route,
@@ -350,8 +351,9 @@ export const expertOperators: readonly Operator[] = [
   routeOperator,
   expertRowsOperator,
   combineExpertsOperator,
-  // With x quantized to int8, as the linear operators of TorchAO have it, and with float x.
+  // With x quantized to int8, as the linear operators of TorchAO have it and in blocks, and with float x.
   expertLinearPackedOperator("lowbit::expert_linear_8bit_act", linearA8),
+  expertLinearPackedOperator("lowbit::expert_linear_8bit_block_act", linearA8Blocks),
   expertLinearPackedOperator("lowbit::expert_linear_weight_only", linearWeightOnly),
   expertLinearFloatOperator,
 ];

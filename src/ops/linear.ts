@@ -4,7 +4,14 @@ import type { Kernel, PackedWeights } from "../kernels/contract.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
 import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
 import { packedQuery } from "../kernels/select.ts";
-import { linearA8, linearA8Swiglu, linearFloat, linearWeightOnly } from "../kernels/table.ts";
+import {
+  linearA8,
+  linearA8Blocks,
+  linearA8BlocksSwiglu,
+  linearA8Swiglu,
+  linearFloat,
+  linearWeightOnly,
+} from "../kernels/table.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { defineOperator, type Operator } from "./operator.ts";
@@ -103,14 +110,20 @@ export const linearA8Operators: readonly Operator[] = weightBits.map((bits) =>
   packedLinear(`torchao::_linear_8bit_act_${bits}bit_weight`, linearA8, bits),
 );
 
+/**
+ * y = x W^T + bias with x quantized to int8, symmetric, a scale for each block of 32 values, and low-bit weights of any width.
+ * Blocks lie within groups of weights: see kernels/reference/activations.ts.
+ */
+export const linearA8BlocksOperator = packedLinear("lowbit::linear_8bit_block_act", linearA8Blocks, null);
+
 /** y = x W^T + bias with float activations and low-bit weights of any width. */
 export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly, null);
 
 /**
- * lowbit::swiglu_halves of y = x W^T + bias, with x quantized as above. n is a multiple of 32. Programs do not name it: the
- * runtime makes it of two calls (src/runtime/joins.ts).
+ * lowbit::swiglu_halves of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs do not name
+ * them: the runtime makes them of two calls (src/runtime/joins.ts).
  */
-export const linearA8SwigluOperator = packedLinear("lowbit::linear_8bit_act_swiglu", linearA8Swiglu, null, {
+const gated: LinearOptions = {
   isJoin: true,
   // Planned apart from the first call's result only, which the joined call does not make.
   readFirst: ["activations"],
@@ -118,7 +131,11 @@ export const linearA8SwigluOperator = packedLinear("lowbit::linear_8bit_act_swig
     if (n % 32 !== 0) args.fail("n", `expected a multiple of 32 but found ${n}`);
     return n / 2;
   },
-});
+};
+export const linearA8SwigluOperators: readonly Operator[] = [
+  packedLinear("lowbit::linear_8bit_act_swiglu", linearA8Swiglu, null, gated),
+  packedLinear("lowbit::linear_8bit_block_act_swiglu", linearA8BlocksSwiglu, null, gated),
+];
 
 /** y = x W^T + bias with float weights [n, k] in f32, f16 or bf16 (aten::linear, whose weights are f32 upstream). */
 export const linearFloatOperator = defineOperator({

@@ -14,7 +14,7 @@ import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type 
 export interface AffineFormat extends WeightFormat {
   readonly kind: "affine";
   readonly spec: WeightSpec;
-  /** Whether activations are quantized to int8 at run time, or stay float. */
+  /** How activations are quantized at run time, or that they stay float. */
   readonly activations: ActivationKind;
   /** Name of the packed layout; null lets the CPU decide. */
   readonly layout: string | null;
@@ -136,10 +136,11 @@ registerWeightFormat({
   linear(builder, x, weight, bias) {
     const affine = weight as AffineWeight;
     const { constant, spec } = packedConstant(builder, affine, bias);
-    const operator =
-      affine.format.activations === "int8"
-        ? `torchao::_linear_8bit_act_${spec.bits}bit_weight.out`
-        : "lowbit::linear_weight_only.out";
+    const operator = {
+      int8: "lowbit::linear_8bit_block_act.out",
+      int8_per_token: `torchao::_linear_8bit_act_${spec.bits}bit_weight.out`,
+      float: "lowbit::linear_weight_only.out",
+    }[affine.format.activations];
     const input = withColumns(builder, x, spec.k - affine.format.spec.k);
     return builder.call(operator, input, builder.constant(constant), spec.groupSize, spec.n, spec.k);
   },

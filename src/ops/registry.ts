@@ -15,7 +15,13 @@ import { expertOperators } from "./experts.ts";
 import { fusedOperators } from "./fused.ts";
 import { geluOperator } from "./gelu.ts";
 import { int4Operators } from "./int4.ts";
-import { linearA8Operators, linearA8SwigluOperator, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
+import {
+  linearA8BlocksOperator,
+  linearA8Operators,
+  linearA8SwigluOperators,
+  linearFloatOperator,
+  linearWeightOnlyOperator,
+} from "./linear.ts";
 import { llamaOperators } from "./llama.ts";
 import { groupSumsOperator } from "./minima.ts";
 import { numberOperators } from "./number.ts";
@@ -38,7 +44,8 @@ import {
 export const operators = new OperatorRegistry(
   [
     ...linearA8Operators,
-    linearA8SwigluOperator,
+    linearA8BlocksOperator,
+    ...linearA8SwigluOperators,
     linearWeightOnlyOperator,
     linearFloatOperator,
     ...int4Operators,

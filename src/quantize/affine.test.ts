@@ -4,8 +4,10 @@ import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { f16Table } from "../half.ts";
 import { dequantize, type QuantizedWeights, type ScaleDType } from "../quantized.ts";
 import { type AffineOptions, quantizeAffine } from "./affine.ts";
-import { type Algorithm, type GroupSize, type MappingType, mappingTypes } from "./scheme.ts";
+import type { Algorithm, GroupSize, MappingType } from "./scheme.ts";
 
+/** TorchAO's. */
+const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric"] as const;
 const allBits = [1, 2, 3, 4, 5, 6, 7, 8];
 
 function options(changes: Partial<AffineOptions>): AffineOptions {
@@ -82,7 +84,7 @@ describe("the same as TorchAO", () => {
 });
 
 /** The definition in doubles, written group by group from the published formulas. */
-function quantizeGroup(group: readonly number[], bits: number, mappingType: MappingType) {
+function quantizeGroup(group: readonly number[], bits: number, mappingType: (typeof mappingTypes)[number]) {
   const qmin = -(2 ** (bits - 1));
   const qmax = 2 ** (bits - 1) - 1;
   const low = Math.min(0, ...group);

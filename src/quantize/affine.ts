@@ -4,7 +4,7 @@ import { f16Table, f32ToF16 } from "../half.ts";
 import { groupCount, type QuantizedWeights, type ScaleDType, type WeightSpec } from "../quantized.ts";
 import { roundHalfEven } from "../rounding.ts";
 import { hqqScale, hqqStart, laneSum, SUM_LANES } from "./hqq.ts";
-import { checkScheme, type MappingType, needsActivations, type Scheme, weightSpec } from "./scheme.ts";
+import { checkScheme, type MappingType, type Scheme, weightSpec } from "./scheme.ts";
 
 const { fround, max, min } = Math;
 
@@ -41,19 +41,26 @@ export interface AffineOptions extends Scheme {
 export function quantizeAffine(weights: Float32Array, options: AffineOptions): QuantizedWeights {
   const { n, k, bits, mappingType, algorithm } = options;
   checkScheme("quantizeAffine", options);
-  if (needsActivations(algorithm))
-    throw new InvalidArgumentError(`quantizeAffine: algorithm "${algorithm}" needs activations`);
-  for (const [name, size] of Object.entries({ n, k }))
-    if (!Number.isSafeInteger(size) || size < 1)
-      throw new InvalidArgumentError(`quantizeAffine: ${name} must be a whole number of at least 1, got ${size}`);
-  if (weights.length !== n * k)
-    throw new ShapeError(`quantizeAffine: expected ${n} x ${k} = ${n * k} weights, got ${weights.length}`);
+  if (algorithm !== "affine" && algorithm !== "hqq_scale_only")
+    throw new InvalidArgumentError(
+      `quantizeAffine: algorithm "${algorithm}" is none of TorchAO's: expected "affine" or "hqq_scale_only"`,
+    );
+  checkSizes("quantizeAffine", weights, options);
   const spec = weightSpec(n, k, options);
   if (spec.hasLevels) return quantizeSigns(weights, spec);
   const useHqq = algorithm === "hqq_scale_only";
   return quantizeGroups(weights, spec, (low, high, group) =>
     useHqq ? hqqScale(group(), bits, hqqStart(max(-low, high), bits)) : affineScale(low, high, bits, mappingType),
   );
+}
+
+/** InvalidArgumentError, beginning with `caller`, for sizes that are none, ShapeError for a wrong number of weights. */
+export function checkSizes(caller: string, weights: Float32Array, { n, k }: Pick<AffineOptions, "n" | "k">): void {
+  for (const [name, size] of Object.entries({ n, k }))
+    if (!Number.isSafeInteger(size) || size < 1)
+      throw new InvalidArgumentError(`${caller}: ${name} must be a whole number of at least 1, got ${size}`);
+  if (weights.length !== n * k)
+    throw new ShapeError(`${caller}: expected ${n} x ${k} = ${n * k} weights, got ${weights.length}`);
 }
 
 /** Chooses the scale, not yet rounded, of a group with all weights in `low <= 0 .. high >= 0`. */
@@ -84,7 +91,7 @@ function quantizeGroups(weights: Float32Array, spec: WeightSpec, chooseScale: Ch
         low = min(low, weights[i]!);
         high = max(high, weights[i]!);
       }
-      if (!(high - low < Number.POSITIVE_INFINITY)) throw notFinite(weights, start, k);
+      if (!(high - low < Number.POSITIVE_INFINITY)) throw notFinite("quantizeAffine", weights, start, k);
       const exactScale = clampScale(
         chooseScale(low, high, () => weights.subarray(start, end)),
         "f32",
@@ -121,7 +128,7 @@ function quantizeSigns(weights: Float32Array, spec: WeightSpec): QuantizedWeight
         qvals[i] = w < 0 ? -1 : 0;
       }
       const sum = laneSum(sums);
-      if (!(sum < Number.POSITIVE_INFINITY)) throw notFinite(weights, start, k);
+      if (!(sum < Number.POSITIVE_INFINITY)) throw notFinite("quantizeAffine", weights, start, k);
       const mean = fround(sum / (end - start));
       scales[group++] = scaleDType === "f16" && mean > 0 ? roundScaleToF16(mean) : mean;
     }
@@ -146,9 +153,10 @@ function clamp(value: number, low: number, high: number): number {
   return max(low, min(high, value));
 }
 
-function notFinite(weights: Float32Array, start: number, k: number): InvalidArgumentError {
+/** What is said of weights [n, k] of which one from `start` on is not finite. */
+export function notFinite(caller: string, weights: Float32Array, start: number, k: number): InvalidArgumentError {
   let index = start;
   while (Number.isFinite(weights[index])) index++;
   const place = `row ${Math.floor(index / k)}, column ${index % k}`;
-  return new InvalidArgumentError(`quantizeAffine: weights must be finite, got ${weights[index]} in ${place}`);
+  return new InvalidArgumentError(`${caller}: weights must be finite, got ${weights[index]} in ${place}`);
 }

@@ -10,9 +10,10 @@ import {
 } from "./config.ts";
 
 describe("configurations", () => {
-  it("have TorchAO's defaults, but for the scales and the groups of embeddings", () => {
+  it("have TorchAO's defaults, but for the scales, the groups of embeddings and activations in blocks", () => {
     const rest = { mappingType: "symmetric", algorithm: "affine" };
     expect(int8DynamicActivationIntxWeight()).toEqual({
+      activationGranularity: "per_block",
       kind: "int8DynamicActivationIntxWeight",
       bits: 8,
       groupSize: 32,
@@ -43,7 +44,7 @@ describe("configurations", () => {
     [{ bits: "4" }, /got "4"/],
     [{ groupSize: 0 }, /groupSize must be at least 1 and whole, or "axis"/],
     [{ groupSize: 1.5 }, /got 1.5/],
-    [{ mappingType: "wide" }, /one of symmetric, symmetric_no_clipping_err, asymmetric, got "wide"/],
+    [{ mappingType: "wide" }, /one of symmetric, symmetric_no_clipping_err, asymmetric, codebook, got "wide"/],
     [{ algorithm: "hqq" }, /one of affine, hqq_scale_only, .*, got "hqq"/],
     [{ algorithm: "hqq_scale_only" }, /no zero points/],
     [{ scaleDType: "bf16" }, /one of f32, f16, got "bf16"/],

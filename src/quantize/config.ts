@@ -1,6 +1,7 @@
 /** Configurations, named as TorchAO's: the scheme of a module's weights and the kind of operator that uses them. */
 import { checkOptions, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import type { ActivationKind } from "../quantized.ts";
 import { checkScheme, needsActivations, type Scheme } from "./scheme.ts";
 
 /** A frozen data object, the same in memory and in a recipe file. */
@@ -27,6 +28,7 @@ const defaults = {
     mappingType: "symmetric",
     algorithm: "affine",
     scaleDType: "f32",
+    activationGranularity: "per_block",
   },
   intxWeightOnly: {
     bits: 8,
@@ -36,7 +38,7 @@ const defaults = {
     scaleDType: "f32",
   },
   embedding: embeddingDefaults,
-  sharedEmbedding: embeddingDefaults,
+  sharedEmbedding: { ...embeddingDefaults, activationGranularity: "per_block" },
 } as const satisfies Record<string, Scheme>;
 
 export type ConfigKind = keyof typeof defaults;
@@ -62,14 +64,21 @@ export function makeConfig(kind: ConfigKind, options: ConfigOptions): Quantizati
   checkScheme(kind, config);
   if ((kind === "embedding" || kind === "sharedEmbedding") && needsActivations(config.algorithm))
     throw new InvalidArgumentError(
-      `${kind}: algorithm "${config.algorithm}" looks at what goes into linear layers; an embedding has "affine" or "hqq_scale_only"`,
+      `${kind}: algorithm "${config.algorithm}" looks at what goes into linear layers; an embedding has "mse", "affine" or "hqq_scale_only"`,
     );
   return Object.freeze(config);
 }
 
+/** How activations meet weights of a configuration. */
+export function activationsOf({ kind, activationGranularity }: QuantizationConfig): ActivationKind {
+  if (kind === "intxWeightOnly") return "float";
+  return activationGranularity === "per_token" ? "int8_per_token" : "int8";
+}
+
 /**
- * Linear layers with weights of 1 to 8 bits and activations quantized to 8 bits as they come, row by row.
- * TorchAO's Int8DynamicActivationIntxWeightConfig. With scaleDType "f16", a 4-bit weight in groups of 32 takes 4.5 bits
+ * Linear layers with weights of 1 to 8 bits and activations quantized to 8 bits as they come, a scale for each block of 32. With
+ * activationGranularity "per_token", they have one scale and zero point a row, as in TorchAO's
+ * Int8DynamicActivationIntxWeightConfig. With scaleDType "f16", a 4-bit weight in groups of 32 takes 4.5 bits
  * instead of 5. Defaults: 8 bits, groups of 32, symmetric, affine, scales of f32. InvalidArgumentError for a wrong field.
  */
 export function int8DynamicActivationIntxWeight(options: ConfigOptions = {}): QuantizationConfig {

@@ -3,7 +3,8 @@ import { Random } from "../../test/support/random.ts";
 import { type Matrix, matrix, type Product } from "../matrix.ts";
 import { dequantize } from "../quantized.ts";
 import { upperFactor } from "./cholesky.ts";
-import { quantizeGptq, quantizeWeighted } from "./gptq.ts";
+import { quantizeGptq } from "./gptq.ts";
+import { quantizeMse } from "./mse.ts";
 import type { Scheme } from "./scheme.ts";
 
 const product: Product = (a, b) => {
@@ -18,7 +19,7 @@ const product: Product = (a, b) => {
 };
 
 const scheme = (changes: Partial<Scheme> = {}): Scheme => ({
-  ...{ bits: 3, groupSize: 32, mappingType: "symmetric", algorithm: "affine", scaleDType: "f32", ...changes },
+  ...{ bits: 3, groupSize: 32, mappingType: "symmetric", algorithm: "gptq", scaleDType: "f32", ...changes },
 });
 
 const random = new Random(7);
@@ -133,10 +134,12 @@ describe("GPTQ", () => {
     { bits: 2, mappingType: "asymmetric" as const },
     { bits: 3, mappingType: "symmetric_no_clipping_err" as const, groupSize: "axis" as const },
     { bits: 2, scaleDType: "f16" as const, groupSize: 7 },
+    { bits: 3, mappingType: "codebook" as const },
+    { bits: 4, mappingType: "codebook" as const, groupSize: 50 },
   ])("loses less than rounding alone: %o", async (changes) => {
     const options = scheme(changes);
     const importance = Float32Array.from({ length: k }, (_, i) => hessian.data[i * k + i]!);
-    const alone = loss(w, dequantize(quantizeWeighted(copy(w), importance, options)), hessian);
+    const alone = loss(w, dequantize(quantizeMse(w.data, { ...options, n, k }, importance)), hessian);
     const gptq = loss(w, dequantize(await quantizeGptq(copy(w), copy(hessian), product, options)), hessian);
     expect(gptq).toBeLessThan(0.7 * alone);
   });
@@ -157,12 +160,4 @@ describe("GPTQ", () => {
     const signal = AbortSignal.abort(new Error("enough"));
     await expect(quantizeGptq(copy(w), copy(hessian), product, { ...scheme(), signal })).rejects.toThrow("enough");
   });
-});
-
-it("weighs errors by importance", () => {
-  const w = matrix(1, 4, Float32Array.of(1, 0.1, -0.1, 0.12));
-  const options = scheme({ bits: 2, groupSize: 4 });
-  const values = dequantize(quantizeWeighted(copy(w), Float32Array.of(1e-6, 1, 1, 1), options));
-  expect(values[1]).toBeCloseTo(0.1, 1);
-  expect(values[0]).toBeLessThan(0.5);
 });

@@ -5,9 +5,10 @@
 import { ShapeError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { type Matrix, matrix, type Product } from "../matrix.ts";
-import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { upperFactor } from "./cholesky.ts";
 import { GroupFit } from "./group-fit.ts";
+import { emptyWeights } from "./mse.ts";
 import { checkScheme, type Scheme } from "./scheme.ts";
 
 export interface GptqOptions extends Scheme {
@@ -16,41 +17,12 @@ export interface GptqOptions extends Scheme {
   readonly signal?: AbortSignal | undefined;
 }
 
-const DAMPING = 0.01;
+/** Part of the mean of the diagonal of X^T X that is added to it. */
+export const DAMPING = 0.01;
 /** Columns that are rounded before the later ones are updated by one product. */
 const BLOCK = 128;
 /** Weights that are rounded at a time: rows do not depend on each other. */
 const CHUNK_WEIGHTS = 2 ** 24;
-
-function emptyWeights(spec: WeightSpec) {
-  const scales = new Float32Array(spec.n * groupCount(spec));
-  return {
-    ...spec,
-    qvals: new Int8Array(spec.n * spec.k),
-    scales,
-    zeros: spec.hasZeros ? new Int8Array(scales.length) : null,
-    levels: spec.hasLevels ? Int8Array.of(-1, 1) : null,
-  };
-}
-
-/** Rounds each weight of [n, k] for itself; the grid of a group has the least sum of importance[k] * error^2. */
-export function quantizeWeighted(weights: Matrix, importance: Float32Array, scheme: Scheme): QuantizedWeights {
-  checkScheme("quantizeWeighted", scheme);
-  const { rows: n, columns: k, data } = weights;
-  const fit = new GroupFit(n, k, scheme);
-  const result = emptyWeights(fit.spec);
-  const { groupSize } = fit.spec;
-  let group = 0;
-  for (let r = 0; r < n; r++)
-    for (let c = 0; c < k; c += groupSize, group++) {
-      const end = Math.min(k, c + groupSize);
-      fit.fit(data, r * k + c, r * k + end, importance.subarray(c, end));
-      result.scales[group] = fit.scale;
-      if (result.zeros) result.zeros[group] = fit.zero;
-      for (let i = r * k + c; i < r * k + end; i++) result.qvals[i] = fit.round(data[i]!);
-    }
-  return result;
-}
 
 /**
  * GPTQ of weights [n, k] by H = X^T X [k, k] of their inputs; both are overwritten. With H = U D U^T, U upper with ones
@@ -72,7 +44,7 @@ export async function quantizeGptq(
   const factor = upperFactor(hessian, product);
   const importance = normalize(factor);
   const fit = new GroupFit(n, k, options);
-  const result = emptyWeights(fit.spec);
+  const result = emptyWeights(fit);
   const step = Math.max(1, Math.floor(CHUNK_WEIGHTS / k));
   for (let row = 0; row < n; row += step) {
     const count = Math.min(step, n - row);

@@ -1,152 +1,232 @@
-/** Scale and zero point of one group of weights whose errors do not count alike, and rounding with them. */
+/** Scale and zero point of least squared error for one group of weights, and rounding with them. */
 import { roundHalfEven } from "../rounding.ts";
 import { storedScale } from "./affine.ts";
-import { type MappingType, type Scheme, weightSpec } from "./scheme.ts";
+import { codebooks } from "./codebooks.ts";
+import { type Scheme, weightSpec } from "./scheme.ts";
 
-const { abs, max, min } = Math;
+const { abs, fround, max, min } = Math;
 
-/** Ranges that are tried, as parts of the range of the weights: the fewer the levels, the more clipping pays. */
-const STEPS = 16;
-const smallestPart = [0, 0.3, 0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 0.97] as const;
-const REFINEMENTS = 2;
+/** Grids that are tried at once, one in each lane of a vector; sums over a group run in as many lanes. */
+export const LANES = 16;
+const HALF = LANES / 2;
+/** The least and the most of the range of the weights that grids cover: the fewer the levels, the more clipping pays. */
+const PARTS: readonly (readonly [least: number, most: number])[] = [
+  [1, 1],
+  [0.35, 1.15],
+  [0.35, 1.15],
+  [0.5, 1.15],
+  [0.65, 1.15],
+  [0.8, 1.08],
+  [0.88, 1.04],
+  [0.93, 1.02],
+  [0.96, 1.01],
+];
 
-/** The grid of one group after `fit`; one object serves group after group. */
+/**
+ * What distinguishes the grids that are tried. Half of them have the scale's sign turned: so the end that reaches further
+ * serves the longer tail. With zero points, half of them have the next higher zero point instead.
+ */
+export interface Trials {
+  /** Of symmetric grids: what weights that are 1 at most are multiplied by. With zero points: parts of the range. */
+  readonly factors: Float32Array;
+  /** Levels of a codebook; null for whole numbers. */
+  readonly levels: Int8Array | null;
+}
+
+/** The grids that are tried for a scheme. */
+export function trialsOf({ bits, mappingType }: Pick<Scheme, "bits" | "mappingType">): Trials {
+  const [least, most] = PARTS[bits]!;
+  const levels = mappingType === "codebook" ? codebooks[bits]! : null;
+  const end = levels ? 127 : 2 ** (bits - 1);
+  const factors = Float32Array.from({ length: LANES }, (_, lane) => {
+    const part = most - ((most - least) * (lane % HALF)) / (HALF - 1);
+    if (mappingType === "asymmetric") return part;
+    return (lane < HALF ? end : -end) / part;
+  });
+  return { factors, levels };
+}
+
+/** Sums of products of integers with weights, and with themselves: their ratio is the best scale for these integers. */
+interface Sums {
+  readonly products: Float32Array;
+  readonly squares: Float32Array;
+}
+
+const makeSums = (): Sums => ({ products: new Float32Array(LANES), squares: new Float32Array(LANES) });
+
+/**
+ * The grid of one group after `fit`; one object serves group after group. All is computed in float32, in the order of
+ * native/quantize/search_group.h, which gives the same bits.
+ */
 export class GroupFit {
   readonly spec: ReturnType<typeof weightSpec>;
   scale = 1;
   zero = 0;
-  readonly #mappingType: MappingType;
-  readonly #low: number;
-  readonly #high: number;
+  /** The codebook that integers are places in; null when they are the levels themselves. */
+  readonly levels: Int8Array | null;
+  readonly #trials: Trials;
+  readonly #lowest: number;
+  readonly #highest: number;
+  /** Weights over the largest magnitude, their importance, and the products of both. */
+  #values = new Float32Array(0);
+  #importance = new Float32Array(0);
+  #products = new Float32Array(0);
+  readonly #inverses = new Float32Array(LANES);
+  readonly #zeros = new Float32Array(LANES);
+  readonly #trialSums = makeSums();
+  readonly #laneSums = makeSums();
 
   constructor(n: number, k: number, scheme: Scheme) {
     this.spec = weightSpec(n, k, scheme);
-    this.#mappingType = scheme.mappingType;
-    this.#low = -(2 ** (scheme.bits - 1));
-    this.#high = -this.#low - 1;
+    this.#trials = trialsOf(scheme);
+    this.#lowest = -(2 ** (scheme.bits - 1));
+    this.#highest = -this.#lowest - 1;
+    this.levels = this.spec.hasLevels ? codebooks[scheme.bits]! : null;
   }
 
   /**
-   * Chooses the grid of least sum of importance * error^2 for values start .. end - 1; `importance` begins with that of
-   * the first. A scale may be negative: so the lowest integer, which has no counterpart, serves the longer tail.
+   * Chooses the grid of least sum of importance * error^2, of those that are tried, for values start .. end - 1, which are
+   * finite; `importance`, null for alike, begins with that of the first.
    */
-  fit(values: Float32Array, start: number, end: number, importance: Float32Array): void {
-    let low = 0;
-    let high = 0;
-    for (let i = start; i < end; i++) {
-      low = min(low, values[i]!);
-      high = max(high, values[i]!);
-    }
+  fit(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
+    const peak = this.#read(values, start, end, importance);
     this.zero = 0;
-    if (this.spec.hasLevels) this.#fitSigns(values, start, end, importance);
-    else if (low === high) this.#set(0);
-    else if (this.spec.hasZeros) this.#fitRange(values, start, end, importance, low, high);
-    else this.#fitSymmetric(values, start, end, importance, low, high);
+    if (this.spec.bits === 1 && !this.spec.hasZeros) this.scale = this.#signScale(end - start, peak);
+    else if (peak === 0) this.scale = this.spec.hasLevels ? 0 : storedScale(0, this.spec.scaleDType);
+    else this.#search(end - start, peak);
   }
 
   /** The integer nearest to a value. */
   round(value: number): number {
-    if (this.spec.hasLevels) return value < 0 ? -1 : 0;
-    return max(this.#low, min(this.#high, roundHalfEven(value / this.scale) + this.zero));
+    const { levels } = this.#trials;
+    if (this.spec.bits === 1 && this.spec.hasLevels) return value < 0 ? -1 : 0;
+    if (levels && this.scale === 0) return 0;
+    const scaled = fround(value * fround(1 / this.scale));
+    if (levels) return nearestLevel(levels, scaled) + this.#lowest;
+    return roundHalfEven(max(this.#lowest - this.zero, min(this.#highest - this.zero, scaled))) + this.zero;
   }
 
   /** The value of an integer. */
   value(q: number): number {
-    return this.spec.hasLevels ? (q < 0 ? -this.scale : this.scale) : (q - this.zero) * this.scale;
+    const { levels } = this.#trials;
+    if (this.spec.bits === 1 && this.spec.hasLevels) return q < 0 ? -this.scale : this.scale;
+    return (levels ? levels[q - this.#lowest]! : q - this.zero) * this.scale;
   }
 
-  #set(scale: number): void {
-    const stored = storedScale(abs(scale), this.spec.scaleDType);
-    this.scale = scale < 0 ? -stored : stored;
+  /** Keeps what the search needs of a group; gives the largest magnitude. */
+  #read(values: Float32Array, start: number, end: number, importance: Float32Array | null): number {
+    const count = end - start;
+    if (this.#values.length < count) {
+      this.#values = new Float32Array(count);
+      this.#importance = new Float32Array(count);
+      this.#products = new Float32Array(count);
+    }
+    let peak = 0;
+    for (let i = start; i < end; i++) peak = max(peak, abs(values[i]!));
+    for (let i = 0; i < count; i++) {
+      this.#values[i] = peak > 0 ? values[start + i]! / peak : 0;
+      this.#importance[i] = importance ? importance[i]! : 1;
+      this.#products[i] = this.#importance[i]! * this.#values[i]!;
+    }
+    return peak;
   }
 
   /** Levels -1 and 1: the weighted mean of magnitudes is the least-squares scale. */
-  #fitSigns(values: Float32Array, start: number, end: number, importance: Float32Array): void {
-    let sum = 0;
-    let weight = 0;
-    for (let i = start; i < end; i++) {
-      sum += importance[i - start]! * abs(values[i]!);
-      weight += importance[i - start]!;
+  #signScale(count: number, peak: number): number {
+    const { products, squares } = this.#laneSums;
+    products.fill(0);
+    squares.fill(0);
+    for (let i = 0; i < count; i++) {
+      products[i % LANES]! += abs(this.#products[i]!);
+      squares[i % LANES]! += this.#importance[i]!;
     }
-    if (sum > 0) this.#set(sum / weight);
-    else this.scale = 0;
+    const [product, square] = [sumOf(products), sumOf(squares)];
+    const mean = square > 0 ? fround(fround(product / square) * peak) : 0;
+    return mean > 0 ? storedScale(mean, this.spec.scaleDType) : 0;
   }
 
-  #error(values: Float32Array, start: number, end: number, importance: Float32Array): number {
-    const { scale, zero } = this;
-    const [low, high] = [this.#low - zero, this.#high - zero];
-    const inverse = 1 / scale;
-    let error = 0;
-    for (let i = start; i < end; i++) {
-      const difference = values[i]! - scale * max(low, min(high, roundHalfEven(values[i]! * inverse)));
-      error += importance[i - start]! * difference * difference;
+  #search(count: number, peak: number): void {
+    if (this.spec.hasZeros) this.#tryZeros(count);
+    else this.#inverses.set(this.#trials.factors);
+    const { products, squares } = this.#trialSums;
+    products.fill(0);
+    squares.fill(0);
+    for (let i = 0; i < count; i++) {
+      const [value, importance, product] = [this.#values[i]!, this.#importance[i]!, this.#products[i]!];
+      for (let lane = 0; lane < LANES; lane++) {
+        const q = this.#rounded(fround(value * this.#inverses[lane]!), this.#zeros[lane]!);
+        products[lane]! += fround(product * q);
+        squares[lane]! += fround(fround(importance * q) * q);
+      }
     }
-    return error;
+    let best = 0;
+    for (let lane = 1; lane < LANES; lane++)
+      if (score(products[lane]!, squares[lane]!) > score(products[best]!, squares[best]!)) best = lane;
+    const score0 = score(products[best]!, squares[best]!);
+    let scale = score0 > 0 ? fround(products[best]! / squares[best]!) : fround(1 / this.#inverses[best]!);
+    const zero = this.#zeros[best]!;
+    const [product, square] = this.#sumsOf(count, fround(1 / scale), zero);
+    if (score(product, square) > score0) scale = fround(product / square);
+    const exact = fround(scale * peak);
+    const stored = storedScale(abs(exact), this.spec.scaleDType);
+    this.scale = exact < 0 ? -stored : stored;
+    this.zero = zero;
   }
 
-  /** Parts of the range, largest first. */
-  #parts(): number[] {
-    const smallest = smallestPart[this.spec.bits]!;
-    return Array.from({ length: STEPS }, (_, i) => 1 - ((1 - smallest) * i) / (STEPS - 1));
+  /** Sums for one grid, a lane a weight. */
+  #sumsOf(count: number, inverse: number, zero: number): readonly [products: number, squares: number] {
+    const { products, squares } = this.#laneSums;
+    products.fill(0);
+    squares.fill(0);
+    for (let i = 0; i < count; i++) {
+      const q = this.#rounded(fround(this.#values[i]! * inverse), zero);
+      products[i % LANES]! += fround(this.#products[i]! * q);
+      squares[i % LANES]! += fround(fround(this.#importance[i]! * q) * q);
+    }
+    return [sumOf(products), sumOf(squares)];
   }
 
-  #fitRange(
-    values: Float32Array,
-    start: number,
-    end: number,
-    importance: Float32Array,
-    low: number,
-    high: number,
-  ): void {
-    let best = { error: Number.POSITIVE_INFINITY, scale: 0, zero: 0 };
-    for (const part of this.#parts()) {
-      this.#set((part * (high - low)) / (this.#high - this.#low));
-      this.zero = max(this.#low, min(this.#high, this.#low - roundHalfEven((part * low) / this.scale)));
-      const error = this.#error(values, start, end, importance);
-      if (error < best.error) best = { error, scale: this.scale, zero: this.zero };
-    }
-    this.scale = best.scale;
-    this.zero = best.zero;
+  /** The nearest level, or the nearest whole number of those that a zero point leaves. */
+  #rounded(scaled: number, zero: number): number {
+    const { levels } = this.#trials;
+    if (levels) return levels[nearestLevel(levels, scaled)]!;
+    return roundHalfEven(max(this.#lowest - zero, min(this.#highest - zero, scaled)));
   }
 
-  #fitSymmetric(
-    values: Float32Array,
-    start: number,
-    end: number,
-    importance: Float32Array,
-    low: number,
-    high: number,
-  ): void {
-    let best = { error: Number.POSITIVE_INFINITY, scale: 0 };
-    const consider = (scale: number) => {
-      this.#set(scale);
-      const error = this.#error(values, start, end, importance);
-      if (error < best.error) best = { error, scale: this.scale };
-    };
-    const middle = (this.#high - this.#low) / 2;
-    const symmetric = max(-low, high) / middle;
-    const unclipped = max(low / this.#low, high / this.#high);
-    const whole = this.#mappingType === "symmetric" ? symmetric : unclipped;
-    for (const part of this.#parts()) {
-      consider(part * whole);
-      consider(-part * whole);
+  /** Parts of the range between the least and the largest weight, with the zero points below and above the exact one. */
+  #tryZeros(count: number): void {
+    let low = 0;
+    let high = 0;
+    for (let i = 0; i < count; i++) {
+      low = min(low, this.#values[i]!);
+      high = max(high, this.#values[i]!);
     }
-    for (let step = 0; step < REFINEMENTS; step++) {
-      this.scale = best.scale;
-      consider(this.#leastSquares(values, start, end, importance));
+    const steps = this.#highest - this.#lowest;
+    const step = fround(fround(high - low) / steps);
+    for (let lane = 0; lane < LANES; lane++) {
+      const part = this.#trials.factors[lane]!;
+      const scale = fround(part * step);
+      const below = fround(this.#lowest - Math.ceil(fround(fround(part * low) / scale)));
+      this.#inverses[lane] = 1 / scale;
+      this.#zeros[lane] = max(this.#lowest, min(this.#highest, lane < HALF ? below : below + 1));
     }
-    this.scale = best.scale;
   }
+}
 
-  /** The best scale for the integers of the present one. */
-  #leastSquares(values: Float32Array, start: number, end: number, importance: Float32Array): number {
-    let products = 0;
-    let squares = 0;
-    for (let i = start; i < end; i++) {
-      const q = this.round(values[i]!);
-      products += importance[i - start]! * values[i]! * q;
-      squares += importance[i - start]! * q * q;
-    }
-    return squares > 0 && products !== 0 ? products / squares : this.scale;
-  }
+/** The place of the level nearest to a value; of two as near, the lower one. */
+function nearestLevel(levels: Int8Array, value: number): number {
+  let place = 0;
+  while (place + 1 < levels.length && value > (levels[place]! + levels[place + 1]!) / 2) place++;
+  return place;
+}
+
+/** How much squared error integers of these sums take away with their best scale. */
+function score(product: number, square: number): number {
+  return square > 0 ? fround(fround(product * product) / square) : 0;
+}
+
+/** The sum of the lanes in float32, neighbours at half the distance first; changes them. */
+function sumOf(lanes: Float32Array): number {
+  for (let width = LANES / 2; width >= 1; width /= 2) for (let i = 0; i < width; i++) lanes[i]! += lanes[i + width]!;
+  return lanes[0]!;
 }

@@ -4,17 +4,31 @@ import { parseEmbedding, parseGroupSize, parseQmode } from "./qmode.ts";
 
 describe("parseQmode", () => {
   it.each([
-    ["8da4w", "int8DynamicActivationIntxWeight", 4, 32],
-    ["torchao:8da4w", "int8DynamicActivationIntxWeight", 4, 32],
-    ["8da1w", "int8DynamicActivationIntxWeight", 1, 32],
-    ["8da8w", "int8DynamicActivationIntxWeight", 8, 32],
+    ["8da4w", "int8DynamicActivationIntxWeight", 4, 32, "per_block"],
+    ["torchao:8da4w", "int8DynamicActivationIntxWeight", 4, 32, "per_token"],
+    ["8da1w", "int8DynamicActivationIntxWeight", 1, 32, "per_block"],
+    ["8da8w", "int8DynamicActivationIntxWeight", 8, 32, "per_block"],
     ["wo3w", "intxWeightOnly", 3, 32],
     ["wo8w", "intxWeightOnly", 8, "axis"],
     ["4w", "intxWeightOnly", 4, 32],
     ["8w", "intxWeightOnly", 8, "axis"],
     ["int8", "intxWeightOnly", 8, "axis"],
-  ])("%s", (qmode, kind, bits, groupSize) => {
-    expect(parseQmode(qmode)).toMatchObject({ kind, bits, groupSize, mappingType: "symmetric", algorithm: "affine" });
+  ])("%s", (qmode, kind, bits, groupSize, activationGranularity?) => {
+    const mappingType = bits <= 4 && qmode !== "torchao:8da4w" ? "codebook" : "symmetric";
+    const [algorithm, scaleDType] = qmode.startsWith("torchao:") ? ["affine", "f32"] : ["mse", "f16"];
+    const config = parseQmode(qmode);
+    expect(config).toMatchObject({ kind, bits, groupSize, mappingType, algorithm, scaleDType });
+    expect(config.activationGranularity).toBe(activationGranularity);
+  });
+
+  it("is TorchAO's beside TorchAO's algorithms", () => {
+    for (const algorithm of ["affine", "hqq_scale_only"] as const)
+      expect(parseQmode("8da4w", { algorithm })).toMatchObject({
+        algorithm,
+        mappingType: "symmetric",
+        scaleDType: "f32",
+      });
+    expect(parseQmode("8da4w", { algorithm: "gptq" })).toMatchObject({ mappingType: "codebook", scaleDType: "f16" });
   });
 
   it("takes the other options", () => {
@@ -51,8 +65,16 @@ describe("parseGroupSize", () => {
 
 describe("parseEmbedding", () => {
   it("reads bits, groups and mapping", () => {
-    expect(parseEmbedding("4,32")).toEqual({ bits: 4, groupSize: 32, mappingType: undefined });
-    expect(parseEmbedding("8, axis, symmetric")).toEqual({ bits: 8, groupSize: "axis", mappingType: "symmetric" });
+    const searched = { algorithm: "mse", scaleDType: "f16" };
+    expect(parseEmbedding("4,32")).toEqual({ bits: 4, groupSize: 32, mappingType: "codebook", ...searched });
+    expect(parseEmbedding("8, axis")).toEqual({ bits: 8, groupSize: "axis", mappingType: "symmetric", ...searched });
+    const given = { algorithm: "affine", scaleDType: "f32" } as const;
+    expect(parseEmbedding("8, 64, symmetric", given)).toEqual({
+      bits: 8,
+      groupSize: 64,
+      mappingType: "symmetric",
+      ...given,
+    });
     expect(parseEmbedding("torchao:2,64,asymmetric")).toEqual({ bits: 2, groupSize: 64, mappingType: "asymmetric" });
   });
 
@@ -62,7 +84,7 @@ describe("parseEmbedding", () => {
     ["9,32", /<bits 1\.\.8>.*got bits "9"/],
     ["x,32", /got bits "x"/],
     ["4,0", /group size must be/],
-    ["4,32,asym", /symmetric\|symmetric_no_clipping_err\|asymmetric\], got mapping "asym"/],
+    ["4,32,asym", /symmetric\|symmetric_no_clipping_err\|asymmetric\|codebook\], got mapping "asym"/],
     ["", /got 1 fields/],
   ])("refuses %j", (spec, message) => {
     expect(() => parseEmbedding(spec)).toThrow(InvalidArgumentError);

@@ -12,13 +12,29 @@ import { type GroupSize, type MappingType, mappingTypes } from "./scheme.ts";
 /** The modes of `parseQmode`, for help texts. */
 export const knownQmodes: readonly string[] = ["8da{1..8}w", "torchao:8da{1..8}w", "wo{1..8}w", "4w", "8w", "int8"];
 
+/** Bits up to which a codebook is nearer to the weights than even steps are. */
+const CODEBOOK_BITS = 4;
+
+/**
+ * What options leave open becomes the most accurate at these bits: a codebook of up to 4 bits, else even steps, by
+ * "mse", with scales in f16. Beside TorchAO's algorithms it stays what TorchAO has.
+ */
+export function searched({ bits, ...options }: ConfigOptions & { readonly bits: number }): ConfigOptions {
+  const { algorithm = "mse", scaleDType = "f16" } = options;
+  if (algorithm === "affine" || algorithm === "hqq_scale_only") return { ...options, bits };
+  const { mappingType = bits <= CODEBOOK_BITS ? "codebook" : "symmetric" } = options;
+  return { ...options, bits, algorithm, mappingType, scaleDType };
+}
+
 /** Group size of weight-only modes below 8 bits, where one scale a row is too coarse. */
 const GROUP_SIZE = 32;
 
 /**
  * The configuration of a mode such as `8da4w`; `options` are the other command line options. Those undefined take their
- * defaults: groups of 32, but one scale a row for 8-bit weight-only modes (and nothing else for `int8`).
- * - `8da{b}w`, also `torchao:8da{b}w`: int8 dynamic activations, b-bit weights;
+ * defaults: groups of 32, but one scale a row for 8-bit weight-only modes (and nothing else for `int8`), the rest as
+ * `searched` says.
+ * - `8da{b}w`: int8 dynamic activations in blocks of 32, b-bit weights; `torchao:8da{b}w`: with one scale and zero point a row,
+ *   and TorchAO's defaults;
  * - `wo{b}w`, `4w`, `8w`: weight only; `int8`: weight only, 8 bits, one scale a row.
  *
  * InvalidArgumentError for an unknown mode (listing those known, and `others` that the caller has) or option.
@@ -30,20 +46,25 @@ export function parseQmode(
 ): QuantizationConfig {
   checkString("qmode", qmode);
   checkOptions(options);
-  const dynamic = /^(?:torchao:)?8da([1-8])w$/.exec(qmode);
-  if (dynamic) return int8DynamicActivationIntxWeight({ ...options, bits: Number(dynamic[1]) });
+  const dynamic = /^(torchao:)?8da([1-8])w$/.exec(qmode);
+  if (dynamic) {
+    const isTorchao = dynamic[1] !== undefined;
+    const activationGranularity = isTorchao ? "per_token" : "per_block";
+    const all = { ...options, activationGranularity, bits: Number(dynamic[2]) } as const;
+    return int8DynamicActivationIntxWeight(isTorchao ? all : searched(all));
+  }
   const weightOnly = /^(?:wo([1-8])|([48]))w$/.exec(qmode);
   if (weightOnly) {
     const bits = Number(weightOnly[1] ?? weightOnly[2]);
     const groupSize = options.groupSize ?? (bits === 8 ? "axis" : GROUP_SIZE);
-    return intxWeightOnly({ ...options, bits, groupSize });
+    return intxWeightOnly(searched({ ...options, bits, groupSize }));
   }
   if (qmode === "int8") {
     if (options.groupSize !== undefined && options.groupSize !== "axis")
       throw new InvalidArgumentError(
         `qmode "int8" has one scale a row, got group size ${options.groupSize}; for groups use qmode "8w"`,
       );
-    return intxWeightOnly({ ...options, bits: 8, groupSize: "axis" });
+    return intxWeightOnly(searched({ ...options, bits: 8, groupSize: "axis" }));
   }
   throw new InvalidArgumentError(`unknown qmode "${qmode}"; known are ${[...knownQmodes, ...others].join(", ")}`);
 }
@@ -59,8 +80,12 @@ export function parseGroupSize(text: string): GroupSize {
   return size;
 }
 
-/** The fields of `<bits>,<group size or axis>[,<mapping>]`, such as `4,32,symmetric`; else InvalidArgumentError. */
-export function parseEmbedding(spec: string): ConfigOptions {
+/**
+ * The fields of `<bits>,<group size or axis>[,<mapping>]`, such as `4,32,symmetric`, with what `options` say; else
+ * InvalidArgumentError. What neither says is as `searched` has it, after `torchao:` TorchAO's.
+ */
+export function parseEmbedding(spec: string, options: Omit<ConfigOptions, "bits"> = {}): ConfigOptions {
+  const isTorchao = spec.startsWith("torchao:");
   const parts = spec.replace(/^torchao:/, "").split(",");
   const [bits = "", group = "", mapping] = parts.map((part) => part.trim());
   const problem =
@@ -75,7 +100,13 @@ export function parseEmbedding(spec: string): ConfigOptions {
     throw new InvalidArgumentError(
       `embedding "${spec}": expected <bits 1..8>,<group size or axis>[,${mappingTypes.join("|")}], got ${problem}`,
     );
-  return { bits: Number(bits), groupSize: parseGroupSize(group), mappingType: mapping as MappingType | undefined };
+  const fields = {
+    ...options,
+    bits: Number(bits),
+    groupSize: parseGroupSize(group),
+    ...(mapping !== undefined && { mappingType: mapping as MappingType }),
+  };
+  return isTorchao ? fields : searched(fields);
 }
 
 function isMapping(name: string): name is MappingType {

@@ -1,27 +1,43 @@
 /** How a weight matrix is to be quantized: the choices, their checks, the spec that follows. Computes no weights. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { ScaleDType, WeightSpec } from "../quantized.ts";
+import { codebooks } from "./codebooks.ts";
 
-/** How a range of floats is mapped to integers, with TorchAO's names and meanings. */
-export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric"] as const;
+/** How a range of floats is mapped to integers, with TorchAO's names and meanings, or to the levels of a codebook. */
+export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook"] as const;
 /**
- * How scales and integers of a weight are chosen: from its range, by least squares, or by the activations of a text.
+ * How scales and integers of a weight are chosen: from its range, by least squares, by a search for the least squared
+ * error, or by the activations of a text.
  */
-export const algorithms = ["affine", "hqq_scale_only", "gptq", "awq", "awq+gptq"] as const;
+export const algorithms = ["affine", "hqq_scale_only", "mse", "imatrix", "gptq", "awq", "awq+gptq"] as const;
 /** What scales may be stored in. */
 export const scaleDTypes = ["f32", "f16"] as const satisfies readonly ScaleDType[];
 
-/** TorchAO's MappingType: how the range of a group maps to the integers. */
+/**
+ * TorchAO's MappingType: how the range of a group maps to the integers. "codebook": to the 2^bits uneven levels of
+ * `codebooks`, which suit weights better than even steps.
+ */
 export type MappingType = (typeof mappingTypes)[number];
 /**
- * TorchAO's IntxChooseQParamsAlgorithm, and those that look at activations: GPTQ (arXiv 2210.17323), AWQ (arXiv
- * 2306.00978), and GPTQ of weights that AWQ scaled.
+ * TorchAO's IntxChooseQParamsAlgorithm ("affine", "hqq_scale_only"); the scale, and zero point, of least squared error
+ * ("mse"); and those that look at activations: errors that count as much as their inputs do (llama.cpp's importance
+ * matrix, "imatrix"), GPTQ (arXiv 2210.17323), AWQ (arXiv 2306.00978), and GPTQ of weights that AWQ scaled.
  */
 export type Algorithm = (typeof algorithms)[number];
+
+const withActivations: ReadonlySet<Algorithm> = new Set(["imatrix", "gptq", "awq", "awq+gptq"]);
+
 /** Whether an algorithm looks at activations, so that `calibrate` has to run before the model is compiled. */
 export function needsActivations(algorithm: Algorithm): boolean {
-  return algorithm === "gptq" || algorithm === "awq" || algorithm === "awq+gptq";
+  return withActivations.has(algorithm);
 }
+
+/**
+ * Activations that share a scale where they are quantized as they come: blocks of 32 neighbours, or rows, with a zero point
+ * each (TorchAO's PerToken).
+ */
+export const activationGranularities = ["per_block", "per_token"] as const;
+export type ActivationGranularity = (typeof activationGranularities)[number];
 
 /** Weights along k that share a scale; "axis" is one scale a row (TorchAO's PerAxis(0)). */
 export type GroupSize = number | "axis";
@@ -37,6 +53,8 @@ export interface Scheme {
   readonly algorithm: Algorithm;
   /** Type that scales are stored in. */
   readonly scaleDType: ScaleDType;
+  /** Activations that share a scale; only where they are quantized. */
+  readonly activationGranularity?: ActivationGranularity;
 }
 
 /** Throws InvalidArgumentError, beginning with `caller`, unless every field holds one of its allowed values. */
@@ -51,9 +69,20 @@ export function checkScheme(caller: string, scheme: Scheme): void {
   checkName(caller, "mappingType", mappingType, mappingTypes);
   checkName(caller, "algorithm", algorithm, algorithms);
   checkName(caller, "scaleDType", scaleDType, scaleDTypes);
+  if (scheme.activationGranularity !== undefined)
+    checkName(caller, "activationGranularity", scheme.activationGranularity, activationGranularities);
   if (algorithm === "hqq_scale_only" && mappingType === "asymmetric")
     throw new InvalidArgumentError(
       `${caller}: algorithm "hqq_scale_only" has no zero points; choose a symmetric mappingType or algorithm "affine"`,
+    );
+  if (mappingType !== "codebook") return;
+  if (codebooks[bits] === undefined)
+    throw new InvalidArgumentError(
+      `${caller}: mappingType "codebook" is for bits ${Object.keys(codebooks).join(", ")}, got ${bits}; choose another mappingType`,
+    );
+  if (algorithm === "affine" || algorithm === "hqq_scale_only")
+    throw new InvalidArgumentError(
+      `${caller}: algorithm "${algorithm}" has no codebooks; choose "mse", or another mappingType`,
     );
 }
 
@@ -76,7 +105,7 @@ export function weightSpec(n: number, k: number, scheme: Scheme): WeightSpec & P
     k,
     groupSize: groupSize === "axis" ? k : Math.min(groupSize, k),
     hasZeros,
-    hasLevels: bits === 1 && !hasZeros,
+    hasLevels: mappingType === "codebook" || (bits === 1 && !hasZeros),
     scaleDType,
   };
 }

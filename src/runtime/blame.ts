@@ -13,9 +13,14 @@ export function blamed(file: string, signal: AbortSignal | undefined, error: unk
   return error;
 }
 
-/** As `blamed`, for inputs that were made as the file asks for them: what is wrong with them is the file's fault, too. */
+/**
+ * What to throw for an error of a call whose inputs are made here as the file says what they are: inputs that do not fit, or
+ * a method that is not there, are the file's fault.
+ */
 export function blamedForInputs(file: string, signal: AbortSignal | undefined, error: unknown): unknown {
-  const cause = blamed(file, signal, error);
-  if (!(cause instanceof InvalidArgumentError)) return cause;
-  return new InvalidFileError(file, cause.message.slice(file.length).replace(/^: /, ""), { cause });
+  if ((signal?.aborted && error === signal.reason) || !(error instanceof InvalidArgumentError))
+    return blamed(file, signal, error);
+  const named = `${file}: `;
+  const problem = error.message.startsWith(named) ? error.message.slice(named.length) : error.message;
+  return new InvalidFileError(file, problem, { cause: error });
 }

@@ -34,9 +34,20 @@ const joins: readonly Join[] = [
     first: /^torchao::_linear_8bit_act_\dbit_weight\.out$/,
     second: "lowbit::swiglu_halves.out",
     into: "lowbit::linear_8bit_act_swiglu.out",
-    takes: (args) => args.integer("n") % 32 === 0,
+    takes: hasWholePanels,
+  },
+  {
+    first: /^lowbit::linear_8bit_block_act\.out$/,
+    second: "lowbit::swiglu_halves.out",
+    into: "lowbit::linear_8bit_block_act_swiglu.out",
+    takes: hasWholePanels,
   },
 ];
+
+/** Whether each half of the columns is whole panels. */
+function hasWholePanels(args: Arguments<Tensor>): boolean {
+  return args.integer("n") % 32 === 0;
+}
 
 /** The calls as one, perhaps served by a plain loop; null where they cannot be one, or nothing else serves on this CPU. */
 export function joinCalls(

@@ -110,8 +110,7 @@ export class Session {
   /** What the file says is run: errors are to name it. */
   async #run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     const method = this.#program.method(name);
-    checkInputCount(method, inputs);
-    for (const [i, { shape }] of inputs.entries()) checkInput(method, i, shape);
+    this.#checkInputs(method, inputs);
     const interpreter = this.#interpreterOf(method);
     if (interpreter) {
       interpreter.setInputs(inputs);
@@ -122,6 +121,16 @@ export class Session {
     ends.checks.forEach(checkIndices);
     await calls.run(signal, times);
     return ends.outputs;
+  }
+
+  /** Sizes that do not fit are the caller's fault, and inputs that none can be given are the file's. */
+  #checkInputs(method: Method, inputs: readonly Tensor[]): void {
+    checkInputCount(method, inputs);
+    try {
+      for (const [i, { shape }] of inputs.entries()) checkInput(method, i, shape);
+    } catch (error) {
+      throw error instanceof UnsupportedError ? blamed(this.#program.file, undefined, error) : error;
+    }
   }
 
   /** The session's own copy of an output: in one place for all sizes, which has room for the longest so far. */

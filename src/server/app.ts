@@ -108,8 +108,10 @@ function checkOrigin(origin: string | undefined, allowed: readonly string[]): vo
 }
 
 interface Issue {
+  readonly code?: string;
   readonly path: readonly PropertyKey[];
   readonly message: string;
+  readonly expected?: string;
   /** The issues of each type of a union. */
   readonly errors?: readonly (readonly Issue[])[];
 }
@@ -120,13 +122,21 @@ function invalidBody(issues: readonly Issue[]): ApiError {
   return new ApiError(400, `${param === "" ? "body" : param}: ${message}`, param === "" ? {} : { param });
 }
 
-/** The issue that says most: of a union, that of the type which the value fits furthest. */
+/** The issue that says most: of a union, that of the type which the value fits furthest; where it fits none, all of them. */
 function deepest(issue: Issue): Issue {
   const inner = (issue.errors ?? []).flatMap((issues) => (issues[0] ? [deepest(issues[0])] : []));
+  if (inner.length === 0) return issue;
   const last = ({ path }: Issue) => Number(path.at(-1)) || 0;
-  const best = inner.sort((a, b) => b.path.length - a.path.length || last(b) - last(a))[0];
-  if (!best || best.path.length === 0) return issue;
-  return { path: [...issue.path, ...best.path], message: best.message };
+  const isType = ({ code, path }: Issue) => Number(code === "invalid_type" && path.length === 0);
+  const best = inner.sort((a, b) => b.path.length - a.path.length || last(b) - last(a) || isType(a) - isType(b))[0]!;
+  if (!isType(best)) return { ...best, path: [...issue.path, ...best.path] };
+  const types = [...new Set(inner.flatMap(({ expected }) => expected ?? []))].join(" or ");
+  return {
+    ...best,
+    path: issue.path,
+    expected: types,
+    message: best.message.replace(/expected [^,]*/, `expected ${types}`),
+  };
 }
 
 function asApiError(error: unknown): unknown {

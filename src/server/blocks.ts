@@ -22,7 +22,8 @@ export type BlockEvent =
       readonly text: string;
       readonly logprobs: readonly LogProbabilities[];
     }
-  | { readonly type: "end"; readonly index: number; readonly block: Block };
+  /** `isLast`: the answer has ended within the block, or with it. */
+  | { readonly type: "end"; readonly index: number; readonly block: Block; readonly isLast: boolean };
 
 /**
  * Events of an answer to those of its blocks, each of which ends before the next begins. Where `onlyOneCall`, calls behind
@@ -35,12 +36,15 @@ export async function* blockEvents(
   let index = -1;
   let block = null as BlockStart | null;
   let text = "";
-  const end = (): BlockEvent[] => (block ? [{ type: "end", index, block: { ...block, text } }] : []);
+  let isLast = true;
+  const end = (isLast: boolean): BlockEvent[] =>
+    block ? [{ type: "end", index, block: { ...block, text }, isLast }] : [];
   for await (const event of events) {
-    if (onlyOneCall && "index" in event && event.index > 0) continue;
+    isLast = !(onlyOneCall && "index" in event && event.index > 0);
+    if (!isLast) continue;
     const isNew = event.type === "toolCall" || (event.type !== "toolArguments" && event.type !== block?.kind);
     if (isNew) {
-      yield* end();
+      yield* end(false);
       block = event.type === "toolCall" ? { kind: "toolCall", id: event.id, name: event.name } : { kind: event.type };
       text = "";
       yield { type: "begin", index: ++index, block };
@@ -50,5 +54,15 @@ export async function* blockEvents(
     const logprobs = event.type === "text" ? (event.logprobs ?? []) : [];
     yield { type: "delta", index, block: block!, text: event.text, logprobs };
   }
-  yield* end();
+  yield* end(isLast);
+}
+
+/** Whether a text is that of an object of JSON. */
+export function isJsonObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value);
+  } catch {
+    return false;
+  }
 }

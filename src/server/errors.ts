@@ -9,7 +9,7 @@ import {
 } from "../errors.ts";
 
 /** Statuses of HTTP that requests end with when they fail. */
-export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 408 | 413 | 415 | 429 | 499 | 500 | 503;
+export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 408 | 413 | 415 | 417 | 429 | 431 | 499 | 500 | 503;
 
 /** A request that failed, with the status of its answer. */
 export class ApiError extends LowbitError {

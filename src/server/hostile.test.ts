@@ -48,6 +48,30 @@ function raw(text: string): Promise<string> {
   });
 }
 
+/** The same, but with the connection closed for writing behind the text. */
+function halfClosed(text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const port = Number(new URL(server.url).port);
+    const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }, () => socket.end(text));
+    let answer = "";
+    socket.on("data", (data) => {
+      answer += data;
+    });
+    socket.on("end", () => resolve(answer));
+    socket.on("error", reject);
+  });
+}
+
+/** Expects an answer of an error with a sentence, in the form of OpenAI's or Anthropic's API. */
+function expectSentence(answer: string, status: number, sentence: string, isMessages: boolean): void {
+  const [head, body = ""] = answer.split("\r\n\r\n");
+  expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  const { type, error, request_id } = JSON.parse(body);
+  expect(error.message).toContain(sentence);
+  if (isMessages) expect([type, request_id]).toEqual(["error", expect.stringMatching(/^req_/)]);
+  else expect(error).toMatchObject({ type: "invalid_request_error", param: null, code: null });
+}
+
 async function stillServes(): Promise<void> {
   expect((await complete()).status).toBe(200);
 }
@@ -108,6 +132,15 @@ describe("keys", () => {
   it("are not asked of probes", async () => {
     for (const path of ["/health", "/ready", "/metrics", "/openapi.json"]) expect((await ask(path)).status).toBe(200);
   });
+});
+
+it.each([
+  ["stop", Array.from({ length: 17 }, String), "stop: Too big: expected array to have <=16 items"],
+  ["stop", 5, "stop: Invalid input: expected string or array, received number"],
+  ["prompt", [], "prompt: Too small: expected array to have >=1 items"],
+])("says what is wrong with a value that may have several types: %s %j", async (field, value, message) => {
+  const { error } = await (await complete({ [field]: value })).json();
+  expect(error).toMatchObject({ message, param: field });
 });
 
 describe("bodies", () => {
@@ -171,6 +204,36 @@ describe("heads", () => {
       await raw("GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
     ).toMatch(/^HTTP\/1.1 400 /);
     expect(await raw("\u0016\u0003\u0001 nonsense\r\n\r\n")).toMatch(/^HTTP\/1.1 400 /);
+    await stillServes();
+  });
+
+  it.each([
+    ["", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400, "expected HTTP but found otherwise"],
+    [
+      " large",
+      `POST /v1/messages HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n\r\n`,
+      431,
+      "headers are too large",
+    ],
+    [" of no host", "POST /v1/completions HTTP/1.1\r\n\r\n", 400, "Missing host header"],
+    [" that expect", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n", 417, "expected 100-continue"],
+  ])("that are broken%s get a sentence in the form of the API", async (_, head, status, sentence) => {
+    expectSentence(await raw(head), status, sentence, head.includes("/v1/messages"));
+  });
+
+  it.each(["/v1/completions", "/v1/messages"])("of half-closed connections get a sentence: %s", async (path) => {
+    const body = JSON.stringify({
+      ...completion,
+      max_tokens: 200,
+      ignore_eos: true,
+      messages: [{ role: "user", content: "a" }],
+    });
+    const head = (length: number) =>
+      `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`;
+    const isMessages = path === "/v1/messages";
+    expectSentence(await halfClosed(head(body.length) + body), 400, "half closed before the answer", isMessages);
+    expectSentence(await halfClosed(head(5000) + body), 400, "before the body had arrived whole", isMessages);
+    expectSentence(await halfClosed(`POST ${path} HTTP/1.1\r\nHost:`), 400, "before the request was whole", false);
     await stillServes();
   });
 

@@ -1,14 +1,19 @@
 /** A server that listens: HTTP by Node, from its start to its drained end. */
-import type { Server } from "node:http";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { createAdaptorServer } from "@hono/node-server";
+import { getRequestListener, RequestError } from "@hono/node-server";
+import { checkWhole } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { createApp } from "./app.ts";
+import { answerBroken } from "./broken-requests.ts";
+import { ApiError, errorBody } from "./errors.ts";
+import { newId } from "./ids.ts";
 import { ApiKeys } from "./keys.ts";
 import { completeServerLimits, type ServerLimits } from "./limits.ts";
 import type { ListedModel, ModelSource } from "./models.ts";
 import { type Page, readPage } from "./page.ts";
 import { logLine, type RequestRecord } from "./request-record.ts";
+import type { App } from "./routes/route.ts";
 import { Serving } from "./serving.ts";
 
 /** What a server offers, to whom, and where. */
@@ -53,6 +58,7 @@ export interface RunningServer {
 
 const LOOPBACK: readonly string[] = ["127.0.0.1", "::1", "localhost"];
 const HEADER_BYTES = 16384;
+const PORT_MAX = 65535;
 
 /** The server before it listens: also what answers the lines of batch files. */
 export function createServing(options: ServerOptions, page: Page = new Map()) {
@@ -79,23 +85,33 @@ export function createServing(options: ServerOptions, page: Page = new Map()) {
   return { app, serving, load };
 }
 
+function httpServer(fetch: App["fetch"], { receiveSeconds }: ServerLimits): Server {
+  const options = {
+    maxHeaderSize: HEADER_BYTES,
+    headersTimeout: receiveSeconds * 1000,
+    requestTimeout: receiveSeconds * 1000,
+    connectionsCheckingInterval: Math.min(receiveSeconds * 500, 5000),
+    keepAliveTimeout: 75_000,
+    // Refused below with a sentence.
+    requireHostHeader: false,
+  };
+  const errorHandler = (error: unknown) => {
+    if (!(error instanceof RequestError)) throw error;
+    const body = errorBody(new ApiError(400, error.message), "openai", newId("req", "_"));
+    return Response.json(body, { status: 400 });
+  };
+  const server = createServer(options, getRequestListener(fetch, { overrideGlobalObjects: false, errorHandler }));
+  answerBroken(server);
+  return server;
+}
+
 /** Listens. InvalidArgumentError for options that do not fit; UnsupportedError when the address cannot be listened at. */
 export async function serveModels(options: ServerOptions): Promise<RunningServer> {
+  checkWhole("port", options.port ?? 0, 0, PORT_MAX);
   const page = options.page === false ? undefined : await readPage();
   const { app, serving, load } = createServing(options, page);
   const { host = "127.0.0.1", port = 8080 } = options;
-  const { receiveSeconds } = serving.limits;
-  const server = createAdaptorServer({
-    fetch: app.fetch,
-    overrideGlobalObjects: false,
-    serverOptions: {
-      maxHeaderSize: HEADER_BYTES,
-      headersTimeout: receiveSeconds * 1000,
-      requestTimeout: receiveSeconds * 1000,
-      connectionsCheckingInterval: Math.min(receiveSeconds * 500, 5000),
-      keepAliveTimeout: 75_000,
-    },
-  }) as Server;
+  const server = httpServer(app.fetch, serving.limits);
   await listening(server, host, port);
   const ready = load();
   ready.catch(() => {});

@@ -1,22 +1,34 @@
 /** From Anthropic's messages, tools and fields to the library's. */
+
+import { valueTexts } from "../json-text.ts";
 import type { ChatOptions } from "../language/chat-options.ts";
-import type { Message, ToolCall, ToolChoice } from "../text/chat-messages.ts";
+import { joinedTexts, type Message, type ToolCall, type ToolChoice } from "../text/chat-messages.ts";
 import { textOf, toolOf } from "./chat-input.ts";
 import { ApiError } from "./errors.ts";
 import { given } from "./schemas/fields.ts";
 import type { MessageParam, MessagesRequest, PromptFields } from "./schemas/messages.ts";
 
-/** The conversation: results of tools are messages of their own, in front of what the user says beside them. */
-export function conversationOf({ system, messages }: PromptFields): Message[] {
+/**
+ * The conversation: results of tools are messages of their own, in front of what the user says beside them. Arguments of
+ * calls are those of `text`, the request as it came, with all digits of their numbers.
+ */
+export function conversationOf({ system, messages }: PromptFields, text: string): Message[] {
   if (messages.at(-1)!.role === "assistant")
     throw new ApiError(400, "messages: expected the last one to be of the user; answers cannot be begun for the model");
   const first: Message[] = system ? [{ role: "system", content: textOf(system) }] : [];
-  return [...first, ...messages.flatMap(messagesOf)];
+  const inputs = new Map<string, string>();
+  for (const { indices, text: input } of valueTexts(text, ["messages", null, "content", null, "input"]))
+    inputs.set(indices.join(), input);
+  const inputOf = (message: number, block: number) => inputs.get([message, block].join())!;
+  return [...first, ...messages.flatMap((message, i) => messagesOf(message, (block) => inputOf(i, block)))];
 }
 
-function messagesOf(message: MessageParam): Message[] {
+/** Gives the text of the arguments of the call that a block of a message is. */
+type InputOf = (block: number) => string;
+
+function messagesOf(message: MessageParam, inputOf: InputOf): Message[] {
   if (message.role === "system") return [{ role: "system", content: textOf(message.content) }];
-  if (message.role === "assistant") return [assistantMessage(message)];
+  if (message.role === "assistant") return [assistantMessage(message, inputOf)];
   const { content } = message;
   if (typeof content === "string") return [{ role: "user", content }];
   const results = content.flatMap((block): Message[] => {
@@ -28,12 +40,21 @@ function messagesOf(message: MessageParam): Message[] {
   return text.length === 0 ? results : [...results, { role: "user", content: text.join("\n") }];
 }
 
-function assistantMessage({ content }: MessageParam & { role: "assistant" }): Message {
+function assistantMessage({ content }: MessageParam & { role: "assistant" }, inputOf: InputOf): Message {
   if (typeof content === "string") return { role: "assistant", content };
-  const toolCalls = content.flatMap((block): ToolCall[] =>
-    block.type === "tool_use" ? [{ id: block.id, name: block.name, arguments: JSON.stringify(block.input) }] : [],
+  const toolCalls = content.flatMap((block, index): ToolCall[] =>
+    block.type === "tool_use" ? [{ id: block.id, name: block.name, arguments: inputOf(index) }] : [],
   );
-  const text = content.map((block) => (block.type === "text" ? block.text : "")).join("");
+  // Blocks of text that nothing parts are one text.
+  let text = "";
+  let isApart = false;
+  for (const block of content) {
+    if (block.type !== "text") isApart = true;
+    else {
+      text = isApart ? joinedTexts(text, block.text) : text + block.text;
+      isApart = false;
+    }
+  }
   const reasoning = content.map((block) => (block.type === "thinking" ? block.thinking : "")).join("");
   return {
     role: "assistant",

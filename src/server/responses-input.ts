@@ -1,6 +1,6 @@
 /** From the items and fields of OpenAI's responses to the library's messages and options. */
 import type { ChatOptions } from "../language/chat-options.ts";
-import type { AssistantMessage, Message } from "../text/chat-messages.ts";
+import { type AssistantMessage, joinedTexts, type Message } from "../text/chat-messages.ts";
 import { textOf, thinkingOf, toolOf } from "./chat-input.ts";
 import { given } from "./schemas/fields.ts";
 import type { InputItem, ResponseRequest } from "./schemas/responses.ts";
@@ -37,12 +37,11 @@ function joined(messages: readonly Message[]): Message[] {
 }
 
 function join(a: AssistantMessage, b: AssistantMessage): AssistantMessage {
-  const texts = [a.content, b.content].filter((text) => text !== null);
   const reasoning = (a.reasoning ?? "") + (b.reasoning ?? "");
   const toolCalls = [...(a.toolCalls ?? []), ...(b.toolCalls ?? [])];
   return {
     role: "assistant",
-    content: texts.length === 0 ? null : texts.join(""),
+    content: a.content === null || b.content === null ? (a.content ?? b.content) : joinedTexts(a.content, b.content),
     ...(reasoning === "" ? {} : { reasoning }),
     ...(toolCalls.length === 0 ? {} : { toolCalls }),
   };

@@ -2,6 +2,7 @@
 import { setMaxListeners } from "node:events";
 import type { Context } from "hono";
 import { deferred } from "../deferred.ts";
+import { jsonText } from "../json-text.ts";
 import { Admission } from "./admission.ts";
 import { ApiError, apiFormOf, errorBody, toApiError } from "./errors.ts";
 import type { ServerLimits } from "./limits.ts";
@@ -88,7 +89,7 @@ export class Serving {
     try {
       const { value } = await values.next();
       await values.next();
-      return c.json(value as object);
+      return c.body(jsonText(value), 200, { "content-type": "application/json" });
     } finally {
       stop.clear();
     }

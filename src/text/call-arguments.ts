@@ -1,11 +1,8 @@
 /** Arguments of calls in a history: as values for templates, and as text for templates that know no calls. */
-import { parseJson } from "../json-text.ts";
+import { parseShaped } from "../json-text.ts";
 import type { ToolCall } from "./chat-messages.ts";
 import { floatText } from "./template/print.ts";
 import { Float } from "./template/values.ts";
-
-/** A string, with its quotes, or a number of a JSON text. */
-const SCALAR = /"(?:\\.|[^"\\])*"|-?\d[\d.eE+-]*/g;
 
 /**
  * The value of arguments as Python reads them: objects are maps in the order of the text, integers of any size are exact,
@@ -14,17 +11,10 @@ const SCALAR = /"(?:\\.|[^"\\])*"|-?\d[\d.eE+-]*/g;
 export function parsedArguments(text: string): unknown {
   if (text.trim() === "") return new Map();
   try {
-    parseJson(text);
+    return parseShaped(text, { number: numberOf, object: (entries) => new Map(entries) });
   } catch {
     return text;
   }
-  // JavaScript would round numbers, and put keys such as "2" in front of others.
-  const marked = text.replace(SCALAR, (scalar) => (scalar[0] === '"' ? `"s${scalar.slice(1)}` : `"n${scalar}"`));
-  return JSON.parse(marked, (_key, value) => {
-    if (typeof value === "string") return value[0] === "s" ? value.slice(1) : numberOf(value.slice(1));
-    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-    return new Map(Object.entries(value).map(([key, item]) => [key.slice(1), item]));
-  });
 }
 
 function numberOf(text: string): bigint | Float {

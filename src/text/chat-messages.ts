@@ -86,6 +86,11 @@ export interface Tool {
  */
 export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
 
+/** Texts of an answer that stood apart, with a call or thinking between them, as one. */
+export function joinedTexts(a: string, b: string): string {
+  return a === "" || b === "" || /\s$/.test(a) || /^\s/.test(b) ? a + b : `${a}\n\n${b}`;
+}
+
 /** InvalidArgumentError that names the message and field for what is no message. */
 export function checkMessages(messages: readonly Message[]): void {
   if (!Array.isArray(messages)) throw wrong("messages", "a list of messages", messages);

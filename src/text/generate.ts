@@ -46,8 +46,11 @@ export interface TokenGuide {
   next(vocabularySize: number): Promise<number | Uint32Array | null> | number | Uint32Array | null;
   /** Whether a token that a mask has may come next: masks are made quickly, and say a little too much. */
   allows(id: number): boolean;
-  /** Takes a token and the text that it finishes; all the text that is left when `isLast`. True where the text ends there. */
-  take(id: number, text: string, isLast: boolean): boolean;
+  /**
+   * Takes a token and the text that it finishes; all the text that is left where there is an `end`: "stop" where the model or
+   * a stop string has ended the text, "length" where a limit has. True where the text ends there.
+   */
+  take(id: number, text: string, end: "stop" | "length" | null): boolean;
 }
 
 /** How text is generated: how many tokens, when to stop, how tokens are drawn, and an abort signal. */
@@ -93,7 +96,7 @@ export interface GenerationResult {
    * up.
    */
   readonly finishReason: "stop" | "length";
-  /** Sentence that a user may want to read at the end: that the context is full, and what to do about it; null otherwise. */
+  /** Sentence that a user may want to read at the end: which limit has cut the text, and what to do about it; null when none has. */
   readonly message: string | null;
   /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
@@ -172,6 +175,7 @@ export async function* generate(
     logits = await decoder.step(id, { signal });
     clock.stepped();
   }
+  if (finishReason === "length" && maxTokens > 0) message ??= cutShort(maxTokens);
   return {
     finishReason,
     message,
@@ -212,6 +216,10 @@ function contextFull(contextLength: number): string {
   return `the context of ${contextLength} tokens is full: load the program with a longer one (contextLength, --context) for a longer answer`;
 }
 
+function cutShort(maxTokens: number): string {
+  return `cut after ${maxTokens} tokens, the limit (maxTokens, --max-tokens)`;
+}
+
 function checkStopTokens({ stopTokens }: GenerateOptions, vocabularySize: number): void {
   for (const id of stopTokens ?? [])
     if (!Number.isInteger(id) || id < 0 || id >= vocabularySize)
@@ -243,7 +251,8 @@ class Writer {
     this.stopString = stop;
     const rest = stop === null && (ends || isLast) ? this.#stops.flush() : "";
     let all = text + rest;
-    const guided = this.#guide?.take(id, all, ends || isLast || stop !== null) ?? false;
+    const end = ends || stop !== null ? "stop" : isLast ? "length" : null;
+    const guided = this.#guide?.take(id, all, end) ?? false;
     if (guided && stop === null) all += this.#stops.flush();
     return { text: all, stopped: ends || stop !== null || guided };
   }

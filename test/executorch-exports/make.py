@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes small Llamas by ExecuTorch's own export_llm, and its runtime's logits for them: the files of this folder, or,
-given another folder, of that.
+given another folder, of that; given names as well, only those.
 
 Needs: pip install executorch torch (made with executorch 1.5.1, torch 2.13.0)
 """
@@ -96,22 +96,27 @@ def export_parts(target: Path) -> None:
     target.write_bytes(program.buffer)
 
 
+EXPORTS = {
+    "custom-sdpa": {"embedding": "4,32"},
+    "portable-attention": {"custom_sdpa": False},
+    "quantized-cache": {"quantized_cache": True, "embedding": "8,0"},
+    # Its linear layers are a delegate's: a program that lowbit must refuse.
+    "xnnpack": {"xnnpack": True},
+}
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    exports = {
-        "custom-sdpa": {"embedding": "4,32"},
-        "portable-attention": {"custom_sdpa": False},
-        "quantized-cache": {"quantized_cache": True, "embedding": "8,0"},
-    }
+    names = sys.argv[2:] or [*EXPORTS, "parts"]
     found = {}
-    for name, options in exports.items():
-        export(folder / f"{name}.pte", **options)
-        found[name] = logits(folder / f"{name}.pte")
+    for name in names:
+        if name == "parts":
+            export_parts(folder / "parts.pte.golden")
+            continue
+        export(folder / f"{name}.pte", **EXPORTS[name])
+        if name != "xnnpack":
+            found[name] = logits(folder / f"{name}.pte")
         (folder / f"{name}.pte").rename(folder / f"{name}.pte.golden")
-    export_parts(folder / "parts.pte.golden")
-    # Its linear layers are a delegate's: a program that lowbit must refuse.
-    export(folder / "xnnpack.pte", xnnpack=True)
-    (folder / "xnnpack.pte").rename(folder / "xnnpack.pte.golden")
     (folder / "logits.json.golden").write_text(json.dumps({"chunks": CHUNKS, "logits": found}) + "\n")
 
 

@@ -1,7 +1,8 @@
 /** A Llama as plain loops in double precision: what a file's values give, also with activations of 8 bits. */
 import type { Checkpoint } from "../../src/formats/contract.ts";
+import type { LowBitTensor } from "../../src/formats/tensor-source.ts";
 import { toFloat32 } from "../../src/tensor.ts";
-import { quantizeRow } from "./linear-definition.ts";
+import { quantizeInBlocks, quantizeRow } from "./linear-definition.ts";
 
 type Row = readonly number[];
 
@@ -54,9 +55,25 @@ interface LlamaConfig {
   readonly rope_parameters?: { readonly rope_theta: number };
 }
 
+/** A row rounded to 8 bits: one scale and zero point where the file says so, else a scale for each block. */
+function roundedFor({ activations, spec, order }: LowBitTensor, row: Row): Row {
+  if (activations === "int8_per_token") {
+    const { q, scale, zero } = quantizeRow(row);
+    return q.map((value) => scale * (value - zero));
+  }
+  const columns = order ? [...order] : row.map((_, c) => c);
+  const { q, scales } = quantizeInBlocks(
+    columns.map((c) => row[c]!),
+    spec,
+  );
+  const result: number[] = [];
+  for (const [i, c] of columns.entries()) result[c] = q[i]! * scales[i]!;
+  return result;
+}
+
 /**
  * Logits after the last of `ids` by the values of a Llama's tensors. `rounded`: inputs of low-bit matrices are rounded to 8
- * bits row by row, as TorchAO rounds them in float32; all else is in doubles either way.
+ * bits as they meet them, in float32; all else is in doubles either way.
  */
 export async function doubleLlama({ config, tensors }: Checkpoint, ids: Row, rounded: boolean): Promise<number[]> {
   const sizes = config as unknown as LlamaConfig;
@@ -65,13 +82,8 @@ export async function doubleLlama({ config, tensors }: Checkpoint, ids: Row, rou
   const read = async (name: string) => toFloat32(await tensors.read(`${name}.weight`));
   const linear = async (name: string, rows: readonly Row[]) => {
     const weights = await read(name);
-    const inputs =
-      rounded && tensors.lowBit?.(`${name}.weight`)
-        ? rows.map((row) => {
-            const { q, scale, zero } = quantizeRow(row.map(Math.fround));
-            return q.map((value) => scale * (value - zero));
-          })
-        : rows;
+    const stored = rounded ? tensors.lowBit?.(`${name}.weight`) : null;
+    const inputs = stored ? rows.map((row) => roundedFor(stored, row.map(Math.fround))) : rows;
     return inputs.map((row) => multiply(weights, row));
   };
   const plus = (a: readonly Row[], b: readonly Row[]) => a.map((row, t) => row.map((value, i) => value + b[t]![i]!));

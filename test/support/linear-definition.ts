@@ -27,6 +27,8 @@ export interface Tolerance {
   readonly absolute?: number;
   /** How far weights are rounded, as a share of the largest magnitude that a weight of the row could have. */
   readonly weights?: number;
+  /** Whether activations that others take in 8 bits stay floats, which the other numbers are then beside. */
+  readonly ofFloats?: boolean;
 }
 
 /** Where the definition is infinite, sums in another order or of split floats may be NaN as well. */
@@ -35,13 +37,18 @@ function isClose(found: number, value: number, bound: number): boolean {
   return Number.isFinite(value) ? Math.abs(found - value) <= bound : !Number.isFinite(found);
 }
 
-const roundings: ReadonlyMap<string, number> = new Map([
-  ["linear_a8_wx_32x16x64_amx_int8", 2 ** -13],
-  ["linear_a8_swiglu_wx_32x32x64_amx_int8", 2 ** -13],
+/** Both factors in bf16; magnitudes under the smallest normal float count as 0. */
+const bf16: Tolerance = { ofFloats: true, relative: 1.01 * 2 ** -7, absolute: 2 ** -126 };
+
+const roundings: ReadonlyMap<string, Tolerance> = new Map([
+  ["linear_a8b32_wx_32x32x32_amx_bf16", bf16],
+  ["linear_a8b32_swiglu_wx_32x32x32_amx_bf16", bf16],
+  ["linear_a8_wx_32x16x64_amx_int8", { weights: 2 ** -13 }],
+  ["linear_a8_swiglu_wx_32x32x64_amx_int8", { weights: 2 ** -13 }],
 ]);
 
-/** How far a kernel rounds weights, as `weights` of a Tolerance: 0 for most. */
-export const weightRounding = (kernel: string): number => roundings.get(kernel) ?? 0;
+/** What a kernel does less exactly than float32 arithmetic: nothing, for most. */
+export const rounding = (kernel: string): Tolerance => roundings.get(kernel) ?? {};
 
 /** Fails, with the place, where one of the first `found.length` results is further off than float32 arithmetic. */
 export function expectWithin(
@@ -105,6 +112,41 @@ export function quantizeRow(x: readonly number[]): QuantizedRow {
   return { q: x.map((value) => clamp(roundHalfEven(Math.fround(value * inverse)) + zero)), scale, zero };
 }
 
+/** One row of activations in blocks: integers and, of each of them, the scale of its block. */
+export interface BlockRow {
+  readonly q: readonly number[];
+  /** NaN in blocks that are not finite. */
+  readonly scales: readonly number[];
+}
+
+/** Columns [first, end) of the blocks of a row of k values: 32 neighbours within a group, fewer at its end. */
+export function blocksOf({ k, groupSize }: { readonly k: number; readonly groupSize: number }): [number, number][] {
+  const blocks: [number, number][] = [];
+  for (let start = 0; start < k; ) {
+    const group = (Math.floor(start / groupSize) + 1) * groupSize;
+    const end = Math.min(k, group, start + 32);
+    blocks.push([start, end]);
+    start = end;
+  }
+  return blocks;
+}
+
+/** One row of activations in 8 bits, each block of it symmetric about 0: float32 steps, ties to even. */
+export function quantizeInBlocks(
+  x: readonly number[],
+  weights: { readonly k: number; readonly groupSize: number },
+): BlockRow {
+  const blocks = blocksOf(weights).map(([first, end]) => {
+    const values = x.slice(first, end);
+    const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    if (!Number.isFinite(largest)) return values.map(() => [0, Number.NaN] as const);
+    const scale = Math.max(Math.fround(largest / 127), 2 ** -126);
+    const inverse = Math.fround(1 / scale);
+    return values.map((value) => [roundHalfEven(Math.fround(value * inverse)), scale] as const);
+  });
+  return { q: blocks.flat().map(([q]) => q), scales: blocks.flat().map(([, scale]) => scale) };
+}
+
 /** The largest magnitude that a weight of each row could have, with its scales, zero points and minima. */
 function largestWeights({ n, k, groupSize, bits, scales, zeros, levels, minima }: QuantizedWeights): number[] {
   const groups = groupCount({ k, groupSize });
@@ -155,11 +197,46 @@ function multiplyRow(x: Float64Array, sizes: Float64Array, factors: Factors, sum
   }
 }
 
+/** Activations of a row, of which integers are exact, their magnitudes, and the scale that they all have. */
+interface MeantRow {
+  readonly x: Float64Array;
+  readonly sizes: Float64Array;
+  readonly scale: number;
+}
+
 /** For activations already in 8 bits. */
 export function linearOfRows(
   rows: readonly QuantizedRow[],
   weights: QuantizedWeights,
   bias: Float32Array | null,
+): Expected {
+  const meant = rows.map(({ q, scale, zero }) => ({
+    x: Float64Array.from(q, (value) => value - zero),
+    sizes: Float64Array.from(q, (value) => Math.abs(value) + Math.abs(zero)),
+    scale,
+  }));
+  return linearOf(meant, weights, bias, groupCount(weights));
+}
+
+/** For activations in blocks already in 8 bits. */
+export function linearOfBlocks(
+  rows: readonly BlockRow[],
+  weights: QuantizedWeights,
+  bias: Float32Array | null,
+): Expected {
+  const meant = rows.map(({ q, scales }) => {
+    const x = Float64Array.from(q, (value, i) => value * scales[i]!);
+    return { x, sizes: x.map(Math.abs), scale: 1 };
+  });
+  return linearOf(meant, weights, bias, blocksOf(weights).length);
+}
+
+/** `parts`: sums along k that are rounded by themselves. */
+function linearOf(
+  rows: readonly MeantRow[],
+  weights: QuantizedWeights,
+  bias: Float32Array | null,
+  parts: number,
 ): Expected {
   const { n } = weights;
   const factors = factorsOf(weights);
@@ -167,9 +244,7 @@ export function linearOfRows(
   const values = new Float64Array(rows.length * n);
   const magnitudes = new Float64Array(rows.length * n);
   const reaches = new Float64Array(rows.length * n);
-  rows.forEach(({ q, scale, zero }, i) => {
-    const x = Float64Array.from(q, (value) => value - zero);
-    const sizes = Float64Array.from(q, (value) => Math.abs(value) + Math.abs(zero));
+  rows.forEach(({ x, sizes, scale }, i) => {
     const [sums, total] = [values, magnitudes].map((all) => all.subarray(i * n, (i + 1) * n));
     multiplyRow(x, sizes, factors, sums!, total!);
     const activations = x.reduce((sum, value) => sum + Math.abs(value), 0);
@@ -181,7 +256,7 @@ export function linearOfRows(
     }
   });
   const sums = weights.hasMinima ? 2 : 1;
-  return { values, magnitudes, terms: sums * groupCount(weights) + 8, reaches };
+  return { values, magnitudes, terms: sums * parts + 8, reaches };
 }
 
 /** For float activations [m, k]: an activation times a weight of 0 adds nothing, however large it is. */

@@ -1,5 +1,6 @@
 /** Answers as models of each family write them, written for the tests of their parsers, with what is in them. */
 import { answersOf, paris, type Recorded } from "./recorded-answer.ts";
+import { recordedSlips } from "./recorded-slips.ts";
 import { recordedByToken } from "./recorded-token-answers.ts";
 
 const hermes = answersOf("tools <tool_call> </tool_call>", [
@@ -197,7 +198,7 @@ const xml = answersOf("tools <tool_call> <function= <parameter= </think> <think>
   {
     name: "Qwen3-Coder: a call cut off",
     answer: "<tool_call>\n<function=get_weather>\n<parameter=city>\nPar",
-    calls: [["get_weather", { city: "Par" }]],
+    calls: [["get_weather", '{"city": "Par']],
   },
   {
     name: "Qwen3-Coder: what is no function stays text",
@@ -234,8 +235,7 @@ const glm = answersOf("tools <tool_call> <arg_key> <think> </think>", [
   {
     name: "GLM: a key without a value stays text",
     answer: "<tool_call>now<arg_key>a</arg_key>b",
-    text: "<arg_key>a</arg_key>b",
-    calls: [["now", {}]],
+    text: "<tool_call>now<arg_key>a</arg_key>b",
   },
 ]);
 
@@ -323,5 +323,5 @@ const command = answersOf("tools <|START_ACTION|> <|END_THINKING|>", [
 ]);
 
 export const recorded: readonly Recorded[] = [
-  ...[hermes, thinking, xml, glm, llama, mistral, granite, command, recordedByToken],
+  ...[hermes, thinking, xml, glm, llama, mistral, granite, command, recordedByToken, recordedSlips],
 ].flat();

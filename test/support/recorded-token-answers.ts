@@ -23,7 +23,7 @@ const gemma = answersOf("tools <start_function_call>", [
   {
     name: "FunctionGemma: a call cut off",
     answer: "<start_function_call>call:get_weather{city:<escape>Par",
-    calls: [["get_weather", { city: "Par" }]],
+    calls: [["get_weather", '{"city": "Par']],
   },
   {
     name: "FunctionGemma: no call stays text",
@@ -58,10 +58,9 @@ const lfm = answersOf("tools List of tools: <|tool_call_start|>", [
     calls: [["get_weather", { city: "Paris", days: 2 }]],
   },
   {
-    name: "LFM2: an argument that breaks goes on as text",
-    answer: "<|tool_call_start|>[get_weather(city=Paris)]<|tool_call_end|>",
-    text: "city=Paris)]<|tool_call_end|>",
-    calls: [["get_weather", {}]],
+    name: "LFM2: a call with an argument that is no value stays text",
+    answer: "<|tool_call_start|>[get_weather(city=home())]<|tool_call_end|>",
+    text: "<|tool_call_start|>[get_weather(city=home())]<|tool_call_end|>",
   },
   {
     name: "LFM2: no call stays text",

@@ -18,6 +18,7 @@ import {
 import {
   checkOptions,
   checksum,
+  checkWhole,
   InvalidArgumentError,
   InvalidFileError,
   LowbitError,
@@ -64,6 +65,8 @@ const BITS_MAX = 8;
 export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<void> {
   checkModel(model);
   checkOptions(options);
+  checkWhole("options.codebooks", options.codebooks, 1);
+  checkWhole("options.bits", options.bits, 1);
   if (!(Number.isInteger(options.bits) && options.bits <= BITS_MAX))
     throw new InvalidArgumentError(
       `bits of aqlm-${options.codebooks}x${String(options.bits)}: layers are encoded with at most ${BITS_MAX} bits a code`,
@@ -147,7 +150,7 @@ async function encodeSlot(
 ): Promise<AqlmWeight> {
   const form = formOf(slot, options);
   const { stored, values } = await readFloats(model, slot);
-  if (hessian) checkFiniteInputs(slot.name, hessian);
+  if (hessian) checkFiniteInputs(slot.name, hessian.data);
   const encoded = await encodeLayer(form, matrix(form.n, form.k, values), hessian, options);
   if (![encoded.vectors, encoded.scales].every((part) => floatsOf(part).every(Number.isFinite)))
     throw new InvalidFileError(

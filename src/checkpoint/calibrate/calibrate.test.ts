@@ -88,7 +88,7 @@ describe("the walk", () => {
 describe("calibrated weights", () => {
   it.each([2, 3])("are nearer to the float model than rounded ones at %d bits", async (bits) => {
     const rounded = await divergenceOf(checkpoint, { bits }, null);
-    for (const algorithm of ["gptq", "awq", "awq+gptq"] as const)
+    for (const algorithm of ["imatrix", "gptq", "awq", "awq+gptq"] as const)
       expect(await divergenceOf(checkpoint, { bits, algorithm }, {}), algorithm).toBeLessThan(0.9 * rounded);
   });
 
@@ -137,7 +137,8 @@ describe("calibrated weights", () => {
       return Promise.all([expect(act).rejects.toThrow(InvalidArgumentError), expect(act).rejects.toThrow(message)]);
     };
     quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
-    await refused({}, /expected linear layers of algorithm "gptq"/);
+    await refused({}, /expected linear layers of algorithm "imatrix"/);
+    await refused({ damping: 0 }, /damping: expected a number above 0, at most 100, but found 0/);
     await refused({ smoothQuant: 2 }, /smoothQuant: expected a number from 0 to 1 but found 2/);
     await refused({ budget: 9 }, /budget: expected 1 to 8 bits a weight but found 9/);
     quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32, algorithm: "awq" })]);
@@ -183,7 +184,7 @@ it("is done from the command line", async () => {
   await writeFile(textFile, text);
   const common = ["quantize", checkpoint, "--qmode", "8da3w", "--scale-dtype", "f16", "-o", out];
   const withText = [...common, "--calibrate", textFile, "--calibration-tokens", "100"];
-  for (const options of [["--algorithm", "awq+gptq", "--budget", "3.2bpw"], ["--smoothquant"]]) {
+  for (const options of [["--algorithm", "awq+gptq", "--budget", "3.2bpw"], ["--smoothquant"], ["--damping", "1"]]) {
     expect(await lowbit([...withText, ...options])).toMatchObject({ code: 0 });
     expect(existsSync(`${out}.parts`)).toBe(false);
     expect(await lowbit(["logits", out, "--ids", "1,2,3"])).toMatchObject({ code: 0 });
@@ -193,7 +194,8 @@ it("is done from the command line", async () => {
     [[...common, "--budget", "3"], "--budget looks at the activations of a text"],
     [[...withText, "--budget", "3.x"], 'Expected bits a weight from 1 to 8, such as 3.2bpw, but found "3.x"'],
     [[...withText, "--smoothquant", "2"], 'Expected a number from 0 to 1 but found "2"'],
-    [withText, "--calibrate needs something that looks at activations"],
+    [[...withText, "--algorithm", "mse"], "--calibrate needs something that looks at activations"],
+    [[...common, "--damping", "0.1"], "--damping says how much a text counts: expected --calibrate"],
     [[...common, "--algorithm", "gptq", "--calibrate", join(folder, "none.txt")], "none.txt: the text cannot be read"],
   ];
   for (const [args, message] of refusals) {

@@ -5,14 +5,15 @@ import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
-import { quantizeAffine, storedScale } from "../../quantize/affine.ts";
+import { storedScale } from "../../quantize/affine.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
-import { quantizeGptq, quantizeWeighted } from "../../quantize/gptq.ts";
+import { DAMPING, quantizeGptq } from "../../quantize/gptq.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize, groupCount, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { checkFiniteInputs, finiteFloats } from "../finite.ts";
 import { checkModel, type Model } from "../model.ts";
+import { quantizeTensor } from "../quantize-rows.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
 import { spendBudget } from "./sensitivity.ts";
@@ -25,6 +26,11 @@ export interface CalibrateOptions extends WalkOptions {
    * activations quantized to 8 bits; not together with AWQ, which scales the same channels.
    */
   readonly smoothQuant?: number | undefined;
+  /**
+   * What GPTQ adds to the mean squares of inputs, as a part of their mean, and "imatrix" to its importance: the more, the
+   * less the text counts. Default 0.01.
+   */
+  readonly damping?: number | undefined;
   /** Mean bits of the linear layers' integers without the head, in place of the same bits for all. */
   readonly budget?: number | undefined;
   /**
@@ -37,8 +43,9 @@ export interface CalibrateOptions extends WalkOptions {
 }
 
 /**
- * Quantizes all linear layers that have a configuration of algorithm "gptq", "awq" or "awq+gptq", with `smoothQuant`
- * all that have any. Layer by layer: each sees what the layers before, quantized already, give it. Set configurations
+ * Quantizes all linear layers that have a configuration of algorithm "imatrix", "gptq", "awq" or "awq+gptq", with
+ * `smoothQuant` all that have any. What GPTQ gains on one part of the text, it has to gain on another, too; a layer where it
+ * does not is rounded as "imatrix" does. Layer by layer: each sees what the layers before, quantized already, give it. Set configurations
  * (`quantize`) before and export after; the model is what it was when this fails.
  * InvalidArgumentError when nothing asks for it, options do not go together, or the model is calibrated already.
  */
@@ -46,7 +53,9 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   checkModel(model);
   checkString("text", text);
   checkOptions(options);
-  const { budget, smoothQuant: strength, signal } = options;
+  const { budget, damping, smoothQuant: strength, signal } = options;
+  if (damping !== undefined && !(damping > 0 && damping <= DAMPING_MAX))
+    throw new InvalidArgumentError(`damping: expected a number above 0, at most ${DAMPING_MAX}, but found ${damping}`);
   if (strength !== undefined && !(strength >= 0 && strength <= 1))
     throw new InvalidArgumentError(`smoothQuant: expected a number from 0 to 1 but found ${strength}`);
   model.checkOpen();
@@ -60,7 +69,7 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   const wanted = slots.filter((name) => strength !== undefined || needsActivations(model.configOf(name)!.algorithm));
   if (wanted.length === 0 && budget === undefined)
     throw new InvalidArgumentError(
-      'calibrate: expected linear layers of algorithm "gptq", "awq" or "awq+gptq", smoothQuant or a budget but found none',
+      'calibrate: expected linear layers of algorithm "imatrix", "gptq", "awq" or "awq+gptq", smoothQuant or a budget but found none',
     );
   await model.atomically(async () => {
     if (budget !== undefined) await spendBudget(model, slots, text, { ...options, budget });
@@ -69,6 +78,9 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
     await visitLinearLayers(model, text, (layer) => calibration.visit(layer), { ...options, signal });
   });
 }
+
+/** More damping than this makes all inputs alike. */
+const DAMPING_MAX = 100;
 
 /** Linear layers that are quantized from floats, in the model's order. */
 function quantizable(model: Model): string[] {
@@ -136,24 +148,45 @@ class Calibration {
     factors: Float32Array | null,
     config: QuantizationConfig,
   ): Promise<QuantizedWeights> {
-    const { rows: n, columns: k } = weights;
-    if (!needsActivations(config.algorithm)) return quantizeAffine(weights.data, { ...config, n, k });
+    const { rows: n, columns: k, data } = weights;
+    const tensor: Tensor = { dtype: "f32", shape: [n, k], data };
+    if (!needsActivations(config.algorithm)) return quantizeTensor(tensor, config, null);
     if (layer.inputs().rows === 0) {
-      logInfo(
-        () => `${layer.name}: the text reaches this expert with no token; its weights are rounded to the nearest`,
-      );
-      return quantizeAffine(weights.data, { ...config, algorithm: "affine", n, k });
+      logInfo(() => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`);
+      return quantizeTensor(tensor, config, null);
     }
+    const power = layer.power();
+    checkFiniteInputs(layer.name, power);
+    const rounded = await quantizeTensor(tensor, config, this.#importance(power, factors));
+    if (config.algorithm === "awq" || config.algorithm === "imatrix") return rounded;
+    const found = await this.#quantizeGptq(weights, layer, factors, config);
+    const inputs = divided(layer.heldOut(), factors);
+    if (outputLoss(inputs, weights, found) <= outputLoss(inputs, weights, rounded)) return found;
+    logInfo(() => `${layer.name}: GPTQ gains nothing on the part of the text that is held out; rounded by importance`);
+    return rounded;
+  }
+
+  /** What errors of each column count: mean squares of the inputs, damped. */
+  #importance(power: Float32Array, factors: Float32Array | null): Float32Array {
+    const scaled = factors ? power.map((value, c) => value / factors[c]! ** 2) : power;
+    const mean = scaled.reduce((sum, value) => sum + value, 0) / scaled.length;
+    if (mean === 0) return new Float32Array(scaled.length).fill(1);
+    return scaled.map((value) => value / mean + (this.#options.damping ?? DAMPING));
+  }
+
+  async #quantizeGptq(
+    weights: Matrix,
+    layer: LinearLayer,
+    factors: Float32Array | null,
+    config: QuantizationConfig,
+  ): Promise<QuantizedWeights> {
+    const { rows: n, columns: k, data } = weights;
     const hessian = layer.hessian();
-    checkFiniteInputs(layer.name, hessian);
-    const scale = (c: number) => (factors ? factors[c]! : 1);
-    if (config.algorithm === "awq") {
-      const importance = Float32Array.from({ length: k }, (_, c) => hessian.data[c * k + c]! / scale(c) ** 2);
-      return quantizeWeighted(weights, importance, config);
-    }
     const scaled = matrix(k, k, hessian.data.slice());
+    const scale = (c: number) => (factors ? factors[c]! : 1);
     if (factors) for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) scaled.data[r * k + c]! /= scale(r) * scale(c);
-    return quantizeGptq(weights, scaled, multiplyTransposed, { ...config, signal: this.#options.signal });
+    const { damping, signal } = this.#options;
+    return quantizeGptq(matrix(n, k, data.slice()), scaled, multiplyTransposed, { ...config, damping, signal });
   }
 
   /** Factors of what goes into a layer; null when it is not scaled. Their source is changed at the first reader. */
@@ -211,4 +244,24 @@ class Calibration {
     const values = finiteFloats(this.#model.checkpoint.folder, name, (await load()) as Tensor, "weights to quantize");
     return matrix(shape[0]!, shape[1]!, values);
   }
+}
+
+/** Columns divided by factors. */
+function divided(inputs: Matrix, factors: Float32Array | null): Matrix {
+  if (!factors) return inputs;
+  const { rows, columns, data } = inputs;
+  return matrix(
+    rows,
+    columns,
+    data.map((value, i) => value / factors[i % columns]!),
+  );
+}
+
+/** Squared errors of outputs for these inputs; 0 for none. */
+function outputLoss(inputs: Matrix, weights: Matrix, quantized: QuantizedWeights): number {
+  if (inputs.rows === 0) return 0;
+  const errors = dequantize(quantized);
+  for (let i = 0; i < errors.length; i++) errors[i]! -= weights.data[i]!;
+  const outputs = multiplyTransposed(inputs, matrix(weights.rows, weights.columns, errors)).data;
+  return outputs.reduce((sum, value) => sum + value * value, 0);
 }

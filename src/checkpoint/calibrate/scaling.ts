@@ -5,7 +5,7 @@
 import { type Matrix, matrix, type Product } from "../../matrix.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
-import { quantizeWeighted } from "../../quantize/gptq.ts";
+import { quantizeMse } from "../../quantize/mse.ts";
 import { dequantize } from "../../quantized.ts";
 
 /** A linear layer that reads the activation. */
@@ -72,7 +72,9 @@ function outputLoss(
 ): number {
   const { rows, columns } = weights;
   const importance = power.map((value, c) => value / factors[c]! ** 2);
-  const changes = dequantize(quantizeWeighted(scaleColumns(weights, factors), importance, config));
+  const changes = dequantize(
+    quantizeMse(scaleColumns(weights, factors).data, { ...config, n: rows, k: columns }, importance),
+  );
   for (let i = 0; i < changes.length; i++) changes[i] = changes[i]! / factors[i % columns]! - weights.data[i]!;
   return product(inputs, matrix(rows, columns, changes)).data.reduce((sum, value) => sum + value * value, 0);
 }

@@ -6,10 +6,9 @@ import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import { expertStacks } from "../../model/layer.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
-import { quantizeAffine } from "../../quantize/affine.ts";
 import { type BudgetItem, spendBits } from "../../quantize/budget.ts";
 import { makeConfig, type QuantizationConfig } from "../../quantize/config.ts";
-import { quantizeWeighted } from "../../quantize/gptq.ts";
+import { quantizeWeights } from "../../quantize/mse.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
@@ -105,10 +104,8 @@ async function measure(
 
 function round(weights: Matrix, layer: LinearLayer, config: QuantizationConfig): Float32Array {
   const { rows: n, columns: k, data } = weights;
-  if (!needsActivations(config.algorithm)) return dequantize(quantizeAffine(data, { ...config, n, k }));
-  const hessian = layer.hessian();
-  const importance = Float32Array.from({ length: k }, (_, c) => hessian.data[c * k + c]!);
-  return dequantize(quantizeWeighted(weights, importance, config));
+  const importance = needsActivations(config.algorithm) ? layer.power() : null;
+  return dequantize(quantizeWeights(data, { ...config, n, k }, importance));
 }
 
 /** Squared errors of a sample of the outputs, for each choice of bits. */

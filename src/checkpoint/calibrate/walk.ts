@@ -45,9 +45,16 @@ export interface LinearLayer {
   readonly name: string;
   /** All that goes in, [tokens, k]. */
   inputs(): Matrix;
-  /** X^T X of it [k, k], the same object for layers of the same input: not to be changed. */
+  /** Mean squares of it [k]; zeros where nothing goes in. */
+  power(): Float32Array;
+  /** X^T X [k, k] of what is not held out, the same object for layers of the same input: not to be changed. */
   hessian(): Matrix;
+  /** What goes in from the windows that are held out, [tokens, k]: none of fewer than `HELD_OUT` windows. */
+  heldOut(): Matrix;
 }
+
+/** One of so many windows takes no part in `hessian`, so that what was fitted to the others can be checked. */
+export const HELD_OUT = 4;
 
 /** May give other float32 weights [n, k] for the layer, with which the walk goes on. */
 export type LinearVisitor = (layer: LinearLayer) => Promise<Float32Array | null>;
@@ -230,16 +237,10 @@ export class FloatWalk {
     const [, n = 0, k = 0] = spec.shape;
     let all: Float32Array | null = null;
     for (const [expert, weights] of constant!.experts!.entries()) {
-      const inputs = () => rowsOfExpert(node, values, expert);
-      let sum: Matrix | undefined;
-      const hessian = () => {
-        const columns = transpose(inputs());
-        sum ??= multiplyTransposed(columns, columns);
-        return sum;
-      };
+      const layer = layerOf((windows) => rowsOfExpert(node, values, expert, windows));
       let first = expert * n;
       for (const { name, rows } of weights) {
-        const found = await visit({ name, inputs, hessian });
+        const found = await visit({ name, ...layer });
         if (found) {
           all ??= toFloat32({ ...spec, data: await constant!.read() }).slice();
           all.set(found, first * k);
@@ -267,19 +268,48 @@ export class FloatWalk {
 
   #layer(node: GraphNode, name: string, values: Values): LinearLayer {
     const value = node.args[0] as GraphValue;
-    const inputs = () => rowsOf(values.get(value)!);
+    const layer = layerOf((windows) =>
+      rowsOf(
+        values.get(value)!.filter((_, w) => windows(w)),
+        value.spec.shape.at(-1)!,
+      ),
+    );
     return {
-      name,
-      inputs,
+      ...{ name, ...layer },
       hessian: () => {
-        if (this.#hessian?.value !== value) {
-          const columns = transpose(inputs());
-          this.#hessian = { value, sum: multiplyTransposed(columns, columns) };
-        }
+        if (this.#hessian?.value !== value) this.#hessian = { value, sum: layer.hessian() };
         return this.#hessian.sum;
       },
     };
   }
+}
+
+/** Which windows are meant. */
+type Windows = (window: number) => boolean;
+
+const isHeldOut: Windows = (window) => window % HELD_OUT === HELD_OUT - 1;
+
+/** What is asked of inputs that are given window by window. */
+function layerOf(rows: (windows: Windows) => Matrix): Omit<LinearLayer, "name"> {
+  let sum: Matrix | undefined;
+  const inputs = () => rows(() => true);
+  return {
+    inputs,
+    power: () => meanSquares(inputs()),
+    hessian: () => {
+      const columns = transpose(rows((window) => !isHeldOut(window)));
+      sum ??= multiplyTransposed(columns, columns);
+      return sum;
+    },
+    heldOut: () => rows(isHeldOut),
+  };
+}
+
+function meanSquares({ rows, columns, data }: Matrix): Float32Array {
+  const sums = new Float64Array(columns);
+  for (let start = 0; start < data.length; start += columns)
+    for (let c = 0; c < columns; c++) sums[c]! += data[start + c]! * data[start + c]!;
+  return Float32Array.from(sums, (sum) => sum / Math.max(1, rows));
 }
 
 /** Shows all float linear layers to a visitor while the model reads a text. */
@@ -333,22 +363,23 @@ function weightName({ operator, args }: GraphNode): string | null {
 }
 
 /** Rows of all windows that reach an expert; `kernels/routing.ts` says where they are. */
-function rowsOfExpert({ args }: GraphNode, values: Values, expert: number): Matrix {
+function rowsOfExpert({ args }: GraphNode, values: Values, expert: number, windows: Windows): Matrix {
   const [x, , , routing] = args as readonly GraphValue[];
   const routings = values.get(routing!)!;
   return rowsOf(
-    values.get(x!)!.map(({ shape, data, ...tensor }, w) => {
+    values.get(x!)!.flatMap(({ shape, data, ...tensor }, w) => {
+      if (!windows(w)) return [];
       const [first, end] = [0, 1].map((i) => routings[w]!.data[expert + i] as number) as [number, number];
       const columns = shape.at(-1)!;
       const rows = (data as Float32Array).subarray(first * columns, end * columns);
-      return { ...tensor, shape: [end - first, columns], data: rows };
+      return [{ ...tensor, shape: [end - first, columns], data: rows }];
     }),
+    values.get(x!)![0]!.shape.at(-1)!,
   );
 }
 
-/** Rows of all windows. */
-function rowsOf(tensors: readonly Tensor[]): Matrix {
-  const columns = tensors[0]!.shape.at(-1)!;
+/** Rows of some windows. */
+function rowsOf(tensors: readonly Tensor[], columns: number): Matrix {
   const length = tensors.reduce((sum, { data }) => sum + data.length, 0);
   const result = matrix(length / columns, columns);
   let start = 0;

@@ -77,7 +77,7 @@ function beforeNorm(value: GraphValue, uses: Uses): GraphValue {
 }
 
 function isLinear({ operator }: GraphNode): boolean {
-  return /^torchao::_linear_8bit_act_\dbit_weight\.out$|^lowbit::linear_weight_only\.out$|^aten::linear\.out$/.test(
+  return /^torchao::_linear_8bit_act_\dbit_weight\.out$|^lowbit::linear_(8bit_block_act|weight_only)\.out$|^aten::linear\.out$/.test(
     operator,
   );
 }

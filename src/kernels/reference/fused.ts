@@ -12,7 +12,7 @@ import type {
 import type { Kernel } from "../contract.ts";
 import { attentionReference, updateAndAttendReference } from "./attention.ts";
 import { addReference, gegluReference, swigluReference } from "./elementwise.ts";
-import { linearA8Reference } from "./linear.ts";
+import { linearA8BlocksReference, linearA8Reference } from "./linear.ts";
 import { rmsNormReference, ropeReference } from "./transformer.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
@@ -39,22 +39,27 @@ export const swigluHalvesReference = halves("swiglu_halves", swigluReference);
 export const gegluHalvesReference = halves("geglu_halves", gegluReference);
 
 /** Results of the linear layer [m, n] come first in scratch. */
-export const linearA8SwigluReference: Kernel<PackedLinearArgs> = {
-  ...linearA8Reference,
-  name: "linear_a8_swiglu_wx_1x1x1_reference",
-  scratchBytes: (args, threads) =>
-    Math.ceil((args.m * args.weights.spec.n) / 2) * 8 + linearA8Reference.scratchBytes!(args, threads),
-  bind({ m, x, weights, y }, scratch, threads) {
-    const whole = new Float32Array(scratch.buffer, scratch.byteOffset, m * weights.spec.n);
-    const rest = scratch.subarray(Math.ceil(whole.length / 2) * 8);
-    const multiply = linearA8Reference.bind({ m, x, weights, y: whole }, rest, threads);
-    const gate = swigluHalvesReference.bind({ dim: y.length / m, x: whole, y }, noScratch, threads);
-    return () => {
-      multiply();
-      gate();
-    };
-  },
-};
+function gated(name: string, linear: Kernel<PackedLinearArgs>): Kernel<PackedLinearArgs> {
+  return {
+    ...linear,
+    name,
+    scratchBytes: (args, threads) =>
+      Math.ceil((args.m * args.weights.spec.n) / 2) * 8 + linear.scratchBytes!(args, threads),
+    bind({ m, x, weights, y }, scratch, threads) {
+      const whole = new Float32Array(scratch.buffer, scratch.byteOffset, m * weights.spec.n);
+      const rest = scratch.subarray(Math.ceil(whole.length / 2) * 8);
+      const multiply = linear.bind({ m, x, weights, y: whole }, rest, threads);
+      const gate = swigluHalvesReference.bind({ dim: y.length / m, x: whole, y }, noScratch, threads);
+      return () => {
+        multiply();
+        gate();
+      };
+    },
+  };
+}
+
+export const linearA8SwigluReference = gated("linear_a8_swiglu_wx_1x1x1_reference", linearA8Reference);
+export const linearA8BlocksSwigluReference = gated("linear_a8b32_swiglu_wx_1x1x1_reference", linearA8BlocksReference);
 
 export const addRmsNormReference: Kernel<AddRmsNormArgs> = {
   ...anyShape,

@@ -7,7 +7,13 @@ import { groupCount, type WeightSpec } from "../../quantized.ts";
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "../arguments.ts";
 import type { Kernel, PackedWeights } from "../contract.ts";
 import { layouts, weightRow } from "../layout/packed.ts";
-import { type QuantizedActivations, quantizeActivations } from "./activations.ts";
+import {
+  blocksOf,
+  type QuantizedActivations,
+  type QuantizedBlocks,
+  quantizeActivations,
+  quantizeBlocks,
+} from "./activations.ts";
 
 const ALL_BITS = [1, 2, 3, 4, 5, 6, 7, 8] as const;
 const allLayouts = layouts.map((layout) => layout.name);
@@ -106,6 +112,57 @@ function dotA8(row: DecodedRow, activations: QuantizedActivations, i: number, sp
     sum += scales[group]! * exact + minima[group]! * inputs;
   }
   return sum * activations.scales[i]!;
+}
+
+/**
+ * y += over blocks of activations: (scale * sum(q_x * (level - zero)) + minimum * sum(q_x)) * the block's scale, with the
+ * scale and minimum of the group that the block is of.
+ */
+export const linearA8BlocksReference: Kernel<PackedLinearArgs> = {
+  ...linearA8Reference,
+  name: "linear_a8b32_wx_1x1x1_reference",
+  scratchBytes: ({ m, weights }) => m * (weights.spec.k + 4 * (blocksOf(weights.spec).length - 1)) + 16,
+  bind({ m, x, weights, y }, scratch) {
+    const { spec, layout } = weights;
+    const starts = blocksOf(spec);
+    const count = m * (starts.length - 1);
+    const activations = {
+      scales: new Float32Array(scratch.buffer, scratch.byteOffset, count),
+      q: new Int8Array(scratch.buffer, scratch.byteOffset + 4 * count, m * spec.k),
+    };
+    const readRow = rowDecoder(weights);
+    return () => {
+      quantizeBlocks(x, m, spec.k, starts, activations);
+      for (let row = 0; row < spec.n; row++) {
+        const decoded = readRow(row);
+        const bias = layout.readBias(weights, row);
+        for (let i = 0; i < m; i++) y[i * spec.n + row] = dotBlocks(decoded, activations, i, starts, spec) + bias;
+      }
+    };
+  },
+};
+
+function dotBlocks(
+  { values, scales, minima }: DecodedRow,
+  activations: QuantizedBlocks,
+  i: number,
+  starts: Int32Array,
+  { k, groupSize }: WeightSpec,
+): number {
+  const { q } = activations;
+  const blocks = starts.length - 1;
+  let sum = 0;
+  for (let block = 0; block < blocks; block++) {
+    const group = Math.floor(starts[block]! / groupSize);
+    let dot = 0;
+    let inputs = 0;
+    for (let c = starts[block]!; c < starts[block + 1]!; c++) {
+      inputs += q[i * k + c]!;
+      dot += values[c]! * q[i * k + c]!;
+    }
+    sum += (scales[group]! * dot + minima[group]! * inputs) * activations.scales[i * blocks + block]!;
+  }
+  return sum;
 }
 
 /** y = x times dequantized weights; activations stay float. */

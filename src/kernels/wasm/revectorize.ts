@@ -3,7 +3,7 @@
  * can turn on. LOWBIT_WASM_REVECTORIZE=1 asks for it; it stays on only if kernels compiled with it compute what the
  * reference kernels do.
  */
-import { logInfo } from "../../log.ts";
+import { logInfo, warn } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import { wasmFeatures } from "./features.ts";
 import { problemOf, type SampleCall } from "./sample-call.ts";
@@ -41,7 +41,7 @@ function turnOn(): boolean {
 }
 
 function refuse(problem: string): void {
-  process.emitWarning(`LOWBIT_WASM_REVECTORIZE: not turned on: ${problem}`);
+  warn(`LOWBIT_WASM_REVECTORIZE: not turned on: ${problem}`);
 }
 
 /** What is wrong with code compiled this way, of the rows that this engine runs; null when nothing is. */

@@ -7,7 +7,12 @@ import * as plain from "../reference/elementwise.ts";
 import * as embeddings from "../reference/embedding.ts";
 import * as joined from "../reference/fused.ts";
 import { geluReference, geluTanhReference } from "../reference/gelu.ts";
-import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "../reference/linear.ts";
+import {
+  linearA8BlocksReference,
+  linearA8Reference,
+  linearFloatReference,
+  linearWeightOnlyReference,
+} from "../reference/linear.ts";
 import { linearRecurrenceReference, shortConvolutionReference } from "../reference/recurrent.ts";
 import { attendTextsReference, layerNormReference } from "../reference/texts.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "../reference/transformer.ts";
@@ -23,7 +28,7 @@ import { gatherColumnsWasm } from "./gather-columns.ts";
 import { geluTanhWasm, geluWasm } from "./gelu.ts";
 import { layerNormWasm } from "./layer-norm.ts";
 import { linearFloatWasm } from "./linear/float.ts";
-import { linearA8Wasm } from "./linear/linear.ts";
+import { linearA8BlocksWasm, linearA8Wasm } from "./linear/linear.ts";
 import { linearWeightOnlyWasm } from "./linear/weight-only.ts";
 import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./recurrent/linear-recurrence.ts";
 import { shortConvolutionWasm } from "./recurrent/short-convolution.ts";
@@ -340,6 +345,7 @@ function floatLinearCalls(): SampleCall[] {
 export function sampleCalls(): SampleCall[] {
   return [
     ...linearCalls(linearA8Wasm, linearA8Reference),
+    ...linearCalls(linearA8BlocksWasm, linearA8BlocksReference),
     ...linearCalls(linearWeightOnlyWasm, linearWeightOnlyReference),
     ...floatLinearCalls(),
     ...embeddingCalls(),

@@ -149,6 +149,38 @@ describe("a message", () => {
     expect(body.content).toEqual([{ type: "tool_use", id: "c", name: "f", input: { invalid_json: '{"a":' } }]);
   });
 
+  it("shows a call that was cut before its arguments as none without arguments", async () => {
+    const { app } = scripted({
+      events: [{ type: "toolCall", index: 0, id: "c", name: "f" }],
+      finishReason: "length",
+    });
+    const { body } = await post(app, "/v1/messages", request);
+    expect(body.content).toEqual([{ type: "tool_use", id: "c", name: "f", input: { invalid_json: "" } }]);
+  });
+
+  it("keeps all digits of arguments, and what they are made of, both ways", async () => {
+    const input = '{"2": 12345678901234567890, "1": 1.0}';
+    const { app, asked } = scripted({
+      events: [
+        { type: "toolCall", index: 0, id: "c", name: "f" },
+        { type: "toolArguments", index: 0, text: input },
+      ],
+      finishReason: "toolCalls",
+    });
+    const messages = `[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [
+      {"type": "text", "text": "I look."}, {"type": "tool_use", "id": "c", "name": "f", "input": ${input}},
+      {"type": "text", "text": "Now I list."}]}, {"role": "user", "content": "Go on."}]`;
+    const body = `{"model": "tiny", "max_tokens": 5, "messages": ${messages}}`;
+    const headers = { "content-type": "application/json" };
+    const response = await app.request("/v1/messages", { method: "POST", headers, body });
+    expect(await response.text()).toContain(`"input":${input}`);
+    expect(asked[0]!.messages[1]).toEqual({
+      role: "assistant",
+      content: "I look.\n\nNow I list.",
+      toolCalls: [{ id: "c", name: "f", arguments: input }],
+    });
+  });
+
   it.each([
     [{ max_tokens: undefined }, 400, "invalid_request_error"],
     [{ messages: [{ role: "assistant", content: "Well," }] }, 400, "invalid_request_error"],

@@ -1,7 +1,9 @@
 /** Anthropic's /v1/messages and /v1/messages/count_tokens. */
+
+import { JsonSource } from "../../json-text.ts";
 import type { ChatResult } from "../../language/chat-options.ts";
 import { withOwnStops } from "../../language/chat-options.ts";
-import { type Block, blockEvents } from "../blocks.ts";
+import { type Block, blockEvents, isJsonObject } from "../blocks.ts";
 import { constrained } from "../constraint.ts";
 import { newId } from "../ids.ts";
 import { answerOptions, conversationOf, promptOptions, takesOneCall } from "../messages-input.ts";
@@ -28,7 +30,7 @@ export function addMessages(app: App, serving: Serving): void {
   const ping = { event: "ping", data: { type: "ping" } };
   const failed = (data: object) => [{ event: "error", data }];
   addPost(app, route, async (c, body) => {
-    const answer = new MessageAnswer(body);
+    const answer = new MessageAnswer(body, await c.req.text());
     const demand = { model: body.model, choices: 1 };
     if (!body.stream) return serving.answer(c, demand, (job) => answer.whole(job));
     return serving.stream(c, demand, (job) => answer.events(job), { ping, failed });
@@ -39,20 +41,24 @@ export function addMessages(app: App, serving: Serving): void {
     request: countTokensRequest(serving.limits),
     response: countTokensSchema,
   };
-  addPost(app, count, (c, body) =>
-    serving.answer(c, { model: body.model, choices: 1 }, async ({ model }) => {
-      const ids = model.encodeChat(conversationOf(body), promptOptions(body));
+  addPost(app, count, async (c, body) => {
+    const text = await c.req.text();
+    return serving.answer(c, { model: body.model, choices: 1 }, async ({ model }) => {
+      const ids = model.encodeChat(conversationOf(body, text), promptOptions(body));
       return { input_tokens: ids.length };
-    }),
-  );
+    });
+  });
 }
 
 class MessageAnswer {
   readonly #body: MessagesRequest;
+  /** The request as it came. */
+  readonly #text: string;
   readonly #id = newId("msg", "_");
 
-  constructor(body: MessagesRequest) {
+  constructor(body: MessagesRequest, text: string) {
     this.#body = body;
+    this.#text = text;
   }
 
   get #constraint() {
@@ -61,7 +67,7 @@ class MessageAnswer {
   }
 
   #begin({ model, signal }: Job) {
-    const stream = model.chat(conversationOf(this.#body), {
+    const stream = model.chat(conversationOf(this.#body, this.#text), {
       ...withOwnStops(model, answerOptions(this.#body)),
       ...constrained(this.#constraint),
       signal,
@@ -100,7 +106,7 @@ class MessageAnswer {
       const { index } = event;
       if (event.type === "delta") job.wrote();
       if (event.type === "begin") {
-        const content_block = contentBlock({ ...event.block, text: "" });
+        const content_block = contentBlock({ ...event.block, text: event.block.kind === "toolCall" ? "{}" : "" });
         yield named("content_block_start", { index, content_block });
       } else if (event.type === "delta") {
         const delta = deltaOf(event.block.kind, event.text);
@@ -121,16 +127,9 @@ function contentBlock(block: Block): object {
   return { type: "thinking", thinking: block.text, signature: "" };
 }
 
-/** Arguments as an object; what is none, because the answer was cut or the model erred, is shown as it is. */
+/** Arguments as the object that they are; what is none, because the answer was cut or the model erred, is shown as it is. */
 function inputOf(text: string): object {
-  if (text === "") return {};
-  try {
-    const value = JSON.parse(text);
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
-  } catch {
-    // Shown below.
-  }
-  return { invalid_json: text };
+  return isJsonObject(text) ? new JsonSource(text) : { invalid_json: text };
 }
 
 function deltaOf(kind: Block["kind"], text: string): object {

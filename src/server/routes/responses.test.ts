@@ -62,6 +62,26 @@ describe("a response", () => {
     expect(events.at(-1)!.event).toBe("response.incomplete");
   });
 
+  it.each([
+    ['{"a":', "incomplete"],
+    ['{"a":1}', "completed"],
+  ])("that was cut behind the arguments %s of a call says that these are %s", async (text, status) => {
+    const script: Script = {
+      events: [
+        { type: "toolCall", index: 0, id: "c", name: "f" },
+        { type: "toolArguments", index: 0, text },
+      ],
+      finishReason: "length",
+    };
+    const { body } = await post(scripted(script).app, "/v1/responses", request);
+    expect(body.output).toMatchObject([{ type: "function_call", status, arguments: text }]);
+    const { events } = await postStream(scripted(script).app, "/v1/responses", { ...request, stream: true });
+    const done = events.filter(({ event }) => event === "response.function_call_arguments.done");
+    expect(done).toHaveLength(status === "completed" ? 1 : 0);
+    const item = events.find(({ event }) => event === "response.output_item.done")!.data.item;
+    expect(item).toMatchObject({ status, arguments: text });
+  });
+
   it("that fails on its way says so", async () => {
     const { app } = scripted({ events: [{ type: "text", text: "Be" }], error: new TypeError("secret detail") });
     const { events } = await postStream(app, "/v1/responses", { ...request, stream: true });

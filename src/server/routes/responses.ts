@@ -1,6 +1,6 @@
 /** OpenAI's /v1/responses, of which nothing is kept. */
-import type { ChatResult } from "../../language/chat-options.ts";
-import { type Block, type BlockEvent, blockEvents } from "../blocks.ts";
+import type { ChatResult, ChatStream } from "../../language/chat-options.ts";
+import { type Block, type BlockEvent, blockEvents, isJsonObject } from "../blocks.ts";
 import { constrained, formatConstraint } from "../constraint.ts";
 import { newId, unixTime } from "../ids.ts";
 import { conversationOf, responseOptions } from "../responses-input.ts";
@@ -48,7 +48,9 @@ class ResponseAnswer {
     const { stream, blocks } = this.#begin(job);
     for await (const event of blocks) {
       if (event.type === "delta") job.wrote();
-      if (event.type === "end") this.#output.push(itemOf(event.block, newItemId(event.block), "completed"));
+      if (event.type !== "end") continue;
+      const status = await statusOf(event, stream);
+      this.#output.push(itemOf(event.block, newItemId(event.block), status));
     }
     return this.#ended(job, await stream.result);
   }
@@ -117,7 +119,7 @@ class ResponseAnswer {
       isBegun = true;
       if (event.type === "delta") job.wrote();
       if (event.type === "begin") id = newItemId({ ...event.block, text: "" });
-      yield* this.#blockEvents(event, id);
+      yield* this.#blockEvents(event, id, event.type === "end" ? await statusOf(event, stream) : "in_progress");
     }
     const result = await stream.result;
     if (!isBegun) yield* begin();
@@ -126,14 +128,14 @@ class ResponseAnswer {
     yield this.#event(type, { response });
   }
 
-  *#blockEvents(event: BlockEvent, item_id: string): Generator<StreamEvent> {
+  *#blockEvents(event: BlockEvent, item_id: string, status: string): Generator<StreamEvent> {
     const place = { item_id, output_index: event.index };
     const inPart = { ...place, content_index: 0 };
     const { kind } = event.block;
     const name = { text: "output_text", reasoning: "reasoning_text", toolCall: "function_call_arguments" }[kind];
     const where = kind === "toolCall" ? place : inPart;
     if (event.type === "begin") {
-      const item = itemOf({ ...event.block, text: "" }, item_id, "in_progress");
+      const item = itemOf({ ...event.block, text: "" }, item_id, status);
       yield this.#event("response.output_item.added", {
         output_index: event.index,
         item: { ...item, ...noParts(kind) },
@@ -144,11 +146,12 @@ class ResponseAnswer {
       yield this.#event(`response.${name}.delta`, { ...where, delta: event.text, ...logprobs });
     } else {
       const { text } = event.block;
-      const item = itemOf(event.block, item_id, "completed");
+      const item = itemOf(event.block, item_id, status);
       const whole = kind === "toolCall" ? { arguments: text } : { text };
       const more =
         event.block.kind === "toolCall" ? { name: event.block.name } : kind === "text" ? { logprobs: [] } : {};
-      yield this.#event(`response.${name}.done`, { ...where, ...whole, ...more });
+      const isUnfinished = kind === "toolCall" && status === "incomplete";
+      if (!isUnfinished) yield this.#event(`response.${name}.done`, { ...where, ...whole, ...more });
       if (kind !== "toolCall") yield this.#event("response.content_part.done", { ...inPart, part: partOf(kind, text) });
       yield this.#event("response.output_item.done", { output_index: event.index, item });
       this.#output.push(item);
@@ -160,6 +163,12 @@ class ResponseAnswer {
     const error = { code: code ?? type, message };
     return [this.#event("response.failed", { response: this.#response("failed", { error }) })];
   }
+}
+
+/** What became of a block: the last one of an answer that a limit has cut is not whole, unless it is a whole call. */
+async function statusOf({ block, isLast }: BlockEvent & { type: "end" }, stream: ChatStream): Promise<string> {
+  if (!isLast || (await stream.result).finishReason !== "length") return "completed";
+  return block.kind === "toolCall" && isJsonObject(block.text) ? "completed" : "incomplete";
 }
 
 function newItemId({ kind }: Block): string {

@@ -37,9 +37,9 @@ export class AnswerParser {
     return this.writer.take();
   }
 
-  /** The last events, when no more text comes. */
-  end(): AnswerEvent[] {
-    this.#cursor.end();
+  /** The last events, when no more text comes: `isCut` where a limit has ended the answer, not the model. */
+  end(isCut = false): AnswerEvent[] {
+    this.#cursor.end(isCut);
     this.#reading.next();
     this.writer.end();
     return this.writer.take();

@@ -10,6 +10,7 @@ export class AnswerCursor {
   #text = "";
   #at = 0;
   #isEnded = false;
+  #isCut = false;
   /** Places that may be returned to. */
   #kept = 0;
 
@@ -22,15 +23,51 @@ export class AnswerCursor {
     this.#text += piece;
   }
 
-  /** No more text will come. */
-  end(): void {
+  /** No more text will come; `isCut` where the model would have gone on. */
+  end(isCut = false): void {
     this.#isEnded = true;
+    this.#isCut = isCut;
   }
 
-  /** The next character, "" at the end of the text. */
-  *peek(): Reading<string> {
-    while (this.#at >= this.#text.length && !this.#isEnded) yield;
-    return this.#text[this.#at] ?? "";
+  /** Whether the text has ended where the model would have gone on. */
+  get isCut(): boolean {
+    return this.#isCut;
+  }
+
+  /** The next character, or the one so many further on; "" behind the end of the text. */
+  *peek(offset = 0): Reading<string> {
+    while (this.#at + offset >= this.#text.length && !this.#isEnded) yield;
+    return this.#text[this.#at + offset] ?? "";
+  }
+
+  /** How many characters from an offset on are no white space's: the offset of the first that is none. */
+  *spaceEnd(offset: number): Reading<number> {
+    for (let at = offset; ; at++) {
+      const character = yield* this.peek(at);
+      if (character === "" || !/\s/.test(character)) return at;
+    }
+  }
+
+  /** Whether a literal stands at an offset; null where the text ends within it, or before it. */
+  *hasAt(offset: number, literal: string): Reading<boolean | null> {
+    for (;;) {
+      const at = this.#at + offset;
+      if (this.#text.startsWith(literal, at)) return true;
+      if (!literal.startsWith(this.#text.slice(at, at + literal.length))) return false;
+      if (this.#isEnded) return null;
+      yield;
+    }
+  }
+
+  /** Which of some literals stands at an offset, the longest of several; null where the text ends within one. */
+  *whichAt(offset: number, literals: readonly string[]): Reading<string | false | null> {
+    let found: string | false | null = false;
+    for (const literal of literals) {
+      const isThere = yield* this.hasAt(offset, literal);
+      if (isThere === null) found ||= null;
+      else if (isThere && (!found || found.length < literal.length)) found = literal;
+    }
+    return found;
   }
 
   /** Passes over characters that have come. */
@@ -67,20 +104,33 @@ export class AnswerCursor {
 
   /**
    * Gives the text before the first of some marks to `take`, in pieces that belong to none for certain, and passes over the
-   * mark: of several that begin at one place, the longest. Null when the text ends without one.
+   * mark: of several that begin at one place, the longest. Null when the text ends without one; what it may have begun of
+   * one is given, too, unless `dropsBegun`.
    */
-  *until(marks: readonly string[], take: (text: string) => void): Reading<string | null> {
+  *until(marks: readonly string[], take: (text: string) => void, dropsBegun = false): Reading<string | null> {
     for (;;) {
-      const found = this.#find(marks);
+      const found = this.#find(marks, this.#isEnded && !dropsBegun);
       if (found.start > this.#at) take(this.#text.slice(this.#at, found.start));
       this.#at = found.start;
       if (found.mark !== null) {
         this.#at += found.mark.length;
         return found.mark;
       }
-      if (this.#isEnded) return null;
+      if (this.#isEnded) {
+        this.#at = this.#text.length;
+        return null;
+      }
       yield;
     }
+  }
+
+  /** Passes over white space and one of some marks, or what the end of the text has left of it. False where there is none. */
+  *passes(marks: readonly string[]): Reading<boolean> {
+    const at = yield* this.spaceEnd(0);
+    const mark = yield* this.whichAt(at, marks);
+    if (mark === false || (mark === null && (yield* this.peek(at)) === "")) return false;
+    this.skip(mark === null ? this.rest.length : at + mark.length);
+    return true;
   }
 
   /** The text up to one of some marks, which is passed over; null, at the same place, when there is none. */
@@ -110,7 +160,7 @@ export class AnswerCursor {
   }
 
   /** The first mark, or else where one may begin or the text ends. */
-  #find(marks: readonly string[]): { readonly start: number; readonly mark: string | null } {
+  #find(marks: readonly string[], isWhole: boolean): { readonly start: number; readonly mark: string | null } {
     const text = this.#text;
     let start = text.length;
     let mark: string | null = null;
@@ -120,7 +170,7 @@ export class AnswerCursor {
       start = at;
       mark = candidate;
     }
-    if (this.#isEnded) return { start, mark };
+    if (isWhole) return { start, mark };
     // One may begin earlier, or be longer, when more has come.
     for (const candidate of marks)
       for (let at = Math.max(this.#at, text.length - candidate.length + 1); at <= start && at < text.length; at++)

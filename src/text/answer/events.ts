@@ -17,7 +17,10 @@ export interface KnownTool {
   readonly parameters?: object | undefined;
 }
 
-/** Collects the events of an answer: joins pieces, and drops white space around what is no text. */
+/** What stands between texts that nothing else stands between but a call or thinking. */
+const APART = "\n\n";
+
+/** Collects the events of an answer: joins pieces, and drops white space that stands between text and what is none. */
 export class AnswerWriter {
   readonly calls: (ToolCall & { arguments: string })[] = [];
   readonly tools: ReadonlyMap<string, KnownTool>;
@@ -29,8 +32,10 @@ export class AnswerWriter {
   #events: AnswerEvent[] = [];
   /** White space that is given when more text of its kind follows. */
   #held = "";
-  /** Whether white space that comes next is dropped. */
+  /** Whether something else has come since the last text. */
   #atEdge = false;
+  /** White space that stood behind the last text of each kind, in front of what is none. */
+  readonly #gaps = { text: "", reasoning: "" };
 
   constructor(tools: readonly KnownTool[], makeId: () => string) {
     this.tools = new Map(tools.map((tool) => [tool.name, tool]));
@@ -46,12 +51,21 @@ export class AnswerWriter {
 
   /** Takes text, or thinking within the model's thinking. */
   readonly write = (piece: string): void => {
-    const all = this.#held + piece;
-    const text = this.#atEdge ? all.trimStart() : all;
+    let text = this.#held + piece;
     const end = text.trimEnd().length;
     this.#held = text.slice(end);
-    if (end > 0) this.#give(text.slice(0, end));
+    if (end === 0) return;
+    text = text.slice(0, end);
+    this.#give(this.#atEdge ? this.#separated(text) : text);
   };
+
+  /** Text behind something else: apart from the text before, by the white space on both sides. */
+  #separated(text: string): string {
+    const begun = text.trimStart();
+    if (this[this.#kind] === "") return begun;
+    const space = this.#gaps[this.#kind] + text.slice(0, text.length - begun.length);
+    return (space || APART) + begun;
+  }
 
   /** Begins or ends the model's thinking. */
   think(isThinking: boolean): void {
@@ -65,13 +79,33 @@ export class AnswerWriter {
     this.#held = "";
   }
 
-  /** Begins a call. False, and no call, within the model's thinking where there is no such tool. */
+  /** The name of a tool as its callers write it: some models put that of a group in front. */
+  #known(name: string): string {
+    const rest = name.replace(/^functions\./, "");
+    return !this.tools.has(name) && this.tools.has(rest) ? rest : name;
+  }
+
+  /** Whether a call of this name may be: within the model's thinking, only one of a tool that there is. */
+  mayBegin(name: string): boolean {
+    return name !== "" && (!this.isThinking || this.isKnown(name));
+  }
+
+  isKnown(name: string): boolean {
+    return this.tools.has(this.#known(name));
+  }
+
+  /** The tool of a name; undefined where there is none. */
+  tool(name: string): KnownTool | undefined {
+    return this.tools.get(this.#known(name));
+  }
+
+  /** Begins a call, whose arguments must be begun with it. False, and no call, where none may be. */
   begin(name: string): boolean {
-    if (name === "" || (this.isThinking && !this.tools.has(name))) return false;
+    if (!this.mayBegin(name)) return false;
     this.#edge();
     this.isThinking = false;
-    const call = { id: this.#makeId(), name, arguments: "" };
-    this.#events.push({ type: "toolCall", index: this.calls.length, id: call.id, name });
+    const call = { id: this.#makeId(), name: this.#known(name), arguments: "" };
+    this.#events.push({ type: "toolCall", index: this.calls.length, id: call.id, name: call.name });
     this.calls.push(call);
     return true;
   }
@@ -87,14 +121,19 @@ export class AnswerWriter {
     else this.#events.push({ type: "toolArguments", index, text });
   };
 
+  get #kind(): "text" | "reasoning" {
+    return this.isThinking ? "reasoning" : "text";
+  }
+
   #edge(): void {
+    if (!this.#atEdge) this.#gaps[this.#kind] = this.#held;
     this.#held = "";
     this.#atEdge = true;
   }
 
   #give(text: string): void {
     this.#atEdge = false;
-    const type = this.isThinking ? "reasoning" : "text";
+    const type = this.#kind;
     this[type] += text;
     const last = this.#events.at(-1);
     if (last?.type === type) this.#events[this.#events.length - 1] = { type, text: last.text + text };

@@ -1,7 +1,11 @@
 /** Calls with keys and values in turn: GLM 4.5 and later. */
 import type { CallFormat } from "./call-format.ts";
+import type { AnswerCursor, Reading } from "./cursor.ts";
+import type { AnswerWriter } from "./events.ts";
 import { readJsonCalls } from "./json.ts";
-import { escaped, isTextParameter, parameterValue } from "./parameter-values.ts";
+import { ParameterValue } from "./parameter-values.ts";
+import { parameterNames } from "./schema-types.ts";
+import { type Following, TaggedText } from "./tagged-text.ts";
 
 const START = "<tool_call>";
 const END = "</tool_call>";
@@ -9,6 +13,7 @@ const KEY = "<arg_key>";
 const KEY_END = "</arg_key>";
 const VALUE = "<arg_value>";
 const VALUE_END = "</arg_value>";
+const STRAY = [VALUE_END, KEY_END, END];
 
 export const glm: CallFormat = {
   steps: [
@@ -20,39 +25,82 @@ export const glm: CallFormat = {
   marks: [START, END, KEY, KEY_END, VALUE, VALUE_END],
   *read(cursor, _, writer) {
     // Answers that are held to a schema have calls as JSON.
-    if ((yield* cursor.peek()) === "{") {
-      if (!(yield* readJsonCalls(cursor, writer))) return false;
-      yield* cursor.takes(END);
+    if ((yield* cursor.skipSpace()) === "{") {
+      if (!(yield* readJsonCalls(cursor, writer, { ends: [END] }))) return false;
+      yield* cursor.passes([END]);
       return true;
     }
     const head = yield* cursor.before([KEY, END, "{", "\n"]);
     const name = head?.text.trim() ?? "";
-    if (!head || head.mark === "{" || !/^[\w.-]+$/.test(name) || !writer.begin(name)) return false;
+    if (!head || head.mark === "{" || !/^[\w.-]+$/.test(name) || !writer.mayBegin(name)) return false;
     cursor.skip(-head.mark.length);
-    const tool = writer.tools.get(name);
-    let count = 0;
-    for (;;) {
-      yield* cursor.skipSpace();
-      if (yield* cursor.takes(END)) break;
-      const key = yield* cursor.attempt(function* () {
-        if (!(yield* cursor.takes(KEY))) return null;
-        const found = yield* cursor.before([KEY_END]);
-        yield* cursor.skipSpace();
-        return found && (yield* cursor.takes(VALUE)) ? found : null;
-      });
-      if (!key) break;
-      const parameter = key.text.trim();
-      writer.argue(`${count++ === 0 ? "{" : ", "}${JSON.stringify(parameter)}: `);
-      const isText = isTextParameter(tool, parameter);
-      let text = "";
-      if (isText) writer.argue('"');
-      yield* cursor.until([VALUE_END], (piece) => {
-        if (isText) writer.argue(escaped(piece));
-        else text += piece;
-      });
-      writer.argue(isText ? '"' : parameterValue(tool, parameter, text));
-    }
-    writer.argue(count === 0 ? "{}" : "}");
+    yield* cursor.skipSpace();
+    const first = yield* readKey(cursor);
+    if (first === null && !(yield* cursor.takes(END))) return false;
+    writer.begin(name);
+    writer.argue("{");
+    if (first === null) writer.argue("}");
+    else yield* readParameters(cursor, writer, name, first);
     return true;
   },
 };
+
+/** A key and the mark in front of its value; null where there are none. */
+function* readKey(cursor: AnswerCursor): Reading<string | null> {
+  return yield* cursor.attempt(function* () {
+    yield* cursor.skipSpace();
+    if (!(yield* cursor.takes(KEY))) return null;
+    const found = yield* cursor.before([KEY_END]);
+    yield* cursor.skipSpace();
+    return found && (yield* cursor.takes(VALUE)) ? found.text.trim() : null;
+  });
+}
+
+/** Values and further keys up to the end of the call. */
+function* readParameters(cursor: AnswerCursor, writer: AnswerWriter, name: string, first: string): Reading<void> {
+  const tool = writer.tool(name);
+  const due = new Set(parameterNames(tool));
+  const hasNames = due.size > 0;
+  for (let key: string | null = first, count = 0; key !== null; key = yield* readKey(cursor), count++) {
+    due.delete(key);
+    writer.argue(`${count === 0 ? "" : ", "}${JSON.stringify(key)}: `);
+    const value = new ParameterValue(tool, key, writer.argue);
+    const text = new TaggedText(cursor, {
+      close: VALUE_END,
+      nested: VALUE,
+      ends: [KEY, END],
+      follows,
+      endsAt: (mark) => endsAt(cursor, mark, (next) => !hasNames || due.has(next)),
+    });
+    if (!(yield* text.read(value.write))) return;
+    value.end();
+  }
+  if (yield* cursor.passes([END])) writer.argue("}");
+  else cursor.skip(cursor.rest.length);
+}
+
+/** What follows the end mark of a value, from an offset on. */
+function* follows(cursor: AnswerCursor, offset: number): Reading<Following> {
+  const at = yield* cursor.spaceEnd(offset);
+  const mark = yield* cursor.whichAt(at, [KEY, END]);
+  if (mark === null) return "cut";
+  if (mark === false) return "other";
+  return mark === KEY ? "end" : yield* behindEnd(cursor, at + END.length);
+}
+
+/** The end of a call counts where no mark of a value follows. */
+function* behindEnd(cursor: AnswerCursor, offset: number): Reading<Following> {
+  const at = yield* cursor.spaceEnd(offset);
+  return (yield* cursor.whichAt(at, STRAY)) ? "other" : "end";
+}
+
+/** Whether a value without an end mark ends at a mark: a key that is due, or the end of the call. */
+function* endsAt(cursor: AnswerCursor, mark: string, isDue: (key: string) => boolean): Reading<boolean> {
+  if (mark === END) return (yield* behindEnd(cursor, END.length)) === "end";
+  let key: string | null = null;
+  yield* cursor.attempt(function* () {
+    key = yield* readKey(cursor);
+    return null;
+  });
+  return key !== null && isDue(key);
+}

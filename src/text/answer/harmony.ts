@@ -3,7 +3,7 @@ import { CHANNEL_CLOSE } from "../thinking.ts";
 import type { AnswerFormat } from "./answer-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
-import { readValue } from "./json.ts";
+import { passStray, readArguments } from "./json.ts";
 
 const START = "<|start|>";
 const CHANNEL = "<|channel|>";
@@ -50,7 +50,7 @@ function* readMessage(cursor: AnswerCursor, writer: AnswerWriter): Reading<void>
     return;
   }
   writer.think(channel === "analysis");
-  yield* cursor.until(ENDS, writer.write);
+  yield* readText(cursor, writer, []);
   writer.think(false);
 }
 
@@ -58,19 +58,29 @@ function* readMessage(cursor: AnswerCursor, writer: AnswerWriter): Reading<void>
 function* readPlain(cursor: AnswerCursor, writer: AnswerWriter): Reading<void> {
   const heads = [START, CHANNEL];
   for (const mark of heads) if (yield* cursor.takes(mark)) writer.write(mark);
-  const mark = yield* cursor.until([...heads, ...ENDS], writer.write);
-  if (mark !== null && heads.includes(mark)) cursor.skip(-mark.length);
+  yield* readText(cursor, writer, heads);
+}
+
+/** Text up to one of `heads`, or past an end mark that the next message or the end of the answer follows. */
+function* readText(cursor: AnswerCursor, writer: AnswerWriter, heads: readonly string[]): Reading<void> {
+  for (;;) {
+    const mark = yield* cursor.until([...heads, ...ENDS], writer.write);
+    if (mark === null) return;
+    if (heads.includes(mark)) {
+      cursor.skip(-mark.length);
+      return;
+    }
+    const at = yield* cursor.spaceEnd(0);
+    if ((yield* cursor.whichAt(at, [START, CHANNEL])) !== false) return;
+    writer.write(mark);
+  }
 }
 
 function* readCall(cursor: AnswerCursor, writer: AnswerWriter, name: string): Reading<boolean> {
   return yield* cursor.attempt(function* () {
-    if ((yield* cursor.skipSpace()) !== "{" || !writer.begin(name)) return false;
-    if (yield* readValue(cursor, writer.argue))
-      for (const end of ENDS)
-        yield* cursor.attempt(function* () {
-          yield* cursor.skipSpace();
-          return yield* cursor.takes(end);
-        });
+    if (!(yield* readArguments(cursor, writer, name, { ends: ENDS }))) return false;
+    yield* cursor.attempt(() => passStray(cursor, ENDS));
+    yield* cursor.passes(ENDS);
     return true;
   });
 }

@@ -1,109 +1,206 @@
-/** JSON within an answer: values found as they come, and calls that are written as objects. */
+/** Calls that are written as objects of JSON. */
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
+import { LiteralReader, type Outcome } from "./literal.ts";
+import { literalText, parsed } from "./parameter-values.ts";
+import { parameterNames, textRule } from "./schema-types.ts";
 
-const NAME_KEYS = ["name", "tool_name", "function"];
+const NAME_KEYS = ["name", "tool_name", "function", "tool"];
 const ARGUMENT_KEYS = ["arguments", "parameters", "args"];
+/** Keys of objects around a call. */
+const WRAPPER_KEYS = ["function", "function_call", "tool_call", "tool_calls"];
+/** Keys beside name and arguments that say nothing of a call. */
+const OTHER_KEYS = ["id", "type", "index", "call_id", "tool_call_id"];
 
-/** How a call that is written as an object is read. */
+/** How calls that are written as objects are read. */
 export interface JsonCallOptions {
   /** Whether only calls of tools that there are count: where nothing marks a call. */
   readonly onlyKnown?: boolean | undefined;
-}
-
-/** A value of JSON to `take`, piece by piece; control characters in strings are escaped. False where it is none. */
-export function* readValue(cursor: AnswerCursor, take: (text: string) => void): Reading<boolean> {
-  const scan = new ValueScan();
-  for (;;) {
-    const next = yield* cursor.peek();
-    if (next === "") return scan.isComplete;
-    const { length, text, state } = scan.read(cursor.rest);
-    cursor.skip(length);
-    take(text);
-    if (state !== "more") return state === "done";
-  }
-}
-
-/** A value of JSON as text; null where it is none, at the same place. */
-export function* wholeValue(cursor: AnswerCursor): Reading<string | null> {
-  return yield* cursor.attempt(function* () {
-    let text = "";
-    const isValue = yield* readValue(cursor, (piece) => {
-      text += piece;
-    });
-    return isValue && parsed(text) !== undefined ? text : null;
-  });
-}
-
-/** A string of JSON; null where it is none, at the same place. */
-export function* wholeString(cursor: AnswerCursor): Reading<string | null> {
-  if ((yield* cursor.peek()) !== '"') return null;
-  const text = yield* wholeValue(cursor);
-  return text === null ? null : (parsed(text) as string);
-}
-
-/** The value of a text of JSON; undefined where it is none. */
-export function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  /** Texts that end the calls: what is open there is closed. */
+  readonly ends?: readonly string[] | undefined;
 }
 
 /**
- * A call that is written as an object with a name and arguments, in either order. False where it is none, before a call
- * has begun; what is wrong behind that is left for others to read.
+ * Arguments of a call that has a name: an object of JSON, as it comes, or nothing in front of `ends`. False, and no call,
+ * where there is neither. What breaks behind that is part of the arguments, up to one of `ends`.
  */
-export function* readJsonCall(
+export function* readArguments(
   cursor: AnswerCursor,
   writer: AnswerWriter,
-  { onlyKnown = false }: JsonCallOptions = {},
+  name: string,
+  { ends = [], outer = [] }: { readonly ends?: readonly string[] | undefined; readonly outer?: readonly string[] } = {},
 ): Reading<boolean> {
-  if (!(yield* cursor.takes("{"))) return false;
-  let name: string | null = null;
-  let early: string | null = null;
-  let isBegun = false;
-  const begin = (): boolean => {
-    isBegun = name !== null && (!onlyKnown || writer.tools.has(name)) && writer.begin(name);
-    return isBegun;
-  };
-  for (;;) {
-    yield* cursor.skipSpace();
-    const key = yield* wholeString(cursor);
-    if (key === null) return isBegun;
-    if ((yield* cursor.skipSpace()) !== ":") return isBegun;
-    cursor.skip(1);
-    const next = yield* cursor.skipSpace();
-    if (name === null && NAME_KEYS.includes(key) && next === '"') {
-      name = yield* wholeString(cursor);
-      if (name === null) return false;
-      if (early !== null) {
-        if (!begin()) return false;
-        writer.argue(early);
-      }
-    } else if (!isBegun && early === null && ARGUMENT_KEYS.includes(key)) {
-      if (next === "{" && name !== null) {
-        if (!begin()) return false;
-        if (!(yield* readValue(cursor, writer.argue))) return true;
-      } else {
-        const value: string | null = yield* wholeValue(cursor);
-        early = value === null ? null : objectText(value);
-        if (early === null) return false;
-        if (name !== null) {
-          if (!begin()) return false;
-          writer.argue(early);
-        }
-      }
-    } else if ((yield* wholeValue(cursor)) === null) return isBegun;
-    const separator = yield* cursor.skipSpace();
-    if (separator !== "," && separator !== "}") return isBegun;
-    cursor.skip(1);
-    if (separator === ",") continue;
-    if (isBegun) return true;
-    if (!begin()) return false;
+  const next = yield* cursor.skipSpace();
+  if (next !== "{") {
+    if (!(yield* isNothing(cursor, ends)) || !writer.begin(name)) return false;
     writer.argue("{}");
     return true;
+  }
+  if (!writer.begin(name)) return false;
+  const tool = writer.tool(name);
+  const style = { kind: "json", ends, outer, textRule: (key: string) => textRule(tool, key) } as const;
+  const reader = new LiteralReader(cursor, style, writer.argue);
+  yield* finish(cursor, yield* reader.value(), writer.argue, ends);
+  return true;
+}
+
+/** Passes over what stands for no arguments in front of an end. */
+function* isNothing(cursor: AnswerCursor, ends: readonly string[]): Reading<boolean> {
+  for (const nothing of ["", "null", "None", '""']) {
+    const at = yield* cursor.spaceEnd(nothing.length);
+    if (!(yield* cursor.hasAt(0, nothing)) || !(yield* cursor.whichAt(at, ends))) continue;
+    cursor.skip(at);
+    return true;
+  }
+  return false;
+}
+
+/** Passes over what is left of arguments that are not whole: nothing that follows is text. */
+export function* finish(
+  cursor: AnswerCursor,
+  outcome: Outcome,
+  take: (text: string) => void,
+  ends: readonly string[],
+): Reading<void> {
+  if (outcome === "cut") cursor.skip(cursor.rest.length);
+  if (outcome !== "broken") return;
+  const end = yield* cursor.until(ends, take);
+  if (end !== null) cursor.skip(-end.length);
+}
+
+/** A call that is written as an object with a name and arguments, in either order. False, and no call, where it is none. */
+class JsonCall {
+  readonly #cursor: AnswerCursor;
+  readonly #writer: AnswerWriter;
+  readonly #onlyKnown: boolean;
+  readonly #ends: readonly string[];
+  /** Brackets that end what is around a value. */
+  readonly #outer: readonly string[];
+  #name: string | null = null;
+  /** Arguments that came before the name. */
+  #early: string | null = null;
+  /** Members that are neither, which may be arguments without an object of their own. */
+  readonly #others: [key: string, value: string][] = [];
+  #isBegun = false;
+
+  constructor(
+    cursor: AnswerCursor,
+    writer: AnswerWriter,
+    { onlyKnown = false, ends = [] }: JsonCallOptions,
+    isListed: boolean,
+  ) {
+    this.#outer = isListed ? ["]", "}"] : ["}"];
+    this.#cursor = cursor;
+    this.#writer = writer;
+    this.#onlyKnown = onlyKnown;
+    this.#ends = ends;
+  }
+
+  *read(): Reading<boolean> {
+    const cursor = this.#cursor;
+    if (!(yield* cursor.takes("{"))) return false;
+    const isDoubled = (yield* cursor.skipSpace()) === "{";
+    if (isDoubled) cursor.skip(1);
+    for (;;) {
+      if ((yield* cursor.skipSpace()) === "}") break;
+      const key = yield* this.#key();
+      if (key === null || !(yield* this.#member(key))) return this.#isBegun;
+      const next = yield* cursor.skipSpace();
+      if (next === ",") cursor.skip(1);
+      else if (next === "}") break;
+      else if (next !== '"' && next !== "'")
+        return this.#isBegun || (yield* this.#isClosed(next)) ? this.#complete() : false;
+    }
+    cursor.skip(1);
+    if (isDoubled)
+      yield* cursor.attempt(function* () {
+        return (yield* cursor.skipSpace()) === "}" && (yield* cursor.takes("}"));
+      });
+    return this.#complete();
+  }
+
+  /** Whether what ends a call stands here without its brace. */
+  *#isClosed(next: string): Reading<boolean> {
+    return this.#outer.includes(next) || Boolean(yield* this.#cursor.whichAt(0, this.#ends));
+  }
+
+  *#key(): Reading<string | null> {
+    const key = yield* this.#literals(() => {}).key();
+    return typeof key === "string" ? null : key.key;
+  }
+
+  #literals(take: (text: string) => void): LiteralReader {
+    return new LiteralReader(this.#cursor, { kind: "json", ends: this.#ends, outer: this.#outer }, take);
+  }
+
+  /** JSON of a value; null where it is none. */
+  *#value(): Reading<string | null> {
+    let text = "";
+    const reader = this.#literals((piece) => {
+      text += piece;
+    });
+    return (yield* reader.value()) === "whole" && parsed(text) !== undefined ? text : null;
+  }
+
+  /** The value behind a key. False where the object is no call. */
+  *#member(key: string): Reading<boolean> {
+    const next = yield* this.#cursor.skipSpace();
+    const isObject = next === "{" || next === "[";
+    if (this.#isBegun) return (yield* this.#value()) !== null;
+    if (isObject && this.#name === null) {
+      if (WRAPPER_KEYS.includes(key)) return yield* this.#wrapped();
+      if (next === "{" && !ARGUMENT_KEYS.includes(key) && this.#writer.isKnown(key) && this.#others.length === 0) {
+        this.#name = key;
+        return yield* this.#arguments();
+      }
+    }
+    if (this.#name === null && NAME_KEYS.includes(key) && !isObject) {
+      const name = parsed((yield* this.#value()) ?? "");
+      if (typeof name !== "string") return false;
+      this.#name = name;
+      return this.#early === null || this.#begin(this.#early);
+    }
+    if (this.#early === null && ARGUMENT_KEYS.includes(key)) return yield* this.#arguments();
+    const value = yield* this.#value();
+    if (value !== null && !OTHER_KEYS.includes(key)) this.#others.push([key, value]);
+    return value !== null;
+  }
+
+  *#wrapped(): Reading<boolean> {
+    const options = { onlyKnown: this.#onlyKnown, ends: this.#ends };
+    this.#isBegun = yield* this.#cursor.attempt(() => readCallList(this.#cursor, this.#writer, options));
+    return this.#isBegun;
+  }
+
+  *#arguments(): Reading<boolean> {
+    const cursor = this.#cursor;
+    const name = this.#name;
+    if (name !== null && (yield* cursor.peek()) === "{" && this.#isAllowed(name)) {
+      this.#isBegun = yield* readArguments(cursor, this.#writer, name, { ends: this.#ends, outer: this.#outer });
+      return this.#isBegun;
+    }
+    const value = yield* this.#value();
+    this.#early = value === null ? null : objectText(value);
+    if (this.#early === null) return false;
+    return name === null || this.#begin(this.#early);
+  }
+
+  #isAllowed(name: string): boolean {
+    return (!this.#onlyKnown || this.#writer.isKnown(name)) && this.#writer.mayBegin(name);
+  }
+
+  #begin(text: string): boolean {
+    this.#isBegun = this.#name !== null && this.#isAllowed(this.#name) && this.#writer.begin(this.#name);
+    if (this.#isBegun) this.#writer.argue(text);
+    return this.#isBegun;
+  }
+
+  /** The object has ended. */
+  #complete(): boolean {
+    if (this.#isBegun || this.#name === null) return this.#isBegun;
+    const names = parameterNames(this.#writer.tool(this.#name));
+    if (!this.#others.every(([key]) => names.includes(key))) return false;
+    return this.#begin(`{${this.#others.map(([key, value]) => `${JSON.stringify(key)}: ${value}`).join(", ")}}`);
   }
 }
 
@@ -111,8 +208,10 @@ export function* readJsonCall(
 function objectText(text: string): string | null {
   const value = parsed(text);
   if (value === null) return "{}";
-  if (typeof value === "string") return value.trim() === "" ? "{}" : isObject(parsed(value)) ? value : null;
-  return isObject(value) ? text : null;
+  if (typeof value !== "string") return isObject(value) ? text : null;
+  if (value.trim() === "") return "{}";
+  const inner = parsed(value) === undefined ? literalText(value, "json") : value;
+  return inner !== null && isObject(parsed(inner)) ? inner : null;
 }
 
 function isObject(value: unknown): boolean {
@@ -120,99 +219,48 @@ function isObject(value: unknown): boolean {
 }
 
 /** Calls that are written as objects, one after the other or in a list. False where there is none. */
-export function* readJsonCalls(
-  cursor: AnswerCursor,
-  writer: AnswerWriter,
-  options: JsonCallOptions = {},
-): Reading<boolean> {
-  let next = yield* cursor.skipSpace();
-  const isList = next === "[";
+function* readCallList(cursor: AnswerCursor, writer: AnswerWriter, options: JsonCallOptions): Reading<boolean> {
+  const isList = (yield* cursor.skipSpace()) === "[";
   if (isList) cursor.skip(1);
   for (let count = 0; ; count++) {
-    next = yield* cursor.skipSpace();
-    const isCall = next === "{" && (yield* cursor.attempt(() => readJsonCall(cursor, writer, options)));
+    const next = yield* cursor.skipSpace();
+    const isCall = next === "{" && (yield* cursor.attempt(() => new JsonCall(cursor, writer, options, isList).read()));
     if (!isCall) return count > 0;
-    next = yield* cursor.skipSpace();
-    if (isList && next === "]") {
+    const separator = yield* cursor.skipSpace();
+    if (isList && separator === "]") {
       cursor.skip(1);
       return true;
     }
-    if (isList && next !== ",") return true;
-    if (next === "," || next === ";") cursor.skip(1);
-    else if (next !== "{") return true;
+    if (separator === "," || separator === ";") cursor.skip(1);
+    else if (isList || separator !== "{") return true;
   }
 }
 
 const FENCES = ["```json", "```"];
 
-/** Calls of tools that there are, without marks, or in a block of code: small models leave the marks out. */
-export function* readBareCalls(cursor: AnswerCursor, writer: AnswerWriter): Reading<boolean> {
+/** Calls that are written as objects, bare or in a block of code, and what stands behind them up to their end. */
+export function* readJsonCalls(
+  cursor: AnswerCursor,
+  writer: AnswerWriter,
+  options: JsonCallOptions = {},
+): Reading<boolean> {
+  yield* cursor.skipSpace();
   let fence = false;
   for (const text of FENCES) fence ||= yield* cursor.takes(text);
-  if (!(yield* readJsonCalls(cursor, writer, { onlyKnown: true }))) return false;
-  if (fence)
-    yield* cursor.attempt(function* () {
-      yield* cursor.skipSpace();
-      return yield* cursor.takes("```");
-    });
+  if (!(yield* readCallList(cursor, writer, options))) return false;
+  yield* cursor.attempt(() => passStray(cursor, [...(options.ends ?? []), ...(fence ? ["```"] : [])]));
+  if (fence) yield* cursor.passes(["```"]);
   return true;
 }
 
-interface ScanStep {
-  /** Characters read. */
-  readonly length: number;
-  /** What they are in JSON. */
-  readonly text: string;
-  readonly state: "more" | "done" | "wrong";
+/** Passes over brackets too many. False where something else than the end of the calls, or another one, follows. */
+export function* passStray(cursor: AnswerCursor, ends: readonly string[]): Reading<boolean> {
+  let next = yield* cursor.skipSpace();
+  for (; next === "}" || next === "]"; next = yield* cursor.skipSpace()) cursor.skip(1);
+  return next === "" || (yield* cursor.whichAt(0, ends)) !== false;
 }
 
-/** Finds the end of a value: brackets match, and strings end. */
-class ValueScan {
-  readonly #open: string[] = [];
-  #inString = false;
-  #isEscaped = false;
-  /** Whether the value is a number or word, which ends where something else begins. */
-  #isWord = false;
-  #isBegun = false;
-
-  /** Whether the value is whole when nothing follows. */
-  get isComplete(): boolean {
-    return this.#isWord && this.#open.length === 0;
-  }
-
-  read(rest: string): ScanStep {
-    let text = "";
-    for (let i = 0; i < rest.length; i++) {
-      const character = rest[i]!;
-      if (this.#isWord && this.#open.length === 0 && /[\s,\]}:]/.test(character))
-        return { length: i, text, state: "done" };
-      text += this.#inString && character < " " ? JSON.stringify(character).slice(1, -1) : character;
-      const state = this.#inString ? this.#string(character) : this.#outside(character);
-      if (state !== "more") return { length: i + 1, text, state };
-    }
-    return { length: rest.length, text, state: "more" };
-  }
-
-  #string(character: string): ScanStep["state"] {
-    if (this.#isEscaped) this.#isEscaped = false;
-    else if (character === "\\") this.#isEscaped = true;
-    else if (character === '"') {
-      this.#inString = false;
-      return this.#open.length === 0 ? "done" : "more";
-    }
-    return "more";
-  }
-
-  #outside(character: string): ScanStep["state"] {
-    const isFirst = !this.#isBegun;
-    this.#isBegun = true;
-    if (character === '"') this.#inString = true;
-    else if (character === "{" || character === "[") this.#open.push(character === "{" ? "}" : "]");
-    else if (character === "}" || character === "]") {
-      if (this.#open.pop() !== character) return "wrong";
-      return this.#open.length === 0 ? "done" : "more";
-    } else if (isFirst) this.#isWord = true;
-    if (isFirst && this.#isWord && !/[-\w]/.test(character)) return "wrong";
-    return "more";
-  }
+/** Calls of tools that there are, without marks, or in a block of code: small models leave the marks out. */
+export function* readBareCalls(cursor: AnswerCursor, writer: AnswerWriter): Reading<boolean> {
+  return yield* readJsonCalls(cursor, writer, { onlyKnown: true });
 }

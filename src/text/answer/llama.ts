@@ -1,26 +1,35 @@
 /** Calls as Llama 3.1 to 4 write them: JSON, bare or behind a token, Python's form, and tags with a name. */
 import type { CallFormat } from "./call-format.ts";
-import { readBareCalls, readJsonCalls, readValue } from "./json.ts";
-import { readBarePythonCalls } from "./pythonic.ts";
+import { readArguments, readBareCalls, readJsonCalls } from "./json.ts";
+import { readBarePythonCalls, readPythonCalls } from "./pythonic.ts";
 
-const TAG = "<|python_tag|>";
+/** Tokens before calls, with those behind. */
+const TOKENS: Readonly<Record<string, string>> = {
+  "<|python_tag|>": "<|eom_id|>",
+  "<|python_start|>": "<|python_end|>",
+};
 const FUNCTION = "<function=";
 const FUNCTION_END = "</function>";
+const STARTS = [...Object.keys(TOKENS), FUNCTION];
 
 export const llama: CallFormat = {
   steps: [{ kind: "call", key: "parameters" }],
-  starts: [TAG, FUNCTION],
-  marks: [TAG, FUNCTION, FUNCTION_END],
+  starts: STARTS,
+  marks: [...STARTS, ...Object.values(TOKENS), FUNCTION_END],
   *read(cursor, start, writer) {
-    if (start === TAG) return yield* readJsonCalls(cursor, writer);
+    if (start !== FUNCTION) {
+      const ends = [TOKENS[start]!];
+      const isRead =
+        (yield* cursor.attempt(() => readJsonCalls(cursor, writer, { ends }))) ||
+        (yield* readPythonCalls(cursor, writer, { ends, onlyKnown: true }));
+      if (isRead) yield* cursor.passes(ends);
+      return isRead;
+    }
     const head = yield* cursor.before([">", "\n", "{"]);
     if (head?.mark !== ">") return false;
-    if ((yield* cursor.skipSpace()) !== "{" || !writer.begin(head.text.trim())) return false;
-    if (yield* readValue(cursor, writer.argue))
-      yield* cursor.attempt(function* () {
-        yield* cursor.skipSpace();
-        return yield* cursor.takes(FUNCTION_END);
-      });
+    const ends = [FUNCTION_END];
+    if (!(yield* readArguments(cursor, writer, head.text.trim(), { ends }))) return false;
+    yield* cursor.passes(ends);
     return true;
   },
   *readBare(cursor, writer) {

@@ -4,28 +4,61 @@ import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 
-/** Reads an answer to its end. */
+/** Reads an answer to its end. Thinking begins with it, or never: a mark that comes later is mentioned. */
 export function* readMarkedAnswer(
   cursor: AnswerCursor,
   writer: AnswerWriter,
   { calls, thinking }: { readonly calls: CallFormat | null; readonly thinking: ThinkingMarks | null },
 ): Reading<void> {
+  if (thinking && !writer.isThinking && (yield* cursor.attempt(() => begins(cursor, thinking.begin))))
+    writer.think(true);
+  if (!writer.isThinking) yield* readBare(cursor, writer, calls);
   const starts = calls?.starts ?? [];
-  const outside = [...starts, ...(thinking ? [thinking.begin, thinking.end] : [])];
-  const inside = [...starts, ...(thinking ? [thinking.end] : [])];
-  for (let isFirst = true; ; ) {
-    if (isFirst && !writer.isThinking) {
-      isFirst = false;
-      yield* readBare(cursor, writer, calls);
-    }
-    const mark = yield* cursor.until(writer.isThinking ? inside : outside, writer.write);
+  /** Whether the mark that ends thinking is due: a call within it may end it, too. */
+  let isDue = writer.isThinking;
+  const place = new Place();
+  const take = (text: string) => {
+    place.take(text);
+    writer.write(text);
+  };
+  for (;;) {
+    const mark = yield* cursor.until(isDue ? [...starts, thinking!.end] : starts, take);
     if (mark === null) return;
-    if (mark === thinking?.begin) writer.think(true);
-    else if (mark === thinking?.end && writer.isThinking) {
-      writer.think(false);
-      isFirst = true;
-    } else if (!starts.includes(mark) || !(yield* cursor.attempt(() => calls!.read(cursor, mark, writer))))
-      writer.write(mark);
+    if (isDue && mark === thinking!.end) {
+      if (yield* place.isQuoted(cursor)) take(mark);
+      else {
+        isDue = false;
+        writer.think(false);
+        yield* readBare(cursor, writer, calls);
+      }
+    } else if (!(yield* cursor.attempt(() => calls!.read(cursor, mark, writer)))) take(mark);
+  }
+}
+
+function* begins(cursor: AnswerCursor, mark: string): Reading<boolean> {
+  yield* cursor.skipSpace();
+  return yield* cursor.takes(mark);
+}
+
+/** The place behind what was read, which tells a mark that is mentioned from one that counts. */
+class Place {
+  /** The last two characters. */
+  #last = "";
+  /** Whether a piece of code has begun in the line. */
+  #inCode = false;
+
+  take(text: string): void {
+    const line = text.lastIndexOf("\n");
+    if (line >= 0) this.#inCode = false;
+    if (text.slice(line + 1).split("`").length % 2 === 0) this.#inCode = !this.#inCode;
+    this.#last = (this.#last + text).slice(-2);
+  }
+
+  /** Whether a mark that was passed stands in quotes, or in code, which begin before it and end behind it. */
+  *isQuoted(cursor: AnswerCursor): Reading<boolean> {
+    const quote = this.#last.at(-1) ?? "";
+    const isBegun = quote === "`" ? this.#inCode : /^[^\p{L}\p{N}.,;:!?]?["']$/u.test(this.#last);
+    return isBegun && (yield* cursor.peek()) === quote;
   }
 }
 

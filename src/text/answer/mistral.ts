@@ -1,6 +1,6 @@
 /** Calls behind `[TOOL_CALLS]`: a list of objects, or a name with its arguments, as Mistral's models write them. */
 import type { CallFormat, CallStep } from "./call-format.ts";
-import { readJsonCalls, readValue } from "./json.ts";
+import { passStray, readArguments, readJsonCalls } from "./json.ts";
 
 const START = "[TOOL_CALLS]";
 const ID = "[CALL_ID]";
@@ -22,15 +22,16 @@ export const mistral = (template: string): CallFormat => ({
   starts: [START],
   marks: [START, ID, ARGUMENTS],
   *read(cursor, _, writer) {
+    const ends = [START];
     const next = yield* cursor.skipSpace();
-    if (next === "[" || next === "{") return yield* readJsonCalls(cursor, writer);
+    if (next === "[" || next === "{") return yield* readJsonCalls(cursor, writer, { ends });
     const head = yield* cursor.before([ID, ARGUMENTS, "{", START]);
     const name = head?.text.trim() ?? "";
     if (!head || head.mark === START || !/^[\w.-]+$/.test(name)) return false;
     if (head.mark === ID && !(yield* cursor.before([ARGUMENTS]))) return false;
     if (head.mark === "{") cursor.skip(-1);
-    if ((yield* cursor.skipSpace()) !== "{" || !writer.begin(name)) return false;
-    yield* readValue(cursor, writer.argue);
+    if (!(yield* readArguments(cursor, writer, name, { ends }))) return false;
+    yield* cursor.attempt(() => passStray(cursor, ends));
     return true;
   },
 });

@@ -1,42 +1,137 @@
 /** Values of parameters that models write as plain text, as JSON by the schema of the tool. */
+import { AnswerCursor, type Reading } from "./cursor.ts";
 import type { KnownTool } from "./events.ts";
-import { parsed } from "./json.ts";
+import { escaped, LiteralReader } from "./literal.ts";
+import { type LiteralKind, numberText, scalarText } from "./scalars.ts";
+import { type JsonType, parameterTypes, type ValueTypes } from "./schema-types.ts";
 
-type Schema = Readonly<Record<string, unknown>>;
+/** Takes the text of one parameter piece by piece, and gives JSON as soon as it is certain. */
+export class ParameterValue {
+  readonly #types: ValueTypes;
+  readonly #take: (json: string) => void;
+  /** Whether text is given as it comes: nothing else may be. */
+  readonly #isText: boolean;
+  /** Text that could still be the word for no value. */
+  #text = "";
+  #isBegun = false;
 
-function schemaOf(tool: KnownTool | undefined, parameter: string): Schema {
-  const { properties } = (tool?.parameters ?? {}) as { properties?: Readonly<Record<string, unknown>> };
-  const schema = properties && Object.hasOwn(properties, parameter) ? properties[parameter] : null;
-  return typeof schema === "object" && schema !== null ? (schema as Schema) : {};
+  constructor(tool: KnownTool | undefined, parameter: string, take: (json: string) => void) {
+    this.#types = parameterTypes(tool, parameter);
+    this.#take = take;
+    const types = this.#types.types?.filter((type) => type !== "null");
+    this.#isText = types?.length === 1 && types[0] === "string";
+  }
+
+  readonly write = (piece: string): void => {
+    if (this.#isBegun) this.#take(escaped(piece));
+    else {
+      this.#text += piece;
+      if (this.#isText && !this.#mayBeNull()) this.#begin();
+    }
+  };
+
+  /** The text has ended. */
+  end(): void {
+    if (!this.#isBegun) this.#take(valueText(this.#text, this.#types));
+    else this.#take('"');
+  }
+
+  #begin(): void {
+    this.#isBegun = true;
+    this.#take(`"${escaped(this.#text)}`);
+  }
+
+  #mayBeNull(): boolean {
+    const word = this.#text.trim();
+    return this.#types.types!.includes("null") && NULLS.some((text) => text.startsWith(word));
+  }
 }
 
-/** Whether a parameter can only be text. */
-export function isTextParameter(tool: KnownTool | undefined, parameter: string): boolean {
-  const { type, enum: values } = schemaOf(tool, parameter);
-  if (type !== undefined) return type === "string";
-  return Array.isArray(values) && values.length > 0 && values.every((value) => typeof value === "string");
+const NULLS = ["null", "None", "none", "NULL"];
+
+/** JSON of what was written as text: of the first type that it can be, text where it can be none. */
+function valueText(text: string, { types, values }: ValueTypes): string {
+  const word = text.trim();
+  const value = values?.find((one) => (typeof one === "string" ? one === text || one === word : isWritten(word, one)));
+  if (value !== undefined) return typeof value === "string" ? JSON.stringify(value) : jsonText(word, value);
+  if (types === null) return anyText(word) ?? JSON.stringify(text);
+  if (types.includes("null") && NULLS.includes(word)) return "null";
+  for (const type of types) {
+    const written = typedText(text, word, type);
+    if (written !== null) return written;
+  }
+  return JSON.stringify(text);
 }
 
-/** JSON of a parameter that was written as text: text where it is text or may be and is no other value. */
-export function parameterValue(tool: KnownTool | undefined, parameter: string, text: string): string {
-  if (isTextParameter(tool, parameter)) return JSON.stringify(text);
-  const trimmed = text.trim();
-  const word = { None: "null", True: "true", False: "false" }[trimmed] ?? trimmed;
-  const value = parsed(word);
-  if (value === undefined) return JSON.stringify(text);
-  const types = [schemaOf(tool, parameter).type ?? []].flat();
-  const isAllowed = types.length === 0 || types.includes(typeOf(value)) || !types.includes("string");
-  return isAllowed ? word : JSON.stringify(text);
+/** JSON of a value of the schema that was written: its digits are the model's. */
+function jsonText(word: string, value: unknown): string {
+  return typeof value === "number" ? numberText(word)! : JSON.stringify(value);
 }
 
-function typeOf(value: unknown): string {
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "array";
-  if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";
-  return typeof value;
+function isWritten(word: string, value: unknown): boolean {
+  const text = scalarText(word) ?? literalText(word, "json");
+  return text !== null && JSON.stringify(JSON.parse(text)) === JSON.stringify(value);
 }
 
-/** Text as it stands within a string of JSON. */
-export function escaped(text: string): string {
-  return JSON.stringify(text).slice(1, -1);
+/** JSON of a text of which no type is known: what looks like a value is one. */
+function anyText(word: string): string | null {
+  if (Object.hasOwn(WORDS, word)) return WORDS[word]!;
+  return parsed(word) === undefined ? null : word;
+}
+
+const WORDS: Readonly<Record<string, string>> = { None: "null", True: "true", False: "false" };
+
+function typedText(text: string, word: string, type: JsonType): string | null {
+  switch (type) {
+    case "string":
+      return JSON.stringify(text);
+    case "null":
+      return NULLS.includes(word) ? "null" : null;
+    case "boolean":
+      return /^(true|false)$/i.test(word) ? word.toLowerCase() : null;
+    case "number":
+    case "integer": {
+      const number = numberText(word) ?? numberText(word.replace(/^([-+]?)0+(?=\d)/, "$1"));
+      return number !== null && (type === "number" || Number.isInteger(Number(number))) ? number : null;
+    }
+    default:
+      return word.startsWith(type === "array" ? "[" : "{") || (type === "array" && word.startsWith("("))
+        ? containerText(word)
+        : null;
+  }
+}
+
+/** JSON of a list or object as it is, or of one as Python or a small model writes it. */
+function containerText(word: string): string | null {
+  return parsed(word) === undefined ? (literalText(word, "json") ?? literalText(word, "python")) : word;
+}
+
+/** JSON of a whole text that is one value; null where it is none. */
+export function literalText(text: string, kind: LiteralKind): string | null {
+  const cursor = new AnswerCursor();
+  cursor.add(text);
+  cursor.end();
+  let json = "";
+  const reader = new LiteralReader(cursor, { kind }, (piece) => {
+    json += piece;
+  });
+  const outcome = done(reader.value());
+  return outcome === "whole" && cursor.rest.trim() === "" && parsed(json) !== undefined ? json : null;
+}
+
+/** What a reading of a text that has ended gives. */
+function done<T>(reading: Reading<T>): T {
+  for (;;) {
+    const next = reading.next();
+    if (next.done) return next.value;
+  }
+}
+
+/** The value of a text of JSON; undefined where it is none. */
+export function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }

@@ -2,7 +2,7 @@
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
-import { readValue } from "./json.ts";
+import { readArguments } from "./json.ts";
 
 interface SectionMarks {
   readonly section: string;
@@ -57,10 +57,7 @@ export function sectioned(marks: SectionMarks, isFenced = false): CallFormat {
           return (yield* cursor.takes(marks.call)) && (yield* readCall(cursor, writer, marks));
         });
       }
-      yield* cursor.attempt(function* () {
-        yield* cursor.skipSpace();
-        return yield* cursor.takes(marks.sectionEnd);
-      });
+      yield* cursor.passes([marks.sectionEnd]);
       return true;
     },
   };
@@ -78,14 +75,10 @@ function* readCall(cursor: AnswerCursor, writer: AnswerWriter, marks: SectionMar
   }
   yield* cursor.skipSpace();
   const isFenced = (yield* cursor.takes("```json")) || (yield* cursor.takes("```"));
-  if ((yield* cursor.skipSpace()) !== "{" || !writer.begin(name)) return false;
-  if (!(yield* readValue(cursor, writer.argue))) return true;
-  yield* cursor.skipSpace();
-  if (isFenced) {
-    yield* cursor.takes("```");
-    yield* cursor.skipSpace();
-  }
-  yield* cursor.takes(marks.callEnd);
+  const ends = [...(isFenced ? ["```"] : []), marks.callEnd, marks.sectionEnd, marks.call];
+  if (!(yield* readArguments(cursor, writer, name, { ends }))) return false;
+  if (isFenced) yield* cursor.passes(["```"]);
+  yield* cursor.passes([marks.callEnd]);
   return true;
 }
 

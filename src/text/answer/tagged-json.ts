@@ -1,6 +1,8 @@
 /** Calls as JSON after a mark: Hermes, Qwen, Granite, Phi, Command, Nemotron, EXAONE and others. */
 import type { CallFormat } from "./call-format.ts";
-import { readBareCalls, readJsonCalls } from "./json.ts";
+import type { AnswerCursor, Reading } from "./cursor.ts";
+import type { AnswerWriter } from "./events.ts";
+import { readArguments, readBareCalls, readJsonCalls } from "./json.ts";
 
 /** Marks before calls, with those behind, which models may leave out. */
 const MARKS: readonly (readonly [begin: string, end: string])[] = [
@@ -21,14 +23,31 @@ export function taggedJson(template: string): CallFormat {
     starts: pairs.map(([begin]) => begin),
     marks: pairs.flat(),
     *read(cursor, start, writer) {
-      if (!(yield* readJsonCalls(cursor, writer))) return false;
       const end = pairs.find(([begin]) => begin === start)![1];
-      yield* cursor.attempt(function* () {
-        yield* cursor.skipSpace();
-        return yield* cursor.takes(end);
-      });
+      const ends = [end, start];
+      const isRead =
+        (yield* cursor.attempt(() => readJsonCalls(cursor, writer, { ends }))) ||
+        (yield* readNamedCall(cursor, writer, ends));
+      if (!isRead) return false;
+      while (yield* cursor.passes([end]));
+      yield* cursor.attempt(() => passesLast(cursor, start));
       return true;
     },
     readBare: readBareCalls,
   };
+}
+
+/** The name of a tool that there is, and its arguments behind it. */
+function* readNamedCall(cursor: AnswerCursor, writer: AnswerWriter, ends: readonly string[]): Reading<boolean> {
+  const head = yield* cursor.before(["{", ...ends]);
+  const name = head?.text.trim() ?? "";
+  if (!head || !writer.isKnown(name)) return false;
+  cursor.skip(-head.mark.length);
+  return yield* readArguments(cursor, writer, name, { ends });
+}
+
+/** Passes over a mark with which the answer ends: models write the one that begins calls for the one that ends them. */
+function* passesLast(cursor: AnswerCursor, mark: string): Reading<boolean> {
+  yield* cursor.skipSpace();
+  return (yield* cursor.takes(mark)) && (yield* cursor.skipSpace()) === "";
 }

@@ -2,8 +2,10 @@
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
-import { readJsonCalls } from "./json.ts";
-import { escaped, isTextParameter, parameterValue } from "./parameter-values.ts";
+import { readArguments, readJsonCalls } from "./json.ts";
+import { ParameterValue } from "./parameter-values.ts";
+import { parameterNames } from "./schema-types.ts";
+import { type Following, TaggedText } from "./tagged-text.ts";
 
 const FUNCTION = "<function=";
 const FUNCTION_END = "</function>";
@@ -11,82 +13,169 @@ const PARAMETER = "<parameter=";
 const PARAMETER_END = "</parameter>";
 const WRAPPERS = ["<tool_call>", "<seed:tool_call>"];
 
-/** What ends a value; models leave the end tag out. */
-const VALUE_ENDS = [PARAMETER_END, `\n${PARAMETER_END}`, `\n${PARAMETER}`, `\n${FUNCTION_END}`, FUNCTION_END];
-
 export function xmlParameters(template: string): CallFormat {
   const wrappers = WRAPPERS.filter((mark) => template.includes(mark));
-  const ends = wrappers.map((mark) => mark.replace("<", "</"));
   const starts = [...wrappers, FUNCTION];
   const call = { kind: "call", key: "arguments" } as const;
   const outer = wrappers[0] ?? WRAPPERS[0]!;
+  const reader = { wrappers, ends: wrappers.map((mark) => mark.replace("<", "</")) };
   return {
     steps: [{ kind: "text", text: `${outer}\n` }, call, { kind: "text", text: `\n${outer.replace("<", "</")}` }],
     starts,
-    marks: [...starts, ...ends, FUNCTION_END, PARAMETER, PARAMETER_END],
+    marks: [...starts, ...reader.ends, FUNCTION_END, PARAMETER, PARAMETER_END],
     *read(cursor, start, writer) {
-      if (start !== FUNCTION) {
+      const functions = new FunctionReader(cursor, writer, reader, start !== FUNCTION);
+      if (start !== FUNCTION && (yield* cursor.skipSpace()) === "{") {
         // Answers that are held to a schema have calls as JSON.
-        const isJson = (yield* cursor.skipSpace()) === "{";
-        if (isJson && !(yield* readJsonCalls(cursor, writer))) return false;
-        if (!isJson && !((yield* cursor.takes(FUNCTION)) && (yield* readFunction(cursor, writer)))) return false;
-      } else if (!(yield* readFunction(cursor, writer))) return false;
+        if (!(yield* readJsonCalls(cursor, writer, { ends: reader.ends }))) return false;
+      } else {
+        if (start !== FUNCTION && !(yield* cursor.takes(FUNCTION))) return false;
+        if (!(yield* functions.read())) return false;
+      }
       for (let isMore = true; isMore; ) {
         isMore = yield* cursor.attempt(function* () {
           yield* cursor.skipSpace();
-          return (yield* cursor.takes(FUNCTION)) && (yield* readFunction(cursor, writer));
+          return (yield* cursor.takes(FUNCTION)) && (yield* functions.read());
         });
       }
-      for (const end of ends)
-        yield* cursor.attempt(function* () {
-          yield* cursor.skipSpace();
-          return yield* cursor.takes(end);
-        });
+      while (yield* cursor.passes(reader.ends));
       return true;
     },
   };
 }
 
-function* readFunction(cursor: AnswerCursor, writer: AnswerWriter): Reading<boolean> {
-  const head = yield* cursor.before([">", "\n", "<"]);
-  if (head?.mark !== ">" || !writer.begin(head.text.trim())) return false;
-  const tool = writer.tools.get(head.text.trim());
-  let count = 0;
-  for (;;) {
-    yield* cursor.skipSpace();
-    if (!(yield* cursor.takes(PARAMETER))) break;
-    const key = yield* cursor.attempt(function* () {
-      const found = yield* cursor.before([">", "\n", "<"]);
-      return found?.mark === ">" ? found : null;
-    });
-    if (key === null) {
-      writer.argue(count === 0 ? "{}" : "}");
-      writer.write(PARAMETER);
-      return true;
-    }
-    const name = key.text.trim();
-    writer.argue(`${count++ === 0 ? "{" : ", "}${JSON.stringify(name)}: `);
-    yield* cursor.takes("\n");
-    if (isTextParameter(tool, name)) {
-      writer.argue('"');
-      yield* readText(cursor, (text) => writer.argue(escaped(text)));
-      writer.argue('"');
-    } else {
-      let text = "";
-      yield* readText(cursor, (piece) => {
-        text += piece;
-      });
-      writer.argue(parameterValue(tool, name, text));
-    }
-  }
-  writer.argue(count === 0 ? "{}" : "}");
-  yield* cursor.takes(FUNCTION_END);
-  return true;
+/** Marks around functions. */
+interface WrapperMarks {
+  readonly wrappers: readonly string[];
+  readonly ends: readonly string[];
 }
 
-/** The value of a parameter up to its end tag, or to the tag of what follows, which is left. */
-function* readText(cursor: AnswerCursor, take: (text: string) => void): Reading<void> {
-  const end = yield* cursor.until(VALUE_ENDS, take);
-  if (end?.endsWith(PARAMETER)) cursor.skip(-PARAMETER.length);
-  else if (end?.endsWith(FUNCTION_END)) cursor.skip(-FUNCTION_END.length);
+class FunctionReader {
+  readonly #cursor: AnswerCursor;
+  readonly #writer: AnswerWriter;
+  readonly #marks: WrapperMarks;
+  /** Whether a mark around the function has begun. */
+  readonly #isWrapped: boolean;
+
+  constructor(cursor: AnswerCursor, writer: AnswerWriter, marks: WrapperMarks, isWrapped: boolean) {
+    this.#cursor = cursor;
+    this.#writer = writer;
+    this.#marks = marks;
+    this.#isWrapped = isWrapped;
+  }
+
+  /** A function behind its mark. False, and no call, where what follows is none. */
+  *read(): Reading<boolean> {
+    const cursor = this.#cursor;
+    const head = yield* cursor.before([">", "\n", "<"]);
+    const name = head?.text.trim() ?? "";
+    if (head?.mark !== ">" || !this.#writer.mayBegin(name)) return false;
+    if ((yield* cursor.skipSpace()) === "{") {
+      const ends = [FUNCTION_END, ...this.#marks.ends];
+      if (!(yield* readArguments(cursor, this.#writer, name, { ends }))) return false;
+      yield* cursor.passes([FUNCTION_END]);
+      return true;
+    }
+    const first = yield* this.#key();
+    if (first === null && !(yield* this.#end())) return false;
+    this.#writer.begin(name);
+    this.#writer.argue("{");
+    if (first === null || (yield* this.#parameters(name, first))) this.#writer.argue("}");
+    return true;
+  }
+
+  /** Parameters from the key of the first on, and the end of the function. False where the text ends before. */
+  *#parameters(name: string, first: string): Reading<boolean> {
+    const cursor = this.#cursor;
+    const tool = this.#writer.tool(name);
+    const due = new Set(parameterNames(tool));
+    const hasNames = due.size > 0;
+    for (let key: string | null = first, count = 0; key !== null; key = yield* this.#key(), count++) {
+      due.delete(key);
+      this.#writer.argue(`${count === 0 ? "" : ", "}${JSON.stringify(key)}: `);
+      const value = new ParameterValue(tool, key, this.#writer.argue);
+      const text = new TaggedText(cursor, {
+        close: PARAMETER_END,
+        nested: PARAMETER,
+        ends: [PARAMETER, FUNCTION_END, ...this.#marks.ends],
+        inLines: !this.#marks.wrappers.includes("<seed:tool_call>"),
+        follows: (_, offset) => this.#follows(offset),
+        endsAt: (mark) => this.#endsAt(mark, (next) => !hasNames || due.has(next)),
+      });
+      if (!(yield* text.read(value.write))) return false;
+      value.end();
+    }
+    if (yield* this.#end()) return true;
+    cursor.skip(cursor.rest.length);
+    return false;
+  }
+
+  /** The name of a parameter, past its mark; null where none follows. */
+  *#key(): Reading<string | null> {
+    const cursor = this.#cursor;
+    return yield* cursor.attempt(function* () {
+      yield* cursor.skipSpace();
+      if (!(yield* cursor.takes(PARAMETER))) return null;
+      const found = yield* cursor.before([">", "\n", "<"]);
+      if (found === null || found.mark === "<" || !/^[^\s"'`=]+$/.test(found.text.trim())) return null;
+      if (found.mark === "\n") cursor.skip(-1);
+      return found.text.trim();
+    });
+  }
+
+  /** Passes over the end of the function; where it is left out, what follows one must be there. */
+  *#end(): Reading<boolean> {
+    const cursor = this.#cursor;
+    if (yield* cursor.attempt(() => passesWhole(cursor, [FUNCTION_END]))) return true;
+    const at = yield* cursor.spaceEnd(0);
+    return Boolean(yield* cursor.whichAt(at, [FUNCTION, ...this.#marks.ends]));
+  }
+
+  /** What follows the end mark of a parameter, from an offset on. */
+  *#follows(offset: number): Reading<Following> {
+    const cursor = this.#cursor;
+    const { wrappers, ends } = this.#marks;
+    const at = yield* cursor.spaceEnd(offset);
+    const mark = yield* cursor.whichAt(at, [PARAMETER, FUNCTION_END, ...ends]);
+    if (mark === null) return "cut";
+    if (mark === false || mark === PARAMETER) return mark ? "end" : "other";
+    if (mark !== FUNCTION_END) return yield* this.#behindWrapper(at + mark.length);
+    const behind = yield* cursor.spaceEnd(at + mark.length);
+    const next = yield* cursor.whichAt(behind, [FUNCTION, ...wrappers, ...ends, FUNCTION_END, PARAMETER_END]);
+    if (next === FUNCTION_END || next === PARAMETER_END) return "other";
+    if (next && ends.includes(next)) return yield* this.#behindWrapper(behind + next.length);
+    return next === false && this.#isWrapped ? "perhaps" : "end";
+  }
+
+  /** The end of a wrapper counts where no mark of what is within one follows. */
+  *#behindWrapper(offset: number): Reading<Following> {
+    const at = yield* this.#cursor.spaceEnd(offset);
+    return (yield* this.#cursor.whichAt(at, [PARAMETER_END, FUNCTION_END])) ? "other" : "end";
+  }
+
+  /** Whether a value without an end mark ends at a mark. */
+  *#endsAt(mark: string, isDue: (key: string) => boolean): Reading<boolean> {
+    const cursor = this.#cursor;
+    if (mark === PARAMETER) {
+      let key: string | null = null;
+      const find = () => this.#key();
+      yield* cursor.attempt(function* () {
+        key = yield* find();
+        return null;
+      });
+      return key !== null && isDue(key);
+    }
+    if (mark !== FUNCTION_END) return (yield* this.#behindWrapper(mark.length)) === "end";
+    const at = yield* cursor.spaceEnd(mark.length);
+    const { wrappers, ends } = this.#marks;
+    return (yield* cursor.whichAt(at, [FUNCTION, ...wrappers, ...ends])) !== false;
+  }
+}
+
+/** Passes over white space and a whole mark. */
+function* passesWhole(cursor: AnswerCursor, marks: readonly string[]): Reading<boolean> {
+  const at = yield* cursor.spaceEnd(0);
+  const mark = yield* cursor.whichAt(at, marks);
+  if (mark) cursor.skip(at + mark.length);
+  return Boolean(mark);
 }

@@ -38,7 +38,11 @@ function renamed(node: Node, index: number): Node {
     case "choice":
       return { ...node, options: node.options.map((option) => renamed(option, index)) };
     case "relaxed":
-      return { ...node, exact: renamed(node.exact, index), told: renamed(node.told, index) };
+      return {
+        ...node,
+        exact: node.exact.kind === "followed" ? node.exact : renamed(node.exact, index),
+        told: renamed(node.told, index),
+      };
     case "repeat":
       return { ...node, part: renamed(node.part, index) };
     default:

@@ -1,9 +1,11 @@
 /** Constraints to grammars. */
 import { shown } from "../../arguments.ts";
-import { InvalidArgumentError } from "../../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
+import { AutomatonSizeError, automatonOf } from "./automaton.ts";
+import { automatonState } from "./automaton-states.ts";
 import { parseEbnf } from "./ebnf.ts";
-import { checkGrammar, choice, type Grammar, text } from "./grammar.ts";
+import { checkGrammar, choice, followed, type Grammar, type Node, relaxed, text } from "./grammar.ts";
 import { schemaGrammar } from "./json-schema.ts";
 import { parseRegex } from "./regex.ts";
 
@@ -25,7 +27,7 @@ function grammarOf(constraint: Constraint): Grammar {
     case "grammar":
       return parseEbnf(constraint.ebnf);
     case "regex":
-      return new Map([["root", parseRegex(constraint.pattern, "regex").node]]);
+      return new Map([["root", regexNode(constraint.pattern)]]);
     case "choice":
       return new Map([["root", choice(checkOptions(constraint.options).map((option) => text(option)))]]);
     default:
@@ -33,6 +35,19 @@ function grammarOf(constraint: Constraint): Grammar {
         `constraint: expected a kind of json, jsonSchema, grammar, regex or choice but found ${shown(constraint).slice(0, 80)}`,
       );
   }
+}
+
+function regexNode(pattern: string): Node {
+  const { node, tree, isAnchored } = parseRegex(pattern, "regex", { isWhole: true });
+  if (!isAnchored) return node;
+  try {
+    const state = automatonState(automatonOf(tree));
+    if (state) return relaxed(followed(state), node);
+  } catch (cause) {
+    if (!(cause instanceof AutomatonSizeError)) throw cause;
+    throw new UnsupportedError("regex: anchors among so many cases cannot be held to token by token", { cause });
+  }
+  throw new InvalidArgumentError("regex: expected an expression that a text matches");
 }
 
 function checkOptions(options: readonly string[]): readonly string[] {

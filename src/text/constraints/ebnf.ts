@@ -1,18 +1,7 @@
 /** Grammars in EBNF: `name ::= "text" [a-z] other (a | b)* c? d{2,3} # comment`, as llama.cpp and xgrammar read them. */
 import { InvalidArgumentError } from "../../errors.ts";
-import {
-  choice,
-  complement,
-  EMPTY,
-  type Grammar,
-  type Node,
-  oneOf,
-  type Range,
-  repeat,
-  rule,
-  sequence,
-  text,
-} from "./grammar.ts";
+import { complement, type Range } from "./code-points.ts";
+import { choice, EMPTY, type Grammar, type Node, oneOf, repeat, rule, sequence, text } from "./grammar.ts";
 
 const LENGTH_MAX = 200_000;
 const DEPTH_MAX = 100;

@@ -3,12 +3,15 @@
  * its own, which can be ended, since nothing bounds the time that it takes for a grammar; in pages, which have no other
  * work, on the thread of the model.
  */
+import type { Worker } from "node:worker_threads";
 import type * as Xgrammar from "@mlc-ai/web-xgrammar";
 import { deferred } from "../../deferred.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { hasThreads } from "../../kernels/wasm/engine/workers.ts";
+import { warn } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import { type MaskReply, type MaskRequest, type MaskVocabulary, startMasks } from "./mask-program.ts";
+import { MASK_TEXT } from "./mask-text.ts";
 
 /** An engine that has a vocabulary. One request at a time. */
 export interface Engine {
@@ -22,13 +25,15 @@ export interface Engine {
 /** An engine for a vocabulary. UnsupportedError where the package is missing or fails. */
 export async function startEngine(vocabulary: MaskVocabulary): Promise<Engine> {
   try {
-    const threads = nodeBuiltin<typeof import("node:worker_threads")>("node:worker_threads");
-    if (threads && hasThreads()) return await startThread(threads, vocabulary);
-    const answer = await startMasks(await loadPackage(), vocabulary);
-    return { hasEnded: false, ask: answer, end() {} };
+    return (await startThread(vocabulary)) ?? (await startHere(vocabulary));
   } catch (cause) {
     throw new UnsupportedError("constraints: need the package @mlc-ai/web-xgrammar beside lowbit", { cause });
   }
+}
+
+async function startHere(vocabulary: MaskVocabulary): Promise<Engine> {
+  const answer = await startMasks(await loadPackage(), vocabulary);
+  return { hasEnded: false, ask: answer, end() {} };
 }
 
 async function loadPackage(): Promise<typeof Xgrammar> {
@@ -56,19 +61,30 @@ const LOAD = `const load = (file) => {
 };`;
 
 /** What the thread runs: it says that it is ready, then answers. */
-const thread = () => `${LOAD}
+const THREAD = `${LOAD}${MASK_TEXT}
 const { parentPort, workerData } = require("node:worker_threads");
-(${startMasks})(load(workerData.file), workerData.vocabulary).then((answer) => {
+startMasks(load(workerData.file), workerData.vocabulary).then((answer) => {
   parentPort.on("message", async (request) => parentPort.postMessage(await answer(request)));
   parentPort.postMessage("ready");
 });`;
 
-async function startThread(
-  { Worker }: typeof import("node:worker_threads"),
-  vocabulary: MaskVocabulary,
-): Promise<Engine> {
-  const workerData = { file: packageInNode()!.file, vocabulary };
-  const worker = new Worker(thread(), { eval: true, execArgv: [], name: "lowbit constraints", workerData });
+/** Null where there are no threads. */
+async function startThread(vocabulary: MaskVocabulary): Promise<Engine | null> {
+  const threads = nodeBuiltin<typeof import("node:worker_threads")>("node:worker_threads");
+  const inNode = packageInNode();
+  if (!threads || !inNode || !hasThreads()) return null;
+  try {
+    const options = { eval: true, execArgv: [], name: "lowbit constraints" };
+    const worker = new threads.Worker(THREAD, { ...options, workerData: { file: inNode.file, vocabulary } });
+    return await engineOf(worker);
+  } catch (error) {
+    warn(`constraints: no thread can be started: ${(error as Error).message}; they are worked out on this one`);
+    return null;
+  }
+}
+
+/** An engine on a thread, when it is ready. */
+async function engineOf(worker: Worker): Promise<Engine> {
   /** Of the request under way, or the start. */
   let waiting = deferred<MaskReply | "ready">();
   let hasEnded = false;

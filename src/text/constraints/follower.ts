@@ -3,14 +3,18 @@
  * that is drawn can come, this decides: lengths, and characters beyond ASCII, are beyond what the engine is told.
  */
 import { UnsupportedError } from "../../errors.ts";
-import { type Grammar, type Node, normalized, type Range, repeat } from "./grammar.ts";
+import { normalized, type Range } from "./code-points.ts";
+import { type Followed, followed, type Grammar, type Node, repeat } from "./grammar.ts";
+import type { State } from "./states.ts";
+
+type Part = Node | Followed;
 
 /** What is left to be read: a part, and what follows it. Equal ones are one object. */
 interface Cell {
-  readonly node: Node;
+  readonly node: Part;
   readonly rest: Cell | null;
   /** Cells that follow by this one, by their nodes. */
-  readonly followers: Map<Node, Cell>;
+  readonly followers: Map<Part, Cell>;
   /** Where a text is of which only this is left; null until it is asked for. */
   place: Place | null;
 }
@@ -35,11 +39,12 @@ const LEAVES_MAX = 50_000;
 export class GrammarFollower {
   readonly #grammar: Grammar;
   /** Cells at the end of the text, by their nodes. */
-  readonly #last = new Map<Node, Cell>();
+  readonly #last = new Map<Part, Cell>();
   /** Repetitions with one less to come. */
   readonly #shorter = new Map<Node, Node>();
   /** Rests of texts. */
   readonly #tails = new Map<Node, Node>();
+  readonly #followed = new Map<State, Followed>();
   place: Place;
 
   constructor(grammar: Grammar) {
@@ -107,6 +112,11 @@ export class GrammarFollower {
         case "choice":
           for (const option of node.options) waiting.push(this.#cell(option, rest));
           break;
+        case "followed":
+          if (node.state.canEnd) waiting.push(rest);
+          for (const { ranges, next } of node.state.leaves)
+            leaves.push({ ranges, next: this.#cell(this.#followedBy(next), rest) });
+          break;
         case "relaxed":
           waiting.push(this.#cell(node.exact, rest));
           break;
@@ -131,6 +141,12 @@ export class GrammarFollower {
     return this.#cell(known, rest);
   }
 
+  #followedBy(state: State): Followed {
+    const known = this.#followed.get(state) ?? followed(state);
+    this.#followed.set(state, known);
+    return known;
+  }
+
   #oneLess(node: Node & { kind: "repeat" }): Node {
     if (node.min === 0 && node.max === Number.POSITIVE_INFINITY) return node;
     const known = this.#shorter.get(node) ?? repeat(node.part, Math.max(0, node.min - 1), node.max - 1);
@@ -138,7 +154,7 @@ export class GrammarFollower {
     return known;
   }
 
-  #cell(node: Node, rest: Cell | null): Cell {
+  #cell(node: Part, rest: Cell | null): Cell {
     const followers = rest?.followers ?? this.#last;
     let cell = followers.get(node);
     if (!cell) {

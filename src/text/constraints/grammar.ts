@@ -1,75 +1,60 @@
 /** Grammars of texts as data: what schemas, expressions and EBNF become, and what is written for the engine. */
 import { InvalidArgumentError } from "../../errors.ts";
+import { complement, intersection, normalized, type Range } from "./code-points.ts";
+import type { State } from "./states.ts";
 
-/** Code points from the first to the last, both included. */
-export type Range = readonly [first: number, last: number];
-
-export type Node =
+/** What texts are made of, with leaves of further kinds. */
+export type Tree<Leaf> =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "class"; readonly ranges: readonly Range[] }
-  | { readonly kind: "sequence"; readonly parts: readonly Node[] }
-  | { readonly kind: "choice"; readonly options: readonly Node[] }
-  | { readonly kind: "repeat"; readonly part: Node; readonly min: number; readonly max: number }
-  | { readonly kind: "rule"; readonly name: string }
-  /** What the engine is told of something that costs it too much: a part that gives all that it gives, and more. */
-  | { readonly kind: "relaxed"; readonly exact: Node; readonly told: Node };
+  | { readonly kind: "sequence"; readonly parts: readonly Tree<Leaf>[] }
+  | { readonly kind: "choice"; readonly options: readonly Tree<Leaf>[] }
+  | { readonly kind: "repeat"; readonly part: Tree<Leaf>; readonly min: number; readonly max: number }
+  | Leaf;
+
+interface Rule {
+  readonly kind: "rule";
+  readonly name: string;
+}
+
+/** What is followed by states of its own. */
+export interface Followed {
+  readonly kind: "followed";
+  readonly state: State;
+}
+
+/** What the engine is told of something that costs it too much: a part that gives all that it gives, and more. */
+interface Relaxed {
+  readonly kind: "relaxed";
+  readonly exact: Node | Followed;
+  readonly told: Node;
+}
+
+export type Node = Tree<Rule | Relaxed>;
 
 /** Rules by name; `root` is the whole text. */
 export type Grammar = ReadonlyMap<string, Node>;
 
-export const text = (text: string): Node => ({ kind: "text", text });
-export const sequence = (...parts: Node[]): Node => (parts.length === 1 ? parts[0]! : { kind: "sequence", parts });
-export const choice = (options: readonly Node[]): Node =>
+/** A tree that has no leaves of further kinds. */
+type Plain = Tree<never>;
+
+export const text = (text: string): Plain => ({ kind: "text", text });
+export const sequence = <L = never>(...parts: Tree<L>[]): Tree<L> =>
+  parts.length === 1 ? parts[0]! : { kind: "sequence", parts };
+export const choice = <L = never>(options: readonly Tree<L>[]): Tree<L> =>
   options.length === 1 ? options[0]! : { kind: "choice", options };
-export const repeat = (part: Node, min: number, max = Number.POSITIVE_INFINITY): Node => ({
+export const repeat = <L = never>(part: Tree<L>, min: number, max = Number.POSITIVE_INFINITY): Tree<L> => ({
   ...{ kind: "repeat", part, min, max },
 });
-export const optional = (part: Node): Node => repeat(part, 0, 1);
+export const optional = <L = never>(part: Tree<L>): Tree<L> => repeat(part, 0, 1);
 export const rule = (name: string): Node => ({ kind: "rule", name });
-export const oneOf = (ranges: readonly Range[]): Node => ({ kind: "class", ranges: normalized(ranges) });
-export const relaxed = (exact: Node, told: Node): Node => ({ kind: "relaxed", exact, told });
+export const oneOf = (ranges: readonly Range[]): Plain => ({ kind: "class", ranges: normalized(ranges) });
+export const followed = (state: State): Followed => ({ kind: "followed", state });
+export const relaxed = (exact: Node | Followed, told: Node): Node => ({ kind: "relaxed", exact, told });
 /** Any of some ASCII characters. */
-export const anyOf = (characters: string): Node =>
+export const anyOf = (characters: string): Plain =>
   oneOf([...characters].map((character) => [character.codePointAt(0)!, character.codePointAt(0)!] as const));
-export const EMPTY: Node = { kind: "sequence", parts: [] };
-
-const LAST = 0x10ffff;
-/** Code points that no text has by themselves. */
-const SURROGATES: Range = [0xd800, 0xdfff];
-
-/** Rising ranges that do not touch, without surrogates. */
-export function normalized(ranges: readonly Range[]): Range[] {
-  const sorted = [...ranges].sort(([a], [b]) => a - b);
-  const joined: [number, number][] = [];
-  for (const [first, last] of sorted) {
-    const before = joined.at(-1);
-    if (before && first <= before[1] + 1) before[1] = Math.max(before[1], last);
-    else joined.push([first, last]);
-  }
-  return joined.flatMap(([first, last]): Range[] => {
-    if (last < SURROGATES[0] || first > SURROGATES[1]) return [[first, last]];
-    return [
-      ...(first < SURROGATES[0] ? [[first, SURROGATES[0] - 1] as const] : []),
-      ...(last > SURROGATES[1] ? [[SURROGATES[1] + 1, last] as const] : []),
-    ];
-  });
-}
-
-/** All other code points. */
-export function complement(ranges: readonly Range[]): Range[] {
-  const rest: Range[] = [];
-  let next = 0;
-  for (const [first, last] of normalized([...ranges, SURROGATES].sort(([a], [b]) => a - b)).concat()) {
-    if (first > next) rest.push([next, first - 1]);
-    next = last + 1;
-  }
-  if (next <= LAST) rest.push([next, LAST]);
-  return normalized(rest);
-}
-
-export function intersection(a: readonly Range[], b: readonly Range[]): Range[] {
-  return complement([...complement(a), ...complement(b)]);
-}
+export const EMPTY: Plain = { kind: "sequence", parts: [] };
 
 /** How large a grammar may be: the engine works out what may follow in every state before the first token. */
 const NODES_MAX = 20_000;
@@ -126,7 +111,7 @@ function countsTold({ min, max }: { min: number; max: number }): { min: number; 
 export function partsOf(node: Node): readonly Node[] {
   if (node.kind === "sequence") return node.parts;
   if (node.kind === "choice") return node.options;
-  if (node.kind === "relaxed") return [node.exact, node.told];
+  if (node.kind === "relaxed") return node.exact.kind === "followed" ? [node.told] : [node.exact, node.told];
   return node.kind === "repeat" ? [node.part] : [];
 }
 
@@ -203,8 +188,18 @@ function openCopies(node: Node): number {
   return partsOf(node).reduce((sum, part) => sum + openCopies(part), own);
 }
 
-/** The characters of a node's texts; null for those of rules. */
+/** Characters of escapes in JSON. */
+const ESCAPES: readonly Range[] = [
+  [0x22, 0x22],
+  [0x2f, 0x39],
+  [0x41, 0x5a],
+  [0x5c, 0x5c],
+  [0x61, 0x7a],
+];
+
+/** The characters of a node's texts; null for those of rules, but for the one of escapes. */
 function charactersOf(node: Node): Range[] | null {
+  if (node.kind === "rule" && node.name === "escaped") return [...ESCAPES];
   if (node.kind === "rule" || node.kind === "relaxed") return null;
   if (node.kind === "class") return [...node.ranges];
   if (node.kind === "text") return [...node.text].map((one) => [one.codePointAt(0)!, one.codePointAt(0)!]);
@@ -279,7 +274,8 @@ function writtenClass(ranges: readonly Range[]): string {
   const items = ascii.map(([first, last]) =>
     first === last ? writtenPoint(first) : `${writtenPoint(first)}-${writtenPoint(last)}`,
   );
-  if (isOpen && items.length === 0) return "[\\u0000-\\U0010FFFF]";
+  // A class of other characters than none is no class to the engine.
+  if (isOpen && items.length === 0) return "([\\u0000] | [^\\u0000])";
   return `[${isOpen ? "^" : ""}${items.join("")}]`;
 }
 

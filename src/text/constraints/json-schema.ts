@@ -3,8 +3,9 @@
  * come in the schema's order, and properties that it does not name only where it speaks of them.
  */
 import { InvalidArgumentError } from "../../errors.ts";
+import { GrammarFollower } from "./follower.ts";
 import { choice, type Grammar, type Node, partsOf, rule, text } from "./grammar.ts";
-import { JSON_RULES } from "./json-text.ts";
+import { jsonRules, literal } from "./json-text.ts";
 import { arrayOf } from "./schema-arrays.ts";
 import { canonical, checkedKeywords, isSchema, joined, KEYWORDS_OF, refused, type Schema } from "./schema-keywords.ts";
 import { numberOf } from "./schema-numbers.ts";
@@ -54,7 +55,7 @@ class SchemaCompiler implements SchemaScope {
     const root = this.node(this.#root, "#");
     if (root === null) throw new InvalidArgumentError("schema: expected one that accepts a value");
     const rules = new Map<string, Node>([["root", root], ...this.#rules]);
-    for (const [name, node] of JSON_RULES) rules.set(name, node);
+    for (const [name, node] of jsonRules()) rules.set(name, node);
     return withoutUnused(rules);
   }
 
@@ -171,46 +172,60 @@ class SchemaCompiler implements SchemaScope {
     }
   }
 
-  #alternatives({ anyOf, oneOf, ...rest }: Schema, at: string): Node | null {
-    if (anyOf !== undefined && oneOf !== undefined) throw refused(at, "anyOf beside oneOf");
-    const keyword = anyOf === undefined ? "oneOf" : "anyOf";
-    const branches = list(anyOf ?? oneOf, `${at}/${keyword}`).map((branch, index) =>
+  #alternatives(said: Schema, at: string): Node | null {
+    const keyword = said.oneOf === undefined ? "anyOf" : "oneOf";
+    const { [keyword]: alternatives, ...rest } = said;
+    const branches = list(alternatives, `${at}/${keyword}`).map((branch, index) =>
       Object.keys(rest).length === 0
         ? (branch as Schema | boolean)
         : joined(rest, this.#withoutReference(branch, `${at}/${keyword}/${index}`), at),
     );
-    if (keyword === "oneOf") this.#checkDisjoint(branches, `${at}/oneOf`);
-    const nodes = branches.map((branch, index) => this.node(branch, `${at}/${keyword}/${index}`));
+    const disjoint = keyword === "oneOf" ? this.#disjoint(branches, `${at}/oneOf`) : branches;
+    const nodes = disjoint.map((branch, index) => this.node(branch, `${at}/${keyword}/${index}`));
     const possible = nodes.filter((node) => node !== null);
     return possible.length === 0 ? null : choice(possible.map((node) => this.define(node)));
   }
 
-  /** Of values that several branches accept, oneOf accepts none. */
-  #checkDisjoint(branches: readonly (Schema | boolean)[], at: string): void {
+  /** Branches of oneOf, which accepts none of the values that several of them accept. */
+  #disjoint(branches: readonly (Schema | boolean)[], at: string): readonly (Schema | boolean)[] {
     const plain = branches.map((branch, index) => this.#withoutReference(branch, `${at}/${index}`));
-    for (const [index, a] of plain.entries())
-      for (const b of plain.slice(0, index))
+    // All that is no object is accepted by each branch that speaks of objects alone, and so by none.
+    const typed =
+      plain.length > 1 && plain.every(isOfObjects) ? plain.map((one) => ({ ...one, type: "object" })) : null;
+    const all = typed ?? plain;
+    for (const [index, a] of all.entries())
+      for (const b of all.slice(0, index))
         if (!areDisjoint(a, b, (schema) => this.#withoutReference(schema, at)))
           throw refused(at, "alternatives of which several may accept a value");
+    return typed ?? branches;
   }
 
   #values(said: Schema, at: string): Node | null {
     const { enum: values, const: constant, type, ...rest } = said;
-    if (Object.keys(rest).length > 0)
-      throw refused(`${at}/${Object.keys(rest)[0]}`, "this keyword beside enum or const");
-    let all = values === undefined ? [constant] : list(values, `${at}/enum`);
+    let all = values === undefined ? [constant] : list(values, `${at}/enum`, 0);
     if (values !== undefined && "const" in said) all = all.filter((value) => canonical(value) === canonical(constant));
     const types = type === undefined ? null : typesOf(type, at);
     const typed = all.filter((value) => types === null || types.some((type) => isOfType(value, type)));
-    const texts = [...new Set(typed.map((value) => JSON.stringify(value)))];
-    return texts.length === 0 ? null : choice(texts.map((value) => text(value)));
+    const allowed = typed.filter((value) => this.#allows(rest, value, at));
+    const unlike = new Map(allowed.map((value) => [canonical(value), value]));
+    return unlike.size === 0 ? null : choice([...unlike.values()].map(literal));
+  }
+
+  /** Whether keywords that stand beside values allow one of them. */
+  #allows(keywords: Schema, value: unknown, at: string): boolean {
+    const type = TYPES.find((type) => type !== "integer" && isOfType(value, type))!;
+    const about = Object.keys(keywords).filter((keyword) => KEYWORDS_OF[type]?.includes(keyword));
+    if (about.length === 0) return true;
+    if (type === "object" || type === "array") throw refused(`${at}/${about[0]}`, "this keyword beside enum or const");
+    const node = this.#ofType(type, keywords, at);
+    if (node === null) return false;
+    const follower = new GrammarFollower(new Map([...jsonRules(), ...this.#rules, ["root", node]]));
+    return follower.after([...new TextEncoder().encode(JSON.stringify(value))])?.canEnd ?? false;
   }
 
   #typed({ type, ...keywords }: Schema, at: string): Node | null {
-    const spoken = Object.entries(KEYWORDS_OF).flatMap(([type, names]) =>
-      names.some((name) => name in keywords) ? [type] : [],
-    );
-    const types = type === undefined ? spoken : typesOf(type, at);
+    // What is said of one type says nothing of values of others.
+    const types = type === undefined ? TYPES : typesOf(type, at);
     const unique = types.filter((type) => !(type === "integer" && types.includes("number")));
     const nodes = unique.map((type) => this.#ofType(type, keywords, at)).filter((node) => node !== null);
     return nodes.length === 0 ? null : choice(nodes);
@@ -226,15 +241,15 @@ class SchemaCompiler implements SchemaScope {
         return stringOf(keywords, at, this);
       case "number":
       case "integer":
-        return numberOf(keywords, at, type === "integer", this);
+        return numberOf(keywords, at, type === "integer");
       default:
         return rule(type);
     }
   }
 }
 
-function list(value: unknown, at: string): readonly unknown[] {
-  if (Array.isArray(value) && value.length > 0) return value;
+function list(value: unknown, at: string, least = 1): readonly unknown[] {
+  if (Array.isArray(value) && value.length >= least) return value;
   throw new InvalidArgumentError(`schema ${at}: expected a list but found ${JSON.stringify(value)?.slice(0, 80)}`);
 }
 
@@ -264,12 +279,22 @@ function areDisjoint(a: Schema | boolean, b: Schema | boolean, plain: (schema: u
   if (typesA && typesB && !typesA.some((type) => typesB.some((other) => overlap(type, other)))) return true;
   const [valuesA, valuesB] = [valuesOf(a), valuesOf(b)];
   if (valuesA && valuesB) return !valuesA.some((value) => valuesB.includes(value));
+  if (!isOnly(typesA, "object") && !isOnly(typesB, "object")) return false;
   const required = (schema: Schema) => (schema.required ?? []) as string[];
   const shared = required(a).filter((name) => required(b).includes(name));
   return shared.some((name) => {
     const [one, other] = [a, b].map((schema) => (schema.properties as Schema | undefined)?.[name]);
     return one !== undefined && other !== undefined && areDisjoint(plain(one), plain(other), plain);
   });
+}
+
+function isOnly(types: readonly string[] | null, type: string): boolean {
+  return types?.every((one) => one === type) ?? false;
+}
+
+/** Whether a schema says something of objects, and nothing of other values. */
+function isOfObjects(schema: Schema | boolean): schema is Schema {
+  return typeof schema === "object" && Object.keys(schema).every((keyword) => KEYWORDS_OF.object!.includes(keyword));
 }
 
 function overlap(a: string, b: string): boolean {

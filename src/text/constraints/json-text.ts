@@ -1,17 +1,19 @@
 /** Grammars of JSON: strings, numbers and any value, with white space as people write it. */
+import { complement, type Range } from "./code-points.ts";
 import {
   anyOf,
   choice,
-  complement,
+  followed,
   type Node,
   oneOf,
   optional,
-  type Range,
+  relaxed,
   repeat,
   rule,
   sequence,
   text,
 } from "./grammar.ts";
+import { numberState } from "./number-states.ts";
 
 /** Code points that stand in strings as they are: all but quotes, backslashes and control characters. */
 export const RAW: readonly Range[] = complement([
@@ -21,10 +23,12 @@ export const RAW: readonly Range[] = complement([
 ]);
 
 const hex = anyOf("0123456789abcdefABCDEF");
-/** Digits of a code point that is no half of another: its first, and one of its second. */
+const hexes = (count: number) => repeat(hex, count, count);
+/** What follows `\u`: a character's digits, or those of its two halves. */
 const unicode = choice([
-  sequence(anyOf("0123456789abcefABCEF"), repeat(hex, 3, 3)),
-  sequence(anyOf("dD"), anyOf("01234567"), repeat(hex, 2, 2)),
+  sequence(anyOf("0123456789abcefABCEF"), hexes(3)),
+  sequence(anyOf("dD"), anyOf("01234567"), hexes(2)),
+  sequence(anyOf("dD"), anyOf("89abAB"), hexes(2), text("\\u"), anyOf("dD"), anyOf("cdefCDEF"), hexes(2)),
 ]);
 
 /** White space between things: none, a space, or a new line that is indented. */
@@ -33,72 +37,81 @@ const SPACE = choice([text(""), text(" "), sequence(text("\n"), repeat(anyOf(" \
 /** What stands between two items of a list. */
 export const SEPARATOR: Node = sequence(text(","), rule("ws"));
 
+const digits = (min: number, max?: number) => repeat(anyOf("0123456789"), min, max);
+const whole = sequence(optional(text("-")), choice([text("0"), sequence(anyOf("123456789"), digits(0))]));
+
+/** All numbers, or integers, as the engine is told of them. */
+const NUMBERS: Node = sequence(
+  whole,
+  optional(sequence(text("."), digits(1))),
+  optional(sequence(anyOf("eE"), optional(anyOf("+-")), digits(1, 3))),
+);
+
+/** Numbers that are all within the bounds of floating point, and integers written in digits alone. */
+function numbers(isInteger: boolean): Node {
+  const state = numberState({ low: null, high: null, step: null, isInteger })!;
+  return relaxed(followed(state), isInteger ? whole : NUMBERS);
+}
+
 /** Rules of JSON that schemas refer to; only those that a grammar needs become part of it. */
-export const JSON_RULES: ReadonlyMap<string, Node> = new Map([
-  ["ws", SPACE],
-  ["string", sequence(text('"'), rule("stringRest"))],
-  [
-    // In one rule, so that the engine knows what most tokens are without their surroundings.
-    "stringRest",
-    choice([
-      text('"'),
-      sequence(oneOf(RAW), rule("stringRest")),
-      sequence(text("\\"), rule("escape"), rule("stringRest")),
-    ]),
-  ],
-  ["character", choice([oneOf(RAW), sequence(text("\\"), rule("escape"))])],
-  ["escape", choice([anyOf('"\\/bfnrt'), sequence(text("u"), unicode)])],
-  [
-    "integer",
-    choice([text("0"), sequence(optional(text("-")), anyOf("123456789"), repeat(anyOf("0123456789"), 0, 14))]),
-  ],
-  [
-    "number",
-    sequence(
-      optional(text("-")),
-      choice([text("0"), sequence(anyOf("123456789"), repeat(anyOf("0123456789"), 0, 14))]),
-      optional(sequence(text("."), repeat(anyOf("0123456789"), 1, 15))),
-      optional(sequence(anyOf("eE"), optional(anyOf("+-")), repeat(anyOf("0123456789"), 1, 2))),
-    ),
-  ],
-  ["boolean", choice([text("true"), text("false")])],
-  ["null", text("null")],
-  ["array", list("[", rule("value"), "]")],
-  ["object", list("{", member(rule("string"), rule("value")), "}")],
-  ["value", choice([rule("string"), rule("number"), rule("boolean"), rule("null"), rule("array"), rule("object")])],
-]);
+export function jsonRules(): ReadonlyMap<string, Node> {
+  return new Map([
+    ["ws", SPACE],
+    ["string", sequence(text('"'), rule("stringRest"))],
+    [
+      // In one rule, so that the engine knows what most tokens are without their surroundings.
+      "stringRest",
+      choice([
+        text('"'),
+        sequence(oneOf(RAW), rule("stringRest")),
+        sequence(text("\\"), rule("escape"), rule("stringRest")),
+      ]),
+    ],
+    ["character", choice([oneOf(RAW), rule("escaped")])],
+    ["escaped", sequence(text("\\"), rule("escape"))],
+    ["escape", choice([anyOf('"\\/bfnrt'), sequence(text("u"), unicode)])],
+    ["integer", numbers(true)],
+    ["number", numbers(false)],
+    ["boolean", choice([text("true"), text("false")])],
+    ["null", text("null")],
+    ["array", list("[", rule("value"), "]")],
+    ["object", list("{", member(rule("string"), rule("value")), "}")],
+    ["value", choice(["string", "number", "boolean", "null", "array", "object"].map(rule))],
+  ]);
+}
 
 /** A member of an object. */
 export function member(key: Node, value: Node): Node {
   return sequence(key, text(":"), rule("ws"), value);
 }
 
+/** A value as it is written: its white space may differ, and characters beyond ASCII may be escapes. */
+export function literal(value: unknown): Node {
+  if (typeof value === "string") return sequence(text('"'), ...[...value].map(literalCharacter), text('"'));
+  if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
+  const items = Array.isArray(value)
+    ? value.map(literal)
+    : Object.entries(value).map(([key, own]) => member(literal(key), literal(own)));
+  const [open, close] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
+  const following = items.map((item, index) => (index === 0 ? item : sequence(SEPARATOR, item)));
+  const end = items.length > 0 ? [rule("ws")] : [];
+  return sequence(text(open), rule("ws"), ...following, ...end, text(close));
+}
+
+function literalCharacter(character: string): Node {
+  const raw = JSON.stringify(character).slice(1, -1);
+  if (character <= "~") return text(raw);
+  const units = Array.from({ length: character.length }, (_, i) =>
+    character.charCodeAt(i).toString(16).padStart(4, "0"),
+  );
+  const escapes = [units, units.map((unit) => unit.toUpperCase())].map((all) =>
+    all.map((unit) => `\\u${unit}`).join(""),
+  );
+  return choice([...new Set([raw, ...escapes])].map(text));
+}
+
 /** Any number of items between brackets. */
 function list(open: string, item: Node, close: string): Node {
   const items = sequence(item, repeat(sequence(SEPARATOR, item), 0));
   return sequence(text(open), rule("ws"), optional(sequence(items, rule("ws"))), text(close));
-}
-
-/** A key that is none of some names. */
-export function otherKeys(names: readonly string[], define: (node: Node) => Node): Node {
-  const inner = (rest: readonly string[]): Node => {
-    const children = new Map<string, string[]>();
-    for (const name of rest) {
-      const [first] = name;
-      if (first !== undefined) children.set(first, [...(children.get(first) ?? []), name.slice(first.length)]);
-    }
-    const taken = [...children.keys()].map((character): Range => {
-      const point = character.codePointAt(0)!;
-      return [point, point];
-    });
-    const free = oneOf(complement([...complement(RAW), ...taken]));
-    const options: Node[] = [sequence(free, rule("stringRest"))];
-    if (!rest.includes("")) options.push(text('"'));
-    // Names with quotes and the like are only reached by escapes, which keys of this kind do not begin with.
-    for (const [character, tails] of children)
-      if (character >= " " && character !== '"' && character !== "\\")
-        options.push(sequence(text(character), inner(tails)));
-    return define(choice(options));
-  };
-  return sequence(text('"'), inner(names));
 }

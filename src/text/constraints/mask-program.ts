@@ -1,6 +1,6 @@
 /**
- * What makes masks, one request after the other. The function stands alone: its text is started as a thread where there are
- * threads, so it refers to nothing outside of itself.
+ * What makes masks, one request after the other. This file imports nothing but types, as `npm run worker-texts` makes it the
+ * text that threads are started from.
  */
 import type * as Xgrammar from "@mlc-ai/web-xgrammar";
 

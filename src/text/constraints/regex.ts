@@ -1,62 +1,158 @@
-/** Regular expressions of JavaScript to grammars; what a grammar cannot say is refused. */
+/** Regular expressions of JavaScript to trees; what a text cannot be held to is refused. */
 import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
-import { choice, complement, EMPTY, type Node, oneOf, type Range, repeat, sequence, text } from "./grammar.ts";
+import { AutomatonSizeError, automatonOf, both, others, type Pattern } from "./automaton.ts";
+import { ANY, complement, type Range } from "./code-points.ts";
+import { choice, EMPTY, type Node, oneOf, repeat, sequence, text } from "./grammar.ts";
+import { escapedClass, LINE_ENDS, propertyClass } from "./regex-classes.ts";
 
-/** An expression: what it matches, and whether that must begin or end the text. */
+/** An expression: what texts that it matches somewhere are. */
 export interface Expression {
+  /** The texts as wholes that match, with what may stand before and behind the match. */
+  readonly tree: Pattern;
+  /** What is matched; without anchors and look-ahead, which only leave some of it out. */
   readonly node: Node;
+  /** Whether anchors and look-ahead say more than that all of the text is matched. */
+  readonly isAnchored: boolean;
+  /** Whether each match begins the text, or ends it. */
   readonly fromStart: boolean;
   readonly toEnd: boolean;
 }
 
-const DIGITS: readonly Range[] = [[0x30, 0x39]];
-const WORDS: readonly Range[] = [...DIGITS, [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]];
-const SPACES: readonly Range[] = [
-  ...([
-    [9, 13],
-    [32, 32],
-    [0xa0, 0xa0],
-    [0x1680, 0x1680],
-    [0x2000, 0x200a],
-    [0x2028, 0x2029],
-    [0x202f, 0x202f],
-    [0x205f, 0x205f],
-    [0x3000, 0x3000],
-    [0xfeff, 0xfeff],
-  ] as const),
-];
-/** What a dot does not match. */
-const LINE_ENDS: readonly Range[] = [
-  [10, 10],
-  [13, 13],
-  [0x2028, 0x2029],
-];
+/** What a text must, or must not, go on with. */
+interface Look {
+  readonly kind: "look";
+  readonly isNegative: boolean;
+  readonly branches: readonly Branch[];
+}
+
+type Branch = readonly (Pattern | Look)[];
+
 const CONTROLS: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13, "0": 0, b: 8 };
 const PATTERN_MAX = 10_000;
 const DEPTH_MAX = 100;
 const COUNT_MAX = 10_000;
 
 /**
- * An expression as a grammar.
+ * An expression. It is read by code points, as with the flag `u`, and one that this flag refuses as without it.
  *
  * @throws InvalidArgumentError for what is no expression.
- * @throws UnsupportedError for look-around, references to groups, word boundaries, and anchors within.
+ * @throws UnsupportedError for references to groups, look-behind, and look-ahead within groups.
  */
-export function parseRegex(pattern: string, what: string): Expression {
+export function parseRegex(pattern: string, what: string, { isWhole = false } = {}): Expression {
   if (typeof pattern !== "string")
     throw new InvalidArgumentError(`${what}: expected a regular expression but found ${typeof pattern}`);
   if (pattern.length > PATTERN_MAX)
     throw new InvalidArgumentError(`${what}: expected at most ${PATTERN_MAX} characters but found ${pattern.length}`);
-  try {
-    new RegExp(pattern, "u");
-  } catch {
+  checkSyntax(pattern, what);
+  return expressionOf(new RegexParser(pattern, what).whole(), what, isWhole);
+}
+
+/** Escapes that the flag `u` refuses stand for their character without it. */
+function checkSyntax(pattern: string, what: string): void {
+  const plain = pattern.replace(/\\\\|\\-|\\[^\w^$\\.*+?()[\]{}|/]/gu, (found) =>
+    found === "\\\\" ? found : `\\u{${found.codePointAt(1)!.toString(16)}}`,
+  );
+  for (const [source, flags] of [
+    [plain, "u"],
+    [pattern, ""],
+  ] as const) {
     try {
-      new RegExp(pattern);
+      new RegExp(source, flags);
+      return;
     } catch (cause) {
-      throw new InvalidArgumentError(`${what}: ${(cause as Error).message}`, { cause });
+      if (flags === "") throw new InvalidArgumentError(`${what}: ${(cause as Error).message}`, { cause });
     }
   }
-  return new RegexParser(pattern, what).whole();
+}
+
+/** With `isWhole`, a match is all of the text. */
+function expressionOf(branches: readonly Branch[], what: string, isWhole: boolean): Expression {
+  const fromStart = branches.every(([first]) => first?.kind === "start");
+  const toEnd = branches.every((branch) => branch.at(-1)?.kind === "end");
+  const any: Pattern = isWhole ? EMPTY : repeat(oneOf(ANY), 0);
+  try {
+    for (const branch of branches) checkLooks(branch, what, isWhole);
+    const trees = branches.map((branch) => sequence(any, behind(branch, any)));
+    return {
+      tree: choice(trees),
+      node: choice(branches.map(told)),
+      isAnchored: branches.some((branch) =>
+        branch.some(
+          (part, index) =>
+            !(part.kind === "start" && index === 0) &&
+            !(part.kind === "end" && index === branch.length - 1) &&
+            (part.kind === "look" || hasAnchor(part)),
+        ),
+      ),
+      fromStart,
+      toEnd,
+    };
+  } catch (cause) {
+    if (!(cause instanceof AutomatonSizeError)) throw cause;
+    throw new UnsupportedError(`${what}: look-ahead of so many cases cannot be held to token by token`, { cause });
+  }
+}
+
+/** UnsupportedError for look-ahead within a text where what came before says what may follow. */
+function checkLooks(branch: Branch, what: string, isWhole: boolean): void {
+  const looksBack = (parts: Branch): boolean =>
+    parts.some((part) =>
+      part.kind === "look" ? part.branches.some(looksBack) : hasAnchor(part, (kind) => kind !== "end"),
+    );
+  const first = branch.findIndex(({ kind }) => kind !== "start" && kind !== "look");
+  const within = branch.findLastIndex(({ kind }) => kind === "look");
+  const isAtStart = within < (first < 0 ? branch.length : first) && (isWhole || branch[0]?.kind === "start");
+  if (within >= 0 && !isAtStart && looksBack(branch.slice(branch.findIndex(({ kind }) => kind === "look"))))
+    throw unsupported(what, "look-ahead beside ^ or word boundaries");
+}
+
+/** What a branch and all behind it reads: look-ahead is of all that follows it. */
+function behind(branch: Branch, end: Pattern): Pattern {
+  const at = branch.findLastIndex(({ kind }) => kind === "look");
+  const rest = sequence(...(branch.slice(at + 1) as Pattern[]), end);
+  if (at < 0) return rest;
+  const look = branch[at] as Look;
+  const any: Pattern = repeat(oneOf(ANY), 0);
+  const ahead = automatonOf(choice(look.branches.map((own) => behind(own, any))));
+  const automaton = both(automatonOf(rest), look.isNegative ? others(ahead) : ahead);
+  return behind(branch.slice(0, at), { kind: "automaton", automaton });
+}
+
+function hasAnchor(tree: Pattern, isMeant: (kind: string) => boolean = () => true): boolean {
+  switch (tree.kind) {
+    case "text":
+    case "class":
+      return false;
+    case "sequence":
+      return tree.parts.some((part) => hasAnchor(part, isMeant));
+    case "choice":
+      return tree.options.some((option) => hasAnchor(option, isMeant));
+    case "repeat":
+      return hasAnchor(tree.part, isMeant);
+    default:
+      return isMeant(tree.kind);
+  }
+}
+
+/** What the engine is told of a branch. */
+function told(branch: Branch): Node {
+  return sequence(...branch.map((part) => (part.kind === "look" ? EMPTY : withoutAnchors(part))));
+}
+
+function withoutAnchors(tree: Pattern): Node {
+  switch (tree.kind) {
+    case "text":
+    case "class":
+      return tree;
+    case "sequence":
+      return { ...tree, parts: tree.parts.map(withoutAnchors) };
+    case "choice":
+      return { ...tree, options: tree.options.map(withoutAnchors) };
+    case "repeat":
+      return { ...tree, part: withoutAnchors(tree.part) };
+    default:
+      return EMPTY;
+  }
 }
 
 class RegexParser {
@@ -70,52 +166,30 @@ class RegexParser {
     this.#what = what;
   }
 
-  whole(): Expression {
-    const branches: Expression[] = [this.#branch()];
-    while (this.#takes("|")) branches.push(this.#branch());
+  whole(): Branch[] {
+    const branches = this.#branches();
     if (this.#at < this.#pattern.length) throw this.#unsupported(`${this.#rest()} at ${this.#at}`);
-    const fromStart = branches.every((branch) => branch.fromStart);
-    const toEnd = branches.every((branch) => branch.toEnd);
-    // Of several branches, each says by itself where it begins and ends.
-    for (const branch of branches)
-      if (branch.fromStart !== fromStart || branch.toEnd !== toEnd)
-        throw this.#unsupported("anchors in some branches only");
-    return { node: choice(branches.map(({ node }) => node)), fromStart, toEnd };
+    return branches;
   }
 
-  /** A branch of the whole, with its anchors; one group around it all may have them, too. */
-  #branch(): Expression {
-    const fromStart = this.#takes("^");
-    const parts: Node[] = [];
-    let toEnd = false;
-    while (this.#at < this.#pattern.length && !this.#ahead("|") && !this.#ahead(")")) {
-      if (this.#takes("$")) {
-        toEnd = true;
-        if (this.#at < this.#pattern.length && !this.#ahead("|")) throw this.#unsupported("$ within");
-        break;
-      }
-      parts.push(this.#term());
-    }
-    return { node: parts.length === 0 ? EMPTY : sequence(...parts), fromStart, toEnd };
-  }
-
-  #choice(): Node {
+  #branches(): Branch[] {
     if (++this.#depth > DEPTH_MAX)
       throw new InvalidArgumentError(`${this.#what}: expected at most ${DEPTH_MAX} levels`);
-    const options: Node[] = [];
+    const branches: Branch[] = [];
     do {
-      const parts: Node[] = [];
+      const parts: (Pattern | Look)[] = [];
       while (this.#at < this.#pattern.length && !this.#ahead("|") && !this.#ahead(")")) parts.push(this.#term());
-      options.push(parts.length === 0 ? EMPTY : sequence(...parts));
+      branches.push(parts);
     } while (this.#takes("|"));
     this.#depth--;
-    return choice(options);
+    return branches;
   }
 
-  #term(): Node {
+  #term(): Pattern | Look {
     const atom = this.#atom();
     const counts = /^(?:\*|\+|\?|\{(\d+)(?:(,)(\d*))?\})\??/.exec(this.#rest());
     if (!counts) return atom;
+    if (atom.kind === "look") throw this.#unsupported("look-ahead that is repeated");
     this.#at += counts[0].length;
     const [found, least, comma, most] = counts;
     if (found[0] === "*") return repeat(atom, 0);
@@ -128,28 +202,38 @@ class RegexParser {
     return max === 0 ? EMPTY : repeat(atom, min, max);
   }
 
-  #atom(): Node {
+  #atom(): Pattern | Look {
     if (this.#takes("(")) return this.#group();
     if (this.#takes("[")) return oneOf(this.#class());
     if (this.#takes(".")) return oneOf(complement(LINE_ENDS));
     if (this.#takes("\\")) return this.#escaped();
-    if (this.#ahead("^") || this.#ahead("$")) throw this.#unsupported(`${this.#pattern[this.#at]} within`);
+    if (this.#takes("^")) return { kind: "start" };
+    if (this.#takes("$")) return { kind: "end" };
     return text(this.#character());
   }
 
-  #group(): Node {
-    if (/^\?(?:[=!]|<[=!])/.test(this.#rest())) throw this.#unsupported("look-around");
-    const head = /^\?(?::|<[^>]*>)/.exec(this.#rest());
-    if (!head && this.#ahead("?")) throw this.#unsupported("groups with flags");
-    this.#at += head?.[0].length ?? 0;
-    const node = this.#choice();
+  #group(): Pattern | Look {
+    if (/^\?<[=!]/.test(this.#rest())) throw this.#unsupported("look-behind");
+    const head = /^\?(?::|=|!|<[^>]*>)/.exec(this.#rest())?.[0] ?? "";
+    if (head === "" && this.#ahead("?")) throw this.#unsupported("groups with flags");
+    this.#at += head.length;
+    const branches = this.#branches();
     this.#takes(")");
-    return node;
+    if (head === "?=" || head === "?!") return { kind: "look", isNegative: head === "?!", branches };
+    return choice(branches.map((branch) => sequence(...branch.map((part) => this.#withoutLook(part)))));
   }
 
-  #escaped(): Node {
+  #withoutLook(part: Pattern | Look): Pattern {
+    if (part.kind === "look") throw this.#unsupported("look-ahead within groups");
+    return part;
+  }
+
+  #escaped(): Pattern {
     const next = this.#rest()[0] ?? "";
-    if (/[bB]/.test(next)) throw this.#unsupported("word boundaries");
+    if (next === "b" || next === "B") {
+      this.#at++;
+      return { kind: next === "b" ? "boundary" : "inside" };
+    }
     if (/[1-9k]/.test(next)) throw this.#unsupported("references to groups");
     const ranges = this.#set();
     return ranges ? oneOf(ranges) : oneOf([point(this.#escape())]);
@@ -157,21 +241,31 @@ class RegexParser {
 
   /** Ranges of an escape that stands for several characters. */
   #set(): Range[] | null {
-    const next = this.#rest()[0] ?? "";
-    const set = { d: DIGITS, w: WORDS, s: SPACES }[next.toLowerCase()];
-    if (next === "p" || next === "P") throw this.#unsupported("properties of characters");
-    if (!set) return null;
-    this.#at++;
-    return next === next.toLowerCase() ? [...set] : complement(set);
+    const property = /^([pP])\{([^}]*)\}/.exec(this.#rest());
+    if (property) {
+      const found = propertyClass(property[2]!);
+      if (!found) throw this.#unsupported(`the property ${property[2]}`);
+      this.#at += property[0].length;
+      return property[1] === "p" ? found : complement(found);
+    }
+    const found = escapedClass(this.#rest()[0] ?? "");
+    if (found) this.#at++;
+    return found;
   }
 
   /** The code point of an escape behind its backslash. */
   #escape(): number {
-    const code = /^(?:x([0-9a-fA-F]{2})|u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|c([A-Za-z]))/.exec(this.#rest());
+    const code =
+      /^(?:x([0-9a-fA-F]{2})|u\{([0-9a-fA-F]+)\}|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|c([A-Za-z]))/.exec(
+        this.#rest(),
+      );
     if (code) {
-      this.#at += code[0].length;
-      if (code[4] !== undefined) return code[4].charCodeAt(0) & 31;
-      return Number.parseInt(code[1] ?? code[2] ?? code[3]!, 16);
+      const [all, hex, long, high, low, short, control] = code;
+      this.#at += all.length;
+      if (control !== undefined) return control.charCodeAt(0) & 31;
+      if (high !== undefined)
+        return String.fromCharCode(Number.parseInt(high, 16), Number.parseInt(low!, 16)).codePointAt(0)!;
+      return Number.parseInt(hex ?? long ?? short!, 16);
     }
     const character = this.#character();
     return CONTROLS[character] ?? character.codePointAt(0)!;
@@ -226,10 +320,14 @@ class RegexParser {
   }
 
   #unsupported(thing: string): UnsupportedError {
-    return new UnsupportedError(
-      `${this.#what}: ${thing}: cannot be held to token by token; expected groups, classes, alternatives, repetitions, and ^ and $ at the ends`,
-    );
+    return unsupported(this.#what, thing);
   }
+}
+
+function unsupported(what: string, thing: string): UnsupportedError {
+  return new UnsupportedError(
+    `${what}: ${thing}: cannot be held to token by token; expected groups, classes, alternatives, repetitions, anchors, and look-ahead outside of groups`,
+  );
 }
 
 function point(code: number): Range {

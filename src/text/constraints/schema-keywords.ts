@@ -21,6 +21,9 @@ const SILENT = new Set([
   ...["$schema", "$id", "id", "$defs", "definitions"],
 ]);
 
+/** Alternatives that those of two schemas come to. */
+const ALTERNATIVES_MAX = 256;
+
 export const HONOURED: readonly string[] = [...GENERAL, ...Object.values(KEYWORDS_OF).flat()];
 const honoured = new Set(HONOURED);
 
@@ -46,8 +49,23 @@ export function isSchema(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** What several schemas say with one keyword, all of which holds. */
+export class Joined {
+  readonly #values: readonly unknown[];
+
+  constructor(a: unknown, b: unknown) {
+    this.#values = [...Joined.values(a), ...Joined.values(b)];
+  }
+
+  /** All that a keyword says: one value, or those of several schemas. */
+  static values(value: unknown): readonly unknown[] {
+    return value instanceof Joined ? value.#values : [value];
+  }
+}
+
 /** JSON of a value with keys in order. */
 export function canonical(value: unknown): string {
+  if (value instanceof Joined) return canonical(Joined.values(value));
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
   if (!isSchema(value)) return JSON.stringify(value) ?? "undefined";
   const keys = Object.keys(value).sort();
@@ -56,7 +74,7 @@ export function canonical(value: unknown): string {
 
 /** The schema of values that two schemas accept. UnsupportedError where that is none that can be written. */
 export function joined(a: Schema | boolean, b: Schema | boolean, at: string): Schema | boolean {
-  if (a === false || b === false) return false;
+  if (a === false || b === false || haveOtherConstants(a, b)) return false;
   if (a === true) return b;
   if (b === true) return a;
   const result: Record<string, unknown> = { ...a };
@@ -67,6 +85,12 @@ export function joined(a: Schema | boolean, b: Schema | boolean, at: string): Sc
       result[keyword] = joinedKeyword(keyword, own, value, `${at}/${keyword}`);
   }
   return withClosedProperties(a, b, result, at);
+}
+
+function haveOtherConstants(a: Schema | boolean, b: Schema | boolean): boolean {
+  const haveBoth =
+    typeof a === "object" && typeof b === "object" && Object.hasOwn(a, "const") && Object.hasOwn(b, "const");
+  return haveBoth && canonical(a.const) !== canonical(b.const);
 }
 
 function joinedKeyword(keyword: string, a: unknown, b: unknown, at: string): unknown {
@@ -99,10 +123,22 @@ function joinedKeyword(keyword: string, a: unknown, b: unknown, at: string): unk
     case "additionalProperties":
     case "propertyNames":
       return { allOf: [a, b] };
+    case "pattern":
+    case "format":
+    case "multipleOf":
+      return new Joined(a, b);
+    case "anyOf":
+      return joinedAlternatives(a as unknown[], b as unknown[], at);
     case "uniqueItems":
       return true;
   }
   throw refused(at, "this keyword, joined with the same of another schema,");
+}
+
+/** Alternatives of two schemas, each with each. */
+function joinedAlternatives(a: readonly unknown[], b: readonly unknown[], at: string): unknown[] {
+  if (a.length * b.length > ALTERNATIVES_MAX) throw refused(at, `more than ${ALTERNATIVES_MAX} alternatives, joined,`);
+  return a.flatMap((one) => b.map((other) => ({ allOf: [one, other] })));
 }
 
 function joinedTypes(a: string[], b: string[]): string[] {

@@ -1,98 +1,96 @@
 /** Numbers of JSON schemas as grammars. */
 import { InvalidArgumentError } from "../../errors.ts";
-import { choice, type Node, rule, text } from "./grammar.ts";
-import { integersBetween, multipleEnds, multiplesOf, numbersBetween, placesOf, WHOLE_MAX } from "./number-ranges.ts";
-import { refused, type Schema } from "./schema-keywords.ts";
-import type { SchemaScope } from "./schema-scope.ts";
-
-const DIVISOR_MAX = 32;
-/** Multiples within bounds are listed up to so many. */
-const LISTED_MAX = 500;
+import { compared, type Decimal, decimalOf, integerOf, leastMultiple, negated } from "./decimals.ts";
+import { followed, type Node, relaxed, rule } from "./grammar.ts";
+import { integersBetween } from "./number-ranges.ts";
+import { type NumberForm, numberState } from "./number-states.ts";
+import { Joined, type Schema } from "./schema-keywords.ts";
 
 /** A number or integer; null where there is none. */
-export function numberOf(keywords: Schema, at: string, isInteger: boolean, scope: SchemaScope): Node | null {
-  const given = (name: string): number | undefined => {
-    const value = keywords[name];
-    if (value === undefined || (typeof value === "number" && Number.isFinite(value)))
-      return value as number | undefined;
-    throw new InvalidArgumentError(`schema ${at}/${name}: expected a number but found ${JSON.stringify(value)}`);
+export function numberOf(keywords: Schema, at: string, isInteger: boolean): Node | null {
+  const given = (name: string): number | null => {
+    const value = keywords[name] ?? null;
+    return value === null ? null : checkNumber(value, `${at}/${name}`);
   };
-  const [minimum, above, maximum, below] = [
-    ...[given("minimum"), given("exclusiveMinimum"), given("maximum"), given("exclusiveMaximum")],
-  ];
-  const low = Math.max(minimum ?? Number.NEGATIVE_INFINITY, above ?? Number.NEGATIVE_INFINITY);
-  const high = Math.min(maximum ?? Number.POSITIVE_INFINITY, below ?? Number.POSITIVE_INFINITY);
-  const bounds = { low, high, isLowOpen: above === low, isHighOpen: below === high };
-  const isBounded = low !== Number.NEGATIVE_INFINITY || high !== Number.POSITIVE_INFINITY;
-  const divisor = given("multipleOf");
-  if (divisor !== undefined) return multiples(divisor, bounds, isBounded, isInteger, at, scope);
-  if (!isBounded) return rule(isInteger ? "integer" : "number");
-  if (isInteger) return whole(bounds);
-  const places = [low, high].map(placesOf);
-  if (places.some((count) => count === null)) throw refused(at, "a bound of so many digits");
-  return numbersBetween(bounds, Math.max(...(places as number[])));
+  const low = bound(given("minimum"), given("exclusiveMinimum"), isInteger, 1);
+  const high = bound(given("maximum"), given("exclusiveMaximum"), isInteger, -1);
+  const divisors = keywords.multipleOf === undefined ? [] : Joined.values(keywords.multipleOf);
+  const step = divisors
+    .map((divisor) => checkDivisor(divisor, `${at}/multipleOf`))
+    .reduce<Decimal | null>((all, one) => (all ? leastMultiple(all, one) : one), null);
+  if (!low && !high && !step) return rule(isInteger ? "integer" : "number");
+  const form = step
+    ? withinExact({ low, high, step: isInteger ? leastMultiple(step, ONE) : step, isInteger })
+    : { low, high, step, isInteger };
+  const state = numberState(form);
+  return state && relaxed(followed(state), told(form));
 }
 
-interface Bounded {
-  readonly low: number;
-  readonly high: number;
-  readonly isLowOpen: boolean;
-  readonly isHighOpen: boolean;
+const ONE: Decimal = { digits: 1n, places: 0 };
+
+const LARGEST_EXACT = integerOf(Number.MAX_SAFE_INTEGER);
+
+/** Multiples that floating point tells apart, where bounds ask for no others: of larger ones, readers see others. */
+function withinExact(form: NumberForm): NumberForm {
+  const { low, high } = form;
+  const isLarge = [low, high && negated(high)].some((bound) => bound && compared(bound, LARGEST_EXACT) > 0);
+  if (isLarge) return form;
+  return { ...form, low: low ?? negated(LARGEST_EXACT), high: high ?? LARGEST_EXACT };
 }
 
-function whole({ low, high, isLowOpen, isHighOpen }: Bounded): Node | null {
-  const from = isLowOpen && Number.isInteger(low) ? low + 1 : low;
-  const to = isHighOpen && Number.isInteger(high) ? high - 1 : high;
-  return integersBetween(from, to);
+/** What the engine is told: integers of a few digits within their bounds, and all numbers. */
+function told({ low, high, isInteger }: NumberForm): Node {
+  if (!isInteger) return rule("number");
+  return (low && high && integersBetween(low.digits, high.digits)) ?? rule("integer");
 }
 
-function multiples(
-  divisor: number,
-  bounds: Bounded,
-  isBounded: boolean,
-  isInteger: boolean,
-  at: string,
-  scope: SchemaScope,
-): Node | null {
-  if (!(divisor > 0))
-    throw new InvalidArgumentError(`schema ${at}/multipleOf: expected a number above 0 but found ${divisor}`);
-  if (isBounded) return listed(divisor, bounds, isInteger, at);
-  if (divisor === 1) return rule("integer");
-  if (!Number.isInteger(divisor)) {
-    const places = placesOf(divisor);
-    // Validators divide in floating point: what is written must be the nearest number to a multiple.
-    if (isInteger || places === null || divisor !== Number(`1e-${places}`))
-      throw refused(`${at}/multipleOf`, `the divisor ${divisor}`);
-    throw refused(`${at}/multipleOf`, `the divisor ${divisor} without bounds`);
-  }
-  if (divisor > DIVISOR_MAX) throw refused(`${at}/multipleOf`, `a divisor above ${DIVISOR_MAX} without bounds`);
-  const states = new Map<string, Node>();
-  const state = (remainder: number, digits: number): Node => {
-    const key = `${remainder} ${digits}`;
-    const known = states.get(key) ?? scope.define(multipleEnds(divisor, remainder, digits, state));
-    states.set(key, known);
-    return known;
-  };
-  return multiplesOf(divisor, state);
+/**
+ * The least (`sign` 1) or greatest (-1) number that two bounds allow; null without bounds. An open bound is the number next
+ * to it: what is nearer is read as the bound itself.
+ */
+function bound(closed: number | null, open: number | null, isInteger: boolean, sign: 1 | -1): Decimal | null {
+  const read = (value: number) => (isInteger && Number.isInteger(value) ? integerOf(value) : decimalOf(value));
+  const bounds = [
+    closed === null ? null : whole(read(closed), isInteger, sign),
+    open === null ? null : isInteger ? beyond(read(open), sign) : decimalOf(nextDouble(open, sign)),
+  ].filter((one) => one !== null);
+  const [first, second] = bounds;
+  if (!first || !second) return first ?? null;
+  return compared(first, second) * sign > 0 ? first : second;
 }
 
-/** Multiples within bounds, one by one. */
-function listed(
-  divisor: number,
-  { low, high, isLowOpen, isHighOpen }: Bounded,
-  isInteger: boolean,
-  at: string,
-): Node | null {
-  const first = Math.max(Math.ceil(low / divisor), -WHOLE_MAX);
-  const last = Math.min(Math.floor(high / divisor), WHOLE_MAX);
-  if (!(last - first < LISTED_MAX))
-    throw refused(`${at}/multipleOf`, `more than ${LISTED_MAX} multiples within bounds`);
-  const texts: string[] = [];
-  for (let n = first; n <= last; n++) {
-    const value = n * divisor;
-    const isWithin = (isLowOpen ? value > low : value >= low) && (isHighOpen ? value < high : value <= high);
-    const isExact = Number.isInteger(value / divisor) && (!isInteger || Number.isInteger(value));
-    if (isWithin && isExact && !/e/.test(String(value))) texts.push(JSON.stringify(value));
-  }
-  return texts.length === 0 ? null : choice(texts.map((value) => text(value)));
+/** The nearest integer that a bound allows. */
+function whole(decimal: Decimal, isInteger: boolean, sign: 1 | -1): Decimal {
+  const { digits, places } = decimal;
+  if (!isInteger || places === 0) return decimal;
+  const unit = 10n ** BigInt(places);
+  const down = digits / unit - (digits % unit < 0n ? 1n : 0n);
+  return { digits: sign > 0 && digits % unit !== 0n ? down + 1n : down, places: 0 };
+}
+
+/** The nearest integer beyond an open bound. */
+function beyond(decimal: Decimal, sign: 1 | -1): Decimal {
+  const nearest = whole(decimal, true, sign);
+  return compared(nearest, decimal) === 0 ? { digits: nearest.digits + BigInt(sign), places: 0 } : nearest;
+}
+
+/** The number of 64 bits above (1) or below (-1) another. */
+function nextDouble(value: number, sign: 1 | -1): number {
+  if (value === 0) return sign * Number.MIN_VALUE;
+  const bits = new BigInt64Array(1);
+  const numbers = new Float64Array(bits.buffer);
+  numbers[0] = value;
+  bits[0]! += value > 0 === sign > 0 ? 1n : -1n;
+  return numbers[0];
+}
+
+function checkNumber(value: unknown, at: string): number {
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  throw new InvalidArgumentError(`schema ${at}: expected a number but found ${JSON.stringify(value)}`);
+}
+
+function checkDivisor(value: unknown, at: string): Decimal {
+  const divisor = checkNumber(value, at);
+  if (divisor > 0) return decimalOf(divisor);
+  throw new InvalidArgumentError(`schema ${at}: expected a number above 0 but found ${divisor}`);
 }

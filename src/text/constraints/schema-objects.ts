@@ -1,9 +1,10 @@
 /** Objects of JSON schemas as grammars. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { choice, type Node, optional, repeat, rule, sequence, text } from "./grammar.ts";
-import { member, otherKeys, SEPARATOR } from "./json-text.ts";
-import { isSchema, refused, type Schema } from "./schema-keywords.ts";
+import { literal, member, SEPARATOR } from "./json-text.ts";
+import { checkedKeywords, isSchema, KEYWORDS_OF, refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
+import { stringOf } from "./schema-strings.ts";
 
 interface Property {
   readonly node: Node;
@@ -15,16 +16,15 @@ export function objectOf(given: Schema, at: string, scope: SchemaScope): Node | 
   const keywords = withListedNames(given, at);
   const named = namedSchemas(keywords, at);
   const required = requiredNames(keywords, at);
+  const names = [...new Set([...Object.keys(named), ...required])];
   const properties: Property[] = [];
-  for (const name of new Set([...Object.keys(named), ...required])) {
+  for (const name of names) {
     const isRequired = required.has(name);
     const schema = Object.hasOwn(named, name) ? named[name] : (keywords.additionalProperties ?? true);
-    const value = scope.node(schema, `${at}/properties/${name}`);
-    if (value !== null)
-      properties.push({ node: scope.define(member(text(JSON.stringify(name)), scope.define(value))), isRequired });
+    const value = isNameAllowed(name, keywords, at, scope) ? scope.node(schema, `${at}/properties/${name}`) : null;
+    if (value !== null) properties.push({ node: scope.define(member(literal(name), scope.define(value))), isRequired });
     else if (isRequired) return null;
   }
-  const names = [...new Set([...Object.keys(named), ...required])];
   const others = otherProperties(keywords, names, at, scope);
   checkCounts(keywords, { least: required.size, most: others ? Number.POSITIVE_INFINITY : properties.length }, at);
   const inner = ordered(properties, others, scope);
@@ -63,26 +63,31 @@ function requiredNames({ required = [] }: Schema, at: string): ReadonlySet<strin
   return new Set(required);
 }
 
+/** Whether what is said of all names allows one. */
+function isNameAllowed(name: string, { propertyNames }: Schema, at: string, scope: SchemaScope): boolean {
+  if (propertyNames === undefined) return true;
+  return scope.node({ allOf: [{ const: name }, propertyNames] }, `${at}/propertyNames`) !== null;
+}
+
 /** A member that is not named; null where there is none, or where nothing is said of one beside those that are named. */
 function otherProperties(keywords: Schema, names: readonly string[], at: string, scope: SchemaScope): Node | null {
   const { additionalProperties, propertyNames } = keywords;
-  const isOpen = additionalProperties !== undefined || names.length === 0;
-  if (propertyNames !== undefined && names.length > 0)
-    throw refused(`${at}/propertyNames`, "this keyword beside properties");
-  if (!isOpen) return null;
+  if (additionalProperties === undefined && names.length > 0) return null;
   const value = scope.node(additionalProperties ?? true, `${at}/additionalProperties`);
-  if (value === null) return null;
-  return scope.define(member(keyOf(propertyNames, names, at, scope), scope.define(value)));
+  const key = value && keyOf(propertyNames, names, at, scope);
+  return value && key && scope.define(member(scope.define(key), scope.define(value)));
 }
 
-function keyOf(propertyNames: unknown, names: readonly string[], at: string, scope: SchemaScope): Node {
-  if (propertyNames === undefined)
-    return names.length === 0 ? rule("string") : otherKeys(names, (node) => scope.define(node));
-  const schema = isSchema(propertyNames) ? { type: "string", ...propertyNames } : propertyNames;
-  const key = scope.node(schema === true ? { type: "string" } : schema, `${at}/propertyNames`);
-  if (key === null || (isSchema(schema) && schema.type !== "string"))
-    throw refused(`${at}/propertyNames`, "names that are no strings");
-  return scope.define(key);
+/** A key that is none of some names. */
+function keyOf(propertyNames: unknown, names: readonly string[], at: string, scope: SchemaScope): Node | null {
+  if (propertyNames === false) return null;
+  const schema = isSchema(propertyNames) ? checkedKeywords(propertyNames, `${at}/propertyNames`) : {};
+  if (names.length === 0) return scope.node({ type: "string", ...schema }, `${at}/propertyNames`);
+  const { type = "string", ...rest } = schema;
+  const isSimple = Object.keys(rest).every((keyword) => KEYWORDS_OF.string!.includes(keyword));
+  if (type !== "string" || !isSimple)
+    throw refused(`${at}/propertyNames`, "keywords other than those of strings beside properties");
+  return stringOf(rest, `${at}/propertyNames`, scope, names);
 }
 
 /** Numbers of properties are only held to where others see to them: those that are required, and those that there are. */

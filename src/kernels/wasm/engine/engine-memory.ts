@@ -4,6 +4,7 @@
  */
 import { UnsupportedError } from "../../../errors.ts";
 import { Module } from "../assembler/module.ts";
+import { isShortOfAddresses } from "./address-space.ts";
 import { HEAP_START } from "./runner.ts";
 import { PAGE_BYTES, type WasmMemory, webAssembly } from "./web-assembly.ts";
 
@@ -65,6 +66,16 @@ function tooMuch(bytes: number, reason: string, cause?: unknown): UnsupportedErr
   );
 }
 
+/** Engines reserve addresses for all that a memory may grow to, and V8 for what any access may reach. */
+function notGiven(bytes: number, cause?: unknown): UnsupportedError {
+  return new UnsupportedError(
+    `the program needs ${bytes} bytes of memory: this machine does not give it; where addresses are limited (ulimit -v), ` +
+      "as WebAssembly reserves 10 GB of them for each memory, lift the limit or run node --disable-wasm-trap-handler; " +
+      "else take a smaller model, fewer bits or a shorter context",
+    { cause },
+  );
+}
+
 export interface EngineMemory extends MemoryKind {
   readonly memory: WasmMemory;
   /** Bytes from here on have never been written. */
@@ -86,7 +97,7 @@ export function takeMemory(bytes: number, kind: MemoryKind): EngineMemory {
   const pages = Math.max(1, Math.ceil(bytes / PAGE_BYTES));
   const most = mostBytes(kind.isWide) / PAGE_BYTES;
   const memory = makeMemory(pages, most, kind) ?? makeMemory(pages, pages, kind);
-  if (!memory) throw tooMuch(bytes, "this machine does not give it");
+  if (!memory || isShortOfAddresses()) throw notGiven(bytes);
   return { ...kind, memory, cleanFrom: 0 };
 }
 
@@ -111,7 +122,7 @@ export function growMemory({ memory, isWide }: EngineMemory, bytes: number): voi
   try {
     memory.grow(isWide ? BigInt(pages) : pages);
   } catch (cause) {
-    throw tooMuch(all, "this machine does not give it", cause);
+    throw notGiven(all, cause);
   }
 }
 

@@ -1,6 +1,7 @@
 /** Engines: the same results on any number of threads and kind of memory, errors instead of crashes, nothing left behind. */
 import { setTimeout as pause } from "node:timers/promises";
-import { describe, expect, it } from "vitest";
+import type { WorkerOptions } from "node:worker_threads";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { heap, run } from "../../../../test/support/conformance.ts";
 import { Random, randomWeights } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
@@ -216,25 +217,84 @@ it("a plan of a disposed engine is an error", async () => {
   await expect(plan.run(engine.abort)).rejects.toThrow(/disposed/);
 });
 
-it("threads that the system does not give are an error, and leave none behind", () => {
-  const running = new Set<object>();
-  class FewWorkers {
-    constructor() {
-      if (running.size === 2) throw new Error("EAGAIN");
-      running.add(this);
-    }
-    on() {}
-    postMessage() {}
-    terminate() {
-      running.delete(this);
-    }
-  }
+/** Runs a call on an engine whose threads cannot be started, and gives the warnings. */
+async function warningsOf(options: Omit<EngineOptions, "bytes">): Promise<string[]> {
+  const warnings: string[] = [];
+  const emit = vi.spyOn(process, "emitWarning").mockImplementation((text) => void warnings.push(String(text)));
+  const engine = new WasmEngine({ bytes: 1 << 20, ...options });
+  const x = random.floats(5 * weights.k, 3);
+  // The second plan is made before anyone knows of the threads, the third afterwards.
+  const calls = [0, 1, 2].map(() => place(engine, x));
+  const planOf = (args: PackedLinearArgs) =>
+    engine.planCalls([kernel.encode!(args, engine.allocate(kernel.scratchBytes!(args, engine.threads)))]);
+  const plans = calls.slice(0, 2).map(planOf);
+  await Promise.all(plans.map((plan) => plan.run(engine.abort)));
+  await planOf(calls[2]!).run(engine.abort);
+  const expected = { ...calls[0]!, y: new Float32Array(calls[0]!.y.length) };
+  run(kernel, expected, { memory: heap, threads: 1 });
+  for (const { y } of calls) expectSame(new Float32Array(y), expected.y);
+  await engine.dispose();
+  emit.mockRestore();
+  return warnings;
+}
+
+describe("threads that cannot be started leave one, and none behind", () => {
   const threads = process.getBuiltinModule("node:worker_threads");
   const { Worker } = threads;
-  Object.assign(threads, { Worker: FewWorkers });
-  const engine = () => new WasmEngine({ bytes: 1 << 20, threads: 4 });
-  expect(engine).toThrow(UnsupportedError);
-  expect(engine).toThrow("WebAssembly threads: expected 4 threads but this system gave 2: EAGAIN");
-  expect(running.size).toBe(0);
-  Object.assign(threads, { Worker });
+  afterEach(() => {
+    Object.assign(threads, { Worker });
+    vi.unstubAllGlobals();
+    vi.restoreAllMocks();
+  });
+
+  it("where the system gives fewer", async () => {
+    const running = new Set<object>();
+    class FewWorkers {
+      constructor() {
+        if (running.size === 2) throw new Error("EAGAIN");
+        running.add(this);
+      }
+      on() {}
+      postMessage() {}
+      ref() {}
+      unref() {}
+      async terminate() {
+        running.delete(this);
+      }
+    }
+    Object.assign(threads, { Worker: FewWorkers });
+    expect(await warningsOf({ threads: 4 })).toEqual([
+      "lowbit: WebAssembly threads: expected 4 but this system gave 2: EAGAIN; the model runs on one thread",
+    ]);
+    expect(running.size).toBe(0);
+  });
+
+  it("where one ends before it is ready", async () => {
+    let started = 0;
+    class DyingWorker extends Worker {
+      constructor(code: string, options: WorkerOptions) {
+        super(++started === 2 ? "throw new ReferenceError('__name is not defined')" : code, options);
+      }
+    }
+    Object.assign(threads, { Worker: DyingWorker });
+    expect(await warningsOf({ threads: 3 })).toEqual([
+      "lowbit: WebAssembly threads: __name is not defined; the model runs on one thread",
+    ]);
+  });
+
+  it("where a page's policy forbids them", async () => {
+    class ForbiddenWorker {
+      onerror: ((event: object) => void) | null = null;
+      constructor() {
+        queueMicrotask(() => this.onerror?.({}));
+      }
+      postMessage() {}
+      terminate() {}
+    }
+    vi.stubGlobal("Worker", ForbiddenWorker);
+    vi.spyOn(process, "getBuiltinModule").mockReturnValue(undefined as never);
+    expect(await warningsOf({ threads: 2, isShared: true })).toEqual([
+      "lowbit: WebAssembly threads: cannot be started; a page's policy must allow worker-src blob:; the model runs on one thread",
+    ]);
+  });
 });

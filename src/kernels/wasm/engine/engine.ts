@@ -7,17 +7,19 @@
  */
 import { UnsupportedError } from "../../../errors.ts";
 import { takeTurn } from "../../../event-loop.ts";
+import { warn } from "../../../log.ts";
 import { bytesOf } from "../../../tensor.ts";
 import type { CallPlan, EncodedCall, KernelMemory, SizedCalls } from "../../contract.ts";
 import { pointsOf, type SizeRange, type Sizes } from "../../growth.ts";
 import type { Placement, WasmStep } from "../kernel-code.ts";
 import { Allocator } from "./allocator.ts";
-import { CodeTable } from "./code-table.ts";
+import { type CodeModule, CodeTable } from "./code-table.ts";
 import { type EngineMemory, growMemory, needsWide, releaseMemory, takeMemory } from "./engine-memory.ts";
 import { LocalThread } from "./local-thread.ts";
 import { HEAP_START, type PlacedPlan, record, THREADS_MAX, words } from "./runner.ts";
 import { type StepGrowth, stepGrowth } from "./step-growth.ts";
 import { StepPlan } from "./step-plan.ts";
+import type { WasmModule } from "./web-assembly.ts";
 import { WorkerTeam } from "./worker-team.ts";
 import { hasThreads } from "./workers.ts";
 
@@ -45,8 +47,13 @@ export class WasmEngine implements KernelMemory {
   readonly #buffers = new WeakSet<object>();
   readonly #allocator: Allocator;
   readonly #code: CodeTable;
-  readonly #local: LocalThread | null;
+  readonly #runner: WasmModule;
+  /** All code so far, in the order of the table. */
+  readonly #modules: CodeModule[] = [];
+  #local: LocalThread | null;
   #team: WorkerTeam | null;
+  /** When threads that could not be used have ended. */
+  #ended: Promise<void> | undefined;
   #dirtyEnd: number;
   #isDisposed = false;
 
@@ -60,9 +67,9 @@ export class WasmEngine implements KernelMemory {
     this.#code = new CodeTable(this.#memory);
     this.threads = isShared ? Math.min(threads, THREADS_MAX) : 1;
     this.abort = new Int32Array(memory.buffer, words.abort, 1);
-    const runner = this.#code.runner();
-    this.#local = isShared ? null : new LocalThread(this.#memory, runner);
-    this.#team = isShared ? new WorkerTeam(this.#memory, runner, this.threads) : null;
+    this.#runner = this.#code.runner();
+    this.#local = isShared ? null : new LocalThread(this.#memory, this.#runner);
+    this.#team = isShared ? new WorkerTeam(this.#memory, this.#runner, this.threads) : null;
   }
 
   /** Zeroed bytes of the memory. UnsupportedError when it has no more. */
@@ -163,6 +170,7 @@ export class WasmEngine implements KernelMemory {
     // Its errors hold, by their stacks, who disposed of the engine, and what frees forgotten programs holds the engine.
     this.#team = null;
     await team?.dispose();
+    await this.#ended;
     releaseMemory(this.#memory);
   }
 
@@ -201,7 +209,24 @@ export class WasmEngine implements KernelMemory {
 
   #loadCode(steps: readonly WasmStep[]): void {
     const module = this.#code.extend(steps.flatMap(({ phases }) => phases.map(({ code }) => code)));
-    if (module) (this.#team ?? this.#local!).load(module);
+    if (!module) return;
+    this.#modules.push(module);
+    (this.#team ?? this.#local!).load(module);
+  }
+
+  /** The threads; null where the caller's runs plans, from now on also where threads cannot be started. */
+  async #startedTeam(): Promise<WorkerTeam | null> {
+    const team = this.#team;
+    const problem = await team?.started;
+    this.#checkUsable();
+    // Another run may have been here meanwhile.
+    if (!problem || !this.#team) return this.#team;
+    this.#team = null;
+    this.#ended = team!.dispose();
+    this.#local = new LocalThread(this.#memory, this.#runner);
+    for (const module of this.#modules) this.#local.load(module);
+    warn(`${problem.message}; the model runs on one thread`);
+    return null;
   }
 
   #place(steps: readonly WasmStep[]): StepPlan {
@@ -213,7 +238,8 @@ export class WasmEngine implements KernelMemory {
   async #run(plan: PlacedPlan, abort: Int32Array, nanoseconds?: Float64Array): Promise<void> {
     this.#checkUsable();
     const timed = { ...plan, times: nanoseconds ? plan.times : 0 };
-    if (this.#team) await this.#team.run(timed);
+    const team = await this.#startedTeam();
+    if (team) await team.run(timed);
     else await this.#runLocally(timed, abort);
     if (!nanoseconds) return;
     const times = new Float64Array(this.#memory.memory.buffer, plan.times, nanoseconds.length);

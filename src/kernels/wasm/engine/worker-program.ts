@@ -1,6 +1,6 @@
 /**
- * What a worker thread of an engine runs. The function stands alone: its text is started as a worker where the engine
- * makes its own, so it refers to nothing outside of itself.
+ * What a worker thread of an engine runs. This file imports nothing but types, as `npm run worker-texts` makes it the text
+ * that threads are started from.
  *
  * A worker waits for a new command number for a moment after each command, then in its event loop, where it takes
  * messages too; it says which, so that the engine knows whether to post one.

@@ -1,5 +1,6 @@
 /** Workers as the threads of an engine: given code and commands, awaited without blocking. */
 import { UnsupportedError } from "../../../errors.ts";
+import { lackOfAddresses } from "./address-space.ts";
 import type { CodeModule } from "./code-table.ts";
 import type { EngineMemory } from "./engine-memory.ts";
 import type { PlacedPlan } from "./runner.ts";
@@ -24,9 +25,11 @@ interface Waiter {
 
 export class WorkerTeam {
   readonly #memory: EngineMemory;
-  readonly #workers: readonly EngineWorker[];
+  readonly #workers: EngineWorker[] = [];
   readonly #waiters: Waiter[] = [];
   #failure: Error | null = null;
+  /** Resolves with null when all workers run, else with why they do not: a system may have none left, a page forbid them. */
+  readonly started: Promise<Error | null>;
   /** Settles when the workers have taken all code so far. */
   #ready: Promise<void>;
 
@@ -36,7 +39,7 @@ export class WorkerTeam {
       onReply: (reply: WorkerReply) => this.#take(reply),
       onFailure: (problem: string) => this.#fail(problem),
     };
-    this.#workers = startWorkers(threads, events);
+    this.#startWorkers(threads, events);
     this.#workers.forEach((worker, thread) => {
       const facts = {
         thread,
@@ -50,7 +53,10 @@ export class WorkerTeam {
       worker.post({ kind: "start", memory: memory.memory, runner, facts });
     });
     this.#ready = this.#replies("ready", threads);
-    this.#ready.catch(() => {});
+    this.started = this.#ready.then(
+      () => null,
+      (error: Error) => error,
+    );
   }
 
   /** Gives code to all workers, in the order of the calls. */
@@ -85,6 +91,21 @@ export class WorkerTeam {
   async dispose(): Promise<void> {
     this.#fail("the program was disposed of");
     await Promise.all(this.#workers.map((worker) => worker.terminate()));
+  }
+
+  /** Starts as many as the system gives. */
+  #startWorkers(threads: number, events: WorkerEvents): void {
+    const lack = lackOfAddresses(threads);
+    if (lack !== null) {
+      this.#fail(lack);
+      return;
+    }
+    try {
+      while (this.#workers.length < threads) this.#workers.push(startWorker(events));
+    } catch (error) {
+      const found = `expected ${threads} but this system gave ${this.#workers.length}`;
+      this.#fail(`${found}: ${(error as Error).message}`);
+    }
   }
 
   #control(): Int32Array {
@@ -133,17 +154,4 @@ export class WorkerTeam {
   #keepAlive(isNeeded: boolean): void {
     for (const worker of this.#workers) worker.keepAlive(isNeeded);
   }
-}
-
-/** UnsupportedError when the system gives fewer threads; none are left then. */
-function startWorkers(threads: number, events: WorkerEvents): EngineWorker[] {
-  const workers: EngineWorker[] = [];
-  try {
-    while (workers.length < threads) workers.push(startWorker(events));
-  } catch (cause) {
-    for (const worker of workers) void worker.terminate();
-    const found = `expected ${threads} threads but this system gave ${workers.length}`;
-    throw new UnsupportedError(`WebAssembly threads: ${found}: ${(cause as Error).message}`, { cause });
-  }
-  return workers;
 }

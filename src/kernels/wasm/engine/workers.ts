@@ -2,7 +2,8 @@
 import { UnsupportedError } from "../../../errors.ts";
 import { nodeBuiltin } from "../../../node-builtin.ts";
 import { quotaThreads } from "./cpu-quota.ts";
-import { serveEngine, type WorkerReply, type WorkerRequest } from "./worker-program.ts";
+import type { WorkerReply, WorkerRequest } from "./worker-program.ts";
+import { WORKER_TEXT } from "./worker-text.ts";
 
 /** One thread, seen from the engine. */
 export interface EngineWorker {
@@ -80,9 +81,10 @@ function startNodeWorker({ Worker }: NodeThreads, events: WorkerEvents): EngineW
   const port =
     'const { parentPort } = require("node:worker_threads");' +
     'const port = { post: (m) => parentPort.postMessage(m), listen: (take) => parentPort.on("message", take) };';
-  const worker = new Worker(`${port}(${serveEngine})(port);`, { eval: true, execArgv: [], name: "lowbit" });
+  const worker = new Worker(`${port}${WORKER_TEXT}serveEngine(port);`, { eval: true, execArgv: [], name: "lowbit" });
   worker.on("message", events.onReply);
   worker.on("error", (error: Error) => events.onFailure(error.message));
+  worker.on("exit", (code: number) => events.onFailure(`a thread has ended with ${code}`));
   return {
     post: (request) => worker.postMessage(request),
     keepAlive(isNeeded) {
@@ -97,7 +99,7 @@ function startWebWorker(events: WorkerEvents): EngineWorker {
   const { Worker, Blob, URL } = globalThis as unknown as Page;
   if (!Worker) throw new UnsupportedError("threads: this place has no workers");
   const port = "const port = { post: (m) => postMessage(m), listen: (take) => { onmessage = (e) => take(e.data); } };";
-  const url = URL.createObjectURL(new Blob([`${port}(${serveEngine})(port);`], { type: "text/javascript" }));
+  const url = URL.createObjectURL(new Blob([`${port}${WORKER_TEXT}serveEngine(port);`], { type: "text/javascript" }));
   const worker = new Worker(url);
   URL.revokeObjectURL(url);
   let hasFailed = false;

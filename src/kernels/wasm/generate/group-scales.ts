@@ -56,7 +56,7 @@ export interface GroupPlace {
 
 /** Whether scales are floats as they come, not too small by a factor for all sums: see `loadScales`. */
 export function hasWholeScales(shape: PanelShape): boolean {
-  return shape.hasMinima || isFactored(shape);
+  return shape.hasMinima || shape.inBlocks || isFactored(shape);
 }
 
 function isFactored({ scaleType }: PanelShape): boolean {

@@ -2,6 +2,7 @@
 import type { WeightSpec } from "../../../quantized.ts";
 import type { PackedWeights } from "../../contract.ts";
 import { GROUPS_OF_SUPER, panelGeometry } from "../../layout/panel-geometry.ts";
+import { BLOCK_COLUMNS } from "../../reference/activations.ts";
 
 /** Rows of a panel16 panel. */
 export const PANEL_ROWS = 16;
@@ -25,8 +26,12 @@ export interface PanelShape {
   readonly parts: number;
   readonly partLength: number;
   readonly partSize: number;
+  /** Whether activations have a scale for each block; and such blocks of a part, or 1, and their columns as stored. */
+  readonly inBlocks: boolean;
+  readonly blocks: number;
+  readonly blockLength: number;
   readonly scaleType: WeightSpec["scaleDType"];
-  /** Whether scales are float16, and no minima stand beside them. */
+  /** Whether scales are float16 that all sums may be too small by a factor for, and no minima stand beside them. */
   readonly hasHalfScales: boolean;
   readonly hasMinima: boolean;
   readonly minimaOffset: number;
@@ -77,12 +82,24 @@ function shapeOf({ spec, hasBias, bytes, layout }: PackedWeights): PanelShape {
   return {
     ...{ rows, bits, groupLength, groupSize: Math.min(parts * groupSize, k), parts },
     ...{ partLength: groupLength / parts, partSize: parts === 1 ? Math.min(groupSize, k) : groupSize },
+    ...{ inBlocks: false, blocks: 1, blockLength: groupLength / parts },
     ...{ scaleType, hasHalfScales: scaleType === "f16" && !hasMinima, hasMinima },
     hasPositiveScales: bytes[HEADER_MARK] === 1,
     ...{ hasZeros, hasLevels, hasBias },
     ...{ minimaOffset, superBytes, groupsOfSuper: GROUPS_OF_SUPER },
     ...{ zerosOffset, vectorsOffset, groupBytes },
   };
+}
+
+const blockShapes = new WeakMap<PanelShape, PanelShape>();
+
+/** The same weights for activations in blocks. */
+export function inBlocks(shape: PanelShape): PanelShape {
+  const blockLength = Math.min(shape.partLength, BLOCK_COLUMNS);
+  const made = { inBlocks: true, blocks: shape.partLength / blockLength, blockLength, hasHalfScales: false };
+  const known = blockShapes.get(shape) ?? { ...shape, ...made };
+  blockShapes.set(shape, known);
+  return known;
 }
 
 export function panelSizes({ spec, hasBias }: PackedWeights, { rows }: PanelShape): PanelSizes {
@@ -115,6 +132,7 @@ function keyOf(shape: PanelShape): string {
     shape.hasZeros ? "z" : "",
     shape.hasLevels ? "l" : "",
     shape.hasBias ? "b" : "",
+    shape.inBlocks ? "k" : "",
   ];
   return `w${bits}_n${shape.rows}_g${size}_${marks.join("")}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Dynamic 8-bit quantization of activation rows, as src/kernels/reference/activations.ts defines it: for each group a
- * record of its values (padded with zeros) and of what its sums start from. A tile is a row.
+ * Dynamic 8-bit quantization of activation rows, as src/kernels/reference/activations.ts defines it: for each group, or each
+ * block that has a scale, a record of its values (padded with zeros) and of what its sums start from. A tile is a row.
  */
 import { type Body, type Expr, type Local, shuffle, shuffle4, when, whileDo } from "../assembler/expression.ts";
 import { f32, f32x4, float, i8x16, i16x8, i32, i32x4, int, v128 } from "../assembler/instructions.ts";
@@ -8,7 +8,7 @@ import type { Scope } from "../assembler/module.ts";
 import { advance, elementAt, forRange, repeat } from "../generate/loops.ts";
 import type { PanelShape } from "../generate/packed-panels.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../kernel-code.ts";
-import { activationBytes, type DotMode, recordBytes, recordPlaces, seedBits } from "./dot-sums.ts";
+import { activationBytes, type DotMode, recordBytes, recordCount, recordPlaces, seedBits } from "./dot-sums.ts";
 
 const block = new ArgumentBlock({
   x: "ptr",
@@ -23,7 +23,7 @@ type Fields = FieldsOf<typeof block>;
 
 /** Quantized rows in memory: addresses of the parts, and what one row takes of each. */
 export interface QuantizedPlaces {
-  /** [m, groups] records, of groups with scales of their own; see `recordPlaces`. */
+  /** [m, `recordCount`] records; see `recordPlaces`. */
   readonly records: number;
   /** int8 [m, padded k] where the records have int16. */
   readonly values: number;
@@ -33,7 +33,7 @@ export interface QuantizedPlaces {
   readonly byteLength: number;
 }
 
-/** Places the parts from an address on, with room that grows evenly with m. */
+/** Places the parts from an address on, for so many groups as stored, with room that grows evenly with m. */
 export function quantizedPlaces(
   start: number,
   m: number,
@@ -48,8 +48,8 @@ export function quantizedPlaces(
     return at;
   };
   return {
-    records: take(groups * recordBytes(mode, shape)),
-    values: take(activationBytes(mode) === 2 ? groups * shape.partLength : 0),
+    records: take(recordCount(shape, groups) * recordBytes(mode, shape)),
+    values: take(activationBytes(mode) === 2 ? groups * shape.groupLength : 0),
     scales: take(4),
     zeros: take(4),
     get byteLength() {
@@ -76,7 +76,7 @@ export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
   const isPaired = activationBytes(mode) === 2;
   const offset = hasLevels ? 0 : 2 ** (bits - 1);
   const start = seedBits(shape);
-  const marks = `${isPaired ? "_pairs" : ""}${start ? "_float" : ""}${hasMinima ? "_minima" : ""}`;
+  const marks = `${isPaired ? "_pairs" : ""}${start ? "_float" : ""}${hasMinima ? "_minima" : ""}${shape.inBlocks ? "_blocks" : ""}`;
   const key = `quantize_g${partSize}of${partLength}_o${offset}${marks}`;
   return {
     key,
@@ -87,7 +87,7 @@ export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
         const zero = scope.local("v128", "zero");
         return [
           x.set(elementAt(fields.x, i32.mul(row, fields.k), 4)),
-          rowScale(fields, row, scope, { x, inverse, zero }),
+          shape.inBlocks ? [] : rowScale(fields, row, scope, { x, inverse, zero }),
           quantizeGroups(fields, row, scope, { x, inverse, zero, shape, mode, offset, start }),
           isPaired ? pairValues(fields, row, scope, shape) : [],
         ];
@@ -159,7 +159,7 @@ function quantizeGroups(fields: Fields, row: Local<"i32">, scope: Scope, facts: 
   const { x, shape, mode, offset, start } = facts;
   const isPaired = activationBytes(mode) === 2;
   const bytes = recordBytes(mode, shape);
-  const { seed, sum } = recordPlaces(mode, shape);
+  const { seed, sum, scale } = recordPlaces(mode, shape);
   const at = scope.local("ptr", "x_at");
   const q = scope.local("ptr", "q");
   const record = scope.local("ptr", "record");
@@ -167,22 +167,70 @@ function quantizeGroups(fields: Fields, row: Local<"i32">, scope: Scope, facts: 
   const left = scope.local("i32", "left");
   const count = scope.local("i32", "count");
   const total = scope.local("i32", "total");
+  const ofGroup = scope.local("i32", "left_of_group");
+  const block = scope.local("i32", "block");
+  const scaleOfBlock = scope.local("f32", "block_scale");
   const index = i32.mul(row, fields.groups);
+  const floatSum = f32.convert_i32_s(total);
+  const writeRecord: Body = [
+    isPaired ? [] : q.set(record),
+    shape.inBlocks ? blockScale(scope, facts, { at, count, scale: scaleOfBlock }) : [],
+    quantizeGroup(scope, facts, { at, q, count, total }),
+    i32.store(record, i32.add(i32.mul(total, int(-offset)), int(start)), seed),
+    shape.hasMinima
+      ? f32.store(record, shape.inBlocks ? f32.mul(floatSum, scaleOfBlock) : floatSum, sum)
+      : i32.store(record, total, sum),
+    shape.inBlocks ? f32.store(record, scaleOfBlock, scale) : [],
+    advance(record, bytes),
+  ];
+  const least = (target: Local<"i32">, size: number, from: Local<"i32">) => [
+    target.set(int(size)),
+    when(i32.lt_u(from, target), [target.set(from)]),
+    from.set(i32.sub(from, target)),
+  ];
   return [
     at.set(x),
     left.set(fields.k),
-    record.set(elementAt(fields.records, index, bytes)),
+    record.set(elementAt(fields.records, index, shape.blocks * bytes)),
     isPaired ? q.set(elementAt(fields.values, index, shape.partLength)) : [],
     forRange(group, int(0), fields.groups, [
-      isPaired ? [] : q.set(record),
-      count.set(int(shape.partSize)),
-      when(i32.lt_u(left, count), [count.set(left)]),
-      left.set(i32.sub(left, count)),
-      quantizeGroup(scope, facts, { at, q, count, total }),
-      i32.store(record, i32.add(i32.mul(total, int(-offset)), int(start)), seed),
-      shape.hasMinima ? f32.store(record, f32.convert_i32_s(total), sum) : i32.store(record, total, sum),
-      advance(record, bytes),
+      shape.blocks === 1
+        ? [least(count, shape.partSize, left), writeRecord]
+        : [
+            least(ofGroup, shape.partSize, left),
+            repeat(block, int(shape.blocks), [least(count, shape.blockLength, ofGroup), writeRecord]),
+          ],
     ]),
+  ];
+}
+
+/** Finds the largest magnitude of `count` values, as `rowScale` finds the range of a row, and the scale of a block from it. */
+function blockScale(
+  scope: Scope,
+  { inverse, zero }: GroupFacts,
+  { at, count, scale }: { readonly at: Local<"ptr">; readonly count: Local<"i32">; readonly scale: Local<"f32"> },
+): Body {
+  const most = scope.local("v128", "magnitudes");
+  const from = scope.local("ptr", "block_at");
+  const i = scope.local("i32", "block_column");
+  const largest = scope.local("f32", "largest");
+  const widen = (value: Expr<"v128">) => most.set(i32x4.max_s(most, v128.and(value, i32x4.splat(int(0x7fffffff)))));
+  const fold = [
+    [2, 3, 0, 1],
+    [1, 0, 3, 2],
+  ].map((order) => most.set(i32x4.max_s(most, shuffle4(most, most, order))));
+  return [
+    from.set(at),
+    most.set(i32x4.splat(int(0))),
+    forRange(i, int(4), i32.add(count, int(1)), [widen(v128.load(from)), advance(from, 16)], 4),
+    forRange(i, i32.sub(i, int(4)), count, [widen(v128.load32_zero(from)), advance(from, 4)]),
+    fold,
+    largest.set(f32x4.extract_lane(most, 0)),
+    // NaN where it is not finite.
+    scale.set(f32.add(f32.div(largest, float(127)), f32.mul(largest, float(0)))),
+    scale.set(f32.max(scale, float(2 ** -126))),
+    inverse.set(f32x4.splat(f32.div(float(1), scale))),
+    zero.set(i32x4.splat(int(0))),
   ];
 }
 
@@ -231,7 +279,7 @@ function quantizeGroup(scope: Scope, facts: GroupFacts, { at, q, count, total }:
       advance(at, 4),
       advance(q, 1),
     ]),
-    whileDo(i32.lt_u(i, int(shape.partLength)), [i32.store8(q, int(0)), advance(q, 1), i.set(i32.add(i, int(1)))]),
+    whileDo(i32.lt_u(i, int(shape.blockLength)), [i32.store8(q, int(0)), advance(q, 1), i.set(i32.add(i, int(1)))]),
   ];
 }
 
@@ -250,9 +298,9 @@ function pairValues(fields: Fields, row: Local<"i32">, scope: Scope, shape: Pane
   const rest = recordBytes("plain", shape) - recordPlaces("plain", shape).seed;
   return [
     from.set(elementAt(fields.values, index, shape.partLength)),
-    to.set(elementAt(fields.records, index, recordBytes("plain", shape))),
-    repeat(group, fields.groups, [
-      repeat(i, int(shape.partLength / 16), [
+    to.set(elementAt(fields.records, index, shape.blocks * recordBytes("plain", shape))),
+    repeat(group, i32.mul(fields.groups, int(shape.blocks)), [
+      repeat(i, int(shape.blockLength / 16), [
         bytes.set(v128.load(from)),
         v128.store(to, ordered(low(), low())),
         v128.store(to, ordered(high(), high()), 16),

@@ -22,17 +22,24 @@ export function activationBytes(mode: DotMode): number {
 }
 
 /**
- * A group of quantized activations in memory: the values, int8, or for the plain way int16 in each four in the order 0, 2,
- * 1, 3; then int32 what integer sums start from, so that unsigned weights count as signed, and the sum of the values, as
- * float32 for groups with minima. Groups of 16 have one each.
+ * A group of quantized activations in memory, or a block where those have scales: the values, int8, or for the plain way int16
+ * in each four in the order 0, 2, 1, 3; then int32 what integer sums start from, so that unsigned weights count as signed, and
+ * the sum of the values, as float32 for groups with minima, times the scale of the block; and that scale. Groups of 16 have one
+ * each.
  */
-export function recordPlaces(mode: DotMode, { partLength }: PanelShape): { seed: number; sum: number } {
-  const seed = partLength * activationBytes(mode);
-  return { seed, sum: seed + 4 };
+export function recordPlaces(mode: DotMode, { blockLength }: PanelShape): { seed: number; sum: number; scale: number } {
+  const seed = blockLength * activationBytes(mode);
+  return { seed, sum: seed + 4, scale: seed + 8 };
 }
 
 export function recordBytes(mode: DotMode, shape: PanelShape): number {
-  return recordPlaces(mode, shape).sum + 4;
+  const { scale } = recordPlaces(mode, shape);
+  return shape.inBlocks ? scale + 4 : scale;
+}
+
+/** Records of a row of activations that meet so many groups as stored. */
+export function recordCount({ parts, blocks }: PanelShape, groups: number): number {
+  return groups * parts * blocks;
 }
 
 /** The bits of 1.5 * 2^23 as float32, whose last bit counts one: an integer added to them is added to the float. */
@@ -45,9 +52,9 @@ const FLOAT_SUM_MAX = 2 ** 22;
  * What all integer sums have more than the dot products, so that they can be read as floats: subtracting a float is faster
  * than converting an integer. 0 where sums are too large.
  */
-export function seedBits({ bits, groupLength, hasZeros, hasLevels }: PanelShape): number {
+export function seedBits({ bits, groupLength, blockLength, inBlocks, hasZeros, hasLevels }: PanelShape): number {
   const largest = hasZeros ? 256 : hasLevels ? 128 : 2 ** (bits - 1);
-  return 128 * largest * groupLength < FLOAT_SUM_MAX ? FLOAT_BITS : 0;
+  return 128 * largest * (inBlocks ? blockLength : groupLength) < FLOAT_SUM_MAX ? FLOAT_BITS : 0;
 }
 
 /** The dot products of a group's sums as floats. */

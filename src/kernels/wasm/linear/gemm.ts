@@ -5,7 +5,7 @@
 
 import type { FunctionCode } from "../assembler/expression.ts";
 import { type Body, call, type Expr, type Local, when } from "../assembler/expression.ts";
-import { i32, i32x4, int, ptr, size, v128 } from "../assembler/instructions.ts";
+import { f32x4, i32, i32x4, int, ptr, size, v128 } from "../assembler/instructions.ts";
 import { defineFunction, type Scope } from "../assembler/module.ts";
 import { FactorPlaces, groupOffsets, groupScales } from "../generate/group-scales.ts";
 import { multiplyAdd } from "../generate/lanes.ts";
@@ -24,6 +24,7 @@ import {
   planeCount,
   planesOf,
   recordBytes,
+  recordCount,
   recordPlaces,
 } from "./dot-sums.ts";
 import { type LinearFields, linearBlock, storePanel } from "./panel.ts";
@@ -237,28 +238,47 @@ class RowsGenerator {
     const scale = scope.localArray("v128", "scale", WIDE_QUADS);
     const bytes = recordBytes(mode, shape);
     const places = unpackedGroup(shape, mode);
-    const { sum } = recordPlaces(mode, shape);
+    const { sum, scale: blockScale } = recordPlaces(mode, shape);
     const scaled = results.flatMap((quads, t) =>
       quads.map((result, q) => {
         const sums = floatsOfSums(shape, this.#sums.total(t * WIDE_QUADS + q), constants);
         const add = (a: Expr<"v128">, b: Expr<"v128">) => result.set(multiplyAdd(isFused(mode, shape), a, b, result));
-        if (!shape.hasMinima) return add(sums, scale[q]!);
+        const factor = shape.inBlocks ? f32x4.mul(scale[q]!, v128.load32_splat(this.#x[t]!, blockScale)) : scale[q]!;
+        if (!shape.hasMinima) return add(sums, factor);
         const offsets = v128.load(this.#weights, places.zeros + 16 * q);
-        return [add(sums, scale[q]!), add(v128.load32_splat(this.#x[t]!, sum), offsets)];
+        return [add(sums, factor), add(v128.load32_splat(this.#x[t]!, sum), offsets)];
       }),
     );
     return [
       results.flat().map((result) => result.set(constants.words(0))),
       this.#weights.set(ptr.add(start, size(PANEL_START))),
       this.#weights.set(elementAt(this.#weights, i32.mul(fields.groups, part), shape.parts * places.bytes)),
-      this.#x.map((x, t) => x.set(elementAt(fields.records, index(t), shape.parts * bytes))),
+      this.#x.map((x, t) => x.set(elementAt(fields.records, index(t), recordCount(shape, 1) * bytes))),
       repeat(group, i32.mul(fields.groups, int(shape.parts)), [
-        this.#begin(),
-        this.#steps(),
-        scale.map((quadScale, q) => quadScale.set(v128.load(this.#weights, 16 * q))),
-        scaled,
-        this.#x.map((x) => advance(x, bytes)),
+        this.#blocks((steps) => [
+          this.#begin(),
+          steps,
+          scale.map((quadScale, q) => quadScale.set(v128.load(this.#weights, 16 * q))),
+          scaled,
+          this.#x.map((x) => advance(x, bytes)),
+        ]),
         advance(this.#weights, places.bytes),
+      ]),
+    ];
+  }
+
+  /** What is done with the steps of each block of a group. Where those are several, each is a unit. */
+  #blocks(body: (steps: Body) => Body): Body {
+    const { shape, mode, scope } = this.#context;
+    if (shape.blocks === 1) return body(this.#steps());
+    const block = scope.local("i32", "block");
+    const weights = scope.local("ptr", "weights_at");
+    const { vectors } = unpackedGroup(shape, mode);
+    return [
+      weights.set(this.#weights),
+      repeat(block, int(shape.blocks), [
+        body(this.#unit(weights, this.#x, vectors)),
+        advance(weights, 4 * WIDE_ROWS * planeCount(mode, shape.bits) * UNIT_STEPS),
       ]),
     ];
   }

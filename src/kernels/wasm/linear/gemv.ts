@@ -5,7 +5,7 @@
 
 import { fieldTables } from "../../layout/fields.ts";
 import { type Body, type Expr, type Local, type Statement, when } from "../assembler/expression.ts";
-import { i32, int, ptr, size, v128 } from "../assembler/instructions.ts";
+import { f32x4, i32, int, ptr, size, v128 } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
 import { FactorPlaces, groupOffsets, groupScales } from "../generate/group-scales.ts";
 import { multiplyAdd } from "../generate/lanes.ts";
@@ -22,6 +22,7 @@ import {
   isFused,
   planesOf,
   recordBytes,
+  recordCount,
   recordPlaces,
 } from "./dot-sums.ts";
 import { type LinearFields, linearBlock, seedOf, storePanel } from "./panel.ts";
@@ -128,7 +129,7 @@ class GemvGenerator {
     const turns = this.#scope.local("i32", "turns");
     const group = this.#scope.local("i32", "group");
     const first = (s: number): Expr<"i32"> => i32.add(start, i32.mul(count, int(s)));
-    const bytes = this.#shape.parts * recordBytes(this.#mode, this.#shape);
+    const bytes = recordCount(this.#shape, 1) * recordBytes(this.#mode, this.#shape);
     const units = this.#shape.groupLength / UNIT;
     return [
       weights.map((weight, s) => weight.set(elementAt(panels, first(s), panelBytes))),
@@ -182,7 +183,7 @@ class GemvGenerator {
   /** One group of a panel: its integer sums, scaled and added to the results. */
   #group(weight: Local<"ptr">, stream: number, units: number): Body {
     const shape = this.#shape;
-    const { seed, sum } = recordPlaces(this.#mode, shape);
+    const { seed, sum, scale: blockScale } = recordPlaces(this.#mode, shape);
     const bytes = recordBytes(this.#mode, shape);
     const splat = (part: number, offset: number) => v128.load32_splat(this.#x, part * bytes + offset);
     const quads = Array.from({ length: QUADS }, (_, r) => r);
@@ -191,31 +192,55 @@ class GemvGenerator {
       const place = { group: weight, part, factors: this.#factors };
       const result = this.#results[r]!;
       const sums = floatsOfSums(shape, this.#sums.total(r + QUADS * part), this.#constants);
-      const scale = groupScales(shape, place, r, this.#constants);
+      const ofWeights = groupScales(shape, place, r, this.#constants);
+      const scale = shape.inBlocks ? f32x4.mul(ofWeights, splat(part, blockScale)) : ofWeights;
       const sofar = this.#result(stream, r);
       if (!shape.hasMinima) return result.set(multiplyAdd(isRelaxed, sums, scale, sofar));
       const offsets = groupOffsets(shape, place, r, this.#scale, this.#constants);
+      const scaled = shape.inBlocks ? f32x4.mul(this.#scale, splat(part, blockScale)) : this.#scale;
       return [
-        this.#scale.set(scale),
-        result.set(multiplyAdd(isRelaxed, sums, this.#scale, sofar)),
+        this.#scale.set(ofWeights),
+        result.set(multiplyAdd(isRelaxed, sums, scaled, sofar)),
         result.set(multiplyAdd(isRelaxed, splat(part, sum), offsets, result)),
       ];
     };
     const parts = Array.from({ length: shape.parts }, (_, part) => part);
+    const begin = parts.map((part) =>
+      quads.map((r) =>
+        this.#sums.begin(r + QUADS * part, seedOf(shape, weight, r, splat(part, seed), splat(part, sum))),
+      ),
+    );
+    const end = parts.map((part) =>
+      quadPairs.map((pair) => [
+        pair.map((r) => add(part, r)),
+        pair.map((r) => this.#storeResult(stream, r, this.#results[r]!)),
+      ]),
+    );
+    if (shape.blocks > 1) return [this.#loopedBlocks(weight, begin, end), advance(weight, shape.groupBytes)];
     return [
-      parts.map((part) =>
-        quads.map((r) =>
-          this.#sums.begin(r + QUADS * part, seedOf(shape, weight, r, splat(part, seed), splat(part, sum))),
-        ),
-      ),
+      begin,
       units === 1 ? this.#unit(weight, null) : this.#loopedUnits(weight, units),
-      parts.map((part) =>
-        quadPairs.map((pair) => [
-          pair.map((r) => add(part, r)),
-          pair.map((r) => this.#storeResult(stream, r, this.#results[r]!)),
-        ]),
-      ),
+      end,
       advance(weight, shape.groupBytes),
+    ];
+  }
+
+  /** Blocks of a unit each, with records that follow each other. */
+  #loopedBlocks(weight: Local<"ptr">, begin: Body, end: Body): Body {
+    const { blocks, bits } = this.#shape;
+    const at = this.#scope.local("ptr", "at");
+    const block = this.#scope.local("i32", "block");
+    const bytes = recordBytes(this.#mode, this.#shape);
+    return [
+      at.set(weight),
+      repeat(block, int(blocks), [
+        begin,
+        this.#unit(at, this.#x),
+        end,
+        advance(at, (UNIT * 16 * bits) / 8),
+        advance(this.#x, bytes),
+      ]),
+      advance(this.#x, -blocks * bytes),
     ];
   }
 

@@ -1,17 +1,26 @@
 /** Rows of integer linear layers: 8-bit dynamic activations times panels of weights, by the ways to multiply. */
 import type { PackedLinearArgs } from "../../arguments.ts";
 import type { CpuFeature, Kernel } from "../../contract.ts";
-import { LEVELS_OFFSET, PANEL_ROWS, type PanelShape, panelShape, panelSizes } from "../generate/packed-panels.ts";
+import {
+  inBlocks,
+  LEVELS_OFFSET,
+  PANEL_ROWS,
+  type PanelShape,
+  panelShape,
+  panelSizes,
+} from "../generate/packed-panels.ts";
 import { wasmKernel } from "../kernel.ts";
 import type { KernelCode, Placement, WasmStep } from "../kernel-code.ts";
 import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
-import { type DotMode, recordBytes } from "./dot-sums.ts";
+import { type DotMode, recordBytes, recordCount } from "./dot-sums.ts";
 import { gemmCode, gemmMode, gemmThreadBytes } from "./gemm.ts";
 import { GEMV_THREAD_BYTES, gemvCode, STREAMS } from "./gemv.ts";
 import { linearBlock } from "./panel.ts";
 
 /** How a row multiplies: its code, and the scratch that a thread needs for it. */
 interface Multiply {
+  /** What the code is made for. */
+  shape(weights: PackedLinearArgs["weights"]): PanelShape;
   mode(shape: PanelShape): DotMode;
   code(shape: PanelShape, mode: DotMode): KernelCode;
   threadBytes(shape: PanelShape, mode: DotMode, groups: number): number;
@@ -35,6 +44,7 @@ function gemvPanels(panels: number, threads: number): number {
 const plainForLevels = (mode: DotMode, { hasLevels }: PanelShape): DotMode => (hasLevels ? "plain" : mode);
 
 const gemv = (mode: DotMode): Multiply => ({
+  shape: panelShape,
   mode: (shape) => plainForLevels(mode, shape),
   code: gemvCode,
   threadBytes: () => GEMV_THREAD_BYTES,
@@ -42,6 +52,7 @@ const gemv = (mode: DotMode): Multiply => ({
 });
 
 const gemm = (mode: DotMode): Multiply => ({
+  shape: panelShape,
   mode: (shape) => plainForLevels(gemmMode(mode, shape), shape),
   code: gemmCode,
   threadBytes: gemmThreadBytes,
@@ -49,27 +60,30 @@ const gemm = (mode: DotMode): Multiply => ({
     Math.max(1, Math.min(GEMM_PANELS_MAX, Math.ceil(panels / (TILES_PER_THREAD * threads)))),
 });
 
+/** The same for activations in blocks. */
+const ofBlocks = (multiply: Multiply): Multiply => ({ ...multiply, shape: (weights) => inBlocks(panelShape(weights)) });
+
 /** Bytes of a thread's scratch, in whole cache lines. */
 function threadBytes({ weights }: PackedLinearArgs, multiply: Multiply): number {
-  const shape = panelShape(weights);
+  const shape = multiply.shape(weights);
   const { groups } = panelSizes(weights, shape);
   return Math.ceil(multiply.threadBytes(shape, multiply.mode(shape), groups) / 64) * 64;
 }
 
 function scratchBytes(args: PackedLinearArgs, threads: number, multiply: Multiply): number {
-  const shape = panelShape(args.weights);
+  const shape = multiply.shape(args.weights);
   const { groups } = panelSizes(args.weights, shape);
-  const places = quantizedPlaces(0, args.m, groups * shape.parts, shape, multiply.mode(shape));
+  const places = quantizedPlaces(0, args.m, groups, shape, multiply.mode(shape));
   return places.byteLength + threads * threadBytes(args, multiply);
 }
 
 function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply): WasmStep {
   const { m, x, weights, y } = args;
-  const shape = panelShape(weights);
+  const shape = multiply.shape(weights);
   const mode = multiply.mode(shape);
   const { n, k, groups, panels, firstPanel, ...bytes } = panelSizes(weights, shape);
   const { panelBytes, correctionOffset, frontBytes } = bytes;
-  const places = quantizedPlaces(place.scratch, m, groups * shape.parts, shape, mode);
+  const places = quantizedPlaces(place.scratch, m, groups, shape, mode);
   const packed = place.read(weights.bytes);
   const perTile = multiply.panelsPerTile(panels, place.threads);
   const linear = linearBlock.encode({
@@ -91,7 +105,7 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
     perTile,
   });
   const matrixBytes = weights.bytes.length;
-  const recordsBytes = groups * shape.parts * recordBytes(mode, shape);
+  const recordsBytes = recordCount(shape, groups) * recordBytes(mode, shape);
   const quantize = quantizeArgs({ x: place.read(x), places, k, groups: groups * shape.parts });
   return {
     phases: [
@@ -130,15 +144,20 @@ function linearRow(name: string, needs: readonly CpuFeature[], multiply: Multipl
 /** Sums of 16 bits are fewer instructions where the engine makes a 32-bit dot product of several. */
 const split: readonly CpuFeature[] = ["relaxed_dot16", "split_dot"];
 
-/** Best first. */
-export const linearA8Wasm: readonly Kernel<PackedLinearArgs>[] = [
-  linearRow("linear_a8_wx_4x16x32_wasm_relaxed16", split, gemm("relaxed16")),
-  linearRow("linear_a8_wx_1x16x32_wasm_relaxed16", split, gemv("relaxed16")),
-  linearRow("linear_a8_wx_1x32x32_wasm_relaxed16", split, gemm("relaxed16")),
-  linearRow("linear_a8_wx_4x16x32_wasm_relaxed", ["relaxed_dot"], gemm("relaxed")),
-  linearRow("linear_a8_wx_1x16x32_wasm_relaxed", ["relaxed_dot"], gemv("relaxed")),
-  linearRow("linear_a8_wx_1x32x32_wasm_relaxed", ["relaxed_dot"], gemm("relaxed")),
-  linearRow("linear_a8_wx_4x16x32_wasm_simd", ["simd128"], gemm("plain")),
-  linearRow("linear_a8_wx_1x16x32_wasm_simd", ["simd128"], gemv("plain")),
-  linearRow("linear_a8_wx_1x32x32_wasm_simd", ["simd128"], gemm("plain")),
+/** Rows for activations quantized in a way, best first. */
+const rowsOf = (types: string, of: (multiply: Multiply) => Multiply): readonly Kernel<PackedLinearArgs>[] => [
+  linearRow(`linear_${types}_wx_4x16x32_wasm_relaxed16`, split, of(gemm("relaxed16"))),
+  linearRow(`linear_${types}_wx_1x16x32_wasm_relaxed16`, split, of(gemv("relaxed16"))),
+  linearRow(`linear_${types}_wx_1x32x32_wasm_relaxed16`, split, of(gemm("relaxed16"))),
+  linearRow(`linear_${types}_wx_4x16x32_wasm_relaxed`, ["relaxed_dot"], of(gemm("relaxed"))),
+  linearRow(`linear_${types}_wx_1x16x32_wasm_relaxed`, ["relaxed_dot"], of(gemv("relaxed"))),
+  linearRow(`linear_${types}_wx_1x32x32_wasm_relaxed`, ["relaxed_dot"], of(gemm("relaxed"))),
+  linearRow(`linear_${types}_wx_4x16x32_wasm_simd`, ["simd128"], of(gemm("plain"))),
+  linearRow(`linear_${types}_wx_1x16x32_wasm_simd`, ["simd128"], of(gemv("plain"))),
+  linearRow(`linear_${types}_wx_1x32x32_wasm_simd`, ["simd128"], of(gemm("plain"))),
 ];
+
+/** Of activations with one scale and zero point a row. */
+export const linearA8Wasm = rowsOf("a8", (multiply) => multiply);
+/** Of activations in blocks with a scale each. */
+export const linearA8BlocksWasm = rowsOf("a8b32", ofBlocks);

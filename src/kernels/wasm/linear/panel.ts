@@ -58,7 +58,10 @@ export interface PanelEnd {
   readonly results: readonly Local<"v128">[];
 }
 
-/** y = (sums - zero point * corrections) * scale + bias for columns of a panel, fewer at the end of the matrix. */
+/**
+ * y = (sums - zero point * corrections) * scale + bias for columns of a panel, fewer at the end of the matrix. Sums of blocks
+ * have their scales already.
+ */
 export function storePanel(end: PanelEnd): Body {
   const { shape, fields, scope, constants, results, row, tail } = end;
   const scale = scope.local("v128", "row_scale");
@@ -67,14 +70,18 @@ export function storePanel(end: PanelEnd): Body {
   const y = scope.local("ptr", "y_at");
   const finish = results.map((result, r) => {
     const sum = unscaleHalves(shape, result, constants);
-    const value = f32x4.mul(f32x4.sub(sum, f32x4.mul(zero, v128.load(tail, 16 * r))), scale);
+    const value = shape.inBlocks ? sum : f32x4.mul(f32x4.sub(sum, f32x4.mul(zero, v128.load(tail, 16 * r))), scale);
     return result.set(shape.hasBias ? f32x4.add(value, v128.load(tail, 4 * shape.rows + 16 * r)) : value);
   });
   const store = (to: Expr<"ptr">) => results.map((result, r) => v128.store(to, result, 16 * r));
   const rest = scope.local("ptr", "rest");
   return [
-    scale.set(v128.load32_splat(elementAt(fields.scales, row, 4))),
-    zero.set(v128.load32_splat(elementAt(fields.zeros, row, 4))),
+    shape.inBlocks
+      ? []
+      : [
+          scale.set(v128.load32_splat(elementAt(fields.scales, row, 4))),
+          zero.set(v128.load32_splat(elementAt(fields.zeros, row, 4))),
+        ],
     finish,
     column.set(end.column),
     y.set(elementAt(elementAt(fields.y, i32.mul(row, fields.n), 4), column, 4)),

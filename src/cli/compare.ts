@@ -1,0 +1,111 @@
+/** `lowbit compare`: how far several models are from a reference, by the bytes of their files. */
+import { extname } from "node:path";
+import type { Command } from "commander";
+import { type Comparison, compareModels, writeFileWhole } from "../tools/index.ts";
+import { type Curve, divergenceChart } from "./divergence-chart.ts";
+import {
+  addScoringOptions,
+  bytesOf,
+  openForScoring,
+  openReference,
+  readTexts,
+  type ScoringOptions,
+  withProgress,
+} from "./eval.ts";
+import { addModelOptions, MODEL_HELP } from "./model-source.ts";
+import { formatBytes, formatTable } from "./table.ts";
+import type { Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+interface CompareOptions extends ScoringOptions {
+  readonly against: string;
+  readonly svg?: string;
+}
+
+/** What was measured of a model. */
+interface Compared {
+  readonly model: string;
+  readonly bytes: number;
+  readonly texts: readonly ({ readonly text: string } & Comparison)[];
+}
+
+export function addCompare(program: Command, terminal: Terminal): void {
+  const command = program
+    .command("compare")
+    .summary("how far several models are from a reference, by the bytes of their files")
+    .description(
+      "Compares the probabilities of several models with those of a reference, as lowbit eval --against does of one, and\n" +
+        "draws the divergence of each against its bytes. Models are loaded one after the other.",
+    )
+    .argument("<models...>", MODEL_HELP)
+    .requiredOption("--against <reference>", "the reference, such as the checkpoint that they were quantized from")
+    .option("--svg <file.svg>", "draw divergence against bytes, a curve for each text");
+  addModelOptions(addScoringOptions(command))
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ lowbit compare model-2bit.pte model-3bit.pte model-4bit.pte --against ./checkpoint --text heldout.txt
+  $ lowbit compare *.gguf --activations float --against ./checkpoint --text prose.txt --text code.txt --svg chart.svg`,
+    )
+    .action((models: string[], options: CompareOptions) => compare(models, options, terminal));
+}
+
+async function compare(models: readonly string[], options: CompareOptions, terminal: Terminal): Promise<void> {
+  const { against, svg } = options;
+  if (svg !== undefined && extname(svg).toLowerCase() !== ".svg")
+    throw new UsageError(`--svg: expected the name of an .svg file but found "${svg}"`);
+  const texts = await readTexts(options);
+  const reference = await openReference(against, options, terminal);
+  const referenceBytes = bytesOf(against, reference, {});
+  const results: Compared[] = [];
+  for (const path of models) {
+    const model = await openForScoring(path, options, terminal);
+    const found: Compared["texts"][number][] = [];
+    for (const [text, content] of texts) {
+      const result = await withProgress(options, terminal, (settings) =>
+        compareModels(model, reference, content, settings),
+      );
+      found.push({ text, ...result });
+    }
+    results.push({ model: path, bytes: bytesOf(path, model, options), texts: found });
+    await model.dispose();
+  }
+  if (svg !== undefined) {
+    const chart = divergenceChart(
+      curvesOf(
+        texts.map(([file]) => file),
+        results,
+      ),
+    );
+    await writeFileWhole(svg, (sink) => sink.write(new TextEncoder().encode(chart)));
+  }
+  if (options.json) await terminal.writeJson({ against, againstBytes: referenceBytes, models: results });
+  else await terminal.writeLine(`${tableOf(results)}\nreference ${against}: ${formatBytes(referenceBytes)}`);
+}
+
+function tableOf(results: readonly Compared[]): string {
+  const heading = ["model", "bytes", "text", "tokens", "KL, nats", "±", "99 %", "same top, %", "±", "PPL ratio", "±"];
+  const rows = results.flatMap(({ model, bytes, texts }) =>
+    texts.map(({ text, tokens, divergence, ...of }) => [
+      ...[model, bytes, text, tokens, divergence.mean.toFixed(5), divergence.standardError.toFixed(5)],
+      ...[
+        divergence.percentile99.toFixed(3),
+        (100 * of.topAgreement).toFixed(2),
+        (100 * of.topAgreementError).toFixed(2),
+      ],
+      ...[of.perplexityRatio.toFixed(4), of.perplexityRatioError.toFixed(4)],
+    ]),
+  );
+  return formatTable([heading, ...rows]);
+}
+
+function curvesOf(texts: readonly string[], results: readonly Compared[]): Curve[] {
+  return texts.map((name, i) => ({
+    name,
+    points: results.map(({ model, bytes, texts: found }) => {
+      const { mean, standardError } = found[i]!.divergence;
+      return { name: model, bytes, divergence: mean, error: standardError };
+    }),
+  }));
+}

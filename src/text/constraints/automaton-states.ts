@@ -1,0 +1,91 @@
+/** Texts of an automaton, of some lengths, followed state by state. */
+import { type Automaton, successors } from "./automaton.ts";
+import { Lengths } from "./automaton-lengths.ts";
+import type { State, StateLeaf } from "./states.ts";
+
+/** How many characters a text may have. */
+export interface LengthBounds {
+  readonly min: number;
+  /** Infinity for any number. */
+  readonly max: number;
+}
+
+/** States of an automaton together, and where characters lead. */
+interface StateSet {
+  readonly states: readonly number[];
+  readonly canEnd: boolean;
+  /** Null until they are asked for. */
+  leaves: { readonly ranges: StateLeaf["ranges"]; readonly set: StateSet }[] | null;
+}
+
+/** Follows an automaton. Its sets of states are made when they are met. */
+class AutomatonTexts {
+  readonly #automaton: Automaton;
+  readonly #bounds: LengthBounds;
+  #lengths: Lengths | null = null;
+  readonly #sets = new Map<string, StateSet>();
+  readonly #states = new Map<StateSet, Map<number, State>>();
+
+  constructor(automaton: Automaton, bounds: LengthBounds) {
+    this.#automaton = automaton;
+    this.#bounds = bounds;
+  }
+
+  start(): State | null {
+    return this.#state(this.#set([...this.#automaton.starts].sort((a, b) => a - b)), 0);
+  }
+
+  /** Where a text is that has so many characters; null where no end can be reached. */
+  #state(set: StateSet, read: number): State | null {
+    const { min, max } = this.#bounds;
+    const isBounded = max !== Number.POSITIVE_INFINITY;
+    // Without a most, what is beyond the least counts no more.
+    const count = isBounded ? read : Math.min(read, min);
+    const isFree = !isBounded && count >= min;
+    if (!isFree) {
+      this.#lengths ??= new Lengths(this.#automaton);
+      if (!this.#lengths.has(set.states, Math.max(0, min - count), max - count)) return null;
+    }
+    const byCount = this.#states.get(set) ?? new Map<number, State>();
+    this.#states.set(set, byCount);
+    const known = byCount.get(count);
+    if (known) return known;
+    const leavesOf = () => this.#leaves(set, count);
+    let leaves: StateLeaf[] | null = null;
+    const state: State = {
+      canEnd: set.canEnd && count >= min,
+      get leaves() {
+        leaves ??= leavesOf();
+        return leaves;
+      },
+    };
+    byCount.set(count, state);
+    return state;
+  }
+
+  #leaves(set: StateSet, count: number): StateLeaf[] {
+    set.leaves ??= successors(this.#automaton, set.states).map(({ ranges, to }) => ({ ranges, set: this.#set(to) }));
+    return set.leaves.flatMap(({ ranges, set: to }) => {
+      const next = this.#state(to, count + 1);
+      return next ? [{ ranges, next }] : [];
+    });
+  }
+
+  #set(states: readonly number[]): StateSet {
+    const key = states.join();
+    const known = this.#sets.get(key);
+    if (known) return known;
+    const canEnd = states.some((state) => this.#automaton.accepts[state]);
+    const set: StateSet = { states, canEnd, leaves: null };
+    this.#sets.set(key, set);
+    return set;
+  }
+}
+
+/** Where a text of an automaton begins that has so many characters; null where there is none. */
+export function automatonState(
+  automaton: Automaton,
+  bounds: LengthBounds = { min: 0, max: Number.POSITIVE_INFINITY },
+): State | null {
+  return automaton.starts.length === 0 ? null : new AutomatonTexts(automaton, bounds).start();
+}
