@@ -123,7 +123,7 @@ describe.each(backends)("%s", (_, cpu) => {
   });
 
   it.each([
-    ["renamed.pte", /renamed.pte: method forward: expected one of other/],
+    ["renamed.pte", /renamed.pte: expected a method forward but found none/],
     ["shorter.pte", /shorter.pte: method forward: expected \d inputs but found \d/],
   ])("%s: other methods and inputs than its metadata promises are the file's fault", async (name, problem) => {
     // Programs may run when they are loaded, to be fast from then on.
