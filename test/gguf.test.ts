@@ -86,8 +86,8 @@ const types = absence(typesPath)
   : (JSON.parse(readFileSync(join(shared, typesPath, "golden.json"), "utf8")) as { types: Record<string, TypeGolden> })
       .types;
 
-/** Files whose logits change by 3.7 and 3.9 % when activations are rounded to 8 bits with a scale a row: see docs/accuracy.md. */
-const far = ["Q2_0-group128.gguf", "TQ1_0.gguf"];
+/** Files whose logits change by 3.8 and 4.2 % when activations are rounded to 8 bits in blocks of 32: see docs/accuracy.md. */
+const far = ["Q2_0.gguf", "TQ1_0.gguf"];
 
 describe.skipIf(absence(typesPath) !== "")(`GGUF types of few bits${absence(typesPath)}`, () => {
   it.each(Object.values(types))("$file is read exactly and gives the logits of its values", async (golden) => {
@@ -111,7 +111,7 @@ describe.skipIf(absence(typesPath) !== "")(`GGUF types of few bits${absence(type
     const rounded = await logitsWith("int8");
     const { relative, correlation } = distance(rounded, golden.last_logits);
     const isFar = far.includes(golden.file);
-    expect(relative).toBeLessThan(isFar ? 0.04 : 0.03);
+    expect(relative).toBeLessThan(isFar ? 0.045 : 0.03);
     expect(correlation).toBeGreaterThan(isFar ? 0.999 : 0.9995);
     // What rounding costs is what it costs in double precision: kernels add nothing to it.
     expect(distance(rounded, await doubleLlama(model.checkpoint, golden.input_ids, true)).relative).toBeLessThan(1e-5);

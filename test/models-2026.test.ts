@@ -29,7 +29,7 @@ import { changeByScaling } from "./support/scaled-channels.ts";
  * those of real models. Products of what linear layers give, as in gated convolutions, states and per-layer inputs, add up the roundings of each.
  */
 const attentionBounds = { relative: 0.05, correlation: 0.999 };
-const productBounds = { relative: 0.07, correlation: 0.997 };
+const productBounds = { relative: 0.09, correlation: 0.996 };
 /** Where rounding changes which experts a token goes to, what follows differs by more than rounding. */
 const expertBounds = { relative: 0.11, correlation: 0.993 };
 

@@ -34,9 +34,16 @@ function rounded({ shape, data }: Tensor): Tensor {
 
 /** The same with a scale for each block of 32, the size of the groups. */
 function roundedBlocks({ shape, data }: Tensor): Tensor {
+  const columns = shape.at(-1)!;
   const values = Float32Array.from(data as Float32Array);
-  for (let start = 0; start < values.length; start += 32) {
-    const block = values.subarray(start, Math.min(start + 32, values.length));
+  const starts = Array.from({ length: values.length / columns }, (_, row) => row * columns).flatMap((row) =>
+    Array.from({ length: Math.ceil(columns / 32) }, (_, block) => [
+      row + 32 * block,
+      row + Math.min(32 * block + 32, columns),
+    ]),
+  );
+  for (const [start, end] of starts) {
+    const block = values.subarray(start, end);
     const scale = Math.fround(Math.max(Math.fround(Math.max(...block.map(Math.abs)) / 127), 2 ** -126));
     const inverse = Math.fround(1 / scale);
     for (const [i, value] of block.entries()) block[i] = roundHalfEven(Math.fround(value * inverse)) * scale;

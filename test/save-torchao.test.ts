@@ -30,8 +30,24 @@ async function logitsOf(path: string, configs: Parameters<typeof quantize>[1], s
 
 describe("saveTorchao", () => {
   it.each([
-    ["8da4w in groups", int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32, mappingType: "asymmetric" })],
-    ["8da3w by rows", int8DynamicActivationIntxWeight({ bits: 3, groupSize: "axis", mappingType: "asymmetric" })],
+    [
+      "8da4w in groups",
+      int8DynamicActivationIntxWeight({
+        bits: 4,
+        groupSize: 32,
+        mappingType: "asymmetric",
+        activationGranularity: "per_token",
+      }),
+    ],
+    [
+      "8da3w by rows",
+      int8DynamicActivationIntxWeight({
+        bits: 3,
+        groupSize: "axis",
+        mappingType: "asymmetric",
+        activationGranularity: "per_token",
+      }),
+    ],
     ["weights only", intxWeightOnly({ bits: 8, groupSize: 16, mappingType: "asymmetric" })],
   ])("%s", async (name, config) => {
     const target = join(folder, name);

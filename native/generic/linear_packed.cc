@@ -47,7 +47,7 @@ constexpr uint32_t kExactTerms = 32768;
 inline float dot_quantized(const DecodedLinear& args, uint32_t row, const DecodedRow<int16_t>& weights) {
   const Panels& w = args.weights;
   const QuantizedRows& rows = args.rows;
-  const int8_t* x = rows.values + size_t{row} * w.padded_k();
+  const int8_t* x = rows.values + row * rows.stride();
   const int64_t zero = rows.in_blocks ? 0 : rows.zeros[row];
   double total = 0;
   for (uint32_t i = 0; i < rows.block_count; i++) {

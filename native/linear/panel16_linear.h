@@ -300,7 +300,7 @@ static inline ActivationScale block_scale(uint32_t magnitude) {
 template <class Block>
 inline LOWBIT_INLINE void each_block(const float* x, const Panel16& w, const QuantizedRows& rows,
                                                      uint32_t row, Block&& block) {
-  int8_t* at = rows.values + static_cast<size_t>(row) * w.padded_k();
+  int8_t* at = rows.values + row * rows.stride();
   size_t index = static_cast<size_t>(row) * rows.block_count;
   const uint32_t length = rows.block_length;
   for (uint32_t part = 0; part < w.part_count(); part++) {

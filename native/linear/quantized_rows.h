@@ -18,7 +18,7 @@ struct BlockNumbers {
   float factor;
 };
 
-// Activations quantized to int8 for panel16 weights: rows of `padded_k` values (groups padded with zeros). What follows
+// Activations quantized to int8 for panel16 weights: rows of `stride` values (groups padded with zeros). What follows
 // is of each row and block: groups that share a scale of weights are a block where activations have one scale a row,
 // else one or more.
 struct QuantizedRows {
@@ -33,12 +33,15 @@ struct QuantizedRows {
   uint32_t block_length, blocks, block_count;
   bool in_blocks;
 
+  // Places of a row: those of the weights, but for groups of no whole blocks, which TorchAO's layout has.
+  size_t stride() const { return size_t{block_count} * block_length; }
+
   // Fills in all sizes.
   void size(const Panel16& w, Granularity granularity) {
     in_blocks = granularity == Granularity::kBlock;
     const uint32_t length = w.part_length();
     block_length = in_blocks && length > kBlockColumns ? kBlockColumns : length;
-    blocks = length / block_length;
+    blocks = (length + block_length - 1) / block_length;
     block_count = blocks * w.part_count();
   }
 
@@ -47,7 +50,7 @@ struct QuantizedRows {
     uint8_t* at = start;
     auto take = [&](size_t bytes) { return (at += round_up(bytes, 64)) - round_up(bytes, 64); };
     const size_t count = static_cast<size_t>(m) * block_count;
-    values = reinterpret_cast<int8_t*>(take(static_cast<size_t>(m) * w.padded_k()));
+    values = reinterpret_cast<int8_t*>(take(m * stride()));
     numbers = reinterpret_cast<BlockNumbers*>(take(count * sizeof(BlockNumbers)));
     offsets = reinterpret_cast<float*>(take(w.has_offsets ? 4 * count : 0));
     scales = reinterpret_cast<float*>(take(in_blocks ? 0 : 4 * static_cast<size_t>(m)));

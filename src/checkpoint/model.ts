@@ -8,6 +8,7 @@ import { isTextNetwork } from "../model/encoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
 import { withMinima } from "../ops/minima.ts";
 import type { FloatFormat, Weight } from "../ops/weight.ts";
+import { codebooks } from "../quantize/codebooks.ts";
 import { activationsOf, type QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
@@ -316,6 +317,7 @@ export class Model {
       spec,
       activations: activationsOf(config),
       layout: use.layout ?? this.layout,
+      ...(spec.hasLevels && { levels: codebooks[spec.bits]! }),
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
     const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;

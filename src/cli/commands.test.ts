@@ -188,7 +188,7 @@ describe("lowbit quantize", () => {
     ["--qmode 8da4w --shared-embedding 8,axis,symmetric", [null, "panel16 4 32 f16 false", "panel16 8 32 f16 false"]],
     ["--qmode torchao:8da4w --shared-embedding", [null, "panel16 4 32 f32 false", "panel16 4 32 f32 true"]],
     ["--shared-embedding 2,32", [null, plain, "panel16 2 32 f16 false"]],
-    ["--embedding 6,32", [null, plain, "torchao_embedding 6 32 f16 false"]],
+    ["--embedding 6,32", [null, plain, "torchao_embedding 6 32 f32 true"]],
     [
       "--qmode 8da4w --layout torchao_universal",
       ["torchao_universal 4 32 f32 false", "torchao_universal 4 32 f32 false", plain],

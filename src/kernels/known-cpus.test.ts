@@ -144,8 +144,13 @@ describe.each(Object.entries({ attention, rmsNorm, rope, swiglu, add, softmax, a
   });
 });
 
-it.each(Object.entries(table))("no row of %s is passed over for one that needs less of a CPU", (_, kernels) => {
-  expect([...passedOver(kernels as unknown as readonly Kernel<never>[])]).toEqual([]);
+/** Of 16 to 31 rows on AMX, whose row of many begins at 32: a row of many is faster than AMX CPUs' row of one. */
+const exceptions: Record<string, readonly string[]> = {
+  linearA8Blocks: ["linear_a8b32_wx_16x32x4_avx512_vnni for linear_a8b32_wx_1x128x4_avx512_vnni"],
+};
+
+it.each(Object.entries(table))("no row of %s is passed over for one that needs less of a CPU", (family, kernels) => {
+  expect([...passedOver(kernels as unknown as readonly Kernel<never>[])]).toEqual(exceptions[family] ?? []);
 });
 
 it.each(Object.entries(table))(

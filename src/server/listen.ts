@@ -98,7 +98,7 @@ function httpServer(fetch: App["fetch"], { receiveSeconds }: ServerLimits): Serv
   const errorHandler = (error: unknown) => {
     if (!(error instanceof RequestError)) throw error;
     const body = errorBody(new ApiError(400, error.message), "openai", newId("req", "_"));
-    return Response.json(body, { status: 400 });
+    return Response.json(body, { status: 400, headers: { connection: "close" } });
   };
   const server = createServer(options, getRequestListener(fetch, { overrideGlobalObjects: false, errorHandler }));
   answerBroken(server);

@@ -199,6 +199,7 @@ class Calibration {
     for (const name of activation.readers)
       readers.push({ weights: await this.#floats(name), config: this.#model.configOf(name)! });
     const { smoothQuant: strength } = this.#options;
+    if (layer.inputs().rows > 0) checkFiniteInputs(layer.name, layer.power());
     const factors =
       strength === undefined
         ? awqFactors(activation, layer.inputs(), readers, multiplyTransposed)

@@ -7,6 +7,7 @@ import { type Matrix, matrix } from "../../matrix.ts";
 import { expertStacks } from "../../model/layer.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import { type BudgetItem, spendBits } from "../../quantize/budget.ts";
+import { mappingAt } from "../../quantize/codebooks.ts";
 import { makeConfig, type QuantizationConfig } from "../../quantize/config.ts";
 import { quantizeWeights } from "../../quantize/mse.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
@@ -54,7 +55,7 @@ export async function spendBudget(
   const chosen = spendBits([...items.values()], choices, budget);
   const configs = [...items.keys()].map((name, i): [string, QuantizationConfig] => {
     const { kind, ...scheme } = model.configOf(name)!;
-    return [name, makeConfig(kind, { ...scheme, bits: choices[chosen[i]!]! })];
+    return [name, makeConfig(kind, atBits(scheme, choices[chosen[i]!]!))];
   });
   model.configure(new Map(configs));
 }
@@ -88,7 +89,7 @@ async function measure(
     const errors = outputErrors(weights, layer, config, choices);
     const measured = new Map<number, number>();
     for (const i of near) {
-      const rounded = round(weights, layer, { ...config, bits: choices[i]! });
+      const rounded = round(weights, layer, atBits(config, choices[i]!));
       measured.set(i, meanDivergence(expected, await fork(rounded)));
     }
     const costs = errors.map((error, i) => {
@@ -100,6 +101,11 @@ async function measure(
     options.onProgress?.(done, total);
   });
   return items;
+}
+
+/** A scheme of other bits. */
+function atBits<S extends Pick<QuantizationConfig, "bits" | "mappingType">>(scheme: S, bits: number): S {
+  return { ...scheme, bits, mappingType: mappingAt(scheme.mappingType, bits) };
 }
 
 function round(weights: Matrix, layer: LinearLayer, config: QuantizationConfig): Float32Array {
@@ -118,7 +124,7 @@ function outputErrors(
   const sample = firstRows(weights);
   const inputs = firstRows(layer.inputs());
   return choices.map((bits) => {
-    const values = round(sample, layer, { ...config, bits });
+    const values = round(sample, layer, atBits(config, bits));
     const changes = matrix(
       sample.rows,
       sample.columns,
