@@ -221,3 +221,21 @@ describe.skipIf(unbuilt !== "")(`a worker thread${unbuilt}`, () => {
 });
 
 it(`ran with${nativeAddon() ? "" : "out"} the native addon`, () => {});
+
+/** Loads and disposes of programs, and has nothing else to do when they end. */
+const disposes = `
+  const { loadProgram } = await import(process.argv[1]);
+  for (const threads of [2, 5, 3]) await (await loadProgram(process.argv[2], { threads })).dispose();
+  console.log("all ended");
+`;
+
+it.skipIf(!existsSync(built))(`a process waits for the threads of programs that it disposes of${unbuilt}`, () => {
+  for (const backend of ["wasm", undefined]) {
+    const { status, stdout } = spawnSync(
+      process.execPath,
+      ["--input-type=module", "-e", disposes, pathToFileURL(built).href, paths[0]!],
+      { encoding: "utf8", env: { ...process.env, ...(backend && { LOWBIT_BACKEND: backend }) } },
+    );
+    expect([status, stdout]).toEqual([0, "all ended\n"]);
+  }
+});

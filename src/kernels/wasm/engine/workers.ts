@@ -85,13 +85,19 @@ function startNodeWorker({ Worker }: NodeThreads, events: WorkerEvents): EngineW
   worker.on("message", events.onReply);
   worker.on("error", (error: Error) => events.onFailure(error.message));
   worker.on("exit", (code: number) => events.onFailure(`a thread has ended with ${code}`));
+  let isEnding = false;
   return {
     post: (request) => worker.postMessage(request),
     keepAlive(isNeeded) {
-      if (isNeeded) worker.ref();
+      if (isNeeded || isEnding) worker.ref();
       else worker.unref();
     },
-    terminate: () => worker.terminate(),
+    terminate() {
+      // Node ends a process that waits for nothing but workers that do not keep it alive, whatever awaits their end.
+      isEnding = true;
+      worker.ref();
+      return worker.terminate();
+    },
   };
 }
 
