@@ -58,7 +58,7 @@ const { bundleProgram, exportProgram, loadCheckpoint, loadProgram, openFile, rea
 const { aqlmWeight } = await import("../dist/tools/index.js");
 
 /** With the worker: templates and tokenizers of others, rendered and encoded as the originals do, models of texts, recurrent layers and experts. */
-const PAGE_BYTES_MAX = 250e3;
+const PAGE_BYTES_MAX = 256e3;
 
 /** Scripts of a visit before a model is chosen. */
 const START_BYTES_MAX = 10e3;
