@@ -423,7 +423,7 @@ try {
   await start(page, address);
   assert.ok(await page.evaluate(() => crossOriginIsolated), "the page is isolated");
   assert.equal(await ask(page), expected, "the answer of the page");
-  assert.match(await page.textContent("#kernels"), /linear_a8_wx_\S+_wasm/);
+  assert.match(await page.textContent("#kernels"), /linear_a8b32_wx_\S+_wasm/);
   console.log("the page answers as Node does");
   await checkBundle(page, program);
   assert.equal(await checkModuleScript(context, address), expected, "the answer of a module script");

@@ -41,7 +41,7 @@ export async function checkGguf(browser, page, { address, folder, files }) {
   await page.setInputFiles("#file", ggufFile);
   await status(page, "Ready: shakespeare.gguf");
   assert.equal(await ask(page), expected, "the answer of a GGUF from disk");
-  assert.match(await page.textContent("#kernels"), /linear_a8_wx_\S+_wasm/);
+  assert.match(await page.textContent("#kernels"), /linear_a8b32_wx_\S+_wasm/);
   const kept = await keptFiles(page);
   assert.equal(Object.keys(kept).length, before + 1, "programs kept of a GGUF from disk");
   await page.setInputFiles("#file", ggufFile);
