@@ -1,7 +1,7 @@
 /**
  * `node scripts/gguf-vocabularies.js model.gguf ...`: compares the tokenizers of real GGUF files with those that
  * gguf-vocabularies.py makes of gguf's strings and Rust's rules: every token, its decoded text and the ids of that, and the
- * ids of 80,000 code points, and what they decode to. `-- --golden` writes src/formats/gguf/vocabularies.json.golden instead.
+ * ids of 80,000 code points, and what they decode to. `--golden` writes src/formats/gguf/vocabularies.json.golden instead.
  * PYTHON names a Python with the packages gguf and tokenizers.
  */
 import { spawn } from "node:child_process";
