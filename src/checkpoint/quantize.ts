@@ -3,7 +3,7 @@ import { checkOptions, shown, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
-import { mappingAt } from "../quantize/codebooks.ts";
+import { atBits } from "../quantize/codebooks.ts";
 import { checkConfig, makeConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
 import { checkModel, type Model } from "./model.ts";
@@ -58,8 +58,7 @@ const DELICATE_BITS = 8;
 /** The configuration of all linear layers as one of them takes it. */
 function spared(config: QuantizationConfig, { delicate }: WeightSlot): QuantizationConfig {
   if (delicate === undefined) return config;
-  const { kind, activationGranularity, ...rest } = config;
-  const fields = { ...rest, bits: DELICATE_BITS, mappingType: mappingAt(rest.mappingType, DELICATE_BITS) };
+  const { kind, activationGranularity, ...fields } = atBits(config, DELICATE_BITS);
   return delicate === "inputs"
     ? makeConfig("intxWeightOnly", fields)
     : makeConfig(kind, { ...fields, activationGranularity });

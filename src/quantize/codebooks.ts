@@ -11,7 +11,8 @@ export const codebooks: Readonly<Record<number, Int8Array>> = {
   4: Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
 };
 
-/** A mapping for other bits: even steps, symmetric about 0, where there is no codebook of so many bits. */
-export function mappingAt<M extends string>(mappingType: M, bits: number): M | "symmetric" {
-  return mappingType === "codebook" && !codebooks[bits] ? "symmetric" : mappingType;
+/** A scheme with other bits: with even steps, symmetric about 0, where there is no codebook of so many bits. */
+export function atBits<S extends { readonly bits: number; readonly mappingType: string }>(scheme: S, bits: number): S {
+  const mappingType = scheme.mappingType === "codebook" && !codebooks[bits] ? "symmetric" : scheme.mappingType;
+  return { ...scheme, bits, mappingType };
 }

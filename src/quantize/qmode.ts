@@ -1,6 +1,7 @@
 /** Reads quantization modes, group sizes and embedding specs as typed on a command line, named as ExecuTorch's. */
 import { checkOptions, checkString } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import { codebooks } from "./codebooks.ts";
 import {
   type ConfigOptions,
   int8DynamicActivationIntxWeight,
@@ -12,9 +13,6 @@ import { type GroupSize, type MappingType, mappingTypes } from "./scheme.ts";
 /** The modes of `parseQmode`, for help texts. */
 export const knownQmodes: readonly string[] = ["8da{1..8}w", "torchao:8da{1..8}w", "wo{1..8}w", "4w", "8w", "int8"];
 
-/** Bits up to which a codebook is nearer to the weights than even steps are. */
-const CODEBOOK_BITS = 4;
-
 /**
  * What options leave open becomes the most accurate at these bits: a codebook of up to 4 bits, else even steps, by
  * "mse", with scales in f16. Beside TorchAO's algorithms it stays what TorchAO has.
@@ -22,7 +20,7 @@ const CODEBOOK_BITS = 4;
 export function searched({ bits, ...options }: ConfigOptions & { readonly bits: number }): ConfigOptions {
   const { algorithm = "mse", scaleDType = "f16" } = options;
   if (algorithm === "affine" || algorithm === "hqq_scale_only") return { ...options, bits };
-  const { mappingType = bits <= CODEBOOK_BITS ? "codebook" : "symmetric" } = options;
+  const { mappingType = codebooks[bits] ? "codebook" : "symmetric" } = options;
   return { ...options, bits, algorithm, mappingType, scaleDType };
 }
 

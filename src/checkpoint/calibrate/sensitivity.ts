@@ -7,7 +7,7 @@ import { type Matrix, matrix } from "../../matrix.ts";
 import { expertStacks } from "../../model/layer.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import { type BudgetItem, spendBits } from "../../quantize/budget.ts";
-import { mappingAt } from "../../quantize/codebooks.ts";
+import { atBits } from "../../quantize/codebooks.ts";
 import { makeConfig, type QuantizationConfig } from "../../quantize/config.ts";
 import { quantizeWeights } from "../../quantize/mse.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
@@ -101,11 +101,6 @@ async function measure(
     options.onProgress?.(done, total);
   });
   return items;
-}
-
-/** A scheme of other bits. */
-function atBits<S extends Pick<QuantizationConfig, "bits" | "mappingType">>(scheme: S, bits: number): S {
-  return { ...scheme, bits, mappingType: mappingAt(scheme.mappingType, bits) };
 }
 
 function round(weights: Matrix, layer: LinearLayer, config: QuantizationConfig): Float32Array {
