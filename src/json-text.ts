@@ -1,4 +1,4 @@
-/** Parsing of JSON texts that others wrote. */
+/** JSON as others write it, and with what JavaScript cannot hold: long integers, texts as they are, numbers that are not finite. */
 
 /** Real files have a dozen; functions that call themselves for each level would run out of stack. */
 const NESTING_MAX = 256;
@@ -37,13 +37,11 @@ export function parsePythonJson(text: string): unknown {
 
 /** The JSON text of a value, with numbers that are not finite as Python's `json` writes them. */
 export function pythonJson(value: unknown, indent?: number): string {
-  const constant = unusedText(JSON.stringify(value) ?? "");
-  const text = JSON.stringify(
+  return withSources(
     value,
-    (_key, item) => (typeof item === "number" && !Number.isFinite(item) ? `${constant}${item}` : item),
+    (item) => (typeof item === "number" && !Number.isFinite(item) ? String(item) : null),
     indent,
   );
-  return text.replace(new RegExp(`"${constant}([^"]+)"`, "g"), "$1");
 }
 
 /** A text that does not occur in another. */
@@ -140,15 +138,25 @@ export class JsonSource {
 
 /** JSON of a value, in which BigInts are numbers with all their digits. */
 export function jsonText(value: unknown): string {
-  const texts: string[] = [];
-  const key = crypto.randomUUID();
-  const text = JSON.stringify(value, (_, item) => {
-    if (typeof item !== "bigint" && !(item instanceof JsonSource)) return item;
-    texts.push(typeof item === "bigint" ? String(item) : item.text);
-    return `${key}:${texts.length - 1}`;
-  });
-  if (texts.length === 0) return text;
-  return text.replace(new RegExp(`"${key}:(\\d+)"`, "g"), (_, index) => texts[Number(index)]!);
+  return withSources(value, (item) =>
+    typeof item === "bigint" ? String(item) : item instanceof JsonSource ? item.text : null,
+  );
+}
+
+/** JSON of a value, in which items for which `sourceOf` gives a text are that text. */
+function withSources(value: unknown, sourceOf: (item: unknown) => string | null, indent?: number): string {
+  const sources: string[] = [];
+  const key = crypto.getRandomValues(new BigUint64Array(2)).join("-");
+  const text = JSON.stringify(
+    value,
+    (_key, item) => {
+      const source = sourceOf(item);
+      return source === null ? item : `${key}:${sources.push(source) - 1}`;
+    },
+    indent,
+  );
+  if (sources.length === 0) return text;
+  return text.replace(new RegExp(`"${key}:(\\d+)"`, "g"), (_, index) => sources[Number(index)]!);
 }
 
 /** A value of a JSON text as it is written there, and the indices on its path. */
