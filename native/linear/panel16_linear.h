@@ -313,26 +313,20 @@ inline LOWBIT_INLINE void each_block(const float* x, const Panel16& w, const Qua
   }
 }
 
-// Dynamic quantization of rows in scalar code.
-struct ScalarQuantizer {
+// Dynamic quantization of activations, a block at a time, by the vectors of an instruction set: `scale_of(x, k)` is the
+// scale of a row, `largest_bits(x, count)` the bits of the largest magnitude, and `integers(scale, x, count, at,
+// length)` writes the first `count` of `length` places, zeros to the others, and gives the sum.
+template <class Vectors>
+struct BlockQuantizer {
   static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
                             uint32_t last) {
     for (uint32_t row = first; row < last; row++) {
       const float* in = x + static_cast<size_t>(row) * w.k;
-      uint32_t lowest = kLowestStart;
-      int32_t highest = kHighestStart;
-      for (uint32_t c = 0; c < w.k; c++) {
-        int32_t bits;
-        memcpy(&bits, in + c, sizeof bits);
-        lowest = std::max(lowest, static_cast<uint32_t>(bits));
-        highest = std::max(highest, bits);
-      }
-      const ActivationScale scale = activation_scale(lowest, highest);
+      const ActivationScale scale = Vectors::scale_of(in, w.k);
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
       each_block(in, w, rows, row, [&](const float* values, uint32_t count, int8_t* at, size_t index) {
-        rows.numbers[index].factor = 1;
-        rows.numbers[index].sum = integers(scale, values, count, at, rows.block_length);
+        rows.numbers[index] = {Vectors::integers(scale, values, count, at, rows.block_length), 1};
       });
     }
   }
@@ -342,28 +336,44 @@ struct ScalarQuantizer {
     for (uint32_t row = first; row < last; row++)
       each_block(x + static_cast<size_t>(row) * w.k, w, rows, row,
                  [&](const float* values, uint32_t count, int8_t* at, size_t index) {
-                   uint32_t largest = 0;
-                   for (uint32_t c = 0; c < count; c++) {
-                     uint32_t bits;
-                     memcpy(&bits, values + c, sizeof bits);
-                     largest = std::max(largest, bits & 0x7fffffffu);
-                   }
-                   const ActivationScale scale = block_scale(largest);
-                   rows.numbers[index].factor = scale.scale;
-                   rows.numbers[index].sum = integers(scale, values, count, at, rows.block_length);
+                   const ActivationScale scale = block_scale(Vectors::largest_bits(values, count));
+                   rows.numbers[index] = {Vectors::integers(scale, values, count, at, rows.block_length), scale.scale};
                  });
   }
+};
 
- private:
-  // Integers of the first `count` of `length` places, zeros for the others; gives their sum.
-  static int32_t integers(const ActivationScale& scale, const float* values, uint32_t count, int8_t* at,
-                          uint32_t length) {
+struct ScalarVectors {
+  static ActivationScale scale_of(const float* x, uint32_t k) {
+    uint32_t lowest = kLowestStart;
+    int32_t highest = kHighestStart;
+    for (uint32_t c = 0; c < k; c++) {
+      int32_t bits;
+      memcpy(&bits, x + c, sizeof bits);
+      lowest = std::max(lowest, static_cast<uint32_t>(bits));
+      highest = std::max(highest, bits);
+    }
+    return activation_scale(lowest, highest);
+  }
+
+  static uint32_t largest_bits(const float* x, uint32_t count) {
+    uint32_t largest = 0;
+    for (uint32_t c = 0; c < count; c++) {
+      uint32_t bits;
+      memcpy(&bits, x + c, sizeof bits);
+      largest = std::max(largest, bits & 0x7fffffffu);
+    }
+    return largest;
+  }
+
+  static int32_t integers(const ActivationScale& scale, const float* x, uint32_t count, int8_t* at, uint32_t length) {
     int32_t sum = 0;
-    for (uint32_t c = 0; c < count; c++) sum += at[c] = scale.integer(values[c]);
+    for (uint32_t c = 0; c < count; c++) sum += at[c] = scale.integer(x[c]);
     memset(at + count, 0, length - count);
     return sum;
   }
 };
+
+using ScalarQuantizer = BlockQuantizer<ScalarVectors>;
 
 }  // namespace
 }  // namespace lowbit

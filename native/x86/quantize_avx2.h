@@ -10,34 +10,7 @@
 namespace lowbit {
 namespace {
 
-struct QuantizerAvx2 {
-  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
-                            uint32_t last) {
-    for (uint32_t row = first; row < last; row++) {
-      const float* in = x + static_cast<size_t>(row) * w.k;
-      const ActivationScale scale = scale_of(in, w.k);
-      rows.scales[row] = scale.scale;
-      rows.zeros[row] = scale.zero;
-      each_block(in, w, rows, row, [&](const float* values, uint32_t count, int8_t* at, size_t index) {
-        rows.numbers[index].factor = 1;
-        rows.numbers[index].sum = integers(values, count, scale, at, rows.block_length);
-      });
-    }
-  }
-
-  static void quantize_blocks(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
-                              uint32_t last) {
-    for (uint32_t row = first; row < last; row++)
-      each_block(x + static_cast<size_t>(row) * w.k, w, rows, row,
-                 [&](const float* values, uint32_t count, int8_t* at, size_t index) {
-                   const ActivationScale scale = block_scale(largest_bits(values, count));
-                   rows.numbers[index].factor = scale.scale;
-                   rows.numbers[index].sum = integers(values, count, scale, at, rows.block_length);
-                 });
-  }
-
- private:
-  // The bits of the largest magnitude.
+struct VectorsAvx2 {
   static uint32_t largest_bits(const float* x, uint32_t count) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i all = _mm256_setzero_si256();
@@ -58,8 +31,7 @@ struct QuantizerAvx2 {
     return largest;
   }
 
-  // Integers of the first `count` of `length` places, zeros for the others; gives their sum.
-  static int32_t integers(const float* x, uint32_t count, const ActivationScale& scale, int8_t* at, uint32_t length) {
+  static int32_t integers(const ActivationScale& scale, const float* x, uint32_t count, int8_t* at, uint32_t length) {
     const int32_t sum = group(x, count, scale, at);
     if (count < length) memset(at + count, 0, length - count);
     return sum;
@@ -92,6 +64,7 @@ struct QuantizerAvx2 {
     return activation_scale(lowest, highest);
   }
 
+ private:
   static int32_t sum_lanes(__m256i v) {
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
     sum = _mm_add_epi32(sum, _mm_unpackhi_epi64(sum, sum));
@@ -135,6 +108,8 @@ struct QuantizerAvx2 {
     return sum;
   }
 };
+
+using QuantizerAvx2 = BlockQuantizer<VectorsAvx2>;
 
 }  // namespace
 }  // namespace lowbit
