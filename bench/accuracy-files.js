@@ -85,15 +85,18 @@ async function writeTwin(original, twin) {
   for (const { name, shape, role, tiedTo } of model.network.slots) {
     if (tiedTo !== null) continue;
     const data = await floats(name);
-    const tensor =
-      role === "vector"
-        ? { dtype: "f32", shape, data }
-        : { dtype: "f16", shape, data: Uint16Array.from(data, f32ToF16) };
+    const tensor = role === "vector" ? { dtype: "f32", shape, data } : { dtype: "f16", shape, data: halves(data) };
     const load = async () => tensor;
     model.replaceWeight(name, { name, shape, format: { kind: "float", dtype: tensor.dtype }, load });
   }
   await saveGguf(model, twin);
   await model.close();
+}
+
+function halves(values) {
+  const data = new Uint16Array(values.length);
+  for (let i = 0; i < data.length; i++) data[i] = f32ToF16(values[i]);
+  return data;
 }
 
 /** Text to calibrate with and other text to test with, by kind. */
