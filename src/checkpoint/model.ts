@@ -22,7 +22,15 @@ import { finiteCarried, finiteFloats } from "./finite.ts";
 import { networkOf } from "./network.ts";
 import { orderedColumns } from "./ordered-columns.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
-import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
+import {
+  asStored,
+  checkConfigurable,
+  configIn,
+  isByText,
+  ownWeight,
+  type SlotWeight,
+  type WeightState,
+} from "./slot-weight.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 import { wholeGroups } from "./whole-groups.ts";
@@ -174,18 +182,22 @@ export class Model {
     weight.state = { kind: "calibrated", config, load };
   }
 
+  /** Says what errors of each column of a slot's weight count by a text, for when it is quantized. InvalidArgumentError for one without a configuration. */
+  setImportance(name: string, importance: Float32Array): void {
+    const weight = this.#of(name);
+    const config = configIn(weight.state);
+    if (!config) throw new InvalidArgumentError(`${name}: expected a configuration to calibrate for; quantize first`);
+    weight.state = { kind: "configured", config, importance };
+  }
+
   /** Whether weights were calibrated: no configuration can be set any more. */
   get isCalibrated(): boolean {
-    return this.#some("calibrated");
+    return [...this.#weights.values()].some(({ state }) => isByText(state));
   }
 
   /** Whether weights were replaced or calibrated: what they are does not follow from the checkpoint alone. */
   get hasForeignWeights(): boolean {
-    return this.#some("calibrated", "replaced");
-  }
-
-  #some(...kinds: readonly WeightState["kind"][]): boolean {
-    return [...this.#weights.values()].some(({ state }) => kinds.includes(state.kind));
+    return [...this.#weights.values()].some(({ state }) => isByText(state) || state.kind === "replaced");
   }
 
   /** Does work that changes weights; when it fails, all of them are again what they were before. */
@@ -324,11 +336,12 @@ export class Model {
     const weight = { name: handle, shape: slot.shape, format };
     const { state } = this.#of(slot.name);
     if (state.kind === "calibrated") return { ...weight, load: state.load };
-    if (needsActivations(config.algorithm) && !use.unread)
+    const given = state.kind === "configured" ? state.importance : undefined;
+    if (needsActivations(config.algorithm) && !given && !use.unread)
       throw new InvalidArgumentError(
         `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    const importance = async () => (config.algorithm === "mse" ? expectedPower(this, slot.name) : null);
+    const importance = async () => given ?? (config.algorithm === "mse" ? expectedPower(this, slot.name) : null);
     const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, { config, importance, signal: use.signal });
     return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
   }
