@@ -4,6 +4,11 @@
  */
 
 export type { CompileModelOptions } from "./api/compile-options.ts";
+export {
+  type CalibrationText,
+  type CalibrationTextOptions,
+  writeCalibrationText,
+} from "./api/calibration-text.ts";
 export { EagerModel } from "./api/eager-model.ts";
 export { type ExportOptions, exportProgram } from "./api/export-program.ts";
 export { type FitSizeOptions, type FittedSize, fitSize } from "./api/fit-size.ts";
