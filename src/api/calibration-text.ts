@@ -40,8 +40,8 @@ const PART = 512;
 const TOGETHER = 32;
 /** Texts of a part, at most: each has a seed of its own. */
 const TEXTS_MAX = 1024;
-/** A text is not begun where fewer tokens are left for it. */
-const TEXT_LEAST = 16;
+/** Tokens of a text: it is not begun where fewer are left for it, and cut where it has the most. */
+const TEXT_TOKENS = { least: 16, most: 256 } as const;
 
 /** The beginning of a text. */
 interface Prompt {
@@ -151,10 +151,10 @@ async function writePart(llm: LanguageModel, prompts: readonly Prompt[], part: P
   const { size, seeds, signal, onToken, onText } = part;
   const { tokenizer, eosIds } = llm;
   const written: number[] = [];
-  for (let i = 0; i < TEXTS_MAX && written.length + TEXT_LEAST < size; i++) {
+  for (let i = 0; i < TEXTS_MAX && written.length + TEXT_TOKENS.least < size; i++) {
     const { kind, ids } = prompts[i % prompts.length]!;
     const prompt = ids.slice(0, size - written.length - 1);
-    const maxTokens = size - written.length - prompt.length;
+    const maxTokens = Math.min(TEXT_TOKENS.most, size - written.length - prompt.length);
     const decoder = llm.createDecoder();
     written.push(...prompt);
     onText(kind);

@@ -1,9 +1,12 @@
 /** The text of `--calibrate`: that of a file, or one that the model writes itself. */
 import { type CalibrationText, type Model, writeCalibrationText } from "../index.ts";
-import { writeFileWhole } from "../tools/index.ts";
+import { checkOutput, writeFileWhole } from "../tools/index.ts";
 import { type QuantizationOptions, SELF } from "./quantization-options.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
+
+/** Tokens that are written where no GPTQ reads more. */
+const TOKENS = 4096;
 
 /** What writing a text may report and obey. */
 export interface WritingHooks {
@@ -31,8 +34,11 @@ export async function calibrationText(
   options: QuantizationOptions,
   { onWrite, onWritten, signal }: WritingHooks,
 ): Promise<string | undefined> {
-  const { calibrate: path, calibrationSeed: seed, calibrationTokens: tokens, saveCalibration } = options;
+  const { calibrate: path, calibrationSeed: seed, saveCalibration } = options;
   if (path !== SELF) return path === undefined ? undefined : readTextFile(path, "the text");
+  if (saveCalibration !== undefined) await checkOutput(saveCalibration, [model.checkpoint.folder]);
+  const isGptq = [...model.configs.values()].some(({ algorithm }) => algorithm === "gptq" || algorithm === "awq+gptq");
+  const tokens = options.calibrationTokens ?? (isGptq ? undefined : TOKENS);
   const written = await writeCalibrationText(model, { seed, tokens, signal, ...(onWrite && { onProgress: onWrite }) });
   onWritten?.(written);
   const bytes = new TextEncoder().encode(written.text);
