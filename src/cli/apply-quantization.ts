@@ -24,8 +24,8 @@ import {
 } from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
-import { applySize, type SizeHooks } from "./size-option.ts";
 import { calibrationText, checkWriting, type WritingHooks } from "./self-calibration.ts";
+import { applySize, type SizeHooks } from "./size-option.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -106,7 +106,9 @@ function checkCalibration(model: Model, options: QuantizationOptions, isEncoded:
   const asking = asksForText(model, options) ?? (size === undefined ? null : "--size");
   const wanted = asking !== null;
   if (wanted && path === undefined)
-    throw new UsageError(`${asking} looks at the activations of a text; give one by --calibrate text.txt, or --calibrate self`);
+    throw new UsageError(
+      `${asking} looks at the activations of a text; give one by --calibrate text.txt, or --calibrate self`,
+    );
   if (!wanted && path !== undefined && isEncoded)
     throw new UsageError(
       `--calibrate: ${model.name} has ${options.qmode} weights already, which no text changes; leave it out`,
