@@ -205,6 +205,15 @@ it("a grammar has the texts that an expression of the same parts matches", () =>
   );
 });
 
+it("grammars have the texts that Lark's parser accepts, and no others", () => {
+  for (const { ebnf, valid, invalid } of read("grammars.json.golden").cases) {
+    const grammar = compileConstraint({ kind: "grammar", ebnf });
+    const missing = valid.filter((text: string) => !isWritten(grammar, text));
+    const others = invalid.filter((text: string) => isWritten(grammar, text));
+    expect({ missing, others }, ebnf).toEqual({ missing: [], others: [] });
+  }
+});
+
 /** Null for what nothing is of. */
 function grammarOrNull(constraint: Constraint): Grammar | null | "refused" {
   try {
