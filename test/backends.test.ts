@@ -64,6 +64,7 @@ describe.each([
         await model.dispose();
       }
     },
+    240_000,
   );
 });
 

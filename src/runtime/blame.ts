@@ -8,7 +8,10 @@ import { InvalidArgumentError, InvalidFileError, LowbitError, UnsupportedError }
 export function blamed(file: string, signal: AbortSignal | undefined, error: unknown): unknown {
   if (signal?.aborted && error === signal.reason) return error;
   if (error instanceof RangeError)
-    return new UnsupportedError(`${file}: what it asks for cannot be had here: ${error.message}`, { file, cause: error });
+    return new UnsupportedError(`${file}: what it asks for cannot be had here: ${error.message}`, {
+      file,
+      cause: error,
+    });
   if (error instanceof UnsupportedError && error.file === null) {
     const named = error.message.startsWith(file) ? error.message : `${file}: ${error.message}`;
     return new UnsupportedError(named, { file, cause: error });

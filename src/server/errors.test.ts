@@ -12,7 +12,6 @@ import { blamed } from "../runtime/blame.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
 import { toApiError } from "./errors.ts";
 
-
 describe("the status of an error", () => {
   it.each([
     [new InvalidArgumentError("temperature: expected 0 to 2"), 400],

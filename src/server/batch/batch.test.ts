@@ -134,9 +134,7 @@ describe("a batch", () => {
       return { status_code: 200, request_id: "r", body: `{"n": ${long}}` };
     };
     await runBatch({ input, output, answerer: async () => ({ answer, concurrency: 1 }) });
-    expect(sent).toEqual([
-      { custom_id: "a", method: "POST", url: "/v1/chat/completions", model: "tiny", body: asked },
-    ]);
+    expect(sent).toEqual([{ custom_id: "a", method: "POST", url: "/v1/chat/completions", model: "tiny", body: asked }]);
     expect(await readFile(output, "utf8")).toContain(`"body":{"n": ${long}}`);
   });
 

@@ -214,6 +214,16 @@ it("grammars have the texts that Lark's parser accepts, and no others", () => {
   }
 });
 
+it("a text that a grammar reads in very many ways is followed", () => {
+  const ebnf = 'root ::= item+ "."\nitem ::= end | "a" item | "a" item item\nend ::= "a"? more?\nmore ::= "b"?';
+  const grammar = compileConstraint({ kind: "grammar", ebnf });
+  for (const text of ["a".repeat(60), "aab".repeat(30)]) {
+    expect(isWritten(grammar, `${text}.`)).toBe(true);
+    expect(isWritten(grammar, text)).toBe(false);
+    expect(isWritten(grammar, `${text}c.`)).toBe(false);
+  }
+});
+
 /** Null for what nothing is of. */
 function grammarOrNull(constraint: Constraint): Grammar | null | "refused" {
   try {
