@@ -106,6 +106,12 @@ export class GroupFit {
     return roundHalfEven(max(this.#lowest - this.zero, min(this.#highest - this.zero, scaled))) + this.zero;
   }
 
+  /** Sets the scale to one as it is stored, of either sign. */
+  store(scale: number): void {
+    const stored = storedScale(abs(scale), this.spec.scaleDType);
+    this.scale = scale < 0 ? -stored : stored;
+  }
+
   /** The value of an integer. */
   value(q: number): number {
     const { levels } = this.#trials;
@@ -167,9 +173,7 @@ export class GroupFit {
     const zero = this.#zeros[best]!;
     const [product, square] = this.#sumsOf(count, fround(1 / scale), zero);
     if (score(product, square) > score0) scale = fround(product / square);
-    const exact = fround(scale * peak);
-    const stored = storedScale(abs(exact), this.spec.scaleDType);
-    this.scale = exact < 0 ? -stored : stored;
+    this.store(fround(scale * peak));
     this.zero = zero;
   }
 
