@@ -1,4 +1,5 @@
 /** Levels that suit weights better than even steps: close together around 0, where most of them are. */
+import type { Scheme } from "./scheme.ts";
 
 /**
  * Codebooks of 2^bits levels, rising. That of 4 bits is llama.cpp's of IQ4_NL; those of 2 and 3 bits have the least
@@ -11,8 +12,18 @@ export const codebooks: Readonly<Record<number, Int8Array>> = {
   4: Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
 };
 
-/** A scheme with other bits: with even steps, symmetric about 0, where there is no codebook of so many bits. */
-export function atBits<S extends { readonly bits: number; readonly mappingType: string }>(scheme: S, bits: number): S {
+/** Bits of weights in groups of 16 whose scales are integers. */
+export const PAIRED_BITS: readonly number[] = [2, 3, 4, 5, 6];
+
+/**
+ * A scheme with other bits: with even steps, symmetric about 0, where there is no codebook of so many bits, and with groups of 32
+ * where there are none of 16 with integer scales.
+ */
+export function atBits<S extends Pick<Scheme, "bits" | "groupSize" | "mappingType" | "scaleDType">>(
+  scheme: S,
+  bits: number,
+): S {
   const mappingType = scheme.mappingType === "codebook" && !codebooks[bits] ? "symmetric" : scheme.mappingType;
-  return { ...scheme, bits, mappingType };
+  const isPaired = scheme.scaleDType === "i8" && scheme.groupSize === 16 && !PAIRED_BITS.includes(bits);
+  return { ...scheme, bits, mappingType, ...(isPaired && { groupSize: 32 }) };
 }
