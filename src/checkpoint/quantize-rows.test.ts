@@ -10,7 +10,7 @@ import { codebooks, PAIRED_BITS } from "../quantize/codebooks.ts";
 import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../quantize/config.ts";
 import { trialsOf } from "../quantize/group-fit.ts";
 import { quantizeWeights } from "../quantize/mse.ts";
-import { type GroupSize, mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
+import { type GroupSize, hasCodebook, mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
 import { bytesOf, type Tensor, toFloat32 } from "../tensor.ts";
 import { joinRows, quantizeRows } from "./quantize-rows.ts";
 
@@ -49,9 +49,11 @@ function source(tensor: Tensor): TensorSource {
 const schemes = mappingTypes.flatMap((mappingType) =>
   (["affine", "hqq_scale_only", "mse"] as const)
     .filter((algorithm) => algorithm !== "hqq_scale_only" || mappingType !== "asymmetric")
-    .filter((algorithm) => algorithm === "mse" || mappingType !== "codebook")
+    .filter((algorithm) => algorithm === "mse" || !hasCodebook(mappingType))
     .flatMap((algorithm) => scaleDTypes.map((scaleDType) => ({ mappingType, algorithm, scaleDType })))
-    .filter(({ algorithm, scaleDType }) => scaleDType !== "i8" || (algorithm === "mse" && mappingType !== "asymmetric")),
+    .filter(
+      ({ algorithm, scaleDType }) => scaleDType !== "i8" || (algorithm === "mse" && mappingType !== "asymmetric"),
+    ),
 );
 
 /** Whether a group size and bits have scales of a type. */
@@ -60,7 +62,7 @@ const hasScales = (groupSize: GroupSize, bits: number, scaleDType: string) =>
 
 /** Bits that a mapping has. */
 const bitsOf = (mappingType: (typeof mappingTypes)[number]) =>
-  [1, 2, 3, 4, 5, 6, 7, 8].filter((bits) => mappingType !== "codebook" || codebooks[bits] !== undefined);
+  [1, 2, 3, 4, 5, 6, 7, 8].filter((bits) => !hasCodebook(mappingType) || codebooks[bits] !== undefined);
 
 async function quantized(tensor: Tensor, config: QuantizationConfig, columns: Float32Array | null = null) {
   const importance = async () => columns;
@@ -108,7 +110,12 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
           const expected = quantizeWeights(toFloat32(tensor), { ...config, n, k }, importance);
           expectSameFields(
             { ...found, superScales, zeros },
-            { qvals: expected.qvals, scales: expected.scales, superScales: expected.superScales ?? superScales, zeros: expected.zeros ?? new Int8Array(counts.scales) },
+            {
+              qvals: expected.qvals,
+              scales: expected.scales,
+              superScales: expected.superScales ?? superScales,
+              zeros: expected.zeros ?? new Int8Array(counts.scales),
+            },
             `${needs} ${mappingType} ${algorithm} ${scaleDType} ${bits}`,
           );
         }

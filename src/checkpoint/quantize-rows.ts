@@ -43,6 +43,8 @@ export interface RowsOptions {
   readonly config: QuantizationConfig;
   /** What errors of each column count, for algorithms that look at it; without it, all count alike. */
   readonly importance?: () => Promise<Float32Array | null>;
+  /** The codebook, where it is not that of all matrices of so many bits. */
+  readonly levels?: (() => Promise<Int8Array>) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -50,14 +52,14 @@ export interface RowsOptions {
 export function quantizeRows(
   tensors: TensorSource,
   name: string,
-  { config, importance, signal }: RowsOptions,
+  { config, importance, levels, signal }: RowsOptions,
 ): AsyncGenerator<QuantizedWeights> {
   let known: Promise<Float32Array | null> | undefined;
   const read = async (first: number, count: number) => {
     try {
       const values = await tensors.readRows(name, first, count);
       known ??= importance?.();
-      return await quantizeTensor(values, config, (await known) ?? null);
+      return await quantizeTensor(values, config, (await known) ?? null, await levels?.());
     } catch (cause) {
       if (!(cause instanceof InvalidArgumentError)) throw cause;
       const place = `${name}, rows ${first} to ${first + count}`;
@@ -67,7 +69,10 @@ export function quantizeRows(
   return inParts(tensors.info(name).shape as [number, number], read, signal);
 }
 
-/** Quantizes a float matrix [n, k], each weight for itself, on all cores where there is native code. */
+/**
+ * Quantizes a float matrix [n, k], each weight for itself, on all cores where there is native code. `codebook` has the levels
+ * where they are not those of all matrices of so many bits.
+ */
 export async function quantizeTensor(
   values: Tensor,
   config: QuantizationConfig,

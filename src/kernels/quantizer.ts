@@ -8,7 +8,7 @@ import { defaultThreads, planNativeCalls } from "./plan.ts";
 import { kernelRefusal, selectKernel } from "./select.ts";
 
 const types = ["f32", "f16", "bf16"] as const satisfies readonly DType[];
-const mappings = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook"] as const;
+const mappings = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"] as const;
 const algorithms = ["affine", "hqq_scale_only", "mse"] as const;
 const scaleTypes = ["f32", "f16", "i8"] as const;
 
@@ -49,7 +49,7 @@ function rounding({ dtype, mappingType, algorithm, scaleType, ...args }: Roundin
   return orderArguments(argumentNames.quantizeAffine, {
     ...args,
     weightType: types.indexOf(dtype),
-    mapping: mappings.indexOf(mappingType),
+    mapping: mappings.indexOf(mappingType === "kmeans" ? "codebook" : mappingType),
     algorithm: algorithms.indexOf(algorithm),
     scaleType: scaleTypes.indexOf(scaleType),
     hasImportance: Number(args.importance.length > 0),

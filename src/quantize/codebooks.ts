@@ -13,7 +13,7 @@ export const codebooks: Readonly<Record<number, Int8Array>> = {
 };
 
 /** Bits of weights in groups of 16 whose scales are integers. */
-export const PAIRED_BITS: readonly number[] = [2, 3, 4, 5, 6];
+export const PAIRED_BITS: readonly number[] = [2, 3, 4, 6];
 
 /**
  * A scheme with other bits: with even steps, symmetric about 0, where there is no codebook of so many bits, and with groups of 32
@@ -23,7 +23,8 @@ export function atBits<S extends Pick<Scheme, "bits" | "groupSize" | "mappingTyp
   scheme: S,
   bits: number,
 ): S {
-  const mappingType = scheme.mappingType === "codebook" && !codebooks[bits] ? "symmetric" : scheme.mappingType;
+  const isPossible = scheme.mappingType === "kmeans" || scheme.mappingType === "codebook" ? codebooks[bits] : true;
+  const mappingType = isPossible ? scheme.mappingType : "symmetric";
   const isPaired = scheme.scaleDType === "i8" && scheme.groupSize === 16 && !PAIRED_BITS.includes(bits);
   return { ...scheme, bits, mappingType, ...(isPaired && { groupSize: 32 }) };
 }

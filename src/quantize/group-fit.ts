@@ -4,7 +4,7 @@ import { SUPER_GROUP } from "../quantized.ts";
 import { roundHalfEven } from "../rounding.ts";
 import { storedScale } from "./affine.ts";
 import { codebooks } from "./codebooks.ts";
-import { type Scheme, weightSpec } from "./scheme.ts";
+import { hasCodebook, type Scheme, weightSpec } from "./scheme.ts";
 
 const { abs, fround, max, min } = Math;
 
@@ -41,10 +41,10 @@ export interface Trials {
 /** The grids that are tried for a scheme. `levels` are those of its codebook. */
 export function trialsOf(
   { bits, mappingType }: Pick<Scheme, "bits" | "mappingType">,
-  levels: Int8Array | null = mappingType === "codebook" ? codebooks[bits]! : null,
+  levels: Int8Array | null = hasCodebook(mappingType) ? codebooks[bits]! : null,
 ): Trials {
   const [least, most] = PARTS[bits]!;
-  const end = levels ? 127 : 2 ** (bits - 1);
+  const end = levels ? levels.reduce((most, level) => max(most, abs(level)), 0) : 2 ** (bits - 1);
   const factors = Float32Array.from({ length: LANES }, (_, lane) => {
     const part = most - ((most - least) * (lane % HALF)) / (HALF - 1);
     if (mappingType === "asymmetric") return part;
@@ -85,7 +85,7 @@ export class GroupFit {
   readonly #trialSums = makeSums();
   readonly #laneSums = makeSums();
 
-  /** `levels`: those of the codebook, 2^bits that rise, where it is not that of `codebooks`; the largest magnitude is 127. */
+  /** `levels`: those of the codebook, 2^bits that rise, where it is not that of `codebooks`. */
   constructor(n: number, k: number, scheme: Scheme, levels?: Int8Array | null) {
     this.spec = weightSpec(n, k, scheme);
     this.#trials = trialsOf(scheme, levels ?? undefined);

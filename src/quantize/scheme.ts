@@ -4,7 +4,7 @@ import type { FactoredScale, ScaleDType, WeightSpec } from "../quantized.ts";
 import { codebooks, PAIRED_BITS } from "./codebooks.ts";
 
 /** How a range of floats is mapped to integers, with TorchAO's names and meanings, or to the levels of a codebook. */
-export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook"] as const;
+export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"] as const;
 /**
  * How scales and integers of a weight are chosen: from its range, by least squares, by a search for the least squared
  * error, or by the activations of a text.
@@ -22,7 +22,8 @@ const INTEGER_SCALE_GROUPS: readonly GroupSize[] = [16, 32];
 
 /**
  * TorchAO's MappingType: how the range of a group maps to the integers. "codebook": to the 2^bits uneven levels of
- * `codebooks`, which suit weights better than even steps.
+ * `codebooks`, which suit weights better than even steps. "kmeans": to 2^bits levels that are learned from the weights, a
+ * codebook for each matrix, or for those that read the same inputs.
  */
 export type MappingType = (typeof mappingTypes)[number];
 /**
@@ -64,6 +65,11 @@ export interface Scheme {
   readonly activationGranularity?: ActivationGranularity;
 }
 
+/** Whether integers are places in a codebook of 2^bits levels. */
+export function hasCodebook(mappingType: MappingType): boolean {
+  return mappingType === "codebook" || mappingType === "kmeans";
+}
+
 /** Throws InvalidArgumentError, beginning with `caller`, unless every field holds one of its allowed values. */
 export function checkScheme(caller: string, scheme: Scheme): void {
   const { bits, groupSize, mappingType, algorithm, scaleDType } = scheme;
@@ -83,10 +89,10 @@ export function checkScheme(caller: string, scheme: Scheme): void {
       `${caller}: algorithm "hqq_scale_only" has no zero points; choose a symmetric mappingType or algorithm "affine"`,
     );
   checkIntegerScales(caller, scheme);
-  if (mappingType !== "codebook") return;
+  if (!hasCodebook(mappingType)) return;
   if (codebooks[bits] === undefined)
     throw new InvalidArgumentError(
-      `${caller}: mappingType "codebook" is for bits ${Object.keys(codebooks).join(", ")}, got ${bits}; choose another mappingType`,
+      `${caller}: mappingType "${mappingType}" is for bits ${Object.keys(codebooks).join(", ")}, got ${bits}; choose another mappingType`,
     );
   if (algorithm === "affine" || algorithm === "hqq_scale_only")
     throw new InvalidArgumentError(
@@ -104,7 +110,8 @@ function checkIntegerScales(caller: string, { bits, groupSize, mappingType, algo
   if (groupSize === 16 && !PAIRED_BITS.includes(bits))
     refuse(`groups of 16 of weights of ${PAIRED_BITS.join(", ")} bits`, `${bits} bits`);
   if (mappingType === "asymmetric") refuse("mappings without zero points", show(mappingType));
-  if (algorithm === "affine" || algorithm === "hqq_scale_only") refuse('algorithm "mse" and those of texts', show(algorithm));
+  if (algorithm === "affine" || algorithm === "hqq_scale_only")
+    refuse('algorithm "mse" and those of texts', show(algorithm));
 }
 
 function checkName(caller: string, field: string, value: unknown, allowed: readonly string[]): void {
@@ -126,7 +133,7 @@ export function weightSpec(n: number, k: number, scheme: Scheme): WeightSpec & P
     k,
     groupSize: groupSize === "axis" ? k : scaleDType === "i8" ? groupSize : Math.min(groupSize, k),
     hasZeros,
-    hasLevels: mappingType === "codebook" || (bits === 1 && !hasZeros),
+    hasLevels: hasCodebook(mappingType) || (bits === 1 && !hasZeros),
     scaleDType,
   };
 }

@@ -26,7 +26,7 @@ import { PanelPacker } from "./panel-packer.ts";
 /** Four consecutive k of a row are four bytes of a vector. */
 const KR = 4;
 /** Bits of weights in groups of 16 whose scales are integers. */
-const PAIRED_BITS: readonly number[] = [2, 3, 4, 5, 6];
+const PAIRED_BITS: readonly number[] = [2, 3, 4, 6];
 /** Of weights whose scales are e4m3: NVFP4. */
 const E4M3_GROUP = 16;
 const E4M3_BITS = 4;

@@ -40,12 +40,9 @@ function gemvPanels(panels: number, threads: number): number {
   return Math.ceil(wanted / STREAMS) * STREAMS;
 }
 
-/** Codebooks are multiplied in the plain way. */
-const plainForLevels = (mode: DotMode, { hasLevels }: PanelShape): DotMode => (hasLevels ? "plain" : mode);
-
 const gemv = (mode: DotMode): Multiply => ({
   shape: panelShape,
-  mode: (shape) => plainForLevels(mode, shape),
+  mode: () => mode,
   code: gemvCode,
   threadBytes: () => GEMV_THREAD_BYTES,
   panelsPerTile: gemvPanels,
@@ -53,7 +50,7 @@ const gemv = (mode: DotMode): Multiply => ({
 
 const gemm = (mode: DotMode): Multiply => ({
   shape: panelShape,
-  mode: (shape) => plainForLevels(gemmMode(mode, shape), shape),
+  mode: (shape) => gemmMode(mode, shape),
   code: gemmCode,
   threadBytes: gemmThreadBytes,
   panelsPerTile: (panels, threads) =>
