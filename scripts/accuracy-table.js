@@ -12,6 +12,7 @@ import {
   encodeAqlm,
   evaluatePerplexity,
   exportProgram,
+  fitSize,
   inspectProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
@@ -47,7 +48,7 @@ const affineRow = (bits) => ({
  * Linear layers of some bits, calibrated when `calibration` is given; without `algorithm`, rounded to nearest.
  * @param {string} name
  * @param {{ bits: number, groupSize?: number | "axis", algorithm?: "gptq" | "awq" | "awq+gptq" }} scheme
- * @param {{ smoothQuant?: number, budget?: number }} [calibration]
+ * @param {{ smoothQuant?: number }} [calibration]
  */
 const calibratedRow = (name, { groupSize = 32, ...scheme }, calibration) => ({
   name,
@@ -58,7 +59,23 @@ const calibratedRow = (name, { groupSize = 32, ...scheme }, calibration) => ({
   ...(calibration && { calibration }),
 });
 
-/** `encode` runs first, calibration last. @type {{ name: string, configs: () => Config[], encode?: (model: Model) => Promise<void>, calibration?: { smoothQuant?: number, budget?: number } }[]} */
+/** Bytes of 8da3w in groups of 32 with a table of 8 bits. */
+const SIZED_BYTES = 3.4e6;
+
+/**
+ * Linear layers, table and head in the bits that each needs. @param {string} name @param {{ algorithm?: "gptq" }} scheme
+ */
+const sizedRow = (name, scheme) => ({
+  name,
+  size: SIZED_BYTES,
+  configs: () => [int8DynamicActivationIntxWeight({ ...searched, ...scheme }), sharedEmbedding(searched)],
+  ...(scheme.algorithm && { calibration: {} }),
+});
+
+/** The default of the command line. @type {{ bits: number, groupSize: number, scaleDType: "f16", algorithm: "mse", mappingType: "codebook" }} */
+const searched = { bits: 4, groupSize: 32, scaleDType: "f16", algorithm: "mse", mappingType: "codebook" };
+
+/** `encode` runs first, calibration last. @type {{ name: string, configs: () => Config[], encode?: (model: Model) => Promise<void>, size?: number, calibration?: { smoothQuant?: number } }[]} */
 const rows = [
   { name: "float, bf16 as stored", configs: () => [] },
   affineRow(1),
@@ -102,14 +119,8 @@ const rows = [
   calibratedRow("8da3w, one scale a row", { bits: 3, groupSize: "axis" }),
   calibratedRow("8da3w, one scale a row, AWQ", { bits: 3, groupSize: "axis", algorithm: "awq" }, {}),
   calibratedRow("8da3w, one scale a row, GPTQ", { bits: 3, groupSize: "axis", algorithm: "gptq" }, {}),
-  calibratedRow("mixed bits, 3.0 on average, one scale a row", { bits: 3, groupSize: "axis" }, { budget: 3 }),
-  calibratedRow(
-    "mixed bits, 3.0 on average, one scale a row, GPTQ",
-    { bits: 3, groupSize: "axis", algorithm: "gptq" },
-    { budget: 3 },
-  ),
-  calibratedRow("mixed bits, 3.0 on average, group 32", { bits: 3 }, { budget: 3 }),
-  calibratedRow("mixed bits, 3.0 on average, group 32, GPTQ", { bits: 3, algorithm: "gptq" }, { budget: 3 }),
+  sizedRow("each matrix its own bits, at most 3.40 MB", {}),
+  sizedRow("each matrix its own bits, at most 3.40 MB, GPTQ", { algorithm: "gptq" }),
 ];
 
 /** Exports a row to know its size, and scores the held-out text. @returns {Promise<Measured>} */
@@ -118,10 +129,10 @@ async function measure(/** @type {number} */ index, /** @type {number | undefine
   const model = await loadCheckpoint(path("models/shakespeare"));
   await rows[index].encode?.(model);
   quantize(model, rows[index].configs());
-  if (rows[index].calibration) {
-    const calibrationText = readFileSync(path("models/shakespeare/calibration.txt"), "utf8");
-    await calibrate(model, calibrationText, { maxTokens: CALIBRATION_TOKENS, ...rows[index].calibration });
-  }
+  const { size, calibration } = rows[index];
+  const calibrationText = readFileSync(path("models/shakespeare/calibration.txt"), "utf8");
+  if (size !== undefined) await fitSize(model, calibrationText, { bytes: size, maxTokens: CALIBRATION_TOKENS });
+  if (calibration) await calibrate(model, calibrationText, { maxTokens: CALIBRATION_TOKENS, ...calibration });
   await exportProgram(model, program);
   const { parts, bitsPerWeight } = await inspectProgram(program);
   rmSync(program);

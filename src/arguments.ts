@@ -65,7 +65,7 @@ const optionKinds: Readonly<Record<string, Kind>> = {
   settings: ["settings of a hub", (value: { cache?: unknown } | null) => typeof value?.cache === "string"],
   resumeKey: ["a string or null", (value: unknown) => value === null || typeof value === "string"],
   ...Object.fromEntries(["folder", "calibrationText", "pair"].map((name) => [name, text])),
-  ...Object.fromEntries(["smoothQuant", "budget", "codebooks", "cacheBytes", "warmUpMs"].map((name) => [name, number])),
+  ...Object.fromEntries(["smoothQuant", "codebooks", "cacheBytes", "warmUpMs"].map((name) => [name, number])),
   ...Object.fromEntries(
     [
       "onProgress",

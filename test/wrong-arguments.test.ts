@@ -244,8 +244,16 @@ const ofModels: Swept[] = [
     call: api.calibrate,
     given: async () => [await fresh(), "First Citizen", { smoothQuant: 0.5 }],
     names: ["model", "text", "options|calibrate"],
-    options: ["smoothQuant", "budget", "folder", "onProgress", "signal", "maxTokens|tokens of", "window"],
+    options: ["smoothQuant", "folder", "onProgress", "signal", "maxTokens|tokens of", "window"],
   },
+  {
+    name: "fitSize",
+    call: api.fitSize,
+    given: async () => [await fresh(), "First Citizen", { bytes: 1e9 }],
+    names: ["model", "text", "options|bytes"],
+    options: ["bytes", "groupSizes", "onProgress", "signal", "maxTokens|tokens of", "window", "target", "maxSeqLen"],
+  },
+  { name: "formatRecipe", call: api.formatRecipe, given: () => [model], names: ["model"] },
   {
     name: "encodeAqlm",
     call: api.encodeAqlm,

@@ -13,6 +13,7 @@ import { isTextNetwork } from "../model/encoder.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
+import { fileBytes } from "../program/write.ts";
 import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
 import { type CompileModelOptions, checkChoices } from "./compile-options.ts";
 import { textMetadata, textSource } from "./compile-texts.ts";
@@ -136,6 +137,11 @@ export function checkCompiles(
 ): void {
   compiled(model, given, true);
   if (contextLength !== undefined) checkWhole("contextLength", contextLength, 1, model.decoder.contextLength);
+}
+
+/** Bytes of the file of a model's program; its weights may still wait for calibration. Throws as `compileModel`. */
+export function programBytes(model: Model, given: CompileModelOptions = {}): number {
+  return fileBytes(compiled(model, given, true));
 }
 
 function compiled(model: Model, options: CompileModelOptions, unread: boolean): Program {

@@ -82,6 +82,15 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
   return configure(model, configOf);
 }
 
+/** The configurations of a model as the text of a recipe, in JSON, which `parseRecipe` reads: a line a module, to be edited. */
+export function formatRecipe(model: Model): string {
+  checkModel(model);
+  const lines = [...model.configs].map(
+    ([name, config]) => `  ${JSON.stringify(moduleOf(name))}: ${JSON.stringify(config)}`,
+  );
+  return `{\n${lines.join(",\n")}\n}\n`;
+}
+
 /** Names of the weights of which a recipe says something: a configuration that fits them, or null. */
 export function weightsInRecipe({ network }: Model, recipe: Recipe): ReadonlySet<string> {
   const isIn = (slot: WeightSlot) => {

@@ -24,16 +24,20 @@ import {
 } from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
+import { applySize, type SizeHooks } from "./size-option.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
 
 type Fields = Pick<NonNullable<Parameters<typeof embedding>[0]>, "algorithm" | "mappingType" | "scaleDType">;
 
+/** The mode of `--size` alone: its bits are what is chosen. */
+const SIZED_QMODE = "8da4w";
+
 /** SmoothQuant's strength when none is given: that of its paper. */
 const STRENGTH_DEFAULT = 0.5;
 
 /** What encoding weights may report and obey, and where it keeps what it has finished. */
-export interface EncodeHooks extends Pick<EncodeOptions, "folder" | "onProgress" | "onDamagedPart" | "signal"> {
+export interface EncodeHooks extends SizeHooks, Pick<EncodeOptions, "folder" | "onDamagedPart"> {
   /** Called before encoding or calibrating, which take long, with the configurations set: throws for what cannot follow. */
   readonly check?: (model: Model) => unknown;
 }
@@ -64,14 +68,15 @@ export async function applyQuantization(
   const text = await readCalibration(options);
   // Before encoding and calibrating, which take long.
   if (isToEncode || wantsCalibration) hooks.check?.(model);
-  const { calibrationTokens: maxTokens, budget, damping } = options;
+  const { calibrationTokens: maxTokens, damping } = options;
   if (isToEncode) {
     const skipped = recipe ? weightsInRecipe(model, recipe) : new Set<string>();
     const tokens = { calibrationText: text, calibrationTokens: maxTokens };
     await encode(model, options, { ...mode, ...hooks, ...tokens, skip: (name) => skipped.has(name) });
   }
-  if (wantsCalibration)
-    await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant: strengthOf(options), budget, damping });
+  await applySize(model, text, options, hooks);
+  if (wantsCalibration && asksForText(model, options))
+    await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant: strengthOf(options), damping });
 }
 
 async function readRecipe({ recipe: path }: QuantizationOptions): Promise<Recipe | null> {
@@ -95,10 +100,9 @@ const strengthOf = ({ smoothquant }: QuantizationOptions) => (smoothquant === tr
 
 /** Whether options or configurations ask for quantization by a text. UsageError when there is none, or one in vain. */
 function checkCalibration(model: Model, options: QuantizationOptions, isEncoded: boolean): boolean {
-  const { calibrate: path, smoothquant, budget } = options;
-  const algorithm = [...model.configs.values()].map((config) => config.algorithm).find(needsActivations);
-  const asking = algorithm ? `algorithm ${algorithm}` : smoothquant !== undefined ? "--smoothquant" : "--budget";
-  const wanted = algorithm !== undefined || smoothquant !== undefined || budget !== undefined;
+  const { calibrate: path, size } = options;
+  const asking = asksForText(model, options) ?? (size === undefined ? null : "--size");
+  const wanted = asking !== null;
   if (wanted && path === undefined)
     throw new UsageError(`${asking} looks at the activations of a text; give one by --calibrate text.txt`);
   if (!wanted && path !== undefined && isEncoded)
@@ -107,9 +111,15 @@ function checkCalibration(model: Model, options: QuantizationOptions, isEncoded:
     );
   if (!wanted && path !== undefined && !aqlmMode(options))
     throw new UsageError(
-      "--calibrate needs something that looks at activations: --algorithm imatrix, gptq, awq or awq+gptq, --smoothquant, --budget or --qmode aqlm-2x8",
+      "--calibrate needs something that looks at activations: --algorithm imatrix, gptq, awq or awq+gptq, --smoothquant, --size or --qmode aqlm-2x8",
     );
   return wanted;
+}
+
+/** What of calibration looks at a text; null for nothing. */
+function asksForText(model: Model, { smoothquant }: QuantizationOptions): string | null {
+  const algorithm = [...model.configs.values()].map((config) => config.algorithm).find(needsActivations);
+  return algorithm ? `algorithm ${algorithm}` : smoothquant !== undefined ? "--smoothquant" : null;
 }
 
 function headOf(options: QuantizationOptions): QuantizationConfig | null {
@@ -152,6 +162,7 @@ async function readCalibration({ calibrate: path }: QuantizationOptions): Promis
  * without them, and 8 bits for the rows of its vocabulary.
  */
 function optionsFor(model: Model, options: QuantizationOptions): QuantizationOptions {
+  if (options.size !== undefined) return sizedOptions(model, options);
   if (!model.isOfTexts || options.qmode === undefined || aqlmMode(options)) return options;
   const { algorithm, mappingType, embedding: rows, sharedEmbedding: shared } = options;
   return {
@@ -159,6 +170,16 @@ function optionsFor(model: Model, options: QuantizationOptions): QuantizationOpt
     ...(mappingType === undefined && algorithm !== "hqq_scale_only" && { mappingType: "asymmetric" }),
     ...(rows === undefined && shared === undefined && { embedding: "8,32" }),
   };
+}
+
+/** A size is for all matrices: those that nothing is said of are chosen for, too. */
+function sizedOptions({ network }: Model, options: QuantizationOptions): QuantizationOptions {
+  const { qmode = SIZED_QMODE, embedding: rows, sharedEmbedding: shared, head } = options;
+  const isTied = network.slots.some(({ tiedTo }) => tiedTo !== null);
+  if (rows !== undefined || shared !== undefined) return { ...options, qmode };
+  return isTied && head === undefined
+    ? { ...options, qmode, sharedEmbedding: true }
+    : { ...options, qmode, embedding: "4,32" };
 }
 
 /** The configurations that the options ask for. */
@@ -176,7 +197,6 @@ function configsOf(options: QuantizationOptions): QuantizationConfig[] {
       "--algorithm": options.algorithm,
       "--no-quantize-head": options.quantizeHead ? undefined : false,
       "--smoothquant": options.head === undefined ? options.smoothquant : undefined,
-      "--budget": options.budget,
     }))
       if (value !== undefined) throw new UsageError(`${flag} needs --qmode, such as --qmode 8da4w`);
   const configs = linear ? [linear] : [];

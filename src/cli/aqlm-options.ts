@@ -25,7 +25,7 @@ function refusals(options: QuantizationOptions): Readonly<Record<string, string 
     "--mapping-type": given(options.mappingType),
     "--algorithm": given(options.algorithm),
     "--smoothquant": given(options.smoothquant),
-    "--budget": given(options.budget),
+    "--size": given(options.size),
     "--no-quantize-head": quantizeHead ? null : ", which leaves the head float without --head",
     "--shared-embedding":
       sharedEmbedding === true

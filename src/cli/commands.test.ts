@@ -95,7 +95,6 @@ describe("lowbit", () => {
     [["--shared-embedding"], "--shared-embedding needs --qmode"],
     [["--layout", "panel16"], "--layout and --scale-dtype need"],
     [["--smoothquant", "--calibrate", "text.txt"], "--smoothquant needs --qmode"],
-    [["--budget", "3bpw", "--head", "8da4w", "--calibrate", "text.txt"], "--budget needs --qmode"],
   ])("options that need a qmode say so: %j", async (options, message) => {
     const { code, stderr } = await lowbit(["quantize", folder, "-o", output, ...options]);
     expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);

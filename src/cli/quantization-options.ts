@@ -13,7 +13,7 @@ import {
 } from "../tools/index.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
-import { bitsPerWeight, fraction, number, wholeNumber } from "./values.ts";
+import { fileSize, fraction, number, wholeNumber } from "./values.ts";
 
 export interface QuantizationOptions {
   readonly qmode?: string;
@@ -32,8 +32,10 @@ export interface QuantizationOptions {
   readonly smoothquant?: number | true;
   /** What is added to mean squares of inputs, as a part of their mean. */
   readonly damping?: number;
-  /** Mean bits of a weight. */
-  readonly budget?: number;
+  /** What the program's file may take: "180MB", "4.5bpw". */
+  readonly size?: string;
+  /** Where the configurations are written. */
+  readonly saveRecipe?: string;
   readonly recipe?: string;
   readonly layout?: string;
   readonly activations?: NonNullable<Model["activations"]>;
@@ -62,7 +64,7 @@ function addTextOptions(command: Command): Command {
   return command
     .option(
       "--calibrate <text file>",
-      "text whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
+      "text whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --size and --qmode aqlm-2x8 look at",
     )
     .option("--calibration-tokens <n>", "tokens of it that are read, from its start (default: 4096)", wholeNumber)
     .option(
@@ -76,10 +78,11 @@ function addTextOptions(command: Command): Command {
       fraction,
     )
     .option(
-      "--budget <bits>",
-      "mean bits of a weight of the linear layers but the head, each layer as it needs: 3.2bpw",
-      bitsPerWeight,
-    );
+      "--size <bytes>",
+      "most bytes of the program, such as 180MB or 4.5bpw: each matrix has the bits and groups that it needs, measured on the text",
+      fileSize,
+    )
+    .option("--save-recipe <file.json>", "write what each matrix becomes, for --recipe");
 }
 
 /** What weights become. */
@@ -160,7 +163,7 @@ const names = [
   "calibrationTokens",
   "damping",
   "smoothquant",
-  "budget",
+  "size",
 ] as const;
 
 function givenOptions(options: QuantizationOptions): [name: string, value: unknown][] {

@@ -5,6 +5,7 @@ import {
   type Cpu,
   cpuWith,
   exportProgram,
+  type FittedSize,
   inspectProgram,
   type KvCacheType,
   type Model,
@@ -29,6 +30,7 @@ import {
 import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
+import { describeFitted } from "./size-option.ts";
 import { formatBytes } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -101,7 +103,7 @@ Examples:
   $ lowbit quantize ./model --qmode 8da2w --embedding 4,32 -o model.pte
   $ lowbit quantize ./model --qmode aqlm-2x8 --calibrate text.txt --head 8da4w --embedding 4,32 -o model.pte
   $ lowbit quantize ./model --qmode 8da2w --algorithm gptq --calibrate text.txt -o model.pte
-  $ lowbit quantize ./model --qmode 8da3w --algorithm gptq --budget 3.2bpw --calibrate text.txt -o model.pte
+  $ lowbit quantize ./model --qmode 8da3w --algorithm gptq --size 3.6bpw --calibrate text.txt -o model.pte
   $ lowbit quantize ./model --recipe recipe.json -o model.pte
   $ lowbit quantize ./model --qmode 8da4w --cpu apple-m2 -o model.pte
   $ lowbit quantize ./model -o model-float.pte
@@ -227,6 +229,7 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const cpu = otherCpu(options);
   await checkOutput(output, [path, options.recipe, options.calibrate]);
+  if (options.saveRecipe !== undefined) await checkOutput(options.saveRecipe, [path, output, options.calibrate]);
   const wanted = { maxSeqLen, maxContextLen, kvCache, target, ...(cpu && { cpu }) };
   const { signal } = terminal;
   const start = performance.now();
@@ -251,7 +254,12 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
   try {
     const check = (model: Model) => checkCompiles(model, wanted);
     const onOpen = (model: Model) => checkApart(model, options);
-    const hooks = { onOpen, folder, signal, onProgress: encoding.update, onDamagedPart, check };
+    const onFitted = (fitted: FittedSize) => {
+      encoding.stop();
+      terminal.note(`lowbit: ${describeFitted(fitted)}`);
+    };
+    const compile = { maxSeqLen, target, ...(cpu && { cpu }) };
+    const hooks = { onOpen, folder, signal, onProgress: encoding.update, onDamagedPart, check, compile, onFitted };
     await withCheckpoint(path, options, terminal, work, hooks);
     isWritten = true;
   } finally {

@@ -42,12 +42,14 @@ export function byteCount(text: string): number {
   return Math.floor(Number(number) * 1024 ** " kmg".indexOf((unit || " ").toLowerCase()));
 }
 
-/** Bits a weight: "3.2bpw" or "3.2". */
-export function bitsPerWeight(text: string): number {
-  const value = Number(/^(\d+(?:\.\d+)?)(?:bpw)?$/.exec(text.trim())?.[1] ?? 0);
-  if (!(value >= 1 && value <= 8))
-    throw new InvalidArgumentError(`Expected bits a weight from 1 to 8, such as 3.2bpw, but found "${text}".`);
-  return value;
+/** Checks a size as typed: "180MB", "1.2GiB", "4.5bpw". */
+export function fileSize(text: string): string {
+  if (/^\d+(\.\d+)?bpw$/.test(text.trim())) return text.trim();
+  if (!/^\d+(\.\d+)?([kmg]i?)?b?$/i.test(text.trim()))
+    throw new InvalidArgumentError(
+      `Expected bytes, such as 180MB or 1.2GiB, or bits a weight, such as 4.5bpw, but found "${text}".`,
+    );
+  return text.trim();
 }
 
 /** Token ids: "1,2,3". */

@@ -84,6 +84,11 @@ export function encodeStart(program: Program): Uint8Array {
   return startOf(program).start;
 }
 
+/** Bytes of the file that a program is written to. */
+export function fileBytes(program: Program): number {
+  return startOf(program).total;
+}
+
 function startOf(program: Program) {
   const layout = planLayout(program);
   const flatbuffer = encodeProgram({ methods: program.methods, ...layout });

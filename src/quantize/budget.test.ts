@@ -1,51 +1,62 @@
 import { expect, it } from "vitest";
 import { Random } from "../../test/support/random.ts";
-import { type BudgetItem, spendBits } from "./budget.ts";
+import { type BudgetItem, spendBytes } from "./budget.ts";
 
-/** The least cost of all choices. */
-function bruteForce(items: readonly BudgetItem[], choices: readonly number[], room: number): number {
+/** The least cost of all choices within the room; infinite where none fits. */
+function bruteForce(items: readonly BudgetItem[], room: number): number {
   const [first, ...rest] = items;
-  if (!first) return room < 0 ? Number.POSITIVE_INFINITY : 0;
-  const costs = choices.map((bits, i) => first.costs[i]! + bruteForce(rest, choices, room - bits * first.weights));
-  return Math.min(...costs);
+  if (room < 0) return Number.POSITIVE_INFINITY;
+  if (!first) return 0;
+  return Math.min(...first.bytes.map((bytes, i) => first.costs[i]! + bruteForce(rest, room - bytes)));
 }
 
-it("finds the least cost within the budget", () => {
+const sum = (items: readonly BudgetItem[], chosen: readonly number[], field: "bytes" | "costs") =>
+  items.reduce((total, item, i) => total + item[field][chosen[i]!]!, 0);
+
+function randomItems(random: Random, scale: number): BudgetItem[] {
+  return Array.from({ length: random.integer(1, 6) }, () => {
+    const bytes = Array.from({ length: 4 }, () => scale * random.integer(1, 40));
+    return { bytes, costs: bytes.map((size) => (random.next() * scale) / size) };
+  });
+}
+
+it.each([1, 4096 * 1024])("finds the least cost within the room, sizes times %d", (scale) => {
   const random = new Random(3);
-  const choices = [2, 3, 4, 6];
   for (let trial = 0; trial < 60; trial++) {
-    const items = Array.from({ length: random.integer(1, 6) }, () => ({
-      weights: 12 * random.integer(1, 9),
-      costs: choices.map((bits) => random.next() * 4 ** -bits),
-    }));
-    const total = items.reduce((sum, { weights }) => sum + weights, 0);
-    const budget = 2 + random.next() * 4;
-    const chosen = spendBits(items, choices, budget);
-    const spent = items.reduce((sum, { weights }, i) => sum + weights * choices[chosen[i]!]!, 0);
-    expect(spent).toBeLessThanOrEqual(budget * total);
-    const cost = items.reduce((sum, { costs }, i) => sum + costs[chosen[i]!]!, 0);
-    expect(cost).toBeCloseTo(bruteForce(items, choices, budget * total), 12);
+    const items = randomItems(random, scale);
+    const room = scale * random.integer(5, 120);
+    const chosen = spendBytes(items, room);
+    const best = bruteForce(items, room);
+    expect(chosen === null).toBe(best === Number.POSITIVE_INFINITY);
+    if (!chosen) continue;
+    expect(sum(items, chosen, "bytes")).toBeLessThanOrEqual(room);
+    expect(sum(items, chosen, "costs")).toBeCloseTo(best, 12);
   }
 });
 
-it("is exact for the sizes of large models, too", () => {
+it("stays within the room, and near the best, for sizes without a common divisor", () => {
   const random = new Random(4);
-  const choices = [2, 3, 4, 6];
-  for (let trial = 0; trial < 10; trial++) {
-    const items = Array.from({ length: 6 }, () => ({
-      weights: random.integer(1, 9),
-      costs: choices.map((bits) => random.next() * 4 ** -bits),
+  for (let trial = 0; trial < 20; trial++) {
+    const items = randomItems(random, 1e6).map(({ bytes, costs }) => ({
+      bytes: bytes.map((size) => size + random.integer(0, 999)),
+      costs,
     }));
-    const bits = items.reduce((sum, { weights }) => sum + weights * random.pick(choices), 0);
-    const budget = bits / items.reduce((sum, { weights }) => sum + weights, 0);
-    const large = items.map(({ weights, costs }) => ({ weights: weights * 4096 * 1024, costs }));
-    expect(spendBits(large, choices, budget)).toEqual(spendBits(items, choices, budget));
+    const room = sum(
+      items,
+      items.map(() => 1),
+      "bytes",
+    );
+    const chosen = spendBytes(items, room)!;
+    expect(sum(items, chosen, "bytes")).toBeLessThanOrEqual(room);
+    expect(sum(items, chosen, "costs")).toBeLessThanOrEqual(
+      bruteForce(items, room - 6 * Math.ceil(room / 2 ** 16)) + 1e-12,
+    );
   }
 });
 
-it("spends a budget that fits exactly, and refuses one that is too small", () => {
-  const items = [7, 14, 21].map((weights) => ({ weights, costs: [4, 1, 0] }));
-  expect(spendBits(items, [2, 3, 4], 3)).toEqual([1, 1, 1]);
-  expect(spendBits(items, [2, 3, 4], 8)).toEqual([2, 2, 2]);
-  expect(() => spendBits(items, [2, 3, 4], 1.9)).toThrow("budget: expected at least 2 bits a weight but found 1.9");
+it("takes no choice of infinite cost, and says when nothing fits", () => {
+  const items = [{ bytes: [1, 2], costs: [Number.POSITIVE_INFINITY, 1] }];
+  expect(spendBytes(items, 2)).toEqual([1]);
+  expect(spendBytes(items, 1)).toBeNull();
+  expect(spendBytes(items, 0)).toBeNull();
 });

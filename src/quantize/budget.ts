@@ -1,36 +1,41 @@
-/** Bits for each of several matrices so that all together stay within a budget at the least cost. */
-import { InvalidArgumentError } from "../errors.ts";
+/** A choice for each of several matrices so that all together stay within a number of bytes at the least cost. */
 
+/** What the choices for a matrix take and cost, in the same order. */
 export interface BudgetItem {
-  readonly weights: number;
-  /** Cost of each choice of bits, in the order of `choices`. */
+  /** Bytes of each choice. */
+  readonly bytes: readonly number[];
+  /** Cost of each choice; infinite for one that must not be taken. */
   readonly costs: readonly number[];
 }
 
 /** More units than these are not told apart. */
-const UNITS_MAX = 2 ** 18;
+const UNITS_MAX = 2 ** 16;
 
 /**
- * The choice for each item, by index into `choices`, with the least sum of costs among all whose mean number of bits a
- * weight is at most `budget`. By dynamic programming over the bits spent, in units of the greatest common divisor of
- * the numbers of weights: exact. InvalidArgumentError when even the fewest bits are too many.
+ * The choice for each item, by index, with the least sum of costs among all that take at most `room` bytes together; null when
+ * even the smallest choices take more. By dynamic programming over units of bytes, the greatest common divisor of all sizes where
+ * that leaves at most 65,536 of them: then exact, else each item is rounded up to whole units.
  */
-export function spendBits(items: readonly BudgetItem[], choices: readonly number[], budget: number): number[] {
-  const total = items.reduce((sum, { weights }) => sum + weights, 0);
-  const divisor = items.reduce((known, { weights }) => greatestCommonDivisor(known, weights), 0);
-  const unit = Math.max(divisor, Math.ceil((budget * total) / UNITS_MAX));
-  const sizeOf = (weights: number, bits: number) => Math.ceil((bits * weights) / unit);
-  const room = Math.floor((budget * total) / unit + 1e-9);
+export function spendBytes(items: readonly BudgetItem[], room: number): number[] | null {
+  const least = items.map(({ bytes }) => Math.min(...bytes));
+  const spare = room - least.reduce((sum, bytes) => sum + bytes, 0);
+  if (spare < 0) return null;
+  const divisor = items.reduce(
+    (known, { bytes }, i) => bytes.reduce((d, size) => greatestCommonDivisor(d, size - least[i]!), known),
+    0,
+  );
+  const unit = Math.max(divisor, Math.ceil(spare / UNITS_MAX), 1);
+  const units = Math.floor(spare / unit);
   // costs[spent]: the least cost of the items so far; picks[item][spent]: the last item's choice in it.
-  let costs = new Float64Array(room + 1);
+  let costs = new Float64Array(units + 1);
   const picks: Uint8Array[] = [];
-  for (const item of items) {
-    const next = new Float64Array(room + 1).fill(Number.POSITIVE_INFINITY);
-    const pick = new Uint8Array(room + 1);
-    for (const [choice, bits] of choices.entries()) {
-      const size = sizeOf(item.weights, bits);
-      const cost = item.costs[choice]!;
-      for (let spent = size; spent <= room; spent++) {
+  const sizeOf = (item: number, choice: number) => Math.ceil((items[item]!.bytes[choice]! - least[item]!) / unit);
+  for (const [i, item] of items.entries()) {
+    const next = new Float64Array(units + 1).fill(Number.POSITIVE_INFINITY);
+    const pick = new Uint8Array(units + 1);
+    for (const [choice, cost] of item.costs.entries()) {
+      const size = sizeOf(i, choice);
+      for (let spent = size; spent <= units; spent++) {
         const sum = costs[spent - size]! + cost;
         if (sum < next[spent]!) {
           next[spent] = sum;
@@ -41,16 +46,13 @@ export function spendBits(items: readonly BudgetItem[], choices: readonly number
     costs = next;
     picks.push(pick);
   }
-  if (costs[room] === Number.POSITIVE_INFINITY)
-    throw new InvalidArgumentError(
-      `budget: expected at least ${Math.min(...choices)} bits a weight but found ${budget}`,
-    );
+  if (costs[units] === Number.POSITIVE_INFINITY) return null;
   const chosen: number[] = [];
-  let spent = room;
+  let spent = units;
   for (let i = items.length - 1; i >= 0; i--) {
     const choice = picks[i]![spent]!;
     chosen.unshift(choice);
-    spent -= sizeOf(items[i]!.weights, choices[choice]!);
+    spent -= sizeOf(i, choice);
   }
   return chosen;
 }

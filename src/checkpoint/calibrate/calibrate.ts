@@ -16,10 +16,9 @@ import { checkModel, type Model } from "../model.ts";
 import { quantizeTensor } from "../quantize-rows.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
-import { spendBudget } from "./sensitivity.ts";
 import { type LinearLayer, visitLinearLayers, type WalkOptions } from "./walk.ts";
 
-/** What `calibrate` does with a text: SmoothQuant's strength, a budget of bits, and how many tokens are read. */
+/** What `calibrate` does with a text: SmoothQuant's strength, damping, and how many tokens are read. */
 export interface CalibrateOptions extends WalkOptions {
   /**
    * SmoothQuant: how much of the range of activations goes to the weights, 0 to 1 (the paper's 0.5). Absent: none. For
@@ -31,14 +30,12 @@ export interface CalibrateOptions extends WalkOptions {
    * less the text counts. Default 0.01.
    */
   readonly damping?: number | undefined;
-  /** Mean bits of the linear layers' integers without the head, in place of the same bits for all. */
-  readonly budget?: number | undefined;
   /**
    * Folder that keeps calibrated layers, a file a layer, until the model is exported; without it, they stay in memory,
    * a byte a weight. What is left there is the caller's to remove.
    */
   readonly folder?: string | undefined;
-  /** Called as work goes on: first with the budget's measurements, then with the quantization. */
+  /** Called as layers are quantized. */
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
 
@@ -53,7 +50,7 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   checkModel(model);
   checkString("text", text);
   checkOptions(options);
-  const { budget, damping, smoothQuant: strength, signal } = options;
+  const { damping, smoothQuant: strength, signal } = options;
   if (damping !== undefined && !(damping > 0 && damping <= DAMPING_MAX))
     throw new InvalidArgumentError(`damping: expected a number above 0, at most ${DAMPING_MAX}, but found ${damping}`);
   if (strength !== undefined && !(strength >= 0 && strength <= 1))
@@ -67,13 +64,11 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   if (strength !== undefined && slots.some((name) => scales(model.configOf(name)!)))
     throw new InvalidArgumentError("smoothQuant and AWQ scale the same channels; choose one of the two");
   const wanted = slots.filter((name) => strength !== undefined || needsActivations(model.configOf(name)!.algorithm));
-  if (wanted.length === 0 && budget === undefined)
+  if (wanted.length === 0)
     throw new InvalidArgumentError(
-      'calibrate: expected linear layers of algorithm "imatrix", "gptq", "awq" or "awq+gptq", smoothQuant or a budget but found none',
+      'calibrate: expected linear layers of algorithm "imatrix", "gptq", "awq" or "awq+gptq" or smoothQuant but found none',
     );
   await model.atomically(async () => {
-    if (budget !== undefined) await spendBudget(model, slots, text, { ...options, budget });
-    if (wanted.length === 0) return;
     const calibration = new Calibration(model, wanted, options);
     await visitLinearLayers(model, text, (layer) => calibration.visit(layer), { ...options, signal });
   });

@@ -1,137 +1,144 @@
-/**
- * Different bits for different layers: how much the model's predictions suffer from rounding one layer alone is
- * measured once a layer, and what other numbers of bits would do to its outputs is measured beside it.
- */
-import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
+/** How much a model's predictions suffer from rounding one of its matrices alone, in each of several ways. */
+import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
-import { expertStacks } from "../../model/layer.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
-import { type BudgetItem, spendBits } from "../../quantize/budget.ts";
-import { atBits } from "../../quantize/codebooks.ts";
-import { makeConfig, type QuantizationConfig } from "../../quantize/config.ts";
-import { quantizeWeights } from "../../quantize/mse.ts";
+import type { QuantizationConfig } from "../../quantize/config.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize } from "../../quantized.ts";
-import { type Tensor, toFloat32 } from "../../tensor.ts";
+import type { Tensor } from "../../tensor.ts";
+import { expectedPower } from "../expected-power.ts";
+import { finiteFloats } from "../finite.ts";
 import type { Model } from "../model.ts";
+import { quantizeTensor } from "../quantize-rows.ts";
 import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
-export interface BudgetOptions extends WalkOptions {
-  /** Mean bits of a weight. */
-  readonly budget: number;
-  onProgress?(doneWeights: number, totalWeights: number): void;
+/** Weights that take the same choice: one matrix, those of a table that is the head, too, or of all experts of a call. */
+export interface Choosable {
+  /** Slot names of the weights. */
+  readonly names: readonly string[];
+  /** The configurations to choose from. */
+  readonly configs: readonly QuantizationConfig[];
+  /** Index of the configuration that is measured; costs of others follow from their errors beside its. */
+  readonly probe: number;
 }
 
-/** Tokens by which layers are judged: the fewer, the larger the model. */
+/** Tokens by which choices are judged: the fewer, the larger the model. */
 const TOKENS = { least: 256, most: 1024 } as const;
-/** Tokens times weights of the linear layers. */
-const WORK = 2 ** 38;
-/** Rows of weights, and of inputs, by which numbers of bits are compared, at most. */
-const ROWS_MAX = 256;
-const BITS_MAX = 8;
-/** Fewer are tried only when the budget asks for them. */
-const BITS_MIN = 2;
+/** Tokens times weights of the matrices. */
+const WORK = 2 ** 36;
+/** Logits kept of the float model. */
+const LOGITS_MAX = 2 ** 26;
+/** Rows of weights, and of inputs, by which choices are compared, at most. */
+const ROWS_MAX = 128;
 
-/** Replaces the configurations of `names`, but for the head, by those with the bits that suit each best. */
-export async function spendBudget(
-  model: Model,
-  names: readonly string[],
-  text: string,
-  options: BudgetOptions,
-): Promise<void> {
-  const { budget } = options;
-  if (expertStacks(model.network.transformer).length > 0)
-    throw new UnsupportedError(
-      `budget: ${model.decoder.architecture} has mixtures of experts, which take the same bits; give configurations by a recipe`,
-    );
-  if (!(budget >= 1 && budget <= BITS_MAX))
-    throw new InvalidArgumentError(`budget: expected 1 to ${BITS_MAX} bits a weight but found ${budget}`);
-  const head = model.decoder.slots.findLast(({ role }) => role === "linear")!.name;
-  const layers = new Set(names.filter((name) => name !== head));
-  if (layers.size === 0) throw new InvalidArgumentError("budget: expected linear layers to quantize but found none");
-  const least = budget < BITS_MIN ? 1 : BITS_MIN;
-  const choices = Array.from({ length: BITS_MAX - least + 1 }, (_, i) => least + i);
-  const items = await measure(model, layers, text, choices, options);
-  const chosen = spendBits([...items.values()], choices, budget);
-  const configs = [...items.keys()].map((name, i): [string, QuantizationConfig] => {
-    const { kind, ...scheme } = model.configOf(name)!;
-    return [name, makeConfig(kind, atBits(scheme, choices[chosen[i]!]!))];
-  });
-  model.configure(new Map(configs));
-}
+/** The float model's predictions for the start of a text, and what others are beside them. */
+export class Sensitivity {
+  readonly #model: Model;
+  readonly #walk: FloatWalk;
+  readonly #expected: readonly Tensor[];
 
-/** Costs of all choices by layer: nats a token that the predictions are off. */
-async function measure(
-  model: Model,
-  layers: ReadonlySet<string>,
-  text: string,
-  choices: readonly number[],
-  options: BudgetOptions,
-): Promise<Map<string, BudgetItem>> {
-  const { budget, maxTokens = TOKENS.most } = options;
-  const total = model.decoder.slots.reduce(
-    (sum, { name, shape }) => sum + (layers.has(name) ? shape[0]! * shape[1]! : 0),
-    0,
-  );
-  const tokens = Math.max(TOKENS.least, Math.min(TOKENS.most, Math.floor(WORK / total)));
-  const windows = calibrationWindows(model, text, { ...options, maxTokens: Math.min(maxTokens, tokens) });
-  const walk = new FloatWalk(model, windows, options);
-  const expected = await walk.run(async () => null);
-  const near = choices.map((bits, i) => (Math.abs(bits - Math.floor(budget)) <= 1 ? i : -1)).filter((i) => i >= 0);
-  const items = new Map<string, BudgetItem>();
-  let done = 0;
-  await walk.runForked(async (layer, fork) => {
-    const { name } = layer;
-    if (!layers.has(name)) return;
-    const { shape, load } = model.weight(name, { float: true });
-    const weights = matrix(shape[0]!, shape[1]!, toFloat32((await load()) as Tensor));
-    const config = model.configOf(name)!;
-    const errors = outputErrors(weights, layer, config, choices);
-    const measured = new Map<number, number>();
-    for (const i of near) {
-      const rounded = round(weights, layer, atBits(config, choices[i]!));
-      measured.set(i, meanDivergence(expected, await fork(rounded)));
-    }
-    const costs = errors.map((error, i) => {
-      const nearest = Math.min(near.at(-1)!, Math.max(near[0]!, i));
-      return errors[nearest]! > 0 ? (measured.get(nearest)! * error) / errors[nearest]! : 0;
+  private constructor(model: Model, walk: FloatWalk, expected: readonly Tensor[]) {
+    this.#model = model;
+    this.#walk = walk;
+    this.#expected = expected;
+  }
+
+  /** Reads the text with the float weights. Errors are those of `calibrationWindows`. */
+  static async of(model: Model, text: string, options: WalkOptions = {}): Promise<Sensitivity> {
+    const matrices = model.network.slots.filter(({ role }) => role !== "vector");
+    const weights = matrices.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);
+    const most = Math.min(TOKENS.most, WORK / weights, LOGITS_MAX / model.decoder.vocabularySize);
+    const maxTokens = Math.min(options.maxTokens ?? TOKENS.most, Math.max(TOKENS.least, Math.floor(most)));
+    const walk = new FloatWalk(model, calibrationWindows(model, text, { ...options, maxTokens }), options);
+    return new Sensitivity(model, walk, await walk.run(async () => null));
+  }
+
+  /** Costs of the choices of each item, in the items' order: nats a token that the predictions are off. */
+  async costs(
+    items: readonly Choosable[],
+    onProgress: (doneWeights: number, totalWeights: number) => void = () => {},
+  ): Promise<number[][]> {
+    const itemOf = new Map(items.flatMap((item, i) => item.names.map((name) => [name, i] as const)));
+    const costs = items.map(({ configs }) => new Array<number>(configs.length).fill(0));
+    const sizeOf = (name: string) => {
+      const { shape } = this.#model.slotWeight(name).slot;
+      return shape[0]! * shape[1]!;
+    };
+    const total = [...itemOf.keys()].reduce((sum, name) => sum + sizeOf(name), 0);
+    let done = 0;
+    await this.#walk.runForked(async (names, fork) => {
+      const index = itemOf.get(names[0]!);
+      if (index === undefined) return;
+      const { configs, probe } = items[index]!;
+      const errors = new Array<number>(configs.length).fill(0);
+      const found = await fork(async (name, layer) => {
+        const weights = await this.#floats(name);
+        for (const [i, config] of configs.entries()) errors[i]! += await this.#error(name, weights, layer, config);
+        return this.#rounded(name, weights, layer, configs[probe]!);
+      });
+      const measured = meanDivergence(this.#expected, found);
+      for (const [i, error] of errors.entries())
+        costs[index]![i]! += errors[probe]! > 0 ? (measured * error) / errors[probe]! : 0;
+      done += names.reduce((sum, name) => sum + sizeOf(name), 0);
+      logInfo(() => `${names[0]}: ${measured.toPrecision(3)} nats a token in ${configs[probe]!.bits} bits`);
+      onProgress(done, total);
     });
-    items.set(name, { weights: weights.data.length, costs });
-    done += weights.data.length;
-    options.onProgress?.(done, total);
-  });
-  return items;
+    return costs;
+  }
+
+  /** Nats a token that the predictions are off with these configurations by slot name; the other weights are float. */
+  async divergence(configs: ReadonlyMap<string, QuantizationConfig>): Promise<number> {
+    const found = await this.#walk.run(async (name, layer) => {
+      const config = configs.get(name);
+      return config ? this.#rounded(name, await this.#floats(name), layer, config) : null;
+    });
+    return meanDivergence(this.#expected, found);
+  }
+
+  async #rounded(
+    name: string,
+    weights: Matrix,
+    layer: LinearLayer | null,
+    config: QuantizationConfig,
+  ): Promise<Float32Array> {
+    const { rows, columns, data } = weights;
+    const tensor: Tensor = { dtype: "f32", shape: [rows, columns], data };
+    const isByText = needsActivations(config.algorithm) && layer !== null && layer.inputs().rows > 0;
+    const importance = isByText
+      ? layer.power()
+      : config.algorithm === "mse"
+        ? await expectedPower(this.#model, name)
+        : null;
+    return dequantize(await quantizeTensor(tensor, config, importance));
+  }
+
+  /** Squared errors of a sample: of the outputs of a layer, of the rows of a table. */
+  async #error(name: string, weights: Matrix, layer: LinearLayer | null, config: QuantizationConfig): Promise<number> {
+    const sample = someRows(weights);
+    const changes = await this.#rounded(name, sample, layer, config);
+    for (let i = 0; i < changes.length; i++) changes[i]! -= sample.data[i]!;
+    const { rows, columns } = sample;
+    const found = layer ? multiplyTransposed(someRows(layer.inputs()), matrix(rows, columns, changes)).data : changes;
+    return found.reduce((sum, value) => sum + value * value, 0);
+  }
+
+  async #floats(name: string): Promise<Matrix> {
+    const { shape, load } = this.#model.weight(name, { float: true });
+    const { folder } = this.#model.checkpoint;
+    const values = finiteFloats(folder, name, (await load()) as Tensor, "weights to quantize");
+    return matrix(shape[0]!, shape[1]!, values);
+  }
 }
 
-function round(weights: Matrix, layer: LinearLayer, config: QuantizationConfig): Float32Array {
-  const { rows: n, columns: k, data } = weights;
-  const importance = needsActivations(config.algorithm) ? layer.power() : null;
-  return dequantize(quantizeWeights(data, { ...config, n, k }, importance));
-}
-
-/** Squared errors of a sample of the outputs, for each choice of bits. */
-function outputErrors(
-  weights: Matrix,
-  layer: LinearLayer,
-  config: QuantizationConfig,
-  choices: readonly number[],
-): number[] {
-  const sample = firstRows(weights);
-  const inputs = firstRows(layer.inputs());
-  return choices.map((bits) => {
-    const values = round(sample, layer, atBits(config, bits));
-    const changes = matrix(
-      sample.rows,
-      sample.columns,
-      values.map((value, i) => value - sample.data[i]!),
-    );
-    return multiplyTransposed(inputs, changes).data.reduce((sum, value) => sum + value * value, 0);
-  });
-}
-
-function firstRows({ rows, columns, data }: Matrix): Matrix {
+/** At most `ROWS_MAX` rows, evenly from all. */
+function someRows({ rows, columns, data }: Matrix): Matrix {
   const count = Math.min(rows, ROWS_MAX);
-  return matrix(count, columns, data.subarray(0, count * columns));
+  const sample = matrix(count, columns);
+  for (let i = 0; i < count; i++) {
+    const start = Math.floor((i * rows) / count) * columns;
+    sample.data.set(data.subarray(start, start + columns), i * columns);
+  }
+  return sample;
 }
 
 /** Mean Kullback-Leibler divergence, in nats, of predictions from those expected; logits [1, T, V]. */
@@ -150,20 +157,19 @@ export function meanDivergence(expected: readonly Tensor[], found: readonly Tens
 }
 
 function divergence(expected: Float32Array, found: Float32Array): number {
-  const [p, q] = [logSum(expected), logSum(found)];
-  let sum = 0;
+  const [peak, foundPeak] = [peakOf(expected), peakOf(found)];
+  let [sum, foundSum, difference] = [0, 0, 0];
   for (let i = 0; i < expected.length; i++) {
-    const logP = expected[i]! - p;
-    sum += Math.exp(logP) * (logP - (found[i]! - q));
+    const weight = Math.exp(expected[i]! - peak);
+    sum += weight;
+    foundSum += Math.exp(found[i]! - foundPeak);
+    difference += weight * (expected[i]! - peak - (found[i]! - foundPeak));
   }
-  return Math.max(0, sum);
+  return Math.max(0, difference / sum + Math.log(foundSum / sum));
 }
 
-/** log of the sum of exponentials. */
-function logSum(logits: Float32Array): number {
+function peakOf(logits: Float32Array): number {
   let peak = Number.NEGATIVE_INFINITY;
-  for (const logit of logits) if (logit > peak) peak = logit;
-  let sum = 0;
-  for (const logit of logits) sum += Math.exp(logit - peak);
-  return peak + Math.log(sum);
+  for (let i = 0; i < logits.length; i++) if (logits[i]! > peak) peak = logits[i]!;
+  return peak;
 }

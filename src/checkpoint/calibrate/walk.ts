@@ -59,10 +59,16 @@ export const HELD_OUT = 4;
 /** May give other float32 weights [n, k] for the layer, with which the walk goes on. */
 export type LinearVisitor = (layer: LinearLayer) => Promise<Float32Array | null>;
 
+/** As `LinearVisitor`, by the slot name of the weight: embedding tables are shown, too, with null for the layer. */
+export type WeightVisitor = (name: string, layer: LinearLayer | null) => Promise<Float32Array | null>;
+
 const LINEAR = "aten::linear.out";
 const EXPERT_LINEAR = "lowbit::expert_linear.out";
+const EMBEDDING = "aten::embedding.out";
 const TOKENS_DEFAULT = 4096;
 const WINDOW_DEFAULT = 256;
+/** Weights kept between the runs of `runForked`. */
+const KEPT_BYTES_MAX = 2 ** 30;
 /** What a token has on average, at most: the rest of a text is not encoded. */
 const CHARACTERS_MAX = 64;
 
@@ -145,6 +151,9 @@ export class FloatWalk {
   readonly #lastUse = new Map<GraphValue, number>();
   readonly #signal: AbortSignal | undefined;
   #hessian: { value: GraphValue; sum: Matrix } | null = null;
+  /** Constants that many runs read. */
+  readonly #kept = new Map<GraphValue, Tensor>();
+  #keptRoom = 0;
 
   /** Reads windows of ids, which do not see each other: all of them by a decoder, each as a text by what reads whole texts. */
   constructor(model: Model, windows: readonly (readonly number[])[], { signal }: WalkOptions = {}) {
@@ -167,80 +176,88 @@ export class FloatWalk {
   /** Shows all linear layers to the visitor. The last of them does not run: logits of a whole text take much memory. */
   async visit(visit: LinearVisitor): Promise<void> {
     const { nodes } = this.#graph;
-    const last = nodes.findLastIndex((node) => weightName(node) !== null);
+    const last = nodes.findLastIndex(({ operator }) => operator === LINEAR);
     const values = new Map(this.#inputs);
-    for (let i = 0; i < last; i++) await this.#step(i, values, visit);
-    if (last >= 0) await visit(this.#layer(nodes[last]!, weightName(nodes[last]!)!, values));
+    for (let i = 0; i < last; i++)
+      await this.#step(i, values, async (_, layer) => (layer === null ? null : visit(layer)));
+    if (last >= 0) await visit(this.#layer(nodes[last]!, values));
   }
 
-  /** Logits [1, T, V] of each window, after showing all linear layers to the visitor. */
-  async run(visit: LinearVisitor): Promise<readonly Tensor[]> {
-    return this.#runFrom(0, new Map(this.#inputs), visit);
-  }
-
-  /**
-   * As `run` with the float weights. At each linear layer, `fork` may run the rest of the model with other weights
-   * [n, k] of this layer alone, for the logits that come of it.
-   */
-  async runForked(
-    visit: (layer: LinearLayer, fork: (weights: Float32Array) => Promise<readonly Tensor[]>) => Promise<void>,
-  ): Promise<void> {
+  /** Logits [1, T, V] of each window, with the weights that the visitor gives. */
+  async run(visit: WeightVisitor): Promise<readonly Tensor[]> {
     const values: Values = new Map(this.#inputs);
-    for (const [i, node] of this.#graph.nodes.entries()) {
-      const name = weightName(node);
-      if (name !== null)
-        await visit(this.#layer(node, name, values), async (weights) => {
-          let changed = false;
-          return this.#runFrom(i, new Map(values), async () => {
-            if (changed) return null;
-            changed = true;
-            return weights;
-          });
-        });
-      await this.#step(i, values, async () => null);
-    }
-  }
-
-  async #runFrom(first: number, values: Values, visit: LinearVisitor): Promise<readonly Tensor[]> {
-    for (let i = first; i < this.#graph.nodes.length; i++) await this.#step(i, values, visit);
+    for (let i = 0; i < this.#graph.nodes.length; i++) await this.#step(i, values, visit);
     return values.get(this.#graph.outputs[0]!)!;
   }
 
-  async #step(index: number, values: Values, visit: LinearVisitor): Promise<void> {
+  /**
+   * Shows the calls that have weights, in order, while the model runs with its float weights: the slot names of a call's weights,
+   * and `fork`, which runs the rest of the model with other weights for this call alone, for the logits that come of it.
+   */
+  async runForked(
+    visit: (names: readonly string[], fork: (visit: WeightVisitor) => Promise<readonly Tensor[]>) => Promise<void>,
+  ): Promise<void> {
+    const values: Values = new Map(this.#inputs);
+    this.#keptRoom = KEPT_BYTES_MAX;
+    for (const [i, node] of this.#graph.nodes.entries()) {
+      const names = weightNames(node);
+      if (names.length > 0) await visit(names, (visitor) => this.#fork(i, new Map(values), visitor));
+      await this.#step(i, values, unchanged);
+    }
+  }
+
+  async #fork(first: number, values: Values, visit: WeightVisitor): Promise<readonly Tensor[]> {
+    for (let i = first; i < this.#graph.nodes.length; i++) await this.#step(i, values, i === first ? visit : unchanged);
+    return values.get(this.#graph.outputs[0]!)!;
+  }
+
+  async #step(index: number, values: Values, visit: WeightVisitor): Promise<void> {
     this.#signal?.throwIfAborted();
     const node = this.#graph.nodes[index]!;
     const constants = new Map<GraphValue, Tensor>();
     const weights = await this.#visited(node, values, visit);
     if (weights) {
-      const value = node.args[1] as GraphValue;
+      const value = weightValue(node);
       constants.set(value, { dtype: "f32", shape: value.spec.shape, data: weights });
     }
     for (const value of argumentValues(node))
-      if (value.constant && !constants.has(value))
-        constants.set(value, { ...value.spec, data: await value.constant.read() });
+      if (value.constant && !constants.has(value)) constants.set(value, await this.#constant(value));
     values.set(node.out, this.#call(node, values, constants));
     for (const value of [...argumentValues(node), node.out])
       if ((this.#lastUse.get(value) ?? index) <= index) values.delete(value);
     await nextMacrotask();
   }
 
+  /** A constant as it is stored, kept for other runs where there is room. */
+  async #constant(value: GraphValue): Promise<Tensor> {
+    const known = this.#kept.get(value);
+    if (known) return known;
+    const tensor = { ...value.spec, data: await value.constant!.read() };
+    if (tensor.data.byteLength <= this.#keptRoom) {
+      this.#keptRoom -= tensor.data.byteLength;
+      this.#kept.set(value, tensor);
+    }
+    return tensor;
+  }
+
   /** Float32 weights that the visitor gives for a node; null for those that are stored. */
-  async #visited(node: GraphNode, values: Values, visit: LinearVisitor): Promise<Float32Array | null> {
+  async #visited(node: GraphNode, values: Values, visit: WeightVisitor): Promise<Float32Array | null> {
     if (node.operator === EXPERT_LINEAR) return this.#visitedExperts(node, values, visit);
-    const name = weightName(node);
-    return name === null ? null : visit(this.#layer(node, name, values));
+    const [name] = weightNames(node);
+    if (name === undefined) return null;
+    return visit(name, node.operator === EMBEDDING ? null : this.#layer(node, values));
   }
 
   /** Each weight of each expert, with the rows that reach the expert, which may be none. */
-  async #visitedExperts(node: GraphNode, values: Values, visit: LinearVisitor): Promise<Float32Array | null> {
-    const { constant, spec } = node.args[1] as GraphValue;
+  async #visitedExperts(node: GraphNode, values: Values, visit: WeightVisitor): Promise<Float32Array | null> {
+    const { constant, spec } = weightValue(node);
     const [, n = 0, k = 0] = spec.shape;
     let all: Float32Array | null = null;
     for (const [expert, weights] of constant!.experts!.entries()) {
       const layer = layerOf((windows) => rowsOfExpert(node, values, expert, windows));
       let first = expert * n;
       for (const { name, rows } of weights) {
-        const found = await visit({ name, ...layer });
+        const found = await visit(name, { name, ...layer });
         if (found) {
           all ??= toFloat32({ ...spec, data: await constant!.read() }).slice();
           all.set(found, first * k);
@@ -266,7 +283,8 @@ export class FloatWalk {
     });
   }
 
-  #layer(node: GraphNode, name: string, values: Values): LinearLayer {
+  #layer(node: GraphNode, values: Values): LinearLayer {
+    const name = weightNames(node)[0]!;
     const value = node.args[0] as GraphValue;
     const layer = layerOf((windows) =>
       rowsOf(
@@ -355,11 +373,21 @@ function captureFloat(model: Model, window: number): Graph {
   );
 }
 
-/** Slot name of the weight of a float linear layer; null for other calls. */
-function weightName({ operator, args }: GraphNode): string | null {
-  if (operator !== LINEAR) return null;
-  const { name } = args[1] as GraphValue;
-  return name!.replace(/:[^:]*$/, "");
+/** No weight is another. */
+const unchanged: WeightVisitor = async () => null;
+
+/** The weights of a call of a linear layer, of experts or of an embedding table. */
+function weightValue({ operator, args }: GraphNode): GraphValue {
+  return args[operator === EMBEDDING ? 0 : 1] as GraphValue;
+}
+
+/** Slot names of these weights; none of other calls. */
+function weightNames(node: GraphNode): readonly string[] {
+  const { operator } = node;
+  if (operator !== LINEAR && operator !== EMBEDDING && operator !== EXPERT_LINEAR) return [];
+  const { name, constant } = weightValue(node);
+  if (operator === EXPERT_LINEAR) return constant!.experts!.flatMap((weights) => weights.map(({ name }) => name));
+  return [name!.replace(/:[^:]*$/, "")];
 }
 
 /** Rows of all windows that reach an expert; `kernels/routing.ts` says where they are. */

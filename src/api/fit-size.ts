@@ -1,0 +1,228 @@
+/** Chooses bits and groups of every matrix of a model so that its program takes a number of bytes. */
+import { checkOptions, checkString, checkWhole, unexpected } from "../arguments.ts";
+import { type Choosable, Sensitivity } from "../checkpoint/calibrate/sensitivity.ts";
+import type { WalkOptions } from "../checkpoint/calibrate/walk.ts";
+import { checkModel, type Model } from "../checkpoint/model.ts";
+import { capture } from "../compile/capture.ts";
+import { argumentValues, type Graph, type GraphValue } from "../compile/graph.ts";
+import { byteSize } from "../dtype.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { operators } from "../ops/registry.ts";
+import { spendBytes } from "../quantize/budget.ts";
+import { atBits } from "../quantize/codebooks.ts";
+import { makeConfig, type QuantizationConfig } from "../quantize/config.ts";
+import type { GroupSize } from "../quantize/scheme.ts";
+import { elementCount } from "../tensor.ts";
+import { checkCompiles, methodSources, programBytes } from "./compile-model.ts";
+import type { CompileModelOptions } from "./compile-options.ts";
+
+/** How large the program may be, how it is compiled, and how much of the text is read. */
+export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "signal"> {
+  /** Most bytes of the program's file: weights, tokenizer, everything. */
+  readonly bytes: number;
+  /** Groups to choose from; those that are no whole part of all rows are left out. Default: 32, 64 and 128. */
+  readonly groupSizes?: readonly GroupSize[] | undefined;
+  /** Called as matrices are measured. */
+  onProgress?(doneWeights: number, totalWeights: number): void;
+}
+
+/** The same bits and groups for all matrices. */
+export interface UniformChoice {
+  /** Bits of a weight. */
+  readonly bits: number;
+  /** Weights that share a scale. */
+  readonly groupSize: GroupSize;
+  /** Bytes of the program's file. */
+  readonly bytes: number;
+  /** Mean Kullback-Leibler divergence of its predictions from those of the float weights, in nats a token. */
+  readonly divergence: number;
+}
+
+/** What `fitSize` chose, and what it measured on the text. */
+export interface FittedSize {
+  /** Bytes of the program's file. */
+  readonly bytes: number;
+  /** Mean Kullback-Leibler divergence of the predictions from those of the float weights, in nats a token. */
+  readonly divergence: number;
+  /** The best of the choices that are the same for all matrices and fit; null when none does. */
+  readonly uniform: UniformChoice | null;
+  /** Configurations by slot name, which the model has now. */
+  readonly configs: ReadonlyMap<string, QuantizationConfig>;
+}
+
+const BITS = [2, 3, 4, 5, 6, 7, 8];
+const GROUP_SIZES: readonly GroupSize[] = [32, 64, 128];
+/** How often what the first choice left over is spent. */
+const ROUNDS = 4;
+
+/**
+ * Gives each matrix of a model that has a configuration the bits and the group size that suit it, so that the program takes at
+ * most `bytes` and its predictions for the text are as near to those of the float weights as possible; kind, algorithm and type of
+ * scales stay those of the configuration. How much the predictions suffer is measured for each matrix alone, and once for all
+ * together, beside the best choice that is the same for all, which is taken where it is better. `calibrate` may follow.
+ * InvalidArgumentError for a model without configurations or with less than the fewest bytes that are possible, which it tells.
+ */
+export async function fitSize(model: Model, text: string, options: FitSizeOptions): Promise<FittedSize> {
+  checkModel(model);
+  checkString("text", text);
+  checkOptions(options);
+  const { bytes, groupSizes, maxTokens } = options;
+  checkWhole("bytes", bytes, 1);
+  if (maxTokens !== undefined) checkWhole("tokens of the text", maxTokens, 1);
+  if (groupSizes !== undefined) checkGroupSizes(groupSizes);
+  checkCompiles(model, compileOptions(options));
+  return model.atomically(() => new SizeFit(model, options).run(text));
+}
+
+function checkGroupSizes(sizes: readonly GroupSize[]): void {
+  const isSize = (size: GroupSize) => size === "axis" || (Number.isSafeInteger(size) && size >= 1);
+  if (!Array.isArray(sizes) || sizes.length === 0 || !sizes.every(isSize))
+    throw unexpected("groupSizes", 'a list of whole numbers from 1, or "axis"', sizes);
+}
+
+function compileOptions({ target, cpu, maxSeqLen }: FitSizeOptions): CompileModelOptions {
+  return { target, maxSeqLen, ...(cpu && { cpu }) };
+}
+
+type Configs = ReadonlyMap<string, QuantizationConfig>;
+
+class SizeFit {
+  readonly #model: Model;
+  readonly #options: FitSizeOptions;
+  readonly #items: readonly Choosable[];
+  readonly #choices: number;
+
+  constructor(model: Model, options: FitSizeOptions) {
+    this.#model = model;
+    this.#options = options;
+    const groups = groupsOf(model);
+    if (groups.length === 0)
+      throw new InvalidArgumentError(
+        `${model.name}: expected configurations of matrices to choose bits for; quantize first`,
+      );
+    const schemes = schemesFor(model, groups.flat(), options.groupSizes ?? GROUP_SIZES);
+    this.#choices = schemes.length;
+    this.#items = groups.map((names) => ({
+      names,
+      configs: schemes.map(([bits, groupSize]) => changed(model.configOf(names[0]!)!, bits, groupSize)),
+      probe: 0,
+    }));
+  }
+
+  async run(text: string): Promise<FittedSize> {
+    const { bytes } = this.#options;
+    const uniforms = Array.from({ length: this.#choices }, (_, choice) => this.#sizesOf(choice));
+    const fitting = uniforms.flatMap(({ total }, choice) => (total <= bytes ? [choice] : []));
+    const fixed = uniforms[0]!.total - sum(uniforms[0]!.sizes);
+    const least = fixed + sum(this.#items.map((_, i) => Math.min(...uniforms.map(({ sizes }) => sizes[i]!))));
+    if (bytes < least)
+      throw new InvalidArgumentError(
+        `bytes: expected at least ${Math.ceil(least)} for ${this.#model.name}, ${Math.ceil(fixed)} of them for what is not quantized, but found ${bytes}`,
+      );
+    const probe = fitting.reduce((best, c) => (uniforms[c]!.total > uniforms[best]!.total ? c : best), fitting[0] ?? 0);
+    const sensitivity = await Sensitivity.of(this.#model, text, this.#options);
+    const items = this.#items.map((item) => ({ ...item, probe }));
+    const costs = await sensitivity.costs(items, this.#options.onProgress);
+    const sizes = this.#items.map((_, i) => uniforms.map((uniform) => uniform.sizes[i]!));
+    const mixed = this.#spend(sizes, costs, fixed);
+    const found = { ...mixed, divergence: await sensitivity.divergence(mixed.configs) };
+    const costOf = (choice: number) => sum(costs.map((item) => item[choice]!));
+    const best = fitting.reduce((best, c) => (costOf(c) < costOf(best) ? c : best), fitting[0] ?? -1);
+    if (best < 0) return { ...found, uniform: null };
+    const configs = this.#configs(this.#items.map(() => best));
+    const { bits, groupSize } = this.#items[0]!.configs[best]!;
+    const uniform = {
+      bits,
+      groupSize,
+      bytes: uniforms[best]!.total,
+      divergence: await sensitivity.divergence(configs),
+    };
+    if (found.divergence <= uniform.divergence) return { ...found, uniform };
+    this.#model.configure(configs);
+    return { bytes: uniform.bytes, divergence: uniform.divergence, uniform, configs };
+  }
+
+  /** The choices of least cost whose program takes no more bytes than it may: what was left over is spent, too. */
+  #spend(sizes: readonly number[][], costs: readonly number[][], fixed: number) {
+    const { bytes } = this.#options;
+    const items = sizes.map((bytes, i) => ({ bytes, costs: costs[i]! }));
+    let room = bytes - fixed;
+    let best: { bytes: number; configs: Configs } | null = null;
+    for (let round = 0; round < ROUNDS; round++) {
+      const chosen = spendBytes(items, room);
+      if (!chosen) break;
+      const configs = this.#configs(chosen);
+      const total = this.#bytesOf(configs);
+      if (total <= bytes && total > (best?.bytes ?? 0)) best = { bytes: total, configs };
+      room += bytes - total;
+    }
+    if (!best) throw new InvalidArgumentError(`bytes: found no choice of bits that takes at most ${bytes}`);
+    this.#model.configure(best.configs);
+    return best;
+  }
+
+  #configs(chosen: readonly number[]): Configs {
+    return new Map(
+      this.#items.flatMap(({ names, configs }, i) => names.map((name) => [name, configs[chosen[i]!]!] as const)),
+    );
+  }
+
+  #bytesOf(configs: Configs): number {
+    this.#model.configure(configs);
+    return programBytes(this.#model, compileOptions(this.#options));
+  }
+
+  /** Bytes of the whole file, and of each item's matrices, when all take one choice. */
+  #sizesOf(choice: number): { total: number; sizes: number[] } {
+    const total = this.#bytesOf(this.#configs(this.#items.map(() => choice)));
+    const { sources } = methodSources(this.#model, compileOptions(this.#options), true);
+    const graph = capture(sources[0]!, operators, this.#options.cpu ?? hostCpu());
+    const bytes = constantBytes(graph);
+    const keys = this.#items.map(({ names }) => new Set(names.map(constantKey)));
+    return { total, sizes: keys.map((names) => sum([...names].map((name) => bytes.get(name) ?? 0))) };
+  }
+}
+
+/** What the constant of a weight is found by: all experts of a layer have one configuration, and are stored as stacks. */
+const constantKey = (name: string) => name.replace(/\.experts\..*/, ".experts");
+
+/** Bytes of the constants of a graph, before any are joined, by the keys of their weights. */
+function constantBytes({ nodes }: Graph): ReadonlyMap<string, number> {
+  const constants = new Set<GraphValue>(nodes.flatMap((node) => [...argumentValues(node)]));
+  const bytes = new Map<string, number>();
+  for (const { constant, spec } of constants) {
+    if (!constant) continue;
+    const key = constantKey(constant.key.replace(/:[^:]*$/, ""));
+    bytes.set(key, (bytes.get(key) ?? 0) + elementCount(spec.shape) * byteSize(spec.dtype));
+  }
+  return bytes;
+}
+
+/** Slots with configurations, those that take the same one together. */
+function groupsOf(model: Model): readonly (readonly string[])[] {
+  const groups = new Map<string, string[]>();
+  for (const { name, role, tiedTo } of model.network.slots) {
+    const config = model.configOf(name);
+    if (!config || role === "vector" || model.storedFormat(name) !== null) continue;
+    const source = config.kind === "sharedEmbedding" ? (tiedTo ?? name) : name;
+    const key = constantKey(source);
+    groups.set(key, [...(groups.get(key) ?? []), name]);
+  }
+  return [...groups.values()];
+}
+
+/** Bits and group sizes that all of some matrices can have. */
+function schemesFor({ network }: Model, names: readonly string[], groupSizes: readonly GroupSize[]) {
+  const chosen = new Set(names);
+  const columns = network.slots.flatMap(({ name, shape }) => (chosen.has(name) ? [shape[1]!] : []));
+  const [first, ...others] = groupSizes;
+  const whole = others.filter((size) => size === "axis" || columns.every((k) => k % size === 0));
+  return BITS.flatMap((bits) => [first!, ...whole].map((groupSize) => [bits, groupSize] as const));
+}
+
+function changed({ kind, ...scheme }: QuantizationConfig, bits: number, groupSize: GroupSize): QuantizationConfig {
+  return makeConfig(kind, atBits({ ...scheme, groupSize }, bits));
+}
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);

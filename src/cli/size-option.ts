@@ -1,0 +1,74 @@
+/** `--size` and `--save-recipe`: a program of so many bytes, and what was chosen for it. */
+import { type FitSizeOptions, type FittedSize, fitSize, formatRecipe, type Model } from "../index.ts";
+import { writeFileWhole } from "../tools/index.ts";
+import type { QuantizationOptions } from "./quantization-options.ts";
+import { formatBytes, formatRanges } from "./table.ts";
+
+const units = { "": 1, k: 1e3, m: 1e6, g: 1e9, ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30 } as const;
+
+/** What choosing bits may report and obey. */
+export interface SizeHooks extends Pick<FitSizeOptions, "signal" | "onProgress"> {
+  /** How the model will be compiled, for the bytes that its program takes. */
+  readonly compile?: Pick<FitSizeOptions, "target" | "cpu" | "maxSeqLen">;
+  /** Told what was chosen. */
+  readonly onFitted?: (fitted: FittedSize) => void;
+}
+
+/** Bytes of a size: of MB and GB powers of 1000, of MiB and GiB powers of 1024; of bits a weight, those of all matrices. */
+function bytesOf(size: string, { network }: Model): number {
+  const [, number, unit] = /^([\d.]+)([a-z]*)$/i.exec(size) as unknown as [string, string, string];
+  if (unit !== "bpw")
+    return Math.floor(Number(number) * units[unit.toLowerCase().replace(/b$/, "") as keyof typeof units]);
+  const weights = network.slots
+    .filter(({ role, tiedTo }) => role !== "vector" && tiedTo === null)
+    .reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);
+  return Math.floor((Number(number) * weights) / 8);
+}
+
+/** Chooses bits for the size that is asked for, if one is, and writes the recipe, if that is. */
+export async function applySize(
+  model: Model,
+  text: string | undefined,
+  options: QuantizationOptions,
+  { compile, signal, onProgress, onFitted }: SizeHooks,
+): Promise<void> {
+  const { size, groupSize, calibrationTokens: maxTokens, saveRecipe } = options;
+  if (size !== undefined)
+    onFitted?.(
+      await fitSize(model, text!, {
+        ...compile,
+        bytes: bytesOf(size, model),
+        groupSizes: groupSize === undefined ? undefined : [groupSize],
+        ...{ maxTokens, signal },
+        ...(onProgress && { onProgress }),
+      }),
+    );
+  if (saveRecipe === undefined) return;
+  const bytes = new TextEncoder().encode(formatRecipe(model));
+  await writeFileWhole(saveRecipe, (sink) => sink.write(bytes));
+}
+
+/** What was chosen, in a few lines. */
+export function describeFitted({ bytes, divergence, uniform, configs }: FittedSize): string {
+  const kinds = new Map<string, Map<number, number[]>>();
+  for (const [name, { bits }] of configs) {
+    const kind = name.replace(/\.weight$/, "").replace(/^.*\.(\d+)\./, "");
+    const layer = Number(/\.(\d+)\./.exec(name)?.[1] ?? 0);
+    const byBits = kinds.get(kind) ?? new Map<number, number[]>();
+    byBits.set(bits, [...(byBits.get(bits) ?? []), layer]);
+    kinds.set(kind, byBits);
+  }
+  const lines = [...kinds].map(([kind, byBits]) => {
+    const sorted = [...byBits].sort(([a], [b]) => a - b);
+    const [only] = sorted;
+    if (sorted.length === 1) return `  ${kind}: ${only![0]} bits`;
+    return `  ${kind}: ${sorted.map(([bits, layers]) => `${bits} bits in layers ${formatRanges([...new Set(layers)])}`).join("; ")}`;
+  });
+  const beside = uniform
+    ? `; the same for all, ${uniform.bits} bits in groups of ${uniform.groupSize}, ${formatBytes(uniform.bytes)}: ${uniform.divergence.toPrecision(3)}`
+    : "";
+  return [
+    `chose bits for ${formatBytes(bytes)}: KL divergence ${divergence.toPrecision(3)} before calibration${beside}`,
+    ...lines,
+  ].join("\n");
+}
