@@ -13,8 +13,8 @@ import { weightOrigins } from "../checkpoint/weight-origins.ts";
 import { blockFormats, dequantizeBlocks } from "../formats/gguf/blocks.ts";
 import { blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
 import { buildDecoder } from "../model/architectures.ts";
-import { quantizeWeights } from "../quantize/mse.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/config.ts";
+import { quantizeWeights } from "../quantize/mse.ts";
 import { dequantize } from "../quantized.ts";
 import { toFloat32 } from "../tensor.ts";
 import { readTexts } from "../text/model-texts.ts";
@@ -60,7 +60,10 @@ describe("blocks", () => {
     [{ scaleDType: "f32" }, /scales of blocks are f16/],
     [{ scaleDType: "i8" }, /scales of blocks are f16, not i8/],
     [{ bits: 3, hasLevels: true }, /that of IQ4_NL is written/],
-    [{ bits: 4, hasLevels: true, levels: Int8Array.from({ length: 16 }, (_, i) => i - 8) }, /that of IQ4_NL is written/],
+    [
+      { bits: 4, hasLevels: true, levels: Int8Array.from({ length: 16 }, (_, i) => i - 8) },
+      /that of IQ4_NL is written/,
+    ],
     [{ bits: 8, hasZeros: true }, /at most 7 bits, not 8/],
   ] as const)("%o are none", (change, reason) => {
     const spec = { bits: 4, n: 2, k: 96, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16" } as const;

@@ -77,7 +77,7 @@ export async function quantizeTensor(
   values: Tensor,
   config: QuantizationConfig,
   importance: Float32Array | null,
-  codebook: Int8Array | null = null,
+  codebook?: Int8Array | null,
 ): Promise<QuantizedWeights> {
   const [n, k] = values.shape as [number, number];
   const spec = weightSpec(n, k, config);

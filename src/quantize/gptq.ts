@@ -5,7 +5,7 @@
 import { ShapeError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { type Matrix, matrix, type Product } from "../matrix.ts";
-import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import { groupCount, type QuantizedWeights, SUPER_GROUP, superGroupCount } from "../quantized.ts";
 import { upperFactor } from "./cholesky.ts";
 import { GroupFit } from "./group-fit.ts";
 import { emptyWeights } from "./mse.ts";
@@ -14,6 +14,8 @@ import { checkScheme, type Scheme } from "./scheme.ts";
 export interface GptqOptions extends Scheme {
   /** Added to the diagonal of X^T X, as a part of its mean. Default 0.01. */
   readonly damping?: number | undefined;
+  /** Levels of a codebook that is not one of `codebooks`. */
+  readonly levels?: Int8Array | null;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -28,7 +30,7 @@ const CHUNK_WEIGHTS = 2 ** 24;
  * GPTQ of weights [n, k] by H = X^T X [k, k] of their inputs; both are overwritten. With H = U D U^T, U upper with ones
  * on the diagonal, column j is rounded from w_j + sum over i < j of (w_i - ŵ_i) U_ij, which is the solution of the
  * paper (Chee et al. 2023, arXiv 2307.13304, theorem 6) without an inverse. Grids of groups are fitted when their first
- * column is reached, to what the columns then are. Inputs that were always zero take no part.
+ * column is reached, to what the columns then are; so are factors of integer scales. Inputs that were always zero take no part.
  */
 export async function quantizeGptq(
   weights: Matrix,
@@ -43,7 +45,7 @@ export async function quantizeGptq(
   damp(hessian, options.damping ?? DAMPING);
   const factor = upperFactor(hessian, product);
   const importance = normalize(factor);
-  const fit = new GroupFit(n, k, options);
+  const fit = new GroupFit(n, k, options, options.levels);
   const result = emptyWeights(fit);
   const step = Math.max(1, Math.floor(CHUNK_WEIGHTS / k));
   for (let row = 0; row < n; row += step) {
@@ -117,6 +119,7 @@ function roundBlock(rounding: Rounding, factor: Matrix, first: number): Matrix {
   const { fit, result, importance, row, original } = rounding;
   const { rows, columns: k, data: current } = rounding.current;
   const { groupSize } = fit.spec;
+  const { superScales } = result;
   const groups = groupCount(fit.spec);
   const count = factor.rows;
   const errors = matrix(rows, count);
@@ -125,6 +128,14 @@ function roundBlock(rounding: Rounding, factor: Matrix, first: number): Matrix {
     for (let j = 0; j < count; j++) {
       const column = first + j;
       const group = (row + r) * groups + Math.floor(column / groupSize);
+      if (superScales && (column % SUPER_GROUP === 0 || j === 0)) {
+        const factor = (row + r) * superGroupCount(fit.spec) + Math.floor(column / SUPER_GROUP);
+        const end = Math.min(k, column + SUPER_GROUP);
+        if (column % SUPER_GROUP === 0)
+          fit.fitFactor(current, start + j, r * k + end, importance.subarray(column, end));
+        else fit.factor = superScales[factor]!;
+        superScales[factor] = fit.factor;
+      }
       if (column % groupSize === 0) {
         const end = Math.min(k, column + groupSize);
         fit.fit(current, start + j, r * k + end, importance.subarray(column, end));

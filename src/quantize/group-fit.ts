@@ -196,7 +196,7 @@ export class GroupFit {
     }
     const [product, square] = [sumOf(products), sumOf(squares)];
     const mean = square > 0 ? fround(fround(product / square) * peak) : 0;
-    return mean > 0 ? mean : 0;
+    return max(mean, 0);
   }
 
   #search(count: number, peak: number): void {

@@ -8,7 +8,15 @@ import type { Scope } from "../assembler/module.ts";
 import { advance, elementAt, forRange, repeat } from "../generate/loops.ts";
 import type { PanelShape } from "../generate/packed-panels.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../kernel-code.ts";
-import { activationBytes, type DotMode, factorOffset, recordBytes, recordCount, recordPlaces, seedBits } from "./dot-sums.ts";
+import {
+  activationBytes,
+  type DotMode,
+  factorOffset,
+  recordBytes,
+  recordCount,
+  recordPlaces,
+  seedBits,
+} from "./dot-sums.ts";
 
 const block = new ArgumentBlock({
   x: "ptr",
