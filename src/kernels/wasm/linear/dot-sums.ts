@@ -6,8 +6,8 @@
  *   several instructions.
  * - `plain`: SIMD128 only. Activations and weights become 16-bit numbers, k = 0, 2 apart from k = 1, 3.
  *
- * All give the same integers. Levels of codebooks are signed in the plain way; else they have 64 added where that leaves them 7
- * bits, or 128.
+ * All give the same integers. Codebooks of levels of 7 bits are multiplied in each way, unsigned but in the plain way; others in
+ * the plain way only.
  */
 import type { Body, Expr, Local } from "../assembler/expression.ts";
 import { f32x4, i8x16, i16x8, i32x4, int, v128 } from "../assembler/instructions.ts";
@@ -71,10 +71,12 @@ export function isFused(mode: DotMode, shape: PanelShape): boolean {
   return mode !== "plain" && factorBits(shape) < 8;
 }
 
+/** Bits of levels that can be multiplied in every way. */
+const LEVEL_BITS = 7;
+
 /** Bits of what activations are multiplied with where that is unsigned: an integer, or a level with an offset. */
-export function factorBits({ bits, hasLevels, hasNarrowLevels }: PanelShape): number {
-  if (!hasLevels) return bits;
-  return hasNarrowLevels ? 7 : 8;
+export function factorBits({ bits, hasLevels }: PanelShape): number {
+  return hasLevels ? LEVEL_BITS : bits;
 }
 
 /** What factors have more than weights. */
@@ -110,12 +112,14 @@ export function planesOf(
   constants: VectorConstants,
   levels: Local<"v128">,
 ): Expr<"v128">[] {
-  const factor = (): Expr<"v128"> => (shape.hasLevels ? i8x16.swizzle(levels, field) : field);
-  if (mode === "plain" && shape.hasLevels)
-    return [i16x8.shr_s(i16x8.shl(factor(), int(8)), int(8)), i16x8.shr_s(factor(), int(8))];
+  if (shape.hasLevels) {
+    const level = () => i8x16.swizzle(levels, field);
+    if (mode !== "plain") return [level()];
+    return [i16x8.shr_s(i16x8.shl(level(), int(8)), int(8)), i16x8.shr_s(level(), int(8))];
+  }
   if (mode === "plain") return [v128.and(field, constants.words(0x00ff00ff)), i16x8.shr_u(field, int(8))];
-  if (factorBits(shape) < 8) return [factor()];
-  return [v128.and(i16x8.shr_u(factor(), int(1)), constants.bytes(0x7f)), v128.and(factor(), constants.bytes(1))];
+  if (shape.bits < 8) return [field];
+  return [v128.and(i16x8.shr_u(field, int(1)), constants.bytes(0x7f)), v128.and(field, constants.bytes(1))];
 }
 
 /** Steps of 16-bit sums that cannot overflow: two products each, of |activations| <= 128. */

@@ -40,9 +40,13 @@ function gemvPanels(panels: number, threads: number): number {
   return Math.ceil(wanted / STREAMS) * STREAMS;
 }
 
+/** Levels of 8 bits are multiplied in the plain way, which is faster than as two planes. */
+const plainForLevels = (mode: DotMode, { hasLevels, hasNarrowLevels }: PanelShape): DotMode =>
+  hasLevels && !hasNarrowLevels ? "plain" : mode;
+
 const gemv = (mode: DotMode): Multiply => ({
   shape: panelShape,
-  mode: () => mode,
+  mode: (shape) => plainForLevels(mode, shape),
   code: gemvCode,
   threadBytes: () => GEMV_THREAD_BYTES,
   panelsPerTile: gemvPanels,
@@ -50,7 +54,7 @@ const gemv = (mode: DotMode): Multiply => ({
 
 const gemm = (mode: DotMode): Multiply => ({
   shape: panelShape,
-  mode: (shape) => gemmMode(mode, shape),
+  mode: (shape) => plainForLevels(gemmMode(mode, shape), shape),
   code: gemmCode,
   threadBytes: gemmThreadBytes,
   panelsPerTile: (panels, threads) =>
