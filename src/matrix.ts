@@ -18,10 +18,18 @@ export function matrix(rows: number, columns: number, data: Float32Array = new F
   return { rows, columns, data };
 }
 
+/** Rows and columns that are transposed at a time, in a cache. */
+const TILE = 32;
+
 /** The transposed matrix [columns, rows], in memory of its own. */
 export function transpose({ rows, columns, data }: Matrix): Matrix {
   const result = matrix(columns, rows);
-  for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) result.data[c * rows + r] = data[r * columns + c]!;
+  for (let top = 0; top < rows; top += TILE)
+    for (let left = 0; left < columns; left += TILE) {
+      const [bottom, right] = [Math.min(rows, top + TILE), Math.min(columns, left + TILE)];
+      for (let c = left; c < right; c++)
+        for (let r = top; r < bottom; r++) result.data[c * rows + r] = data[r * columns + c]!;
+    }
   return result;
 }
 
@@ -31,4 +39,25 @@ export function columnsOf({ rows, columns, data }: Matrix, first: number, count:
   for (let r = 0; r < rows; r++)
     result.data.set(data.subarray(r * columns + first, r * columns + first + count), r * count);
   return result;
+}
+
+/** Rows first .. end - 1 of columns from .. to - 1. */
+export function partOf({ columns: k, data }: Matrix, first: number, end: number, from: number, to: number): Matrix {
+  const result = matrix(end - first, to - from);
+  for (let r = first; r < end; r++)
+    result.data.set(data.subarray(r * k + from, r * k + to), (r - first) * result.columns);
+  return result;
+}
+
+/** Puts a matrix in the place of the columns from `first` on. */
+export function setColumns(to: Matrix, first: number, { rows, columns, data }: Matrix): void {
+  for (let r = 0; r < rows; r++) to.data.set(data.subarray(r * columns, (r + 1) * columns), r * to.columns + first);
+}
+
+/** Adds so many times a matrix to the columns from `first` on of the first rows. */
+export function addColumns(to: Matrix, first: number, { rows, columns, data }: Matrix, times: number): void {
+  for (let r = 0; r < rows; r++) {
+    const start = r * to.columns + first;
+    for (let c = 0; c < columns; c++) to.data[start + c]! += times * data[r * columns + c]!;
+  }
 }

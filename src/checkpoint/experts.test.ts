@@ -195,7 +195,7 @@ describe("calibrated", () => {
     vi.stubEnv("LOWBIT_LOG", "info");
     const log = vi.spyOn(console, "error").mockImplementation((note) => notes.push(String(note)));
     await withModel(checkpoint, async (model) => {
-      quantize(model, [intxWeightOnly({ bits: 4, groupSize: 8, algorithm: "gptq" })]);
+      quantize(model, [intxWeightOnly({ bits: 4, groupSize: 8, algorithm: "imatrix" })]);
       await calibrate(model, text, { window: 2, maxTokens: 2 });
       expect((await logitsOf(model)).some(Number.isNaN)).toBe(false);
     });

@@ -66,10 +66,14 @@ function addTextOptions(command: Command): Command {
       "--calibrate <text file>",
       "text whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --size and --qmode aqlm-2x8 look at",
     )
-    .option("--calibration-tokens <n>", "tokens of it that are read, from its start (default: 4096)", wholeNumber)
+    .option(
+      "--calibration-tokens <n>",
+      "tokens of it that are read, from its start (default: 4096; gptq: 16384)",
+      wholeNumber,
+    )
     .option(
       "--damping <part>",
-      "of gptq and imatrix: the part of the inputs' mean square that is added to each; more trusts the text less (default: 0.01)",
+      "of gptq and imatrix: the part of the inputs' squares that is added to them; more trusts the text less (default: 0.2; imatrix: 0.01)",
       number,
     )
     .option(

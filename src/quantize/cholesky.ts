@@ -1,5 +1,5 @@
 /** Triangular factors of symmetric positive matrices, and equations solved by them. */
-import { type Matrix, matrix, type Product } from "../matrix.ts";
+import { addColumns, columnsOf, type Matrix, matrix, type Product, partOf, setColumns, transpose } from "../matrix.ts";
 
 /**
  * The lower triangle L of A = L L^T, in double precision; A is symmetric and positive, `data` [size, size] is
@@ -46,14 +46,38 @@ export function upperFactor(a: Matrix, product: Product): Matrix {
     const first = Math.max(0, end - BLOCK);
     const count = end - first;
     const triangle = upperTriangle(a, first, count);
-    const panel = matrix(first, count);
-    for (let r = 0; r < first; r++) solveRow(a, r, first, triangle, panel);
+    const above = columnsOf(matrix(first, size, data.subarray(0, first * size)), first, count);
+    const panel = product(above, inverseOf(triangle, count));
+    setColumns(a, first, panel);
     for (let r = 0; r < count; r++)
       for (let c = 0; c < count; c++) data[(first + r) * size + first + c] = c < r ? 0 : triangle[r * count + c]!;
     for (let r = first; r < end; r++) data.fill(0, r * size, r * size + first);
-    if (first > 0) subtract(a, product(panel, panel));
+    if (first > 0) addColumns(a, 0, product(panel, panel), -1);
   }
   return a;
+}
+
+/** X [n, size] of X R R^T = B, for R of `upperFactor`; B is overwritten. */
+export function solveFactored(factor: Matrix, b: Matrix, product: Product): Matrix {
+  const { rows: size } = factor;
+  const blocks = Array.from({ length: Math.ceil(size / BLOCK) }, (_, i) => {
+    const first = i * BLOCK;
+    const end = Math.min(size, first + BLOCK);
+    const triangle = Float64Array.from(partOf(factor, first, end, first, end).data);
+    return { first, end, inverse: inverseOf(triangle, end - first) };
+  });
+  // Y R^T = B from the last columns, then X R = Y from the first.
+  for (const { first, end, inverse } of blocks.toReversed()) {
+    const found = product(columnsOf(b, first, end - first), inverse);
+    setColumns(b, first, found);
+    if (first > 0) addColumns(b, 0, product(found, partOf(factor, 0, first, first, end)), -1);
+  }
+  for (const { first, end, inverse } of blocks) {
+    const found = product(columnsOf(b, first, end - first), transpose(inverse));
+    setColumns(b, first, found);
+    if (end < size) addColumns(b, end, product(found, transpose(partOf(factor, first, end, end, size))), -1);
+  }
+  return b;
 }
 
 /** R of the block at `first` on the diagonal: L of the block with rows and columns in opposite order, turned back. */
@@ -65,25 +89,14 @@ function upperTriangle({ columns: size, data }: Matrix, first: number, count: nu
   return cholesky(turned, count).reverse();
 }
 
-/** Row `r` of the columns above a block becomes x with R x = that row; also kept in `panel`. */
-function solveRow(
-  { columns: size, data }: Matrix,
-  r: number,
-  first: number,
-  triangle: Float64Array,
-  panel: Matrix,
-): void {
-  const count = panel.columns;
-  for (let c = count - 1; c >= 0; c--) {
-    let sum = data[r * size + first + c]!;
-    for (let i = c + 1; i < count; i++) sum -= triangle[c * count + i]! * panel.data[r * count + i]!;
-    const value = sum / triangle[c * count + c]!;
-    panel.data[r * count + c] = value;
-    data[r * size + first + c] = value;
-  }
-}
-
-/** Subtracts a smaller matrix from the upper left of `a`. */
-function subtract(a: Matrix, { rows, columns, data }: Matrix): void {
-  for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) a.data[r * a.columns + c]! -= data[r * columns + c]!;
+/** The inverse of an upper triangle. */
+function inverseOf(triangle: Float64Array, size: number): Matrix {
+  const result = new Float64Array(size * size);
+  for (let c = 0; c < size; c++)
+    for (let r = c; r >= 0; r--) {
+      let sum = r === c ? 1 : 0;
+      for (let i = r + 1; i <= c; i++) sum -= triangle[r * size + i]! * result[i * size + c]!;
+      result[r * size + c] = sum / triangle[r * size + r]!;
+    }
+  return matrix(size, size, Float32Array.from(result));
 }

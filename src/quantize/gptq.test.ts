@@ -53,7 +53,7 @@ function plainGptq(w: Matrix, hessian: Matrix, scalesOf: (r: number) => number, 
   const { rows: n, columns: k } = w;
   const h = Array.from({ length: k }, (_, r) => Array.from(hessian.data.subarray(r * k, r * k + k)));
   const mean = h.reduce((sum, row, i) => sum + row[i]!, 0) / k;
-  for (let i = 0; i < k; i++) h[i]![i]! += 0.01 * mean;
+  for (let i = 0; i < k; i++) h[i]![i] = 1.2 * h[i]![i]! + 0.02 * mean;
   const upper = transposed(choleskyOf(inverse(h)));
   const low = -(2 ** (bits - 1));
   const result: number[] = [];
@@ -120,7 +120,7 @@ describe("GPTQ", () => {
   it("rounds as the paper's algorithm does in double precision", async () => {
     for (const bits of [2, 3, 4]) {
       const options = scheme({ bits, groupSize: "axis" });
-      const found = await quantizeGptq(copy(w), copy(hessian), product, options);
+      const found = await quantizeGptq(copy(w), copy(hessian), { product }, options);
       const expected = plainGptq(w, hessian, (r) => found.scales[r]!, bits);
       // Where a value is next to halfway, single and double precision may part, and the row with them.
       const same = expected.filter((q, i) => q === found.qvals[i]).length;
@@ -142,7 +142,7 @@ describe("GPTQ", () => {
     const options = scheme(changes);
     const importance = Float32Array.from({ length: k }, (_, i) => hessian.data[i * k + i]!);
     const alone = loss(w, dequantize(quantizeMse(w.data, { ...options, n, k }, importance)), hessian);
-    const gptq = loss(w, dequantize(await quantizeGptq(copy(w), copy(hessian), product, options)), hessian);
+    const gptq = loss(w, dequantize(await quantizeGptq(copy(w), copy(hessian), { product }, options)), hessian);
     expect(gptq).toBeLessThan(0.7 * alone);
   });
 
@@ -151,7 +151,7 @@ describe("GPTQ", () => {
     const weights = matrix(4, columns, w.data.slice(0, 4 * columns));
     const levels = Int8Array.of(-63, -20, 8, 40);
     const options = scheme({ bits: 2, groupSize: 16, mappingType: "kmeans", scaleDType: "i8" });
-    const found = await quantizeGptq(weights, hessianOf(columns, 400), product, { ...options, levels });
+    const found = await quantizeGptq(weights, hessianOf(columns, 400), { product }, { ...options, sweeps: 2, levels });
     expect([...found.levels!]).toEqual([...levels]);
     expect(found.superScales).toHaveLength(8);
     expect(found.superScales!.every((factor) => factor > 0)).toBe(true);
@@ -165,16 +165,62 @@ describe("GPTQ", () => {
     const holes = copy(hessian);
     for (let i = 0; i < k; i++)
       for (const dead of [0, 31, 149]) holes.data[dead * k + i] = holes.data[i * k + dead] = 0;
-    const values = dequantize(await quantizeGptq(copy(w), holes, product, scheme({ bits: 8 })));
+    const values = dequantize(await quantizeGptq(copy(w), holes, { product }, scheme({ bits: 8 })));
     for (const [i, value] of values.entries())
       if ([0, 31, 149].includes(i % k)) expect(value).toBeCloseTo(w.data[i]!, 1);
   });
 
+  const damped = copy(hessian);
+  const mean = Array.from({ length: k }, (_, i) => hessian.data[i * k + i]!).reduce((sum, value) => sum + value / k, 0);
+  for (let i = 0; i < k; i++) damped.data[i * k + i] = 1.2 * damped.data[i * k + i]! + 0.02 * mean;
+
+  it.each([
+    { bits: 2 },
+    { bits: 3, groupSize: 50 },
+    { bits: 3, mappingType: "codebook" as const, scaleDType: "f16" as const },
+    { bits: 2, mappingType: "asymmetric" as const },
+  ])("sweeps until no other integer of one weight alone would lose less: %o", async (changes) => {
+    const options = scheme(changes);
+    const once = loss(w, dequantize(await quantizeGptq(copy(w), copy(hessian), { product }, options)), damped);
+    const found = await quantizeGptq(copy(w), copy(hessian), { product }, { ...options, sweeps: 12 });
+    const values = dequantize(found);
+    expect(loss(w, values, damped)).toBeLessThan(once);
+    const { groupSize, scales, zeros, levels, bits } = found;
+    const groups = Math.ceil(k / groupSize);
+    let better = 0;
+    for (let r = 0; r < n; r++)
+      for (let j = 0; j < k; j++) {
+        let slope = 0;
+        for (let c = 0; c < k; c++) slope += (w.data[r * k + c]! - values[r * k + c]!) * damped.data[c * k + j]!;
+        const group = r * groups + Math.floor(j / groupSize);
+        for (let q = -(2 ** (bits - 1)); q < 2 ** (bits - 1); q++) {
+          const level = levels ? levels[q + 2 ** (bits - 1)]! : q - (zeros?.[group] ?? 0);
+          const change = level * scales[group]! - values[r * k + j]!;
+          if (change ** 2 * damped.data[j * k + j]! - 2 * change * slope < -1e-3 * mean) better++;
+        }
+      }
+    expect(better).toBeLessThan(0.01 * n * k);
+  });
+
+  it("makes up for what the outputs lack", async () => {
+    const lacking = product(matrix(n, k, random.floats(n * k, 1)), hessian);
+    const h = Array.from({ length: k }, (_, r) => Array.from(damped.data.subarray(r * k, r * k + k)));
+    const inverted = matrix(k, k, Float32Array.from(inverse(h).flat()));
+    const wanted = product(lacking, inverted).data.map((value, i) => value + w.data[i]!);
+    const options = { ...scheme({ bits: 8 }), lacking: copy(lacking) };
+    const found = dequantize(await quantizeGptq(copy(w), copy(hessian), { product }, options));
+    const [around, without] = [wanted, w.data].map((values) => loss(matrix(n, k, values), found, hessian)) as [
+      number,
+      number,
+    ];
+    expect(around).toBeLessThan(1e-3 * without);
+  });
+
   it("refuses a matrix of other inputs, and stops when told", async () => {
-    await expect(quantizeGptq(copy(w), hessianOf(8, 9), product, scheme())).rejects.toThrow(
+    await expect(quantizeGptq(copy(w), hessianOf(8, 9), { product }, scheme())).rejects.toThrow(
       /expected X\^T X \[150, 150\]/,
     );
     const signal = AbortSignal.abort(new Error("enough"));
-    await expect(quantizeGptq(copy(w), copy(hessian), product, { ...scheme(), signal })).rejects.toThrow("enough");
+    await expect(quantizeGptq(copy(w), copy(hessian), { product }, { ...scheme(), signal })).rejects.toThrow("enough");
   });
 });

@@ -126,6 +126,11 @@ describe("calibrated weights", () => {
     await refused({}, /expected linear layers of algorithm "imatrix"/);
     await refused({ damping: 0 }, /damping: expected a number above 0, at most 100, but found 0/);
     await refused({ smoothQuant: 2 }, /smoothQuant: expected a number from 0 to 1 but found 2/);
+    quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32, algorithm: "gptq" })]);
+    await refused(
+      { maxTokens: 63 },
+      /GPTQ needs at least 64 tokens, of which a part is held out, but found 63; choose/,
+    );
     quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32, algorithm: "awq" })]);
     await refused({ smoothQuant: 0.5 }, /smoothQuant and AWQ scale the same channels/);
     await expect(exportProgram(model, join(folder, "none.pte"))).rejects.toThrow(

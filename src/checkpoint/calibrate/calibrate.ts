@@ -7,7 +7,7 @@ import type { ScalableActivation } from "../../model/scalable.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
 import { divideRows } from "../../quantize/divided-scales.ts";
-import { DAMPING, type GptqOptions, quantizeGptq } from "../../quantize/gptq.ts";
+import { type GptqOptions, quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
@@ -15,9 +15,10 @@ import { checkFiniteInputs, finiteFloats } from "../finite.ts";
 import { isLearned } from "../learned-codebooks.ts";
 import { checkModel, type Model } from "../model.ts";
 import { quantizeTensor } from "../quantize-rows.ts";
+import { HELD_OUT } from "./layer-inputs.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
-import { type LinearLayer, visitLinearLayers, type WalkOptions } from "./walk.ts";
+import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
 /** What `calibrate` does with a text: SmoothQuant's strength, damping, and how many tokens are read. */
 export interface CalibrateOptions extends WalkOptions {
@@ -27,8 +28,8 @@ export interface CalibrateOptions extends WalkOptions {
    */
   readonly smoothQuant?: number | undefined;
   /**
-   * What GPTQ adds to the mean squares of inputs, as a part of their mean, and "imatrix" to its importance: the more, the
-   * less the text counts. Default 0.01.
+   * How much less products of different inputs count for GPTQ than the text says, as a part of their squares: the more, the
+   * less the text counts. Default 0.2. "imatrix" adds it to the inputs' mean squares, as a part of their mean. Default 0.01.
    */
   readonly damping?: number | undefined;
   /**
@@ -43,9 +44,10 @@ export interface CalibrateOptions extends WalkOptions {
 /**
  * Quantizes all linear layers that have a configuration of algorithm "imatrix", "gptq", "awq" or "awq+gptq", with
  * `smoothQuant` all that have any. What GPTQ gains on one part of the text, it has to gain on another, too; a layer where it
- * does not is rounded as "imatrix" does. Layer by layer: each sees what the layers before, quantized already, give it. Set configurations
+ * does not is rounded as "imatrix" does. Layer by layer: each sees what the layers before, quantized already, give it, and GPTQ
+ * is after the outputs that float layers would give. Set configurations
  * (`quantize`) before and export after; the model is what it was when this fails.
- * InvalidArgumentError when nothing asks for it, options do not go together, or the model is calibrated already.
+ * InvalidArgumentError when nothing asks for it, options do not go together, the text is too short, or the model is calibrated already.
  */
 export async function calibrate(model: Model, text: string, options: CalibrateOptions = {}): Promise<void> {
   checkModel(model);
@@ -71,12 +73,22 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
     );
   await model.atomically(async () => {
     const calibration = new Calibration(model, wanted, options);
-    await visitLinearLayers(model, text, (layer) => calibration.visit(layer), { ...options, signal });
+    const isGptq = wanted.some((name) => correctsErrors(model.configOf(name)!));
+    const windows = isGptq ? gptqWindows(model, text, options) : calibrationWindows(model, text, options);
+    const walk = new FloatWalk(model, windows, { signal });
+    await walk.visit((layer) => calibration.visit(layer), { float: isGptq });
   });
 }
 
 /** More damping than this makes all inputs alike. */
 const DAMPING_MAX = 100;
+/** What "imatrix" adds to mean squares, as a part of their mean. */
+const IMPORTANCE_DAMPING = 0.01;
+/** Tokens that GPTQ is fitted to and checked with, where nothing else is said. */
+const GPTQ_TOKENS = 16384;
+const GPTQ_TOKENS_LEAST = 64;
+/** How often GPTQ's weights are chosen anew. */
+const SWEEPS = 2;
 
 /** Linear layers that are quantized from floats, in the model's order. */
 function quantizable(model: Model): string[] {
@@ -90,6 +102,28 @@ function quantizable(model: Model): string[] {
 
 function scales({ algorithm }: QuantizationConfig): boolean {
   return algorithm === "awq" || algorithm === "awq+gptq";
+}
+
+/** Whether weights make up for errors of others, and of the layers before. */
+function correctsErrors({ algorithm }: QuantizationConfig): boolean {
+  return algorithm === "gptq" || algorithm === "awq+gptq";
+}
+
+/** Windows of which some are held out. InvalidArgumentError for a text that has too few. */
+function gptqWindows(model: Model, text: string, options: WalkOptions): readonly number[][] {
+  const windows = calibrationWindows(
+    model,
+    text,
+    { ...options, maxTokens: options.maxTokens ?? GPTQ_TOKENS },
+    HELD_OUT,
+  );
+  const tokens = windows.reduce((sum, { length }) => sum + length, 0);
+  if (tokens >= GPTQ_TOKENS_LEAST && windows.length >= HELD_OUT) return windows;
+  const lines = model.isOfTexts ? `${HELD_OUT} lines with ` : "";
+  const found = model.isOfTexts ? `${windows.length} with ${tokens}` : `${tokens}`;
+  throw new InvalidArgumentError(
+    `the text to calibrate with: GPTQ needs at least ${lines}${GPTQ_TOKENS_LEAST} tokens, of which a part is held out, but found ${found}; choose algorithm "imatrix", or a longer text`,
+  );
 }
 
 class Calibration {
@@ -158,9 +192,9 @@ class Calibration {
     const levels = await this.#levels(layer.name, config, factors ? null : importance);
     const rounded = await quantizeTensor(tensor, config, importance, levels);
     if (config.algorithm === "awq" || config.algorithm === "imatrix") return rounded;
-    const found = await this.#quantizeGptq(weights, layer, factors, { ...config, levels });
-    const inputs = divided(layer.heldOut(), factors);
-    if (outputLoss(inputs, weights, found) <= outputLoss(inputs, weights, rounded)) return found;
+    const loss = heldOutLoss(weights, layer, factors);
+    const found = loss && (await this.#quantizeGptq(weights, layer, factors, { ...config, levels }));
+    if (found && loss(found) < loss(rounded)) return found;
     logInfo(() => `${layer.name}: GPTQ gains nothing on the part of the text that is held out; rounded by importance`);
     return rounded;
   }
@@ -175,22 +209,28 @@ class Calibration {
     const scaled = factors ? power.map((value, c) => value / factors[c]! ** 2) : power;
     const mean = scaled.reduce((sum, value) => sum + value, 0) / scaled.length;
     if (mean === 0) return new Float32Array(scaled.length).fill(1);
-    return scaled.map((value) => value / mean + (this.#options.damping ?? DAMPING));
+    return scaled.map((value) => value / mean + (this.#options.damping ?? IMPORTANCE_DAMPING));
   }
 
   async #quantizeGptq(
     weights: Matrix,
     layer: LinearLayer,
     factors: Float32Array | null,
-    options: Omit<GptqOptions, "damping" | "signal">,
+    scheme: QuantizationConfig & Pick<GptqOptions, "levels">,
   ): Promise<QuantizedWeights> {
     const { rows: n, columns: k, data } = weights;
-    const hessian = layer.hessian();
-    const scaled = matrix(k, k, hessian.data.slice());
-    const scale = (c: number) => (factors ? factors[c]! : 1);
-    if (factors) for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) scaled.data[r * k + c]! /= scale(r) * scale(c);
+    const scaled = ({ data: sums }: Matrix) => {
+      const result = matrix(k, k, sums.slice());
+      if (factors)
+        for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) result.data[r * k + c]! /= factors[r]! * factors[c]!;
+      return result;
+    };
     const { damping, signal } = this.#options;
-    return quantizeGptq(matrix(n, k, data.slice()), scaled, multiplyTransposed, { ...options, damping, signal });
+    const drift = layer.drift("fitted");
+    const lacking = drift && multiplyTransposed(weights, scaled(drift));
+    const tools = { product: multiplyTransposed, round };
+    const options = { ...scheme, damping, lacking, sweeps: SWEEPS, signal };
+    return quantizeGptq(matrix(n, k, data.slice()), scaled(layer.hessian("fitted")), tools, options);
   }
 
   /** Factors of what goes into a layer; null when it is not scaled. Their source is changed at the first reader. */
@@ -248,22 +288,38 @@ class Calibration {
   }
 }
 
+/** Rounds a matrix by importance, on all cores where there is native code. */
+const round: Rounding = ({ rows: n, columns: k, data }, scheme, importance) =>
+  quantizeTensor(
+    { dtype: "f32", shape: [n, k], data },
+    { ...scheme, kind: "intxWeightOnly" },
+    importance,
+    scheme.levels,
+  );
+
+/** Squared errors of outputs for what is held out, beside those of float weights for float inputs; null where nothing is. */
+function heldOutLoss(
+  weights: Matrix,
+  layer: LinearLayer,
+  factors: Float32Array | null,
+): ((quantized: QuantizedWeights) => number) | null {
+  const inputs = divided(layer.inputs("held out"), factors);
+  if (inputs.rows === 0) return null;
+  const floats = layer.floatInputs("held out");
+  const wanted = multiplyTransposed(floats ? divided(floats, factors) : inputs, weights).data;
+  return (quantized) => {
+    const found = multiplyTransposed(inputs, matrix(weights.rows, weights.columns, dequantize(quantized))).data;
+    let sum = 0;
+    for (let i = 0; i < found.length; i++) sum += (found[i]! - wanted[i]!) ** 2;
+    return sum;
+  };
+}
+
 /** Columns divided by factors. */
 function divided(inputs: Matrix, factors: Float32Array | null): Matrix {
   if (!factors) return inputs;
-  const { rows, columns, data } = inputs;
-  return matrix(
-    rows,
-    columns,
-    data.map((value, i) => value / factors[i % columns]!),
+  return scaleColumns(
+    inputs,
+    factors.map((factor) => 1 / factor),
   );
-}
-
-/** Squared errors of outputs for these inputs; 0 for none. */
-function outputLoss(inputs: Matrix, weights: Matrix, quantized: QuantizedWeights): number {
-  if (inputs.rows === 0) return 0;
-  const errors = dequantize(quantized);
-  for (let i = 0; i < errors.length; i++) errors[i]! -= weights.data[i]!;
-  const outputs = multiplyTransposed(inputs, matrix(weights.rows, weights.columns, errors)).data;
-  return outputs.reduce((sum, value) => sum + value * value, 0);
 }

@@ -15,12 +15,11 @@ import {
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
 import { nextMacrotask } from "../../event-loop.ts";
 import { hostCpu } from "../../kernels/cpu.ts";
-import { type Matrix, matrix, transpose } from "../../matrix.ts";
+import type { Matrix } from "../../matrix.ts";
 import { isTextNetwork } from "../../model/encoder.ts";
 import type { Argument } from "../../ops/call-arguments.ts";
 import { EagerBuilder } from "../../ops/eager.ts";
 import { Ops } from "../../ops/ops.ts";
-import { multiplyTransposed } from "../../ops/product.ts";
 import { operators } from "../../ops/registry.ts";
 import { LoneSequence } from "../../sequences/lone-sequence.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
@@ -28,33 +27,23 @@ import { readTexts } from "../../text/model-texts.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
 import type { Model } from "../model.ts";
 import { textsOf } from "../texts.ts";
+import { inChunks, joinRows, type LayerInputs, layerInputs, splitRows } from "./layer-inputs.ts";
 
 /** How much of a text is read while layers are visited, in tokens, and an abort signal. */
 export interface WalkOptions {
-  /** Tokens of the text that are read, from its start. Default 4096. */
+  /** Tokens of the text that are read, from its start. Default 4096; 16384 for GPTQ. */
   readonly maxTokens?: number | undefined;
-  /** Tokens that see each other. Default 256, or the context if that is shorter. */
+  /** Tokens that see each other. Default 512, or the context if that is shorter. */
   readonly window?: number | undefined;
   /** Ends the walk; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A linear layer that is about to run. */
-export interface LinearLayer {
+export interface LinearLayer extends LayerInputs {
   /** Slot name of its weight. */
   readonly name: string;
-  /** All that goes in, [tokens, k]. */
-  inputs(): Matrix;
-  /** Mean squares of it [k]; zeros where nothing goes in. */
-  power(): Float32Array;
-  /** X^T X [k, k] of what is not held out, the same object for layers of the same input: not to be changed. */
-  hessian(): Matrix;
-  /** What goes in from the windows that are held out, [tokens, k]: none of fewer than `HELD_OUT` windows. */
-  heldOut(): Matrix;
 }
-
-/** One of so many windows takes no part in `hessian`, so that what was fitted to the others can be checked. */
-export const HELD_OUT = 4;
 
 /** May give other float32 weights [n, k] for the layer, with which the walk goes on. */
 export type LinearVisitor = (layer: LinearLayer) => Promise<Float32Array | null>;
@@ -66,7 +55,7 @@ const LINEAR = "aten::linear.out";
 const EXPERT_LINEAR = "lowbit::expert_linear.out";
 const EMBEDDING = "aten::embedding.out";
 const TOKENS_DEFAULT = 4096;
-const WINDOW_DEFAULT = 256;
+const WINDOW_DEFAULT = 512;
 /** Weights kept between the runs of `runForked`. */
 const KEPT_BYTES_MAX = 2 ** 30;
 /** What a token has on average, at most: the rest of a text is not encoded. */
@@ -91,13 +80,19 @@ export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DE
 
 /**
  * What of the start of a text is read at once: parts of so many tokens by a decoder; lines, with what the tokenizer puts
- * around each, by a model that reads whole texts. Errors are those of `calibrationIds`.
+ * around each, by a model that reads whole texts. Of a short text, a decoder's parts are shorter, so that there are at least `least`. Errors
+ * are those of `calibrationIds`.
  */
-export function calibrationWindows(model: Model, text: string, options: WalkOptions = {}): readonly number[][] {
+export function calibrationWindows(
+  model: Model,
+  text: string,
+  options: WalkOptions = {},
+  least = 1,
+): readonly number[][] {
   const { maxTokens = TOKENS_DEFAULT, window = WINDOW_DEFAULT } = options;
   const ids = calibrationIds(model, text, maxTokens);
   checkWhole("window", window, 1);
-  const size = Math.min(window, model.network.contextLength, ids.length);
+  const size = Math.min(window, model.network.contextLength, Math.max(1, Math.floor(ids.length / least)));
   if (isTextNetwork(model.network)) return linesOf(model, text, size, maxTokens);
   const parts = Array.from({ length: Math.ceil(ids.length / size) }, (_, i) => i * size);
   return parts.map((start) => ids.slice(start, start + size));
@@ -150,7 +145,8 @@ export class FloatWalk {
   /** Index of the last node that reads a value. */
   readonly #lastUse = new Map<GraphValue, number>();
   readonly #signal: AbortSignal | undefined;
-  #hessian: { value: GraphValue; sum: Matrix } | null = null;
+  /** Sums of products of the last inputs of a layer. */
+  #sums: { inputs: readonly Tensor[]; known: Map<string, Matrix> } | null = null;
   /** Constants that many runs read. */
   readonly #kept = new Map<GraphValue, Tensor>();
   #keptRoom = 0;
@@ -173,20 +169,23 @@ export class FloatWalk {
     for (const output of this.#graph.outputs) this.#lastUse.set(output, Number.POSITIVE_INFINITY);
   }
 
-  /** Shows all linear layers to the visitor. The last of them does not run: logits of a whole text take much memory. */
-  async visit(visit: LinearVisitor): Promise<void> {
+  /**
+   * Shows all linear layers to the visitor. The last of them does not run: logits of a whole text take much memory. With
+   * `float`, what the float model computes is computed beside it, where the visitor has changed it.
+   */
+  async visit(visit: LinearVisitor, { float = false } = {}): Promise<void> {
     const { nodes } = this.#graph;
     const last = nodes.findLastIndex(({ operator }) => operator === LINEAR);
-    const values = new Map(this.#inputs);
+    const streams: Streams = { values: new Map(this.#inputs), float: float ? new Map(this.#inputs) : null };
     for (let i = 0; i < last; i++)
-      await this.#step(i, values, async (_, layer) => (layer === null ? null : visit(layer)));
-    if (last >= 0) await visit(this.#layer(nodes[last]!, values));
+      await this.#step(i, streams, async (_, layer) => (layer === null ? null : visit(layer)));
+    if (last >= 0) await visit(this.#layer(nodes[last]!, streams));
   }
 
   /** Logits [1, T, V] of each window, with the weights that the visitor gives. */
   async run(visit: WeightVisitor): Promise<readonly Tensor[]> {
     const values: Values = new Map(this.#inputs);
-    for (let i = 0; i < this.#graph.nodes.length; i++) await this.#step(i, values, visit);
+    for (let i = 0; i < this.#graph.nodes.length; i++) await this.#step(i, { values, float: null }, visit);
     return values.get(this.#graph.outputs[0]!)!;
   }
 
@@ -202,29 +201,38 @@ export class FloatWalk {
     for (const [i, node] of this.#graph.nodes.entries()) {
       const names = weightNames(node);
       if (names.length > 0) await visit(names, (visitor) => this.#fork(i, new Map(values), visitor));
-      await this.#step(i, values, unchanged);
+      await this.#step(i, { values, float: null }, unchanged);
     }
   }
 
   async #fork(first: number, values: Values, visit: WeightVisitor): Promise<readonly Tensor[]> {
-    for (let i = first; i < this.#graph.nodes.length; i++) await this.#step(i, values, i === first ? visit : unchanged);
+    for (let i = first; i < this.#graph.nodes.length; i++)
+      await this.#step(i, { values, float: null }, i === first ? visit : unchanged);
     return values.get(this.#graph.outputs[0]!)!;
   }
 
-  async #step(index: number, values: Values, visit: WeightVisitor): Promise<void> {
+  async #step(index: number, streams: Streams, visit: WeightVisitor): Promise<void> {
     this.#signal?.throwIfAborted();
     const node = this.#graph.nodes[index]!;
+    const read = argumentValues(node);
+    const { values, float } = streams;
+    const weights = await this.#visited(node, streams, visit);
+    const isFloat = !weights && read.every((value) => !float || float.get(value) === values.get(value));
     const constants = new Map<GraphValue, Tensor>();
-    const weights = await this.#visited(node, values, visit);
+    const load = async (value: GraphValue) => constants.set(value, await this.#constant(value));
+    if (float && !isFloat) {
+      for (const value of read) if (value.constant) await load(value);
+      float.set(node.out, this.#call(node, float, constants));
+    }
     if (weights) {
       const value = weightValue(node);
       constants.set(value, { dtype: "f32", shape: value.spec.shape, data: weights });
     }
-    for (const value of argumentValues(node))
-      if (value.constant && !constants.has(value)) constants.set(value, await this.#constant(value));
+    for (const value of read) if (value.constant && !constants.has(value)) await load(value);
     values.set(node.out, this.#call(node, values, constants));
-    for (const value of [...argumentValues(node), node.out])
-      if ((this.#lastUse.get(value) ?? index) <= index) values.delete(value);
+    if (isFloat) float?.set(node.out, values.get(node.out)!);
+    for (const value of [...read, node.out])
+      if ((this.#lastUse.get(value) ?? index) <= index) for (const stream of [values, float]) stream?.delete(value);
     await nextMacrotask();
   }
 
@@ -241,11 +249,11 @@ export class FloatWalk {
   }
 
   /** Float32 weights that the visitor gives for a node; null for those that are stored. */
-  async #visited(node: GraphNode, values: Values, visit: WeightVisitor): Promise<Float32Array | null> {
-    if (node.operator === EXPERT_LINEAR) return this.#visitedExperts(node, values, visit);
+  async #visited(node: GraphNode, streams: Streams, visit: WeightVisitor): Promise<Float32Array | null> {
+    if (node.operator === EXPERT_LINEAR) return this.#visitedExperts(node, streams.values, visit);
     const [name] = weightNames(node);
     if (name === undefined) return null;
-    return visit(name, node.operator === EMBEDDING ? null : this.#layer(node, values));
+    return visit(name, node.operator === EMBEDDING ? null : this.#layer(node, streams));
   }
 
   /** Each weight of each expert, with the rows that reach the expert, which may be none. */
@@ -254,7 +262,7 @@ export class FloatWalk {
     const [, n = 0, k = 0] = spec.shape;
     let all: Float32Array | null = null;
     for (const [expert, weights] of constant!.experts!.entries()) {
-      const layer = layerOf((windows) => rowsOfExpert(node, values, expert, windows));
+      const layer = layerInputs(k, rowsOfExpert(node, values, expert));
       let first = expert * n;
       for (const { name, rows } of weights) {
         const found = await visit(name, { name, ...layer });
@@ -268,8 +276,17 @@ export class FloatWalk {
     return all;
   }
 
-  /** The call for each window. */
+  /** The call for each window; float linear layers serve many windows at once. */
   #call(node: GraphNode, values: Values, constants: ReadonlyMap<GraphValue, Tensor>): Tensor[] {
+    const x = node.args[0] as GraphValue;
+    if (node.operator === LINEAR)
+      return inChunks(values.get(x)!).flatMap((chunk) => {
+        const rows = joinRows(chunk);
+        return splitRows(
+          this.#callWith(node, (value) => (value === x ? rows : constants.get(value)!)),
+          chunk,
+        );
+      });
     const windows = this.#inputs.values().next().value!;
     const isOnSequence = argumentValues(node).some(({ kind }) => kind === "sequences");
     return windows.map(({ data }, w) => {
@@ -277,57 +294,32 @@ export class FloatWalk {
         if (value.kind === "constant") return constants.get(value)!;
         return value.kind === "sequences" ? this.#builder.sequences() : values.get(value)![w]!;
       };
-      const args = node.args.map((arg) => (isGraphValue(arg) ? tensorOf(arg) : arg)) as Argument<Tensor>[];
-      const call = () => this.#builder.call(node.operator, ...args);
+      const call = () => this.#callWith(node, tensorOf);
       return isOnSequence ? this.#sequence!.step(data.length, call) : call();
     });
   }
 
-  #layer(node: GraphNode, values: Values): LinearLayer {
-    const name = weightNames(node)[0]!;
+  #callWith(node: GraphNode, tensorOf: (value: GraphValue) => Tensor): Tensor {
+    const args = node.args.map((arg) => (isGraphValue(arg) ? tensorOf(arg) : arg)) as Argument<Tensor>[];
+    return this.#builder.call(node.operator, ...args);
+  }
+
+  #layer(node: GraphNode, { values, float }: Streams): LinearLayer {
     const value = node.args[0] as GraphValue;
-    const layer = layerOf((windows) =>
-      rowsOf(
-        values.get(value)!.filter((_, w) => windows(w)),
-        value.spec.shape.at(-1)!,
-      ),
-    );
+    const [inputs, floats] = [values.get(value)!, float?.get(value)];
+    if (this.#sums?.inputs !== inputs) this.#sums = { inputs, known: new Map() };
+    const known = floats && floats !== inputs ? floats : null;
     return {
-      ...{ name, ...layer },
-      hessian: () => {
-        if (this.#hessian?.value !== value) this.#hessian = { value, sum: layer.hessian() };
-        return this.#hessian.sum;
-      },
+      name: weightNames(node)[0]!,
+      ...layerInputs(value.spec.shape.at(-1)!, inputs, known, this.#sums.known),
     };
   }
 }
 
-/** Which windows are meant. */
-type Windows = (window: number) => boolean;
-
-const isHeldOut: Windows = (window) => window % HELD_OUT === HELD_OUT - 1;
-
-/** What is asked of inputs that are given window by window. */
-function layerOf(rows: (windows: Windows) => Matrix): Omit<LinearLayer, "name"> {
-  let sum: Matrix | undefined;
-  const inputs = () => rows(() => true);
-  return {
-    inputs,
-    power: () => meanSquares(inputs()),
-    hessian: () => {
-      const columns = transpose(rows((window) => !isHeldOut(window)));
-      sum ??= multiplyTransposed(columns, columns);
-      return sum;
-    },
-    heldOut: () => rows(isHeldOut),
-  };
-}
-
-function meanSquares({ rows, columns, data }: Matrix): Float32Array {
-  const sums = new Float64Array(columns);
-  for (let start = 0; start < data.length; start += columns)
-    for (let c = 0; c < columns; c++) sums[c]! += data[start + c]! * data[start + c]!;
-  return Float32Array.from(sums, (sum) => sum / Math.max(1, rows));
+/** Values as the visitor's weights give them; beside them, where they are wanted, as the float weights do. */
+interface Streams {
+  readonly values: Values;
+  readonly float: Values | null;
 }
 
 /** Shows all float linear layers to a visitor while the model reads a text. */
@@ -390,30 +382,14 @@ function weightNames(node: GraphNode): readonly string[] {
   return [name!.replace(/:[^:]*$/, "")];
 }
 
-/** Rows of all windows that reach an expert; `kernels/routing.ts` says where they are. */
-function rowsOfExpert({ args }: GraphNode, values: Values, expert: number, windows: Windows): Matrix {
+/** Rows of each window that reach an expert; `kernels/routing.ts` says where they are. */
+function rowsOfExpert({ args }: GraphNode, values: Values, expert: number): Tensor[] {
   const [x, , , routing] = args as readonly GraphValue[];
   const routings = values.get(routing!)!;
-  return rowsOf(
-    values.get(x!)!.flatMap(({ shape, data, ...tensor }, w) => {
-      if (!windows(w)) return [];
-      const [first, end] = [0, 1].map((i) => routings[w]!.data[expert + i] as number) as [number, number];
-      const columns = shape.at(-1)!;
-      const rows = (data as Float32Array).subarray(first * columns, end * columns);
-      return [{ ...tensor, shape: [end - first, columns], data: rows }];
-    }),
-    values.get(x!)![0]!.shape.at(-1)!,
-  );
-}
-
-/** Rows of some windows. */
-function rowsOf(tensors: readonly Tensor[], columns: number): Matrix {
-  const length = tensors.reduce((sum, { data }) => sum + data.length, 0);
-  const result = matrix(length / columns, columns);
-  let start = 0;
-  for (const { data } of tensors) {
-    result.data.set(data as Float32Array, start);
-    start += data.length;
-  }
-  return result;
+  return values.get(x!)!.map(({ shape, data, ...tensor }, w) => {
+    const [first, end] = [0, 1].map((i) => routings[w]!.data[expert + i] as number) as [number, number];
+    const columns = shape.at(-1)!;
+    const rows = (data as Float32Array).subarray(first * columns, end * columns);
+    return { ...tensor, shape: [end - first, columns], data: rows };
+  });
 }
