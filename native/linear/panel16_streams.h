@@ -119,7 +119,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       const GroupPlace<Isa> place{group[p], g, part, set};
       Floats scale;
       if constexpr (kNested) scale = factors[p][part].scales(place);
-      else scale = group_scales < Isa, Kind == GroupKind::kE4m3Pair > (w, place);
+      else scale = group_scales<Isa, Kind == GroupKind::kE4m3Pair>(w, place);
       const size_t at = block + set;
       for (int m = 0; m < Rows; m++)
         total[p][part][m] =

@@ -1,5 +1,4 @@
 /** Levels that suit weights better than even steps: close together around 0, where most of them are. */
-import type { Scheme } from "./scheme.ts";
 
 /**
  * Codebooks of 2^bits levels, rising. That of 4 bits is llama.cpp's of IQ4_NL; those of 2 and 3 bits have the least
@@ -15,14 +14,19 @@ export const codebooks: Readonly<Record<number, Int8Array>> = {
 /** Bits of weights in groups of 16 whose scales are integers. */
 export const PAIRED_BITS: readonly number[] = [2, 3, 4, 6];
 
+/** Fields of a scheme that depend on each other. */
+interface BitsOfScheme {
+  readonly bits: number;
+  readonly groupSize: number | "axis";
+  readonly mappingType: string;
+  readonly scaleDType: string;
+}
+
 /**
  * A scheme with other bits: with even steps, symmetric about 0, where there is no codebook of so many bits, and with groups of 32
  * where there are none of 16 with integer scales.
  */
-export function atBits<S extends Pick<Scheme, "bits" | "groupSize" | "mappingType" | "scaleDType">>(
-  scheme: S,
-  bits: number,
-): S {
+export function atBits<S extends BitsOfScheme>(scheme: S, bits: number): S {
   const isPossible = scheme.mappingType === "kmeans" || scheme.mappingType === "codebook" ? codebooks[bits] : true;
   const mappingType = isPossible ? scheme.mappingType : "symmetric";
   const isPaired = scheme.scaleDType === "i8" && scheme.groupSize === 16 && !PAIRED_BITS.includes(bits);
