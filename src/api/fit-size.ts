@@ -121,12 +121,13 @@ class SizeFit {
         `bytes: expected at least ${Math.ceil(least)} for ${this.#model.name}, ${Math.ceil(fixed)} of them for what is not quantized, but found ${bytes}`,
       );
     const probe = fitting.reduce((best, c) => (uniforms[c]!.total > uniforms[best]!.total ? c : best), fitting[0] ?? 0);
-    const sensitivity = await Sensitivity.of(this.#model, text, this.#options);
     const items = this.#items.map((item) => ({ ...item, probe }));
-    const costs = await sensitivity.costs(items, this.#options.onProgress);
+    const alone = await Sensitivity.of(this.#model, text, "one by one", this.#options);
+    const costs = await alone.costs(items, this.#options.onProgress);
+    const together = await Sensitivity.of(this.#model, text, "together", this.#options);
     const sizes = this.#items.map((_, i) => uniforms.map((uniform) => uniform.sizes[i]!));
     const mixed = this.#spend(sizes, costs, fixed);
-    const found = { ...mixed, divergence: await sensitivity.divergence(mixed.configs) };
+    const found = { ...mixed, divergence: await together.divergence(mixed.configs) };
     const costOf = (choice: number) => sum(costs.map((item) => item[choice]!));
     const best = fitting.reduce((best, c) => (costOf(c) < costOf(best) ? c : best), fitting[0] ?? -1);
     if (best < 0) return { ...found, uniform: null };
@@ -136,7 +137,7 @@ class SizeFit {
       bits,
       groupSize,
       bytes: uniforms[best]!.total,
-      divergence: await sensitivity.divergence(configs),
+      divergence: await together.divergence(configs),
     };
     if (found.divergence <= uniform.divergence) return { ...found, uniform };
     this.#model.configure(configs);

@@ -22,10 +22,10 @@ export interface Choosable {
   readonly probe: number;
 }
 
-/** Tokens by which choices are judged: the fewer, the larger the model. */
-const TOKENS = { least: 256, most: 1024 } as const;
-/** Tokens times weights of the matrices. */
-const WORK = 2 ** 36;
+/** Tokens by which matrices are judged one by one, the fewer, the larger the model; and all together. */
+const TOKENS = { least: 128, most: 512, together: 1024 } as const;
+/** Tokens times weights of the matrices, where each is judged. */
+const WORK = 2 ** 35;
 /** Logits kept of the float model. */
 const LOGITS_MAX = 2 ** 26;
 /** Rows of weights, and of inputs, by which choices are compared, at most. */
@@ -43,12 +43,21 @@ export class Sensitivity {
     this.#expected = expected;
   }
 
-  /** Reads the text with the float weights. Errors are those of `calibrationWindows`. */
-  static async of(model: Model, text: string, options: WalkOptions = {}): Promise<Sensitivity> {
+  /**
+   * Reads the start of the text with the float weights: little of it to judge matrices one by one, more to judge all together.
+   * Errors are those of `calibrationWindows`.
+   */
+  static async of(
+    model: Model,
+    text: string,
+    judged: "one by one" | "together",
+    options: WalkOptions = {},
+  ): Promise<Sensitivity> {
     const matrices = model.network.slots.filter(({ role }) => role !== "vector");
     const weights = matrices.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);
-    const most = Math.min(TOKENS.most, WORK / weights, LOGITS_MAX / model.decoder.vocabularySize);
-    const maxTokens = Math.min(options.maxTokens ?? TOKENS.most, Math.max(TOKENS.least, Math.floor(most)));
+    const most = judged === "together" ? TOKENS.together : Math.min(TOKENS.most, WORK / weights);
+    const tokens = Math.max(TOKENS.least, Math.floor(Math.min(most, LOGITS_MAX / model.decoder.vocabularySize)));
+    const maxTokens = Math.min(options.maxTokens ?? tokens, tokens);
     const walk = new FloatWalk(model, calibrationWindows(model, text, { ...options, maxTokens }), options);
     return new Sensitivity(model, walk, await walk.run(async () => null));
   }

@@ -1,0 +1,142 @@
+/**
+ * Answers by bytes: KL divergence of real models' twins that we quantized, and that llama.cpp's own quantizer did, from the twins
+ * themselves, on text that nothing was fitted to.
+ * `node bench/accuracy.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code]` → results/accuracy.md and docs/figures/accuracy-<model>.svg
+ */
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { folder, modelFiles, texts, writeImportance } from "./accuracy-files.js";
+import { digits, table, writeReport } from "./report.js";
+
+const CALIBRATION_TOKENS = 4096;
+/** llama.cpp's numbers of kinds of files. */
+const PEERS = { Q2_K: 10, Q3_K_M: 12, IQ4_XS: 30, Q4_K_M: 15, Q5_K_M: 17 };
+const cli = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+const { values: options } = parseArgs({
+  options: {
+    models: { type: "string", default: "smollm2,qwen,gemma" },
+    texts: { type: "string", default: "prose,code" },
+    tokens: { type: "string", default: "8000" },
+    /** Kinds of files of ours and of llama.cpp's; those whose names have one of these in them. */
+    only: { type: "string", default: "" },
+  },
+});
+const wanted = (/** @type {string} */ name) =>
+  options.only === "" || options.only.split(",").some((part) => name.includes(part));
+
+/** Our files: options of `lowbit quantize`; {calibration} and {bytes of a peer's kind} are filled in. */
+const OURS = {
+  "8da4w": ["--qmode", "8da4w", "--shared-embedding"],
+  "8da4w, imatrix": ["--qmode", "8da4w", "--shared-embedding", "--calibrate", "{calibration}"],
+  "8da4w, gptq": ["--qmode", "8da4w", "--shared-embedding", "--algorithm", "gptq", "--calibrate", "{calibration}"],
+  "8da3w, gptq": [
+    "--qmode",
+    "8da3w",
+    "--embedding",
+    "4,32",
+    "--head",
+    "8da4w",
+    "--algorithm",
+    "gptq",
+    "--calibrate",
+    "{calibration}",
+  ],
+  "size of Q4_K_M": ["--size", "{Q4_K_M}", "--algorithm", "gptq", "--calibrate", "{calibration}"],
+  "size of Q3_K_M": ["--size", "{Q3_K_M}", "--algorithm", "gptq", "--calibrate", "{calibration}"],
+};
+
+/** llama.cpp's library of the package of this machine. */
+function llamaLibrary() {
+  const place = join(root, "bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64");
+  if (!existsSync(place))
+    throw new Error("expected bench/node_modules: npm install --prefix bench --no-package-lock --omit=optional");
+  return {
+    place,
+    library: join(
+      place,
+      readdirSync(place).find((name) => /^libllama\.v.*\.so$/.test(name)),
+    ),
+  };
+}
+
+function quantizeByPeer(input, kind, importance) {
+  const output = input.replace("-twin.gguf", `-${kind}.gguf`);
+  if (existsSync(output)) return output;
+  const { place, library } = llamaLibrary();
+  const program = join(folder, "llama-quantize");
+  if (!existsSync(program))
+    execFileSync("c++", ["-O1", "-std=c++17", join(root, "bench/llama-quantize.cc"), "-o", program, "-ldl"], {
+      stdio: "inherit",
+    });
+  const env = { ...process.env, LD_LIBRARY_PATH: place };
+  execFileSync(program, [library, input, output, `${PEERS[kind]}`, importance], {
+    env,
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  return output;
+}
+
+function quantizeOurs(input, name, fills) {
+  const output = input.replace("-twin.gguf", `-${name.replaceAll(/[ ,]+/g, "-")}.pte`);
+  const args = OURS[name].map((arg) => arg.replace(/^\{(.*)\}$/, (_, key) => fills[key]));
+  execFileSync(process.execPath, [cli, "quantize", input, ...args, "-o", output], { stdio: "inherit" });
+  return output;
+}
+
+const sections = [];
+mkdirSync(join(root, "docs/figures"), { recursive: true });
+const all = texts();
+const chosen = options.texts.split(",").map((name) => all[name].test);
+for (const name of options.models.split(",")) {
+  const { twin } = await modelFiles(name);
+  const importance = twin.replace("-twin.gguf", ".importance");
+  if (!existsSync(importance)) await writeImportance(twin, all.prose.calibration, CALIBRATION_TOKENS, importance);
+  const peers = Object.keys(PEERS).map((kind) => quantizeByPeer(twin, kind, importance));
+  const bytes = Object.fromEntries(Object.keys(PEERS).map((kind, i) => [kind, `${statSync(peers[i]).size}`]));
+  const ours = Object.keys(OURS)
+    .filter(wanted)
+    .map((ours) => quantizeOurs(twin, ours, { ...bytes, calibration: all.prose.calibration }));
+  const files = [...peers.filter((file) => wanted(basename(file))), ...ours];
+  const reading = ["--window", "512", "--stride", "511", "--max-tokens", options.tokens, "--activations", "float"];
+  const svg = join(root, `docs/figures/accuracy-${name}.svg`);
+  const args = [
+    "compare",
+    ...files,
+    "--against",
+    twin,
+    ...chosen.flatMap((text) => ["--text", text]),
+    ...reading,
+    "--svg",
+    svg,
+    "--json",
+  ];
+  const found = JSON.parse(
+    execFileSync(process.execPath, [cli, ...args], {
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "inherit"],
+      maxBuffer: 2 ** 28,
+    }),
+  );
+  const rows = found.models.flatMap(({ model, bytes, texts: measured }) =>
+    measured.map(({ text, divergence, topAgreement, perplexityRatio }) => [
+      ...[basename(model), (bytes / 1e6).toFixed(1), basename(text).replace(".test.txt", "")],
+      ...[`${digits(divergence.mean)} ± ${digits(divergence.standardError)}`, digits(divergence.percentile99)],
+      ...[(100 * topAgreement).toFixed(1), perplexityRatio.toFixed(4)],
+    ]),
+  );
+  sections.push(`## ${name}\n\n${table(["file", "MB", "text", "KL, nats", "99 %", "same top, %", "PPL ratio"], rows)}`);
+  writeReport("accuracy", {
+    title: "Answers by bytes, beside llama.cpp's quantizer",
+    command: "node bench/accuracy.js",
+    sections: [
+      `Twins of real models (the same function, weights off every grid). llama.cpp's files have an importance matrix of the same ${CALIBRATION_TOKENS} tokens of prose and are read with float activations; ours run with 8-bit activations in blocks, as they do by default. ${options.tokens} tokens of other prose, and of code.`,
+      ...sections,
+    ],
+    isPartial: true,
+  });
+}
