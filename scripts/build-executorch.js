@@ -59,7 +59,8 @@ async function kernelObjects(build) {
 }
 
 /**
- * What has the package's registry of operators: a library of its own since 1.5, the bindings of Python before.
+ * What has the package's registry of operators: a library of its own since 1.5, the bindings of Python before, which keep to
+ * themselves how to log and to end. The package's quantized operators have both, and are loaded with ours.
  * @param {string} folder of the package
  */
 function runtimeLibraries(folder) {
@@ -68,8 +69,10 @@ function runtimeLibraries(folder) {
   const bindings = join(folder, "extension", "pybindings");
   const name = readdirSync(bindings).find((file) => /^_portable_lib\..*\.so$/.test(file));
   if (!name) throw new Error(`${folder}: expected lib/libexecutorch.so or extension/pybindings/_portable_lib.*.so`);
-  // Those of torch, which the bindings need, are loaded when they are.
-  return [join(bindings, name), `-Wl,-rpath,${bindings}`, "-Wl,--allow-shlib-undefined"];
+  const quantized = join(folder, "kernels", "quantized");
+  const libraries = [join(bindings, name), join(quantized, "libquantized_ops_aot_lib.so")];
+  // Those of torch, which both need, are loaded when the bindings are.
+  return [...libraries, `-Wl,-rpath,${bindings}:${quantized}`, "-Wl,--allow-shlib-undefined"];
 }
 
 /**

@@ -2,7 +2,8 @@
  * `npm run test:schemas [-- --count 1000 --from 0]`: the demo model writes an answer to each of a thousand random schemas;
  * every one must parse, and be what another library's validator accepts. Then all values of `--values`, a file that
  * `scripts/schema-goldens.py` writes (default: the one beside the tests), are written token by token, and none of those that
- * are not of their schemas: `python scripts/schema-goldens.py --count 1000 --seed 5 --out build/schemas.json` makes more.
+ * are not of their schemas: `python scripts/schema-goldens.py --count 1000 --seed 5 --out build/schemas.json` makes more. Texts
+ * of `--grammars`, a file of `scripts/grammar-goldens.py`, are written likewise.
  */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -19,6 +20,7 @@ const { values: options } = parseArgs({
     count: { type: "string", default: "1000" },
     from: { type: "string", default: "0" },
     values: { type: "string", default: fileURLToPath(new URL("src/text/constraints/schemas.json.golden", root)) },
+    grammars: { type: "string", default: fileURLToPath(new URL("src/text/constraints/grammars.json.golden", root)) },
   },
 });
 
@@ -71,9 +73,12 @@ const tokenizer = new Tokenizer(bytes, { eos_token: "<|end|>" });
 const end = /** @type {{ id: number }} */ (tokenizer.eos).id;
 const vocabulary = { tokenizer, size: tokenizer.vocabSize, endIds: [end] };
 
-/** Whether a text can be written token by token. @param {object} schema @param {string} text */
-async function isWritten(schema, text) {
-  const matcher = await createMatcher({ kind: "jsonSchema", schema }, vocabulary);
+/**
+ * Whether a text can be written token by token.
+ * @param {import("../dist/index.js").Constraint} constraint @param {string} text
+ */
+async function isWritten(constraint, text) {
+  const matcher = await createMatcher(constraint, vocabulary);
   try {
     for (const id of [...tokenizer.encode(text, { addSpecialTokens: false }), end]) {
       const mask = await matcher.mask();
@@ -86,23 +91,44 @@ async function isWritten(schema, text) {
   }
 }
 
+/**
+ * Writes the texts of a constraint, and tries to write others.
+ * @param {import("../dist/index.js").Constraint} constraint @param {{ valid: string[], invalid: string[] }} texts
+ */
+async function writeTexts(constraint, { valid, invalid }) {
+  for (const [texts, isOf] of /** @type {const} */ ([
+    [valid, true],
+    [invalid, false],
+  ]))
+    for (const text of texts) {
+      const isSame = (await isWritten(constraint, text)) === isOf;
+      if (!isSame) failures.push(`${isOf ? "cannot" : "can"} be written: ${text}\n  ${JSON.stringify(constraint)}`);
+    }
+  return valid.length + invalid.length;
+}
+
+const casesOf = (/** @type {string} */ file) => JSON.parse(readFileSync(file, "utf8")).cases;
 let values = 0;
-for (const { schema, valid, invalid } of JSON.parse(readFileSync(options.values, "utf8")).cases) {
+for (const { schema, valid, invalid } of casesOf(options.values)) {
   // What has no value is refused.
   if (valid.length === 0) continue;
   // Larger multiples than floating point tells apart are left out.
   const isLeftOut = (/** @type {string} */ text) =>
     JSON.stringify(schema).includes("multipleOf") && /\d{16}/.test(text);
-  for (const [texts, isOf] of [
-    [valid.filter((/** @type {string} */ text) => !isLeftOut(text)), true],
-    [invalid, false],
-  ])
-    for (const text of texts) {
-      values++;
-      const isSame = (await isWritten(schema, text)) === isOf;
-      if (!isSame) failures.push(`${isOf ? "cannot" : "can"} be written: ${text}\n  ${JSON.stringify(schema)}`);
-    }
+  const written = valid.filter((/** @type {string} */ text) => !isLeftOut(text));
+  values += await writeTexts({ kind: "jsonSchema", schema }, { valid: written, invalid });
 }
 console.log(`${values} values of ${options.values} were written token by token, or refused`);
+let [texts, ambiguous] = [0, 0];
+for (const { ebnf, ...own } of casesOf(options.grammars))
+  try {
+    texts += await writeTexts({ kind: "grammar", ebnf }, own);
+  } catch (error) {
+    if (!(error instanceof UnsupportedError)) throw error;
+    ambiguous++;
+  }
+console.log(
+  `${texts} texts of ${options.grammars} likewise; ${ambiguous} grammars read a text in too many ways at once`,
+);
 for (const failure of failures) console.error(failure);
 if (failures.length > 0) process.exitCode = 1;

@@ -46,7 +46,14 @@ export class InvalidArgumentError extends LowbitError {}
 export class ShapeError extends LowbitError {}
 
 /** A well-formed request that this version cannot serve; the message lists what it can. */
-export class UnsupportedError extends LowbitError {}
+export class UnsupportedError extends LowbitError {
+  /** The file whose contents ask for what cannot be served; null where a call did, or the file is not known. */
+  readonly file: string | null;
+  constructor(message = "", { file = null, ...options }: ErrorOptions & { file?: string | null } = {}) {
+    super(message, options);
+    this.file = file;
+  }
+}
 
 /** The prompt and the tokens asked for do not fit the context length of the program. */
 export class ContextLengthError extends LowbitError {}

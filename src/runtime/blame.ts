@@ -3,12 +3,19 @@ import { InvalidArgumentError, InvalidFileError, LowbitError, UnsupportedError }
 
 /**
  * What to throw for an error of work that a file decides: it names the file, and RangeErrors, of memory, are
- * UnsupportedErrors. The reason of an abort stays as it is.
+ * UnsupportedErrors, which have the file as their `file`. The reason of an abort stays as it is.
  */
 export function blamed(file: string, signal: AbortSignal | undefined, error: unknown): unknown {
   if (signal?.aborted && error === signal.reason) return error;
   if (error instanceof RangeError)
-    return new UnsupportedError(`${file}: what it asks for cannot be had here: ${error.message}`, { cause: error });
+    return new UnsupportedError(`${file}: what it asks for cannot be had here: ${error.message}`, {
+      file,
+      cause: error,
+    });
+  if (error instanceof UnsupportedError && error.file === null) {
+    const named = error.message.startsWith(file) ? error.message : `${file}: ${error.message}`;
+    return new UnsupportedError(named, { file, cause: error });
+  }
   if (error instanceof LowbitError && !error.message.startsWith(file)) error.message = `${file}: ${error.message}`;
   return error;
 }

@@ -34,16 +34,21 @@ export class ApiError extends LowbitError {
   }
 }
 
+/** Whether another request would not fail: what a file asks for in vain is not the request's fault. */
+function isOfRequest(error: unknown): boolean {
+  if (error instanceof UnsupportedError) return error.file === null;
+  return error instanceof InvalidArgumentError || error instanceof LimitError;
+}
+
 /** What a failure is to the client: errors that its request made are told, others are named only. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const { message } = error as Error;
   if (error instanceof ContextLengthError)
     return new ApiError(400, message, { code: "context_length_exceeded", cause: error });
-  const isOfRequest =
-    error instanceof InvalidArgumentError || error instanceof UnsupportedError || error instanceof LimitError;
-  if (isOfRequest) return new ApiError(400, message, { cause: error });
-  const what = error instanceof InvalidFileError ? "the model cannot serve this request" : "the server failed";
+  if (isOfRequest(error)) return new ApiError(400, message, { cause: error });
+  const isOfFile = error instanceof InvalidFileError || error instanceof UnsupportedError;
+  const what = isOfFile ? "the model cannot serve this request" : "the server failed";
   return new ApiError(500, `${what}; its log says why, by the id of this request`, { cause: error });
 }
 

@@ -2,6 +2,7 @@
 import type { ChatOptions } from "../language/chat-options.ts";
 import { type AssistantMessage, joinedTexts, type Message } from "../text/chat-messages.ts";
 import { textOf, thinkingOf, toolOf } from "./chat-input.ts";
+import { samplingOptions } from "./sampling.ts";
 import { given } from "./schemas/fields.ts";
 import type { InputItem, ResponseRequest } from "./schemas/responses.ts";
 
@@ -48,9 +49,10 @@ function join(a: AssistantMessage, b: AssistantMessage): AssistantMessage {
 }
 
 export function responseOptions(request: ResponseRequest): ChatOptions {
-  const { temperature, top_p, max_output_tokens, tools, tool_choice, reasoning } = request;
+  const { max_output_tokens, tools, tool_choice, reasoning } = request;
   return {
-    ...given({ temperature, topP: top_p, maxTokens: max_output_tokens }),
+    ...samplingOptions(request),
+    ...given({ maxTokens: max_output_tokens }),
     ...(tools?.length ? { tools: tools.map(toolOf) } : {}),
     ...(tool_choice ? { toolChoice: typeof tool_choice === "string" ? tool_choice : { name: tool_choice.name } } : {}),
     ...thinkingOf(reasoning?.effort),

@@ -116,7 +116,8 @@ export class ChatTemplate {
       return new InvalidArgumentError(`${this.#name}: does not accept these messages: ${message}`, { cause });
     if (kind === "ArgumentError") return new InvalidArgumentError(`${this.#name}: ${message}`, { cause });
     const where = line === undefined ? "" : `line ${line}: `;
-    if (kind === "UnsupportedError") return new UnsupportedError(`${this.#name}: ${where}${message}`, { cause });
+    if (kind === "UnsupportedError")
+      return new UnsupportedError(`${this.#name}: ${where}${message}`, { file: this.#name, cause });
     if (kind === "LimitError") return new LimitError(this.#name, `${expected}${where}${message}`, { cause });
     const what = kind.startsWith("Template") ? message : `${kind}: ${message}`;
     return new InvalidFileError(this.#name, `${expected}${where}${what}`, { cause });

@@ -118,6 +118,26 @@ describe("a batch", () => {
     await expect(readFile(output)).rejects.toThrow("ENOENT");
   });
 
+  it("keeps the digits of numbers on the way to the server and back", async () => {
+    const long = "12345678901234567890123";
+    const schema = `{"type":"object","properties":{"n":{"const":${long}}},"required":["n"]}`;
+    const message = '{"role":"user","content":"Call it"}';
+    const tools = `[{"type":"function","function":{"name":"take","parameters":${schema}}}]`;
+    const asked = `{"model":"tiny","messages":[${message}],"tools":${tools},"max_tokens":1,"temperature":0}`;
+    const input = await write("digits.jsonl", [
+      `{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"model":"none"},"body": ${asked} }`,
+    ]);
+    const sent: BatchRequest[] = [];
+    const output = join(folder, "digits-out.jsonl");
+    const answer = async (request: BatchRequest) => {
+      sent.push(request);
+      return { status_code: 200, request_id: "r", body: `{"n": ${long}}` };
+    };
+    await runBatch({ input, output, answerer: async () => ({ answer, concurrency: 1 }) });
+    expect(sent).toEqual([{ custom_id: "a", method: "POST", url: "/v1/chat/completions", model: "tiny", body: asked }]);
+    expect(await readFile(output, "utf8")).toContain(`"body":{"n": ${long}}`);
+  });
+
   it("has a line end in a text, and a line that a file begins with", async () => {
     const { body, ...request } = completion(0);
     const line = { ...request, body: { ...body, prompt: "two\u2028lines\u2029\u0085and\vmore" } };
@@ -193,7 +213,7 @@ describe("an output", () => {
   it("has every line whole, however many are written at once", async () => {
     const path = join(folder, "lines.jsonl");
     const output = await BatchOutput.open(path);
-    const answer = { status_code: 200, request_id: "r", body: { text: "two\nlines\u2028" } };
+    const answer = { status_code: 200, request_id: "r", body: JSON.stringify({ text: "two\nlines\u2028" }) };
     await Promise.all(Array.from({ length: 50 }, (_, i) => output.write(`${i}`, answer)));
     await output.close();
     expect(new Set((await linesOf(path)).map(({ custom_id }) => custom_id)).size).toBe(50);

@@ -53,8 +53,8 @@ export function localAnswerer(options: AnswererOptions): LocalAnswerer {
       const { signal } = options;
       signal.throwIfAborted();
       const headers = { "content-type": "application/json" };
-      const response = await app.request(url, { method: "POST", headers, body: JSON.stringify(body), signal });
-      const answer = await response.json();
+      const response = await app.request(url, { method: "POST", headers, body, signal });
+      const answer = await response.text();
       signal.throwIfAborted();
       return { status_code: response.status, request_id: response.headers.get("x-request-id")!, body: answer };
     },

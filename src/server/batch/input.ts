@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { z } from "@hono/zod-openapi";
 import { InvalidFileError } from "../../errors.ts";
-import { checkNesting } from "../../json-text.ts";
+import { checkNesting, valueTexts } from "../../json-text.ts";
 import { readLines } from "../../node-file.ts";
 import type { ServerLimits } from "../limits.ts";
 
@@ -16,13 +16,12 @@ export const batchPaths = [
   "/v1/rerank",
 ] as const;
 
-/** The schema of a line. */
-export const batchRequest = z.object({
-  custom_id: z.string().min(1).max(512),
-  method: z.literal("POST"),
-  url: z.enum(batchPaths),
-  body: z.looseObject({ model: z.string().min(1) }),
-});
+const head = { custom_id: z.string().min(1).max(512), method: z.literal("POST"), url: z.enum(batchPaths) };
+
+const batchLine = z.object({ ...head, body: z.looseObject({ model: z.string().min(1) }) });
+
+/** The schema of a request: what a line says, with the model and the JSON text of its body, in which numbers keep their digits. */
+export const batchRequest = z.object({ ...head, model: z.string(), body: z.string() });
 
 /** A request of a batch. */
 export type BatchRequest = z.output<typeof batchRequest>;
@@ -55,14 +54,15 @@ function parseRequest(line: string, place: string, { jsonDepth }: ServerLimits):
   } catch (cause) {
     throw new InvalidFileError(place, `expected a JSON object: ${(cause as Error).message}`, { cause });
   }
-  const { success, data, error } = batchRequest.safeParse(value);
+  const { success, data, error } = batchLine.safeParse(value);
   if (!success) {
     const { path, message } = error.issues[0]!;
     throw new InvalidFileError(place, `${path.join(".") || "request"}: ${message}`);
   }
   if (data.body.stream === true)
     throw new InvalidFileError(place, "body.stream: expected false: answers of a batch are whole");
-  return data;
+  // Of a key that stands there several times, the last counts.
+  return { ...data, model: data.body.model, body: valueTexts(line, ["body"]).at(-1)!.text };
 }
 
 /** Reads a file once: every line must be a request, with a `custom_id` that no other has. */
@@ -74,7 +74,7 @@ export async function summarize(path: string, limits: ServerLimits): Promise<Bat
     if (ids.has(request.custom_id))
       throw new InvalidFileError(path, `custom_id ${JSON.stringify(request.custom_id)}: expected it once`);
     ids.add(request.custom_id);
-    models.add(request.body.model);
+    models.add(request.model);
     digest.update(JSON.stringify(request));
   }
   return { requests: ids.size, models: [...models], digest: digest.digest("hex") };

@@ -1,6 +1,7 @@
 /** Files of answers in OpenAI's batch format, which go on where a process that was killed has left them. */
 import { type FileHandle, open } from "node:fs/promises";
 import { InvalidFileError } from "../../errors.ts";
+import { JsonSource, jsonText } from "../../json-text.ts";
 import { cannotWrite, linesOf } from "../../node-file.ts";
 import { type Claim, tryClaimPath } from "../../path-claim.ts";
 import { newId } from "../ids.ts";
@@ -11,8 +12,8 @@ export interface BatchAnswer {
   readonly status_code: number;
   /** Id of the request in the log of what answered. */
   readonly request_id: string;
-  /** Body of the answer. */
-  readonly body: unknown;
+  /** JSON text of the answer's body. */
+  readonly body: string;
 }
 
 const NEWLINE = 0x0a;
@@ -65,7 +66,9 @@ export class BatchOutput {
 
   /** Answers that come while others are written go to the disk together. */
   async write(custom_id: string, response: BatchAnswer): Promise<void> {
-    this.#lines.push(`${JSON.stringify({ id: newId("batch_req", "_"), custom_id, response, error: null })}\n`);
+    const id = newId("batch_req", "_");
+    const whole = { ...response, body: new JsonSource(response.body) };
+    this.#lines.push(`${jsonText({ id, custom_id, response: whole, error: null })}\n`);
     while (this.#writing) await this.#writing;
     if (this.#lines.length > 0) {
       this.#writing = this.#flush().finally(() => {

@@ -112,7 +112,8 @@ export async function queueAnswerer(
         return await job.waitUntilFinished(events);
       } catch (error) {
         const message = `no worker could answer: ${(error as Error).message}`;
-        return { status_code: 500, request_id: jobId, body: { error: { message, type: "server_error" } } };
+        const body = JSON.stringify({ error: { message, type: "server_error" } });
+        return { status_code: 500, request_id: jobId, body };
       }
     },
     async written({ custom_id }) {

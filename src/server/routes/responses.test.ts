@@ -98,7 +98,7 @@ describe("a response", () => {
       { type: "message", role: "developer", content: "Go on." },
     ];
     const fields = { instructions: "Brief.", temperature: 0.3, top_p: 0.4, max_output_tokens: 5, tools };
-    const options = { tool_choice: "auto", reasoning: { effort: "none" } };
+    const options = { tool_choice: "auto", reasoning: { effort: "none" }, stop: "\n\n", seed: -1, top_k: 7 };
     expect((await post(app, "/v1/responses", { model: "tiny", input, ...fields, ...options })).status).toBe(200);
     expect(asked[0]!.messages).toEqual([
       { role: "system", content: "Brief." },
@@ -114,6 +114,7 @@ describe("a response", () => {
     ]);
     expect(asked[0]!.options).toMatchObject({
       ...{ temperature: 0.3, topP: 0.4, maxTokens: 5, toolChoice: "auto", thinking: false },
+      ...{ stop: ["\n\n"], seed: Number.MAX_SAFE_INTEGER - 1, topK: 7 },
       tools: [{ name: "weather", parameters: { type: "object" }, strict: false }],
     });
   });

@@ -2,7 +2,7 @@
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { jsonObject, reasoningEffort, toolName } from "./chat.ts";
-import { modelField, optional, TOKENS_MAX } from "./fields.ts";
+import { modelField, optional, samplingFields, TOKENS_MAX } from "./fields.ts";
 
 const textPart = z.object({ type: z.enum(["input_text", "output_text", "text"]), text: z.string() });
 const content = z.union([z.string(), z.array(textPart)]);
@@ -59,8 +59,7 @@ export function responseRequest({ messages, tools }: ServerLimits) {
       input: z.union([z.string().min(1), z.array(inputItem).min(1).max(messages)]),
       instructions: optional(z.string()),
       max_output_tokens: optional(z.int().min(1).max(TOKENS_MAX)),
-      temperature: optional(z.number().min(0).max(2)),
-      top_p: optional(z.number().gt(0).max(1)),
+      ...samplingFields,
       stream: optional(z.boolean()),
       tools: optional(z.array(toolSchema).max(tools)),
       tool_choice: optional(

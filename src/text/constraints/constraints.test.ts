@@ -288,7 +288,7 @@ describe("what can be read in many ways", () => {
   )("is what the expression says: %s", async (pattern) => {
     const found = await texts({ kind: "regex", pattern }, 3);
     for (const text of found) expect(text).toMatch(new RegExp(`^(?:${pattern})$`, "su"));
-  });
+  }, 240_000);
 
   it("ends where it takes too long", async () => {
     const size = byteLevel.vocabSize;

@@ -205,6 +205,25 @@ it("a grammar has the texts that an expression of the same parts matches", () =>
   );
 });
 
+it("grammars have the texts that Lark's parser accepts, and no others", () => {
+  for (const { ebnf, valid, invalid } of read("grammars.json.golden").cases) {
+    const grammar = compileConstraint({ kind: "grammar", ebnf });
+    const missing = valid.filter((text: string) => !isWritten(grammar, text));
+    const others = invalid.filter((text: string) => isWritten(grammar, text));
+    expect({ missing, others }, ebnf).toEqual({ missing: [], others: [] });
+  }
+});
+
+it("a text that a grammar reads in very many ways is followed", () => {
+  const ebnf = 'root ::= item+ "."\nitem ::= end | "a" item | "a" item item\nend ::= "a"? more?\nmore ::= "b"?';
+  const grammar = compileConstraint({ kind: "grammar", ebnf });
+  for (const text of ["a".repeat(60), "aab".repeat(30)]) {
+    expect(isWritten(grammar, `${text}.`)).toBe(true);
+    expect(isWritten(grammar, text)).toBe(false);
+    expect(isWritten(grammar, `${text}c.`)).toBe(false);
+  }
+});
+
 /** Null for what nothing is of. */
 function grammarOrNull(constraint: Constraint): Grammar | null | "refused" {
   try {

@@ -7,7 +7,13 @@ import { normalized, type Range } from "./code-points.ts";
 import { type Followed, followed, type Grammar, type Node, repeat } from "./grammar.ts";
 import type { State } from "./states.ts";
 
-type Part = Node | Followed;
+type Part = Node | Followed | Call;
+
+/** The end of a rule that several cells call where a text is: each of them goes on with its own rest. */
+interface Call {
+  readonly kind: "call";
+  readonly rests: Set<Cell | null>;
+}
 
 /** What is left to be read: a part, and what follows it. Equal ones are one object. */
 interface Cell {
@@ -35,6 +41,8 @@ export interface Place {
 
 /** More readings of a text than this, side by side, are too many. */
 const LEAVES_MAX = 50_000;
+/** With more cells than this, calls of a rule are joined, so that readings of what comes before it do not multiply. */
+const CELLS_APART = 500;
 
 export class GrammarFollower {
   readonly #grammar: Grammar;
@@ -84,6 +92,11 @@ export class GrammarFollower {
 
   /** The characters that may come next in what is left. */
   #leavesOf(cells: readonly (Cell | null)[]): Place {
+    return this.#expansion(cells, null) ?? this.#expansion(cells, new Map())!;
+  }
+
+  /** The same, with one cell for all calls of a rule, by its name; null where there are many cells and calls stay apart. */
+  #expansion(cells: readonly (Cell | null)[], calls: Map<string, Cell> | null): Place | null {
     const leaves: Leaf[] = [];
     const met = new Set<Cell | null>();
     const waiting = [...cells];
@@ -104,7 +117,11 @@ export class GrammarFollower {
           leaves.push({ ranges: node.ranges, next: rest });
           break;
         case "rule":
-          waiting.push(this.#cell(this.#grammar.get(node.name)!, rest));
+          if (calls) waiting.push(...this.#joined(node.name, rest, calls, met));
+          else waiting.push(this.#cell(this.#grammar.get(node.name)!, rest));
+          break;
+        case "call":
+          waiting.push(...node.rests);
           break;
         case "sequence":
           waiting.push(node.parts.reduceRight<Cell | null>((after, part) => this.#cell(part, after), rest));
@@ -125,12 +142,31 @@ export class GrammarFollower {
           if (node.max > 0) waiting.push(this.#cell(node.part, this.#cell(this.#oneLess(node), rest)));
           break;
       }
+      if (!calls && met.size > CELLS_APART) return null;
       if (leaves.length > LEAVES_MAX || met.size > 2 * LEAVES_MAX)
         throw new UnsupportedError(
           "constraint: a text can be read in too many ways; expected a grammar that says it in one",
         );
     }
     return { leaves, canEnd: met.has(null), pending: [] };
+  }
+
+  /** What is left to be read by a call of a rule beside others. */
+  #joined(name: string, rest: Cell | null, calls: Map<string, Cell>, met: ReadonlySet<Cell | null>): (Cell | null)[] {
+    const end = calls.get(name);
+    if (!end) {
+      const call = {
+        node: { kind: "call", rests: new Set([rest]) } as Call,
+        rest: null,
+        followers: new Map(),
+        place: null,
+      };
+      calls.set(name, call);
+      return [this.#cell(this.#grammar.get(name)!, call)];
+    }
+    (end.node as Call).rests.add(rest);
+    // A rule that can be empty may have ended here already.
+    return met.has(end) ? [rest] : [];
   }
 
   #withTail(node: Node & { kind: "text" }, point: number, rest: Cell | null): Cell | null {
