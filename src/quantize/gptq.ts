@@ -237,7 +237,8 @@ function sweepStrip(rows: Rows, hessian: Matrix, first: number): Matrix {
   const { fit, result, row, current } = rows;
   const k = current.columns;
   const count = hessian.rows;
-  const changes = count === Math.min(fit.spec.groupSize, k - first) ? rescale(rows, hessian, first) : matrix(current.rows, count);
+  const changes =
+    count === Math.min(fit.spec.groupSize, k - first) ? rescale(rows, hessian, first) : matrix(current.rows, count);
   for (let r = 0; r < current.rows; r++) {
     const start = r * k + first;
     const at = row * k + start;
