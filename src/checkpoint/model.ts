@@ -19,6 +19,7 @@ import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
 import { expectedPower } from "./expected-power.ts";
 import { finiteCarried, finiteFloats } from "./finite.ts";
+import { isLearned, learnCodebook, namesOfCodebook, type SharedCodebook } from "./learned-codebooks.ts";
 import { networkOf } from "./network.ts";
 import { orderedColumns } from "./ordered-columns.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
@@ -69,6 +70,8 @@ export class Model {
   /** By slot name, in the model's order. */
   readonly #weights: ReadonlyMap<string, { slot: WeightSlot; stored: StoredWeight | null; state: WeightState }>;
   #isClosed = false;
+  /** Codebooks that were learned, by what those who share one have in common. */
+  readonly #levels = new Map<string, Promise<Int8Array>>();
   /** The last quantized weight: some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
@@ -317,7 +320,7 @@ export class Model {
       spec,
       activations: activationsOf(config),
       layout: use.layout ?? this.layout,
-      ...(spec.hasLevels && { levels: codebooks[spec.bits]! }),
+      ...this.#codebookOf(stored, config, spec),
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
     const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;
@@ -328,9 +331,36 @@ export class Model {
       throw new InvalidArgumentError(
         `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    const importance = async () => (config.algorithm === "mse" ? expectedPower(this, slot.name) : null);
-    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, { config, importance, signal: use.signal });
+    const importance = () => this.#expectedPower(slot.name, config);
+    const levels = isLearned(stored, config)
+      ? () => this.levelsOf(stored, config, (name) => this.#expectedPower(name, config))
+      : undefined;
+    const loadRows = () =>
+      quantizeRows(this.checkpoint.tensors, stored, { config, importance, levels, signal: use.signal });
     return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
+  }
+
+  async #expectedPower(name: string, { algorithm }: QuantizationConfig): Promise<Float32Array | null> {
+    return algorithm === "mse" ? expectedPower(this, name) : null;
+  }
+
+  /** What is known of a slot's codebook before its weights are read. */
+  #codebookOf(name: string, config: QuantizationConfig, spec: WeightSpec): Pick<AffineFormat, "levels" | "codebook"> {
+    if (!spec.hasLevels) return {};
+    if (!isLearned(name, config)) return { levels: codebooks[spec.bits]! };
+    return { codebook: codebookKey(namesOfCodebook(this, name, config), config) };
+  }
+
+  /**
+   * The levels of a slot with a configuration of mapping "kmeans", learned once with those of all matrices that share its
+   * codebook; `importance` says what errors of the columns of a matrix count.
+   */
+  levelsOf(name: string, config: QuantizationConfig, importance: SharedCodebook["importance"]): Promise<Int8Array> {
+    const names = namesOfCodebook(this, name, config);
+    const key = codebookKey(names, config);
+    const known = this.#levels.get(key) ?? learnCodebook(this.checkpoint.tensors, { names, importance }, config);
+    this.#levels.set(key, known);
+    return known;
   }
 
   async #quantized(
@@ -343,6 +373,10 @@ export class Model {
       this.#last = { name, config, data: joinRows(rows, loadRows()) };
     return this.#last.data;
   }
+}
+
+function codebookKey(names: readonly string[], config: QuantizationConfig): string {
+  return `${names.join()} ${JSON.stringify(config)}`;
 }
 
 /** A checkpoint as a model; its norms, biases and formats are checked. Errors are those of the checkpoint's files. */

@@ -112,7 +112,7 @@ function addSchemeOptions(command: Command): Command {
     .addOption(
       new Option(
         "--mapping-type <type>",
-        "weights of linear layers to integers (default: codebook up to 4 bits, else symmetric)",
+        "weights of linear layers to integers; kmeans: to learned levels (default: codebook up to 4 bits, else symmetric)",
       ).choices(mappingTypes),
     )
     .addOption(
@@ -121,9 +121,10 @@ function addSchemeOptions(command: Command): Command {
       ),
     )
     .addOption(
-      new Option("--scale-dtype <type>", "stored scales (default: f16; beside affine and hqq_scale_only f32)").choices(
-        scaleDTypes,
-      ),
+      new Option(
+        "--scale-dtype <type>",
+        "stored scales; i8: integers, with a factor for 256 weights (default: f16; beside affine and hqq_scale_only f32)",
+      ).choices(scaleDTypes),
     )
     .option(
       "--embedding <bits,group[,mapping]>",

@@ -5,13 +5,14 @@ import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
-import { storedScale } from "../../quantize/affine.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
-import { quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
+import { divideRows } from "../../quantize/divided-scales.ts";
+import { type GptqOptions, quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
-import { dequantize, groupCount, type QuantizedWeights } from "../../quantized.ts";
+import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { checkFiniteInputs, finiteFloats } from "../finite.ts";
+import { isLearned } from "../learned-codebooks.ts";
 import { checkModel, type Model } from "../model.ts";
 import { quantizeTensor } from "../quantize-rows.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
@@ -179,20 +180,28 @@ class Calibration {
   ): Promise<QuantizedWeights> {
     const { rows: n, columns: k, data } = weights;
     const tensor: Tensor = { dtype: "f32", shape: [n, k], data };
-    if (!needsActivations(config.algorithm)) return quantizeTensor(tensor, config, null);
+    const alike = async () => quantizeTensor(tensor, config, null, await this.#levels(layer.name, config, null));
+    if (!needsActivations(config.algorithm)) return alike();
     if (layer.inputs().rows === 0) {
       logInfo(() => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`);
-      return quantizeTensor(tensor, config, null);
+      return alike();
     }
     const power = layer.power();
     checkFiniteInputs(layer.name, power);
-    const rounded = await quantizeTensor(tensor, config, this.#importance(power, factors));
+    const importance = this.#importance(power, factors);
+    const levels = await this.#levels(layer.name, config, factors ? null : importance);
+    const rounded = await quantizeTensor(tensor, config, importance, levels);
     if (config.algorithm === "awq" || config.algorithm === "imatrix") return rounded;
     const loss = heldOutLoss(weights, layer, factors);
-    const found = loss && (await this.#quantizeGptq(weights, layer, factors, config));
+    const found = loss && (await this.#quantizeGptq(weights, layer, factors, { ...config, levels }));
     if (found && loss(found) < loss(rounded)) return found;
     logInfo(() => `${layer.name}: GPTQ gains nothing on the part of the text that is held out; rounded by importance`);
     return rounded;
+  }
+
+  /** The levels of a layer's codebook where they are learned, from the checkpoint's weights; else null. */
+  async #levels(name: string, config: QuantizationConfig, importance: Float32Array | null): Promise<Int8Array | null> {
+    return isLearned(name, config) ? this.#model.levelsOf(name, config, async () => importance) : null;
   }
 
   /** What errors of each column count: mean squares of the inputs, damped. */
@@ -207,7 +216,7 @@ class Calibration {
     weights: Matrix,
     layer: LinearLayer,
     factors: Float32Array | null,
-    config: QuantizationConfig,
+    scheme: QuantizationConfig & Pick<GptqOptions, "levels">,
   ): Promise<QuantizedWeights> {
     const { rows: n, columns: k, data } = weights;
     const scaled = ({ data: sums }: Matrix) => {
@@ -220,7 +229,7 @@ class Calibration {
     const drift = layer.drift("fitted");
     const lacking = drift && multiplyTransposed(weights, scaled(drift));
     const tools = { product: multiplyTransposed, round };
-    const options = { ...config, damping, lacking, sweeps: SWEEPS, signal };
+    const options = { ...scheme, damping, lacking, sweeps: SWEEPS, signal };
     return quantizeGptq(matrix(n, k, data.slice()), scaled(layer.hessian("fitted")), tools, options);
   }
 
@@ -252,13 +261,10 @@ class Calibration {
     if (norm) return this.#replaceVector(source, (values) => divide(values, norm.offset));
     if (sourceBias) await this.#replaceVector(sourceBias, (values) => divide(values, 0));
     const quantized = await this.#done.get(source)!();
-    const groups = groupCount(quantized);
-    const dtype = quantized.scaleDType === "f16" ? "f16" : "f32";
-    const scales = quantized.scales.map((scale, i) => {
-      const divided = storedScale(Math.abs(scale) / (divisors.get(Math.floor(i / groups)) ?? 1), dtype);
-      return scale < 0 ? -divided : scale > 0 ? divided : 0;
-    });
-    await this.#keep(source, { ...quantized, scales });
+    await this.#keep(
+      source,
+      divideRows(quantized, (row) => divisors.get(row) ?? 1),
+    );
   }
 
   async #replaceVector(name: string, change: (values: Float32Array) => Float32Array): Promise<void> {
@@ -284,7 +290,12 @@ class Calibration {
 
 /** Rounds a matrix by importance, on all cores where there is native code. */
 const round: Rounding = ({ rows: n, columns: k, data }, scheme, importance) =>
-  quantizeTensor({ dtype: "f32", shape: [n, k], data }, { ...scheme, kind: "intxWeightOnly" }, importance);
+  quantizeTensor(
+    { dtype: "f32", shape: [n, k], data },
+    { ...scheme, kind: "intxWeightOnly" },
+    importance,
+    scheme.levels,
+  );
 
 /** Squared errors of outputs for what is held out, beside those of float weights for float inputs; null where nothing is. */
 function heldOutLoss(
