@@ -3,11 +3,6 @@
  * Command lines and tools find more in `lowbit/tools`, authors of operators in `lowbit/extension`, pages in `lowbit/web`.
  */
 
-export {
-  type CalibrationText,
-  type CalibrationTextOptions,
-  writeCalibrationText,
-} from "./api/calibration-text.ts";
 export type { CompileModelOptions } from "./api/compile-options.ts";
 export { EagerModel } from "./api/eager-model.ts";
 export { type ExportOptions, exportProgram } from "./api/export-program.ts";

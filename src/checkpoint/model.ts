@@ -23,7 +23,15 @@ import { isLearned, learnCodebook, namesOfCodebook, type SharedCodebook } from "
 import { networkOf } from "./network.ts";
 import { orderedColumns } from "./ordered-columns.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
-import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
+import {
+  asStored,
+  checkConfigurable,
+  configIn,
+  isByText,
+  ownWeight,
+  type SlotWeight,
+  type WeightState,
+} from "./slot-weight.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 import { wholeGroups } from "./whole-groups.ts";
@@ -177,18 +185,22 @@ export class Model {
     weight.state = { kind: "calibrated", config, load };
   }
 
+  /** Says what errors of each column of a slot's weight count by a text, for when it is quantized. InvalidArgumentError for one without a configuration. */
+  setImportance(name: string, importance: Float32Array): void {
+    const weight = this.#of(name);
+    const config = configIn(weight.state);
+    if (!config) throw new InvalidArgumentError(`${name}: expected a configuration to calibrate for; quantize first`);
+    weight.state = { kind: "configured", config, importance };
+  }
+
   /** Whether weights were calibrated: no configuration can be set any more. */
   get isCalibrated(): boolean {
-    return this.#some("calibrated");
+    return [...this.#weights.values()].some(({ state }) => isByText(state));
   }
 
   /** Whether weights were replaced or calibrated: what they are does not follow from the checkpoint alone. */
   get hasForeignWeights(): boolean {
-    return this.#some("calibrated", "replaced");
-  }
-
-  #some(...kinds: readonly WeightState["kind"][]): boolean {
-    return [...this.#weights.values()].some(({ state }) => kinds.includes(state.kind));
+    return [...this.#weights.values()].some(({ state }) => isByText(state) || state.kind === "replaced");
   }
 
   /** Does work that changes weights; when it fails, all of them are again what they were before. */
@@ -327,21 +339,24 @@ export class Model {
     const weight = { name: handle, shape: slot.shape, format };
     const { state } = this.#of(slot.name);
     if (state.kind === "calibrated") return { ...weight, load: state.load };
-    if (needsActivations(config.algorithm) && !use.unread)
+    if (needsActivations(config.algorithm) && !isByText(state) && !use.unread)
       throw new InvalidArgumentError(
         `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    const importance = () => this.#expectedPower(slot.name, config);
+    const importance = () => this.#importance(slot.name, config);
     const levels = isLearned(stored, config)
-      ? () => this.levelsOf(stored, config, (name) => this.#expectedPower(name, config))
+      ? () => this.levelsOf(stored, config, (name) => this.#importance(name, config))
       : undefined;
     const loadRows = () =>
       quantizeRows(this.checkpoint.tensors, stored, { config, importance, levels, signal: use.signal });
     return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
   }
 
-  async #expectedPower(name: string, { algorithm }: QuantizationConfig): Promise<Float32Array | null> {
-    return algorithm === "mse" ? expectedPower(this, name) : null;
+  /** What errors of each column of a slot's weight count: by a text, else by the weights of the model where algorithms look at that. */
+  async #importance(name: string, { algorithm }: QuantizationConfig): Promise<Float32Array | null> {
+    const { state } = this.#of(name);
+    const given = state.kind === "configured" ? state.importance : undefined;
+    return given ?? (algorithm === "mse" ? expectedPower(this, name) : null);
   }
 
   /** What is known of a slot's codebook before its weights are read. */

@@ -128,7 +128,7 @@ function asksForText(model: Model, { smoothquant }: QuantizationOptions): string
 
 function headOf(options: QuantizationOptions): QuantizationConfig | null {
   const { head, groupSize } = options;
-  return head === undefined ? null : parseQmode(head, { groupSize, ...rowFields(options) });
+  return head === undefined ? null : parseQmode(head, { groupSize, ...headFields(options) });
 }
 
 /** Fields of linear layers but for bits and groups: what is not said, where others read them, is what those have. */
@@ -150,6 +150,12 @@ function rowFields(options: QuantizationOptions): Fields {
     mappingType: options.reader === "gguf" && !isTorchao ? "symmetric" : undefined,
     scaleDType,
   };
+}
+
+/** Fields of a head, whose errors a text weighs where there is one. */
+function headFields(options: QuantizationOptions): Fields {
+  const fields = rowFields(options);
+  return fields.algorithm === undefined ? { ...fields, algorithm: byText(options) } : fields;
 }
 
 /** The algorithm of a text that nothing else is given for. */
@@ -200,15 +206,17 @@ function configsOf(options: QuantizationOptions): QuantizationConfig[] {
     }))
       if (value !== undefined) throw new UsageError(`${flag} needs --qmode, such as --qmode 8da4w`);
   const configs = linear ? [linear] : [];
-  const rows = qmode?.startsWith("torchao:")
-    ? ({ ...rowFields(options), algorithm: "affine" } as const)
-    : rowFields(options);
+  const isTorchao = qmode?.startsWith("torchao:");
+  const rows = isTorchao ? ({ ...rowFields(options), algorithm: "affine" } as const) : rowFields(options);
   if (options.embedding !== undefined) configs.push(embedding(parseEmbedding(options.embedding, rows)));
   if (options.sharedEmbedding === true && !linear)
     throw new UsageError(
       "--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32",
     );
-  const head = { ...rows, activationGranularity: linear?.activationGranularity };
+  const head = {
+    ...(isTorchao ? rows : headFields(options)),
+    activationGranularity: linear?.activationGranularity,
+  };
   if (options.sharedEmbedding === true)
     configs.push(sharedEmbedding(searched({ bits: linear!.bits, groupSize: linear!.groupSize, ...head })));
   else if (options.sharedEmbedding !== undefined)

@@ -1,7 +1,6 @@
 /** The model argument of a command: a .pte program as it is, or a checkpoint folder that is compiled in memory. */
 import { type Command, Option } from "commander";
 import {
-  type CalibrationText,
   type CompileModelOptions,
   type KvCacheType,
   type LanguageModel,
@@ -11,6 +10,7 @@ import {
   type Model,
 } from "../index.ts";
 import {
+  type CalibrationText,
   checkCompiles,
   type DownloadPlan,
   hubProgram,

@@ -1,6 +1,6 @@
 /** The text of `--calibrate`: that of a file, or one that the model writes itself. */
-import { type CalibrationText, type Model, writeCalibrationText } from "../index.ts";
-import { checkOutput, writeFileWhole } from "../tools/index.ts";
+import type { Model } from "../index.ts";
+import { type CalibrationText, checkOutput, writeCalibrationText, writeFileWhole } from "../tools/index.ts";
 import { type QuantizationOptions, SELF } from "./quantization-options.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";

@@ -263,58 +263,54 @@ function sweepStrip(rows: Rows, hessian: Matrix, first: number): Matrix {
   const { fit, result, row, current } = rows;
   const k = current.columns;
   const count = hessian.rows;
-  const changes = matrix(current.rows, count);
-  const isWhole = count === Math.min(fit.spec.groupSize, k - first);
+  const changes =
+    count === Math.min(fit.spec.groupSize, k - first) ? rescale(rows, hessian, first) : matrix(current.rows, count);
   for (let r = 0; r < current.rows; r++) {
     const start = r * k + first;
     const at = row * k + start;
-    const group = useGrid(rows, row + r, first);
-    const gradient = current.data.subarray(start, start + count);
-    const own = changes.data.subarray(r * count, (r + 1) * count);
-    const integers = result.qvals.subarray(at, at + count);
-    if (isWhole) {
-      rescale(fit, integers, gradient, hessian, own);
-      result.scales[group] = fit.scale;
-    }
+    useGrid(rows, row + r, first);
     for (let j = 0; j < count; j++) {
-      const old = fit.value(integers[j]!);
-      const q = fit.round(old + gradient[j]! / hessian.data[j * count + j]!);
-      if (q === integers[j]) continue;
-      const change = fit.value(q) - old;
-      integers[j] = q;
-      own[j]! += change;
-      for (let c = 0; c < count; c++) gradient[c]! -= change * hessian.data[j * count + c]!;
+      const before = result.qvals[at + j]!;
+      const value = fit.value(before);
+      const q = fit.round(value + current.data[start + j]! / hessian.data[j * count + j]!);
+      if (q === before) continue;
+      const change = fit.value(q) - value;
+      result.qvals[at + j] = q;
+      changes.data[r * count + j]! += change;
+      for (let c = 0; c < count; c++) current.data[start + c]! -= change * hessian.data[j * count + c]!;
     }
   }
   return changes;
 }
 
-/** The scale that suits the integers of a group best; zero points stay. */
-function rescale(
-  fit: GroupFit,
-  integers: Int8Array,
-  gradient: Float32Array,
-  hessian: Matrix,
-  changes: Float32Array,
-): void {
-  const count = integers.length;
-  const before = fit.scale;
-  if (before === 0) return;
-  const values = Float32Array.from(integers, (q) => fit.value(q) / before);
-  const products = new Float32Array(count);
-  let [slope, curve] = [0, 0];
-  for (let j = 0; j < count; j++) {
-    let sum = 0;
-    for (let c = 0; c < count; c++) sum += values[c]! * hessian.data[j * count + c]!;
-    products[j] = sum;
-    slope += values[j]! * gradient[j]!;
-    curve += values[j]! * sum;
+/** Gives the groups that begin at a column the scales that suit their integers best; gives what that adds to them. */
+function rescale(rows: Rows, hessian: Matrix, first: number): Matrix {
+  const { fit, result, row, current, product } = rows;
+  const k = current.columns;
+  const count = hessian.rows;
+  const levels = matrix(current.rows, count);
+  for (let r = 0; r < current.rows; r++) {
+    useGrid(rows, row + r, first);
+    if (fit.scale === 0) continue;
+    for (let j = 0; j < count; j++)
+      levels.data[r * count + j] = fit.value(result.qvals[(row + r) * k + first + j]!) / fit.scale;
   }
-  if (!(curve > 0)) return;
-  fit.store(before + slope / curve);
-  const change = fit.scale - before;
-  for (let j = 0; j < count; j++) {
-    gradient[j]! -= change * products[j]!;
-    changes[j]! += change * values[j]!;
+  const slopes = product(levels, hessian).data;
+  for (let r = 0; r < current.rows; r++) {
+    const group = useGrid(rows, row + r, first);
+    const start = r * k + first;
+    let [slope, curve] = [0, 0];
+    for (let i = r * count, j = 0; j < count; i++, j++) {
+      slope += levels.data[i]! * current.data[start + j]!;
+      curve += levels.data[i]! * slopes[i]!;
+    }
+    const before = fit.scale;
+    if (curve > 0) fit.store(before + slope / curve);
+    result.scales[group] = fit.scale;
+    for (let i = r * count, j = 0; j < count; i++, j++) {
+      current.data[start + j]! -= (fit.scale - before) * slopes[i]!;
+      levels.data[i]! *= fit.scale - before;
+    }
   }
+  return levels;
 }

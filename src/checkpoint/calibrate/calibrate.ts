@@ -66,7 +66,10 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   const slots = quantizable(model);
   if (strength !== undefined && slots.some((name) => scales(model.configOf(name)!)))
     throw new InvalidArgumentError("smoothQuant and AWQ scale the same channels; choose one of the two");
-  const wanted = slots.filter((name) => strength !== undefined || needsActivations(model.configOf(name)!.algorithm));
+  const wanted = slots.filter((name) => {
+    const { kind, algorithm } = model.configOf(name)!;
+    return needsActivations(algorithm) || (strength !== undefined && kind !== "sharedEmbedding");
+  });
   if (wanted.length === 0)
     throw new InvalidArgumentError(
       'calibrate: expected linear layers of algorithm "imatrix", "gptq", "awq" or "awq+gptq" or smoothQuant but found none',
@@ -84,6 +87,8 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
 const DAMPING_MAX = 100;
 /** What "imatrix" adds to mean squares, as a part of their mean. */
 const IMPORTANCE_DAMPING = 0.01;
+/** The same for a table that is the head, too: errors of the rows that are looked up count in all columns alike. */
+const TABLE_DAMPING = 0.1;
 /** Tokens that GPTQ is fitted to and checked with, where nothing else is said. */
 const GPTQ_TOKENS = 16384;
 const GPTQ_TOKENS_LEAST = 64;
@@ -92,8 +97,7 @@ const SWEEPS = 2;
 
 /** Linear layers that are quantized from floats, in the model's order. */
 function quantizable(model: Model): string[] {
-  const isLinear = (config: QuantizationConfig | undefined) =>
-    config?.kind === "int8DynamicActivationIntxWeight" || config?.kind === "intxWeightOnly";
+  const isLinear = (config: QuantizationConfig | undefined) => config !== undefined && config.kind !== "embedding";
   return model.network.slots
     .filter(({ name, role }) => role === "linear" && isLinear(model.configOf(name)))
     .map(({ name }) => name)
@@ -160,6 +164,7 @@ class Calibration {
     const { name } = layer;
     if (!this.#wanted.has(name)) return null;
     const config = this.#model.configOf(name)!;
+    if (config.kind === "sharedEmbedding") return this.#weighTable(layer);
     const factors = await this.#factorsOf(layer);
     const plain = await this.#floats(name);
     const weights = factors ? scaleColumns(plain, factors) : plain;
@@ -170,6 +175,16 @@ class Calibration {
     const values = dequantize(quantized);
     if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % plain.columns]!;
     return values;
+  }
+
+  /** A table that is the head, too, is large: it is quantized when it is read. */
+  #weighTable({ name, power }: LinearLayer): null {
+    const inputs = power();
+    checkFiniteInputs(name, inputs);
+    const { tiedTo } = this.#model.slotWeight(name).slot;
+    const damping = Math.max(this.#options.damping ?? IMPORTANCE_DAMPING, TABLE_DAMPING);
+    for (const slot of [name, tiedTo!]) this.#model.setImportance(slot, damped(inputs, damping));
+    return null;
   }
 
   async #quantize(
@@ -207,9 +222,7 @@ class Calibration {
   /** What errors of each column count: mean squares of the inputs, damped. */
   #importance(power: Float32Array, factors: Float32Array | null): Float32Array {
     const scaled = factors ? power.map((value, c) => value / factors[c]! ** 2) : power;
-    const mean = scaled.reduce((sum, value) => sum + value, 0) / scaled.length;
-    if (mean === 0) return new Float32Array(scaled.length).fill(1);
-    return scaled.map((value) => value / mean + (this.#options.damping ?? IMPORTANCE_DAMPING));
+    return damped(scaled, this.#options.damping ?? IMPORTANCE_DAMPING);
   }
 
   async #quantizeGptq(
@@ -313,6 +326,12 @@ function heldOutLoss(
     for (let i = 0; i < found.length; i++) sum += (found[i]! - wanted[i]!) ** 2;
     return sum;
   };
+}
+
+/** Mean squares over their mean, and a part of it more. */
+function damped(power: Float32Array, damping: number): Float32Array {
+  const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
+  return mean === 0 ? new Float32Array(power.length).fill(1) : power.map((value) => value / mean + damping);
 }
 
 /** Columns divided by factors. */
