@@ -293,11 +293,12 @@ constexpr uint32_t kScalars = 1, kBuffers = 5;
 namespace quantize_affine {
 constexpr ScalarIndex kN{0}, kK{1}, kGroupSize{2};
 constexpr ScalarIndex kBits{3}, kWeightType{4}, kMapping{5};
-constexpr ScalarIndex kAlgorithm{6}, kHalfScales{7}, kHasImportance{8};
+constexpr ScalarIndex kAlgorithm{6}, kScaleType{7}, kHasImportance{8};
 constexpr BufferIndex kWeights{0}, kQvals{1}, kScales{2};
-constexpr BufferIndex kZeros{3}, kImportance{4}, kTrials{5};
-constexpr BufferIndex kLevels{6}, kFailed{7}, kScratch{8};
-constexpr uint32_t kScalars = 9, kBuffers = 8;
+constexpr BufferIndex kSuperScales{3}, kZeros{4}, kImportance{5};
+constexpr BufferIndex kTrials{6}, kLevels{7}, kFailed{8};
+constexpr BufferIndex kScratch{9};
+constexpr uint32_t kScalars = 9, kBuffers = 9;
 }  // namespace quantize_affine
 
 namespace quantize_pack {

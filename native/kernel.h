@@ -75,7 +75,7 @@ constexpr uint32_t kGroupLimits = 2;
 
 // KernelRow::bits of kernels for weights of 1 to 8 bits, and of those that read minima and integer scales of groups,
 // too.
-constexpr uint32_t kBits1To8 = 0x1fe, kReadsMinima = 0x200;
+constexpr uint32_t kBits1To8 = 0x1fe, kReadsMinima = 0x200, kReadsFactors = 0x400;
 
 struct KernelRow {
   const char* name;
@@ -83,7 +83,7 @@ struct KernelRow {
   const char* family;
   // Packed layout that it reads, or null.
   const char* layout;
-  // Bit b set: takes weights of b bits. 0 for families without packed weights. With kReadsMinima.
+  // Bit b set: takes weights of b bits. 0 for families without packed weights. With kReadsMinima, or kReadsFactors.
   uint32_t bits;
   uint32_t needs;
   uint32_t m_step;

@@ -60,14 +60,14 @@ struct Fields<7> {
 
 // Whether weights may come in pairs of groups of 16: src/kernels/layout/panels.ts.
 template <int Bits, bool Levels>
-constexpr bool kMayPair = Levels ? Bits == 4 : Bits == 2 || Bits == 3 || Bits == 6;
+constexpr bool kMayPair = Bits >= 2 && (Bits <= 4 || (Bits == 6 && !Levels));
 
 // Whether scales may be 8-bit floats: those of groups of 16 of a codebook.
 template <int Bits, bool Levels>
-constexpr bool kMayE4m3 = Levels && kMayPair<Bits, Levels>;
+constexpr bool kMayE4m3 = Levels && Bits == 4;
 
-// Whether groups of 32 with integer scales have code of their own: the types of GGUF that have such.
+// Whether groups of 32 with integer scales have code of their own: codebooks, and the types of GGUF that have such.
 template <int Bits, bool Levels>
-constexpr bool kMayNest = !Levels && (Bits == 4 || Bits == 5);
+constexpr bool kMayNest = Levels ? Bits >= 2 : Bits == 4 || Bits == 5;
 
 }  // namespace lowbit

@@ -95,7 +95,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
       for (int p = 0; p < Panels; p++)
         for (int set = 0; set < kSets; set++) {
           const GroupPlace<Isa> place{group[p], g, part, set};
-          const Floats scale = group_scales < Isa, Levels && Pair > (w, place);
+          const Floats scale = group_scales < Isa, Pair && kMayE4m3<Bits, Levels> > (w, place);
           Floats* totals = total[p][part];
           for (int m = 0; m < Rows; m++)
             totals[m] =

@@ -74,8 +74,8 @@ inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t
 }
 
 // What groups are: of several runs of 32 columns, of one, of one with integer scales, or two of 16 columns in one,
-// whose scales are integers, or 8-bit floats where weights have a codebook.
-enum class GroupKind { kRuns, kRun, kNested, kPair };
+// whose scales are integers, or 8-bit floats.
+enum class GroupKind { kRuns, kRun, kNested, kPair, kE4m3Pair };
 
 // `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
 // are worked on as that one again. Several rows share what they load of two panels, which are whole vectors then.
@@ -85,8 +85,8 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   using Floats = typename Isa::Floats;
   constexpr int kPanels = Panels, kParts = 16 / Isa::kRows;
   constexpr bool kShort = Kind != GroupKind::kRuns;
-  constexpr bool kNested = Kind == GroupKind::kNested || (Kind == GroupKind::kPair && !Levels);
-  constexpr int kSets = Kind == GroupKind::kPair ? 2 : 1;
+  constexpr bool kNested = Kind == GroupKind::kNested || Kind == GroupKind::kPair;
+  constexpr int kSets = Kind == GroupKind::kPair || Kind == GroupKind::kE4m3Pair ? 2 : 1;
   static_assert(Rows == 1 || (kPanels % 2 == 0 && kParts == 1));
   const Panel16& w = args.weights;
   const size_t x_stride = w.padded_k();
@@ -119,7 +119,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       const GroupPlace<Isa> place{group[p], g, part, set};
       Floats scale;
       if constexpr (kNested) scale = factors[p][part].scales(place);
-      else scale = group_scales < Isa, Levels && Kind == GroupKind::kPair > (w, place);
+      else scale = group_scales<Isa, Kind == GroupKind::kE4m3Pair>(w, place);
       const size_t at = block + set;
       for (int m = 0; m < Rows; m++)
         total[p][part][m] =
@@ -231,7 +231,7 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
       return columns.block + (first + m) * size_t{rows.block_count} + kSet;
     };
     const GroupPlace<Isa> place{columns.group, columns.g, kPart, kSet};
-    const auto scale = group_scales < Isa, Levels && Pair > (w, place);
+    const auto scale = group_scales < Isa, Pair && kMayE4m3<Bits, Levels> > (w, place);
     each_index<Rows>([&](auto m)
                          LOWBIT_INLINE {
       auto& sum = sums.block[first + m][p][kPart];
@@ -334,6 +334,9 @@ template <class Isa, int Bits, bool Levels, int Panels, int Rows>
 inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   in_streams<Isa, Panels>(first, last, [&](uint32_t panel, uint32_t stride) {
     const Panel16& w = args.weights;
+    if constexpr (kMayE4m3<Bits, Levels>)
+      if (w.e4m3_scales)
+        return row_block<Isa, Bits, Levels, GroupKind::kE4m3Pair, Panels, Rows>(args, panel, stride, last - 1, row);
     if constexpr (kMayPair<Bits, Levels>)
       if (w.parts == 2)
         return row_block<Isa, Bits, Levels, GroupKind::kPair, Panels, Rows>(args, panel, stride, last - 1, row);

@@ -39,16 +39,27 @@ inline LOWBIT_INLINE typename Isa::Words unpack_words(const typename Isa::Words*
 template <class Isa>
 struct LaneGroup {
   // Of the weights as stored, or of levels + 128, with what `byte_floats` wants added.
-  typename Isa::V zero, scale;
+  typename Isa::V zero;
+  // Of the second part of groups of 16 in pairs, too.
+  typename Isa::V scales[2];
 };
+
+// Scales of part `part` of group g of the rows from `lane` on, which are no 8-bit floats.
+template <class Isa>
+inline typename Isa::V lane_scales(const Panel16& w, const uint8_t* group, uint32_t g, uint32_t lane, uint32_t part) {
+  if (w.f16_scales) return Isa::load_halves(reinterpret_cast<const uint16_t*>(group) + lane);
+  if (w.scale_bytes == 4) return Isa::load(reinterpret_cast<const float*>(group) + lane);
+  const auto factors = Isa::load_halves(reinterpret_cast<const uint16_t*>(w.factors(group, g)) + lane);
+  return Isa::load_integers(reinterpret_cast<const int8_t*>(group) + 16 * part + lane) * factors;
+}
 
 // The rows from `lane` on.
 template <class Isa>
-inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_t lane) {
+inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_t g, uint32_t lane) {
   auto zero = Isa::set(Isa::kByteFloat + (w.has_levels ? 128 : 1 << (w.bits - 1)));
   if (w.has_zeros) zero = zero + Isa::load_integers(reinterpret_cast<const int8_t*>(group) + w.zeros_offset + lane);
-  return {zero, w.f16_scales ? Isa::load_halves(reinterpret_cast<const uint16_t*>(group) + lane)
-                             : Isa::load(reinterpret_cast<const float*>(group) + lane)};
+  const auto scales = lane_scales<Isa>(w, group, g, lane, 0);
+  return {zero, {scales, w.parts == 2 ? lane_scales<Isa>(w, group, g, lane, 1) : scales}};
 }
 
 // Panels in turn, so that there are several independent sums: additions do not wait for each other. Without registers
@@ -77,11 +88,18 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t l
   for (uint32_t g = 0; g < w.groups; g++) {
     LaneGroup<Isa> lanes[kParts];
     each_index<kParts>([&](auto part) LOWBIT_INLINE {
-      lanes[part] = lane_group<Isa>(w, group[part / kPanelParts], Isa::kLanes * (part % kPanelParts));
+      lanes[part] = lane_group<Isa>(w, group[part / kPanelParts], g, Isa::kLanes * (part % kPanelParts));
     });
     V sum[Rows][kParts];
     each_index<Rows * kParts>([&](auto i) LOWBIT_INLINE { sum[i / kParts][i % kParts] = Isa::set(0); });
     uint32_t at = w.vectors_offset;
+    const auto end_part = [&](auto panel, int set) LOWBIT_INLINE {
+      each_index<Rows * kPanelParts>([&](auto i) LOWBIT_INLINE {
+        constexpr int kRow = i / kPanelParts, kPart = panel * kPanelParts + i % kPanelParts;
+        total[kRow][kPart] = Isa::multiply_add(sum[kRow][kPart], lanes[kPart].scales[set], total[kRow][kPart]);
+        sum[kRow][kPart] = Isa::set(0);
+      });
+    };
     for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors, from += 4 * kFields) {
       // One panel after the other: registers hold what is read of one.
       each_index<kPanels>([&](auto panel) LOWBIT_INLINE {
@@ -109,13 +127,12 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t l
                 sum[m][kFirst + part] = Isa::multiply_add(value, weight[part], sum[m][kFirst + part]);
             }
           });
+          if constexpr (kMayPair<Bits, Levels> && (4 * f + 4) % std::min(16, 4 * kFields) == 0)
+            if (w.parts == 2 && (c + 4 * f + 4) % 16 == 0) end_part(panel, c + 4 * f + 4 == 16 ? 0 : 1);
         });
       });
     }
-    each_index<Rows * kParts>([&](auto i) LOWBIT_INLINE {
-      constexpr int kRow = i / kParts, kPart = i % kParts;
-      total[kRow][kPart] = Isa::multiply_add(sum[kRow][kPart], lanes[kPart].scale, total[kRow][kPart]);
-    });
+    if (w.parts == 1) each_index<kPanels>([&](auto panel) LOWBIT_INLINE { end_part(panel, 0); });
     for (const uint8_t*& each : group) each += w.group_bytes;
   }
   each_index<kParts>([&](auto part) LOWBIT_INLINE {
@@ -141,8 +158,9 @@ void unpack_floats(const Panel16& w, uint32_t index, float* out, float* scales) 
     const uint8_t* group = w.panel(index);
     float* to = out + lane;
     for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
-      const LaneGroup<Isa> lanes = lane_group<Isa>(w, group, lane);
-      Isa::store(scales + g * kPanelColumns<Isa> + lane, lanes.scale);
+      const LaneGroup<Isa> lanes = lane_group<Isa>(w, group, g, lane);
+      for (uint32_t part = 0; part < w.parts; part++)
+        Isa::store(scales + (g * w.parts + part) * kPanelColumns<Isa> + lane, lanes.scales[part]);
       const uint8_t* at = group + w.vectors_offset + 4 * lane;
       for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors) {
         typename Isa::Words chunk[kVectors];
@@ -174,7 +192,7 @@ void multiply_panels(const WeightOnly& args, uint32_t first, uint32_t last, uint
     }
     const uint32_t columns = std::min({kPanelColumns<Isa>, 16 * (last - p), w.n - 16 * p});
     multiply_panel<Isa, GroupSums<Isa>>({args.padded, args.stride, panel, w.has_bias ? bias : nullptr, args.y + 16 * p,
-                                         w.n, args.m, w.padded_k(), columns, scales, w.group_length});
+                                         w.n, args.m, w.padded_k(), columns, scales, w.part_length()});
   }
 }
 

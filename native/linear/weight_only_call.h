@@ -33,9 +33,10 @@ constexpr uint32_t kPanelRowsMin = 16;
 
 static inline uint32_t padded_stride(const Panels& w) { return w.padded_k() + 16; }
 
-// Floats of panels of so many columns, of level - zero [padded_k][columns] and scales [groups][columns].
+// Floats of panels of so many columns, of level - zero [padded_k][columns] and scales [groups][columns], of groups that
+// share a scale.
 static inline size_t panel_floats(const Panels& w, uint32_t columns) {
-  return size_t{columns} * (w.padded_k() + w.groups);
+  return size_t{columns} * (w.padded_k() + w.part_count());
 }
 
 // Of `columns` columns of floats for each thread.

@@ -80,7 +80,7 @@ inline void quantize_group(const QuantizeArgs& args, const float* values, size_t
                            ? hqq_scale(args, values, count, larger(-range.low, range.high))
                            : affine_scale(args, range.low, range.high);
   const float exact = clamp(chosen, kSmallestScale, kLargestScale);
-  const float scale = args.has_half_scales ? half_scale(exact) : exact;
+  const float scale = args.scale_type == ScaleType::kHalf ? half_scale(exact) : exact;
   const float zero = args.zeros ? clamp(args.qmin - rounded(range.low / exact), args.qmin, args.qmax) : 0;
   // Clamped to whole numbers before it is rounded: the same as after.
   const float inverse = 1.0f / scale, least = args.qmin - zero, most = args.qmax - zero;
@@ -110,7 +110,7 @@ inline void quantize_signs(const QuantizeArgs& args, const float* values, size_t
   const double sum = lane_sum(sums);
   if (!(sum - sum == 0)) *args.failed = 1;
   const float mean = static_cast<float>(sum / static_cast<double>(count));
-  args.scales[group] = args.has_half_scales && mean > 0 ? half_scale(mean) : mean;
+  args.scales[group] = args.scale_type == ScaleType::kHalf && mean > 0 ? half_scale(mean) : mean;
 }
 
 // A row as floats, which may be the stored ones.
@@ -131,12 +131,17 @@ void quantize_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   const size_t last = std::min(args.n, (tile + 1) * args.rows_per_tile);
   for (size_t row = tile * args.rows_per_tile; row < last; row++) {
     const float* values = row_of(args, row, thread);
+    if (args.algorithm == Algorithm::kMse) {
+      const size_t step = args.scale_type == ScaleType::kInteger ? kSuperGroup / args.group_size : args.groups;
+      for (size_t group = 0; group < args.groups; group += step)
+        search_groups(args, values, row, group, std::min(args.groups, group + step), thread);
+      continue;
+    }
     for (size_t group = 0; group < args.groups; group++) {
       const size_t start = group * args.group_size;
       const size_t count = std::min(args.group_size, args.k - start);
       int8_t* q = args.qvals + row * args.k + start;
-      if (args.algorithm == Algorithm::kMse) search_group(args, values, {row, start, count, group}, q, thread);
-      else if (args.is_signs) quantize_signs(args, values + start, count, q, row * args.groups + group);
+      if (args.is_signs) quantize_signs(args, values + start, count, q, row * args.groups + group);
       else quantize_group(args, values + start, count, q, row * args.groups + group);
     }
   }
@@ -157,7 +162,7 @@ void quantize_prepare(Step& step, const Call& call) {
   args.type = scalar_of<FloatType>(call, quantize_affine::kWeightType);
   args.mapping = scalar_of<Mapping>(call, quantize_affine::kMapping);
   args.algorithm = scalar_of<Algorithm>(call, quantize_affine::kAlgorithm);
-  args.has_half_scales = scalar_of<bool>(call, quantize_affine::kHalfScales);
+  args.scale_type = scalar_of<ScaleType>(call, quantize_affine::kScaleType);
   args.is_signs = bits == 1 && args.mapping != Mapping::kAsymmetric;
   args.level_count = args.mapping == Mapping::kCodebook ? 1u << bits : 0;
   args.qmin = static_cast<float>(-(1 << (bits - 1)));
@@ -165,6 +170,7 @@ void quantize_prepare(Step& step, const Call& call) {
   args.weights = buffer_of<void>(call, quantize_affine::kWeights);
   args.qvals = buffer_of<int8_t>(call, quantize_affine::kQvals);
   args.scales = buffer_of<float>(call, quantize_affine::kScales);
+  args.super_scales = buffer_of<float>(call, quantize_affine::kSuperScales);
   args.zeros = args.mapping == Mapping::kAsymmetric ? buffer_of<int8_t>(call, quantize_affine::kZeros) : nullptr;
   const bool has_importance = scalar_of<bool>(call, quantize_affine::kHasImportance);
   args.importance = has_importance ? buffer_of<const float>(call, quantize_affine::kImportance) : nullptr;

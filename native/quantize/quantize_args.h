@@ -15,15 +15,21 @@ constexpr size_t kLanes = 16;
 constexpr float kWhole = 0x1.8p23f;
 constexpr float kSmallestScale = 0x1p-126f, kLargestScale = 0x1.fffffep127f;
 constexpr float kSmallestHalf = 0x1p-24f, kLargestHalf = 65504;
+// Largest magnitude of scales that are integers, and weights along k that share their factor.
+constexpr float kIntegerMax = 127;
+constexpr size_t kSuperGroup = 256;
 
 // As numbered in src/kernels/quantizer.ts.
 enum class Mapping : uint32_t { kSymmetric, kNoClippingError, kAsymmetric, kCodebook };
 enum class Algorithm : uint32_t { kAffine, kHqq, kMse };
+enum class ScaleType : uint32_t { kFloat, kHalf, kInteger };
 
 struct QuantizeArgs {
   const void* weights;
   int8_t* qvals;
   float* scales;
+  // Of scales that are integers.
+  float* super_scales;
   // Null without zero points.
   int8_t* zeros;
   // Of columns; null where all count alike.
@@ -43,7 +49,8 @@ struct QuantizeArgs {
   Algorithm algorithm;
   float qmin, qmax;
   uint32_t level_count;
-  bool is_signs, has_half_scales;
+  ScaleType scale_type;
+  bool is_signs;
 };
 
 inline float smaller(float a, float b) { return b < a ? b : a; }

@@ -112,13 +112,13 @@ inline SearchedGroup read_group(const QuantizeArgs& args, const float* values, c
   return group;
 }
 
-inline float stored_scale(const QuantizeArgs& args, float scale) {
-  return args.has_half_scales ? half_scale(scale) : clamp(scale, kSmallestScale, kLargestScale);
-}
+// A grid: the scale, which may not be as it is stored yet, and the zero point.
+struct Grid {
+  float scale, zero;
+};
 
 // Levels -1 and 1: the weighted mean of magnitudes.
-inline void search_signs(const QuantizeArgs& args, const SearchedGroup& group, const float* w, int8_t* q,
-                         float* scale) {
+inline Grid search_signs(const SearchedGroup& group) {
   SearchSums sums;
   for (size_t i = 0; i < group.count; i += kLanes)
     for (size_t j = 0; j < kLanes; j++) {
@@ -128,8 +128,7 @@ inline void search_signs(const QuantizeArgs& args, const SearchedGroup& group, c
     }
   const float product = sum_of_lanes(sums.products), square = sum_of_lanes(sums.squares);
   const float mean = square > 0 ? product / square * group.peak : 0;
-  *scale = mean > 0 ? stored_scale(args, mean) : 0;
-  for (size_t i = 0; i < group.count; i++) q[i] = w[i] < 0 ? -1 : 0;
+  return {mean > 0 ? mean : 0, 0};
 }
 
 // The lane of the grid with the best score, and its scale, improved once.
@@ -173,12 +172,7 @@ inline void try_zeros(const QuantizeArgs& args, const SearchedGroup& group, floa
   }
 }
 
-inline float stored_grid_scale(const QuantizeArgs& args, float exact) {
-  const float stored = stored_scale(args, exact < 0 ? -exact : exact);
-  return exact < 0 ? -stored : stored;
-}
-
-inline void search_whole(const QuantizeArgs& args, const SearchedGroup& group, const float* w, int8_t* q, size_t at) {
+inline Grid search_whole(const QuantizeArgs& args, const SearchedGroup& group) {
   float inverses[kLanes], zeros[kLanes] = {}, least[kLanes], most[kLanes];
   memcpy(inverses, args.trials, sizeof inverses);
   if (args.zeros) try_zeros(args, group, inverses, zeros);
@@ -194,25 +188,31 @@ inline void search_whole(const QuantizeArgs& args, const SearchedGroup& group, c
     }
     return WholeLevels{chosen_least, chosen_most};
   });
-  const float zero = zeros[found.place], scale = stored_grid_scale(args, found.scale * group.peak);
-  const float inverse = 1.0f / scale, lowest = least[found.place], highest = most[found.place];
-  for_blocks(w, group.count, [&](const float* block, size_t first, size_t some) {
-    int8_t whole[kLanes];
-    for (size_t j = 0; j < kLanes; j++)
-      whole[j] = static_cast<int8_t>(static_cast<int32_t>(rounded(clamp(block[j] * inverse, lowest, highest)) + zero));
-    memcpy(q + first, whole, some);
-  });
-  args.scales[at] = scale;
-  if (args.zeros) args.zeros[at] = static_cast<int8_t>(zero);
+  return {found.scale * group.peak, zeros[found.place]};
 }
 
 template <size_t Count>
-inline void search_levels(const QuantizeArgs& args, const SearchedGroup& group, const float* w, int8_t* q, size_t at) {
+inline Grid search_levels(const QuantizeArgs& args, const SearchedGroup& group) {
   const CodebookLevels<Count> levels(args.levels);
-  const Found found = find_grid(group, args.trials, levels, [&](size_t) { return levels; });
-  const float scale = stored_grid_scale(args, found.scale * group.peak);
-  const float inverse = 1.0f / scale;
-  for_blocks(w, group.count, [&](const float* block, size_t first, size_t some) {
+  return {find_grid(group, args.trials, levels, [&](size_t) { return levels; }).scale * group.peak, 0};
+}
+
+inline void round_whole(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
+  const float inverse = 1.0f / grid.scale, lowest = args.qmin - grid.zero, highest = args.qmax - grid.zero;
+  for_blocks(w, count, [&](const float* block, size_t first, size_t some) {
+    int8_t whole[kLanes];
+    for (size_t j = 0; j < kLanes; j++)
+      whole[j] =
+          static_cast<int8_t>(static_cast<int32_t>(rounded(clamp(block[j] * inverse, lowest, highest)) + grid.zero));
+    memcpy(q + first, whole, some);
+  });
+}
+
+template <size_t Count>
+inline void round_to_levels(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
+  const CodebookLevels<Count> levels(args.levels);
+  const float inverse = 1.0f / grid.scale;
+  for_blocks(w, count, [&](const float* block, size_t first, size_t some) {
     int8_t places[kLanes];
     for (size_t j = 0; j < kLanes; j++) {
       int32_t place = -static_cast<int32_t>(Count / 2);
@@ -221,29 +221,90 @@ inline void search_levels(const QuantizeArgs& args, const SearchedGroup& group, 
     }
     memcpy(q + first, places, some);
   });
-  args.scales[at] = scale;
 }
 
-// A group of zeros: a codebook may have no level 0, so that its scale is.
-inline void store_zeros(const QuantizeArgs& args, const SearchedGroup& group, int8_t* q, size_t at) {
-  memset(q, 0, group.count);
-  args.scales[at] = args.level_count > 0 ? 0 : stored_scale(args, 0);
-  if (args.zeros) args.zeros[at] = 0;
-}
-
-inline void search_group(const QuantizeArgs& args, const float* row, const GroupPlace& place, int8_t* q,
-                         uint32_t thread) {
+// The grid of a group; that of zeros has no scale.
+inline Grid search_group(const QuantizeArgs& args, const float* row, const GroupPlace& place, uint32_t thread) {
   const SearchedGroup group = read_group(args, row, place, thread);
-  const float* w = row + place.start;
-  const size_t at = place.row * args.groups + place.group;
-  if (args.is_signs) return search_signs(args, group, w, q, args.scales + at);
-  if (!(group.peak > 0)) return store_zeros(args, group, q, at);
+  if (args.is_signs) return search_signs(group);
+  if (!(group.peak > 0)) return {0, 0};
   switch (args.level_count) {
-    case 4: return search_levels<4>(args, group, w, q, at);
-    case 8: return search_levels<8>(args, group, w, q, at);
-    case 16: return search_levels<16>(args, group, w, q, at);
-    default: return search_whole(args, group, w, q, at);
+    case 4: return search_levels<4>(args, group);
+    case 8: return search_levels<8>(args, group);
+    case 16: return search_levels<16>(args, group);
+    default: return search_whole(args, group);
   }
+}
+
+// A scale as it is stored: 0 is that of zeros where a codebook or integers have it.
+inline float stored_scale(const QuantizeArgs& args, float scale, float factor) {
+  if (args.scale_type == ScaleType::kInteger) {
+    const float whole = factor == 0 ? 0 : rounded(clamp(scale / factor, -kIntegerMax, kIntegerMax));
+    return whole * factor + 0.0f;
+  }
+  if (scale == 0 && (args.is_signs || args.level_count > 0)) return 0;
+  const float size = scale < 0 ? -scale : scale;
+  const float stored =
+      args.scale_type == ScaleType::kHalf ? half_scale(size) : clamp(size, kSmallestScale, kLargestScale);
+  return scale < 0 ? -stored : stored;
+}
+
+// The integers of a group for a grid as it is stored.
+inline void round_group(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
+  if (args.is_signs) {
+    for (size_t i = 0; i < count; i++) q[i] = w[i] < 0 ? -1 : 0;
+    return;
+  }
+  if (grid.scale == 0) {
+    memset(q, 0, count);
+    return;
+  }
+  switch (args.level_count) {
+    case 4: return round_to_levels<4>(args, w, count, grid, q);
+    case 8: return round_to_levels<8>(args, w, count, grid, q);
+    case 16: return round_to_levels<16>(args, w, count, grid, q);
+    default: return round_whole(args, w, count, grid, q);
+  }
+}
+
+// The least binary16 number that is not below what makes integers of scales up to a magnitude.
+inline float factor_of(float peak) {
+  const float factor = peak / kIntegerMax;
+  const uint16_t near = float_to_half(factor);
+  const float value = half_to_float(near);
+  return value >= factor ? smaller(value, kLargestHalf) : half_to_float(static_cast<uint16_t>(near + 1));
+}
+
+// Groups first .. last - 1 of a row, which share a factor where scales are integers.
+inline void search_groups(const QuantizeArgs& args, const float* values, size_t row, size_t first, size_t last,
+                          uint32_t thread) {
+  float* const scales = args.scales + row * args.groups;
+  float peak = 0;
+  const auto place_of = [&](size_t group) {
+    const size_t start = group * args.group_size;
+    return GroupPlace{row, start, std::min(args.group_size, args.k - start), group};
+  };
+  const auto store = [&](const GroupPlace& place, Grid grid, float factor) {
+    grid.scale = stored_scale(args, grid.scale, factor);
+    round_group(args, values + place.start, place.count, grid, args.qvals + row * args.k + place.start);
+    scales[place.group] = grid.scale;
+    if (args.zeros) args.zeros[row * args.groups + place.group] = static_cast<int8_t>(grid.zero);
+  };
+  for (size_t group = first; group < last; group++) {
+    const GroupPlace place = place_of(group);
+    const Grid grid = search_group(args, values, place, thread);
+    if (args.scale_type != ScaleType::kInteger) {
+      store(place, grid, 1);
+      continue;
+    }
+    scales[group] = grid.scale;
+    peak = larger(peak, grid.scale < 0 ? -grid.scale : grid.scale);
+  }
+  if (args.scale_type != ScaleType::kInteger) return;
+  const size_t supers = (args.k + kSuperGroup - 1) / kSuperGroup;
+  const float factor = factor_of(peak);
+  args.super_scales[row * supers + first * args.group_size / kSuperGroup] = factor;
+  for (size_t group = first; group < last; group++) store(place_of(group), {scales[group], 0}, factor);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ constexpr uint32_t kNeeds = kAvx2;
 constexpr KernelRow kRows[] = {
     {"linear_f32_f32_1x4x8_avx2", "linear_float", nullptr, 0, kNeeds, 1, 4, float_linear_scratch<FloatsAvx2>,
      float_linear_prepare<FloatsAvx2>},
-    {"linear_f32_wx_1x16x1_avx2", "linear_weight_only", "panel16", kBits1To8, kNeeds, 1, 16,
+    {"linear_f32_wx_1x16x1_avx2", "linear_weight_only", "panel16", kBits1To8 | kReadsFactors, kNeeds, 1, 16,
      weight_only_panel16_scratch<WordsAvx2>, weight_only_prepare<WordsAvx2>},
 };
 

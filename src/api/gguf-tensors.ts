@@ -26,7 +26,7 @@ export const F32 = 0;
 const floatTypes = { f32: F32, f16: 1, bf16: 30 } as const;
 /** general.file_type, by the type of most weights. */
 export const fileTypes = {
-  ...{ F32: 0, F16: 1, Q4_0: 2, Q5_0: 8, Q8_0: 7, Q4_K: 14, Q5_K: 16, Q6_K: 18, BF16: 32 },
+  ...{ F32: 0, F16: 1, Q4_0: 2, Q5_0: 8, Q8_0: 7, Q4_K: 14, Q5_K: 16, Q6_K: 18, IQ4_NL: 25, BF16: 32 },
 } as const;
 
 export interface WrittenTensor extends GgufTensorEntry {
@@ -166,8 +166,8 @@ function tensorOf(
   }
   const weight = model.weight(slot.name, { ...options, holds: holdsFor("gguf") });
   if (weight.format.kind === "float") return floatTensor(name, floatWeight(weight), form);
-  const spec = "spec" in weight.format ? (weight.format as AffineFormat).spec : null;
-  const type = spec ? blockTypeFor(spec) : `format ${weight.format.kind} is not`;
+  const { spec, levels } = "spec" in weight.format ? (weight.format as AffineFormat) : {};
+  const type = spec ? blockTypeFor(spec, levels) : `format ${weight.format.kind} is not`;
   if (typeof type === "string")
     throw new UnsupportedError(`${slot.name}: cannot be written as blocks of GGUF: ${type}`);
   return blockTensor(name, weight as Weight<AffineFormat, QuantizedWeights>, type, form);

@@ -8,9 +8,11 @@ import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { memorySource } from "../byte-source.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import { quantize } from "../checkpoint/quantize.ts";
+import { openPacked, unpackWeights } from "../kernels/layout/packed.ts";
 import { readProgram } from "../program/read.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { embedding, int8DynamicActivationIntxWeight, intxWeightOnly, sharedEmbedding } from "../quantize/config.ts";
+import { dequantize, type QuantizedWeights } from "../quantized.ts";
 import { type ExportOptions, exportProgram } from "./export-program.ts";
 import { inspectProgram } from "./inspect.ts";
 import { listWeights } from "./weight-list.ts";
@@ -102,6 +104,36 @@ describe("inspectProgram", () => {
       byteLength: 64 + (282 * 32 * 3) / 8 + 282 * 5,
     });
   });
+
+  test.each([
+    [4, 32],
+    [3, 16],
+  ])(
+    "tells learned levels, one codebook for what reads the same inputs: %i bits in groups of %i",
+    async (bits, groupSize) => {
+      const form = { bits, groupSize, mappingType: "kmeans", algorithm: "mse", scaleDType: "i8" } as const;
+      const path = await exported("levels.pte", [int8DynamicActivationIntxWeight(form)]);
+      const { weights } = await inspectProgram(path, { verify: true });
+      const name = "model.layers.0.self_attn.{q,k,v}_proj.weight";
+      const found = weights.find((weight) => weight.name === name)!;
+      expect(found).toMatchObject({ bits, groupSize, scaleType: "i8", hasZeros: false, intact: true });
+      expect(found.levels).toHaveLength(2 ** bits);
+      expect(Math.max(...found.levels!.map(Math.abs))).toBe(bits < 4 ? 63 : 127);
+      const others = weights.filter(({ levels }) => levels !== null).map(({ levels }) => levels!.join());
+      expect(new Set(others).size).toBeGreaterThan(1);
+      // What is packed is what the model has.
+      const listed = listWeights(await readProgram(memorySource(path, readFileSync(path))));
+      const bytes = await listed.find((weight) => weight.name === name)!.data.read();
+      const packed = openPacked(Uint8Array.from(bytes), { n: 64, k: 32, groupSize });
+      const model = await loadCheckpoint(folder);
+      quantize(model, [int8DynamicActivationIntxWeight(form)]);
+      const parts: QuantizedWeights[] = [];
+      for (const part of ["q", "k", "v"])
+        parts.push((await model.weight(`model.layers.0.self_attn.${part}_proj.weight`).load()) as QuantizedWeights);
+      await model.close();
+      expect([...dequantize(unpackWeights(packed).weights)]).toEqual(parts.flatMap((part) => [...dequantize(part)]));
+    },
+  );
 
   test("reads TorchAO's headers, and float programs", async () => {
     const wide = intxWeightOnly({ bits: 5, groupSize: 16 });

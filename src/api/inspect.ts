@@ -88,6 +88,8 @@ export interface WeightReport {
   readonly groupSize: number | null;
   /** Type of the scales, "i8" for integers times factors in float16, "e4m3" for 8-bit floats times factors in float32; null for floats. */
   readonly scaleType: WeightSpec["scaleDType"] | null;
+  /** The levels of a codebook that integers are places in; null where they are the levels themselves. */
+  readonly levels: readonly number[] | null;
   /** Whether groups have zero points. */
   readonly hasZeros: boolean;
   /** Whether groups have minima. */
@@ -275,6 +277,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
       bits: matrix.bits,
       groupSize,
       scaleType: matrix.scaleType,
+      levels: null,
       hasZeros: false,
       hasMinima: false,
       hasBias: false,
@@ -287,6 +290,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
       bits: weight.bits!,
       groupSize,
       scaleType: isEmbedding ? "f32" : null,
+      levels: null,
       hasZeros: isEmbedding,
       hasMinima: false,
       hasBias: false,
@@ -298,7 +302,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
   const bytes = await (verify ? weight.data.read() : start(weight.data));
   // Experts' matrices follow each other, each with a header of its own.
   const length = weight.data.byteLength / experts;
-  const { layout, spec, hasBias } = describePacked(bytes, length, wanted);
+  const { layout, spec, hasBias, levels } = describePacked(bytes, length, wanted);
   const parts = () => Array.from({ length: experts }, (_, i) => bytes.subarray(i * length, (i + 1) * length));
   return {
     ...base,
@@ -306,6 +310,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
     bits: spec.bits,
     groupSize: spec.groupSize,
     scaleType: spec.scaleDType,
+    levels: levels && [...levels],
     hasZeros: spec.hasZeros,
     hasMinima: spec.hasMinima ?? false,
     hasBias,

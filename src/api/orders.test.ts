@@ -28,7 +28,7 @@ import { compileModel } from "../tools/index.ts";
 const folder = await temporaryFolder();
 const checkpoint = join(folder, "tiny");
 await writeTinyCheckpoint(checkpoint);
-const text = "The quick brown fox jumps over the lazy dog.";
+const text = "The quick brown fox jumps over the lazy dog. ".repeat(3);
 const output = join(folder, "output");
 const four = { bits: 4, groupSize: 32, scaleDType: "f16" } as const;
 const recipe = parseRecipe(

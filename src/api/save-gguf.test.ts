@@ -13,8 +13,8 @@ import { weightOrigins } from "../checkpoint/weight-origins.ts";
 import { blockFormats, dequantizeBlocks } from "../formats/gguf/blocks.ts";
 import { blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
 import { buildDecoder } from "../model/architectures.ts";
-import { quantizeAffine } from "../quantize/affine.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/config.ts";
+import { quantizeWeights } from "../quantize/mse.ts";
 import { dequantize } from "../quantized.ts";
 import { toFloat32 } from "../tensor.ts";
 import { readTexts } from "../text/model-texts.ts";
@@ -40,11 +40,13 @@ describe("blocks", () => {
     [{ bits: 3, mappingType: "asymmetric" }, "Q4_0"],
     [{ bits: 4, mappingType: "asymmetric" }, "Q5_0"],
     [{ bits: 7, mappingType: "asymmetric" }, "Q8_0"],
+    [{ bits: 4, mappingType: "codebook", algorithm: "mse" }, "IQ4_NL"],
+    [{ bits: 4, mappingType: "codebook", algorithm: "mse", groupSize: 64 }, "IQ4_NL"],
   ] as const)("%o is %s", (options, name) => {
     const [n, k] = [7, 128];
     const config = intxWeightOnly({ groupSize: 32, ...options, scaleDType: "f16" });
-    const weights = quantizeAffine(new Random(1).floats(n * k), { ...config, n, k });
-    const type = blockTypeFor(weights);
+    const weights = quantizeWeights(new Random(1).floats(n * k), { ...config, n, k });
+    const type = blockTypeFor(weights, weights.levels);
     if (typeof type === "string") throw new Error(type);
     expect(type.name).toBe(name);
     const values = new Float32Array(n * k);
@@ -56,10 +58,16 @@ describe("blocks", () => {
     [{ groupSize: 48 }, /groups of 48/],
     [{ k: 40, groupSize: 40 }, /rows of 40/],
     [{ scaleDType: "f32" }, /scales of blocks are f16/],
+    [{ scaleDType: "i8" }, /scales of blocks are f16, not i8/],
+    [{ bits: 3, hasLevels: true }, /that of IQ4_NL is written/],
+    [
+      { bits: 4, hasLevels: true, levels: Int8Array.from({ length: 16 }, (_, i) => i - 8) },
+      /that of IQ4_NL is written/,
+    ],
     [{ bits: 8, hasZeros: true }, /at most 7 bits, not 8/],
   ] as const)("%o are none", (change, reason) => {
     const spec = { bits: 4, n: 2, k: 96, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16" } as const;
-    expect(blockTypeFor({ ...spec, ...change })).toMatch(reason);
+    expect(blockTypeFor({ ...spec, ...change }, "levels" in change ? change.levels : null)).toMatch(reason);
   });
 });
 

@@ -6,7 +6,7 @@ import type { Network } from "../model/decoder.ts";
 import type { ScalableActivation } from "../model/scalable.ts";
 import type { Weight } from "../ops/weight.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
-import type { SlotWeight } from "./slot-weight.ts";
+import { configIn, type SlotWeight } from "./slot-weight.ts";
 
 /** What is asked of a model. */
 interface WeightsOfModel {
@@ -24,19 +24,33 @@ const NORM_POWER = 1.5;
 
 /** Expected mean squares of the inputs of a linear layer, by its weight's slot; null where nothing is known of them. */
 export async function expectedPower(model: WeightsOfModel, name: string): Promise<Float32Array | null> {
+  const { slots, transformer } = model.network;
+  const head = slots.findLast(({ role }) => role === "linear")?.name;
+  const isShared = configIn(model.slotWeight(name).state)?.kind === "sharedEmbedding";
+  if (transformer && (name === head || isShared))
+    return normPower(model, `${transformer.lastNorm}.weight`, transformer.normOffset);
   const activation = readBy(model, name);
   if (!activation) return null;
   const { source, norm, rows, gate } = activation;
-  if (norm) {
-    const gains = await gainsOf(model, source, norm.offset);
-    return usable(Float32Array.from(rows, (row) => gains[row]! ** NORM_POWER));
-  }
+  if (norm) return normPower(model, source, norm.offset, rows);
   const made = await rowPower(model, source);
   const gating = gate && (gate.source === source ? made : await rowPower(model, gate.source));
   if (!made || (gate && !gating)) return null;
   return usable(
     Float32Array.from(rows, (row, c) => made[row]! * (gating ? gatePower(Math.sqrt(gating[gate!.rows[c]!]!)) : 1)),
   );
+}
+
+/** What a norm gives, in the order of `rows`, if channels have one in other than its own. */
+async function normPower(
+  model: WeightsOfModel,
+  name: string,
+  offset: number,
+  rows?: Int32Array,
+): Promise<Float32Array | null> {
+  const gains = await gainsOf(model, name, offset);
+  const power = gains.map((gain) => gain ** NORM_POWER);
+  return usable(rows ? Float32Array.from(rows, (row) => power[row]!) : power);
 }
 
 function readBy({ network }: WeightsOfModel, name: string): ScalableActivation | undefined {

@@ -19,10 +19,19 @@ import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
 import { expectedPower } from "./expected-power.ts";
 import { finiteCarried, finiteFloats } from "./finite.ts";
+import { isLearned, learnCodebook, namesOfCodebook, type SharedCodebook } from "./learned-codebooks.ts";
 import { networkOf } from "./network.ts";
 import { orderedColumns } from "./ordered-columns.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
-import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
+import {
+  asStored,
+  checkConfigurable,
+  configIn,
+  isByText,
+  ownWeight,
+  type SlotWeight,
+  type WeightState,
+} from "./slot-weight.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 import { wholeGroups } from "./whole-groups.ts";
@@ -69,6 +78,8 @@ export class Model {
   /** By slot name, in the model's order. */
   readonly #weights: ReadonlyMap<string, { slot: WeightSlot; stored: StoredWeight | null; state: WeightState }>;
   #isClosed = false;
+  /** Codebooks that were learned, by what those who share one have in common. */
+  readonly #levels = new Map<string, Promise<Int8Array>>();
   /** The last quantized weight: some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
@@ -174,18 +185,22 @@ export class Model {
     weight.state = { kind: "calibrated", config, load };
   }
 
+  /** Says what errors of each column of a slot's weight count by a text, for when it is quantized. InvalidArgumentError for one without a configuration. */
+  setImportance(name: string, importance: Float32Array): void {
+    const weight = this.#of(name);
+    const config = configIn(weight.state);
+    if (!config) throw new InvalidArgumentError(`${name}: expected a configuration to calibrate for; quantize first`);
+    weight.state = { kind: "configured", config, importance };
+  }
+
   /** Whether weights were calibrated: no configuration can be set any more. */
   get isCalibrated(): boolean {
-    return this.#some("calibrated");
+    return [...this.#weights.values()].some(({ state }) => isByText(state));
   }
 
   /** Whether weights were replaced or calibrated: what they are does not follow from the checkpoint alone. */
   get hasForeignWeights(): boolean {
-    return this.#some("calibrated", "replaced");
-  }
-
-  #some(...kinds: readonly WeightState["kind"][]): boolean {
-    return [...this.#weights.values()].some(({ state }) => kinds.includes(state.kind));
+    return [...this.#weights.values()].some(({ state }) => isByText(state) || state.kind === "replaced");
   }
 
   /** Does work that changes weights; when it fails, all of them are again what they were before. */
@@ -317,20 +332,50 @@ export class Model {
       spec,
       activations: activationsOf(config),
       layout: use.layout ?? this.layout,
-      ...(spec.hasLevels && { levels: codebooks[spec.bits]! }),
+      ...this.#codebookOf(stored, config, spec),
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
     const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;
     const weight = { name: handle, shape: slot.shape, format };
     const { state } = this.#of(slot.name);
     if (state.kind === "calibrated") return { ...weight, load: state.load };
-    if (needsActivations(config.algorithm) && !use.unread)
+    if (needsActivations(config.algorithm) && !isByText(state) && !use.unread)
       throw new InvalidArgumentError(
         `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    const importance = async () => (config.algorithm === "mse" ? expectedPower(this, slot.name) : null);
-    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, { config, importance, signal: use.signal });
+    const importance = () => this.#importance(slot.name, config);
+    const levels = isLearned(stored, config)
+      ? () => this.levelsOf(stored, config, (name) => this.#importance(name, config))
+      : undefined;
+    const loadRows = () =>
+      quantizeRows(this.checkpoint.tensors, stored, { config, importance, levels, signal: use.signal });
     return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
+  }
+
+  /** What errors of each column of a slot's weight count: by a text, else by the weights of the model where algorithms look at that. */
+  async #importance(name: string, { algorithm }: QuantizationConfig): Promise<Float32Array | null> {
+    const { state } = this.#of(name);
+    const given = state.kind === "configured" ? state.importance : undefined;
+    return given ?? (algorithm === "mse" ? expectedPower(this, name) : null);
+  }
+
+  /** What is known of a slot's codebook before its weights are read. */
+  #codebookOf(name: string, config: QuantizationConfig, spec: WeightSpec): Pick<AffineFormat, "levels" | "codebook"> {
+    if (!spec.hasLevels) return {};
+    if (!isLearned(name, config)) return { levels: codebooks[spec.bits]! };
+    return { codebook: codebookKey(namesOfCodebook(this, name, config), config) };
+  }
+
+  /**
+   * The levels of a slot with a configuration of mapping "kmeans", learned once with those of all matrices that share its
+   * codebook; `importance` says what errors of the columns of a matrix count.
+   */
+  levelsOf(name: string, config: QuantizationConfig, importance: SharedCodebook["importance"]): Promise<Int8Array> {
+    const names = namesOfCodebook(this, name, config);
+    const key = codebookKey(names, config);
+    const known = this.#levels.get(key) ?? learnCodebook(this.checkpoint.tensors, { names, importance }, config);
+    this.#levels.set(key, known);
+    return known;
   }
 
   async #quantized(
@@ -343,6 +388,10 @@ export class Model {
       this.#last = { name, config, data: joinRows(rows, loadRows()) };
     return this.#last.data;
   }
+}
+
+function codebookKey(names: readonly string[], config: QuantizationConfig): string {
+  return `${names.join()} ${JSON.stringify(config)}`;
 }
 
 /** A checkpoint as a model; its norms, biases and formats are checked. Errors are those of the checkpoint's files. */

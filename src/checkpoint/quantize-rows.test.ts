@@ -6,11 +6,11 @@ import type { TensorSource } from "../formats/tensor-source.ts";
 import { decodeF16Array, f32ToBf16, f32ToF16 } from "../half.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { canRoundNatively, roundingKernels, roundNatively } from "../kernels/quantizer.ts";
-import { codebooks } from "../quantize/codebooks.ts";
+import { codebooks, PAIRED_BITS } from "../quantize/codebooks.ts";
 import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../quantize/config.ts";
 import { trialsOf } from "../quantize/group-fit.ts";
 import { quantizeWeights } from "../quantize/mse.ts";
-import { mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
+import { type GroupSize, hasCodebook, mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
 import { bytesOf, type Tensor, toFloat32 } from "../tensor.ts";
 import { joinRows, quantizeRows } from "./quantize-rows.ts";
 
@@ -49,13 +49,20 @@ function source(tensor: Tensor): TensorSource {
 const schemes = mappingTypes.flatMap((mappingType) =>
   (["affine", "hqq_scale_only", "mse"] as const)
     .filter((algorithm) => algorithm !== "hqq_scale_only" || mappingType !== "asymmetric")
-    .filter((algorithm) => algorithm === "mse" || mappingType !== "codebook")
-    .flatMap((algorithm) => scaleDTypes.map((scaleDType) => ({ mappingType, algorithm, scaleDType }))),
+    .filter((algorithm) => algorithm === "mse" || !hasCodebook(mappingType))
+    .flatMap((algorithm) => scaleDTypes.map((scaleDType) => ({ mappingType, algorithm, scaleDType })))
+    .filter(
+      ({ algorithm, scaleDType }) => scaleDType !== "i8" || (algorithm === "mse" && mappingType !== "asymmetric"),
+    ),
 );
+
+/** Whether a group size and bits have scales of a type. */
+const hasScales = (groupSize: GroupSize, bits: number, scaleDType: string) =>
+  scaleDType !== "i8" || groupSize === 32 || (groupSize === 16 && PAIRED_BITS.includes(bits));
 
 /** Bits that a mapping has. */
 const bitsOf = (mappingType: (typeof mappingTypes)[number]) =>
-  [1, 2, 3, 4, 5, 6, 7, 8].filter((bits) => mappingType !== "codebook" || codebooks[bits] !== undefined);
+  [1, 2, 3, 4, 5, 6, 7, 8].filter((bits) => !hasCodebook(mappingType) || codebooks[bits] !== undefined);
 
 async function quantized(tensor: Tensor, config: QuantizationConfig, columns: Float32Array | null = null) {
   const importance = async () => columns;
@@ -66,9 +73,11 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
   it.each(schemes)("$mappingType, $algorithm, $scaleDType scales", async (scheme) => {
     const random = new Random(mappingTypes.indexOf(scheme.mappingType) + 1);
     for (const bits of bitsOf(scheme.mappingType))
-      for (const groupSize of [1, 16, 32, 37, 128, "axis"] as const)
+      for (const groupSize of ([1, 16, 32, 37, 128, "axis"] as const).filter((size) =>
+        hasScales(size, bits, scheme.scaleDType),
+      ))
         for (const dtype of ["f32", "f16", "bf16"] as const) {
-          const [n, k] = [random.integer(1, 9), random.pick([1, 31, 64, 100, 257])];
+          const [n, k] = [random.integer(1, 9), random.pick([1, 31, 64, 100, 257, 600])];
           const config = int8DynamicActivationIntxWeight({ bits, groupSize, ...scheme });
           const tensor = stored(dtype, [n, k], values(random, n * k));
           const columns = random.pick([null, random.floats(k).map((value) => value * value), new Float32Array(k)]);
@@ -88,19 +97,25 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
           const tensor = stored("bf16", [n, k], values(random, n * k));
           const config = int8DynamicActivationIntxWeight({ bits, mappingType, algorithm, scaleDType });
           const found = { qvals: new Int8Array(counts.qvals), scales: new Float32Array(counts.scales) };
+          const superScales = new Float32Array(scaleDType === "i8" ? n : 0);
           const zeros = new Int8Array(counts.scales);
           const { factors: trials, levels } = trialsOf(config);
           const importance = random.floats(k).map((value) => value * value);
           const form = {
             ...{ n, k, bits, groupSize: 32, dtype: "bf16" as const, mappingType, algorithm },
-            ...{ importance, trials, levels: levels ?? new Int8Array(0), halfScales: scaleDType === "f16" },
+            ...{ importance, trials, levels: levels ?? new Int8Array(0), scaleType: scaleDType },
           };
           const cpu = { name: "invented", features: new Set(needs) };
-          expect(await roundNatively({ ...form, weights: tensor.data, ...found, zeros }, cpu)).toBe(true);
+          expect(await roundNatively({ ...form, weights: tensor.data, ...found, superScales, zeros }, cpu)).toBe(true);
           const expected = quantizeWeights(toFloat32(tensor), { ...config, n, k }, importance);
           expectSameFields(
-            { ...found, zeros },
-            { qvals: expected.qvals, scales: expected.scales, zeros: expected.zeros ?? new Int8Array(counts.scales) },
+            { ...found, superScales, zeros },
+            {
+              qvals: expected.qvals,
+              scales: expected.scales,
+              superScales: expected.superScales ?? superScales,
+              zeros: expected.zeros ?? new Int8Array(counts.scales),
+            },
             `${needs} ${mappingType} ${algorithm} ${scaleDType} ${bits}`,
           );
         }

@@ -9,7 +9,7 @@ import type { QuantizationConfig } from "../quantize/config.ts";
 import { trialsOf } from "../quantize/group-fit.ts";
 import { quantizeWeights } from "../quantize/mse.ts";
 import { weightSpec } from "../quantize/scheme.ts";
-import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import { groupCount, hasFactors, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 
 /** Weights at a time: their integers and what they are made from stay in the caches of most processors. */
@@ -43,6 +43,8 @@ export interface RowsOptions {
   readonly config: QuantizationConfig;
   /** What errors of each column count, for algorithms that look at it; without it, all count alike. */
   readonly importance?: () => Promise<Float32Array | null>;
+  /** The codebook, where it is not that of all matrices of so many bits. */
+  readonly levels?: (() => Promise<Int8Array>) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -50,14 +52,14 @@ export interface RowsOptions {
 export function quantizeRows(
   tensors: TensorSource,
   name: string,
-  { config, importance, signal }: RowsOptions,
+  { config, importance, levels, signal }: RowsOptions,
 ): AsyncGenerator<QuantizedWeights> {
   let known: Promise<Float32Array | null> | undefined;
   const read = async (first: number, count: number) => {
     try {
       const values = await tensors.readRows(name, first, count);
       known ??= importance?.();
-      return await quantizeTensor(values, config, (await known) ?? null);
+      return await quantizeTensor(values, config, (await known) ?? null, await levels?.());
     } catch (cause) {
       if (!(cause instanceof InvalidArgumentError)) throw cause;
       const place = `${name}, rows ${first} to ${first + count}`;
@@ -67,11 +69,15 @@ export function quantizeRows(
   return inParts(tensors.info(name).shape as [number, number], read, signal);
 }
 
-/** Quantizes a float matrix [n, k], each weight for itself, on all cores where there is native code. */
+/**
+ * Quantizes a float matrix [n, k], each weight for itself, on all cores where there is native code. `codebook` has the levels
+ * where they are not those of all matrices of so many bits.
+ */
 export async function quantizeTensor(
   values: Tensor,
   config: QuantizationConfig,
   importance: Float32Array | null,
+  codebook?: Int8Array | null,
 ): Promise<QuantizedWeights> {
   const [n, k] = values.shape as [number, number];
   const spec = weightSpec(n, k, config);
@@ -82,25 +88,27 @@ export async function quantizeTensor(
     const zeros = new Int8Array(hasZeros ? count : 0);
     const { algorithm, mappingType } = config;
     const isSearched = algorithm !== "affine" && algorithm !== "hqq_scale_only";
-    const trials = trialsOf(config);
+    const trials = trialsOf(config, codebook ?? undefined);
+    const superScales = new Float32Array(hasFactors(spec) ? n * superGroupCount(spec) : 0);
     const result = { qvals: new Int8Array(n * k), scales: new Float32Array(count) };
     const form = {
-      ...{ n, k, bits, groupSize, dtype, mappingType, halfScales: config.scaleDType === "f16" },
+      ...{ n, k, bits, groupSize, dtype, mappingType, scaleType: config.scaleDType },
       algorithm: isSearched ? "mse" : algorithm,
       importance: (isSearched && importance) || new Float32Array(0),
       trials: trials.factors,
       levels: trials.levels ?? new Int8Array(0),
     } as const;
-    if (await roundNatively({ ...form, weights, ...result, zeros }))
+    if (await roundNatively({ ...form, weights, ...result, superScales, zeros }))
       return {
         ...spec,
         ...result,
         zeros: hasZeros ? zeros : null,
-        levels: spec.hasLevels ? codebooks[bits]! : null,
+        levels: spec.hasLevels ? (codebook ?? codebooks[bits]!) : null,
+        ...(hasFactors(spec) && { superScales }),
       };
     // A weight is not finite: the definition says which.
   }
-  return quantizeWeights(toFloat32(values), { ...config, n, k }, importance);
+  return quantizeWeights(toFloat32(values), { ...config, n, k }, importance, codebook);
 }
 
 /** Parts of a matrix as a whole. */
@@ -115,10 +123,12 @@ export async function joinRows(n: number, parts: AsyncIterable<QuantizedWeights>
       qvals: new Int8Array(n * part.k),
       scales: new Float32Array(n * groups),
       zeros: part.zeros && new Int8Array(n * groups),
+      ...(part.superScales && { superScales: new Float32Array(n * superGroupCount(part)) }),
     };
     whole.qvals.set(part.qvals, row * part.k);
     whole.scales.set(part.scales, row * groups);
     if (part.zeros) whole.zeros?.set(part.zeros, row * groups);
+    if (part.superScales) whole.superScales?.set(part.superScales, row * superGroupCount(part));
     row += part.n;
   }
   return whole!;

@@ -11,7 +11,12 @@ export type WeightState =
   /** The weight is as the checkpoint stores it. */
   | { readonly kind: "stored" }
   /** To be quantized when it is read; with an algorithm that looks at activations, after calibration only. */
-  | { readonly kind: "configured"; readonly config: QuantizationConfig }
+  | {
+      readonly kind: "configured";
+      readonly config: QuantizationConfig;
+      /** What errors of each column count by a text, for algorithm "imatrix". */
+      readonly importance?: Float32Array;
+    }
   /** Quantized by the activations of a text. */
   | { readonly kind: "calibrated"; readonly config: QuantizationConfig; readonly load: () => Promise<QuantizedWeights> }
   /** Another weight, of any format, in place of the checkpoint's. */
@@ -32,6 +37,11 @@ export const asStored: WeightState = { kind: "stored" };
 /** The configuration that a slot's weight has, or is to have. */
 export function configIn(state: WeightState): QuantizationConfig | undefined {
   return state.kind === "configured" || state.kind === "calibrated" ? state.config : undefined;
+}
+
+/** Whether a text says what the weight becomes. */
+export function isByText(state: WeightState): boolean {
+  return state.kind === "calibrated" || (state.kind === "configured" && state.importance !== undefined);
 }
 
 /** The weight that is there in a format of its own or in place of the checkpoint's; null for the checkpoint's tensor. */

@@ -31,7 +31,7 @@ export type Destination = "lowbit" | "executorch" | "torchao" | "gguf";
 export function holdsFor(destination: Destination): (stored: LowBitTensor) => boolean {
   if (destination === "lowbit") return () => true;
   if (destination === "gguf")
-    return ({ spec, minima, order }) => !minima && !order && typeof blockTypeFor(spec) !== "string";
+    return ({ spec, levels, minima, order }) => !minima && !order && typeof blockTypeFor(spec, levels) !== "string";
   if (destination === "torchao") return ({ minima, order, spec }) => !minima && !order && !spec.hasLevels;
   return ({ spec, order }) => !order && torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
 }

@@ -24,6 +24,7 @@ import {
 } from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
+import { calibrationText, checkWriting, type WritingHooks } from "./self-calibration.ts";
 import { applySize, type SizeHooks } from "./size-option.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
@@ -37,7 +38,7 @@ const SIZED_QMODE = "8da4w";
 const STRENGTH_DEFAULT = 0.5;
 
 /** What encoding weights may report and obey, and where it keeps what it has finished. */
-export interface EncodeHooks extends SizeHooks, Pick<EncodeOptions, "folder" | "onDamagedPart"> {
+export interface EncodeHooks extends SizeHooks, WritingHooks, Pick<EncodeOptions, "folder" | "onDamagedPart"> {
   /** Called before encoding or calibrating, which take long, with the configurations set: throws for what cannot follow. */
   readonly check?: (model: Model) => unknown;
 }
@@ -54,6 +55,7 @@ export async function applyQuantization(
     throw new UsageError("--calibration-tokens needs the text whose tokens it counts: expected --calibrate text.txt");
   if (options.damping !== undefined && options.calibrate === undefined)
     throw new UsageError("--damping says how much a text counts: expected --calibrate text.txt");
+  checkWriting(options);
   const mode = aqlmMode(options);
   const isEncoded = mode !== null && hasAqlmWeights(model, mode);
   const recipe = await readRecipe(options);
@@ -65,9 +67,9 @@ export async function applyQuantization(
     });
   const wantsCalibration = checkCalibration(model, options, isEncoded);
   const isToEncode = mode !== null && !isEncoded;
-  const text = await readCalibration(options);
-  // Before encoding and calibrating, which take long.
+  // Before writing a text, encoding and calibrating, which take long.
   if (isToEncode || wantsCalibration) hooks.check?.(model);
+  const text = await calibrationText(model, options, hooks);
   const { calibrationTokens: maxTokens, damping } = options;
   if (isToEncode) {
     const skipped = recipe ? weightsInRecipe(model, recipe) : new Set<string>();
@@ -104,7 +106,9 @@ function checkCalibration(model: Model, options: QuantizationOptions, isEncoded:
   const asking = asksForText(model, options) ?? (size === undefined ? null : "--size");
   const wanted = asking !== null;
   if (wanted && path === undefined)
-    throw new UsageError(`${asking} looks at the activations of a text; give one by --calibrate text.txt`);
+    throw new UsageError(
+      `${asking} looks at the activations of a text; give one by --calibrate text.txt, or --calibrate self`,
+    );
   if (!wanted && path !== undefined && isEncoded)
     throw new UsageError(
       `--calibrate: ${model.name} has ${options.qmode} weights already, which no text changes; leave it out`,
@@ -124,7 +128,7 @@ function asksForText(model: Model, { smoothquant }: QuantizationOptions): string
 
 function headOf(options: QuantizationOptions): QuantizationConfig | null {
   const { head, groupSize } = options;
-  return head === undefined ? null : parseQmode(head, { groupSize, ...rowFields(options) });
+  return head === undefined ? null : parseQmode(head, { groupSize, ...headFields(options) });
 }
 
 /** Fields of linear layers but for bits and groups: what is not said, where others read them, is what those have. */
@@ -148,13 +152,15 @@ function rowFields(options: QuantizationOptions): Fields {
   };
 }
 
+/** Fields of a head, whose errors a text weighs where there is one. */
+function headFields(options: QuantizationOptions): Fields {
+  const fields = rowFields(options);
+  return fields.algorithm === undefined ? { ...fields, algorithm: byText(options) } : fields;
+}
+
 /** The algorithm of a text that nothing else is given for. */
 function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix" | undefined {
   return path !== undefined && smoothquant === undefined ? "imatrix" : undefined;
-}
-
-async function readCalibration({ calibrate: path }: QuantizationOptions): Promise<string | undefined> {
-  return path === undefined ? undefined : readTextFile(path, "the text");
 }
 
 /**
@@ -200,15 +206,17 @@ function configsOf(options: QuantizationOptions): QuantizationConfig[] {
     }))
       if (value !== undefined) throw new UsageError(`${flag} needs --qmode, such as --qmode 8da4w`);
   const configs = linear ? [linear] : [];
-  const rows = qmode?.startsWith("torchao:")
-    ? ({ ...rowFields(options), algorithm: "affine" } as const)
-    : rowFields(options);
+  const isTorchao = qmode?.startsWith("torchao:");
+  const rows = isTorchao ? ({ ...rowFields(options), algorithm: "affine" } as const) : rowFields(options);
   if (options.embedding !== undefined) configs.push(embedding(parseEmbedding(options.embedding, rows)));
   if (options.sharedEmbedding === true && !linear)
     throw new UsageError(
       "--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32",
     );
-  const head = { ...rows, activationGranularity: linear?.activationGranularity };
+  const head = {
+    ...(isTorchao ? rows : headFields(options)),
+    activationGranularity: linear?.activationGranularity,
+  };
   if (options.sharedEmbedding === true)
     configs.push(sharedEmbedding(searched({ bits: linear!.bits, groupSize: linear!.groupSize, ...head })));
   else if (options.sharedEmbedding !== undefined)

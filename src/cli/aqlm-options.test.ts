@@ -15,7 +15,7 @@ const checkpoint = join(folder, "checkpoint");
 const out = join(folder, "out.pte");
 await writeTinyCheckpoint(checkpoint);
 const text = join(folder, "text.txt");
-await writeFile(text, "To be, or not to be, that is the question.");
+await writeFile(text, "To be, or not to be, that is the question. ".repeat(3));
 /** Of which encoding and calibrating complain at once. */
 const empty = join(folder, "empty.txt");
 await writeFile(empty, "");

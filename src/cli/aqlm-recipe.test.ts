@@ -27,7 +27,7 @@ const folder = await temporaryFolder();
 const out = join(folder, "out.pte");
 const recipe = join(folder, "recipe.json");
 const text = join(folder, "text.txt");
-await writeFile(text, "To be, or not to be, that is the question.");
+await writeFile(text, "To be, or not to be, that is the question. ".repeat(3));
 /** Inputs of down_proj are no whole groups of 8. */
 const uneven = { intermediate_size: 43 };
 const tied = { name: "tied", path: join(folder, "tied"), config: uneven };

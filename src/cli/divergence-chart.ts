@@ -53,6 +53,8 @@ function line(x1: number, y1: number, x2: number, y2: number, stroke: string): s
   return `<line x1="${fixed(x1)}" y1="${fixed(y1)}" x2="${fixed(x2)}" y2="${fixed(y2)}" stroke="${stroke}"/>`;
 }
 
+const TITLE = "KL divergence against bytes";
+
 /** The chart of curves, each of the same models, of which there is one at least. */
 export function divergenceChart(curves: readonly Curve[]): string {
   const { width, height, left, right, top, bottom } = SIZE;
@@ -81,7 +83,8 @@ export function divergenceChart(curves: readonly Curve[]): string {
   ];
   const drawn = curves.flatMap((curve, i) => drawCurve(curve, { x, y }, colors[i % colors.length]!, i));
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" role="img" aria-label="${TITLE}">`,
+    `<title>${TITLE}</title>`,
     `<rect width="${width}" height="${height}" fill="#fff"/>`,
     ...grid,
     ...drawn,

@@ -130,7 +130,9 @@ function methodSections(method: MethodReport): string[] {
 function weightTable(weights: readonly WeightReport[], verified: boolean): string {
   const heading = ["weight", "layout", "bits", "shape", "group", "scales", "size", "bits/weight"];
   const rows = weights.map((weight) => {
-    const { layout, dtype, form, bits, shape, groupSize, scaleType, hasZeros, hasMinima, byteLength } = weight;
+    const { layout, dtype, form, bits, shape, groupSize, scaleType, byteLength } = weight;
+    const parts = { codebook: weight.levels, zeros: weight.hasZeros, minima: weight.hasMinima };
+    const had = Object.entries(parts).map(([name, has]) => (has ? ` + ${name}` : ""));
     const isAxis = groupSize !== null && groupSize >= (shape[1] ?? 0);
     const row = [
       weight.name,
@@ -138,7 +140,7 @@ function weightTable(weights: readonly WeightReport[], verified: boolean): strin
       form ?? bits,
       `[${shape.join(", ")}]`,
       form ? "" : isAxis ? "axis" : (groupSize ?? ""),
-      `${scaleType ?? ""}${hasZeros ? " + zeros" : ""}${hasMinima ? " + minima" : ""}`,
+      `${scaleType ?? ""}${had.join("")}`,
       formatBytes(byteLength),
       weight.bitsPerWeight.toFixed(2),
     ];

@@ -10,6 +10,7 @@ import {
   type Model,
 } from "../index.ts";
 import {
+  type CalibrationText,
   checkCompiles,
   type DownloadPlan,
   hubProgram,
@@ -26,6 +27,7 @@ import {
   type QuantizationOptions,
   wantsQuantization,
 } from "./quantization-options.ts";
+import { describeWritten } from "./self-calibration.ts";
 import { formatBytes } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -96,7 +98,14 @@ export async function withCheckpoint<R>(
   noteUnread(model, terminal);
   try {
     await hooks.onOpen?.(model);
-    await applyQuantization(model, options, hooks);
+    const writing = terminal.progress("writing a text");
+    const onWritten = (written: CalibrationText) => {
+      writing.stop();
+      terminal.note(`lowbit: ${describeWritten(written)}`);
+    };
+    await applyQuantization(model, options, { ...hooks, onWrite: writing.update, onWritten }).finally(() =>
+      writing.stop(),
+    );
     return await work(model);
   } finally {
     await model.close();

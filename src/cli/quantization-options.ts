@@ -28,6 +28,10 @@ export interface QuantizationOptions {
   readonly head?: string;
   readonly calibrate?: string;
   readonly calibrationTokens?: number;
+  /** Seed of what the model writes itself. */
+  readonly calibrationSeed?: number;
+  /** File for what the model wrote. */
+  readonly saveCalibration?: string;
   /** SmoothQuant's strength. */
   readonly smoothquant?: number | true;
   /** What is added to mean squares of inputs, as a part of their mean. */
@@ -42,6 +46,9 @@ export interface QuantizationOptions {
   /** Who else than lowbit is to read the weights, so that they are of its kinds. */
   readonly reader?: "torchao" | "gguf";
 }
+
+/** The value of `--calibrate` for a text that the model writes itself. A file of this name is ./self. */
+export const SELF = "self";
 
 /** Options that a recipe says itself, as it does `--qmode` but for AQLM's modes. */
 const inRecipe = [
@@ -63,14 +70,16 @@ export function addQuantizationOptions(command: Command): Command {
 function addTextOptions(command: Command): Command {
   return command
     .option(
-      "--calibrate <text file>",
-      "text whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --size and --qmode aqlm-2x8 look at",
+      "--calibrate <text file|self>",
+      "text, or self: the model writes one, whose activations --algorithm imatrix, gptq, awq, ..., --smoothquant, --size and --qmode aqlm-2x8 look at",
     )
     .option(
       "--calibration-tokens <n>",
       "tokens of it that are read, from its start (default: 4096; gptq: 16384)",
       wholeNumber,
     )
+    .option("--calibration-seed <n>", "of --calibrate self: another seed, another text (default: 0)", wholeNumber)
+    .option("--save-calibration <file>", "write the text of --calibrate self to a file, too")
     .option(
       "--damping <part>",
       "of gptq and imatrix: the part of the inputs' squares that is added to them; more trusts the text less (default: 0.2; imatrix: 0.01)",
@@ -103,7 +112,7 @@ function addSchemeOptions(command: Command): Command {
     .addOption(
       new Option(
         "--mapping-type <type>",
-        "weights of linear layers to integers (default: codebook up to 4 bits, else symmetric)",
+        "weights of linear layers to integers; kmeans: to learned levels (default: codebook up to 4 bits, else symmetric)",
       ).choices(mappingTypes),
     )
     .addOption(
@@ -112,9 +121,10 @@ function addSchemeOptions(command: Command): Command {
       ),
     )
     .addOption(
-      new Option("--scale-dtype <type>", "stored scales (default: f16; beside affine and hqq_scale_only f32)").choices(
-        scaleDTypes,
-      ),
+      new Option(
+        "--scale-dtype <type>",
+        "stored scales; i8: integers, with a factor for 256 weights (default: f16; beside affine and hqq_scale_only f32)",
+      ).choices(scaleDTypes),
     )
     .option(
       "--embedding <bits,group[,mapping]>",
@@ -165,6 +175,7 @@ const names = [
   "activations",
   "calibrate",
   "calibrationTokens",
+  "calibrationSeed",
   "damping",
   "smoothquant",
   "size",
@@ -186,7 +197,7 @@ export function wantsQuantization(options: QuantizationOptions): boolean {
 /** Words that tell what these options do from what others do: "qmode 8da4w, groupSize 64". Of files, what they hold. */
 export async function describeQuantization(options: QuantizationOptions): Promise<string> {
   const parts = givenOptions(options).map(async ([name, value]) => {
-    if (name !== "recipe" && name !== "calibrate") return `${name} ${value}`;
+    if ((name !== "recipe" && name !== "calibrate") || value === SELF) return `${name} ${value}`;
     return `${name} ${value} (${createHash("sha256")
       .update(await readTextFile(String(value)))
       .digest("hex")

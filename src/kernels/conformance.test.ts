@@ -145,7 +145,11 @@ function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: 
 
 /** The cases that a kernel serves. */
 function servedBy(kernel: Kernel<PackedLinearArgs>, cases: readonly LinearCase[]): readonly LinearCase[] {
-  return cases.filter(({ weights }) => kernel.readsMinima || !(weights.hasMinima || hasFactors(weights)));
+  return cases.filter(({ weights }) => {
+    if (kernel.readsMinima) return true;
+    const isRead = !hasFactors(weights) || (weights.scaleDType === "i8" && kernel.readsFactors === true);
+    return isRead && !weights.hasMinima;
+  });
 }
 
 /** Runs a case with several counts of rows; where there are threads, with more of them too. */

@@ -66,8 +66,10 @@ export interface Kernel<A> {
   readonly nStep: number;
   /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */
   readonly groups?: readonly GroupLimit[];
-  /** Whether it reads minima, and scales that have factors; absent when it does not. */
+  /** Whether it reads minima, and all scales that have factors; absent when it does not. */
   readonly readsMinima?: boolean;
+  /** Whether it reads scales that are integers with factors, where there are no minima; absent when it does not. */
+  readonly readsFactors?: boolean;
   /**
    * Temporary bytes that a run on so many threads uses, for these arguments, wherever in memory they begin; none when
    * absent.
@@ -174,8 +176,10 @@ export interface KernelQuery {
   readonly m: number;
   /** Weights of a group; absent where there are no groups. */
   readonly group?: number;
-  /** Whether groups have minima, or scales that have factors; absent when they have not. */
+  /** Whether groups have minima, or scales that are 8-bit floats; absent when they have not. */
   readonly hasMinima?: boolean;
+  /** Whether scales are integers with factors, and there are no minima; absent when not. */
+  readonly hasFactors?: boolean;
 }
 
 /** One row of packed weights, as stored: integers before any codebook. */

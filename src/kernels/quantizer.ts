@@ -8,8 +8,9 @@ import { defaultThreads, planNativeCalls } from "./plan.ts";
 import { kernelRefusal, selectKernel } from "./select.ts";
 
 const types = ["f32", "f16", "bf16"] as const satisfies readonly DType[];
-const mappings = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook"] as const;
+const mappings = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"] as const;
 const algorithms = ["affine", "hqq_scale_only", "mse"] as const;
+const scaleTypes = ["f32", "f16", "i8"] as const;
 
 /** A matrix [n, k] of floats, how its groups are rounded, and where the result goes. */
 export interface RoundingArgs {
@@ -22,10 +23,13 @@ export interface RoundingArgs {
   readonly mappingType: (typeof mappings)[number];
   /** How scales are chosen. */
   readonly algorithm: (typeof algorithms)[number];
-  readonly halfScales: boolean;
+  /** What scales are rounded to; integers only by "mse". */
+  readonly scaleType: (typeof scaleTypes)[number];
   readonly weights: TypedArray;
   readonly qvals: Int8Array;
   readonly scales: Float32Array;
+  /** Factors of scales that are integers; else empty. */
+  readonly superScales: Float32Array;
   /** Empty unless the mapping is asymmetric. */
   readonly zeros: Int8Array;
   /** What errors of each of k columns count; empty where all count alike. Only "mse" looks at it. */
@@ -41,13 +45,13 @@ type Rounding = RoundingArgs & {
   readonly failed: Int32Array;
 };
 
-function rounding({ dtype, mappingType, algorithm, halfScales, ...args }: Rounding): NativeArguments {
+function rounding({ dtype, mappingType, algorithm, scaleType, ...args }: Rounding): NativeArguments {
   return orderArguments(argumentNames.quantizeAffine, {
     ...args,
     weightType: types.indexOf(dtype),
-    mapping: mappings.indexOf(mappingType),
+    mapping: mappings.indexOf(mappingType === "kmeans" ? "codebook" : mappingType),
     algorithm: algorithms.indexOf(algorithm),
-    halfScales: Number(halfScales),
+    scaleType: scaleTypes.indexOf(scaleType),
     hasImportance: Number(args.importance.length > 0),
   });
 }

@@ -11,6 +11,7 @@ import { layouts } from "./layout/packed.ts";
 /** What selection knows of a call with m rows of activations and these weights. */
 export function packedQuery({ layout, spec }: Pick<PackedWeights, "layout" | "spec">, m: number): KernelQuery {
   const query = { layout: layout.name, bits: spec.bits, m, group: Math.min(spec.groupSize, spec.k) };
+  if (!spec.hasMinima && spec.scaleDType === "i8") return { ...query, hasFactors: true };
   return spec.hasMinima || hasFactors(spec) ? { ...query, hasMinima: true } : query;
 }
 
@@ -23,6 +24,7 @@ export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu
   if (kernel.bits && query.bits !== null && !kernel.bits.includes(query.bits))
     return `takes ${kernel.bits.join(", ")} bits`;
   if (query.hasMinima && !kernel.readsMinima) return "reads neither minima nor scales with factors";
+  if (query.hasFactors && !kernel.readsMinima && !kernel.readsFactors) return "reads no scales with factors";
   if (query.m < kernel.mStep) return `serves m >= ${kernel.mStep}`;
   const { groups } = kernel;
   const { group, m } = query;
@@ -52,7 +54,12 @@ function choicesFor<A>(kernels: readonly Kernel<A>[], cpu: Cpu): Choices {
 
 function isSameQuery(a: KernelQuery, b: KernelQuery): boolean {
   return (
-    a.m === b.m && a.layout === b.layout && a.bits === b.bits && a.group === b.group && a.hasMinima === b.hasMinima
+    a.m === b.m &&
+    a.layout === b.layout &&
+    a.bits === b.bits &&
+    a.group === b.group &&
+    a.hasMinima === b.hasMinima &&
+    a.hasFactors === b.hasFactors
   );
 }
 
@@ -73,9 +80,9 @@ export function explain<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cp
   return kernels.map((kernel) => `${kernel.name} ${kernelRefusal(kernel, query, cpu) ?? "serves"}`).join("; ");
 }
 
-function describeQuery({ layout, bits, m, group, hasMinima }: KernelQuery): string {
+function describeQuery({ layout, bits, m, group, hasMinima, hasFactors }: KernelQuery): string {
   const groups = group === undefined ? "" : `groups of ${group}, `;
-  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, ${groups}${hasMinima ? "minima or scales with factors, " : ""}m = ${m}`;
+  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, ${groups}${hasMinima || hasFactors ? "minima or scales with factors, " : ""}m = ${m}`;
 }
 
 /** The layout to pack weights in for a CPU: the first made for it that can store them. UnsupportedError says why none can. */

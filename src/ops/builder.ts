@@ -35,6 +35,8 @@ export interface PackedSource {
   readonly hasBias: boolean;
   /** The codebook of weights that have one, where it is known before they are read. */
   readonly levels?: Int8Array;
+  /** What matrices with the same codebook have in common, where its levels are not known yet. */
+  readonly codebook?: string;
   /** Reads the whole matrix. */
   load(): Promise<UnpackedMatrix>;
   /** Reads the matrix in parts; absent where it is only had whole. */

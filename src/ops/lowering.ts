@@ -20,6 +20,8 @@ export interface AffineFormat extends WeightFormat {
   readonly layout: string | null;
   /** The codebook of weights that have one, where it is known before they are read: equal ones are packed as one. */
   readonly levels?: Int8Array;
+  /** Where the levels are learned when the weights are read: what matrices with the same codebook, and no others, have in common. */
+  readonly codebook?: string;
 }
 
 /** Low-bit embedding rows in TorchAO's embedding format. */
@@ -108,7 +110,7 @@ interface PackedConstant {
 
 /** A weight and its bias packed for the CPU of a builder. */
 export function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): PackedConstant {
-  const { spec, layout: name, levels } = weight.format;
+  const { spec, layout: name, levels, codebook } = weight.format;
   const layout = name ? layoutNamed(name) : selectLayout(spec, builder.cpu);
   const stored = layout.padded?.(spec) ?? spec;
   const loadBias = async () => (bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null);
@@ -120,6 +122,7 @@ export function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bia
     layout,
     hasBias: bias !== null,
     ...(levels && { levels }),
+    ...(codebook !== undefined && { codebook }),
     load,
     ...(stream && { stream }),
   });

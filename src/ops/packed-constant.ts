@@ -79,14 +79,15 @@ function joinPacked(parts: readonly LazyConstant[], sharesLevels: boolean): Lazy
   if (layout.refusal(joined)) return null;
   const load = async () => joinMatrices(await inTurn(sources, (source) => source.load()), joined);
   const stream = joinStreams(sources);
-  const levels = haveOneCodebook(sources) ? sources[0]!.levels : undefined;
-  const source = { spec: joined, layout, hasBias, load, ...(stream && { stream }), ...(levels && { levels }) };
+  const { levels, codebook }: Pick<PackedSource, "levels" | "codebook"> = haveOneCodebook(sources) ? sources[0]! : {};
+  const known = { ...(levels && { levels }), ...(codebook !== undefined && { codebook }) };
+  const source = { spec: joined, layout, hasBias, load, ...(stream && { stream }), ...known };
   return packedWeights(joinedName(parts.map(({ key }) => weightName(key))), source);
 }
 
 function haveOneCodebook(sources: readonly PackedSource[]): boolean {
-  const [first] = sources.map(({ levels }) => levels?.join());
-  return first !== undefined && sources.every(({ levels }) => levels?.join() === first);
+  const [first, ...others] = sources.map(({ levels, codebook }) => codebook ?? levels?.join());
+  return first !== undefined && others.every((other) => other === first);
 }
 
 /** One stream after the other; null unless all but the last have whole panels, so that every part begins at one. */

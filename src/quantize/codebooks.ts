@@ -11,8 +11,24 @@ export const codebooks: Readonly<Record<number, Int8Array>> = {
   4: Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
 };
 
-/** A scheme with other bits: with even steps, symmetric about 0, where there is no codebook of so many bits. */
-export function atBits<S extends { readonly bits: number; readonly mappingType: string }>(scheme: S, bits: number): S {
-  const mappingType = scheme.mappingType === "codebook" && !codebooks[bits] ? "symmetric" : scheme.mappingType;
-  return { ...scheme, bits, mappingType };
+/** Bits of weights in groups of 16 whose scales are integers. */
+export const PAIRED_BITS: readonly number[] = [2, 3, 4, 6];
+
+/** Fields of a scheme that depend on each other. */
+interface BitsOfScheme {
+  readonly bits: number;
+  readonly groupSize: number | "axis";
+  readonly mappingType: string;
+  readonly scaleDType: string;
+}
+
+/**
+ * A scheme with other bits: with even steps, symmetric about 0, where there is no codebook of so many bits, and with groups of 32
+ * where there are none of 16 with integer scales.
+ */
+export function atBits<S extends BitsOfScheme>(scheme: S, bits: number): S {
+  const isPossible = scheme.mappingType === "kmeans" || scheme.mappingType === "codebook" ? codebooks[bits] : true;
+  const mappingType = isPossible ? scheme.mappingType : "symmetric";
+  const isPaired = scheme.scaleDType === "i8" && scheme.groupSize === 16 && !PAIRED_BITS.includes(bits);
+  return { ...scheme, bits, mappingType, ...(isPaired && { groupSize: 32 }) };
 }

@@ -44,10 +44,10 @@ describe("configurations", () => {
     [{ bits: "4" }, /got "4"/],
     [{ groupSize: 0 }, /groupSize must be at least 1 and whole, or "axis"/],
     [{ groupSize: 1.5 }, /got 1.5/],
-    [{ mappingType: "wide" }, /one of symmetric, symmetric_no_clipping_err, asymmetric, codebook, got "wide"/],
+    [{ mappingType: "wide" }, /one of symmetric, symmetric_no_clipping_err, asymmetric, codebook, kmeans, got "wide"/],
     [{ algorithm: "hqq" }, /one of affine, hqq_scale_only, .*, got "hqq"/],
     [{ algorithm: "hqq_scale_only" }, /no zero points/],
-    [{ scaleDType: "bf16" }, /one of f32, f16, got "bf16"/],
+    [{ scaleDType: "bf16" }, /one of f32, f16, i8, got "bf16"/],
     [{ group_size: 32 }, /unknown field "group_size"; known are bits, groupSize/],
     [{ kind: "intxWeightOnly" }, /unknown field "kind"/],
   ])("refuse %o", (options, message) => {

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Random } from "../../test/support/random.ts";
+import { openPacked, packWeights, unpackWeights } from "../kernels/layout/packed.ts";
+import { panel16 } from "../kernels/layout/panel16.ts";
 import { type Matrix, matrix, type Product } from "../matrix.ts";
 import { dequantize } from "../quantized.ts";
 import { upperFactor } from "./cholesky.ts";
@@ -142,6 +144,21 @@ describe("GPTQ", () => {
     const alone = loss(w, dequantize(quantizeMse(w.data, { ...options, n, k }, importance)), hessian);
     const gptq = loss(w, dequantize(await quantizeGptq(copy(w), copy(hessian), { product }, options)), hessian);
     expect(gptq).toBeLessThan(0.7 * alone);
+  });
+
+  it("keeps integer scales integers of their factors, across blocks of columns, and learned levels", async () => {
+    const columns = 300;
+    const weights = matrix(4, columns, w.data.slice(0, 4 * columns));
+    const levels = Int8Array.of(-63, -20, 8, 40);
+    const options = scheme({ bits: 2, groupSize: 16, mappingType: "kmeans", scaleDType: "i8" });
+    const found = await quantizeGptq(weights, hessianOf(columns, 400), { product }, { ...options, sweeps: 2, levels });
+    expect([...found.levels!]).toEqual([...levels]);
+    expect(found.superScales).toHaveLength(8);
+    expect(found.superScales!.every((factor) => factor > 0)).toBe(true);
+    // The packer refuses scales that are no such products.
+    const { weights: stored } = unpackWeights(openPacked(packWeights(found, null, panel16), found));
+    expect([...stored.scales]).toEqual([...found.scales]);
+    expect(stored.scales.every((scale) => scale !== 0)).toBe(true);
   });
 
   it("takes inputs that are always zero", async () => {

@@ -5,14 +5,17 @@
 import { ShapeError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { addColumns, columnsOf, type Matrix, matrix, type Product, partOf, setColumns, transpose } from "../matrix.ts";
-import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import { groupCount, type QuantizedWeights, SUPER_GROUP, superGroupCount } from "../quantized.ts";
 import { solveFactored, upperFactor } from "./cholesky.ts";
 import { GroupFit } from "./group-fit.ts";
 import { emptyWeights, quantizeMse } from "./mse.ts";
-import { checkScheme, type Scheme } from "./scheme.ts";
+import { checkScheme, type GroupSize, type Scheme } from "./scheme.ts";
+
+/** A scheme, and the levels of a codebook that is not one of `codebooks`. */
+type SchemeOfLevels = Scheme & { readonly levels?: Int8Array | null };
 
 /** Rounds a matrix each weight for itself, with what errors of its columns count: `quantizeMse`, or as it does. */
-export type Rounding = (weights: Matrix, scheme: Scheme, importance: Float32Array) => Promise<QuantizedWeights>;
+export type Rounding = (weights: Matrix, scheme: SchemeOfLevels, importance: Float32Array) => Promise<QuantizedWeights>;
 
 /** What GPTQ is computed with. */
 export interface GptqTools {
@@ -20,7 +23,7 @@ export interface GptqTools {
   readonly round?: Rounding;
 }
 
-export interface GptqOptions extends Scheme {
+export interface GptqOptions extends SchemeOfLevels {
   /** Part of the diagonal of X^T X, and a tenth as much of its mean, that is added to it. Default 0.2. */
   readonly damping?: number | undefined;
   /**
@@ -42,13 +45,13 @@ const STRIP = 32;
 const CHUNK_WEIGHTS = 2 ** 24;
 
 const roundPlainly: Rounding = async ({ rows: n, columns: k, data }, scheme, importance) =>
-  quantizeMse(data, { ...scheme, n, k }, importance);
+  quantizeMse(data, { ...scheme, n, k }, importance, scheme.levels);
 
 /**
  * GPTQ of weights [n, k] by H = X^T X [k, k] of their inputs; both are overwritten. With H = U D U^T, U upper with ones
  * on the diagonal, column j is rounded from w_j + sum over i < j of (w_i - ŵ_i) U_ij, which is the solution of the
  * paper (Chee et al. 2023, arXiv 2307.13304, theorem 6) without an inverse. Grids of groups are fitted when their first
- * column is reached, to what the columns then are. Inputs that were always zero take no part.
+ * column is reached, to what the columns then are; so are factors of integer scales. Inputs that were always zero take no part.
  */
 export async function quantizeGptq(
   weights: Matrix,
@@ -69,7 +72,7 @@ export async function quantizeGptq(
     for (let i = 0; i < data.length; i++) data[i]! += more[i]!;
   }
   const importance = normalize(factor);
-  const fit = new GroupFit(n, k, options);
+  const fit = new GroupFit(n, k, options, options.levels);
   const result = emptyWeights(fit);
   const step = Math.max(1, Math.floor(CHUNK_WEIGHTS / k));
   for (let row = 0; row < n; row += step) {
@@ -155,29 +158,52 @@ async function roundRows(rows: Rows, factor: Matrix): Promise<void> {
   }
 }
 
-/** Scales and zero points of the groups that begin at a column. */
-async function fitGroups(
-  { fit, result, importance, row, current, round, options }: Rows,
-  first: number,
-): Promise<void> {
+/** Scales and zero points of the groups that begin at a column, and factors that do. */
+async function fitGroups(rows: Rows, first: number): Promise<void> {
+  const { fit, result, row, current } = rows;
   const { groupSize } = fit.spec;
-  const width = Math.min(groupSize, current.columns - first);
-  const found = await round(
-    columnsOf(current, first, width),
-    { ...options, groupSize: "axis" },
-    importance.subarray(first, first + width),
-  );
-  const groups = groupCount(fit.spec);
+  if (result.superScales && first % SUPER_GROUP === 0) await fitFactors(rows, result.superScales, first);
+  const found = await searchScales(rows, first, Math.min(groupSize, current.columns - first), "axis");
   for (let r = 0; r < current.rows; r++) {
-    const group = (row + r) * groups + first / groupSize;
-    result.scales[group] = found.scales[r]!;
+    const group = useGrid(rows, row + r, first);
+    fit.store(found.scales[r]!);
+    result.scales[group] = fit.scale;
     if (result.zeros) result.zeros[group] = found.zeros![r]!;
   }
+}
+
+/** Factors of integer scales for the groups from a column on. */
+async function fitFactors(rows: Rows, superScales: Float32Array, first: number): Promise<void> {
+  const { fit, row, current } = rows;
+  const found = await searchScales(rows, first, Math.min(SUPER_GROUP, current.columns - first), rows.options.groupSize);
+  const groups = groupCount(found);
+  for (let r = 0; r < current.rows; r++) {
+    const scales = found.scales.subarray(r * groups, (r + 1) * groups);
+    fit.setFactor(scales.reduce((most, scale) => Math.max(most, Math.abs(scale)), 0));
+    superScales[(row + r) * superGroupCount(fit.spec) + first / SUPER_GROUP] = fit.factor;
+  }
+}
+
+/** Rounds columns from `first` on by themselves, with scales that are no integers. */
+function searchScales(
+  { importance, current, round, options }: Rows,
+  first: number,
+  width: number,
+  groupSize: GroupSize,
+): Promise<QuantizedWeights> {
+  const scaleDType = options.scaleDType === "i8" ? "f32" : options.scaleDType;
+  return round(
+    columnsOf(current, first, width),
+    { ...options, groupSize, scaleDType },
+    importance.subarray(first, first + width),
+  );
 }
 
 /** Takes the grid of the group that a column of a row is in. */
 function useGrid({ fit, result }: Rows, row: number, column: number): number {
   const group = row * groupCount(fit.spec) + Math.floor(column / fit.spec.groupSize);
+  const factor = row * superGroupCount(fit.spec) + Math.floor(column / SUPER_GROUP);
+  if (result.superScales) fit.factor = result.superScales[factor]!;
   fit.scale = result.scales[group]!;
   fit.zero = result.zeros?.[group] ?? 0;
   return group;
@@ -237,58 +263,54 @@ function sweepStrip(rows: Rows, hessian: Matrix, first: number): Matrix {
   const { fit, result, row, current } = rows;
   const k = current.columns;
   const count = hessian.rows;
-  const changes = matrix(current.rows, count);
-  const isWhole = count === Math.min(fit.spec.groupSize, k - first);
+  const changes =
+    count === Math.min(fit.spec.groupSize, k - first) ? rescale(rows, hessian, first) : matrix(current.rows, count);
   for (let r = 0; r < current.rows; r++) {
     const start = r * k + first;
     const at = row * k + start;
-    const group = useGrid(rows, row + r, first);
-    const gradient = current.data.subarray(start, start + count);
-    const own = changes.data.subarray(r * count, (r + 1) * count);
-    const integers = result.qvals.subarray(at, at + count);
-    if (isWhole) {
-      rescale(fit, integers, gradient, hessian, own);
-      result.scales[group] = fit.scale;
-    }
+    useGrid(rows, row + r, first);
     for (let j = 0; j < count; j++) {
-      const old = fit.value(integers[j]!);
-      const q = fit.round(old + gradient[j]! / hessian.data[j * count + j]!);
-      if (q === integers[j]) continue;
-      const change = fit.value(q) - old;
-      integers[j] = q;
-      own[j]! += change;
-      for (let c = 0; c < count; c++) gradient[c]! -= change * hessian.data[j * count + c]!;
+      const before = result.qvals[at + j]!;
+      const value = fit.value(before);
+      const q = fit.round(value + current.data[start + j]! / hessian.data[j * count + j]!);
+      if (q === before) continue;
+      const change = fit.value(q) - value;
+      result.qvals[at + j] = q;
+      changes.data[r * count + j]! += change;
+      for (let c = 0; c < count; c++) current.data[start + c]! -= change * hessian.data[j * count + c]!;
     }
   }
   return changes;
 }
 
-/** The scale that suits the integers of a group best; zero points stay. */
-function rescale(
-  fit: GroupFit,
-  integers: Int8Array,
-  gradient: Float32Array,
-  hessian: Matrix,
-  changes: Float32Array,
-): void {
-  const count = integers.length;
-  const before = fit.scale;
-  if (before === 0) return;
-  const values = Float32Array.from(integers, (q) => fit.value(q) / before);
-  const products = new Float32Array(count);
-  let [slope, curve] = [0, 0];
-  for (let j = 0; j < count; j++) {
-    let sum = 0;
-    for (let c = 0; c < count; c++) sum += values[c]! * hessian.data[j * count + c]!;
-    products[j] = sum;
-    slope += values[j]! * gradient[j]!;
-    curve += values[j]! * sum;
+/** Gives the groups that begin at a column the scales that suit their integers best; gives what that adds to them. */
+function rescale(rows: Rows, hessian: Matrix, first: number): Matrix {
+  const { fit, result, row, current, product } = rows;
+  const k = current.columns;
+  const count = hessian.rows;
+  const levels = matrix(current.rows, count);
+  for (let r = 0; r < current.rows; r++) {
+    useGrid(rows, row + r, first);
+    if (fit.scale === 0) continue;
+    for (let j = 0; j < count; j++)
+      levels.data[r * count + j] = fit.value(result.qvals[(row + r) * k + first + j]!) / fit.scale;
   }
-  if (!(curve > 0)) return;
-  fit.store(before + slope / curve);
-  const change = fit.scale - before;
-  for (let j = 0; j < count; j++) {
-    gradient[j]! -= change * products[j]!;
-    changes[j]! += change * values[j]!;
+  const slopes = product(levels, hessian).data;
+  for (let r = 0; r < current.rows; r++) {
+    const group = useGrid(rows, row + r, first);
+    const start = r * k + first;
+    let [slope, curve] = [0, 0];
+    for (let i = r * count, j = 0; j < count; i++, j++) {
+      slope += levels.data[i]! * current.data[start + j]!;
+      curve += levels.data[i]! * slopes[i]!;
+    }
+    const before = fit.scale;
+    if (curve > 0) fit.store(before + slope / curve);
+    result.scales[group] = fit.scale;
+    for (let i = r * count, j = 0; j < count; i++, j++) {
+      current.data[start + j]! -= (fit.scale - before) * slopes[i]!;
+      levels.data[i]! *= fit.scale - before;
+    }
   }
+  return levels;
 }

@@ -1,14 +1,19 @@
 /** Scale and zero point of least squared error for one group of weights, and rounding with them. */
+import { f16Table, f32ToF16 } from "../half.ts";
+import { SUPER_GROUP } from "../quantized.ts";
 import { roundHalfEven } from "../rounding.ts";
 import { storedScale } from "./affine.ts";
 import { codebooks } from "./codebooks.ts";
-import { type Scheme, weightSpec } from "./scheme.ts";
+import { hasCodebook, type Scheme, weightSpec } from "./scheme.ts";
 
 const { abs, fround, max, min } = Math;
 
 /** Grids that are tried at once, one in each lane of a vector; sums over a group run in as many lanes. */
 export const LANES = 16;
 const HALF = LANES / 2;
+/** Largest magnitude of scales that are integers. */
+const INTEGER_MAX = 127;
+const HALF_MAX = 65504;
 /** The least and the most of the range of the weights that grids cover: the fewer the levels, the more clipping pays. */
 const PARTS: readonly (readonly [least: number, most: number])[] = [
   [1, 1],
@@ -33,11 +38,13 @@ export interface Trials {
   readonly levels: Int8Array | null;
 }
 
-/** The grids that are tried for a scheme. */
-export function trialsOf({ bits, mappingType }: Pick<Scheme, "bits" | "mappingType">): Trials {
+/** The grids that are tried for a scheme. `levels` are those of its codebook. */
+export function trialsOf(
+  { bits, mappingType }: Pick<Scheme, "bits" | "mappingType">,
+  levels: Int8Array | null = hasCodebook(mappingType) ? codebooks[bits]! : null,
+): Trials {
   const [least, most] = PARTS[bits]!;
-  const levels = mappingType === "codebook" ? codebooks[bits]! : null;
-  const end = levels ? 127 : 2 ** (bits - 1);
+  const end = levels ? levels.reduce((most, level) => max(most, abs(level)), 0) : 2 ** (bits - 1);
   const factors = Float32Array.from({ length: LANES }, (_, lane) => {
     const part = most - ((most - least) * (lane % HALF)) / (HALF - 1);
     if (mappingType === "asymmetric") return part;
@@ -62,6 +69,8 @@ export class GroupFit {
   readonly spec: ReturnType<typeof weightSpec>;
   scale = 1;
   zero = 0;
+  /** Where scales are integers: what times an integer is the scale. `fitFactor` chooses it. */
+  factor = 1;
   /** The codebook that integers are places in; null when they are the levels themselves. */
   readonly levels: Int8Array | null;
   readonly #trials: Trials;
@@ -76,12 +85,39 @@ export class GroupFit {
   readonly #trialSums = makeSums();
   readonly #laneSums = makeSums();
 
-  constructor(n: number, k: number, scheme: Scheme) {
+  /** `levels`: those of the codebook, 2^bits that rise, where it is not that of `codebooks`. */
+  constructor(n: number, k: number, scheme: Scheme, levels?: Int8Array | null) {
     this.spec = weightSpec(n, k, scheme);
-    this.#trials = trialsOf(scheme);
+    this.#trials = trialsOf(scheme, levels ?? undefined);
     this.#lowest = -(2 ** (scheme.bits - 1));
     this.#highest = -this.#lowest - 1;
-    this.levels = this.spec.hasLevels ? codebooks[scheme.bits]! : null;
+    this.levels = this.spec.hasLevels ? (levels ?? codebooks[scheme.bits]!) : null;
+  }
+
+  /** Columns of a row that share a factor; those of a group where scales have none. */
+  get factorColumns(): number {
+    return this.spec.scaleDType === "i8" ? SUPER_GROUP : this.spec.groupSize;
+  }
+
+  /**
+   * Sets the factor for the groups of values start .. end - 1, at most `factorColumns` of a row; nothing where scales have
+   * none. Importance is as in `fit`.
+   */
+  fitFactor(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
+    if (this.spec.scaleDType !== "i8") return;
+    const { groupSize } = this.spec;
+    let peak = 0;
+    for (let first = start; first < end; first += groupSize) {
+      const last = min(end, first + groupSize);
+      this.search(values, first, last, importance?.subarray(first - start, last - start) ?? null);
+      peak = max(peak, abs(this.scale));
+    }
+    this.setFactor(peak);
+  }
+
+  /** Sets the factor for scales of at most a magnitude. */
+  setFactor(peak: number): void {
+    this.factor = storedFactor(fround(peak / INTEGER_MAX));
   }
 
   /**
@@ -89,27 +125,39 @@ export class GroupFit {
    * finite; `importance`, null for alike, begins with that of the first.
    */
   fit(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
+    this.search(values, start, end, importance);
+    this.store(this.scale);
+  }
+
+  /** As `fit`, with the scale not yet as it is stored. */
+  search(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
     const peak = this.#read(values, start, end, importance);
     this.zero = 0;
     if (this.spec.bits === 1 && !this.spec.hasZeros) this.scale = this.#signScale(end - start, peak);
-    else if (peak === 0) this.scale = this.spec.hasLevels ? 0 : storedScale(0, this.spec.scaleDType);
+    else if (peak === 0) this.scale = 0;
     else this.#search(end - start, peak);
+  }
+
+  /** Sets the scale to one as it is stored. 0 is the scale of zeros where a codebook or integers have it. */
+  store(scale: number): void {
+    const { scaleDType, hasLevels } = this.spec;
+    if (scaleDType === "i8") {
+      const whole = this.factor === 0 ? 0 : roundHalfEven(fround(scale / this.factor));
+      this.scale = max(-INTEGER_MAX, min(INTEGER_MAX, whole)) * this.factor + 0;
+      return;
+    }
+    const stored = scale === 0 && hasLevels ? 0 : storedScale(abs(scale), scaleDType);
+    this.scale = scale < 0 ? -stored : stored;
   }
 
   /** The integer nearest to a value. */
   round(value: number): number {
     const { levels } = this.#trials;
     if (this.spec.bits === 1 && this.spec.hasLevels) return value < 0 ? -1 : 0;
-    if (levels && this.scale === 0) return 0;
+    if (this.scale === 0) return 0;
     const scaled = fround(value * fround(1 / this.scale));
     if (levels) return nearestLevel(levels, scaled) + this.#lowest;
     return roundHalfEven(max(this.#lowest - this.zero, min(this.#highest - this.zero, scaled))) + this.zero;
-  }
-
-  /** Sets the scale to one as it is stored, of either sign. */
-  store(scale: number): void {
-    const stored = storedScale(abs(scale), this.spec.scaleDType);
-    this.scale = scale < 0 ? -stored : stored;
   }
 
   /** The value of an integer. */
@@ -148,7 +196,7 @@ export class GroupFit {
     }
     const [product, square] = [sumOf(products), sumOf(squares)];
     const mean = square > 0 ? fround(fround(product / square) * peak) : 0;
-    return mean > 0 ? storedScale(mean, this.spec.scaleDType) : 0;
+    return max(mean, 0);
   }
 
   #search(count: number, peak: number): void {
@@ -173,7 +221,7 @@ export class GroupFit {
     const zero = this.#zeros[best]!;
     const [product, square] = this.#sumsOf(count, fround(1 / scale), zero);
     if (score(product, square) > score0) scale = fround(product / square);
-    this.store(fround(scale * peak));
+    this.scale = fround(scale * peak);
     this.zero = zero;
   }
 
@@ -215,6 +263,13 @@ export class GroupFit {
       this.#zeros[lane] = max(this.#lowest, min(this.#highest, lane < HALF ? below : below + 1));
     }
   }
+}
+
+/** The least binary16 number that is not below a factor; 0 for 0, the largest for what is beyond. */
+function storedFactor(factor: number): number {
+  const bits = f32ToF16(factor);
+  const near = f16Table()[bits]!;
+  return near >= factor ? min(near, HALF_MAX) : f16Table()[bits + 1]!;
 }
 
 /** The place of the level nearest to a value; of two as near, the lower one. */

@@ -1,6 +1,6 @@
 /** Rounds each weight for itself, with the grid of its group of least squared error. */
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
-import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import { groupCount, hasFactors, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { type AffineOptions, checkSizes, notFinite, quantizeAffine } from "./affine.ts";
 import { GroupFit } from "./group-fit.ts";
 import { checkScheme } from "./scheme.ts";
@@ -13,15 +13,17 @@ export function quantizeWeights(
   weights: Float32Array,
   options: AffineOptions,
   importance: Float32Array | null = null,
+  levels: Int8Array | null = null,
 ): QuantizedWeights {
   const { algorithm } = options;
   if (algorithm === "affine" || algorithm === "hqq_scale_only") return quantizeAffine(weights, options);
-  return quantizeMse(weights, options, importance);
+  return quantizeMse(weights, options, importance, levels);
 }
 
 /**
  * Quantizes weights [n, k] so that the sum of importance[column] * error^2 of each group is the least of the grids that
- * `GroupFit` tries; without importance, all errors count alike. Scales may be negative, and of a codebook's group of zeros 0.
+ * `GroupFit` tries; without importance, all errors count alike. Scales may be negative, and 0 for a group of zeros of a codebook or
+ * with integer scales. `levels` are those of a codebook that is not one of `codebooks`.
  *
  * Throws InvalidArgumentError for options out of range, and for weights or importance that are not finite, ShapeError for
  * a wrong length.
@@ -30,25 +32,32 @@ export function quantizeMse(
   weights: Float32Array,
   options: AffineOptions,
   importance: Float32Array | null = null,
+  levels: Int8Array | null = null,
 ): QuantizedWeights {
   checkScheme("quantizeMse", options);
   checkSizes("quantizeMse", weights, options);
   const { n, k } = options;
   if (importance) checkImportance(importance, k);
-  const fit = new GroupFit(n, k, options);
+  const bad = weights.findIndex((weight) => !Number.isFinite(weight));
+  if (bad >= 0) throw notFinite("quantizeMse", weights, bad, k);
+  const fit = new GroupFit(n, k, options, levels);
   const result = emptyWeights(fit);
   const { groupSize } = fit.spec;
+  const counts = (first: number, end: number) => importance?.subarray(first, end) ?? null;
+  const columns = fit.factorColumns;
   let group = 0;
-  for (let r = 0; r < n; r++)
-    for (let c = 0; c < k; c += groupSize, group++) {
-      const end = Math.min(k, c + groupSize);
-      const start = r * k + c;
-      for (let i = start; i < r * k + end; i++)
-        if (!Number.isFinite(weights[i])) throw notFinite("quantizeMse", weights, i, k);
-      fit.fit(weights, start, r * k + end, importance?.subarray(c, end) ?? null);
-      result.scales[group] = fit.scale;
-      if (result.zeros) result.zeros[group] = fit.zero;
-      for (let i = start; i < r * k + end; i++) result.qvals[i] = fit.round(weights[i]!);
+  for (let r = 0, factor = 0; r < n; r++)
+    for (let first = 0; first < k; first += columns, factor++) {
+      const last = Math.min(k, first + columns);
+      fit.fitFactor(weights, r * k + first, r * k + last, counts(first, last));
+      if (result.superScales) result.superScales[factor] = fit.factor;
+      for (let c = first; c < last; c += groupSize, group++) {
+        const end = Math.min(k, c + groupSize);
+        fit.fit(weights, r * k + c, r * k + end, counts(c, end));
+        result.scales[group] = fit.scale;
+        if (result.zeros) result.zeros[group] = fit.zero;
+        for (let i = r * k + c; i < r * k + end; i++) result.qvals[i] = fit.round(weights[i]!);
+      }
     }
   return result;
 }
@@ -64,7 +73,7 @@ export function checkImportance(importance: Float32Array, k: number): void {
     );
 }
 
-/** Integers, scales and zero points to be filled. */
+/** Integers, scales, their factors and zero points to be filled. */
 export function emptyWeights({ spec, levels }: Pick<GroupFit, "spec" | "levels">) {
   const scales = new Float32Array(spec.n * groupCount(spec));
   return {
@@ -73,5 +82,6 @@ export function emptyWeights({ spec, levels }: Pick<GroupFit, "spec" | "levels">
     scales,
     zeros: spec.hasZeros ? new Int8Array(scales.length) : null,
     levels,
+    ...(hasFactors(spec) && { superScales: new Float32Array(spec.n * superGroupCount(spec)) }),
   };
 }

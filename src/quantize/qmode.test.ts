@@ -84,7 +84,7 @@ describe("parseEmbedding", () => {
     ["9,32", /<bits 1\.\.8>.*got bits "9"/],
     ["x,32", /got bits "x"/],
     ["4,0", /group size must be/],
-    ["4,32,asym", /symmetric\|symmetric_no_clipping_err\|asymmetric\|codebook\], got mapping "asym"/],
+    ["4,32,asym", /symmetric\|symmetric_no_clipping_err\|asymmetric\|codebook\|kmeans\], got mapping "asym"/],
     ["", /got 1 fields/],
   ])("refuses %j", (spec, message) => {
     expect(() => parseEmbedding(spec)).toThrow(InvalidArgumentError);

@@ -1,21 +1,29 @@
 /** How a weight matrix is to be quantized: the choices, their checks, the spec that follows. Computes no weights. */
 import { InvalidArgumentError } from "../errors.ts";
-import type { ScaleDType, WeightSpec } from "../quantized.ts";
-import { codebooks } from "./codebooks.ts";
+import type { FactoredScale, ScaleDType, WeightSpec } from "../quantized.ts";
+import { codebooks, PAIRED_BITS } from "./codebooks.ts";
 
 /** How a range of floats is mapped to integers, with TorchAO's names and meanings, or to the levels of a codebook. */
-export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook"] as const;
+export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"] as const;
 /**
  * How scales and integers of a weight are chosen: from its range, by least squares, by a search for the least squared
  * error, or by the activations of a text.
  */
 export const algorithms = ["affine", "hqq_scale_only", "mse", "imatrix", "gptq", "awq", "awq+gptq"] as const;
-/** What scales may be stored in. */
-export const scaleDTypes = ["f32", "f16"] as const satisfies readonly ScaleDType[];
+/**
+ * What scales may be stored in; "i8": integers of 8 bits, times a binary16 factor that 256 weights of a row share, as those of
+ * GGUF's K-quants and of IQ4_XS.
+ */
+export const scaleDTypes = ["f32", "f16", "i8"] as const satisfies readonly (ScaleDType | FactoredScale)[];
+/** What scales of a scheme are stored in. */
+export type StoredScale = (typeof scaleDTypes)[number];
+/** Sizes of groups whose scales may be integers. */
+const INTEGER_SCALE_GROUPS: readonly GroupSize[] = [16, 32];
 
 /**
  * TorchAO's MappingType: how the range of a group maps to the integers. "codebook": to the 2^bits uneven levels of
- * `codebooks`, which suit weights better than even steps.
+ * `codebooks`, which suit weights better than even steps. "kmeans": to 2^bits levels that are learned from the weights, a
+ * codebook for each matrix, or for those that read the same inputs.
  */
 export type MappingType = (typeof mappingTypes)[number];
 /**
@@ -52,9 +60,14 @@ export interface Scheme {
   /** How scales are chosen. */
   readonly algorithm: Algorithm;
   /** Type that scales are stored in. */
-  readonly scaleDType: ScaleDType;
+  readonly scaleDType: StoredScale;
   /** Activations that share a scale; only where they are quantized. */
   readonly activationGranularity?: ActivationGranularity;
+}
+
+/** Whether integers are places in a codebook of 2^bits levels. */
+export function hasCodebook(mappingType: MappingType): boolean {
+  return mappingType === "codebook" || mappingType === "kmeans";
 }
 
 /** Throws InvalidArgumentError, beginning with `caller`, unless every field holds one of its allowed values. */
@@ -75,15 +88,30 @@ export function checkScheme(caller: string, scheme: Scheme): void {
     throw new InvalidArgumentError(
       `${caller}: algorithm "hqq_scale_only" has no zero points; choose a symmetric mappingType or algorithm "affine"`,
     );
-  if (mappingType !== "codebook") return;
+  checkIntegerScales(caller, scheme);
+  if (!hasCodebook(mappingType)) return;
   if (codebooks[bits] === undefined)
     throw new InvalidArgumentError(
-      `${caller}: mappingType "codebook" is for bits ${Object.keys(codebooks).join(", ")}, got ${bits}; choose another mappingType`,
+      `${caller}: mappingType "${mappingType}" is for bits ${Object.keys(codebooks).join(", ")}, got ${bits}; choose another mappingType`,
     );
   if (algorithm === "affine" || algorithm === "hqq_scale_only")
     throw new InvalidArgumentError(
       `${caller}: algorithm "${algorithm}" has no codebooks; choose "mse", or another mappingType`,
     );
+}
+
+/** InvalidArgumentError for integer scales where groups have another size, zero points, or scales that TorchAO's rules choose. */
+function checkIntegerScales(caller: string, { bits, groupSize, mappingType, algorithm, scaleDType }: Scheme): void {
+  if (scaleDType !== "i8") return;
+  const refuse = (expected: string, found: string) => {
+    throw new InvalidArgumentError(`${caller}: scaleDType "i8" is for ${expected}, got ${found}`);
+  };
+  if (!INTEGER_SCALE_GROUPS.includes(groupSize)) refuse("groups of 16 or 32", show(groupSize));
+  if (groupSize === 16 && !PAIRED_BITS.includes(bits))
+    refuse(`groups of 16 of weights of ${PAIRED_BITS.join(", ")} bits`, `${bits} bits`);
+  if (mappingType === "asymmetric") refuse("mappings without zero points", show(mappingType));
+  if (algorithm === "affine" || algorithm === "hqq_scale_only")
+    refuse('algorithm "mse" and those of texts', show(algorithm));
 }
 
 function checkName(caller: string, field: string, value: unknown, allowed: readonly string[]): void {
@@ -103,9 +131,9 @@ export function weightSpec(n: number, k: number, scheme: Scheme): WeightSpec & P
     bits,
     n,
     k,
-    groupSize: groupSize === "axis" ? k : Math.min(groupSize, k),
+    groupSize: groupSize === "axis" ? k : scaleDType === "i8" ? groupSize : Math.min(groupSize, k),
     hasZeros,
-    hasLevels: mappingType === "codebook" || (bits === 1 && !hasZeros),
+    hasLevels: hasCodebook(mappingType) || (bits === 1 && !hasZeros),
     scaleDType,
   };
 }

@@ -3,6 +3,11 @@
  * lists of weights and kernels, names that options may have. Re-exports only; the command line imports nothing else.
  */
 
+export {
+  type CalibrationText,
+  type CalibrationTextOptions,
+  writeCalibrationText,
+} from "../api/calibration-text.ts";
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
 export { EagerTexts } from "../api/eager-texts.ts";

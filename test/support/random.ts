@@ -50,6 +50,8 @@ export interface RandomWeightsOptions {
   readonly groupSize: number;
   readonly zeros?: boolean;
   readonly levels?: boolean;
+  /** Levels have 7 bits, which some kernels multiply in a way of their own. */
+  readonly narrowLevels?: boolean;
   readonly scaleDType?: WeightSpec["scaleDType"];
   readonly minima?: boolean;
   /** Scales are 1/2, 1 or 2, and minima multiples of 1/2, so that products with integers are exact. */
@@ -68,6 +70,7 @@ export const weightVariants: readonly Partial<RandomWeightsOptions>[] = [
   { scaleDType: "i8" },
   { minima: true, scaleDType: "i8" },
   { levels: true, scaleDType: "i8" },
+  { levels: true, narrowLevels: true, scaleDType: "f16" },
   { levels: true, scaleDType: "e4m3" },
 ];
 
@@ -75,6 +78,7 @@ export const weightVariants: readonly Partial<RandomWeightsOptions>[] = [
 export function randomWeights(random: Random, options: RandomWeightsOptions): QuantizedWeights {
   const { n, k, bits, groupSize, zeros = false, levels = false, scaleDType = "f32" } = options;
   const { minima = false, exactScales = false } = options;
+  const most = options.narrowLevels ? 63 : 127;
   const low = -(2 ** (bits - 1));
   const high = -low - 1;
   const integers = (length: number) => {
@@ -101,7 +105,7 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
     qvals: integers(n * k),
     scales: scales.values,
     zeros: zeros ? integers(count) : null,
-    levels: levels ? Int8Array.from({ length: 2 ** bits }, () => random.integer(-128, 127)) : null,
+    levels: levels ? Int8Array.from({ length: 2 ** bits }, () => random.integer(-most - 1, most)) : null,
     ...(scales.factors && { superScales: scales.factors }),
     ...(minima && { minima: least.values }),
     ...(minima && least.factors && { superMinima: least.factors }),

@@ -5,13 +5,14 @@ import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
-import { storedScale } from "../../quantize/affine.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
-import { quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
+import { divideRows } from "../../quantize/divided-scales.ts";
+import { type GptqOptions, quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
-import { dequantize, groupCount, type QuantizedWeights } from "../../quantized.ts";
+import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { checkFiniteInputs, finiteFloats } from "../finite.ts";
+import { isLearned } from "../learned-codebooks.ts";
 import { checkModel, type Model } from "../model.ts";
 import { quantizeTensor } from "../quantize-rows.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
@@ -65,7 +66,10 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   const slots = quantizable(model);
   if (strength !== undefined && slots.some((name) => scales(model.configOf(name)!)))
     throw new InvalidArgumentError("smoothQuant and AWQ scale the same channels; choose one of the two");
-  const wanted = slots.filter((name) => strength !== undefined || needsActivations(model.configOf(name)!.algorithm));
+  const wanted = slots.filter((name) => {
+    const { kind, algorithm } = model.configOf(name)!;
+    return needsActivations(algorithm) || (strength !== undefined && kind !== "sharedEmbedding");
+  });
   if (wanted.length === 0)
     throw new InvalidArgumentError(
       'calibrate: expected linear layers of algorithm "imatrix", "gptq", "awq" or "awq+gptq" or smoothQuant but found none',
@@ -83,6 +87,8 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
 const DAMPING_MAX = 100;
 /** What "imatrix" adds to mean squares, as a part of their mean. */
 const IMPORTANCE_DAMPING = 0.01;
+/** The same for a table that is the head, too: errors of the rows that are looked up count in all columns alike. */
+const TABLE_DAMPING = 0.1;
 /** Tokens that GPTQ is fitted to and checked with, where nothing else is said. */
 const GPTQ_TOKENS = 16384;
 const GPTQ_TOKENS_LEAST = 64;
@@ -91,8 +97,7 @@ const SWEEPS = 2;
 
 /** Linear layers that are quantized from floats, in the model's order. */
 function quantizable(model: Model): string[] {
-  const isLinear = (config: QuantizationConfig | undefined) =>
-    config?.kind === "int8DynamicActivationIntxWeight" || config?.kind === "intxWeightOnly";
+  const isLinear = (config: QuantizationConfig | undefined) => config !== undefined && config.kind !== "embedding";
   return model.network.slots
     .filter(({ name, role }) => role === "linear" && isLinear(model.configOf(name)))
     .map(({ name }) => name)
@@ -159,6 +164,7 @@ class Calibration {
     const { name } = layer;
     if (!this.#wanted.has(name)) return null;
     const config = this.#model.configOf(name)!;
+    if (config.kind === "sharedEmbedding") return this.#weighTable(layer);
     const factors = await this.#factorsOf(layer);
     const plain = await this.#floats(name);
     const weights = factors ? scaleColumns(plain, factors) : plain;
@@ -171,6 +177,16 @@ class Calibration {
     return values;
   }
 
+  /** A table that is the head, too, is large: it is quantized when it is read. */
+  #weighTable({ name, power }: LinearLayer): null {
+    const inputs = power();
+    checkFiniteInputs(name, inputs);
+    const { tiedTo } = this.#model.slotWeight(name).slot;
+    const damping = Math.max(this.#options.damping ?? IMPORTANCE_DAMPING, TABLE_DAMPING);
+    for (const slot of [name, tiedTo!]) this.#model.setImportance(slot, damped(inputs, damping));
+    return null;
+  }
+
   async #quantize(
     weights: Matrix,
     layer: LinearLayer,
@@ -179,35 +195,41 @@ class Calibration {
   ): Promise<QuantizedWeights> {
     const { rows: n, columns: k, data } = weights;
     const tensor: Tensor = { dtype: "f32", shape: [n, k], data };
-    if (!needsActivations(config.algorithm)) return quantizeTensor(tensor, config, null);
+    const alike = async () => quantizeTensor(tensor, config, null, await this.#levels(layer.name, config, null));
+    if (!needsActivations(config.algorithm)) return alike();
     if (layer.inputs().rows === 0) {
       logInfo(() => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`);
-      return quantizeTensor(tensor, config, null);
+      return alike();
     }
     const power = layer.power();
     checkFiniteInputs(layer.name, power);
-    const rounded = await quantizeTensor(tensor, config, this.#importance(power, factors));
+    const importance = this.#importance(power, factors);
+    const levels = await this.#levels(layer.name, config, factors ? null : importance);
+    const rounded = await quantizeTensor(tensor, config, importance, levels);
     if (config.algorithm === "awq" || config.algorithm === "imatrix") return rounded;
     const loss = heldOutLoss(weights, layer, factors);
-    const found = loss && (await this.#quantizeGptq(weights, layer, factors, config));
+    const found = loss && (await this.#quantizeGptq(weights, layer, factors, { ...config, levels }));
     if (found && loss(found) < loss(rounded)) return found;
     logInfo(() => `${layer.name}: GPTQ gains nothing on the part of the text that is held out; rounded by importance`);
     return rounded;
   }
 
+  /** The levels of a layer's codebook where they are learned, from the checkpoint's weights; else null. */
+  async #levels(name: string, config: QuantizationConfig, importance: Float32Array | null): Promise<Int8Array | null> {
+    return isLearned(name, config) ? this.#model.levelsOf(name, config, async () => importance) : null;
+  }
+
   /** What errors of each column count: mean squares of the inputs, damped. */
   #importance(power: Float32Array, factors: Float32Array | null): Float32Array {
     const scaled = factors ? power.map((value, c) => value / factors[c]! ** 2) : power;
-    const mean = scaled.reduce((sum, value) => sum + value, 0) / scaled.length;
-    if (mean === 0) return new Float32Array(scaled.length).fill(1);
-    return scaled.map((value) => value / mean + (this.#options.damping ?? IMPORTANCE_DAMPING));
+    return damped(scaled, this.#options.damping ?? IMPORTANCE_DAMPING);
   }
 
   async #quantizeGptq(
     weights: Matrix,
     layer: LinearLayer,
     factors: Float32Array | null,
-    config: QuantizationConfig,
+    scheme: QuantizationConfig & Pick<GptqOptions, "levels">,
   ): Promise<QuantizedWeights> {
     const { rows: n, columns: k, data } = weights;
     const scaled = ({ data: sums }: Matrix) => {
@@ -220,7 +242,7 @@ class Calibration {
     const drift = layer.drift("fitted");
     const lacking = drift && multiplyTransposed(weights, scaled(drift));
     const tools = { product: multiplyTransposed, round };
-    const options = { ...config, damping, lacking, sweeps: SWEEPS, signal };
+    const options = { ...scheme, damping, lacking, sweeps: SWEEPS, signal };
     return quantizeGptq(matrix(n, k, data.slice()), scaled(layer.hessian("fitted")), tools, options);
   }
 
@@ -252,13 +274,10 @@ class Calibration {
     if (norm) return this.#replaceVector(source, (values) => divide(values, norm.offset));
     if (sourceBias) await this.#replaceVector(sourceBias, (values) => divide(values, 0));
     const quantized = await this.#done.get(source)!();
-    const groups = groupCount(quantized);
-    const dtype = quantized.scaleDType === "f16" ? "f16" : "f32";
-    const scales = quantized.scales.map((scale, i) => {
-      const divided = storedScale(Math.abs(scale) / (divisors.get(Math.floor(i / groups)) ?? 1), dtype);
-      return scale < 0 ? -divided : scale > 0 ? divided : 0;
-    });
-    await this.#keep(source, { ...quantized, scales });
+    await this.#keep(
+      source,
+      divideRows(quantized, (row) => divisors.get(row) ?? 1),
+    );
   }
 
   async #replaceVector(name: string, change: (values: Float32Array) => Float32Array): Promise<void> {
@@ -284,7 +303,12 @@ class Calibration {
 
 /** Rounds a matrix by importance, on all cores where there is native code. */
 const round: Rounding = ({ rows: n, columns: k, data }, scheme, importance) =>
-  quantizeTensor({ dtype: "f32", shape: [n, k], data }, { ...scheme, kind: "intxWeightOnly" }, importance);
+  quantizeTensor(
+    { dtype: "f32", shape: [n, k], data },
+    { ...scheme, kind: "intxWeightOnly" },
+    importance,
+    scheme.levels,
+  );
 
 /** Squared errors of outputs for what is held out, beside those of float weights for float inputs; null where nothing is. */
 function heldOutLoss(
@@ -302,6 +326,12 @@ function heldOutLoss(
     for (let i = 0; i < found.length; i++) sum += (found[i]! - wanted[i]!) ** 2;
     return sum;
   };
+}
+
+/** Mean squares over their mean, and a part of it more. */
+function damped(power: Float32Array, damping: number): Float32Array {
+  const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
+  return mean === 0 ? new Float32Array(power.length).fill(1) : power.map((value) => value / mean + damping);
 }
 
 /** Columns divided by factors. */

@@ -36,11 +36,14 @@ export class Sensitivity {
   readonly #model: Model;
   readonly #walk: FloatWalk;
   readonly #expected: readonly Tensor[];
+  /** Mean squares of what goes into a head whose weights are the table, too, for both. */
+  readonly #headPower: Float32Array | null;
 
-  private constructor(model: Model, walk: FloatWalk, expected: readonly Tensor[]) {
+  private constructor(model: Model, walk: FloatWalk, expected: readonly Tensor[], headPower: Float32Array | null) {
     this.#model = model;
     this.#walk = walk;
     this.#expected = expected;
+    this.#headPower = headPower;
   }
 
   /**
@@ -59,7 +62,12 @@ export class Sensitivity {
     const tokens = Math.max(TOKENS.least, Math.floor(Math.min(most, LOGITS_MAX / model.decoder.vocabularySize)));
     const maxTokens = Math.min(options.maxTokens ?? tokens, tokens);
     const walk = new FloatWalk(model, calibrationWindows(model, text, { ...options, maxTokens }), options);
-    return new Sensitivity(model, walk, await walk.run(async () => null));
+    let headPower: Float32Array | null = null;
+    const expected = await walk.run(async (name, layer) => {
+      if (layer && model.configOf(name)?.kind === "sharedEmbedding") headPower = layer.power();
+      return null;
+    });
+    return new Sensitivity(model, walk, expected, headPower);
   }
 
   /** Costs of the choices of each item, in the items' order: nats a token that the predictions are off. */
@@ -112,13 +120,17 @@ export class Sensitivity {
   ): Promise<Float32Array> {
     const { rows, columns, data } = weights;
     const tensor: Tensor = { dtype: "f32", shape: [rows, columns], data };
-    const isByText = needsActivations(config.algorithm) && layer !== null && layer.inputs().rows > 0;
-    const importance = isByText
-      ? layer.power()
+    const importance = needsActivations(config.algorithm)
+      ? this.#power(layer, config)
       : config.algorithm === "mse"
         ? await expectedPower(this.#model, name)
         : null;
     return dequantize(await quantizeTensor(tensor, config, importance));
+  }
+
+  #power(layer: LinearLayer | null, { kind }: QuantizationConfig): Float32Array | null {
+    if (kind === "sharedEmbedding") return this.#headPower;
+    return layer && layer.inputs().rows > 0 ? layer.power() : null;
   }
 
   /** Squared errors of a sample: of the outputs of a layer, of the rows of a table. */

@@ -9,7 +9,7 @@ import { smallFormats } from "./small-blocks.ts";
 const HIGH_BITS = [0, 2, 4, 6] as const;
 
 /** Codebook of the nonlinear 4-bit formats. */
-const nonlinear = Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+export const nonlinear = Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 
 /** 16 bytes to 32 integers: low nibbles, then high ones. */
 function nibbles(data: Uint8Array, at: number, q: Int8Array, first: number, offset: number): void {

@@ -1,17 +1,18 @@
 /** Quantized weights as blocks of ggml, where a block type holds them. */
 import { f32ToF16 } from "../../half.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
+import { nonlinear } from "./blocks.ts";
 
 /** Weights of a block. */
 const SIZE = 32;
 
 /** A block type that can be written. */
 export interface BlockType {
-  readonly name: "Q4_0" | "Q5_0" | "Q8_0";
+  readonly name: "Q4_0" | "Q5_0" | "Q8_0" | "IQ4_NL";
   /** In GGUF's tensor list. */
   readonly id: number;
   readonly bytes: number;
-  /** Bits of its integers, which have a sign. */
+  /** Bits of its integers, which have a sign, or are places in a codebook. */
   readonly bits: number;
 }
 
@@ -22,15 +23,22 @@ const types: readonly BlockType[] = [
   { name: "Q8_0", id: 8, bytes: 34, bits: 8 },
 ];
 
+/** The block type of a codebook. */
+const iq4nl: BlockType = { name: "IQ4_NL", id: 20, bytes: 18, bits: 4 };
+
 /**
  * The block type that holds weights of a spec exactly, or why there is none. Integers less zero points take a bit more than
- * integers: blocks with minima would round -(zero + 8) * scale to binary16.
+ * integers: blocks with minima would round -(zero + 8) * scale to binary16. `levels` are those of a codebook.
  */
-export function blockTypeFor({ bits, k, groupSize, hasZeros, hasLevels, scaleDType }: WeightSpec): BlockType | string {
+export function blockTypeFor(spec: WeightSpec, levels?: Int8Array | null): BlockType | string {
+  const { bits, k, groupSize, hasZeros, hasLevels, scaleDType } = spec;
   if (k % SIZE !== 0) return `rows of ${k} weights are no blocks of ${SIZE}`;
   if (groupSize < k && groupSize % SIZE !== 0) return `groups of ${groupSize} are no blocks of ${SIZE}`;
-  if (scaleDType !== "f16") return "scales of blocks are f16, not f32";
-  if (hasLevels && bits > 1) return "codebooks are not written";
+  if (scaleDType !== "f16") return `scales of blocks are f16, not ${scaleDType}`;
+  if (hasLevels && bits > 1) {
+    if (levels?.join() === nonlinear.join() && !hasZeros) return iq4nl;
+    return "of codebooks, that of IQ4_NL is written, of 4 bits, without zero points";
+  }
   const needed = hasZeros ? bits + 1 : bits;
   return types.find((type) => type.bits >= needed) ?? `zero points are written with at most 7 bits, not ${bits}`;
 }
@@ -53,7 +61,7 @@ export function encodeBlocks(type: BlockType, weights: QuantizedWeights): Uint8A
       const zero = zeros ? zeros[group]! : 0;
       for (let i = 0; i < SIZE; i++) {
         const q = qvals[first + i]!;
-        integers[i] = (levels ? levels[q + (1 << (bits - 1))]! : q) - zero;
+        integers[i] = (levels && type !== iq4nl ? levels[q + (1 << (bits - 1))]! : q) - zero;
       }
       view.setUint16(at, f32ToF16(scales[group]!), true);
       placeIntegers(type, integers, view, at + 2);

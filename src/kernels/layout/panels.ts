@@ -25,8 +25,8 @@ import { PanelPacker } from "./panel-packer.ts";
 
 /** Four consecutive k of a row are four bytes of a vector. */
 const KR = 4;
-/** Bits of weights in groups of 16 whose scales are integers: GGUF's Q2_K, Q3_K and Q6_K. */
-const PAIRED_BITS: readonly number[] = [2, 3, 6];
+/** Bits of weights in groups of 16 whose scales are integers. */
+const PAIRED_BITS: readonly number[] = [2, 3, 4, 6];
 /** Of weights whose scales are e4m3: NVFP4. */
 const E4M3_GROUP = 16;
 const E4M3_BITS = 4;
@@ -109,9 +109,9 @@ function scaleRefusal({ bits, groupSize, scaleDType, hasMinima, hasZeros, hasLev
     if (groupSize === E4M3_GROUP && bits === E4M3_BITS && hasLevels && !hasZeros) return null;
     return `scales are e4m3 in groups of ${E4M3_GROUP} of a codebook of ${E4M3_BITS} bits without zero points`;
   }
-  const isPaired = groupSize === 16 && PAIRED_BITS.includes(bits) && !hasLevels;
+  const isPaired = groupSize === 16 && PAIRED_BITS.includes(bits);
   if (scaleDType !== "i8" || groupSize === 32 || isPaired) return null;
-  return `scales are integers in groups of 32, or of 16 where weights have ${PAIRED_BITS.join(", ")} bits and no codebook, not of ${groupSize} with ${bits} bits`;
+  return `scales are integers in groups of 32, or of 16 where weights have ${PAIRED_BITS.join(", ")} bits, not of ${groupSize} with ${bits} bits`;
 }
 
 /** A group of a row: its lane, number and place in the two groups of 32 k, and where these begin. */

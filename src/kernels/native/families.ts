@@ -134,8 +134,8 @@ export const argumentNames = {
   vocabularyMaxima: { scalars: ["blocks"], buffers: ["x", "allowed", "maxima"] },
   vocabularyWeights: { scalars: ["blocks"], buffers: ["x", "maxima", "settings", "weights", "sums"] },
   quantizeAffine: {
-    scalars: ["n", "k", "groupSize", "bits", "weightType", "mapping", "algorithm", "halfScales", "hasImportance"],
-    buffers: ["weights", "qvals", "scales", "zeros", "importance", "trials", "levels", "failed"],
+    scalars: ["n", "k", "groupSize", "bits", "weightType", "mapping", "algorithm", "scaleType", "hasImportance"],
+    buffers: ["weights", "qvals", "scales", "superScales", "zeros", "importance", "trials", "levels", "failed"],
   },
   quantizePack: {
     scalars: ["n", "k", "groupSize", "bits", "scaleBytes", "hasE4m3", "hasZeros", "hasLevels", "hasMinima", "hasBias"],

@@ -136,8 +136,9 @@ export function loadNativeKernels(path: string): void {
   listed = undefined;
 }
 
-/** The bit of kReadsMinima in native/kernel.h. */
+/** The bits of kReadsMinima and kReadsFactors in native/kernel.h. */
 const READS_MINIMA = 0x200;
+const READS_FACTORS = 0x400;
 
 type Description = Omit<Kernel<never>, "bind">;
 
@@ -152,6 +153,7 @@ function describe(row: NativeRow): Description {
     nStep: row.nStep,
     ...(row.groups && { groups: row.groups }),
     ...((row.bits & READS_MINIMA) !== 0 && { readsMinima: true }),
+    ...((row.bits & READS_FACTORS) !== 0 && { readsFactors: true }),
   };
 }
 

@@ -285,10 +285,14 @@ describe("what can be read in many ways", () => {
     ["(.{1,8}){1,8}.{1,8}(x|y|z){8}", ".{1,8}", "((a|b){2,5}c?){1,6}"].flatMap((part) =>
       [1, 10].map((n) => part.repeat(n)),
     ),
-  )("is what the expression says: %s", async (pattern) => {
-    const found = await texts({ kind: "regex", pattern }, 3);
-    for (const text of found) expect(text).toMatch(new RegExp(`^(?:${pattern})$`, "su"));
-  }, 240_000);
+  )(
+    "is what the expression says: %s",
+    async (pattern) => {
+      const found = await texts({ kind: "regex", pattern }, 3);
+      for (const text of found) expect(text).toMatch(new RegExp(`^(?:${pattern})$`, "su"));
+    },
+    240_000,
+  );
 
   it("ends where it takes too long", async () => {
     const size = byteLevel.vocabSize;

@@ -43,6 +43,8 @@ export interface PanelShape {
   readonly hasPositiveScales: boolean;
   readonly hasZeros: boolean;
   readonly hasLevels: boolean;
+  /** Whether levels have 7 bits. */
+  readonly hasNarrowLevels: boolean;
   readonly hasBias: boolean;
   /** From the start of a group to its zero points and its vectors. */
   readonly zerosOffset: number;
@@ -74,7 +76,7 @@ export function panelShape(weights: PackedWeights): PanelShape {
   return known;
 }
 
-function shapeOf({ spec, hasBias, bytes, layout }: PackedWeights): PanelShape {
+function shapeOf({ spec, hasBias, bytes, layout, levels }: PackedWeights): PanelShape {
   const { bits, k, groupSize, scaleDType: scaleType, hasZeros, hasLevels, hasMinima = false } = spec;
   const rows = layout.nr;
   const { parts, groupLength, ...places } = panelGeometry(rows, spec, hasBias);
@@ -86,6 +88,7 @@ function shapeOf({ spec, hasBias, bytes, layout }: PackedWeights): PanelShape {
     ...{ scaleType, hasHalfScales: scaleType === "f16" && !hasMinima, hasMinima },
     hasPositiveScales: bytes[HEADER_MARK] === 1,
     ...{ hasZeros, hasLevels, hasBias },
+    hasNarrowLevels: levels?.every((level) => level >= -64 && level < 64) ?? false,
     ...{ minimaOffset, superBytes, groupsOfSuper: GROUPS_OF_SUPER },
     ...{ zerosOffset, vectorsOffset, groupBytes },
   };
@@ -130,7 +133,7 @@ function keyOf(shape: PanelShape): string {
     shape.hasMinima ? "m" : "",
     shape.hasPositiveScales ? "" : "n",
     shape.hasZeros ? "z" : "",
-    shape.hasLevels ? "l" : "",
+    shape.hasLevels ? (shape.hasNarrowLevels ? "l7" : "l") : "",
     shape.hasBias ? "b" : "",
     shape.inBlocks ? "k" : "",
   ];

@@ -8,7 +8,15 @@ import type { Scope } from "../assembler/module.ts";
 import { advance, elementAt, forRange, repeat } from "../generate/loops.ts";
 import type { PanelShape } from "../generate/packed-panels.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../kernel-code.ts";
-import { activationBytes, type DotMode, recordBytes, recordCount, recordPlaces, seedBits } from "./dot-sums.ts";
+import {
+  activationBytes,
+  type DotMode,
+  factorOffset,
+  recordBytes,
+  recordCount,
+  recordPlaces,
+  seedBits,
+} from "./dot-sums.ts";
 
 const block = new ArgumentBlock({
   x: "ptr",
@@ -72,9 +80,9 @@ export function quantizeArgs({ x, places, k, groups }: QuantizeCall): Uint8Array
 
 /** The kernel for a shape of weights and a way to multiply. */
 export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
-  const { partLength, partSize, bits, hasLevels, hasMinima } = shape;
+  const { partLength, partSize, hasMinima } = shape;
   const isPaired = activationBytes(mode) === 2;
-  const offset = hasLevels ? 0 : 2 ** (bits - 1);
+  const offset = factorOffset(mode, shape);
   const start = seedBits(shape);
   const marks = `${isPaired ? "_pairs" : ""}${start ? "_float" : ""}${hasMinima ? "_minima" : ""}${shape.inBlocks ? "_blocks" : ""}`;
   const key = `quantize_g${partSize}of${partLength}_o${offset}${marks}`;

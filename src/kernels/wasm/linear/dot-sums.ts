@@ -6,7 +6,8 @@
  *   several instructions.
  * - `plain`: SIMD128 only. Activations and weights become 16-bit numbers, k = 0, 2 apart from k = 1, 3.
  *
- * All give the same integers. Codebooks, whose levels are signed, are always multiplied in the plain way.
+ * All give the same integers. Codebooks of levels of 7 bits are multiplied in each way, unsigned but in the plain way; others in
+ * the plain way only.
  */
 import type { Body, Expr, Local } from "../assembler/expression.ts";
 import { f32x4, i8x16, i16x8, i32x4, int, v128 } from "../assembler/instructions.ts";
@@ -66,13 +67,36 @@ export function floatsOfSums(shape: PanelShape, sums: Expr<"v128">, constants: V
  * Whether sums of groups are scaled and added in one instruction. Not those of 8-bit weights, which few rows of activations
  * multiply in another way than many.
  */
-export function isFused(mode: DotMode, { bits }: PanelShape): boolean {
-  return mode !== "plain" && bits < 8;
+export function isFused(mode: DotMode, shape: PanelShape): boolean {
+  return mode !== "plain" && factorBits(shape) < 8;
+}
+
+/** Bits of levels that can be multiplied in every way. */
+const LEVEL_BITS = 7;
+
+/** Bits of what activations are multiplied with where that is unsigned: an integer, or a level with an offset. */
+export function factorBits({ bits, hasLevels }: PanelShape): number {
+  return hasLevels ? LEVEL_BITS : bits;
+}
+
+/** What factors have more than weights. */
+export function factorOffset(mode: DotMode, shape: PanelShape): number {
+  return shape.hasLevels && mode === "plain" ? 0 : 2 ** (factorBits(shape) - 1);
+}
+
+/** The table that fields of a codebook are looked up in, from its levels as they are stored. */
+export function levelTable(
+  mode: DotMode,
+  shape: PanelShape,
+  levels: Expr<"v128">,
+  constants: VectorConstants,
+): Expr<"v128"> {
+  return mode === "plain" ? levels : i8x16.add(levels, constants.bytes(factorOffset(mode, shape)));
 }
 
 /** Vectors that four weights of four rows are multiplied as. */
-export function planeCount(mode: DotMode, bits: number): number {
-  return mode === "plain" || bits === 8 ? 2 : 1;
+export function planeCount(mode: DotMode, shape: PanelShape): number {
+  return mode === "plain" || factorBits(shape) === 8 ? 2 : 1;
 }
 
 /** From a step's activations to those of a plane. */
@@ -80,7 +104,7 @@ export function activationOffset(mode: DotMode, step: number, plane: number): nu
   return mode === "plain" ? 8 * step + 4 * plane : 4 * step;
 }
 
-/** A field as the planes that are multiplied. The field is used once for each plane. */
+/** A field as the planes that are multiplied. The field is used once for each plane; `levels` is as `levelTable` gives it. */
 export function planesOf(
   mode: DotMode,
   shape: PanelShape,
@@ -89,8 +113,9 @@ export function planesOf(
   levels: Local<"v128">,
 ): Expr<"v128">[] {
   if (shape.hasLevels) {
-    const signed = () => i8x16.swizzle(levels, field);
-    return [i16x8.shr_s(i16x8.shl(signed(), int(8)), int(8)), i16x8.shr_s(signed(), int(8))];
+    const level = () => i8x16.swizzle(levels, field);
+    if (mode !== "plain") return [level()];
+    return [i16x8.shr_s(i16x8.shl(level(), int(8)), int(8)), i16x8.shr_s(level(), int(8))];
   }
   if (mode === "plain") return [v128.and(field, constants.words(0x00ff00ff)), i16x8.shr_u(field, int(8))];
   if (shape.bits < 8) return [field];
@@ -115,13 +140,14 @@ export class DotSums {
   readonly #constants: VectorConstants;
 
   constructor(scope: Scope, mode: DotMode, shape: PanelShape, count: number, constants: VectorConstants) {
-    const isSplit = mode !== "plain" && shape.bits === 8;
+    const bits = factorBits(shape);
+    const isSplit = mode !== "plain" && bits === 8;
     const planes = isSplit ? 2 : 1;
     this.#mode = mode;
     this.#constants = constants;
     this.#sums = scope.localArray("v128", "sum", count);
     this.#high = isSplit ? scope.localArray("v128", "high", count) : [];
-    this.#exactSteps = isSplit ? [exactSteps(127), exactSteps(1)] : [exactSteps(2 ** Math.min(shape.bits, 7) - 1)];
+    this.#exactSteps = isSplit ? [exactSteps(127), exactSteps(1)] : [exactSteps(2 ** Math.min(bits, 7) - 1)];
     const shortCount = mode === "relaxed16" ? planes : 0;
     this.#short = Array.from({ length: shortCount }, (_, p) => scope.localArray("v128", `short${p}_`, count));
     this.#shortSteps = this.#short.map(() => new Array(count).fill(0));

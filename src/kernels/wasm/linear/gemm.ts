@@ -19,8 +19,10 @@ import {
   activationOffset,
   type DotMode,
   DotSums,
+  factorBits,
   floatsOfSums,
   isFused,
+  levelTable,
   planeCount,
   planesOf,
   recordBytes,
@@ -45,7 +47,7 @@ const WIDE_ROWS = 4 * WIDE_QUADS;
 function unpackedGroup(shape: PanelShape, mode: DotMode): { zeros: number; vectors: number; bytes: number } {
   const zeros = 4 * WIDE_ROWS;
   const vectors = zeros + (shape.hasZeros || shape.hasMinima ? 4 * WIDE_ROWS : 0);
-  return { zeros, vectors, bytes: vectors + WIDE_ROWS * shape.partLength * planeCount(mode, shape.bits) };
+  return { zeros, vectors, bytes: vectors + WIDE_ROWS * shape.partLength * planeCount(mode, shape) };
 }
 
 /** Thread scratch that the kernel needs for so many groups. */
@@ -53,9 +55,9 @@ export function gemmThreadBytes(shape: PanelShape, mode: DotMode, groups: number
   return PANEL_START + (shape.rows / WIDE_ROWS) * groups * shape.parts * unpackedGroup(shape, mode).bytes;
 }
 
-/** 8-bit weights are multiplied in the plain way, whose sums take half the registers. */
+/** Factors of 8 bits are multiplied in the plain way, whose sums take half the registers. */
 export function gemmMode(mode: DotMode, shape: PanelShape): DotMode {
-  return shape.bits === 8 ? "plain" : mode;
+  return factorBits(shape) === 8 ? "plain" : mode;
 }
 
 export function gemmCode(shape: PanelShape, mode: DotMode): KernelCode {
@@ -111,7 +113,7 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
     const outs = scope.localArray("ptr", "out", parts.length);
     const block = scope.local("i32", "block");
     const places = unpackedGroup(shape, mode);
-    const planes = planeCount(mode, shape.bits);
+    const planes = planeCount(mode, shape);
     const steps = shape.partLength / 4;
     const field = (unpacked: Local<"v128">, quad: number, step: number) => {
       const [section, inSection] = [Math.floor(step / steps), step % steps];
@@ -141,8 +143,8 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
     const inTurn = steps >= blockSteps(shape) ? sections : [0];
     const blocks = shape.groupLength / (4 * blockSteps(shape)) / inTurn.length;
     return [
-      shape.hasLevels ? table.set(v128.load(levels)) : [],
       constants.prepare,
+      shape.hasLevels ? table.set(levelTable(mode, shape, v128.load(levels), constants)) : [],
       parts.map((part, i) => part.set(i === 0 ? to : elementAt(parts[i - 1]!, groups, shape.parts * places.bytes))),
       factors.start(frontBytes),
       repeat(group, groups, [
@@ -278,7 +280,7 @@ class RowsGenerator {
       weights.set(this.#weights),
       repeat(block, int(shape.blocks), [
         body(this.#unit(weights, this.#x, vectors)),
-        advance(weights, 4 * WIDE_ROWS * planeCount(mode, shape.bits) * UNIT_STEPS),
+        advance(weights, 4 * WIDE_ROWS * planeCount(mode, shape) * UNIT_STEPS),
       ]),
     ];
   }
@@ -304,7 +306,7 @@ class RowsGenerator {
     if (units === 1) return this.#unit(this.#weights, this.#x, vectors);
     const unit = scope.local("i32", "unit");
     const weights = scope.local("ptr", "weights_at");
-    const planes = planeCount(mode, shape.bits);
+    const planes = planeCount(mode, shape);
     const unitBytes = 4 * UNIT_STEPS * activationBytes(mode);
     return [
       weights.set(this.#weights),
@@ -319,7 +321,7 @@ class RowsGenerator {
 
   #unit(weights: Local<"ptr">, x: readonly Local<"ptr">[], vectorsAt: number): Body {
     const { shape, mode } = this.#context;
-    const planes = planeCount(mode, shape.bits);
+    const planes = planeCount(mode, shape);
     const steps = Array.from({ length: Math.min(UNIT_STEPS, shape.partLength / 4) * planes }, (_, i) => {
       const offset = activationOffset(mode, Math.floor(i / planes), i % planes);
       return [

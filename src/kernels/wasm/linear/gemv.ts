@@ -20,6 +20,7 @@ import {
   DotSums,
   floatsOfSums,
   isFused,
+  levelTable,
   planesOf,
   recordBytes,
   recordCount,
@@ -115,8 +116,10 @@ class GemvGenerator {
       first.set(i32.mul(tile, perTile)),
       left.set(i32.sub(panelCount, first)),
       when(i32.lt_u(perTile, left), [left.set(perTile)]),
-      this.#shape.hasLevels ? this.#levels.set(v128.load(levels)) : [],
       this.#constants.prepare,
+      this.#shape.hasLevels
+        ? this.#levels.set(levelTable(this.#mode, this.#shape, v128.load(levels), this.#constants))
+        : [],
       this.#resultsAt.set(ptr.add(elementAt(threadScratch, this.#thread, threadBytes), size(RESULTS_START))),
       rows,
     ];

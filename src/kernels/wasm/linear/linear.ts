@@ -40,8 +40,9 @@ function gemvPanels(panels: number, threads: number): number {
   return Math.ceil(wanted / STREAMS) * STREAMS;
 }
 
-/** Codebooks are multiplied in the plain way. */
-const plainForLevels = (mode: DotMode, { hasLevels }: PanelShape): DotMode => (hasLevels ? "plain" : mode);
+/** Levels of 8 bits are multiplied in the plain way, which is faster than as two planes. */
+const plainForLevels = (mode: DotMode, { hasLevels, hasNarrowLevels }: PanelShape): DotMode =>
+  hasLevels && !hasNarrowLevels ? "plain" : mode;
 
 const gemv = (mode: DotMode): Multiply => ({
   shape: panelShape,

@@ -1,0 +1,173 @@
+/**
+ * A text that a model writes itself, to be calibrated with where nobody gives one (Liu et al. 2023, arXiv 2305.17888): what
+ * it says by itself is near to what it was trained on.
+ */
+import { checkOptions, checkWhole } from "../arguments.ts";
+import { checkModel, type Model } from "../checkpoint/model.ts";
+import { quantize } from "../checkpoint/quantize.ts";
+import { UnsupportedError } from "../errors.ts";
+import type { LanguageModel } from "../language/language-model.ts";
+import { int8DynamicActivationIntxWeight } from "../quantize/config.ts";
+import { generate } from "../text/generate.ts";
+import { WHOLE_TEXT } from "../text/tokenizer.ts";
+import { beginnings, questions } from "./calibration-beginnings.ts";
+import { loadCompiled } from "./load-compiled.ts";
+
+/** How much a model writes, and from which seed. */
+export interface CalibrationTextOptions {
+  /** Tokens that are written. Default 16384. */
+  readonly tokens?: number | undefined;
+  /** A whole number from 0: with the same one, a model writes the same on the same CPU. Default 0. */
+  readonly seed?: number | undefined;
+  /** Ends the work; the signal's reason is thrown. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called as tokens come. */
+  onProgress?(doneTokens: number, totalTokens: number): void;
+}
+
+/** What a model wrote. */
+export interface CalibrationText {
+  /** The texts, one after the other, with the special tokens that are in and between them. */
+  readonly text: string;
+  /** How many texts of each kind there are: "chat", "code" and languages. */
+  readonly kinds: ReadonlyMap<string, number>;
+}
+
+const TOKENS_DEFAULT = 16384;
+/** Tokens of what is written in one go: texts follow each other there until it is full. */
+const PART = 512;
+/** Parts that are written at once. */
+const TOGETHER = 32;
+/** Texts of a part, at most: each has a seed of its own. */
+const TEXTS_MAX = 1024;
+/** Tokens of a text: it is not begun where fewer are left for it, and cut where it has the most. */
+const TEXT_TOKENS = { least: 16, most: 256 } as const;
+
+/** The beginning of a text. */
+interface Prompt {
+  readonly kind: string;
+  readonly ids: readonly number[];
+}
+
+/**
+ * Lets a model write a text for `calibrate`: plain texts in several languages, code, and answers in its chat template where
+ * it has one, each token drawn with its probability, as the weights of 8 bits give it. Configurations stay as they are.
+ * UnsupportedError for a model that writes no text, InvalidFileError without a tokenizer, InvalidArgumentError after
+ * `calibrate`.
+ * @example
+ * quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, algorithm: "gptq" })]);
+ * await calibrate(model, (await writeCalibrationText(model)).text);
+ */
+export async function writeCalibrationText(
+  model: Model,
+  options: CalibrationTextOptions = {},
+): Promise<CalibrationText> {
+  checkModel(model);
+  checkOptions(options);
+  if (model.isOfTexts)
+    throw new UnsupportedError(
+      `${model.name}: ${model.network.architecture} writes no text to calibrate with; give it one in a file`,
+    );
+  const tokens = checkWhole("tokens", options.tokens ?? TOKENS_DEFAULT, 1);
+  const seed = checkWhole("seed", options.seed ?? 0, 0, 2 ** 31);
+  const { signal } = options;
+  const size = Math.min(PART, tokens, model.network.contextLength);
+  const llm = await loadIn8Bits(model, size, signal);
+  try {
+    const prompts = promptsOf(llm);
+    const count = Math.ceil(tokens / size);
+    const parts: string[] = [];
+    const kinds = new Map<string, number>();
+    let [done, next] = [0, 0];
+    const onToken = () => options.onProgress?.(Math.min(++done, tokens), tokens);
+    const onText = (kind: string) => kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+    const write = async () => {
+      for (let i = next++; i < count; i = next++) {
+        const seeds = (seed * count + i) * TEXTS_MAX;
+        parts[i] = await writePart(llm, rotated(prompts, i), { size, seeds, signal, onToken, onText });
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(TOGETHER, count) }, write));
+    return { text: parts.join("\n\n"), kinds };
+  } finally {
+    await llm.dispose();
+  }
+}
+
+/** The model as a program with weights of 8 bits; those of formats of their own stay as they are. */
+async function loadIn8Bits(model: Model, contextLength: number, signal?: AbortSignal): Promise<LanguageModel> {
+  const { configs, layout } = model;
+  const none = () => model.configure(new Map([...configs.keys()].map((name) => [name, null])));
+  const slots = model.network.slots.filter(({ role }) => role === "linear");
+  model.layout = null;
+  try {
+    if (slots.every(({ name }) => model.storedFormat(name) === null))
+      quantize(model, [int8DynamicActivationIntxWeight({ bits: 8, groupSize: 32, scaleDType: "f16" })]);
+    else none();
+    return await loadCompiled(model, { contextLength, sequences: TOGETHER, signal });
+  } finally {
+    model.layout = layout;
+    model.configure(new Map(model.network.slots.map(({ name }) => [name, null])));
+    model.configure(configs);
+  }
+}
+
+/** Beginnings of all kinds, taken from each in turn. */
+function promptsOf(llm: LanguageModel): Prompt[] {
+  const { tokenizer } = llm;
+  const plain = Object.entries(beginnings).map(([kind, texts]) =>
+    texts.map((text) => ({ kind, ids: tokenizer.encode(text, WHOLE_TEXT) })),
+  );
+  const chats = llm.template
+    ? questions.map((content) => ({ kind: "chat", ids: llm.encodeChat([{ role: "user", content }]) }))
+    : [];
+  const all = [...plain.flat(), ...chats];
+  // Steps of about the golden section go through all of them, the kinds mixed.
+  const step = [...all.keys()].find((i) => i > 0.618 * all.length && isCoprime(i, all.length)) ?? 1;
+  return all.map((_, i) => all[(i * step) % all.length]!);
+}
+
+function isCoprime(a: number, b: number): boolean {
+  return b === 0 ? a === 1 : isCoprime(b, a % b);
+}
+
+/** Prompts from another one on for each part. */
+function rotated(prompts: readonly Prompt[], part: number): readonly Prompt[] {
+  const first = (part * 3) % prompts.length;
+  return [...prompts.slice(first), ...prompts.slice(0, first)];
+}
+
+interface Part {
+  readonly size: number;
+  /** The seed of the first text; the others have those after it. */
+  readonly seeds: number;
+  readonly signal: AbortSignal | undefined;
+  onToken(): void;
+  onText(kind: string): void;
+}
+
+/** Texts of so many tokens, one after the other. */
+async function writePart(llm: LanguageModel, prompts: readonly Prompt[], part: Part): Promise<string> {
+  const { size, seeds, signal, onToken, onText } = part;
+  const { tokenizer, eosIds } = llm;
+  const written: number[] = [];
+  for (let i = 0; i < TEXTS_MAX && written.length + TEXT_TOKENS.least < size; i++) {
+    const { kind, ids } = prompts[i % prompts.length]!;
+    const prompt = ids.slice(0, size - written.length - 1);
+    const maxTokens = Math.min(TEXT_TOKENS.most, size - written.length - prompt.length);
+    const decoder = llm.createDecoder();
+    written.push(...prompt);
+    onText(kind);
+    for (const _ of prompt) onToken();
+    try {
+      const options = { maxTokens, seed: seeds + i, temperature: 1, eosIds, signal };
+      for await (const { id } of generate(decoder, tokenizer, prompt, options)) {
+        written.push(id);
+        onToken();
+      }
+    } finally {
+      await decoder.dispose();
+    }
+  }
+  return tokenizer.decode(written);
+}

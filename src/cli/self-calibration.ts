@@ -1,0 +1,53 @@
+/** The text of `--calibrate`: that of a file, or one that the model writes itself. */
+import type { Model } from "../index.ts";
+import { type CalibrationText, checkOutput, writeCalibrationText, writeFileWhole } from "../tools/index.ts";
+import { type QuantizationOptions, SELF } from "./quantization-options.ts";
+import { readTextFile } from "./text-file.ts";
+import { UsageError } from "./usage-error.ts";
+
+/** Tokens that are written where no GPTQ reads more. */
+const TOKENS = 4096;
+
+/** What writing a text may report and obey. */
+export interface WritingHooks {
+  /** Called as tokens come. */
+  readonly onWrite?: (doneTokens: number, totalTokens: number) => void;
+  /** Told what the model wrote. */
+  readonly onWritten?: (written: CalibrationText) => void;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** UsageError for options of a text that the model writes, where it writes none. */
+export function checkWriting({ calibrate, calibrationSeed, saveCalibration }: QuantizationOptions): void {
+  if (calibrate === SELF) return;
+  for (const [flag, value] of Object.entries({
+    "--calibration-seed": calibrationSeed,
+    "--save-calibration": saveCalibration,
+  }))
+    if (value !== undefined)
+      throw new UsageError(`${flag} is for a text that the model writes: expected --calibrate ${SELF}`);
+}
+
+/** The text that options give; undefined where they give none. */
+export async function calibrationText(
+  model: Model,
+  options: QuantizationOptions,
+  { onWrite, onWritten, signal }: WritingHooks,
+): Promise<string | undefined> {
+  const { calibrate: path, calibrationSeed: seed, saveCalibration } = options;
+  if (path !== SELF) return path === undefined ? undefined : readTextFile(path, "the text");
+  if (saveCalibration !== undefined) await checkOutput(saveCalibration, [model.checkpoint.folder]);
+  const isGptq = [...model.configs.values()].some(({ algorithm }) => algorithm === "gptq" || algorithm === "awq+gptq");
+  const tokens = options.calibrationTokens ?? (isGptq ? undefined : TOKENS);
+  const written = await writeCalibrationText(model, { seed, tokens, signal, ...(onWrite && { onProgress: onWrite }) });
+  onWritten?.(written);
+  const bytes = new TextEncoder().encode(written.text);
+  if (saveCalibration !== undefined) await writeFileWhole(saveCalibration, (sink) => sink.write(bytes));
+  return written.text;
+}
+
+/** "the model wrote 52,310 characters to calibrate with: chat 18, English 6, code 5". */
+export function describeWritten({ text, kinds }: CalibrationText): string {
+  const texts = [...kinds].sort(([, a], [, b]) => b - a).map(([kind, count]) => `${kind} ${count}`);
+  return `the model wrote ${text.length.toLocaleString("en-US")} characters to calibrate with: ${texts.join(", ")}`;
+}
