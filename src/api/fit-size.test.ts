@@ -66,6 +66,23 @@ describe("a size", () => {
     await model.close();
   });
 
+  it("has groups of 16 and 32 where scales have 8 bits", async () => {
+    const model = await loadCheckpoint(checkpoint);
+    const integers = { ...weights, scaleDType: "i8" } as const;
+    quantize(model, [intxWeightOnly(integers), sharedEmbedding(integers)]);
+    const bytes = (await uniformBytes(4, 32)) + 50;
+    const fitted = await fitSize(model, text, { ...reading, bytes });
+    const file = join(folder, "integers.pte");
+    await exportProgram(model, file);
+    expect(statSync(file).size).toBe(fitted.bytes);
+    expect(fitted.bytes).toBeLessThanOrEqual(bytes);
+    const schemes = new Set(
+      [...fitted.configs.values()].map(({ scaleDType, groupSize }) => `${scaleDType} ${groupSize}`),
+    );
+    expect([...schemes].toSorted()).toEqual(["i8 16", "i8 32"]);
+    await model.close();
+  });
+
   it("that cannot be reached is refused with the least that can, which can", async () => {
     const model = await opened();
     const before = [...model.configs];
@@ -145,7 +162,9 @@ it("is given on the command line, and its recipe is kept", async () => {
   const { code, stderr } = await lowbit([...source, "--size", `${bytes}`, "--save-recipe", recipe, "-o", out]);
   expect([code, stderr]).toEqual([
     0,
-    expect.stringMatching(/chose bits for .*: KL divergence [\d.]+ before calibration; the same for all, 4 bits/),
+    expect.stringMatching(
+      /chose bits for .*: KL divergence [\d.]+ before calibration; the same for all, \d bits in groups of \d+/,
+    ),
   ]);
   expect(statSync(out).size).toBeLessThanOrEqual(bytes);
   const first = await readFile(out);

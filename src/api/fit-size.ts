@@ -12,7 +12,7 @@ import { operators } from "../ops/registry.ts";
 import { spendBytes } from "../quantize/budget.ts";
 import { atBits } from "../quantize/codebooks.ts";
 import { makeConfig, type QuantizationConfig } from "../quantize/config.ts";
-import type { GroupSize } from "../quantize/scheme.ts";
+import { type GroupSize, hasIntegerScales } from "../quantize/scheme.ts";
 import { elementCount } from "../tensor.ts";
 import { checkCompiles, methodSources, programBytes } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
@@ -21,7 +21,10 @@ import type { CompileModelOptions } from "./compile-options.ts";
 export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "signal"> {
   /** Most bytes of the program's file: weights, tokenizer, everything. */
   readonly bytes: number;
-  /** Groups to choose from; those that are no whole part of all rows are left out. Default: 32, 64 and 128. */
+  /**
+   * Groups to choose from; those that are no whole part of all rows, or not for scales of their type, are left out. Default: 16
+   * and 32 with scales of 8 bits, 32, 64 and 128 with others.
+   */
   readonly groupSizes?: readonly GroupSize[] | undefined;
   /** Called as matrices are measured. */
   onProgress?(doneWeights: number, totalWeights: number): void;
@@ -52,9 +55,9 @@ export interface FittedSize {
 }
 
 const BITS = [2, 3, 4, 5, 6, 7, 8];
-const GROUP_SIZES: readonly GroupSize[] = [32, 64, 128];
+const GROUP_SIZES: readonly GroupSize[] = [16, 32, 64, 128];
 /** How often what the first choice left over is spent. */
-const ROUNDS = 4;
+const ROUNDS = 6;
 
 /**
  * Gives each matrix of a model that has a configuration the bits and the group size that suit it, so that the program takes at
@@ -127,25 +130,27 @@ class SizeFit {
     const together = await Sensitivity.of(this.#model, text, "together", this.#options);
     const sizes = this.#items.map((_, i) => uniforms.map((uniform) => uniform.sizes[i]!));
     const mixed = this.#spend(sizes, costs, fixed);
-    const found = { ...mixed, divergence: await together.divergence(mixed.configs) };
     const costOf = (choice: number) => sum(costs.map((item) => item[choice]!));
     const best = fitting.reduce((best, c) => (costOf(c) < costOf(best) ? c : best), fitting[0] ?? -1);
-    if (best < 0) return { ...found, uniform: null };
-    const configs = this.#configs(this.#items.map(() => best));
-    const { bits, groupSize } = this.#items[0]!.configs[best]!;
-    const uniform = {
-      bits,
-      groupSize,
-      bytes: uniforms[best]!.total,
-      divergence: await together.divergence(configs),
-    };
-    if (found.divergence <= uniform.divergence) return { ...found, uniform };
-    this.#model.configure(configs);
-    return { bytes: uniform.bytes, divergence: uniform.divergence, uniform, configs };
+    const same =
+      best < 0 ? null : { bytes: uniforms[best]!.total, configs: this.#configs(this.#items.map(() => best)) };
+    const measured = async (found: Pick<FittedSize, "bytes" | "configs"> | null) =>
+      found && { ...found, divergence: await together.divergence(found.configs) };
+    const [own, alike] = [await measured(mixed), await measured(same)];
+    const chosen = own && (!alike || own.divergence <= alike.divergence) ? own : alike;
+    if (!chosen) throw new InvalidArgumentError(`bytes: found no choice of bits that takes at most ${bytes}`);
+    this.#model.configure(chosen.configs);
+    const { bits, groupSize } = this.#items[0]!.configs[Math.max(0, best)]!;
+    const uniform = alike && { bits, groupSize, bytes: alike.bytes, divergence: alike.divergence };
+    return { ...chosen, uniform };
   }
 
-  /** The choices of least cost whose program takes no more bytes than it may: what was left over is spent, too. */
-  #spend(sizes: readonly number[][], costs: readonly number[][], fixed: number) {
+  /** The choices of least cost whose program takes no more bytes than it may: what was left over is spent, too. Null for none. */
+  #spend(
+    sizes: readonly number[][],
+    costs: readonly number[][],
+    fixed: number,
+  ): Pick<FittedSize, "bytes" | "configs"> | null {
     const { bytes } = this.#options;
     const items = sizes.map((bytes, i) => ({ bytes, costs: costs[i]! }));
     let room = bytes - fixed;
@@ -158,8 +163,6 @@ class SizeFit {
       if (total <= bytes && total > (best?.bytes ?? 0)) best = { bytes: total, configs };
       room += bytes - total;
     }
-    if (!best) throw new InvalidArgumentError(`bytes: found no choice of bits that takes at most ${bytes}`);
-    this.#model.configure(best.configs);
     return best;
   }
 
@@ -213,13 +216,17 @@ function groupsOf(model: Model): readonly (readonly string[])[] {
   return [...groups.values()];
 }
 
-/** Bits and group sizes that all of some matrices can have. */
-function schemesFor({ network }: Model, names: readonly string[], groupSizes: readonly GroupSize[]) {
+/** Bits and group sizes that all of some matrices can have, at least those with the groups that they have. */
+function schemesFor(model: Model, names: readonly string[], groupSizes: readonly GroupSize[]) {
   const chosen = new Set(names);
-  const columns = network.slots.flatMap(({ name, shape }) => (chosen.has(name) ? [shape[1]!] : []));
-  const [first, ...others] = groupSizes;
-  const whole = others.filter((size) => size === "axis" || columns.every((k) => k % size === 0));
-  return BITS.flatMap((bits) => [first!, ...whole].map((groupSize) => [bits, groupSize] as const));
+  const columns = model.network.slots.flatMap(({ name, shape }) => (chosen.has(name) ? [shape[1]!] : []));
+  const configs = names.map((name) => model.configOf(name)!);
+  const isWhole = (size: GroupSize) => size === "axis" || columns.every((k) => k % size === 0);
+  const isStored = (bits: number, size: GroupSize) =>
+    configs.every((config) => (config.scaleDType === "i8" ? hasIntegerScales(bits, size) : size !== 16));
+  const schemes = BITS.flatMap((bits) => groupSizes.map((size) => [bits, size] as const));
+  const known = schemes.filter(([bits, size]) => isWhole(size) && isStored(bits, size));
+  return known.length > 0 ? known : BITS.map((bits) => [bits, configs[0]!.groupSize] as const);
 }
 
 function changed({ kind, ...scheme }: QuantizationConfig, bits: number, groupSize: GroupSize): QuantizationConfig {

@@ -181,11 +181,17 @@ function optionsFor(model: Model, options: QuantizationOptions): QuantizationOpt
 /** A size is for all matrices: those that nothing is said of are chosen for, too. */
 function sizedOptions({ network }: Model, options: QuantizationOptions): QuantizationOptions {
   const { qmode = SIZED_QMODE, embedding: rows, sharedEmbedding: shared, head } = options;
+  const given = { ...(mayHaveIntegerScales(options, qmode) && { scaleDtype: "i8" as const }), ...options, qmode };
   const isTied = network.slots.some(({ tiedTo }) => tiedTo !== null);
-  if (rows !== undefined || shared !== undefined) return { ...options, qmode };
-  return isTied && head === undefined
-    ? { ...options, qmode, sharedEmbedding: true }
-    : { ...options, qmode, embedding: "4,32" };
+  if (rows !== undefined || shared !== undefined) return given;
+  return isTied && head === undefined ? { ...given, sharedEmbedding: true } : { ...given, embedding: "4,32" };
+}
+
+/** Whether nothing that is said rules scales of 8 bits out, which take fewer bytes. */
+function mayHaveIntegerScales(options: QuantizationOptions, qmode: string): boolean {
+  const { algorithm, mappingType, groupSize = 32, reader, layout } = options;
+  const isTorchao = algorithm === "affine" || algorithm === "hqq_scale_only" || qmode.startsWith("torchao:");
+  return !isTorchao && mappingType !== "asymmetric" && groupSize === 32 && reader === undefined && layout === undefined;
 }
 
 /** The configurations that the options ask for. */

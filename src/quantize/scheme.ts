@@ -100,6 +100,11 @@ export function checkScheme(caller: string, scheme: Scheme): void {
     );
 }
 
+/** Whether scales may be integers of 8 bits, in groups of a size and weights of some bits. */
+export function hasIntegerScales(bits: number, groupSize: GroupSize): boolean {
+  return INTEGER_SCALE_GROUPS.includes(groupSize) && (groupSize !== 16 || PAIRED_BITS.includes(bits));
+}
+
 /** InvalidArgumentError for integer scales where groups have another size, zero points, or scales that TorchAO's rules choose. */
 function checkIntegerScales(caller: string, { bits, groupSize, mappingType, algorithm, scaleDType }: Scheme): void {
   if (scaleDType !== "i8") return;
