@@ -162,7 +162,9 @@ it("is given on the command line, and its recipe is kept", async () => {
   const { code, stderr } = await lowbit([...source, "--size", `${bytes}`, "--save-recipe", recipe, "-o", out]);
   expect([code, stderr]).toEqual([
     0,
-    expect.stringMatching(/chose bits for .*: KL divergence [\d.]+ before calibration; the same for all, \d bits in groups of \d+/),
+    expect.stringMatching(
+      /chose bits for .*: KL divergence [\d.]+ before calibration; the same for all, \d bits in groups of \d+/,
+    ),
   ]);
   expect(statSync(out).size).toBeLessThanOrEqual(bytes);
   const first = await readFile(out);
