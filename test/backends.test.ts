@@ -15,17 +15,16 @@ import {
   sharedEmbedding,
 } from "../src/index.ts";
 import type { Cpu } from "../src/kernels/contract.ts";
-import { scalarCpu } from "../src/kernels/cpu.ts";
+import { hostCpu, scalarCpu } from "../src/kernels/cpu.ts";
 import { hasNative } from "../src/kernels/native/rows.ts";
 import { wasmFeatures } from "../src/kernels/wasm/features.ts";
-import { exactHost } from "./support/exact-rows.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { collectGarbage } from "./support/garbage.ts";
 
 const wasmCpu: Cpu = { name: "WebAssembly", features: new Set(wasmFeatures()) };
 const backends: [Cpu, number][] = [1, 3].flatMap((threads) => [
   [wasmCpu, threads],
-  ...(hasNative() ? [[exactHost(), threads] as [Cpu, number]] : []),
+  ...(hasNative() ? [[hostCpu(), threads] as [Cpu, number]] : []),
 ]);
 const stories = fileURLToPath(new URL("../../shared/models/stories260K", import.meta.url));
 const demo = fileURLToPath(new URL("../models/shakespeare", import.meta.url));
@@ -43,9 +42,10 @@ async function textOf(model: LanguageModel, prompt: string): Promise<string> {
   return text;
 }
 
-// Texts after which no two tokens are nearly alike, where a step of the 8-bit activations decides.
+// Texts after which no two tokens are nearly alike, where a step of the 8-bit activations decides: logits of the demo model's
+// first two differ by 0.1 and more. Prompts have fewer rows than AMX multiplies in bf16.
 describe.each([
-  ["the demo model", demo, "Now is the winter of our discontent"],
+  ["the demo model", demo, "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:"],
   ["stories260K", stories, "Once upon a time, there was a little girl"],
 ])("%s", (_, folder, prompt) => {
   const isHere = existsSync(join(folder, "config.json"));

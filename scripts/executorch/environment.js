@@ -13,7 +13,8 @@ import { join } from "node:path";
  */
 export const releases = {
   "1.5.1": ["executorch==1.5.1", "torch==2.13.0"],
-  "1.4.1": ["executorch==1.4.1", "torch==2.13.0"],
+  // Its runner of texts imports transformers, which the package does not ask for.
+  "1.4.1": ["executorch==1.4.1", "torch==2.13.0", "transformers==4.57.3"],
 };
 
 /**
