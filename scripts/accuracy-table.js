@@ -12,7 +12,6 @@ import {
   encodeAqlm,
   evaluatePerplexity,
   exportProgram,
-  fitSize,
   inspectProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
@@ -20,6 +19,7 @@ import {
   quantize,
   sharedEmbedding,
 } from "../dist/index.js";
+import { fitSize } from "../dist/tools/index.js";
 
 const WINDOW = 512;
 const STRIDE = 256;

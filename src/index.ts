@@ -6,7 +6,6 @@
 export type { CompileModelOptions } from "./api/compile-options.ts";
 export { EagerModel } from "./api/eager-model.ts";
 export { type ExportOptions, exportProgram } from "./api/export-program.ts";
-export { type FitSizeOptions, type FittedSize, fitSize } from "./api/fit-size.ts";
 export { inspectProgram, type ProgramReport } from "./api/inspect.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
 export { loadProgram } from "./api/load-program.ts";
@@ -18,7 +17,7 @@ export { bundleProgram } from "./bundle/bundle.ts";
 export { type CalibrateOptions, calibrate } from "./checkpoint/calibrate/calibrate.ts";
 export { loadCheckpoint } from "./checkpoint/load.ts";
 export type { Model } from "./checkpoint/model.ts";
-export { formatRecipe, type QuantizeOptions, quantize, quantizeByRecipe } from "./checkpoint/quantize.ts";
+export { type QuantizeOptions, quantize, quantizeByRecipe } from "./checkpoint/quantize.ts";
 export type { MethodSource } from "./compile/capture.ts";
 export {
   ContextLengthError,

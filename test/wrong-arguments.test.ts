@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import * as api from "../src/index.ts";
 import { promptLogProbabilities } from "../src/language/prompt-log-probabilities.ts";
 import type { RenderOptions } from "../src/text/chat-template.ts";
-import { restorePrefix, savePrefix } from "../src/tools/index.ts";
+import { fitSize, formatRecipe, restorePrefix, savePrefix } from "../src/tools/index.ts";
 import { type Swept, sweep } from "./support/argument-sweep.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
@@ -248,12 +248,12 @@ const ofModels: Swept[] = [
   },
   {
     name: "fitSize",
-    call: api.fitSize,
+    call: fitSize,
     given: async () => [await fresh(), "First Citizen", { bytes: 1e9 }],
     names: ["model", "text", "options|bytes"],
     options: ["bytes", "groupSizes", "onProgress", "signal", "maxTokens|tokens of", "window", "target", "maxSeqLen"],
   },
-  { name: "formatRecipe", call: api.formatRecipe, given: () => [model], names: ["model"] },
+  { name: "formatRecipe", call: formatRecipe, given: () => [model], names: ["model"] },
   {
     name: "encodeAqlm",
     call: api.encodeAqlm,

@@ -30,7 +30,7 @@ export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
 
-/** The same bits and groups for all matrices. */
+/** A choice that gives all matrices the same bits and groups. */
 export interface UniformChoice {
   /** Bits of a weight. */
   readonly bits: number;

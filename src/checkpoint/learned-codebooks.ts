@@ -20,7 +20,9 @@ export interface LearningModel {
 
 /** Matrices with one codebook, and what errors of their columns count. */
 export interface SharedCodebook {
+  /** Slot names of the matrices that share the codebook. */
   readonly names: readonly string[];
+  /** What errors of each column of a matrix count; null where all count alike. */
   readonly importance: (name: string) => Promise<Float32Array | null>;
 }
 

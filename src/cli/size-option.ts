@@ -1,6 +1,6 @@
 /** `--size` and `--save-recipe`: a program of so many bytes, and what was chosen for it. */
-import { type FitSizeOptions, type FittedSize, fitSize, formatRecipe, type Model } from "../index.ts";
-import { writeFileWhole } from "../tools/index.ts";
+import type { Model } from "../index.ts";
+import { type FitSizeOptions, type FittedSize, fitSize, formatRecipe, writeFileWhole } from "../tools/index.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
 import { formatBytes, formatRanges } from "./table.ts";
 

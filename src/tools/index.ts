@@ -11,6 +11,7 @@ export {
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
 export { EagerTexts } from "../api/eager-texts.ts";
+export { type FitSizeOptions, type FittedSize, fitSize, type UniformChoice } from "../api/fit-size.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
 export {
   DEFAULT_QUANTIZATION,
@@ -51,7 +52,7 @@ export {
 } from "../aqlm/index.ts";
 export type { Bundle, BundledFile } from "../bundle/bundle.ts";
 export { isCheckpoint, isHubName } from "../checkpoint/load.ts";
-export { weightsInRecipe } from "../checkpoint/quantize.ts";
+export { formatRecipe, weightsInRecipe } from "../checkpoint/quantize.ts";
 export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "../checkpoint/weight-origins.ts";
 export { capture, type InputSpec } from "../compile/capture.ts";
 export { type CompileOptions, compile, type Target, targets } from "../compile/compile.ts";

@@ -69,7 +69,7 @@ function rendered(template: ChatTemplate, { name, args }: WrittenCall): string {
 const places = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 5, maxLength: 5 });
 const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 5 });
 
-describe.each(templates)("a call by %s", (file, never) => {
+describe.each(templates.map(([file, never]) => ({ file, never })))("a call by $file", ({ file, never }) => {
   const isHere = existsSync(new URL(file, folder));
   it.skipIf(!isHere)(
     `is the same split, and unfinished cut${isHere ? "" : " (skipped: ../shared is not here)"}`,
