@@ -187,7 +187,9 @@ function packedLayers(
   );
   return options.flatMap((option, i) => {
     const random = new Random(i);
-    const weights = Array.from({ length: EXPERTS }, () => randomWeights(random, option));
+    const made = Array.from({ length: EXPERTS }, () => randomWeights(random, option));
+    // Levels of 7 bits and of 8 are multiplied in other ways, so that sums are rounded otherwise: experts of a layer have the same.
+    const weights = made.map((one) => ({ ...one, levels: made[0]!.levels }));
     const negative = { ...weights[3]!, scales: weights[3]!.scales.map((scale) => -scale) };
     if (!negative.superScales) weights[3] = negative;
     const layout = selectLayout(weights[0]!, on);

@@ -101,11 +101,11 @@ function grown(args: Uint8Array, growth: Uint8Array, times: number): Uint8Array 
  * their threads more or less.
  */
 function scratchOf<A>(
-  given: ExpertLinearArgs<A>,
+  { matrices, places: rows }: ExpertLinearArgs<A>,
+  template: Template<A>,
   threads: number,
   start: number,
 ): { kernels: KernelScratch[]; end: number } {
-  const { matrices, places: rows, x, y } = given;
   let end = start;
   const take = (bytes: number) => {
     const at = end;
@@ -114,7 +114,7 @@ function scratchOf<A>(
   };
   const known = new Map<string, number>();
   const kernels = matrices.choices.map(({ kernel }) => {
-    const args = matrices.of(0, rows, x, y);
+    const args = template(rows);
     const { phases, products } = wasmStep(kernel, args, {
       read: () => 0,
       write: () => 0,
@@ -302,22 +302,29 @@ function readingWholes(wholes: readonly ArrayBufferView[], read: Placement["read
   };
 }
 
-/** `templateOf`: the expert whose matrix the code is made for. */
-function expertLinear<A>(name: string, templateOf: (args: ExpertLinearArgs<A>) => number): Kernel<ExpertLinearArgs<A>> {
+/** The arguments of a linear layer of `m` rows, by whose matrix code is made. */
+type Template<A> = (m: number) => A;
+
+/** `templateOf`: what code is made for, so that it serves the matrices of all experts. */
+function expertLinear<A>(
+  name: string,
+  templateOf: (args: ExpertLinearArgs<A>) => Template<A>,
+): Kernel<ExpertLinearArgs<A>> {
   return wasmKernel<ExpertLinearArgs<A>>({
     ...plainRow,
     name,
     scratchBytes: (given, threads) =>
-      scratchOf(given, threads, state.bytes).end + step.bytes * Math.min(given.places, given.experts),
+      scratchOf(given, templateOf(given), threads, state.bytes).end +
+      step.bytes * Math.min(given.places, given.experts),
     step(given, place) {
       const { places, experts, n, x, y, routing, matrices } = given;
-      const scratch = scratchOf(given, place.threads, place.scratch + state.bytes);
       const template = templateOf(given);
+      const scratch = scratchOf(given, template, place.threads, place.scratch + state.bytes);
       const starts = place.read(routing);
       const to = place.write(y);
       const reading = { ...place, read: readingWholes([...matrices.wholes, x], place.read), write: () => to };
       const ways = waysOf(given, scratch.kernels, (i, m) =>
-        wasmStep(matrices.choices[i]!.kernel, matrices.of(template, m, x, y), {
+        wasmStep(matrices.choices[i]!.kernel, template(m), {
           ...reading,
           scratch: scratch.kernels[i]!.shared,
         }),
@@ -336,17 +343,22 @@ function expertLinear<A>(name: string, templateOf: (args: ExpertLinearArgs<A>) =
   });
 }
 
-/** Code for scales that may be negative serves all; that for others serves where none is. */
+/** Code for scales that may be negative serves all, and so does that for levels of 8 bits; that for others serves where none is. */
 export const expertLinearPackedWasm: Kernel<ExpertLinearArgs<PackedLinearArgs>> = expertLinear(
   "expert_linear_packed_any_1x1x1_wasm_simd",
   ({ experts, matrices, x, y }) => {
-    for (let expert = 0; expert < experts; expert++)
-      if (!panelShape(matrices.of(expert, 1, x, y).weights).hasPositiveScales) return expert;
-    return 0;
+    const all = Array.from({ length: experts }, (_, expert) => matrices.of(expert, 1, x, y).weights);
+    const negative = all.findIndex((weights) => !panelShape(weights).hasPositiveScales);
+    const expert = Math.max(0, negative);
+    const levels = all.find((weights) => !panelShape(weights).hasNarrowLevels)?.levels ?? all[expert]!.levels;
+    const weights = { ...all[expert]!, levels };
+    return (m) => ({ ...matrices.of(expert, m, x, y), weights });
   },
 );
 
 export const expertLinearFloatWasm: Kernel<ExpertLinearArgs<FloatLinearArgs>> = expertLinear(
   "expert_linear_float_any_1x1x1_wasm_simd",
-  () => 0,
+  ({ matrices, x, y }) =>
+    (m) =>
+      matrices.of(0, m, x, y),
 );
