@@ -81,7 +81,8 @@ const each =
   (calls: readonly WrittenCall[]) =>
     calls.map(write).join(between);
 
-const XML_END = /<\/parameter>\s*(<parameter=|<\/function>|<\/tool_call>|$)/;
+/** Ends of values, and beginnings of parameters: behind one, an end within a later value is that of the first. */
+const XML_END = /<parameter=|<\/parameter>\s*(<\/function>|<\/tool_call>|$)/;
 const gemmaCall = (start: string, end: string, quote: string) =>
   each(({ name, args }) => `${start}${PAD}call:${name}${gemma(quote)(args)}${PAD}${end}`);
 
