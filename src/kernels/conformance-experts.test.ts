@@ -298,6 +298,7 @@ describe("matrices whose header is not the first one's", () => {
     return y;
   }
 
+  if (native.length === 0) it.skip("give NaN (skipped: no native kernels here)", () => {});
   // Of panels, but for the mark of scales, the checksums and the codebook; of TorchAO, all eight integers.
   const panels = [...Array(40).keys()].filter((at) => at !== 15 && (at < 28 || at >= 32));
   it.each(
