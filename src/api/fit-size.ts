@@ -8,6 +8,7 @@ import { argumentValues, type Graph, type GraphValue } from "../compile/graph.ts
 import { byteSize } from "../dtype.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import { weightName } from "../ops/packed-constant.ts";
 import { operators } from "../ops/registry.ts";
 import { spendBytes } from "../quantize/budget.ts";
 import { atBits } from "../quantize/codebooks.ts";
@@ -109,7 +110,6 @@ class SizeFit {
     this.#items = groups.map((names) => ({
       names,
       configs: schemes.map(([bits, groupSize]) => changed(model.configOf(names[0]!)!, bits, groupSize)),
-      probe: 0,
     }));
   }
 
@@ -124,9 +124,8 @@ class SizeFit {
         `bytes: expected at least ${Math.ceil(least)} for ${this.#model.name}, ${Math.ceil(fixed)} of them for what is not quantized, but found ${bytes}`,
       );
     const probe = fitting.reduce((best, c) => (uniforms[c]!.total > uniforms[best]!.total ? c : best), fitting[0] ?? 0);
-    const items = this.#items.map((item) => ({ ...item, probe }));
     const alone = await Sensitivity.of(this.#model, text, "one by one", this.#options);
-    const costs = await alone.costs(items, this.#options.onProgress);
+    const costs = await alone.costs(this.#items, probe, this.#options.onProgress);
     const together = await Sensitivity.of(this.#model, text, "together", this.#options);
     const sizes = this.#items.map((_, i) => uniforms.map((uniform) => uniform.sizes[i]!));
     const mixed = this.#spend(sizes, costs, fixed);
@@ -197,7 +196,7 @@ function constantBytes({ nodes }: Graph): ReadonlyMap<string, number> {
   const bytes = new Map<string, number>();
   for (const { constant, spec } of constants) {
     if (!constant) continue;
-    const key = constantKey(constant.key.replace(/:[^:]*$/, ""));
+    const key = constantKey(weightName(constant.key));
     bytes.set(key, (bytes.get(key) ?? 0) + elementCount(spec.shape) * byteSize(spec.dtype));
   }
   return bytes;

@@ -173,8 +173,8 @@ function concatenated<A extends TypedArray>(parts: readonly A[]): A {
   return target;
 }
 
-/** Constants are named after the weight and its form, "lm_head.weight:panel16". */
-function weightName(key: string): string {
+/** The name of the weight of a constant, which is named after it and its form, "lm_head.weight:panel16". */
+export function weightName(key: string): string {
   return key.replace(/:[^:]*$/, "");
 }
 

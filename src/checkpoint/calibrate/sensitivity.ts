@@ -18,8 +18,6 @@ export interface Choosable {
   readonly names: readonly string[];
   /** The configurations to choose from. */
   readonly configs: readonly QuantizationConfig[];
-  /** Index of the configuration that is measured; costs of others follow from their errors beside its. */
-  readonly probe: number;
 }
 
 /** Tokens by which matrices are judged one by one, the fewer, the larger the model; and all together. */
@@ -70,9 +68,13 @@ export class Sensitivity {
     return new Sensitivity(model, walk, expected, headPower);
   }
 
-  /** Costs of the choices of each item, in the items' order: nats a token that the predictions are off. */
+  /**
+   * Costs of the choices of each item, in the items' order: nats a token that the predictions are off. Measured with the
+   * configuration at index `probe`; costs of others follow from their errors beside its.
+   */
   async costs(
     items: readonly Choosable[],
+    probe: number,
     onProgress: (doneWeights: number, totalWeights: number) => void = () => {},
   ): Promise<number[][]> {
     const itemOf = new Map(items.flatMap((item, i) => item.names.map((name) => [name, i] as const)));
@@ -86,7 +88,7 @@ export class Sensitivity {
     await this.#walk.runForked(async (names, fork) => {
       const index = itemOf.get(names[0]!);
       if (index === undefined) return;
-      const { configs, probe } = items[index]!;
+      const { configs } = items[index]!;
       const errors = new Array<number>(configs.length).fill(0);
       const found = await fork(async (name, layer) => {
         const weights = await this.#floats(name);

@@ -20,6 +20,7 @@ import { isTextNetwork } from "../../model/encoder.ts";
 import type { Argument } from "../../ops/call-arguments.ts";
 import { EagerBuilder } from "../../ops/eager.ts";
 import { Ops } from "../../ops/ops.ts";
+import { weightName } from "../../ops/packed-constant.ts";
 import { operators } from "../../ops/registry.ts";
 import { LoneSequence } from "../../sequences/lone-sequence.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
@@ -379,7 +380,7 @@ function weightNames(node: GraphNode): readonly string[] {
   if (operator !== LINEAR && operator !== EMBEDDING && operator !== EXPERT_LINEAR) return [];
   const { name, constant } = weightValue(node);
   if (operator === EXPERT_LINEAR) return constant!.experts!.flatMap((weights) => weights.map(({ name }) => name));
-  return [name!.replace(/:[^:]*$/, "")];
+  return [weightName(name!)];
 }
 
 /** Rows of each window that reach an expert; `kernels/routing.ts` says where they are. */
