@@ -70,7 +70,7 @@ interface Held {
 class Run {
   readonly cells: CellStore;
   readonly held: Held[] = [];
-  /** By branch: the ids of what was ever computed, up to ends of pages. */
+  /** By branch: the ids of what was ever computed, up to ends of pages, and of what was restored, whose last page counts. */
   readonly computed: { ids: number[]; branch: string }[] = [];
   readonly files: { ids: number[]; branch: string; bytes: Uint8Array }[] = [];
   readonly #cacheBytes: number;
@@ -134,7 +134,7 @@ class Run {
     this.held.push({ sequence, ids: ids.slice(0, sequence.position) });
   }
 
-  /** Of what was computed in full pages, all of which are there. */
+  /** Of what was computed, all of whose pages are there. */
   #longestPrefix(ids: readonly number[], branch: string): number {
     const lengths = this.computed
       .filter((chain) => chain.branch === branch)
@@ -212,7 +212,7 @@ class Run {
       const sequence = await this.cells.store.restore(memorySource("file", file.bytes), "program");
       expect(sequence.branch).toBe(file.branch);
       this.held.push({ sequence, ids: [...file.ids] });
-      this.#note(this.held.at(-1)!);
+      this.computed.push({ branch: file.branch, ids: file.ids });
     } catch (error) {
       expect(error).toBeInstanceOf(UnsupportedError);
       expect(this.cells.store.statistics.pages).toBe(before.pages);
