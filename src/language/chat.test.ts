@@ -85,7 +85,7 @@ async function chat(text: string, options: ChatOptions = {}): Promise<ChatResult
   const decoder = new ScriptedDecoder([text]);
   const given = checkChatOptions(options);
   const ids = encodePrompt(model, hello, given, decoder.contextLength);
-  const stream = new AnswerStream(answer(model, decoder, { ids, kept: 0 }, given));
+  const stream = new AnswerStream(answer(model, decoder, { ids, kept: 0, begun: null }, given));
   const events: ChatEvent[] = [];
   for await (const event of stream) events.push(event);
   return { ...(await stream.result), events };
@@ -280,7 +280,7 @@ describe("a call that the model makes by itself", () => {
     const options = { tools: [strict, { ...strict, name: "note" }], maxTokens: 300 };
     const decoder = new ScriptedDecoder([`${start}get_weather{"n": 1}`]);
     const ids = encodePrompt(given, hello, options, decoder.contextLength);
-    const result = await new AnswerStream(answer(given, decoder, { ids, kept: 0 }, options)).result;
+    const result = await new AnswerStream(answer(given, decoder, { ids, kept: 0, begun: null }, options)).result;
     expect(result.message.toolCalls).toMatchObject([{ name: expect.stringMatching(/^(get_weather|note)$/) }]);
     expect(argumentsOf(result)).toEqual([{ city: expect.stringMatching(/^(Paris|Rome)$/) }]);
   });

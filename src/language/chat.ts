@@ -1,7 +1,8 @@
 /** Answers to messages: events as they come, and what the answer came to. */
 import { checkOptions } from "../arguments.ts";
 import type { AnswerFormat } from "../text/answer/index.ts";
-import { checkToolChoice, type Message } from "../text/chat-messages.ts";
+import { goesOnThinking } from "../text/begun-answer.ts";
+import { type AssistantMessage, checkToolChoice, type Message } from "../text/chat-messages.ts";
 import { type Decoder, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import { hasChannels, thinkingMarks } from "../text/thinking.ts";
@@ -32,13 +33,15 @@ export function checkChatOptions(options: ChatOptions): ChatOptions {
 export interface EncodedPrompt {
   readonly ids: readonly number[];
   readonly kept: number;
+  /** The answer's beginning, with which the prompt ends; null where the model begins it. */
+  readonly begun: AssistantMessage | null;
 }
 
 /** Generates the answer to a prompt. `onToken` is told of each token before what comes of it. */
 export async function* answer(
   model: ChatModel,
   decoder: Decoder,
-  { ids, kept }: EncodedPrompt,
+  { ids, kept, begun }: EncodedPrompt,
   options: ChatOptions,
   onToken: (id: number) => void = () => {},
 ): AsyncGenerator<ChatEvent, ChatResult, void> {
@@ -50,7 +53,7 @@ export async function* answer(
   const { stop = [], ...rest } = settings;
   const output = options.schema === undefined ? null : await (await loadConstraints()).readSchema(options.schema);
   const constraint = output?.constraint ?? rest.constraint;
-  const reading = await readingOf(model, ids, options);
+  const reading = await readingOf(model, ids, begun, options);
   const parts = partsOf(reading.format, options);
   const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
   const held = await heldTo(model, vocabularySize, { constraint, eosIds: rest.eosIds }, parts);
@@ -58,7 +61,8 @@ export async function* answer(
   const call = mayCall && reading.format ? strictCall(reading.format, options.tools ?? []) : null;
   const callText = call && (await heldTo(model, vocabularySize, { eosIds: rest.eosIds }, call));
   const watch = callText && new CallWatch(reading.format!.callMark, callText);
-  const guide = new AnswerGuide({ tokenizer, stop, onToken, held, watch, ...reading, mayCall });
+  const begunText = begun?.content ?? "";
+  const guide = new AnswerGuide({ tokenizer, stop, onToken, held, watch, ...reading, mayCall, begunText });
   const given = { ...rest, contextIds: ids.slice(0, kept) };
   const tokens = generate(decoder, tokenizer, ids.slice(kept), given, guide);
   const logprobs = new TextLogprobs();
@@ -67,7 +71,7 @@ export async function* answer(
       if (next.done) {
         const result = resultOf(guide, next.value, { ids, kept });
         const isWhole = output !== null && result.finishReason === "stop" && result.stopString === null;
-        return isWhole ? { ...result, value: await output.parse(guide.text) } : result;
+        return isWhole ? { ...result, value: await output.parse(begunText + guide.text) } : result;
       }
       const events = guide.takeEvents();
       if (next.value.logprobs) yield* logprobs.attach(events, next.value.logprobs, guide.isThinking);
@@ -88,7 +92,12 @@ function partsOf(format: AnswerFormat | null, { tools = [], toolChoice }: ChatOp
 }
 
 /** A parser for the answer to a prompt, where the model may give more than text. */
-async function readingOf({ tokenizer, template }: ChatModel, ids: readonly number[], options: ChatOptions) {
+async function readingOf(
+  { tokenizer, template }: ChatModel,
+  ids: readonly number[],
+  begun: AssistantMessage | null,
+  options: ChatOptions,
+) {
   const { tools = [], thinking } = options;
   const source = template?.source ?? "";
   const marks = thinkingMarks(source);
@@ -98,9 +107,9 @@ async function readingOf({ tokenizer, template }: ChatModel, ids: readonly numbe
   const { AnswerParser, answerFormat } = await loadAnswers();
   const format = answerFormat(source, tools.length > 0);
   const tail = tokenizer.decode(ids.slice(-TAIL)).trimEnd();
-  const isThinking = marks !== null && tail.endsWith(marks.begin);
+  const isThinking = begun ? goesOnThinking(begun) : marks !== null && tail.endsWith(marks.begin);
   // Templates close thinking that is turned off.
-  const mayThink = thinking !== false && marks !== null && !tail.endsWith(marks.end);
+  const mayThink = !begun && thinking !== false && marks !== null && !tail.endsWith(marks.end);
   return { parser: new AnswerParser(format, { tools, isThinking, makeId }), format, budget, mayThink };
 }
 
@@ -112,7 +121,7 @@ function makeId(): string {
   return `call_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
-function resultOf(guide: AnswerGuide, generation: GenerationResult, { ids, kept }: EncodedPrompt): ChatResult {
+function resultOf(guide: AnswerGuide, generation: GenerationResult, { ids, kept }: Omit<EncodedPrompt, "begun">): ChatResult {
   const { text, reasoning, toolCalls, stopString } = guide;
   const { finishReason, cachedTokens, generatedTokens } = generation;
   return {

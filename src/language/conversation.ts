@@ -186,7 +186,7 @@ export class Conversation {
     this.#decoder.rewind(kept);
     const held = [...ids];
     this.#ids = held;
-    return yield* answer(this.#model, this.#decoder, { ids, kept }, given, (id) => held.push(id));
+    return yield* answer(this.#model, this.#decoder, { ids, kept, begun: null }, given, (id) => held.push(id));
   }
 
   /** Ids of the conversation, of which oldest turns are left out where it is too long and the options say so. */
