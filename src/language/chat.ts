@@ -2,12 +2,12 @@
 import { checkOptions } from "../arguments.ts";
 import type { AnswerFormat } from "../text/answer/index.ts";
 import { goesOnThinking } from "../text/begun-answer.ts";
-import { type AssistantMessage, checkToolChoice, type Message } from "../text/chat-messages.ts";
+import { type AssistantMessage, checkToolChoice, type Message, type Tool } from "../text/chat-messages.ts";
 import { type Decoder, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import { hasChannels, thinkingMarks } from "../text/thinking.ts";
 import { AnswerGuide } from "./answer-guide.ts";
-import { CallWatch, strictCall } from "./call-watch.ts";
+import { CallWatch, callParts } from "./call-watch.ts";
 import {
   type ChatEvent,
   type ChatOptions,
@@ -58,7 +58,9 @@ export async function* answer(
   const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
   const held = await heldTo(model, vocabularySize, { constraint, eosIds: rest.eosIds }, parts);
   const mayCall = parts === undefined;
-  const call = mayCall && reading.format ? strictCall(reading.format, options.tools ?? []) : null;
+  const tools = callable(options);
+  const isHeld = tools.length < (options.tools ?? []).length || tools.some(({ strict }) => strict);
+  const call = mayCall && isHeld && reading.format ? callParts(reading.format, tools) : null;
   const callText = call && (await heldTo(model, vocabularySize, { eosIds: rest.eosIds }, call));
   const watch = callText && new CallWatch(reading.format!.callMark, callText);
   const begunText = begun?.content ?? "";
@@ -84,11 +86,18 @@ export async function* answer(
   }
 }
 
+/** The tools that an answer may call. */
+function callable({ tools = [], toolChoice = "auto" }: ChatOptions): readonly Tool[] {
+  if (typeof toolChoice === "string") return tools;
+  const names = "names" in toolChoice ? toolChoice.names : [toolChoice.name];
+  return tools.filter(({ name }) => names.includes(name));
+}
+
 /** Parts of an answer that must call a tool; undefined where it need not. */
-function partsOf(format: AnswerFormat | null, { tools = [], toolChoice }: ChatOptions): ConstrainedParts | undefined {
-  if (toolChoice === undefined || toolChoice === "auto" || toolChoice === "none" || !format) return undefined;
-  const { name } = toolChoice === "required" ? { name: null } : toolChoice;
-  return { steps: format.callSteps, tools: name === null ? tools : tools.filter((tool) => tool.name === name) };
+function partsOf(format: AnswerFormat | null, options: ChatOptions): ConstrainedParts | undefined {
+  const { toolChoice = "auto" } = options;
+  const mode = typeof toolChoice === "string" ? toolChoice : "names" in toolChoice ? toolChoice.mode : "required";
+  return mode === "required" && format ? { steps: format.callSteps, tools: callable(options) } : undefined;
 }
 
 /** A parser for the answer to a prompt, where the model may give more than text. */

@@ -232,7 +232,9 @@ function systemMessages(content: string): Message[] {
 
 /** A model that must call a tool does so once: its answer may follow. */
 function afterCalls({ toolChoice }: ChatOptions): ChatOptions {
-  return toolChoice === undefined || toolChoice === "none" ? {} : { toolChoice: "auto" };
+  if (toolChoice === undefined || toolChoice === "none") return {};
+  const isSeveral = typeof toolChoice === "object" && "names" in toolChoice;
+  return { toolChoice: isSeveral ? { ...toolChoice, mode: "auto" } : "auto" };
 }
 
 /** Index of the first message after a system message at the start. */
