@@ -17,6 +17,7 @@ import { addResponses } from "./routes/responses.ts";
 import type { App } from "./routes/route.ts";
 import { addTokens } from "./routes/tokens.ts";
 import type { ServerContext, ServerEnv, Serving } from "./serving.ts";
+import { WARNING_HEADER, warningHeader } from "./warnings.ts";
 
 export interface AppOptions {
   readonly keys: ApiKeys;
@@ -71,19 +72,21 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
     c.res.headers.set("x-request-id", record.id);
     c.res.headers.set("request-id", record.id);
     c.res.headers.set("x-content-type-options", "nosniff");
+    const warning = warningHeader(record);
+    if (warning !== null) c.res.headers.set(WARNING_HEADER, warning);
     if (!record.isStream) {
       record.status = c.res.status;
       serving.ended(record);
     }
   });
   if (options.origins.length > 0) {
-    const exposeHeaders = ["x-request-id", "request-id", "retry-after"];
+    const exposeHeaders = ["x-request-id", "request-id", "retry-after", WARNING_HEADER];
     app.use(cors({ origin: options.origins.includes("*") ? "*" : [...options.origins], exposeHeaders }));
   }
   app.use(async (c, next) => {
     if (options.isLocal) checkOrigin(c.req.header("origin"), options.origins);
     if (!OPEN_PATHS.has(c.req.path) && !options.page.has(c.req.path)) {
-      checkKey(c, options.keys);
+      c.set("owner", ownerOf(c, options.keys));
       if (serving.isDraining) throw new ApiError(503, "the server ends", { code: "server_ends", retryAfter: 1 });
     }
     await next();
@@ -92,9 +95,9 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
 
 const OPEN_PATHS: ReadonlySet<string> = new Set(["/health", "/ready", "/metrics", "/openapi.json"]);
 
-function checkKey(c: ServerContext, keys: ApiKeys): void {
-  const given = { authorization: c.req.header("authorization"), apiKey: c.req.header("x-api-key") };
-  if (keys.admits(given)) return;
+function ownerOf(c: ServerContext, keys: ApiKeys): string {
+  const owner = keys.ownerOf({ authorization: c.req.header("authorization"), apiKey: c.req.header("x-api-key") });
+  if (owner !== null) return owner;
   throw new ApiError(401, "expected one of the server's API keys, in Authorization: Bearer or in x-api-key", {
     code: "invalid_api_key",
   });

@@ -25,18 +25,25 @@ export interface Place {
 
 const LABEL_MAX = 100;
 
-/** The text of a content. ApiError 400 for what is not to be named. */
-export function contentText(parts: readonly Part[], { path, isNew }: Place, policy: UnseenPolicy, between = ""): string {
+/** The text of a content; parts that are null are no part of it. ApiError 400 for what is not to be named. */
+export function contentText(
+  parts: readonly (Part | null)[],
+  { path, isNew }: Place,
+  policy: UnseenPolicy,
+  between = "",
+): string {
   let text = "";
-  let wasUnseen = false;
+  let before: Part | null = null;
   for (const [index, part] of parts.entries()) {
-    const isUnseen = typeof part !== "string";
-    if (isUnseen && (policy === "refuse" || (policy === "auto" && isNew)))
-      throw new ApiError(400, `${path}.${index}: ${sentence(part)}`, { code: "unsupported_content", param: `${path}.${index}` });
-    const own = isUnseen ? named(part) : part;
-    const separator = index === 0 ? "" : isUnseen || wasUnseen ? "\n" : between;
-    text += separator + own;
-    wasUnseen = isUnseen;
+    if (part === null) continue;
+    const isSeen = typeof part === "string";
+    if (!isSeen && (policy === "refuse" || (policy === "auto" && isNew))) {
+      const param = `${path}.${index}`;
+      throw new ApiError(400, `${param}: ${sentence(part)}`, { code: "unsupported_content", param });
+    }
+    const separator = before === null ? "" : isSeen && typeof before === "string" ? between : "\n";
+    text += separator + (isSeen ? part : named(part));
+    before = part;
   }
   return text;
 }

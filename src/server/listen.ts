@@ -6,6 +6,7 @@ import { checkWhole } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { createApp } from "./app.ts";
 import { answerBroken } from "./broken-requests.ts";
+import type { UnseenPolicy } from "./contents.ts";
 import { ApiError, errorBody } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { ApiKeys } from "./keys.ts";
@@ -36,6 +37,11 @@ export interface ServerOptions {
   readonly page?: boolean | undefined;
   /** What requests may cost, where it is not what `defaultLimits` has. */
   readonly limits?: Partial<ServerLimits> | undefined;
+  /**
+   * What becomes of images and files that a model cannot see: named in the prompt ("name"), or refused. Default: refused in
+   * the last message of a user, named in results of tools and in what was said before ("auto").
+   */
+  readonly unseen?: UnseenPolicy | undefined;
   /** Takes the line of each request that has ended. Default: none. */
   readonly log?: ((line: string) => void) | undefined;
   /** Told of errors that are no client's. Default: they are logged by their class and message. */
@@ -67,7 +73,7 @@ export function createServing(options: ServerOptions, page: Page = new Map()) {
   if (models.length === 0) throw new InvalidArgumentError("models: expected at least one");
   const onFault = (error: unknown, { id }: RequestRecord) => options.onFault?.(error, id);
   const onEnd = (record: RequestRecord) => log?.(logLine(record, new Date()));
-  const serving = new Serving({ models, limits, memoryBytes, onFault, onEnd });
+  const serving = new Serving({ models, limits, memoryBytes, unseen: options.unseen ?? "auto", onFault, onEnd });
   const preload = options.preload ?? (models.length === 1 ? [models[0]!.name] : []);
   for (const name of preload) serving.pool.check(name);
   let isReady = preload.length === 0;

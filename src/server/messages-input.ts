@@ -63,8 +63,7 @@ function messagesOf(message: MessageParam, reading: Reading): Message[] {
   const parts = content.map((block) => (block.type === "tool_result" ? null : partOf(block as ShownBlock)));
   if (parts.every((part) => part === null)) return results;
   const place = { path: reading.path, isNew: reading.isLast };
-  const text = contentText(parts.map((part) => part ?? ""), place, reading.policy, "\n");
-  return [...results, { role: "user", content: results.length > 0 ? text.trimStart() : text }];
+  return [...results, { role: "user", content: contentText(parts, place, reading.policy, "\n") }];
 }
 
 /** What a tool gave: what a model cannot see of that is named, unless it is refused everywhere. */

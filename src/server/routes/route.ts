@@ -1,8 +1,8 @@
 /** How endpoints are added: their path, the schemas of their requests and answers, and what serves them. */
 import { createRoute, type OpenAPIHono, z } from "@hono/zod-openapi";
 import { readBody } from "../body.ts";
-import { apiFormOf } from "../errors.ts";
-import { anthropicErrorSchema, openaiErrorSchema } from "../schemas/fields.ts";
+import { type ApiForm, apiFormOf } from "../errors.ts";
+import { anthropicErrorSchema, ollamaErrorSchema, openaiErrorSchema } from "../schemas/fields.ts";
 import type { ServerContext, ServerEnv } from "../serving.ts";
 
 export type App = OpenAPIHono<ServerEnv>;
@@ -11,8 +11,12 @@ const STATUSES = { 400: "The request is wrong.", 401: "The key is missing or wro
 const LOADED = { 408: "Too late.", 413: "The body is too large.", 415: "The body is no JSON." } as const;
 const BUSY = { 429: "Too many wait.", 503: "The server ends." } as const;
 
+const errorSchemas: Readonly<Record<ApiForm, z.ZodType>> = {
+  ...{ openai: openaiErrorSchema, anthropic: anthropicErrorSchema, ollama: ollamaErrorSchema },
+};
+
 function errorResponses(path: string) {
-  const schema = apiFormOf(path) === "anthropic" ? anthropicErrorSchema : openaiErrorSchema;
+  const schema = errorSchemas[apiFormOf(path)];
   const all = Object.entries({ ...STATUSES, ...LOADED, ...BUSY });
   return Object.fromEntries(
     all.map(([status, description]) => [status, { description, content: { "application/json": { schema } } }]),
