@@ -130,7 +130,11 @@ function makeId(): string {
   return `call_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
-function resultOf(guide: AnswerGuide, generation: GenerationResult, { ids, kept }: Omit<EncodedPrompt, "begun">): ChatResult {
+function resultOf(
+  guide: AnswerGuide,
+  generation: GenerationResult,
+  { ids, kept }: Omit<EncodedPrompt, "begun">,
+): ChatResult {
   const { text, reasoning, toolCalls, stopString } = guide;
   const { finishReason, cachedTokens, generatedTokens } = generation;
   return {

@@ -259,7 +259,12 @@ export class LanguageModel {
     const decoder = this.createDecoder();
     const ids = () => encodePrompt(this, messages, given, decoder.contextLength);
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
-      answer(this, decoder, { ids, kept: 0, begun: begunAnswer(messages) }, { ...given, seed: seedOf(given.seed, choice) });
+      answer(
+        this,
+        decoder,
+        { ids, kept: 0, begun: begunAnswer(messages) },
+        { ...given, seed: seedOf(given.seed, choice) },
+      );
     const parts = runChoices(decoder, n, ids, begin, onEnd);
     try {
       for (let next = await parts.next(); ; next = await parts.next()) {

@@ -5,7 +5,14 @@ import { contentText, dataType, type Part, type Place, systemText, type UnseenPo
 import { ApiError } from "./errors.ts";
 import { customArguments, OfferedTools } from "./offered-tools.ts";
 import { samplingOptions } from "./sampling.ts";
-import type { ChatMessage, ChatRequest, ContentPart } from "./schemas/chat.ts";
+import type {
+  AllowedChatTools,
+  ChatMessage,
+  ChatRequest,
+  ContentPart,
+  CustomTool,
+  FunctionTool,
+} from "./schemas/chat.ts";
 import { given } from "./schemas/fields.ts";
 import type { Warn } from "./warnings.ts";
 
@@ -42,7 +49,10 @@ function messageOf(message: ChatMessage, textOf: (content: Content) => string): 
   if (message.role === "user") return { role: "user", content: textOf(message.content) };
   if (message.role === "assistant") return assistantMessage(message, textOf);
   const { content } = message;
-  return { role: "system", content: systemText(typeof content === "string" ? content : content.map(({ text }) => text)) };
+  return {
+    role: "system",
+    content: systemText(typeof content === "string" ? content : content.map(({ text }) => text)),
+  };
 }
 
 function assistantMessage(
@@ -69,23 +79,14 @@ function assistantMessage(
 export function chatTools({ tools }: ChatRequest, max: number, warn: Warn): OfferedTools {
   const offered = new OfferedTools(max, warn);
   for (const tool of tools ?? []) {
-    if (isFunction(tool)) offered.addFunction(tool.function);
-    else if (isCustom(tool)) {
-      const { format, ...fields } = tool.custom;
-      offered.addCustom({ ...fields, format: format?.type === "grammar" ? { type: "grammar", ...format.grammar } : format });
+    if (tool.type === "function") offered.addFunction((tool as FunctionTool).function);
+    else if (tool.type === "custom") {
+      const { format, ...fields } = (tool as CustomTool).custom;
+      const given = format?.type === "grammar" ? ({ type: "grammar", ...format.grammar } as const) : format;
+      offered.addCustom({ ...fields, format: given });
     } else offered.leaveOut(tool.type);
   }
   return offered;
-}
-
-type ChatTool = NonNullable<ChatRequest["tools"]>[number];
-
-function isFunction(tool: ChatTool): tool is ChatTool & { readonly type: "function" } {
-  return tool.type === "function";
-}
-
-function isCustom(tool: ChatTool): tool is ChatTool & { readonly type: "custom" } {
-  return tool.type === "custom";
 }
 
 /** Options but those of thinking, which depend on the model. */
@@ -106,7 +107,7 @@ type Choice = NonNullable<ChatRequest["tool_choice"]>;
 function toolChoiceOf(choice: Choice): ToolChoice {
   if (typeof choice === "string") return choice;
   if (choice.type !== "allowed_tools") return { name: chosenName(choice) };
-  const { mode, tools } = (choice as Choice & { type: "allowed_tools" }).allowed_tools;
+  const { mode, tools } = (choice as AllowedChatTools).allowed_tools;
   return { names: tools.map(chosenName), mode };
 }
 

@@ -4,8 +4,15 @@ import { brotliDecompress, gunzip, inflate } from "node:zlib";
 import { Decompress } from "fzstd";
 import { ApiError } from "./errors.ts";
 
-/** Unpacks bytes to at most so many; RangeError for more. */
+/** Unpacks bytes to at most so many; an error of `TOO_LARGE` for more. */
 type Unpack = (bytes: Uint8Array, most: number) => Promise<Uint8Array>;
+
+/** Code of zlib's error for more bytes than there may be. */
+const TOO_LARGE = "ERR_BUFFER_TOO_LARGE";
+
+function tooLarge(message: string): Error {
+  return Object.assign(new Error(message), { code: TOO_LARGE });
+}
 
 type Zlib = (bytes: Uint8Array, options: { maxOutputLength: number }) => Promise<Uint8Array>;
 
@@ -30,7 +37,8 @@ export async function unpacked(bytes: Uint8Array, encodings: string, most: numbe
   const names = encodings.split(",").map((name) => name.trim().toLowerCase());
   let found = bytes;
   // The last one was applied last.
-  for (const name of names.reverse()) if (name !== "" && name !== "identity") found = await unpackOne(found, name, most);
+  for (const name of names.reverse())
+    if (name !== "" && name !== "identity") found = await unpackOne(found, name, most);
   return found;
 }
 
@@ -43,7 +51,7 @@ async function unpackOne(bytes: Uint8Array, name: string, most: number): Promise
   try {
     return await unpack(bytes, most);
   } catch (cause) {
-    if (cause instanceof RangeError)
+    if ((cause as NodeJS.ErrnoException).code === TOO_LARGE)
       throw new ApiError(413, `the body is larger than ${most} bytes`, { code: "body_too_large", cause });
     throw new ApiError(400, `body: expected ${name}, as content-encoding says`, { cause });
   }
@@ -55,7 +63,7 @@ function unpackZstd(bytes: Uint8Array, most: number): Uint8Array {
   for (const frame of framesOf(bytes, most)) {
     const stream = new Decompress((part) => {
       size += part.length;
-      if (size > most) throw new RangeError(`more than ${most} bytes`);
+      if (size > most) throw tooLarge(`more than ${most} bytes`);
       parts.push(part);
     });
     stream.push(frame, true);
@@ -66,7 +74,7 @@ function unpackZstd(bytes: Uint8Array, most: number): Uint8Array {
 const ZSTD = 0xfd2fb528;
 const SKIPPED = 0x184d2a50;
 
-/** The frames of RFC 8878 that hold something. RangeError for one whose window, which is allocated first, is larger than `most`. */
+/** The frames of RFC 8878 that hold something. An error of `TOO_LARGE` for one whose window, which is allocated first, is larger than `most`. */
 function* framesOf(bytes: Uint8Array, most: number): Generator<Uint8Array> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   for (let at = 0; at < bytes.length; ) {
@@ -77,7 +85,7 @@ function* framesOf(bytes: Uint8Array, most: number): Generator<Uint8Array> {
     }
     if (magic !== ZSTD) throw new SyntaxError("no frame");
     const { window, headerEnd, checksum } = frameHeader(view, at);
-    if (window > most) throw new RangeError(`a window of more than ${most} bytes`);
+    if (window > most) throw tooLarge(`a window of more than ${most} bytes`);
     let end = headerEnd;
     for (let isLast = false; !isLast; ) {
       const header = view.getUint16(end, true) + (view.getUint8(end + 2) << 16);

@@ -2,7 +2,13 @@
 
 import { valueTexts } from "../json-text.ts";
 import type { ChatOptions } from "../language/chat-options.ts";
-import { type AssistantMessage, joinedTexts, type Message, type ToolCall, type ToolChoice } from "../text/chat-messages.ts";
+import {
+  type AssistantMessage,
+  joinedTexts,
+  type Message,
+  type ToolCall,
+  type ToolChoice,
+} from "../text/chat-messages.ts";
 import { contentText, type Part, systemText, type UnseenPolicy } from "./contents.ts";
 import type { Thinking } from "./model-options.ts";
 import { OfferedTools } from "./offered-tools.ts";
@@ -138,7 +144,8 @@ function isUse(block: AssistantBlock): block is AssistantBlock & Use {
 /** What a server's tool gave, as text: JSON without what only the server can read. */
 function ranText(content: unknown): string {
   if (typeof content === "string") return content;
-  const isTexts = Array.isArray(content) && content.every((part) => part?.type === "text" && typeof part.text === "string");
+  const isTexts =
+    Array.isArray(content) && content.every((part) => part?.type === "text" && typeof part.text === "string");
   if (isTexts) return content.map(({ text }) => text).join("");
   return JSON.stringify(content ?? null, (key, value) => (key.startsWith("encrypted_") ? undefined : value));
 }
@@ -193,7 +200,12 @@ export function messageTools({ tools }: PromptFields, max: number, warn: Warn): 
   for (const tool of tools ?? []) {
     if ((tool.type ?? "custom") !== "custom") offered.leaveOut(tool.type as string);
     else {
-      const { name, description, input_schema, strict } = tool as { name: string; description?: string; input_schema: object; strict?: boolean };
+      const { name, description, input_schema, strict } = tool as {
+        name: string;
+        description?: string;
+        input_schema: object;
+        strict?: boolean;
+      };
       offered.addFunction({ name, description, parameters: input_schema, strict });
     }
   }
@@ -218,7 +230,10 @@ export function answerOptions(request: MessagesRequest, tools: OfferedTools): Ch
 }
 
 /** What the prompt depends on beside the messages and thinking. */
-export function promptOptions({ tool_choice }: PromptFields, tools: OfferedTools): Pick<ChatOptions, "tools" | "toolChoice"> {
+export function promptOptions(
+  { tool_choice }: PromptFields,
+  tools: OfferedTools,
+): Pick<ChatOptions, "tools" | "toolChoice"> {
   return tools.options(tool_choice ? toolChoiceOf(tool_choice) : null);
 }
 

@@ -39,8 +39,14 @@ export function qualified(name: string, namespace: string | null | undefined): s
 
 /** Parameters of tools that take a text. */
 function textParameters(format: CustomFormat | null | undefined): object {
-  const pattern = format?.type === "grammar" && format.syntax === "regex" ? { pattern: `^(?:${format.definition})$` } : {};
-  return { type: "object", properties: { input: { type: "string", ...pattern } }, required: ["input"], additionalProperties: false };
+  const pattern =
+    format?.type === "grammar" && format.syntax === "regex" ? { pattern: `^(?:${format.definition})$` } : {};
+  return {
+    type: "object",
+    properties: { input: { type: "string", ...pattern } },
+    required: ["input"],
+    additionalProperties: false,
+  };
 }
 
 export class OfferedTools {
@@ -66,10 +72,15 @@ export class OfferedTools {
 
   addCustom({ name, description, format }: CustomFields, namespace: string | null = null): void {
     const isGrammar = format?.type === "grammar";
-    const form = isGrammar ? `The input is a text of this ${format.syntax} grammar:\n${format.definition}` : "The input is a text.";
+    const form = isGrammar
+      ? `The input is a text of this ${format.syntax} grammar:\n${format.definition}`
+      : "The input is a text.";
     const told = description ? `${description}\n\n${form}` : form;
     const strict = isGrammar && format.syntax === "regex";
-    this.#add({ kind: "custom", name, namespace }, { description: told, parameters: textParameters(format), ...(strict && { strict }) });
+    this.#add(
+      { kind: "custom", name, namespace },
+      { description: told, parameters: textParameters(format), ...(strict && { strict }) },
+    );
   }
 
   /** Notes that a tool is none that a model of texts can be offered. */

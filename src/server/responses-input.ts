@@ -6,7 +6,14 @@ import { contentText, dataType, type Part, systemText, type UnseenPolicy } from 
 import { customArguments, OfferedTools, qualified } from "./offered-tools.ts";
 import { samplingOptions } from "./sampling.ts";
 import { given } from "./schemas/fields.ts";
-import type { InputItem, ResponsePart, ResponsePrompt, ResponseRequest } from "./schemas/responses.ts";
+import type {
+  AllowedTools,
+  InputItem,
+  KnownItems,
+  ResponsePart,
+  ResponsePrompt,
+  ResponseRequest,
+} from "./schemas/responses.ts";
 import type { Warn } from "./warnings.ts";
 
 /** How items are read. */
@@ -16,13 +23,15 @@ export interface ItemReading {
 }
 
 /** The conversation of items, all those included that were said before. */
-export function conversationOf(instructions: string | null, items: readonly InputItem[], reading: ItemReading): Message[] {
+export function conversationOf(
+  instructions: string | null,
+  items: readonly InputItem[],
+  reading: ItemReading,
+): Message[] {
   const first: Message[] = instructions ? [{ role: "system", content: systemText(instructions) }] : [];
   const messages = items.flatMap((item, index) => messagesOf(item, index, items.length, reading));
   return joined([...first, ...messages]);
 }
-
-type Item<T extends string> = InputItem & { readonly type: T };
 
 function messagesOf(item: InputItem, index: number, count: number, { policy, warn }: ItemReading): Message[] {
   const path = `input.${index}`;
@@ -30,26 +39,26 @@ function messagesOf(item: InputItem, index: number, count: number, { policy, war
     typeof content === "string" ? content : contentText(content.map(partOf), { path: `${path}.${at}`, isNew }, policy);
   switch (item.type ?? "message") {
     case "message": {
-      const { role, content } = item as Item<"message">;
+      const { role, content } = item as KnownItems["message"];
       if (role === "assistant") return [{ role, content: textOf(content, "content") }];
       const text = textOf(content, "content", role === "user" && index === count - 1);
       return [role === "user" ? { role, content: text } : { role: "system", content: systemText(text) }];
     }
     case "function_call": {
-      const { call_id, namespace, name, arguments: text } = item as Item<"function_call">;
+      const { call_id, namespace, name, arguments: text } = item as KnownItems["function_call"];
       return [calling(call_id, qualified(name, namespace), text)];
     }
     case "custom_tool_call": {
-      const { call_id, namespace, name, input } = item as Item<"custom_tool_call">;
+      const { call_id, namespace, name, input } = item as KnownItems["custom_tool_call"];
       return [calling(call_id, qualified(name, namespace), customArguments(input))];
     }
     case "function_call_output":
     case "custom_tool_call_output": {
-      const { call_id, output } = item as Item<"function_call_output">;
+      const { call_id, output } = item as KnownItems["function_call_output"];
       return [{ role: "tool", content: textOf(output, "output"), toolCallId: call_id }];
     }
     case "reasoning": {
-      const { content, summary } = item as Item<"reasoning">;
+      const { content, summary } = item as KnownItems["reasoning"];
       const thought = (content?.length ? content : (summary ?? [])).map(({ text }) => text).join("");
       return [{ role: "assistant", content: null, reasoning: thought }];
     }
@@ -94,7 +103,10 @@ function otherMessages({ type, ...item }: { type: string } & Record<string, unkn
   }
   if (type === "code_interpreter_call") {
     const content = stringOf(item.outputs ?? item.results ?? "");
-    return [calling(id, "code_interpreter", JSON.stringify({ code: item.code ?? "" })), { role: "tool", content, toolCallId: id }];
+    return [
+      calling(id, "code_interpreter", JSON.stringify({ code: item.code ?? "" })),
+      { role: "tool", content, toolCallId: id },
+    ];
   }
   warn(`items of type ${type} are left out`);
   return [];
@@ -114,7 +126,8 @@ function joined(messages: readonly Message[]): Message[] {
   const result: Message[] = [];
   for (const message of messages) {
     const last = result.at(-1);
-    if (message.role === "assistant" && last?.role === "assistant") result[result.length - 1] = joinedAnswers(last, message);
+    if (message.role === "assistant" && last?.role === "assistant")
+      result[result.length - 1] = joinedAnswers(last, message);
     else result.push(message);
   }
   return result;
@@ -138,7 +151,7 @@ type Choice = NonNullable<ResponsePrompt["tool_choice"]>;
 function toolChoiceOf(choice: Choice): ToolChoice {
   if (typeof choice === "string") return choice;
   if (choice.type !== "allowed_tools") return { name: chosenName(choice) };
-  const { tools, mode } = choice as Choice & { type: "allowed_tools" };
+  const { tools, mode } = choice as AllowedTools;
   return { names: tools.map(chosenName), mode };
 }
 
@@ -149,11 +162,18 @@ function chosenName(choice: object): string {
 }
 
 /** What the prompt depends on beside the messages and thinking. */
-export function promptOptions({ tool_choice }: ResponsePrompt, tools: OfferedTools): Pick<ChatOptions, "tools" | "toolChoice"> {
+export function promptOptions(
+  { tool_choice }: ResponsePrompt,
+  tools: OfferedTools,
+): Pick<ChatOptions, "tools" | "toolChoice"> {
   return tools.options(tool_choice ? toolChoiceOf(tool_choice) : null);
 }
 
 /** Options but those of thinking, which depend on the model. */
 export function responseOptions(request: ResponseRequest, tools: OfferedTools): ChatOptions {
-  return { ...samplingOptions(request), ...given({ maxTokens: request.max_output_tokens }), ...promptOptions(request, tools) };
+  return {
+    ...samplingOptions(request),
+    ...given({ maxTokens: request.max_output_tokens }),
+    ...promptOptions(request, tools),
+  };
 }

@@ -109,7 +109,10 @@ export class Serving {
     c: ServerContext,
     demand: Demand,
     work: (job: Job) => AsyncGenerator<StreamEvent>,
-    options: { readonly ping?: () => readonly StreamEvent[]; readonly failed: (body: object) => readonly StreamEvent[] },
+    options: {
+      readonly ping?: () => readonly StreamEvent[];
+      readonly failed: (body: object) => readonly StreamEvent[];
+    },
   ): Promise<Response> {
     const stop = this.#stopOf(c);
     const record = c.get("record");

@@ -21,5 +21,8 @@ export function warnerOf(record: RequestRecord): Warn {
 /** Value of the header; null where there is nothing to warn of. */
 export function warningHeader({ warnings }: RequestRecord): string | null {
   if (warnings.length === 0) return null;
-  return warnings.join("; ").replace(/[^\x20-\x7e]/g, "?").slice(0, HEADER_MAX);
+  return warnings
+    .join("; ")
+    .replace(/[^\x20-\x7e]/g, "?")
+    .slice(0, HEADER_MAX);
 }

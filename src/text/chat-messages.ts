@@ -169,7 +169,11 @@ export function checkToolChoice(choice: ToolChoice, tools: readonly Tool[]): voi
     throw wrong("toolChoice", "auto, none, required, { name } or { names, mode }", choice);
   const other = (isSeveral ? several : [name]).find((one) => !names.includes(one as string));
   if (other !== undefined)
-    throw wrong(isSeveral ? "toolChoice.names" : "toolChoice.name", `one of the tools (${names.join(", ") || "none"})`, other);
+    throw wrong(
+      isSeveral ? "toolChoice.names" : "toolChoice.name",
+      `one of the tools (${names.join(", ") || "none"})`,
+      other,
+    );
 }
 
 function wrong(at: string, expected: string, found: unknown): InvalidArgumentError {

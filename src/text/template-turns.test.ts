@@ -66,7 +66,10 @@ describe("messages in an order that a template refuses", () => {
   });
 
   it("are not left out by one that is silent about them", () => {
-    const silent = TOLERANT.replace("{{ m.role }}:", "{% if m.role == 'system' and not loop.first %}{% continue %}{% endif %}{{ m.role }}:");
+    const silent = TOLERANT.replace(
+      "{{ m.role }}:",
+      "{% if m.role == 'system' and not loop.first %}{% continue %}{% endif %}{{ m.role }}:",
+    );
     expect(shaped(silent, [system("A"), user("1"), system("B")])).toEqual([
       ["system", "A"],
       ["user", `1\n\n${reminder("B")}`],
@@ -95,7 +98,18 @@ describe.skipIf(names.length === 0)("templates of published models (needs ../sha
   it.each(real)("%s shows all that an agent says, in its order", (name) => {
     const source = readFileSync(new URL(name, folder), "utf8");
     const template = new ChatTemplate(source, name);
-    const words = ["sysone", "systwo", "userone", "usertwo", "resone", "systhree", "ansone", "sysfour", "userthree", "sysfive"];
+    const words = [
+      "sysone",
+      "systwo",
+      "userone",
+      "usertwo",
+      "resone",
+      "systhree",
+      "ansone",
+      "sysfour",
+      "userthree",
+      "sysfive",
+    ];
     const messages: Message[] = [
       system(words[0]!),
       system(words[1]!),

@@ -64,13 +64,13 @@ interface PostRoute<S extends z.ZodType> {
 /** Adds an endpoint without a body. `params` are those of the path. */
 export function addGet(
   app: App,
-  { path, summary, response, open = false, params, type = "application/json" }: GetRoute,
+  { method = "get", path, summary, response, open = false, params, type = "application/json" }: GetRoute,
   serve: (c: ServerContext) => Response | Promise<Response>,
 ): void {
   const { 404: notFound, ...other } = errorResponses(path);
   const failures = open ? {} : { 401: other[401]! };
   const route = createRoute({
-    method: "get",
+    method,
     path,
     summary,
     ...(open ? {} : { security: [{ bearer: [] }] }),
@@ -86,6 +86,8 @@ export function addGet(
 }
 
 interface GetRoute {
+  /** Default: get. */
+  readonly method?: "get" | "delete";
   readonly path: string;
   readonly summary: string;
   readonly response: z.ZodType;

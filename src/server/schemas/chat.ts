@@ -21,8 +21,14 @@ const contentPart = z.discriminatedUnion("type", [
   textPart,
   refusalPart,
   z.object({ type: z.literal("image_url"), image_url: z.union([z.string(), z.object({ url: z.string() })]) }),
-  z.object({ type: z.literal("input_audio"), input_audio: z.object({ data: z.string(), format: optional(z.string()) }) }),
-  z.object({ type: z.literal("file"), file: z.object({ filename: optional(z.string()), file_data: optional(z.string()) }) }),
+  z.object({
+    type: z.literal("input_audio"),
+    input_audio: z.object({ data: z.string(), format: optional(z.string()) }),
+  }),
+  z.object({
+    type: z.literal("file"),
+    file: z.object({ filename: optional(z.string()), file_data: optional(z.string()) }),
+  }),
 ]);
 const texts = z.union([z.string(), z.array(textPart).min(1)]);
 const content = z.union([z.string(), z.array(contentPart).min(1)]);
@@ -95,7 +101,8 @@ const customTool = z.object({
   }),
 });
 const toolSchema = z.union([functionTool, customTool, otherTool("function|custom")]).openapi("ChatTool");
-export type ChatTool = z.output<typeof toolSchema>;
+export type FunctionTool = z.output<typeof functionTool>;
+export type CustomTool = z.output<typeof customTool>;
 
 const named = z.object({ name: toolName });
 const chosenTool = z.union([
@@ -103,14 +110,12 @@ const chosenTool = z.union([
   z.object({ type: z.literal("custom"), custom: named }),
   otherTool("function|custom|allowed_tools"),
 ]);
-const toolChoice = z.union([
-  z.enum(["none", "auto", "required"]),
-  z.object({
-    type: z.literal("allowed_tools"),
-    allowed_tools: z.object({ mode: z.enum(["auto", "required"]), tools: z.array(chosenTool).min(1) }),
-  }),
-  chosenTool,
-]);
+const allowedTools = z.object({
+  type: z.literal("allowed_tools"),
+  allowed_tools: z.object({ mode: z.enum(["auto", "required"]), tools: z.array(chosenTool).min(1) }),
+});
+export type AllowedChatTools = z.output<typeof allowedTools>;
+const toolChoice = z.union([z.enum(["none", "auto", "required"]), allowedTools, chosenTool]);
 
 const responseFormat = z.discriminatedUnion("type", [
   z.object({ type: z.literal("text") }),

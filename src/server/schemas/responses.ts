@@ -61,12 +61,7 @@ const actionItem = z.looseObject({
   call_id: z.string(),
 });
 const actionResultItem = z.looseObject({
-  type: z.enum([
-    "local_shell_call_output",
-    "shell_call_output",
-    "apply_patch_call_output",
-    "computer_call_output",
-  ]),
+  type: z.enum(["local_shell_call_output", "shell_call_output", "apply_patch_call_output", "computer_call_output"]),
   id,
   call_id: optional(z.string()),
 });
@@ -90,7 +85,10 @@ const known = [
   "item_reference",
 ];
 /** What others' servers have done, such as `web_search_call`, and kinds that are not known yet. */
-const otherItem = z.looseObject({ type: z.string().regex(new RegExp(`^(?!(?:${known.join("|")})$)[a-z_0-9]{1,64}$`)), id });
+const otherItem = z.looseObject({
+  type: z.string().regex(new RegExp(`^(?!(?:${known.join("|")})$)[a-z_0-9]{1,64}$`)),
+  id,
+});
 
 const inputItem = z
   .union([
@@ -106,6 +104,15 @@ const inputItem = z
   ])
   .openapi("ResponseInputItem");
 export type InputItem = z.output<typeof inputItem>;
+
+/** Items by their types, but those that are loose. */
+export interface KnownItems {
+  readonly message: z.output<typeof messageItem>;
+  readonly function_call: z.output<typeof callItem>;
+  readonly custom_tool_call: z.output<typeof customCallItem>;
+  readonly function_call_output: z.output<typeof resultItem>;
+  readonly reasoning: z.output<typeof reasoningItem>;
+}
 
 const functionTool = z.object({
   type: z.literal("function"),
@@ -139,11 +146,13 @@ const chosenTool = z.union([
   z.object({ type: z.enum(["function", "custom"]), name: toolName, namespace: optional(z.string()) }),
   otherTool("function|custom|allowed_tools"),
 ]);
-const toolChoice = z.union([
-  z.enum(["none", "auto", "required"]),
-  z.object({ type: z.literal("allowed_tools"), mode: z.enum(["auto", "required"]), tools: z.array(chosenTool).min(1) }),
-  chosenTool,
-]);
+const allowedTools = z.object({
+  type: z.literal("allowed_tools"),
+  mode: z.enum(["auto", "required"]),
+  tools: z.array(chosenTool).min(1),
+});
+export type AllowedTools = z.output<typeof allowedTools>;
+const toolChoice = z.union([z.enum(["none", "auto", "required"]), allowedTools, chosenTool]);
 
 const textFormat = z.discriminatedUnion("type", [
   z.object({ type: z.literal("text") }),
