@@ -1,8 +1,7 @@
 /** `lowbit serve`: models behind HTTP, in the forms of OpenAI's and Anthropic's APIs. */
-import type { Command } from "commander";
-import { InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { InvalidFileError } from "../index.ts";
-import type { RunningServer } from "../server/index.ts";
+import type { RunningServer, UnseenPolicy } from "../server/index.ts";
 import { parseKeys } from "../server/keys.ts";
 import { defaultLimits, type ServerLimits } from "../server/limits.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.ts";
@@ -21,6 +20,7 @@ interface ServeOptions extends ModelOptions {
   readonly requestLimit?: readonly (readonly [string, number])[];
   readonly log: boolean;
   readonly page: boolean;
+  readonly unseen: UnseenPolicy;
 }
 
 const KEYS_VARIABLE = "LOWBIT_API_KEYS";
@@ -45,6 +45,14 @@ export function addServe(program: Command, terminal: Terminal): void {
       "--request-limit <name=number>",
       `what requests may cost: ${Object.keys(defaultLimits).join(", ")}; repeatable`,
       collect(parseRequestLimit),
+    )
+    .addOption(
+      new Option(
+        "--unseen <what>",
+        "images and files that a model cannot see: auto refuses those that a user has just sent, and names others in the prompt",
+      )
+        .choices(["auto", "name", "refuse"])
+        .default("auto"),
     )
     .option("--no-page", "serve no chat page at /")
     .option("--no-log", "log no requests");
@@ -85,6 +93,7 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
     preload: options.preload ? models.map(({ name }) => name) : undefined,
     limits,
     page: options.page,
+    unseen: options.unseen,
     log: options.log ? (line) => terminal.stdout.write(`${line}\n`) : undefined,
     onFault: (error, id) => terminal.note(`lowbit: request ${id}: ${(error as Error)?.stack ?? String(error)}`),
   });

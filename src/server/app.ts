@@ -84,7 +84,10 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
     app.use(cors({ origin: options.origins.includes("*") ? "*" : [...options.origins], exposeHeaders }));
   }
   app.use(async (c, next) => {
-    if (options.isLocal) checkOrigin(c.req.header("origin"), options.origins);
+    if (options.isLocal) {
+      checkHost(c.req.header("host"));
+      checkOrigin(c.req.header("origin"), options.origins);
+    }
     if (!OPEN_PATHS.has(c.req.path) && !options.page.has(c.req.path)) {
       c.set("owner", ownerOf(c, options.keys));
       if (serving.isDraining) throw new ApiError(503, "the server ends", { code: "server_ends", retryAfter: 1 });
@@ -103,11 +106,21 @@ function ownerOf(c: ServerContext, keys: ApiKeys): string {
   });
 }
 
-/** A page of another site whose name was made to mean this machine sends that name. */
+const LOCAL_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
+
+/** A page of another site whose name was made to mean this machine asks by that name, with any method. */
+function checkHost(host: string | undefined): void {
+  if (host === undefined || LOCAL_HOST.test(host)) return;
+  throw new ApiError(403, "host: expected localhost, 127.0.0.1 or [::1]; --host opens the server to other names", {
+    ...{ code: "host_not_allowed" },
+  });
+}
+
+/** Such a page sends its name as its origin, too. */
 function checkOrigin(origin: string | undefined, allowed: readonly string[]): void {
   if (origin === undefined || allowed.includes("*") || allowed.includes(origin)) return;
-  const host = /^https?:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/i;
-  if (!host.test(origin)) throw new ApiError(403, "pages of this origin may not ask", { code: "origin_not_allowed" });
+  if (!LOCAL_HOST.test(origin.replace(/^https?:\/\//i, "")))
+    throw new ApiError(403, "pages of this origin may not ask", { code: "origin_not_allowed" });
 }
 
 interface Issue {
