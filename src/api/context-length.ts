@@ -1,6 +1,7 @@
 /** How long the context of a model is, without loading the model. */
 import { isCheckpoint, loadCheckpoint } from "../checkpoint/load.ts";
 import { longestText } from "../checkpoint/texts.ts";
+import { isTextNetwork } from "../model/encoder.ts";
 import { readMetadata } from "../runtime/program.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
@@ -20,7 +21,7 @@ async function ofCheckpoint(path: string): Promise<number> {
   const model = await loadCheckpoint(path);
   try {
     const { network, checkpoint } = model;
-    return "task" in network ? longestText(checkpoint, network) : network.contextLength;
+    return isTextNetwork(network) ? longestText(checkpoint, network) : network.contextLength;
   } finally {
     await model.close();
   }

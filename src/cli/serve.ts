@@ -15,6 +15,7 @@ interface ServeOptions extends ModelOptions {
   readonly port: number;
   readonly keys?: string;
   readonly cors?: readonly string[];
+  readonly allowHost?: readonly string[];
   readonly memory?: number;
   readonly preload?: boolean;
   readonly requestLimit?: readonly (readonly [string, number])[];
@@ -39,6 +40,11 @@ export function addServe(program: Command, terminal: Terminal): void {
     .option("--port <n>", "port to listen at; 0 takes a free one", port, 8080)
     .option("--keys <file>", `API keys, one a line; also in ${KEYS_VARIABLE}, separated by commas (default: none)`)
     .option("--cors <origin>", 'pages that may ask, such as https://example.com, or "*"; repeatable', collect(String))
+    .option(
+      "--allow-host <name>",
+      'names by which requests may call a server of 127.0.0.1, such as that of a proxy, or "*"; repeatable (default: this machine\'s)',
+      collect(String),
+    )
     .option("--memory <n>", "most memory of all loaded models, such as 8g (default: what is free)", byteCount)
     .option("--preload", "load all models at once, and be ready after that")
     .option(
@@ -89,6 +95,7 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
     port: options.port,
     keys,
     origins: options.cors,
+    hosts: options.allowHost,
     memoryBytes: options.memory,
     preload: options.preload ? models.map(({ name }) => name) : undefined,
     limits,

@@ -25,6 +25,8 @@ export interface AppOptions {
   readonly origins: readonly string[];
   /** Whether only this machine reaches the server: pages of other sites may not, by whatever name they call it. */
   readonly isLocal: boolean;
+  /** Names beside those of this machine by which a local server may be called, or "*". */
+  readonly hosts: readonly string[];
   readonly isReady: () => boolean;
   /** The chat page; without files there is none. */
   readonly page: Page;
@@ -85,7 +87,7 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
   }
   app.use(async (c, next) => {
     if (options.isLocal) {
-      checkHost(c.req.header("host"));
+      checkHost(c.req.header("host"), options.hosts);
       checkOrigin(c.req.header("origin"), options.origins);
     }
     if (!OPEN_PATHS.has(c.req.path) && !options.page.has(c.req.path)) {
@@ -109,9 +111,10 @@ function ownerOf(c: ServerContext, keys: ApiKeys): string {
 const LOCAL_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
 
 /** A page of another site whose name was made to mean this machine asks by that name, with any method. */
-function checkHost(host: string | undefined): void {
-  if (host === undefined || LOCAL_HOST.test(host)) return;
-  throw new ApiError(403, "host: expected localhost, 127.0.0.1 or [::1]; --host opens the server to other names", {
+function checkHost(host: string | undefined, allowed: readonly string[]): void {
+  if (host === undefined || LOCAL_HOST.test(host) || allowed.includes("*")) return;
+  if (allowed.includes(host.toLowerCase().replace(/:\d{1,5}$/, ""))) return;
+  throw new ApiError(403, "host: expected localhost, 127.0.0.1, [::1] or a name of --allow-host", {
     ...{ code: "host_not_allowed" },
   });
 }

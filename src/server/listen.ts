@@ -31,6 +31,11 @@ export interface ServerOptions {
   readonly keys?: readonly string[] | undefined;
   /** Origins of pages that may ask, such as "https://example.com", or "*". Default: none. */
   readonly origins?: readonly string[] | undefined;
+  /**
+   * Names by which requests may call a server that only this machine reaches, beside those of this machine: that of a proxy in
+   * front, or "*". Default: none, so that no page of another site comes in by a name that it made to mean this machine.
+   */
+  readonly hosts?: readonly string[] | undefined;
   /** Most bytes of all loaded models. Default: what is free when one is to be loaded. */
   readonly memoryBytes?: number | undefined;
   /** Whether the chat page is at `/`. Default: true. */
@@ -69,7 +74,7 @@ const PORT_MAX = 65535;
 /** The server before it listens: also what answers the lines of batch files. */
 export function createServing(options: ServerOptions, page: Page = new Map()) {
   const limits = completeServerLimits(options.limits);
-  const { models, memoryBytes, log, origins = [], host = "127.0.0.1" } = options;
+  const { models, memoryBytes, log, origins = [], hosts = [], host = "127.0.0.1" } = options;
   if (models.length === 0) throw new InvalidArgumentError("models: expected at least one");
   const onFault = (error: unknown, { id }: RequestRecord) => options.onFault?.(error, id);
   const onEnd = (record: RequestRecord) => log?.(logLine(record, new Date()));
@@ -81,6 +86,7 @@ export function createServing(options: ServerOptions, page: Page = new Map()) {
     keys: new ApiKeys(options.keys ?? []),
     origins,
     isLocal: LOOPBACK.includes(host),
+    hosts: hosts.map((name) => name.toLowerCase()),
     isReady: () => isReady,
     page,
   });
