@@ -192,7 +192,7 @@ function expectSameInChunks<A>(kernel: Kernel<A>, family: Family<A>, whole: Step
       const joined = Object.entries(own).map(([name, value]) => {
         const isOfRows = value instanceof Float32Array && value !== (whole.inputs as Record<string, unknown>)[name];
         if (name === "rows") return [name, beside + rows];
-        return [name, isOfRows ? Float32Array.of(...(rest[name] as Float32Array), ...value) : value];
+        return [name, isOfRows ? Float32Array.from([...(rest[name] as Float32Array), ...value]) : value];
       });
       const found = new Float32Array((beside + rows) * columns);
       const args = { ...Object.fromEntries(joined), table: states.table, state: states.part, y: found };
