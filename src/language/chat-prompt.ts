@@ -1,7 +1,7 @@
 /** The prompt of a conversation: what the model of a template is given to answer. */
 import { UnsupportedError } from "../errors.ts";
 import { begunAnswer } from "../text/begun-answer.ts";
-import type { Message } from "../text/chat-messages.ts";
+import { checkMessages, type Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import { encodeChat } from "../text/encode-chat.ts";
 import type { SamplerOptions } from "../text/sampler.ts";
@@ -40,6 +40,7 @@ export function encodePrompt(
   const wanted = wantsThinking(thinking);
   if (wanted === true && !canThink(template.source))
     throw new UnsupportedError(`${name}: thinking: the model's chat template has none`);
+  checkMessages(messages);
   const begun = begunAnswer(messages);
   const asked = begun ? messages.slice(0, -1) : messages;
   const input = templateInput(template, asked, { tools, thinking: wanted, templateOptions });

@@ -157,7 +157,14 @@ describe("an answer", () => {
   it.each<[ChatOptions, string]>([
     [{ toolChoice: "required" }, "toolChoice: expected tools to choose from"],
     [{ tools: [weather], toolChoice: { name: "now" } }, "toolChoice.name: expected one of the tools (get_weather)"],
-    [{ tools: [weather], toolChoice: "any" as never }, "toolChoice: expected auto, none, required or { name }"],
+    [
+      { tools: [weather], toolChoice: "any" as never },
+      "toolChoice: expected auto, none, required, { name } or { names, mode }",
+    ],
+    [
+      { tools: [weather], toolChoice: { names: ["get_weather", "now"], mode: "auto" } },
+      "toolChoice.names: expected one of the tools (get_weather)",
+    ],
     [{ thinking: { budget: -1 } }, "thinking.budget: expected a whole number from 0"],
     [{ thinking: "deep" as never }, "thinking: expected true, false or { budget }"],
     [{ schema: 5 as never }, "schema: expected a JSON schema"],

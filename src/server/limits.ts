@@ -3,7 +3,7 @@ import { checkWhole } from "../arguments.ts";
 
 /** Limits of a server; each is a whole number from 1. */
 export interface ServerLimits {
-  /** Bytes of a request's body; unpacked where it is compressed; more is a 413. Default: 32 MiB. */
+  /** Bytes of a request's body, unpacked where it is compressed; more is a 413. Default: 32 MiB. */
   readonly bodyBytes: number;
   /** Levels of lists and objects in a request's JSON; more is a 400. Default: 64. */
   readonly jsonDepth: number;
