@@ -4,11 +4,12 @@ import { type Command, Option } from "commander";
 import { type Conversation, LowbitError } from "../index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { PastedText } from "./pasted-text.ts";
+import { addPrefixOptions, openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import { describeSpeed } from "./run.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
 import { Interrupted, SIGINT_EXIT_CODE, type Terminal } from "./terminal.ts";
 
-interface ChatOptions extends ModelOptions, SamplingOptions {
+interface ChatOptions extends ModelOptions, SamplingOptions, PrefixOptions {
   readonly system?: string;
   readonly stats?: boolean;
   readonly whenFull?: "error" | "leave-out-oldest";
@@ -37,7 +38,7 @@ export function addChat(program: Command, terminal: Terminal): void {
         .choices(["error", "leave-out-oldest"])
         .default("error"),
     );
-  addModelOptions(addSamplingOptions(command))
+  addModelOptions(addPrefixOptions(addSamplingOptions(command)))
     .addHelpText(
       "after",
       `
@@ -52,7 +53,8 @@ Examples:
 }
 
 async function chat(path: string, options: ChatOptions, terminal: Terminal): Promise<void> {
-  const model = await openModel(path, options, terminal, { isKept: true });
+  const prefixes = await openPrefixes(options, terminal);
+  const model = await openModel(path, options, terminal, { isKept: true, prefixes });
   const conversation = model.createConversation({
     whenFull: options.whenFull === "leave-out-oldest" ? "leaveOutOldest" : "error",
     onLeaveOut: (messages) =>

@@ -18,6 +18,7 @@ import {
   isHubName,
   kvCacheTypes,
   type LoadOptions,
+  type PrefixCache,
 } from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
 import { type Limit, parseLimit, setLimits } from "./limits.ts";
@@ -130,6 +131,8 @@ function describeUnread({ unreadTensors: names, network, checkpoint }: Model): s
 interface OpenOptions extends Omit<CompileModelOptions, "signal">, Pick<LoadOptions, "profile"> {
   /** Whether a model of the hub is quantized once, to 4 bits where no option says another way, and kept as a program. */
   readonly isKept?: boolean;
+  /** Where computed prompts are kept and found; null for nowhere. */
+  readonly prefixes?: PrefixCache | null;
   /** Called with a checkpoint's model before it is compiled, quantized as the options say. */
   readonly onQuantized?: (model: Model) => void;
 }
@@ -141,7 +144,9 @@ export async function openModel(
   terminal: Terminal,
   open: OpenOptions = {},
 ): Promise<LanguageModel> {
-  const model = await openRunnable(path, options, terminal, open);
+  const { prefixes, ...how } = open;
+  const model = await openRunnable(path, options, terminal, how);
+  await prefixes?.keepFor(model);
   setLimits(model, options.limit ?? []);
   const { ignoredSettings } = model;
   if (ignoredSettings.length > 0)
@@ -153,7 +158,7 @@ async function openRunnable(
   path: string,
   options: ModelOptions,
   terminal: Terminal,
-  { onQuantized, isKept, ...compile }: OpenOptions,
+  { onQuantized, isKept, ...compile }: Omit<OpenOptions, "prefixes">,
 ): Promise<LanguageModel> {
   const kept = isKept && isHubName(path) ? await keptProgram(path, options, terminal) : path;
   const progress = terminal.progress("loading");

@@ -5,12 +5,13 @@ import type { Command } from "commander";
 import { type GenerationResult, InvalidArgumentError, type LanguageModel, Profile } from "../index.ts";
 import { checkOutput, restorePrefix, savePrefix } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
+import { addPrefixOptions, openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import { describeProfile, profileReport, writeTrace } from "./profile.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
-interface RunOptions extends ModelOptions, SamplingOptions {
+interface RunOptions extends ModelOptions, SamplingOptions, PrefixOptions {
   readonly prompt?: string;
   readonly json?: boolean;
   readonly profile?: boolean;
@@ -33,7 +34,7 @@ export function addRun(program: Command, terminal: Terminal): void {
       "keys and values of earlier prompts: read from the file when it is there, written to it at the end",
     )
     .option("--trace <file.json>", "write every operator call for Perfetto (ui.perfetto.dev) or chrome://tracing");
-  addModelOptions(addSamplingOptions(command))
+  addModelOptions(addPrefixOptions(addSamplingOptions(command)))
     .addHelpText(
       "after",
       `
@@ -55,7 +56,8 @@ async function run(path: string, argument: string | undefined, options: RunOptio
   const loadStart = Date.now();
   const wantsProfile = options.profile || options.trace !== undefined;
   const profile = wantsProfile ? new Profile({ trace: options.trace !== undefined }) : undefined;
-  const model = await openModel(path, options, terminal, { profile, isKept: true });
+  const prefixes = await openPrefixes(options, terminal);
+  const model = await openModel(path, options, terminal, { profile, isKept: true, prefixes });
   // Loading may have run the program to warm it up.
   profile?.reset();
   if (prefix !== undefined && existsSync(prefix)) await restorePrefix(model, prefix);

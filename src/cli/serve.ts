@@ -5,12 +5,13 @@ import type { RunningServer, UnseenPolicy } from "../server/index.ts";
 import { parseKeys } from "../server/keys.ts";
 import { defaultLimits, type ServerLimits } from "../server/limits.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.ts";
+import { addPrefixOptions, type PrefixOptions } from "./prefix-options.ts";
 import { servedModels } from "./served-models.ts";
 import type { Terminal } from "./terminal.ts";
 import { readTextFile } from "./text-file.ts";
 import { byteCount, collect, port } from "./values.ts";
 
-interface ServeOptions extends ModelOptions {
+interface ServeOptions extends ModelOptions, PrefixOptions {
   readonly host: string;
   readonly port: number;
   readonly keys?: string;
@@ -62,7 +63,7 @@ export function addServe(program: Command, terminal: Terminal): void {
     )
     .option("--no-page", "serve no chat page at /")
     .option("--no-log", "log no requests");
-  addModelOptions(command)
+  addModelOptions(addPrefixOptions(command))
     .addHelpText(
       "after",
       `

@@ -5,6 +5,7 @@ import { LowbitError } from "../index.ts";
 import type { ModelSource } from "../server/index.ts";
 import { contextLengthOf, isHubName } from "../tools/index.ts";
 import { type ModelOptions, openModel, takesCheckpoint } from "./model-source.ts";
+import { openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -29,13 +30,16 @@ export function bytesAt(path: string): number {
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
+/** How models are loaded, and where computed prompts are kept. */
+type ServedOptions = ModelOptions & PrefixOptions;
+
 /** Models to be loaded when they are asked for. UsageError for options that one of them cannot have. */
-export function servedModels(given: readonly string[], options: ModelOptions, terminal: Terminal) {
+export function servedModels(given: readonly string[], options: ServedOptions, terminal: Terminal) {
   return sourcesOf(given.map(parseModel), options, terminal);
 }
 
 /** Models that requests call by their paths. */
-export function calledModels(paths: readonly string[], options: ModelOptions, terminal: Terminal) {
+export function calledModels(paths: readonly string[], options: ServedOptions, terminal: Terminal) {
   return sourcesOf(
     paths.map((path) => ({ name: path, path })),
     options,
@@ -45,7 +49,7 @@ export function calledModels(paths: readonly string[], options: ModelOptions, te
 
 async function sourcesOf(
   models: readonly { readonly name: string; readonly path: string }[],
-  options: ModelOptions,
+  options: ServedOptions,
   terminal: Terminal,
 ): Promise<ModelSource[]> {
   for (const { path } of models) {
@@ -53,12 +57,13 @@ async function sourcesOf(
     if (!isHere) throw new UsageError(`${path}: expected a file, a folder or hf:org/name`);
     await takesCheckpoint(path, options);
   }
+  const prefixes = await openPrefixes(options, terminal);
   return Promise.all(
     models.map(async ({ name, path }) => ({
       name,
       bytes: isHubName(path) ? 0 : bytesAt(path),
       contextLength: isHubName(path) ? null : await knownContext(path, options),
-      load: () => openModel(path, options, terminal, { isKept: true }),
+      load: () => openModel(path, options, terminal, { isKept: true, prefixes }),
     })),
   );
 }

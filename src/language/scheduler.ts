@@ -84,18 +84,36 @@ export class Scheduler {
    * of them the store had already.
    */
   run(request: SequenceRequest): Promise<number> {
-    const { sequence, signal } = request;
+    const { sequence } = request;
     const order = this.#requests++;
     const age = this.#ages.get(sequence) ?? order;
     this.#ages.set(sequence, age);
+    const isLong = request.logitsFrom >= this.limits.pagePositions;
+    if (this.#store.archive && isLong && sequence.position === 0) return this.#load(request, order, age);
+    return this.#enqueue(request, { order, age, found: 0 });
+  }
+
+  /** Runs a request after what is kept beyond memory of it was read, while others go on. */
+  async #load(request: SequenceRequest, order: number, age: number): Promise<number> {
+    const { sequence, ids, logitsFrom } = request;
+    // Its pages are nobody's to take meanwhile.
+    this.#idle.delete(sequence);
+    this.#noLongerExpected(sequence);
+    await this.#store.load(sequence, ids.slice(0, logitsFrom + 1));
+    if (sequence.isDisposed) throw new UnsupportedError("the decoder was disposed of");
+    this.#idle.add(sequence);
+    return this.#enqueue(request, { order, age, found: sequence.position });
+  }
+
+  #enqueue(request: SequenceRequest, known: Pick<Pending, "order" | "age" | "found">): Promise<number> {
+    const { sequence, signal } = request;
     return new Promise((resolve, reject) => {
       if (signal?.aborted) {
         reject(signal.reason);
         return;
       }
       const isFresh = sequence.position === 0;
-      const state = { isFresh, found: 0, servedAt: this.#steps };
-      const pending: Pending = { ...request, order, age, ...state, resolve, reject };
+      const pending: Pending = { ...request, ...known, isFresh, servedAt: this.#steps, resolve, reject };
       this.#idle.delete(sequence);
       this.#pending.push(pending);
       this.#noLongerExpected(sequence);
@@ -256,6 +274,7 @@ export class Scheduler {
     sequence.commit(ids.slice(sequence.position, end));
     pending.servedAt = this.#steps;
     if (end < ids.length) return;
+    if (rows > 1) sequence.archiveStates();
     if (!signal?.aborted) this.#expected.add(sequence);
     this.#end(pending);
   }

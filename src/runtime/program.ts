@@ -148,6 +148,7 @@ export class LoadedProgram {
     this.#isDisposed = true;
     this.memory.abort[0] = 1;
     await this.exclusive(async () => {
+      await storeOf(this)?.archive?.flush();
       storeOf(this)?.dispose();
       await this.memory.dispose();
     });
@@ -173,6 +174,11 @@ export class LoadedProgram {
         `${this.file}: method ${name}: expected one of ${[...this.#methods.keys()].join(", ")}`,
       );
     return method;
+  }
+
+  /** All methods but those of metadata. */
+  get methods(): readonly Method[] {
+    return [...this.#methods.values()];
   }
 
   /** What is known of a method's calls before the sizes of its inputs are. */

@@ -1,5 +1,6 @@
 /** The pages of all sequences: taken within a limit of bytes, found by their ids, evicted when nobody holds them. */
 import type { KernelMemory } from "../kernels/contract.ts";
+import { blockName, keyOfPage, type PageArchive, stateName } from "./archive.ts";
 import { type Block, BlockPool } from "./block-pool.ts";
 import { Page } from "./page.ts";
 import type { State } from "./state.ts";
@@ -65,6 +66,7 @@ export class PageStore {
   /** Steps and reads from files under way, for which blocks must stay where they are. */
   uses = 0;
   evictedPages = 0;
+  #archive: PageArchive | null = null;
   readonly #pool: BlockPool;
   /** What is in front of the first page, by branch. */
   readonly #roots = new Map<string, Page>();
@@ -80,6 +82,17 @@ export class PageStore {
     this.#pool = new BlockPool(memory, cacheBytes, blockSizes(shape));
   }
 
+  /** Where full pages are kept, too, from now on. */
+  set archive(archive: PageArchive | null) {
+    this.#archive = archive;
+    for (const [branch, root] of this.#roots) root.key = archive?.rootKey(branch) ?? null;
+    for (const page of this.known()) page.key = null;
+  }
+
+  get archive(): PageArchive | null {
+    return this.#archive;
+  }
+
   get pool(): BlockPool {
     return this.#pool;
   }
@@ -93,6 +106,7 @@ export class PageStore {
     if (!root) {
       root = new Page([]);
       root.isKnown = true;
+      root.key = this.#archive?.rootKey(branch) ?? null;
       this.#roots.set(branch, root);
     }
     return root;
@@ -158,6 +172,7 @@ export class PageStore {
     if (!same) {
       previous.add(page);
       if (page.state) this.#noteState(page);
+      this.#archivePage(page);
       return page;
     }
     const lacking = same.blocks.flatMap((block, kind) => (block ? [] : [kind]));
@@ -169,6 +184,40 @@ export class PageStore {
     }
     if (page.state) this.keepState(same, page.state);
     return same;
+  }
+
+  #archivePage(page: Page): void {
+    const archive = this.#archive;
+    if (!archive || page.isArchived || page.ids.length < this.shape.positions) return;
+    page.isArchived = true;
+    const key = keyOfPage(archive, page);
+    for (const [kind, { byteLength }] of this.shape.kinds.entries())
+      archive.write(blockName(key, kind), () => page.blocks[kind]?.bytes.slice(0, byteLength) ?? null);
+  }
+
+  /** Gives the states of known pages to the archive: those that are left when others were thinned. */
+  archiveStates(pages: readonly Page[]): void {
+    const archive = this.#archive;
+    if (!archive || this.shape.stateBytes === 0) return;
+    for (const page of pages) {
+      if (!page.state || !page.isKnown || page.isStateArchived || page.ids.length < this.shape.positions) continue;
+      page.isStateArchived = true;
+      const name = stateName(keyOfPage(archive, page));
+      archive.write(name, () => page.state?.block.bytes.slice(0, this.shape.stateBytes) ?? null);
+    }
+  }
+
+  /** Tells the archive that pages are of use. */
+  touch(pages: readonly Page[]): void {
+    const archive = this.#archive;
+    if (!archive) return;
+    const names = pages.flatMap((page) => {
+      if (!page.isArchived || !page.isKnown) return [];
+      const key = keyOfPage(archive, page);
+      const blocks = this.shape.kinds.map((_, kind) => blockName(key, kind));
+      return page.isStateArchived ? [...blocks, stateName(key)] : blocks;
+    });
+    if (names.length > 0) archive.touch(names);
   }
 
   /** Keeps a state as that after a page's last position, unless there is one. */

@@ -18,6 +18,11 @@ export class Page {
   /** Sequences that it is part of. */
   holders = 0;
   isKnown = false;
+  /** Of a known page: its key in an archive, once it was asked for. */
+  key: string | null = null;
+  /** Whether its blocks, and its state, were given to an archive. */
+  isArchived = false;
+  isStateArchived = false;
   /** State of recurrent layers after its last position. */
   state: State | null = null;
   /** Known pages that follow it, by their first id. */

@@ -1,6 +1,8 @@
 /** One sequence of tokens: the ids so far, and the pages that hold its keys and values. */
 import { checkIds } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import type { PageArchive } from "./archive.ts";
+import { loadPages } from "./load.ts";
 import type { Page } from "./page.ts";
 import { firstPageKept, firstPageRead, type PageStore, usablePosition } from "./page-store.ts";
 import type { RestoredSequence } from "./restore.ts";
@@ -95,6 +97,7 @@ export class Sequence {
     for (const page of pages.slice(0, Math.ceil(usable / shape.positions))) this.#push(page);
     for (let i = 0; i < usable; i++) this.#ids.push(ids[i]!);
     this.#state = this.#stateOfLastPage();
+    this.#store.touch(this.#pages);
     this.#place.onMatch(usable);
     return usable;
   }
@@ -135,6 +138,7 @@ export class Sequence {
   /** Forgets all tokens and gives up its pages, of which full ones stay in the store until their room is needed. */
   release(): void {
     this.#checkIdle("release");
+    this.archiveStates();
     this.#clear();
   }
 
@@ -180,6 +184,31 @@ export class Sequence {
     );
   }
 
+  /** Internal: gives what recurrent layers keep at the ends of its pages to the archive. */
+  archiveStates(): void {
+    this.#store.archiveStates(this.#pages);
+  }
+
+  /** Internal: takes what an archive has of `ids`, as `match` takes what is in memory; it must hold no tokens before. */
+  async load(ids: readonly number[], archive: PageArchive): Promise<void> {
+    this.match(ids);
+    const { positions } = this.#store.shape;
+    const most = Math.floor(Math.min(ids.length - 1, this.#place.contextLength) / positions);
+    const held = this.#pages.slice(0, Math.floor(this.position / positions));
+    if (held.length >= most) return;
+    const prefix = { branch: this.branch, ids: ids.slice(0, most * positions), held };
+    const loaded = await loadPages(this.#store, archive, prefix);
+    if (!loaded) return;
+    // What of the last page was found in memory is in one that was loaded, too.
+    if (!this.#isDisposed && this.truncate(held.length * positions) === held.length * positions) {
+      this.adopt(loaded);
+      this.#place.onMatch(loaded.ids.length);
+      return;
+    }
+    for (const page of loaded.pages) this.#store.giveBack(page);
+    this.#store.releaseState(loaded.state);
+  }
+
   /** Internal: pages by index, as far as they were taken. */
   get pages(): readonly Page[] {
     return this.#pages;
@@ -214,11 +243,15 @@ export class Sequence {
     if (this.#isDisposed) this.#end();
   }
 
-  /** Internal: gives a sequence without tokens what was restored; it holds the pages and the state from now on. */
+  /**
+   * Internal: gives a sequence that ends with a full page, or has no tokens, those that were restored behind them; it holds
+   * the pages and the state from now on.
+   */
   adopt(restored: Omit<RestoredSequence, "branch">): void {
     const { ids, pages, firstPages, state } = restored;
-    this.#readFrom((_, kind) => firstPages[kind]!, ids.length);
+    this.#readFrom((_, kind) => firstPages[kind]!, this.position + ids.length);
     for (const id of ids) this.#ids.push(id);
+    this.#store.releaseState(this.#state);
     this.#state = state;
     for (const page of pages) {
       this.#push(page);
@@ -246,6 +279,7 @@ export class Sequence {
   }
 
   #end(): void {
+    this.archiveStates();
     this.#clear();
     this.#place.onDispose(this);
   }

@@ -4,6 +4,7 @@ import type { ByteSource } from "../byte-source.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
 import type { SequenceTable, SequenceUse } from "../kernels/sequence-table.ts";
+import type { PageArchive } from "./archive.ts";
 import { bytesForSequence, type SequenceLayout, type SequenceOptions, sequenceLayout } from "./layout.ts";
 import type { Page } from "./page.ts";
 import { PageStore } from "./page-store.ts";
@@ -167,6 +168,27 @@ export class SequenceStore {
       this.#checkUsable();
       return sequence;
     });
+  }
+
+  /** Where full pages, and states of recurrent layers, are kept and found beyond this store's memory; null for nowhere. */
+  set archive(archive: PageArchive | null) {
+    this.#checkUsable();
+    this.#pages.archive = archive;
+  }
+
+  get archive(): PageArchive | null {
+    return this.#pages.archive;
+  }
+
+  /**
+   * Gives a sequence without tokens the longest prefix of `ids` that is in the store or its archive, but for the last token.
+   * Nothing else may be done with it meanwhile but to dispose of it.
+   */
+  async load(sequence: Sequence, ids: readonly number[]): Promise<void> {
+    this.#checkOwn("load", sequence);
+    const { archive } = this;
+    if (!archive) sequence.match(ids);
+    else await this.#inPlace(() => sequence.load(ids, archive));
   }
 
   /** Forgets what is kept for later only. */

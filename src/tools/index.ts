@@ -29,6 +29,7 @@ export {
   kernelTable,
   type ServingKernel,
 } from "../api/kernel-table.ts";
+export { PrefixCache, type PrefixCacheOptions } from "../api/prefix-cache.ts";
 export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
 export {
   type CachedProgram,

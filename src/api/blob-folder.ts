@@ -1,0 +1,213 @@
+/**
+ * Bytes by names in a folder, within a limit of bytes that several processes keep together. A blob is a file:
+ *
+ *     0 u32 magic "LBKV"    4 u32 version    8 u32 bytes of the content    12 u32 CRC-32 of it
+ *     16 [32] SHA-256 of the name
+ *     48 content
+ *
+ * A process may be killed at any time: files appear whole, under their names, when they are renamed.
+ */
+import { createHash } from "node:crypto";
+import { constants, type FileHandle, open, readdir, rename, rm, stat, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import { crc32 } from "node:zlib";
+import { checkWhole } from "../arguments.ts";
+import { logInfo } from "../log.ts";
+import { checkWritable } from "../node-file.ts";
+import { isRunning, newWriterId, WRITER_ID } from "../writer-id.ts";
+
+const MAGIC = 0x564b424c;
+const VERSION = 1;
+const HEADER_BYTES = 48;
+const ENDING = ".kv";
+/** Of what is over the limit, so much more is removed at once, as a part of the limit: it is not full again soon. */
+const SPARE_SHARE = 1 / 8;
+/** What is left of the limit is written in so many parts, each after a look at what others have written. */
+const LOOKS = 4;
+/** Unfinished files of processes that cannot be seen are left over after so long. */
+const LEFTOVER_MS = 3_600_000;
+/** How often a use of a blob is noted. */
+const TOUCH_MS = 60_000;
+/** How long nothing is written after a write has failed, as on a full disk. */
+const PAUSE_MS = 60_000;
+const NOTED_MAX = 100_000;
+
+interface Waiting {
+  readonly name: string;
+  readonly bytes: () => Uint8Array | null;
+}
+
+/** A file of the folder. */
+interface Found {
+  readonly path: string;
+  readonly bytes: number;
+  readonly usedAt: number;
+  /** Whether it is one that a process that has ended did not finish. */
+  readonly isLeftover: boolean;
+}
+
+/** Opens a folder. InvalidFileError where nothing can be written to it. */
+export async function openBlobFolder(folder: string, limit: number): Promise<BlobFolder> {
+  checkWhole("bytes", limit, 1);
+  await checkWritable(join(folder, "new"));
+  return new BlobFolder(folder, limit);
+}
+
+export class BlobFolder {
+  readonly folder: string;
+  readonly limit: number;
+  readonly #waiting: Waiting[] = [];
+  /** When blobs were last noted as used, by names. */
+  readonly #usedAt = new Map<string, number>();
+  #writing: Promise<void> | null = null;
+  /** Bytes that may be written before the next look at the folder. */
+  #allowance = 0;
+  #pausedUntil = 0;
+
+  /** Internal: `openBlobFolder` makes them. */
+  constructor(folder: string, limit: number) {
+    this.folder = folder;
+    this.limit = limit;
+  }
+
+  async has(name: string): Promise<boolean> {
+    return (await stat(this.#pathOf(name)).catch(() => null))?.isFile() ?? false;
+  }
+
+  /** Fills `target` with a blob; false for one that is not there, is damaged, or has another length. */
+  async read(name: string, target: Uint8Array): Promise<boolean> {
+    const path = this.#pathOf(name);
+    let handle: FileHandle | null = null;
+    try {
+      handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+      const header = new Uint8Array(HEADER_BYTES);
+      const { bytesRead } = await handle.readv([header, target], 0);
+      const isWhole = bytesRead === HEADER_BYTES + target.length;
+      if (isWhole && Buffer.compare(header, headerOf(name, target)) === 0) {
+        this.touch([name]);
+        return true;
+      }
+      await rm(path, { force: true });
+      logInfo(() => `${path}: is damaged, and was removed`);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+    } finally {
+      await handle?.close().catch(() => {});
+    }
+    return false;
+  }
+
+  /** Writes a blob when those before it are written; `bytes` may give null then, for none. */
+  write(name: string, bytes: () => Uint8Array | null): void {
+    this.#waiting.push({ name, bytes });
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = null;
+    });
+  }
+
+  async flush(): Promise<void> {
+    while (this.#writing) await this.#writing;
+  }
+
+  /** Notes that blobs are of use: the later ones are given up before the first ones. */
+  touch(names: readonly string[]): void {
+    const now = Date.now();
+    for (const [index, name] of names.entries()) {
+      if (now - (this.#usedAt.get(name) ?? 0) < TOUCH_MS) continue;
+      this.#note(name, now);
+      const time = (now - index) / 1000;
+      utimes(this.#pathOf(name), time, time).catch(() => this.#usedAt.delete(name));
+    }
+  }
+
+  #note(name: string, now: number): void {
+    this.#usedAt.delete(name);
+    this.#usedAt.set(name, now);
+    if (this.#usedAt.size > NOTED_MAX) this.#usedAt.delete(this.#usedAt.keys().next().value!);
+  }
+
+  async #writeAll(): Promise<void> {
+    for (let next = this.#waiting.shift(); next; next = this.#waiting.shift()) {
+      if (Date.now() < this.#pausedUntil) continue;
+      try {
+        await this.#writeOne(next);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+        this.#pausedUntil = Date.now() + PAUSE_MS;
+        logInfo(() => `${this.folder}: nothing is kept for a minute: ${(error as Error).message}`);
+      }
+    }
+  }
+
+  async #writeOne({ name, bytes }: Waiting): Promise<void> {
+    if (await this.has(name)) {
+      this.touch([name]);
+      return;
+    }
+    const content = bytes();
+    if (!content || !(await this.#makeRoom(HEADER_BYTES + content.length))) return;
+    const path = this.#pathOf(name);
+    const temporary = `${path}.${newWriterId()}.part`;
+    const handle = await open(temporary, "wx", 0o600);
+    try {
+      await handle.writev([headerOf(name, content), content]);
+      await handle.close();
+      await rename(temporary, path);
+    } catch (error) {
+      await handle.close().catch(() => {});
+      await rm(temporary, { force: true });
+      throw error;
+    }
+    this.#note(name, Date.now());
+  }
+
+  /** Whether so many bytes may be written, after others were removed for that. */
+  async #makeRoom(bytes: number): Promise<boolean> {
+    if (this.#allowance < bytes) {
+      const all = await this.#look();
+      const needed = Math.max(LOOKS * bytes, 1);
+      let total = all.reduce((sum, found) => sum + found.bytes, 0);
+      const isFull = total > this.limit - needed;
+      const most = this.limit - Math.max(needed, isFull ? this.limit * SPARE_SHARE : 0);
+      for (const { path, bytes: freed, isLeftover } of all) {
+        if (total <= most && !isLeftover) break;
+        await rm(path, { force: true });
+        total -= freed;
+      }
+      this.#allowance = Math.floor((this.limit - total) / LOOKS);
+    }
+    if (this.#allowance < bytes) return false;
+    this.#allowance -= bytes;
+    return true;
+  }
+
+  /** All files, those first that are to be removed first. */
+  async #look(): Promise<Found[]> {
+    const names = (await readdir(this.folder)).filter((name) => name.endsWith(ENDING) || UNFINISHED.test(name));
+    const found: Found[] = [];
+    for (const name of names) {
+      const path = join(this.folder, name);
+      const status = await stat(path).catch(() => null);
+      if (!status?.isFile()) continue;
+      const writer = UNFINISHED.exec(name)?.[1];
+      const isOver = writer && (isRunning(writer) === false || Date.now() - status.mtimeMs > LEFTOVER_MS);
+      found.push({ path, bytes: status.size, usedAt: status.mtimeMs, isLeftover: Boolean(isOver) });
+    }
+    return found.sort((a, b) => Number(b.isLeftover) - Number(a.isLeftover) || a.usedAt - b.usedAt);
+  }
+
+  #pathOf(name: string): string {
+    return join(this.folder, `${name}${ENDING}`);
+  }
+}
+
+const UNFINISHED = new RegExp(`\\${ENDING}\\.(${WRITER_ID})\\.part$`);
+
+function headerOf(name: string, content: Uint8Array): Uint8Array {
+  const header = new Uint8Array(HEADER_BYTES);
+  const view = new DataView(header.buffer);
+  for (const [i, value] of [MAGIC, VERSION, content.length, crc32(content)].entries())
+    view.setUint32(4 * i, value, true);
+  header.set(createHash("sha256").update(name).digest(), 16);
+  return header;
+}

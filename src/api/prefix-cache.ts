@@ -1,0 +1,110 @@
+/** Prefixes in a folder of Node: pages of prompts that programs have computed, for other processes to go on from. */
+import { createHash } from "node:crypto";
+import { statfs } from "node:fs/promises";
+import { join } from "node:path";
+import { crc32 } from "node:zlib";
+import { checkInstance } from "../arguments.ts";
+import { takeTurn } from "../event-loop.ts";
+import { LanguageModel } from "../language/language-model.ts";
+import { makeFolder } from "../node-file.ts";
+import { type LoadedProgram, storeOf } from "../runtime/program.ts";
+import type { PageArchive } from "../sequences/archive.ts";
+import type { SequenceLayout } from "../sequences/layout.ts";
+import { version } from "../version.ts";
+import { type BlobFolder, openBlobFolder } from "./blob-folder.ts";
+import { programCache } from "./program-cache.ts";
+
+/** A folder of prefixes, which any processes share. */
+export interface PrefixCacheOptions {
+  /** Default: `prefixes` in the folder of the cache of programs. */
+  readonly folder?: string | undefined;
+  /**
+   * Most bytes of its files; what was unused for the longest time is removed. Default: 20 GiB, and a tenth of what is free on
+   * the disk at most.
+   */
+  readonly bytes?: number | undefined;
+}
+
+/** Prefixes of any models in one folder. */
+export class PrefixCache {
+  readonly #blobs: BlobFolder;
+
+  private constructor(blobs: BlobFolder) {
+    this.#blobs = blobs;
+  }
+
+  /** InvalidFileError for a folder that cannot be written to. */
+  static async open(options: PrefixCacheOptions = {}): Promise<PrefixCache> {
+    const { folder = join(programCache(), "prefixes"), bytes } = options;
+    await makeFolder(folder);
+    return new PrefixCache(await openBlobFolder(folder, bytes ?? (await defaultBytes(folder))));
+  }
+
+  /**
+   * Keeps what a model computes of prompts from now on, and looks for what was kept before. Prefixes are found by their
+   * tokens, the program, this CPU, the type of the cache and the version of this package. Nothing, of a program that keeps
+   * one sequence in states of its own.
+   */
+  async keepFor(model: LanguageModel): Promise<void> {
+    checkInstance("model", model, LanguageModel, "one of loadProgram()");
+    const store = storeOf(model.program);
+    if (!store) return;
+    store.archive = archiveIn(this.#blobs, await identityOf(model.program, store.layout));
+  }
+
+  /** Resolves when all is written that was computed so far. */
+  async flush(): Promise<void> {
+    await this.#blobs.flush();
+  }
+}
+
+const BYTES_DEFAULT = 20 * 2 ** 30;
+/** The part of what is free on a disk that is taken without being asked for. */
+const FREE_SHARE = 1 / 10;
+
+async function defaultBytes(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder);
+  return Math.max(1, Math.floor(Math.min(BYTES_DEFAULT, bavail * bsize * FREE_SHARE)));
+}
+
+/** Bytes of a constant that are summed up at once. */
+const SUMMED_BYTES = 1 << 20;
+
+/** What tells apart what programs compute: every constant, the calls, the layout of pages, and whose kernels run. */
+async function identityOf(program: LoadedProgram, layout: SequenceLayout): Promise<string> {
+  const { kinds, type, pagePositions, shape } = layout;
+  const { name, features } = program.cpu;
+  const facts = {
+    version,
+    cpu: [process.arch, name, ...[...features].sort()],
+    pages: { type, pagePositions, kinds, stateBytes: shape.stateBytes },
+    metadata: [...program.metadata].sort(([a], [b]) => (a < b ? -1 : 1)),
+    methods: program.methods,
+  };
+  const isPlain = (value: unknown) => (typeof value === "bigint" ? `${value}n` : value);
+  const hash = createHash("sha256").update(JSON.stringify(facts, (_, value) => isPlain(value)));
+  for (const constant of program.constants) {
+    hash.update(`${constant.length}:`);
+    // Sums, whose hash takes no time, are had in half the time of a hash of all.
+    for (let at = 0; at < constant.length; at += SUMMED_BYTES) {
+      hash.update(`${crc32(constant.subarray(at, at + SUMMED_BYTES))},`);
+      await takeTurn();
+    }
+  }
+  return hash.digest("hex");
+}
+
+function archiveIn(blobs: BlobFolder, identity: string): PageArchive {
+  return {
+    rootKey: (branch) =>
+      createHash("sha256")
+        .update(JSON.stringify([identity, branch]))
+        .digest("hex"),
+    keyOf: (previous, ids) => createHash("sha256").update(previous).update(Uint32Array.from(ids)).digest("hex"),
+    has: (name) => blobs.has(name),
+    read: (name, target) => blobs.read(name, target),
+    write: (name, bytes) => blobs.write(name, bytes),
+    touch: (names) => blobs.touch(names),
+    flush: () => blobs.flush(),
+  };
+}
