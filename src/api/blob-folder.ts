@@ -140,7 +140,8 @@ export class BlobFolder {
   }
 
   async #writeOne({ name, bytes }: Waiting): Promise<void> {
-    if (await this.has(name)) {
+    // One that was neither read nor written by this process may be damaged, and is written anew.
+    if (this.#usedAt.has(name) && (await this.has(name))) {
       this.touch([name]);
       return;
     }

@@ -133,7 +133,7 @@ describe.each(Object.entries(models))("a model of %s", (name, uses) => {
     await cells.store.load(sequence, [...numbers(24), 50]);
     expect(sequence.position).toBe(24);
     cells.verify(sequence);
-    const blocks = uses.filter(({ kind }) => kind === "cache");
+    const blocks = uses.flatMap((use) => (use.kind === "cache" ? [use] : []));
     const whole = blocks.some(({ window }) => window === 0) ? 12 : 0;
     const windows = new Set(blocks.map(({ window }) => window).filter((window) => window > 0));
     const inWindows = [...windows].reduce((sum, window) => sum + 12 - Math.floor((24 - window + 1) / POSITIONS), 0);
