@@ -100,7 +100,11 @@ function archiveIn(blobs: BlobFolder, identity: string): PageArchive {
       createHash("sha256")
         .update(JSON.stringify([identity, branch]))
         .digest("hex"),
-    keyOf: (previous, ids) => createHash("sha256").update(previous).update(Uint32Array.from(ids)).digest("hex"),
+    keyOf: (previous, ids, salt) =>
+      createHash("sha256")
+        .update(JSON.stringify([previous, salt]))
+        .update(Uint32Array.from(ids))
+        .digest("hex"),
     has: (name) => blobs.has(name),
     read: (name, target) => blobs.read(name, target),
     write: (name, bytes) => blobs.write(name, bytes),

@@ -22,6 +22,8 @@ interface ServeOptions extends ModelOptions, PrefixOptions {
   readonly requestLimit?: readonly (readonly [string, number])[];
   readonly log: boolean;
   readonly page: boolean;
+  readonly warm?: string;
+  readonly sharePrefix?: readonly string[];
   readonly unseen: UnseenPolicy;
 }
 
@@ -61,6 +63,15 @@ export function addServe(program: Command, terminal: Terminal): void {
         .choices(["auto", "name", "refuse"])
         .default("auto"),
     )
+    .option(
+      "--warm <file.jsonl>",
+      "prompts that are computed before the server is ready: a body of /v1/chat/completions a line, or url and body",
+    )
+    .option(
+      "--share-prefix <what>",
+      'what keys share of computed prompts: "keys" for all, or a file of prompts as --warm has it; repeatable (default: those of --warm)',
+      collect(String),
+    )
     .option("--no-page", "serve no chat page at /")
     .option("--no-log", "log no requests");
   addModelOptions(addPrefixOptions(command))
@@ -89,7 +100,10 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
   const keys = await readKeys(options.keys);
   const limits: Partial<ServerLimits> = Object.fromEntries(options.requestLimit ?? []);
   // Other commands start without what HTTP takes.
-  const { serveModels } = await import("../server/index.ts");
+  const { parsePrompts, serveModels } = await import("../server/index.ts");
+  const promptsOf = async (file: string) => parsePrompts(await readTextFile(file), file, limits);
+  const { warm, sharePrefix = [] } = options;
+  const shared = await Promise.all(sharePrefix.filter((what) => what !== "keys").map(promptsOf));
   const server = await serveModels({
     models,
     host: options.host,
@@ -102,6 +116,8 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
     limits,
     page: options.page,
     unseen: options.unseen,
+    sharedPrefixes: sharePrefix.includes("keys") ? "all" : shared.flat(),
+    warm: warm === undefined ? [] : await promptsOf(warm),
     log: options.log ? (line) => terminal.stdout.write(`${line}\n`) : undefined,
     onFault: (error, id) => terminal.note(`lowbit: request ${id}: ${(error as Error)?.stack ?? String(error)}`),
   });

@@ -1,6 +1,7 @@
 /** Decoders of a loaded program: those of one program share its scheduler, where it has a store of sequences. */
 import { checkWhole } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
+import type { PrefixScope } from "../prefix-scope.ts";
 import { type LoadedProgram, storeOf } from "../runtime/program.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -30,13 +31,14 @@ export function scheduleWith(program: LoadedProgram, { promptRows = PROMPT_ROWS 
 
 /**
  * A decoder of its own sequence, at its start. Several of one program run together: what they are asked at the same time
- * shares steps. InvalidFileError for a program without a method `forward`.
+ * shares steps. It finds what those of its scope have computed: without one, of all that have none. InvalidFileError for a program
+ * without a method `forward`.
  */
-export function createDecoder(program: LoadedProgram): ProgramDecoder {
+export function createDecoder(program: LoadedProgram, scope?: PrefixScope): ProgramDecoder {
   program.checkUsable();
   if (!program.has("forward")) throw new InvalidFileError(program.file, "expected a method forward but found none");
   const store = storeOf(program);
   if (!store) return new SessionDecoder(program);
   if (!schedulers.has(program)) scheduleWith(program);
-  return new SequenceDecoder(program, schedulers.get(program)!, store.contextLength);
+  return new SequenceDecoder(program, schedulers.get(program)!, store.contextLength, { scope });
 }

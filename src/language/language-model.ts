@@ -3,6 +3,7 @@ import { checkInstance, checkOptions } from "../arguments.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { checkMemory } from "../kernels/memory.ts";
+import type { PrefixScope } from "../prefix-scope.ts";
 import type { Program } from "../program/program.ts";
 import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
 import { begunAnswer } from "../text/begun-answer.ts";
@@ -147,10 +148,14 @@ export class LanguageModel {
     throw new UnsupportedError(`${this.name}: the program ${does}; it gives no ${wanted}`);
   }
 
-  /** A decoder with a sequence of its own, for token ids. UnsupportedError for a program that gives embeddings or scores. */
-  createDecoder(): ProgramDecoder {
+  /**
+   * A decoder with a sequence of its own, for token ids, which finds what those of its scope have computed. UnsupportedError for a
+   * program that gives embeddings or scores.
+   */
+  createDecoder(scope?: PrefixScope): ProgramDecoder {
     const made = this.#madeOfTexts;
     if (made) throw new UnsupportedError(`${this.name}: the program gives ${made}; it generates no text`);
+    if (scope) return createDecoder(this.program, scope);
     const warm = this.#warm;
     this.#warm = null;
     return warm ?? createDecoder(this.program);
@@ -190,7 +195,7 @@ export class LanguageModel {
     const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
     const { tokenizer } = this;
     const source = {
-      decoder: () => this.createDecoder(),
+      decoder: () => this.createDecoder(settings.prefixScope),
       tokenizer,
       ids: (contextLength: number) => idsOf(prompt, tokenizer, contextLength),
     };
@@ -199,7 +204,7 @@ export class LanguageModel {
 
   async *#generate(prompt: string | readonly number[], settings: GenerateOptions): ReturnType<typeof generate> {
     const { tokenizer } = this;
-    const decoder = this.createDecoder();
+    const decoder = this.createDecoder(settings.prefixScope);
     try {
       const ids = idsOf(prompt, tokenizer, decoder.contextLength);
       return yield* generateHeld(decoder, tokenizer, ids, settings);
@@ -237,7 +242,7 @@ export class LanguageModel {
     known: { promptTokens: number | null },
   ): ReturnType<typeof answer> {
     const given = checkChatOptions(options);
-    const decoder = this.createDecoder();
+    const decoder = this.createDecoder(given.prefixScope);
     try {
       const ids = encodePrompt(this, messages, given, decoder.contextLength);
       known.promptTokens = ids.length;
@@ -256,7 +261,7 @@ export class LanguageModel {
 
   async *#chatChoices(messages: readonly Message[], { n, onEnd, ...options }: ChatChoicesOptions) {
     const given = checkChatOptions(options);
-    const decoder = this.createDecoder();
+    const decoder = this.createDecoder(given.prefixScope);
     const ids = () => encodePrompt(this, messages, given, decoder.contextLength);
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
       answer(

@@ -2,6 +2,7 @@
 import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { ofLogits } from "../text/finite-logits.ts";
+import type { GenerateOptions } from "../text/generate.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "../text/log-probabilities.ts";
 import { promptTooLong } from "../text/token-budget.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
@@ -15,15 +16,15 @@ import { logitRows } from "./logit-rows.ts";
 export async function promptLogProbabilities(
   model: LanguageModel,
   ids: readonly number[],
-  options: { readonly top?: number; readonly signal?: AbortSignal | undefined } = {},
+  options: Pick<GenerateOptions, "prefixScope" | "signal"> & { readonly top?: number } = {},
 ): Promise<LogProbabilities[]> {
   checkOptions(options);
-  const { top = 0, signal } = options;
+  const { top = 0, prefixScope, signal } = options;
   checkLanguageModel(model);
   checkIds("ids", ids);
   checkWhole("top", top, 0, TOP_MAX);
   if (ids.length === 0) throw new InvalidArgumentError("ids: expected at least one token");
-  const decoder = model.createDecoder();
+  const decoder = model.createDecoder(prefixScope);
   const found: LogProbabilities[] = [];
   try {
     const { contextLength } = decoder;

@@ -4,6 +4,7 @@
  */
 import { UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
+import type { PrefixScope } from "../prefix-scope.ts";
 import { blamedForInputs } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
@@ -56,9 +57,9 @@ export class Scheduler {
     this.#logits = { file: program.file, vocabularySize: program.count("get_vocab_size") };
   }
 
-  /** A sequence that is known to the scheduler. Sequences of other branches share nothing with it. */
-  open(branch: string): Sequence {
-    const sequence = this.#store.open([], { branch });
+  /** A sequence that is known to the scheduler. Sequences of other branches and scopes share nothing with it. */
+  open(branch: string, scope?: PrefixScope): Sequence {
+    const sequence = this.#store.open([], { branch, scope });
     this.#idle.add(sequence);
     return sequence;
   }

@@ -1,12 +1,18 @@
 /** A sequence of a program's store as the decoder that the generate loop drives: the scheduler runs it beside others. */
 import { checkIds, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import type { PrefixScope } from "../prefix-scope.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { ComputeOptions } from "../text/generate.ts";
 import { methodFor, type ProgramDecoder } from "./program-decoder.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { TokenContext } from "./token-context.ts";
+
+interface HeldTokens {
+  readonly context: TokenContext;
+  readonly sequence: Sequence | null;
+}
 
 export class SequenceDecoder implements ProgramDecoder {
   readonly file: string;
@@ -17,18 +23,22 @@ export class SequenceDecoder implements ProgramDecoder {
   readonly #scheduler: Scheduler;
   /** What the sequence holds of its ids, the store decides. */
   readonly #context: TokenContext;
+  readonly #scope: PrefixScope | undefined;
   #sequence: Sequence | null;
   /** Logits of the last call: the next one writes over them. */
   #logits = new Float32Array(0);
   #isDisposed = false;
   #cachedTokens = 0;
 
-  /** `held`: the ids that it begins with, and the sequence that holds them; none of both without. */
+  /**
+   * `scope`: who shares its prefixes; everyone without. `held`: the ids that it begins with, and the sequence that holds them;
+   * none of both without.
+   */
   constructor(
     program: LoadedProgram,
     scheduler: Scheduler,
     contextLength: number,
-    held?: { readonly context: TokenContext; readonly sequence: Sequence | null },
+    { scope, held }: { readonly scope?: PrefixScope | undefined; readonly held?: HeldTokens } = {},
   ) {
     this.file = program.file;
     this.contextLength = contextLength;
@@ -38,6 +48,7 @@ export class SequenceDecoder implements ProgramDecoder {
     const { vocabularySize } = this;
     this.#context = held?.context ?? new TokenContext({ contextLength, vocabularySize, remedy });
     this.#sequence = held?.sequence ?? null;
+    this.#scope = scope;
     this.#program = program;
     this.#scheduler = scheduler;
   }
@@ -67,7 +78,9 @@ export class SequenceDecoder implements ProgramDecoder {
     this.#checkUsable();
     const context = this.#context.fork();
     const sequence = this.#sequence && this.#scheduler.fork(this.#sequence);
-    return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, { context, sequence });
+    return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, {
+      ...{ scope: this.#scope, held: { context, sequence } },
+    });
   }
 
   /** Where an abort ends it, parts of the prompt may have been appended: `position` says. Other errors append nothing. */
@@ -129,7 +142,7 @@ export class SequenceDecoder implements ProgramDecoder {
   #sequenceFor(method: string): Sequence {
     if (this.#sequence?.branch === method && !this.#sequence.isDisposed) return this.#sequence;
     if (this.#sequence) this.#scheduler.close(this.#sequence);
-    this.#sequence = this.#scheduler.open(method);
+    this.#sequence = this.#scheduler.open(method, this.#scope);
     return this.#sequence;
   }
 

@@ -62,7 +62,8 @@ function restOf({ ids, sequence }: Pending): number {
 
 /** The end of the pages that an older prompt is about to compute and another, without tokens of its own, begins with; else 0. */
 function sharedEnd(older: Pending, prompt: Pending, { pagePositions }: StepLimits): number {
-  if (!prompt.isFresh || older.age >= prompt.age || older.sequence.branch !== prompt.sequence.branch) return 0;
+  const isShared = older.sequence.branch === prompt.sequence.branch && older.sequence.salt === prompt.sequence.salt;
+  if (!prompt.isFresh || older.age >= prompt.age || !isShared) return 0;
   const most = Math.min(prompt.logitsFrom, older.ids.length);
   let common = 0;
   while (common < most && older.ids[common] === prompt.ids[common]) common++;

@@ -30,8 +30,8 @@ class MapArchive implements PageArchive {
     return `${branch}:`;
   }
 
-  keyOf(previous: string, ids: readonly number[]): string {
-    return `${previous}${ids.join()};`;
+  keyOf(previous: string, ids: readonly number[], salt: string): string {
+    return `${previous}${salt}${ids.join()};`;
   }
 
   async has(name: string): Promise<boolean> {
@@ -214,5 +214,49 @@ describe("an archive", () => {
     for (const one of [other, sequence]) cells.verify(one);
     cells.store.dispose();
     expect(cells.memory.bytes).toBe(0);
+  });
+});
+
+describe("scopes", () => {
+  const ids = numbers(13);
+  const publicPrompts = [[...numbers(7), 70, 71]];
+  const scopes = {
+    everyone: undefined,
+    a: { salt: "a" },
+    b: { salt: "b" },
+    "a, of a public prompt": { salt: "a", publicPrompts },
+    "b, of a public prompt": { salt: "b", publicPrompts },
+  };
+  /**
+   * Tokens that each scope finds of what one has computed, of 13, of which 7 are the public prompt's: in memory, where a part of
+   * a page is of use, and in an archive, which is asked for the pages of the public prompt as everyone's.
+   */
+  const found: Record<string, { readonly memory: readonly number[]; readonly archive: readonly number[] }> = {
+    everyone: { memory: [12, 0, 0, 7, 7], archive: [12, 0, 0, 6, 6] },
+    a: { memory: [0, 12, 0, 12, 0], archive: [0, 12, 0, 0, 0] },
+    b: { memory: [0, 0, 12, 0, 12], archive: [0, 0, 12, 0, 0] },
+    "a, of a public prompt": { memory: [6, 0, 0, 12, 6], archive: [6, 0, 0, 12, 6] },
+    "b, of a public prompt": { memory: [6, 0, 0, 6, 12], archive: [6, 0, 0, 6, 12] },
+  };
+
+  test.each(Object.entries(scopes))("of %s find what is theirs, in memory and in an archive", async (name, scope) => {
+    const positions = { memory: [] as number[], archive: [] as number[] };
+    for (const other of Object.values(scopes)) {
+      const archive = new MapArchive();
+      const cells = storeWith(archive, models.full!);
+      const first = cells.store.open(ids, { scope });
+      await cells.extend(first, ids, 4);
+      first.dispose();
+      await archive.flush();
+      const second = cells.store.open(ids, { scope: other });
+      cells.verify(second);
+      positions.memory.push(second.position);
+      const there = storeWith(archive, models.full!);
+      const third = there.store.open([], { scope: other });
+      await there.store.load(third, ids);
+      there.verify(third);
+      positions.archive.push(third.position);
+    }
+    expect(positions).toEqual(found[name]);
   });
 });

@@ -8,8 +8,8 @@ import type { Page } from "./page.ts";
 export interface PageArchive {
   /** The key of what is in front of the first page of a branch. */
   rootKey(branch: string): string;
-  /** The key of the page of these ids behind another. */
-  keyOf(previous: string, ids: readonly number[]): string;
+  /** The key of the page of these ids behind another, by whose it is. */
+  keyOf(previous: string, ids: readonly number[], salt: string): string;
   /** Whether there are bytes of a name. */
   has(name: string): Promise<boolean>;
   /** Fills `target` with the bytes of a name; false, with anything in it, where they are not to be had whole. */
@@ -37,6 +37,6 @@ export function keyOfPage(archive: PageArchive, page: Page): string {
   const unnamed: Page[] = [];
   let named = page;
   for (; named.key === null; named = named.parent!) unnamed.push(named);
-  for (const next of unnamed.reverse()) next.key = archive.keyOf(next.parent!.key!, next.ids);
+  for (const next of unnamed.reverse()) next.key = archive.keyOf(next.parent!.key!, next.ids, next.salt);
   return page.key!;
 }

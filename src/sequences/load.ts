@@ -7,6 +7,8 @@ import type { State } from "./state.ts";
 /** A prefix that begins with what is in memory. */
 export interface Prefix {
   readonly branch: string;
+  /** Whose a page is that ends at a position. */
+  readonly saltAt: (end: number) => string;
   /** Ids of its full pages. */
   readonly ids: readonly number[];
   /** Full pages of it that a sequence holds, from the first on. */
@@ -43,12 +45,12 @@ class Known {
   readonly keys: readonly string[];
   readonly #has = new Map<string, Promise<boolean>>();
 
-  constructor(archive: PageArchive, { branch, ids }: Prefix, positions: number) {
+  constructor(archive: PageArchive, { branch, saltAt, ids }: Prefix, positions: number) {
     this.archive = archive;
     let key = archive.rootKey(branch);
     const keys: string[] = [];
     for (let start = 0; start < ids.length; start += positions) {
-      key = archive.keyOf(key, ids.slice(start, start + positions));
+      key = archive.keyOf(key, ids.slice(start, start + positions), saltAt(start + positions));
       keys.push(key);
     }
     this.keys = keys;

@@ -2,6 +2,7 @@
 import type { KernelMemory } from "../kernels/contract.ts";
 import { blockName, keyOfPage, type PageArchive, stateName } from "./archive.ts";
 import { type Block, BlockPool } from "./block-pool.ts";
+import { FairPages } from "./fair-pages.ts";
 import { Page } from "./page.ts";
 import type { State } from "./state.ts";
 
@@ -70,10 +71,10 @@ export class PageStore {
   readonly #pool: BlockPool;
   /** What is in front of the first page, by branch. */
   readonly #roots = new Map<string, Page>();
-  /** Known pages that no sequence holds, the least recently used first, with the time; a page comes after its followers. */
-  readonly #idle = new Map<Page, number>();
-  /** Known pages with a state, the least recently used first, with the time. */
-  readonly #withState = new Map<Page, number>();
+  /** Known pages that no sequence holds, by when they were used; a page after its followers. */
+  readonly #idle = new FairPages();
+  /** Known pages with a state, by when it was used. */
+  readonly #withState = new FairPages();
   #time = 0;
   #zeroState: State | null = null;
 
@@ -152,7 +153,7 @@ export class PageStore {
   release(page: Page): void {
     page.holders--;
     if (page.holders > 0) this.#giveUnread(page);
-    else if (page.isKnown) this.#idle.set(page, this.#time++);
+    else if (page.isKnown) this.#idle.add(page, this.#time++);
     else this.#free(page);
   }
 
@@ -228,7 +229,8 @@ export class PageStore {
   }
 
   #noteState(page: Page): void {
-    this.#withState.set(page, this.#time++);
+    this.#withState.delete(page);
+    this.#withState.add(page, this.#time++);
     this.#thinStates(page);
   }
 
@@ -251,7 +253,7 @@ export class PageStore {
 
   /** The state after a page's last position, for a sequence that goes on from there; null when there is none. */
   useState(page: Page): State | null {
-    if (this.#withState.delete(page)) this.#withState.set(page, this.#time++);
+    if (this.#withState.delete(page)) this.#withState.add(page, this.#time++);
     return page.state && this.holdState(page.state);
   }
 
@@ -281,7 +283,7 @@ export class PageStore {
 
   /** Forgets all pages that no sequence holds. */
   clear(): void {
-    for (const page of this.#idle.keys()) this.#evict(page);
+    for (let next = this.#idle.first; next; next = this.#idle.first) this.#evict(next.page);
   }
 
   /** Gives memory back, a little at a time, while much of it is free. */
@@ -311,10 +313,13 @@ export class PageStore {
     }
   }
 
-  /** Gives up a little of what is kept for later only, the least recently used; false when there is nothing of the sort. */
+  /**
+   * Gives up a little of what is kept for later only, the least recently used of whoever has most; false when there is
+   * nothing of the sort.
+   */
   #makeRoom(): boolean {
-    const idle = oldest(this.#idle);
-    const kept = oldest(this.#withState);
+    const idle = this.#idle.first;
+    const kept = this.#withState.first;
     if (idle && !(kept && kept.since < idle.since)) this.#evict(idle.page);
     else if (kept) this.#dropState(kept.page);
     else return this.#giveAllUnread();
@@ -328,6 +333,12 @@ export class PageStore {
   }
 
   #evict(page: Page): void {
+    // Others' that follow it, which are as idle as it is, could not be found without it.
+    for (const follower of [...page.known()].reverse()) this.#evictAlone(follower);
+    this.#evictAlone(page);
+  }
+
+  #evictAlone(page: Page): void {
     this.#idle.delete(page);
     page.parent!.remove(page);
     this.#free(page);
@@ -359,11 +370,6 @@ export class PageStore {
     }
     return found;
   }
-}
-
-function oldest(times: ReadonlyMap<Page, number>): { page: Page; since: number } | null {
-  for (const [page, since] of times) return { page, since };
-  return null;
 }
 
 /** Bytes of the blocks that the pool gives: of each kind of layers, then of states. */

@@ -18,6 +18,8 @@ export class Page {
   /** Sequences that it is part of. */
   holders = 0;
   isKnown = false;
+  /** Whose it is, once it is known; "" for everyone's. */
+  salt = "";
   /** Of a known page: its key in an archive, once it was asked for. */
   key: string | null = null;
   /** Whether its blocks, and its state, were given to an archive. */
@@ -34,19 +36,29 @@ export class Page {
     this.readers = blocks.map(() => 0);
   }
 
-  /** The known page that follows and begins with most of `ids` from `at` on, and how many. */
-  follower(ids: readonly number[], at: number, end: number): { page: Page; length: number } | null {
+  /**
+   * The known page that follows and begins with most of `ids` from `at` on, and how many, of those that are `salt`'s, or
+   * everyone's and of the first `publicEnd` ids.
+   */
+  follower(
+    ids: readonly number[],
+    at: number,
+    end: number,
+    { salt, publicEnd }: { readonly salt: string; readonly publicEnd: number },
+  ): { page: Page; length: number } | null {
     let best: { page: Page; length: number } | null = null;
     for (const page of this.#next.get(ids[at]!) ?? []) {
-      const length = sameIds(page.ids, ids, at, end);
+      if (page.salt !== salt && page.salt !== "") continue;
+      const length = sameIds(page.ids, ids, at, page.salt === salt ? end : Math.min(end, publicEnd));
       if (length > (best?.length ?? 0)) best = { page, length };
     }
     return best;
   }
 
-  /** The known page that follows with the ids of another; undefined when there is none. */
-  same({ ids }: Page): Page | undefined {
-    return this.#next.get(ids[0]!)?.find((page) => sameIds(page.ids, ids, 0, ids.length) === ids.length);
+  /** The known page that follows with the ids of another, and is as much whose; undefined when there is none. */
+  same({ ids, salt }: Page): Page | undefined {
+    const all = this.#next.get(ids[0]!);
+    return all?.find((page) => page.salt === salt && sameIds(page.ids, ids, 0, ids.length) === ids.length);
   }
 
   /** Whether several known pages follow it: sequences part here. */

@@ -1,6 +1,7 @@
 /** One sequence of tokens: the ids so far, and the pages that hold its keys and values. */
 import { checkIds } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import { type PrefixScope, publicLength } from "../prefix-scope.ts";
 import type { PageArchive } from "./archive.ts";
 import { loadPages } from "./load.ts";
 import type { Page } from "./page.ts";
@@ -11,6 +12,7 @@ import type { State } from "./state.ts";
 /** Where a sequence is at home, and who is told of what it does. */
 export interface SequencePlace {
   readonly branch: string;
+  readonly scope: PrefixScope;
   readonly contextLength: number;
   onOpen(sequence: Sequence): void;
   /** So many tokens were found. */
@@ -25,6 +27,8 @@ export interface SequencePlace {
 export class Sequence {
   /** Namespace of its pages: only sequences of one branch share them. */
   readonly branch: string;
+  /** Whose its pages are: sequences of other salts do not find them. */
+  readonly salt: string;
   /** Internal: from this page on, the pages are others than those in the table of kernels. */
   changedFrom = 0;
   readonly #store: PageStore;
@@ -39,12 +43,15 @@ export class Sequence {
   #nextState: State | null = null;
   /** Rows of the last step that are not committed. */
   #computed = 0;
+  /** Positions up to here are everyone's: they were public prompts'. */
+  #publicEnd = 0;
   #isInStep = false;
   #isDisposed = false;
 
   /** Internal: `SequenceStore.open` makes sequences. */
   constructor(store: PageStore, place: SequencePlace) {
     this.branch = place.branch;
+    this.salt = place.scope.salt;
     this.#store = store;
     this.#place = place;
     this.#root = store.root(place.branch);
@@ -90,9 +97,12 @@ export class Sequence {
     if (this.position > 0)
       throw new InvalidArgumentError(`sequence.match: expected a sequence without tokens but found ${this.position}`);
     const { shape } = this.#store;
-    const { pages, length } = longestKnown(this.#root, ids, Math.min(ids.length - 1, this.#place.contextLength));
+    const publicEnd = publicLength(this.#place.scope, ids);
+    const end = Math.min(ids.length - 1, this.#place.contextLength);
+    const { pages, length } = longestKnown(this.#root, ids, end, { salt: this.salt, publicEnd });
     const usable = usablePosition(shape, pages, length);
     this.#clear();
+    this.#publicEnd = publicEnd;
     this.#readFrom(firstPageRead, usable);
     for (const page of pages.slice(0, Math.ceil(usable / shape.positions))) this.#push(page);
     for (let i = 0; i < usable; i++) this.#ids.push(ids[i]!);
@@ -106,6 +116,7 @@ export class Sequence {
   fork(): Sequence {
     this.#checkOpen("fork");
     const fork = new Sequence(this.#store, this.#place);
+    fork.#publicEnd = this.#publicEnd;
     for (const [kind, first] of this.#first.entries()) fork.#first[kind] = first;
     for (const page of this.#pages.slice(0, this.#pagesHeld)) fork.#push(page);
     for (const id of this.#ids) fork.#ids.push(id);
@@ -129,6 +140,7 @@ export class Sequence {
     this.#computed = 0;
     if (usable === this.position) return usable;
     this.#ids.length = usable;
+    this.#publicEnd = this.salt === "" ? this.#publicEnd : Math.min(this.#publicEnd, usable);
     this.#readFrom((_, kind) => Math.min(this.#first[kind]!, firstPageRead(shape, kind, usable)), usable);
     this.#store.releaseState(this.#state);
     this.#state = this.#stateOfLastPage();
@@ -193,11 +205,15 @@ export class Sequence {
     const most = Math.floor(Math.min(ids.length - 1, this.#place.contextLength) / positions);
     const held = this.#pages.slice(0, Math.floor(this.position / positions));
     if (held.length >= most) return;
-    const prefix = { branch: this.branch, ids: ids.slice(0, most * positions), held };
+    const { branch } = this;
+    const saltAt = (end: number) => this.#saltAt(end);
+    const prefix = { branch, saltAt, ids: ids.slice(0, most * positions), held };
     const loaded = await loadPages(this.#store, archive, prefix);
     if (!loaded) return;
+    const publicEnd = this.#publicEnd;
     // What of the last page was found in memory is in one that was loaded, too.
     if (!this.#isDisposed && this.truncate(held.length * positions) === held.length * positions) {
+      this.#publicEnd = publicEnd;
       this.adopt(loaded);
       this.#place.onMatch(loaded.ids.length);
       return;
@@ -281,7 +297,13 @@ export class Sequence {
     this.#place.onDispose(this);
   }
 
+  /** Whose a page is that ends at a position. */
+  #saltAt(end: number): string {
+    return end <= this.#publicEnd ? "" : this.salt;
+  }
+
   #clear(): void {
+    this.#publicEnd = 0;
     while (this.#pages.length > 0) this.#pop();
     this.#ids.length = 0;
     this.#first.fill(0);
@@ -387,6 +409,7 @@ export class Sequence {
   /** A page becomes known, or gives way to the one that holds the same. */
   #know(index: number): void {
     const page = this.#pages[index]!;
+    page.salt = this.#saltAt((index + 1) * this.#store.shape.positions);
     const known = this.#store.know(page, this.#pages[index - 1] ?? this.#root);
     if (known !== page) this.#replace(index, known);
   }
@@ -407,11 +430,16 @@ export class Sequence {
 }
 
 /** Known pages that hold the most of the first `end` of `ids`, and of how many. */
-function longestKnown(root: Page, ids: readonly number[], end: number): { pages: Page[]; length: number } {
+function longestKnown(
+  root: Page,
+  ids: readonly number[],
+  end: number,
+  whose: { readonly salt: string; readonly publicEnd: number },
+): { pages: Page[]; length: number } {
   const pages: Page[] = [];
   let length = 0;
   for (let page = root; length < end; ) {
-    const next = page.follower(ids, length, end);
+    const next = page.follower(ids, length, end, whose);
     if (!next) break;
     pages.push(next.page);
     length += next.length;

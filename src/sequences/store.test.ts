@@ -3,6 +3,7 @@ import { CellStore } from "../../test/support/sequence-cells.ts";
 import { memorySource } from "../byte-source.ts";
 import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { SequenceUse } from "../kernels/sequence-table.ts";
+import { bytesForSequence, sequenceLayout } from "./layout.ts";
 import type { Sequence } from "./sequence.ts";
 import { SequenceStore } from "./store.ts";
 
@@ -372,5 +373,31 @@ describe("bad input", () => {
     sequence.dispose();
     for (const call of [() => sequence.fork(), () => sequence.reserve(1), () => sequence.release()])
       expect(call).toThrow("expected an open sequence but found one that was disposed of");
+  });
+});
+
+describe("a flood of one salt", () => {
+  test.each([
+    ["full pages", [cache(0)]],
+    ["states, too", [cache(0), state(0)]],
+  ])("takes nothing from another that has less of %s", async (_name, uses) => {
+    const layout = sequenceLayout(uses, { ...options, type: "f32" });
+    // Of some 40 pages.
+    const cells = new CellStore(uses, { ...options, cacheBytes: 5 * bytesForSequence(layout, 32, 8) });
+    const prompt = (salt: number) => numbers(24, 1000 * salt);
+    const run = async (salt: string, ids: readonly number[]) => {
+      const sequence = cells.store.open(ids, { scope: { salt } });
+      const found = sequence.position;
+      await cells.extend(sequence, ids.slice(found), 4);
+      cells.verify(sequence);
+      sequence.dispose();
+      return found;
+    };
+    await run("a", prompt(1));
+    for (let i = 0; i < 100; i++) await run("b", prompt(2 + i));
+    expect(cells.store.statistics.evictedPages).toBeGreaterThan(300);
+    expect(await run("a", prompt(1))).toBeGreaterThanOrEqual(20);
+    // Those who flood find the last of what they had.
+    expect(await run("b", prompt(101))).toBeGreaterThanOrEqual(20);
   });
 });

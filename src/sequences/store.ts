@@ -4,6 +4,7 @@ import type { ByteSource } from "../byte-source.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
 import type { SequenceTable, SequenceUse } from "../kernels/sequence-table.ts";
+import { everyone, type PrefixScope } from "../prefix-scope.ts";
 import type { PageArchive } from "./archive.ts";
 import { bytesForSequence, type SequenceLayout, type SequenceOptions, sequenceLayout } from "./layout.ts";
 import type { Page } from "./page.ts";
@@ -78,12 +79,16 @@ export class SequenceStore {
 
   /**
    * A sequence that holds the longest prefix of `ids` that is in the store, whoever computed it, but for the last token.
-   * Sequences of another branch, such as one with other rotary frequencies, share nothing with it.
+   * Sequences of another branch, such as one with other rotary frequencies, share nothing with it; those of another scope,
+   * no more than what is everyone's.
    */
-  open(ids: readonly number[] = [], { branch = "" }: { readonly branch?: string | undefined } = {}): Sequence {
+  open(
+    ids: readonly number[] = [],
+    { branch = "", scope }: { readonly branch?: string | undefined; readonly scope?: PrefixScope | undefined } = {},
+  ): Sequence {
     this.#checkUsable();
     checkIds("open", ids);
-    const sequence = this.#newSequence(branch);
+    const sequence = this.#newSequence(branch, scope);
     if (ids.length > 0) sequence.match(ids);
     return sequence;
   }
@@ -249,9 +254,10 @@ export class SequenceStore {
     this.#pages.dispose();
   }
 
-  #newSequence(branch: string): Sequence {
+  #newSequence(branch: string, scope: PrefixScope = everyone): Sequence {
     return new Sequence(this.#pages, {
       branch,
+      scope,
       contextLength: this.contextLength,
       onOpen: (sequence) => this.#sequences.add(sequence),
       onMatch: (tokens) => {

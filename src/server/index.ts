@@ -16,3 +16,4 @@ export { parseKeys } from "./keys.ts";
 export { defaultLimits, type ServerLimits } from "./limits.ts";
 export { type RunningServer, type ServerOptions, serveModels } from "./listen.ts";
 export type { ListedModel, ModelSource } from "./models.ts";
+export { type NamedPrompt, parsePrompts } from "./named-prompts.ts";

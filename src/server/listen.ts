@@ -12,6 +12,7 @@ import { newId } from "./ids.ts";
 import { ApiKeys } from "./keys.ts";
 import { completeServerLimits, type ServerLimits } from "./limits.ts";
 import type { ListedModel, ModelSource } from "./models.ts";
+import { type NamedPrompt, warmPrompts } from "./named-prompts.ts";
 import { type Page, readPage } from "./page.ts";
 import { logLine, type RequestRecord } from "./request-record.ts";
 import type { App } from "./routes/route.ts";
@@ -47,6 +48,13 @@ export interface ServerOptions {
    * the last message of a user, named in results of tools and in what was said before ("auto").
    */
   readonly unseen?: UnseenPolicy | undefined;
+  /**
+   * What keys share of what was computed of prompts: all of it ("all"), or the beginnings of prompts of `parsePrompts`.
+   * Default: nothing.
+   */
+  readonly sharedPrefixes?: "all" | readonly NamedPrompt[] | undefined;
+  /** Prompts that models are given when they are loaded first, before the server is ready; keys share them. Default: none. */
+  readonly warm?: readonly NamedPrompt[] | undefined;
   /** Takes the line of each request that has ended. Default: none. */
   readonly log?: ((line: string) => void) | undefined;
   /** Told of errors that are no client's. Default: they are logged by their class and message. */
@@ -78,7 +86,9 @@ export function createServing(options: ServerOptions, page: Page = new Map()) {
   if (models.length === 0) throw new InvalidArgumentError("models: expected at least one");
   const onFault = (error: unknown, { id }: RequestRecord) => options.onFault?.(error, id);
   const onEnd = (record: RequestRecord) => log?.(logLine(record, new Date()));
-  const serving = new Serving({ models, limits, memoryBytes, unseen: options.unseen ?? "auto", onFault, onEnd });
+  const { unseen = "auto", sharedPrefixes: shared = [], warm = [] } = options;
+  const sharedPrefixes = shared === "all" ? shared : [...shared, ...warm];
+  const serving = new Serving({ models, limits, memoryBytes, unseen, sharedPrefixes, onFault, onEnd });
   const preload = options.preload ?? (models.length === 1 ? [models[0]!.name] : []);
   for (const name of preload) serving.pool.check(name);
   let isReady = preload.length === 0;
@@ -91,7 +101,11 @@ export function createServing(options: ServerOptions, page: Page = new Map()) {
     page,
   });
   const load = async () => {
-    for (const name of preload) (await serving.pool.use(name, new AbortController().signal)).done();
+    const { signal } = new AbortController();
+    for (const name of preload) {
+      const { model, done } = await serving.pool.use(name, signal);
+      await warmPrompts(warm, name, model, signal).finally(done);
+    }
     isReady = true;
   };
   return { app, serving, load };

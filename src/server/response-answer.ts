@@ -53,10 +53,10 @@ export class ResponseAnswer {
     this.#options = { ...responseOptions(body, this.#tools), ...constrained(formatConstraint(body.text?.format)) };
   }
 
-  #begin({ model, contextLength, signal }: Job) {
+  #begin({ model, contextLength, prefixScope, signal }: Job) {
     const thinking = thinkingOptions({ effort: this.#body.reasoning?.effort }, model.template, this.#warn);
     const given = { ...this.#options, ...thinking };
-    const stream = model.chat(this.#messages, { ...withOwnStops(model, given), signal });
+    const stream = model.chat(this.#messages, { ...withOwnStops(model, given), prefixScope, signal });
     const count = () => model.encodeChat(this.#messages, given).length;
     const events = withinContext(stream, "responses", contextLength, count);
     return { stream, blocks: blockEvents(events, { onlyOneCall: this.#body.parallel_tool_calls === false }) };

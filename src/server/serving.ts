@@ -3,6 +3,8 @@ import { setMaxListeners } from "node:events";
 import type { Context } from "hono";
 import { deferred } from "../deferred.ts";
 import { jsonText } from "../json-text.ts";
+import type { LanguageModel } from "../language/language-model.ts";
+import type { PrefixScope } from "../prefix-scope.ts";
 import { Admission } from "./admission.ts";
 import type { UnseenPolicy } from "./contents.ts";
 import { ApiError, apiFormOf, errorBody, toApiError } from "./errors.ts";
@@ -10,6 +12,7 @@ import { KeptResponses } from "./kept-responses.ts";
 import type { ServerLimits } from "./limits.ts";
 import { Metrics } from "./metrics.ts";
 import { type ListedModel, ModelPool, type ModelSource } from "./models.ts";
+import { type NamedPrompt, PublicPrompts } from "./named-prompts.ts";
 import type { RequestRecord } from "./request-record.ts";
 import { type StreamEvent, streamResponse } from "./sse.ts";
 
@@ -30,6 +33,8 @@ export interface TokenCounts {
 export interface Job {
   readonly model: NonNullable<ListedModel["model"]>;
   readonly contextLength: number;
+  /** Who shares what is computed of the request's prompts; undefined for everyone. */
+  readonly prefixScope: PrefixScope | undefined;
   /** Aborts when the client has left, time is up or the server ends. */
   readonly signal: AbortSignal;
   /** To be called for each piece of text. */
@@ -51,6 +56,8 @@ export interface ServingOptions {
   readonly memoryBytes?: number | undefined;
   /** What becomes of images and files that models cannot see. */
   readonly unseen: UnseenPolicy;
+  /** What keys share of what was computed of prompts: all of it, or the beginnings of some. */
+  readonly sharedPrefixes: "all" | readonly NamedPrompt[];
   /** Told of errors that are no client's. */
   readonly onFault: (error: unknown, record: RequestRecord) => void;
   /** Told of each request when it has been answered. */
@@ -65,13 +72,16 @@ export class Serving {
   readonly unseen: UnseenPolicy;
   /** Responses that may be gone on from. */
   readonly responses: KeptResponses;
+  /** Null where keys share all. */
+  readonly #publicPrompts: PublicPrompts | null;
   readonly #onFault: ServingOptions["onFault"];
   readonly #onEnd: ServingOptions["onEnd"];
   readonly #end = new AbortController();
   readonly #jobs = new Set<Promise<void>>();
   #isDraining = false;
 
-  constructor({ models, limits, memoryBytes, unseen, onFault, onEnd }: ServingOptions) {
+  constructor({ models, limits, memoryBytes, unseen, sharedPrefixes, onFault, onEnd }: ServingOptions) {
+    this.#publicPrompts = sharedPrefixes === "all" ? null : new PublicPrompts(sharedPrefixes);
     this.limits = limits;
     this.unseen = unseen;
     this.responses = new KeptResponses(limits);
@@ -182,7 +192,9 @@ export class Serving {
         (isFirst ? firstTokenSeconds : tokenSeconds).observe((now - last) / 1000);
         last = now;
       };
-      yield* work({ model, contextLength, signal, wrote, took: (counts) => this.#count(name, counts, record) });
+      const prefixScope = this.#scopeOf(c.get("owner"), name, model);
+      const took = (counts: TokenCounts) => this.#count(name, counts, record);
+      yield* work({ model, contextLength, prefixScope, signal, wrote, took });
     } catch (error) {
       throw signal.aborted ? signal.reason : namedAsServed(error, file, name);
     } finally {
@@ -199,6 +211,11 @@ export class Serving {
     } finally {
       onEnd();
     }
+  }
+
+  #scopeOf(owner: string, name: string, model: LanguageModel): PrefixScope | undefined {
+    if (owner === "" || !this.#publicPrompts) return undefined;
+    return { salt: owner, publicPrompts: this.#publicPrompts.idsFor(name, model) };
   }
 
   #count(model: string, counts: TokenCounts, record: RequestRecord): void {

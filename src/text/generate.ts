@@ -3,6 +3,7 @@ import { checkIds, checkOptions, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import type { PrefixScope } from "../prefix-scope.ts";
 import type { Constraint } from "./constraint.ts";
 import { Detokenizer } from "./detokenizer.ts";
 import { ofLogits } from "./finite-logits.ts";
@@ -77,6 +78,8 @@ export interface GenerateOptions extends SamplerOptions {
    * Default: nothing.
    */
   readonly constraint?: Constraint | undefined;
+  /** Who shares what is computed of the prompt, and whose is found. Default: all who give none. */
+  readonly prefixScope?: PrefixScope | undefined;
   /** Ends the generation; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }

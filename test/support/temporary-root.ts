@@ -7,5 +7,7 @@ import { join } from "node:path";
 export default function setup(): () => void {
   const root = mkdtempSync(join(tmpdir(), "lowbit-tests-"));
   process.env.TMPDIR = root;
+  // What commands keep of prompts and programs is nobody's but this run's.
+  process.env.LOWBIT_CACHE = join(root, "cache");
   return () => rmSync(root, { recursive: true, force: true });
 }

@@ -52,14 +52,15 @@ class ChatCompletion {
     this.#options = { ...chatOptions(body, this.#tools), ...constrained(chatConstraint(body)) };
   }
 
-  #begin({ model, contextLength, signal }: Job, onEnd?: (choice: number, result: ChatResult) => void) {
+  #begin({ model, contextLength, prefixScope, signal }: Job, onEnd?: (choice: number, result: ChatResult) => void) {
     const { reasoning_effort: effort, thinking_budget, chat_template_kwargs } = this.#body;
     const asked = { effort, ...(typeof thinking_budget === "number" && { thinking: { budget: thinking_budget } }) };
     const { templateOptions, ...thinking } = thinkingOptions(asked, model.template, this.#warn);
     const variables = { ...templateOptions, ...chat_template_kwargs };
     const hasVariables = Object.keys(variables).length > 0;
     const given = { ...this.#options, ...thinking, ...(hasVariables && { templateOptions: variables }) };
-    const stream = model.chatChoices(this.#messages, { ...withOwnStops(model, given), n: this.#n, onEnd, signal });
+    const how = { ...withOwnStops(model, given), prefixScope, signal };
+    const stream = model.chatChoices(this.#messages, { ...how, n: this.#n, onEnd });
     const count = () => model.encodeChat(this.#messages, given).length;
     return { stream, events: withinContext(stream, "chat", contextLength, count) };
   }

@@ -166,10 +166,12 @@ class Completion {
   }
 
   /** The probabilities of the tokens of each prompt, where they are asked for. */
-  async #echoed({ model, signal }: Job, prompts: readonly { readonly ids: readonly number[] }[]) {
+  async #echoed({ model, prefixScope, signal }: Job, prompts: readonly { readonly ids: readonly number[] }[]) {
     const { echo, logprobs } = this.#body;
     if (!echo || typeof logprobs !== "number") return prompts.map(() => []);
-    return Promise.all(prompts.map(({ ids }) => promptLogProbabilities(model, ids, { top: logprobs, signal })));
+    return Promise.all(
+      prompts.map(({ ids }) => promptLogProbabilities(model, ids, { top: logprobs, prefixScope, signal })),
+    );
   }
 
   /** Pieces of all prompts and choices, as they come; `#results` has how each ended, of which `onEnd` hears. */
@@ -185,6 +187,7 @@ class Completion {
       ...constrained(structuredConstraint(this.#body.structured_outputs)),
       maxTokens: max_tokens ?? MAX_TOKENS,
       logprobs: logprobs ?? undefined,
+      prefixScope: job.prefixScope,
       signal: job.signal,
       n,
     };

@@ -83,10 +83,10 @@ class MessageAnswer {
     return format ? ({ kind: "jsonSchema", schema: format.schema } as const) : null;
   }
 
-  #begin({ model, contextLength, signal }: Job) {
+  #begin({ model, contextLength, prefixScope, signal }: Job) {
     const thinking = thinkingOptions(thinkingOf(this.#body), model.template, this.#warn);
     const given = { ...this.#options, ...thinking };
-    const stream = model.chat(this.#messages, { ...withOwnStops(model, given), signal });
+    const stream = model.chat(this.#messages, { ...withOwnStops(model, given), prefixScope, signal });
     const count = () => model.encodeChat(this.#messages, given).length;
     const events = withinContext(stream, "messages", contextLength, count);
     return { stream, blocks: blockEvents(events, { onlyOneCall: takesOneCall(this.#body) }) };

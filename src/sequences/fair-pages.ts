@@ -1,0 +1,42 @@
+/** Pages that can be given up, of which whoever has most gives up his least recently used first. */
+import type { Page } from "./page.ts";
+
+export class FairPages {
+  /** By salt: pages and the times at which they were noted, the first ones first. */
+  readonly #bySalt = new Map<string, Map<Page, number>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Notes a page that is not noted. */
+  add(page: Page, time: number): void {
+    const own = this.#bySalt.get(page.salt) ?? new Map<Page, number>();
+    this.#bySalt.set(page.salt, own);
+    own.set(page, time);
+    this.#size++;
+  }
+
+  /** Whether it was noted, and is no more. */
+  delete(page: Page): boolean {
+    const own = this.#bySalt.get(page.salt);
+    if (!own?.delete(page)) return false;
+    if (own.size === 0) this.#bySalt.delete(page.salt);
+    this.#size--;
+    return true;
+  }
+
+  /** The page to give up next, and when it was noted. */
+  get first(): { readonly page: Page; readonly since: number } | null {
+    let most: Map<Page, number> | null = null;
+    for (const own of this.#bySalt.values()) if (own.size > (most?.size ?? 0)) most = own;
+    for (const [page, since] of most ?? []) return { page, since };
+    return null;
+  }
+
+  clear(): void {
+    this.#bySalt.clear();
+    this.#size = 0;
+  }
+}
