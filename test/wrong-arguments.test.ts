@@ -55,7 +55,7 @@ const LOAD = [
   "sequences",
   "cacheBytes",
 ];
-const COMPILE = ["signal", "cpu", "maxSeqLen", "maxContextLen", "logits", "target", "kvCache"];
+const COMPILE = ["signal", "cpu", "maxSeqLen", "maxContextLen", "logits", "target"];
 const SAMPLE = [
   "temperature",
   "topK",

@@ -6,10 +6,10 @@ import { argumentValues, type Graph, graphSequenceUses } from "../compile/graph.
 import { ContextLengthError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import type { KvCacheType } from "../kernels/sequence-table.ts";
 import type { WeightLookup } from "../model/decoder.ts";
 import type { Builder } from "../ops/builder.ts";
 import { EagerBuilder } from "../ops/eager.ts";
-import type { KvCacheType } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Weight } from "../ops/weight.ts";
