@@ -13,6 +13,7 @@ import { EagerBuilder } from "../ops/eager.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Weight } from "../ops/weight.ts";
+import { checkKvCache } from "../runtime/sequence-options.ts";
 import { LoneSequence } from "../sequences/lone-sequence.ts";
 import type { Tensor } from "../tensor.ts";
 import { longContextFrom } from "./compile-model.ts";
@@ -68,7 +69,7 @@ export class EagerModel {
     const contextLength = checkWhole("contextLength", wanted, 1, most);
     const forward = forwardOf(model, remembered(weightsFor(model, { signal }, false)), options);
     const graphs = [false, true].map((long) => graphOf(forward, cpu, long));
-    const sequence = new LoneSequence(graphSequenceUses(graphs[0]!, operators), { type: kvCache, contextLength });
+    const sequence = new LoneSequence(graphSequenceUses(graphs[0]!, operators), { type: checkKvCache(kvCache), contextLength });
     const builder = new EagerBuilder(operators, cpu, { sequences: sequence.table });
     for (const { constant } of graphs.flatMap(({ nodes }) => nodes.flatMap(argumentValues))) {
       signal?.throwIfAborted();

@@ -18,7 +18,7 @@ it("fuses", () => {
   expect(after((g) => removeDeadCode(fuseRopeAttention(g, context), context.registry), graph)).toMatchInlineSnapshot(`
     "forward(qkv: f32[1, <=4, 64], tokens: i64[1, <=4], pos: i64[1])
       %0: f32[<=4, 2, 2] = lowbit::rope_angles.out(tokens, pos, frequencies:f32, 1)
-      %1: f32[1, <=4, 32] = lowbit::rope_attention.out(qkv, %0, keys, values, pos, 1, 0, 0)
+      %1: f32[1, <=4, 32] = lowbit::rope_update_and_attend.out(qkv, %0, sequences, 0, 1, 16, 1, 0, 0, null)
       return %1"
   `);
 });
