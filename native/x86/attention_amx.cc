@@ -348,7 +348,6 @@ AttentionArgs with_tiles(AttentionArgs args) {
   return args;
 }
 
-
 size_t cache_scratch(const Call& call) { return 4 * attention_floats(with_tiles(cache_args<FloatsAvx512>(call))); }
 
 void cache_prepare(Step& step, const Call& call) {

@@ -69,7 +69,8 @@ export class EagerModel {
     const contextLength = checkWhole("contextLength", wanted, 1, most);
     const forward = forwardOf(model, remembered(weightsFor(model, { signal }, false)), options);
     const graphs = [false, true].map((long) => graphOf(forward, cpu, long));
-    const sequence = new LoneSequence(graphSequenceUses(graphs[0]!, operators), { type: checkKvCache(kvCache), contextLength });
+    const type = checkKvCache(kvCache);
+    const sequence = new LoneSequence(graphSequenceUses(graphs[0]!, operators), { type, contextLength });
     const builder = new EagerBuilder(operators, cpu, { sequences: sequence.table });
     for (const { constant } of graphs.flatMap(({ nodes }) => nodes.flatMap(argumentValues))) {
       signal?.throwIfAborted();
