@@ -25,7 +25,11 @@ const fresh = async () => {
   return made;
 };
 
+const cwd = process.cwd();
+
 beforeAll(async () => {
+  // Where a wrong path is a right one, a file is written.
+  process.chdir(folder);
   await writeTinyCheckpoint(path("tiny"));
   model = await api.loadCheckpoint(path("tiny"));
   await api.exportProgram(model, path("tiny.pte"));
@@ -37,6 +41,7 @@ beforeAll(async () => {
   own = await api.loadMethods(path("own.pte"));
 });
 afterAll(async () => {
+  process.chdir(cwd);
   for (const one of [llm, vectors, own]) await one.dispose();
   for (const one of [model, ...calibrated]) await one.close();
 });
