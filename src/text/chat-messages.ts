@@ -23,7 +23,7 @@ export interface ToolCall {
 }
 
 /** What a model is told before a conversation. */
-export interface SystemMessage {
+interface SystemMessage {
   /** Who speaks. */
   readonly role: "system";
   /** What the model is told. */
@@ -31,7 +31,7 @@ export interface SystemMessage {
 }
 
 /** What a user says. */
-export interface UserMessage {
+interface UserMessage {
   /** Who speaks. */
   readonly role: "user";
   /** What is said: a text, or parts that are joined to one. */

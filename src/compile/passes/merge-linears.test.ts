@@ -2,7 +2,8 @@
 import { expect, it } from "vitest";
 import { after, context, graphOf, packed, position, rows, tokens, vector } from "../../../test/support/graph.ts";
 import { Random, randomWeights } from "../../../test/support/random.ts";
-import { layoutNamed, openPacked, unpackWeights } from "../../kernels/layout/packed.ts";
+import { unpackWeights } from "../../../test/support/unpack-weights.ts";
+import { layoutNamed, openPacked } from "../../kernels/layout/packed.ts";
 import type { Ops } from "../../ops/ops.ts";
 import { packedWeights } from "../../ops/packed-constant.ts";
 import { formatGraph, type GraphValue } from "../graph.ts";

@@ -80,7 +80,7 @@ interface HeadSizes {
 }
 
 /** Where queries, keys and values [tokens, heads, headDim] lie in scratch, one after the other, in floats. */
-export function rotatedPlaces(tokens: number, { heads, kvHeads, headDim }: HeadSizes) {
+function rotatedPlaces(tokens: number, { heads, kvHeads, headDim }: HeadSizes) {
   const q = tokens * heads * headDim;
   const kv = tokens * kvHeads * headDim;
   return { q: 0, k: q, v: q + kv, length: q + 2 * kv };
