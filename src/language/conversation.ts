@@ -1,5 +1,5 @@
 /** A conversation: messages, the template that renders them, and the sequence that keeps what was computed. */
-import { checkOptions, checkWhole } from "../arguments.ts";
+import { checkOptions, checkWhole, shown } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
 import { checkMessages, type Message, type TextPart, type ToolMessage } from "../text/chat-messages.ts";
@@ -53,7 +53,7 @@ function checkConversationOptions(options: ConversationOptions): ConversationOpt
   checkOptions(options);
   const { whenFull } = options;
   if (whenFull !== undefined && whenFull !== "error" && whenFull !== "leaveOutOldest")
-    throw new InvalidArgumentError(`whenFull: expected error or leaveOutOldest but found ${String(whenFull)}`);
+    throw new InvalidArgumentError(`whenFull: expected error or leaveOutOldest but found ${shown(whenFull)}`);
   return options;
 }
 

@@ -1,5 +1,5 @@
 /** What a program keeps of each sequence, and how much memory its store may take: chosen when it is loaded. */
-import { checkWhole } from "../arguments.ts";
+import { checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { type KvCacheType, kvCacheTypes, type SequenceUse } from "../kernels/sequence-table.ts";
 import { logInfo } from "../log.ts";
@@ -51,7 +51,7 @@ export function sequenceUses(methods: readonly Method[], registry: OperatorRegis
 /** The type, if it is one of those that keys and values are kept in; else InvalidArgumentError. */
 export function checkKvCache(type: KvCacheType): KvCacheType {
   if (!kvCacheTypes.includes(type))
-    throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${String(type)}`);
+    throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${shown(type)}`);
   return type;
 }
 
@@ -70,7 +70,7 @@ export function chooseSequences(
   const one = bytesForSequence(layout, wanted, Math.min(stepRows, wanted));
   const cacheBytes = options.cacheBytes ?? defaultBytes(one, sequences, cacheBytesMax);
   if (!(cacheBytes > 0 && cacheBytes < Number.POSITIVE_INFINITY))
-    throw new InvalidArgumentError(`cacheBytes: expected a number of bytes but found ${String(cacheBytes)}`);
+    throw new InvalidArgumentError(`cacheBytes: expected a number of bytes but found ${shown(cacheBytes)}`);
   const chosen = { type, sequences, cacheBytes, stepRows: Math.min(stepRows, wanted) };
   if (one <= cacheBytes) return { ...chosen, contextLength: wanted };
   const contextLength = positionsWithin(layout, cacheBytes, wanted, stepRows);

@@ -1,4 +1,5 @@
 /** Messages of a conversation, tools and calls of them, as callers write and get them, whatever model answers. */
+import { checkNestingOf } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 
 /** A part of what a user says. */
@@ -145,6 +146,7 @@ export function checkTools(tools: readonly Tool[]): void {
       (typeof parameters !== "object" || parameters === null || Array.isArray(parameters))
     )
       throw wrong(`${at}.parameters`, "a JSON schema", parameters);
+    checkNestingOf(`${at}.parameters`, parameters);
     if (strict !== undefined && typeof strict !== "boolean") throw wrong(`${at}.strict`, "true or false", strict);
     names.add(name);
   }

@@ -1,4 +1,5 @@
 /** Messages, tools and thinking as a model's chat template expects them: in transformers' form, by the names that it knows. */
+import { checkNestingOf, shown } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { parsedArguments, writtenCalls } from "./call-arguments.ts";
 import {
@@ -75,7 +76,8 @@ const RESERVED = ["messages", "tools", "add_generation_prompt", "addGenerationPr
 
 function checkVariables(variables: Readonly<Record<string, unknown>>): void {
   if (typeof variables !== "object" || variables === null)
-    throw new InvalidArgumentError(`templateOptions: expected an object but found ${String(variables)}`);
+    throw new InvalidArgumentError(`templateOptions: expected an object but found ${shown(variables)}`);
+  checkNestingOf("templateOptions", variables);
   const name = RESERVED.find((reserved) => Object.hasOwn(variables, reserved));
   if (name !== undefined)
     throw new InvalidArgumentError(
