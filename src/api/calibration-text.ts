@@ -10,7 +10,7 @@ import type { LanguageModel } from "../language/language-model.ts";
 import { int8DynamicActivationIntxWeight } from "../quantize/config.ts";
 import { generate } from "../text/generate.ts";
 import { WHOLE_TEXT } from "../text/tokenizer.ts";
-import { beginnings, questions } from "./calibration-beginnings.ts";
+import { beginnings, questions } from "../checkpoint/calibration-beginnings.ts";
 import { loadCompiled } from "./load-compiled.ts";
 
 /** How much a model writes, and from which seed. */
