@@ -370,7 +370,9 @@ export class Model {
 
   /** What usually goes into matrices, read once with the float weights, if the algorithm of any asks for it. */
   readUsual(signal?: AbortSignal): Promise<ReadonlyMap<string, Float32Array>> {
-    const asking = [...this.configs.values()].some(({ kind, algorithm }) => kind !== "embedding" && algorithm === "mse");
+    const asking = [...this.configs.values()].some(
+      ({ kind, algorithm }) => kind !== "embedding" && algorithm === "mse",
+    );
     if (!asking) return Promise.resolve(new Map());
     this.#usual ??= usualPower(this, { signal });
     this.#usual.catch(() => {

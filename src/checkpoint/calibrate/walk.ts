@@ -367,7 +367,12 @@ function captureFloat(model: WalkedModel, window: number): Graph {
       name: "forward",
       inputs: [row("tokens"), { name: "positions", spec: { dtype: "i64", shape: [window] }, smallest: [1] }],
       build: (builder, [tokens, position]) => [
-        (network as Decoder).forward(new Ops(builder), weights, { tokens: tokens!, position: position!, rows: null }, options),
+        (network as Decoder).forward(
+          new Ops(builder),
+          weights,
+          { tokens: tokens!, position: position!, rows: null },
+          options,
+        ),
       ],
     },
     operators,
