@@ -4,6 +4,7 @@ import type { PackedShape } from "../kernels/layout/packed.ts";
 import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
 import type { StoredMatrix } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
+import { weightName } from "../ops/packed-constant.ts";
 import { operators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Instruction, Method, Program, TensorValue, Value } from "../program/program.ts";
@@ -166,9 +167,8 @@ function constantsOf(program: Program, named: NamedArguments, names: readonly st
   });
 }
 
-/** Constants are named after the weight and its form, "lm_head.weight:panel16". */
 function baseName({ name, constant }: TensorValue): string {
-  return name?.replace(/:[^:]*$/, "") ?? `constant ${constant}`;
+  return name === null ? `constant ${constant}` : weightName(name);
 }
 
 function packedShape(named: NamedArguments): PackedShape | null {

@@ -168,13 +168,6 @@ function expectStep<A>(kernel: Kernel<A>, family: Family<A>, step: Step<A>): voi
   }
 }
 
-function concatenated(first: Float32Array, second: Float32Array): Float32Array {
-  const both = new Float32Array(first.length + second.length);
-  both.set(first);
-  both.set(second, first.length);
-  return both;
-}
-
 /** The rows of a step of one run in steps of `chunk` rows, beside as many of another sequence. */
 function expectSameInChunks<A>(kernel: Kernel<A>, family: Family<A>, whole: Step<A>, other: Step<A>): void {
   const { y, states: after } = taken(kernel, family, whole, benches[0]!);
@@ -199,7 +192,7 @@ function expectSameInChunks<A>(kernel: Kernel<A>, family: Family<A>, whole: Step
       const joined = Object.entries(own).map(([name, value]) => {
         const isOfRows = value instanceof Float32Array && value !== (whole.inputs as Record<string, unknown>)[name];
         if (name === "rows") return [name, beside + rows];
-        return [name, isOfRows ? concatenated(rest[name] as Float32Array, value) : value];
+        return [name, isOfRows ? Float32Array.from([...(rest[name] as Float32Array), ...value]) : value];
       });
       const found = new Float32Array((beside + rows) * columns);
       const args = { ...Object.fromEntries(joined), table: states.table, state: states.part, y: found };
