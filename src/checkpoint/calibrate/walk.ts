@@ -12,6 +12,7 @@ import {
   graphSequenceUses,
   isGraphValue,
 } from "../../compile/graph.ts";
+import { zeros } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
 import { nextMacrotask } from "../../event-loop.ts";
@@ -238,8 +239,11 @@ export class FloatWalk {
       const value = weightValue(node);
       constants.set(value, { dtype: "f32", shape: value.spec.shape, data: weights });
     }
-    for (const value of read) if (value.constant && !constants.has(value)) await load(value);
-    values.set(node.out, this.#call(node, values, constants));
+    if (node.operator === EMBEDDING && !weights) values.set(node.out, await this.#lookUp(node, values));
+    else {
+      for (const value of read) if (value.constant && !constants.has(value)) await load(value);
+      values.set(node.out, this.#call(node, values, constants));
+    }
     if (isFloat) float?.set(node.out, values.get(node.out)!);
     for (const value of [...read, node.out])
       if ((this.#lastUse.get(value) ?? index) <= index) for (const stream of [values, float]) stream?.delete(value);
@@ -306,6 +310,20 @@ export class FloatWalk {
       };
       const call = () => this.#callWith(node, tensorOf);
       return isOnSequence ? this.#sequence!.step(data.length, call) : call();
+    });
+  }
+
+  /** An embedding for each window, with the rows of its table that they read, so that no table is whole in memory. */
+  async #lookUp(node: GraphNode, values: Values): Promise<Tensor[]> {
+    const [table, indices] = node.args as readonly [GraphValue, GraphValue];
+    const windows = values.get(indices)!;
+    const ids = new Set(windows.flatMap(({ data }) => Array.from(data, Number)));
+    const rows = [...ids].sort((a, b) => a - b);
+    const places = new Map(rows.map((row, i) => [row, BigInt(i)]));
+    const read = await rowsOfTable(table, rows);
+    return windows.map((window) => {
+      const data = BigInt64Array.from(window.data as BigInt64Array, (id) => places.get(Number(id))!);
+      return this.#callWith(node, (value) => (value === table ? read : { ...window, data }));
     });
   }
 
@@ -386,6 +404,23 @@ const unchanged: WeightVisitor = async () => null;
 /** The weights of a call of a linear layer, of experts or of an embedding table. */
 function weightValue({ operator, args }: GraphNode): GraphValue {
   return args[operator === EMBEDDING ? 0 : 1] as GraphValue;
+}
+
+/** Some rows of a table [n, k], in ascending order. */
+async function rowsOfTable({ spec, constant }: GraphValue, rows: readonly number[]): Promise<Tensor> {
+  const columns = spec.shape[1]!;
+  const data = zeros(spec.dtype, rows.length * columns);
+  let [first, found] = [0, 0];
+  for await (const part of constant!.parts?.() ?? [await constant!.read()]) {
+    const end = first + part.length / columns;
+    for (; found < rows.length && rows[found]! < end; found++) {
+      const start = (rows[found]! - first) * columns;
+      data.set(part.subarray(start, start + columns) as Float32Array & BigInt64Array, found * columns);
+    }
+    if (found === rows.length) break;
+    first = end;
+  }
+  return { dtype: spec.dtype, shape: [rows.length, columns], data };
 }
 
 /** Slot names of these weights; none of other calls. */
