@@ -4,8 +4,8 @@
  */
 import { logInfo } from "../log.ts";
 import { isTextNetwork } from "../model/encoder.ts";
-import { beginnings, questions } from "./calibration-beginnings.ts";
 import { calibrationWindows, FloatWalk, type WalkedModel, type WalkOptions } from "./calibrate/walk.ts";
+import { beginnings, questions } from "./calibration-beginnings.ts";
 
 /** Tokens that are read: on SmolLM2-135M, 4,096 tokens of a book give no weights that are nearer to the float model's. */
 const TOKENS = 128;

@@ -14,8 +14,8 @@ import {
 } from "../../compile/graph.ts";
 import { zeros } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
-import type { Checkpoint } from "../../formats/contract.ts";
 import { nextMacrotask } from "../../event-loop.ts";
+import type { Checkpoint } from "../../formats/contract.ts";
 import { hostCpu } from "../../kernels/cpu.ts";
 import type { Matrix } from "../../matrix.ts";
 import type { Decoder, Network } from "../../model/decoder.ts";
