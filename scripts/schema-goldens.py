@@ -1,10 +1,11 @@
 """Random JSON schemas with texts that are valid and invalid: src/text/constraints/schemas.json.golden.
 
-pip install hypothesis-jsonschema==0.23.1 hypothesis==6.98.0 'jsonschema[format]==4.26.0'
+pip install hypothesis-jsonschema==0.23.1 hypothesis==6.98.0 'jsonschema[format]==4.26.0' regress==2026.9.1
 python scripts/schema-goldens.py [--count 60] [--seed 1] [--instances 20] [--out src/text/constraints/schemas.json.golden]
 
 hypothesis-jsonschema draws valid values of each schema; jsonschema says of these, and of values that were changed or drawn
-for others, whether they are valid. Objects are written with their keys in the order of NAMES, as the schemas name them.
+for others, whether they are valid, with expressions as ECMA-262 has them, which regress reads. Objects are written with their
+keys in the order of NAMES, as the schemas name them, and numbers of VALUES as JavaScript writes them.
 """
 
 import argparse
@@ -17,7 +18,9 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis_jsonschema import from_schema
-from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
+from regress import Regex
 
 warnings.simplefilter("ignore")
 
@@ -264,17 +267,23 @@ def is_plain(value):
     return not isinstance(value, float) or math.isfinite(value)
 
 
-FORMAT_CHECKER = FormatChecker(FORMATS)
+def check_pattern(validator, pattern, value, schema):
+    """Python's own expressions have other classes, ends and dots than ECMA-262's."""
+    if isinstance(value, str) and Regex(pattern, "u").find(value) is None:
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+Validator = extend(Draft202012Validator, {"pattern": check_pattern})
 
 
 def is_valid(schema, value):
-    return Draft202012Validator(schema, format_checker=FORMAT_CHECKER).is_valid(value)
+    return Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).is_valid(value)
 
 
 def text_of(value, r):
-    if r.random() < 0.5:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return json.dumps(value)
+    is_short = r.random() < 0.5
+    text = json.dumps(value, ensure_ascii=not is_short, separators=(",", ":") if is_short else None)
+    return text.replace("1e-07", "1e-7")
 
 
 def main():
@@ -306,7 +315,7 @@ def main():
         cases.append({"schema": schema, "valid": texts(valid), "invalid": texts(invalid)})
         if len(cases) % 50 == 0:
             print(len(cases), file=sys.stderr)
-    versions = "hypothesis-jsonschema 0.23.1, hypothesis 6.98.0, jsonschema 4.26.0"
+    versions = "hypothesis-jsonschema 0.23.1, hypothesis 6.98.0, jsonschema 4.26.0, regress 2026.9.1"
     lines = ",\n".join(json.dumps(case) for case in cases)
     Path(options.out).write_text('{"from": "scripts/schema-goldens.py --count %d --seed %d --instances %d: %s",\n"cases": [\n%s\n]}\n' % (options.count, options.seed, options.instances, versions, lines))
 

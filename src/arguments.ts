@@ -7,13 +7,13 @@ function foundType(value: unknown): string {
   return kind === "Object" ? ((value as object).constructor?.name ?? kind) : kind;
 }
 
-/** A value in a message: as JSON where it has such a form, and by its type otherwise. */
+/** A value in a message: the first 80 characters of its JSON where it has such a form, and its type otherwise. */
 export function shown(value: unknown): string {
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value === "symbol" || typeof value === "function") return foundType(value);
-  if (typeof value !== "object") return typeof value === "string" ? JSON.stringify(value) : String(value);
+  if (typeof value === "number" || value === undefined) return String(value);
   try {
-    return JSON.stringify(value);
+    return JSON.stringify(value).slice(0, 80);
   } catch {
     return foundType(value);
   }
@@ -26,13 +26,34 @@ export function checkString(name: string, value: unknown): void {
 export function checkIds(name: string, ids: unknown, expected = "a list of token ids"): void {
   if (!Array.isArray(ids) && !ArrayBuffer.isView(ids))
     throw new InvalidArgumentError(`${name}: expected ${expected} but found ${shown(ids)}`);
+  const list = ids as ArrayLike<unknown>;
+  for (let i = 0; i < list.length; i++)
+    if (!Number.isInteger(list[i]) || (list[i] as number) < 0 || (list[i] as number) >= 2 ** 32)
+      throw new InvalidArgumentError(`${name}: expected token ids but found ${shown(list[i])} at index ${i}`);
+}
+
+/** Levels of lists and objects in each other, as `parseJson` takes them from texts. */
+const NESTING_MAX = 256;
+
+/** InvalidArgumentError for a value with too many levels of lists and objects: functions that call themselves read it. */
+export function checkNestingOf(name: string, value: unknown): void {
+  const waiting = [{ item: value, depth: 0 }];
+  for (let next = waiting.pop(); next; next = waiting.pop()) {
+    const { item, depth } = next;
+    if (typeof item !== "object" || item === null) continue;
+    if (depth === NESTING_MAX)
+      throw new InvalidArgumentError(
+        `${name}: expected at most ${NESTING_MAX} levels of lists and objects but found more`,
+      );
+    for (const part of Object.values(item)) waiting.push({ item: part, depth: depth + 1 });
+  }
 }
 
 /** The value; InvalidArgumentError for what is no whole number from `min` to `max`. */
 export function checkWhole(name: string, value: unknown, min: number, max = Number.POSITIVE_INFINITY): number {
   if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
   const bound = max === Number.POSITIVE_INFINITY ? "" : ` to ${max}`;
-  throw new InvalidArgumentError(`${name}: expected a whole number from ${min}${bound} but found ${String(value)}`);
+  throw new InvalidArgumentError(`${name}: expected a whole number from ${min}${bound} but found ${shown(value)}`);
 }
 
 /** InvalidArgumentError for what is no instance of a class; `expected` says what makes one. */

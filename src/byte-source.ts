@@ -1,4 +1,5 @@
 /** Random access to the bytes of a file, a blob or a buffer, and a sequential sink; the same in Node and the browser. */
+import { shown } from "./arguments.ts";
 import { InvalidFileError } from "./errors.ts";
 
 export interface ByteSource {
@@ -62,6 +63,6 @@ export function checkRange(name: string, size: number, offset: number, length: n
   if (!whole || offset + length > size)
     throw new InvalidFileError(
       name,
-      `expected bytes ${String(offset)} to ${whole ? offset + length : `${String(length)} more`} but the file has ${size}`,
+      `expected bytes ${shown(offset)} to ${whole ? offset + length : `${shown(length)} more`} but the file has ${size}`,
     );
 }

@@ -1,11 +1,12 @@
 /** Every function that users call, its options, and the methods of what it gives, with arguments of wrong types. */
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { LowbitError } from "../src/errors.ts";
 import * as api from "../src/index.ts";
 import { promptLogProbabilities } from "../src/language/prompt-log-probabilities.ts";
 import type { RenderOptions } from "../src/text/chat-template.ts";
 import { fitSize, formatRecipe, restorePrefix, savePrefix } from "../src/tools/index.ts";
-import { type Swept, sweep } from "./support/argument-sweep.ts";
+import { type Swept, sweep, WRONG } from "./support/argument-sweep.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 
@@ -41,6 +42,7 @@ afterAll(async () => {
   for (const one of [model, ...calibrated]) await one.close();
 });
 
+const SLOT = "model.layers.0.self_attn.q_proj.weight";
 const opened = async (name: string) => api.openFile(path(name));
 const SIGNAL_CPU = ["signal", "cpu"];
 const LOAD = [
@@ -228,17 +230,35 @@ const ofModels: Swept[] = [
     names: ["name", "config"],
   },
   { name: "parseRecipe", call: api.parseRecipe, given: () => ["{}", "recipe.json"], names: ["json", "file"] },
-  { name: "parseQmode", call: api.parseQmode, given: () => ["8da4w", {}], names: ["qmode", "options"], options: QUANT },
+  {
+    name: "parseQmode",
+    call: api.parseQmode,
+    given: () => ["8da4w", {}],
+    names: ["qmode", "options|unknown field"],
+    options: QUANT,
+  },
   {
     name: "int8DynamicActivationIntxWeight",
     call: api.int8DynamicActivationIntxWeight,
     given: () => [{}],
-    names: ["options"],
+    names: ["options|unknown field"],
     options: QUANT,
   },
-  { name: "intxWeightOnly", call: api.intxWeightOnly, given: () => [{}], names: ["options"], options: QUANT },
-  { name: "embedding", call: api.embedding, given: () => [{}], names: ["options"], options: QUANT },
-  { name: "sharedEmbedding", call: api.sharedEmbedding, given: () => [{}], names: ["options"], options: QUANT },
+  {
+    name: "intxWeightOnly",
+    call: api.intxWeightOnly,
+    given: () => [{}],
+    names: ["options|unknown field"],
+    options: QUANT,
+  },
+  { name: "embedding", call: api.embedding, given: () => [{}], names: ["options|unknown field"], options: QUANT },
+  {
+    name: "sharedEmbedding",
+    call: api.sharedEmbedding,
+    given: () => [{}],
+    names: ["options|unknown field"],
+    options: QUANT,
+  },
   {
     name: "calibrate",
     call: api.calibrate,
@@ -252,6 +272,30 @@ const ofModels: Swept[] = [
     given: async () => [await fresh(), "First Citizen", { bytes: 1e9 }],
     names: ["model", "text", "options|bytes"],
     options: ["bytes", "groupSizes", "onProgress", "signal", "maxTokens|tokens of", "window", "target", "maxSeqLen"],
+  },
+  {
+    name: "Model.configure",
+    call: (configs: Map<string, null>) => model.configure(configs),
+    given: () => [new Map()],
+    names: ["configs"],
+  },
+  {
+    name: "Model.replaceWeight",
+    call: async (name: string, weight: ReturnType<api.Model["weight"]>) => (await fresh()).replaceWeight(name, weight),
+    given: () => [SLOT, model.weight(SLOT)],
+    names: ["name|weight", "weight"],
+  },
+  {
+    name: "Model.weight",
+    call: (name: string, use: object) => model.weight(name, use),
+    given: () => [SLOT, {}],
+    names: ["name|weight", "options"],
+  },
+  {
+    name: "Model.setImportance",
+    call: async (name: string, importance: Float32Array) => (await fresh()).setImportance(name, importance),
+    given: () => [SLOT, new Float32Array(3)],
+    names: ["name|weight", "importance"],
   },
   { name: "formatRecipe", call: formatRecipe, given: () => [model], names: ["model"] },
   {
@@ -402,7 +446,7 @@ const ofLanguageModels: Swept[] = [
     name: "template.render",
     call: (list: typeof messages, options: RenderOptions) => llm.template!.render(list, options),
     given: () => [messages, {}],
-    names: ["messages", "options|n:"],
+    names: ["messages", "options|n:|nests"],
     options: ["tools", "documents", "bosToken|bos_token", "documents"],
   },
   {
@@ -485,6 +529,27 @@ const ofLanguageModels: Swept[] = [
     names: ["offset|read", "length|read"],
   },
 ];
+
+it("methods of Ops: each wrong argument is refused, or taken", async () => {
+  const names = Object.getOwnPropertyNames(api.Ops.prototype).filter((name) => name !== "constructor");
+  const problems: string[] = [];
+  const build: api.MethodSource["build"] = (builder, inputs) => {
+    const ops = new api.Ops(builder);
+    const [x] = inputs;
+    for (const name of names)
+      for (const before of [[], [x], [x, x], [x, x, x]])
+        for (const [kind, value] of WRONG)
+          try {
+            (ops[name as keyof typeof ops] as (...given: unknown[]) => unknown).call(ops, ...before, value);
+          } catch (error) {
+            if (!(error instanceof LowbitError))
+              problems.push(`${name}, argument ${before.length} ${kind}: ${(error as Error).stack}`);
+          }
+    return inputs;
+  };
+  await api.exportMethods([{ ...method, build }], path("ops.pte"));
+  expect(problems).toEqual([]);
+});
 
 it.each([
   ["functions of files", fromFiles],

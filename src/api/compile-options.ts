@@ -1,4 +1,5 @@
 /** Options of compiling a model, and their checks. */
+import { shown } from "../arguments.ts";
 import type { AbortOptions } from "../checkpoint/model.ts";
 import { type Target, targets } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
@@ -31,6 +32,6 @@ export function checkChoices(options: Partial<CompileModelOptions>): void {
   for (const [name, known] of Object.entries(choices)) {
     const value = options[name as keyof typeof choices];
     if (value !== undefined && !known.some((choice) => choice === value))
-      throw new InvalidArgumentError(`${name}: expected ${known.join(" or ")} but found ${String(value)}`);
+      throw new InvalidArgumentError(`${name}: expected ${known.join(" or ")} but found ${shown(value)}`);
   }
 }

@@ -1,5 +1,5 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
-import { checkInstance } from "../arguments.ts";
+import { checkInstance, checkOptions, checkString } from "../arguments.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
@@ -7,7 +7,7 @@ import type { Decoder, Network, WeightSlot } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
 import { withMinima } from "../ops/minima.ts";
-import type { FloatFormat, Weight } from "../ops/weight.ts";
+import { checkWeight, type FloatFormat, type Weight } from "../ops/weight.ts";
 import { codebooks } from "../quantize/codebooks.ts";
 import { activationsOf, type QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
@@ -131,6 +131,7 @@ export class Model {
   }
 
   #of(name: string) {
+    checkString("name", name);
     const weight = this.#weights.get(name);
     if (weight) return weight;
     throw new InvalidArgumentError(`weight ${name}: ${this.network.architecture} has none of that name`);
@@ -153,6 +154,7 @@ export class Model {
    * configurations that it found.
    */
   configure(configs: ReadonlyMap<string, QuantizationConfig | null>): void {
+    checkInstance("configs", configs, Map, "a Map of configurations");
     this.checkOpen();
     if (this.isCalibrated)
       throw new InvalidArgumentError(
@@ -173,6 +175,7 @@ export class Model {
   replaceWeight(name: string, weight: Weight): void {
     this.checkOpen();
     const replaced = this.#of(name);
+    checkWeight(weight);
     const { shape } = replaced.slot;
     if (!isSameShape(weight.shape, shape))
       throw new ShapeError(`${name}: expected a weight of shape [${shape}] but found [${weight.shape}]`);
@@ -182,6 +185,7 @@ export class Model {
 
   /** Gives a slot that has a configuration its quantized weights. InvalidArgumentError for one without. */
   setCalibrated(name: string, load: () => Promise<QuantizedWeights>): void {
+    checkInstance("load", load, Function, "a function");
     const weight = this.#of(name);
     const config = configIn(weight.state);
     if (!config) throw new InvalidArgumentError(`${name}: expected a configuration to calibrate for; quantize first`);
@@ -190,6 +194,7 @@ export class Model {
 
   /** Says what errors of each column of a slot's weight count by a text, for when it is quantized. InvalidArgumentError for one without a configuration. */
   setImportance(name: string, importance: Float32Array): void {
+    checkInstance("importance", importance, Float32Array, "a Float32Array");
     const weight = this.#of(name);
     const config = configIn(weight.state);
     if (!config) throw new InvalidArgumentError(`${name}: expected a configuration to calibrate for; quantize first`);
@@ -208,6 +213,7 @@ export class Model {
 
   /** Does work that changes weights; when it fails, all of them are again what they were before. */
   async atomically<R>(work: () => Promise<R>): Promise<R> {
+    checkInstance("work", work, Function, "a function");
     const before = [...this.#weights.values()].map((weight) => [weight, weight.state] as const);
     try {
       return await work();
@@ -240,6 +246,7 @@ export class Model {
    * InvalidArgumentError for a slot whose algorithm waits for calibration, and for the float values of one that has it behind it.
    */
   weight(name: string, use: WeightUse = {}): Weight {
+    checkOptions(use);
     this.checkOpen();
     const { slot, state } = this.#of(name);
     const own = ownWeight(this.#ofSource(name));

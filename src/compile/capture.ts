@@ -1,4 +1,5 @@
 /** Records the operator calls of a function as a graph. Nothing is computed; constants stay lazy. */
+import { checkString, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { type Builder, checkSameSpec, type LazyConstant, sequencesSpec } from "../ops/builder.ts";
@@ -41,7 +42,12 @@ export class GraphBuilder implements Builder<GraphValue> {
   }
 
   call(name: string, ...given: Argument<GraphValue>[]): GraphValue {
-    const args = completeArguments(this.#registry.schema(name), given);
+    checkString("operator", name);
+    const schema = this.#registry.schema(name);
+    const args = completeArguments(schema, given);
+    for (const [i, arg] of args.entries())
+      for (const item of Array.isArray(arg) ? arg : [arg])
+        if (typeof item === "object" && item !== null) checkValue(`${name}, argument ${schema.args[i]!.name}`, item);
     return this.#registry.number(name) ? this.#number(name, args) : this.#computed(name, args);
   }
 
@@ -81,6 +87,8 @@ export class GraphBuilder implements Builder<GraphValue> {
   }
 
   state(name: string, spec: TensorSpec): GraphValue {
+    checkString("state", name);
+    checkSpec(`state ${name}`, spec);
     const known = this.#states.get(name);
     if (known) {
       checkSameSpec(`state ${name}`, known.spec, spec);
@@ -98,8 +106,13 @@ export class GraphBuilder implements Builder<GraphValue> {
   }
 
   spec(value: GraphValue): TensorSpec {
+    checkValue("value", value);
     return value.spec;
   }
+}
+
+function checkValue(name: string, value: unknown): void {
+  if (!isGraphValue(value as Argument<GraphValue>)) throw unexpected(name, "a value of the graph", value);
 }
 
 /** An argument as shape rules see it. Numbers that only the run knows are 0: no size depends on them. */

@@ -1,5 +1,5 @@
 /** How a model answers messages, and what an answer is given as. */
-import { checkOptions, checkWhole } from "../arguments.ts";
+import { checkOptions, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { AssistantMessage, Tool, ToolChoice } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
@@ -104,7 +104,7 @@ export interface ChatChoices extends AsyncIterable<ChatEvent & { readonly choice
 export function thinkingBudget(thinking: EncodeChatOptions["thinking"]): number | null {
   if (thinking === undefined || typeof thinking === "boolean") return null;
   if (typeof thinking !== "object" || thinking === null)
-    throw new InvalidArgumentError(`thinking: expected true, false or { budget } but found ${String(thinking)}`);
+    throw new InvalidArgumentError(`thinking: expected true, false or { budget } but found ${shown(thinking)}`);
   return checkWhole("thinking.budget", thinking.budget, 0);
 }
 

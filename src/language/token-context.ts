@@ -46,7 +46,7 @@ export class TokenContext {
     this.#checkIdle();
     const { length } = this.ids;
     if (!Number.isInteger(position) || position < 0 || position > length)
-      throw new InvalidArgumentError(`rewind: expected a position up to ${length} but found ${String(position)}`);
+      throw new InvalidArgumentError(`rewind: expected a position up to ${length} but found ${shown(position)}`);
     this.ids.length = position;
   }
 

@@ -2,7 +2,8 @@
  * The operator interface that models are written over: `function llama<T>(ops: Ops<T>, …): T`.
  * Each method is one line of a paper; the weights' formats decide which operator serves it.
  */
-import { UnsupportedError } from "../errors.ts";
+import { checkInstance, checkOptions, checkWhole, shown, unexpected } from "../arguments.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Pooling } from "../pooling.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
@@ -157,6 +158,7 @@ export class Ops<T> {
 
   /** Adds values that the model itself computes; `key` names them. */
   literal(key: string, values: Float32Array): T {
+    checkInstance("values", values, Float32Array, "a Float32Array");
     return literalConstant(this.#builder, key, values);
   }
 
@@ -182,12 +184,14 @@ export class Ops<T> {
 
   /** Divides each row by its root mean square and multiplies it by the weights, to which `offset` is added. */
   rmsNorm(x: T, weight: Weight, eps: number, offset = 0): T {
+    if (typeof offset !== "number") throw unexpected("offset", "a number", offset);
     const change = offset === 0 ? undefined : { key: `+${offset}`, of: (value: number) => value + offset };
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, change), eps);
   }
 
   /** Divides each run of `size` values of a row by its root mean square. */
   plainRmsNorm(x: T, size: number, eps: number): T {
+    checkWhole("size", size, 1);
     const ones = this.literal(`ones_${size}`, new Float32Array(size).fill(1));
     return this.call("lowbit::rms_norm.out", x, ones, eps);
   }
@@ -203,6 +207,7 @@ export class Ops<T> {
    * `eps`; zeros stay zeros.
    */
   normalize(x: T, size: number = this.spec(x).shape.at(-1)!, eps: number = LENGTH_LEAST ** 2): T {
+    checkWhole("size", size, 1);
     const factors = this.literal(`normalize_${size}`, new Float32Array(size).fill(1 / Math.sqrt(size)));
     return this.call("lowbit::rms_norm.out", x, factors, eps / size);
   }
@@ -219,6 +224,7 @@ export class Ops<T> {
 
   /** Computes 1 + beta ln(1 + floor(position / length)) of positions [T], to [1, T, 1]. */
   positionGrowth(position: T, beta: number, length: number): T {
+    checkWhole("length", length, 1);
     const lengths = this.literal("position_growth.length", Float32Array.of(length));
     const ones = this.literal("position_growth.one", Float32Array.of(1));
     const periods = this.call("aten::div.out_mode", position, lengths, "floor");
@@ -233,6 +239,7 @@ export class Ops<T> {
 
   /** Adds the states of one attention layer. */
   kvCache(name: string, shape: KvCacheShape): KvCache<T> {
+    checkOptions(shape);
     return kvCacheStates(this.#builder, name, shape);
   }
 
@@ -241,7 +248,9 @@ export class Ops<T> {
    * values, which the cache of sequences allows alone, another call has stored those of the same rows.
    */
   attention(q: T, k: T | null, v: T | null, options: AttentionOptions<T>): T {
+    checkOptions(options);
     const { cache, scale, window = 0, softcap = 0, sinks = null } = options;
+    if (typeof cache !== "object") throw unexpected("cache", "a cache of states or of sequences", cache);
     if ("layer" in cache) {
       const { layer, kvHeads, headDim } = cache;
       const sizes = [layer, kvHeads, headDim, scale, window, softcap];
@@ -267,7 +276,9 @@ export class Ops<T> {
   }
 
   /** Computes the attention of rows [1, T, …] that are several texts, each over the rows of its own text. */
-  attendTexts(q: T, k: T, v: T, { offsets, headDim, scale, before, after }: TextAttentionOptions<T>): T {
+  attendTexts(q: T, k: T, v: T, options: TextAttentionOptions<T>): T {
+    checkOptions(options);
+    const { offsets, headDim, scale, before, after } = options;
     return this.call("lowbit::attend_texts.out", q, k, v, offsets, headDim, scale, before ?? null, after ?? null);
   }
 
@@ -280,7 +291,9 @@ export class Ops<T> {
    * Convolves each channel of x [1, T, channels] with the last inputs of its sequence. `weight` [channels, 1, taps] is as
    * checkpoints have it, the last tap for the row itself; `bias` is [channels].
    */
-  shortConvolution(x: T, weight: Weight, bias: Weight | null, { state, silu = false }: ShortConvolutionOptions): T {
+  shortConvolution(x: T, weight: Weight, bias: Weight | null, options: ShortConvolutionOptions): T {
+    checkOptions(options);
+    const { state, silu = false } = options;
     const taps = tapsConstant(this.#builder, weight);
     const added = bias && vectorConstant(this.#builder, bias);
     return this.call("lowbit::update_short_conv.out", x, taps, added, this.#builder.sequences(), state, silu);
@@ -292,6 +305,7 @@ export class Ops<T> {
    * v [1, T, heads * valueDim].
    */
   linearRecurrence(q: T, k: T, v: T, options: LinearRecurrenceOptions<T>): T {
+    checkOptions(options);
     const { state, keyHeads, logDecay, beta = null, scale = 1 } = options;
     const sequences = this.#builder.sequences();
     return this.call("lowbit::linear_recurrence.out", q, k, v, logDecay, beta, sequences, state, keyHeads, scale);
@@ -299,6 +313,7 @@ export class Ops<T> {
 
   /** Chooses the experts of each row of logits [1, T, experts]. */
   route(logits: T, options: RouterOptions): Routing<T> {
+    checkOptions(options);
     const { topK, scores = "softmax", normalize = true, eps = 0, scale = 1, bias = null, factors = null } = options;
     const [added, multiplied] = [bias, factors].map((vector) => vector && vectorConstant(this.#builder, vector));
     const rest = [topK, scores, normalize, eps, scale];
@@ -307,17 +322,23 @@ export class Ops<T> {
   }
 
   /** Puts rows of x [1, T, n] into the order of their experts, each once for each of them, to [1, T * topK, n]. */
-  expertRows(x: T, { routing, experts, topK }: Routing<T>): T {
+  expertRows(x: T, routed: Routing<T>): T {
+    checkOptions(routed);
+    const { routing, experts, topK } = routed;
     return this.call("lowbit::expert_rows.out", x, routing, experts, topK);
   }
 
   /** Multiplies rows in the order of their experts, [1, T * topK, k], each with its expert's matrix. */
   expertLinear(x: T, layer: ExpertLinear<T>): T {
+    checkOptions(layer);
+    if (!Array.isArray(layer.parts)) throw unexpected("parts", "a list of the experts' parts", layer.parts);
     return expertLinear(this.#builder, x, layer);
   }
 
   /** Sums what each row's experts made of it, [1, T * topK, n], by their weights, to [1, T, n]. */
-  combineExperts(x: T, { routing, experts, topK }: Routing<T>): T {
+  combineExperts(x: T, routed: Routing<T>): T {
+    checkOptions(routed);
+    const { routing, experts, topK } = routed;
     return this.call("lowbit::combine_experts.out", x, routing, experts, topK);
   }
 
@@ -328,6 +349,10 @@ export class Ops<T> {
 
   /** Computes activation(gate) * up, element by element. */
   gated(activation: Activation, gate: T, up: T): T {
+    if (typeof activation !== "string" || !Object.hasOwn(gates, activation))
+      throw new InvalidArgumentError(
+        `activation: expected one of ${Object.keys(gates).join(", ")} but found ${shown(activation)}`,
+      );
     return this.call(`lowbit::${gates[activation]}.out`, gate, up);
   }
 

@@ -1,5 +1,6 @@
 /** The operators of this package, and the registry that programs look them up in. */
 
+import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { creationOperators } from "./aten/creation.ts";
 import { functionOperators } from "./aten/functions.ts";
@@ -92,7 +93,7 @@ function checkFields<A>(definition: OperatorDefinition<A>): void {
     const missing = Object.keys(fields).find((field) => !fields[field]!(found[field]));
     if (missing !== undefined)
       throw new InvalidArgumentError(
-        `${what}: expected ${Object.keys(fields).join(", ")} but found ${String(found[missing])} as ${missing}`,
+        `${what}: expected ${Object.keys(fields).join(", ")} but found ${shown(found[missing])} as ${missing}`,
       );
   };
   const isText = (value: unknown) => typeof value === "string";

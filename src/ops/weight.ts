@@ -2,6 +2,7 @@
  * Weights of a model: a name, a shape, a format known before the data is read, and the data on demand.
  * A format says by which operators a weight multiplies or embeds, and how it is packed; formats are open to users.
  */
+import { unexpected } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
 import type { Builder } from "./builder.ts";
@@ -46,9 +47,16 @@ export function registerWeightFormat(lowering: WeightLowering): void {
 }
 
 export function loweringOf(weight: Weight): WeightLowering {
+  checkWeight(weight);
   const lowering = lowerings.get(weight.format.kind);
   if (!lowering) throw new UnsupportedError(`${weight.name}: weight format ${weight.format.kind} is not registered`);
   return lowering;
+}
+
+/** InvalidArgumentError for what is no weight, as programs without types may give. */
+export function checkWeight(weight: Weight): void {
+  if (typeof weight?.format?.kind !== "string" || !Array.isArray(weight.shape))
+    throw unexpected("weight", "a weight with its shape and format", weight);
 }
 
 export interface FloatFormat extends WeightFormat {
@@ -60,6 +68,7 @@ export type FloatWeight = Weight<FloatFormat, Tensor>;
 
 /** A weight that must be float: norms and biases are never quantized. */
 export function floatWeight(weight: Weight): FloatWeight {
+  checkWeight(weight);
   if (weight.format.kind !== "float")
     throw new UnsupportedError(`${weight.name}: expected float values but found format ${weight.format.kind}`);
   return weight as FloatWeight;

@@ -1,4 +1,5 @@
 /** How a weight matrix is to be quantized: the choices, their checks, the spec that follows. Computes no weights. */
+import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { FactoredScale, ScaleDType, WeightSpec } from "../quantized.ts";
 import { codebooks, PAIRED_BITS } from "./codebooks.ts";
@@ -74,10 +75,10 @@ export function hasCodebook(mappingType: MappingType): boolean {
 export function checkScheme(caller: string, scheme: Scheme): void {
   const { bits, groupSize, mappingType, algorithm, scaleDType } = scheme;
   if (!Number.isInteger(bits) || bits < 1 || bits > 8)
-    throw new InvalidArgumentError(`${caller}: bits must be a whole number from 1 to 8, got ${show(bits)}`);
+    throw new InvalidArgumentError(`${caller}: bits must be a whole number from 1 to 8, got ${shown(bits)}`);
   if (groupSize !== "axis" && (!Number.isSafeInteger(groupSize) || groupSize < 1))
     throw new InvalidArgumentError(
-      `${caller}: groupSize must be at least 1 and whole, or "axis" for one scale a row, got ${show(groupSize)}`,
+      `${caller}: groupSize must be at least 1 and whole, or "axis" for one scale a row, got ${shown(groupSize)}`,
     );
   checkName(caller, "mappingType", mappingType, mappingTypes);
   checkName(caller, "algorithm", algorithm, algorithms);
@@ -111,21 +112,17 @@ function checkIntegerScales(caller: string, { bits, groupSize, mappingType, algo
   const refuse = (expected: string, found: string) => {
     throw new InvalidArgumentError(`${caller}: scaleDType "i8" is for ${expected}, got ${found}`);
   };
-  if (!INTEGER_SCALE_GROUPS.includes(groupSize)) refuse("groups of 16 or 32", show(groupSize));
+  if (!INTEGER_SCALE_GROUPS.includes(groupSize)) refuse("groups of 16 or 32", shown(groupSize));
   if (groupSize === 16 && !PAIRED_BITS.includes(bits))
     refuse(`groups of 16 of weights of ${PAIRED_BITS.join(", ")} bits`, `${bits} bits`);
-  if (mappingType === "asymmetric") refuse("mappings without zero points", show(mappingType));
+  if (mappingType === "asymmetric") refuse("mappings without zero points", shown(mappingType));
   if (algorithm === "affine" || algorithm === "hqq_scale_only")
-    refuse('algorithm "mse" and those of texts', show(algorithm));
+    refuse('algorithm "mse" and those of texts', shown(algorithm));
 }
 
 function checkName(caller: string, field: string, value: unknown, allowed: readonly string[]): void {
   if (typeof value !== "string" || !allowed.includes(value))
-    throw new InvalidArgumentError(`${caller}: ${field} must be one of ${allowed.join(", ")}, got ${show(value)}`);
-}
-
-function show(value: unknown): string {
-  return typeof value === "string" ? `"${value}"` : String(value);
+    throw new InvalidArgumentError(`${caller}: ${field} must be one of ${allowed.join(", ")}, got ${shown(value)}`);
 }
 
 /** What weights of shape [n, k] will be under a valid scheme, before any value is known. */

@@ -2,7 +2,7 @@
  * One method of a loaded program, made ready for one set of input sizes: values become views of the arena, the state
  * and the constants; every call gets its kernel and its arguments once, so that running it allocates nothing.
  */
-import { unexpected } from "../arguments.ts";
+import { shown, unexpected } from "../arguments.ts";
 import { byteSize, viewOf } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
@@ -249,7 +249,7 @@ export function checkInputCount(method: Method, inputs: readonly Tensor[]): void
 export function copyInput(method: Method, i: number, source: Tensor, target: Tensor): void {
   if (source.dtype !== target.dtype)
     throw new InvalidArgumentError(
-      `method ${method.name}, input ${i}: expected dtype ${target.dtype} but found ${String(source.dtype)}`,
+      `method ${method.name}, input ${i}: expected dtype ${target.dtype} but found ${shown(source.dtype)}`,
     );
   if (source.data.length !== target.data.length)
     throw new InvalidArgumentError(

@@ -1,5 +1,5 @@
 /** What a program keeps of each sequence, and how much memory its store may take: chosen when it is loaded. */
-import { checkWhole } from "../arguments.ts";
+import { checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { type KvCacheType, kvCacheTypes, type SequenceUse } from "../kernels/sequence-table.ts";
 import { logInfo } from "../log.ts";
@@ -60,12 +60,12 @@ export function chooseSequences(
   const wanted = checkWhole("contextLength", options.contextLength ?? model.contextLength, 1, model.contextLength);
   const type = options.kvCache ?? defaultType(uses, wanted, stepRows);
   if (!kvCacheTypes.includes(type))
-    throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${String(type)}`);
+    throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${shown(type)}`);
   const layout = sequenceLayout(uses, { type, contextLength: wanted, sequences });
   const one = bytesForSequence(layout, wanted, Math.min(stepRows, wanted));
   const cacheBytes = options.cacheBytes ?? defaultBytes(one, sequences, cacheBytesMax);
   if (!(cacheBytes > 0 && cacheBytes < Number.POSITIVE_INFINITY))
-    throw new InvalidArgumentError(`cacheBytes: expected a number of bytes but found ${String(cacheBytes)}`);
+    throw new InvalidArgumentError(`cacheBytes: expected a number of bytes but found ${shown(cacheBytes)}`);
   const chosen = { type, sequences, cacheBytes, stepRows: Math.min(stepRows, wanted) };
   if (one <= cacheBytes) return { ...chosen, contextLength: wanted };
   const contextLength = positionsWithin(layout, cacheBytes, wanted, stepRows);

@@ -168,9 +168,6 @@ export class Sequence {
       throw new InvalidArgumentError(
         `sequence.commit: expected ${isWhole ? "" : "at most "}${this.#computed} tokens, those of the last step, but found ${ids.length}`,
       );
-    for (const id of ids)
-      if (!Number.isInteger(id) || id < 0 || id >= 2 ** 32)
-        throw new InvalidArgumentError(`sequence.commit: expected token ids but found ${id}`);
     this.#computed = 0;
     for (const id of ids) this.#append(id);
     if (isWhole && ids.length > 0) this.#swapStates();

@@ -1,4 +1,5 @@
 /** Added tokens (control tokens and the like): those of a tokenizer's two files, and their text found in a text. */
+import { shown } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import type { Field } from "./tokenizer/field.ts";
 import { Trie } from "./tokenizer/pair-table.ts";
@@ -40,7 +41,7 @@ export function readAddedTokens(field: Field, { ids, size }: Vocabulary): AddedT
     const given = item.get("id").value;
     if (!Number.isInteger(given) || (given as number) < 0 || (given as number) > ID_MAX)
       throw item.invalid(
-        `token ${JSON.stringify(content)}: expected an id from 0 to ${ID_MAX} but found ${String(given)}`,
+        `token ${JSON.stringify(content)}: expected an id from 0 to ${ID_MAX} but found ${shown(given)}`,
       );
     const flags = Object.fromEntries(FLAGS.map((flag) => [flag, item.optional(flag)?.boolean()]));
     if (content === "") continue;
@@ -177,7 +178,7 @@ export function withConfigTokens(
     throw new InvalidFileError("tokenizer_config.json", `added_tokens_decoder: ${problem}`);
   };
   if (typeof decoder !== "object" || decoder === null || Array.isArray(decoder))
-    return fail(`expected an object but found ${JSON.stringify(decoder)}`);
+    return fail(`expected an object but found ${shown(decoder)}`);
   const tokens = [...added];
   const places = new Map(added.map(({ content }, place) => [content, place]));
   /** Large, and made for new tokens only. */
@@ -199,7 +200,7 @@ export function withConfigTokens(
   for (const [key, entry] of Object.entries(decoder).sort(([a], [b]) => Number(a) - Number(b))) {
     const { content } = (entry ?? {}) as { content?: unknown };
     if (typeof content !== "string" || content === "")
-      return fail(`expected a token with its content at ${key} but found ${JSON.stringify(entry)}`);
+      return fail(`expected a token with its content at ${key} but found ${shown(entry)}`);
     const { special = false, normalized = !special } = entry as { special?: boolean; normalized?: boolean };
     put({ ...(entry as object), content, special, normalized });
   }

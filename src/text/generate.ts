@@ -1,5 +1,5 @@
 /** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
-import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
+import { checkIds, checkOptions, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -223,7 +223,7 @@ function cutShort(maxTokens: number): string {
 function checkStopTokens({ stopTokens }: GenerateOptions, vocabularySize: number): void {
   for (const id of stopTokens ?? [])
     if (!Number.isInteger(id) || id < 0 || id >= vocabularySize)
-      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${String(id)}`);
+      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${shown(id)}`);
 }
 
 /** Tokens to the text that may be shown: decodes, ends at end tokens and stop strings. */
@@ -290,7 +290,7 @@ class Clock {
 
 function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {
   if (maxTokens !== Number.POSITIVE_INFINITY && !(Number.isInteger(maxTokens) && maxTokens >= 0))
-    throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${String(maxTokens)}`);
+    throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${shown(maxTokens)}`);
   return maxTokens;
 }
 

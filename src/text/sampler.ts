@@ -215,7 +215,7 @@ function checkOptions(options: SamplerOptions): Settings {
   const inRange = (name: keyof SamplerOptions, fallback: number, min: number, max: number) => {
     const value = options[name] ?? fallback;
     if (typeof value !== "number" || !(value >= min && value <= max))
-      throw new InvalidArgumentError(`${name}: expected a number from ${min} to ${max} but found ${String(value)}`);
+      throw new InvalidArgumentError(`${name}: expected a number from ${min} to ${max} but found ${shown(value)}`);
     return value;
   };
   const whole = (name: keyof SamplerOptions, fallback: number) => {
@@ -238,13 +238,8 @@ function checkOptions(options: SamplerOptions): Settings {
     frequencyPenalty: inRange("frequencyPenalty", 0, -Number.MAX_VALUE, Number.MAX_VALUE),
     penaltyWindow: whole("penaltyWindow", 64),
     bias: Object.entries(logitBias).map(([key, bias]) => checkBias(Number(key), bias)),
-    suppressed: suppressTokens.map(checkSuppressed),
+    suppressed: suppressTokens,
   };
-}
-
-function checkSuppressed(id: unknown): number {
-  if (typeof id === "number" && Number.isInteger(id) && id >= 0) return id;
-  throw new InvalidArgumentError(`suppressTokens: expected token ids but found ${shown(id)}`);
 }
 
 function checkBias(id: number, bias: unknown): [id: number, bias: number] {
@@ -252,7 +247,7 @@ function checkBias(id: number, bias: unknown): [id: number, bias: number] {
     throw new InvalidArgumentError(`logitBias: expected token ids as keys but found ${id}`);
   if (typeof bias !== "number" || !(bias < Number.POSITIVE_INFINITY))
     throw new InvalidArgumentError(
-      `logitBias: expected a finite number or -Infinity for id ${id} but found ${String(bias)}`,
+      `logitBias: expected a finite number or -Infinity for id ${id} but found ${shown(bias)}`,
     );
   return [id, bias];
 }
@@ -260,6 +255,6 @@ function checkBias(id: number, bias: unknown): [id: number, bias: number] {
 function checkSeed(seed: number | undefined): number {
   if (seed === undefined) return crypto.getRandomValues(new Uint32Array(1))[0]!;
   if (!Number.isSafeInteger(seed) || seed < 0)
-    throw new InvalidArgumentError(`seed: expected a whole number from 0 to 2^53-1 but found ${String(seed)}`);
+    throw new InvalidArgumentError(`seed: expected a whole number from 0 to 2^53-1 but found ${shown(seed)}`);
   return seed;
 }

@@ -28,8 +28,25 @@ const talk: Message[] = [
   { role: "user", content: "Thanks" },
 ];
 
+/** Lists in each other, more than functions that call themselves can read. */
+const deep = Array.from({ length: 20_000 }).reduce<unknown>((inner) => [inner], null);
+
 const input = (source: string, messages: readonly Message[] = talk, options: ChatPromptOptions = {}) =>
   templateInput(new ChatTemplate(source), messages, options);
+
+describe("values of too many levels", () => {
+  it("are refused by their names", () => {
+    const options: ChatPromptOptions[] = [
+      { templateOptions: { documents: deep } },
+      { tools: [{ ...weather, parameters: { enum: deep } }] },
+    ];
+    const names = ["templateOptions", "tools[0].parameters"];
+    for (const [i, given] of options.entries())
+      expect(() => input("{{ tools }}", talk, given)).toThrow(
+        new InvalidArgumentError(`${names[i]}: expected at most 256 levels of lists and objects but found more`),
+      );
+  });
+});
 
 describe("messages", () => {
   it("are those of transformers, with arguments as values and the name of a result's tool", () => {

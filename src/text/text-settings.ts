@@ -41,7 +41,7 @@ export function readTextSettings(value: Readonly<Record<string, unknown>>, file:
   if (!isPrompts) throw new InvalidFileError(file, "prompts: expected texts by name");
   const texts = prompts as Readonly<Record<string, string>>;
   if (defaultPrompt !== null && !(typeof defaultPrompt === "string" && Object.hasOwn(texts, defaultPrompt)))
-    throw new InvalidFileError(file, `defaultPrompt: expected one of prompts but found ${String(defaultPrompt)}`);
+    throw new InvalidFileError(file, `defaultPrompt: expected one of prompts but found ${shown(defaultPrompt)}`);
   return {
     prompts: texts,
     defaultPrompt,
@@ -61,7 +61,7 @@ export function namedPrompt(
   name: string | null | undefined = defaultPrompt,
 ): string | null {
   if (name === null) return null;
-  if (Object.hasOwn(prompts, name)) return prompts[name]!;
+  if (typeof name === "string" && Object.hasOwn(prompts, name)) return prompts[name]!;
   const names = Object.keys(prompts);
   const known = names.length > 0 ? `one of ${names.join(", ")}` : "none, as the model has no prompts,";
   throw new InvalidArgumentError(`prompt: expected ${known} but found ${shown(name)}`);

@@ -16,7 +16,7 @@ import {
 import { completeLimits } from "./limits.ts";
 import { TokenBudget } from "./token-budget.ts";
 import { AddedVocabulary, type Protection } from "./tokenizer/added-vocabulary.ts";
-import { type Decoder, readDecoder } from "./tokenizer/decoders.ts";
+import { type Decoder, isByteLevelDecoder, readDecoder } from "./tokenizer/decoders.ts";
 import { Field } from "./tokenizer/field.ts";
 import type { Model } from "./tokenizer/model.ts";
 import { readModel } from "./tokenizer/models.ts";
@@ -132,7 +132,7 @@ export class Tokenizer {
     this.truncation = part("truncation", readTruncation);
     this.padding = part("padding", readPadding);
     this.#decoder = part("decoder", (field) => readDecoder(field, "replaceAll"));
-    this.isByteLevel = JSON.stringify((file as { decoder?: unknown }).decoder ?? null).includes('"ByteLevel"');
+    this.isByteLevel = part("decoder", isByteLevelDecoder) ?? false;
     this.#streamDecoder = part("decoder", (field) => readDecoder(field, "replaceWrong"));
     const settings = config !== null && typeof config === "object" ? config : {};
     const { vocabulary } = this.#model;

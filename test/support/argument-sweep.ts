@@ -17,6 +17,9 @@ export interface Swept {
   readonly options?: readonly string[];
 }
 
+/** Lists in each other, more of them than functions that call themselves can read. */
+const DEEP = Array.from({ length: 20_000 }).reduce<unknown>((inner) => [inner], null);
+
 /** Wrong values of most types; some are right for some arguments. */
 export const WRONG: readonly (readonly [string, unknown])[] = [
   ["null", null],
@@ -28,6 +31,8 @@ export const WRONG: readonly (readonly [string, unknown])[] = [
   ["an object", {}],
   ["a list", []],
   ["a list of odd things", [null, 1n, "x"]],
+  ["a list of 20,000 levels", DEEP],
+  ["an object of 20,000 levels", { x: DEEP }],
   ["a BigInt", 1n],
   ["a symbol", Symbol("odd")],
   ["a function", () => 1],

@@ -32,7 +32,7 @@ function grammarOf(constraint: Constraint): Grammar {
       return new Map([["root", choice(checkOptions(constraint.options).map((option) => text(option)))]]);
     default:
       throw new InvalidArgumentError(
-        `constraint: expected a kind of json, jsonSchema, grammar, regex or choice but found ${shown(constraint).slice(0, 80)}`,
+        `constraint: expected a kind of json, jsonSchema, grammar, regex or choice but found ${shown(constraint)}`,
       );
   }
 }

@@ -22,13 +22,21 @@ export interface Engine {
   end(): void;
 }
 
-/** An engine for a vocabulary. UnsupportedError where the package is missing or fails. */
+/** An engine for a vocabulary. UnsupportedError where the package is missing or fails, or finds no addresses. */
 export async function startEngine(vocabulary: MaskVocabulary): Promise<Engine> {
   try {
     return (await startThread(vocabulary)) ?? (await startHere(vocabulary));
   } catch (cause) {
-    throw new UnsupportedError("constraints: need the package @mlc-ai/web-xgrammar beside lowbit", { cause });
+    const problem = isOutOfMemory(cause)
+      ? "need 10 GB of addresses for a memory of WebAssembly, and fewer are left; raise the limit (ulimit -v), or start Node with --disable-wasm-trap-handler"
+      : "need the package @mlc-ai/web-xgrammar beside lowbit";
+    throw new UnsupportedError(`constraints: ${problem}`, { cause });
   }
+}
+
+/** Whether V8 has found no room for a memory of WebAssembly, which takes many more addresses than bytes. */
+function isOutOfMemory(error: unknown): boolean {
+  return error instanceof Error && error.message.includes("Out of memory");
 }
 
 async function startHere(vocabulary: MaskVocabulary): Promise<Engine> {
@@ -74,10 +82,12 @@ async function startThread(vocabulary: MaskVocabulary): Promise<Engine | null> {
   const inNode = packageInNode();
   if (!threads || !inNode || !hasThreads()) return null;
   try {
-    const options = { eval: true, execArgv: [], name: "lowbit constraints" };
+    // What the package writes to stderr is in its errors, too.
+    const options = { eval: true, execArgv: [], stderr: true, name: "lowbit constraints" };
     const worker = new threads.Worker(THREAD, { ...options, workerData: { file: inNode.file, vocabulary } });
     return await engineOf(worker);
   } catch (error) {
+    if (isOutOfMemory(error)) throw error;
     warn(`constraints: no thread can be started: ${(error as Error).message}; they are worked out on this one`);
     return null;
   }

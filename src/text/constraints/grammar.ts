@@ -135,6 +135,25 @@ function canBeEmpty(node: Node, empty: ReadonlySet<string>): boolean {
   return node.parts.every((part) => canBeEmpty(part, empty));
 }
 
+/** Names of rules that have a text, which ends; others come back to themselves without end, or have no choice. */
+export function endingRules(grammar: Grammar): Set<string> {
+  const ending = new Set<string>();
+  // Rules stand in front of those that they are made of.
+  const rules = [...grammar].reverse();
+  for (let before = -1; before !== ending.size; ) {
+    before = ending.size;
+    for (const [name, node] of rules) if (!ending.has(name) && canEnd(node, ending)) ending.add(name);
+  }
+  return ending;
+}
+
+function canEnd(node: Node, ending: ReadonlySet<string>): boolean {
+  if (node.kind === "rule") return ending.has(node.name);
+  if (node.kind === "class") return node.ranges.length > 0;
+  if (node.kind === "choice") return node.options.some((option) => canEnd(option, ending));
+  return (node.kind === "repeat" && node.min === 0) || partsOf(node).every((part) => canEnd(part, ending));
+}
+
 /** A rule that comes back to itself before it has read anything; null where none does. */
 function leftRecursive(grammar: Grammar): string | null {
   const empty = emptyRules(grammar);

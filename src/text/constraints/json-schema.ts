@@ -4,7 +4,7 @@
  */
 import { InvalidArgumentError } from "../../errors.ts";
 import { GrammarFollower } from "./follower.ts";
-import { choice, type Grammar, type Node, partsOf, rule, text } from "./grammar.ts";
+import { choice, endingRules, type Grammar, type Node, partsOf, rule, text } from "./grammar.ts";
 import { jsonRules, literal } from "./json-text.ts";
 import { arrayOf } from "./schema-arrays.ts";
 import { canonical, checkedKeywords, isSchema, joined, KEYWORDS_OF, refused, type Schema } from "./schema-keywords.ts";
@@ -17,6 +17,8 @@ const TYPES = ["object", "array", "string", "number", "integer", "boolean", "nul
 const CHARACTERS_MAX = 200_000;
 const DEPTH_MAX = 64;
 const RULES_MAX = 5_000;
+/** No text: a choice of none. */
+const NOTHING: Node = { kind: "choice", options: [] };
 
 /**
  * The grammar of a schema.
@@ -25,38 +27,57 @@ const RULES_MAX = 5_000;
  * @throws InvalidArgumentError for what is no schema, and for one that accepts nothing.
  */
 export function schemaGrammar(schema: unknown): Grammar {
-  return new SchemaCompiler(schema).grammar();
+  const root = copied(schema);
+  // What accepts nothing is found when all is compiled, since schemas contain each other: then all is compiled without it.
+  const never = new Set<string>();
+  for (;;) {
+    const known = never.size;
+    const grammar = new SchemaCompiler(root, never).grammar();
+    if (never.size > known) continue;
+    if (grammar === null) throw new InvalidArgumentError("schema: expected one that accepts a value");
+    return grammar;
+  }
+}
+
+/** A copy of a schema as JSON has it; InvalidArgumentError for what is no JSON, or too long. */
+function copied(schema: unknown): unknown {
+  let text: string;
+  try {
+    text = JSON.stringify(schema) ?? "null";
+  } catch (cause) {
+    throw new InvalidArgumentError(`schema: expected JSON: ${(cause as Error).message}`, { cause });
+  }
+  if (text.length > CHARACTERS_MAX)
+    throw new InvalidArgumentError(
+      `schema: expected at most ${CHARACTERS_MAX} characters of JSON but found ${text.length}`,
+    );
+  return JSON.parse(text);
 }
 
 class SchemaCompiler implements SchemaScope {
   readonly #root: unknown;
   readonly #rules = new Map<string, Node>();
-  /** Rules of schemas that are referred to, by their pointers; null for those that accept nothing. */
+  /** Rules of schemas that are referred to, by their pointers. */
   readonly #references = new Map<string, Node>();
+  /** Pointers to schemas that accept nothing. */
+  readonly #never: Set<string>;
   /** References that are being resolved, as schemas that others are joined with. */
   readonly #joining = new Set<string>();
   #depth = 0;
 
-  constructor(root: unknown) {
-    let length = 0;
-    try {
-      length = JSON.stringify(root)?.length ?? 0;
-    } catch (cause) {
-      throw new InvalidArgumentError(`schema: expected JSON: ${(cause as Error).message}`, { cause });
-    }
-    if (length > CHARACTERS_MAX)
-      throw new InvalidArgumentError(
-        `schema: expected at most ${CHARACTERS_MAX} characters of JSON but found ${length}`,
-      );
-    this.#root = JSON.parse(JSON.stringify(root) ?? "null");
+  constructor(root: unknown, never: Set<string>) {
+    this.#root = root;
+    this.#never = never;
   }
 
-  grammar(): Grammar {
+  /** Null for a schema that accepts nothing. Adds pointers that are found to accept nothing to those that were given. */
+  grammar(): Grammar | null {
     const root = this.node(this.#root, "#");
-    if (root === null) throw new InvalidArgumentError("schema: expected one that accepts a value");
-    const rules = new Map<string, Node>([["root", root], ...this.#rules]);
-    for (const [name, node] of jsonRules()) rules.set(name, node);
-    return withoutUnused(rules);
+    const rules = new Map<string, Node>([...this.#rules, ...jsonRules()]);
+    const ending = endingRules(rules);
+    for (const [pointer, reference] of this.#references)
+      if (reference.kind === "rule" && !ending.has(reference.name)) this.#never.add(pointer);
+    return root && withoutUnused(new Map([["root", root], ...rules]));
   }
 
   define(node: Node): Node {
@@ -100,17 +121,19 @@ class SchemaCompiler implements SchemaScope {
     return this.#typed(said, at);
   }
 
-  /** A rule for what a pointer refers to, so that schemas may contain themselves. */
-  #reference(pointer: unknown, at: string): Node {
+  /** A rule for what a pointer refers to, so that schemas may contain themselves; null where that accepts nothing. */
+  #reference(pointer: unknown, at: string): Node | null {
     const { key, schema } = this.#resolved(pointer, at);
+    if (this.#never.has(key)) return null;
     const known = this.#references.get(key);
     if (known) return known;
-    return this.recursive((self) => {
+    const found = this.recursive((self) => {
       this.#references.set(key, self);
       const node = this.node(schema, key);
-      if (node === null) throw refused(at, "a reference to a schema that accepts nothing");
-      return node;
+      if (node === null) this.#never.add(key);
+      return node ?? NOTHING;
     });
+    return this.#never.has(key) ? null : found;
   }
 
   #joinedReference(pointer: unknown, rest: Schema, at: string): Node | null {

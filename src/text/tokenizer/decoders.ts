@@ -52,6 +52,12 @@ export function readDecoder(field: Field, errors: ByteErrors): Decoder {
   };
 }
 
+/** Whether a decoder, or a part of its sequence, reads tokens that are spelled in GPT-2's alphabet. */
+export function isByteLevelDecoder(field: Field): boolean {
+  const type = field.get("type").text();
+  return type === "ByteLevel" || (type === "Sequence" && field.get("decoders").items().some(isByteLevelDecoder));
+}
+
 function decodeByteLevel(tokens: readonly string[]): string[] {
   const bytes: number[] = [];
   for (const token of tokens)

@@ -128,6 +128,18 @@ describe("a wrong file", () => {
     expect(() => make(parts)).toThrow(problem);
   });
 
+  it("of so many levels that functions which call themselves end", () => {
+    const deep = Array.from({ length: 20_000 }).reduce<unknown>((type) => ({ type }), null);
+    for (const part of ["normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens", "truncation"])
+      expect(() => make({ [part]: deep }), part).toThrow(InvalidFileError);
+    // Fields that nobody reads may hold anything.
+    expect(make({ decoder: { type: "Fuse", other: deep } }).isByteLevel).toBe(false);
+    const decoders = [{ type: "Fuse" }, { type: "ByteLevel" }];
+    expect(make({ decoder: { type: "Sequence", decoders, other: deep } }).isByteLevel).toBe(true);
+    const config = { added_tokens_decoder: { 5: deep } };
+    expect(() => new Tokenizer({ model }, config)).toThrow(/added_tokens_decoder: .* at 5 but found Object/);
+  });
+
   it.each([
     [{ model: { ...model, dropout: 0.1 } }, "model.dropout: dropout, which makes tokens random, is not supported"],
     [split("\\X"), '"\\X" is not supported'],
