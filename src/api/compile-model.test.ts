@@ -24,8 +24,8 @@ it.each([{ maxContextLen: 64 }, { logits: "all" }] as const)(
 );
 
 it.each([
-  [{ logits: "none" }, "logits: expected last or all but found none"],
-  [{ target: "ExecuTorch" }, "target: expected lowbit or executorch but found ExecuTorch"],
+  [{ logits: "none" }, 'logits: expected last or all but found "none"'],
+  [{ target: "ExecuTorch" }, 'target: expected lowbit or executorch but found "ExecuTorch"'],
 ])("refuses %j", async (options, message) => {
   const model = await loadCheckpoint(folder);
   const given = options as unknown as CompileModelOptions;

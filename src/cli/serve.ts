@@ -1,8 +1,7 @@
 /** `lowbit serve`: models behind HTTP, in the forms of OpenAI's and Anthropic's APIs. */
-import type { Command } from "commander";
-import { InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { InvalidFileError } from "../index.ts";
-import type { RunningServer } from "../server/index.ts";
+import type { RunningServer, UnseenPolicy } from "../server/index.ts";
 import { parseKeys } from "../server/keys.ts";
 import { defaultLimits, type ServerLimits } from "../server/limits.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.ts";
@@ -16,11 +15,13 @@ interface ServeOptions extends ModelOptions {
   readonly port: number;
   readonly keys?: string;
   readonly cors?: readonly string[];
+  readonly allowHost?: readonly string[];
   readonly memory?: number;
   readonly preload?: boolean;
   readonly requestLimit?: readonly (readonly [string, number])[];
   readonly log: boolean;
   readonly page: boolean;
+  readonly unseen: UnseenPolicy;
 }
 
 const KEYS_VARIABLE = "LOWBIT_API_KEYS";
@@ -39,12 +40,25 @@ export function addServe(program: Command, terminal: Terminal): void {
     .option("--port <n>", "port to listen at; 0 takes a free one", port, 8080)
     .option("--keys <file>", `API keys, one a line; also in ${KEYS_VARIABLE}, separated by commas (default: none)`)
     .option("--cors <origin>", 'pages that may ask, such as https://example.com, or "*"; repeatable', collect(String))
+    .option(
+      "--allow-host <name>",
+      'names by which requests may call a server of 127.0.0.1, such as that of a proxy, or "*"; repeatable (default: this machine\'s)',
+      collect(String),
+    )
     .option("--memory <n>", "most memory of all loaded models, such as 8g (default: what is free)", byteCount)
     .option("--preload", "load all models at once, and be ready after that")
     .option(
       "--request-limit <name=number>",
       `what requests may cost: ${Object.keys(defaultLimits).join(", ")}; repeatable`,
       collect(parseRequestLimit),
+    )
+    .addOption(
+      new Option(
+        "--unseen <what>",
+        "images and files that a model cannot see: auto refuses those that a user has just sent, and names others in the prompt",
+      )
+        .choices(["auto", "name", "refuse"])
+        .default("auto"),
     )
     .option("--no-page", "serve no chat page at /")
     .option("--no-log", "log no requests");
@@ -81,10 +95,12 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
     port: options.port,
     keys,
     origins: options.cors,
+    hosts: options.allowHost,
     memoryBytes: options.memory,
     preload: options.preload ? models.map(({ name }) => name) : undefined,
     limits,
     page: options.page,
+    unseen: options.unseen,
     log: options.log ? (line) => terminal.stdout.write(`${line}\n`) : undefined,
     onFault: (error, id) => terminal.note(`lowbit: request ${id}: ${(error as Error)?.stack ?? String(error)}`),
   });

@@ -1,8 +1,9 @@
 /** The models of a server or a batch, as they are named on the command line. */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
+import { LowbitError } from "../index.ts";
 import type { ModelSource } from "../server/index.ts";
-import { isHubName } from "../tools/index.ts";
+import { contextLengthOf, isHubName } from "../tools/index.ts";
 import { type ModelOptions, openModel, takesCheckpoint } from "./model-source.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -52,9 +53,22 @@ async function sourcesOf(
     if (!isHere) throw new UsageError(`${path}: expected a file, a folder or hf:org/name`);
     await takesCheckpoint(path, options);
   }
-  return models.map(({ name, path }) => ({
-    name,
-    bytes: isHubName(path) ? 0 : bytesAt(path),
-    load: () => openModel(path, options, terminal, { isKept: true }),
-  }));
+  return Promise.all(
+    models.map(async ({ name, path }) => ({
+      name,
+      bytes: isHubName(path) ? 0 : bytesAt(path),
+      contextLength: isHubName(path) ? null : await knownContext(path, options),
+      load: () => openModel(path, options, terminal, { isKept: true }),
+    })),
+  );
+}
+
+/** Tokens of a model's context; null where its file does not tell, of which loading it will say why. */
+async function knownContext(path: string, { context, data }: ModelOptions): Promise<number | null> {
+  try {
+    return await contextLengthOf(path, { contextLength: context, data });
+  } catch (error) {
+    if (error instanceof LowbitError) return null;
+    throw error;
+  }
 }

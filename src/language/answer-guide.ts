@@ -1,5 +1,5 @@
 /** Follows an answer as it is generated: parses it, ends it at stop strings, and ends thinking that has used its budget. */
-import { UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { AnswerFormat, AnswerParser } from "../text/answer/index.ts";
 import type { ToolCall } from "../text/chat-messages.ts";
 import type { TokenGuide } from "../text/generate.ts";
@@ -29,6 +29,8 @@ export interface AnswerGuideOptions {
   readonly mayThink: boolean;
   /** Whether the model may call a tool instead of answering. */
   readonly mayCall: boolean;
+  /** Text with which the answer was begun for the model. */
+  readonly begunText: string;
   /** Told of each token. */
   readonly onToken: (id: number) => void;
 }
@@ -51,12 +53,13 @@ export class AnswerGuide implements TokenGuide {
   readonly #callStarts: ReadonlySet<number>;
   /** Whether a call has begun, to which nothing holds the model. */
   #isFree = false;
-  /** Text that came in one token with the end of thinking. */
-  #leftover = "";
+  /** Text that has come without being held to anything: with the end of thinking in one token, or before the model began. */
+  #leftover: string;
 
   constructor(options: AnswerGuideOptions) {
     const { tokenizer, format, stop } = options;
     this.#options = options;
+    this.#leftover = options.begunText;
     this.#stops = new StopMatcher(stop);
     const { held, mayThink, mayCall } = options;
     const idsOf = (marks: readonly string[]) =>
@@ -97,9 +100,9 @@ export class AnswerGuide implements TokenGuide {
     const { held } = this.#options;
     if (!held || this.isThinking || this.#isFree) return null;
     if (!(await held.acceptText(this.#leftover)))
-      throw new UnsupportedError(
-        "constraint: the model wrote text behind its thinking in one token with the end of it",
-      );
+      throw this.#options.begunText !== ""
+        ? new InvalidArgumentError("messages: expected the last one to begin an answer that the constraint allows")
+        : new UnsupportedError("constraint: the model wrote text behind its thinking in one token with the end of it");
     this.#leftover = "";
     const next = await held.next();
     if (this.#startIds.size === 0) return next;

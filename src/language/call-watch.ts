@@ -7,9 +7,8 @@ import type { ConstrainedParts, ConstrainedText } from "./constrained-text.ts";
 /** How calls begin that nothing marks. */
 const BARE = '{"name": "';
 
-/** What a call is held to once it has begun; null where no tool is strict. Arguments of tools that are not are any object. */
-export function strictCall({ callMark, callSteps }: AnswerFormat, tools: readonly Tool[]): ConstrainedParts | null {
-  if (!tools.some(({ strict }) => strict)) return null;
+/** What a call is held to once it has begun: one of some tools. Arguments of tools that are not strict are any object. */
+export function callParts({ callMark, callSteps }: AnswerFormat, tools: readonly Tool[]): ConstrainedParts {
   const [first, ...others] = callSteps;
   const rest = first?.kind === "text" ? first.text.slice(callMark.length) : "";
   const steps = first?.kind === "text" ? [...(rest === "" ? [] : [{ ...first, text: rest }]), ...others] : callSteps;

@@ -1,6 +1,7 @@
 /** The prompt of a conversation: what the model of a template is given to answer. */
 import { UnsupportedError } from "../errors.ts";
-import type { Message } from "../text/chat-messages.ts";
+import { begunAnswer } from "../text/begun-answer.ts";
+import { checkMessages, type Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import { encodeChat } from "../text/encode-chat.ts";
 import type { SamplerOptions } from "../text/sampler.ts";
@@ -25,7 +26,10 @@ export interface ChatModel {
   readonly stopStrings: readonly string[];
 }
 
-/** Ids of a conversation, up to the beginning of the answer. ContextLengthError for more than `contextLength`. */
+/**
+ * Ids of a conversation, up to the beginning of the answer, or with what it begins with where the last message is the model's.
+ * ContextLengthError for more than `contextLength`.
+ */
 export function encodePrompt(
   { name, tokenizer, template }: ChatModel,
   messages: readonly Message[],
@@ -36,10 +40,14 @@ export function encodePrompt(
   const wanted = wantsThinking(thinking);
   if (wanted === true && !canThink(template.source))
     throw new UnsupportedError(`${name}: thinking: the model's chat template has none`);
-  const input = templateInput(template, messages, { tools, thinking: wanted, templateOptions });
+  checkMessages(messages);
+  const begun = begunAnswer(messages);
+  const asked = begun ? messages.slice(0, -1) : messages;
+  const input = templateInput(template, asked, { tools, thinking: wanted, templateOptions });
   return encodeChat(tokenizer, template, input.messages, {
     ...input.options,
     addGenerationPrompt: true,
+    begun,
     contextLength,
   });
 }

@@ -85,7 +85,7 @@ async function chat(text: string, options: ChatOptions = {}): Promise<ChatResult
   const decoder = new ScriptedDecoder([text]);
   const given = checkChatOptions(options);
   const ids = encodePrompt(model, hello, given, decoder.contextLength);
-  const stream = new AnswerStream(answer(model, decoder, { ids, kept: 0 }, given));
+  const stream = new AnswerStream(answer(model, decoder, { ids, kept: 0, begun: null }, given));
   const events: ChatEvent[] = [];
   for await (const event of stream) events.push(event);
   return { ...(await stream.result), events };
@@ -157,7 +157,14 @@ describe("an answer", () => {
   it.each<[ChatOptions, string]>([
     [{ toolChoice: "required" }, "toolChoice: expected tools to choose from"],
     [{ tools: [weather], toolChoice: { name: "now" } }, "toolChoice.name: expected one of the tools (get_weather)"],
-    [{ tools: [weather], toolChoice: "any" as never }, "toolChoice: expected auto, none, required or { name }"],
+    [
+      { tools: [weather], toolChoice: "any" as never },
+      "toolChoice: expected auto, none, required, { name } or { names, mode }",
+    ],
+    [
+      { tools: [weather], toolChoice: { names: ["get_weather", "now"], mode: "auto" } },
+      "toolChoice.names: expected one of the tools (get_weather)",
+    ],
     [{ thinking: { budget: -1 } }, "thinking.budget: expected a whole number from 0"],
     [{ thinking: "deep" as never }, "thinking: expected true, false or { budget }"],
     [{ schema: 5 as never }, "schema: expected a JSON schema"],
@@ -280,7 +287,7 @@ describe("a call that the model makes by itself", () => {
     const options = { tools: [strict, { ...strict, name: "note" }], maxTokens: 300 };
     const decoder = new ScriptedDecoder([`${start}get_weather{"n": 1}`]);
     const ids = encodePrompt(given, hello, options, decoder.contextLength);
-    const result = await new AnswerStream(answer(given, decoder, { ids, kept: 0 }, options)).result;
+    const result = await new AnswerStream(answer(given, decoder, { ids, kept: 0, begun: null }, options)).result;
     expect(result.message.toolCalls).toMatchObject([{ name: expect.stringMatching(/^(get_weather|note)$/) }]);
     expect(argumentsOf(result)).toEqual([{ city: expect.stringMatching(/^(Paris|Rome)$/) }]);
   });

@@ -1,12 +1,13 @@
 /** Answers to messages: events as they come, and what the answer came to. */
 import { checkOptions } from "../arguments.ts";
 import type { AnswerFormat } from "../text/answer/index.ts";
-import { checkToolChoice, type Message } from "../text/chat-messages.ts";
+import { goesOnThinking } from "../text/begun-answer.ts";
+import { type AssistantMessage, checkToolChoice, type Message, type Tool } from "../text/chat-messages.ts";
 import { type Decoder, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import { hasChannels, thinkingMarks } from "../text/thinking.ts";
 import { AnswerGuide } from "./answer-guide.ts";
-import { CallWatch, strictCall } from "./call-watch.ts";
+import { CallWatch, callParts } from "./call-watch.ts";
 import {
   type ChatEvent,
   type ChatOptions,
@@ -32,13 +33,15 @@ export function checkChatOptions(options: ChatOptions): ChatOptions {
 export interface EncodedPrompt {
   readonly ids: readonly number[];
   readonly kept: number;
+  /** The answer's beginning, with which the prompt ends; null where the model begins it. */
+  readonly begun: AssistantMessage | null;
 }
 
 /** Generates the answer to a prompt. `onToken` is told of each token before what comes of it. */
 export async function* answer(
   model: ChatModel,
   decoder: Decoder,
-  { ids, kept }: EncodedPrompt,
+  { ids, kept, begun }: EncodedPrompt,
   options: ChatOptions,
   onToken: (id: number) => void = () => {},
 ): AsyncGenerator<ChatEvent, ChatResult, void> {
@@ -50,15 +53,18 @@ export async function* answer(
   const { stop = [], ...rest } = settings;
   const output = options.schema === undefined ? null : await (await loadConstraints()).readSchema(options.schema);
   const constraint = output?.constraint ?? rest.constraint;
-  const reading = await readingOf(model, ids, options);
+  const reading = await readingOf(model, ids, begun, options);
   const parts = partsOf(reading.format, options);
   const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
   const held = await heldTo(model, vocabularySize, { constraint, eosIds: rest.eosIds }, parts);
   const mayCall = parts === undefined;
-  const call = mayCall && reading.format ? strictCall(reading.format, options.tools ?? []) : null;
+  const tools = callable(options);
+  const isHeld = tools.length < (options.tools ?? []).length || tools.some(({ strict }) => strict);
+  const call = mayCall && isHeld && reading.format ? callParts(reading.format, tools) : null;
   const callText = call && (await heldTo(model, vocabularySize, { eosIds: rest.eosIds }, call));
   const watch = callText && new CallWatch(reading.format!.callMark, callText);
-  const guide = new AnswerGuide({ tokenizer, stop, onToken, held, watch, ...reading, mayCall });
+  const begunText = begun?.content ?? "";
+  const guide = new AnswerGuide({ tokenizer, stop, onToken, held, watch, ...reading, mayCall, begunText });
   const given = { ...rest, contextIds: ids.slice(0, kept) };
   const tokens = generate(decoder, tokenizer, ids.slice(kept), given, guide);
   const logprobs = new TextLogprobs();
@@ -67,7 +73,7 @@ export async function* answer(
       if (next.done) {
         const result = resultOf(guide, next.value, { ids, kept });
         const isWhole = output !== null && result.finishReason === "stop" && result.stopString === null;
-        return isWhole ? { ...result, value: await output.parse(guide.text) } : result;
+        return isWhole ? { ...result, value: await output.parse(begunText + guide.text) } : result;
       }
       const events = guide.takeEvents();
       if (next.value.logprobs) yield* logprobs.attach(events, next.value.logprobs, guide.isThinking);
@@ -80,15 +86,27 @@ export async function* answer(
   }
 }
 
+/** The tools that an answer may call. */
+function callable({ tools = [], toolChoice = "auto" }: ChatOptions): readonly Tool[] {
+  if (typeof toolChoice === "string") return tools;
+  const names = "names" in toolChoice ? toolChoice.names : [toolChoice.name];
+  return tools.filter(({ name }) => names.includes(name));
+}
+
 /** Parts of an answer that must call a tool; undefined where it need not. */
-function partsOf(format: AnswerFormat | null, { tools = [], toolChoice }: ChatOptions): ConstrainedParts | undefined {
-  if (toolChoice === undefined || toolChoice === "auto" || toolChoice === "none" || !format) return undefined;
-  const { name } = toolChoice === "required" ? { name: null } : toolChoice;
-  return { steps: format.callSteps, tools: name === null ? tools : tools.filter((tool) => tool.name === name) };
+function partsOf(format: AnswerFormat | null, options: ChatOptions): ConstrainedParts | undefined {
+  const { toolChoice = "auto" } = options;
+  const mode = typeof toolChoice === "string" ? toolChoice : "names" in toolChoice ? toolChoice.mode : "required";
+  return mode === "required" && format ? { steps: format.callSteps, tools: callable(options) } : undefined;
 }
 
 /** A parser for the answer to a prompt, where the model may give more than text. */
-async function readingOf({ tokenizer, template }: ChatModel, ids: readonly number[], options: ChatOptions) {
+async function readingOf(
+  { tokenizer, template }: ChatModel,
+  ids: readonly number[],
+  begun: AssistantMessage | null,
+  options: ChatOptions,
+) {
   const { tools = [], thinking } = options;
   const source = template?.source ?? "";
   const marks = thinkingMarks(source);
@@ -98,9 +116,9 @@ async function readingOf({ tokenizer, template }: ChatModel, ids: readonly numbe
   const { AnswerParser, answerFormat } = await loadAnswers();
   const format = answerFormat(source, tools.length > 0);
   const tail = tokenizer.decode(ids.slice(-TAIL)).trimEnd();
-  const isThinking = marks !== null && tail.endsWith(marks.begin);
+  const isThinking = begun ? goesOnThinking(begun) : marks !== null && tail.endsWith(marks.begin);
   // Templates close thinking that is turned off.
-  const mayThink = thinking !== false && marks !== null && !tail.endsWith(marks.end);
+  const mayThink = !begun && thinking !== false && marks !== null && !tail.endsWith(marks.end);
   return { parser: new AnswerParser(format, { tools, isThinking, makeId }), format, budget, mayThink };
 }
 
@@ -112,7 +130,11 @@ function makeId(): string {
   return `call_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
-function resultOf(guide: AnswerGuide, generation: GenerationResult, { ids, kept }: EncodedPrompt): ChatResult {
+function resultOf(
+  guide: AnswerGuide,
+  generation: GenerationResult,
+  { ids, kept }: Omit<EncodedPrompt, "begun">,
+): ChatResult {
   const { text, reasoning, toolCalls, stopString } = guide;
   const { finishReason, cachedTokens, generatedTokens } = generation;
   return {

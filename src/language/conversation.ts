@@ -186,7 +186,7 @@ export class Conversation {
     this.#decoder.rewind(kept);
     const held = [...ids];
     this.#ids = held;
-    return yield* answer(this.#model, this.#decoder, { ids, kept }, given, (id) => held.push(id));
+    return yield* answer(this.#model, this.#decoder, { ids, kept, begun: null }, given, (id) => held.push(id));
   }
 
   /** Ids of the conversation, of which oldest turns are left out where it is too long and the options say so. */
@@ -232,7 +232,9 @@ function systemMessages(content: string): Message[] {
 
 /** A model that must call a tool does so once: its answer may follow. */
 function afterCalls({ toolChoice }: ChatOptions): ChatOptions {
-  return toolChoice === undefined || toolChoice === "none" ? {} : { toolChoice: "auto" };
+  if (toolChoice === undefined || toolChoice === "none") return {};
+  const isSeveral = typeof toolChoice === "object" && "names" in toolChoice;
+  return { toolChoice: isSeveral ? { ...toolChoice, mode: "auto" } : "auto" };
 }
 
 /** Index of the first message after a system message at the start. */

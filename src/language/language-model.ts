@@ -5,6 +5,7 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { checkMemory } from "../kernels/memory.ts";
 import type { Program } from "../program/program.ts";
 import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
+import { begunAnswer } from "../text/begun-answer.ts";
 import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Decoder, GenerateOptions, generate } from "../text/generate.ts";
@@ -220,7 +221,8 @@ export class LanguageModel {
 
   /**
    * Answers messages in the model's chat template, with thinking and calls of tools apart from text. Nothing is remembered;
-   * what the program has computed of the same beginning is used again. Errors are those of `generate` and `encodeChat`.
+   * what the program has computed of the same beginning is used again. Where the last message is the model's and calls no
+   * tools, the answer goes on with it, and has only what is new. Errors are those of `generate` and `encodeChat`.
    * @example
    * for await (const event of llm.chat([{ role: "user", content: "Hello!" }]))
    *   if (event.type === "text") process.stdout.write(event.text);
@@ -239,7 +241,7 @@ export class LanguageModel {
     try {
       const ids = encodePrompt(this, messages, given, decoder.contextLength);
       known.promptTokens = ids.length;
-      return yield* answer(this, decoder, { ids, kept: 0 }, given);
+      return yield* answer(this, decoder, { ids, kept: 0, begun: begunAnswer(messages) }, given);
     } finally {
       await decoder.dispose();
     }
@@ -257,7 +259,12 @@ export class LanguageModel {
     const decoder = this.createDecoder();
     const ids = () => encodePrompt(this, messages, given, decoder.contextLength);
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
-      answer(this, decoder, { ids, kept: 0 }, { ...given, seed: seedOf(given.seed, choice) });
+      answer(
+        this,
+        decoder,
+        { ids, kept: 0, begun: begunAnswer(messages) },
+        { ...given, seed: seedOf(given.seed, choice) },
+      );
     const parts = runChoices(decoder, n, ids, begin, onEnd);
     try {
       for (let next = await parts.next(); ; next = await parts.next()) {

@@ -17,6 +17,7 @@ import { addResponses } from "./routes/responses.ts";
 import type { App } from "./routes/route.ts";
 import { addTokens } from "./routes/tokens.ts";
 import type { ServerContext, ServerEnv, Serving } from "./serving.ts";
+import { WARNING_HEADER, warningHeader } from "./warnings.ts";
 
 export interface AppOptions {
   readonly keys: ApiKeys;
@@ -24,6 +25,8 @@ export interface AppOptions {
   readonly origins: readonly string[];
   /** Whether only this machine reaches the server: pages of other sites may not, by whatever name they call it. */
   readonly isLocal: boolean;
+  /** Names beside those of this machine by which a local server may be called, or "*". */
+  readonly hosts: readonly string[];
   readonly isReady: () => boolean;
   /** The chat page; without files there is none. */
   readonly page: Page;
@@ -71,19 +74,24 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
     c.res.headers.set("x-request-id", record.id);
     c.res.headers.set("request-id", record.id);
     c.res.headers.set("x-content-type-options", "nosniff");
+    const warning = warningHeader(record);
+    if (warning !== null) c.res.headers.set(WARNING_HEADER, warning);
     if (!record.isStream) {
       record.status = c.res.status;
       serving.ended(record);
     }
   });
   if (options.origins.length > 0) {
-    const exposeHeaders = ["x-request-id", "request-id", "retry-after"];
+    const exposeHeaders = ["x-request-id", "request-id", "retry-after", WARNING_HEADER];
     app.use(cors({ origin: options.origins.includes("*") ? "*" : [...options.origins], exposeHeaders }));
   }
   app.use(async (c, next) => {
-    if (options.isLocal) checkOrigin(c.req.header("origin"), options.origins);
+    if (options.isLocal) {
+      checkHost(c.req.header("host"), options.hosts);
+      checkOrigin(c.req.header("origin"), options.origins);
+    }
     if (!OPEN_PATHS.has(c.req.path) && !options.page.has(c.req.path)) {
-      checkKey(c, options.keys);
+      c.set("owner", ownerOf(c, options.keys));
       if (serving.isDraining) throw new ApiError(503, "the server ends", { code: "server_ends", retryAfter: 1 });
     }
     await next();
@@ -92,19 +100,30 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
 
 const OPEN_PATHS: ReadonlySet<string> = new Set(["/health", "/ready", "/metrics", "/openapi.json"]);
 
-function checkKey(c: ServerContext, keys: ApiKeys): void {
-  const given = { authorization: c.req.header("authorization"), apiKey: c.req.header("x-api-key") };
-  if (keys.admits(given)) return;
+function ownerOf(c: ServerContext, keys: ApiKeys): string {
+  const owner = keys.ownerOf({ authorization: c.req.header("authorization"), apiKey: c.req.header("x-api-key") });
+  if (owner !== null) return owner;
   throw new ApiError(401, "expected one of the server's API keys, in Authorization: Bearer or in x-api-key", {
     code: "invalid_api_key",
   });
 }
 
-/** A page of another site whose name was made to mean this machine sends that name. */
+const LOCAL_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
+
+/** A page of another site whose name was made to mean this machine asks by that name, with any method. */
+function checkHost(host: string | undefined, allowed: readonly string[]): void {
+  if (host === undefined || LOCAL_HOST.test(host) || allowed.includes("*")) return;
+  if (allowed.includes(host.toLowerCase().replace(/:\d{1,5}$/, ""))) return;
+  throw new ApiError(403, "host: expected localhost, 127.0.0.1, [::1] or a name of --allow-host", {
+    ...{ code: "host_not_allowed" },
+  });
+}
+
+/** Such a page sends its name as its origin, too. */
 function checkOrigin(origin: string | undefined, allowed: readonly string[]): void {
   if (origin === undefined || allowed.includes("*") || allowed.includes(origin)) return;
-  const host = /^https?:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/i;
-  if (!host.test(origin)) throw new ApiError(403, "pages of this origin may not ask", { code: "origin_not_allowed" });
+  if (!LOCAL_HOST.test(origin.replace(/^https?:\/\//i, "")))
+    throw new ApiError(403, "pages of this origin may not ask", { code: "origin_not_allowed" });
 }
 
 interface Issue {

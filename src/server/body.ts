@@ -1,6 +1,7 @@
 /** Bodies of requests: JSON of a bounded size and depth, read once. */
 
 import { checkNesting } from "../json-text.ts";
+import { unpacked } from "./encoded-body.ts";
 import { ApiError } from "./errors.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { ServerContext } from "./serving.ts";
@@ -11,7 +12,9 @@ const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;
 export async function readBody(c: ServerContext, { bodyBytes, jsonDepth }: ServerLimits): Promise<void> {
   if (!JSON_TYPE.test(c.req.header("content-type") ?? ""))
     throw new ApiError(415, "expected content-type: application/json", { code: "not_json" });
-  const text = await readText(c.req.raw, Number(c.req.header("content-length") ?? 0), bodyBytes);
+  const encoding = c.req.header("content-encoding") ?? "";
+  const bytes = await readBytes(c.req.raw, Number(c.req.header("content-length") ?? 0), bodyBytes);
+  const text = textOf(encoding === "" ? bytes : await unpacked(bytes, encoding, bodyBytes));
   try {
     // Before anything parses it: parsers of deep JSON run out of stack.
     checkNesting(text, jsonDepth);
@@ -21,26 +24,30 @@ export async function readBody(c: ServerContext, { bodyBytes, jsonDepth }: Serve
   c.req.bodyCache.text = Promise.resolve(text) as never;
 }
 
-async function readText(request: Request, announced: number, most: number): Promise<string> {
+async function readBytes(request: Request, announced: number, most: number): Promise<Uint8Array> {
   const tooLarge = () => new ApiError(413, `the body is larger than ${most} bytes`, { code: "body_too_large" });
   if (announced > most) throw tooLarge();
-  const decoder = new TextDecoder("utf-8", { fatal: true });
   try {
     // HTTP has no more than was announced, and reading it whole costs a fraction of reading a stream.
-    if (announced > 0) return decoder.decode(await request.arrayBuffer());
+    if (announced > 0) return new Uint8Array(await request.arrayBuffer());
     let size = 0;
-    let text = "";
+    const parts: Uint8Array[] = [];
     for await (const bytes of (request.body ?? []) as AsyncIterable<Uint8Array>) {
       size += bytes.length;
       if (size > most) throw tooLarge();
-      text += decoder.decode(bytes, { stream: true });
+      parts.push(bytes);
     }
-    return text + decoder.decode();
+    return Buffer.concat(parts);
   } catch (cause) {
     if (cause instanceof ApiError) throw cause;
-    const isNoText =
-      cause instanceof TypeError && "code" in cause && cause.code === "ERR_ENCODING_INVALID_ENCODED_DATA";
-    const problem = isNoText && !request.signal.aborted ? "expected UTF-8" : "did not arrive whole";
-    throw new ApiError(400, `body: ${problem}`, { cause });
+    throw new ApiError(400, "body: did not arrive whole", { cause });
+  }
+}
+
+function textOf(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new ApiError(400, "body: expected UTF-8", { cause });
   }
 }

@@ -1,69 +1,118 @@
 /** From OpenAI's messages, tools and fields to the library's. */
 import type { ChatOptions } from "../language/chat-options.ts";
-import type { Message, Tool, ToolChoice } from "../text/chat-messages.ts";
+import type { AssistantMessage, Message, ToolCall, ToolChoice } from "../text/chat-messages.ts";
+import { contentText, dataType, type Part, type Place, systemText, type UnseenPolicy } from "./contents.ts";
 import { ApiError } from "./errors.ts";
+import { customArguments, OfferedTools } from "./offered-tools.ts";
 import { samplingOptions } from "./sampling.ts";
-import type { ChatMessage, ChatRequest } from "./schemas/chat.ts";
+import type {
+  AllowedChatTools,
+  ChatMessage,
+  ChatRequest,
+  ContentPart,
+  CustomTool,
+  FunctionTool,
+} from "./schemas/chat.ts";
 import { given } from "./schemas/fields.ts";
+import type { Warn } from "./warnings.ts";
 
-type Content = string | readonly { readonly text: string }[];
+type Content = string | readonly ContentPart[];
 
-export function textOf(content: Content): string {
-  return typeof content === "string" ? content : content.map(({ text }) => text).join("");
+function partOf(part: ContentPart): Part {
+  if (part.type === "text") return part.text;
+  if (part.type === "refusal") return part.refusal;
+  if (part.type === "image_url") {
+    const { image_url } = part;
+    return { what: "image", label: dataType(typeof image_url === "string" ? image_url : image_url.url) };
+  }
+  if (part.type === "input_audio") return { what: "audio", label: part.input_audio.format ?? "" };
+  return { what: "file", label: part.file.filename ?? dataType(part.file.file_data ?? "") };
 }
 
-export function chatMessages(messages: readonly ChatMessage[]): Message[] {
-  return messages.map((message): Message => {
-    if (message.role === "tool")
-      return { role: "tool", content: textOf(message.content), toolCallId: message.tool_call_id };
-    if (message.role === "user") return { role: "user", content: textOf(message.content) };
-    if (message.role !== "assistant") return { role: "system", content: textOf(message.content) };
-    const { content, reasoning_content, tool_calls } = message;
-    const toolCalls = tool_calls?.map(({ id, function: { name, arguments: text } }) => ({ id, name, arguments: text }));
-    return {
-      role: "assistant",
-      content: (content ?? null) === null ? null : textOf(content!),
-      ...(reasoning_content ? { reasoning: reasoning_content } : {}),
-      ...(toolCalls?.length ? { toolCalls } : {}),
+export function chatMessages(messages: readonly ChatMessage[], policy: UnseenPolicy): Message[] {
+  return messages.map((message, index) => {
+    const isNew = message.role === "user" && index === messages.length - 1;
+    const textOf = (content: Content) => {
+      const place: Place = { path: `messages.${index}.content`, isNew };
+      return typeof content === "string" ? content : contentText(content.map(partOf), place, policy);
     };
+    return messageOf(message, textOf);
   });
 }
 
-interface FunctionFields {
-  readonly name: string;
-  readonly description?: string | null | undefined;
-  readonly parameters?: object | null | undefined;
-  readonly strict?: boolean | null | undefined;
+function messageOf(message: ChatMessage, textOf: (content: Content) => string): Message {
+  if (message.role === "tool")
+    return { role: "tool", content: textOf(message.content), toolCallId: message.tool_call_id };
+  // Results of the API before tools have the name of the function alone.
+  if (message.role === "function")
+    return { role: "tool", content: message.content ?? "", toolCallId: message.name, name: message.name };
+  if (message.role === "user") return { role: "user", content: textOf(message.content) };
+  if (message.role === "assistant") return assistantMessage(message, textOf);
+  const { content } = message;
+  return {
+    role: "system",
+    content: systemText(typeof content === "string" ? content : content.map(({ text }) => text)),
+  };
 }
 
-export function toolOf({ name, description, parameters, strict }: FunctionFields): Tool {
-  return { name, ...given({ description, parameters, strict }) };
+function assistantMessage(
+  message: ChatMessage & { role: "assistant" },
+  textOf: (content: Content) => string,
+): AssistantMessage {
+  const { content, refusal, tool_calls, function_call } = message;
+  const reasoning = message.reasoning_content || message.reasoning;
+  const said = (content ?? null) === null ? (refusal ?? null) : textOf(content!);
+  const toolCalls = (tool_calls ?? []).map((call): ToolCall => {
+    if (call.type === "custom")
+      return { id: call.id, name: call.custom.name, arguments: customArguments(call.custom.input) };
+    return { id: call.id, name: call.function.name, arguments: call.function.arguments };
+  });
+  if (function_call) toolCalls.push({ id: function_call.name, ...function_call });
+  return {
+    role: "assistant",
+    content: said,
+    ...(reasoning ? { reasoning } : {}),
+    ...(toolCalls.length > 0 ? { toolCalls } : {}),
+  };
 }
 
-/** How a request thinks: an effort, a budget, or as the template has it. */
-export function thinkingOf(effort: string | null | undefined, budget?: number | null): Partial<ChatOptions> {
-  if (typeof budget === "number") return { thinking: { budget } };
-  if (effort === "none") return { thinking: false };
-  return effort ? { templateOptions: { reasoning_effort: effort } } : {};
+export function chatTools({ tools }: ChatRequest, max: number, warn: Warn): OfferedTools {
+  const offered = new OfferedTools(max, warn);
+  for (const tool of tools ?? []) {
+    if (tool.type === "function") offered.addFunction((tool as FunctionTool).function);
+    else if (tool.type === "custom") {
+      const { format, ...fields } = (tool as CustomTool).custom;
+      const given = format?.type === "grammar" ? ({ type: "grammar", ...format.grammar } as const) : format;
+      offered.addCustom({ ...fields, format: given });
+    } else offered.leaveOut(tool.type);
+  }
+  return offered;
 }
 
-export function chatOptions(request: ChatRequest): ChatOptions {
-  const { tools, tool_choice, logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
+/** Options but those of thinking, which depend on the model. */
+export function chatOptions(request: ChatRequest, tools: OfferedTools): ChatOptions {
+  const { tool_choice, logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
   if (typeof top_logprobs === "number" && !logprobs)
     throw new ApiError(400, "top_logprobs: expected logprobs to be true", { param: "top_logprobs" });
-  const { templateOptions, ...thinking } = thinkingOf(request.reasoning_effort, request.thinking_budget);
-  const variables = { ...templateOptions, ...request.chat_template_kwargs };
   return {
     ...samplingOptions(request),
     ...given({ maxTokens: max_completion_tokens ?? max_tokens }),
     ...(logprobs ? { logprobs: top_logprobs ?? 0 } : {}),
-    ...(tools?.length ? { tools: tools.map((tool) => toolOf(tool.function)) } : {}),
-    ...(tool_choice ? { toolChoice: toolChoiceOf(tool_choice) } : {}),
-    ...thinking,
-    ...(Object.keys(variables).length > 0 ? { templateOptions: variables } : {}),
+    ...tools.options(tool_choice ? toolChoiceOf(tool_choice) : null),
   };
 }
 
-function toolChoiceOf(choice: NonNullable<ChatRequest["tool_choice"]>): ToolChoice {
-  return typeof choice === "string" ? choice : { name: choice.function.name };
+type Choice = NonNullable<ChatRequest["tool_choice"]>;
+
+function toolChoiceOf(choice: Choice): ToolChoice {
+  if (typeof choice === "string") return choice;
+  if (choice.type !== "allowed_tools") return { name: chosenName(choice) };
+  const { mode, tools } = (choice as AllowedChatTools).allowed_tools;
+  return { names: tools.map(chosenName), mode };
+}
+
+/** Name of a chosen tool; "" for one of a kind that is left out. */
+function chosenName(choice: object): string {
+  const { function: fn, custom } = choice as { function?: { name: string }; custom?: { name: string } };
+  return (fn ?? custom)?.name ?? "";
 }

@@ -73,9 +73,10 @@ function anthropicType(status: ErrorStatus): string {
 }
 
 /** The API that a path belongs to, by which errors have their form. */
-export type ApiForm = "openai" | "anthropic";
+export type ApiForm = "openai" | "anthropic" | "ollama";
 
 export function apiFormOf(path: string): ApiForm {
+  if (path.startsWith("/api/")) return "ollama";
   return path === "/v1/messages" || path.startsWith("/v1/messages/") ? "anthropic" : "openai";
 }
 
@@ -84,5 +85,6 @@ export function errorBody(error: ApiError, form: ApiForm, requestId: string): ob
   const { status, message, param, code } = error;
   if (form === "anthropic")
     return { type: "error", error: { type: anthropicType(status), message }, request_id: requestId };
+  if (form === "ollama") return { error: message };
   return { error: { message, type: openaiType(status), param, code } };
 }

@@ -11,6 +11,7 @@ export {
 export type { BatchRequest, BatchSummary } from "./batch/input.ts";
 export type { BatchAnswer } from "./batch/output.ts";
 export { type QueueOptions, queueAnswerer, startWorker } from "./batch/queue.ts";
+export type { UnseenPolicy } from "./contents.ts";
 export { parseKeys } from "./keys.ts";
 export { defaultLimits, type ServerLimits } from "./limits.ts";
 export { type RunningServer, type ServerOptions, serveModels } from "./listen.ts";

@@ -28,13 +28,16 @@ export class ApiKeys {
     return this.#digests.length === 0;
   }
 
-  /** Whether headers carry one of the keys: as `Authorization: Bearer`, or as `x-api-key`. */
-  admits(headers: { readonly authorization: string | undefined; readonly apiKey: string | undefined }): boolean {
-    if (this.isOpen) return true;
+  /**
+   * Who asks: a name of the key that headers carry, as `Authorization: Bearer` or as `x-api-key`; "" where everyone may ask,
+   * null for none of the keys.
+   */
+  ownerOf(headers: { readonly authorization: string | undefined; readonly apiKey: string | undefined }): string | null {
+    if (this.isOpen) return "";
     const given = digest(headers.apiKey ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? "")?.[1] ?? "");
     let isKnown = false;
     for (const known of this.#digests) isKnown = timingSafeEqual(known, given) || isKnown;
-    return isKnown;
+    return isKnown ? given.toString("base64url") : null;
   }
 }
 

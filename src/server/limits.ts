@@ -3,13 +3,13 @@ import { checkWhole } from "../arguments.ts";
 
 /** Limits of a server; each is a whole number from 1. */
 export interface ServerLimits {
-  /** Bytes of a request's body; more is a 413. Default: 8 MiB. */
+  /** Bytes of a request's body, unpacked where it is compressed; more is a 413. Default: 32 MiB. */
   readonly bodyBytes: number;
   /** Levels of lists and objects in a request's JSON; more is a 400. Default: 64. */
   readonly jsonDepth: number;
   /** Messages of a conversation. Default: 2048. */
   readonly messages: number;
-  /** Tools of a request. Default: 128. */
+  /** Tools of a request, those of namespaces included. Default: 1024. */
   readonly tools: number;
   /** Texts that a request may ask for, `n` times its prompts. Default: 32. */
   readonly choices: number;
@@ -25,16 +25,20 @@ export interface ServerLimits {
   readonly stalledSeconds: number;
   /** Seconds between pings of a stream in which nothing else happens. Default: 15. */
   readonly pingSeconds: number;
+  /** Responses that are kept to be gone on from; the longest unused is forgotten first. Default: 1024. */
+  readonly responses: number;
+  /** Bytes of all responses that are kept. Default: 64 MiB. */
+  readonly responseBytes: number;
   /** Seconds that requests under way are given when the server is told to end. Default: 30. */
   readonly drainSeconds: number;
 }
 
 /** The limits of a server that is given none. */
 export const defaultLimits: ServerLimits = {
-  bodyBytes: 8 * 2 ** 20,
+  bodyBytes: 32 * 2 ** 20,
   jsonDepth: 64,
   messages: 2048,
-  tools: 128,
+  tools: 1024,
   choices: 32,
   running: 32,
   waiting: 256,
@@ -42,6 +46,8 @@ export const defaultLimits: ServerLimits = {
   receiveSeconds: 30,
   stalledSeconds: 60,
   pingSeconds: 15,
+  responses: 1024,
+  responseBytes: 64 * 2 ** 20,
   drainSeconds: 30,
 };
 

@@ -6,6 +6,7 @@ import { checkWhole } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { createApp } from "./app.ts";
 import { answerBroken } from "./broken-requests.ts";
+import type { UnseenPolicy } from "./contents.ts";
 import { ApiError, errorBody } from "./errors.ts";
 import { newId } from "./ids.ts";
 import { ApiKeys } from "./keys.ts";
@@ -30,12 +31,22 @@ export interface ServerOptions {
   readonly keys?: readonly string[] | undefined;
   /** Origins of pages that may ask, such as "https://example.com", or "*". Default: none. */
   readonly origins?: readonly string[] | undefined;
+  /**
+   * Names by which requests may call a server that only this machine reaches, beside those of this machine: that of a proxy in
+   * front, or "*". Default: none, so that no page of another site comes in by a name that it made to mean this machine.
+   */
+  readonly hosts?: readonly string[] | undefined;
   /** Most bytes of all loaded models. Default: what is free when one is to be loaded. */
   readonly memoryBytes?: number | undefined;
   /** Whether the chat page is at `/`. Default: true. */
   readonly page?: boolean | undefined;
   /** What requests may cost, where it is not what `defaultLimits` has. */
   readonly limits?: Partial<ServerLimits> | undefined;
+  /**
+   * What becomes of images and files that a model cannot see: named in the prompt ("name"), or refused. Default: refused in
+   * the last message of a user, named in results of tools and in what was said before ("auto").
+   */
+  readonly unseen?: UnseenPolicy | undefined;
   /** Takes the line of each request that has ended. Default: none. */
   readonly log?: ((line: string) => void) | undefined;
   /** Told of errors that are no client's. Default: they are logged by their class and message. */
@@ -63,11 +74,11 @@ const PORT_MAX = 65535;
 /** The server before it listens: also what answers the lines of batch files. */
 export function createServing(options: ServerOptions, page: Page = new Map()) {
   const limits = completeServerLimits(options.limits);
-  const { models, memoryBytes, log, origins = [], host = "127.0.0.1" } = options;
+  const { models, memoryBytes, log, origins = [], hosts = [], host = "127.0.0.1" } = options;
   if (models.length === 0) throw new InvalidArgumentError("models: expected at least one");
   const onFault = (error: unknown, { id }: RequestRecord) => options.onFault?.(error, id);
   const onEnd = (record: RequestRecord) => log?.(logLine(record, new Date()));
-  const serving = new Serving({ models, limits, memoryBytes, onFault, onEnd });
+  const serving = new Serving({ models, limits, memoryBytes, unseen: options.unseen ?? "auto", onFault, onEnd });
   const preload = options.preload ?? (models.length === 1 ? [models[0]!.name] : []);
   for (const name of preload) serving.pool.check(name);
   let isReady = preload.length === 0;
@@ -75,6 +86,7 @@ export function createServing(options: ServerOptions, page: Page = new Map()) {
     keys: new ApiKeys(options.keys ?? []),
     origins,
     isLocal: LOOPBACK.includes(host),
+    hosts: hosts.map((name) => name.toLowerCase()),
     isReady: () => isReady,
     page,
   });

@@ -2,87 +2,239 @@
 
 import { valueTexts } from "../json-text.ts";
 import type { ChatOptions } from "../language/chat-options.ts";
-import { joinedTexts, type Message, type ToolCall, type ToolChoice } from "../text/chat-messages.ts";
-import { textOf, toolOf } from "./chat-input.ts";
-import { ApiError } from "./errors.ts";
+import {
+  type AssistantMessage,
+  joinedTexts,
+  type Message,
+  type ToolCall,
+  type ToolChoice,
+} from "../text/chat-messages.ts";
+import { contentText, type Part, systemText, type UnseenPolicy } from "./contents.ts";
+import type { Thinking } from "./model-options.ts";
+import { OfferedTools } from "./offered-tools.ts";
 import { given } from "./schemas/fields.ts";
-import type { MessageParam, MessagesRequest, PromptFields } from "./schemas/messages.ts";
+import type { AssistantBlock, MessageParam, MessagesRequest, PromptFields, ShownBlock } from "./schemas/messages.ts";
+import type { Warn } from "./warnings.ts";
+
+/** How blocks become texts. */
+interface Reading {
+  /** Path of the message in the request. */
+  readonly path: string;
+  /** Whether it is the last one. */
+  readonly isLast: boolean;
+  readonly policy: UnseenPolicy;
+  readonly warn: Warn;
+  /** Text of the arguments of the call that a block is. */
+  readonly inputOf: (block: number) => string;
+}
 
 /**
  * The conversation: results of tools are messages of their own, in front of what the user says beside them. Arguments of
  * calls are those of `text`, the request as it came, with all digits of their numbers.
  */
-export function conversationOf({ system, messages }: PromptFields, text: string): Message[] {
-  if (messages.at(-1)!.role === "assistant")
-    throw new ApiError(400, "messages: expected the last one to be of the user; answers cannot be begun for the model");
-  const first: Message[] = system ? [{ role: "system", content: textOf(system) }] : [];
+export function conversationOf(
+  { system, messages }: PromptFields,
+  { text, policy, warn }: { readonly text: string; readonly policy: UnseenPolicy; readonly warn: Warn },
+): Message[] {
+  const content = system ? textOfSystem(system) : "";
   const inputs = new Map<string, string>();
   for (const { indices, text: input } of valueTexts(text, ["messages", null, "content", null, "input"]))
     inputs.set(indices.join(), input);
-  const inputOf = (message: number, block: number) => inputs.get([message, block].join())!;
-  return [...first, ...messages.flatMap((message, i) => messagesOf(message, (block) => inputOf(i, block)))];
+  const conversation = messages.flatMap((message, i) =>
+    messagesOf(message, {
+      ...{ path: `messages.${i}.content`, isLast: i === messages.length - 1, policy, warn },
+      inputOf: (block) => inputs.get([i, block].join())!,
+    }),
+  );
+  return content === "" ? conversation : [{ role: "system", content }, ...conversation];
 }
 
-/** Gives the text of the arguments of the call that a block of a message is. */
-type InputOf = (block: number) => string;
+function textOfSystem(content: string | readonly { readonly text: string }[]): string {
+  return systemText(typeof content === "string" ? content : content.map(({ text }) => text));
+}
 
-function messagesOf(message: MessageParam, inputOf: InputOf): Message[] {
-  if (message.role === "system") return [{ role: "system", content: textOf(message.content) }];
-  if (message.role === "assistant") return [assistantMessage(message, inputOf)];
+function messagesOf(message: MessageParam, reading: Reading): Message[] {
+  if (message.role === "system") return [{ role: "system", content: textOfSystem(message.content) }];
+  if (message.role === "assistant")
+    return typeof message.content === "string"
+      ? [{ role: "assistant", content: message.content }]
+      : assistantMessages(message.content, reading);
   const { content } = message;
   if (typeof content === "string") return [{ role: "user", content }];
-  const results = content.flatMap((block): Message[] => {
+  const results = content.flatMap((block, index): Message[] => {
     if (block.type !== "tool_result") return [];
-    const text = textOf(block.content ?? "");
-    return [{ role: "tool", content: block.is_error ? `Error: ${text}` : text, toolCallId: block.tool_use_id }];
+    const result = resultText(block.content ?? "", `${reading.path}.${index}.content`, reading.policy);
+    return [{ role: "tool", content: block.is_error ? `Error: ${result}` : result, toolCallId: block.tool_use_id }];
   });
-  const text = content.flatMap((block) => (block.type === "text" ? [block.text] : []));
-  return text.length === 0 ? results : [...results, { role: "user", content: text.join("\n") }];
+  const parts = content.map((block) => (block.type === "tool_result" ? null : partOf(block as ShownBlock)));
+  if (parts.every((part) => part === null)) return results;
+  const place = { path: reading.path, isNew: reading.isLast };
+  return [...results, { role: "user", content: contentText(parts, place, reading.policy, "\n") }];
 }
 
-function assistantMessage({ content }: MessageParam & { role: "assistant" }, inputOf: InputOf): Message {
-  if (typeof content === "string") return { role: "assistant", content };
-  const toolCalls = content.flatMap((block, index): ToolCall[] =>
-    block.type === "tool_use" ? [{ id: block.id, name: block.name, arguments: inputOf(index) }] : [],
-  );
-  // Blocks of text that nothing parts are one text.
-  let text = "";
-  let isApart = false;
-  for (const block of content) {
-    if (block.type !== "text") isApart = true;
-    else {
-      text = isApart ? joinedTexts(text, block.text) : text + block.text;
-      isApart = false;
+/** What a tool gave: what a model cannot see of that is named, unless it is refused everywhere. */
+function resultText(content: string | readonly ShownBlock[], path: string, policy: UnseenPolicy): string {
+  if (typeof content === "string") return content;
+  return contentText(content.map(partOf), { path, isNew: false }, policy);
+}
+
+function partOf(block: ShownBlock): Part {
+  if (block.type === "text") return block.text as string;
+  if (block.type === "image") return { what: "image", label: (block as Shown<"image">).source.media_type ?? "" };
+  if (block.type === "document") return documentPart(block as Shown<"document">);
+  if (block.type === "search_result") {
+    const { title, source, content } = block as Shown<"search_result">;
+    return [title, source, ...content.map(({ text }) => text)].join("\n");
+  }
+  if (block.type === "tool_reference") return `[tool ${(block as Shown<"tool_reference">).tool_name}]`;
+  return { what: "file", label: "" };
+}
+
+type Shown<T extends string> = ShownBlock & { readonly type: T };
+
+function documentPart({ source, title, context }: Shown<"document">): Part {
+  const text = documentText(source as DocumentSource);
+  if (text === null) return { what: "document", label: title || (source as DocumentSource).media_type || "" };
+  return [title, context, text].filter(Boolean).join("\n\n");
+}
+
+interface DocumentSource {
+  readonly type: string;
+  readonly media_type?: string | null;
+  readonly data?: string;
+  readonly content?: string | readonly ShownBlock[];
+}
+
+/** The text of a document; null where it is none. */
+function documentText({ type, media_type, data, content }: DocumentSource): string | null {
+  if (type === "text") return data!;
+  if (type === "content") return resultText(content!, "", "name");
+  if (type === "base64" && media_type?.startsWith("text/")) return Buffer.from(data!, "base64").toString("utf8");
+  return null;
+}
+
+/** An answer of blocks. Results of tools that a server has run part it, as those do that the client has run. */
+function assistantMessages(content: readonly AssistantBlock[], { inputOf, warn }: Reading): Message[] {
+  const result: Message[] = [];
+  let answer = new Answer();
+  for (const [index, block] of content.entries()) {
+    if (block.type === "text") answer.say(block.text as string);
+    else if (block.type === "thinking") answer.think(block.thinking as string);
+    else if (isUse(block)) answer.call({ id: block.id, name: block.name, arguments: inputOf(index) });
+    else if (block.type === "image") answer.say(`[image not shown]`);
+    else if (block.type.endsWith("_tool_result")) {
+      const { tool_use_id, content: given } = block as { tool_use_id: string; content?: unknown };
+      result.push(...answer.messages(), { role: "tool", content: ranText(given), toolCallId: tool_use_id });
+      answer = new Answer();
+    } else {
+      answer.part();
+      if (block.type !== "redacted_thinking") warn(`blocks of type ${block.type} are left out of answers`);
     }
   }
-  const reasoning = content.map((block) => (block.type === "thinking" ? block.thinking : "")).join("");
-  return {
-    role: "assistant",
-    content: text === "" && toolCalls.length > 0 ? null : text,
-    ...(reasoning === "" ? {} : { reasoning }),
-    ...(toolCalls.length === 0 ? {} : { toolCalls }),
-  };
+  if (result.length === 0 || !answer.isEmpty) result.push(...answer.messages(true));
+  return result;
 }
 
-/** What the prompt depends on beside the messages. Models think only where they are asked to, as the API has it. */
-export function promptOptions({ tools, thinking }: PromptFields): Pick<ChatOptions, "tools" | "thinking"> {
-  const asked = thinking?.type === "enabled" ? { budget: thinking.budget_tokens } : thinking?.type === "adaptive";
-  return {
-    ...(thinking?.type === "adaptive" ? {} : { thinking: asked }),
-    ...(tools?.length
-      ? { tools: tools.map(({ input_schema: parameters, ...tool }) => toolOf({ ...tool, parameters })) }
-      : {}),
-  };
+type Use = { readonly id: string; readonly name: string };
+
+function isUse(block: AssistantBlock): block is AssistantBlock & Use {
+  return block.type === "tool_use" || block.type === "server_tool_use" || block.type === "mcp_tool_use";
 }
 
-export function answerOptions(request: MessagesRequest): ChatOptions {
-  const { temperature, top_p, top_k, stop_sequences, max_tokens, tool_choice } = request;
+/** What a server's tool gave, as text: JSON without what only the server can read. */
+function ranText(content: unknown): string {
+  if (typeof content === "string") return content;
+  const isTexts =
+    Array.isArray(content) && content.every((part) => part?.type === "text" && typeof part.text === "string");
+  if (isTexts) return content.map(({ text }) => text).join("");
+  return JSON.stringify(content ?? null, (key, value) => (key.startsWith("encrypted_") ? undefined : value));
+}
+
+/** An answer as its blocks come. */
+class Answer {
+  #text = "";
+  #reasoning = "";
+  #isApart = false;
+  readonly #calls: ToolCall[] = [];
+
+  get isEmpty(): boolean {
+    return this.#text === "" && this.#reasoning === "" && this.#calls.length === 0;
+  }
+
+  /** Blocks of text that nothing parts are one text. */
+  say(text: string): void {
+    this.#text = this.#isApart ? joinedTexts(this.#text, text) : this.#text + text;
+    this.#isApart = false;
+  }
+
+  think(text: string): void {
+    this.#reasoning += text;
+    this.part();
+  }
+
+  call(call: ToolCall): void {
+    this.#calls.push(call);
+    this.part();
+  }
+
+  part(): void {
+    this.#isApart = true;
+  }
+
+  messages(always = false): AssistantMessage[] {
+    if (this.isEmpty && !always) return [];
+    return [
+      {
+        role: "assistant",
+        content: this.#text === "" && this.#calls.length > 0 ? null : this.#text,
+        ...(this.#reasoning === "" ? {} : { reasoning: this.#reasoning }),
+        ...(this.#calls.length === 0 ? {} : { toolCalls: this.#calls }),
+      },
+    ];
+  }
+}
+
+/** Tools that Anthropic's servers run have a type of their own. */
+export function messageTools({ tools }: PromptFields, max: number, warn: Warn): OfferedTools {
+  const offered = new OfferedTools(max, warn);
+  for (const tool of tools ?? []) {
+    if ((tool.type ?? "custom") !== "custom") offered.leaveOut(tool.type as string);
+    else {
+      const { name, description, input_schema, strict } = tool as {
+        name: string;
+        description?: string;
+        input_schema: object;
+        strict?: boolean;
+      };
+      offered.addFunction({ name, description, parameters: input_schema, strict });
+    }
+  }
+  return offered;
+}
+
+/** How models think: only where they are asked to, as the API has it. */
+export function thinkingOf({ thinking, output_config }: PromptFields): Thinking {
+  const effort = thinking?.type === "disabled" ? null : output_config?.effort;
+  if (thinking?.type === "adaptive") return { effort };
+  return { effort, thinking: thinking?.type === "enabled" ? { budget: thinking.budget_tokens } : false };
+}
+
+/** Options but those of thinking, which depend on the model. */
+export function answerOptions(request: MessagesRequest, tools: OfferedTools): ChatOptions {
+  const { temperature, top_p, top_k, stop_sequences, max_tokens } = request;
   return {
-    ...promptOptions(request),
+    ...promptOptions(request, tools),
     ...given({ temperature, topP: top_p, topK: top_k, stop: stop_sequences }),
     maxTokens: max_tokens,
-    ...(tool_choice ? { toolChoice: toolChoiceOf(tool_choice) } : {}),
   };
+}
+
+/** What the prompt depends on beside the messages and thinking. */
+export function promptOptions(
+  { tool_choice }: PromptFields,
+  tools: OfferedTools,
+): Pick<ChatOptions, "tools" | "toolChoice"> {
+  return tools.options(tool_choice ? toolChoiceOf(tool_choice) : null);
 }
 
 function toolChoiceOf(choice: NonNullable<MessagesRequest["tool_choice"]>): ToolChoice {

@@ -12,6 +12,8 @@ export interface ModelSource {
   readonly name: string;
   /** Bytes of memory that it is expected to take; 0 when that is unknown. */
   readonly bytes: number;
+  /** Tokens that a text of it may have, as its file says; null, or absent, when that is unknown before it is loaded. */
+  readonly contextLength?: number | null | undefined;
   /** Loads it. */
   load(signal: AbortSignal): Promise<LanguageModel>;
 }
@@ -34,7 +36,7 @@ export interface ListedModel {
   readonly bytes: number;
   /** Null unless it is loaded. */
   readonly model: LanguageModel | null;
-  /** Tokens that a text of the model may have; null unless it is loaded. */
+  /** Tokens that a text of the model may have: as its file says before it was loaded; null where that is unknown. */
   readonly contextLength: number | null;
 }
 
@@ -45,6 +47,7 @@ interface Loaded {
 
 interface Entry {
   readonly source: ModelSource;
+  contextLength: number | null;
   loaded: Loaded | null;
   loading: Promise<Loaded> | null;
   users: number;
@@ -105,17 +108,18 @@ export class ModelPool {
         throw new InvalidArgumentError(
           `model ${source.name}: expected names that differ but found it twice; give one another name`,
         );
-      this.#entries.set(source.name, { source, loaded: null, loading: null, users: 0, usedAt: 0 });
+      const { contextLength = null } = source;
+      this.#entries.set(source.name, { source, contextLength, loaded: null, loading: null, users: 0, usedAt: 0 });
     }
   }
 
   get models(): readonly ListedModel[] {
-    return Array.from(this.#entries.values(), ({ source, loaded, loading }) => ({
+    return Array.from(this.#entries.values(), ({ source, contextLength, loaded, loading }) => ({
       name: source.name,
       state: loaded ? "loaded" : loading ? "loading" : "away",
       bytes: source.bytes,
       model: loaded?.model ?? null,
-      contextLength: loaded?.contextLength ?? null,
+      contextLength,
     }));
   }
 
@@ -174,7 +178,8 @@ export class ModelPool {
       await this.#makeRoom(bytes, signal);
       logInfo(() => `loading model ${name}`);
       const model = await entry.source.load(signal);
-      entry.loaded = { model, contextLength: await contextOf(model) };
+      entry.contextLength = await contextOf(model);
+      entry.loaded = { model, contextLength: entry.contextLength };
       return entry.loaded;
     } catch (error) {
       if (signal.aborted || error instanceof ApiError) throw error;

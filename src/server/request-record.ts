@@ -17,6 +17,8 @@ export interface RequestRecord {
   promptTokens: number | null;
   cachedTokens: number | null;
   generatedTokens: number | null;
+  /** What of the request was left out. */
+  readonly warnings: string[];
   /** Code of the error: messages may have contents of the request. */
   error: string | null;
 }
@@ -41,13 +43,14 @@ export function newRecord(method: string, path: string, givenId: string | undefi
     promptTokens: null,
     cachedTokens: null,
     generatedTokens: null,
+    warnings: [],
     error: null,
   };
 }
 
 /** One line of JSON. Fields that the request has not are left out. */
 export function logLine(record: RequestRecord, time: Date): string {
-  const { startedAt, isStream, endpoint: _, queueMs, firstTokenMs, ...fields } = record;
+  const { startedAt, isStream, endpoint: _, queueMs, firstTokenMs, warnings, ...fields } = record;
   const whole = (ms: number | null) => (ms === null ? null : Math.round(ms * 10) / 10);
   const line = {
     time: time.toISOString(),
@@ -56,6 +59,7 @@ export function logLine(record: RequestRecord, time: Date): string {
     queueMs: whole(queueMs),
     firstTokenMs: whole(firstTokenMs),
     stream: isStream || null,
+    warnings: warnings.length > 0 ? warnings : null,
   };
   return JSON.stringify(Object.fromEntries(Object.entries(line).filter(([, value]) => value !== null)));
 }

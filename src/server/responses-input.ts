@@ -1,29 +1,124 @@
 /** From the items and fields of OpenAI's responses to the library's messages and options. */
 import type { ChatOptions } from "../language/chat-options.ts";
-import { type AssistantMessage, joinedTexts, type Message } from "../text/chat-messages.ts";
-import { textOf, thinkingOf, toolOf } from "./chat-input.ts";
+import type { Message, ToolChoice } from "../text/chat-messages.ts";
+import { joinedAnswers } from "../text/template-turns.ts";
+import { contentText, dataType, type Part, systemText, type UnseenPolicy } from "./contents.ts";
+import { customArguments, OfferedTools, qualified } from "./offered-tools.ts";
 import { samplingOptions } from "./sampling.ts";
 import { given } from "./schemas/fields.ts";
-import type { InputItem, ResponseRequest } from "./schemas/responses.ts";
+import type {
+  AllowedTools,
+  InputItem,
+  KnownItems,
+  ResponsePart,
+  ResponsePrompt,
+  ResponseRequest,
+} from "./schemas/responses.ts";
+import type { Warn } from "./warnings.ts";
 
-export function conversationOf({ instructions, input }: ResponseRequest): Message[] {
-  const first: Message[] = instructions ? [{ role: "system", content: instructions }] : [];
-  if (typeof input === "string") return [...first, { role: "user", content: input }];
-  return joined([...first, ...input.map(messageOf)]);
+/** How items are read. */
+export interface ItemReading {
+  readonly policy: UnseenPolicy;
+  readonly warn: Warn;
 }
 
-function messageOf(item: InputItem): Message {
-  if (item.type === "function_call_output")
-    return { role: "tool", content: textOf(item.output), toolCallId: item.call_id };
-  if (item.type === "function_call") {
-    const call = { id: item.call_id, name: item.name, arguments: item.arguments };
-    return { role: "assistant", content: null, toolCalls: [call] };
+/** The conversation of items, all those included that were said before. */
+export function conversationOf(
+  instructions: string | null,
+  items: readonly InputItem[],
+  reading: ItemReading,
+): Message[] {
+  const first: Message[] = instructions ? [{ role: "system", content: systemText(instructions) }] : [];
+  const messages = items.flatMap((item, index) => messagesOf(item, index, items.length, reading));
+  return joined([...first, ...messages]);
+}
+
+function messagesOf(item: InputItem, index: number, count: number, { policy, warn }: ItemReading): Message[] {
+  const path = `input.${index}`;
+  const textOf = (content: string | readonly ResponsePart[], at: string, isNew = false) =>
+    typeof content === "string" ? content : contentText(content.map(partOf), { path: `${path}.${at}`, isNew }, policy);
+  switch (item.type ?? "message") {
+    case "message": {
+      const { role, content } = item as KnownItems["message"];
+      if (role === "assistant") return [{ role, content: textOf(content, "content") }];
+      const text = textOf(content, "content", role === "user" && index === count - 1);
+      return [role === "user" ? { role, content: text } : { role: "system", content: systemText(text) }];
+    }
+    case "function_call": {
+      const { call_id, namespace, name, arguments: text } = item as KnownItems["function_call"];
+      return [calling(call_id, qualified(name, namespace), text)];
+    }
+    case "custom_tool_call": {
+      const { call_id, namespace, name, input } = item as KnownItems["custom_tool_call"];
+      return [calling(call_id, qualified(name, namespace), customArguments(input))];
+    }
+    case "function_call_output":
+    case "custom_tool_call_output": {
+      const { call_id, output } = item as KnownItems["function_call_output"];
+      return [{ role: "tool", content: textOf(output, "output"), toolCallId: call_id }];
+    }
+    case "reasoning": {
+      const { content, summary } = item as KnownItems["reasoning"];
+      const thought = (content?.length ? content : (summary ?? [])).map(({ text }) => text).join("");
+      return [{ role: "assistant", content: null, reasoning: thought }];
+    }
+    default:
+      return otherMessages(item as { type: string } & Record<string, unknown>, warn);
   }
-  if (item.type === "reasoning")
-    return { role: "assistant", content: null, reasoning: (item.content ?? []).map(({ text }) => text).join("") };
-  const content = textOf(item.content);
-  if (item.role === "user" || item.role === "assistant") return { role: item.role, content };
-  return { role: "system", content };
+}
+
+function calling(id: string, name: string, text: string): Message {
+  return { role: "assistant", content: null, toolCalls: [{ id, name, arguments: text }] };
+}
+
+function partOf(part: ResponsePart): Part {
+  switch (part.type) {
+    case "refusal":
+      return part.refusal;
+    case "input_image":
+    case "computer_screenshot":
+      return { what: "image", label: dataType(part.image_url ?? "") };
+    case "input_file":
+      return { what: "file", label: part.filename ?? dataType(part.file_data ?? "") };
+    case "input_audio":
+      return { what: "audio", label: part.input_audio.format ?? "" };
+    default:
+      return part.text;
+  }
+}
+
+/** Calls of tools that the client or another server has run, by the type of their items; others say nothing to a model. */
+function otherMessages({ type, ...item }: { type: string } & Record<string, unknown>, warn: Warn): Message[] {
+  const id = String(item.call_id ?? item.id ?? type);
+  if (/^(?:local_shell|shell|apply_patch|computer)_call$/.test(type)) {
+    const action = item.action ?? item.operation ?? item.actions ?? {};
+    return [calling(id, type.replace(/_call$/, ""), JSON.stringify(action))];
+  }
+  if (/^(?:local_shell|shell|apply_patch|computer)_call_output$/.test(type))
+    return [{ role: "tool", content: actionResult(item.output), toolCallId: id }];
+  if (type === "mcp_call") {
+    const result = item.output ?? item.error ?? "";
+    const text = typeof item.arguments === "string" ? item.arguments : "{}";
+    return [calling(id, String(item.name ?? type), text), { role: "tool", content: stringOf(result), toolCallId: id }];
+  }
+  if (type === "code_interpreter_call") {
+    const content = stringOf(item.outputs ?? item.results ?? "");
+    return [
+      calling(id, "code_interpreter", JSON.stringify({ code: item.code ?? "" })),
+      { role: "tool", content, toolCallId: id },
+    ];
+  }
+  warn(`items of type ${type} are left out`);
+  return [];
+}
+
+function stringOf(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function actionResult(output: unknown): string {
+  const { type } = (output ?? {}) as { type?: unknown };
+  return type === "computer_screenshot" ? "[image not shown: this model reads no images]" : stringOf(output ?? "");
 }
 
 /** Items of one answer, which stand in a row, as one message. */
@@ -31,30 +126,54 @@ function joined(messages: readonly Message[]): Message[] {
   const result: Message[] = [];
   for (const message of messages) {
     const last = result.at(-1);
-    if (message.role === "assistant" && last?.role === "assistant") result[result.length - 1] = join(last, message);
+    if (message.role === "assistant" && last?.role === "assistant")
+      result[result.length - 1] = joinedAnswers(last, message);
     else result.push(message);
   }
   return result;
 }
 
-function join(a: AssistantMessage, b: AssistantMessage): AssistantMessage {
-  const reasoning = (a.reasoning ?? "") + (b.reasoning ?? "");
-  const toolCalls = [...(a.toolCalls ?? []), ...(b.toolCalls ?? [])];
-  return {
-    role: "assistant",
-    content: a.content === null || b.content === null ? (a.content ?? b.content) : joinedTexts(a.content, b.content),
-    ...(reasoning === "" ? {} : { reasoning }),
-    ...(toolCalls.length === 0 ? {} : { toolCalls }),
+export function responseTools({ tools }: ResponsePrompt, max: number, warn: Warn): OfferedTools {
+  const offered = new OfferedTools(max, warn);
+  const add = (tool: NonNullable<ResponsePrompt["tools"]>[number], namespace: string | null) => {
+    if (tool.type === "function") offered.addFunction(tool as Parameters<typeof offered.addFunction>[0], namespace);
+    else if (tool.type === "custom") offered.addCustom(tool as Parameters<typeof offered.addCustom>[0], namespace);
+    else if (tool.type === "namespace" && namespace === null)
+      for (const inner of (tool as { tools: readonly (typeof tool)[] }).tools) add(inner, tool.name as string);
+    else offered.leaveOut(tool.type);
   };
+  for (const tool of tools ?? []) add(tool, null);
+  return offered;
 }
 
-export function responseOptions(request: ResponseRequest): ChatOptions {
-  const { max_output_tokens, tools, tool_choice, reasoning } = request;
+type Choice = NonNullable<ResponsePrompt["tool_choice"]>;
+
+function toolChoiceOf(choice: Choice): ToolChoice {
+  if (typeof choice === "string") return choice;
+  if (choice.type !== "allowed_tools") return { name: chosenName(choice) };
+  const { tools, mode } = choice as AllowedTools;
+  return { names: tools.map(chosenName), mode };
+}
+
+/** Name of a chosen tool; "" for one of a kind that is left out. */
+function chosenName(choice: object): string {
+  const { type, name, namespace } = choice as { type: string; name?: unknown; namespace?: string | null };
+  return (type === "function" || type === "custom") && typeof name === "string" ? qualified(name, namespace) : "";
+}
+
+/** What the prompt depends on beside the messages and thinking. */
+export function promptOptions(
+  { tool_choice }: ResponsePrompt,
+  tools: OfferedTools,
+): Pick<ChatOptions, "tools" | "toolChoice"> {
+  return tools.options(tool_choice ? toolChoiceOf(tool_choice) : null);
+}
+
+/** Options but those of thinking, which depend on the model. */
+export function responseOptions(request: ResponseRequest, tools: OfferedTools): ChatOptions {
   return {
     ...samplingOptions(request),
-    ...given({ maxTokens: max_output_tokens }),
-    ...(tools?.length ? { tools: tools.map(toolOf) } : {}),
-    ...(tool_choice ? { toolChoice: typeof tool_choice === "string" ? tool_choice : { name: tool_choice.name } } : {}),
-    ...thinkingOf(reasoning?.effort),
+    ...given({ maxTokens: request.max_output_tokens }),
+    ...promptOptions(request, tools),
   };
 }

@@ -4,7 +4,9 @@ import type { Context } from "hono";
 import { deferred } from "../deferred.ts";
 import { jsonText } from "../json-text.ts";
 import { Admission } from "./admission.ts";
+import type { UnseenPolicy } from "./contents.ts";
 import { ApiError, apiFormOf, errorBody, toApiError } from "./errors.ts";
+import { KeptResponses } from "./kept-responses.ts";
 import type { ServerLimits } from "./limits.ts";
 import { Metrics } from "./metrics.ts";
 import { type ListedModel, ModelPool, type ModelSource } from "./models.ts";
@@ -13,7 +15,7 @@ import { type StreamEvent, streamResponse } from "./sse.ts";
 
 /** What middleware leaves for handlers. */
 export interface ServerEnv {
-  readonly Variables: { record: RequestRecord; limits: ServerLimits };
+  readonly Variables: { record: RequestRecord; limits: ServerLimits; owner: string };
 }
 export type ServerContext = Context<ServerEnv>;
 
@@ -47,6 +49,8 @@ export interface ServingOptions {
   readonly models: readonly ModelSource[];
   readonly limits: ServerLimits;
   readonly memoryBytes?: number | undefined;
+  /** What becomes of images and files that models cannot see. */
+  readonly unseen: UnseenPolicy;
   /** Told of errors that are no client's. */
   readonly onFault: (error: unknown, record: RequestRecord) => void;
   /** Told of each request when it has been answered. */
@@ -58,14 +62,19 @@ export class Serving {
   readonly pool: ModelPool;
   readonly admission: Admission;
   readonly metrics: Metrics;
+  readonly unseen: UnseenPolicy;
+  /** Responses that may be gone on from. */
+  readonly responses: KeptResponses;
   readonly #onFault: ServingOptions["onFault"];
   readonly #onEnd: ServingOptions["onEnd"];
   readonly #end = new AbortController();
   readonly #jobs = new Set<Promise<void>>();
   #isDraining = false;
 
-  constructor({ models, limits, memoryBytes, onFault, onEnd }: ServingOptions) {
+  constructor({ models, limits, memoryBytes, unseen, onFault, onEnd }: ServingOptions) {
     this.limits = limits;
+    this.unseen = unseen;
+    this.responses = new KeptResponses(limits);
     // As many listen as there are requests.
     setMaxListeners(0, this.#end.signal);
     this.pool = new ModelPool(models, { memoryBytes });
@@ -100,7 +109,10 @@ export class Serving {
     c: ServerContext,
     demand: Demand,
     work: (job: Job) => AsyncGenerator<StreamEvent>,
-    options: { readonly ping?: StreamEvent; readonly failed: (body: object) => readonly StreamEvent[] },
+    options: {
+      readonly ping?: () => readonly StreamEvent[];
+      readonly failed: (body: object) => readonly StreamEvent[];
+    },
   ): Promise<Response> {
     const stop = this.#stopOf(c);
     const record = c.get("record");

@@ -47,7 +47,7 @@ describe("streamResponse", () => {
     }
     const comment = await (await streamResponse(slow(), { ...options, pingSeconds: 0.1 })).text();
     expect(comment).toMatch(/^(: ping\n\n)+data: 1\n\n$/);
-    const ping = { event: "ping", data: { type: "ping" } };
+    const ping = () => [{ event: "ping", data: { type: "ping" } }];
     const named = await (await streamResponse(slow(), { ...options, pingSeconds: 0.1, ping })).text();
     expect(named).toMatch(/^(event: ping\ndata: \{"type":"ping"\}\n\n)+data: 1\n\n$/);
   });

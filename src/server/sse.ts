@@ -11,8 +11,8 @@ export interface StreamEvent {
 export interface StreamOptions {
   readonly pingSeconds: number;
   readonly stalledSeconds: number;
-  /** What is sent while nothing happens: a comment, unless the API has an event for it. */
-  readonly ping?: StreamEvent;
+  /** What is sent while nothing happens: a comment, unless the API has events for it. */
+  readonly ping?: () => readonly StreamEvent[];
   /** The events that tell of an error, and end the stream. */
   readonly failed: (error: unknown) => readonly StreamEvent[];
   /** Ends the computation when the reader has left or takes nothing. */
@@ -138,7 +138,7 @@ class EventSource {
     const { pingSeconds, stalledSeconds, ping } = this.#options;
     const quiet = (performance.now() - this.#writtenAt) / 1000;
     const isTaken = this.#isTaken;
-    if (isTaken && quiet >= pingSeconds) this.#write(ping ? formatEvent(ping) : COMMENT);
+    if (isTaken && quiet >= pingSeconds) this.#write(ping ? ping().map(formatEvent).join("") : COMMENT);
     if (isTaken || quiet < stalledSeconds) return;
     const error = new ApiError(408, `nothing of the answer was taken for ${stalledSeconds} seconds`);
     void this.#leave(error);

@@ -11,7 +11,11 @@ export function openaiUsage(
     completion_tokens: generatedTokens,
     total_tokens: promptTokens + generatedTokens,
     prompt_tokens_details: { cached_tokens: cachedTokens },
-    completion_tokens_details: { reasoning_tokens: reasoningTokens },
+    completion_tokens_details: {
+      reasoning_tokens: reasoningTokens,
+      accepted_prediction_tokens: 0,
+      rejected_prediction_tokens: 0,
+    },
   };
 }
 

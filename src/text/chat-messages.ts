@@ -83,9 +83,14 @@ export interface Tool {
 
 /**
  * Whether tools are called: as the model likes ("auto", the default where there are tools), not at all, at least one, or
- * the one of this name.
+ * the one of this name. With `names`, the model is told of all tools and calls none but those, as it likes or at least one.
  */
-export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
+export type ToolChoice =
+  | "auto"
+  | "none"
+  | "required"
+  | { readonly name: string }
+  | { readonly names: readonly string[]; readonly mode: "auto" | "required" };
 
 /** Texts of an answer that stood apart, with a call or thinking between them, as one. */
 export function joinedTexts(a: string, b: string): string {
@@ -160,9 +165,17 @@ export function checkToolChoice(choice: ToolChoice, tools: readonly Tool[]): voi
     if (names.length === 0) throw wrong("toolChoice", "tools to choose from", choice);
     return;
   }
-  const name = (choice as { name?: unknown } | null)?.name;
-  if (typeof name !== "string") throw wrong("toolChoice", "auto, none, required or { name }", choice);
-  if (!names.includes(name)) throw wrong("toolChoice.name", `one of the tools (${names.join(", ") || "none"})`, name);
+  const { name, names: several, mode } = (choice ?? {}) as { name?: unknown; names?: unknown; mode?: unknown };
+  const isSeveral = Array.isArray(several) && several.length > 0 && (mode === "auto" || mode === "required");
+  if (typeof name !== "string" && !isSeveral)
+    throw wrong("toolChoice", "auto, none, required, { name } or { names, mode }", choice);
+  const other = (isSeveral ? several : [name]).find((one) => !names.includes(one as string));
+  if (other !== undefined)
+    throw wrong(
+      isSeveral ? "toolChoice.names" : "toolChoice.name",
+      `one of the tools (${names.join(", ") || "none"})`,
+      other,
+    );
 }
 
 function wrong(at: string, expected: string, found: unknown): InvalidArgumentError {

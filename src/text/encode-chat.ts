@@ -3,9 +3,17 @@
  * even if it spells `<|eot_id|>`.
  */
 import { InvalidArgumentError } from "../errors.ts";
+import { beginningOf } from "./begun-answer.ts";
+import type { AssistantMessage } from "./chat-messages.ts";
 import type { ChatTemplate, RenderOptions, TemplateMessage } from "./chat-template.ts";
 import { Float } from "./template/values.ts";
 import { type EncodeTextOptions, type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
+
+/** What is encoded beside what a template renders. */
+export interface EncodeRenderedOptions extends Pick<EncodeTextOptions, "contextLength"> {
+  /** An answer behind the prompt with which the model goes on. Default: none. */
+  readonly begun?: AssistantMessage | null | undefined;
+}
 
 /**
  * Ids of a rendered conversation. BOS comes from the template alone; `bosToken` and `eosToken` default to those of the
@@ -19,17 +27,17 @@ export function encodeChat(
   tokenizer: Tokenizer,
   template: ChatTemplate,
   messages: readonly TemplateMessage[],
-  { contextLength, ...options }: RenderOptions & Pick<EncodeTextOptions, "contextLength"> = {},
+  { contextLength, begun = null, ...options }: RenderOptions & EncodeRenderedOptions = {},
 ): number[] {
   const structural = tokenizer.addedTokens.idsIn(template.source);
   const isSpecial = (id: number) => tokenizer.isSpecial(id);
   const isControl = (id: number) => isSpecial(id) || structural.has(id);
-  const breaker = new TextBreaker(tokenizer, unusedCharacter([template.source, messages, options]));
+  const breaker = new TextBreaker(tokenizer, unusedCharacter([template.source, messages, options, begun]));
   const broken = messages.map((message) =>
     breaker.break(message, message.role === "assistant" ? isSpecial : isControl),
   );
   const { xml_tools: xmlTools } = options;
-  const text = template.render(broken, {
+  const prompt = template.render(broken, {
     ...options,
     bosToken: options.bosToken ?? tokenizer.bos?.text,
     eosToken: options.eosToken ?? tokenizer.eos?.text,
@@ -37,6 +45,8 @@ export function encodeChat(
     ...(xmlTools === undefined ? {} : { xml_tools: breaker.break(xmlTools, isControl) }),
     documents: breaker.break(options.documents ?? null, isControl),
   });
+  const beginning = begun ? beginningOf(begun, prompt, template.source) : [];
+  const text = prompt + beginning.map((part, at) => (at % 2 === 0 ? part : breaker.break(part, isSpecial))).join("");
   if (breaker.count === 0) return tokenizer.encode(text, { ...WHOLE_TEXT, addSpecialTokens: false, contextLength });
   return tokenizer.encodeMarked(text, breaker.mark, { contextLength });
 }

@@ -12,6 +12,7 @@ import {
   type ToolMessage,
 } from "./chat-messages.ts";
 import type { ChatTemplate, RenderOptions, TemplateMessage } from "./chat-template.ts";
+import { inTakenOrder, TemplateTurns, textOf } from "./template-turns.ts";
 import { hasChannels, templateVariables, thinkingSwitches } from "./thinking.ts";
 
 /** What a prompt of a conversation is made from beside the messages. */
@@ -46,15 +47,34 @@ export function templateInput(
   checkVariables(templateOptions);
   if (tools.length > 0 && !takesTools(template.source))
     throw new UnsupportedError("tools: the model's chat template has none: it was not trained to call any");
-  const shape = new MessageShape(template.source, messages);
+  const ordered = inTakenOrder(messages, turnsOf(template, tools.length > 0));
   return {
-    messages: messages.map((message) => shape.of(message)),
+    messages: shaped(template, ordered),
     options: {
       ...toolVariables(template.source, tools),
       ...thinkingVariables(template.source, thinking),
       ...templateOptions,
     },
   };
+}
+
+function shaped(template: ChatTemplate, messages: readonly Message[]): TemplateMessage[] {
+  const shape = new MessageShape(template.source, messages);
+  return messages.map((message) => shape.of(message));
+}
+
+/** What is known of templates, without and with tools. */
+const known = new WeakMap<ChatTemplate, Map<boolean, TemplateTurns>>();
+
+function turnsOf(template: ChatTemplate, hasTools: boolean): TemplateTurns {
+  const made = known.get(template) ?? new Map<boolean, TemplateTurns>();
+  known.set(template, made);
+  const variables = toolVariables(template.source, hasTools ? [{ name: "tool" }] : []);
+  const render = (messages: readonly Message[]) =>
+    template.render(shaped(template, messages), { ...variables, addGenerationPrompt: true });
+  const turns = made.get(hasTools) ?? new TemplateTurns(render);
+  made.set(hasTools, turns);
+  return turns;
 }
 
 /** Whether a template tells the model of tools. */
@@ -132,7 +152,7 @@ class MessageShape {
     if (message.role === "assistant") return this.#assistant(message);
     if (message.role === "tool") return this.#tool(message);
     const { role, content } = message;
-    return { role, content: typeof content === "string" ? content : content.map(({ text }) => text).join("") };
+    return { role, content: textOf(content) };
   }
 
   #assistant({ content: said, reasoning: thought, toolCalls = [] }: AssistantMessage): TemplateMessage {

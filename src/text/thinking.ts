@@ -33,6 +33,10 @@ export function hasChannels(template: string): boolean {
   return template.includes("<|channel|>") && template.includes("<|message|>");
 }
 
+/** What begins the thinking, and the text, of models that write in channels. */
+export const CHANNEL_THINKING = "<|channel|>analysis<|message|>";
+export const CHANNEL_ANSWER = "<|channel|>final<|message|>";
+
 /** What ends the thinking of models that write in channels. */
 export const CHANNEL_CLOSE = "<|end|><|start|>assistant<|channel|>final<|message|>";
 

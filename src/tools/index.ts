@@ -9,6 +9,7 @@ export {
   writeCalibrationText,
 } from "../api/calibration-text.ts";
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
+export { contextLengthOf } from "../api/context-length.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
 export { type FitSizeOptions, type FittedSize, fitSize, type UniformChoice } from "../api/fit-size.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";

@@ -12,9 +12,12 @@ import { writeTinyCheckpoint } from "./tiny-checkpoint.ts";
 export const SERVED_CONTEXT = 512;
 
 /** A loaded model of random weights. */
-export async function tinyModel(): Promise<LanguageModel> {
+export async function tinyModel(
+  options: { readonly contextLength?: number; readonly chatTemplate?: string } = {},
+): Promise<LanguageModel> {
   const folder = await temporaryFolder();
-  await writeTinyCheckpoint(folder, { config: { max_position_embeddings: SERVED_CONTEXT } });
+  const { contextLength = SERVED_CONTEXT, ...given } = options;
+  await writeTinyCheckpoint(folder, { config: { max_position_embeddings: contextLength }, ...given });
   const model = await loadCheckpoint(folder);
   const loaded = await loadCompiled(model);
   await model.close();
@@ -40,8 +43,8 @@ export async function post(app: App, path: string, body: object, headers: Record
 }
 
 /** Posts JSON, and gives the events of the stream: names and parsed data, "[DONE]" as it is. */
-export async function postStream(app: App, path: string, body: object) {
-  const init = { method: "POST", headers: JSON_HEADERS, body: JSON.stringify(body) };
+export async function postStream(app: App, path: string, body: object, headers: Record<string, string> = {}) {
+  const init = { method: "POST", headers: { ...JSON_HEADERS, ...headers }, body: JSON.stringify(body) };
   const response = await app.request(path, init);
   return { status: response.status, events: parseEvents(await response.text()) };
 }

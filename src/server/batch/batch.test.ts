@@ -154,7 +154,7 @@ describe("a batch", () => {
     // As long as a file can be: what reads it whole fails for memory.
     await truncate(input, 2 ** 40);
     const output = join(folder, "long-out.jsonl");
-    await expect(run(input, output)).rejects.toThrow("line 2: expected at most 8388608 characters");
+    await expect(run(input, output)).rejects.toThrow("line 2: expected at most 33554432 characters");
     await expect(readFile(output)).rejects.toThrow("ENOENT");
   });
 

@@ -13,7 +13,7 @@ const usage = {
   completion_tokens: 9,
   total_tokens: 16,
   prompt_tokens_details: { cached_tokens: 3 },
-  completion_tokens_details: { reasoning_tokens: 2 },
+  completion_tokens_details: { reasoning_tokens: 2, accepted_prediction_tokens: 0, rejected_prediction_tokens: 0 },
 };
 
 function scripted(script = toolScript) {
@@ -179,7 +179,7 @@ describe("a chat completion", () => {
     [{ messages: [{ role: "wizard", content: "x" }] }, "messages.0.role"],
     [
       { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }] },
-      "messages.0.content.0.type",
+      "messages.0.content.0",
     ],
     [{ messages: [{ role: "tool", content: "x" }] }, "messages.0.tool_call_id"],
     [{ tools: [{ type: "function", function: { name: "a b" } }] }, "tools.0.function.name"],

@@ -1,14 +1,18 @@
 /** /v1/chat/completions: answers to messages, with tools and thinking. */
 import type { ChatEvent, ChatResult } from "../../language/chat-options.ts";
 import { withOwnStops } from "../../language/chat-options.ts";
-import { chatMessages, chatOptions } from "../chat-input.ts";
+import { chatMessages, chatOptions, chatTools } from "../chat-input.ts";
 import { chatConstraint, constrained } from "../constraint.ts";
+import { withinContext } from "../context-length.ts";
 import { newId, unixTime } from "../ids.ts";
+import { thinkingOptions } from "../model-options.ts";
+import { customInput, type OfferedTools } from "../offered-tools.ts";
 import { type ChatRequest, chatRequest, chatSchema } from "../schemas/chat.ts";
 import type { Job, Serving } from "../serving.ts";
 import type { StreamEvent } from "../sse.ts";
 import { TokenLogprobs } from "../token-logprobs.ts";
 import { chatCounts, openaiUsage } from "../usage.ts";
+import { type Warn, warnerOf } from "../warnings.ts";
 import { type App, addPost } from "./route.ts";
 
 export function addChat(app: App, serving: Serving): void {
@@ -20,7 +24,7 @@ export function addChat(app: App, serving: Serving): void {
     streams: true,
   };
   addPost(app, route, async (c, body) => {
-    const chat = new ChatCompletion(body);
+    const chat = new ChatCompletion(body, serving, warnerOf(c.get("record")));
     const demand = { model: body.model, choices: body.n ?? 1 };
     if (!body.stream) return serving.answer(c, demand, (job) => chat.whole(job));
     return serving.stream(c, demand, (job) => chat.events(job), { failed: (data) => [{ data }] });
@@ -34,23 +38,37 @@ class ChatCompletion {
   readonly #n: number;
   readonly #id = newId("chatcmpl");
   readonly #created = unixTime();
+  readonly #tools: OfferedTools;
+  readonly #messages;
+  readonly #options;
+  readonly #warn: Warn;
 
-  constructor(body: ChatRequest) {
+  constructor(body: ChatRequest, { limits, unseen }: Serving, warn: Warn) {
     this.#body = body;
     this.#n = body.n ?? 1;
+    this.#warn = warn;
+    this.#tools = chatTools(body, limits.tools, warn);
+    this.#messages = chatMessages(body.messages, unseen);
+    this.#options = { ...chatOptions(body, this.#tools), ...constrained(chatConstraint(body)) };
   }
 
-  #begin({ model, signal }: Job, onEnd?: (choice: number, result: ChatResult) => void) {
-    const constraint = constrained(chatConstraint(this.#body));
-    const options = { ...withOwnStops(model, chatOptions(this.#body)), ...constraint, n: this.#n, onEnd, signal };
-    return model.chatChoices(chatMessages(this.#body.messages), options);
+  #begin({ model, contextLength, signal }: Job, onEnd?: (choice: number, result: ChatResult) => void) {
+    const { reasoning_effort: effort, thinking_budget, chat_template_kwargs } = this.#body;
+    const asked = { effort, ...(typeof thinking_budget === "number" && { thinking: { budget: thinking_budget } }) };
+    const { templateOptions, ...thinking } = thinkingOptions(asked, model.template, this.#warn);
+    const variables = { ...templateOptions, ...chat_template_kwargs };
+    const hasVariables = Object.keys(variables).length > 0;
+    const given = { ...this.#options, ...thinking, ...(hasVariables && { templateOptions: variables }) };
+    const stream = model.chatChoices(this.#messages, { ...withOwnStops(model, given), n: this.#n, onEnd, signal });
+    const count = () => model.encodeChat(this.#messages, given).length;
+    return { stream, events: withinContext(stream, "chat", contextLength, count) };
   }
 
   async whole(job: Job): Promise<object> {
-    const stream = this.#begin(job);
+    const { stream, events } = this.#begin(job);
     const logprobs = Array.from({ length: this.#n }, () => new TokenLogprobs(job.model.tokenizer));
     const lists = logprobs.map((): object[] => []);
-    for await (const event of stream) {
+    for await (const event of events) {
       job.wrote();
       if (event.type === "text" && event.logprobs)
         lists[event.choice]!.push(...logprobs[event.choice]!.list(event.logprobs));
@@ -73,16 +91,14 @@ class ChatCompletion {
       content,
       refusal: null,
       ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
-      ...(calls === undefined
-        ? {}
-        : {
-            tool_calls: calls.map(({ id, name, arguments: text }) => ({
-              id,
-              type: "function",
-              function: { name, arguments: text },
-            })),
-          }),
+      ...(calls === undefined ? {} : { tool_calls: calls.map((call) => this.#call(call)) }),
     };
+  }
+
+  #call({ id, name, arguments: text }: { id: string; name: string; arguments: string }): object {
+    const { kind, name: own } = this.#tools.originOf(name);
+    if (kind === "custom") return { id, type: "custom", custom: { name: own, input: customInput(text) } };
+    return { id, type: "function", function: { name: own, arguments: text } };
   }
 
   /** Whether the client takes a call of that index: one that wants no others beside it gets the first. */
@@ -99,21 +115,23 @@ class ChatCompletion {
     });
     const deltaOf = (index: number, delta: object, logprobs: object | null = null): StreamEvent =>
       chunk([{ index, delta, logprobs, finish_reason: null }]);
+    const deltas = Array.from({ length: this.#n }, () => new Deltas(this.#tools, (index) => this.#hasCall(index)));
     const ended: StreamEvent[] = [];
-    const stream = this.#begin(job, (index, { finishReason }) => {
+    const { stream, events } = this.#begin(job, (index, { finishReason }) => {
+      ended.push(...deltas[index]!.end().map((delta) => deltaOf(index, delta)));
       ended.push(chunk([{ index, delta: {}, logprobs: null, finish_reason: finishReasons[finishReason] }]));
     });
     const logprobs = Array.from({ length: this.#n }, () => new TokenLogprobs(job.model.tokenizer));
     let isBegun = false;
     const begin = () => logprobs.map((_, index) => deltaOf(index, { role: "assistant", content: "", refusal: null }));
-    for await (const { choice, ...event } of stream) {
+    for await (const { choice, ...event } of events) {
       job.wrote();
       if (!isBegun) yield* begin();
       isBegun = true;
       yield* ended.splice(0);
-      const delta = this.#delta(event);
       const found = event.type === "text" && event.logprobs ? logprobs[choice]!.list(event.logprobs) : null;
-      if (delta) yield deltaOf(choice, delta, found && { content: found, refusal: null });
+      for (const delta of deltas[choice]!.of(event))
+        yield deltaOf(choice, delta, found && { content: found, refusal: null });
     }
     const results = await stream.result;
     if (!isBegun) yield* begin();
@@ -123,19 +141,46 @@ class ChatCompletion {
     yield { data: "[DONE]" };
   }
 
-  #delta(event: ChatEvent): object | null {
-    if (event.type === "text") return { content: event.text };
-    if (event.type === "reasoning") return { reasoning_content: event.text };
-    const { index } = event;
-    if (!this.#hasCall(index)) return null;
-    if (event.type === "toolArguments") return { tool_calls: [{ index, function: { arguments: event.text } }] };
-    const { id, name } = event;
-    return { tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] };
-  }
-
   #usage(job: Job, results: readonly ChatResult[]): object {
     const counts = chatCounts(results);
     job.took(counts);
     return openaiUsage(counts, counts.reasoningTokens);
+  }
+}
+
+/** The deltas of one choice's events. Texts of custom tools come whole: they are read from arguments that are JSON. */
+class Deltas {
+  readonly #tools: OfferedTools;
+  readonly #hasCall: (index: number) => boolean;
+  #custom: { readonly index: number; text: string } | null = null;
+
+  constructor(tools: OfferedTools, hasCall: (index: number) => boolean) {
+    this.#tools = tools;
+    this.#hasCall = hasCall;
+  }
+
+  of(event: ChatEvent): object[] {
+    if (event.type === "text") return [...this.end(), { content: event.text }];
+    if (event.type === "reasoning") return [...this.end(), { reasoning_content: event.text }];
+    const { index } = event;
+    if (!this.#hasCall(index)) return this.end();
+    if (event.type === "toolArguments") {
+      if (this.#custom === null) return [{ tool_calls: [{ index, function: { arguments: event.text } }] }];
+      this.#custom.text += event.text;
+      return [];
+    }
+    const before = this.end();
+    const { kind, name } = this.#tools.originOf(event.name);
+    if (kind === "custom") this.#custom = { index, text: "" };
+    const own = kind === "custom" ? { custom: { name, input: "" } } : { function: { name, arguments: "" } };
+    return [...before, { tool_calls: [{ index, id: event.id, type: kind, ...own }] }];
+  }
+
+  /** What is left of a call when something else comes, or nothing. */
+  end(): object[] {
+    if (this.#custom === null) return [];
+    const { index, text } = this.#custom;
+    this.#custom = null;
+    return [{ tool_calls: [{ index, custom: { input: customInput(text) } }] }];
   }
 }

@@ -2,6 +2,7 @@
 
 import { merge } from "../../language/merge.ts";
 import { promptLogProbabilities } from "../../language/prompt-log-probabilities.ts";
+import { fillInMiddle } from "../../text/fill-in-middle.ts";
 import type { GenerationResult } from "../../text/generate.ts";
 import type { LogProbabilities } from "../../text/log-probabilities.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
@@ -43,6 +44,7 @@ function checkCompletion(body: CompletionRequest, choicesMax: number): void {
   };
   if (body.echo && body.stream && typeof body.logprobs === "number")
     refuse("stream", "expected false with echo and logprobs");
+  if (body.echo && body.suffix) refuse("echo", "expected false with suffix");
   const choices = promptsOf(body).length * (body.n ?? 1);
   if (choices > choicesMax)
     refuse("n", `expected at most ${choicesMax} texts, n times the prompts, but found ${choices}`);
@@ -51,6 +53,14 @@ function checkCompletion(body: CompletionRequest, choicesMax: number): void {
 function promptsOf({ prompt }: CompletionRequest): readonly (string | readonly number[])[] {
   if (typeof prompt === "string") return [prompt];
   return typeof prompt[0] === "number" ? [prompt as number[]] : (prompt as (string | number[])[]);
+}
+
+/** A prompt as the model reads it. */
+interface Prompt {
+  readonly ids: readonly number[];
+  /** Tokens that end its text beside those of the request. */
+  readonly stopTokens: readonly number[];
+  readonly text: (job: Job) => string;
 }
 
 /** A text of one choice, and the probabilities of the token that finished it. */
@@ -134,15 +144,24 @@ class Completion {
     return typeof this.#body.logprobs === "number";
   }
 
-  async #encode({ model, contextLength }: Job) {
-    const addSpecialTokens = this.#body.add_special_tokens ?? true;
+  async #encode({ model, contextLength }: Job): Promise<Prompt[]> {
+    const { suffix, add_special_tokens } = this.#body;
+    const addSpecialTokens = add_special_tokens ?? true;
+    const { tokenizer } = model;
     return promptsOf(this.#body).map((prompt) => {
+      if (suffix) {
+        const filled = fillInMiddle(tokenizer, prompt, suffix, { addBos: addSpecialTokens });
+        if (filled) return { ...filled, text: () => "" };
+        throw new ApiError(400, "suffix: expected none: the model has no tokens for texts between others", {
+          param: "suffix",
+        });
+      }
       const ids =
         typeof prompt === "string"
-          ? model.tokenizer.encode(prompt, { ...WHOLE_TEXT, addSpecialTokens, contextLength })
+          ? tokenizer.encode(prompt, { ...WHOLE_TEXT, addSpecialTokens, contextLength })
           : prompt;
       const text = (job: Job) => (typeof prompt === "string" ? prompt : job.model.tokenizer.decode(ids));
-      return { ids, text };
+      return { ids, stopTokens: [], text };
     });
   }
 
@@ -156,7 +175,7 @@ class Completion {
   /** Pieces of all prompts and choices, as they come; `#results` has how each ended, of which `onEnd` hears. */
   async *#pieces(
     job: Job,
-    prompts: readonly { readonly ids: readonly number[] }[],
+    prompts: readonly Prompt[],
     onEnd: (index: number, result: GenerationResult) => void = () => {},
   ): AsyncGenerator<Piece> {
     const { max_tokens, logprobs } = this.#body;
@@ -170,9 +189,10 @@ class Completion {
       n,
     };
     const results = this.#results;
-    async function* ofPrompt(ids: readonly number[], first: number): AsyncGenerator<Piece> {
+    async function* ofPrompt({ ids, stopTokens }: Prompt, first: number): AsyncGenerator<Piece> {
       const stream = job.model.generateChoices(ids, {
         ...options,
+        stopTokens: [...(options.stopTokens ?? []), ...stopTokens],
         onEnd(choice, result) {
           results[first + choice] = result;
           onEnd(first + choice, result);
@@ -183,7 +203,7 @@ class Completion {
         yield { index: first + choice, ...piece };
       }
     }
-    yield* merge(prompts.map(({ ids }, i) => ofPrompt(ids, i * n)));
+    yield* merge(prompts.map((prompt, i) => ofPrompt(prompt, i * n)));
   }
 
   #counts(job: Job, prompts: readonly { readonly ids: readonly number[] }[]) {

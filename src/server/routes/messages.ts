@@ -5,8 +5,17 @@ import type { ChatResult } from "../../language/chat-options.ts";
 import { withOwnStops } from "../../language/chat-options.ts";
 import { type Block, blockEvents, isJsonObject } from "../blocks.ts";
 import { constrained } from "../constraint.ts";
+import { withinContext } from "../context-length.ts";
 import { newId } from "../ids.ts";
-import { answerOptions, conversationOf, promptOptions, takesOneCall } from "../messages-input.ts";
+import {
+  answerOptions,
+  conversationOf,
+  messageTools,
+  promptOptions,
+  takesOneCall,
+  thinkingOf,
+} from "../messages-input.ts";
+import { thinkingOptions } from "../model-options.ts";
 import {
   countTokensRequest,
   countTokensSchema,
@@ -17,6 +26,7 @@ import {
 import type { Job, Serving } from "../serving.ts";
 import type { StreamEvent } from "../sse.ts";
 import { chatCounts } from "../usage.ts";
+import { type Warn, warnerOf } from "../warnings.ts";
 import { type App, addPost } from "./route.ts";
 
 export function addMessages(app: App, serving: Serving): void {
@@ -27,10 +37,10 @@ export function addMessages(app: App, serving: Serving): void {
     response: messageAnswerSchema,
     streams: true,
   };
-  const ping = { event: "ping", data: { type: "ping" } };
+  const ping = () => [{ event: "ping", data: { type: "ping" } }];
   const failed = (data: object) => [{ event: "error", data }];
   addPost(app, route, async (c, body) => {
-    const answer = new MessageAnswer(body, await c.req.text());
+    const answer = new MessageAnswer(body, await c.req.text(), serving, warnerOf(c.get("record")));
     const demand = { model: body.model, choices: 1 };
     if (!body.stream) return serving.answer(c, demand, (job) => answer.whole(job));
     return serving.stream(c, demand, (job) => answer.events(job), { ping, failed });
@@ -42,23 +52,30 @@ export function addMessages(app: App, serving: Serving): void {
     response: countTokensSchema,
   };
   addPost(app, count, async (c, body) => {
-    const text = await c.req.text();
+    const warn = warnerOf(c.get("record"));
+    const conversation = conversationOf(body, { text: await c.req.text(), policy: serving.unseen, warn });
+    const options = promptOptions(body, messageTools(body, serving.limits.tools, warn));
     return serving.answer(c, { model: body.model, choices: 1 }, async ({ model }) => {
-      const ids = model.encodeChat(conversationOf(body, text), promptOptions(body));
-      return { input_tokens: ids.length };
+      const thinking = thinkingOptions(thinkingOf(body), model.template, warn);
+      return { input_tokens: model.encodeChat(conversation, { ...options, ...thinking }).length };
     });
   });
 }
 
 class MessageAnswer {
   readonly #body: MessagesRequest;
-  /** The request as it came. */
-  readonly #text: string;
   readonly #id = newId("msg", "_");
+  readonly #messages;
+  readonly #options;
+  readonly #warn: Warn;
 
-  constructor(body: MessagesRequest, text: string) {
+  /** `text`: the request as it came. */
+  constructor(body: MessagesRequest, text: string, { limits, unseen }: Serving, warn: Warn) {
     this.#body = body;
-    this.#text = text;
+    this.#warn = warn;
+    const tools = messageTools(body, limits.tools, warn);
+    this.#messages = conversationOf(body, { text, policy: unseen, warn });
+    this.#options = { ...answerOptions(body, tools), ...constrained(this.#constraint) };
   }
 
   get #constraint() {
@@ -66,13 +83,13 @@ class MessageAnswer {
     return format ? ({ kind: "jsonSchema", schema: format.schema } as const) : null;
   }
 
-  #begin({ model, signal }: Job) {
-    const stream = model.chat(conversationOf(this.#body, this.#text), {
-      ...withOwnStops(model, answerOptions(this.#body)),
-      ...constrained(this.#constraint),
-      signal,
-    });
-    return { stream, blocks: blockEvents(stream, { onlyOneCall: takesOneCall(this.#body) }) };
+  #begin({ model, contextLength, signal }: Job) {
+    const thinking = thinkingOptions(thinkingOf(this.#body), model.template, this.#warn);
+    const given = { ...this.#options, ...thinking };
+    const stream = model.chat(this.#messages, { ...withOwnStops(model, given), signal });
+    const count = () => model.encodeChat(this.#messages, given).length;
+    const events = withinContext(stream, "messages", contextLength, count);
+    return { stream, blocks: blockEvents(events, { onlyOneCall: takesOneCall(this.#body) }) };
   }
 
   async whole(job: Job): Promise<object> {
@@ -123,7 +140,7 @@ class MessageAnswer {
 function contentBlock(block: Block): object {
   if (block.kind === "toolCall")
     return { type: "tool_use", id: block.id, name: block.name, input: inputOf(block.text) };
-  if (block.kind === "text") return { type: "text", text: block.text, citations: null };
+  if (block.kind === "text") return { type: "text", text: block.text };
   return { type: "thinking", thinking: block.text, signature: "" };
 }
 

@@ -11,9 +11,11 @@ export function addModels(app: App, { pool }: Serving): void {
   const created_at = new Date(created * 1000).toISOString();
   const modelOf = ({ name: id, bytes, contextLength }: ListedModel) => {
     const openai = { id, object: "model", created, owned_by: "lowbit" };
-    const size = bytes > 0 ? { meta: { size: bytes } } : {};
-    const context = contextLength === null ? {} : { max_model_len: contextLength };
-    return { ...openai, type: "model", display_name: id, created_at, ...size, ...context };
+    const isKnown = contextLength !== null;
+    const context = isKnown ? { max_model_len: contextLength, max_input_tokens: contextLength } : {};
+    const meta = { ...(bytes > 0 && { size: bytes }), ...(isKnown && { n_ctx: contextLength }) };
+    const own = Object.keys(meta).length > 0 ? { meta } : {};
+    return { ...openai, type: "model", display_name: id, created_at, ...own, ...context };
   };
   addGet(app, { path: "/v1/models", summary: "The models of this server.", response: modelListSchema }, (c) => {
     const data = pool.models.map(modelOf);

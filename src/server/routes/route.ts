@@ -1,8 +1,8 @@
 /** How endpoints are added: their path, the schemas of their requests and answers, and what serves them. */
 import { createRoute, type OpenAPIHono, z } from "@hono/zod-openapi";
 import { readBody } from "../body.ts";
-import { apiFormOf } from "../errors.ts";
-import { anthropicErrorSchema, openaiErrorSchema } from "../schemas/fields.ts";
+import { type ApiForm, apiFormOf } from "../errors.ts";
+import { anthropicErrorSchema, ollamaErrorSchema, openaiErrorSchema } from "../schemas/fields.ts";
 import type { ServerContext, ServerEnv } from "../serving.ts";
 
 export type App = OpenAPIHono<ServerEnv>;
@@ -11,8 +11,12 @@ const STATUSES = { 400: "The request is wrong.", 401: "The key is missing or wro
 const LOADED = { 408: "Too late.", 413: "The body is too large.", 415: "The body is no JSON." } as const;
 const BUSY = { 429: "Too many wait.", 503: "The server ends." } as const;
 
+const errorSchemas: Readonly<Record<ApiForm, z.ZodType>> = {
+  ...{ openai: openaiErrorSchema, anthropic: anthropicErrorSchema, ollama: ollamaErrorSchema },
+};
+
 function errorResponses(path: string) {
-  const schema = apiFormOf(path) === "anthropic" ? anthropicErrorSchema : openaiErrorSchema;
+  const schema = errorSchemas[apiFormOf(path)];
   const all = Object.entries({ ...STATUSES, ...LOADED, ...BUSY });
   return Object.fromEntries(
     all.map(([status, description]) => [status, { description, content: { "application/json": { schema } } }]),
@@ -60,13 +64,13 @@ interface PostRoute<S extends z.ZodType> {
 /** Adds an endpoint without a body. `params` are those of the path. */
 export function addGet(
   app: App,
-  { path, summary, response, open = false, params, type = "application/json" }: GetRoute,
+  { method = "get", path, summary, response, open = false, params, type = "application/json" }: GetRoute,
   serve: (c: ServerContext) => Response | Promise<Response>,
 ): void {
   const { 404: notFound, ...other } = errorResponses(path);
   const failures = open ? {} : { 401: other[401]! };
   const route = createRoute({
-    method: "get",
+    method,
     path,
     summary,
     ...(open ? {} : { security: [{ bearer: [] }] }),
@@ -82,6 +86,8 @@ export function addGet(
 }
 
 interface GetRoute {
+  /** Default: get. */
+  readonly method?: "get" | "delete";
   readonly path: string;
   readonly summary: string;
   readonly response: z.ZodType;

@@ -1,6 +1,7 @@
 /** Requests and answers of /v1/chat/completions. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
+import { EFFORTS } from "../model-options.ts";
 import {
   modelField,
   optional,
@@ -11,51 +12,110 @@ import {
   usageSchema,
 } from "./fields.ts";
 
-const textPart = z.object({ type: z.literal("text"), text: z.string() });
-const content = z.union([z.string(), z.array(textPart).min(1)]);
 export const toolName = z.string().regex(/^[\w.-]{1,128}$/);
 export const jsonObject = z.record(z.string(), z.unknown());
 
-const callSchema = z.object({
-  id: z.string(),
-  type: z.literal("function"),
-  function: z.object({ name: z.string(), arguments: z.string() }),
-});
+const textPart = z.object({ type: z.literal("text"), text: z.string() });
+const refusalPart = z.object({ type: z.literal("refusal"), refusal: z.string() });
+const contentPart = z.discriminatedUnion("type", [
+  textPart,
+  refusalPart,
+  z.object({ type: z.literal("image_url"), image_url: z.union([z.string(), z.object({ url: z.string() })]) }),
+  z.object({
+    type: z.literal("input_audio"),
+    input_audio: z.object({ data: z.string(), format: optional(z.string()) }),
+  }),
+  z.object({
+    type: z.literal("file"),
+    file: z.object({ filename: optional(z.string()), file_data: optional(z.string()) }),
+  }),
+]);
+const texts = z.union([z.string(), z.array(textPart).min(1)]);
+const content = z.union([z.string(), z.array(contentPart).min(1)]);
+export type ContentPart = z.output<typeof contentPart>;
+
+const callSchema = z.discriminatedUnion("type", [
+  z.object({
+    id: z.string(),
+    type: z.literal("function"),
+    function: z.object({ name: z.string(), arguments: z.string() }),
+  }),
+  z.object({ id: z.string(), type: z.literal("custom"), custom: z.object({ name: z.string(), input: z.string() }) }),
+]);
 
 const messageSchema = z
   .discriminatedUnion("role", [
-    z.object({ role: z.literal("system"), content, name: optional(z.string()) }),
-    z.object({ role: z.literal("developer"), content, name: optional(z.string()) }),
+    z.object({ role: z.literal("system"), content: texts, name: optional(z.string()) }),
+    z.object({ role: z.literal("developer"), content: texts, name: optional(z.string()) }),
     z.object({ role: z.literal("user"), content, name: optional(z.string()) }),
     z.object({
       role: z.literal("assistant"),
       content: optional(content),
+      refusal: optional(z.string()),
       reasoning_content: optional(z.string()),
+      reasoning: optional(z.string()).openapi({ description: "As reasoning_content." }),
       tool_calls: optional(z.array(callSchema)),
+      function_call: optional(z.object({ name: z.string(), arguments: z.string() })),
       name: optional(z.string()),
     }),
     z.object({ role: z.literal("tool"), content, tool_call_id: z.string() }),
+    z.object({ role: z.literal("function"), content: z.string().nullable(), name: z.string() }),
   ])
   .openapi("ChatMessage");
 
 export type ChatMessage = z.output<typeof messageSchema>;
 
-const toolSchema = z
-  .object({
-    type: z.literal("function"),
-    function: z.object({
-      name: toolName,
-      description: optional(z.string()),
-      parameters: optional(jsonObject),
-      strict: optional(z.boolean()),
-    }),
-  })
-  .openapi("ChatTool");
+/** Forms of what tools that take a text are given. */
+export const grammarSyntax = z.enum(["lark", "regex"]);
 
-const toolChoice = z.union([
-  z.enum(["none", "auto", "required"]),
-  z.object({ type: z.literal("function"), function: z.object({ name: toolName }) }),
+/** Kinds of tools that others run: they are left out. */
+export function otherTool(known: string) {
+  return z
+    .looseObject({ type: z.string().regex(new RegExp(`^(?!(?:${known})$)[\\w.:-]{1,64}$`)) })
+    .openapi({ description: "A tool of a kind that this server cannot run: left out, with a warning." });
+}
+
+const functionTool = z.object({
+  type: z.literal("function"),
+  function: z.object({
+    name: toolName,
+    description: optional(z.string()),
+    parameters: optional(jsonObject),
+    strict: optional(z.boolean()),
+  }),
+});
+const customTool = z.object({
+  type: z.literal("custom"),
+  custom: z.object({
+    name: toolName,
+    description: optional(z.string()),
+    format: optional(
+      z.discriminatedUnion("type", [
+        z.object({ type: z.literal("text") }),
+        z.object({
+          type: z.literal("grammar"),
+          grammar: z.object({ syntax: grammarSyntax, definition: z.string().min(1) }),
+        }),
+      ]),
+    ),
+  }),
+});
+const toolSchema = z.union([functionTool, customTool, otherTool("function|custom")]).openapi("ChatTool");
+export type FunctionTool = z.output<typeof functionTool>;
+export type CustomTool = z.output<typeof customTool>;
+
+const named = z.object({ name: toolName });
+const chosenTool = z.union([
+  z.object({ type: z.literal("function"), function: named }),
+  z.object({ type: z.literal("custom"), custom: named }),
+  otherTool("function|custom|allowed_tools"),
 ]);
+const allowedTools = z.object({
+  type: z.literal("allowed_tools"),
+  allowed_tools: z.object({ mode: z.enum(["auto", "required"]), tools: z.array(chosenTool).min(1) }),
+});
+export type AllowedChatTools = z.output<typeof allowedTools>;
+const toolChoice = z.union([z.enum(["none", "auto", "required"]), allowedTools, chosenTool]);
 
 const responseFormat = z.discriminatedUnion("type", [
   z.object({ type: z.literal("text") }),
@@ -80,7 +140,7 @@ export const structuredOutputs = z.object({
 });
 export type StructuredOutputs = z.output<typeof structuredOutputs>;
 
-export const reasoningEffort = z.enum(["none", "minimal", "low", "medium", "high", "xhigh"]);
+export const reasoningEffort = z.enum(EFFORTS);
 
 export function chatRequest({ choices, messages, tools }: ServerLimits) {
   return z
@@ -102,6 +162,9 @@ export function chatRequest({ choices, messages, tools }: ServerLimits) {
       thinking_budget: optional(z.int().min(0).max(TOKENS_MAX)).openapi({
         description: "Tokens after which the model's thinking ends; 0 turns it off.",
       }),
+      prediction: optional(
+        z.object({ type: z.literal("content"), content: z.union([z.string(), z.array(textPart)]) }),
+      ).openapi({ description: "Taken, and of no effect: answers are the same with it." }),
       chat_template_kwargs: optional(jsonObject).openapi({
         description: "Variables of the chat template, such as enable_thinking.",
       }),

@@ -29,7 +29,9 @@ export function completionRequest({ choices }: ServerLimits) {
       best_of: optional(z.literal(1, "expected 1: no texts are made to choose the best of them")),
       echo: optional(z.boolean()),
       logprobs: optional(z.int().min(0).max(20)),
-      suffix: optional(z.literal("", "expected none: texts between others are not supported")),
+      suffix: optional(z.string()).openapi({
+        description: "Text behind the one that is written: for models that have tokens for it.",
+      }),
       add_special_tokens: optional(z.boolean()).openapi({
         description: "Whether the tokenizer puts its own tokens, such as BOS, around a text. Default: true.",
       }),

@@ -47,7 +47,11 @@ export const usageSchema = z
     completion_tokens: z.int(),
     total_tokens: z.int(),
     prompt_tokens_details: z.object({ cached_tokens: z.int() }),
-    completion_tokens_details: z.object({ reasoning_tokens: z.int() }),
+    completion_tokens_details: z.object({
+      reasoning_tokens: z.int(),
+      accepted_prediction_tokens: z.int(),
+      rejected_prediction_tokens: z.int(),
+    }),
   })
   .openapi("Usage");
 
@@ -69,6 +73,8 @@ export const anthropicErrorSchema = z
     request_id: z.string(),
   })
   .openapi("MessagesError");
+
+export const ollamaErrorSchema = z.object({ error: z.string() }).openapi("OllamaError");
 
 const elsewhere = z.null("expected structured_outputs, which has its place here").optional();
 

@@ -1,28 +1,64 @@
 /** Requests and answers of Anthropic's /v1/messages. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
-import { jsonObject, toolName } from "./chat.ts";
+import { EFFORTS } from "../model-options.ts";
+import { jsonObject, otherTool, toolName } from "./chat.ts";
 import { modelField, optional, TOKENS_MAX } from "./fields.ts";
 
 const textBlock = z.object({ type: z.literal("text"), text: z.string() });
 const texts = z.union([z.string(), z.array(textBlock)]);
 
-const userBlock = z.discriminatedUnion("type", [
-  textBlock,
-  z.object({
-    type: z.literal("tool_result"),
-    tool_use_id: z.string(),
-    content: optional(texts),
-    is_error: optional(z.boolean()),
-  }),
+const imageBlock = z.object({
+  type: z.literal("image"),
+  source: z.looseObject({ type: z.string(), media_type: optional(z.string()) }),
+});
+const title = { title: optional(z.string()), context: optional(z.string()) };
+const documentSource = z.union([
+  z.object({ type: z.literal("text"), data: z.string(), media_type: optional(z.string()) }),
+  z.object({ type: z.literal("content"), content: z.union([z.string(), z.array(z.union([textBlock, imageBlock]))]) }),
+  z.object({ type: z.literal("base64"), media_type: z.string(), data: z.string() }),
+  z.looseObject({ type: z.enum(["url", "file"]) }),
 ]);
+const documentBlock = z.object({ type: z.literal("document"), source: documentSource, ...title });
+const searchBlock = z.object({
+  type: z.literal("search_result"),
+  source: z.string(),
+  title: z.string(),
+  content: z.array(textBlock),
+});
+const referenceBlock = z.object({ type: z.literal("tool_reference"), tool_name: z.string() });
+const uploadBlock = z.looseObject({ type: z.literal("container_upload") });
 
-const assistantBlock = z.discriminatedUnion("type", [
+const shownBlocks = [textBlock, imageBlock, documentBlock, searchBlock] as const;
+const resultBlock = z.discriminatedUnion("type", [...shownBlocks, referenceBlock]);
+export type ShownBlock = z.output<typeof resultBlock> | z.output<typeof uploadBlock>;
+
+const toolResultBlock = z.object({
+  type: z.literal("tool_result"),
+  tool_use_id: z.string(),
+  content: optional(z.union([z.string(), z.array(resultBlock)])),
+  is_error: optional(z.boolean()),
+});
+const userBlock = z.discriminatedUnion("type", [...shownBlocks, uploadBlock, toolResultBlock]);
+
+const use = { id: z.string(), name: z.string(), input: jsonObject };
+/** Results of tools that Anthropic's servers or those of MCP have run. */
+const ranBlock = z.looseObject({ type: z.string().regex(/^[a-z_]+_tool_result$/), tool_use_id: z.string() });
+/** Blocks of kinds that say nothing to a model of texts, or that are not known yet. */
+const otherBlock = z.looseObject({
+  type: z
+    .string()
+    .regex(/^(?!(?:text|tool_use|server_tool_use|mcp_tool_use|thinking|image)$)(?!.*_tool_result$)[a-z_0-9]{1,64}$/),
+});
+const assistantBlock = z.union([
   textBlock,
-  z.object({ type: z.literal("tool_use"), id: z.string(), name: z.string(), input: jsonObject }),
+  z.object({ type: z.enum(["tool_use", "server_tool_use", "mcp_tool_use"]), ...use }),
   z.object({ type: z.literal("thinking"), thinking: z.string(), signature: optional(z.string()) }),
-  z.object({ type: z.literal("redacted_thinking"), data: z.string() }),
+  imageBlock,
+  ranBlock,
+  otherBlock,
 ]);
+export type AssistantBlock = z.output<typeof assistantBlock>;
 
 const messageSchema = z
   .discriminatedUnion("role", [
@@ -34,13 +70,15 @@ const messageSchema = z
 
 export type MessageParam = z.output<typeof messageSchema>;
 
-const toolSchema = z.object({
+const customTool = z.object({
   type: optional(z.literal("custom")),
   name: toolName,
   description: optional(z.string()),
   input_schema: jsonObject,
   strict: optional(z.boolean()),
 });
+const toolSchema = z.union([customTool, otherTool("custom")]);
+export type MessageTool = z.output<typeof toolSchema>;
 
 const toolChoice = z.discriminatedUnion("type", [
   z.object({ type: z.literal("auto"), disable_parallel_tool_use: optional(z.boolean()) }),
@@ -62,6 +100,12 @@ const promptFields = ({ messages, tools }: ServerLimits) => ({
   tools: optional(z.array(toolSchema).max(tools)),
   tool_choice: optional(toolChoice),
   thinking: optional(thinking),
+  output_config: optional(
+    z.object({
+      effort: optional(z.enum(EFFORTS)),
+      format: optional(z.object({ type: z.literal("json_schema"), schema: jsonObject })),
+    }),
+  ),
 });
 
 export function messagesRequest(limits: ServerLimits) {
@@ -74,9 +118,6 @@ export function messagesRequest(limits: ServerLimits) {
       temperature: optional(z.number().min(0).max(2)),
       top_p: optional(z.number().gt(0).max(1)),
       top_k: optional(z.int().min(0).max(TOKENS_MAX)),
-      output_config: optional(
-        z.object({ format: optional(z.object({ type: z.literal("json_schema"), schema: jsonObject })) }),
-      ),
     })
     .openapi("MessagesRequest");
 }
@@ -99,7 +140,7 @@ export const messageAnswerSchema = z
     model: z.string(),
     content: z.array(
       z.discriminatedUnion("type", [
-        textBlock.extend({ citations: z.null() }),
+        textBlock,
         z.object({ type: z.literal("thinking"), thinking: z.string(), signature: z.string() }),
         z.object({ type: z.literal("tool_use"), id: z.string(), name: z.string(), input: jsonObject }),
       ]),

@@ -10,12 +10,13 @@ export const modelSchema = z
     type: z.literal("model"),
     display_name: z.string(),
     created_at: z.string(),
-    max_model_len: z
-      .int()
-      .optional()
-      .openapi({ description: "Tokens of the context, as vLLM tells it; once the model is loaded." }),
+    max_model_len: z.int().optional().openapi({ description: "Tokens of the context, as vLLM tells it." }),
+    max_input_tokens: z.int().optional().openapi({ description: "The same, as Anthropic tells it." }),
     meta: z
-      .object({ size: z.int().openapi({ description: "Bytes of the model's files." }) })
+      .object({
+        size: z.int().optional().openapi({ description: "Bytes of the model's files." }),
+        n_ctx: z.int().optional().openapi({ description: "Tokens of the context." }),
+      })
       .optional()
       .openapi({ description: "As llama.cpp's server tells it." }),
   })

@@ -1,43 +1,158 @@
-/** Requests and answers of /v1/responses, as far as it keeps nothing. */
+/** Requests and answers of /v1/responses. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
-import { jsonObject, reasoningEffort, toolName } from "./chat.ts";
+import { grammarSyntax, jsonObject, otherTool, reasoningEffort, toolName } from "./chat.ts";
 import { modelField, optional, samplingFields, TOKENS_MAX } from "./fields.ts";
 
-const textPart = z.object({ type: z.enum(["input_text", "output_text", "text"]), text: z.string() });
-const content = z.union([z.string(), z.array(textPart)]);
+const textPart = z.object({ type: z.enum(["input_text", "output_text", "text", "summary_text"]), text: z.string() });
+const contentPart = z.discriminatedUnion("type", [
+  textPart,
+  z.object({ type: z.literal("refusal"), refusal: z.string() }),
+  z.object({
+    type: z.enum(["input_image", "computer_screenshot"]),
+    image_url: optional(z.string()),
+    file_id: optional(z.string()),
+  }),
+  z.object({
+    type: z.literal("input_file"),
+    filename: optional(z.string()),
+    file_data: optional(z.string()),
+    file_url: optional(z.string()),
+    file_id: optional(z.string()),
+  }),
+  z.object({ type: z.literal("input_audio"), input_audio: z.looseObject({ format: optional(z.string()) }) }),
+]);
+export type ResponsePart = z.output<typeof contentPart>;
+const content = z.union([z.string(), z.array(contentPart)]);
 
+const id = optional(z.string());
 const messageItem = z.object({
   type: optional(z.literal("message")),
+  id,
   role: z.enum(["user", "assistant", "system", "developer"]),
   content,
 });
 const callItem = z.object({
   type: z.literal("function_call"),
+  id,
   call_id: z.string(),
+  namespace: optional(z.string()),
   name: z.string(),
   arguments: z.string(),
 });
+const customCallItem = z.object({
+  type: z.literal("custom_tool_call"),
+  id,
+  call_id: z.string(),
+  namespace: optional(z.string()),
+  name: z.string(),
+  input: z.string(),
+});
 const resultItem = z.object({
-  type: z.literal("function_call_output"),
+  type: z.enum(["function_call_output", "custom_tool_call_output"]),
+  id,
   call_id: z.string(),
   output: content,
 });
+/** Calls of tools that this server is not asked to offer, by clients that have run them, and their results. */
+const actionItem = z.looseObject({
+  type: z.enum(["local_shell_call", "shell_call", "apply_patch_call", "computer_call"]),
+  id,
+  call_id: z.string(),
+});
+const actionResultItem = z.looseObject({
+  type: z.enum(["local_shell_call_output", "shell_call_output", "apply_patch_call_output", "computer_call_output"]),
+  id,
+  call_id: optional(z.string()),
+});
 const reasoningItem = z.object({
   type: z.literal("reasoning"),
-  content: optional(z.array(z.object({ type: z.literal("reasoning_text"), text: z.string() }))),
+  id,
+  summary: optional(z.array(z.object({ type: z.literal("summary_text"), text: z.string() }))),
+  content: optional(z.array(z.object({ type: z.enum(["reasoning_text", "text"]), text: z.string() }))),
+  encrypted_content: optional(z.string()),
+});
+const referenceItem = z.object({ type: z.literal("item_reference"), id: z.string() });
+const known = [
+  "message",
+  "function_call",
+  "custom_tool_call",
+  "function_call_output",
+  "custom_tool_call_output",
+  ...actionItem.shape.type.options,
+  ...actionResultItem.shape.type.options,
+  "reasoning",
+  "item_reference",
+];
+/** What others' servers have done, such as `web_search_call`, and kinds that are not known yet. */
+const otherItem = z.looseObject({
+  type: z.string().regex(new RegExp(`^(?!(?:${known.join("|")})$)[a-z_0-9]{1,64}$`)),
+  id,
 });
 
-const inputItem = z.union([callItem, resultItem, reasoningItem, messageItem]).openapi("ResponseInputItem");
+const inputItem = z
+  .union([
+    callItem,
+    customCallItem,
+    resultItem,
+    actionItem,
+    actionResultItem,
+    reasoningItem,
+    referenceItem,
+    messageItem,
+    otherItem,
+  ])
+  .openapi("ResponseInputItem");
 export type InputItem = z.output<typeof inputItem>;
 
-const toolSchema = z.object({
+/** Items by their types, but those that are loose. */
+export interface KnownItems {
+  readonly message: z.output<typeof messageItem>;
+  readonly function_call: z.output<typeof callItem>;
+  readonly custom_tool_call: z.output<typeof customCallItem>;
+  readonly function_call_output: z.output<typeof resultItem>;
+  readonly reasoning: z.output<typeof reasoningItem>;
+}
+
+const functionTool = z.object({
   type: z.literal("function"),
   name: toolName,
   description: optional(z.string()),
   parameters: optional(jsonObject),
   strict: optional(z.boolean()),
 });
+const customTool = z.object({
+  type: z.literal("custom"),
+  name: toolName,
+  description: optional(z.string()),
+  format: optional(
+    z.discriminatedUnion("type", [
+      z.object({ type: z.literal("text") }),
+      z.object({ type: z.literal("grammar"), syntax: grammarSyntax, definition: z.string().min(1) }),
+    ]),
+  ),
+});
+const TOOLS = "function|custom|namespace";
+const namespaceTool = z.object({
+  type: z.literal("namespace"),
+  name: z.string().min(1).max(64),
+  description: optional(z.string()),
+  tools: z.array(z.union([functionTool, customTool, otherTool(TOOLS)])),
+});
+const toolSchema = z.union([functionTool, customTool, namespaceTool, otherTool(TOOLS)]).openapi("ResponseTool");
+export type ResponseTool = z.output<typeof toolSchema>;
+
+const chosenTool = z.union([
+  z.object({ type: z.enum(["function", "custom"]), name: toolName, namespace: optional(z.string()) }),
+  otherTool("function|custom|allowed_tools"),
+]);
+const allowedTools = z.object({
+  type: z.literal("allowed_tools"),
+  mode: z.enum(["auto", "required"]),
+  tools: z.array(chosenTool).min(1),
+});
+export type AllowedTools = z.output<typeof allowedTools>;
+const toolChoice = z.union([z.enum(["none", "auto", "required"]), allowedTools, chosenTool]);
 
 const textFormat = z.discriminatedUnion("type", [
   z.object({ type: z.literal("text") }),
@@ -50,28 +165,36 @@ const textFormat = z.discriminatedUnion("type", [
   }),
 ]);
 
-const STATELESS = "expected none: this server keeps no responses; give the whole conversation in input";
+const promptFields = ({ messages, tools }: ServerLimits) => ({
+  model: modelField,
+  input: z.union([z.string().min(1), z.array(inputItem).min(1).max(messages)]),
+  instructions: optional(z.string()),
+  tools: optional(z.array(toolSchema).max(tools)),
+  tool_choice: optional(toolChoice),
+  parallel_tool_calls: optional(z.boolean()),
+  reasoning: optional(z.object({ effort: optional(reasoningEffort), summary: optional(z.string()) })),
+  text: optional(z.object({ format: optional(textFormat), verbosity: optional(z.string()) })),
+  previous_response_id: optional(z.string().min(1).max(128)),
+  conversation: z.null("expected none: give previous_response_id, or the whole conversation in input").optional(),
+});
 
-export function responseRequest({ messages, tools }: ServerLimits) {
+export function inputTokensRequest(limits: ServerLimits) {
+  return z.object(promptFields(limits)).openapi("ResponseInputTokensRequest");
+}
+
+/** What a prompt is made of. */
+export type ResponsePrompt = z.output<ReturnType<typeof inputTokensRequest>>;
+
+export function responseRequest(limits: ServerLimits) {
   return z
     .object({
-      model: modelField,
-      input: z.union([z.string().min(1), z.array(inputItem).min(1).max(messages)]),
-      instructions: optional(z.string()),
+      ...promptFields(limits),
       max_output_tokens: optional(z.int().min(1).max(TOKENS_MAX)),
       ...samplingFields,
       stream: optional(z.boolean()),
-      tools: optional(z.array(toolSchema).max(tools)),
-      tool_choice: optional(
-        z.union([z.enum(["none", "auto", "required"]), z.object({ type: z.literal("function"), name: toolName })]),
-      ),
-      parallel_tool_calls: optional(z.boolean()),
-      reasoning: optional(z.object({ effort: optional(reasoningEffort) })),
-      text: optional(z.object({ format: optional(textFormat) })),
+      store: optional(z.boolean()).openapi({ description: "Whether the response may be gone on from. Default: true." }),
       metadata: optional(z.record(z.string(), z.string())),
-      previous_response_id: z.null(STATELESS).optional(),
-      conversation: z.null(STATELESS).optional(),
-      background: optional(z.literal(false, "expected false: this server keeps no responses")),
+      background: optional(z.literal(false, "expected false: answers come with the request")),
     })
     .openapi("ResponseRequest");
 }
@@ -99,3 +222,21 @@ export const responseSchema = z
       .nullable(),
   })
   .openapi("Response");
+
+export const inputTokensSchema = z
+  .object({ object: z.literal("response.input_tokens"), input_tokens: z.int() })
+  .openapi("ResponseInputTokens");
+
+export const itemListSchema = z
+  .object({
+    object: z.literal("list"),
+    data: z.array(z.looseObject({ id: z.string(), type: z.string() })),
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable(),
+    has_more: z.literal(false),
+  })
+  .openapi("ResponseItemList");
+
+export const deletedSchema = z
+  .object({ id: z.string(), object: z.literal("response"), deleted: z.literal(true) })
+  .openapi("DeletedResponse");

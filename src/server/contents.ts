@@ -1,0 +1,89 @@
+/** Contents of messages as texts. What a model of texts cannot see is named in the prompt, or refused. */
+import { ApiError } from "./errors.ts";
+
+/**
+ * What becomes of images and files that a model cannot see: named in the prompt, refused, or (`auto`) refused where the
+ * user has just sent them and named in results of tools and in what was said before.
+ */
+export type UnseenPolicy = "auto" | "name" | "refuse";
+
+/** A part of a content: a text, or what a model of texts cannot see. */
+export type Part = string | Unseen;
+
+/** An image or file. */
+export interface Unseen {
+  readonly what: "image" | "audio" | "document" | "file";
+  /** Its type or name, such as "image/png"; "" where that is unknown. */
+  readonly label: string;
+}
+
+/** Where a content stands: its path in the request, and whether the user has just said it. */
+export interface Place {
+  readonly path: string;
+  readonly isNew: boolean;
+}
+
+const LABEL_MAX = 100;
+
+/** The text of a content; parts that are null are no part of it. ApiError 400 for what is not to be named. */
+export function contentText(
+  parts: readonly (Part | null)[],
+  { path, isNew }: Place,
+  policy: UnseenPolicy,
+  between = "",
+): string {
+  let text = "";
+  let before: Part | null = null;
+  for (const [index, part] of parts.entries()) {
+    if (part === null) continue;
+    const isSeen = typeof part === "string";
+    if (!isSeen && (policy === "refuse" || (policy === "auto" && isNew))) {
+      const param = `${path}.${index}`;
+      throw new ApiError(400, `${param}: ${sentence(part)}`, { code: "unsupported_content", param });
+    }
+    const separator = before === null ? "" : isSeen && typeof before === "string" ? between : "\n";
+    text += separator + (isSeen ? part : named(part));
+    before = part;
+  }
+  return text;
+}
+
+const PLURALS = { image: "images", audio: "audio", document: "documents but their text", file: "files" } as const;
+
+function sentence({ what, label }: Unseen): string {
+  return `this model reads no ${PLURALS[what]}${label === "" ? "" : ` (found ${shown(label)})`}`;
+}
+
+function named({ what, label }: Unseen): string {
+  return `[${what}${label === "" ? "" : ` ${shown(label)}`} not shown: this model reads no ${PLURALS[what]}]`;
+}
+
+/** A type or name in one line. */
+function shown(label: string): string {
+  return label.replace(/[^\p{L}\p{N} ./+_-]/gu, "?").slice(0, LABEL_MAX);
+}
+
+/** The type of a `data:` URL; "" for others, whose address is not for prompts. */
+export function dataType(url: string): string {
+  return /^data:([\w.+-]+\/[\w.+-]+)[;,]/.exec(url)?.[1] ?? "";
+}
+
+/** Blocks with which clients tell their makers about themselves. They change with each conversation, and with them the prompt. */
+const METADATA = /^\s*x-anthropic-[\w-]+:/;
+const METADATA_LINES = /^(?:\s*x-anthropic-[\w-]+:[^\n]*(?:\n|$))+/;
+
+/** Whether a block of a system prompt is metadata of the client's, which is no part of the prompt. */
+export function isMetadata(text: string): boolean {
+  return METADATA.test(text);
+}
+
+/** A system prompt that is one text, without lines of metadata at its beginning. */
+export function withoutMetadata(text: string): string {
+  return text.replace(METADATA_LINES, "");
+}
+
+/** The text of a system prompt's parts, or of its one text. */
+export function systemText(content: string | readonly string[], between = ""): string {
+  if (typeof content === "string") return withoutMetadata(content);
+  return content.filter((text) => !isMetadata(text)).join(between);
+}

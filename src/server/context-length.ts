@@ -1,0 +1,33 @@
+/** A conversation that does not fit its model's context, in the words of each API: clients know them, and shorten it. */
+import { ContextLengthError } from "../errors.ts";
+import { ApiError } from "./errors.ts";
+
+/** The API whose words are used. */
+export type ContextWords = "chat" | "responses" | "messages";
+
+const WORDS: Readonly<Record<ContextWords, (tokens: number, most: number) => string>> = {
+  chat: (tokens, most) =>
+    `This model's maximum context length is ${most} tokens. However, your messages resulted in ${tokens} tokens. Please reduce the length of the messages.`,
+  responses: (tokens, most) =>
+    `Your input exceeds the context window of this model: ${tokens} tokens > ${most} maximum. Please adjust your input and try again.`,
+  messages: (tokens, most) => `prompt is too long: ${tokens} tokens > ${most} maximum`,
+};
+
+const PARAMS: Readonly<Record<ContextWords, string>> = { chat: "messages", responses: "input", messages: "messages" };
+
+/** The events of an answer; `count` gives the tokens of a prompt that does not fit. */
+export async function* withinContext<T>(
+  events: AsyncIterable<T>,
+  words: ContextWords,
+  contextLength: number,
+  count: () => number,
+): AsyncGenerator<T> {
+  try {
+    yield* events;
+  } catch (cause) {
+    if (!(cause instanceof ContextLengthError)) throw cause;
+    throw new ApiError(400, WORDS[words](count(), contextLength), {
+      ...{ code: "context_length_exceeded", param: PARAMS[words], cause },
+    });
+  }
+}

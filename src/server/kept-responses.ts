@@ -1,0 +1,98 @@
+/** Responses that may be gone on from: in memory, bounded, each for the key that asked for it. */
+import type { InputItem } from "./schemas/responses.ts";
+
+/** A response that is kept. */
+export interface KeptResponse {
+  readonly id: string;
+  /** Who asked for it. */
+  readonly owner: string;
+  /** The response that it went on from; null for the first of a conversation. */
+  readonly previousId: string | null;
+  /** What it was asked, without what was asked before. */
+  readonly input: readonly InputItem[];
+  /** What it answered. */
+  readonly output: readonly InputItem[];
+  /** The response as it was given. */
+  readonly body: object;
+}
+
+interface Entry extends KeptResponse {
+  readonly bytes: number;
+}
+
+export class KeptResponses {
+  readonly #most: number;
+  readonly #mostBytes: number;
+  /** The longest unused first. */
+  readonly #entries = new Map<string, Entry>();
+  #bytes = 0;
+
+  constructor({ responses, responseBytes }: { readonly responses: number; readonly responseBytes: number }) {
+    this.#most = responses;
+    this.#mostBytes = responseBytes;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Bytes of what is kept, as JSON. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Keeps a response, and forgets what was unused for the longest time where there is no room. */
+  keep(response: KeptResponse): void {
+    const bytes = Buffer.byteLength(JSON.stringify([response.input, response.body]));
+    if (bytes > this.#mostBytes) return;
+    this.#entries.set(response.id, { ...response, bytes });
+    this.#bytes += bytes;
+    for (const [id] of this.#entries) {
+      if (this.#entries.size <= this.#most && this.#bytes <= this.#mostBytes) break;
+      this.#remove(id);
+    }
+  }
+
+  /** A response of an owner; null where there is none. */
+  get(id: string, owner: string): KeptResponse | null {
+    const entry = this.#entries.get(id);
+    return entry?.owner === owner ? entry : null;
+  }
+
+  /** All items of a conversation up to a response, the first one's first; null where not all are kept. */
+  itemsOf(id: string, owner: string): InputItem[] | null {
+    const chain: Entry[] = [];
+    for (let next: string | null = id; next !== null; ) {
+      const entry = this.#entries.get(next);
+      if (entry?.owner !== owner) return null;
+      chain.push(entry);
+      next = entry.previousId;
+    }
+    // What others go on from is used later than they are, so that it is not forgotten before them.
+    for (const entry of chain) {
+      this.#entries.delete(entry.id);
+      this.#entries.set(entry.id, entry);
+    }
+    return chain.reverse().flatMap(({ input, output }) => [...input, ...output]);
+  }
+
+  /** An item of an owner's responses; null where none has it. */
+  itemOf(id: string, owner: string): InputItem | null {
+    for (const entry of this.#entries.values()) {
+      if (entry.owner !== owner) continue;
+      const found = [...entry.output, ...entry.input].find((item) => item.id === id && item.type !== "item_reference");
+      if (found) return found;
+    }
+    return null;
+  }
+
+  /** Whether there was such a response of the owner's, which is forgotten. */
+  delete(id: string, owner: string): boolean {
+    return this.get(id, owner) !== null && this.#remove(id);
+  }
+
+  #remove(id: string): boolean {
+    this.#bytes -= this.#entries.get(id)!.bytes;
+    return this.#entries.delete(id);
+  }
+}

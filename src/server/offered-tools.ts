@@ -1,0 +1,145 @@
+/** Tools of a request as the model is told of them, and its calls by the names that the client has for them. */
+import type { Tool, ToolChoice } from "../text/chat-messages.ts";
+import { ApiError } from "./errors.ts";
+import { given } from "./schemas/fields.ts";
+import type { Warn } from "./warnings.ts";
+
+export interface FunctionFields {
+  readonly name: string;
+  readonly description?: string | null | undefined;
+  readonly parameters?: object | null | undefined;
+  readonly strict?: boolean | null | undefined;
+}
+
+/** A tool that takes a text, which may be held to a form. */
+export interface CustomFields {
+  readonly name: string;
+  readonly description?: string | null | undefined;
+  readonly format?: CustomFormat | null | undefined;
+}
+
+export type CustomFormat =
+  | { readonly type: "text" }
+  | { readonly type: "grammar"; readonly syntax: "lark" | "regex"; readonly definition: string };
+
+/** What the client calls a tool that the model has called. */
+export interface Origin {
+  readonly kind: "function" | "custom";
+  readonly name: string;
+  /** Namespace of the tool; null for one that has none. */
+  readonly namespace: string | null;
+}
+
+const NAME_MAX = 128;
+
+/** The name by which a model knows a tool of a namespace. */
+export function qualified(name: string, namespace: string | null | undefined): string {
+  return (namespace ? `${namespace}__${name}` : name).replace(/[^\w.-]/g, "_").slice(-NAME_MAX);
+}
+
+/** Parameters of tools that take a text. */
+function textParameters(format: CustomFormat | null | undefined): object {
+  const pattern =
+    format?.type === "grammar" && format.syntax === "regex" ? { pattern: `^(?:${format.definition})$` } : {};
+  return {
+    type: "object",
+    properties: { input: { type: "string", ...pattern } },
+    required: ["input"],
+    additionalProperties: false,
+  };
+}
+
+export class OfferedTools {
+  readonly #tools: Tool[] = [];
+  readonly #origins = new Map<string, Origin>();
+  readonly #warn: Warn;
+  readonly #max: number;
+  #isReduced = false;
+
+  /** `max`: how many there may be. */
+  constructor(max: number, warn: Warn) {
+    this.#max = max;
+    this.#warn = warn;
+  }
+
+  get list(): readonly Tool[] {
+    return this.#tools;
+  }
+
+  addFunction({ name, description, parameters, strict }: FunctionFields, namespace: string | null = null): void {
+    this.#add({ kind: "function", name, namespace }, given({ description, parameters, strict }));
+  }
+
+  addCustom({ name, description, format }: CustomFields, namespace: string | null = null): void {
+    const isGrammar = format?.type === "grammar";
+    const form = isGrammar
+      ? `The input is a text of this ${format.syntax} grammar:\n${format.definition}`
+      : "The input is a text.";
+    const told = description ? `${description}\n\n${form}` : form;
+    const strict = isGrammar && format.syntax === "regex";
+    this.#add(
+      { kind: "custom", name, namespace },
+      { description: told, parameters: textParameters(format), ...(strict && { strict }) },
+    );
+  }
+
+  /** Notes that a tool is none that a model of texts can be offered. */
+  leaveOut(type: string): void {
+    this.#isReduced = true;
+    this.#warn(`tools of type ${type} are left out: this server cannot run them`);
+  }
+
+  #add(origin: Origin, fields: Omit<Tool, "name">): void {
+    const name = qualified(origin.name, origin.namespace);
+    if (this.#tools.length === this.#max)
+      throw new ApiError(400, `tools: expected at most ${this.#max}, those of namespaces included`, { param: "tools" });
+    if (this.#origins.has(name))
+      throw new ApiError(400, `tools: expected names that differ but found ${name} twice`, { param: "tools" });
+    this.#origins.set(name, origin);
+    this.#tools.push({ name, ...fields });
+  }
+
+  /** What the client calls a tool. */
+  originOf(name: string): Origin {
+    return this.#origins.get(name) ?? { kind: "function", name, namespace: null };
+  }
+
+  /** Options for a choice; what may not be chosen because it was left out is left to the model. */
+  options(choice: ToolChoice | null): { tools?: readonly Tool[]; toolChoice?: ToolChoice } {
+    const toolChoice = choice && this.#possible(choice);
+    return {
+      ...(this.#tools.length > 0 ? { tools: this.#tools } : {}),
+      ...(toolChoice ? { toolChoice } : {}),
+    };
+  }
+
+  #possible(choice: ToolChoice): ToolChoice {
+    if (!this.#isReduced) return choice;
+    if (choice === "required") return this.#tools.length > 0 ? choice : "auto";
+    if (typeof choice === "string") return choice;
+    const has = (name: string) => this.#origins.has(name);
+    if (!("names" in choice)) return has(choice.name) ? choice : "auto";
+    const names = choice.names.filter(has);
+    return names.length > 0 ? { ...choice, names } : "none";
+  }
+}
+
+/** The text that a call of a tool that takes one has, from the arguments as the model wrote them. */
+export function customInput(args: string): string {
+  try {
+    const value: unknown = JSON.parse(args);
+    if (typeof value === "string") return value;
+    const { input } = (value ?? {}) as { input?: unknown };
+    if (typeof input === "string") return input;
+    const [only, ...others] = Object.values(value ?? {});
+    if (typeof only === "string" && others.length === 0) return only;
+  } catch {
+    // Given as it is.
+  }
+  return args;
+}
+
+/** Arguments of a call of a tool that takes a text. */
+export function customArguments(input: string): string {
+  return JSON.stringify({ input });
+}

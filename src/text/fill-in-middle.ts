@@ -1,0 +1,61 @@
+/** Prompts that ask for a text between two others, for models that were trained to write it. */
+import { type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
+
+/** Tokens of a family of models, in the order of the prompt: "P" is the text before, "S" the one behind. */
+interface Marks {
+  readonly prompt: readonly string[];
+  /** Tokens that end the text, beside the model's own. */
+  readonly ends: readonly string[];
+}
+
+/** What separates files, and ends one, in the data of code models. */
+const FILE_ENDS = ["<|file_sep|>", "<|repo_name|>", "<|fim_pad|>", "<|endoftext|>", "<file_sep>", "<fim_pad>"];
+
+const FAMILIES: readonly Marks[] = [
+  // Qwen2.5-Coder, Qwen3-Coder, CodeGemma, Granite 4, Seed-Coder's relatives.
+  { prompt: ["<|fim_prefix|>", "P", "<|fim_suffix|>", "S", "<|fim_middle|>"], ends: FILE_ENDS },
+  // StarCoder, Granite Code, SmolLM.
+  { prompt: ["<fim_prefix>", "P", "<fim_suffix>", "S", "<fim_middle>"], ends: [...FILE_ENDS, "<|endoftext|>"] },
+  { prompt: ["<fim-prefix>", "P", "<fim-suffix>", "S", "<fim-middle>"], ends: ["<|endoftext|>"] },
+  // Seed-Coder writes the text behind first.
+  { prompt: ["<[fim-suffix]>", "S", "<[fim-prefix]>", "P", "<[fim-middle]>"], ends: [] },
+  // GLM-4.
+  { prompt: ["<|code_prefix|>", "P", "<|code_suffix|>", "S", "<|code_middle|>"], ends: [] },
+  // DeepSeek-Coder.
+  { prompt: ["<｜fim▁begin｜>", "P", "<｜fim▁hole｜>", "S", "<｜fim▁end｜>"], ends: [] },
+  // Code Llama.
+  { prompt: ["▁<PRE>", "P", "▁<SUF>", "S", "▁<MID>"], ends: ["▁<EOT>"] },
+  // Codestral and other models of Mistral's write the text behind first.
+  { prompt: ["[SUFFIX]", "S", "[PREFIX]", "P"], ends: [] },
+];
+
+/** The prompt of a text between two others, and the tokens that end it. */
+export interface FillInMiddle {
+  readonly ids: readonly number[];
+  readonly stopTokens: readonly number[];
+}
+
+/**
+ * The prompt for a text between others; null for a model whose tokenizer has no tokens for that. Texts are ids, or encoded
+ * without what the tokenizer puts around them; `addBos` puts the token that begins a text in front, where there is one.
+ */
+export function fillInMiddle(
+  tokenizer: Tokenizer,
+  before: string | readonly number[],
+  behind: string,
+  { addBos = true }: { readonly addBos?: boolean } = {},
+): FillInMiddle | null {
+  const isMark = (part: string) => part !== "P" && part !== "S";
+  const family = FAMILIES.find(({ prompt }) =>
+    prompt.every((part) => !isMark(part) || tokenizer.tokenToId(part) !== undefined),
+  );
+  if (!family) return null;
+  const encode = (text: string | readonly number[]) =>
+    typeof text === "string" ? tokenizer.encode(text, { ...WHOLE_TEXT, addSpecialTokens: false }) : text;
+  const parts = family.prompt.map((part) =>
+    isMark(part) ? [tokenizer.tokenToId(part)!] : encode(part === "P" ? before : behind),
+  );
+  const [first] = tokenizer.encode("", { ...WHOLE_TEXT });
+  const bos = addBos && tokenizer.bos !== null && first === tokenizer.bos.id ? [first] : [];
+  return { ids: [...bos, ...parts.flat()], stopTokens: family.ends.flatMap((text) => tokenizer.tokenToId(text) ?? []) };
+}

@@ -1,0 +1,167 @@
+/** Messages in an order that a model's chat template takes: many refuse, or leave out, what agents send. */
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { type AssistantMessage, joinedTexts, type Message, type UserMessage } from "./chat-messages.ts";
+
+/** Orders of messages that not every template takes, by what tries each. */
+const TRIALS = {
+  system: [system("sysa"), user("usra")],
+  severalSystems: [system("sysa"), system("sysb"), user("usra")],
+  systemAlone: [system("sysa")],
+  systemAfterAnswer: [user("usra"), assistant("ansa"), system("sysa"), user("usrb")],
+  systemAfterUser: [user("usra"), system("sysa")],
+  systemAfterTool: [user("usra"), called(), result("resa"), system("sysa")],
+  users: [user("usra"), user("usrb")],
+  userAfterTool: [user("usra"), called(), result("resa"), user("usrb")],
+  assistants: [user("usra"), assistant("ansa"), assistant("ansb"), user("usrb")],
+} satisfies Record<string, readonly Message[]>;
+
+export type Order = keyof typeof TRIALS;
+
+/** What a template does with conversations of a few words. */
+export class TemplateTurns {
+  readonly #render: (messages: readonly Message[]) => string;
+  readonly #known = new Map<Order, boolean>();
+
+  /** `render`: the text of a prompt. */
+  constructor(render: (messages: readonly Message[]) => string) {
+    this.#render = render;
+  }
+
+  /** Whether the template writes all that messages in an order say. One that writes no prompt at all is left to say why. */
+  takes(order: Order): boolean {
+    const known = this.#known.get(order) ?? (this.#writes(TRIALS[order]) || !this.#writes([user("usra")]));
+    this.#known.set(order, known);
+    return known;
+  }
+
+  #writes(messages: readonly Message[]): boolean {
+    try {
+      const text = this.#render(messages);
+      let at = 0;
+      return messages.every(({ content }) => {
+        const word = typeof content === "string" ? content : "";
+        at = text.indexOf(word, at);
+        return at >= 0;
+      });
+    } catch (error) {
+      if (error instanceof InvalidArgumentError || error instanceof InvalidFileError) return false;
+      throw error;
+    }
+  }
+}
+
+/**
+ * The messages as they are where the template takes their order. Else systems at the beginning are one, later ones become
+ * text of the turn of the user, or the result of a tool, beside which they stand, and messages of one role in a row are one.
+ * What becomes of a message does not depend on those behind the next answer, so that prompts of a conversation begin alike.
+ */
+export function inTakenOrder(messages: readonly Message[], turns: TemplateTurns): readonly Message[] {
+  const after = messages.findIndex(({ role }) => role !== "system");
+  const leading = messages.slice(0, after < 0 ? messages.length : after);
+  const others = messages.slice(leading.length);
+  const result = [...beginning(leading as { content: string }[], others.length === 0, turns)];
+  for (const [index, message] of others.entries()) {
+    if (message.role === "system" && takesLater(others[index - 1], turns)) result.push(message);
+    else if (message.role === "system") {
+      const next = others.slice(index + 1).find(({ role }) => role !== "system");
+      addReminder(result, message.content, next);
+    } else add(result, message, turns);
+  }
+  return result;
+}
+
+function beginning(systems: readonly { content: string }[], isAlone: boolean, turns: TemplateTurns): Message[] {
+  if (systems.length === 0) return [];
+  const content = systems.map((message) => message.content).join("\n\n");
+  if (!turns.takes("system") || (isAlone && !turns.takes("systemAlone"))) return [{ role: "user", content }];
+  if (systems.length === 1 || !turns.takes("severalSystems")) return [{ role: "system", content }];
+  return systems.map((message) => ({ role: "system", content: message.content }));
+}
+
+function takesLater(before: Message | undefined, turns: TemplateTurns): boolean {
+  // A template that takes none in one of these places is given none in the others: what stands behind is not known yet.
+  const isTaken = turns.takes("systemAfterAnswer") && turns.takes("systemAfterUser");
+  return isTaken && (before?.role !== "tool" || turns.takes("systemAfterTool"));
+}
+
+/** Marks of what the user did not write, as coding agents write them. */
+function reminder(text: string): string {
+  return `<system-reminder>\n${text}\n</system-reminder>`;
+}
+
+/** A system message as a part of the next turn, or of that before it where an answer comes next. */
+function addReminder(result: Message[], content: string, next: Message | undefined): void {
+  const text = reminder(content);
+  const last = result.at(-1);
+  if (next?.role !== "user" && (last?.role === "user" || last?.role === "tool")) joinLast(result, text);
+  else result.push(new Reminder(text));
+}
+
+/** A turn of the user's that is joined with what he says next. */
+class Reminder implements UserMessage {
+  readonly role = "user";
+  readonly content: string;
+
+  constructor(content: string) {
+    this.content = content;
+  }
+}
+
+function add(result: Message[], message: Message, turns: TemplateTurns): void {
+  const last = result.at(-1);
+  if (message.role === "user") {
+    const text = textOf(message.content);
+    const isJoined = last?.role === "user" && (last instanceof Reminder || !turns.takes("users"));
+    if (isJoined || (last?.role === "tool" && !turns.takes("userAfterTool"))) joinLast(result, text);
+    else result.push(message);
+  } else if (message.role === "assistant" && last?.role === "assistant" && !turns.takes("assistants"))
+    result[result.length - 1] = joinedAnswers(last, message);
+  else if (message.role === "tool" && last instanceof Reminder) {
+    result.pop();
+    result.push({ ...message, content: `${last.content}\n\n${message.content}` });
+  } else result.push(message);
+}
+
+/** The last message of a user or tool, with a text behind what it says. */
+function joinLast(result: Message[], text: string): void {
+  const last = result.at(-1) as UserMessage;
+  const content = `${textOf(last.content)}\n\n${text}`;
+  result[result.length - 1] = last instanceof Reminder ? { role: "user", content } : { ...last, content };
+}
+
+/** Answers in a row as one. */
+export function joinedAnswers(a: AssistantMessage, b: AssistantMessage): AssistantMessage {
+  const reasoning = (a.reasoning ?? "") + (b.reasoning ?? "");
+  const toolCalls = [...(a.toolCalls ?? []), ...(b.toolCalls ?? [])];
+  return {
+    role: "assistant",
+    content: a.content === null || b.content === null ? (a.content ?? b.content) : joinedTexts(a.content, b.content),
+    ...(reasoning === "" ? {} : { reasoning }),
+    ...(toolCalls.length === 0 ? {} : { toolCalls }),
+  };
+}
+
+/** What a user says, as one text. */
+export function textOf(content: UserMessage["content"]): string {
+  return typeof content === "string" ? content : content.map(({ text }) => text).join("");
+}
+
+function system(content: string): Message {
+  return { role: "system", content };
+}
+
+function user(content: string): Message {
+  return { role: "user", content };
+}
+
+function assistant(content: string): Message {
+  return { role: "assistant", content };
+}
+
+function called(): Message {
+  return { role: "assistant", content: null, toolCalls: [{ id: "calla1234", name: "tool", arguments: "{}" }] };
+}
+
+function result(content: string): Message {
+  return { role: "tool", content, toolCallId: "calla1234", name: "tool" };
+}
