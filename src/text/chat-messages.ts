@@ -32,7 +32,7 @@ interface SystemMessage {
 }
 
 /** What a user says. */
-interface UserMessage {
+export interface UserMessage {
   /** Who speaks. */
   readonly role: "user";
   /** What is said: a text, or parts that are joined to one. */
