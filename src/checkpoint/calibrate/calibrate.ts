@@ -15,6 +15,7 @@ import { checkFiniteInputs, finiteFloats } from "../finite.ts";
 import { isLearned } from "../learned-codebooks.ts";
 import { checkModel, type Model } from "../model.ts";
 import { quantizeTensor } from "../quantize-rows.ts";
+import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
@@ -74,6 +75,7 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
     throw new InvalidArgumentError(
       'calibrate: expected linear layers of algorithm "imatrix", "gptq", "awq" or "awq+gptq" or smoothQuant but found none',
     );
+  await model.readUsual(signal);
   await model.atomically(async () => {
     const calibration = new Calibration(model, wanted, options);
     const isGptq = wanted.some((name) => correctsErrors(model.configOf(name)!));
@@ -85,10 +87,6 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
 
 /** More damping than this makes all inputs alike. */
 const DAMPING_MAX = 100;
-/** What "imatrix" adds to mean squares, as a part of their mean. */
-const IMPORTANCE_DAMPING = 0.01;
-/** The same for a table that is the head, too: errors of the rows that are looked up count in all columns alike. */
-const TABLE_DAMPING = 0.1;
 /** Tokens that GPTQ is fitted to and checked with, where nothing else is said. */
 const GPTQ_TOKENS = 16384;
 const GPTQ_TOKENS_LEAST = 64;
@@ -326,12 +324,6 @@ function heldOutLoss(
     for (let i = 0; i < found.length; i++) sum += (found[i]! - wanted[i]!) ** 2;
     return sum;
   };
-}
-
-/** Mean squares over their mean, and a part of it more. */
-function damped(power: Float32Array, damping: number): Float32Array {
-  const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
-  return mean === 0 ? new Float32Array(power.length).fill(1) : power.map((value) => value / mean + damping);
 }
 
 /** Columns divided by factors. */

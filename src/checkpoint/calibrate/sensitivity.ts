@@ -6,7 +6,6 @@ import type { QuantizationConfig } from "../../quantize/config.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize } from "../../quantized.ts";
 import type { Tensor } from "../../tensor.ts";
-import { expectedPower } from "../expected-power.ts";
 import { finiteFloats } from "../finite.ts";
 import type { Model } from "../model.ts";
 import { quantizeTensor } from "../quantize-rows.ts";
@@ -124,9 +123,7 @@ export class Sensitivity {
     const tensor: Tensor = { dtype: "f32", shape: [rows, columns], data };
     const importance = needsActivations(config.algorithm)
       ? this.#power(layer, config)
-      : config.algorithm === "mse"
-        ? await expectedPower(this.#model, name)
-        : null;
+      : await this.#model.importanceOf(name);
     return dequantize(await quantizeTensor(tensor, config, importance));
   }
 

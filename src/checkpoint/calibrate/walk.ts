@@ -12,21 +12,24 @@ import {
   graphSequenceUses,
   isGraphValue,
 } from "../../compile/graph.ts";
+import { zeros } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
 import { nextMacrotask } from "../../event-loop.ts";
+import type { Checkpoint } from "../../formats/contract.ts";
 import { hostCpu } from "../../kernels/cpu.ts";
 import type { Matrix } from "../../matrix.ts";
+import type { Decoder, Network } from "../../model/decoder.ts";
 import { isTextNetwork } from "../../model/encoder.ts";
 import type { Argument } from "../../ops/call-arguments.ts";
 import { EagerBuilder } from "../../ops/eager.ts";
 import { Ops } from "../../ops/ops.ts";
 import { weightName } from "../../ops/packed-constant.ts";
 import { operators } from "../../ops/registry.ts";
+import type { Weight } from "../../ops/weight.ts";
 import { LoneSequence } from "../../sequences/lone-sequence.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { readTexts } from "../../text/model-texts.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
-import type { Model } from "../model.ts";
 import { textsOf } from "../texts.ts";
 import { inChunks, joinRows, type LayerInputs, layerInputs, splitRows } from "./layer-inputs.ts";
 
@@ -38,6 +41,13 @@ export interface WalkOptions {
   readonly window?: number | undefined;
   /** Ends the walk; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** What is asked of a model that reads a text. */
+export interface WalkedModel {
+  readonly network: Network;
+  readonly checkpoint: Checkpoint;
+  weight(name: string, use: { readonly float: true }): Weight;
 }
 
 /** A linear layer that is about to run. */
@@ -66,7 +76,7 @@ const CHARACTERS_MAX = 64;
 type Values = Map<GraphValue, readonly Tensor[]>;
 
 /** Token ids of the start of a text. InvalidFileError without a tokenizer, InvalidArgumentError without tokens. */
-export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DEFAULT): readonly number[] {
+export function calibrationIds(model: WalkedModel, text: string, maxTokens = TOKENS_DEFAULT): readonly number[] {
   checkString("text", text);
   const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
   if (!tokenizer)
@@ -85,7 +95,7 @@ export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DE
  * are those of `calibrationIds`.
  */
 export function calibrationWindows(
-  model: Model,
+  model: WalkedModel,
   text: string,
   options: WalkOptions = {},
   least = 1,
@@ -100,7 +110,7 @@ export function calibrationWindows(
 }
 
 /** Ids of the first lines of a text, each of at most `size`, until there are enough. */
-function linesOf(model: Model, text: string, size: number, maxTokens: number): number[][] {
+function linesOf(model: WalkedModel, text: string, size: number, maxTokens: number): number[][] {
   const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
   const lines: number[][] = [];
   let tokens = 0;
@@ -115,7 +125,7 @@ function linesOf(model: Model, text: string, size: number, maxTokens: number): n
 }
 
 /** Inputs of the forward pass for a window, by their names. */
-function windowInputs({ network }: Model, ids: readonly number[]) {
+function windowInputs({ network }: WalkedModel, ids: readonly number[]) {
   const rows = ids.length;
   const ints = (shape: readonly number[], values: Iterable<number>): Tensor => ({
     ...{ dtype: "i64", shape },
@@ -153,7 +163,7 @@ export class FloatWalk {
   #keptRoom = 0;
 
   /** Reads windows of ids, which do not see each other: all of them by a decoder, each as a text by what reads whole texts. */
-  constructor(model: Model, windows: readonly (readonly number[])[], { signal }: WalkOptions = {}) {
+  constructor(model: WalkedModel, windows: readonly (readonly number[])[], { signal }: WalkOptions = {}) {
     const size = windows.reduce((most, { length }) => Math.max(most, length), 0);
     this.#graph = captureFloat(model, size);
     const uses = graphSequenceUses(this.#graph, operators);
@@ -229,8 +239,11 @@ export class FloatWalk {
       const value = weightValue(node);
       constants.set(value, { dtype: "f32", shape: value.spec.shape, data: weights });
     }
-    for (const value of read) if (value.constant && !constants.has(value)) await load(value);
-    values.set(node.out, this.#call(node, values, constants));
+    if (node.operator === EMBEDDING && !weights) values.set(node.out, await this.#lookUp(node, values));
+    else {
+      for (const value of read) if (value.constant && !constants.has(value)) await load(value);
+      values.set(node.out, this.#call(node, values, constants));
+    }
     if (isFloat) float?.set(node.out, values.get(node.out)!);
     for (const value of [...read, node.out])
       if ((this.#lastUse.get(value) ?? index) <= index) for (const stream of [values, float]) stream?.delete(value);
@@ -300,6 +313,20 @@ export class FloatWalk {
     });
   }
 
+  /** An embedding for each window, with the rows of its table that they read, so that no table is whole in memory. */
+  async #lookUp(node: GraphNode, values: Values): Promise<Tensor[]> {
+    const [table, indices] = node.args as readonly [GraphValue, GraphValue];
+    const windows = values.get(indices)!;
+    const ids = new Set(windows.flatMap(({ data }) => Array.from(data, Number)));
+    const rows = [...ids].sort((a, b) => a - b);
+    const places = new Map(rows.map((row, i) => [row, BigInt(i)]));
+    const read = await rowsOfTable(table, rows);
+    return windows.map((window) => {
+      const data = BigInt64Array.from(window.data as BigInt64Array, (id) => places.get(Number(id))!);
+      return this.#callWith(node, (value) => (value === table ? read : { ...window, data }));
+    });
+  }
+
   #callWith(node: GraphNode, tensorOf: (value: GraphValue) => Tensor): Tensor {
     const args = node.args.map((arg) => (isGraphValue(arg) ? tensorOf(arg) : arg)) as Argument<Tensor>[];
     return this.#builder.call(node.operator, ...args);
@@ -325,7 +352,7 @@ interface Streams {
 
 /** Shows all float linear layers to a visitor while the model reads a text. */
 export async function visitLinearLayers(
-  model: Model,
+  model: WalkedModel,
   text: string,
   visit: LinearVisitor,
   options: WalkOptions = {},
@@ -334,7 +361,7 @@ export async function visitLinearLayers(
 }
 
 /** The forward pass on weights as they are stored, with logits of all positions. Constants are named as slots are. */
-function captureFloat(model: Model, window: number): Graph {
+function captureFloat(model: WalkedModel, window: number): Graph {
   const { network } = model;
   const options = { cache: "sequences", logits: "all", longContext: false } as const;
   const weights = (name: string) => ({ ...model.weight(name, { float: true }), name });
@@ -358,7 +385,12 @@ function captureFloat(model: Model, window: number): Graph {
       name: "forward",
       inputs: [row("tokens"), { name: "positions", spec: { dtype: "i64", shape: [window] }, smallest: [1] }],
       build: (builder, [tokens, position]) => [
-        model.decoder.forward(new Ops(builder), weights, { tokens: tokens!, position: position!, rows: null }, options),
+        (network as Decoder).forward(
+          new Ops(builder),
+          weights,
+          { tokens: tokens!, position: position!, rows: null },
+          options,
+        ),
       ],
     },
     operators,
@@ -372,6 +404,23 @@ const unchanged: WeightVisitor = async () => null;
 /** The weights of a call of a linear layer, of experts or of an embedding table. */
 function weightValue({ operator, args }: GraphNode): GraphValue {
   return args[operator === EMBEDDING ? 0 : 1] as GraphValue;
+}
+
+/** Some rows of a table [n, k], in ascending order. */
+async function rowsOfTable({ spec, constant }: GraphValue, rows: readonly number[]): Promise<Tensor> {
+  const columns = spec.shape[1]!;
+  const data = zeros(spec.dtype, rows.length * columns);
+  let [first, found] = [0, 0];
+  for await (const part of constant!.parts?.() ?? [await constant!.read()]) {
+    const end = first + part.length / columns;
+    for (; found < rows.length && rows[found]! < end; found++) {
+      const start = (rows[found]! - first) * columns;
+      data.set(part.subarray(start, start + columns) as Float32Array & BigInt64Array, found * columns);
+    }
+    if (found === rows.length) break;
+    first = end;
+  }
+  return { dtype: spec.dtype, shape: [rows.length, columns], data };
 }
 
 /** Slot names of these weights; none of other calls. */

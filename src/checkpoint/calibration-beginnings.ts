@@ -1,4 +1,4 @@
-/** How texts begin that a model goes on with itself, by language or kind, and what it is asked in chats. */
+/** How texts begin, by language or kind, and what a model is asked in chats: what models read where nobody gives a text. */
 
 /** Beginnings of plain texts, by kind. */
 export const beginnings: Readonly<Record<string, readonly string[]>> = {

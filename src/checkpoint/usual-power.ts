@@ -1,0 +1,44 @@
+/**
+ * What goes into the linear layers of a model where nobody gives a text: mean squares of their inputs while the model reads how
+ * texts in several languages, code and questions usually begin. Errors of the weights that meet large inputs count more.
+ */
+import { logInfo } from "../log.ts";
+import { isTextNetwork } from "../model/encoder.ts";
+import { calibrationWindows, FloatWalk, type WalkedModel, type WalkOptions } from "./calibrate/walk.ts";
+import { beginnings, questions } from "./calibration-beginnings.ts";
+
+/** Tokens that are read: on SmolLM2-135M, 4,096 tokens of a book give no weights that are nearer to the float model's. */
+const TOKENS = 128;
+/** An expert that fewer tokens reach is left to `expectedPower`. */
+const TOKENS_LEAST = 16;
+/** What is added to mean squares, as a part of their mean. */
+export const IMPORTANCE_DAMPING = 0.01;
+/** The same for a table that is the head, too: errors of the rows that are looked up count in all columns alike. */
+export const TABLE_DAMPING = 0.1;
+
+/** Mean squares of inputs by the slot of the weight; of no slot for a checkpoint without a tokenizer. Errors are those of its files. */
+export async function usualPower(
+  model: WalkedModel,
+  options: Pick<WalkOptions, "signal"> = {},
+): Promise<ReadonlyMap<string, Float32Array>> {
+  const found = new Map<string, Float32Array>();
+  if (!model.checkpoint.tokenizerJson) return found;
+  const text = [...Object.values(beginnings).flat(), ...questions].join("\n");
+  const windows = calibrationWindows(model, text, { maxTokens: TOKENS });
+  const least = isTextNetwork(model.network) ? 1 : Math.min(TOKENS_LEAST, windows[0]!.length);
+  await new FloatWalk(model, windows, options).visit(async ({ name, inputs, power }) => {
+    if (inputs().rows < least) return null;
+    const squares = power();
+    const isUsable = squares.every((value) => value < Number.POSITIVE_INFINITY) && squares.some((value) => value > 0);
+    if (isUsable) found.set(name, squares);
+    return null;
+  });
+  logInfo(() => `read ${windows.flat().length} tokens to see what goes into ${found.size} matrices`);
+  return found;
+}
+
+/** Mean squares over their mean, and a part of it more. */
+export function damped(power: Float32Array, damping: number): Float32Array {
+  const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
+  return mean === 0 ? new Float32Array(power.length).fill(1) : power.map((value) => value / mean + damping);
+}
