@@ -180,8 +180,7 @@ function someRows(all: Matrix): Matrix {
 
 function rowsAt({ columns, data }: Matrix, rows: readonly number[]): Matrix {
   const found = matrix(rows.length, columns);
-  for (const [i, row] of rows.entries())
-    found.data.set(data.subarray(row * columns, (row + 1) * columns), i * columns);
+  for (const [i, row] of rows.entries()) found.data.set(data.subarray(row * columns, (row + 1) * columns), i * columns);
   return found;
 }
 
