@@ -53,9 +53,10 @@ export async function openBlobFolder(folder: string, limit: number): Promise<Blo
   return new BlobFolder(folder, limit);
 }
 
+/** Blobs of a folder, as one process has them. */
 export class BlobFolder {
-  readonly folder: string;
-  readonly limit: number;
+  readonly #folder: string;
+  readonly #limit: number;
   readonly #waiting: Waiting[] = [];
   /** When blobs were last noted as used, by names. */
   readonly #usedAt = new Map<string, number>();
@@ -66,10 +67,11 @@ export class BlobFolder {
 
   /** Internal: `openBlobFolder` makes them. */
   constructor(folder: string, limit: number) {
-    this.folder = folder;
-    this.limit = limit;
+    this.#folder = folder;
+    this.#limit = limit;
   }
 
+  /** Whether there is a blob of a name, damaged or not. */
   async has(name: string): Promise<boolean> {
     return (await stat(this.#pathOf(name)).catch(() => null))?.isFile() ?? false;
   }
@@ -105,6 +107,7 @@ export class BlobFolder {
     });
   }
 
+  /** Resolves when all is written that was given so far. */
   async flush(): Promise<void> {
     while (this.#writing) await this.#writing;
   }
@@ -134,7 +137,7 @@ export class BlobFolder {
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code === undefined) throw error;
         this.#pausedUntil = Date.now() + PAUSE_MS;
-        logInfo(() => `${this.folder}: nothing is kept for a minute: ${(error as Error).message}`);
+        logInfo(() => `${this.#folder}: nothing is kept for a minute: ${(error as Error).message}`);
       }
     }
   }
@@ -168,14 +171,14 @@ export class BlobFolder {
       const all = await this.#look();
       const needed = Math.max(LOOKS * bytes, 1);
       let total = all.reduce((sum, found) => sum + found.bytes, 0);
-      const isFull = total > this.limit - needed;
-      const most = this.limit - Math.max(needed, isFull ? this.limit * SPARE_SHARE : 0);
+      const isFull = total > this.#limit - needed;
+      const most = this.#limit - Math.max(needed, isFull ? this.#limit * SPARE_SHARE : 0);
       for (const { path, bytes: freed, isLeftover } of all) {
         if (total <= most && !isLeftover) break;
         await rm(path, { force: true });
         total -= freed;
       }
-      this.#allowance = Math.floor((this.limit - total) / LOOKS);
+      this.#allowance = Math.floor((this.#limit - total) / LOOKS);
     }
     if (this.#allowance < bytes) return false;
     this.#allowance -= bytes;
@@ -184,10 +187,10 @@ export class BlobFolder {
 
   /** All files, those first that are to be removed first. */
   async #look(): Promise<Found[]> {
-    const names = (await readdir(this.folder)).filter((name) => name.endsWith(ENDING) || UNFINISHED.test(name));
+    const names = (await readdir(this.#folder)).filter((name) => name.endsWith(ENDING) || UNFINISHED.test(name));
     const found: Found[] = [];
     for (const name of names) {
-      const path = join(this.folder, name);
+      const path = join(this.#folder, name);
       const status = await stat(path).catch(() => null);
       if (!status?.isFile()) continue;
       const writer = UNFINISHED.exec(name)?.[1];
@@ -198,7 +201,7 @@ export class BlobFolder {
   }
 
   #pathOf(name: string): string {
-    return join(this.folder, `${name}${ENDING}`);
+    return join(this.#folder, `${name}${ENDING}`);
   }
 }
 

@@ -10,7 +10,9 @@ import { countTokensRequest } from "./schemas/messages.ts";
 
 /** A prompt of a model; of all models where it names none. */
 export interface NamedPrompt {
+  /** The name of the model that it is for; null for all. */
   readonly model: string | null;
+  /** Its token ids, up to where an answer begins. Errors are those of `encodeChat`. */
   idsFor(model: LanguageModel): number[];
 }
 
