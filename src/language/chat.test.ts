@@ -9,8 +9,9 @@ import { Tokenizer } from "../text/tokenizer.ts";
 import { answer, checkChatOptions } from "./chat.ts";
 import type { ChatEvent, ChatOptions, ChatResult } from "./chat-options.ts";
 import { type ChatModel, encodePrompt } from "./chat-prompt.ts";
-import { Conversation, type ConversationEvent } from "./conversation.ts";
+import { Conversation } from "./conversation.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
+import type { ConversationEvent } from "./reply.ts";
 import { ResultStream } from "./result-stream.ts";
 
 const golden = new URL("../text/byte-level-tokenizer.json.golden", import.meta.url);

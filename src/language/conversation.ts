@@ -2,14 +2,14 @@
 import { checkOptions, checkWhole, shown } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
-import { checkMessages, type Message, type TextPart, type ToolMessage } from "../text/chat-messages.ts";
+import { checkMessages, type Message, type TextPart } from "../text/chat-messages.ts";
 import { answer, checkChatOptions } from "./chat.ts";
 import type { ChatEvent, ChatOptions, ChatResult } from "./chat-options.ts";
 import { type ChatModel, encodePrompt } from "./chat-prompt.ts";
 import { canRun, type ExecutableTool, type OnToolCall, runCall } from "./conversation-tools.ts";
 import { withDefaults } from "./generation-settings.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
-import { Reply } from "./reply.ts";
+import { type ConversationEvent, Reply } from "./reply.ts";
 import { mapEvents } from "./result-stream.ts";
 
 /** A model that converses. */
@@ -40,9 +40,6 @@ export interface SendOptions extends ChatOptions {
   /** How often the model may call tools before an answer ends where it calls more. Default 16. */
   readonly maxToolRounds?: number | undefined;
 }
-
-/** A piece of what follows a message: of an answer, or the result of a tool that it called. */
-export type ConversationEvent = ChatEvent | { readonly type: "toolResult"; readonly message: ToolMessage };
 
 const TOOL_ROUNDS = 16;
 

@@ -1,8 +1,11 @@
 /** What follows a message of a conversation. */
+import type { ToolMessage } from "../text/chat-messages.ts";
 import type { GenerationResult } from "../text/generate.ts";
-import type { ChatResult } from "./chat-options.ts";
-import type { ConversationEvent } from "./conversation.ts";
+import type { ChatEvent, ChatResult } from "./chat-options.ts";
 import { ResultStream } from "./result-stream.ts";
+
+/** A piece of what follows a message: of an answer, or the result of a tool that it called. */
+export type ConversationEvent = ChatEvent | { readonly type: "toolResult"; readonly message: ToolMessage };
 
 /** What follows a message, to be iterated over once: as text, or by `events` with thinking, calls and their results. */
 export class Reply implements AsyncIterable<string> {
