@@ -22,7 +22,8 @@ function git(...args) {
 const problems = git("log", "--no-merges", "--format=%h %s", `${BASE}..HEAD`).flatMap((line) => {
   const [, hash, subject] = /^(\S+) (.*)$/.exec(line) ?? [];
   const found = [];
-  if (subject.length > SUBJECT_MAX) found.push(`expected at most ${SUBJECT_MAX} characters but found ${subject.length}`);
+  if (subject.length > SUBJECT_MAX)
+    found.push(`expected at most ${SUBJECT_MAX} characters but found ${subject.length}`);
   if (subject.includes(";")) found.push('expected one change but found ";"');
   return found.map((problem) => `${hash} "${subject}": ${problem}`);
 });
