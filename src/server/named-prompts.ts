@@ -12,7 +12,7 @@ import { countTokensRequest } from "./schemas/messages.ts";
 export interface NamedPrompt {
   /** The name of the model that it is for; null for all. */
   readonly model: string | null;
-  /** Its token ids, up to where an answer begins. Errors are those of `encodeChat`. */
+  /** Gives the prompt's token ids, up to where an answer begins. Errors are those of `encodeChat`. */
   idsFor(model: LanguageModel): number[];
 }
 

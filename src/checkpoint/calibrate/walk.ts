@@ -45,8 +45,11 @@ export interface WalkOptions {
 
 /** What is asked of a model that reads a text. */
 export interface WalkedModel {
+  /** Architecture of the model, with the slots of its weights. */
   readonly network: Network;
+  /** Files that the weights are read from. */
   readonly checkpoint: Checkpoint;
+  /** Gives a weight by the name of its slot, in float. */
   weight(name: string, use: { readonly float: true }): Weight;
 }
 
