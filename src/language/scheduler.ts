@@ -31,7 +31,7 @@ export class Scheduler {
   readonly #idle = new Set<Sequence>();
   /** Sequences that were given logits in the last step and are expected to ask again. */
   readonly #expected = new Set<Sequence>();
-  /** Had no room the last time, and is given none when that is so again. */
+  /** Request that found no room last time; it fails if it finds none again. */
   #lacked: Pending | null = null;
   #wake: () => void = () => {};
   #isRunning = false;
