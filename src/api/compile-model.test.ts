@@ -24,10 +24,10 @@ it.each([{ maxContextLen: 64 }, { kvCache: "int8" }, { logits: "all" }] as const
 );
 
 it.each([
-  [{ kvCache: "bf16" }, "kvCache: expected f32 or f16 or int8 but found bf16"],
-  [{ kvCache: "" }, "kvCache: expected f32 or f16 or int8 but found "],
-  [{ logits: "none" }, "logits: expected last or all but found none"],
-  [{ target: "ExecuTorch" }, "target: expected lowbit or executorch but found ExecuTorch"],
+  [{ kvCache: "bf16" }, 'kvCache: expected f32 or f16 or int8 but found "bf16"'],
+  [{ kvCache: "" }, 'kvCache: expected f32 or f16 or int8 but found ""'],
+  [{ logits: "none" }, 'logits: expected last or all but found "none"'],
+  [{ target: "ExecuTorch" }, 'target: expected lowbit or executorch but found "ExecuTorch"'],
 ])("refuses %j", async (options, message) => {
   const model = await loadCheckpoint(folder);
   const given = options as unknown as CompileModelOptions;

@@ -73,7 +73,7 @@ describe("generation_config.json", () => {
   });
 
   it.each([
-    [{ top_k: "x" }, "top_k: expected a number from 0 to Infinity but found x"],
+    [{ top_k: "x" }, 'top_k: expected a number from 0 to Infinity but found "x"'],
     [{ temperature: -1 }, `temperature: expected a number from 0 to ${Number.MAX_VALUE} but found -1`],
     [{ top_p: 2 }, "top_p: expected a number from 0 to 1 but found 2"],
   ])("names the file of sampling out of range: %j", (settings, problem) => {

@@ -70,6 +70,14 @@ export class SequenceDecoder implements ProgramDecoder {
     return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, { context, sequence });
   }
 
+  /** As many as may be computed with those of other sequences; none where the context or its method ends before. */
+  get draftRows(): number {
+    const { length } = this.#context.ids;
+    const long = this.#program.count("get_long_context_from", Number.POSITIVE_INFINITY);
+    const room = Math.min(this.contextLength, length < long ? long : Number.POSITIVE_INFINITY) - length;
+    return Math.max(1, Math.min(room, this.logitRows, this.#scheduler.draftRows(this.#sequence)));
+  }
+
   /** Where an abort ends it, parts of the prompt may have been appended: `position` says. Other errors append nothing. */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#append("prefill", ids, { ...options, rows: 1 });
