@@ -70,11 +70,11 @@ export class SequenceDecoder implements ProgramDecoder {
     return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, { context, sequence });
   }
 
-  /** As many as may be computed with those of other sequences; none where the context or its method ends before. */
+  /** As many as may be computed with those of other sequences; and no more than one method computes. */
   get draftRows(): number {
     const { length } = this.#context.ids;
     const long = this.#program.count("get_long_context_from", Number.POSITIVE_INFINITY);
-    const room = Math.min(this.contextLength, length < long ? long : Number.POSITIVE_INFINITY) - length;
+    const room = length < long ? long - length : Number.POSITIVE_INFINITY;
     return Math.max(1, Math.min(room, this.logitRows, this.#scheduler.draftRows(this.#sequence)));
   }
 

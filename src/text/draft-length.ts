@@ -13,6 +13,8 @@ const FIRST_CHANCES: readonly (readonly [from: number, chance: number])[] = [
   [4, 0.6],
   [2, 0.4],
 ];
+/** What the clock of a page may round to nothing. */
+const LEAST_MS = 0.01;
 /** Steps after which drafts that were not worth it are tried again, doubled each time that they are not. */
 const REST_STEPS = 16;
 const REST_STEPS_MAX = 256;
@@ -67,7 +69,7 @@ export class DraftLength {
   took(rows: number, milliseconds: number): void {
     const before = this.#costs[rows];
     // A pause of the machine is no cost of the rows.
-    const own = before === undefined ? milliseconds : Math.min(milliseconds, 2 * before);
+    const own = Math.max(LEAST_MS, before === undefined ? milliseconds : Math.min(milliseconds, 2 * before));
     this.#costs[rows] = before === undefined ? own : before + NEWEST * (own - before);
   }
 

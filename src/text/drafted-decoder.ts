@@ -58,7 +58,8 @@ export class DraftedDecoder {
     if (!this.#text) return [];
     while (this.#known < this.#history.length) this.#text.push(this.#history[this.#known++]!);
     this.#matched = this.#text.matchLength;
-    const most = this.#decoder.draftRows! - 1;
+    const { draftRows = 1, contextLength, position } = this.#decoder;
+    const most = Math.min(draftRows, contextLength - position) - 1;
     return this.#text.continuation(this.#length.next(this.#matched, most));
   }
 
