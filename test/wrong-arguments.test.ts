@@ -79,6 +79,7 @@ const GENERATE = [
   "ignoreEos",
   "logprobs",
   "contextIds",
+  "draft",
   "constraint",
   "signal",
 ];

@@ -142,6 +142,10 @@ class SharedPrompt {
     return this.#first.vocabularySize;
   }
 
+  get draftRows(): number {
+    return this.#first.draftRows ?? 1;
+  }
+
   /** Tokens of the prompt that were found computed already. */
   get cachedTokens(): number {
     return this.#cachedTokens;
@@ -203,5 +207,17 @@ class Choice implements Decoder {
 
   step(id: number, options: ComputeOptions): Promise<Float32Array> {
     return this.#decoder!.step(id, options);
+  }
+
+  get draftRows(): number {
+    return this.#decoder?.draftRows ?? this.#prompt.draftRows;
+  }
+
+  allLogits(ids: readonly number[], options: ComputeOptions): Promise<Float32Array> {
+    return this.#decoder!.allLogits(ids, options);
+  }
+
+  rewind(position: number): void {
+    this.#decoder!.rewind(position);
   }
 }
