@@ -140,17 +140,6 @@ const caches = {
   int8: { width: 1, data: (length) => integers(length, 8) },
 };
 
-/** @returns {Case} */
-function ropeAttention({ m, dtype }) {
-  const { args: separate, ...rest } = attention({ m, dtype });
-  const args = () => {
-    const { q: _q, k: _k, v: _v, ...shared } = separate();
-    const qkv = floats(m * (HEADS + 2 * KV_HEADS) * HEAD_DIM);
-    return { ...shared, qkv, angles: floats(m * HEAD_DIM), half: HEAD_DIM / 2 };
-  };
-  return { ...rest, args };
-}
-
 /** Pages of one sequence in no order, as a step finds them: what `update_and_attend` reads, native memory. */
 function pagedTable({ m, dtype, context }) {
   const cache = { type: dtype, kvHeads: KV_HEADS, headDim: HEAD_DIM, window: 0, pagePositions: PAGE };
@@ -200,21 +189,19 @@ function ropePagedAttention({ m, dtype, context }) {
 }
 
 /** @returns {Case} */
-function attention({ m, dtype }) {
+function attention({ m }) {
   const capacity = CONTEXT + m;
   const kv = KV_HEADS * HEAD_DIM;
   const pairs = HEADS * m * (CONTEXT + (m + 1) / 2);
-  const { width, data } = caches[dtype];
-  const scales = () => (dtype === "int8" ? new Float32Array(capacity * KV_HEADS).fill(2 ** -7) : null);
   return {
-    what: `${m} tokens after ${CONTEXT}, ${HEADS}/${KV_HEADS} heads of ${HEAD_DIM}, cache of ${dtype}`,
-    bytes: 2 * width * capacity * kv + 4 * 2 * m * HEADS * HEAD_DIM,
+    what: `${m} tokens after ${CONTEXT}, ${HEADS}/${KV_HEADS} heads of ${HEAD_DIM}, one cache`,
+    bytes: 2 * 4 * capacity * kv + 4 * 2 * m * HEADS * HEAD_DIM,
     macs: 2 * pairs * HEAD_DIM,
     type: "f32",
     args: () => ({
       ...{ tokens: m, heads: HEADS, kvHeads: KV_HEADS, headDim: HEAD_DIM, capacity, window: 0, softcap: 0 },
       ...{ q: floats(m * HEADS * HEAD_DIM), k: floats(m * kv), v: floats(m * kv), scale: HEAD_DIM ** -0.5 },
-      ...{ keyCache: data(capacity * kv), valueCache: data(capacity * kv), keyScales: scales(), valueScales: scales() },
+      ...{ keyCache: floats(capacity * kv), valueCache: floats(capacity * kv) },
       ...{ position: BigInt64Array.of(BigInt(CONTEXT)), y: new Float32Array(m * HEADS * HEAD_DIM) },
     }),
   };
@@ -423,8 +410,7 @@ export const families = {
   embeddingFloat: { make: embeddingFloat, dtypes: ["f32", "bf16"] },
   embeddingPacked: { make: packedEmbedding, bits: true },
   embeddingShared: { make: sharedEmbedding, packed: true },
-  attention: { make: attention, dtypes: Object.keys(caches) },
-  ropeAttention: { make: ropeAttention, dtypes: Object.keys(caches) },
+  attention: { make: attention },
   updateAndAttend: { make: pagedAttention, dtypes: Object.keys(caches), isNative: true },
   ropeUpdateAndAttend: { make: ropePagedAttention, dtypes: Object.keys(caches), isNative: true },
   shortConvolution: { make: shortConvolution, isNative: true },

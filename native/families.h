@@ -63,25 +63,12 @@ constexpr uint32_t kScalars = 4, kBuffers = 3;
 namespace attention {
 constexpr ScalarIndex kTokens{0}, kHeads{1}, kKvHeads{2};
 constexpr ScalarIndex kHeadDim{3}, kCapacity{4}, kScale{5};
-constexpr ScalarIndex kWindow{6}, kSoftcap{7}, kCacheType{8};
-constexpr ScalarIndex kStores{9};
+constexpr ScalarIndex kWindow{6}, kSoftcap{7}, kStores{8};
 constexpr BufferIndex kQ{0}, kK{1}, kV{2};
-constexpr BufferIndex kKeyCache{3}, kValueCache{4}, kKeyScales{5};
-constexpr BufferIndex kValueScales{6}, kPosition{7}, kY{8};
-constexpr BufferIndex kScratch{9};
-constexpr uint32_t kScalars = 10, kBuffers = 9;
+constexpr BufferIndex kKeyCache{3}, kValueCache{4}, kPosition{5};
+constexpr BufferIndex kY{6}, kScratch{7};
+constexpr uint32_t kScalars = 9, kBuffers = 7;
 }  // namespace attention
-
-namespace rope_attention {
-constexpr ScalarIndex kTokens{0}, kHeads{1}, kKvHeads{2};
-constexpr ScalarIndex kHeadDim{3}, kCapacity{4}, kScale{5};
-constexpr ScalarIndex kWindow{6}, kSoftcap{7}, kCacheType{8};
-constexpr ScalarIndex kStores{9}, kHalf{10};
-constexpr BufferIndex kQkv{0}, kAngles{1}, kKeyCache{2};
-constexpr BufferIndex kValueCache{3}, kKeyScales{4}, kValueScales{5};
-constexpr BufferIndex kPosition{6}, kY{7}, kScratch{8};
-constexpr uint32_t kScalars = 11, kBuffers = 8;
-}  // namespace rope_attention
 
 namespace update_and_attend {
 constexpr ScalarIndex kRows{0}, kHeads{1}, kKvHeads{2};

@@ -80,7 +80,8 @@ step of a model the first that this CPU can run. This page lists all of them, so
 [CPUs](cpus.md) says what that means for you.
 
 \`lowbit kernels\` shows the choice on this machine, and \`lowbit kernels --cpu neoverse-v2\` on another one.
-\`lowbit kernels --text KERNEL\` prints what is assembled for a WebAssembly kernel. Sampling is TypeScript, over copied logits.
+\`lowbit kernels --text KERNEL\` prints what is assembled for a WebAssembly kernel.
+What sampling does with all logits of a row has kernels, too, which are not listed: all give the same bits.
 
 ## How to read a name
 
@@ -102,7 +103,7 @@ scales inside groups, as [weights of GGUF files](formats.md#gguf) have them: the
   sign of the largest magnitude that a weight of its row could have: they are off by at most 2^-13 of it. The other \`a8\`
   rows sum integers exactly.
 - \`amx_bf16\` layers take each float as the sum of up to three bf16, which is all of it.
-- Attention on \`amx_int8\`, over caches of int8, rounds the weights of a block of keys to 1/32639 of the largest. Attention
+- Attention on \`amx_int8\`, over pages of int8, rounds the weights of a block of keys to 1/32639 of the largest. Attention
   on \`amx\` takes two bf16.
 - AQLM's \`i16\` rows round vectors of codebooks and, row by row, 256 values of activations to 1/32639 of the largest, which
   is 1e-4 of a result. Its \`bf16\` rows round both factors to one bf16.

@@ -15,8 +15,8 @@ import {
 } from "../src/index.ts";
 import type { Cpu } from "../src/kernels/contract.ts";
 import { hostCpu } from "../src/kernels/cpu.ts";
-import { EagerTexts } from "../src/tools/index.ts";
 import { distance } from "./support/distance.ts";
+import { eagerTexts } from "./support/eager-texts.ts";
 import { exactHost, hostHasExceptions } from "./support/exact-rows.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
@@ -82,8 +82,8 @@ describe("vectors of sentence-transformers (without ../shared, of one family)", 
 
   test.each(families)("%s: the same operator by operator", async (family) => {
     const items = goldenItems(family);
-    const eager = await EagerTexts.load(await checkpointOf(goldenFolder(family)));
-    const vectors = eager.compute(items.map(({ input_ids: ids }) => ids));
+    const ids = items.map(({ input_ids }) => input_ids);
+    const vectors = await eagerTexts(await checkpointOf(goldenFolder(family)), ids);
     for (const [i, { embedding }] of items.entries())
       expect(distance(vectors[i]!, embedding).relative).toBeLessThan(1e-4);
   });

@@ -15,8 +15,6 @@ using Stack = executorch::runtime::Span<EValue*>;
 constexpr char kName[] = "llama::custom_sdpa.out";
 // Query, keys, values and twice the result: f32 of four dimensions in order. A mask would be one more.
 constexpr char kKey[] = "v1/6;0,1,2,3|6;0,1,2,3|6;0,1,2,3|6;0,1,2,3|6;0,1,2,3";
-// Of the float caches in src/kernels/native/families.ts.
-constexpr double kCacheF32 = 0;
 
 enum Argument : size_t { kQuery, kKeys, kValues, kStart, kMask, kDropout, kCausal, kScale, kOut, kArguments };
 
@@ -51,7 +49,6 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   to[attention::kHeadDim] = head_dim;
   to[attention::kCapacity] = keys.size(1);
   to[attention::kScale] = scale;
-  to[attention::kCacheType] = kCacheF32;
   to[attention::kQ] = q.const_data_ptr();
   to[attention::kKeyCache] = keys.const_data_ptr();
   to[attention::kValueCache] = values.const_data_ptr();

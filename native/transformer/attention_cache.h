@@ -30,7 +30,7 @@ struct AttentionArgs {
   uint32_t pages_max, runs_max;
   // Query heads of one head of keys and values.
   uint32_t group;
-  // Pairs of dimensions of a head that are rotated, in steps of rope_attention.
+  // Pairs of dimensions of a head that are rotated, in steps of rope_update_and_attend.
   uint32_t half;
   ScoreRule rule;
   uint32_t threads;

@@ -95,22 +95,16 @@ size_t update_and_attend_scratch(const Call& call) {
   return 4 * attention_floats(pages_args<Isa>(call));
 }
 
-// What a cache holds, as numbered in src/kernels/native/families.ts.
+// What pages hold, as numbered in src/kernels/native/families.ts.
 enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
 
-template <class Isa>
-void begin_attention(Step& step, const AttentionArgs& args, CacheType type) {
+static inline void begin_attention(Step& step, const AttentionArgs& args) {
   step.init<AttentionArgs>() = args;
   step.phases = args.split_rows > 0 ? 3 : 2;
   step.tiles[0] = ceil_div(args.rows, args.stored_per_tile);
   // Enough for threads to end at about the same time.
   step.tiles[1] = args.threads == 1 ? 1 : args.threads * std::min(std::max(args.rows / 2, 4u), 16u);
   step.tiles[2] = std::min(args.threads, ceil_div(args.split_rows * args.heads * args.head_dim, 1024));
-  switch (type) {
-    case CacheType::kFloats: step.run = attention_run<Isa, float>; break;
-    case CacheType::kHalves: step.run = attention_run<Isa, uint16_t>; break;
-    case CacheType::kIntegers: step.run = attention_run<Isa, int8_t>; break;
-  }
 }
 
 static inline uintptr_t address_of(const Call& call, BufferIndex index) {
@@ -126,8 +120,6 @@ static inline void bind_cache(AttentionArgs& args, const Call& call) {
   }
   args.keys = address_of(call, attention::kKeyCache);
   args.values = address_of(call, attention::kValueCache);
-  args.key_scales = address_of(call, attention::kKeyScales);
-  args.value_scales = address_of(call, attention::kValueScales);
   args.runs = buffer_of<const void>(call, attention::kPosition);
   args.y = buffer_of<float>(call, attention::kY);
   args.scratch = buffer_of<float>(call, attention::kScratch);
@@ -137,7 +129,8 @@ template <class Isa>
 void attention_prepare(Step& step, const Call& call) {
   AttentionArgs args = cache_args<Isa>(call);
   bind_cache(args, call);
-  begin_attention<Isa>(step, args, scalar_of<CacheType>(call, attention::kCacheType));
+  begin_attention(step, args);
+  step.run = attention_run<Isa, float>;
 }
 
 // Buffers of a call on pages, and where its layer is in them.
@@ -163,7 +156,12 @@ template <class Isa>
 void update_and_attend_prepare(Step& step, const Call& call) {
   AttentionArgs args = pages_args<Isa>(call);
   bind_pages(args, call);
-  begin_attention<Isa>(step, args, scalar_of<CacheType>(call, update_and_attend::kCacheType));
+  begin_attention(step, args);
+  switch (scalar_of<CacheType>(call, update_and_attend::kCacheType)) {
+    case CacheType::kFloats: step.run = attention_run<Isa, float>; break;
+    case CacheType::kHalves: step.run = attention_run<Isa, uint16_t>; break;
+    case CacheType::kIntegers: step.run = attention_run<Isa, int8_t>; break;
+  }
 }
 
 }  // namespace lowbit

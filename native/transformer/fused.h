@@ -66,17 +66,17 @@ void add_rms_norm_prepare(Step& step, const Call& call) {
 
 // Attention over queries, keys and values that its first phase puts in scratch, rotated. `attention` comes first: the
 // steps of attention see no other arguments.
-struct RopeAttentionArgs {
+struct RotatedAttentionArgs {
   AttentionArgs attention;
   const float* qkv;
   const float* angles;
   void (*attend)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
 };
-static_assert(sizeof(RopeAttentionArgs) <= kArgsMax);
+static_assert(sizeof(RotatedAttentionArgs) <= kArgsMax);
 
 template <class Isa>
-void rope_attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
-  const RopeAttentionArgs& args = step.as<RopeAttentionArgs>();
+void rope_update_and_attend_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const RotatedAttentionArgs& args = step.as<RotatedAttentionArgs>();
   const AttentionArgs& to = args.attention;
   // Into scratch, wherever the rows are: the attention checks.
   if (phase == 0) {
@@ -103,85 +103,47 @@ struct RotatedFloats {
         all(q + 2 * kv) {}
 };
 
-// Numbers of attention are the first ones, so that its rows can read them.
-static_assert(rope_attention::kTokens == attention::kTokens && rope_attention::kStores == attention::kStores &&
-              rope_attention::kHalf == ScalarIndex{attention::kScalars});
+// Numbers of update_and_attend are the first ones, and its rows read them.
 static_assert(rope_update_and_attend::kRows == update_and_attend::kRows &&
               rope_update_and_attend::kHasSinks == update_and_attend::kHasSinks &&
               rope_update_and_attend::kHalf == ScalarIndex{update_and_attend::kScalars});
-// Both families begin with the same numbers.
-static_assert(update_and_attend::kRows == attention::kTokens && update_and_attend::kHeads == attention::kHeads &&
-              update_and_attend::kKvHeads == attention::kKvHeads && update_and_attend::kHeadDim == attention::kHeadDim);
 
 static inline RotatedFloats rotated_floats(const Call& call) {
-  return {scalar_of<size_t>(call, attention::kTokens), scalar_of<size_t>(call, attention::kHeads),
-          scalar_of<size_t>(call, attention::kKvHeads), scalar_of<size_t>(call, attention::kHeadDim)};
+  namespace from = rope_update_and_attend;
+  return {scalar_of<size_t>(call, from::kRows), scalar_of<size_t>(call, from::kHeads),
+          scalar_of<size_t>(call, from::kKvHeads), scalar_of<size_t>(call, from::kHeadDim)};
 }
 
+// `Scratch` and `Prepare` are those of a row of update_and_attend.
 template <size_t (*Scratch)(const Call&)>
-size_t rope_attention_scratch(const Call& call) {
+size_t rope_update_and_attend_scratch(const Call& call) {
   return 4 * rotated_floats(call).all + Scratch(call);
 }
 
-// A call of attention over what is rotated, `q` and what follows it. `Prepare` is that of a row of attention.
-template <class Isa, uint32_t Scalars, uint32_t Buffers>
-struct RotatedCall {
-  CallArguments<Scalars, Buffers> to;
-  RotatedFloats floats;
-  float* q;
-
-  RotatedCall(const Call& call, BufferIndex scratch)
-      : floats(rotated_floats(call)),
-        q(buffer_of<float>(call, scratch)) {
-    for (uint32_t i = 0; i < Scalars; i++) to[ScalarIndex{i}] = call.scalars[i];
-    to[BufferIndex{0}] = q;
-    to[BufferIndex{1}] = q + floats.q;
-    to[BufferIndex{2}] = q + floats.q + floats.kv;
-    to.scratch() = q + floats.all;
-  }
-
-  void prepare(void (*prepare)(Step&, const Call&), Step& step, const Call& call, uint32_t half) {
-    prepare(step, to.call(call.threads));
-    const AttentionArgs attention = step.as<AttentionArgs>();
-    RopeAttentionArgs& args = step.init<RopeAttentionArgs>();
-    args.attention = attention;
-    args.qkv = buffer_of<const float>(call, BufferIndex{0});
-    args.angles = buffer_of<const float>(call, BufferIndex{1});
-    args.attend = step.run;
-    args.attention.half = half;
-    step.run = rope_attention_run<Isa>;
-  }
-};
-static_assert(attention::kQ == BufferIndex{0} && attention::kK == BufferIndex{1} && attention::kV == BufferIndex{2});
-static_assert(update_and_attend::kQ == BufferIndex{0} && update_and_attend::kK == BufferIndex{1} &&
-              update_and_attend::kV == BufferIndex{2});
-static_assert(rope_attention::kQkv == BufferIndex{0} && rope_attention::kAngles == BufferIndex{1});
-static_assert(rope_update_and_attend::kQkv == BufferIndex{0} && rope_update_and_attend::kAngles == BufferIndex{1});
-
-// `Prepare` is that of a row of attention.
-template <class Isa, void (*Prepare)(Step&, const Call&)>
-void rope_attention_prepare(Step& step, const Call& call) {
-  namespace from = rope_attention;
-  RotatedCall<Isa, attention::kScalars, attention::kBuffers> rotated(call, from::kScratch);
-  rotated.to[attention::kKeyCache] = buffer_of<void>(call, from::kKeyCache);
-  rotated.to[attention::kValueCache] = buffer_of<void>(call, from::kValueCache);
-  rotated.to[attention::kKeyScales] = buffer_of<void>(call, from::kKeyScales);
-  rotated.to[attention::kValueScales] = buffer_of<void>(call, from::kValueScales);
-  rotated.to[attention::kPosition] = buffer_of<void>(call, from::kPosition);
-  rotated.to[attention::kY] = buffer_of<void>(call, from::kY);
-  rotated.prepare(Prepare, step, call, scalar_of<uint32_t>(call, from::kHalf));
-}
-
-// `Prepare` is that of a row of update_and_attend.
 template <class Isa, void (*Prepare)(Step&, const Call&)>
 void rope_update_and_attend_prepare(Step& step, const Call& call) {
   namespace from = rope_update_and_attend;
-  RotatedCall<Isa, update_and_attend::kScalars, update_and_attend::kBuffers> rotated(call, from::kScratch);
-  rotated.to[update_and_attend::kRuns] = buffer_of<void>(call, from::kRuns);
-  rotated.to[update_and_attend::kPages] = buffer_of<void>(call, from::kPages);
-  rotated.to[update_and_attend::kSinks] = buffer_of<void>(call, from::kSinks);
-  rotated.to[update_and_attend::kY] = buffer_of<void>(call, from::kY);
-  rotated.prepare(Prepare, step, call, scalar_of<uint32_t>(call, from::kHalf));
+  const RotatedFloats floats = rotated_floats(call);
+  float* q = buffer_of<float>(call, from::kScratch);
+  CallArguments<update_and_attend::kScalars, update_and_attend::kBuffers> to;
+  for (uint32_t i = 0; i < update_and_attend::kScalars; i++) to[ScalarIndex{i}] = call.scalars[i];
+  to[update_and_attend::kQ] = q;
+  to[update_and_attend::kK] = q + floats.q;
+  to[update_and_attend::kV] = q + floats.q + floats.kv;
+  to[update_and_attend::kRuns] = buffer_of<void>(call, from::kRuns);
+  to[update_and_attend::kPages] = buffer_of<void>(call, from::kPages);
+  to[update_and_attend::kSinks] = buffer_of<void>(call, from::kSinks);
+  to[update_and_attend::kY] = buffer_of<void>(call, from::kY);
+  to.scratch() = q + floats.all;
+  Prepare(step, to.call(call.threads));
+  const AttentionArgs attention = step.as<AttentionArgs>();
+  RotatedAttentionArgs& args = step.init<RotatedAttentionArgs>();
+  args.attention = attention;
+  args.qkv = buffer_of<const float>(call, from::kQkv);
+  args.angles = buffer_of<const float>(call, from::kAngles);
+  args.attend = step.run;
+  args.attention.half = scalar_of<uint32_t>(call, from::kHalf);
+  step.run = rope_update_and_attend_run<Isa>;
 }
 
 }  // namespace lowbit

@@ -16,13 +16,10 @@
 
 #define LOWBIT_TRANSFORMER_ROWS(Isa, target, lanes, needs)                                                             \
   LOWBIT_FLOAT_ROW("attention", "attention", target, lanes, needs, attention_scratch<Isa>, attention_prepare<Isa>),    \
-      LOWBIT_FLOAT_ROW("rope_attention", "rope_attention", target, lanes, needs,                                       \
-                       rope_attention_scratch<attention_scratch<Isa>>,                                                 \
-                       rope_attention_prepare<Isa, attention_prepare<Isa>>),                                           \
       LOWBIT_FLOAT_ROW("update_and_attend", "update_and_attend", target, lanes, needs, update_and_attend_scratch<Isa>, \
                        update_and_attend_prepare<Isa>),                                                                \
       LOWBIT_FLOAT_ROW("rope_update_and_attend", "rope_update_and_attend", target, lanes, needs,                       \
-                       rope_attention_scratch<update_and_attend_scratch<Isa>>,                                         \
+                       rope_update_and_attend_scratch<update_and_attend_scratch<Isa>>,                                 \
                        rope_update_and_attend_prepare<Isa, update_and_attend_prepare<Isa>>),                           \
       LOWBIT_FLOAT_ROW("swiglu_halves", "swiglu_halves", target, lanes, needs, nullptr,                                \
                        halves_prepare<Isa, SwigluOperation>),                                                          \

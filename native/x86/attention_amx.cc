@@ -348,21 +348,13 @@ AttentionArgs with_tiles(AttentionArgs args) {
   return args;
 }
 
-void begin_tiles(Step& step, const AttentionArgs& args, CacheType type) {
-  begin_attention<FloatsAvx512>(step, args, type);
-  switch (type) {
-    case CacheType::kFloats: step.run = amx_run<float>; break;
-    case CacheType::kHalves: step.run = amx_run<uint16_t>; break;
-    case CacheType::kIntegers: step.run = amx_run<int8_t>; break;
-  }
-}
-
 size_t cache_scratch(const Call& call) { return 4 * attention_floats(with_tiles(cache_args<FloatsAvx512>(call))); }
 
 void cache_prepare(Step& step, const Call& call) {
   AttentionArgs args = with_tiles(cache_args<FloatsAvx512>(call));
   bind_cache(args, call);
-  begin_tiles(step, args, scalar_of<CacheType>(call, attention::kCacheType));
+  begin_attention(step, args);
+  step.run = amx_run<float>;
 }
 
 size_t pages_scratch(const Call& call) { return 4 * attention_floats(with_tiles(pages_args<FloatsAvx512>(call))); }
@@ -370,18 +362,21 @@ size_t pages_scratch(const Call& call) { return 4 * attention_floats(with_tiles(
 void pages_prepare(Step& step, const Call& call) {
   AttentionArgs args = with_tiles(pages_args<FloatsAvx512>(call));
   bind_pages(args, call);
-  begin_tiles(step, args, scalar_of<CacheType>(call, update_and_attend::kCacheType));
+  begin_attention(step, args);
+  switch (scalar_of<CacheType>(call, update_and_attend::kCacheType)) {
+    case CacheType::kFloats: step.run = amx_run<float>; break;
+    case CacheType::kHalves: step.run = amx_run<uint16_t>; break;
+    case CacheType::kIntegers: step.run = amx_run<int8_t>; break;
+  }
 }
 
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16 | kAmxInt8;
 
 constexpr KernelRow kRows[] = {
     {"attention_f32_16x1x32_amx", "attention", nullptr, 0, kNeeds, 16, 1, cache_scratch, cache_prepare},
-    {"rope_attention_f32_16x1x32_amx", "rope_attention", nullptr, 0, kNeeds, 16, 1,
-     rope_attention_scratch<cache_scratch>, rope_attention_prepare<FloatsAvx512, cache_prepare>},
     {"update_and_attend_f32_16x1x32_amx", "update_and_attend", nullptr, 0, kNeeds, 16, 1, pages_scratch, pages_prepare},
     {"rope_update_and_attend_f32_16x1x32_amx", "rope_update_and_attend", nullptr, 0, kNeeds, 16, 1,
-     rope_attention_scratch<pages_scratch>, rope_update_and_attend_prepare<FloatsAvx512, pages_prepare>},
+     rope_update_and_attend_scratch<pages_scratch>, rope_update_and_attend_prepare<FloatsAvx512, pages_prepare>},
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ import { EagerModel } from "./eager-model.ts";
 const folder = await temporaryFolder();
 beforeAll(() => writeTinyCheckpoint(folder, { config: { max_position_embeddings: 200_000 } }));
 
-it.each([{ maxContextLen: 64 }, { kvCache: "int8" }, { logits: "all" }] as const)(
+it.each([{ maxContextLen: 64 }, { logits: "all" }] as const)(
   "refuses %j of a program that takes it when it is loaded",
   async (options) => {
     const model = await loadCheckpoint(folder);
@@ -24,8 +24,6 @@ it.each([{ maxContextLen: 64 }, { kvCache: "int8" }, { logits: "all" }] as const
 );
 
 it.each([
-  [{ kvCache: "bf16" }, 'kvCache: expected f32 or f16 or int8 but found "bf16"'],
-  [{ kvCache: "" }, 'kvCache: expected f32 or f16 or int8 but found ""'],
   [{ logits: "none" }, 'logits: expected last or all but found "none"'],
   [{ target: "ExecuTorch" }, 'target: expected lowbit or executorch but found "ExecuTorch"'],
 ])("refuses %j", async (options, message) => {

@@ -33,7 +33,7 @@ interface Lengths {
 }
 
 /** Options of programs that keep the keys and values of one sequence in states of their own. */
-const stateOptions = ["maxContextLen", "logits", "kvCache"] as const;
+const stateOptions = ["maxContextLen", "logits"] as const;
 
 function lengths(model: Model, options: CompileModelOptions): Lengths {
   checkModel(model);
@@ -43,7 +43,7 @@ function lengths(model: Model, options: CompileModelOptions): Lengths {
   const given = stateOptions.find((name) => options[name] !== undefined);
   if (!isExecutorch && given)
     throw new InvalidArgumentError(
-      `${given}: expected it with target executorch alone; other programs take contextLength and kvCache when they are loaded, and give the logits that are asked for`,
+      `${given}: expected it with target executorch alone; other programs take contextLength when they are loaded, and give the logits that are asked for`,
     );
   const { contextLength } = model.decoder;
   const maxContextLen =
@@ -55,8 +55,8 @@ function lengths(model: Model, options: CompileModelOptions): Lengths {
 }
 
 function forwardOptions(options: CompileModelOptions, capacity: number, longContext: boolean): ForwardOptions {
-  const { target, kvCache = "f32", logits = "last" } = options;
-  return { cache: target === "executorch" ? { capacity, type: kvCache } : "sequences", logits, longContext };
+  const { target, logits = "last" } = options;
+  return { cache: target === "executorch" ? { capacity } : "sequences", logits, longContext };
 }
 
 /**

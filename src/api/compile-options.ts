@@ -4,7 +4,6 @@ import type { AbortOptions } from "../checkpoint/model.ts";
 import { type Target, targets } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
-import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
 
 /**
  * How a checkpoint becomes a program: rows of a step, target and CPU. Every field has a default.
@@ -20,12 +19,10 @@ export interface CompileModelOptions extends AbortOptions {
   readonly logits?: "last" | "all";
   /** Who runs the program. For ExecuTorch, fused operators become those that it has, and weights its layout. */
   readonly target?: Target | undefined;
-  /** What keys and values of a program for ExecuTorch are kept in. Default: f32. Others choose it when they load. */
-  readonly kvCache?: KvCacheType | undefined;
 }
 
 /** Values of options that name one of a few. */
-const choices = { kvCache: kvCacheTypes, logits: ["last", "all"], target: targets } as const;
+const choices = { logits: ["last", "all"], target: targets } as const;
 
 /** InvalidArgumentError for an option of another value than those it may have. */
 export function checkChoices(options: Partial<CompileModelOptions>): void {

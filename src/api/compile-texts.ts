@@ -25,7 +25,7 @@ function lengths({ checkpoint, name }: Model, network: TextNetwork, options: Com
     throw new UnsupportedError(
       `${name}: target executorch is for models that generate text, not for ${network.architecture}`,
     );
-  for (const option of ["maxContextLen", "logits", "kvCache"] as const)
+  for (const option of ["maxContextLen", "logits"] as const)
     if (options[option] !== undefined)
       throw new InvalidArgumentError(
         `${option}: expected it for a model that generates text, not for ${network.architecture}`,

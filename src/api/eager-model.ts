@@ -6,13 +6,14 @@ import { argumentValues, type Graph, graphSequenceUses } from "../compile/graph.
 import { ContextLengthError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import type { KvCacheType } from "../kernels/sequence-table.ts";
 import type { WeightLookup } from "../model/decoder.ts";
 import type { Builder } from "../ops/builder.ts";
 import { EagerBuilder } from "../ops/eager.ts";
-import type { KvCacheType } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Weight } from "../ops/weight.ts";
+import { checkKvCache } from "../runtime/sequence-options.ts";
 import { LoneSequence } from "../sequences/lone-sequence.ts";
 import type { Tensor } from "../tensor.ts";
 import { longContextFrom } from "./compile-model.ts";
@@ -68,7 +69,8 @@ export class EagerModel {
     const contextLength = checkWhole("contextLength", wanted, 1, most);
     const forward = forwardOf(model, remembered(weightsFor(model, { signal }, false)), options);
     const graphs = [false, true].map((long) => graphOf(forward, cpu, long));
-    const sequence = new LoneSequence(graphSequenceUses(graphs[0]!, operators), { type: kvCache, contextLength });
+    const type = checkKvCache(kvCache);
+    const sequence = new LoneSequence(graphSequenceUses(graphs[0]!, operators), { type, contextLength });
     const builder = new EagerBuilder(operators, cpu, { sequences: sequence.table });
     for (const { constant } of graphs.flatMap(({ nodes }) => nodes.flatMap(argumentValues))) {
       signal?.throwIfAborted();

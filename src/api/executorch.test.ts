@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import {
   embedding,
   int8DynamicActivationIntxWeight,
@@ -31,9 +31,8 @@ await writeTinyCheckpoint(odd, { config: { ...sizes, hidden_size: 48, intermedia
 const ids = [72, 101, 108, 108, 111, 44, 32, 119];
 
 async function logits(model: Model, target: "lowbit" | "executorch"): Promise<Float32Array> {
-  const cache = { kvCache: "f32" } as const;
-  const [compiling, loading] = target === "executorch" ? [{ target, ...cache }, {}] : [{ target }, cache];
-  const program = await loadProgramObject(compileModel(model, compiling), "program", loading);
+  const loading = target === "executorch" ? {} : ({ kvCache: "f32" } as const);
+  const program = await loadProgramObject(compileModel(model, { target }), "program", loading);
   const decoder = program.createDecoder();
   const values = Float32Array.from(await decoder.prefill(ids));
   program.dispose();
@@ -98,10 +97,6 @@ describe("target executorch", () => {
 
   it("says what cannot be exported", async () => {
     const model = await loadCheckpoint(untied);
-    for (const kvCache of ["f16", "int8"] as const)
-      expect(() => compileModel(model, { target: "executorch", kvCache })).toThrow(
-        new UnsupportedError(`target executorch: the KV cache must be f32 but is ${kvCache}`),
-      );
     quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
     expect(() => compileModel(model, { target: "executorch" })).toThrow(/linear_weight_only.*8da/);
     model.layout = "panel16";

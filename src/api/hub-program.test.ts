@@ -68,17 +68,20 @@ test("a model is downloaded, quantized to 4 bits and kept; then nothing is asked
 test("of two that want the same program, one makes it and the other waits, which it tells", async () => {
   let opened = 0;
   const told: string[] = [];
+  const begun = deferred();
   const held = deferred();
   const first = made({
     onOpen: () => opened++,
     quantization: {
       name: "slow",
       apply: async (model) => {
+        begun.resolve();
         quantizeByDefault(model);
         await held.promise;
       },
     },
   });
+  await begun.promise;
   const second = made({
     onOpen: () => opened++,
     onWait: (reason) => {

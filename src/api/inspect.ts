@@ -18,7 +18,7 @@ import { elementCount } from "../tensor.ts";
 import { bitsPerWeight, type ListedWeight, listWeights } from "./weight-list.ts";
 
 /** An input or output of a method. */
-export interface ValueReport {
+interface ValueReport {
   /** What the value is, such as "tensor". */
   readonly kind: Value["kind"];
   /** Type of a tensor's elements; null for other values. */
@@ -30,7 +30,7 @@ export interface ValueReport {
 }
 
 /** A tensor in planned memory. */
-export interface PlannedTensorReport {
+interface PlannedTensorReport {
   /** Name of a state, or the operator that computes the tensor. */
   readonly name: string;
   /** Memory that the tensor lies in. */

@@ -17,10 +17,7 @@ export async function loadCompiled(
   checkModel(model);
   checkOptions(options);
   const texts = textsOf(model.checkpoint);
-  // Of a program for ExecuTorch, the type is compiled in; of others, it is chosen here.
-  const { kvCache, ...compiling } = options;
-  const program = compileModel(model, options.target === "executorch" ? options : compiling);
-  return loadProgramObject(program, model.checkpoint.folder, {
+  return loadProgramObject(compileModel(model, options), model.checkpoint.folder, {
     ...options,
     ...engineOptions(options),
     texts,

@@ -6,7 +6,7 @@ import { aqlmPanelsWasm } from "./wasm-panels.ts";
 import { aqlmTablesWasm } from "./wasm-tables.ts";
 import { aqlmWordsWasm } from "./wasm-words.ts";
 
-export function aqlmNativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): NativeArguments {
+function aqlmNativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): NativeArguments {
   const isHalf = (data: ArrayBufferView) => (data instanceof Uint16Array ? 1 : 0);
   return orderArguments(aqlmNames, {
     ...{ m, x, codes: codes.bytes, vectors, scales, y },

@@ -75,7 +75,7 @@ class Imports {
 }
 
 /** `ops/registry` with these operators alone. `to` gives the address of a module. */
-export function registryModule(names: readonly string[], sources: Sources, to: (module: string) => string): string {
+function registryModule(names: readonly string[], sources: Sources, to: (module: string) => string): string {
   const imports = new Imports(to);
   const lists = { operators: new Set<string>(), numbers: new Set<string>(), routines: new Set<string>() };
   for (const name of names) {

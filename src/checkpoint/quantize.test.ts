@@ -116,6 +116,17 @@ it.each([
   expect(tied.configs.size).toBe(0);
 });
 
+it("keeps delicate layers of an encoder at 8 bits, with weights alone quantized, too", async () => {
+  const model = await loadCheckpoint(goldenFolder("bert-bge"));
+  quantize(model, [intxWeightOnly({ bits: 4 })]);
+  const layer = "encoder.layer.0.attention";
+  const configs = ["self.query", "self.value", "output.dense"].map((module) =>
+    model.configs.get(`${layer}.${module}.weight`),
+  );
+  expect(configs).toMatchObject([4, 8, 8].map((bits) => ({ kind: "intxWeightOnly", bits })));
+  await model.close();
+});
+
 describe("quantizeByRecipe", () => {
   const apply = (model: Model, recipe: object) =>
     bitsOf(quantizeByRecipe(model, parseRecipe(JSON.stringify(recipe), "r")));

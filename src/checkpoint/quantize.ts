@@ -58,10 +58,10 @@ const DELICATE_BITS = 8;
 /** The configuration of all linear layers as one of them takes it. */
 function spared(config: QuantizationConfig, { delicate }: WeightSlot): QuantizationConfig {
   if (delicate === undefined) return config;
-  const { kind, activationGranularity, ...fields } = atBits(config, DELICATE_BITS);
-  return delicate === "inputs"
-    ? makeConfig("intxWeightOnly", fields)
-    : makeConfig(kind, { ...fields, activationGranularity });
+  const { kind, ...fields } = atBits(config, DELICATE_BITS);
+  if (delicate !== "inputs") return makeConfig(kind, fields);
+  const { activationGranularity: _, ...ofWeights } = fields;
+  return makeConfig("intxWeightOnly", ofWeights);
 }
 
 /**

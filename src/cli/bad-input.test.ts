@@ -152,7 +152,6 @@ describe("impossible options", () => {
       "maxContextLen: expected a whole number from 1 to 64 but found 65",
     ],
     [["--max-context-len", "64"], "--max-context-len goes with --target executorch"],
-    [["--kv-cache", "int8"], "--kv-cache goes with --target executorch"],
     [["--max-seq-len", "0"], "maxSeqLen: expected a whole number from 1 to 64 but found 0"],
     [["--recipe", "no-such-recipe.json"], "no-such-recipe.json: the recipe cannot be read"],
   ])("%j", async (options, message) => {

@@ -73,7 +73,8 @@ describe("lowbit", () => {
       ["kernels", "--text", "k", "--cpu", "scalar"],
       "option '--text <kernel>' cannot be used with option '--cpu <cpu>'",
     ],
-    [["quantize", "x", "-o", "y", "--kv-cache", "int4"], "Allowed choices are f32, f16, int8"],
+    [["run", "x", "a", "--kv-cache", "int4"], "Allowed choices are f32, f16, int8"],
+    [["quantize", "x", "-o", "y", "--kv-cache", "f16"], "unknown option '--kv-cache'"],
     [
       ["quantize", "x", "-o", "y", "--layout", "panel16", "--cpu", "zen4"],
       "option '--cpu <cpu>' cannot be used with option '--layout <name>'",
@@ -103,7 +104,6 @@ describe("lowbit", () => {
   test.each([
     ["--max-seq-len", "3"],
     ["--max-context-len", "3"],
-    ["--kv-cache", "f16"],
     ["--layout", "panel16"],
     ["--cpu", "zen4"],
     ["--target executorch", ""],

@@ -228,6 +228,6 @@ export async function takesCheckpoint(path: string, options: SourceOptions): Pro
 export function checkProgramOptions(path: string, options: QuantizationOptions): void {
   if (wantsQuantization(options))
     throw new UsageError(
-      `${path} is a program, quantized when it was exported; quantization options and --kv-cache need a checkpoint folder`,
+      `${path} is a program, quantized when it was exported; quantization options need a checkpoint folder`,
     );
 }

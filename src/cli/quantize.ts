@@ -1,16 +1,7 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
-import {
-  type Cpu,
-  cpuWith,
-  exportProgram,
-  inspectProgram,
-  type KvCacheType,
-  type Model,
-  saveGguf,
-  saveTorchao,
-} from "../index.ts";
+import { type Cpu, cpuWith, exportProgram, inspectProgram, type Model, saveGguf, saveTorchao } from "../index.ts";
 import {
   checkCompiles,
   checkOutput,
@@ -19,7 +10,6 @@ import {
   describeOrigins,
   type FittedSize,
   isQuantizedApart,
-  kvCacheTypes,
   newWriterId,
   removeLeftovers,
   type Target,
@@ -41,7 +31,6 @@ interface QuantizeCommandOptions extends QuantizationOptions {
   readonly format: "pte" | "torchao" | "gguf";
   readonly maxSeqLen?: number;
   readonly maxContextLen?: number;
-  readonly kvCache?: KvCacheType;
   readonly cpu?: string;
   readonly target: Target;
   readonly ggufType?: "Q4_K" | "Q5_K" | "Q6_K";
@@ -64,12 +53,6 @@ export function addQuantize(program: Command, terminal: Terminal): void {
       "--max-context-len <n>",
       "with --target executorch: positions of the KV cache (default: the model's, at most 2048)",
       wholeNumber,
-    )
-    .addOption(
-      new Option(
-        "--kv-cache <type>",
-        "with --target executorch: what keys and values are kept in (default: f32)",
-      ).choices(kvCacheTypes),
     )
     .addOption(
       new Option(
@@ -171,7 +154,7 @@ function checkApart({ checkpoint }: Model, { output, format }: QuantizeCommandOp
 
 /** UsageError for options of programs, which would change nothing in a checkpoint. */
 function checkCheckpointOptions(options: QuantizeCommandOptions): void {
-  const { format, maxSeqLen, maxContextLen, kvCache, layout, cpu, target, ggufType } = options;
+  const { format, maxSeqLen, maxContextLen, layout, cpu, target, ggufType } = options;
   if (ggufType !== undefined && format !== "gguf")
     throw new UsageError(`--gguf-type does not go with --format ${format}: expected --format gguf`);
   if (ggufType !== undefined && wantsQuantization(options))
@@ -179,7 +162,6 @@ function checkCheckpointOptions(options: QuantizeCommandOptions): void {
   const ofPrograms = {
     "--max-seq-len": maxSeqLen,
     "--max-context-len": maxContextLen,
-    "--kv-cache": kvCache,
     "--layout": layout,
     "--cpu": cpu,
     "--target executorch": target === "executorch" ? target : undefined,
@@ -204,13 +186,11 @@ function otherCpu({ cpu, target }: QuantizeCommandOptions): Cpu | undefined {
 }
 
 /** UsageError for options of programs that keep one sequence: others choose them when they are loaded. */
-function checkStateOptions({ target, maxContextLen, kvCache }: QuantizeCommandOptions): void {
-  const given = { "--max-context-len": maxContextLen, "--kv-cache": kvCache };
-  for (const [flag, value] of Object.entries(given))
-    if (value !== undefined && target !== "executorch")
-      throw new UsageError(
-        `${flag} goes with --target executorch; other programs take --context and --kv-cache when they are run`,
-      );
+function checkStateOptions({ target, maxContextLen }: QuantizeCommandOptions): void {
+  if (maxContextLen !== undefined && target !== "executorch")
+    throw new UsageError(
+      "--max-context-len goes with --target executorch; other programs take --context when they are run",
+    );
 }
 
 /** Path of a folder for the layers of one run, after what killed runs have left was removed. */
@@ -226,11 +206,11 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
   if (options.ggufType !== undefined)
     throw new UsageError("--gguf-type goes with --format gguf, and this writes a program");
   checkStateOptions(options);
-  const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
+  const { output, maxSeqLen, maxContextLen, target, json } = options;
   const cpu = otherCpu(options);
   await checkOutput(output, [path, options.recipe, options.calibrate]);
   if (options.saveRecipe !== undefined) await checkOutput(options.saveRecipe, [path, output, options.calibrate]);
-  const wanted = { maxSeqLen, maxContextLen, kvCache, target, ...(cpu && { cpu }) };
+  const wanted = { maxSeqLen, maxContextLen, target, ...(cpu && { cpu }) };
   const { signal } = terminal;
   const start = performance.now();
   const isAqlm = aqlmMode(options) !== null;

@@ -97,10 +97,6 @@ const rope: Rewriting = (builder, args) => {
   return builder.call("aten::view_copy.out", joined, [1, -1, x.spec.shape.at(-1)!]);
 };
 
-function refuseCache(type: string): never {
-  throw new UnsupportedError(`target executorch: the KV cache must be f32 but is ${type}`);
-}
-
 /** Both caches are updated, then read by ExecuTorch's attention, which is causal from the position on. */
 const attention: Rewriting = (builder, args) => {
   const keyCache = args.tensor("key_cache");
@@ -113,7 +109,6 @@ const attention: Rewriting = (builder, args) => {
     );
   if (args.number("softcap") > 0)
     throw new UnsupportedError("target executorch: its attention has no soft cap of scores, which this model needs");
-  if (keyCache.spec.dtype !== "f32") refuseCache(keyCache.spec.dtype);
   const start = builder.call("aten::_local_scalar_dense", args.tensor("input_pos"));
   const [q, k, v] = ["q", "k", "v"].map((name) => heads(builder, args.tensor(name), headDim)) as [
     GraphValue,
@@ -259,7 +254,6 @@ const rules = new Map<string, Rewriting>([
   ["lowbit::rms_norm.out", rmsNorm],
   ["lowbit::rope.out", rope],
   ["lowbit::attention.out", attention],
-  ["lowbit::attention_int8_cache.out", () => refuseCache("int8")],
   ...[...gates].map(([name, rule]): [string, Rewriting] => [`lowbit::${name}.out`, rule]),
   ["lowbit::group_sums.out", groupSums],
   ["lowbit::softcap.out", softcap],

@@ -7,7 +7,7 @@ import { quote } from "./json.ts";
 import { headerLength, PREFIX_BYTES, parseHeader, type StoredTensor } from "./safetensors-header.ts";
 import type { OpenTensors, TensorInfo } from "./tensor-source.ts";
 
-export interface StoredTensorInfo extends TensorInfo {
+interface StoredTensorInfo extends TensorInfo {
   /** Byte of the file at which the tensor begins; not necessarily a multiple of the element size. */
   readonly byteOffset: number;
   /** Bytes of the tensor. */

@@ -38,7 +38,7 @@ export interface LowBitTensor {
 }
 
 /** A float [n, groups] for each group of a matrix. */
-export interface GroupMinima {
+interface GroupMinima {
   /** Type that the minima are stored in. */
   readonly dtype: "f32" | "f16" | "bf16";
   /** Minima [count, groups] of rows from `first` on, as stored. */

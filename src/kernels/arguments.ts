@@ -171,12 +171,9 @@ export interface AttentionArgs {
   /** [tokens, kvHeads, headDim]; null, both, where the caches hold them already: nothing but y is written then. */
   readonly k: Float32Array | null;
   readonly v: Float32Array | null;
-  /** [capacity, kvHeads, headDim]: f32, f16 bit patterns, or integers times a scale of each row of a head. */
-  readonly keyCache: Float32Array | Uint16Array | Int8Array;
-  readonly valueCache: Float32Array | Uint16Array | Int8Array;
-  /** [capacity, kvHeads], for integers only. */
-  readonly keyScales: Float32Array | null;
-  readonly valueScales: Float32Array | null;
+  /** [capacity, kvHeads, headDim] */
+  readonly keyCache: Float32Array;
+  readonly valueCache: Float32Array;
   /** [1]: position of the first new token. */
   readonly position: BigInt64Array;
   readonly scale: number;
@@ -186,15 +183,6 @@ export interface AttentionArgs {
   readonly softcap: number;
   /** [tokens, heads, headDim] */
   readonly y: Float32Array;
-}
-
-/** Attention whose queries and keys are rotated first; queries, keys and values are columns of one matrix. */
-export interface RopeAttentionArgs extends Omit<AttentionArgs, "q" | "k" | "v"> {
-  /** [tokens, (heads + 2 * kvHeads) * headDim] */
-  readonly qkv: Float32Array;
-  /** [tokens, 2, half] */
-  readonly angles: Float32Array;
-  readonly half: number;
 }
 
 /**

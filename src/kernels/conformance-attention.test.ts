@@ -1,19 +1,22 @@
 /**
- * Attention of every row of the kernel table against plain loops in double precision. Bounds are a few roundings of the
+ * Attention of every row of the kernel table, over one cache and over pages, against plain loops in double precision. Bounds are a few roundings of the
  * largest magnitude: kernels may sum in float32, approximate exp, and multiply with 16 bits of each factor.
  */
 import { expect, it } from "vitest";
 import { type Bench, describeRows, expectNear, heap, machine, run } from "../../test/support/conformance.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
+import { type CacheRows, PagedTable } from "../../test/support/paged.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
-import type { AttentionArgs } from "./arguments.ts";
-import { attention } from "./table.ts";
+import type { AttentionArgs, SequenceAttentionArgs } from "./arguments.ts";
+import type { Kernel } from "./contract.ts";
+import { processMemory } from "./memory.ts";
+import { kvCacheTypes } from "./sequence-table.ts";
+import { attention, updateAndAttend } from "./table.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 const cpu = machine();
-const position = (value: number) => BigInt64Array.of(BigInt(value));
 
 interface AttentionCase {
   readonly cache: "f32" | "f16" | "int8";
@@ -28,13 +31,7 @@ interface AttentionCase {
 
 const CAPACITY = 48;
 
-/** Values as a cache keeps them; scales of rows of `width` for integers. */
-interface Cache {
-  readonly cache: AttentionArgs["keyCache"];
-  readonly scales: Float32Array | null;
-}
-
-function cacheOf(values: Float32Array, type: AttentionCase["cache"], width: number): Cache {
+function cacheOf(values: Float32Array, type: AttentionCase["cache"], width: number): CacheRows {
   if (type === "f32") return { cache: values, scales: null };
   if (type === "f16") return { cache: Uint16Array.from(values, f32ToF16), scales: null };
   const tops = Float32Array.from({ length: values.length / width }, (_, row) =>
@@ -46,47 +43,68 @@ function cacheOf(values: Float32Array, type: AttentionCase["cache"], width: numb
   return { cache, scales: tops.map((top) => top / 127) };
 }
 
-function valuesOf({ cache, scales }: Cache, width: number): Float32Array {
+function valuesOf({ cache, scales }: CacheRows, width: number): Float32Array {
   if (cache instanceof Float32Array) return cache;
   if (cache instanceof Uint16Array) return Float32Array.from(cache, (bits) => f16Table()[bits]!);
   return Float32Array.from(cache, (integer, i) => integer * scales![Math.floor(i / width)]!);
 }
 
 /** `cache` with the rows of `other` from row `row` on. */
-function withRows({ cache, scales }: Cache, other: Cache, row: number, width: number): Cache {
+function withRows({ cache, scales }: CacheRows, other: CacheRows, row: number, width: number): CacheRows {
   const result = { cache: cache.slice(), scales: scales?.slice() ?? null };
   result.cache.set(other.cache, row * width);
   result.scales?.set(other.scales!, row);
   return result;
 }
 
-/** Of calls that store keys and values first. */
-type StoringArgs = AttentionArgs & { readonly k: Float32Array; readonly v: Float32Array };
+/** A call, with the caches as it finds them. */
+interface Call extends Omit<AttentionArgs, "capacity" | "position" | "keyCache" | "valueCache" | "k" | "v"> {
+  readonly type: AttentionCase["cache"];
+  readonly first: number;
+  readonly k: Float32Array;
+  readonly v: Float32Array;
+  readonly keys: CacheRows;
+  readonly values: CacheRows;
+}
 
-function attentionArgs(item: AttentionCase, random: Random): StoringArgs {
-  const { tokens, heads, kvHeads, headDim, first, window, softcap } = item;
-  const keys = cacheOf(random.floats(CAPACITY * kvHeads * headDim, 2), item.cache, headDim);
-  const values = cacheOf(random.floats(CAPACITY * kvHeads * headDim, 3), item.cache, headDim);
+function callOf(item: AttentionCase, random: Random): Call {
+  const { cache: type, tokens, heads, kvHeads, headDim, first, window, softcap } = item;
   return {
-    tokens,
-    heads,
-    kvHeads,
-    headDim,
-    capacity: CAPACITY,
+    ...{ type, tokens, heads, kvHeads, headDim, first, window, softcap, scale: headDim ** -0.5 },
+    keys: cacheOf(random.floats(CAPACITY * kvHeads * headDim, 2), type, headDim),
+    values: cacheOf(random.floats(CAPACITY * kvHeads * headDim, 3), type, headDim),
     q: random.floats(tokens * heads * headDim, 2),
     k: random.floats(tokens * kvHeads * headDim, 2),
     v: random.floats(tokens * kvHeads * headDim, 3),
-    keyCache: keys.cache,
-    valueCache: values.cache,
-    keyScales: keys.scales,
-    valueScales: values.scales,
-    position: position(first),
-    scale: headDim ** -0.5,
-    window,
-    softcap,
     y: new Float32Array(tokens * heads * headDim),
   };
 }
+
+/** Runs a call into its y, and gives the caches afterwards. Where they hold the keys and values already, nothing is stored. */
+type Attend = (call: Call, stores?: boolean) => { readonly keys: CacheRows; readonly values: CacheRows };
+
+const overCache =
+  (kernel: Kernel<AttentionArgs>): Attend =>
+  ({ keys, values, k, v, first, ...call }, stores = true) => {
+    const caches = { keyCache: keys.cache.slice() as Float32Array, valueCache: values.cache.slice() as Float32Array };
+    const stored = stores ? { k, v } : { k: null, v: null };
+    const position = BigInt64Array.of(BigInt(first));
+    run(kernel, { ...call, ...caches, ...stored, capacity: CAPACITY, position }, bench);
+    return { keys: { cache: caches.keyCache, scales: null }, values: { cache: caches.valueCache, scales: null } };
+  };
+
+const overPages =
+  (kernel: Kernel<SequenceAttentionArgs>): Attend =>
+  ({ type, tokens, first, keys, values, k, v, ...call }, stores = true) => {
+    const { kvHeads, headDim, window } = call;
+    const pages = { pagePositions: 16, pagesMax: CAPACITY / 16, slots: 1 };
+    const table = new PagedTable({ type, kvHeads, headDim, window, ...pages }, processMemory(), new Random(7));
+    table.setContiguous(1, 0, { keys, values });
+    table.setRuns([{ row: 0, rows: tokens, position: first, slot: 0 }]);
+    const stored = stores ? { k, v } : { k: null, v: null };
+    run(kernel, { ...call, ...stored, rows: tokens, sinks: null, table, pages: table.layerPages(1)! }, bench);
+    return table.contiguous(1, 0, CAPACITY);
+  };
 
 interface Attended {
   readonly y: Float32Array;
@@ -97,8 +115,8 @@ interface Attended {
 }
 
 /** softmax(q . k * scale) . v of every query, over keys and values that hold the new ones already. */
-function attend(args: AttentionArgs, first: number, keys: Float32Array, values: Float32Array): Attended {
-  const { tokens, heads, kvHeads, headDim, q, scale, window, softcap } = args;
+function attend(args: Call, keys: Float32Array, values: Float32Array): Attended {
+  const { tokens, heads, kvHeads, headDim, first, q, scale, window, softcap } = args;
   const y = new Float32Array(tokens * heads * headDim);
   const reaches = new Float32Array(y.length);
   const sways = new Float32Array(y.length);
@@ -143,27 +161,18 @@ function attend(args: AttentionArgs, first: number, keys: Float32Array, values: 
 
 interface SolvedAttention {
   readonly name: string;
-  readonly args: AttentionArgs;
+  readonly call: Call;
   /** The caches afterwards. */
-  readonly keys: Cache;
-  readonly values: Cache;
+  readonly keys: CacheRows;
+  readonly values: CacheRows;
   readonly expected: Attended;
 }
 
-function solve(item: AttentionCase, random: Random): SolvedAttention {
-  return solveArgs(item, attentionArgs(item, random));
-}
-
-function solveArgs(item: AttentionCase, args: StoringArgs): SolvedAttention {
-  const { cache: type, first, kvHeads, headDim } = item;
-  const before = {
-    keys: { cache: args.keyCache, scales: args.keyScales },
-    values: { cache: args.valueCache, scales: args.valueScales },
-  };
-  const keys = withRows(before.keys, cacheOf(args.k, type, headDim), first * kvHeads, headDim);
-  const values = withRows(before.values, cacheOf(args.v, type, headDim), first * kvHeads, headDim);
-  const expected = attend(args, first, valuesOf(keys, headDim), valuesOf(values, headDim));
-  return { name: JSON.stringify(item), args, keys, values, expected };
+function solve(call: Call): Omit<SolvedAttention, "name"> {
+  const { type, first, kvHeads, headDim } = call;
+  const keys = withRows(call.keys, cacheOf(call.k, type, headDim), first * kvHeads, headDim);
+  const values = withRows(call.values, cacheOf(call.v, type, headDim), first * kvHeads, headDim);
+  return { call, keys, values, expected: attend(call, valuesOf(keys, headDim), valuesOf(values, headDim)) };
 }
 
 const attentionCases = () => madeOnce("attention by definition", makeAttentionCases);
@@ -187,15 +196,17 @@ function makeAttentionCases(): SolvedAttention[] {
     for (const tokens of [1, 3, 16])
       for (const first of [0, 5, CAPACITY - tokens])
         for (const limit of limits)
-          for (const cache of ["f32", "f16", "int8"] as const)
-            solved.push(solve({ cache, tokens, first, ...sizes, ...limit }, random));
+          for (const cache of ["f32", "f16", "int8"] as const) {
+            const item = { cache, tokens, first, ...sizes, ...limit };
+            solved.push({ name: JSON.stringify(item), ...solve(callOf(item, random)) });
+          }
   return solved;
 }
 
 /** Halves that are not finite: in a key, in values, and as what new values round to. */
 const specialCases = () =>
   madeOnce("attention over special halves", () => {
-    const solved: { name: string; args: AttentionArgs; expected: Attended }[] = [];
+    const solved: SolvedAttention[] = [];
     const random = new Random(4);
     for (const sizes of [
       { heads: 4, kvHeads: 4, headDim: 70 },
@@ -206,53 +217,116 @@ const specialCases = () =>
         for (const at of ["key", "value", "new value"])
           for (const bits of [0x7c00, 0xfc00, 0x7e00]) {
             const item = { cache: "f16", tokens, first: 20, window: 0, softcap: 0, ...sizes } as const;
-            const args = attentionArgs(item, random);
+            const call = callOf(item, random);
             const place = 11 * sizes.kvHeads * sizes.headDim + 5;
-            if (at === "key") args.keyCache[place] = bits;
-            else if (at === "value") args.valueCache[place] = bits;
-            else args.v[5] = f16Table()[bits]! < 0 ? -1e6 : 65520;
-            const { expected } = solveArgs(item, args);
-            solved.push({ name: `${JSON.stringify(item)}, ${bits} in a ${at}`, args, expected });
+            if (at === "key") call.keys.cache[place] = bits;
+            else if (at === "value") call.values.cache[place] = bits;
+            else call.v[5] = f16Table()[bits]! < 0 ? -1e6 : 65520;
+            solved.push({ name: `${JSON.stringify(item)}, ${bits} in a ${at}`, ...solve(call) });
           }
     return solved;
   });
 
-describeRows(attention, cpu, (kernel) => {
+/** What holds for rows over one cache and over pages, of each type that they hold. */
+function testDefinition(
+  kernel: Pick<Kernel<never>, "needs">,
+  attend: Attend,
+  types: readonly AttentionCase["cache"][],
+) {
   // Rows on tiles of integers round weights to 1/32639 of the largest, half a step each.
   const rounding = kernel.needs.includes("amx_int8") ? 1 / 32639 / 2 : 0;
   // AVX2 rounds queries to words of 16 bits for caches of integers, half a step each.
   const wordRounding = kernel.needs.includes("avx2") ? 1 / 32767 / 2 : 0;
-  // Rows on tiles of floats split them into parts, whose sums are NaN where one is infinite.
-  const isSplit = kernel.needs.includes("amx_bf16");
 
   it("is softmax(q k) v over what each query sees: groups of heads, windows, caps, later positions", () => {
-    for (const { name, args, keys, values, expected } of attentionCases()) {
-      const scales = {
-        keyScales: args.keyScales?.slice() ?? null,
-        valueScales: args.valueScales?.slice() ?? null,
-      };
-      const own = { ...args, ...scales, keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
-      run(kernel, { ...own, y: args.y.fill(0) }, bench);
-      expectSame(own.keyCache, keys.cache, name);
-      expectSame(own.valueCache, values.cache, name);
-      if (keys.scales) expectSame(own.keyScales!, keys.scales, name);
-      if (values.scales) expectSame(own.valueScales!, values.scales, name);
+    for (const { name, call, keys, values, expected } of attentionCases()) {
+      if (!types.includes(call.type)) continue;
+      call.y.fill(0);
+      const own = attend(call);
+      expectSame(own.keys.cache, keys.cache, name);
+      expectSame(own.values.cache, values.cache, name);
+      if (keys.scales) expectSame(own.keys.scales!, keys.scales, name);
+      if (values.scales) expectSame(own.values.scales!, values.scales, name);
+      const words = call.type === "int8" ? wordRounding : 0;
       expectNear(
-        args.y,
+        call.y,
         (i) => expected.y[i]!,
-        (i) => 6e-5 + rounding * expected.reaches[i]! + (args.keyScales ? wordRounding : 0) * expected.sways[i]!,
+        (i) => 6e-5 + rounding * expected.reaches[i]! + words * expected.sways[i]!,
         name,
       );
     }
   });
 
-  it("reads infinite halves and NaN, and stores as infinite what no half can hold", () => {
-    for (const { name, args, expected } of specialCases()) {
-      const own = { ...args, keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
-      run(kernel, { ...own, y: args.y.fill(0) }, bench);
+  it("takes scores whose exp overflows", () => {
+    const sizes = { tokens: 1, heads: 1, kvHeads: 1, headDim: 8, first: 3, window: 0, softcap: 0 };
+    const call = callOf({ cache: "f32", ...sizes }, new Random(2));
+    call.q.fill(1000);
+    call.keys.cache.fill(0);
+    call.keys.cache.fill(1, 8, 16);
+    call.k.fill(-1);
+    attend(call);
+    expectNear(
+      call.y,
+      (d) => call.values.cache[8 + d]!,
+      () => 3e-5,
+    );
+  });
+
+  it.each([1, 5])("writes no cache where it holds the keys and values of %i tokens already", (tokens) => {
+    const sizes = { heads: 4, kvHeads: 2, headDim: 8, window: 0, softcap: 0 } as const;
+    for (const cache of types) {
+      const call = callOf({ cache, tokens, first: 2, ...sizes }, new Random(4));
+      const stored = attend(call);
+      const y = new Float32Array(call.y.length);
+      expect(attend({ ...call, ...stored, y }, false), cache).toEqual(stored);
+      expect(y, cache).toEqual(call.y);
+    }
+  });
+
+  it("gives the same whether tokens come at once or one by one", () => {
+    const sizes = { tokens: 5, heads: 4, kvHeads: 2, headDim: 8, first: 2, window: 3, softcap: 0 };
+    const whole = callOf({ cache: "f32", ...sizes }, new Random(3));
+    attend(whole);
+    let caches: Pick<Call, "keys" | "values"> = whole;
+    for (let t = 0; t < 5; t++) {
+      const part = (values: Float32Array, width: number) => values.slice(t * width, (t + 1) * width);
+      const own = { q: part(whole.q, 32), k: part(whole.k, 16), v: part(whole.v, 16), y: new Float32Array(32) };
+      caches = attend({ ...whole, ...caches, ...own, tokens: 1, first: 2 + t });
       expectNear(
-        args.y,
-        (i) => (isSplit && Number.isNaN(args.y[i]!) ? Number.NaN : expected.y[i]!),
+        own.y,
+        (i) => whole.y[32 * t + i]!,
+        () => 1e-5,
+      );
+    }
+  });
+}
+
+describeRows(attention, cpu, (kernel) => {
+  testDefinition(kernel, overCache(kernel), ["f32"]);
+
+  it("counts scratch of long heads beyond 32 bits", () => {
+    const sizes = { cache: "f32", tokens: 1, heads: 8, kvHeads: 1, first: 0, window: 0, softcap: 0 } as const;
+    const { keys, values, ...call } = callOf({ ...sizes, headDim: 8 }, new Random(2));
+    const caches = { keyCache: keys.cache as Float32Array, valueCache: values.cache as Float32Array };
+    const args = { ...call, ...caches, capacity: CAPACITY, position: BigInt64Array.of(0n), headDim: 2 ** 28 };
+    const isNative = kernel.target === "native" && !kernel.name.includes("amx");
+    expect(kernel.scratchBytes?.(args, 2) ?? 0).toBeGreaterThanOrEqual(isNative ? 2 ** 33 : 0);
+  });
+});
+
+describeRows(updateAndAttend, cpu, (kernel) => {
+  const attend = overPages(kernel);
+  testDefinition(kernel, attend, kvCacheTypes);
+  // Rows on tiles of floats split them into parts, whose sums are NaN where one is infinite.
+  const isSplit = kernel.needs.includes("amx_bf16");
+
+  it("reads infinite halves and NaN, and stores as infinite what no half can hold", () => {
+    for (const { name, call, expected } of specialCases()) {
+      call.y.fill(0);
+      attend(call);
+      expectNear(
+        call.y,
+        (i) => (isSplit && Number.isNaN(call.y[i]!) ? Number.NaN : expected.y[i]!),
         () => 6e-5,
         name,
       );
@@ -260,92 +334,18 @@ describeRows(attention, cpu, (kernel) => {
   });
 
   it("takes the largest sums that long heads of integers have", () => {
-    const item = {
-      cache: "int8",
-      tokens: 1,
-      heads: 4,
-      kvHeads: 1,
-      headDim: 1024,
-      first: 3,
-      window: 0,
-      softcap: 0,
-    } as const;
-    const args = attentionArgs(item, new Random(3));
-    args.q.fill(1);
-    args.keyCache.fill(127, 0, 1024);
-    args.keyCache.fill(-127, 1024, 2048);
-    args.keyScales!.fill(1e-3);
-    const { expected } = solveArgs(item, args);
-    run(kernel, args, bench);
+    const sizes = { tokens: 1, heads: 4, kvHeads: 1, headDim: 1024, first: 3, window: 0, softcap: 0 };
+    const call = callOf({ cache: "int8", ...sizes }, new Random(3));
+    call.q.fill(1);
+    call.keys.cache.fill(127, 0, 1024);
+    call.keys.cache.fill(-127, 1024, 2048);
+    call.keys.scales!.fill(1e-3);
+    const { expected } = solve(call);
+    attend(call);
     expectNear(
-      args.y,
+      call.y,
       (i) => expected.y[i]!,
       () => 3e-4,
     );
-  });
-
-  it("counts scratch of long heads beyond 32 bits", () => {
-    const sizes = { cache: "f32", tokens: 1, heads: 8, kvHeads: 1, first: 0, window: 0, softcap: 0 } as const;
-    const args = { ...attentionArgs({ ...sizes, headDim: 8 }, new Random(2)), headDim: 2 ** 28 };
-    const isNative = kernel.target === "native" && !kernel.name.includes("amx");
-    expect(kernel.scratchBytes?.(args, 2) ?? 0).toBeGreaterThanOrEqual(isNative ? 2 ** 33 : 0);
-  });
-
-  it("takes scores whose exp overflows", () => {
-    const args = attentionArgs(
-      { cache: "f32", tokens: 1, heads: 1, kvHeads: 1, headDim: 8, first: 3, window: 0, softcap: 0 },
-      new Random(2),
-    );
-    args.q.fill(1000);
-    args.keyCache.fill(0);
-    args.keyCache.fill(1, 8, 16);
-    args.k.fill(-1);
-    run(kernel, args, bench);
-    expectNear(
-      args.y,
-      (d) => args.valueCache[8 + d]!,
-      () => 3e-5,
-    );
-  });
-
-  it.each([1, 5])("writes no cache where it holds the keys and values of %i tokens already", (tokens) => {
-    const sizes = { heads: 4, kvHeads: 2, headDim: 8, window: 0, softcap: 0 } as const;
-    for (const cache of ["f32", "f16", "int8"] as const) {
-      const args = attentionArgs({ cache, tokens, first: 2, ...sizes }, new Random(4));
-      run(kernel, args, bench);
-      const stored = { keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
-      const y = new Float32Array(args.y.length);
-      run(kernel, { ...args, k: null, v: null, y }, bench);
-      expect(y, cache).toEqual(args.y);
-      expect([args.keyCache, args.valueCache], cache).toEqual([stored.keyCache, stored.valueCache]);
-    }
-  });
-
-  it("gives the same whether tokens come at once or one by one", () => {
-    const whole = attentionArgs(
-      { cache: "f32", tokens: 5, heads: 4, kvHeads: 2, headDim: 8, first: 2, window: 3, softcap: 0 },
-      new Random(3),
-    );
-    const caches = { keyCache: whole.keyCache.slice(), valueCache: whole.valueCache.slice() };
-    run(kernel, whole, bench);
-    for (let t = 0; t < 5; t++) {
-      const part = (values: Float32Array, width: number) => values.slice(t * width, (t + 1) * width);
-      const y = new Float32Array(32);
-      const args = {
-        ...whole,
-        ...caches,
-        tokens: 1,
-        q: part(whole.q, 32),
-        k: part(whole.k, 16),
-        v: part(whole.v, 16),
-        y,
-      };
-      run(kernel, { ...args, position: position(2 + t) }, bench);
-      expectNear(
-        y,
-        (i) => whole.y[32 * t + i]!,
-        () => 1e-5,
-      );
-    }
   });
 });

@@ -99,7 +99,7 @@ export interface NativeCall {
 }
 
 /** A call of a WebAssembly kernel, whose code and arguments are made when its memory is known. */
-export interface WasmCall {
+interface WasmCall {
   /** Tells calls of WebAssembly from native ones. */
   readonly target: "wasm";
   /** Memory that the call may write while it runs. */

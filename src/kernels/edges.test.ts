@@ -1,21 +1,21 @@
 /** Rows at the ends of sizes and values: long windows, far positions, NaN in caches of integers, gates and rows. */
 import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
+import { PagedTable } from "../../test/support/paged.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import type { AttentionArgs } from "./arguments.ts";
-import { argmax, attention, reglu, squaredReglu } from "./table.ts";
+import { processMemory } from "./memory.ts";
+import { argmax, attention, reglu, squaredReglu, updateAndAttend } from "./table.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 
 const shape = { heads: 4, kvHeads: 2, headDim: 20, capacity: 90 };
 const width = shape.kvHeads * shape.headDim;
 
-function attentionArgs(tokens: number, first: bigint, cache: "f32" | "int8" = "f32"): AttentionArgs {
+function attentionArgs(tokens: number, first: bigint): AttentionArgs {
   const random = new Random(1);
-  const length = shape.capacity * width;
-  const values = () => (cache === "f32" ? random.floats(length, 2) : new Int8Array(length).fill(7));
-  const scales = () => (cache === "f32" ? null : new Float32Array(shape.capacity * shape.kvHeads).fill(0.1));
+  const values = () => random.floats(shape.capacity * width, 2);
   return {
     ...{ ...shape, tokens, scale: 0.2, window: 0, softcap: 0, position: BigInt64Array.of(first) },
     q: random.floats(tokens * shape.heads * shape.headDim, 2),
@@ -23,8 +23,6 @@ function attentionArgs(tokens: number, first: bigint, cache: "f32" | "int8" = "f
     v: random.floats(tokens * width, 3),
     keyCache: values(),
     valueCache: values(),
-    keyScales: scales(),
-    valueScales: scales(),
     y: new Float32Array(tokens * shape.heads * shape.headDim),
   };
 }
@@ -49,14 +47,27 @@ describeRows(attention, machine(), (kernel) => {
     }
     expectSame(args.keyCache, keys);
   });
+});
 
-  it.each([Number.NaN, Number.POSITIVE_INFINITY])("does not hide %d in caches of integers", (value) => {
+describeRows(updateAndAttend, machine(), (kernel) => {
+  it.each([Number.NaN, Number.POSITIVE_INFINITY])("does not hide %d in pages of integers", (value) => {
     for (const tokens of [1, 9])
       for (const name of ["k", "v"] as const) {
-        const args = attentionArgs(tokens, 70n, "int8");
-        args[name]![0] = args[name]![shape.headDim] = value;
-        run(kernel, args, bench);
-        expect(args.y.subarray(-shape.heads * shape.headDim).every(Number.isNaN)).toBe(true);
+        const {
+          capacity,
+          position: _position,
+          keyCache: _keys,
+          valueCache: _values,
+          ...call
+        } = attentionArgs(tokens, 70n);
+        const { kvHeads, headDim } = shape;
+        const pages = { type: "int8", pagePositions: 16, pagesMax: Math.ceil(capacity / 16), slots: 1 } as const;
+        const table = new PagedTable({ ...pages, kvHeads, headDim, window: 0 }, processMemory(), new Random(2));
+        table.fill(0, [70], new Random(3));
+        table.setRuns([{ row: 0, rows: tokens, position: 70, slot: 0 }]);
+        call[name]![0] = call[name]![headDim] = value;
+        run(kernel, { ...call, rows: tokens, sinks: null, table, pages: table.layerPages(0)! }, bench);
+        expect(call.y.subarray(-shape.heads * headDim).every(Number.isNaN)).toBe(true);
       }
   });
 });

@@ -1,10 +1,13 @@
 /** Every row of the fused operators against the single reference kernels one after the other. */
 import { expect, it } from "vitest";
 import { type Bench, benchesFor, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
+import { PagedTable } from "../../test/support/paged.ts";
 import { Random } from "../../test/support/random.ts";
-import { f16Table, f32ToF16 } from "../half.ts";
-import type { AddRmsNormArgs, HalvesArgs, RopeAttentionArgs } from "./arguments.ts";
+import { f16Table } from "../half.ts";
+import type { AddRmsNormArgs, HalvesArgs, RopeSequenceAttentionArgs } from "./arguments.ts";
 import type { Kernel } from "./contract.ts";
+import { processMemory } from "./memory.ts";
+import { type KvCacheType, kvCacheTypes } from "./sequence-table.ts";
 import * as table from "./table.ts";
 
 const cpu = machine();
@@ -64,83 +67,66 @@ describeRows(table.addRmsNorm, cpu, (kernel: Kernel<AddRmsNormArgs>) => {
 });
 
 interface Shape {
-  readonly tokens: number;
+  readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
   readonly half: number;
   readonly first: number;
-  readonly cache: "f32" | "f16" | "int8";
+  readonly type: KvCacheType;
 }
 
-const CAPACITY = 200;
+const CAPACITY = 208;
 
-function argumentsOf(random: Random, shape: Shape): RopeAttentionArgs {
-  const { tokens, heads, kvHeads, headDim, half, first } = shape;
-  const cache = () => {
-    const values = random.floats(CAPACITY * kvHeads * headDim, 2);
-    if (shape.cache === "int8") return Int8Array.from(values, (value) => 60 * value);
-    return shape.cache === "f16" ? Uint16Array.from(values, f32ToF16) : values;
+/** A call over pages of its own, as every other of its shape. */
+function ropeCall(shape: Shape) {
+  const { rows, heads, kvHeads, headDim, half, first, type } = shape;
+  const pages = { pagePositions: 16, pagesMax: CAPACITY / 16, slots: 1 };
+  const table = new PagedTable({ type, kvHeads, headDim, window: 0, ...pages }, processMemory(), new Random(3));
+  table.fill(1, [first], new Random(4));
+  table.setRuns([{ row: 0, rows, position: first, slot: 0 }]);
+  const random = new Random(5);
+  const args: RopeSequenceAttentionArgs = {
+    ...{ rows, heads, kvHeads, headDim, half, window: 0, softcap: 0, scale: headDim ** -0.5, sinks: null },
+    qkv: random.floats(rows * (heads + 2 * kvHeads) * headDim, 2),
+    angles: random.floats(rows * 2 * half, 1),
+    table,
+    pages: table.layerPages(1)!,
+    y: new Float32Array(rows * heads * headDim),
   };
-  const scales = () => (shape.cache === "int8" ? random.floats(CAPACITY * kvHeads, 0.02) : null);
-  return {
-    ...{ tokens, heads, kvHeads, headDim, half, capacity: CAPACITY, window: 0, softcap: 0, scale: headDim ** -0.5 },
-    qkv: random.floats(tokens * (heads + 2 * kvHeads) * headDim, 2),
-    angles: random.floats(tokens * 2 * half, 1),
-    keyCache: cache(),
-    valueCache: cache(),
-    keyScales: scales(),
-    valueScales: scales(),
-    position: BigInt64Array.of(BigInt(first)),
-    y: new Float32Array(tokens * heads * headDim),
+  /** The keys of the positions that the sequence has now, as floats. */
+  const keys = () => {
+    const { cache, scales } = table.contiguous(1, 0, first + rows).keys;
+    if (cache instanceof Uint16Array) return Float32Array.from(cache, (bits) => f16Table()[bits]!);
+    return Float32Array.from(cache, (value, i) => value * (scales ? scales[Math.floor(i / headDim)]! : 1));
   };
+  return { args, keys };
 }
 
-function ownResults(args: RopeAttentionArgs): RopeAttentionArgs {
-  return {
-    ...args,
-    keyCache: args.keyCache.slice(),
-    valueCache: args.valueCache.slice(),
-    keyScales: args.keyScales?.slice() ?? null,
-    valueScales: args.valueScales?.slice() ?? null,
-    y: args.y.slice(),
-  };
-}
-
-/** The caches as floats. */
-function cacheFloats({ keyCache, keyScales, headDim }: RopeAttentionArgs): Float32Array {
-  const halves = f16Table();
-  return Float32Array.from(keyCache, (value, i) => {
-    if (keyCache instanceof Uint16Array) return halves[value]!;
-    return value * (keyScales ? keyScales[Math.floor(i / headDim)]! : 1);
-  });
-}
-
-const shapes: readonly Shape[] = (["f32", "f16", "int8"] as const).flatMap((cache) =>
-  [1, 2, 5, 33, 130].flatMap((tokens) => [
-    { tokens, heads: 4, kvHeads: 2, headDim: 16, half: 8, first: 0, cache },
-    { tokens, heads: 3, kvHeads: 3, headDim: 10, half: 3, first: 60, cache },
-    { tokens, heads: 8, kvHeads: 1, headDim: 64, half: 32, first: 3, cache },
+const shapes: readonly Shape[] = kvCacheTypes.flatMap((type) =>
+  [1, 2, 5, 33, 130].flatMap((rows) => [
+    { rows, heads: 4, kvHeads: 2, headDim: 16, half: 8, first: 0, type },
+    { rows, heads: 3, kvHeads: 3, headDim: 10, half: 3, first: 60, type },
+    { rows, heads: 8, kvHeads: 1, headDim: 64, half: 32, first: 3, type },
   ]),
 );
-const random = new Random(3);
 const cases = shapes.map((shape) => {
-  const args = argumentsOf(random, shape);
-  const expected = ownResults(args);
-  run(table.ropeAttention.at(-1)!, expected, benches[0]!);
-  return { name: JSON.stringify(shape), args, expected };
+  const { args, keys } = ropeCall(shape);
+  run(table.ropeUpdateAndAttend.at(-1)!, args, benches[0]!);
+  return { name: JSON.stringify(shape), shape, y: args.y, keys: keys() };
 });
 
-describeRows(table.ropeAttention, cpu, (kernel: Kernel<RopeAttentionArgs>) => {
+describeRows(table.ropeUpdateAndAttend, cpu, (kernel: Kernel<RopeSequenceAttentionArgs>) => {
   it("turns queries and keys, stores keys and values, and attends", () => {
     // Integers may differ by one where rotated keys differ in their last bit.
-    for (const { name, args, expected } of cases)
+    for (const { name, shape, y, keys } of cases)
       for (const bench of benchesFor(kernel, benches)) {
-        const found = ownResults(args);
-        run(kernel, found, bench);
-        const bound = args.keyScales ? 3e-3 : kernel.needs.includes("amx_bf16") ? 1e-4 : 2e-4;
-        expectClose(found.y, expected.y, `${name}, ${bench.threads} threads`, bound);
-        expectClose(cacheFloats(found), cacheFloats(expected), `keys of ${name}`, args.keyScales ? 3e-3 : 2e-4);
+        const found = ropeCall(shape);
+        run(kernel, found.args, bench);
+        const isScaled = shape.type === "int8";
+        const bound = isScaled ? 3e-3 : kernel.needs.includes("amx_bf16") ? 1e-4 : 2e-4;
+        expectClose(found.args.y, y, `${name}, ${bench.threads} threads`, bound);
+        expectClose(found.keys(), keys, `keys of ${name}`, isScaled ? 3e-3 : 2e-4);
       }
   });
 });

@@ -37,7 +37,6 @@ import {
   gegluHalvesReference,
   linearA8BlocksSwigluReference,
   linearA8SwigluReference,
-  ropeAttentionReference,
   ropeUpdateAndAttendReference,
   swigluHalvesReference,
 } from "./reference/fused.ts";
@@ -55,8 +54,6 @@ import { rmsNormReference, ropeAnglesReference, ropeReference } from "./referenc
 import {
   attentionRelaxedWasm,
   attentionWasm,
-  ropeAttentionRelaxedWasm,
-  ropeAttentionWasm,
   ropeUpdateAndAttendRelaxedWasm,
   ropeUpdateAndAttendWasm,
   updateAndAttendRelaxedWasm,
@@ -142,12 +139,6 @@ export const attention = [
   attentionRelaxedWasm,
   attentionWasm,
   attentionReference,
-];
-export const ropeAttention = [
-  ...nativeKernels("rope_attention", native.ropeAttention),
-  ropeAttentionRelaxedWasm,
-  ropeAttentionWasm,
-  ropeAttentionReference,
 ];
 /** Over the pages of several sequences. */
 export const updateAndAttend = [

@@ -45,7 +45,7 @@ export type ChatEvent =
   | { readonly type: "toolArguments"; readonly index: number; readonly text: string };
 
 /** Tokens of an answer. */
-export interface ChatUsage {
+interface ChatUsage {
   /** Tokens of the prompt. */
   readonly promptTokens: number;
   /** Tokens of the prompt that were computed before. */

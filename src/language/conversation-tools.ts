@@ -4,7 +4,7 @@ import { jsonText, parseExactly } from "../json-text.ts";
 import type { Tool, ToolCall, ToolMessage } from "../text/chat-messages.ts";
 
 /** What a function is told of its call. */
-export interface ToolContext {
+interface ToolContext {
   /** The call, with its id and the text of its arguments. */
   readonly call: ToolCall;
   /** The signal of the answer under way. */

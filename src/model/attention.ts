@@ -55,7 +55,7 @@ export interface AttentionConfig {
 }
 
 /** Queries are multiplied by 1 + beta ln(1 + floor(position / length)) behind their rope, as in Llama 4. */
-export interface QueryGrowth {
+interface QueryGrowth {
   readonly beta: number;
   readonly length: number;
 }

@@ -6,7 +6,7 @@ import type { ScalableActivation } from "./scalable.ts";
 import type { TransformerConfig } from "./transformer-config.ts";
 import type { WeightLookup, WeightSlot } from "./weight-slot.ts";
 
-export { moduleOf, type PairedRows, type WeightLookup, type WeightSlot } from "./weight-slot.ts";
+export { moduleOf, type WeightLookup, type WeightSlot } from "./weight-slot.ts";
 
 export interface ForwardInputs<T> {
   /** Token ids, int64 [1, T]. */

@@ -8,7 +8,7 @@ import type { ExpertStack, LayerPart, LayerPass, PartActivations, Place } from "
 import { linearSlots, matrixSlot, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
 /** (clamp(up) + 1) * c * sigmoid(slope * c), c = min(gate, limit), instead of activation(gate) * up. */
-export interface ClampedGate {
+interface ClampedGate {
   readonly slope: number;
   readonly limit: number;
 }

@@ -2,7 +2,6 @@
  * What a layer of a decoder is: a mixer, which lets a token see those before it, an MLP, which sees one token alone, and
  * norms around them. Mixers and MLPs are objects of one form, so that a new sort is a file of its own.
  */
-import type { KvCacheType } from "../ops/kv-cache.ts";
 import type { Ops } from "../ops/ops.ts";
 import type { Weight } from "../ops/weight.ts";
 import type { ScalableActivation } from "./scalable.ts";
@@ -16,12 +15,10 @@ export interface TextsSeen<T> {
   readonly isBidirectional: boolean;
 }
 
-/** Positions that states for keys and values hold, and in which type. */
+/** States for the keys and values of one sequence. */
 export interface CacheStates {
   /** Positions that they hold. */
   readonly capacity: number;
-  /** What keys and values are kept in. */
-  readonly type: KvCacheType;
 }
 
 /** What the parts of a layer are given of the forward pass that they are in. */

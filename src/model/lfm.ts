@@ -24,7 +24,7 @@ const norms: LayerNorms = { beforeMixer: "operator_norm", afterMixer: null, befo
 const mlpNames = { mlp: "feed_forward", gate: "w1", up: "w3", down: "w2" };
 
 /** What all generations share. Published files call some fields otherwise than transformers' class does. */
-export function readLfm(config: ConfigReader, defaults: Defaults): StackConfig {
+function readLfm(config: ConfigReader, defaults: Defaults): StackConfig {
   const { fields } = config;
   const renamed = config.without("hidden_act").with({
     rms_norm_eps: fields.norm_eps ?? fields.rms_norm_eps,
@@ -42,7 +42,7 @@ export function readLfm(config: ConfigReader, defaults: Defaults): StackConfig {
 }
 
 /** The gated short convolution of every layer that has one. */
-export function readConvolution(config: ConfigReader, hidden: number, taps: number): ShortConvolution {
+function readConvolution(config: ConfigReader, hidden: number, taps: number): ShortConvolution {
   return new ShortConvolution({
     hidden,
     taps: tapsOf(config, "conv_L_cache", taps),
@@ -51,7 +51,7 @@ export function readConvolution(config: ConfigReader, hidden: number, taps: numb
 }
 
 /** The attention of LFM2. */
-export function readAttention(base: StackConfig): Attention {
+function readAttention(base: StackConfig): Attention {
   const names = { output: "out_proj", queryNorm: "q_layernorm", keyNorm: "k_layernorm" };
   return new Attention({ ...base.attention, names });
 }

@@ -27,7 +27,7 @@ export interface WeightSlot {
 }
 
 /** Rows of heads of which the first are stored as pairs of neighbours. */
-export interface PairedRows {
+interface PairedRows {
   /** Rows of a head. */
   readonly headDim: number;
   /** Rows of a head that are rotated, the first. */

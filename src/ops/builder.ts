@@ -67,7 +67,7 @@ export interface LazyConstant {
 }
 
 /** A weight of an expert within a constant of all: its name, and how many rows it has. */
-export interface StackedWeight {
+interface StackedWeight {
   /** Name of the weight in the checkpoint. */
   readonly name: string;
   /** Number of rows. */

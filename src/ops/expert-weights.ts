@@ -12,7 +12,7 @@ import { joinRows } from "./packed-constant.ts";
 import { floatWeight, type Weight } from "./weight.ts";
 
 /** One expert's part of a linear layer: matrices whose rows stand one after the other, and their biases. */
-export interface ExpertPart {
+interface ExpertPart {
   /** Matrices whose rows stand one after the other. */
   readonly weights: readonly Weight[];
   /** Biases, as many as there are matrices; null without. */

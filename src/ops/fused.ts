@@ -1,19 +1,8 @@
-/** Operators that passes make of several: gates of halves, sum and norm, rotary embedding and attention. */
-import type { HalvesArgs, RopeAttentionArgs } from "../kernels/arguments.ts";
+/** Operators that passes make of several: gates of halves, sum and norm. ./sequences.ts has the one of rotary embedding and attention. */
+import type { HalvesArgs } from "../kernels/arguments.ts";
 import type { Kernel } from "../kernels/contract.ts";
-import { addRmsNorm, gegluHalves, ropeAttention, swigluHalves } from "../kernels/table.ts";
-import { isSameShape, type Tensor } from "../tensor.ts";
-import {
-  attentionBytes,
-  attentionMultiplications,
-  cacheArgs,
-  checkCaches,
-  checkScales,
-  noScales,
-  scaleArgs,
-} from "./attention.ts";
-import type { Arguments, TensorSpec } from "./call-arguments.ts";
-import { rowCount } from "./linear.ts";
+import { addRmsNorm, gegluHalves, swigluHalves } from "../kernels/table.ts";
+import { isSameShape } from "../tensor.ts";
 import { defineOperator, type Operator } from "./operator.ts";
 
 function halvesOperator(name: string, kernels: readonly Kernel<HalvesArgs>[]): Operator {
@@ -66,72 +55,4 @@ const addRmsNormOperator = defineOperator({
   }),
 });
 
-/** Checks what both operators have; gives what comes out. */
-function ropeAttentionShape(args: Arguments<TensorSpec>, ...cacheTypes: ("f32" | "f16" | "i8")[]): TensorSpec {
-  const { shape } = args.tensor("qkv", "f32");
-  const { capacity, kvHeads, headDim } = checkCaches(args, ...cacheTypes);
-  const tokens = rowCount(shape);
-  const queries = (shape.at(-1) ?? 0) - 2 * kvHeads * headDim;
-  if (queries <= 0 || queries % (kvHeads * headDim) !== 0 || tokens > capacity)
-    args.fail(
-      "qkv",
-      `expected shape [1, at most ${capacity}, a multiple of ${kvHeads * headDim}, three times that or more] but found [${shape}]`,
-    );
-  const angles = args.tensor("angles", "f32").shape;
-  if (angles.length !== 3 || angles[0] !== tokens || angles[1] !== 2 || 2 * angles[2]! > headDim)
-    args.fail("angles", `expected shape [${tokens}, 2, at most ${headDim / 2}] but found [${angles}]`);
-  return { dtype: "f32", shape: shape.with(-1, queries) };
-}
-
-function ropeAttentionArgs(args: Arguments<Tensor>): Omit<RopeAttentionArgs, "keyScales" | "valueScales"> {
-  const angles = args.tensor("angles");
-  return {
-    ...cacheArgs(args),
-    qkv: args.tensor("qkv").data as Float32Array,
-    angles: angles.data as Float32Array,
-    half: angles.shape[2]!,
-  };
-}
-
-/** What both operators have alike. */
-const ropeAttentionCalls = {
-  kernels: ropeAttention,
-  indices: {
-    argument: "input_pos",
-    limit: (args: Arguments<Tensor>) => args.tensor("key_cache").shape[1]! - rowCount(args.tensor("qkv").shape) + 1,
-  },
-  multiplications: (args: Arguments<TensorSpec>) =>
-    attentionMultiplications(args.tensor("qkv"), rowCount(args.tensor("qkv").shape)),
-  query: (args: Arguments<Tensor>) => ({ layout: null, bits: null, m: rowCount(args.tensor("qkv").shape) }),
-  bytes: attentionBytes,
-};
-
-/** lowbit::attention of columns of qkv [1, T, (heads + 2 * kvHeads) * D], queries and keys turned by lowbit::rope first. */
-const ropeAttentionOperator = defineOperator<RopeAttentionArgs>({
-  schema:
-    "lowbit::rope_attention.out(Tensor qkv, Tensor angles, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor input_pos, float scale, int window=0, float softcap=0, *, Tensor(c!) out) -> Tensor(c!)",
-  ...ropeAttentionCalls,
-  shape: (args) => ropeAttentionShape(args, "f32", "f16"),
-  prepare: (args) => ({ ...ropeAttentionArgs(args), ...noScales }),
-});
-
-/** Rotary embedding and attention over caches of int8, as lowbit::attention_int8_cache has them. */
-const ropeAttentionInt8Operator = defineOperator<RopeAttentionArgs>({
-  schema:
-    "lowbit::rope_attention_int8_cache.out(Tensor qkv, Tensor angles, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor(c!) key_scales, Tensor(d!) value_scales, Tensor input_pos, float scale, int window=0, float softcap=0, *, Tensor(e!) out) -> Tensor(e!)",
-  ...ropeAttentionCalls,
-  shape(args) {
-    const spec = ropeAttentionShape(args, "i8");
-    checkScales(args);
-    return spec;
-  },
-  prepare: (args) => ({ ...ropeAttentionArgs(args), ...scaleArgs(args) }),
-});
-
-export const fusedOperators: readonly Operator[] = [
-  swigluHalvesOperator,
-  gegluHalvesOperator,
-  addRmsNormOperator,
-  ropeAttentionOperator,
-  ropeAttentionInt8Operator,
-];
+export const fusedOperators: readonly Operator[] = [swigluHalvesOperator, gegluHalvesOperator, addRmsNormOperator];

@@ -84,8 +84,6 @@ function causalArgs(args: Arguments<Tensor>, { keyCache, valueCache, k, v }: Cau
     v,
     keyCache: keyCache.data as Float32Array,
     valueCache: valueCache.data as Float32Array,
-    keyScales: null,
-    valueScales: null,
     position: BigInt64Array.of(BigInt(args.number("start_pos"))),
     scale: scaleOf(args, headDim),
     window: 0,

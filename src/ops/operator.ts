@@ -13,7 +13,7 @@ import { checkOverlaps } from "./call-memory.ts";
 import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
 
 /** An argument whose values choose among 0 .. limit - 1. */
-export interface IndexRule {
+interface IndexRule {
   /** Name of the argument whose values are compared. */
   readonly argument: string;
   /** One more than the largest value that is allowed, by the other arguments. */

@@ -8,12 +8,15 @@ import type { Pooling } from "../pooling.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
 import { type ExpertLinear, expertLinear } from "./expert-weights.ts";
-import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
 import { literalConstant, tapsConstant, type VectorChange, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
-/** States of one sequence, which holds positions up to that of the first new token, int64 [1]. */
-export interface StateCache<T> extends KvCache<T> {
+/** Keys and values of one sequence in states of the program, f32 [1, capacity, kvHeads, headDim], as ExecuTorch keeps them. */
+export interface StateCache<T> {
+  /** Keys of the positions so far. */
+  readonly keyCache: T;
+  /** Values of the positions so far. */
+  readonly valueCache: T;
   /** Position of the first query, a tensor of one integer. */
   readonly position: T;
 }
@@ -237,10 +240,16 @@ export class Ops<T> {
     return this.call("lowbit::rope.out", x, angles, headDim);
   }
 
-  /** Adds the states of one attention layer. */
-  kvCache(name: string, shape: KvCacheShape): KvCache<T> {
+  /** Adds the states `<name>.key_cache` and `<name>.value_cache` of one attention layer, zeroed, for `capacity` positions. */
+  kvCache(
+    name: string,
+    shape: Omit<SequenceCache, "layer"> & { readonly capacity: number },
+  ): Omit<StateCache<T>, "position"> {
     checkOptions(shape);
-    return kvCacheStates(this.#builder, name, shape);
+    const { capacity, kvHeads, headDim } = shape;
+    const state = (part: string) =>
+      this.#builder.state(`${name}.${part}_cache`, { dtype: "f32", shape: [1, capacity, kvHeads, headDim] });
+    return { keyCache: state("key"), valueCache: state("value") };
   }
 
   /**
@@ -258,21 +267,8 @@ export class Ops<T> {
       return this.call("lowbit::update_and_attend.out", q, k, v, this.#builder.sequences(), ...sizes, added);
     }
     if (sinks) throw new UnsupportedError(`${sinks.name}: attention sinks need programs that work on sequences`);
-    const { keyCache, valueCache, keyScales, valueScales, position } = cache;
-    const rest = [position, scale, window, softcap];
-    if (keyScales === undefined || valueScales === undefined)
-      return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, ...rest);
-    return this.call(
-      "lowbit::attention_int8_cache.out",
-      q,
-      k,
-      v,
-      keyCache,
-      valueCache,
-      keyScales,
-      valueScales,
-      ...rest,
-    );
+    const { keyCache, valueCache, position } = cache;
+    return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, position, scale, window, softcap);
   }
 
   /** Computes the attention of rows [1, T, …] that are several texts, each over the rows of its own text. */

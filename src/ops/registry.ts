@@ -8,7 +8,7 @@ import { indexingOperators } from "./aten/indexing.ts";
 import { movementOperators, movementRoutines } from "./aten/movement.ts";
 import { pointwiseOperators } from "./aten/pointwise.ts";
 import { reductionOperators, reductionRoutines } from "./aten/reduction.ts";
-import { attentionInt8Operator, attentionOperator } from "./attention.ts";
+import { attentionOperator } from "./attention.ts";
 import { literalProblem } from "./call-arguments.ts";
 import { selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
@@ -57,7 +57,6 @@ export const operators = new OperatorRegistry(
     ropeAnglesOperator,
     ropeOperator,
     attentionOperator,
-    attentionInt8Operator,
     ...gatedOperators,
     clampedGateOperator,
     ...fusedOperators,

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Random } from "../../test/support/random.ts";
-import { openPacked, packWeights, unpackWeights } from "../kernels/layout/packed.ts";
+import { unpackWeights } from "../../test/support/unpack-weights.ts";
+import { openPacked, packWeights } from "../kernels/layout/packed.ts";
 import { panel16 } from "../kernels/layout/panel16.ts";
 import { type Matrix, matrix, type Product } from "../matrix.ts";
 import { dequantize } from "../quantized.ts";

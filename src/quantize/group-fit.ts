@@ -9,7 +9,7 @@ import { hasCodebook, type Scheme, weightSpec } from "./scheme.ts";
 const { abs, fround, max, min } = Math;
 
 /** Grids that are tried at once, one in each lane of a vector; sums over a group run in as many lanes. */
-export const LANES = 16;
+const LANES = 16;
 const HALF = LANES / 2;
 /** Largest magnitude of scales that are integers. */
 const INTEGER_MAX = 127;

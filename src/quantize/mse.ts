@@ -63,7 +63,7 @@ export function quantizeMse(
 }
 
 /** InvalidArgumentError for importance that is not finite or negative, ShapeError for another number than k. */
-export function checkImportance(importance: Float32Array, k: number): void {
+function checkImportance(importance: Float32Array, k: number): void {
   if (importance.length !== k)
     throw new ShapeError(`importance: expected a number for each of ${k} columns but found ${importance.length}`);
   const at = importance.findIndex((value) => !(value >= 0 && value < Number.POSITIVE_INFINITY));

@@ -17,7 +17,7 @@ export const algorithms = ["affine", "hqq_scale_only", "mse", "imatrix", "gptq",
  */
 export const scaleDTypes = ["f32", "f16", "i8"] as const satisfies readonly (ScaleDType | FactoredScale)[];
 /** What scales of a scheme are stored in. */
-export type StoredScale = (typeof scaleDTypes)[number];
+type StoredScale = (typeof scaleDTypes)[number];
 /** Sizes of groups whose scales may be integers. */
 const INTEGER_SCALE_GROUPS: readonly GroupSize[] = [16, 32];
 
@@ -45,8 +45,8 @@ export function needsActivations(algorithm: Algorithm): boolean {
  * Activations that share a scale where they are quantized as they come: blocks of 32 neighbours, or rows, with a zero point
  * each (TorchAO's PerToken).
  */
-export const activationGranularities = ["per_block", "per_token"] as const;
-export type ActivationGranularity = (typeof activationGranularities)[number];
+const activationGranularities = ["per_block", "per_token"] as const;
+type ActivationGranularity = (typeof activationGranularities)[number];
 
 /** Weights along k that share a scale; "axis" is one scale a row (TorchAO's PerAxis(0)). */
 export type GroupSize = number | "axis";

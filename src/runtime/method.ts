@@ -27,7 +27,7 @@ export interface MethodMemory {
 }
 
 /** A call of a method. */
-export interface ReadyStep {
+interface ReadyStep {
   readonly call: BoundCall;
   /** It and the call before it as one, for where that has a kernel that is no plain loop; null where they cannot be. */
   readonly joined: BoundCall | null;

@@ -48,6 +48,13 @@ export function sequenceUses(methods: readonly Method[], registry: OperatorRegis
   );
 }
 
+/** The type, if it is one of those that keys and values are kept in; else InvalidArgumentError. */
+export function checkKvCache(type: KvCacheType): KvCacheType {
+  if (!kvCacheTypes.includes(type))
+    throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${shown(type)}`);
+  return type;
+}
+
 /** What is chosen of a program's sequences, from what was asked for, what the model has and what this machine has. */
 export function chooseSequences(
   uses: readonly SequenceUse[],
@@ -58,9 +65,7 @@ export function chooseSequences(
   const { stepRows } = model;
   const sequences = checkWhole("sequences", options.sequences ?? SEQUENCES_DEFAULT, 1, SEQUENCES_MAX);
   const wanted = checkWhole("contextLength", options.contextLength ?? model.contextLength, 1, model.contextLength);
-  const type = options.kvCache ?? defaultType(uses, wanted, stepRows);
-  if (!kvCacheTypes.includes(type))
-    throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${shown(type)}`);
+  const type = checkKvCache(options.kvCache ?? defaultType(uses, wanted, stepRows));
   const layout = sequenceLayout(uses, { type, contextLength: wanted, sequences });
   const one = bytesForSequence(layout, wanted, Math.min(stepRows, wanted));
   const cacheBytes = options.cacheBytes ?? defaultBytes(one, sequences, cacheBytesMax);

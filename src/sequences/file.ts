@@ -42,8 +42,6 @@ export interface FileContent {
   readonly boundary: number;
 }
 
-export type FileHeader = FileIdentity & FileContent;
-
 function identity(layout: SequenceLayout, program: string): FileIdentity {
   const { type, pagePositions, kinds, shape } = layout;
   return {

@@ -28,7 +28,7 @@ export interface SequenceOptions {
 }
 
 /** Layers of one kind: their keys and values are in one block of each page. */
-export interface LayerKind extends LayerCacheShape {
+interface LayerKind extends LayerCacheShape {
   readonly layers: number;
   /** Bytes of one layer in a page. */
   readonly layerBytes: number;

@@ -5,7 +5,7 @@ import { Page } from "./page.ts";
 import type { State } from "./state.ts";
 
 /** What a page holds for the layers of one kind. */
-export interface PageKind {
+interface PageKind {
   /** Last positions that a query sees; 0 for all. */
   readonly window: number;
   /** Bytes of the layers' keys and values in a page. */

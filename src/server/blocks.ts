@@ -3,7 +3,7 @@ import type { ChatEvent } from "../language/chat-options.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 
 /** What is known of a block when it begins. */
-export type BlockStart =
+type BlockStart =
   | { readonly kind: "reasoning" | "text" }
   | { readonly kind: "toolCall"; readonly id: string; readonly name: string };
 

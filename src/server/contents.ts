@@ -11,7 +11,7 @@ export type UnseenPolicy = "auto" | "name" | "refuse";
 export type Part = string | Unseen;
 
 /** An image or file. */
-export interface Unseen {
+interface Unseen {
   readonly what: "image" | "audio" | "document" | "file";
   /** Its type or name, such as "image/png"; "" where that is unknown. */
   readonly label: string;
@@ -73,12 +73,12 @@ const METADATA = /^\s*x-anthropic-[\w-]+:/;
 const METADATA_LINES = /^(?:\s*x-anthropic-[\w-]+:[^\n]*(?:\n|$))+/;
 
 /** Whether a block of a system prompt is metadata of the client's, which is no part of the prompt. */
-export function isMetadata(text: string): boolean {
+function isMetadata(text: string): boolean {
   return METADATA.test(text);
 }
 
 /** A system prompt that is one text, without lines of metadata at its beginning. */
-export function withoutMetadata(text: string): string {
+function withoutMetadata(text: string): string {
   return text.replace(METADATA_LINES, "");
 }
 

@@ -18,7 +18,7 @@ export interface CustomFields {
   readonly format?: CustomFormat | null | undefined;
 }
 
-export type CustomFormat =
+type CustomFormat =
   | { readonly type: "text" }
   | { readonly type: "grammar"; readonly syntax: "lark" | "regex"; readonly definition: string };
 

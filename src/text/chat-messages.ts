@@ -24,7 +24,7 @@ export interface ToolCall {
 }
 
 /** What a model is told before a conversation. */
-export interface SystemMessage {
+interface SystemMessage {
   /** Who speaks. */
   readonly role: "system";
   /** What the model is told. */

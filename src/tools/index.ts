@@ -11,7 +11,6 @@ export {
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
 export { contextLengthOf } from "../api/context-length.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
-export { EagerTexts } from "../api/eager-texts.ts";
 export { type FitSizeOptions, type FittedSize, fitSize, type UniformChoice } from "../api/fit-size.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
 export {
@@ -62,6 +61,7 @@ export { type HubSettings, hubSettings } from "../hub/settings.ts";
 export type { PullOptions } from "../hub/snapshot.ts";
 export { knownCpus } from "../kernels/known-cpus.ts";
 export { layouts } from "../kernels/layout/packed.ts";
+export { kvCacheTypes } from "../kernels/sequence-table.ts";
 export { wasmKernelText } from "../kernels/wasm/row-text.ts";
 export { type Comparison, compareModels, type Distribution } from "../language/compare.ts";
 export { createDecoder } from "../language/decoders.ts";
@@ -76,7 +76,6 @@ export {
   removeLeftovers,
   writeFileWhole,
 } from "../node-file.ts";
-export { kvCacheTypes } from "../ops/kv-cache.ts";
 export { claimPath } from "../path-claim.ts";
 export type { Program } from "../program/program.ts";
 export type { ReadOptions } from "../program/read.ts";

@@ -32,7 +32,7 @@ export interface StoredModel {
 }
 
 /** A file that programs are made of. */
-export interface Origin {
+interface Origin {
   /** Names the program. */
   readonly key: string;
   readonly version: FileVersion;

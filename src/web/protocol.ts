@@ -15,11 +15,11 @@ import type { Message, Tool, ToolCall } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 
 /** Options of a generation that can be posted. */
-export type PostedOptions = Omit<GenerateOptions, "signal">;
+type PostedOptions = Omit<GenerateOptions, "signal">;
 
 /** Options of embeddings, and of scores, that can be posted. */
-export type PostedEmbedOptions = Omit<EmbedOptions, "signal">;
-export type PostedRankOptions = Omit<RankOptions, "signal">;
+type PostedEmbedOptions = Omit<EmbedOptions, "signal">;
+type PostedRankOptions = Omit<RankOptions, "signal">;
 
 /** A tool without its function. */
 export interface PostedTool extends Tool {

@@ -32,6 +32,12 @@ export const looseMemory: PageMemory = { allocate: (byteLength) => new Uint8Arra
 
 const LAYERS = 2;
 
+/** Keys or values of positions one after the other; scales of each row of a head where they are integers. */
+export interface CacheRows {
+  readonly cache: Float32Array | Uint16Array | Int8Array;
+  readonly scales: Float32Array | null;
+}
+
 /** A table whose pages are allocated in no order; two layers of one kind are in each. */
 export class PagedTable implements SequenceTable {
   readonly handle = new Int32Array(1);
@@ -124,38 +130,67 @@ export class PagedTable implements SequenceTable {
         const page = this.#pages[slot * pagesMax + index]!;
         if (filled.has(page)) continue;
         filled.add(page);
-        const { keys, values, keyScales, valueScales } = this.#parts(page, layer);
+        const { keys, values } = this.#parts(page, layer);
         for (let p = 0; p < pagePositions; p++) {
           const isKnown = index * pagePositions + p < ends[slot]!;
           for (let i = p * width; i < (p + 1) * width; i++) {
-            keys[i] = stored(keys, random, isKnown, 1);
-            values[i] = stored(values, random, isKnown, 3);
+            keys.cache[i] = stored(keys.cache, random, isKnown, 1);
+            values.cache[i] = stored(values.cache, random, isKnown, 3);
           }
-          for (let i = p * kvHeads; i < (p + 1) * kvHeads && keyScales && valueScales; i++) {
-            keyScales[i] = isKnown ? 0.005 + 0.01 * random.next() : Number.NaN;
-            valueScales[i] = isKnown ? 0.005 + 0.01 * random.next() : Number.NaN;
+          for (let i = p * kvHeads; i < (p + 1) * kvHeads && keys.scales && values.scales; i++) {
+            keys.scales[i] = isKnown ? 0.005 + 0.01 * random.next() : Number.NaN;
+            values.scales[i] = isKnown ? 0.005 + 0.01 * random.next() : Number.NaN;
           }
         }
       }
   }
 
-  /** Keys and values of positions of a sequence, as one array each. */
-  contiguous(layer: number, slot: number, capacity: number) {
-    const { pagePositions, kvHeads, headDim, type } = this.cache;
+  /** Keys and values of the first positions of a sequence, as one array each. */
+  contiguous(layer: number, slot: number, capacity: number): { keys: CacheRows; values: CacheRows } {
+    const { kvHeads, headDim, type } = this.cache;
+    const make = (): CacheRows => ({
+      cache: new arrays[type](capacity * kvHeads * headDim),
+      scales: type === "int8" ? new Float32Array(capacity * kvHeads) : null,
+    });
+    const [keys, values] = [make(), make()];
+    this.#eachPart(layer, slot, capacity, (parts, first, count) => {
+      for (const [all, part] of [
+        [keys, parts.keys],
+        [values, parts.values],
+      ] as const) {
+        all.cache.set(part.cache.subarray(0, count * kvHeads * headDim), first * kvHeads * headDim);
+        all.scales?.set(part.scales!.subarray(0, count * kvHeads), first * kvHeads);
+      }
+    });
+    return { keys, values };
+  }
+
+  /** Writes such keys and values of a sequence's first positions. */
+  setContiguous(layer: number, slot: number, { keys, values }: { keys: CacheRows; values: CacheRows }): void {
+    const { kvHeads, headDim } = this.cache;
     const width = kvHeads * headDim;
-    const make = () => new arrays[type](capacity * width);
-    const [keyCache, valueCache] = [make(), make()];
-    const scales = () => (type === "int8" ? new Float32Array(capacity * kvHeads) : null);
-    const [keyScales, valueScales] = [scales(), scales()];
-    for (let p = 0; p < capacity; p += pagePositions) {
-      const parts = this.#parts(this.cache.page(slot, p / pagePositions), layer);
-      const count = Math.min(pagePositions, capacity - p);
-      keyCache.set(parts.keys.subarray(0, count * width), p * width);
-      valueCache.set(parts.values.subarray(0, count * width), p * width);
-      keyScales?.set(parts.keyScales!.subarray(0, count * kvHeads), p * kvHeads);
-      valueScales?.set(parts.valueScales!.subarray(0, count * kvHeads), p * kvHeads);
-    }
-    return { keyCache, valueCache, keyScales, valueScales };
+    const capacity = keys.cache.length / width;
+    this.#eachPart(layer, slot, capacity, (parts, first, count) => {
+      for (const [all, part] of [
+        [keys, parts.keys],
+        [values, parts.values],
+      ] as const) {
+        part.cache.set(all.cache.subarray(first * width, (first + count) * width));
+        part.scales?.set(all.scales!.subarray(first * kvHeads, (first + count) * kvHeads));
+      }
+    });
+  }
+
+  /** The parts of a layer in the pages of a sequence, with the first position of each and how many it has. */
+  #eachPart(
+    layer: number,
+    slot: number,
+    capacity: number,
+    visit: (parts: { keys: CacheRows; values: CacheRows }, first: number, count: number) => void,
+  ): void {
+    const { pagePositions } = this.cache;
+    for (let p = 0; p < capacity; p += pagePositions)
+      visit(this.#parts(this.cache.page(slot, p / pagePositions), layer), p, Math.min(pagePositions, capacity - p));
   }
 
   #parts({ buffer, byteOffset }: Uint8Array, layer: number) {
@@ -163,14 +198,11 @@ export class PagedTable implements SequenceTable {
     const offsets = partOffsets(this.cache);
     const start = byteOffset + layer * offsets.layerBytes;
     const rows = pagePositions * kvHeads;
-    const values = (at: number) => viewOf(dtypes[type], buffer, start + at, rows * headDim);
-    const scales = (at: number) => (type === "int8" ? new Float32Array(buffer, start + at, rows) : null);
-    return {
-      keys: values(offsets.keys),
-      values: values(offsets.values),
-      keyScales: scales(offsets.keyScales),
-      valueScales: scales(offsets.valueScales),
-    };
+    const part = (at: number, scalesAt: number): CacheRows => ({
+      cache: viewOf(dtypes[type], buffer, start + at, rows * headDim),
+      scales: type === "int8" ? new Float32Array(buffer, start + scalesAt, rows) : null,
+    });
+    return { keys: part(offsets.keys, offsets.keyScales), values: part(offsets.values, offsets.valueScales) };
   }
 }
 

@@ -45,8 +45,11 @@ export interface WalkOptions {
 
 /** What is asked of a model that reads a text. */
 export interface WalkedModel {
+  /** The model's architecture, as it is computed. */
   readonly network: Network;
+  /** The files that the model was opened from. */
   readonly checkpoint: Checkpoint;
+  /** The weight of a slot, as floats. */
   weight(name: string, use: { readonly float: true }): Weight;
 }
 

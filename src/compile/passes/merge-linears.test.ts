@@ -2,7 +2,8 @@
 import { expect, it } from "vitest";
 import { after, context, graphOf, packed, position, rows, tokens, vector } from "../../../test/support/graph.ts";
 import { Random, randomWeights } from "../../../test/support/random.ts";
-import { layoutNamed, openPacked, unpackWeights } from "../../kernels/layout/packed.ts";
+import { unpackWeights } from "../../../test/support/unpack-weights.ts";
+import { layoutNamed, openPacked } from "../../kernels/layout/packed.ts";
 import type { Ops } from "../../ops/ops.ts";
 import { packedWeights } from "../../ops/packed-constant.ts";
 import { formatGraph, type GraphValue } from "../graph.ts";
@@ -71,7 +72,6 @@ it.each([
 
 /** Attention of one block over x, with queries and keys normed or not. */
 function attentionGraph(isNormed: boolean) {
-  const cache = { dtype: "f32", shape: [1, 8, 1, 16] } as const;
   return graphOf([rows("x", 32), tokens, position], (ops, [x, ids, pos], constant) => {
     const project = (name: string, n: number) =>
       linear(ops, x!, constant(packed(`layer.${name}_proj.weight`, n, 32)), n);
@@ -81,8 +81,7 @@ function attentionGraph(isNormed: boolean) {
       const weight = constant(vector(name, Array(16).fill(1)));
       return ops.rope(isNormed ? ops.call("lowbit::rms_norm.out", value, weight, 1e-5) : value, angles, 16);
     };
-    const [keyCache, valueCache] = [ops.state("keys", cache), ops.state("values", cache)];
-    const options = { cache: { keyCache, valueCache, position: pos! }, scale: 1 };
+    const options = { cache: { layer: 0, kvHeads: 1, headDim: 16 }, scale: 1 };
     return [ops.attention(turn(q, "q_norm"), turn(k, "k_norm"), v, options)];
   });
 }
@@ -97,7 +96,7 @@ it("joins queries, keys and values that are rotated", () => {
       %4: f32[1, <=4, 16] = aten::slice_copy.Tensor_out(%1, -1, 48, 64, 1)
       %5: f32[1, <=4, 32] = lowbit::rope.out(%2, %0, 16)
       %6: f32[1, <=4, 16] = lowbit::rope.out(%3, %0, 16)
-      %7: f32[1, <=4, 32] = lowbit::attention.out(%5, %6, %4, keys, values, pos, 1, 0, 0)
+      %7: f32[1, <=4, 32] = lowbit::update_and_attend.out(%5, %6, %4, sequences, 0, 1, 16, 1, 0, 0, null)
       return %7"
   `);
 });
@@ -114,7 +113,7 @@ it("joins queries and keys that are normed before", () => {
       %6: f32[1, <=4, 32] = lowbit::rope.out(%5, %0, 16)
       %7: f32[1, <=4, 16] = lowbit::rms_norm.out(%3, k_norm:f32, 0.00001)
       %8: f32[1, <=4, 16] = lowbit::rope.out(%7, %0, 16)
-      %9: f32[1, <=4, 32] = lowbit::attention.out(%6, %8, %4, keys, values, pos, 1, 0, 0)
+      %9: f32[1, <=4, 32] = lowbit::update_and_attend.out(%6, %8, %4, sequences, 0, 1, 16, 1, 0, 0, null)
       return %9"
   `);
 });

@@ -7,7 +7,7 @@ import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 
 /** Arguments of a call by name. */
-export class CallArguments {
+class CallArguments {
   readonly #schema: Schema;
   readonly #args: readonly Argument<GraphValue>[];
 
@@ -32,7 +32,7 @@ export class CallArguments {
 }
 
 /** The call as it was, and what has become of values since. */
-export interface Site {
+interface Site {
   readonly node: GraphNode;
   current(value: GraphValue): GraphValue;
 }

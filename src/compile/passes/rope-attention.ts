@@ -1,15 +1,13 @@
 /** Rotary embedding of queries and keys that are columns of one value, and the attention after it, become one call. */
-import type { Argument } from "../../ops/call-arguments.ts";
 import type { Graph, GraphNode, GraphValue } from "../graph.ts";
 import { columnsOf } from "./columns.ts";
 import { type RewriteContext, type Rewriting, rewrite } from "./rewrite.ts";
 import { Uses } from "./uses.ts";
 
-const attentions = new Map([
-  ["lowbit::attention.out", "lowbit::rope_attention.out"],
-  ["lowbit::attention_int8_cache.out", "lowbit::rope_attention_int8_cache.out"],
-  ["lowbit::update_and_attend.out", "lowbit::rope_update_and_attend.out"],
-]);
+const ATTENTION = "lowbit::update_and_attend.out";
+
+/** Place of the argument head_dim: columns of a row of the cache that a call works on. */
+const HEAD_DIM = 6;
 
 interface AttentionInputs {
   /** Queries, keys and values before the rotation. */
@@ -19,7 +17,7 @@ interface AttentionInputs {
 
 /** What an attention call reads when queries and keys are rotated by the same angles; else null. */
 export function attentionInputs(node: GraphNode, uses: Uses): AttentionInputs | null {
-  if (!attentions.has(node.operator)) return null;
+  if (node.operator !== ATTENTION) return null;
   const [q, k, v] = node.args as [GraphValue, GraphValue | null, GraphValue];
   if (k === null) return null;
   const turns = [q, k].map((value) => {
@@ -29,27 +27,20 @@ export function attentionInputs(node: GraphNode, uses: Uses): AttentionInputs | 
   const [turnQ, turnK] = turns;
   if (!turnQ || !turnK || turnQ.args[1] !== turnK.args[1] || turnQ.args[2] !== turnK.args[2]) return null;
   // Heads of another size than those of the cache would not be rotated by head.
-  if (headDim(node) !== turnQ.args[2]) return null;
+  if (node.args[HEAD_DIM] !== turnQ.args[2]) return null;
   return {
     values: [turnQ.args[0] as GraphValue, turnK.args[0] as GraphValue, v],
     angles: turnQ.args[1] as GraphValue,
   };
 }
 
-/** Columns of a row of the cache that a call of attention works on. */
-function headDim({ args }: GraphNode): Argument<GraphValue> | undefined {
-  const cache = args[3] as GraphValue;
-  return cache.kind === "sequences" ? args[6] : cache.spec.shape[3];
-}
-
 export function fuseRopeAttention(graph: Graph, context: RewriteContext): Graph {
   const uses = new Uses(graph);
-  const fuse = (operator: string): Rewriting => {
-    return (builder, _, { node, current }) => {
-      const inputs = attentionInputs(node, uses);
-      const columns = inputs && columnsOf(inputs.values, uses);
-      return columns && builder.call(operator, current(columns), inputs.angles, ...node.args.slice(3));
-    };
+  const fuse: Rewriting = (builder, _, { node, current }) => {
+    const inputs = attentionInputs(node, uses);
+    const columns = inputs && columnsOf(inputs.values, uses);
+    const rest = node.args.slice(3);
+    return columns && builder.call("lowbit::rope_update_and_attend.out", current(columns), inputs.angles, ...rest);
   };
-  return rewrite(graph, new Map([...attentions].map(([plain, operator]) => [plain, fuse(operator)])), context);
+  return rewrite(graph, new Map([[ATTENTION, fuse]]), context);
 }

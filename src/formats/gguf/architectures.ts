@@ -39,7 +39,7 @@ export interface GgufArchitecture {
 }
 
 /** What a file says, as far as it was read already. */
-export interface Facts {
+interface Facts {
   readonly metadata: GgufMetadata;
   readonly tensors: GgufTensors;
   readonly layers: number;

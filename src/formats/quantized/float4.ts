@@ -21,7 +21,7 @@ export interface Float4Source {
 }
 
 /** A number that all scales of a matrix are multiplied with, or divided by. */
-export interface WholeFactor {
+interface WholeFactor {
   /** Whether scales are divided by it. */
   readonly divides: boolean;
   /** Reads the number. */

@@ -82,7 +82,7 @@ interface GptqSizes {
   readonly groupSize: number;
 }
 
-export async function gptqMatrix(files: QuantizedFiles, module: string, rules: GptqRules): Promise<ComputedMatrix> {
+async function gptqMatrix(files: QuantizedFiles, module: string, rules: GptqRules): Promise<ComputedMatrix> {
   const part = (name: string) => `${module}.${name}`;
   const sizes = sizesOf(files, module, rules);
   const { n, k, bits, groupCount, groupSize } = sizes;

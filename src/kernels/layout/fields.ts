@@ -6,7 +6,7 @@
  */
 
 /** Bits `[at, at + width)` of a field are bits `[shift, shift + width)` of byte `vector`. */
-export interface FieldPiece {
+interface FieldPiece {
   readonly vector: number;
   readonly shift: number;
   readonly width: number;

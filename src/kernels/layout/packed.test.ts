@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { Random, type RandomWeightsOptions, randomWeights, weightVariants } from "../../../test/support/random.ts";
 import { expectSame } from "../../../test/support/same.ts";
+import { unpackWeights } from "../../../test/support/unpack-weights.ts";
 import { ShapeError } from "../../errors.ts";
 import type { QuantizedWeights } from "../../quantized.ts";
 import type { PackedLayout } from "../contract.ts";
 import { checksum, HEADER_BYTES } from "./header.ts";
-import { layoutNamed, layouts, openPacked, packWeights, startPacking, unpackWeights, verifyPacked } from "./packed.ts";
+import { layoutNamed, layouts, openPacked, packWeights, startPacking, verifyPacked } from "./packed.ts";
 import { panel16 } from "./panel16.ts";
 import { panel32 } from "./panel32.ts";
 

@@ -25,7 +25,6 @@ import type {
   RmsNormArgs,
   RopeAnglesArgs,
   RopeArgs,
-  RopeAttentionArgs,
   RopeSequenceAttentionArgs,
   RouteArgs,
   ScaleRowsArgs,
@@ -62,12 +61,17 @@ const rowsOfDim = ["rows", "dim"] as const;
 const attentionSizes = ["tokens", "heads", "kvHeads", "headDim", "capacity"] as const;
 const sequenceSizes = ["rows", "heads", "kvHeads", "headDim", "pagePositions", "pagesMax", "runsMax"] as const;
 const partOffsetNames = ["keyOffset", "valueOffset", "keyScaleOffset", "valueScaleOffset"] as const;
-const ruleScalars = ["scale", "window", "softcap", "cacheType", "stores"] as const;
-const sequenceScalars = [...sequenceSizes, ...ruleScalars, ...partOffsetNames, "hasSinks"] as const;
+const ruleScalars = ["scale", "window", "softcap"] as const;
+const sequenceScalars = [
+  ...sequenceSizes,
+  ...ruleScalars,
+  "cacheType",
+  "stores",
+  ...partOffsetNames,
+  "hasSinks",
+] as const;
 const stateScalars = ["stateOffset", "runsMax", "slots"] as const;
 const stateBuffers = ["runs", "states", "nextStates", "y"] as const;
-const attentionScalars = [...attentionSizes, ...ruleScalars] as const;
-const cacheBuffers = ["keyCache", "valueCache", "keyScales", "valueScales", "position", "y"] as const;
 
 const routedRows = ["rows", "experts", "topK"] as const;
 const expertSizes = ["places", "experts", "n", "k", "partBytes"] as const;
@@ -86,8 +90,10 @@ export const argumentNames = {
   addRmsNorm: { scalars: [...rowsOfDim, "eps", "alpha"], buffers: ["x", "weight", "y", "addend"] },
   ropeAngles: { scalars: ["tokens", "half", "scale", "each"], buffers: ["position", "inverseFrequencies", "angles"] },
   rope: { scalars: ["tokens", "heads", "headDim", "half"], buffers: ["x", "angles", "y"] },
-  attention: { scalars: attentionScalars, buffers: ["q", "k", "v", ...cacheBuffers] },
-  ropeAttention: { scalars: [...attentionScalars, "half"], buffers: ["qkv", "angles", ...cacheBuffers] },
+  attention: {
+    scalars: [...attentionSizes, ...ruleScalars, "stores"],
+    buffers: ["q", "k", "v", "keyCache", "valueCache", "position", "y"],
+  },
   updateAndAttend: { scalars: sequenceScalars, buffers: ["q", "k", "v", "runs", "pages", "sinks", "y"] },
   ropeUpdateAndAttend: {
     scalars: [...sequenceScalars, "half"],
@@ -205,9 +211,6 @@ export function rope(args: RopeArgs): NativeArguments {
   return orderArguments(names.rope, args);
 }
 
-const cacheArrays = [Float32Array, Uint16Array, Int8Array] as const;
-
-/** Types of caches are 0 f32, 1 f16, 2 int8; scales are empty but for int8. Without k and v nothing is stored. */
 export function route(args: RouteArgs): NativeArguments {
   const { bias, factors } = args;
   return orderArguments(names.route, {
@@ -270,22 +273,13 @@ export function expertFloat(args: ExpertLinearArgs<FloatLinearArgs>): NativeArgu
   });
 }
 
+/** Without k and v nothing is stored. */
 export function attention(args: AttentionArgs): NativeArguments {
   const { k, v } = args;
-  const stored = { k: k ?? none, v: v ?? none, stores: k && v ? 1 : 0 };
-  return orderArguments(names.attention, { ...args, ...cacheArguments(args), ...stored });
+  return orderArguments(names.attention, { ...args, k: k ?? none, v: v ?? none, stores: k && v ? 1 : 0 });
 }
 
-export function ropeAttention(args: RopeAttentionArgs): NativeArguments {
-  return orderArguments(names.ropeAttention, { ...args, ...cacheArguments(args), stores: 1 });
-}
-
-function cacheArguments({ keyCache, keyScales, valueScales }: Omit<AttentionArgs, "q" | "k" | "v">) {
-  const cacheType = cacheArrays.findIndex((array) => keyCache instanceof array);
-  return { cacheType, keyScales: keyScales ?? none, valueScales: valueScales ?? none };
-}
-
-/** Offsets are bytes from the address of a page. Cache types and `stores` are those of `attention`. */
+/** Offsets are bytes from the address of a page. Cache types are 0 f32, 1 f16, 2 int8. Without k and v nothing is stored. */
 export function updateAndAttend(args: SequenceAttentionArgs): NativeArguments {
   const { k, v } = args;
   const stored = { k: k ?? none, v: v ?? none, stores: k && v ? 1 : 0 };

@@ -22,7 +22,7 @@ export const featureBits: readonly CpuFeature[] = [
 ];
 
 /** Plan of native calls; opaque. */
-export interface NativePlan {
+interface NativePlan {
   readonly nativePlan: unique symbol;
 }
 

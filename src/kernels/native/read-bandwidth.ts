@@ -4,7 +4,7 @@ import { argumentNames, orderArguments } from "./families.ts";
 import type { NativeAddon } from "./interface.ts";
 
 /** A call of a row without its scratch. */
-export interface MeasuredCall {
+interface MeasuredCall {
   readonly kernel: number;
   readonly scalars: readonly number[];
   readonly buffers: readonly ArrayBufferView[];
@@ -23,13 +23,13 @@ const DISTANCES = [0, 512, 2048, 8192];
 const least = (seconds: readonly number[]) => Math.min(...seconds);
 
 /** Indexes of the rows of a family that this CPU can run. */
-export function kernelsOf(addon: NativeAddon, family: string): number[] {
+function kernelsOf(addon: NativeAddon, family: string): number[] {
   const features = addon.cpuFeatures();
   return addon.kernels().flatMap((row, i) => (row.family === family && (row.needs & ~features) === 0 ? [i] : []));
 }
 
 /** Seconds of one run of calls. */
-export function secondsOf(addon: NativeAddon, calls: readonly MeasuredCall[], threads: number): number {
+function secondsOf(addon: NativeAddon, calls: readonly MeasuredCall[], threads: number): number {
   const withScratch = calls.map((call) => {
     const withNone = { target: "native" as const, ...call, buffers: [...call.buffers, new Uint8Array(0)] };
     const bytes = addon.scratchBytes(withNone, threads);

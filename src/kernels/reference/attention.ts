@@ -20,8 +20,8 @@ export const attentionReference: Kernel<AttentionArgs> = {
     const place = attendPlace(scratch, args.capacity, args.headDim);
     const { tokens, heads, kvHeads, headDim, position } = args;
     const query = { ...args, sinks: null };
-    const keys = { cache: args.keyCache, scales: args.keyScales, headDim };
-    const values = { cache: args.valueCache, scales: args.valueScales, headDim };
+    const keys = { cache: args.keyCache, scales: null, headDim };
+    const values = { cache: args.valueCache, scales: null, headDim };
     return () => {
       const first = Number(position[0]!);
       if (first < 0 || first + tokens > args.capacity)

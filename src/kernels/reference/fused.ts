@@ -1,16 +1,14 @@
 /** Fused operators as what they are made of: the very values of the single reference kernels. */
 import type {
   AddRmsNormArgs,
-  AttentionArgs,
   BinaryArgs,
   HalvesArgs,
   PackedLinearArgs,
-  RopeAttentionArgs,
   RopeSequenceAttentionArgs,
   SequenceAttentionArgs,
 } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
-import { attentionReference, updateAndAttendReference } from "./attention.ts";
+import { updateAndAttendReference } from "./attention.ts";
 import { addReference, gegluReference, swigluReference } from "./elementwise.ts";
 import { linearA8BlocksReference, linearA8Reference } from "./linear.ts";
 import { rmsNormReference, ropeReference } from "./transformer.ts";
@@ -82,7 +80,7 @@ interface HeadSizes {
 }
 
 /** Where queries, keys and values [tokens, heads, headDim] lie in scratch, one after the other, in floats. */
-export function rotatedPlaces(tokens: number, { heads, kvHeads, headDim }: HeadSizes) {
+function rotatedPlaces(tokens: number, { heads, kvHeads, headDim }: HeadSizes) {
   const q = tokens * heads * headDim;
   const kv = tokens * kvHeads * headDim;
   return { q: 0, k: q, v: q + kv, length: q + 2 * kv };
@@ -91,7 +89,7 @@ export function rotatedPlaces(tokens: number, { heads, kvHeads, headDim }: HeadS
 /** Columns of qkv as queries, keys and values in scratch, the first two rotated; `run` makes them. */
 function rotated(
   tokens: number,
-  args: HeadSizes & Pick<RopeAttentionArgs, "qkv" | "angles" | "half">,
+  args: HeadSizes & Pick<RopeSequenceAttentionArgs, "qkv" | "angles" | "half">,
   scratch: Uint8Array,
 ) {
   const { qkv, angles, half, heads, kvHeads, headDim } = args;
@@ -117,21 +115,6 @@ function rotated(
 function rotatedBytes(tokens: number, sizes: HeadSizes): number {
   return Math.ceil(rotatedPlaces(tokens, sizes).length / 2) * 8;
 }
-
-export const ropeAttentionReference: Kernel<RopeAttentionArgs> = {
-  ...anyShape,
-  name: "rope_attention_f32_1x1x1_reference",
-  scratchBytes: (args, threads) =>
-    rotatedBytes(args.tokens, args) + attentionReference.scratchBytes!(args as unknown as AttentionArgs, threads),
-  bind(args, scratch, threads) {
-    const { q, k, v, run, rest } = rotated(args.tokens, args, scratch);
-    const attend = attentionReference.bind({ ...args, q, k, v }, rest, threads);
-    return () => {
-      run();
-      attend();
-    };
-  },
-};
 
 export const ropeUpdateAndAttendReference: Kernel<RopeSequenceAttentionArgs> = {
   ...anyShape,

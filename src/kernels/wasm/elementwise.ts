@@ -15,7 +15,7 @@ const TILE_VALUES = 4096;
 
 const block = new ArgumentBlock({ a: "ptr", b: "ptr", y: "ptr", count: "i32", value: "f32" });
 
-export interface Operands {
+interface Operands {
   readonly a: Local<"v128">;
   readonly b: Local<"v128">;
   /** The number of the call, in all lanes. */

@@ -29,7 +29,7 @@ export interface WasmPhase {
 }
 
 /** Where a kernel finds the addresses of the states of all slots: of those to read, and of those to write. */
-export interface StateAddresses {
+interface StateAddresses {
   /** Address of what states are before a step. */
   readonly now: number;
   /** Address of what a step makes of them. */

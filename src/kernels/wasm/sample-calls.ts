@@ -68,20 +68,15 @@ const caches = {
   f16: (length: number) => Uint16Array.from({ length }, (_, i) => 0x3800 + ((i * 7919) % 512)),
 };
 
-/** What attention has in either form, of `tokens` after 20. */
-function attentionArgs(tokens: number, type: keyof typeof caches): Omit<AttentionArgs, "q" | "k" | "v"> {
-  const cache = () => caches[type](CAPACITY * KV_HEADS * DIM);
-  return {
-    ...{ tokens, heads: HEADS, kvHeads: KV_HEADS, headDim: DIM, capacity: CAPACITY },
-    ...{ keyCache: cache(), valueCache: cache(), keyScales: null, valueScales: null },
-    ...{ position: BigInt64Array.of(20n), scale: DIM ** -0.5, window: 0, softcap: 0 },
-    y: new Float32Array(tokens * HEADS * DIM),
-  };
-}
+/** What all forms of attention have, of `tokens` rows. */
+const attentionArgs = (tokens: number) => ({
+  ...{ heads: HEADS, kvHeads: KV_HEADS, headDim: DIM, scale: DIM ** -0.5, window: 0, softcap: 0 },
+  y: new Float32Array(tokens * HEADS * DIM),
+});
 
 const PAGE_POSITIONS = 16;
 
-/** One sequence whose new tokens come after 20, in pages of keys and values as those of `attentionArgs`. */
+/** One sequence whose new tokens come after 20, in pages of keys and values. */
 function sequence(rows: number, type: keyof typeof caches): Pick<SequenceAttentionArgs, "table" | "pages"> {
   const pages = Array.from({ length: CAPACITY / PAGE_POSITIONS }, () =>
     bytesOf(caches[type](2 * PAGE_POSITIONS * KV_HEADS * DIM)),
@@ -153,18 +148,18 @@ function attentionCalls(): SampleCall[] {
   return kinds.flatMap(({ type, tokens }) => {
     const what = `${tokens} tokens, cache of ${type}`;
     const kv = tokens * KV_HEADS * DIM;
-    const make = () => ({
-      ...attentionArgs(tokens, type),
-      ...{ q: floats(tokens * HEADS * DIM), k: floats(kv, 2), v: floats(kv, 3) },
-    });
-    const angles = floats(tokens * DIM, 4);
-    const makeRope = () => ({
-      ...attentionArgs(tokens, type),
-      ...{ qkv: floats(tokens * (HEADS + 2 * KV_HEADS) * DIM), angles, half: DIM / 2 },
+    const given = () => ({ q: floats(tokens * HEADS * DIM), k: floats(kv, 2), v: floats(kv, 3) });
+    const cache = () => floats(CAPACITY * KV_HEADS * DIM, 5);
+    const makeAlone = (): AttentionArgs => ({
+      ...{ ...attentionArgs(tokens), ...given(), tokens, capacity: CAPACITY },
+      ...{ keyCache: cache(), valueCache: cache(), position: BigInt64Array.of(20n) },
     });
     const sinks = tokens > 1 ? floats(HEADS, 5) : null;
-    const makePaged = () => ({ ...make(), rows: tokens, sinks, ...sequence(tokens, type) });
-    const makeRopePaged = () => ({ ...makeRope(), rows: tokens, sinks, ...sequence(tokens, type) });
+    const paged = () => ({ ...attentionArgs(tokens), rows: tokens, sinks, ...sequence(tokens, type) });
+    const makePaged = () => ({ ...paged(), ...given() });
+    const qkv = () => floats(tokens * (HEADS + 2 * KV_HEADS) * DIM);
+    const makeRopePaged = () => ({ ...paged(), qkv: qkv(), angles: floats(tokens * DIM, 4), half: DIM / 2 });
+    const alone = type === "f32" ? [attention.attentionRelaxedWasm, attention.attentionWasm] : [];
     return [
       ...[attention.updateAndAttendRelaxedWasm, attention.updateAndAttendWasm].map((row) =>
         callOf(row, updateAndAttendReference, makePaged, ({ y }) => y, what),
@@ -172,12 +167,7 @@ function attentionCalls(): SampleCall[] {
       ...[attention.ropeUpdateAndAttendRelaxedWasm, attention.ropeUpdateAndAttendWasm].map((row) =>
         callOf(row, joined.ropeUpdateAndAttendReference, makeRopePaged, ({ y }) => y, what),
       ),
-      ...[attention.attentionRelaxedWasm, attention.attentionWasm].map((row) =>
-        callOf(row, attentionReference, make, ({ y }) => y, what),
-      ),
-      ...[attention.ropeAttentionRelaxedWasm, attention.ropeAttentionWasm].map((row) =>
-        callOf(row, joined.ropeAttentionReference, makeRope, ({ y }) => y, what),
-      ),
+      ...alone.map((row) => callOf(row, attentionReference, makeAlone, ({ y }) => y, what)),
     ];
   });
 }

@@ -7,7 +7,7 @@ import { readLines } from "../../node-file.ts";
 import type { ServerLimits } from "../limits.ts";
 
 /** Endpoints that a line may name. */
-export const batchPaths = [
+const batchPaths = [
   "/v1/chat/completions",
   "/v1/completions",
   "/v1/responses",

@@ -14,7 +14,7 @@ export function given<T extends object>(fields: T): { [K in keyof T]?: NonNullab
 export const TOKENS_MAX = 2 ** 31 - 1;
 export const modelField = z.string().min(1).max(512).openapi({ description: "Name of a model of GET /v1/models." });
 export const ids = z.array(z.int().min(0).max(TOKENS_MAX));
-export const stopField = z.union([z.string().min(1), z.array(z.string().min(1)).max(16)]);
+const stopField = z.union([z.string().min(1), z.array(z.string().min(1)).max(16)]);
 
 /** Keys of `logit_bias`: ids of tokens. */
 export const TOKEN_ID = /^[0-9]{1,9}$/;

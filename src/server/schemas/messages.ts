@@ -78,7 +78,6 @@ const customTool = z.object({
   strict: optional(z.boolean()),
 });
 const toolSchema = z.union([customTool, otherTool("custom")]);
-export type MessageTool = z.output<typeof toolSchema>;
 
 const toolChoice = z.discriminatedUnion("type", [
   z.object({ type: z.literal("auto"), disable_parallel_tool_use: optional(z.boolean()) }),

@@ -140,7 +140,6 @@ const namespaceTool = z.object({
   tools: z.array(z.union([functionTool, customTool, otherTool(TOOLS)])),
 });
 const toolSchema = z.union([functionTool, customTool, namespaceTool, otherTool(TOOLS)]).openapi("ResponseTool");
-export type ResponseTool = z.output<typeof toolSchema>;
 
 const chosenTool = z.union([
   z.object({ type: z.enum(["function", "custom"]), name: toolName, namespace: optional(z.string()) }),

@@ -16,7 +16,7 @@ export interface Automaton {
 }
 
 /** A place of the text, or an automaton within a tree. */
-export type Anchor =
+type Anchor =
   | { readonly kind: "start" | "end" | "boundary" | "inside" }
   | { readonly kind: "automaton"; readonly automaton: Automaton };
 

@@ -28,7 +28,7 @@ export const HONOURED: readonly string[] = [...GENERAL, ...Object.values(KEYWORD
 const honoured = new Set(HONOURED);
 
 /** Whether a keyword says nothing of values. */
-export function isSilent(keyword: string): boolean {
+function isSilent(keyword: string): boolean {
   return SILENT.has(keyword) || keyword.startsWith("x-");
 }
 

@@ -135,7 +135,7 @@ function tableOf(value: Value): ReadonlyMap<string, Signature> | undefined {
 }
 
 /** The method of a value's type; undefined when it has none of that name. */
-export function methodOf(value: Value, name: string): Signature | undefined {
+function methodOf(value: Value, name: string): Signature | undefined {
   return tableOf(value)?.get(name);
 }
 

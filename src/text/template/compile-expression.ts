@@ -201,7 +201,7 @@ function addKeywords(named: Map<string, Value>, more: Value): void {
 }
 
 /** Calls a value. */
-export function callValue(callee: Value, args: readonly Value[], keywords: Keywords): Value {
+function callValue(callee: Value, args: readonly Value[], keywords: Keywords): Value {
   charge();
   if (callee instanceof Callable) return callee.call(args, keywords);
   if (callee instanceof Undefined) callee.fail();

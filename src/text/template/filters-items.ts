@@ -40,7 +40,7 @@ function path(name: Value): Value[] {
 }
 
 /** `item.attribute`, where the attribute is a path such as "function.name" or "0". */
-export function getter(name: Value, after: Getter = (value) => value, fallback: Value = null): Getter {
+function getter(name: Value, after: Getter = (value) => value, fallback: Value = null): Getter {
   const parts = path(name);
   return (value) => {
     let found = value;

@@ -38,7 +38,7 @@ export function fixedText(value: number, digits: number): string {
 }
 
 /** |value| rounded to `digits` + 1 significant digits, and the power of ten of the first. */
-export function significant(value: number, digits: number): { text: string; exponent: number } {
+function significant(value: number, digits: number): { text: string; exponent: number } {
   chargeText(digits);
   const kept = Math.min(digits, DIGITS_MAX);
   if (value === 0) return { text: "0".repeat(digits + 1), exponent: 0 };

@@ -145,7 +145,7 @@ const SPECIFICATION =
 type Specification = Record<string, string | undefined>;
 
 /** `format(value, specification)`. */
-export function formatValue(value: Value, specification: string): string {
+function formatValue(value: Value, specification: string): string {
   if (specification === "") return toText(value);
   const isNumber = asInteger(value) !== undefined || value instanceof Float;
   if (!isText(value) && !isNumber) {

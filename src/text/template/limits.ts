@@ -89,7 +89,7 @@ export function checkNesting(levels: number): void {
   if (levels > limits.depth) exceeded("depth", limits.depth);
 }
 
-export function exceeded(limit: keyof TemplateLimits, value: number): never {
+function exceeded(limit: keyof TemplateLimits, value: number): never {
   const what = {
     steps: `takes more than ${value} steps`,
     characters: `makes a text of more than ${value} characters`,

@@ -137,7 +137,7 @@ export function center(text: string, width: number): string {
   return pad(text, width, " ", centered);
 }
 
-export function title(text: string): string {
+function title(text: string): string {
   return transformed(text, (all) =>
     all.replace(/\p{Cased}+/gu, (word) => {
       const first = String.fromCodePoint(word.codePointAt(0)!);

@@ -11,19 +11,19 @@ interface ExpressionNode extends Node {
   readonly depth: number;
 }
 
-export interface NameNode extends ExpressionNode {
+interface NameNode extends ExpressionNode {
   readonly kind: "name";
   readonly name: string;
 }
 
 /** `ns.attribute` as the target of `set`. */
-export interface NamespaceTarget extends ExpressionNode {
+interface NamespaceTarget extends ExpressionNode {
   readonly kind: "namespace";
   readonly name: string;
   readonly attribute: string;
 }
 
-export interface TupleNode extends ExpressionNode {
+interface TupleNode extends ExpressionNode {
   readonly kind: "tuple";
   readonly items: readonly Expression[];
 }
@@ -49,7 +49,7 @@ export interface FilterNode extends ExpressionNode {
   readonly args: Arguments;
 }
 
-export interface SliceNode extends ExpressionNode {
+interface SliceNode extends ExpressionNode {
   readonly kind: "slice";
   readonly start: Expression | null;
   readonly stop: Expression | null;

@@ -315,7 +315,7 @@ export function isTrue(value: Value): boolean {
 }
 
 /** Objects of other modules that have a length: loops. */
-export interface Sized {
+interface Sized {
   readonly length: number;
 }
 

@@ -3,7 +3,7 @@ import type { Tensor } from "../../../tensor.ts";
 import { denseKernel, numbersOf } from "./dense.ts";
 
 /** Integers with a scale and a zero point for each row: (q - zero) * scale. */
-export interface QuantizedRows {
+interface QuantizedRows {
   readonly scales: Tensor;
   readonly zeros: Tensor;
 }

@@ -1,13 +1,8 @@
 /**
  * Rows of attention, over the pages of several sequences and over a cache without pages, which is the one page of one
- * sequence; queries and keys may be rotated first. New keys and values are stored before queries are answered.
+ * sequence. Over pages, queries and keys may be rotated first. New keys and values are stored before queries are answered.
  */
-import type {
-  AttentionArgs,
-  RopeAttentionArgs,
-  RopeSequenceAttentionArgs,
-  SequenceAttentionArgs,
-} from "../../arguments.ts";
+import type { AttentionArgs, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../../arguments.ts";
 import type { CpuFeature, Kernel } from "../../contract.ts";
 import { type KvCacheType, partOffsets } from "../../sequence-table.ts";
 import { plainRow, type WasmRow, wasmKernel } from "../kernel.ts";
@@ -112,24 +107,16 @@ function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[]
   ];
 }
 
-function cacheType({ keyCache }: Pick<AttentionArgs, "keyCache">): KvCacheType {
-  if (keyCache instanceof Int8Array) return "int8";
-  return keyCache instanceof Uint16Array ? "f16" : "f32";
-}
-
 /** A cache without pages: the parts' addresses are those from a page at 0. */
-function loneCache(args: Omit<AttentionArgs, "q" | "k" | "v">): Cache {
-  const { capacity, keyCache, valueCache, keyScales, valueScales, position } = args;
+function loneCache({ capacity, keyCache, valueCache, position }: AttentionArgs): Cache {
   return {
-    type: cacheType(args),
+    type: "f32",
     pagePositions: capacity,
     pagesMax: 1,
     isAlone: true,
     place: ({ read, write }, stores, table) => ({
       keyOffset: stores ? write(keyCache) : read(keyCache),
       valueOffset: stores ? write(valueCache) : read(valueCache),
-      keyScaleOffset: keyScales ? write(keyScales) : 0,
-      valueScaleOffset: valueScales ? write(valueScales) : 0,
       position: read(position),
       runs: table,
       pages: table + RUN_TABLE.page,
@@ -160,7 +147,7 @@ function pagedCache({
   };
 }
 
-const loneCall = (args: AttentionArgs | RopeAttentionArgs): Call => ({
+const loneCall = (args: AttentionArgs): Call => ({
   rows: args.tokens,
   common: args,
   given: args,
@@ -197,8 +184,6 @@ function attentionRow<A>(operator: string, variant: keyof typeof variants, callO
 
 export const attentionWasm = attentionRow<AttentionArgs>("attention", "simd", loneCall);
 export const attentionRelaxedWasm = attentionRow<AttentionArgs>("attention", "relaxed", loneCall);
-export const ropeAttentionWasm = attentionRow<RopeAttentionArgs>("rope_attention", "simd", loneCall);
-export const ropeAttentionRelaxedWasm = attentionRow<RopeAttentionArgs>("rope_attention", "relaxed", loneCall);
 export const updateAndAttendWasm = attentionRow<SequenceAttentionArgs>("update_and_attend", "simd", pagedCall);
 export const updateAndAttendRelaxedWasm = attentionRow<SequenceAttentionArgs>(
   "update_and_attend",

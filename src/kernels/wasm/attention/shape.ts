@@ -2,7 +2,7 @@
 import { ArgumentBlock, type FieldsOf } from "../kernel-code.ts";
 
 /** Queries that are answered together: of one head of keys. */
-export type GroupQueries = 1 | 2 | 4;
+type GroupQueries = 1 | 2 | 4;
 
 export interface AttentionShape {
   /** Queries of a group in runs of one row, and whether there may be longer ones, whose groups are of four. */

@@ -19,7 +19,7 @@ export interface WasmInstance {
   readonly exports: Readonly<Record<string, (...args: (number | bigint)[]) => number>>;
 }
 
-export interface MemoryDescriptor {
+interface MemoryDescriptor {
   readonly initial: number | bigint;
   readonly maximum: number | bigint;
   readonly shared: boolean;

@@ -20,7 +20,7 @@ export type WorkerReply =
   | { readonly kind: "failed"; readonly problem: string };
 
 /** Indices are of 32-bit words. */
-export interface WorkerFacts {
+interface WorkerFacts {
   readonly thread: number;
   readonly threads: number;
   readonly commandWord: number;

@@ -55,7 +55,7 @@ export interface GroupPlace {
 }
 
 /** Whether scales are floats as they come, not too small by a factor for all sums: see `loadScales`. */
-export function hasWholeScales(shape: PanelShape): boolean {
+function hasWholeScales(shape: PanelShape): boolean {
   return shape.hasMinima || shape.inBlocks || isFactored(shape);
 }
 
