@@ -5,6 +5,7 @@ import { SuffixAutomaton } from "./suffix-automaton.ts";
 
 /** Where drafts come from: `lookup` is what followed when the same tokens occurred before in the prompt or the answer. */
 export const drafts = ["lookup", "off"] as const;
+/** Where drafts come from, as `drafts` names it. */
 export type Draft = (typeof drafts)[number];
 
 /**
