@@ -44,7 +44,7 @@ test("a model is downloaded, quantized to 4 bits and kept; then nothing is asked
   const { weights } = await inspectProgram(path);
   const matrices = weights.filter(({ shape, groupSize }) => shape.length === 2 && groupSize !== null);
   expect(matrices.length).toBeGreaterThan(0);
-  for (const { bits, scaleType } of matrices) expect([bits, scaleType]).toEqual([4, "f16"]);
+  for (const { bits, scaleType } of matrices) expect([bits, scaleType]).toEqual([4, "i8"]);
   const [plan] = plans;
   expect(plans).toHaveLength(1);
   expect(plan!.model).toBe("hf:org/name");
@@ -112,7 +112,7 @@ test("programs are told apart by their quantization, and listed with it", async 
     ["hf:org/name", HUB_COMMIT],
   ]);
   expect(new Set(listed.map(({ quantization }) => quantization))).toEqual(
-    new Set(["4 bits of a codebook, groups of 32", "qmode 8da8w"]),
+    new Set(["4 bits of a codebook, groups of 16 with scales of 8 bits", "qmode 8da8w"]),
   );
   const removed = await removeCachedPrograms("org/name", cache);
   expect(removed.map(({ path }) => path).sort()).toEqual([first, second].sort());

@@ -61,17 +61,17 @@ export interface HubProgramOptions extends WaitOptions {
 }
 
 /** Words for what `quantizeByDefault` does. */
-export const DEFAULT_QUANTIZATION = "4 bits of a codebook, groups of 32";
-const DEFAULT_WEIGHTS = searched({ bits: 4, groupSize: 32 });
+export const DEFAULT_QUANTIZATION = "4 bits of a codebook, groups of 16 with scales of 8 bits";
+const DEFAULT_WEIGHTS = searched({ bits: 4 });
 
 /** What a program in 4 bits with scales takes, as a share of a checkpoint in 16 bits. */
-const DEFAULT_SHARE = 4.5 / 16;
+const DEFAULT_SHARE = 4.5625 / 16;
 /** Keys, values and activations. */
 const RUN_BYTES = 300e6;
 
 /**
- * Sets the quantization that models get where nobody says another: all matrices in 4 bits of a codebook, in groups of 32 with
- * scales in f16, for 8-bit activations; a tied embedding and head in one buffer. Weights that are low-bit already stay as they are.
+ * Sets the quantization that models get where nobody says another: all matrices in 4 bits of a codebook, in groups of 16 with
+ * scales of 8 bits, for 8-bit activations; a tied embedding and head in one buffer. Weights that are low-bit already stay as they are.
  */
 export function quantizeByDefault(model: Model): void {
   if (!weightOrigins(model).every(({ treatment }) => treatment === "float")) return;

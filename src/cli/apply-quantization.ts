@@ -134,7 +134,7 @@ function headOf(options: QuantizationOptions): QuantizationConfig | null {
 /** Fields of linear layers but for bits and groups: what is not said, where others read them, is what those have. */
 function fieldsFor(options: QuantizationOptions, algorithm: Fields["algorithm"]): Fields {
   const { layout, reader, mappingType, scaleDtype: scaleDType } = options;
-  if (reader === "gguf") return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType };
+  if (reader === "gguf") return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType: scaleDType ?? "f16" };
   const isTorchao = reader === "torchao" || layout?.startsWith("torchao");
   if (!isTorchao) return { algorithm, mappingType, scaleDType };
   if (algorithm === undefined) return { algorithm: "affine", mappingType, scaleDType };
@@ -223,9 +223,10 @@ function configsOf(options: QuantizationOptions): QuantizationConfig[] {
     ...(isTorchao ? rows : headFields(options)),
     activationGranularity: linear?.activationGranularity,
   };
-  if (options.sharedEmbedding === true)
-    configs.push(sharedEmbedding(searched({ bits: linear!.bits, groupSize: linear!.groupSize, ...head })));
-  else if (options.sharedEmbedding !== undefined)
+  if (options.sharedEmbedding === true) {
+    const { bits, groupSize, scaleDType } = linear!;
+    configs.push(sharedEmbedding(searched({ bits, groupSize, ...head, scaleDType: head.scaleDType ?? scaleDType })));
+  } else if (options.sharedEmbedding !== undefined)
     configs.push(sharedEmbedding(parseEmbedding(options.sharedEmbedding, head)));
   if (
     configs.length === 0 &&

@@ -41,7 +41,7 @@ test("run quantizes a model of the hub once, tells what it needs before the down
   const listed = await lowbit(["list"]);
   expect(listed.stdout.split("\n")).toHaveLength(4);
   expect(listed.stdout).toMatch(/^hf:org\/name +qmode 8da8w +.* kB +\d{4}-\d\d-\d\d \d\d:\d\d +/m);
-  expect(listed.stdout).toMatch(/^hf:org\/name +4 bits of a codebook, groups of 32 +/m);
+  expect(listed.stdout).toMatch(/^hf:org\/name +4 bits of a codebook, groups of 16 with scales of 8 bits +/m);
   const shown = await lowbit(["show", "hf:org/name", "--json"]);
   expect(JSON.parse(shown.stdout)).toMatchObject({ model: "hf:org/name", quantization: "qmode 8da8w", chat: true });
   expect((await lowbit(["show", "hf:org/name"])).stdout).toMatch(/^weights +.* million, .* bits each/m);

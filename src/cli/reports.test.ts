@@ -84,7 +84,7 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     expect(stdout).toContain(
       "method forward(i64 [1, 64] at most, i64 [64] at most, i64 [64] at most) → f32 [1, 64, 282]",
     );
-    expect(stdout).toMatch(/model\.embed_tokens\.weight +panel16 +4 +\[282, 32\] +axis +f16 .* intact/);
+    expect(stdout).toMatch(/model\.embed_tokens\.weight +panel16 +4 +\[282, 32\] +16 +i8 .* intact/);
     expect(stdout).toMatch(new RegExp(`total +${statSync(program).size}\n`));
   });
 

@@ -4,18 +4,22 @@ import { parseEmbedding, parseGroupSize, parseQmode } from "./qmode.ts";
 
 describe("parseQmode", () => {
   it.each([
-    ["8da4w", "int8DynamicActivationIntxWeight", 4, 32, "per_block"],
+    ["8da4w", "int8DynamicActivationIntxWeight", 4, 16, "per_block"],
+    ["8da2w", "int8DynamicActivationIntxWeight", 2, 16, "per_block"],
+    ["8da6w", "int8DynamicActivationIntxWeight", 6, 32, "per_block"],
     ["torchao:8da4w", "int8DynamicActivationIntxWeight", 4, 32, "per_token"],
     ["8da1w", "int8DynamicActivationIntxWeight", 1, 32, "per_block"],
     ["8da8w", "int8DynamicActivationIntxWeight", 8, 32, "per_block"],
-    ["wo3w", "intxWeightOnly", 3, 32],
+    ["wo3w", "intxWeightOnly", 3, 16],
     ["wo8w", "intxWeightOnly", 8, "axis"],
-    ["4w", "intxWeightOnly", 4, 32],
+    ["4w", "intxWeightOnly", 4, 16],
     ["8w", "intxWeightOnly", 8, "axis"],
     ["int8", "intxWeightOnly", 8, "axis"],
   ])("%s", (qmode, kind, bits, groupSize, activationGranularity?) => {
     const mappingType = bits <= 4 && qmode !== "torchao:8da4w" ? "codebook" : "symmetric";
-    const [algorithm, scaleDType] = qmode.startsWith("torchao:") ? ["affine", "f32"] : ["mse", "f16"];
+    const isTorchao = qmode.startsWith("torchao:");
+    const algorithm = isTorchao ? "affine" : "mse";
+    const scaleDType = isTorchao ? "f32" : groupSize === 16 ? "i8" : "f16";
     const config = parseQmode(qmode);
     expect(config).toMatchObject({ kind, bits, groupSize, mappingType, algorithm, scaleDType });
     expect(config.activationGranularity).toBe(activationGranularity);
@@ -28,7 +32,18 @@ describe("parseQmode", () => {
         mappingType: "symmetric",
         scaleDType: "f32",
       });
-    expect(parseQmode("8da4w", { algorithm: "gptq" })).toMatchObject({ mappingType: "codebook", scaleDType: "f16" });
+    expect(parseQmode("8da4w", { algorithm: "gptq" })).toMatchObject({ mappingType: "codebook", scaleDType: "i8" });
+    for (const qmode of ["wo4w", "8da4w"])
+      expect(parseQmode(qmode, { algorithm: "affine" })).toMatchObject({ groupSize: 32, scaleDType: "f32" });
+  });
+
+  it("has groups of 32 with scales of 16 bits where one of the two is given, or zero points", () => {
+    const plain = { groupSize: 32, scaleDType: "f16" } as const;
+    for (const given of [{ groupSize: 32 }, { scaleDType: "f16" }, { mappingType: "asymmetric" }] as const)
+      for (const qmode of ["wo4w", "8da4w"]) expect(parseQmode(qmode, given)).toMatchObject(plain);
+    expect(parseQmode("8da4w", { scaleDType: "i8" }).groupSize).toBe(32);
+    expect(parseQmode("8da4w", { mappingType: "kmeans" })).toMatchObject({ groupSize: 16, scaleDType: "i8" });
+    expect(parseQmode("8da4w", { mappingType: "symmetric" })).toMatchObject(plain);
   });
 
   it("takes the other options", () => {

@@ -8,29 +8,33 @@ import {
   intxWeightOnly,
   type QuantizationConfig,
 } from "./config.ts";
-import { type GroupSize, type MappingType, mappingTypes } from "./scheme.ts";
+import { type GroupSize, hasCodebook, hasIntegerScales, type MappingType, mappingTypes } from "./scheme.ts";
 
 /** The modes of `parseQmode`, for help texts. */
 export const knownQmodes: readonly string[] = ["8da{1..8}w", "torchao:8da{1..8}w", "wo{1..8}w", "4w", "8w", "int8"];
 
-/**
- * What options leave open becomes the most accurate at these bits: a codebook of up to 4 bits, else even steps, by
- * "mse", with scales in f16. Beside TorchAO's algorithms it stays what TorchAO has.
- */
-export function searched({ bits, ...options }: ConfigOptions & { readonly bits: number }): ConfigOptions {
-  const { algorithm = "mse", scaleDType = "f16" } = options;
-  if (algorithm === "affine" || algorithm === "hqq_scale_only") return { ...options, bits };
-  const { mappingType = codebooks[bits] ? "codebook" : "symmetric" } = options;
-  return { ...options, bits, algorithm, mappingType, scaleDType };
-}
-
-/** Group size of weight-only modes below 8 bits, where one scale a row is too coarse. */
 const GROUP_SIZE = 32;
 
 /**
+ * What options leave open becomes the most accurate for its bytes: a codebook of up to 4 bits, of 2 bits and more in groups of 16 with
+ * scales of 8 bits, else even steps in groups of 32 with scales in f16, all by "mse"; where a group or a type of scales is given, the other
+ * is 32 or f16. Beside TorchAO's algorithms it stays what TorchAO has.
+ */
+export function searched({ bits, ...options }: ConfigOptions & { readonly bits: number }): ConfigOptions {
+  const { algorithm = "mse", groupSize, scaleDType } = options;
+  if (algorithm === "affine" || algorithm === "hqq_scale_only") return { ...options, bits };
+  const { mappingType = codebooks[bits] ? "codebook" : "symmetric" } = options;
+  const isOpen = groupSize === undefined && scaleDType === undefined;
+  const scales =
+    isOpen && hasCodebook(mappingType) && hasIntegerScales(bits, 16)
+      ? ({ groupSize: 16, scaleDType: "i8" } as const)
+      : { groupSize: groupSize ?? GROUP_SIZE, scaleDType: scaleDType ?? "f16" };
+  return { ...options, bits, algorithm, mappingType, ...scales };
+}
+
+/**
  * The configuration of a mode such as `8da4w`; `options` are the other command line options. Those undefined take their
- * defaults: groups of 32, but one scale a row for 8-bit weight-only modes (and nothing else for `int8`), the rest as
- * `searched` says.
+ * defaults: one scale a row for 8-bit weight-only modes (and nothing else for `int8`), the rest as `searched` says.
  * - `8da{b}w`: int8 dynamic activations in blocks of 32, b-bit weights; `torchao:8da{b}w`: with one scale and zero point a row,
  *   and TorchAO's defaults;
  * - `wo{b}w`, `4w`, `8w`: weight only; `int8`: weight only, 8 bits, one scale a row.
@@ -54,8 +58,11 @@ export function parseQmode(
   const weightOnly = /^(?:wo([1-8])|([48]))w$/.exec(qmode);
   if (weightOnly) {
     const bits = Number(weightOnly[1] ?? weightOnly[2]);
-    const groupSize = options.groupSize ?? (bits === 8 ? "axis" : GROUP_SIZE);
-    return intxWeightOnly(searched({ ...options, bits, groupSize }));
+    const { groupSize = bits === 8 ? "axis" : undefined, ...others } = options;
+    const isOfTorchao = others.algorithm === "affine" || others.algorithm === "hqq_scale_only";
+    return intxWeightOnly(
+      searched({ ...others, bits, groupSize: groupSize ?? (isOfTorchao ? GROUP_SIZE : undefined) }),
+    );
   }
   if (qmode === "int8") {
     if (options.groupSize !== undefined && options.groupSize !== "axis")

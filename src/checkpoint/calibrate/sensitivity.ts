@@ -27,6 +27,8 @@ const WORK = 2 ** 35;
 const LOGITS_MAX = 2 ** 26;
 /** Rows of weights, and of inputs, by which choices are compared, at most. */
 const ROWS_MAX = 128;
+/** Tokens of the vocabulary that each prediction names, of those by which matrices are judged one by one. */
+const NAMED = 32;
 
 /** The float model's predictions for the start of a text, and what others are beside them. */
 export class Sensitivity {
@@ -84,17 +86,25 @@ export class Sensitivity {
     };
     const total = [...itemOf.keys()].reduce((sum, name) => sum + sizeOf(name), 0);
     let done = 0;
-    await this.#walk.runForked(async (names, fork) => {
+    const named = namedTokens(this.#expected);
+    const expected = this.#expected.map((logits) => logitsOf(logits, named));
+    const head = this.#model.network.slots.findLast(({ role }) => role === "linear")?.name;
+    const weightsOf = async (name: string) => {
+      const weights = await this.#floats(name);
+      return name === head ? rowsAt(weights, named) : weights;
+    };
+    await this.#walk.runForked(named, async (names, fork) => {
       const index = itemOf.get(names[0]!);
       if (index === undefined) return;
       const { configs } = items[index]!;
       const errors = new Array<number>(configs.length).fill(0);
       const found = await fork(async (name, layer) => {
-        const weights = await this.#floats(name);
-        for (const [i, config] of configs.entries()) errors[i]! += await this.#error(name, weights, layer, config);
+        const weights = await weightsOf(name);
+        const found = await this.#errors(name, weights, layer, configs);
+        for (const [i, error] of found.entries()) errors[i]! += error;
         return this.#rounded(name, weights, layer, configs[probe]!);
       });
-      const measured = meanDivergence(this.#expected, found);
+      const measured = meanDivergence(expected, found);
       for (const [i, error] of errors.entries())
         costs[index]![i]! += errors[probe]! > 0 ? (measured * error) / errors[probe]! : 0;
       done += names.reduce((sum, name) => sum + sizeOf(name), 0);
@@ -132,14 +142,23 @@ export class Sensitivity {
     return layer && layer.inputs().rows > 0 ? layer.power() : null;
   }
 
-  /** Squared errors of a sample: of the outputs of a layer, of the rows of a table. */
-  async #error(name: string, weights: Matrix, layer: LinearLayer | null, config: QuantizationConfig): Promise<number> {
+  /** Squared errors of a sample with each configuration: of the outputs of a layer, of the rows of a table. */
+  async #errors(
+    name: string,
+    weights: Matrix,
+    layer: LinearLayer | null,
+    configs: readonly QuantizationConfig[],
+  ): Promise<number[]> {
     const sample = someRows(weights);
-    const changes = await this.#rounded(name, sample, layer, config);
-    for (let i = 0; i < changes.length; i++) changes[i]! -= sample.data[i]!;
-    const { rows, columns } = sample;
-    const found = layer ? multiplyTransposed(someRows(layer.inputs()), matrix(rows, columns, changes)).data : changes;
-    return found.reduce((sum, value) => sum + value * value, 0);
+    const inputs = layer && someRows(layer.inputs());
+    const errors: number[] = [];
+    for (const config of configs) {
+      const changes = await this.#rounded(name, sample, layer, config);
+      for (let i = 0; i < changes.length; i++) changes[i]! -= sample.data[i]!;
+      const found = inputs ? multiplyTransposed(inputs, matrix(sample.rows, sample.columns, changes)).data : changes;
+      errors.push(found.reduce((sum, value) => sum + value * value, 0));
+    }
+    return errors;
   }
 
   async #floats(name: string): Promise<Matrix> {
@@ -151,14 +170,53 @@ export class Sensitivity {
 }
 
 /** At most `ROWS_MAX` rows, evenly from all. */
-function someRows({ rows, columns, data }: Matrix): Matrix {
-  const count = Math.min(rows, ROWS_MAX);
-  const sample = matrix(count, columns);
-  for (let i = 0; i < count; i++) {
-    const start = Math.floor((i * rows) / count) * columns;
-    sample.data.set(data.subarray(start, start + columns), i * columns);
+function someRows(all: Matrix): Matrix {
+  const count = Math.min(all.rows, ROWS_MAX);
+  return rowsAt(
+    all,
+    Array.from({ length: count }, (_, i) => Math.floor((i * all.rows) / count)),
+  );
+}
+
+function rowsAt({ columns, data }: Matrix, rows: readonly number[]): Matrix {
+  const found = matrix(rows.length, columns);
+  for (const [i, row] of rows.entries()) found.data.set(data.subarray(row * columns, (row + 1) * columns), i * columns);
+  return found;
+}
+
+/**
+ * Tokens that say most of how predictions change, ascending: those at `NAMED` even places of each prediction's distribution, which
+ * are all its likely tokens and some of the others; logits [1, T, V].
+ */
+function namedTokens(expected: readonly Tensor[]): number[] {
+  const named = new Set<number>();
+  for (const { shape, data } of expected) {
+    const vocabulary = shape.at(-1)!;
+    for (let start = 0; start < data.length; start += vocabulary) {
+      const logits = (data as Float32Array).subarray(start, start + vocabulary);
+      const peak = peakOf(logits);
+      const weights = logits.map((logit) => Math.exp(logit - peak));
+      const step = weights.reduce((sum, weight) => sum + weight, 0) / NAMED;
+      let [sum, next] = [0, step / 2];
+      for (let token = 0; token < vocabulary; token++) {
+        sum += weights[token]!;
+        if (sum <= next) continue;
+        named.add(token);
+        while (next < sum) next += step;
+      }
+    }
   }
-  return sample;
+  return [...named].sort((a, b) => a - b);
+}
+
+/** Logits [1, T, tokens] of some tokens. */
+function logitsOf({ shape, data }: Tensor, tokens: readonly number[]): Tensor {
+  const vocabulary = shape.at(-1)!;
+  const rows = data.length / vocabulary;
+  const found = new Float32Array(rows * tokens.length);
+  for (let row = 0, i = 0; row < rows; row++)
+    for (const token of tokens) found[i++] = (data as Float32Array)[row * vocabulary + token]!;
+  return { dtype: "f32", shape: [1, rows, tokens.length], data: found };
 }
 
 /** Mean Kullback-Leibler divergence, in nats, of predictions from those expected; logits [1, T, V]. */

@@ -27,7 +27,7 @@ import { weightName } from "../../ops/packed-constant.ts";
 import { operators } from "../../ops/registry.ts";
 import type { Weight } from "../../ops/weight.ts";
 import { LoneSequence } from "../../sequences/lone-sequence.ts";
-import { type Tensor, toFloat32 } from "../../tensor.ts";
+import { elementCount, type Tensor, toFloat32 } from "../../tensor.ts";
 import { readTexts } from "../../text/model-texts.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
 import { textsOf } from "../texts.ts";
@@ -205,18 +205,25 @@ export class FloatWalk {
 
   /**
    * Shows the calls that have weights, in order, while the model runs with its float weights: the slot names of a call's weights,
-   * and `fork`, which runs the rest of the model with other weights for this call alone, for the logits that come of it.
+   * and `fork`, which runs the rest of the model with other weights for this call alone, for the logits that come of it. Of the
+   * head there are only some rows, in ascending order, here and for the visitor: logits are [1, T, rows].
    */
   async runForked(
+    headRows: readonly number[],
     visit: (names: readonly string[], fork: (visit: WeightVisitor) => Promise<readonly Tensor[]>) => Promise<void>,
   ): Promise<void> {
     const values: Values = new Map(this.#inputs);
     this.#keptRoom = KEPT_BYTES_MAX;
+    const head = this.#graph.nodes.findLast(({ operator }) => operator === LINEAR);
+    for (const value of head?.args.slice(1) ?? [])
+      if (isGraphValue(value)) this.#kept.set(value, await rowsOfTable(value, headRows));
     for (const [i, node] of this.#graph.nodes.entries()) {
       const names = weightNames(node);
       if (names.length > 0) await visit(names, (visitor) => this.#fork(i, new Map(values), visitor));
       await this.#step(i, { values, float: null }, unchanged);
     }
+    this.#kept.clear();
+    this.#keptRoom = 0;
   }
 
   async #fork(first: number, values: Values, visit: WeightVisitor): Promise<readonly Tensor[]> {
@@ -240,7 +247,9 @@ export class FloatWalk {
     }
     if (weights) {
       const value = weightValue(node);
-      constants.set(value, { dtype: "f32", shape: value.spec.shape, data: weights });
+      const [, ...columns] = value.spec.shape;
+      const rows = weights.length / elementCount(columns);
+      constants.set(value, { dtype: "f32", shape: [rows, ...columns], data: weights });
     }
     if (node.operator === EMBEDDING && !weights) values.set(node.out, await this.#lookUp(node, values));
     else {
@@ -409,9 +418,10 @@ function weightValue({ operator, args }: GraphNode): GraphValue {
   return args[operator === EMBEDDING ? 0 : 1] as GraphValue;
 }
 
-/** Some rows of a table [n, k], in ascending order. */
+/** Some rows of a table [n, k], or numbers of a vector [n], in ascending order. */
 async function rowsOfTable({ spec, constant }: GraphValue, rows: readonly number[]): Promise<Tensor> {
-  const columns = spec.shape[1]!;
+  const [, ...inner] = spec.shape;
+  const columns = elementCount(inner);
   const data = zeros(spec.dtype, rows.length * columns);
   let [first, found] = [0, 0];
   for await (const part of constant!.parts?.() ?? [await constant!.read()]) {
@@ -423,7 +433,7 @@ async function rowsOfTable({ spec, constant }: GraphValue, rows: readonly number
     if (found === rows.length) break;
     first = end;
   }
-  return { dtype: spec.dtype, shape: [rows.length, columns], data };
+  return { dtype: spec.dtype, shape: [rows.length, ...inner], data };
 }
 
 /** Slot names of these weights; none of other calls. */
