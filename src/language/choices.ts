@@ -1,6 +1,7 @@
 /** Several texts after one prompt: it is computed once, then each goes on by itself, in steps that they share. */
 import { checkWhole } from "../arguments.ts";
-import type { ComputeOptions, Decoder, GenerateOptions, GenerationResult } from "../text/generate.ts";
+import type { ComputeOptions, Decoder } from "../text/decoder.ts";
+import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { generateHeld } from "./constraint-guide.ts";

@@ -3,7 +3,7 @@ import { checkIds, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Sequence } from "../sequences/sequence.ts";
-import type { ComputeOptions } from "../text/generate.ts";
+import type { ComputeOptions } from "../text/decoder.ts";
 import { methodFor, type ProgramDecoder } from "./program-decoder.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { TokenContext } from "./token-context.ts";

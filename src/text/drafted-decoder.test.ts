@@ -3,9 +3,10 @@ import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidArgumentError } from "../errors.ts";
+import type { Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
 import type { Draft } from "./drafted-decoder.ts";
-import { type Decoder, type GenerateOptions, type GenerationResult, generate } from "./generate.ts";
+import { type GenerateOptions, type GenerationResult, generate } from "./generate.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
 const json = JSON.parse(readFileSync(new URL("byte-level-tokenizer.json.golden", import.meta.url), "utf8"));

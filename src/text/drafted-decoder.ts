@@ -1,6 +1,7 @@
 /** A decoder with drafts: tokens that are likely to come are computed beside the last one, for one reading of the weights. */
+
+import type { ComputeOptions, Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
-import type { ComputeOptions, Decoder } from "./generate.ts";
 import { SuffixAutomaton } from "./suffix-automaton.ts";
 
 /** Where drafts come from: `lookup` is what followed when the same tokens occurred before in the prompt or the answer. */

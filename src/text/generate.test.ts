@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
-import { type Decoder, type GenerateOptions, type GenerationResult, generate } from "./generate.ts";
+import type { Decoder } from "./decoder.ts";
+import { type GenerateOptions, type GenerationResult, generate } from "./generate.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
 const read = (path: string) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));

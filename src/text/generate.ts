@@ -4,6 +4,7 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { Constraint } from "./constraint.ts";
+import type { Decoder } from "./decoder.ts";
 import { Detokenizer } from "./detokenizer.ts";
 import { type Draft, DraftedDecoder, drafts } from "./drafted-decoder.ts";
 import { ofLogits } from "./finite-logits.ts";
@@ -12,38 +13,6 @@ import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
 import { promptTooLong } from "./token-budget.ts";
 import type { Tokenizer } from "./tokenizer.ts";
-
-export interface ComputeOptions {
-  /** Ends the computation; the signal's reason is thrown. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** A language model with a context that tokens are appended to. */
-export interface Decoder {
-  /** Tokens that the context can hold. */
-  readonly contextLength: number;
-  /** Tokens that the context holds now. */
-  readonly position: number;
-  /** Appends at least one id and gives the logits [vocabulary] after the last. They may be reused by the next call. */
-  prefill(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
-  /** Appends one token and gives the logits behind it. */
-  step(id: number, options: ComputeOptions): Promise<Float32Array>;
-  /** Tokens of the last `prefill` that were found computed already. Default 0. */
-  readonly cachedTokens?: number | undefined;
-  /** File that the logits follow from, which errors about them name. Default: errors name the argument. */
-  readonly file?: string | undefined;
-  /** Number of logits. Default: as many as the tokenizer has ids. */
-  readonly vocabularySize?: number | undefined;
-  /**
-   * Most tokens that the next call may append for drafts, the one that was drawn included; 1 for none. Drafts need the two
-   * methods below. Default 1.
-   */
-  readonly draftRows?: number | undefined;
-  /** Appends ids and gives the logits behind each, [ids, vocabulary]. They may be reused by the next call. */
-  allLogits?(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
-  /** Forgets the tokens from a position on. */
-  rewind?(position: number): void;
-}
 
 /** What has a say in each token beside the sampler, and in where the text ends. */
 export interface TokenGuide {
