@@ -13,5 +13,5 @@ const generation = llm.generate(prompt, { maxTokens: MAX_TOKENS });
 for await (const piece of generation) process.stdout.write(piece);
 process.stdout.write("\n");
 
-const { generatedTokens, decodeSeconds } = generation.result ?? { generatedTokens: 0, decodeSeconds: 0 };
+const { generatedTokens, decodeSeconds } = await generation.result;
 console.error(`\n${generatedTokens} tokens, ${((generatedTokens - 1) / decodeSeconds).toFixed(1)} a second`);

@@ -43,8 +43,9 @@ for (let seed = from; seed < from + count; seed++) {
     counts.refused++;
     continue;
   }
-  counts.tokens += generation.result?.generatedTokens ?? 0;
-  if (generation.result?.finishReason === "length") {
+  const { generatedTokens, finishReason } = await generation.result;
+  counts.tokens += generatedTokens;
+  if (finishReason === "length") {
     counts.cut++;
     continue;
   }

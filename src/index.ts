@@ -40,8 +40,8 @@ export type { EmbeddingModel, EmbedOptions } from "./language/embedding-model.ts
 export { evaluatePerplexity, type Perplexity } from "./language/evaluate.ts";
 export type { LanguageModel } from "./language/language-model.ts";
 export type { RankOptions, Reranker } from "./language/reranker.ts";
+export type { ResultStream } from "./language/result-stream.ts";
 export type { PerplexityOptions } from "./language/scored-rows.ts";
-export type { Generation } from "./language/token-stream.ts";
 export { openFile } from "./node-file.ts";
 export { Ops } from "./ops/ops.ts";
 export { readProgram } from "./program/read.ts";

@@ -15,7 +15,7 @@ it("random schemas hold the demo model's answers", async () => {
     const generation = llm.generate("JSON: ", { schema, temperature: 0.9, seed, maxTokens: 400 });
     let text = "";
     for await (const piece of generation) text += piece;
-    if (generation.result!.finishReason === "length") continue;
+    if ((await generation.result).finishReason === "length") continue;
     whole++;
     const ajv = new Ajv2020({ strict: false, validateFormats: false });
     const value = await generation.value;

@@ -152,7 +152,11 @@ describe("a program file", () => {
     let whole = "";
     for await (const piece of stream) whole += piece;
     expect(whole).toBe(texts[0]);
-    expect(stream.result).toMatchObject({ finishReason: "length", promptTokens: prompt.length, generatedTokens: 20 });
+    expect(await stream.result).toMatchObject({
+      finishReason: "length",
+      promptTokens: prompt.length,
+      generatedTokens: 20,
+    });
   });
 
   it("generates though its model suppresses a token beyond the vocabulary", async () => {
@@ -165,7 +169,7 @@ describe("a program file", () => {
     expect(llm.samplingDefaults.suppressTokens).toEqual([5]);
     const stream = llm.generate(ids, { maxTokens: 2, ignoreEos: true });
     for await (const _ of stream);
-    expect(stream.result!.generatedTokens).toBe(2);
+    expect((await stream.result).generatedTokens).toBe(2);
   });
 
   it("is smaller with fewer bits, and with one buffer for embedding and head", async () => {

@@ -43,7 +43,7 @@ async function* answer(
   if (!model.facts.hasChatTemplate) {
     const generation = model.generate(messages.at(-1)!.content as string, { ...settings, signal });
     for await (const text of generation) yield { type: "text", text };
-    const result = generation.result!;
+    const result = await generation.result;
     return endingOf(result, result.finishReason, result.promptTokens);
   }
   const options = { ...settings, signal, tools, ...(thinking === undefined ? {} : { thinking }) };
@@ -53,7 +53,7 @@ async function* answer(
   } catch (error) {
     throw error instanceof ContextLengthError ? new Error(error.message + ROOM) : error;
   }
-  const { finishReason, generation, usage } = reply.answer!;
+  const { finishReason, generation, usage } = await reply.answer;
   return endingOf(generation, finishReason, usage.promptTokens);
 }
 

@@ -152,9 +152,10 @@ class Turns {
       const generation = this.#conversation.send(line, { ...generateOptions(this.#options), signal });
       for await (const piece of generation) await terminal.write(piece);
       await terminal.writeLine();
-      const { message } = generation.result!;
+      const result = await generation.result;
+      const { message } = result;
       if (message !== null) terminal.note(`(${message})`);
-      if (this.#options.stats) terminal.note(describeSpeed(generation.result!));
+      if (this.#options.stats) terminal.note(describeSpeed(result));
     } catch (error) {
       if (error instanceof Interrupted && answer.signal.aborted) await terminal.writeLine();
       else if (error instanceof LowbitError && terminal.isInteractive)

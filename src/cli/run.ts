@@ -67,7 +67,7 @@ async function run(path: string, argument: string | undefined, options: RunOptio
     text += piece;
     if (!options.json) await terminal.write(piece);
   }
-  const result = generation.result!;
+  const result = await generation.result;
   const times = { loadStart, loadEnd, inferenceStart, inferenceEnd: Date.now() };
   if (options.json) {
     const { finishReason, stopString } = result;

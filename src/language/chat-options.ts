@@ -5,6 +5,7 @@ import type { AssistantMessage, Tool, ToolChoice } from "../text/chat-messages.t
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import type { OutputSchema } from "../text/output-schema.ts";
+import { ResultStream } from "./result-stream.ts";
 
 /** How messages become a prompt. */
 export interface EncodeChatOptions {
@@ -75,15 +76,21 @@ export interface ChatResult {
   readonly generation: GenerationResult;
 }
 
-/** An answer as it comes, to be iterated over once. */
-export interface ChatStream extends AsyncIterable<ChatEvent> {
+/** An answer as it comes. */
+export class ChatStream extends ResultStream<ChatEvent, ChatResult> {
+  readonly #known: { promptTokens: number | null };
+
+  /** `begin` is given what takes the number of tokens of the prompt. */
+  constructor(begin: (known: { promptTokens: number | null }) => AsyncGenerator<ChatEvent, ChatResult, void>) {
+    const known = { promptTokens: null };
+    super(begin(known));
+    this.#known = known;
+  }
+
   /** Tokens of the prompt, from the first event on; null before that. */
-  readonly promptTokens: number | null;
-  /**
-   * What the answer came to, when it has ended. Who does not iterate over the answer gets it whole here. It fails as the
-   * iteration does, and with InvalidArgumentError when that was left early.
-   */
-  readonly result: Promise<ChatResult>;
+  get promptTokens(): number | null {
+    return this.#known.promptTokens;
+  }
 }
 
 /** How several answers are generated: as one is, so many times. */
@@ -94,11 +101,8 @@ export interface ChatChoicesOptions extends ChatOptions {
   readonly onEnd?: ((choice: number, result: ChatResult) => void) | undefined;
 }
 
-/** Several answers as they come, to be iterated over once: events say to which they belong, counted from 0. */
-export interface ChatChoices extends AsyncIterable<ChatEvent & { readonly choice: number }> {
-  /** What the answers came to, when all have ended; as `ChatStream.result`. */
-  readonly result: Promise<readonly ChatResult[]>;
-}
+/** Several answers as they come: events say to which they belong, counted from 0. */
+export type ChatChoices = ResultStream<ChatEvent & { readonly choice: number }, readonly ChatResult[]>;
 
 /** Budget of thinking; null for any. InvalidArgumentError for what is none. */
 export function thinkingBudget(thinking: EncodeChatOptions["thinking"]): number | null {

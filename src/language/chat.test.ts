@@ -6,12 +6,13 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Message, Tool } from "../text/chat-messages.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
-import { AnswerStream } from "./answer-stream.ts";
 import { answer, checkChatOptions } from "./chat.ts";
 import type { ChatEvent, ChatOptions, ChatResult } from "./chat-options.ts";
 import { type ChatModel, encodePrompt } from "./chat-prompt.ts";
-import { Conversation, type ConversationEvent } from "./conversation.ts";
+import { Conversation } from "./conversation.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
+import type { ConversationEvent } from "./reply.ts";
+import { ResultStream } from "./result-stream.ts";
 
 const golden = new URL("../text/byte-level-tokenizer.json.golden", import.meta.url);
 const tokenizer = new Tokenizer(JSON.parse(readFileSync(golden, "utf8")), {
@@ -85,7 +86,7 @@ async function chat(text: string, options: ChatOptions = {}): Promise<ChatResult
   const decoder = new ScriptedDecoder([text]);
   const given = checkChatOptions(options);
   const ids = encodePrompt(model, hello, given, decoder.contextLength);
-  const stream = new AnswerStream(answer(model, decoder, { ids, kept: 0, begun: null }, given));
+  const stream = new ResultStream(answer(model, decoder, { ids, kept: 0, begun: null }, given));
   const events: ChatEvent[] = [];
   for await (const event of stream) events.push(event);
   return { ...(await stream.result), events };
@@ -287,7 +288,7 @@ describe("a call that the model makes by itself", () => {
     const options = { tools: [strict, { ...strict, name: "note" }], maxTokens: 300 };
     const decoder = new ScriptedDecoder([`${start}get_weather{"n": 1}`]);
     const ids = encodePrompt(given, hello, options, decoder.contextLength);
-    const result = await new AnswerStream(answer(given, decoder, { ids, kept: 0, begun: null }, options)).result;
+    const result = await new ResultStream(answer(given, decoder, { ids, kept: 0, begun: null }, options)).result;
     expect(result.message.toolCalls).toMatchObject([{ name: expect.stringMatching(/^(get_weather|note)$/) }]);
     expect(argumentsOf(result)).toEqual([{ city: expect.stringMatching(/^(Paris|Rome)$/) }]);
   });
@@ -371,8 +372,8 @@ describe("a conversation with tools", () => {
     const { conversation } = converse([callText('{"city": "Paris"}'), "Rain."], { tools: [weather] });
     const reply = conversation.send("Weather?");
     await read(reply.events());
-    expect(reply.answer!.finishReason).toBe("toolCalls");
-    const [call] = reply.answer!.message.toolCalls!;
+    expect((await reply.answer).finishReason).toBe("toolCalls");
+    const [call] = (await reply.answer).message.toolCalls!;
     conversation.messages.push({ role: "tool", content: "rain", toolCallId: call!.id });
     let text = "";
     for await (const piece of conversation.reply()) text += piece;

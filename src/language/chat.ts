@@ -4,7 +4,7 @@ import type { AnswerFormat } from "../text/answer/index.ts";
 import { goesOnThinking } from "../text/begun-answer.ts";
 import { type AssistantMessage, checkToolChoice, type Message, type Tool } from "../text/chat-messages.ts";
 import type { Decoder } from "../text/decoder.ts";
-import { type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
+import { type GeneratedToken, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import { hasChannels, thinkingMarks } from "../text/thinking.ts";
 import { AnswerGuide } from "./answer-guide.ts";
@@ -20,6 +20,7 @@ import type { ChatModel } from "./chat-prompt.ts";
 import { type ConstrainedParts, heldTo } from "./constrained-text.ts";
 import { withDefaults } from "./generation-settings.ts";
 import { loadAnswers, loadConstraints } from "./lazy-modules.ts";
+import { mapEvents } from "./result-stream.ts";
 
 /** Options of a call with what must be known before its prompt is made. InvalidArgumentError for what is no choice of tools. */
 export function checkChatOptions(options: ChatOptions): ChatOptions {
@@ -69,19 +70,18 @@ export async function* answer(
   const given = { ...rest, contextIds: ids.slice(0, kept) };
   const tokens = generate(decoder, tokenizer, ids.slice(kept), given, guide);
   const logprobs = new TextLogprobs();
+  const take = ({ logprobs: found }: GeneratedToken) => {
+    const events = guide.takeEvents();
+    return found ? logprobs.attach(events, found, guide.isThinking) : events;
+  };
+  const end = async (generation: GenerationResult) => {
+    const result = resultOf(guide, generation, { ids, kept });
+    const isWhole = output !== null && result.finishReason === "stop" && result.stopString === null;
+    return isWhole ? { ...result, value: await output.parse(begunText + guide.text) } : result;
+  };
   try {
-    for (let next = await tokens.next(); ; next = await tokens.next()) {
-      if (next.done) {
-        const result = resultOf(guide, next.value, { ids, kept });
-        const isWhole = output !== null && result.finishReason === "stop" && result.stopString === null;
-        return isWhole ? { ...result, value: await output.parse(begunText + guide.text) } : result;
-      }
-      const events = guide.takeEvents();
-      if (next.value.logprobs) yield* logprobs.attach(events, next.value.logprobs, guide.isThinking);
-      else yield* events;
-    }
+    return yield* mapEvents(tokens, take, end);
   } finally {
-    await tokens.return(undefined as never);
     held?.dispose();
     watch?.dispose();
   }

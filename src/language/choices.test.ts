@@ -5,8 +5,10 @@ import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { compileModel } from "../api/compile-model.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
-import type { Choices } from "./choices.ts";
+import type { GenerationResult } from "../text/generate.ts";
+import type { ChoicePart } from "./choices.ts";
 import { type LanguageModel, loadProgramObject } from "./language-model.ts";
+import type { ResultStream } from "./result-stream.ts";
 
 // Bit-identical results in any step are a promise of the reference kernels.
 vi.hoisted(() => {
@@ -27,7 +29,7 @@ beforeAll(async () => {
 const prompt = "The quick brown fox jumps over the lazy dog, and over the lazy dog again";
 const options = { temperature: 1, seed: 5, maxTokens: 12, ignoreEos: true } as const;
 
-async function textsOf(choices: Choices, n: number): Promise<string[]> {
+async function textsOf(choices: ResultStream<ChoicePart, readonly GenerationResult[]>, n: number): Promise<string[]> {
   const texts = new Array<string>(n).fill("");
   for await (const { choice, text } of choices) texts[choice] += text;
   return texts;
@@ -51,7 +53,7 @@ describe.each([
     for (let i = 0; i < n; i++) expected.push(await textOf(llm, options.seed + i));
     expect(texts).toEqual(expected);
     expect(new Set(texts).size).toBe(n);
-    expect(choices.results!.map(({ generatedTokens }) => generatedTokens)).toEqual(new Array(n).fill(12));
+    expect((await choices.result).map(({ generatedTokens }) => generatedTokens)).toEqual(new Array(n).fill(12));
     await expect(textsOf(choices, n)).rejects.toThrow(InvalidArgumentError);
   });
 

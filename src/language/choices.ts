@@ -3,11 +3,9 @@ import { checkWhole } from "../arguments.ts";
 import type { ComputeOptions, Decoder } from "../text/decoder.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
-import { generateHeld } from "./constraint-guide.ts";
 import { mergeNumbered, type Numbered } from "./merge.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
-import { secondIteration } from "./token-stream.ts";
+import { mapEvents } from "./result-stream.ts";
 
 /** How several texts are generated after one prompt: as one is, so many times. */
 export interface ChoicesOptions extends GenerateOptions {
@@ -27,64 +25,12 @@ export interface ChoicePart {
   readonly logprobs: LogProbabilities | null;
 }
 
-/** Parts of several texts as they are generated, to be iterated over once; `results` are there when all have ended. */
-export interface Choices extends AsyncIterable<ChoicePart> {
-  /** How each text ended and what it took; null until all have ended by themselves. */
-  readonly results: readonly GenerationResult[] | null;
-}
-
-/** What `Choices` are made from: a decoder, made when the iteration begins, and the prompt's ids. */
-export interface ChoicesSource {
-  readonly decoder: () => ProgramDecoder;
-  readonly tokenizer: Tokenizer;
-  readonly ids: (contextLength: number) => readonly number[];
-}
-
 /** More than any step has rows. */
 const CHOICES_MAX = 1024;
 
 /** InvalidArgumentError for what is no number of texts. */
 export function checkChoices(n: number): void {
   checkWhole("n", n, 1, CHOICES_MAX);
-}
-
-export class ChoiceStream implements Choices {
-  results: readonly GenerationResult[] | null = null;
-  readonly #source: ChoicesSource;
-  readonly #options: ChoicesOptions;
-  #isBegun = false;
-
-  /** InvalidArgumentError for an `n` that is none. */
-  constructor(source: ChoicesSource, options: ChoicesOptions) {
-    checkChoices(options.n);
-    this.#source = source;
-    this.#options = options;
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<ChoicePart> {
-    if (this.#isBegun) throw secondIteration();
-    this.#isBegun = true;
-    const { n, onEnd, ...options } = this.#options;
-    const { tokenizer } = this.#source;
-    const decoder = this.#source.decoder();
-    const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
-      generateHeld(decoder, tokenizer, ids, { ...options, seed: seedOf(options.seed, choice) });
-    const ids = () => this.#source.ids(decoder.contextLength);
-    const parts = runChoices(decoder, n, ids, begin, onEnd);
-    try {
-      for (let next = await parts.next(); ; next = await parts.next()) {
-        if (next.done) {
-          this.results = next.value;
-          return;
-        }
-        const { from: choice, value } = next.value;
-        const { text, logprobs } = value;
-        if (text !== "" || logprobs) yield { choice, text, logprobs };
-      }
-    } finally {
-      await parts.return(undefined as never);
-    }
-  }
 }
 
 /** The seed of one of several texts. */
@@ -103,6 +49,18 @@ export async function* runChoices<E, R>(
   begin: (decoder: Decoder, ids: readonly number[], choice: number) => AsyncGenerator<E, R, void>,
   onEnd?: ((choice: number, result: R) => void) | undefined,
 ): AsyncGenerator<Numbered<E>, readonly R[], void> {
+  if (n === 1) {
+    try {
+      const text = begin(decoder, promptIds(), 0);
+      const ended = (result: R) => {
+        onEnd?.(0, result);
+        return [result];
+      };
+      return yield* mapEvents(text, (value) => [{ from: 0, value }], ended);
+    } finally {
+      await decoder.dispose();
+    }
+  }
   const prompt = new SharedPrompt(decoder, n);
   const ids = await idsOrDispose(promptIds, prompt);
   const texts = Array.from({ length: n }, (_, choice) => begin(new Choice(prompt), ids, choice));

@@ -30,7 +30,7 @@ async function send(conversation: Conversation, content: string, settings: Gener
   const stream = conversation.send(content, settings);
   let text = "";
   for await (const piece of stream) text += piece;
-  return { text, promptTokens: stream.result!.promptTokens };
+  return { text, promptTokens: (await stream.result).promptTokens };
 }
 
 describe("a conversation", () => {
@@ -145,12 +145,12 @@ describe("a conversation", () => {
     const conversation = llm.createConversation();
     const stream = conversation.send("Hello", options);
     for await (const _ of stream);
-    const [messages, { result }] = [[...conversation.messages], stream];
+    const [messages, result] = [[...conversation.messages], await stream.result];
     await expect(stream[Symbol.asyncIterator]().next()).rejects.toThrow(
       new InvalidArgumentError("generation: expected one iteration but found another; begin a new generation"),
     );
     expect(conversation.messages).toEqual(messages);
-    expect(stream.result).toBe(result);
+    expect(await stream.result).toBe(result);
   });
 
   it("penalizes tokens of earlier turns as if all were computed at once", async () => {

@@ -2,15 +2,15 @@
 import { checkOptions, checkWhole, shown } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
-import { checkMessages, type Message, type TextPart, type ToolMessage } from "../text/chat-messages.ts";
-import type { GenerationResult } from "../text/generate.ts";
+import { checkMessages, type Message, type TextPart } from "../text/chat-messages.ts";
 import { answer, checkChatOptions } from "./chat.ts";
 import type { ChatEvent, ChatOptions, ChatResult } from "./chat-options.ts";
 import { type ChatModel, encodePrompt } from "./chat-prompt.ts";
 import { canRun, type ExecutableTool, type OnToolCall, runCall } from "./conversation-tools.ts";
 import { withDefaults } from "./generation-settings.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
-import { type Generation, secondIteration } from "./token-stream.ts";
+import { type ConversationEvent, Reply } from "./reply.ts";
+import { mapEvents } from "./result-stream.ts";
 
 /** A model that converses. */
 export interface ConversingModel extends ChatModel {
@@ -40,9 +40,6 @@ export interface SendOptions extends ChatOptions {
   /** How often the model may call tools before an answer ends where it calls more. Default 16. */
   readonly maxToolRounds?: number | undefined;
 }
-
-/** A piece of what follows a message: of an answer, or the result of a tool that it called. */
-export type ConversationEvent = ChatEvent | { readonly type: "toolResult"; readonly message: ToolMessage };
 
 const TOOL_ROUNDS = 16;
 
@@ -155,24 +152,24 @@ export class Conversation {
   /** Gives the events of an answer, and adds what was read of it to the messages. */
   async *#recorded(events: ReturnType<typeof answer>, onText: () => void): ReturnType<typeof answer> {
     let text = "";
-    let result: ChatResult | null = null;
+    let result = null as ChatResult | null;
     let isFailed = false;
+    const take = (event: ChatEvent) => {
+      if (event.type === "text") text += event.text;
+      if (text !== "") onText();
+      return [event];
+    };
+    const end = (ended: ChatResult) => {
+      result = ended;
+      onText();
+      return ended;
+    };
     try {
-      for (let next = await events.next(); ; next = await events.next()) {
-        if (next.done) {
-          result = next.value;
-          onText();
-          return result;
-        }
-        if (next.value.type === "text") text += next.value.text;
-        if (text !== "") onText();
-        yield next.value;
-      }
+      return yield* mapEvents(events, take, end);
     } catch (error) {
       isFailed = true;
       throw error;
     } finally {
-      await events.return(undefined as never);
       if (result) this.messages.push(result.message);
       else if (!isFailed || text !== "") this.messages.push({ role: "assistant", content: text });
     }
@@ -259,42 +256,4 @@ function commonLength(a: readonly number[], b: readonly number[]): number {
   let i = 0;
   while (i < a.length && i < b.length && a[i] === b[i]) i++;
   return i;
-}
-
-/** What follows a message, to be iterated over once: as text, or by `events` with thinking, calls and their results. */
-export class Reply implements Generation {
-  /** How the last generation went; null until the reply has ended by itself. */
-  result: GenerationResult | null = null;
-  /** What the last answer came to; null until the reply has ended by itself. */
-  answer: ChatResult | null = null;
-  readonly #events: AsyncGenerator<ConversationEvent, ChatResult, void>;
-  #isBegun = false;
-
-  constructor(events: AsyncGenerator<ConversationEvent, ChatResult, void>) {
-    this.#events = events;
-  }
-
-  /** The text of all answers, piece by piece. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<string> {
-    for await (const event of this.events()) if (event.type === "text") yield event.text;
-  }
-
-  /** All that comes. */
-  async *events(): AsyncGenerator<ConversationEvent> {
-    if (this.#isBegun) throw secondIteration();
-    this.#isBegun = true;
-    const events = this.#events;
-    try {
-      for (let next = await events.next(); ; next = await events.next()) {
-        if (next.done) {
-          this.answer = next.value;
-          this.result = next.value.generation;
-          return;
-        }
-        yield next.value;
-      }
-    } finally {
-      await events.return(undefined as never);
-    }
-  }
 }

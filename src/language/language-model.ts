@@ -9,15 +9,20 @@ import { begunAnswer } from "../text/begun-answer.ts";
 import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Decoder } from "../text/decoder.ts";
-import type { GenerateOptions, generate } from "../text/generate.ts";
+import type { GenerateOptions, GenerationResult, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { plainSettings, readTextSettings } from "../text/text-settings.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
-import { AnswerStream, ConversationAnswer } from "./answer-stream.ts";
 import { answer, checkChatOptions, messagesNow } from "./chat.ts";
-import type { ChatChoices, ChatChoicesOptions, ChatOptions, ChatStream, EncodeChatOptions } from "./chat-options.ts";
+import {
+  type ChatChoices,
+  type ChatChoicesOptions,
+  type ChatOptions,
+  ChatStream,
+  type EncodeChatOptions,
+} from "./chat-options.ts";
 import { encodePrompt } from "./chat-prompt.ts";
-import { ChoiceStream, type Choices, type ChoicesOptions, checkChoices, runChoices, seedOf } from "./choices.ts";
+import { type ChoicePart, type ChoicesOptions, checkChoices, runChoices, seedOf } from "./choices.ts";
 import { generateHeld } from "./constraint-guide.ts";
 import { Conversation, type ConversationOptions } from "./conversation.ts";
 import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
@@ -31,9 +36,9 @@ import {
 } from "./generation-settings.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { type RankOptions, Reranker } from "./reranker.ts";
-import { type StructuredGeneration, type StructuredOptions, StructuredStream } from "./structured.ts";
+import { mapEvents, ResultStream } from "./result-stream.ts";
+import { StructuredGeneration, type StructuredOptions } from "./structured.ts";
 import { programTexts } from "./texts.ts";
-import { type Generation, TokenStream } from "./token-stream.ts";
 import { warmDecoder } from "./warm-up.ts";
 
 /**
@@ -165,19 +170,19 @@ export class LanguageModel {
    * const { city } = await llm.generate("Where is the Eiffel Tower? ", { schema: z.object({ city: z.string() }) }).value;
    */
   generate<T>(prompt: string | readonly number[], options: StructuredOptions<T>): StructuredGeneration<T>;
-  generate(prompt: string | readonly number[], options?: GenerateOptions): Generation;
+  generate(prompt: string | readonly number[], options?: GenerateOptions): ResultStream<string, GenerationResult>;
   generate(
     prompt: string | readonly number[],
     options: GenerateOptions & Partial<StructuredOptions<unknown>> = {},
-  ): Generation {
+  ): ResultStream<string, GenerationResult> {
     const { schema, ...given } = withDefaults<typeof options>(
       { ...this.samplingDefaults, eosIds: this.eosIds },
       options,
     );
     const settings: GenerateOptions = given;
     if (schema !== undefined)
-      return new StructuredStream(schema, (constraint) => this.#generate(prompt, { ...settings, constraint }));
-    return new TokenStream(this.#generate(prompt, settings));
+      return new StructuredGeneration(schema, (constraint) => this.#generate(prompt, { ...settings, constraint }));
+    return new ResultStream(mapEvents(this.#generate(prompt, settings), ({ text }) => (text === "" ? [] : [text])));
   }
 
   /**
@@ -186,16 +191,26 @@ export class LanguageModel {
    * @example
    * for await (const { choice, text } of llm.generateChoices("Once upon a time", { n: 3 })) texts[choice] += text;
    */
-  generateChoices(prompt: string | readonly number[], options: ChoicesOptions): Choices {
+  generateChoices(
+    prompt: string | readonly number[],
+    options: ChoicesOptions,
+  ): ResultStream<ChoicePart, readonly GenerationResult[]> {
     checkOptions(options);
-    const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
+    checkChoices(options.n);
+    const { n, onEnd, ...given } = options;
+    const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, given);
+    return new ResultStream(this.#generateChoices(prompt, { ...settings, n, onEnd }));
+  }
+
+  async *#generateChoices(prompt: string | readonly number[], { n, onEnd, ...settings }: ChoicesOptions) {
     const { tokenizer } = this;
-    const source = {
-      decoder: () => this.createDecoder(),
-      tokenizer,
-      ids: (contextLength: number) => idsOf(prompt, tokenizer, contextLength),
-    };
-    return new ChoiceStream(source, { ...settings, n: options.n });
+    const decoder = this.createDecoder();
+    const ids = () => idsOf(prompt, tokenizer, decoder.contextLength);
+    const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
+      generateHeld(decoder, tokenizer, ids, { ...settings, seed: seedOf(settings.seed, choice) });
+    return yield* mapEvents(runChoices(decoder, n, ids, begin, onEnd), ({ from: choice, value: { text, logprobs } }) =>
+      text !== "" || logprobs ? [{ choice, text, logprobs }] : [],
+    );
   }
 
   async *#generate(prompt: string | readonly number[], settings: GenerateOptions): ReturnType<typeof generate> {
@@ -229,7 +244,7 @@ export class LanguageModel {
    *   if (event.type === "text") process.stdout.write(event.text);
    */
   chat(messages: readonly Message[], options: ChatOptions = {}): ChatStream {
-    return new ConversationAnswer((known) => this.#chat(messagesNow(messages), options, known));
+    return new ChatStream((known) => this.#chat(messagesNow(messages), options, known));
   }
 
   async *#chat(
@@ -252,7 +267,7 @@ export class LanguageModel {
   chatChoices(messages: readonly Message[], options: ChatChoicesOptions): ChatChoices {
     checkOptions(options);
     checkChoices(options.n);
-    return new AnswerStream(this.#chatChoices(messagesNow(messages), options));
+    return new ResultStream(this.#chatChoices(messagesNow(messages), options));
   }
 
   async *#chatChoices(messages: readonly Message[], { n, onEnd, ...options }: ChatChoicesOptions) {
@@ -266,15 +281,9 @@ export class LanguageModel {
         { ids, kept: 0, begun: begunAnswer(messages) },
         { ...given, seed: seedOf(given.seed, choice) },
       );
-    const parts = runChoices(decoder, n, ids, begin, onEnd);
-    try {
-      for (let next = await parts.next(); ; next = await parts.next()) {
-        if (next.done) return next.value;
-        yield { ...next.value.value, choice: next.value.from };
-      }
-    } finally {
-      await parts.return(undefined as never);
-    }
+    return yield* mapEvents(runChoices(decoder, n, ids, begin, onEnd), ({ from: choice, value }) => [
+      { ...value, choice },
+    ]);
   }
 
   /** Frees memory and threads; generations that run end with an error, and nothing of the model may be used any more. */

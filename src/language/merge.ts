@@ -24,7 +24,6 @@ export async function* mergeNumbered<E, R>(
     coming.set(from, asked);
   };
   try {
-    if (generators.length === 1) return [yield* onlyOne(generators[0]!, ended)];
     for (const from of generators.keys()) ask(from);
     while (coming.size > 0) {
       const { from, next } = await Promise.race(coming.values());
@@ -42,17 +41,6 @@ export async function* mergeNumbered<E, R>(
     await end();
     await Promise.allSettled(generators.map((generator) => generator.return(undefined as never)));
   }
-}
-
-/** One is read no further than its values are asked for. */
-async function* onlyOne<E, R>(
-  generator: AsyncGenerator<E, R, void>,
-  ended: (from: number, result: R) => void,
-): AsyncGenerator<Numbered<E>, R, void> {
-  let next = await generator.next();
-  for (; !next.done; next = await generator.next()) yield { from: 0, value: next.value };
-  ended(0, next.value);
-  return next.value;
 }
 
 /** The values alone. A single generator is read no further than its values are asked for. */

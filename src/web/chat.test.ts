@@ -8,8 +8,8 @@ import { exportProgram } from "../api/export-program.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { ConversationEvent } from "../language/conversation.ts";
 import type { LanguageModel } from "../language/language-model.ts";
+import type { ConversationEvent } from "../language/reply.ts";
 import { Channel } from "./channel.ts";
 import { openModel, type WebChatOptions, type WebModel } from "./client.ts";
 import type { Port } from "./protocol.ts";
@@ -85,8 +85,8 @@ describe("a conversation behind a channel", () => {
     expect(JSON.parse(call.arguments)).toEqual(args);
     expect(signal).toBeInstanceOf(AbortSignal);
     expect(messages[3]).toMatchObject({ content: JSON.stringify({ found: args.city, by: {} }) });
-    expect(reply.answer!.message).toEqual(messages[4]);
-    expect(reply.result!.generatedTokens).toBe(reply.answer!.usage.completionTokens);
+    expect((await reply.answer).message).toEqual(messages[4]);
+    expect((await reply.result).generatedTokens).toBe((await reply.answer).usage.completionTokens);
   });
 
   it("runs calls of other tools by onToolCall, and tells the model what it throws", async () => {
@@ -103,20 +103,20 @@ describe("a conversation behind a channel", () => {
     await model.reset();
     const reply = model.chat("Where?", { ...required, tools: [city] });
     await eventsOf(reply);
-    expect(reply.answer!.finishReason).toBe("toolCalls");
+    expect((await reply.answer).finishReason).toBe("toolCalls");
     const messages = await model.messages();
-    const [call] = reply.answer!.message.toolCalls!;
+    const [call] = (await reply.answer).message.toolCalls!;
     messages.push({ role: "tool", content: "Found.", toolCallId: call!.id });
     const next = model.chat(messages, { ...short, tools: [city] });
     await eventsOf(next);
-    expect(await model.messages()).toEqual([...messages, next.answer!.message]);
+    expect(await model.messages()).toEqual([...messages, (await next.answer).message]);
     // All but the result of the tool was computed before.
-    expect(next.answer!.usage.cachedTokens).toBeGreaterThan(next.answer!.usage.promptTokens / 2);
+    expect((await next.answer).usage.cachedTokens).toBeGreaterThan((await next.answer).usage.promptTokens / 2);
     const conversation = local.createConversation();
     conversation.reset(messages);
     const expected = conversation.reply({ ...short, tools: [city] });
     await eventsOf(expected);
-    expect(next.answer!.message).toEqual(expected.answer!.message);
+    expect((await next.answer).message).toEqual((await expected.answer).message);
   });
 
   it("stops while a function runs, which is told, and answers again", async () => {
@@ -144,7 +144,7 @@ describe("a conversation behind a channel", () => {
     const events = await eventsOf(reply);
     expect(events.map(({ type }) => type)).toContain("reasoning");
     const { result } = local.chat([{ role: "user", content: "Why?" }], { ...short, thinking: true });
-    expect(reply.answer!.message).toEqual((await result).message);
+    expect((await reply.answer).message).toEqual((await result).message);
   });
 
   it("holds answers to a schema", async () => {
@@ -153,7 +153,7 @@ describe("a conversation behind a channel", () => {
       await model.reset();
       const reply = model.chat("Count.", { temperature: 1, seed, maxTokens: 200, thinking: false, schema });
       await eventsOf(reply);
-      expect([1, 2]).toContain((reply.answer!.value as { n: number }).n);
+      expect([1, 2]).toContain(((await reply.answer).value as { n: number }).n);
     }
   });
 

@@ -16,6 +16,8 @@ import { serveModel } from "./serve.ts";
 const folder = await temporaryFolder();
 const path = join(folder, "tiny.pte");
 const options = { temperature: 0, maxTokens: 12, ignoreEos: true };
+/** How long a test waits for the worker, on a machine that is busy. */
+const PATIENCE = { timeout: 60_000 };
 const closings: (() => void)[] = [];
 let file: Blob;
 
@@ -50,7 +52,7 @@ describe("a model behind a channel", () => {
     const model = await open(file);
     const generation = model.generate("Hello", options);
     expect(await textOf(generation)).toBe(await textOf(local.generate("Hello", options)));
-    expect(generation.result).toMatchObject({ finishReason: "length", generatedTokens: 12 });
+    expect(await generation.result).toMatchObject({ finishReason: "length", generatedTokens: 12 });
     const conversation = local.createConversation();
     for (const message of ["One", "Two"])
       expect(await textOf(model.chat(message, options))).toBe(await textOf(conversation.send(message, options)));
@@ -86,9 +88,9 @@ describe("a model behind a channel", () => {
     const model = await open(file);
     const answer = model.chat("Hello", options);
     await textOf(answer);
-    const { result } = answer;
+    const result = await answer.result;
     await expect(textOf(answer)).rejects.toThrow(/^generation: expected one iteration/);
-    expect(answer.result).toBe(result);
+    expect(await answer.result).toBe(result);
   });
 
   it("says how it runs", async () => {
@@ -141,7 +143,10 @@ describe("a model behind a channel", () => {
     };
     const tell = (data: Request) => port.onmessage!({ data } as MessageEvent);
     const ended = (id: number) =>
-      vi.waitUntil(() => replies.find((reply) => reply.id === id && (reply.kind === "end" || reply.kind === "error")));
+      vi.waitUntil(
+        () => replies.find((reply) => reply.id === id && (reply.kind === "end" || reply.kind === "error")),
+        PATIENCE,
+      );
     serveModel(port);
     tell({ kind: "load", source: file, threads: 1, id: 1 });
     await ended(1);
@@ -157,7 +162,7 @@ describe("a model behind a channel", () => {
     const source = { name: "mine.pte", getFile } as unknown as FileSystemFileHandle;
     serveModel(port);
     port.onmessage!({ data: { kind: "load", source, threads: 1, id: 1 } satisfies Request } as MessageEvent);
-    await vi.waitUntil(() => replies.length > 0);
+    await vi.waitUntil(() => replies.length > 0, PATIENCE);
     const message = "mine.pte: cannot be read: not allowed";
     expect(replies).toEqual([{ kind: "error", id: 1, error: { name: "InvalidFileError", message, file: "mine.pte" } }]);
   });

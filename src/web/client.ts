@@ -3,9 +3,11 @@
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { ExecutableTool, OnToolCall } from "../language/conversation-tools.ts";
 import type { EmbedOptions } from "../language/embedding-model.ts";
+import type { Reply } from "../language/reply.ts";
 import type { RankOptions } from "../language/reranker.ts";
+import type { ResultStream } from "../language/result-stream.ts";
 import { checkTools, type Message } from "../text/chat-messages.ts";
-import type { GenerateOptions } from "../text/generate.ts";
+import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import { Channel } from "./channel.ts";
 import type {
   ModelFacts,
@@ -16,7 +18,7 @@ import type {
   PostedTool,
   ReplyBody,
 } from "./protocol.ts";
-import { TextStream, type WebGeneration, WebReply } from "./streams.ts";
+import { generationIn, replyIn } from "./streams.ts";
 
 /** How `loadModel` loads: threads, progress in bytes, an abort signal, and where the worker's script is. */
 export interface LoadModelOptions {
@@ -144,9 +146,9 @@ export class WebModel {
   }
 
   /** Continues a prompt; options not given are those that the model's authors recommend. */
-  generate(prompt: string | readonly number[], options: GenerateOptions = {}): WebGeneration {
+  generate(prompt: string | readonly number[], options: GenerateOptions = {}): ResultStream<string, GenerationResult> {
     const { signal, ...posted } = options;
-    return new TextStream(this.#channel, { kind: "generate", prompt, options: posted }, signal);
+    return generationIn(this.#channel, { kind: "generate", prompt, options: posted }, signal);
   }
 
   /**
@@ -155,11 +157,11 @@ export class WebModel {
    * Functions of tools that the model calls are run, and the model goes on with their results.
    * InvalidArgumentError while another answer comes, and for options that cannot be posted to a worker.
    */
-  chat(content: string | readonly Message[], options: WebChatOptions = {}): WebReply {
+  chat(content: string | readonly Message[], options: WebChatOptions = {}): Reply {
     const { signal, tools, onToolCall, ...rest } = options;
     if (tools !== undefined) checkTools(tools);
     const posted = { ...rest, ...(tools && { tools: tools.map((tool) => postedTool(tool, onToolCall)) }) };
-    return new WebReply(this.#channel, { kind: "chat", content, options: posted }, { signal, tools, onToolCall });
+    return replyIn(this.#channel, { kind: "chat", content, options: posted }, { signal, tools, onToolCall });
   }
 
   /**

@@ -8,8 +8,9 @@ import {
   UnsupportedError,
 } from "../errors.ts";
 import type { ChatResult } from "../language/chat-options.ts";
-import type { ConversationEvent, SendOptions } from "../language/conversation.ts";
+import type { SendOptions } from "../language/conversation.ts";
 import type { EmbedOptions } from "../language/embedding-model.ts";
+import type { ConversationEvent } from "../language/reply.ts";
 import type { RankOptions } from "../language/reranker.ts";
 import type { Message, Tool, ToolCall } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";

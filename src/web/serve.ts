@@ -1,11 +1,13 @@
 /** The worker's half: one model, its conversation, and the generations that run. */
 
 import { InvalidArgumentError, InvalidFileError, LowbitError } from "../errors.ts";
-import type { Conversation, Reply as ConversationReply } from "../language/conversation.ts";
+import type { Conversation } from "../language/conversation.ts";
 import type { ExecutableTool } from "../language/conversation-tools.ts";
 import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
-import type { Generation } from "../language/token-stream.ts";
+import type { Reply as ConversationReply } from "../language/reply.ts";
+import type { ResultStream } from "../language/result-stream.ts";
 import type { ToolCall } from "../text/chat-messages.ts";
+import type { GenerationResult } from "../text/generate.ts";
 import { takesTools } from "../text/template-input.ts";
 import { canThink } from "../text/thinking.ts";
 import { blobSource } from "./blob-source.ts";
@@ -201,7 +203,7 @@ function toolInPage({ canRun, ...tool }: PostedTool, task: Task): ExecutableTool
   return canRun ? { ...tool, execute: (args, { call }) => task.call(call, args) } : tool;
 }
 
-async function streamText(generation: Generation, send: Send): Promise<Answer> {
+async function streamText(generation: ResultStream<string, GenerationResult>, send: Send): Promise<Answer> {
   for await (const text of generation) send({ kind: "text", text });
   return generation.result;
 }

@@ -1,17 +1,11 @@
-/** What comes of generations in the worker, each to be iterated over once. */
+/** What comes of generations in the worker. */
 import type { ChatResult } from "../language/chat-options.ts";
-import type { ConversationEvent } from "../language/conversation.ts";
 import { type ExecutableTool, type OnToolCall, textOf } from "../language/conversation-tools.ts";
-import { secondIteration } from "../language/token-stream.ts";
+import { Reply } from "../language/reply.ts";
+import { mapEvents, ResultStream } from "../language/result-stream.ts";
 import type { GenerationResult } from "../text/generate.ts";
 import type { Channel } from "./channel.ts";
-import { type Answer, postedError, type Reply, type RequestBody } from "./protocol.ts";
-
-/** Text as it is generated, to be iterated over once; `result` is there when the generation has ended by itself. */
-export interface WebGeneration extends AsyncIterable<string> {
-  /** Why the generation ended and what it took; null until it has ended by itself. */
-  readonly result: GenerationResult | null;
-}
+import { type Answer, type Reply as Posted, postedError, type RequestBody } from "./protocol.ts";
 
 /** What comes before an answer; leaving it early ends the work, and waits until it has ended. */
 async function* repliesTo(
@@ -19,11 +13,11 @@ async function* repliesTo(
   body: RequestBody,
   signal: AbortSignal,
   stop: AbortController,
-): AsyncGenerator<Reply, Answer, void> {
-  const replies: Reply[] = [];
+): AsyncGenerator<Posted, Answer, void> {
+  const replies: Posted[] = [];
   let wake = () => {};
   let isEnded = false;
-  const take = (reply: Reply) => {
+  const take = (reply: Posted) => {
     replies.push(reply);
     wake();
   };
@@ -54,37 +48,16 @@ async function* repliesTo(
   }
 }
 
-/** A generation in the worker, which begins with its iteration and ends when that ends early. */
-export class TextStream implements WebGeneration {
-  result: GenerationResult | null = null;
-  readonly #channel: Channel;
-  readonly #body: RequestBody;
-  readonly #signal: AbortSignal | undefined;
-  #isBegun = false;
-
-  constructor(channel: Channel, body: RequestBody, signal: AbortSignal | undefined) {
-    this.#channel = channel;
-    this.#body = body;
-    this.#signal = signal;
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<string> {
-    if (this.#isBegun) throw secondIteration();
-    this.#isBegun = true;
-    const stop = new AbortController();
-    const replies = repliesTo(this.#channel, this.#body, withStop(this.#signal, stop), stop);
-    try {
-      for (let next = await replies.next(); ; next = await replies.next()) {
-        if (next.done) {
-          this.result = next.value as GenerationResult;
-          return;
-        }
-        if (next.value.kind === "text") yield next.value.text;
-      }
-    } finally {
-      await replies.return(null);
-    }
-  }
+/** Text of a generation in the worker, which begins with its iteration and ends when that ends early. */
+export function generationIn(
+  channel: Channel,
+  body: RequestBody,
+  signal: AbortSignal | undefined,
+): ResultStream<string, GenerationResult> {
+  const stop = new AbortController();
+  const replies = repliesTo(channel, body, withStop(signal, stop), stop);
+  const textsOf = (reply: Posted) => (reply.kind === "text" ? [reply.text] : []);
+  return new ResultStream(mapEvents(replies, textsOf, (answer) => answer as GenerationResult));
 }
 
 /** What an answer in the page takes: its signal, and what runs calls of tools. */
@@ -97,61 +70,31 @@ interface ReplyOptions {
   readonly onToolCall: OnToolCall | undefined;
 }
 
-/** What follows a message, to be iterated over once: as text, or by `events` with thinking, calls and their results. */
-export class WebReply implements WebGeneration {
-  /** How the last generation went; null until the reply has ended by itself. */
-  result: GenerationResult | null = null;
-  /** What the last answer came to; null until the reply has ended by itself. */
-  answer: ChatResult | null = null;
-  readonly #channel: Channel;
-  readonly #body: RequestBody;
-  readonly #options: ReplyOptions;
-  #isBegun = false;
+/** What follows a message in the worker; functions of tools run in the page. */
+export function replyIn(channel: Channel, body: RequestBody, options: ReplyOptions): Reply {
+  const stop = new AbortController();
+  const signal = withStop(options.signal, stop);
+  const eventsOf = (reply: Posted) => {
+    if (reply.kind === "call") void runCall(channel, reply, options, signal);
+    return reply.kind === "event" ? [reply.event] : [];
+  };
+  return new Reply(mapEvents(repliesTo(channel, body, signal, stop), eventsOf, (answer) => answer as ChatResult));
+}
 
-  constructor(channel: Channel, body: RequestBody, options: ReplyOptions) {
-    this.#channel = channel;
-    this.#body = body;
-    this.#options = options;
-  }
-
-  /** The text of all answers, piece by piece. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<string> {
-    for await (const event of this.events()) if (event.type === "text") yield event.text;
-  }
-
-  /** All that comes. */
-  async *events(): AsyncGenerator<ConversationEvent> {
-    if (this.#isBegun) throw secondIteration();
-    this.#isBegun = true;
-    const stop = new AbortController();
-    const signal = withStop(this.#options.signal, stop);
-    const replies = repliesTo(this.#channel, this.#body, signal, stop);
-    try {
-      for (let next = await replies.next(); ; next = await replies.next()) {
-        if (next.done) {
-          this.answer = next.value as ChatResult;
-          this.result = this.answer.generation;
-          return;
-        }
-        if (next.value.kind === "event") yield next.value.event;
-        if (next.value.kind === "call") void this.#run(next.value, signal);
-      }
-    } finally {
-      await replies.return(null);
-    }
-  }
-
-  /** Runs the function of a call, and tells the worker what it gave or threw. */
-  async #run({ id, call, args }: Reply & { kind: "call" }, signal: AbortSignal): Promise<void> {
-    const { tools = [], onToolCall } = this.#options;
-    const context = { call, signal };
-    try {
-      const tool = tools.find(({ name }) => name === call.name);
-      const value = await (tool?.execute ? tool.execute(args, context) : onToolCall?.(call, context));
-      this.#channel.tell({ kind: "called", id, text: textOf(value) });
-    } catch (error) {
-      this.#channel.tell({ kind: "failed", id, error: postedError(error) });
-    }
+/** Runs the function of a call, and tells the worker what it gave or threw. */
+async function runCall(
+  channel: Channel,
+  { id, call, args }: Posted & { kind: "call" },
+  { tools = [], onToolCall }: ReplyOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const context = { call, signal };
+  try {
+    const tool = tools.find(({ name }) => name === call.name);
+    const value = await (tool?.execute ? tool.execute(args, context) : onToolCall?.(call, context));
+    channel.tell({ kind: "called", id, text: textOf(value) });
+  } catch (error) {
+    channel.tell({ kind: "failed", id, error: postedError(error) });
   }
 }
 

@@ -45,11 +45,11 @@ export interface WalkOptions {
 
 /** What is asked of a model that reads a text. */
 export interface WalkedModel {
-  /** The model's architecture, as it is computed. */
+  /** Architecture of the model, with the slots of its weights. */
   readonly network: Network;
-  /** The files that the model was opened from. */
+  /** Files that the weights are read from. */
   readonly checkpoint: Checkpoint;
-  /** The weight of a slot, as floats. */
+  /** Gives a weight by the name of its slot, in float. */
   weight(name: string, use: { readonly float: true }): Weight;
 }
 
