@@ -58,7 +58,7 @@ async function write(llm: LanguageModel, prompt: string, options: GenerateOption
   const generation = llm.generate(prompt, options);
   let text = "";
   for await (const piece of generation) text += piece;
-  const { finishReason, message, generatedTokens, logprobs, acceptedTokens } = generation.result!;
+  const { finishReason, message, generatedTokens, logprobs, acceptedTokens } = await generation.result;
   return { told: { text, finishReason, message, generatedTokens, logprobs }, acceptedTokens };
 }
 
@@ -92,5 +92,5 @@ it("models with recurrent layers have none", async () => {
   const llm = await load("qwen3_5", scalarCpu);
   const generation = llm.generate(prompts[0]!, { temperature: 0, maxTokens: 40 });
   for await (const _ of generation);
-  expect(generation.result!.draftedTokens).toBe(0);
+  expect((await generation.result).draftedTokens).toBe(0);
 });
