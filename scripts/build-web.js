@@ -25,7 +25,7 @@ const common = {
 const late = {
   "answers-bundle.js": "text/answer/index.js",
   "constraints-bundle.js": "text/constraints/index.js",
-  "gguf-bundle.js": "web-gguf/index.js",
+  "gguf-bundle.js": "web/gguf.js",
 };
 
 /** Puts the worker's way to load modules late in the place of Node's. @type {import("esbuild").Plugin} */

@@ -1,6 +1,8 @@
 /** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
 import { checkOptions, shown } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
+import { baseOf, checkReadBack, modelMetadata } from "../checkpoint/write-gguf/metadata.ts";
+import { commonType, F32, fileTypes, tensorsOf, type WrittenTensor } from "../checkpoint/write-gguf/tensors.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import { ggufArchitectureOf, ggufArchitectures } from "../formats/gguf/architectures.ts";
@@ -14,8 +16,6 @@ import { checkOutput } from "../node-file.ts";
 import { bytesOf } from "../tensor.ts";
 import { type AddedToken, withConfigTokens } from "../text/added-tokens.ts";
 import { generationFacts } from "./generation-facts.ts";
-import { baseOf, checkReadBack, modelMetadata } from "./gguf-metadata.ts";
-import { commonType, F32, fileTypes, tensorsOf, type WrittenTensor } from "./gguf-tensors.ts";
 
 /** Classes of transformers that are written, for messages. */
 const written = [

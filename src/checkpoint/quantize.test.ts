@@ -106,7 +106,7 @@ describe("quantize", () => {
 
 it.each([
   [undefined, "a list of configurations but found undefined; give [configuration]"],
-  [embedding(), /a list of configurations but found {"kind":"embedding",.*}; give \[configuration\]/],
+  [embedding(), /a list of configurations but found {"kind":"embedding",.*; give \[configuration\]/],
   [["8da4w"], /configurations, as int8DynamicActivationIntxWeight, .* make them, but found "8da4w"/],
   [[null], /configurations, as .* make them, but found null/],
   [[{ kind: "toString" }], /configurations, as .* make them, but found {"kind":"toString"}/],

@@ -17,5 +17,5 @@ export const loadConstraints = (): Promise<typeof import("../text/constraints/in
   import(/* @vite-ignore */ /* webpackIgnore: true */ addresses.constraints);
 
 /** What makes programs of GGUF files. */
-export const loadGguf = (): Promise<typeof import("../web-gguf/index.ts")> =>
+export const loadGguf = (): Promise<typeof import("./gguf.ts")> =>
   import(/* @vite-ignore */ /* webpackIgnore: true */ addresses.gguf);

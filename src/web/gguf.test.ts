@@ -9,16 +9,16 @@ import { saveGguf } from "../api/save-gguf.ts";
 import { memorySource } from "../byte-source.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
-import { Channel } from "../web/channel.ts";
-import { type LoadModelOptions, openModel, type WebModel } from "../web/client.ts";
-import type { Port } from "../web/protocol.ts";
-import { serveModel } from "../web/serve.ts";
-import { openGguf } from "./index.ts";
+import { Channel } from "./channel.ts";
+import { type LoadModelOptions, openModel, type WebModel } from "./client.ts";
+import { openGguf } from "./gguf.ts";
+import type { Port } from "./protocol.ts";
+import { serveModel } from "./serve.ts";
 
 const folder = await temporaryFolder();
 const path = join(await temporaryFolder(), "tiny.gguf");
 const options = { temperature: 0, maxTokens: 12, ignoreEos: true };
-const modules = { answers: "", constraints: "", gguf: new URL("./index.ts", import.meta.url).pathname };
+const modules = { answers: "", constraints: "", gguf: new URL("./gguf.ts", import.meta.url).pathname };
 const closings: (() => void)[] = [];
 let bytes: Uint8Array<ArrayBuffer>;
 

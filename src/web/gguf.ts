@@ -9,10 +9,10 @@ import { checkProgramMemory } from "../language/language-model.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
 import { writeProgram } from "../program/write.ts";
-import { blobSource } from "../web/blob-source.ts";
-import { isSame } from "../web/download.ts";
-import { findWhole, nameOf, openFolder, openKept, writeWhole } from "../web/kept-file.ts";
-import type { MakingOptions, OpenedProgram, StoredModel } from "../web/model-cache.ts";
+import { blobSource } from "./blob-source.ts";
+import { isSame } from "./download.ts";
+import { findWhole, nameOf, openFolder, openKept, writeWhole } from "./kept-file.ts";
+import type { MakingOptions, OpenedProgram, StoredModel } from "./model-cache.ts";
 
 /**
  * The program of a GGUF, with the weights as the file stores them. It is made once and kept in the file's place where there

@@ -1,14 +1,14 @@
 /** Float matrices as blocks of ggml's K-quants: which type each becomes, and its bytes. */
 
-import { InvalidArgumentError } from "../errors.ts";
-import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
-import { encodeSuperBlock, type SuperBlockType, superBlockTypes } from "../formats/gguf/encode-super-blocks.ts";
-import type { WeightSlot } from "../model/decoder.ts";
-import { quantizeAffine } from "../quantize/affine.ts";
-import type { Scheme } from "../quantize/scheme.ts";
-import { weightSpec } from "../quantize/scheme.ts";
-import { SUPER_BLOCK, SuperBlockQuantizer } from "../quantize/super-blocks.ts";
-import type { Model } from "./model.ts";
+import { InvalidArgumentError } from "../../errors.ts";
+import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../../formats/gguf/encode-blocks.ts";
+import { encodeSuperBlock, type SuperBlockType, superBlockTypes } from "../../formats/gguf/encode-super-blocks.ts";
+import type { WeightSlot } from "../../model/decoder.ts";
+import { quantizeAffine } from "../../quantize/affine.ts";
+import type { Scheme } from "../../quantize/scheme.ts";
+import { weightSpec } from "../../quantize/scheme.ts";
+import { SUPER_BLOCK, SuperBlockQuantizer } from "../../quantize/super-blocks.ts";
+import type { Model } from "../model.ts";
 
 /** What rows that are no blocks of 256 are quantized by. */
 const fallback: Scheme = { bits: 8, groupSize: 32, mappingType: "symmetric", algorithm: "affine", scaleDType: "f16" };

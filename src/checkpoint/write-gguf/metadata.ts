@@ -1,21 +1,22 @@
 /** What a GGUF file says of a model beside its tensors, and whether that is all that there is to say. */
-import type { Model } from "../checkpoint/model.ts";
-import { UnsupportedError } from "../errors.ts";
-import { architectureOf } from "../formats/gguf/architectures.ts";
-import { ggufConfig } from "../formats/gguf/config.ts";
-import { GgufMetadata } from "../formats/gguf/metadata.ts";
-import type { GgufTensors } from "../formats/gguf/tensors.ts";
-import type { GgufEntry, GgufTensorEntry } from "../formats/gguf/writer.ts";
-import { buildDecoder } from "../model/architectures.ts";
-import { Attention, type AttentionConfig } from "../model/attention.ts";
-import { DenseBesideExperts } from "../model/dense-beside-experts.ts";
-import { Experts, type ExpertsConfig } from "../model/experts.ts";
-import { GatedDelta } from "../model/gated-delta.ts";
-import { GatedMlp, type GatedMlpConfig } from "../model/gated-mlp.ts";
-import { Mamba2 } from "../model/mamba2.ts";
-import { PerLayerTable } from "../model/per-layer-input.ts";
-import { ShortConvolution } from "../model/short-convolution.ts";
-import type { TransformerConfig } from "../model/transformer-config.ts";
+
+import { UnsupportedError } from "../../errors.ts";
+import { architectureOf } from "../../formats/gguf/architectures.ts";
+import { ggufConfig } from "../../formats/gguf/config.ts";
+import { GgufMetadata } from "../../formats/gguf/metadata.ts";
+import type { GgufTensors } from "../../formats/gguf/tensors.ts";
+import type { GgufEntry, GgufTensorEntry } from "../../formats/gguf/writer.ts";
+import { buildDecoder } from "../../model/architectures.ts";
+import { Attention, type AttentionConfig } from "../../model/attention.ts";
+import { DenseBesideExperts } from "../../model/dense-beside-experts.ts";
+import { Experts, type ExpertsConfig } from "../../model/experts.ts";
+import { GatedDelta } from "../../model/gated-delta.ts";
+import { GatedMlp, type GatedMlpConfig } from "../../model/gated-mlp.ts";
+import { Mamba2 } from "../../model/mamba2.ts";
+import { PerLayerTable } from "../../model/per-layer-input.ts";
+import { ShortConvolution } from "../../model/short-convolution.ts";
+import type { TransformerConfig } from "../../model/transformer-config.ts";
+import type { Model } from "../model.ts";
 
 /** What a layer is made of, as far as files say it. */
 interface Block {
