@@ -84,6 +84,8 @@ const GENERATE = [
   "ignoreEos",
   "logprobs",
   "contextIds",
+  "draft",
+  "prediction",
   "constraint",
   "signal",
 ];
