@@ -7,13 +7,14 @@ function foundType(value: unknown): string {
   return kind === "Object" ? ((value as object).constructor?.name ?? kind) : kind;
 }
 
-/** A value in a message: the first 80 characters of its JSON where it has such a form, and its type otherwise. */
+/** A value in a message: the first 200 characters of its JSON where it has such a form, and its type otherwise. */
 export function shown(value: unknown): string {
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value === "symbol" || typeof value === "function") return foundType(value);
   if (typeof value === "number" || value === undefined) return String(value);
   try {
-    return JSON.stringify(value).slice(0, 80);
+    const text = JSON.stringify(value);
+    return text.length > 200 ? `${text.slice(0, 200)}…` : text;
   } catch {
     return foundType(value);
   }

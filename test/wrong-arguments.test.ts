@@ -84,6 +84,7 @@ const GENERATE = [
   "ignoreEos",
   "logprobs",
   "contextIds",
+  "draft",
   "constraint",
   "signal",
 ];

@@ -113,11 +113,13 @@ async function readPrompt(
 
 /** One line: tokens and tokens a second of both phases. */
 export function describeSpeed(result: GenerationResult): string {
-  const { promptTokens, generatedTokens, prefillSeconds, firstTokenSeconds } = result;
+  const { promptTokens, generatedTokens, draftedTokens, acceptedTokens } = result;
+  const { prefillSeconds, firstTokenSeconds } = result;
   const { prefill, decode } = speeds(result);
+  const drafts = draftedTokens > 0 ? ` (${acceptedTokens} of ${draftedTokens} drafted)` : "";
   return (
     `prompt: ${promptTokens} tokens, ${prefill.toFixed(1)} tok/s (${prefillSeconds.toFixed(2)} s); ` +
-    `generated: ${generatedTokens} tokens, ${decode.toFixed(1)} tok/s; first token after ${firstTokenSeconds.toFixed(2)} s`
+    `generated: ${generatedTokens} tokens${drafts}, ${decode.toFixed(1)} tok/s; first token after ${firstTokenSeconds.toFixed(2)} s`
   );
 }
 
@@ -145,6 +147,8 @@ function observerStatistics(result: GenerationResult, times: Times): Record<stri
     decode_token_per_sec: decode,
     prompt_tokens: result.promptTokens,
     generated_tokens: result.generatedTokens,
+    drafted_tokens: result.draftedTokens,
+    accepted_tokens: result.acceptedTokens,
     model_load_start_ms: times.loadStart,
     model_load_end_ms: times.loadEnd,
     inference_start_ms: times.inferenceStart,

@@ -1,6 +1,6 @@
 /**
- * What grows evenly with sizes. A call for one number of rows and the same call for another differ in numbers and lengths
- * that are a + b * rows, as a rule. What they are is found by looking at a few sizes and holds for those between.
+ * Call arguments as affine functions of the dynamic sizes, fitted at a few sizes: numbers and lengths of a call are
+ * a + b * tokens, as a rule, which then holds for all sizes between.
  */
 
 /** Sizes that vary together with nothing else, such as numbers of rows. */

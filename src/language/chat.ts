@@ -3,13 +3,8 @@ import { checkOptions } from "../arguments.ts";
 import type { AnswerFormat } from "../text/answer/index.ts";
 import { goesOnThinking } from "../text/begun-answer.ts";
 import { type AssistantMessage, checkToolChoice, type Message, type Tool } from "../text/chat-messages.ts";
-import {
-  type Decoder,
-  type GeneratedToken,
-  type GenerateOptions,
-  type GenerationResult,
-  generate,
-} from "../text/generate.ts";
+import type { Decoder } from "../text/decoder.ts";
+import { type GeneratedToken, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import { hasChannels, thinkingMarks } from "../text/thinking.ts";
 import { AnswerGuide } from "./answer-guide.ts";

@@ -1,6 +1,7 @@
 /** Several texts after one prompt: it is computed once, then each goes on by itself, in steps that they share. */
 import { checkWhole } from "../arguments.ts";
-import type { ComputeOptions, Decoder, GenerateOptions, GenerationResult } from "../text/generate.ts";
+import type { ComputeOptions, Decoder } from "../text/decoder.ts";
+import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import { mergeNumbered, type Numbered } from "./merge.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
@@ -100,6 +101,10 @@ class SharedPrompt {
     return this.#first.vocabularySize;
   }
 
+  get draftRows(): number {
+    return this.#first.draftRows ?? 1;
+  }
+
   /** Tokens of the prompt that were found computed already. */
   get cachedTokens(): number {
     return this.#cachedTokens;
@@ -161,5 +166,17 @@ class Choice implements Decoder {
 
   step(id: number, options: ComputeOptions): Promise<Float32Array> {
     return this.#decoder!.step(id, options);
+  }
+
+  get draftRows(): number {
+    return this.#decoder?.draftRows ?? this.#prompt.draftRows;
+  }
+
+  allLogits(ids: readonly number[], options: ComputeOptions): Promise<Float32Array> {
+    return this.#decoder!.allLogits(ids, options);
+  }
+
+  rewind(position: number): void {
+    this.#decoder!.rewind(position);
   }
 }

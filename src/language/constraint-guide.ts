@@ -1,5 +1,6 @@
 /** Holds a generation without messages to a constraint. */
-import { type Decoder, type GenerateOptions, generate, type TokenGuide } from "../text/generate.ts";
+import type { Decoder } from "../text/decoder.ts";
+import { type GenerateOptions, generate, type TokenGuide } from "../text/generate.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type ConstrainedText, heldTo } from "./constrained-text.ts";
 

@@ -8,7 +8,8 @@ import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program
 import { begunAnswer } from "../text/begun-answer.ts";
 import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
-import type { Decoder, GenerateOptions, GenerationResult, generate } from "../text/generate.ts";
+import type { Decoder } from "../text/decoder.ts";
+import type { GenerateOptions, GenerationResult, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { plainSettings, readTextSettings } from "../text/text-settings.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";

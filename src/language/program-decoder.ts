@@ -1,6 +1,6 @@
 /** What turns token ids into logits: a sequence of a program, whichever way the program keeps what it has read. */
 import type { LoadedProgram } from "../runtime/program.ts";
-import type { ComputeOptions, Decoder } from "../text/generate.ts";
+import type { ComputeOptions, Decoder } from "../text/decoder.ts";
 
 /** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
 export interface ProgramDecoder extends Decoder {

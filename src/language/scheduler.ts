@@ -17,6 +17,9 @@ import { type Part, type Pending, planStep, type SequenceRequest, type StepLimit
 /** How long others may take to ask for their next token before a step goes on without them, in turns of the event loop. */
 const GATHER_TURNS = 3;
 
+/** Rows of a step with drafts at most: more are computed in another way on some CPUs, which changes bits. */
+const DRAFT_ROWS = 8;
+
 export class Scheduler {
   readonly limits: StepLimits;
   readonly #program: LoadedProgram;
@@ -31,7 +34,7 @@ export class Scheduler {
   readonly #idle = new Set<Sequence>();
   /** Sequences that were given logits in the last step and are expected to ask again. */
   readonly #expected = new Set<Sequence>();
-  /** Had no room the last time, and is given none when that is so again. */
+  /** Request that found no room last time; it fails if it finds none again. */
   #lacked: Pending | null = null;
   #wake: () => void = () => {};
   #isRunning = false;
@@ -54,6 +57,17 @@ export class Scheduler {
     };
     this.#inputs = new StepInputs(rows);
     this.#logits = { file: program.file, vocabularySize: program.count("get_vocab_size") };
+  }
+
+  /**
+   * Rows of a step that a sequence may have for drafts: the fewer the more sequences there are, whose tokens cost less of a
+   * step than drafts do. 1 where layers are recurrent, whose states cannot be gone back to.
+   */
+  draftRows(sequence: Sequence | null): number {
+    if (this.limits.endsPages) return 1;
+    const asking = new Set([...this.#pending.map((pending) => pending.sequence), ...this.#expected]);
+    const others = asking.size - (sequence && asking.has(sequence) ? 1 : 0);
+    return Math.max(1, Math.floor(DRAFT_ROWS / (1 + others)));
   }
 
   /** A sequence that is known to the scheduler. Sequences of other branches share nothing with it. */

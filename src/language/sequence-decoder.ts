@@ -3,7 +3,7 @@ import { checkIds, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Sequence } from "../sequences/sequence.ts";
-import type { ComputeOptions } from "../text/generate.ts";
+import type { ComputeOptions } from "../text/decoder.ts";
 import { methodFor, type ProgramDecoder } from "./program-decoder.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { TokenContext } from "./token-context.ts";
@@ -68,6 +68,14 @@ export class SequenceDecoder implements ProgramDecoder {
     const context = this.#context.fork();
     const sequence = this.#sequence && this.#scheduler.fork(this.#sequence);
     return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, { context, sequence });
+  }
+
+  /** As many as may be computed with those of other sequences; and no more than one method computes. */
+  get draftRows(): number {
+    const { length } = this.#context.ids;
+    const long = this.#program.count("get_long_context_from", Number.POSITIVE_INFINITY);
+    const room = length < long ? long - length : Number.POSITIVE_INFINITY;
+    return Math.max(1, Math.min(room, this.logitRows, this.#scheduler.draftRows(this.#sequence)));
   }
 
   /** Where an abort ends it, parts of the prompt may have been appended: `position` says. Other errors append nothing. */

@@ -5,7 +5,7 @@ import { blamedForInputs } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
-import type { ComputeOptions } from "../text/generate.ts";
+import type { ComputeOptions } from "../text/decoder.ts";
 import { logitsOf } from "./logits.ts";
 import { LONG_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 import { TokenContext } from "./token-context.ts";

@@ -116,7 +116,7 @@ describe("a definition is refused", () => {
       { schema: undefined as never },
       /^registerOperator: expected schema, kernels, shape, prepare but found undefined as schema/,
     ],
-    ["whose kernels are no list", { kernels: row("slow", []) as never }, /but found \[object Object\] as kernels/],
+    ["whose kernels are no list", { kernels: row("slow", []) as never }, /but found \{.*\} as kernels/],
     ["without a shape rule", { shape: undefined as never }, /but found undefined as shape/],
     ["without prepare", { prepare: undefined as never }, /but found undefined as prepare/],
     [

@@ -256,7 +256,7 @@ describe("wrong inputs", () => {
       "another dtype",
       "forward",
       [zeroTensor("f16", [1, 2, WIDTH]), position],
-      /input 0: expected dtype f32 but found f16/,
+      /input 0: expected dtype f32 but found "f16"/,
     ],
     [
       "sizes of a static input",

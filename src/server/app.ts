@@ -110,7 +110,7 @@ function ownerOf(c: ServerContext, keys: ApiKeys): string {
 
 const LOCAL_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
 
-/** A page of another site whose name was made to mean this machine asks by that name, with any method. */
+/** DNS rebinding: a hostile host that resolves to 127.0.0.1 still sends its own name, with any method. */
 function checkHost(host: string | undefined, allowed: readonly string[]): void {
   if (host === undefined || LOCAL_HOST.test(host) || allowed.includes("*")) return;
   if (allowed.includes(host.toLowerCase().replace(/:\d{1,5}$/, ""))) return;

@@ -16,6 +16,8 @@ export class Metrics {
   readonly promptTokens: Counter<"model">;
   readonly cachedTokens: Counter<"model">;
   readonly generatedTokens: Counter<"model">;
+  readonly draftedTokens: Counter<"model">;
+  readonly acceptedTokens: Counter<"model">;
   readonly firstTokenSeconds: Histogram<"model">;
   readonly tokenSeconds: Histogram<"model">;
 
@@ -41,6 +43,8 @@ export class Metrics {
       "Tokens of prompts whose keys and values were there already.",
     );
     this.generatedTokens = counter("lowbit_generated_tokens_total", "Tokens generated.");
+    this.draftedTokens = counter("lowbit_drafted_tokens_total", "Tokens computed before they were drawn.");
+    this.acceptedTokens = counter("lowbit_accepted_tokens_total", "Drafted tokens that were drawn.");
     const seconds = (name: string, help: string, buckets: number[]) =>
       new Histogram({ name, help, labelNames: ["model"], buckets, registers });
     this.firstTokenSeconds = seconds(

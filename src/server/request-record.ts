@@ -17,6 +17,8 @@ export interface RequestRecord {
   promptTokens: number | null;
   cachedTokens: number | null;
   generatedTokens: number | null;
+  draftedTokens: number | null;
+  acceptedTokens: number | null;
   /** What of the request was left out. */
   readonly warnings: string[];
   /** Code of the error: messages may have contents of the request. */
@@ -43,6 +45,8 @@ export function newRecord(method: string, path: string, givenId: string | undefi
     promptTokens: null,
     cachedTokens: null,
     generatedTokens: null,
+    draftedTokens: null,
+    acceptedTokens: null,
     warnings: [],
     error: null,
   };

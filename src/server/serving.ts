@@ -24,6 +24,9 @@ export interface TokenCounts {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly generatedTokens: number;
+  /** Tokens that were computed before they were drawn, and those of them that were drawn. */
+  readonly draftedTokens: number;
+  readonly acceptedTokens: number;
 }
 
 /** A request that has its turn and its model. */
@@ -206,6 +209,8 @@ export class Serving {
     this.metrics.promptTokens.inc({ model }, counts.promptTokens);
     this.metrics.cachedTokens.inc({ model }, counts.cachedTokens);
     this.metrics.generatedTokens.inc({ model }, counts.generatedTokens);
+    this.metrics.draftedTokens.inc({ model }, counts.draftedTokens);
+    this.metrics.acceptedTokens.inc({ model }, counts.acceptedTokens);
   }
 
   /** Aborts when the client leaves, time is up or the server ends; `clear` ends the waiting for that. */

@@ -3,7 +3,7 @@ import type { ChatResult } from "../language/chat-options.ts";
 import type { TokenCounts } from "./serving.ts";
 
 export function openaiUsage(
-  { promptTokens, cachedTokens, generatedTokens }: TokenCounts,
+  { promptTokens, cachedTokens, generatedTokens, draftedTokens, acceptedTokens }: TokenCounts,
   reasoningTokens: number = 0,
 ): object {
   return {
@@ -13,8 +13,8 @@ export function openaiUsage(
     prompt_tokens_details: { cached_tokens: cachedTokens },
     completion_tokens_details: {
       reasoning_tokens: reasoningTokens,
-      accepted_prediction_tokens: 0,
-      rejected_prediction_tokens: 0,
+      accepted_prediction_tokens: acceptedTokens,
+      rejected_prediction_tokens: draftedTokens - acceptedTokens,
     },
   };
 }
@@ -26,6 +26,8 @@ export function chatCounts(results: readonly ChatResult[]): TokenCounts & { read
     promptTokens: first!.usage.promptTokens,
     cachedTokens: first!.usage.cachedTokens,
     generatedTokens: sumOf(results.map(({ usage }) => usage.completionTokens)),
+    draftedTokens: sumOf(results.map(({ generation }) => generation.draftedTokens)),
+    acceptedTokens: sumOf(results.map(({ generation }) => generation.acceptedTokens)),
     reasoningTokens: sumOf(results.map(({ usage }) => usage.reasoningTokens)),
   };
 }

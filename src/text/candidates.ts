@@ -5,7 +5,7 @@ import type { VocabularyPasses } from "../kernels/vocabulary.ts";
 import { findThreshold, sorted, ThresholdRoom } from "./threshold.ts";
 
 const LOWEST = -(2 - 2 ** -23) * 2 ** 127;
-/** One of so many logits tells where the best of many begin. */
+/** Stride of the sample of logits from which a lower bound of the top k is estimated. */
 const SAMPLED = 16;
 
 /** The best tokens by number, over one row of logits at a time, whose block maxima are known. */

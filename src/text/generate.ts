@@ -4,36 +4,15 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { Constraint } from "./constraint.ts";
+import type { Decoder } from "./decoder.ts";
 import { Detokenizer } from "./detokenizer.ts";
+import { type Draft, DraftedDecoder, drafts } from "./drafted-decoder.ts";
 import { ofLogits } from "./finite-logits.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
 import { promptTooLong } from "./token-budget.ts";
 import type { Tokenizer } from "./tokenizer.ts";
-
-export interface ComputeOptions {
-  /** Ends the computation; the signal's reason is thrown. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** A language model with a context that tokens are appended to. */
-export interface Decoder {
-  /** Tokens that the context can hold. */
-  readonly contextLength: number;
-  /** Tokens that the context holds now. */
-  readonly position: number;
-  /** Appends at least one id and gives the logits [vocabulary] after the last. They may be reused by the next call. */
-  prefill(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
-  /** Appends one token and gives the logits behind it. */
-  step(id: number, options: ComputeOptions): Promise<Float32Array>;
-  /** Tokens of the last `prefill` that were found computed already. Default 0. */
-  readonly cachedTokens?: number | undefined;
-  /** File that the logits follow from, which errors about them name. Default: errors name the argument. */
-  readonly file?: string | undefined;
-  /** Number of logits. Default: as many as the tokenizer has ids. */
-  readonly vocabularySize?: number | undefined;
-}
 
 /** What has a say in each token beside the sampler, and in where the text ends. */
 export interface TokenGuide {
@@ -73,6 +52,12 @@ export interface GenerateOptions extends SamplerOptions {
   /** Ids that the decoder's context holds already, before the prompt: penalties see them. Default none. */
   readonly contextIds?: readonly number[] | undefined;
   /**
+   * Where drafts come from: "lookup" computes what followed the last tokens when they occurred before, in the prompt or in
+   * the answer, beside the next token, as far as it saves time here; "off" computes each token alone. The text is the same.
+   * Default: lookup, where the program can.
+   */
+  readonly draft?: Draft | undefined;
+  /**
    * What the text is held to. The model's end tokens come where it is whole; it is cut where `maxTokens` end before.
    * Default: nothing.
    */
@@ -106,6 +91,10 @@ export interface GenerationResult {
   readonly cachedTokens: number;
   /** Tokens generated, an end token included. */
   readonly generatedTokens: number;
+  /** Tokens that were computed as drafts, before they were drawn. */
+  readonly draftedTokens: number;
+  /** Tokens among those that were drawn then, each of which took no step of its own. */
+  readonly acceptedTokens: number;
   /** Log probabilities of each token generated; null unless the options ask for them. */
   readonly logprobs: readonly LogProbabilities[] | null;
   /** Time that the prompt took. */
@@ -130,16 +119,38 @@ export async function* generate(
   guide: TokenGuide | null = null,
 ): AsyncGenerator<GeneratedToken, GenerationResult, void> {
   checkOptions(options);
-  const { signal } = options;
-  const maxTokens = checkMaxTokens(options.maxTokens);
   checkIds("prompt", promptIds, "a text or token ids");
   for (const name of ["stopTokens", "eosIds", "contextIds"] as const) checkIds(name, options[name] ?? []);
   checkPrompt(decoder, promptIds);
+  const history = [...(options.contextIds ?? []), ...promptIds];
+  const drafted = new DraftedDecoder(decoder, history, checkDraft(options.draft));
+  try {
+    return yield* generateAfter({ decoder, drafted, history, promptIds }, tokenizer, options, guide);
+  } finally {
+    drafted.forget();
+  }
+}
+
+/** What a text is generated with: `history` has the prompt's ids, and those before them, and gets each that is drawn. */
+interface Generating {
+  readonly decoder: Decoder;
+  readonly drafted: DraftedDecoder;
+  readonly history: number[];
+  readonly promptIds: readonly number[];
+}
+
+async function* generateAfter(
+  { decoder, drafted, history, promptIds }: Generating,
+  tokenizer: Tokenizer,
+  options: GenerateOptions,
+  guide: TokenGuide | null,
+): AsyncGenerator<GeneratedToken, GenerationResult, void> {
+  const { signal } = options;
+  const maxTokens = checkMaxTokens(options.maxTokens);
   const topCount = options.logprobs === undefined ? null : checkWhole("logprobs", options.logprobs, 0, TOP_MAX);
   const logprobs: LogProbabilities[] = [];
   const cpu = hostCpu();
   const sampler = createSampler(options, cpu);
-  const history = [...(options.contextIds ?? []), ...promptIds];
   const start = history.length;
   const writer = new Writer(tokenizer, history, options, guide);
   const clock = new Clock();
@@ -162,7 +173,7 @@ export async function* generate(
     });
     if (probabilities) logprobs.push(probabilities);
     history.push(id);
-    const isFull = decoder.position >= decoder.contextLength;
+    const isFull = drafted.position >= decoder.contextLength;
     const isLast = history.length - start >= maxTokens || isFull;
     const { text, stopped } = writer.write(id, isLast);
     clock.sampled();
@@ -172,7 +183,7 @@ export async function* generate(
     if (finishReason !== null) break;
     signal?.throwIfAborted();
     clock.start();
-    logits = await decoder.step(id, { signal });
+    logits = await drafted.step(id, { signal });
     clock.stepped();
   }
   if (finishReason === "length" && maxTokens > 0) message ??= cutShort(maxTokens);
@@ -183,6 +194,8 @@ export async function* generate(
     promptTokens: promptIds.length,
     cachedTokens,
     generatedTokens: history.length - start,
+    draftedTokens: drafted.drafted,
+    acceptedTokens: drafted.accepted,
     logprobs: topCount === null ? null : logprobs,
     ...clock.seconds,
   };
@@ -222,8 +235,8 @@ function cutShort(maxTokens: number): string {
 
 function checkStopTokens({ stopTokens }: GenerateOptions, vocabularySize: number): void {
   for (const id of stopTokens ?? [])
-    if (!Number.isInteger(id) || id < 0 || id >= vocabularySize)
-      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${shown(id)}`);
+    if (id >= vocabularySize)
+      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${id}`);
 }
 
 /** Tokens to the text that may be shown: decodes, ends at end tokens and stop strings. */
@@ -286,6 +299,11 @@ class Clock {
   #elapsed(since: number): number {
     return (performance.now() - since) / 1000;
   }
+}
+
+function checkDraft(draft: Draft = "lookup"): Draft {
+  if (drafts.includes(draft)) return draft;
+  throw new InvalidArgumentError(`draft: expected one of ${drafts.join(", ")} but found ${shown(draft)}`);
 }
 
 function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {

@@ -156,8 +156,8 @@ class LogitSampler implements Sampler {
   }
 
   /**
-   * Draws from the tokens that were weighed a token whose betters have not reached a weight, by drawing until one is such:
-   * each that is not leaves its betters alone to be drawn, so that few draws do.
+   * Top-p by rejection: draws a token and takes it if the mass of more likely tokens is below `reached`; else keeps only those
+   * and draws again, which takes few draws.
    */
   #drawBefore(passes: VocabularyPasses, largest: number, reached: number): number | null {
     const { temperature } = this.#settings;

@@ -68,7 +68,7 @@ function resultOf({ events, finishReason = "stop", stopString }: Script): ChatRe
     finishReason,
     stopString: stopString ?? null,
     usage: { promptTokens: 7, cachedTokens: 3, completionTokens: 9, reasoningTokens: 2 },
-    generation: {} as ChatResult["generation"],
+    generation: { draftedTokens: 0, acceptedTokens: 0 } as ChatResult["generation"],
   };
 }
 

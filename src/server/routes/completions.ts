@@ -212,6 +212,8 @@ class Completion {
       promptTokens: sumOf(prompts.map(({ ids }) => ids.length)),
       cachedTokens: sumOf(prompts.map((_, i) => this.#results[i * n]?.cachedTokens ?? 0)),
       generatedTokens: sumOf(this.#results.map(({ generatedTokens }) => generatedTokens)),
+      draftedTokens: sumOf(this.#results.map(({ draftedTokens }) => draftedTokens)),
+      acceptedTokens: sumOf(this.#results.map(({ acceptedTokens }) => acceptedTokens)),
     };
     job.took(counts);
     return counts;

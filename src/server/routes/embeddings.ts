@@ -8,6 +8,8 @@ import type { Job, Serving } from "../serving.ts";
 import { sumOf } from "../usage.ts";
 import { type App, addPost } from "./route.ts";
 
+const NOTHING_WRITTEN = { cachedTokens: 0, generatedTokens: 0, draftedTokens: 0, acceptedTokens: 0 };
+
 export function addEmbeddings(app: App, serving: Serving): void {
   const embeddings = { path: "/v1/embeddings", summary: "Embeddings of texts.", request: embeddingRequest };
   addPost(app, { ...embeddings, response: embeddingSchema }, (c, body) =>
@@ -37,7 +39,7 @@ async function embed({ model, signal, took }: Job, body: z.output<typeof embeddi
   const ids = texts.map((text) => (typeof text === "string" ? embedding.encode(text, options) : text));
   const vectors = await embedding.embed(ids, { dimensions: dimensions ?? undefined, signal });
   const promptTokens = sumOf(ids.map(({ length }) => length));
-  took({ promptTokens, cachedTokens: 0, generatedTokens: 0 });
+  took({ ...NOTHING_WRITTEN, promptTokens });
   return {
     object: "list",
     data: vectors.map((vector, index) => ({
@@ -64,7 +66,7 @@ async function rank({ model, signal, took }: Job, body: z.output<typeof rerankRe
   const pairs = documents.map((document) => reranker.encode(query, document, options));
   const scores = await reranker.score(pairs, signal);
   const promptTokens = sumOf(pairs.map(({ ids }) => ids.length));
-  took({ promptTokens, cachedTokens: 0, generatedTokens: 0 });
+  took({ ...NOTHING_WRITTEN, promptTokens });
   const ranked = scores.map((score, index) => ({
     index,
     relevance_score: score,

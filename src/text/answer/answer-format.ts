@@ -4,7 +4,7 @@ import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 
 export interface AnswerFormat {
-  /** Texts that have a meaning: tokens that are such a text are shown to the parser. */
+  /** Special strings such as `<tool_call>`: tokens equal to one reach the parser instead of being dropped. */
   readonly marks: readonly string[];
   /** Text that ends the model's thinking; "" for models that do not think. */
   readonly closeThinking: string;

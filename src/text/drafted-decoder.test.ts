@@ -1,0 +1,197 @@
+/** Texts with drafts are those without, token by token, whatever is drawn and wherever they end. */
+import { readFileSync } from "node:fs";
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { InvalidArgumentError } from "../errors.ts";
+import type { Decoder } from "./decoder.ts";
+import { DraftLength } from "./draft-length.ts";
+import type { Draft } from "./drafted-decoder.ts";
+import { type GenerateOptions, type GenerationResult, generate } from "./generate.ts";
+import { Tokenizer } from "./tokenizer.ts";
+
+const json = JSON.parse(readFileSync(new URL("byte-level-tokenizer.json.golden", import.meta.url), "utf8"));
+const tokenizer = new Tokenizer(json, { eos_token: "<|end|>" });
+
+/** Calls of all decoders, which the clock goes by. */
+let calls = 0;
+
+/** Logits that depend on the last two ids, so that texts repeat themselves, with a turn now and then. */
+class RepeatingDecoder implements Decoder {
+  readonly contextLength: number;
+  readonly draftRows: number;
+  readonly ids: number[] = [];
+  /** Rows of each call. */
+  readonly calls: number[] = [];
+  failsAt = Number.POSITIVE_INFINITY;
+
+  constructor(draftRows: number, contextLength = 200) {
+    this.draftRows = draftRows;
+    this.contextLength = contextLength;
+  }
+
+  get position(): number {
+    return this.ids.length;
+  }
+
+  async prefill(ids: readonly number[]): Promise<Float32Array> {
+    return (await this.allLogits(ids)).subarray(-tokenizer.vocabSize);
+  }
+
+  step(id: number): Promise<Float32Array> {
+    return this.prefill([id]);
+  }
+
+  async allLogits(ids: readonly number[]): Promise<Float32Array> {
+    if (this.position + ids.length > this.contextLength) throw new RangeError("the context is overrun");
+    this.calls.push(ids.length);
+    calls++;
+    if (this.calls.length > this.failsAt) {
+      // As a decoder that is aborted behind a part of what it was given.
+      this.ids.push(ids[0]!);
+      throw new Error("aborted");
+    }
+    const rows = ids.map((id) => {
+      this.ids.push(id);
+      const [a = 0, b = 0] = this.ids.slice(-2);
+      const logits = Float32Array.from({ length: tokenizer.vocabSize }, (_, i) => Math.sin(i * 12.9898 + a + 7 * b));
+      logits[(a * 31 + b * 17 + (this.ids.length % 23 === 0 ? 5 : 0)) % 7] = 9;
+      return logits;
+    });
+    return Float32Array.from(rows.flatMap((row) => [...row]));
+  }
+
+  rewind(position: number): void {
+    if (position > this.position) throw new RangeError("rewound to what is not there");
+    this.ids.length = position;
+  }
+}
+
+async function run(decoder: Decoder, prompt: readonly number[], options: GenerateOptions) {
+  const ids: number[] = [];
+  let text = "";
+  const stream = generate(decoder, tokenizer, prompt, options);
+  for (;;) {
+    const { done, value } = await stream.next();
+    if (done) {
+      const { prefillSeconds, firstTokenSeconds, decodeSeconds, draftedTokens, acceptedTokens, ...result } =
+        value as GenerationResult;
+      return { told: { ids, text, result }, draftedTokens, acceptedTokens };
+    }
+    ids.push((value as { id: number }).id);
+    text += (value as { text: string }).text;
+  }
+}
+
+const optionsOf: fc.Arbitrary<GenerateOptions> = fc.record(
+  {
+    temperature: fc.constantFrom(0, 0.3, 1, 2),
+    topK: fc.constantFrom(1, 5, 40),
+    topP: fc.constantFrom(0.5, 0.9, 1),
+    minP: fc.constantFrom(0, 0.1),
+    repetitionPenalty: fc.constantFrom(1, 1.3),
+    presencePenalty: fc.constantFrom(0, 0.7),
+    frequencyPenalty: fc.constantFrom(0, 0.7),
+    penaltyWindow: fc.constantFrom(4, 64),
+    logitBias: fc.constantFrom({}, { 3: 5 }, { 2: Number.NEGATIVE_INFINITY }),
+    suppressTokens: fc.constantFrom([], [1, 2]),
+    seed: fc.nat(1000),
+    maxTokens: fc.constantFrom(0, 1, 17, 60),
+    stop: fc.constantFrom([], ["ab"], ["!"]),
+    stopTokens: fc.constantFrom([], [4]),
+    ignoreEos: fc.boolean(),
+    logprobs: fc.constantFrom(0, 3),
+  },
+  { requiredKeys: ["seed"] },
+);
+
+describe("a text with drafts", () => {
+  // Each call takes ten milliseconds, whatever its rows.
+  beforeEach(() => void vi.spyOn(performance, "now").mockImplementation(() => 10 * calls));
+  afterEach(() => void vi.restoreAllMocks());
+
+  it("is the one without, and leaves the same context", async () => {
+    let accepted = 0;
+    const prompts = fc.array(fc.integer({ min: 0, max: 6 }), { minLength: 1, maxLength: 60 });
+    const property = fc.asyncProperty(
+      prompts,
+      optionsOf,
+      fc.integer({ min: 2, max: 9 }),
+      fc.constantFrom(61, 80, 200),
+      async (prompt, options, rows, contextLength) => {
+        const [alone, ahead] = [new RepeatingDecoder(rows, contextLength), new RepeatingDecoder(rows, contextLength)];
+        const expected = await run(alone, prompt, { ...options, draft: "off" });
+        const found = await run(ahead, prompt, { ...options, draft: "lookup" });
+        expect(found.told).toEqual(expected.told);
+        expect(ahead.ids).toEqual(alone.ids);
+        expect([expected.draftedTokens, expected.acceptedTokens]).toEqual([0, 0]);
+        expect(found.acceptedTokens).toBeLessThanOrEqual(found.draftedTokens);
+        expect(Math.max(1, ...ahead.calls.slice(1))).toBeLessThanOrEqual(rows);
+        accepted += found.acceptedTokens;
+      },
+    );
+    await fc.assert(property, { numRuns: 300 });
+    expect(accepted).toBeGreaterThan(300);
+  });
+
+  it("takes fewer steps where it repeats itself", async () => {
+    const decoder = new RepeatingDecoder(8);
+    const { draftedTokens, acceptedTokens } = await run(decoder, [1, 2, 3], { temperature: 0, maxTokens: 100 });
+    expect(acceptedTokens).toBeGreaterThan(30);
+    expect(acceptedTokens).toBeLessThanOrEqual(draftedTokens);
+    expect(decoder.calls.length).toBe(100 - acceptedTokens);
+  });
+
+  it("leaves what was drawn in the context where its reader goes away, or a call fails", async () => {
+    for (const failsAt of [Number.POSITIVE_INFINITY, 5, 6, 7, 8, 9, 10]) {
+      const decoder = new RepeatingDecoder(8);
+      decoder.failsAt = failsAt;
+      const prompt = [1, 2, 3, 1, 2, 3];
+      const drawn: number[] = [];
+      try {
+        for await (const { id } of generate(decoder, tokenizer, prompt, { temperature: 0 }))
+          if (drawn.push(id) === 20) break;
+      } catch (error) {
+        expect((error as Error).message).toBe("aborted");
+      }
+      expect([...prompt, ...drawn].slice(0, decoder.ids.length)).toEqual(decoder.ids);
+      expect(prompt.length + drawn.length - decoder.ids.length).toBeLessThanOrEqual(1);
+    }
+  });
+
+  it("is refused where it comes from nothing known", async () => {
+    const generating = run(new RepeatingDecoder(8), [1], { draft: "odd" as Draft });
+    await expect(generating).rejects.toThrow(
+      new InvalidArgumentError('draft: expected one of lookup, off but found "odd"'),
+    );
+  });
+});
+
+describe("the length of drafts", () => {
+  const tokensOf = (costs: readonly number[], share: number) => {
+    const length = new DraftLength();
+    let drafted = 0;
+    for (let step = 0; step < 2000; step++) {
+      const count = length.next(10, 7);
+      length.took(1 + count, costs[count]!);
+      if (count > 0) length.cameTrue(10, count, Math.round(count * share));
+      if (step >= 1000) drafted += count;
+    }
+    return drafted / 1000;
+  };
+
+  it("is long where all come true and rows cost little, and short where they cost much", () => {
+    const cheap = [10, 10.5, 11, 11.5, 12, 12.5, 13, 13.5];
+    expect(tokensOf(cheap, 1)).toBeGreaterThan(6.9);
+    expect(tokensOf([10, 20, 30, 40, 50, 60, 70, 80], 1)).toBeLessThan(0.1);
+    expect(tokensOf([10, 10.5, 30, 40, 50, 60, 70, 80], 1)).toBeCloseTo(1, 1);
+  });
+
+  it("is nothing but a try now and then where none come true", () => {
+    expect(tokensOf([10, 10.5, 11, 11.5, 12, 12.5, 13, 13.5], 0)).toBeLessThan(0.01);
+  });
+
+  it("is nothing behind texts that did not occur before", () => {
+    expect(new DraftLength().next(0, 7)).toBe(0);
+    expect(new DraftLength().next(1, 7)).toBe(0);
+  });
+});
