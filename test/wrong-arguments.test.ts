@@ -85,6 +85,7 @@ const GENERATE = [
   "logprobs",
   "contextIds",
   "draft",
+  "prediction",
   "constraint",
   "signal",
 ];

@@ -96,10 +96,16 @@ export function chatOptions(request: ChatRequest, tools: OfferedTools): ChatOpti
     throw new ApiError(400, "top_logprobs: expected logprobs to be true", { param: "top_logprobs" });
   return {
     ...samplingOptions(request),
-    ...given({ maxTokens: max_completion_tokens ?? max_tokens }),
+    ...given({ maxTokens: max_completion_tokens ?? max_tokens, prediction: predicted(request.prediction) }),
     ...(logprobs ? { logprobs: top_logprobs ?? 0 } : {}),
     ...tools.options(tool_choice ? toolChoiceOf(tool_choice) : null),
   };
+}
+
+/** The text that a client expects. */
+function predicted(prediction: ChatRequest["prediction"]): string | undefined {
+  const content = prediction?.content;
+  return typeof content === "string" ? content : content?.map(({ text }) => text).join("");
 }
 
 type Choice = NonNullable<ChatRequest["tool_choice"]>;

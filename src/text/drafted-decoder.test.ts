@@ -133,6 +133,20 @@ describe("a text with drafts", () => {
     expect(accepted).toBeGreaterThan(300);
   });
 
+  it("takes fewer steps where it was predicted", async () => {
+    const options: GenerateOptions = { temperature: 0, maxTokens: 20 };
+    const { told } = await run(new RepeatingDecoder(8), [1, 2, 3, 4], { ...options, draft: "off" });
+    const decoder = new RepeatingDecoder(8);
+    // What follows a prediction is no part of it.
+    const predicted = await run(decoder, [1, 2, 3, 4], {
+      ...options,
+      prediction: tokenizer.decode(told.ids.slice(0, 12)),
+    });
+    const alone = await run(new RepeatingDecoder(8), [1, 2, 3, 4], options);
+    expect(predicted.told).toEqual(told);
+    expect(predicted.acceptedTokens).toBeGreaterThan(alone.acceptedTokens);
+  });
+
   it("takes fewer steps where it repeats itself", async () => {
     const decoder = new RepeatingDecoder(8);
     const { draftedTokens, acceptedTokens } = await run(decoder, [1, 2, 3], { temperature: 0, maxTokens: 100 });

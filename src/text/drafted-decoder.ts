@@ -9,6 +9,16 @@ export const drafts = ["lookup", "off"] as const;
 /** Where drafts come from, as `drafts` names it. */
 export type Draft = (typeof drafts)[number];
 
+/** Between texts in which drafts are found: no token. */
+const SEPARATOR = 2 ** 24 - 1;
+
+/** How drafts are found. */
+export interface DraftSource {
+  readonly draft: Draft;
+  /** Tokens that the answer is likely to resemble, beside those before it. */
+  readonly prediction: readonly number[];
+}
+
 /**
  * Gives the same logits as the decoder that it has: a drafted token counts only where it is the one that was drawn, and what
  * was computed of others is forgotten.
@@ -20,6 +30,7 @@ export class DraftedDecoder {
   readonly #decoder: Decoder;
   /** All tokens of the text, and the number of them that drafts are found in by now. */
   readonly #history: readonly number[];
+  #prediction: readonly number[];
   #known = 0;
   readonly #text: SuffixAutomaton | null;
   readonly #length = new DraftLength();
@@ -30,9 +41,10 @@ export class DraftedDecoder {
   #matched = 0;
 
   /** `history`: the tokens of the text, to which each is added as it is drawn. */
-  constructor(decoder: Decoder, history: readonly number[], draft: Draft) {
+  constructor(decoder: Decoder, history: readonly number[], { draft, prediction }: DraftSource) {
     this.#decoder = decoder;
     this.#history = history;
+    this.#prediction = prediction;
     this.#text = draft === "lookup" && (decoder.draftRows ?? 1) > 1 ? new SuffixAutomaton() : null;
   }
 
@@ -58,11 +70,16 @@ export class DraftedDecoder {
 
   #nextDraft(): readonly number[] {
     if (!this.#text) return [];
+    for (const id of this.#prediction) this.#text.push(id);
+    if (this.#prediction.length > 0) this.#text.push(SEPARATOR);
+    this.#prediction = [];
     while (this.#known < this.#history.length) this.#text.push(this.#history[this.#known++]!);
     this.#matched = this.#text.matchLength;
     const { draftRows = 1, contextLength, position } = this.#decoder;
     const most = Math.min(draftRows, contextLength - position) - 1;
-    return this.#text.continuation(this.#length.next(this.#matched, most));
+    const found = this.#text.continuation(this.#length.next(this.#matched, most));
+    const end = found.indexOf(SEPARATOR);
+    return end < 0 ? found : found.slice(0, end);
   }
 
   async #compute(id: number, draft: readonly number[], options: ComputeOptions): Promise<Float32Array> {

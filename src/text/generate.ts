@@ -1,18 +1,18 @@
 /** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
-import { checkIds, checkOptions, checkWhole, shown } from "../arguments.ts";
+import { checkIds, checkOptions, checkString, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { Constraint } from "./constraint.ts";
 import type { Decoder } from "./decoder.ts";
 import { Detokenizer } from "./detokenizer.ts";
-import { type Draft, DraftedDecoder, drafts } from "./drafted-decoder.ts";
+import { type Draft, DraftedDecoder, type DraftSource, drafts } from "./drafted-decoder.ts";
 import { ofLogits } from "./finite-logits.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
 import { promptTooLong } from "./token-budget.ts";
-import type { Tokenizer } from "./tokenizer.ts";
+import { type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 
 /** What has a say in each token beside the sampler, and in where the text ends. */
 export interface TokenGuide {
@@ -57,6 +57,8 @@ export interface GenerateOptions extends SamplerOptions {
    * Default: lookup, where the program can.
    */
   readonly draft?: Draft | undefined;
+  /** A text that is likely to come in parts, such as a file that is to be changed: drafts are found in it, too. Default: none. */
+  readonly prediction?: string | undefined;
   /**
    * What the text is held to. The model's end tokens come where it is whole; it is cut where `maxTokens` end before.
    * Default: nothing.
@@ -123,7 +125,7 @@ export async function* generate(
   for (const name of ["stopTokens", "eosIds", "contextIds"] as const) checkIds(name, options[name] ?? []);
   checkPrompt(decoder, promptIds);
   const history = [...(options.contextIds ?? []), ...promptIds];
-  const drafted = new DraftedDecoder(decoder, history, checkDraft(options.draft));
+  const drafted = new DraftedDecoder(decoder, history, draftSource(tokenizer, options));
   try {
     return yield* generateAfter({ decoder, drafted, history, promptIds }, tokenizer, options, guide);
   } finally {
@@ -301,9 +303,12 @@ class Clock {
   }
 }
 
-function checkDraft(draft: Draft = "lookup"): Draft {
-  if (drafts.includes(draft)) return draft;
-  throw new InvalidArgumentError(`draft: expected one of ${drafts.join(", ")} but found ${shown(draft)}`);
+function draftSource(tokenizer: Tokenizer, { draft = "lookup", prediction = "" }: GenerateOptions): DraftSource {
+  if (!drafts.includes(draft))
+    throw new InvalidArgumentError(`draft: expected one of ${drafts.join(", ")} but found ${shown(draft)}`);
+  checkString("prediction", prediction);
+  const ids = prediction === "" ? [] : tokenizer.encode(prediction, { ...WHOLE_TEXT, addSpecialTokens: false });
+  return { draft, prediction: ids };
 }
 
 function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {

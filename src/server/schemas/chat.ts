@@ -164,7 +164,9 @@ export function chatRequest({ choices, messages, tools }: ServerLimits) {
       }),
       prediction: optional(
         z.object({ type: z.literal("content"), content: z.union([z.string(), z.array(textPart)]) }),
-      ).openapi({ description: "Taken, and of no effect: answers are the same with it." }),
+      ).openapi({
+        description: "A text that the answer resembles, which makes it come faster; the answer is the same.",
+      }),
       chat_template_kwargs: optional(jsonObject).openapi({
         description: "Variables of the chat template, such as enable_thinking.",
       }),
