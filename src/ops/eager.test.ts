@@ -31,6 +31,20 @@ describe("eager", () => {
     );
   });
 
+  it("results take the memory of those that were given back, of as many bytes", () => {
+    const builder = new EagerBuilder(operators, scalarCpu);
+    const tensor = (...values: number[]) =>
+      ({ dtype: "f32", shape: [values.length], data: Float32Array.from(values) }) as const;
+    const first = builder.call("aten::mul.out", tensor(1, 2), tensor(3, 4));
+    builder.recycle(first);
+    const longer = builder.call("aten::mul.out", tensor(1, 2, 3), tensor(3, 4, 5));
+    const second = builder.call("aten::mul.out", tensor(5, 6), tensor(7, 8));
+    expect(longer.data).toEqual(Float32Array.of(3, 8, 15));
+    expect(second.data).toEqual(Float32Array.of(35, 48));
+    expect(second.data.buffer).toBe(first.data.buffer);
+    expect(builder.call("aten::mul.out", tensor(1, 1), tensor(1, 1)).data.buffer).not.toBe(second.data.buffer);
+  });
+
   it("refuses arguments that are not as long as their sizes say, of lists, too", () => {
     const builder = new EagerBuilder(operators, scalarCpu);
     const [short, whole] = [3, 4].map(

@@ -1,5 +1,5 @@
 /** Eager execution: each operator call runs at once, on tensors of its own. For experiments; compiled mode is for speed. */
-import { byteSize } from "../dtype.ts";
+import { byteSize, viewOf } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { defaultThreads } from "../kernels/plan.ts";
@@ -43,6 +43,9 @@ export class EagerBuilder implements Builder<Tensor> {
   readonly #constants = new Map<string, Tensor>();
   readonly #states = new Map<string, Tensor>();
   readonly #sequences: Tensor | null;
+  #scratch = new Uint8Array(0);
+  /** Memory of results that nobody reads any more, by bytes. */
+  readonly #free = new Map<number, ArrayBufferLike[]>();
 
   /** `sequences`: the table of a store, for models that work on sequences. */
   constructor(
@@ -70,11 +73,24 @@ export class EagerBuilder implements Builder<Tensor> {
     const args = completeArguments(operator.schema, given);
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
     checkLengths(operator.schema, args);
-    const out = zeroTensor(spec.dtype, spec.shape);
+    const out = this.#result(spec);
     const bound = operator.resolve(new Arguments(operator.schema, [...args, out]), this.cpu);
     if (bound.indexCheck) checkIndices(bound.indexCheck);
-    bound.bind(new Uint8Array(bound.scratchBytes(this.#threads)), this.#threads)();
+    const scratchBytes = bound.scratchBytes(this.#threads);
+    if (this.#scratch.length < scratchBytes) this.#scratch = new Uint8Array(scratchBytes);
+    bound.bind(this.#scratch.subarray(0, scratchBytes), this.#threads)();
     return out;
+  }
+
+  /** Gives later calls the memory of a result that nobody reads any more: the garbage collector is slow to see large ones. */
+  recycle({ data: { buffer, byteLength } }: Tensor): void {
+    if (byteLength === buffer.byteLength) this.#free.set(byteLength, [...(this.#free.get(byteLength) ?? []), buffer]);
+  }
+
+  #result({ dtype, shape }: TensorSpec): Tensor {
+    const length = elementCount(shape);
+    const buffer = this.#free.get(length * byteSize(dtype))?.pop();
+    return buffer ? { dtype, shape, data: viewOf(dtype, buffer, 0, length) } : zeroTensor(dtype, shape);
   }
 
   /** The constant as a tensor; InvalidArgumentError where its data was not read before. */

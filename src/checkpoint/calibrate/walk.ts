@@ -227,8 +227,18 @@ export class FloatWalk {
   }
 
   async #fork(first: number, values: Values, visit: WeightVisitor): Promise<readonly Tensor[]> {
-    for (let i = first; i < this.#graph.nodes.length; i++)
+    const own = new Map<GraphValue, readonly Tensor[]>();
+    for (let i = first; i < this.#graph.nodes.length; i++) {
       await this.#step(i, { values, float: null }, i === first ? visit : unchanged);
+      for (const value of argumentValues(this.#graph.nodes[i]!))
+        if (!values.has(value)) {
+          for (const tensor of own.get(value) ?? []) this.#builder.recycle(tensor);
+          own.delete(value);
+        }
+      const { out } = this.#graph.nodes[i]!;
+      const made = values.get(out);
+      if (made) own.set(out, made);
+    }
     return values.get(this.#graph.outputs[0]!)!;
   }
 
