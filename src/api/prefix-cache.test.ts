@@ -9,9 +9,11 @@ import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
+import { quantize } from "../checkpoint/quantize.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import { hasNative } from "../kernels/native/rows.ts";
 import type { LanguageModel } from "../language/language-model.ts";
+import { embedding, int8DynamicActivationIntxWeight } from "../quantize/config.ts";
 import { loadCompiled } from "./load-compiled.ts";
 import { PrefixCache } from "./prefix-cache.ts";
 
@@ -99,6 +101,22 @@ describe("what one model has computed", () => {
     expect((await asked("dense1", cache, prompt, { kvCache: "f16" })).found).toBe(0);
     expect((await asked("dense1", cache, prompt, { cpu: scalarCpu })).found).toBe(cpu === scalarCpu ? 128 : 0);
     expect((await asked("dense1", cache, [4, ...prompt])).found).toBe(0);
+  });
+
+  it("is nothing to others of packed weights, which differ in one", async () => {
+    const cache = await temporaryFolder();
+    const found: number[] = [];
+    for (const name of ["dense1", "dense2", "dense1"]) {
+      const model = await loadCheckpoint(join(folder, name));
+      quantize(model, [int8DynamicActivationIntxWeight({ bits: 8 }), embedding({ bits: 8 })]);
+      const loaded = await loadCompiled(model, { cpu });
+      await model.close();
+      await (await PrefixCache.open({ folder: cache, bytes: 1e9 })).keepFor(loaded);
+      found.push((await ask(loaded, prompt)).found);
+      await loaded.dispose();
+    }
+    expect(found).toEqual([0, 0, expect.any(Number)]);
+    expect(found[2]).toBeGreaterThanOrEqual(96);
   });
 
   it("is found in part, by texts that go other ways, at the same time", async () => {

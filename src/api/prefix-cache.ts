@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { checkInstance } from "../arguments.ts";
 import { takeTurn } from "../event-loop.ts";
+import { HEADER_BYTES, packedLength } from "../kernels/layout/header.ts";
 import { LanguageModel } from "../language/language-model.ts";
 import { makeFolder } from "../node-file.ts";
 import { type LoadedProgram, storeOf } from "../runtime/program.ts";
@@ -85,9 +86,13 @@ async function identityOf(program: LoadedProgram, layout: SequenceLayout): Promi
   const hash = createHash("sha256").update(JSON.stringify(facts, (_, value) => isPlain(value)));
   for (const constant of program.constants) {
     hash.update(`${constant.length}:`);
-    // Sums, whose hash takes no time, are had in half the time of a hash of all.
-    for (let at = 0; at < constant.length; at += SUMMED_BYTES) {
-      hash.update(`${crc32(constant.subarray(at, at + SUMMED_BYTES))},`);
+    for (let at = 0; at < constant.length; ) {
+      // Packed weights, one matrix behind the other, have their checksums with them: a program starts without reading all.
+      const packed = packedLength(constant.subarray(at));
+      if (packed !== null) hash.update(constant.subarray(at, at + HEADER_BYTES));
+      // Sums, whose hash takes no time, are had in half the time of a hash of all.
+      else hash.update(`${crc32(constant.subarray(at, at + SUMMED_BYTES))},`);
+      at += packed ?? SUMMED_BYTES;
       await takeTurn();
     }
   }

@@ -128,6 +128,15 @@ export function storedByteLength(bytes: Uint8Array): number {
   return Number(new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES).getBigUint64(32, true));
 }
 
+/** Bytes of the packed weights that begin here, of which the header holds a checksum; null where none begin. */
+export function packedLength(bytes: Uint8Array): number | null {
+  if (bytes.length < HEADER_BYTES) return null;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
+  if (view.getUint32(0, true) !== MAGIC || view.getUint32(60, true) !== checksum(bytes.subarray(0, 60))) return null;
+  const length = storedByteLength(bytes);
+  return length >= HEADER_BYTES && length <= bytes.length ? length : null;
+}
+
 /**
  * Reads and checks a header; ShapeError when the bytes are not packed weights of this version or are cut short.
  * `length` is that of the whole buffer, of which `bytes` may be the start only.
