@@ -22,7 +22,7 @@ import { temporaryFolder } from "./support/folders.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 
 /** Of a Llama of 4-bit weights and 8-bit activations, without a tokenizer. */
-const GZIPPED_BYTES_MAX = 90_000;
+const GZIPPED_BYTES_MAX = 92_000;
 const ids = [1, 7, 3, 9, 2];
 
 const folder = await temporaryFolder();
