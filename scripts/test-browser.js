@@ -61,7 +61,7 @@ const { aqlmWeight } = await import("../dist/tools/index.js");
 const PAGE_BYTES_MAX = 256e3;
 
 /** Scripts of a visit before a model is chosen. */
-const START_BYTES_MAX = 10e3;
+const START_BYTES_MAX = 10_500;
 
 /** The memory of a method that holds its states, and more than any engine has. */
 const STATE_MEMORY = 2;
