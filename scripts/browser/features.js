@@ -265,6 +265,7 @@ export async function checkMarkdown(page) {
 export async function checkThinkingAndTools(page) {
   await openSettings(page);
   await page.click("#reset");
+  await status(page, "New conversation");
   await page.fill("#system", "Be brief.");
   assert.ok(await page.isDisabled("#tools"), "tools of a model without them");
   // The answers are written here, as a model with tools would give them.

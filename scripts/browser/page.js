@@ -27,6 +27,8 @@ export async function checkBlockedStorage(browser, address, expected) {
 export async function checkRefused(page, expected) {
   await openSettings(page);
   await page.click("#reset");
+  // Which has the focus on the question in the end.
+  await status(page, "New conversation");
   await page.fill("#topK", "1.5");
   await page.fill("#input", "Hello");
   await page.press("#input", "Enter");
