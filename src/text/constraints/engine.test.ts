@@ -1,9 +1,8 @@
 /** The engine of constraints in processes with a limit of addresses: it starts, or an error says what to do. */
-import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
 import { beforeAll, expect, it } from "vitest";
+import { bundleScript, runLimited } from "../../../test/support/address-limit.ts";
 import { temporaryFolder } from "../../../test/support/folders.ts";
 
 // Beside the package that it loads.
@@ -23,12 +22,7 @@ beforeAll(async () => {
       console.log(error.message);
     }`;
   const resolveDir = fileURLToPath(new URL(".", import.meta.url));
-  await build({
-    stdin: { contents, resolveDir, loader: "ts" },
-    outfile: script,
-    bundle: true,
-    platform: "node",
-    format: "esm",
+  await bundleScript(contents, resolveDir, script, {
     external: ["@mlc-ai/web-xgrammar"],
     define: { "import.meta.url": JSON.stringify(`file://${root}src/x.js`) },
   });
@@ -39,8 +33,7 @@ it.skipIf(process.platform !== "linux").each([
   [4, "--disable-wasm-trap-handler", /^1\n/],
   [64, "", /^1\n/],
 ])("%i GB %s", (gigabytes, flag, expected) => {
-  const command = `ulimit -v ${gigabytes * 2 ** 20}; exec "$0" ${flag} "$1"`;
-  const { signal, stdout, stderr } = spawnSync("bash", ["-c", command, process.execPath, script], { encoding: "utf8" });
+  const { signal, stdout, stderr } = runLimited(script, gigabytes, flag);
   expect(signal).toBeNull();
   expect(stdout).toMatch(expected);
   expect(stderr).toBe("");

@@ -1,9 +1,8 @@
 /** Limits of addresses in processes of their own: a plan runs or an error says what to do, and nothing ends by a signal. */
-import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
 import { beforeAll, expect, it } from "vitest";
+import { bundleScript, runLimited } from "../../../../test/support/address-limit.ts";
 import { temporaryFolder } from "../../../../test/support/folders.ts";
 
 const script = join(await temporaryFolder(), "plan.mjs");
@@ -23,20 +22,11 @@ beforeAll(async () => {
     console.log(y.join());
     process.exit(0);`;
   const resolveDir = fileURLToPath(new URL(".", import.meta.url));
-  await build({
-    stdin: { contents, resolveDir, loader: "ts" },
-    outfile: script,
-    bundle: true,
-    platform: "node",
-    format: "esm",
-  });
+  await bundleScript(contents, resolveDir, script);
 });
 
 it.skipIf(process.platform !== "linux").each([2, 4, 8, 11, 12, 16, 32, 64])("%i GB", (gigabytes) => {
-  const command = `ulimit -v ${gigabytes * 2 ** 20}; exec "$0" "$1"`;
-  const { status, signal, stdout, stderr } = spawnSync("bash", ["-c", command, process.execPath, script], {
-    encoding: "utf8",
-  });
+  const { status, signal, stdout, stderr } = runLimited(script, gigabytes);
   expect(signal).toBeNull();
   if (status === 0) expect(stdout).toBe(`${new Array(16).fill(5).join()}\n`);
   else expect(stderr).toMatch(/lift the limit or run node --disable-wasm-trap-handler/);
