@@ -84,10 +84,11 @@ describe("responses that are kept", () => {
 it("pings on /v1/responses are events, numbered with the others", async () => {
   const { model } = scriptedModel({ events: [{ type: "text", text: "Yes." }] });
   const { chat } = model;
+  // Pings come 1 to 1.5 s after what was written before: two by then.
   const late = (...given: Parameters<typeof chat>) => {
     const stream = chat.call(model, ...given);
     const events = (async function* () {
-      await new Promise((resolve) => setTimeout(resolve, 3500));
+      await new Promise((resolve) => setTimeout(resolve, 5000));
       yield* stream;
     })();
     return Object.assign(events, { promptTokens: 7, result: stream.result });
