@@ -75,15 +75,14 @@ export function otherTool(known: string) {
     .openapi({ description: "A tool of a kind that this server cannot run: left out, with a warning." });
 }
 
-const functionTool = z.object({
-  type: z.literal("function"),
-  function: z.object({
-    name: toolName,
-    description: optional(z.string()),
-    parameters: optional(jsonObject),
-    strict: optional(z.boolean()),
-  }),
-});
+/** A function that a model may call, as both of OpenAI's APIs have it. */
+export const functionFields = {
+  name: toolName,
+  description: optional(z.string()),
+  parameters: optional(jsonObject),
+  strict: optional(z.boolean()),
+};
+const functionTool = z.object({ type: z.literal("function"), function: z.object(functionFields) });
 const customTool = z.object({
   type: z.literal("custom"),
   custom: z.object({

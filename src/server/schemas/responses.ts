@@ -1,7 +1,7 @@
 /** Requests and answers of /v1/responses. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
-import { grammarSyntax, jsonObject, otherTool, reasoningEffort, toolName } from "./chat.ts";
+import { functionFields, grammarSyntax, jsonObject, otherTool, reasoningEffort, toolName } from "./chat.ts";
 import { modelField, optional, samplingFields, TOKENS_MAX } from "./fields.ts";
 
 const textPart = z.object({ type: z.enum(["input_text", "output_text", "text", "summary_text"]), text: z.string() });
@@ -114,13 +114,7 @@ export interface KnownItems {
   readonly reasoning: z.output<typeof reasoningItem>;
 }
 
-const functionTool = z.object({
-  type: z.literal("function"),
-  name: toolName,
-  description: optional(z.string()),
-  parameters: optional(jsonObject),
-  strict: optional(z.boolean()),
-});
+const functionTool = z.object({ type: z.literal("function"), ...functionFields });
 const customTool = z.object({
   type: z.literal("custom"),
   name: toolName,
