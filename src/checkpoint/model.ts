@@ -402,7 +402,9 @@ export class Model {
   levelsOf(name: string, config: QuantizationConfig, importance: SharedCodebook["importance"]): Promise<Int8Array> {
     const names = namesOfCodebook(this, name, config);
     const key = codebookKey(names, config);
-    const known = this.#levels.get(key) ?? learnCodebook(this.checkpoint.tensors, { names, importance }, config);
+    const stored = (slot: string) => this.slotWeight(slot).slot.tiedTo ?? slot;
+    const known =
+      this.#levels.get(key) ?? learnCodebook(this.checkpoint.tensors, { names, stored, importance }, config);
     this.#levels.set(key, known);
     return known;
   }
