@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -101,6 +101,39 @@ describe("calibrated weights", () => {
       expect(await divergenceOf(path, { bits: 8, scaleDType, algorithm: "awq" }, {})).toBeLessThan(3 * rounded);
       expect(await divergenceOf(path, { bits: 8, scaleDType }, { smoothQuant: 0.5 })).toBeLessThan(10 * rounded);
     }
+  });
+
+  it.each<ConfigOptions>([
+    { bits: 3, mappingType: "kmeans", scaleDType: "i8", algorithm: "gptq" },
+    { bits: 4, mappingType: "asymmetric", algorithm: "imatrix" },
+  ])("of an interrupted run are taken by the same one: $mappingType", async (options) => {
+    const parts = join(folder, `resumed-${options.mappingType}`);
+    const written = () => new Map(readdirSync(parts).map((file) => [file, statSync(join(parts, file)).mtimeMs]));
+    const run = async (kept: string | undefined, layers: number, read = text) => {
+      const model = await loadCheckpoint(checkpoint);
+      quantize(model, [intxWeightOnly({ groupSize: 32, ...options })]);
+      let done = 0;
+      const onProgress = () => {
+        if (++done === layers) throw new Error("interrupted");
+      };
+      await calibrate(model, read, { ...windows, folder: kept, onProgress });
+      const path = join(folder, "resumed.pte");
+      await exportProgram(model, path);
+      await model.close();
+      return readFileSync(path);
+    };
+    const whole = await run(undefined, 0);
+    await expect(run(parts, 5)).rejects.toThrow("interrupted");
+    const before = written();
+    expect(before.size).toBe(5);
+    const damaged = join(parts, [...before.keys()][4]!);
+    const bytes = readFileSync(damaged);
+    bytes[bytes.length - 1]! ^= 1;
+    writeFileSync(damaged, bytes);
+    expect((await run(parts, 0)).equals(whole)).toBe(true);
+    for (const [file, time] of [...before].slice(0, 4)) expect(written().get(file)).toBe(time);
+    expect((await run(parts, 0, text.slice(1000))).equals(whole)).toBe(false);
+    expect(written().get([...before.keys()][0]!)).toBeGreaterThan(before.get([...before.keys()][0]!)!);
   });
 
   it.each(["symmetric", "asymmetric"] as const)("are the same from a folder: %s", async (mappingType) => {

@@ -8,13 +8,15 @@ import { multiplyTransposed } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
 import { divideRows } from "../../quantize/divided-scales.ts";
 import { type GptqOptions, quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
-import { needsActivations } from "../../quantize/scheme.ts";
+import { needsActivations, weightSpec } from "../../quantize/scheme.ts";
 import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
+import { newWriterId } from "../../writer-id.ts";
 import { checkFiniteInputs, finiteFloats } from "../finite.ts";
 import { isLearned } from "../learned-codebooks.ts";
 import { checkModel, type Model } from "../model.ts";
 import { quantizeTensor } from "../quantize-rows.ts";
+import { resumeKey } from "../resume-key.ts";
 import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
@@ -35,7 +37,8 @@ export interface CalibrateOptions extends WalkOptions {
   readonly damping?: number | undefined;
   /**
    * Folder that keeps calibrated layers, a file a layer, until the model is exported; without it, they stay in memory,
-   * a byte a weight. What is left there is the caller's to remove.
+   * a byte a weight. What is left there is the caller's to remove. Layers that the same call has left there, because it was
+   * interrupted, are taken as they are, but for AWQ and SmoothQuant.
    */
   readonly folder?: string | undefined;
   /** Called as layers are quantized. */
@@ -77,7 +80,9 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
     );
   await model.readUsual(signal);
   await model.atomically(async () => {
-    const calibration = new Calibration(model, wanted, options);
+    const isScaled = strength !== undefined || wanted.some((name) => scales(model.configOf(name)!));
+    const key = isScaled ? null : await resumeKey(model, [text, options.maxTokens, options.window, damping]);
+    const calibration = new Calibration(model, wanted, { ...options, key: key ?? newWriterId() });
     const isGptq = wanted.some((name) => correctsErrors(model.configOf(name)!));
     const windows = isGptq ? gptqWindows(model, text, options) : calibrationWindows(model, text, options);
     const walk = new FloatWalk(model, windows, { signal });
@@ -140,10 +145,10 @@ class Calibration {
   #doneWeights = 0;
   readonly #totalWeights: number;
 
-  constructor(model: Model, wanted: readonly string[], options: CalibrateOptions) {
+  constructor(model: Model, wanted: readonly string[], options: CalibrateOptions & { readonly key: string }) {
     this.#model = model;
     this.#options = options;
-    this.#store = new LayerStore(options.folder);
+    this.#store = new LayerStore(options.folder, options.key);
     this.#wanted = new Set(wanted);
     for (const activation of model.network.scalable) {
       const { readers, norm, source } = activation;
@@ -163,16 +168,22 @@ class Calibration {
     if (!this.#wanted.has(name)) return null;
     const config = this.#model.configOf(name)!;
     if (config.kind === "sharedEmbedding") return this.#weighTable(layer);
+    const [n, k] = this.#model.slotWeight(name).slot.shape as [number, number];
     const factors = await this.#factorsOf(layer);
-    const plain = await this.#floats(name);
-    const weights = factors ? scaleColumns(plain, factors) : plain;
-    const quantized = await this.#quantize(weights, layer, factors, config);
-    await this.#keep(name, quantized);
-    this.#doneWeights += plain.data.length;
+    const found = await this.#store.find(name, weightSpec(n, k, config));
+    const quantized = found ? await found() : await this.#quantizeFloats(layer, factors, config);
+    if (found) this.#use(name, found);
+    else await this.#keep(name, quantized);
+    this.#doneWeights += n * k;
     this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
     const values = dequantize(quantized);
-    if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % plain.columns]!;
+    if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % k]!;
     return values;
+  }
+
+  async #quantizeFloats(layer: LinearLayer, factors: Float32Array | null, config: QuantizationConfig) {
+    const plain = await this.#floats(layer.name);
+    return this.#quantize(factors ? scaleColumns(plain, factors) : plain, layer, factors, config);
   }
 
   /** A table that is the head, too, is large: it is quantized when it is read. */
@@ -287,7 +298,10 @@ class Calibration {
   }
 
   async #keep(name: string, quantized: QuantizedWeights): Promise<void> {
-    const load = await this.#store.keep(name, quantized);
+    this.#use(name, await this.#store.keep(name, quantized));
+  }
+
+  #use(name: string, load: LoadLayer): void {
     this.#done.set(name, load);
     this.#model.setCalibrated(name, load);
   }
