@@ -164,14 +164,12 @@ describe("calibrated weights", () => {
       windows,
     );
     const losses: number[] = [];
-    for (const algorithm of ["affine", "mse", "imatrix"] as const) {
+    for (const algorithm of ["affine", "mse", "imatrix", "gptq"] as const) {
       const model = await loadCheckpoint(checkpoint);
       const config = sharedEmbedding({ bits: 3, groupSize: 32, mappingType: "symmetric", algorithm });
       quantize(model, [config]);
-      if (algorithm === "imatrix") {
-        expect(() => model.weight("lm_head.weight")).toThrow(
-          /lm_head.weight: algorithm "imatrix" looks at activations/,
-        );
+      if (algorithm === "imatrix" || algorithm === "gptq") {
+        expect(() => model.weight("lm_head.weight")).toThrow(/lm_head.weight: algorithm "\w+" looks at activations/);
         await calibrate(model, text, windows);
         expect(() => quantize(model, [config])).toThrow(/is calibrated already/);
       }
@@ -190,9 +188,10 @@ describe("calibrated weights", () => {
       losses.push(loss);
       await model.close();
     }
-    const [affine, mse, imatrix] = losses as [number, number, number];
+    const [affine, mse, imatrix, gptq] = losses as [number, number, number, number];
     expect(mse).toBeLessThan(affine);
     expect(imatrix).toBeLessThan(mse);
+    expect(gptq).toBeLessThan(0.9 * imatrix);
     await float.close();
   });
 
@@ -222,7 +221,7 @@ describe("calibrated weights", () => {
     await calibrate(model, text, windows);
     const q = "model.layers.0.self_attn.q_proj.weight";
     expect(() => model.weight(q, { float: true })).toThrow(/load the checkpoint again for its float weights/);
-    expect(() => sharedEmbedding({ algorithm: "gptq" })).toThrow(/sharedEmbedding: algorithm "gptq" looks at/);
+    expect(() => sharedEmbedding({ algorithm: "awq" })).toThrow(/sharedEmbedding: algorithm "awq" looks at/);
     await model.close();
   });
 });

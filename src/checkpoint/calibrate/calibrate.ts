@@ -3,15 +3,16 @@ import { checkOptions, checkString } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
+import { isTextNetwork } from "../../model/encoder.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
 import { divideRows } from "../../quantize/divided-scales.ts";
-import { type GptqOptions, quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
 import { needsActivations, weightSpec } from "../../quantize/scheme.ts";
 import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { newWriterId } from "../../writer-id.ts";
+import { type Correction, correctedRows } from "../corrected-rows.ts";
 import { checkFiniteInputs, finiteFloats } from "../finite.ts";
 import { isLearned } from "../learned-codebooks.ts";
 import { checkModel, type Model } from "../model.ts";
@@ -95,8 +96,8 @@ const DAMPING_MAX = 100;
 /** Tokens that GPTQ is fitted to and checked with, where nothing else is said. */
 const GPTQ_TOKENS = 16384;
 const GPTQ_TOKENS_LEAST = 64;
-/** How often GPTQ's weights are chosen anew. */
-const SWEEPS = 2;
+/** Rows of a head by which GPTQ is checked. */
+const SAMPLE_ROWS = 256;
 
 /** Linear layers that are quantized from floats, in the model's order. */
 function quantizable(model: Model): string[] {
@@ -142,6 +143,7 @@ class Calibration {
   readonly #factors = new Map<ScalableActivation, Float32Array>();
   readonly #store: LayerStore;
   readonly #done = new Map<string, LoadLayer>();
+  readonly #head: string | undefined;
   #doneWeights = 0;
   readonly #totalWeights: number;
 
@@ -150,6 +152,7 @@ class Calibration {
     this.#options = options;
     this.#store = new LayerStore(options.folder, options.key);
     this.#wanted = new Set(wanted);
+    this.#head = isTextNetwork(model.network) ? undefined : model.network.slots.findLast(({ role }) => role === "linear")?.name;
     for (const activation of model.network.scalable) {
       const { readers, norm, source } = activation;
       const scaled = (name: string) =>
@@ -167,7 +170,7 @@ class Calibration {
     const { name } = layer;
     if (!this.#wanted.has(name)) return null;
     const config = this.#model.configOf(name)!;
-    if (config.kind === "sharedEmbedding") return this.#weighTable(layer);
+    if (this.#isReadLater(name)) return this.#weighHead(layer, config);
     const [n, k] = this.#model.slotWeight(name).slot.shape as [number, number];
     const factors = await this.#factorsOf(layer);
     const found = await this.#store.find(name, weightSpec(n, k, config));
@@ -186,14 +189,68 @@ class Calibration {
     return this.#quantize(factors ? scaleColumns(plain, factors) : plain, layer, factors, config);
   }
 
-  /** A table that is the head, too, is large: it is quantized when it is read. */
-  #weighTable({ name, power }: LinearLayer): null {
-    const inputs = power();
-    checkFiniteInputs(name, inputs);
-    const { tiedTo } = this.#model.slotWeight(name).slot;
-    const damping = Math.max(this.#options.damping ?? IMPORTANCE_DAMPING, TABLE_DAMPING);
-    for (const slot of [name, tiedTo!]) this.#model.setImportance(slot, damped(inputs, damping));
+  /** A head, or a table that is one, too, is large: it is quantized when it is read, some rows at a time. */
+  #isReadLater(name: string): boolean {
+    const config = this.#model.configOf(name)!;
+    if (config.kind === "sharedEmbedding") return true;
+    return name === this.#head && !scales(config) && this.#options.smoothQuant === undefined;
+  }
+
+  async #weighHead(layer: LinearLayer, config: QuantizationConfig): Promise<null> {
+    const { name } = layer;
+    const { tiedTo, shape } = this.#model.slotWeight(name).slot;
+    const isTable = config.kind === "sharedEmbedding";
+    const power = layer.power();
+    checkFiniteInputs(name, power);
+    const { damping = IMPORTANCE_DAMPING } = this.#options;
+    const importance = damped(power, isTable ? Math.max(damping, TABLE_DAMPING) : damping);
+    const correction = correctsErrors(config) ? this.#correctionOf(layer, isTable) : null;
+    const sample = correction && (await this.#rowsOf(tiedTo ?? name, shape));
+    const isBetter = sample && (await this.#gains(sample, layer, correction, { config, importance }));
+    for (const slot of isTable ? [name, tiedTo!] : [name])
+      this.#model.setImportance(slot, importance, isBetter ? correction : null);
+    this.#doneWeights += shape[0]! * shape[1]!;
+    this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
     return null;
+  }
+
+  /** A table keeps its own values, of which errors count in all columns alike, beside what it gives as the head. */
+  #correctionOf(layer: LinearLayer, isTable: boolean): Correction {
+    const { damping, signal } = this.#options;
+    const hessian = layer.hessian("fitted");
+    if (!isTable) return { hessian, drift: layer.drift("fitted"), damping, signal };
+    const { rows: k, data } = hessian;
+    const own = matrix(k, k, data.slice());
+    let trace = 0;
+    for (let i = 0; i < k; i++) trace += data[i * k + i]!;
+    for (let i = 0; i < k; i++) own.data[i * k + i]! += (TABLE_DAMPING * trace) / k;
+    return { hessian: own, drift: null, damping, signal };
+  }
+
+  /** Whether GPTQ of some rows loses less than rounding on what is held out. */
+  async #gains(
+    sample: Matrix,
+    layer: LinearLayer,
+    correction: Correction,
+    { config, importance }: { readonly config: QuantizationConfig; readonly importance: Float32Array },
+  ): Promise<boolean> {
+    const loss = heldOutLoss(sample, layer, null);
+    if (!loss) return false;
+    const levels = await this.#levels(layer.name, config, importance);
+    const { rows, columns, data } = sample;
+    const rounded = await quantizeTensor({ dtype: "f32", shape: [rows, columns], data }, config, importance, levels);
+    return loss(await correctedRows(sample, correction, { ...config, levels })) < loss(rounded);
+  }
+
+  /** Some rows of a stored matrix, evenly apart. */
+  async #rowsOf(stored: string, [n = 0, k = 0]: readonly number[]): Promise<Matrix> {
+    const { tensors, folder } = this.#model.checkpoint;
+    const sample = matrix(Math.min(n, SAMPLE_ROWS), k);
+    for (let i = 0; i < sample.rows; i++) {
+      const row = await tensors.readRows(stored, Math.floor((i * n) / sample.rows), 1);
+      sample.data.set(finiteFloats(folder, stored, row, "weights to quantize"), i * k);
+    }
+    return sample;
   }
 
   async #quantize(
@@ -238,21 +295,18 @@ class Calibration {
     weights: Matrix,
     layer: LinearLayer,
     factors: Float32Array | null,
-    scheme: QuantizationConfig & Pick<GptqOptions, "levels">,
+    scheme: Parameters<typeof correctedRows>[2],
   ): Promise<QuantizedWeights> {
-    const { rows: n, columns: k, data } = weights;
-    const scaled = ({ data: sums }: Matrix) => {
-      const result = matrix(k, k, sums.slice());
-      if (factors)
+    const { columns: k } = weights;
+    const scaled = (sums: Matrix) => {
+      if (!factors) return sums;
+      const result = matrix(k, k, sums.data.slice());
         for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) result.data[r * k + c]! /= factors[r]! * factors[c]!;
       return result;
     };
-    const { damping, signal } = this.#options;
     const drift = layer.drift("fitted");
-    const lacking = drift && multiplyTransposed(weights, scaled(drift));
-    const tools = { product: multiplyTransposed, round };
-    const options = { ...scheme, damping, lacking, sweeps: SWEEPS, signal };
-    return quantizeGptq(matrix(n, k, data.slice()), scaled(layer.hessian("fitted")), tools, options);
+    const correction = { hessian: scaled(layer.hessian("fitted")), drift: drift && scaled(drift) };
+    return correctedRows(weights, { ...this.#options, ...correction }, scheme);
   }
 
   /** Factors of what goes into a layer; null when it is not scaled. Their source is changed at the first reader. */
@@ -312,15 +366,6 @@ class Calibration {
     return matrix(shape[0]!, shape[1]!, values);
   }
 }
-
-/** Rounds a matrix by importance, on all cores where there is native code. */
-const round: Rounding = ({ rows: n, columns: k, data }, scheme, importance) =>
-  quantizeTensor(
-    { dtype: "f32", shape: [n, k], data },
-    { ...scheme, kind: "intxWeightOnly" },
-    importance,
-    scheme.levels,
-  );
 
 /** Squared errors of outputs for what is held out, beside those of float weights for float inputs; null where nothing is. */
 function heldOutLoss(
