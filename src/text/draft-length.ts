@@ -25,16 +25,21 @@ export class DraftLength {
   readonly #chances = FIRST_CHANCES.map(([, chance]) => chance);
   #rest = 0;
   #restSteps = REST_STEPS;
+  /** Whether tokens that came true are computed again with the next ones where others of their step did not. */
+  #computesAgain = false;
 
-  /** Tokens to draft behind a text of `matched` tokens that occurred before, at most `most`. */
-  next(matched: number, most: number): number {
+  /**
+   * Tokens to draft behind a text of `matched` tokens that occurred before, at most `most`, in a step that computes so many
+   * tokens again.
+   */
+  next(matched: number, most: number, recomputed = 0): number {
     const kind = kindOf(matched);
     if (kind < 0) return 0;
     if (this.#rest > 0) {
       this.#rest--;
       return 0;
     }
-    const best = this.#best(this.#chances[kind]!, most);
+    const best = this.#best(this.#chances[kind]!, most, recomputed);
     if (best > 0) return best;
     // One token is tried now and then: texts change.
     this.#rest = this.#restSteps;
@@ -42,13 +47,16 @@ export class DraftLength {
     return Math.min(1, most);
   }
 
-  #best(chance: number, most: number): number {
-    let [best, bestGain] = [0, 1 / this.#cost(1)];
-    let [expected, share] = [1, 1];
+  #best(chance: number, most: number, recomputed: number): number {
+    const alone = this.#cost(recomputed + 1);
+    let [best, bestGain] = [0, 1 / alone];
+    let [expected, share, again] = [1, 1, 0];
     for (let drafted = 1; drafted <= most; drafted++) {
+      if (this.#computesAgain) again += share * (1 - chance) * drafted;
       share *= chance;
       expected += share;
-      const gain = expected / this.#cost(drafted + 1);
+      const cost = this.#cost(recomputed + drafted + 1);
+      const gain = expected / (cost + (again * (cost - alone)) / drafted);
       if (gain > bestGain) [best, bestGain] = [drafted, gain];
     }
     return best;
@@ -73,8 +81,15 @@ export class DraftLength {
     this.#costs[rows] = before === undefined ? own : before + NEWEST * (own - before);
   }
 
-  /** Notes how many of the tokens drafted behind a text of `matched` tokens came true. */
-  cameTrue(matched: number, drafted: number, accepted: number): void {
+  /**
+   * Notes how many of the tokens drafted behind a text of `matched` tokens came true, and how many are computed again for the
+   * others' sake.
+   */
+  cameTrue(
+    matched: number,
+    { drafted, accepted, recomputed = 0 }: { drafted: number; accepted: number; recomputed?: number },
+  ): void {
+    this.#computesAgain ||= recomputed > 0;
     const kind = kindOf(matched);
     for (let i = 0; i < Math.min(drafted, accepted + 1); i++) {
       const before = this.#chances[kind]!;

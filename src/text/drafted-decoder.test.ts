@@ -18,15 +18,27 @@ let calls = 0;
 /** Logits that depend on the last two ids, so that texts repeat themselves, with a turn now and then. */
 class RepeatingDecoder implements Decoder {
   readonly contextLength: number;
-  readonly draftRows: number;
   readonly ids: number[] = [];
   /** Rows of each call. */
   readonly calls: number[] = [];
   failsAt = Number.POSITIVE_INFINITY;
+  /** Tokens that the next call computes again; none unless where the last call began can be gone back to only. */
+  recomputed = 0;
+  #start = 0;
+  readonly #rows: number;
+  readonly #isRecurrent: boolean;
 
-  constructor(draftRows: number, contextLength = 200) {
-    this.draftRows = draftRows;
+  constructor(
+    draftRows: number,
+    { contextLength = 200, isRecurrent = false }: { contextLength?: number; isRecurrent?: boolean } = {},
+  ) {
+    this.#rows = draftRows;
     this.contextLength = contextLength;
+    this.#isRecurrent = isRecurrent;
+  }
+
+  get draftRows(): number {
+    return this.#rows - this.recomputed;
   }
 
   get position(): number {
@@ -43,8 +55,10 @@ class RepeatingDecoder implements Decoder {
 
   async allLogits(ids: readonly number[]): Promise<Float32Array> {
     if (this.position + ids.length > this.contextLength) throw new RangeError("the context is overrun");
-    this.calls.push(ids.length);
+    this.calls.push(ids.length + this.recomputed);
     calls++;
+    this.#start = this.position - this.recomputed;
+    this.recomputed = 0;
     if (this.calls.length > this.failsAt) {
       // As a decoder that is aborted behind a part of what it was given.
       this.ids.push(ids[0]!);
@@ -62,6 +76,7 @@ class RepeatingDecoder implements Decoder {
 
   rewind(position: number): void {
     if (position > this.position) throw new RangeError("rewound to what is not there");
+    if (this.#isRecurrent && position < this.position) this.recomputed = position - this.#start;
     this.ids.length = position;
   }
 }
@@ -116,9 +131,9 @@ describe("a text with drafts", () => {
       prompts,
       optionsOf,
       fc.integer({ min: 2, max: 9 }),
-      fc.constantFrom(61, 80, 200),
-      async (prompt, options, rows, contextLength) => {
-        const [alone, ahead] = [new RepeatingDecoder(rows, contextLength), new RepeatingDecoder(rows, contextLength)];
+      fc.record({ contextLength: fc.constantFrom(61, 80, 200), isRecurrent: fc.boolean() }),
+      async (prompt, options, rows, kind) => {
+        const [alone, ahead] = [new RepeatingDecoder(rows, kind), new RepeatingDecoder(rows, kind)];
         const expected = await run(alone, prompt, { ...options, draft: "off" });
         const found = await run(ahead, prompt, { ...options, draft: "lookup" });
         expect(found.told).toEqual(expected.told);
@@ -187,7 +202,7 @@ describe("the length of drafts", () => {
     for (let step = 0; step < 2000; step++) {
       const count = length.next(10, 7);
       length.took(1 + count, costs[count]!);
-      if (count > 0) length.cameTrue(10, count, Math.round(count * share));
+      if (count > 0) length.cameTrue(10, { drafted: count, accepted: Math.round(count * share) });
       if (step >= 1000) drafted += count;
     }
     return drafted / 1000;
@@ -198,6 +213,18 @@ describe("the length of drafts", () => {
     expect(tokensOf(cheap, 1)).toBeGreaterThan(6.9);
     expect(tokensOf([10, 20, 30, 40, 50, 60, 70, 80], 1)).toBeLessThan(0.1);
     expect(tokensOf([10, 10.5, 30, 40, 50, 60, 70, 80], 1)).toBeCloseTo(1, 1);
+  });
+
+  it("is shorter where tokens that came true are computed again when others did not", () => {
+    const drafted = (recomputed: number) => {
+      const length = new DraftLength();
+      for (let rows = 1; rows <= 8; rows++) length.took(rows, 10 + 2 * rows);
+      for (let step = 0; step < 60; step++)
+        length.cameTrue(10, step % 5 < 4 ? { drafted: 1, accepted: 1 } : { drafted: 1, accepted: 0, recomputed });
+      return length.next(10, 7);
+    };
+    expect(drafted(1)).toBeLessThan(drafted(0));
+    expect(drafted(1)).toBeGreaterThan(0);
   });
 
   it("is nothing but a try now and then where none come true", () => {

@@ -45,7 +45,7 @@ export class DraftedDecoder {
     this.#decoder = decoder;
     this.#history = history;
     this.#prediction = prediction;
-    this.#text = draft === "lookup" && (decoder.draftRows ?? 1) > 1 ? new SuffixAutomaton() : null;
+    this.#text = draft === "lookup" ? new SuffixAutomaton() : null;
   }
 
   /** Tokens that the context holds, without those that were drafted and have not come. */
@@ -62,22 +62,23 @@ export class DraftedDecoder {
     }
     this.forget();
     const draft = this.#nextDraft();
+    const rows = (this.#decoder.recomputed ?? 0) + 1 + draft.length;
     const start = performance.now();
     const logits = draft.length === 0 ? await this.#decoder.step(id, options) : await this.#compute(id, draft, options);
-    if (this.#text) this.#length.took(1 + draft.length, performance.now() - start);
+    this.#length.took(rows, performance.now() - start);
     return logits;
   }
 
   #nextDraft(): readonly number[] {
-    if (!this.#text) return [];
+    const { draftRows = 1, recomputed = 0, contextLength, position } = this.#decoder;
+    const most = Math.min(draftRows, contextLength - position) - 1;
+    if (!this.#text || most < 1) return [];
     for (const id of this.#prediction) this.#text.push(id);
     if (this.#prediction.length > 0) this.#text.push(SEPARATOR);
     this.#prediction = [];
     while (this.#known < this.#history.length) this.#text.push(this.#history[this.#known++]!);
     this.#matched = this.#text.matchLength;
-    const { draftRows = 1, contextLength, position } = this.#decoder;
-    const most = Math.min(draftRows, contextLength - position) - 1;
-    const found = this.#text.continuation(this.#length.next(this.#matched, most));
+    const found = this.#text.continuation(this.#length.next(this.#matched, most, recomputed));
     const end = found.indexOf(SEPARATOR);
     return end < 0 ? found : found.slice(0, end);
   }
@@ -105,8 +106,9 @@ export class DraftedDecoder {
   forget(): void {
     if (this.#draft.length === 0) return;
     const { position } = this;
-    this.#length.cameTrue(this.#matched, this.#draft.length, this.#taken);
     if (this.#decoder.position > position) this.#decoder.rewind!(position);
+    const { recomputed = 0 } = this.#decoder;
+    this.#length.cameTrue(this.#matched, { drafted: this.#draft.length, accepted: this.#taken, recomputed });
     this.#draft = [];
     this.#taken = 0;
   }
