@@ -25,8 +25,7 @@ const folder = await temporaryFolder();
 await writeTinyCheckpoint(join(folder, "tiny"), { config: { max_position_embeddings: CONTEXT } });
 /** With windows, and with recurrent layers of several kinds. */
 const hybrids = ["gemma4", "qwen3_5", "lfm2", "granite_h"] satisfies HybridName[];
-for (const name of hybrids)
-  await writeHybridCheckpoint(join(folder, name), name, { max_position_embeddings: CONTEXT });
+for (const name of hybrids) await writeHybridCheckpoint(join(folder, name), name, { max_position_embeddings: CONTEXT });
 
 const loaded: LanguageModel[] = [];
 afterAll(async () => {
