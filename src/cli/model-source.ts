@@ -13,6 +13,7 @@ import {
   type CalibrationText,
   checkCompiles,
   type DownloadPlan,
+  type Draft,
   hubProgram,
   isCheckpoint,
   isHubName,
@@ -133,6 +134,8 @@ interface OpenOptions extends Omit<CompileModelOptions, "signal">, Pick<LoadOpti
   readonly isKept?: boolean;
   /** Where computed prompts are kept and found; null for nowhere. */
   readonly prefixes?: PrefixCache | null;
+  /** Where drafts come from; what the model has without. */
+  readonly draft?: () => Promise<Draft>;
   /** Called with a checkpoint's model before it is compiled, quantized as the options say. */
   readonly onQuantized?: (model: Model) => void;
 }
@@ -144,8 +147,10 @@ export async function openModel(
   terminal: Terminal,
   open: OpenOptions = {},
 ): Promise<LanguageModel> {
-  const { prefixes, ...how } = open;
+  const { prefixes, draft, ...how } = open;
   const model = await openRunnable(path, options, terminal, how);
+  const writes = model.hasTokenizer && !model.embedding && !model.reranker;
+  if (draft && writes) model.draft = await draft();
   await prefixes?.keepFor(model);
   setLimits(model, options.limit ?? []);
   const { ignoredSettings } = model;
@@ -158,7 +163,7 @@ async function openRunnable(
   path: string,
   options: ModelOptions,
   terminal: Terminal,
-  { onQuantized, isKept, ...compile }: Omit<OpenOptions, "prefixes">,
+  { onQuantized, isKept, ...compile }: Omit<OpenOptions, "prefixes" | "draft">,
 ): Promise<LanguageModel> {
   const kept = isKept && isHubName(path) ? await keptProgram(path, options, terminal) : path;
   const progress = terminal.progress("loading");

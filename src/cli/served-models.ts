@@ -4,6 +4,7 @@ import { basename, join } from "node:path";
 import { LowbitError } from "../index.ts";
 import type { ModelSource } from "../server/index.ts";
 import { contextLengthOf, isHubName } from "../tools/index.ts";
+import { type DraftOption, draftOf } from "./draft-option.ts";
 import { type ModelOptions, openModel, takesCheckpoint } from "./model-source.ts";
 import { openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import type { Terminal } from "./terminal.ts";
@@ -31,7 +32,7 @@ export function bytesAt(path: string): number {
 }
 
 /** How models are loaded, and where computed prompts are kept. */
-type ServedOptions = ModelOptions & PrefixOptions;
+type ServedOptions = ModelOptions & PrefixOptions & DraftOption;
 
 /** Models to be loaded when they are asked for. UsageError for options that one of them cannot have. */
 export function servedModels(given: readonly string[], options: ServedOptions, terminal: Terminal) {
@@ -58,12 +59,13 @@ async function sourcesOf(
     await takesCheckpoint(path, options);
   }
   const prefixes = await openPrefixes(options, terminal);
+  const draft = draftOf(options, options, terminal);
   return Promise.all(
     models.map(async ({ name, path }) => ({
       name,
       bytes: isHubName(path) ? 0 : bytesAt(path),
       contextLength: isHubName(path) ? null : await knownContext(path, options),
-      load: () => openModel(path, options, terminal, { isKept: true, prefixes }),
+      load: () => openModel(path, options, terminal, { isKept: true, prefixes, draft }),
     })),
   );
 }

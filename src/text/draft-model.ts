@@ -1,28 +1,12 @@
 /** Drafts of a smaller model with the same tokens: it writes on, and the larger one computes what it wrote in one step. */
-import { shown } from "../arguments.ts";
-import { InvalidArgumentError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
-import type { ComputeOptions, Decoder } from "./decoder.ts";
+import type { ComputeOptions } from "./decoder.ts";
 import { Rest } from "./draft-length.ts";
+import type { DraftModel } from "./draft-source.ts";
 import { logProbabilities } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 import { averageChance, type StepCosts } from "./step-costs.ts";
-import type { Tokenizer } from "./tokenizer.ts";
-
-/** A model that can draft for another one: a `LanguageModel` is one. */
-export interface DraftModel {
-  /** Name of its file, for messages. */
-  readonly name: string;
-  readonly tokenizer: Tokenizer;
-  /** A decoder with a sequence of its own. */
-  createDecoder(scope?: PrefixScope): Decoder & { dispose(): Promise<void> };
-}
-
-/** Whether a value is a model, as far as can be seen. */
-export function isDraftModel(value: unknown): value is DraftModel {
-  return typeof value === "object" && value !== null && "createDecoder" in value && "tokenizer" in value;
-}
 
 /** Probabilities of the drafting model are counted in so many classes. */
 const CLASSES = 8;
@@ -140,27 +124,4 @@ export class ModelDrafts {
   dispose(): Promise<void> {
     return this.#decoder.dispose();
   }
-}
-
-/** Tokenizers with those that were found to have the same tokens. */
-const sameTokens = new WeakMap<Tokenizer, WeakSet<Tokenizer>>();
-
-/**
- * InvalidArgumentError for a drafting model whose ids are other tokens than those of the model that it is to draft for, or that
- * gives logits of fewer.
- */
-export function checkDraftModel(draft: DraftModel, tokenizer: Tokenizer, name: string): void {
-  const refuse = (found: string) => {
-    throw new InvalidArgumentError(`draft: expected a model with the tokens of ${name} but ${draft.name} has ${found}`);
-  };
-  const known = sameTokens.get(tokenizer) ?? new WeakSet();
-  sameTokens.set(tokenizer, known);
-  if (known.has(draft.tokenizer)) return;
-  const { vocabSize } = tokenizer;
-  if (draft.tokenizer.vocabSize !== vocabSize) refuse(`${draft.tokenizer.vocabSize} tokens, not ${vocabSize}`);
-  for (let id = 0; id < vocabSize; id++) {
-    const [own, other] = [tokenizer.idToToken(id), draft.tokenizer.idToToken(id)];
-    if (own !== other) refuse(`${shown(other)} as token ${id}, not ${shown(own)}`);
-  }
-  known.add(draft.tokenizer);
 }

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
-import type { Draft } from "./drafted-decoder.ts";
+import type { Draft } from "./draft-source.ts";
 import { type GenerateOptions, type GenerationResult, generate } from "./generate.ts";
 import { StepCosts } from "./step-costs.ts";
 import { Tokenizer } from "./tokenizer.ts";

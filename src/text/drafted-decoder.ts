@@ -2,20 +2,10 @@
 
 import type { ComputeOptions, Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
-import { type DraftingOptions, type DraftModel, ModelDrafts } from "./draft-model.ts";
+import { type DraftingOptions, ModelDrafts } from "./draft-model.ts";
+import type { Draft } from "./draft-source.ts";
 import { StepCosts } from "./step-costs.ts";
 import { SuffixAutomaton } from "./suffix-automaton.ts";
-
-/**
- * Where drafts come from beside a model of the caller's: `lookup` is what followed when the same tokens occurred before in the
- * prompt or the answer.
- */
-export const drafts = ["lookup", "off"] as const;
-/**
- * Where drafts come from: as `drafts` names it, or a smaller model with the same tokens, which writes on where nothing that is
- * likelier to come can be looked up.
- */
-export type Draft = (typeof drafts)[number] | DraftModel;
 
 /** Between texts in which drafts are found: no token. */
 const SEPARATOR = 2 ** 24 - 1;

@@ -7,8 +7,8 @@ import type { PrefixScope } from "../prefix-scope.ts";
 import type { Constraint } from "./constraint.ts";
 import type { Decoder } from "./decoder.ts";
 import { Detokenizer } from "./detokenizer.ts";
-import { checkDraftModel, isDraftModel } from "./draft-model.ts";
-import { type Draft, DraftedDecoder, type DraftSource, drafts } from "./drafted-decoder.ts";
+import { checkDraft, type Draft } from "./draft-source.ts";
+import { DraftedDecoder, type DraftSource } from "./drafted-decoder.ts";
 import { ofLogits } from "./finite-logits.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
@@ -309,11 +309,7 @@ class Clock {
 
 function draftSource(decoder: Decoder, tokenizer: Tokenizer, options: GenerateOptions): DraftSource {
   const { draft = "lookup", prediction = "" } = options;
-  if (isDraftModel(draft)) checkDraftModel(draft, tokenizer, decoder.file ?? "the model");
-  else if (!drafts.includes(draft))
-    throw new InvalidArgumentError(
-      `draft: expected one of ${drafts.join(", ")}, or a loaded model, but found ${shown(draft)}`,
-    );
+  checkDraft(draft, tokenizer, decoder.file ?? "the model");
   checkString("prediction", prediction);
   const ids = prediction === "" ? [] : tokenizer.encode(prediction, { ...WHOLE_TEXT, addSpecialTokens: false });
   return { draft, prediction: ids, drawing: options };
