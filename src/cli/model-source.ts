@@ -149,10 +149,15 @@ export async function openModel(
 ): Promise<LanguageModel> {
   const { prefixes, draft, ...how } = open;
   const model = await openRunnable(path, options, terminal, how);
-  const writes = model.hasTokenizer && !model.embedding && !model.reranker;
-  if (draft && writes) model.draft = await draft();
-  await prefixes?.keepFor(model);
-  setLimits(model, options.limit ?? []);
+  try {
+    const writes = model.hasTokenizer && !model.embedding && !model.reranker;
+    if (draft && writes) model.draft = await draft();
+    await prefixes?.keepFor(model);
+    setLimits(model, options.limit ?? []);
+  } catch (error) {
+    await model.dispose();
+    throw error;
+  }
   const { ignoredSettings } = model;
   if (ignoredSettings.length > 0)
     terminal.note(`lowbit: ${model.name}, generation_config.json: ${ignoredSettings.join(", ")}: ignored`);
