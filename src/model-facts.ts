@@ -12,6 +12,6 @@ export interface ModelFacts {
   readonly bitsPerWeight: number | null;
   /** Tokens that a text of it may have; null where its file does not say it. */
   readonly contextLength: number | null;
-  /** Its chat template; null without one. */
+  /** Chat template that came with it; null without one. */
   readonly template: string | null;
 }

@@ -106,7 +106,7 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
   });
 }
 
-const OPEN_PATHS: ReadonlySet<string> = new Set(["/health", "/ready", "/metrics", "/openapi.json"]);
+const OPEN_PATHS: ReadonlySet<string> = new Set(["/", "/health", "/ready", "/metrics", "/openapi.json"]);
 
 function ownerOf(c: ServerContext, keys: ApiKeys): Owner {
   const owner = keys.ownerOf({ authorization: c.req.header("authorization"), apiKey: c.req.header("x-api-key") });

@@ -11,7 +11,9 @@ function digest(text: string): Buffer {
 
 /** A key, and whether who has it may load, unload, pull, copy and delete models. */
 export interface ApiKey {
+  /** What requests carry: 1 to 512 visible ASCII characters. */
   readonly key: string;
+  /** Whether it is a key for that. */
   readonly manages: boolean;
 }
 

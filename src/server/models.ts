@@ -17,7 +17,7 @@ export interface ModelSource {
   readonly contextLength?: number | null | undefined;
   /** What is known of it before it is loaded; null, or absent, for nothing. */
   readonly facts?: ModelFacts | null | undefined;
-  /** When its file was changed. Default: when the server was started. */
+  /** Time at which its file was changed. Default: that of the server's start. */
   readonly modifiedAt?: Date | undefined;
   /** Loads it. */
   load(signal: AbortSignal): Promise<LanguageModel>;
@@ -51,8 +51,9 @@ export interface ListedModel {
   readonly contextLength: number | null;
   /** What is known of it before it is loaded; null for nothing. */
   readonly facts: ModelFacts | null;
+  /** Time at which its file was changed, or the server was started. */
   readonly modifiedAt: Date;
-  /** When it is put away unless it is used, in milliseconds since 1970; Infinity until others need its memory. */
+  /** Time at which it is put away unless it is used, in milliseconds since 1970; Infinity until others need its memory. */
   readonly expiresAt: number;
 }
 

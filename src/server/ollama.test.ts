@@ -319,6 +319,72 @@ describe("models", () => {
   });
 });
 
+/** Requests as programs send them, with texts of our own. */
+describe("requests of", () => {
+  /** As Open WebUI sends a conversation on: its own fields are gone, options are what a user has set. */
+  const openWebUi = {
+    ...{ model: "tiny:latest", stream: true, keep_alive: "5m", format: "", think: false },
+    messages: [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "What is in the file?" },
+      { role: "assistant", content: "A list." },
+      { role: "user", content: "Of what?" },
+    ],
+    options: { ...options, num_ctx: 4096, num_gpu: 0, num_thread: 2, mirostat: 0, tfs_z: 1, repeat_last_n: 64 },
+  };
+  /** As n8n's node for Ollama does, by LangChain: every option that has a default, and some that are null. */
+  const n8n = {
+    model: "tiny",
+    messages: [
+      { role: "system", content: "You answer questions about orders." },
+      { role: "user", content: "Where is order 17?" },
+    ],
+    format: "json",
+    keep_alive: "5m",
+    options: {
+      ...{ ...options, num_ctx: 2048, num_batch: 512, num_gpu: -1, main_gpu: 0, low_vram: null, use_mmap: true },
+      ...{ f16_kv: true, penalize_newline: true, vocab_only: false, use_mlock: false, top_k: -1, top_p: 1 },
+      ...{ presence_penalty: 0, frequency_penalty: 0, repeat_penalty: 1, embedding_only: null, numa: null },
+    },
+    tools: [
+      {
+        type: "function",
+        function: {
+          name: "orders",
+          description: "Finds an order.",
+          parameters: {
+            type: "object",
+            properties: { number: { type: "number" } },
+            required: ["number"],
+            additionalProperties: false,
+            $schema: "http://json-schema.org/draft-07/schema#",
+          },
+        },
+      },
+    ],
+  };
+  it.each([
+    ["Open WebUI", "/api/chat", openWebUi],
+    ["Open WebUI, titles", "/api/chat", { ...openWebUi, stream: false, options: { num_predict: 20, stop: [] } }],
+    [
+      "Open WebUI, completions",
+      "/api/generate",
+      { model: "tiny:latest", prompt: "Go on", options, suffix: "", system: "" },
+    ],
+    ["n8n", "/api/chat", n8n],
+  ])("%s", async (_name, path, body) => {
+    const { status, lines: parts } = await lines(app, path, body);
+    expect([status, parts.at(-1)]).toMatchObject([200, { ...figures, model: body.model }]);
+  });
+
+  it("Open WebUI that looks whether a server is there, and loads", async () => {
+    for (const path of ["/", "/api/version", "/api/tags", "/api/ps"])
+      for (const method of ["GET", "HEAD"]) expect((await app.request(path, { method })).status).toBe(200);
+    const { body } = await post(app, "/api/generate", { model: "tiny:latest", prompt: "", keep_alive: -1 });
+    expect(body).toMatchObject({ done_reason: "load" });
+  });
+});
+
 describe("errors", () => {
   const plain = { messages, stream: false };
   it.each([
