@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { BatchResult, ModelSource } from "../server/index.ts";
 import { checkOutput } from "../tools/index.ts";
+import { addDraftOption, type DraftOption } from "./draft-option.ts";
 import { addModelOptions, type ModelOptions } from "./model-source.ts";
 import { addPrefixOptions, type PrefixOptions } from "./prefix-options.ts";
 import { calledModels, loadingWith, parseModel, servedModels } from "./served-models.ts";
@@ -9,7 +10,7 @@ import { SIGTERM_EXIT_CODE, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 import { byteCount, collect, wholeNumber } from "./values.ts";
 
-interface BatchOptions extends ModelOptions, PrefixOptions {
+interface BatchOptions extends ModelOptions, PrefixOptions, DraftOption {
   readonly output?: string;
   readonly model?: readonly string[];
   readonly memory?: number;
@@ -42,7 +43,7 @@ export function addBatch(program: Command, terminal: Terminal): void {
       `share the requests with workers by a queue in Redis (needs bullmq and ioredis); also in ${QUEUE_VARIABLE}`,
     )
     .option("--worker", "answer requests of the queue until the process is ended");
-  addModelOptions(addPrefixOptions(command))
+  addModelOptions(addPrefixOptions(addDraftOption(command)))
     .addHelpText(
       "after",
       `

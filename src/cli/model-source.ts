@@ -13,6 +13,7 @@ import {
   type CalibrationText,
   checkCompiles,
   type DownloadPlan,
+  type Draft,
   type HubProgramOptions,
   hubProgram,
   isCheckpoint,
@@ -134,6 +135,8 @@ interface OpenOptions extends Omit<CompileModelOptions, "signal">, Pick<LoadOpti
   readonly isKept?: boolean;
   /** Where computed prompts are kept and found; null for nowhere. */
   readonly prefixes?: PrefixCache | null;
+  /** Where drafts come from; what the model has without. */
+  readonly draft?: () => Promise<Draft>;
   /** Called with a checkpoint's model before it is compiled, quantized as the options say. */
   readonly onQuantized?: (model: Model) => void;
 }
@@ -145,10 +148,17 @@ export async function openModel(
   terminal: Terminal,
   open: OpenOptions = {},
 ): Promise<LanguageModel> {
-  const { prefixes, ...how } = open;
+  const { prefixes, draft, ...how } = open;
   const model = await openRunnable(path, options, terminal, how);
-  await prefixes?.keepFor(model);
-  setLimits(model, options.limit ?? []);
+  try {
+    const writes = model.hasTokenizer && !model.embedding && !model.reranker;
+    if (draft && writes) model.draft = await draft();
+    await prefixes?.keepFor(model);
+    setLimits(model, options.limit ?? []);
+  } catch (error) {
+    await model.dispose();
+    throw error;
+  }
   const { ignoredSettings } = model;
   if (ignoredSettings.length > 0)
     terminal.note(`lowbit: ${model.name}, generation_config.json: ${ignoredSettings.join(", ")}: ignored`);
@@ -159,7 +169,7 @@ async function openRunnable(
   path: string,
   options: ModelOptions,
   terminal: Terminal,
-  { onQuantized, isKept, ...compile }: Omit<OpenOptions, "prefixes">,
+  { onQuantized, isKept, ...compile }: Omit<OpenOptions, "prefixes" | "draft">,
 ): Promise<LanguageModel> {
   const kept = isKept && isHubName(path) ? await keptProgram(path, options, terminal) : path;
   const progress = terminal.progress("loading");

@@ -4,6 +4,7 @@ import { InvalidFileError } from "../index.ts";
 import type { RunningServer, UnseenPolicy } from "../server/index.ts";
 import { type ApiKey, parseKeys } from "../server/keys.ts";
 import { defaultLimits, type ServerLimits } from "../server/limits.ts";
+import { addDraftOption, type DraftOption } from "./draft-option.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.ts";
 import { addPrefixOptions, type PrefixOptions } from "./prefix-options.ts";
 import { loadingWith, modelPuller, servedModels } from "./served-models.ts";
@@ -11,7 +12,7 @@ import type { Terminal } from "./terminal.ts";
 import { readTextFile } from "./text-file.ts";
 import { byteCount, collect, port } from "./values.ts";
 
-interface ServeOptions extends ModelOptions, PrefixOptions {
+interface ServeOptions extends ModelOptions, PrefixOptions, DraftOption {
   readonly host: string;
   readonly port: number;
   readonly keys?: string;
@@ -77,7 +78,7 @@ export function addServe(program: Command, terminal: Terminal): void {
     )
     .option("--no-page", "serve no chat page at /")
     .option("--no-log", "log no requests");
-  addModelOptions(addPrefixOptions(command))
+  addModelOptions(addPrefixOptions(addDraftOption(command)))
     .addHelpText(
       "after",
       `

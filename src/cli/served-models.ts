@@ -4,6 +4,7 @@ import { basename, join } from "node:path";
 import { InvalidArgumentError, LowbitError } from "../index.ts";
 import type { PullModel } from "../server/index.ts";
 import { isHubName, listCachedPrograms, modelFactsOf, type PrefixCache, removeCachedPrograms } from "../tools/index.ts";
+import { type DraftOption, draftOf } from "./draft-option.ts";
 import { keptProgram, type ModelOptions, openModel, takesCheckpoint } from "./model-source.ts";
 import { openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import type { Terminal } from "./terminal.ts";
@@ -35,15 +36,16 @@ interface Loading {
   readonly terminal: Terminal;
   /** Opens, once, where computed prompts are kept and found; null for nowhere. */
   readonly prefixes: () => Promise<PrefixCache | null>;
+  readonly draft: ReturnType<typeof draftOf>;
 }
 
-export function loadingWith(options: PrefixOptions, terminal: Terminal): Loading {
+export function loadingWith(options: ModelOptions & PrefixOptions & DraftOption, terminal: Terminal): Loading {
   let opened: Promise<PrefixCache | null> | null = null;
   const prefixes = () => {
     opened ??= openPrefixes(options, terminal);
     return opened;
   };
-  return { terminal, prefixes };
+  return { terminal, prefixes, draft: draftOf(options, options, terminal) };
 }
 
 /** Models to be loaded when they are asked for. UsageError for options that one of them cannot have. */
@@ -75,8 +77,8 @@ async function sourcesOf(models: readonly NamedPath[], options: ModelOptions, lo
   return Promise.all(models.map((model) => sourceOf(model, options, loading)));
 }
 
-async function sourceOf({ name, path }: NamedPath, options: ModelOptions, { terminal, prefixes }: Loading) {
-  const load = async () => openModel(path, options, terminal, { isKept: true, prefixes: await prefixes() });
+async function sourceOf({ name, path }: NamedPath, options: ModelOptions, { terminal, prefixes, draft }: Loading) {
+  const load = async () => openModel(path, options, terminal, { isKept: true, prefixes: await prefixes(), draft });
   if (isHubName(path)) return { name, bytes: 0, load, remove: () => removeKept(path) };
   const facts = await knownFacts(path, options);
   const modifiedAt = statSync(path).mtime;

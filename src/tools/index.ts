@@ -90,7 +90,7 @@ export { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
 export type { Trace, TraceEvent } from "../runtime/trace.ts";
 export type { AddedTokenMatcher } from "../text/added-tokens.ts";
 export { ChatTemplate, type RenderOptions, type TemplateLimits, type TemplateMessage } from "../text/chat-template.ts";
-export { type Draft, drafts } from "../text/drafted-decoder.ts";
+export { type Draft, drafts } from "../text/draft-source.ts";
 export { encodeChat } from "../text/encode-chat.ts";
 export { logitsProblem } from "../text/finite-logits.ts";
 export { takesTools } from "../text/template-input.ts";
