@@ -8,7 +8,7 @@ import { optional, TOKENS_MAX } from "./fields.ts";
 const modelName = z.string().min(1).max(512).openapi({ description: "Name of a model of GET /api/tags." });
 
 /** Ollama's older clients call the model `name`. */
-export const namedModel = { model: optional(modelName), name: optional(modelName) };
+const namedModel = { model: optional(modelName), name: optional(modelName) };
 
 const whole = z.int().min(-TOKENS_MAX).max(TOKENS_MAX);
 
