@@ -14,6 +14,7 @@ import {
   checkCompiles,
   type DownloadPlan,
   type Draft,
+  type HubProgramOptions,
   hubProgram,
   isCheckpoint,
   isHubName,
@@ -193,9 +194,17 @@ async function openRunnable(
   }
 }
 
+/** Who else is told how far a program is, and what ends its making. */
+type MakingHooks = Pick<HubProgramOptions, "signal" | "onProgress">;
+
 /** Path of the program of a model of the hub, which is made when it is not there. */
-async function keptProgram(name: string, options: ModelOptions, terminal: Terminal): Promise<string> {
-  const { signal, onWait } = terminal;
+export async function keptProgram(
+  name: string,
+  options: ModelOptions,
+  terminal: Terminal,
+  { signal = terminal.signal, onProgress }: MakingHooks = {},
+): Promise<string> {
+  const { onWait } = terminal;
   const shown = { downloading: terminal.progress("downloading"), quantizing: terminal.progress("quantizing") };
   try {
     return await hubProgram(name, {
@@ -209,7 +218,10 @@ async function keptProgram(name: string, options: ModelOptions, terminal: Termin
       }),
       onPlan: (plan) => terminal.note(`lowbit: ${describePlan(plan)}`),
       onOpen: (model) => noteUnread(model, terminal),
-      onProgress: (what, done, total) => shown[what].update(done, total),
+      onProgress(what, done, total) {
+        shown[what].update(done, total);
+        onProgress?.(what, done, total);
+      },
     });
   } finally {
     for (const progress of Object.values(shown)) progress.stop();
