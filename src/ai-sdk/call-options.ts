@@ -17,6 +17,8 @@ const OWN = [
   "suppressTokens",
   "stopTokens",
   "ignoreEos",
+  "draft",
+  "prediction",
 ] as const;
 
 /** What `providerOptions.lowbit` of a call may have: options of `llm.chat` that the AI SDK has no setting for. */

@@ -3,6 +3,7 @@ import { orAbort } from "../abort.ts";
 import { loadProgram } from "../api/load-program.ts";
 import type { ProgramFileOptions } from "../api/program-file.ts";
 import type { LanguageModel } from "../language/language-model.ts";
+import { drafts } from "../text/draft-source.ts";
 
 /** Which models a provider has, and how they are loaded. */
 export interface LowbitSettings {
@@ -13,6 +14,11 @@ export interface LowbitSettings {
   readonly models?: Readonly<Record<string, string | LanguageModel | (() => Promise<LanguageModel>)>> | undefined;
   /** How `.pte` files are loaded: threads, the backend's CPU, progress. */
   readonly load?: Omit<ProgramFileOptions, "signal"> | undefined;
+  /**
+   * Where drafts of the models that the provider loads come from: "lookup", "off", or the path of a smaller `.pte` file with the
+   * same tokens. Default: lookup.
+   */
+  readonly draft?: string | undefined;
 }
 
 export class LoadedModels {
@@ -28,8 +34,24 @@ export class LoadedModels {
     const { models = {}, load } = this.#settings;
     const model = Object.hasOwn(models, modelId) ? models[modelId]! : modelId;
     signal?.throwIfAborted();
-    if (typeof model === "string") return this.#once(`file ${model}`, () => loadProgram(model, load), signal);
-    return typeof model === "function" ? this.#once(`name ${modelId}`, model, signal) : model;
+    if (typeof model === "object") return model;
+    const [key, begin] =
+      typeof model === "string" ? [`file ${model}`, () => loadProgram(model, load)] : [`name ${modelId}`, model];
+    return this.#once(key, async () => this.#drafted(await begin()), signal);
+  }
+
+  /** Gives a model the drafts that the provider has for all. */
+  async #drafted(model: LanguageModel): Promise<LanguageModel> {
+    const { draft, load } = this.#settings;
+    if (draft === undefined || model.embedding || model.reranker) return model;
+    const named = drafts.find((name) => name === draft);
+    try {
+      model.draft = named ?? (await this.#once(`draft ${draft}`, () => loadProgram(draft, load), undefined));
+    } catch (error) {
+      await model.dispose();
+      throw error;
+    }
+    return model;
   }
 
   #once(key: string, load: () => Promise<LanguageModel>, signal: AbortSignal | undefined): Promise<LanguageModel> {

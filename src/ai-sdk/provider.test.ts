@@ -57,6 +57,17 @@ describe("a provider", () => {
     await provider.dispose();
   });
 
+  it("takes the drafts of a smaller model, and says where it has other tokens", async () => {
+    const { content } = await lowbit(path).doGenerate({ ...call, maxOutputTokens: 20 });
+    await lowbit.dispose();
+    const provider = createLowbit({ draft: path });
+    expect((await provider(path).doGenerate({ ...call, maxOutputTokens: 20 })).content).toEqual(content);
+    await provider.dispose();
+    const missing = createLowbit({ draft: join(folder, "none.pte") });
+    await expect(missing(path).doGenerate(call)).rejects.toThrow(/none\.pte/);
+    await missing.dispose();
+  });
+
   it("leaves loaded models to who loaded them", async () => {
     const model = await loadProgram(path);
     const provider = createLowbit({ models: { tiny: model } });

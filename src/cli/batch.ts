@@ -2,14 +2,15 @@
 import type { Command } from "commander";
 import type { BatchResult, ModelSource } from "../server/index.ts";
 import { checkOutput } from "../tools/index.ts";
+import { addDraftOption, type DraftOption } from "./draft-option.ts";
 import { addModelOptions, type ModelOptions } from "./model-source.ts";
 import { addPrefixOptions, type PrefixOptions } from "./prefix-options.ts";
-import { calledModels, parseModel, servedModels } from "./served-models.ts";
+import { calledModels, loadingWith, parseModel, servedModels } from "./served-models.ts";
 import { SIGTERM_EXIT_CODE, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 import { byteCount, collect, wholeNumber } from "./values.ts";
 
-interface BatchOptions extends ModelOptions, PrefixOptions {
+interface BatchOptions extends ModelOptions, PrefixOptions, DraftOption {
   readonly output?: string;
   readonly model?: readonly string[];
   readonly memory?: number;
@@ -42,7 +43,7 @@ export function addBatch(program: Command, terminal: Terminal): void {
       `share the requests with workers by a queue in Redis (needs bullmq and ioredis); also in ${QUEUE_VARIABLE}`,
     )
     .option("--worker", "answer requests of the queue until the process is ended");
-  addModelOptions(addPrefixOptions(command))
+  addModelOptions(addPrefixOptions(addDraftOption(command)))
     .addHelpText(
       "after",
       `
@@ -84,8 +85,9 @@ async function batch(input: string | undefined, options: BatchOptions, terminal:
     throw new UsageError("--model is for workers where there is a --queue");
   const onTrouble = (error: Error) => terminal.note(`lowbit: queue: ${error.message}`);
   const progress = terminal.progress("answering");
+  const loading = loadingWith(options, terminal);
   const sources = (called: readonly string[]) =>
-    options.model ? servedModels(options.model, options, terminal) : calledModels(called, options, terminal);
+    options.model ? servedModels(options.model, options, loading) : calledModels(called, options, loading);
   let close = async () => {};
   try {
     const result = await runBatch({
@@ -122,7 +124,11 @@ async function work(input: string | undefined, options: BatchOptions, terminal: 
     throw new UsageError("--worker takes its requests from the queue, and gives it the answers: no files");
   if (options.model === undefined) throw new UsageError("--worker needs --model, at least one");
   const { startWorker } = await import("../server/index.ts");
-  const answerer = await answererHere(await servedModels(options.model, options, terminal), options, terminal);
+  const answerer = await answererHere(
+    await servedModels(options.model, options, loadingWith(options, terminal)),
+    options,
+    terminal,
+  );
   let answered = 0;
   const onTrouble = (error: Error) => terminal.note(`lowbit: queue: ${error.message}`);
   const worker = await startWorker({ url, onTrouble }, answerer, () => {

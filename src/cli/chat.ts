@@ -2,6 +2,7 @@
 import { createInterface, type Interface } from "node:readline";
 import { type Command, Option } from "commander";
 import { type Conversation, LowbitError } from "../index.ts";
+import { addDraftOption, type DraftOption, draftOf } from "./draft-option.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { PastedText } from "./pasted-text.ts";
 import { addPrefixOptions, openPrefixes, type PrefixOptions } from "./prefix-options.ts";
@@ -9,7 +10,7 @@ import { describeSpeed } from "./run.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
 import { Interrupted, SIGINT_EXIT_CODE, type Terminal } from "./terminal.ts";
 
-interface ChatOptions extends ModelOptions, SamplingOptions, PrefixOptions {
+interface ChatOptions extends ModelOptions, SamplingOptions, PrefixOptions, DraftOption {
   readonly system?: string;
   readonly stats?: boolean;
   readonly whenFull?: "error" | "leave-out-oldest";
@@ -38,7 +39,7 @@ export function addChat(program: Command, terminal: Terminal): void {
         .choices(["error", "leave-out-oldest"])
         .default("error"),
     );
-  addModelOptions(addPrefixOptions(addSamplingOptions(command)))
+  addModelOptions(addPrefixOptions(addDraftOption(addSamplingOptions(command))))
     .addHelpText(
       "after",
       `
@@ -54,7 +55,8 @@ Examples:
 
 async function chat(path: string, options: ChatOptions, terminal: Terminal): Promise<void> {
   const prefixes = await openPrefixes(options, terminal);
-  const model = await openModel(path, options, terminal, { isKept: true, prefixes });
+  const draft = draftOf(options, options, terminal);
+  const model = await openModel(path, options, terminal, { isKept: true, prefixes, draft });
   const conversation = model.createConversation({
     whenFull: options.whenFull === "leave-out-oldest" ? "leaveOutOldest" : "error",
     onLeaveOut: (messages) =>

@@ -13,6 +13,8 @@ import {
   type CalibrationText,
   checkCompiles,
   type DownloadPlan,
+  type Draft,
+  type HubProgramOptions,
   hubProgram,
   isCheckpoint,
   isHubName,
@@ -133,6 +135,8 @@ interface OpenOptions extends Omit<CompileModelOptions, "signal">, Pick<LoadOpti
   readonly isKept?: boolean;
   /** Where computed prompts are kept and found; null for nowhere. */
   readonly prefixes?: PrefixCache | null;
+  /** Where drafts come from; what the model has without. */
+  readonly draft?: () => Promise<Draft>;
   /** Called with a checkpoint's model before it is compiled, quantized as the options say. */
   readonly onQuantized?: (model: Model) => void;
 }
@@ -144,10 +148,17 @@ export async function openModel(
   terminal: Terminal,
   open: OpenOptions = {},
 ): Promise<LanguageModel> {
-  const { prefixes, ...how } = open;
+  const { prefixes, draft, ...how } = open;
   const model = await openRunnable(path, options, terminal, how);
-  await prefixes?.keepFor(model);
-  setLimits(model, options.limit ?? []);
+  try {
+    const writes = model.hasTokenizer && !model.embedding && !model.reranker;
+    if (draft && writes) model.draft = await draft();
+    await prefixes?.keepFor(model);
+    setLimits(model, options.limit ?? []);
+  } catch (error) {
+    await model.dispose();
+    throw error;
+  }
   const { ignoredSettings } = model;
   if (ignoredSettings.length > 0)
     terminal.note(`lowbit: ${model.name}, generation_config.json: ${ignoredSettings.join(", ")}: ignored`);
@@ -158,7 +169,7 @@ async function openRunnable(
   path: string,
   options: ModelOptions,
   terminal: Terminal,
-  { onQuantized, isKept, ...compile }: Omit<OpenOptions, "prefixes">,
+  { onQuantized, isKept, ...compile }: Omit<OpenOptions, "prefixes" | "draft">,
 ): Promise<LanguageModel> {
   const kept = isKept && isHubName(path) ? await keptProgram(path, options, terminal) : path;
   const progress = terminal.progress("loading");
@@ -183,9 +194,17 @@ async function openRunnable(
   }
 }
 
+/** Who else is told how far a program is, and what ends its making. */
+type MakingHooks = Pick<HubProgramOptions, "signal" | "onProgress">;
+
 /** Path of the program of a model of the hub, which is made when it is not there. */
-async function keptProgram(name: string, options: ModelOptions, terminal: Terminal): Promise<string> {
-  const { signal, onWait } = terminal;
+export async function keptProgram(
+  name: string,
+  options: ModelOptions,
+  terminal: Terminal,
+  { signal = terminal.signal, onProgress }: MakingHooks = {},
+): Promise<string> {
+  const { onWait } = terminal;
   const shown = { downloading: terminal.progress("downloading"), quantizing: terminal.progress("quantizing") };
   try {
     return await hubProgram(name, {
@@ -199,7 +218,10 @@ async function keptProgram(name: string, options: ModelOptions, terminal: Termin
       }),
       onPlan: (plan) => terminal.note(`lowbit: ${describePlan(plan)}`),
       onOpen: (model) => noteUnread(model, terminal),
-      onProgress: (what, done, total) => shown[what].update(done, total),
+      onProgress(what, done, total) {
+        shown[what].update(done, total);
+        onProgress?.(what, done, total);
+      },
     });
   } finally {
     for (const progress of Object.values(shown)) progress.stop();

@@ -57,6 +57,29 @@ describe("lowbit run", () => {
     for (let i = 1; i < order.length; i++) expect(stats[order[i]!]).toBeGreaterThanOrEqual(stats[order[i - 1]!]!);
   });
 
+  test("writes the same with drafts of a model, and refuses one with other tokens", async () => {
+    const sampling = ["The quick", "-n", "40", "--temperature", "0.8", "--seed", "3", "--draft"];
+    const { stdout } = await lowbit(["run", program, ...sampling, "off"]);
+    const drafted = await lowbit(["run", program, ...sampling, program]);
+    expect([drafted.code, drafted.stdout]).toEqual([0, stdout]);
+    const other = join(root, "other");
+    await writeTinyCheckpoint(other);
+    const file = join(other, "tokenizer.json");
+    const tokens = JSON.parse(readFileSync(file, "utf8"));
+    tokens.added_tokens.push({ ...tokens.added_tokens[0], id: 9000, content: "<other>" });
+    writeFileSync(file, JSON.stringify(tokens));
+    const refused = await lowbit(["run", program, ...sampling, other]);
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toMatch(
+      /draft: expected a model with the tokens of .*tiny.pte but .*other has \d+ tokens, not/,
+    );
+    const missing = await lowbit(["run", program, ...sampling, "nothing.pte"]);
+    expect([missing.code, missing.stderr]).toEqual([
+      2,
+      expect.stringContaining("--draft: expected lookup, off, a file, a folder or hf:org/name but found nothing.pte"),
+    ]);
+  });
+
   test("keeps the prefix of a long prompt in a file, and says of a short one that nothing is kept", async () => {
     const file = join(root, "kept.lbsq");
     const long = "A quick brown fox jumps over the lazy dog. ";

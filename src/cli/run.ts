@@ -4,6 +4,7 @@ import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
 import { type GenerationResult, InvalidArgumentError, type LanguageModel, Profile } from "../index.ts";
 import { checkOutput, restorePrefix, savePrefix } from "../tools/index.ts";
+import { addDraftOption, type DraftOption, draftOf } from "./draft-option.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { addPrefixOptions, openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import { describeProfile, profileReport, writeTrace } from "./profile.ts";
@@ -11,7 +12,7 @@ import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sam
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
-interface RunOptions extends ModelOptions, SamplingOptions, PrefixOptions {
+interface RunOptions extends ModelOptions, SamplingOptions, PrefixOptions, DraftOption {
   readonly prompt?: string;
   readonly json?: boolean;
   readonly profile?: boolean;
@@ -34,7 +35,7 @@ export function addRun(program: Command, terminal: Terminal): void {
       "keys and values of earlier prompts: read from the file when it is there, written to it at the end",
     )
     .option("--trace <file.json>", "write every operator call for Perfetto (ui.perfetto.dev) or chrome://tracing");
-  addModelOptions(addPrefixOptions(addSamplingOptions(command)))
+  addModelOptions(addPrefixOptions(addDraftOption(addSamplingOptions(command))))
     .addHelpText(
       "after",
       `
@@ -57,7 +58,8 @@ async function run(path: string, argument: string | undefined, options: RunOptio
   const wantsProfile = options.profile || options.trace !== undefined;
   const profile = wantsProfile ? new Profile({ trace: options.trace !== undefined }) : undefined;
   const prefixes = await openPrefixes(options, terminal);
-  const model = await openModel(path, options, terminal, { profile, isKept: true, prefixes });
+  const draft = draftOf(options, options, terminal);
+  const model = await openModel(path, options, terminal, { profile, isKept: true, prefixes, draft });
   // Loading may have run the program to warm it up.
   profile?.reset();
   if (prefix !== undefined && existsSync(prefix)) await restorePrefix(model, prefix);

@@ -1,7 +1,6 @@
 /** The options that say how text is sampled and when it ends; for run and chat. */
-import { type Command, Option } from "commander";
+import type { Command } from "commander";
 import type { GenerateOptions } from "../index.ts";
-import { type Draft, drafts } from "../tools/index.ts";
 import { collect, logitBias, number, wholeNumber } from "./values.ts";
 
 export interface SamplingOptions {
@@ -18,7 +17,6 @@ export interface SamplingOptions {
   readonly stop?: readonly string[];
   readonly stopToken?: readonly number[];
   readonly ignoreEos?: boolean;
-  readonly draft?: Draft;
 }
 
 export function addSamplingOptions(command: Command): Command {
@@ -44,19 +42,13 @@ export function addSamplingOptions(command: Command): Command {
     )
     .option("--stop <text>", "text that ends the generation; repeatable", collect(String))
     .option("--stop-token <id>", "token id that ends the generation; repeatable", collect(wholeNumber))
-    .option("--ignore-eos", "go on after the model's end tokens")
-    .addOption(
-      new Option(
-        "--draft <source>",
-        "where tokens come from that are computed before they are drawn: what followed the last ones before, or off; the text is the same (default: lookup)",
-      ).choices(drafts),
-    );
+    .option("--ignore-eos", "go on after the model's end tokens");
 }
 
 /** The options that were given, as the library names them. */
 export function generateOptions(options: SamplingOptions): GenerateOptions {
   const { repeatPenalty, stopToken, maxTokens, temperature, topK, topP, minP } = options;
-  const { presencePenalty, frequencyPenalty, logitBias, seed, stop, ignoreEos, draft } = options;
+  const { presencePenalty, frequencyPenalty, logitBias, seed, stop, ignoreEos } = options;
   const all = {
     ...{
       maxTokens,
@@ -70,7 +62,6 @@ export function generateOptions(options: SamplingOptions): GenerateOptions {
       seed,
       stop,
       ignoreEos,
-      draft,
     },
     repetitionPenalty: repeatPenalty,
     stopTokens: stopToken,

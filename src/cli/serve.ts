@@ -1,17 +1,18 @@
-/** `lowbit serve`: models behind HTTP, in the forms of OpenAI's and Anthropic's APIs. */
+/** `lowbit serve`: models behind HTTP, in the forms of OpenAI's, Anthropic's and Ollama's APIs. */
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { InvalidFileError } from "../index.ts";
 import type { RunningServer, UnseenPolicy } from "../server/index.ts";
-import { parseKeys } from "../server/keys.ts";
+import { type ApiKey, parseKeys } from "../server/keys.ts";
 import { defaultLimits, type ServerLimits } from "../server/limits.ts";
+import { addDraftOption, type DraftOption } from "./draft-option.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.ts";
 import { addPrefixOptions, type PrefixOptions } from "./prefix-options.ts";
-import { servedModels } from "./served-models.ts";
+import { loadingWith, modelPuller, servedModels } from "./served-models.ts";
 import type { Terminal } from "./terminal.ts";
 import { readTextFile } from "./text-file.ts";
 import { byteCount, collect, port } from "./values.ts";
 
-interface ServeOptions extends ModelOptions, PrefixOptions {
+interface ServeOptions extends ModelOptions, PrefixOptions, DraftOption {
   readonly host: string;
   readonly port: number;
   readonly keys?: string;
@@ -34,14 +35,17 @@ export function addServe(program: Command, terminal: Terminal): void {
     .command("serve")
     .summary("serve models over HTTP")
     .description(
-      "Serves models over HTTP, in the forms of OpenAI's and Anthropic's APIs. A model is loaded when it is first asked\n" +
-        "for (a single one at once), and put away while others need its memory. Requests are logged to stdout, a line of\n" +
+      "Serves models over HTTP, in the forms of OpenAI's, Anthropic's and Ollama's APIs. A model is loaded when it is first\n" +
+        "asked for (a single one at once), and put away while others need its memory. Requests are logged to stdout, a line of\n" +
         "JSON each, without what they say.",
     )
     .argument("<models...>", `${MODEL_HELP}; name=path gives it another name`)
     .option("--host <address>", "address to listen at; 0.0.0.0 lets other machines ask", "127.0.0.1")
     .option("--port <n>", "port to listen at; 0 takes a free one", port, 8080)
-    .option("--keys <file>", `API keys, one a line; also in ${KEYS_VARIABLE}, separated by commas (default: none)`)
+    .option(
+      "--keys <file>",
+      `API keys, one a line, with "manage" behind those that may load, pull and delete models; also in ${KEYS_VARIABLE}, separated by commas (default: none)`,
+    )
     .option("--cors <origin>", 'pages that may ask, such as https://example.com, or "*"; repeatable', collect(String))
     .option(
       "--allow-host <name>",
@@ -74,7 +78,7 @@ export function addServe(program: Command, terminal: Terminal): void {
     )
     .option("--no-page", "serve no chat page at /")
     .option("--no-log", "log no requests");
-  addModelOptions(addPrefixOptions(command))
+  addModelOptions(addPrefixOptions(addDraftOption(command)))
     .addHelpText(
       "after",
       `
@@ -96,7 +100,8 @@ function parseRequestLimit(text: string): readonly [string, number] {
 }
 
 async function serve(given: readonly string[], options: ServeOptions, terminal: Terminal): Promise<void> {
-  const models = await servedModels(given, options, terminal);
+  const loading = loadingWith(options, terminal);
+  const models = await servedModels(given, options, loading);
   const keys = await readKeys(options.keys);
   const limits: Partial<ServerLimits> = Object.fromEntries(options.requestLimit ?? []);
   // Other commands start without what HTTP takes.
@@ -118,12 +123,13 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
     unseen: options.unseen,
     sharedPrefixes: sharePrefix.includes("keys") ? "all" : shared.flat(),
     warm: warm === undefined ? [] : await promptsOf(warm),
+    pull: modelPuller(options, loading),
     log: options.log ? (line) => terminal.stdout.write(`${line}\n`) : undefined,
     onFault: (error, id) => terminal.note(`lowbit: request ${id}: ${(error as Error)?.stack ?? String(error)}`),
   });
   const names = models.map(({ name }) => name).join(", ");
   const page = server.hasPage ? `, chat page at ${server.url}/` : "";
-  terminal.note(`${names} at ${server.url}/v1 (OpenAI) and ${server.url} (Anthropic)${page}; Ctrl-C ends`);
+  terminal.note(`${names} at ${server.url}/v1 (OpenAI) and ${server.url} (Anthropic, Ollama)${page}; Ctrl-C ends`);
   if (keys.length === 0 && !isLoopback(options.host))
     terminal.note(`lowbit: everyone who reaches ${options.host} may ask: give --keys, or ${KEYS_VARIABLE}`);
   await untilEnded(server, terminal);
@@ -149,7 +155,7 @@ async function untilEnded(server: RunningServer, terminal: Terminal): Promise<vo
   }
 }
 
-async function readKeys(file: string | undefined): Promise<string[]> {
+async function readKeys(file: string | undefined): Promise<ApiKey[]> {
   const fromFile = file === undefined ? [] : parseKeys(await readTextFile(file));
   const fromEnvironment = parseKeys((process.env[KEYS_VARIABLE] ?? "").replaceAll(",", "\n"));
   const keys = [...fromFile, ...fromEnvironment];

@@ -1,10 +1,11 @@
 /** The models of a server or a batch, as they are named on the command line. */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
-import { LowbitError } from "../index.ts";
-import type { ModelSource } from "../server/index.ts";
-import { contextLengthOf, isHubName } from "../tools/index.ts";
-import { type ModelOptions, openModel, takesCheckpoint } from "./model-source.ts";
+import { InvalidArgumentError, LowbitError } from "../index.ts";
+import type { PullModel } from "../server/index.ts";
+import { isHubName, listCachedPrograms, modelFactsOf, type PrefixCache, removeCachedPrograms } from "../tools/index.ts";
+import { type DraftOption, draftOf } from "./draft-option.ts";
+import { keptProgram, type ModelOptions, openModel, takesCheckpoint } from "./model-source.ts";
 import { openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -30,50 +31,90 @@ export function bytesAt(path: string): number {
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
-/** How models are loaded, and where computed prompts are kept. */
-type ServedOptions = ModelOptions & PrefixOptions;
+/** How models are loaded beside their options. */
+interface Loading {
+  readonly terminal: Terminal;
+  /** Opens, once, where computed prompts are kept and found; null for nowhere. */
+  readonly prefixes: () => Promise<PrefixCache | null>;
+  readonly draft: ReturnType<typeof draftOf>;
+}
+
+export function loadingWith(options: ModelOptions & PrefixOptions & DraftOption, terminal: Terminal): Loading {
+  let opened: Promise<PrefixCache | null> | null = null;
+  const prefixes = () => {
+    opened ??= openPrefixes(options, terminal);
+    return opened;
+  };
+  return { terminal, prefixes, draft: draftOf(options, options, terminal) };
+}
 
 /** Models to be loaded when they are asked for. UsageError for options that one of them cannot have. */
-export function servedModels(given: readonly string[], options: ServedOptions, terminal: Terminal) {
-  return sourcesOf(given.map(parseModel), options, terminal);
+export function servedModels(given: readonly string[], options: ModelOptions, loading: Loading) {
+  return sourcesOf(given.map(parseModel), options, loading);
 }
 
 /** Models that requests call by their paths. */
-export function calledModels(paths: readonly string[], options: ServedOptions, terminal: Terminal) {
+export function calledModels(paths: readonly string[], options: ModelOptions, loading: Loading) {
   return sourcesOf(
     paths.map((path) => ({ name: path, path })),
     options,
-    terminal,
+    loading,
   );
 }
 
-async function sourcesOf(
-  models: readonly { readonly name: string; readonly path: string }[],
-  options: ServedOptions,
-  terminal: Terminal,
-): Promise<ModelSource[]> {
+interface NamedPath {
+  readonly name: string;
+  readonly path: string;
+}
+
+async function sourcesOf(models: readonly NamedPath[], options: ModelOptions, loading: Loading) {
   for (const { path } of models) {
     const isHere = isHubName(path) || existsSync(path);
     if (!isHere) throw new UsageError(`${path}: expected a file, a folder or hf:org/name`);
     await takesCheckpoint(path, options);
   }
-  const prefixes = await openPrefixes(options, terminal);
-  return Promise.all(
-    models.map(async ({ name, path }) => ({
-      name,
-      bytes: isHubName(path) ? 0 : bytesAt(path),
-      contextLength: isHubName(path) ? null : await knownContext(path, options),
-      load: () => openModel(path, options, terminal, { isKept: true, prefixes }),
-    })),
-  );
+  await loading.prefixes();
+  return Promise.all(models.map((model) => sourceOf(model, options, loading)));
 }
 
-/** Tokens of a model's context; null where its file does not tell, of which loading it will say why. */
-async function knownContext(path: string, { context, data }: ModelOptions): Promise<number | null> {
+async function sourceOf({ name, path }: NamedPath, options: ModelOptions, { terminal, prefixes, draft }: Loading) {
+  const load = async () => openModel(path, options, terminal, { isKept: true, prefixes: await prefixes(), draft });
+  if (isHubName(path)) return { name, bytes: 0, load, remove: () => removeKept(path) };
+  const facts = await knownFacts(path, options);
+  const modifiedAt = statSync(path).mtime;
+  return { name, bytes: bytesAt(path), facts, modifiedAt, load };
+}
+
+/** What of a model its file tells; null for one of which loading will say why it does not. */
+async function knownFacts(path: string, { context, data }: ModelOptions) {
   try {
-    return await contextLengthOf(path, { contextLength: context, data });
+    return await modelFactsOf(path, { contextLength: context, data });
   } catch (error) {
     if (error instanceof LowbitError) return null;
     throw error;
   }
+}
+
+/** Removes the programs of a model of the hub, where there are any. */
+async function removeKept(name: string): Promise<void> {
+  const programs = await listCachedPrograms();
+  if (programs.some(({ model }) => model === name)) await removeCachedPrograms(name);
+}
+
+/** Ways to write a model of the hub, in the words of other programs, too. */
+const PULLED = /^(?:hf:|hf\.co\/|huggingface\.co\/)?([\w.-]+\/[\w.-]+)$/;
+
+/** Downloads models of the hub that requests ask for, and keeps them as programs. */
+export function modelPuller(options: ModelOptions, loading: Loading): PullModel {
+  return async (name, { signal, onProgress }) => {
+    const [, repository] = PULLED.exec(name) ?? [];
+    if (repository === undefined)
+      throw new InvalidArgumentError(
+        "pull model manifest: file does not exist: expected org/name of the Hugging Face hub",
+      );
+    const path = `hf:${repository}`;
+    const program = await keptProgram(path, options, loading.terminal, { signal, onProgress });
+    const source = await sourceOf({ name, path: program }, options, loading);
+    return { ...source, remove: () => removeKept(path) };
+  };
 }

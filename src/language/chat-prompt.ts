@@ -3,6 +3,7 @@ import { UnsupportedError } from "../errors.ts";
 import { begunAnswer } from "../text/begun-answer.ts";
 import { checkMessages, type Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
+import type { Draft } from "../text/draft-source.ts";
 import { encodeChat } from "../text/encode-chat.ts";
 import type { SamplerOptions } from "../text/sampler.ts";
 import { templateInput } from "../text/template-input.ts";
@@ -20,6 +21,8 @@ export interface ChatModel {
   readonly template: ChatTemplate | null;
   /** How the model samples where options do not say. */
   readonly samplingDefaults: SamplerOptions;
+  /** Where drafts come from where options do not say. */
+  readonly draft: Draft;
   /** Ids of the tokens that end an answer. */
   readonly eosIds: readonly number[];
   /** Texts that end an answer. */

@@ -22,7 +22,15 @@ const tokenizer = new Tokenizer(JSON.parse(readFileSync(golden, "utf8")), {
 const eos = tokenizer.eos!.id;
 const template = new ChatTemplate(`{{ bos_token }}${toolTemplate}`);
 const model: ChatModel & { createDecoder(): ProgramDecoder } = {
-  ...{ name: "model", tokenizer, template, samplingDefaults: { temperature: 0 }, eosIds: [eos], stopStrings: [] },
+  ...{
+    name: "model",
+    tokenizer,
+    template,
+    samplingDefaults: { temperature: 0 },
+    draft: "lookup" as const,
+    eosIds: [eos],
+    stopStrings: [],
+  },
   createDecoder: () => new ScriptedDecoder([]),
 };
 

@@ -47,9 +47,9 @@ export async function* answer(
   options: ChatOptions,
   onToken: (id: number) => void = () => {},
 ): AsyncGenerator<ChatEvent, ChatResult, void> {
-  const { tokenizer, samplingDefaults, eosIds, stopStrings } = model;
+  const { tokenizer, samplingDefaults, draft, eosIds, stopStrings } = model;
   const settings = withDefaults<GenerateOptions>(
-    { ...samplingDefaults, eosIds, stop: stopStrings },
+    { ...samplingDefaults, draft, eosIds, stop: stopStrings },
     generateOptionsOf(options),
   );
   const { stop = [], ...rest } = settings;

@@ -101,10 +101,6 @@ class SharedPrompt {
     return this.#first.vocabularySize;
   }
 
-  get draftRows(): number {
-    return this.#first.draftRows ?? 1;
-  }
-
   /** Tokens of the prompt that were found computed already. */
   get cachedTokens(): number {
     return this.#cachedTokens;
@@ -169,7 +165,7 @@ class Choice implements Decoder {
   }
 
   get draftRows(): number {
-    return this.#decoder?.draftRows ?? this.#prompt.draftRows;
+    return this.#decoder?.draftRows ?? 1;
   }
 
   allLogits(ids: readonly number[], options: ComputeOptions): Promise<Float32Array> {
@@ -178,5 +174,9 @@ class Choice implements Decoder {
 
   rewind(position: number): void {
     this.#decoder!.rewind(position);
+  }
+
+  get recomputed(): number {
+    return this.#decoder?.recomputed ?? 0;
   }
 }

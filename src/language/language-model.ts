@@ -10,6 +10,7 @@ import { begunAnswer } from "../text/begun-answer.ts";
 import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Decoder } from "../text/decoder.ts";
+import { checkDraft, type Draft } from "../text/draft-source.ts";
 import type { GenerateOptions, GenerationResult, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { plainSettings, readTextSettings } from "../text/text-settings.ts";
@@ -68,6 +69,7 @@ export class LanguageModel {
   /** What scores documents by a query, of a program that does; null of others. */
   readonly reranker: Reranker | null;
   readonly #tokenizer: Tokenizer | null;
+  #draft: Draft = "lookup";
   /** A decoder that was used to warm up; the first that is asked for. */
   #warm: ProgramDecoder | null = null;
 
@@ -119,6 +121,21 @@ export class LanguageModel {
   get eosIds(): readonly number[] {
     const ids = this.program.metadata.get("get_eos_ids");
     return Array.isArray(ids) ? ids : [];
+  }
+
+  /**
+   * Where drafts come from in generations whose options do not say: "lookup" at first. A smaller model with the same tokens
+   * stays the caller's to dispose of; InvalidArgumentError for one with other tokens.
+   * @example
+   * llm.draft = await loadProgram("smaller.pte");
+   */
+  get draft(): Draft {
+    return this.#draft;
+  }
+
+  set draft(draft: Draft) {
+    checkDraft(draft, this.tokenizer, this.name);
+    this.#draft = draft;
   }
 
   /**
@@ -181,7 +198,7 @@ export class LanguageModel {
     options: GenerateOptions & Partial<StructuredOptions<unknown>> = {},
   ): ResultStream<string, GenerationResult> {
     const { schema, ...given } = withDefaults<typeof options>(
-      { ...this.samplingDefaults, eosIds: this.eosIds },
+      { ...this.samplingDefaults, eosIds: this.eosIds, draft: this.#draft },
       options,
     );
     const settings: GenerateOptions = given;
@@ -203,7 +220,8 @@ export class LanguageModel {
     checkOptions(options);
     checkChoices(options.n);
     const { n, onEnd, ...given } = options;
-    const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, given);
+    const { samplingDefaults, eosIds, draft } = this;
+    const settings = withDefaults<GenerateOptions>({ ...samplingDefaults, eosIds, draft }, given);
     return new ResultStream(this.#generateChoices(prompt, { ...settings, n, onEnd }));
   }
 

@@ -61,14 +61,15 @@ export class Scheduler {
   }
 
   /**
-   * Rows of a step that a sequence may have for drafts: the fewer the more sequences there are, whose tokens cost less of a
-   * step than drafts do. 1 where layers are recurrent, whose states cannot be gone back to.
+   * Rows of a step that a sequence may have for its next token and drafts, of which some may have been computed before and be
+   * computed again: the fewer the more sequences there are, whose tokens cost less of a step than drafts do. Where layers are
+   * recurrent, drafts end with a page, so that each page has a state to be found with.
    */
-  draftRows(sequence: Sequence | null): number {
-    if (this.limits.endsPages) return 1;
+  draftRows(sequence: Sequence): number {
     const asking = new Set([...this.#pending.map((pending) => pending.sequence), ...this.#expected]);
-    const others = asking.size - (sequence && asking.has(sequence) ? 1 : 0);
-    return Math.max(1, Math.floor(DRAFT_ROWS / (1 + others)));
+    const others = asking.size - (asking.has(sequence) ? 1 : 0);
+    const toEnd = this.limits.endsPages ? sequence.nextBoundary - sequence.position : DRAFT_ROWS;
+    return Math.min(toEnd, Math.floor(DRAFT_ROWS / (1 + others)));
   }
 
   /** A sequence that is known to the scheduler. Sequences of other branches and scopes share nothing with it. */
@@ -283,10 +284,10 @@ export class Scheduler {
 
   /** Notes what was computed, and ends the request when it has all it asked for. */
   #commit({ pending, rows }: Part): void {
-    const { sequence, ids, signal } = pending;
+    const { sequence, ids, keepsStart, signal } = pending;
     if (sequence.isDisposed) return;
     const end = sequence.position + rows;
-    sequence.commit(ids.slice(sequence.position, end));
+    sequence.commit(ids.slice(sequence.position, end), { keepsStart });
     pending.servedAt = this.#steps;
     if (end < ids.length) return;
     if (rows > 1) sequence.archiveStates();

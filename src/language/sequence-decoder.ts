@@ -88,7 +88,13 @@ export class SequenceDecoder implements ProgramDecoder {
     const { length } = this.#context.ids;
     const long = this.#program.count("get_long_context_from", Number.POSITIVE_INFINITY);
     const room = length < long ? long - length : Number.POSITIVE_INFINITY;
-    return Math.max(1, Math.min(room, this.logitRows, this.#scheduler.draftRows(this.#sequence)));
+    if (!this.#sequence) return 1;
+    const rows = this.#scheduler.draftRows(this.#sequence) - this.recomputed;
+    return Math.max(1, Math.min(room, this.logitRows, rows));
+  }
+
+  get recomputed(): number {
+    return this.#context.ids.length - (this.#sequence?.position ?? 0);
   }
 
   /** Where an abort ends it, parts of the prompt may have been appended: `position` says. Other errors append nothing. */
@@ -129,6 +135,7 @@ export class SequenceDecoder implements ProgramDecoder {
           ids,
           logits,
           logitsFrom: ids.length - rows,
+          keepsStart: rows > 1,
           signal,
         });
         return logits;

@@ -11,6 +11,8 @@ export interface SequenceRequest {
   /** Logits are given of the tokens from this one on, in `logits` [ids.length - logitsFrom, vocabulary]. */
   readonly logitsFrom: number;
   readonly logits: Float32Array;
+  /** Whether the sequence can be cut back to where the last step of it began. */
+  readonly keepsStart: boolean;
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -48,6 +48,7 @@ const operation = fc.oneof(
       outcome: fc.constantFrom("commit" as const, "commit" as const, "some" as const, "fail" as const),
       meanwhile: fc.constantFrom("nothing" as const, "nothing" as const, "fork" as const, "dispose" as const),
       isCut: fc.boolean(),
+      keepsStart: fc.boolean(),
     }),
   },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("fork" as const), pick }) },
@@ -65,6 +66,8 @@ type Step = Operation & { kind: "step" };
 interface Held {
   readonly sequence: Sequence;
   ids: number[];
+  /** Where its last step began, if it can be cut back to there whatever its layers are. */
+  start?: number;
 }
 
 class Run {
@@ -77,6 +80,7 @@ class Run {
   readonly #tableBytes: number;
   /** Whether all that was computed can be found: no window leaves anything behind, no state is missing. */
   readonly #isFull: boolean;
+  readonly #hasWindows: boolean;
 
   constructor(uses: readonly SequenceUse[], spareBytes: number) {
     const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepRows: STEP_ROWS };
@@ -84,6 +88,7 @@ class Run {
     this.#cacheBytes = bytesForSequence(layout, CONTEXT, STEP_ROWS) + spareBytes;
     this.cells = new CellStore(uses, { ...options, cacheBytes: this.#cacheBytes });
     this.#tableBytes = this.cells.memory.bytes;
+    this.#hasWindows = uses.some((use) => use.kind === "cache" && use.window > 0);
     this.#isFull = uses.every((use) => use.kind === "cache" && use.window === 0);
   }
 
@@ -118,9 +123,13 @@ class Run {
       const kept = sequence.truncate(position);
       expect(kept).toBeLessThanOrEqual(position);
       if (position === chosen.ids.length) expect(kept).toBe(position);
+      const { start = CONTEXT } = chosen;
+      if (start <= position && !this.#hasWindows) expect(kept).toBeGreaterThanOrEqual(start);
+      if (kept < position) delete chosen.start;
       chosen.ids = chosen.ids.slice(0, kept);
     } else {
       sequence.release();
+      delete chosen.start;
       expect(sequence.position).toBe(0);
       chosen.ids = operation.ids?.slice(0, sequence.match(operation.ids)) ?? [];
     }
@@ -154,7 +163,7 @@ class Run {
     this.held.splice(this.held.indexOf(chosen), 1);
   }
 
-  async #step({ runs, outcome, meanwhile, isCut }: Step): Promise<void> {
+  async #step({ runs, outcome, meanwhile, isCut, keepsStart }: Step): Promise<void> {
     const ready: { held: Held; sequence: Sequence; ids: number[] }[] = [];
     for (const run of runs) {
       const held = this.#pick(run.pick);
@@ -181,7 +190,8 @@ class Run {
       if (sequence.isDisposed) continue;
       const isWhole = outcome === "commit" || this.cells.store.layout.shape.stateBytes > 0;
       const accepted = isWhole ? ids : ids.slice(0, Math.ceil(ids.length / 2));
-      sequence.commit(accepted);
+      sequence.commit(accepted, { keepsStart });
+      if (keepsStart) held.start = held.ids.length;
       held.ids = [...held.ids, ...accepted];
       this.#note(held);
     }
@@ -190,6 +200,7 @@ class Run {
   /** Without room nothing changes, and with nobody else there is room. */
   async #reserve(held: Held, count: number): Promise<boolean> {
     const { length } = held.sequence.pages;
+    delete held.start;
     if (held.sequence.reserve(count)) return true;
     expect(held.sequence.ids).toEqual(held.ids);
     expect(held.sequence.pages.length).toBe(length);

@@ -38,13 +38,16 @@ export function firstPageKept(shape: PageShape, kind: number, position: number):
 
 /**
  * The last position, at most `position`, that a sequence of these pages can go on from: what windows see from there is
- * held, and so is the state of recurrent layers, which is that at the end of a page.
+ * held, and so is the state of recurrent layers, which is that at the end of a page, or at `stateAt`.
  */
-export function usablePosition(shape: PageShape, pages: readonly Page[], position: number): number {
+export function usablePosition(shape: PageShape, pages: readonly Page[], position: number, stateAt?: number): number {
   let usable = position;
   for (let before = -1; before !== usable; ) {
     before = usable;
-    if (shape.stateBytes > 0) usable = lastWithState(shape, pages, usable);
+    if (shape.stateBytes > 0 && usable !== stateAt) {
+      const ofPages = lastWithState(shape, pages, usable);
+      usable = stateAt !== undefined && stateAt < usable ? Math.max(stateAt, ofPages) : ofPages;
+    }
     for (const kind of shape.kinds.keys()) {
       const first = firstPageRead(shape, kind, usable);
       const end = Math.ceil(usable / shape.positions);

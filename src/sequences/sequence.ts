@@ -41,6 +41,8 @@ export class Sequence {
   /** After the last position (null at first), and what the next step writes. */
   #state: State | null = null;
   #nextState: State | null = null;
+  /** Where the last step began, with the state there, while that can be gone back to. */
+  #earlier: { readonly position: number; readonly state: State } | null = null;
   /** Rows of the last step that are not committed. */
   #computed = 0;
   /** Positions up to here are everyone's: they were public prompts'. */
@@ -75,7 +77,7 @@ export class Sequence {
 
   /** Whether it holds neither tokens nor room for them, so that `release` gives nothing back. */
   get isEmpty(): boolean {
-    return this.#pages.length === 0 && !this.#state && !this.#nextState;
+    return this.#pages.length === 0 && !this.#state && !this.#nextState && !this.#earlier;
   }
 
   /**
@@ -126,7 +128,8 @@ export class Sequence {
 
   /**
    * Forgets the tokens from `position` on. Where what remains cannot be gone on from (a window was left behind, a state
-   * is kept at the ends of pages only), it forgets more. Gives the number of tokens that it then holds.
+   * is kept at the ends of pages only, and where a step began that was committed so), it forgets more. Gives the number of
+   * tokens that it then holds.
    */
   truncate(position: number): number {
     this.#checkIdle("truncate");
@@ -135,7 +138,9 @@ export class Sequence {
         `sequence.truncate: expected a position from 0 to ${this.position} but found ${position}`,
       );
     const { shape } = this.#store;
-    const usable = position === this.position ? position : usablePosition(shape, this.#pages, position);
+    const earlier = this.#earlier;
+    const usable =
+      position === this.position ? position : usablePosition(shape, this.#pages, position, earlier?.position);
     while (this.#pages.length > Math.ceil(usable / shape.positions)) this.#pop();
     this.#computed = 0;
     if (usable === this.position) return usable;
@@ -143,7 +148,8 @@ export class Sequence {
     this.#publicEnd = this.salt === "" ? this.#publicEnd : Math.min(this.#publicEnd, usable);
     this.#readFrom((_, kind) => Math.min(this.#first[kind]!, firstPageRead(shape, kind, usable)), usable);
     this.#store.releaseState(this.#state);
-    this.#state = this.#stateOfLastPage();
+    this.#state = usable === earlier?.position ? this.#store.holdState(earlier.state) : this.#stateOfLastPage();
+    this.#forgetEarlier();
     return usable;
   }
 
@@ -172,11 +178,15 @@ export class Sequence {
     const end = this.position + count;
     if (end > this.#place.contextLength)
       throw new ContextLengthError(`expected at most ${this.#place.contextLength} tokens but found ${end}`);
+    this.#forgetEarlier();
     return this.#ownLastPage() && this.#takeStates() && this.#takePages(end);
   }
 
-  /** Appends the first tokens of those that the last step has computed; all of them where layers are recurrent. */
-  commit(ids: readonly number[]): void {
+  /**
+   * Appends the first tokens of those that the last step has computed; all of them where layers are recurrent. With
+   * `keepsStart`, the sequence can be cut back to where the step began until the next one, whatever its layers are.
+   */
+  commit(ids: readonly number[], { keepsStart = false }: { readonly keepsStart?: boolean } = {}): void {
     this.#checkIdle("commit");
     checkIds("sequence.commit", ids);
     const isWhole = this.#store.shape.stateBytes > 0;
@@ -185,8 +195,9 @@ export class Sequence {
         `sequence.commit: expected ${isWhole ? "" : "at most "}${this.#computed} tokens, those of the last step, but found ${ids.length}`,
       );
     this.#computed = 0;
+    const start = this.position;
     for (const id of ids) this.#append(id);
-    if (isWhole && ids.length > 0) this.#swapStates();
+    if (isWhole && ids.length > 0) this.#swapStates(keepsStart ? start : null);
     this.#readFrom(
       (shape, kind, position) => Math.max(this.#first[kind]!, firstPageKept(shape, kind, position)),
       this.position,
@@ -308,10 +319,16 @@ export class Sequence {
     this.#ids.length = 0;
     this.#first.fill(0);
     this.#computed = 0;
+    this.#forgetEarlier();
     this.#store.releaseState(this.#state);
     this.#store.releaseState(this.#nextState);
     this.#state = null;
     this.#nextState = null;
+  }
+
+  #forgetEarlier(): void {
+    this.#store.releaseState(this.#earlier?.state ?? null);
+    this.#earlier = null;
   }
 
   #push(page: Page): void {
@@ -414,8 +431,11 @@ export class Sequence {
     if (known !== page) this.#replace(index, known);
   }
 
-  #swapStates(): void {
-    this.#store.releaseState(this.#state);
+  /** `start`: where the state before the step stays to be gone back to; null for nowhere. */
+  #swapStates(start: number | null): void {
+    this.#forgetEarlier();
+    if (start !== null && this.#state) this.#earlier = { position: start, state: this.#state };
+    else this.#store.releaseState(this.#state);
     this.#state = this.#nextState;
     this.#nextState = null;
     const isBoundary = this.position % this.#store.shape.positions === 0;

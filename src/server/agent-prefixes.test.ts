@@ -35,7 +35,15 @@ async function promptOf(template: ChatTemplate, path: string, request: object): 
   const text = await response.text();
   expect([response.status, text]).toEqual([200, expect.not.stringContaining('"error":{')]);
   const { messages, options } = asked[0]!;
-  const settings = { name: "model", tokenizer, template, samplingDefaults: {}, eosIds: [], stopStrings: [] };
+  const settings = {
+    name: "model",
+    tokenizer,
+    template,
+    samplingDefaults: {},
+    draft: "off" as const,
+    eosIds: [],
+    stopStrings: [],
+  };
   return encodePrompt(settings, messages, options, Number.POSITIVE_INFINITY);
 }
 

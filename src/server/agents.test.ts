@@ -26,7 +26,6 @@ describe.skipIf(cases.length === 0)("recorded cases (needs ../shared)", () => {
     "chat-image-url.json": [400, /this model reads no images/],
     "responses-previous-id.json": [400, /'resp_1' not found/],
     "completions-suffix.json": [400, /suffix/],
-    "ollama-api.json": [404, /no such endpoint/],
   };
   it.each(cases.filter((name) => !/overflow|idle|encoding/.test(name)))("%s", async (name) => {
     const { path, request } = JSON.parse(readFileSync(new URL(name, folder), "utf8"));

@@ -4,14 +4,17 @@ import { cors } from "hono/cors";
 import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { ApiError, apiFormOf, type ErrorStatus, errorBody } from "./errors.ts";
-import type { ApiKeys } from "./keys.ts";
+import type { ApiKeys, Owner } from "./keys.ts";
 import { addPage, type Page } from "./page.ts";
 import { newRecord } from "./request-record.ts";
 import { addChat } from "./routes/chat.ts";
 import { addCompletions } from "./routes/completions.ts";
 import { addEmbeddings } from "./routes/embeddings.ts";
+import { addManagement } from "./routes/management.ts";
 import { addMessages } from "./routes/messages.ts";
 import { addModels } from "./routes/models.ts";
+import { addOllama } from "./routes/ollama.ts";
+import { addOllamaModels } from "./routes/ollama-models.ts";
 import { addOperations } from "./routes/operations.ts";
 import { addResponses } from "./routes/responses.ts";
 import type { App } from "./routes/route.ts";
@@ -59,6 +62,9 @@ export function createApp(serving: Serving, options: AppOptions): App {
   addResponses(app, serving);
   addEmbeddings(app, serving);
   addTokens(app, serving);
+  addManagement(app, serving);
+  addOllama(app, serving);
+  addOllamaModels(app, serving);
   refuseOtherMethods(app);
   return app;
 }
@@ -91,16 +97,18 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
       checkOrigin(c.req.header("origin"), options.origins);
     }
     if (!OPEN_PATHS.has(c.req.path) && !options.page.has(c.req.path)) {
-      c.set("owner", ownerOf(c, options.keys));
+      const { name, manages } = ownerOf(c, options.keys);
+      c.set("owner", name);
+      c.set("mayManage", manages ?? options.isLocal);
       if (serving.isDraining) throw new ApiError(503, "the server ends", { code: "server_ends", retryAfter: 1 });
     }
     await next();
   });
 }
 
-const OPEN_PATHS: ReadonlySet<string> = new Set(["/health", "/ready", "/metrics", "/openapi.json"]);
+const OPEN_PATHS: ReadonlySet<string> = new Set(["/", "/health", "/ready", "/metrics", "/openapi.json"]);
 
-function ownerOf(c: ServerContext, keys: ApiKeys): string {
+function ownerOf(c: ServerContext, keys: ApiKeys): Owner {
   const owner = keys.ownerOf({ authorization: c.req.header("authorization"), apiKey: c.req.header("x-api-key") });
   if (owner !== null) return owner;
   throw new ApiError(401, "expected one of the server's API keys, in Authorization: Bearer or in x-api-key", {

@@ -2,7 +2,7 @@
 
 import { checkNesting } from "../json-text.ts";
 import { unpacked } from "./encoded-body.ts";
-import { ApiError } from "./errors.ts";
+import { ApiError, apiFormOf } from "./errors.ts";
 import type { ServerLimits } from "./limits.ts";
 import type { ServerContext } from "./serving.ts";
 
@@ -10,7 +10,9 @@ const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;
 
 /** Reads the body of a request, so that `c.req.json()` gives it. ApiError 400, 413 or 415 for one that may not be read. */
 export async function readBody(c: ServerContext, { bodyBytes, jsonDepth }: ServerLimits): Promise<void> {
-  if (!JSON_TYPE.test(c.req.header("content-type") ?? ""))
+  // Clients of Ollama send JSON under any name, as curl does.
+  if (apiFormOf(c.req.path) === "ollama") c.req.raw.headers.set("content-type", "application/json");
+  else if (!JSON_TYPE.test(c.req.header("content-type") ?? ""))
     throw new ApiError(415, "expected content-type: application/json", { code: "not_json" });
   const encoding = c.req.header("content-encoding") ?? "";
   const bytes = await readBytes(c.req.raw, Number(c.req.header("content-length") ?? 0), bodyBytes);

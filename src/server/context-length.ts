@@ -3,17 +3,23 @@ import { ContextLengthError } from "../errors.ts";
 import { ApiError } from "./errors.ts";
 
 /** The API whose words are used. */
-export type ContextWords = "chat" | "responses" | "messages";
+export type ContextWords = "chat" | "responses" | "messages" | "ollama";
 
 const WORDS: Readonly<Record<ContextWords, (tokens: number, most: number) => string>> = {
   chat: (tokens, most) =>
     `This model's maximum context length is ${most} tokens. However, your messages resulted in ${tokens} tokens. Please reduce the length of the messages.`,
   responses: (tokens, most) =>
     `Your input exceeds the context window of this model: ${tokens} tokens > ${most} maximum. Please adjust your input and try again.`,
+  ollama: (tokens, most) => `the input length exceeds the context length: ${tokens} tokens > ${most} maximum`,
   messages: (tokens, most) => `prompt is too long: ${tokens} tokens > ${most} maximum`,
 };
 
-const PARAMS: Readonly<Record<ContextWords, string>> = { chat: "messages", responses: "input", messages: "messages" };
+const PARAMS: Readonly<Record<ContextWords, string>> = {
+  chat: "messages",
+  responses: "input",
+  messages: "messages",
+  ollama: "messages",
+};
 
 /** The events of an answer; `count` gives the tokens of a prompt that does not fit. */
 export async function* withinContext<T>(

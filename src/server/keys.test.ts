@@ -6,14 +6,15 @@ import { ApiKeys, parseKeys } from "./keys.ts";
 const none = { authorization: undefined, apiKey: undefined };
 
 describe("ApiKeys", () => {
-  const keys = new ApiKeys(["sk-one", "sk-two"]);
+  const keys = new ApiKeys(["sk-one", { key: "sk-two", manages: true }]);
   it("knows each key in either header, and tells them apart", () => {
     const owners = ["sk-one", "sk-two"].map((key) => {
       const owner = keys.ownerOf({ ...none, apiKey: key });
-      expect(keys.ownerOf({ ...none, authorization: `Bearer ${key}` })).toBe(owner);
-      expect(keys.ownerOf({ ...none, authorization: `bearer  ${key}` })).toBe(owner);
-      expect(owner).not.toContain(key);
-      return owner;
+      expect(keys.ownerOf({ ...none, authorization: `Bearer ${key}` })).toEqual(owner);
+      expect(keys.ownerOf({ ...none, authorization: `bearer  ${key}` })).toEqual(owner);
+      expect(owner!.name).not.toContain(key);
+      expect(owner!.manages).toBe(key === "sk-two");
+      return owner!.name;
     });
     expect(new Set(owners).size).toBe(2);
   });
@@ -25,7 +26,7 @@ describe("ApiKeys", () => {
   });
 
   it("knows nobody apart without keys", () => {
-    expect(new ApiKeys([]).ownerOf(none)).toBe("");
+    expect(new ApiKeys([]).ownerOf(none)).toEqual({ name: "", manages: null });
   });
 
   it("refuses keys that no header carries, without showing them", () => {
@@ -35,6 +36,10 @@ describe("ApiKeys", () => {
   });
 
   it("are read a line each", () => {
-    expect(parseKeys("# mine\nsk-a\r\n\n  sk-b  \n#sk-c")).toEqual(["sk-a", "sk-b"]);
+    expect(parseKeys("# mine\nsk-a\r\n\n  sk-b  manage \n#sk-c\nmanage")).toEqual([
+      { key: "sk-a", manages: false },
+      { key: "sk-b", manages: true },
+      { key: "manage", manages: false },
+    ]);
   });
 });

@@ -9,14 +9,14 @@ import { answerBroken } from "./broken-requests.ts";
 import type { UnseenPolicy } from "./contents.ts";
 import { ApiError, errorBody } from "./errors.ts";
 import { newId } from "./ids.ts";
-import { ApiKeys } from "./keys.ts";
+import { type ApiKey, ApiKeys } from "./keys.ts";
 import { completeServerLimits, type ServerLimits } from "./limits.ts";
 import type { ListedModel, ModelSource } from "./models.ts";
 import { type NamedPrompt, warmPrompts } from "./named-prompts.ts";
 import { type Page, readPage } from "./page.ts";
 import { logLine, type RequestRecord } from "./request-record.ts";
 import type { App } from "./routes/route.ts";
-import { Serving } from "./serving.ts";
+import { type PullModel, Serving } from "./serving.ts";
 
 /** What a server offers, to whom, and where. */
 export interface ServerOptions {
@@ -28,8 +28,11 @@ export interface ServerOptions {
   readonly host?: string | undefined;
   /** Default: 8080; 0 takes one that is free. */
   readonly port?: number | undefined;
-  /** Keys, of which a request must carry one. Default: none, everyone may ask. */
-  readonly keys?: readonly string[] | undefined;
+  /**
+   * Keys, of which a request must carry one; those that manage may change which models there are. Default: none, everyone may ask,
+   * and who asks from this machine may manage.
+   */
+  readonly keys?: readonly (string | ApiKey)[] | undefined;
   /** Origins of pages that may ask, such as "https://example.com", or "*". Default: none. */
   readonly origins?: readonly string[] | undefined;
   /**
@@ -55,6 +58,8 @@ export interface ServerOptions {
   readonly sharedPrefixes?: "all" | readonly NamedPrompt[] | undefined;
   /** Prompts that models are given when they are loaded first, before the server is ready; keys share them. Default: none. */
   readonly warm?: readonly NamedPrompt[] | undefined;
+  /** Downloads models that requests ask for who may manage. Default: there are none but `models`. */
+  readonly pull?: PullModel | undefined;
   /** Takes the line of each request that has ended. Default: none. */
   readonly log?: ((line: string) => void) | undefined;
   /** Told of errors that are no client's. Default: they are logged by their class and message. */
@@ -86,9 +91,9 @@ export function createServing(options: ServerOptions, page: Page = new Map()) {
   if (models.length === 0) throw new InvalidArgumentError("models: expected at least one");
   const onFault = (error: unknown, { id }: RequestRecord) => options.onFault?.(error, id);
   const onEnd = (record: RequestRecord) => log?.(logLine(record, new Date()));
-  const { unseen = "auto", sharedPrefixes: shared = [], warm = [] } = options;
+  const { unseen = "auto", sharedPrefixes: shared = [], warm = [], pull = null } = options;
   const sharedPrefixes = shared === "all" ? shared : [...shared, ...warm];
-  const serving = new Serving({ models, limits, memoryBytes, unseen, sharedPrefixes, onFault, onEnd });
+  const serving = new Serving({ models, limits, memoryBytes, unseen, sharedPrefixes, pull, onFault, onEnd });
   const preload = options.preload ?? (models.length === 1 ? [models[0]!.name] : []);
   for (const name of preload) serving.pool.check(name);
   let isReady = preload.length === 0;

@@ -109,6 +109,50 @@ describe("ModelPool", () => {
     (await pool.use("a", never)).done();
   });
 
+  it("puts models away when their time is over, at once when they are to go, and never in use", async () => {
+    const { list, events } = sources({ a: 1, b: 1 });
+    const pool = new ModelPool(list);
+    const first = await pool.use("a", never);
+    pool.keep("a", 0.02);
+    const second = await pool.use("a", never);
+    first.done();
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    expect(events).toEqual(["+a"]);
+    second.done();
+    await expect.poll(() => events).toEqual(["+a", "-a"]);
+    const again = await pool.use("a", never);
+    const unloaded = pool.unload("a");
+    await unloaded;
+    expect([events.length, pool.models[0]!.state]).toEqual([3, "loaded"]);
+    again.done();
+    await expect.poll(() => events).toEqual(["+a", "-a", "+a", "-a"]);
+    expect(pool.models[0]!.state).toBe("away");
+    (await pool.use("a", never)).done();
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(pool.models[0]).toMatchObject({ state: "loaded", expiresAt: Number.POSITIVE_INFINITY });
+  });
+
+  it("offers a model by several names as one, and removes it with the last", async () => {
+    const { list, events } = sources({ a: 1, b: 1 });
+    let removed = 0;
+    const pool = new ModelPool([{ ...list[0]!, remove: async () => void removed++ }, list[1]!], { memoryBytes: 1 });
+    pool.alias("a", "c");
+    expect(() => pool.alias("a", "b")).toThrow(InvalidArgumentError);
+    (await pool.use("a", never)).done();
+    (await pool.use("c", never)).done();
+    expect(events).toEqual(["+a"]);
+    await pool.remove("a");
+    expect([events, removed]).toEqual([["+a"], 0]);
+    await expect(pool.use("a", never)).rejects.toMatchObject({ status: 404 });
+    const use = await pool.use("c", never);
+    await pool.remove("c");
+    expect([events, removed]).toEqual([["+a"], 1]);
+    use.done();
+    await expect.poll(() => events).toEqual(["+a", "-a"]);
+    pool.add(list[0]!);
+    expect(pool.models.map(({ name }) => name)).toEqual(["b", "a"]);
+  });
+
   it.each(["b", "", "../../etc/passwd", "..", "a\0", "__proto__", "constructor", "%2e%2e", "A", "a/"])(
     "knows no model %j",
     async (name) => {

@@ -4,6 +4,7 @@ import { orAbort } from "../abort.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { logInfo } from "../log.ts";
+import type { ModelFacts } from "../model-facts.ts";
 import { ApiError } from "./errors.ts";
 
 /** A model that a server offers. */
@@ -14,8 +15,14 @@ export interface ModelSource {
   readonly bytes: number;
   /** Tokens that a text of it may have, as its file says; null, or absent, when that is unknown before it is loaded. */
   readonly contextLength?: number | null | undefined;
+  /** What is known of it before it is loaded; null, or absent, for nothing. */
+  readonly facts?: ModelFacts | null | undefined;
+  /** Time at which its file was changed. Default: that of the server's start. */
+  readonly modifiedAt?: Date | undefined;
   /** Loads it. */
   load(signal: AbortSignal): Promise<LanguageModel>;
+  /** Removes what is kept of it on this machine; absent where that is not the server's to remove. */
+  remove?(): Promise<void>;
 }
 
 /** A model that a request uses: it stays loaded until the request says that it is done. */
@@ -25,6 +32,10 @@ export interface ModelUse {
   readonly contextLength: number;
   readonly done: () => void;
 }
+
+/** Milliseconds of a timer, which has 31 bits. */
+const TIMER_MAX = 2 ** 31 - 1;
+const FOREVER = Number.POSITIVE_INFINITY;
 
 /** A model and what is known of it, for lists and metrics. */
 export interface ListedModel {
@@ -38,6 +49,12 @@ export interface ListedModel {
   readonly model: LanguageModel | null;
   /** Tokens that a text of the model may have: as its file says before it was loaded; null where that is unknown. */
   readonly contextLength: number | null;
+  /** What is known of it before it is loaded; null for nothing. */
+  readonly facts: ModelFacts | null;
+  /** Time at which its file was changed, or the server was started. */
+  readonly modifiedAt: Date;
+  /** Time at which it is put away unless it is used, in milliseconds since 1970; Infinity until others need its memory. */
+  readonly expiresAt: number;
 }
 
 interface Loaded {
@@ -52,6 +69,10 @@ interface Entry {
   loading: Promise<Loaded> | null;
   users: number;
   usedAt: number;
+  /** Milliseconds that it stays loaded when nobody uses it. */
+  keepMs: number;
+  expiresAt: number;
+  timer: NodeJS.Timeout | undefined;
 }
 
 /** A name is shown in logs and metrics; paths are names of batches. */
@@ -66,7 +87,7 @@ function freeBytes(): number {
 }
 
 /** Bytes that a loaded model holds. */
-function bytesOf({ program }: LanguageModel): number {
+export function bytesOf({ program }: LanguageModel): number {
   const { constants, scratch, state } = program.memoryUse;
   return constants + scratch + state + (program.sequenceStatistics?.bytes ?? 0);
 }
@@ -81,6 +102,8 @@ async function contextOf(model: LanguageModel): Promise<number> {
 }
 
 export class ModelPool {
+  readonly #startedAt = new Date();
+  /** By all names: a model may have several. */
   readonly #entries = new Map<string, Entry>();
   readonly #memoryBytes: number;
   readonly #freeBytes: () => number;
@@ -99,28 +122,99 @@ export class ModelPool {
   ) {
     this.#memoryBytes = options.memoryBytes ?? totalmem();
     this.#freeBytes = options.freeBytes ?? freeBytes;
-    for (const source of sources) {
-      if (!NAME.test(source.name))
-        throw new InvalidArgumentError(
-          `model ${JSON.stringify(source.name)}: expected a name of 1 to 512 characters without control characters`,
-        );
-      if (this.#entries.has(source.name))
-        throw new InvalidArgumentError(
-          `model ${source.name}: expected names that differ but found it twice; give one another name`,
-        );
-      const { contextLength = null } = source;
-      this.#entries.set(source.name, { source, contextLength, loaded: null, loading: null, users: 0, usedAt: 0 });
-    }
+    for (const source of sources) this.add(source);
   }
 
   get models(): readonly ListedModel[] {
-    return Array.from(this.#entries.values(), ({ source, contextLength, loaded, loading }) => ({
-      name: source.name,
+    return Array.from(this.#entries, ([name, { source, contextLength, loaded, loading, expiresAt }]) => ({
+      name,
       state: loaded ? "loaded" : loading ? "loading" : "away",
       bytes: source.bytes,
       model: loaded?.model ?? null,
       contextLength,
+      facts: source.facts ?? null,
+      modifiedAt: source.modifiedAt ?? this.#startedAt,
+      expiresAt,
     }));
+  }
+
+  has(name: string): boolean {
+    return this.#entries.has(name);
+  }
+
+  /** Offers one more model. InvalidArgumentError for a name that is taken or could not be written in a log. */
+  add(source: ModelSource): void {
+    const { name, contextLength = source.facts?.contextLength ?? null } = source;
+    this.#checkNew(name);
+    const idle = { loaded: null, loading: null, users: 0, usedAt: 0, timer: undefined };
+    this.#entries.set(name, { source, contextLength, ...idle, keepMs: FOREVER, expiresAt: FOREVER });
+  }
+
+  #checkNew(name: string): void {
+    if (!NAME.test(name))
+      throw new InvalidArgumentError(
+        `model ${JSON.stringify(name)}: expected a name of 1 to 512 characters without control characters`,
+      );
+    if (this.#entries.has(name))
+      throw new InvalidArgumentError(
+        `model ${name}: expected names that differ but found it twice; give one another name`,
+      );
+  }
+
+  /** Offers a model by one more name. Errors are those of `add`, and ApiError 404 for no name of a model. */
+  alias(name: string, other: string): void {
+    const entry = this.#entryOf(name);
+    this.#checkNew(other);
+    this.#entries.set(other, entry);
+  }
+
+  /**
+   * Offers a model no longer by a name: where it has no other, it is put away when nobody uses it, and what is kept of it is
+   * removed. ApiError 404 for no name of a model.
+   */
+  async remove(name: string): Promise<void> {
+    const entry = this.#entryOf(name);
+    this.#entries.delete(name);
+    if ([...this.#entries.values()].includes(entry)) return;
+    await this.#unload(entry);
+    await entry.source.remove?.();
+  }
+
+  /** Puts a model away, when nobody uses it any more. ApiError 404 for no name of a model. */
+  async unload(name: string): Promise<void> {
+    await this.#unload(this.#entryOf(name));
+  }
+
+  async #unload(entry: Entry): Promise<void> {
+    await entry.loading?.catch(() => {});
+    entry.keepMs = 0;
+    await this.#putAwayIdle(entry);
+  }
+
+  /** Keeps a model loaded for so many seconds from when it was last used; Infinity for until others need its memory. */
+  keep(name: string, seconds: number): void {
+    const entry = this.#entryOf(name);
+    entry.keepMs = seconds * 1000;
+    if (entry.users === 0) this.#expire(entry);
+  }
+
+  /** Begins the time after which a model that nobody uses is put away. */
+  #expire(entry: Entry): void {
+    clearTimeout(entry.timer);
+    entry.expiresAt = Date.now() + entry.keepMs;
+    if (!entry.loaded || entry.keepMs > TIMER_MAX) return;
+    const putAway = () => void this.#putAwayIdle(entry).catch(() => {});
+    if (entry.keepMs === 0) putAway();
+    else entry.timer = setTimeout(putAway, entry.keepMs).unref();
+  }
+
+  /** After loads that are under way, which count on what is there. */
+  #putAwayIdle(entry: Entry): Promise<void> {
+    const away = this.#loads.then(async () => {
+      if (entry.loaded && entry.users === 0) await this.#putAway(entry);
+    });
+    this.#loads = away.catch(() => {});
+    return away;
   }
 
   /** ApiError 404 for no name of a model. */
@@ -141,6 +235,7 @@ export class ModelPool {
     const entry = this.#entryOf(name);
     signal.throwIfAborted();
     entry.users++;
+    clearTimeout(entry.timer);
     try {
       const loaded = entry.loaded ?? (await orAbort(this.#load(entry), signal));
       let isDone = false;
@@ -158,7 +253,9 @@ export class ModelPool {
   #leave(entry: Entry): void {
     entry.users--;
     entry.usedAt = ++this.#uses;
-    if (entry.users === 0) this.#onIdle();
+    if (entry.users > 0) return;
+    this.#onIdle();
+    this.#expire(entry);
   }
 
   /** One load at a time: each needs to know what the others took. */
@@ -173,6 +270,8 @@ export class ModelPool {
   async #loadNow(entry: Entry): Promise<Loaded> {
     const { signal } = this.#stop;
     const { name, bytes } = entry.source;
+    entry.keepMs = FOREVER;
+    entry.expiresAt = FOREVER;
     try {
       signal.throwIfAborted();
       await this.#makeRoom(bytes, signal);
@@ -192,7 +291,7 @@ export class ModelPool {
   /** Puts models away that nobody uses, the longest unused first, and waits for those in use where that is not enough. */
   async #makeRoom(bytes: number, signal: AbortSignal): Promise<void> {
     for (;;) {
-      const loaded = [...this.#entries.values()].filter((entry) => entry.loaded !== null);
+      const loaded = [...new Set(this.#entries.values())].filter((entry) => entry.loaded !== null);
       const taken = loaded.reduce((sum, { loaded }) => sum + bytesOf(loaded!.model), 0);
       if (loaded.length === 0 || (taken + bytes <= this.#memoryBytes && bytes <= this.#freeBytes())) return;
       const idle = loaded.filter(({ users }) => users === 0).sort((a, b) => a.usedAt - b.usedAt)[0];
@@ -209,6 +308,7 @@ export class ModelPool {
 
   async #putAway(entry: Entry): Promise<void> {
     const { loaded, source } = entry;
+    clearTimeout(entry.timer);
     entry.loaded = null;
     logInfo(() => `putting model ${source.name} away`);
     await loaded!.model.dispose();

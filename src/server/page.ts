@@ -60,11 +60,13 @@ export async function readPage(folder: URL = PAGE_FOLDER): Promise<Page> {
   return page;
 }
 
-/** Adds the files as they are: no other path of a folder can be asked for. */
+/** Adds the files as they are: no other path of a folder can be asked for. Without a page, `/` says that the server runs. */
 export function addPage(app: App, page: Page): void {
   for (const [path, { bytes, headers }] of page)
     app.get(path, (c) => {
       const isKnown = c.req.header("if-none-match") === headers.etag;
       return isKnown ? c.body(null, 304, headers) : c.body(bytes, 200, headers);
     });
+  // Clients of Ollama look here whether a server is there.
+  if (!page.has("/")) app.get("/", (c) => c.text("lowbit is running"));
 }

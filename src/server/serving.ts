@@ -14,11 +14,11 @@ import { Metrics } from "./metrics.ts";
 import { type ListedModel, ModelPool, type ModelSource } from "./models.ts";
 import { type NamedPrompt, PublicPrompts } from "./named-prompts.ts";
 import type { RequestRecord } from "./request-record.ts";
-import { type StreamEvent, streamResponse } from "./sse.ts";
+import { type StreamEvent, type StreamOptions, streamResponse } from "./sse.ts";
 
 /** What middleware leaves for handlers. */
 export interface ServerEnv {
-  readonly Variables: { record: RequestRecord; limits: ServerLimits; owner: string };
+  readonly Variables: { record: RequestRecord; limits: ServerLimits; owner: string; mayManage: boolean };
 }
 export type ServerContext = Context<ServerEnv>;
 
@@ -36,6 +36,8 @@ export interface TokenCounts {
 export interface Job {
   readonly model: NonNullable<ListedModel["model"]>;
   readonly contextLength: number;
+  /** Milliseconds that it took until the model was there. */
+  readonly loadMs: number;
   /** Who shares what is computed of the request's prompts; undefined for everyone. */
   readonly prefixScope: PrefixScope | undefined;
   /** Aborts when the client has left, time is up or the server ends. */
@@ -53,6 +55,18 @@ export interface Demand {
   readonly choices: number;
 }
 
+/**
+ * Downloads a model by its name, such as "org/name", and gives it as one to be served by this name. `onProgress` is told what is
+ * done, with bytes done and bytes in all. ApiError 400 for names that it cannot be.
+ */
+export type PullModel = (
+  name: string,
+  options: {
+    readonly signal: AbortSignal;
+    readonly onProgress: (what: "downloading" | "quantizing", doneBytes: number, totalBytes: number) => void;
+  },
+) => Promise<ModelSource>;
+
 export interface ServingOptions {
   readonly models: readonly ModelSource[];
   readonly limits: ServerLimits;
@@ -61,10 +75,25 @@ export interface ServingOptions {
   readonly unseen: UnseenPolicy;
   /** What keys share of what was computed of prompts: all of it, or the beginnings of some. */
   readonly sharedPrefixes: "all" | readonly NamedPrompt[];
+  /** Downloads models; null where the server offers no others than it was given. */
+  readonly pull: PullModel | null;
   /** Told of errors that are no client's. */
   readonly onFault: (error: unknown, record: RequestRecord) => void;
   /** Told of each request when it has been answered. */
   readonly onEnd: (record: RequestRecord) => void;
+}
+
+/** How an answer's stream looks. */
+export interface AnswerStreamOptions extends Pick<StreamOptions, "ping" | "form"> {
+  /** The events that tell of an error by its body, and end the stream. */
+  readonly failed: (body: object) => readonly StreamEvent[];
+}
+
+/** What ends a request before its time. */
+interface Stop {
+  readonly signal: AbortSignal;
+  readonly abort: (reason: unknown) => void;
+  readonly clear: () => void;
 }
 
 export class Serving {
@@ -73,6 +102,7 @@ export class Serving {
   readonly admission: Admission;
   readonly metrics: Metrics;
   readonly unseen: UnseenPolicy;
+  readonly pull: PullModel | null;
   /** Responses that may be gone on from. */
   readonly responses: KeptResponses;
   /** Null where keys share all. */
@@ -83,10 +113,11 @@ export class Serving {
   readonly #jobs = new Set<Promise<void>>();
   #isDraining = false;
 
-  constructor({ models, limits, memoryBytes, unseen, sharedPrefixes, onFault, onEnd }: ServingOptions) {
+  constructor({ models, limits, memoryBytes, unseen, sharedPrefixes, pull, onFault, onEnd }: ServingOptions) {
     this.#publicPrompts = sharedPrefixes === "all" ? null : new PublicPrompts(sharedPrefixes);
     this.limits = limits;
     this.unseen = unseen;
+    this.pull = pull;
     this.responses = new KeptResponses(limits);
     // As many listen as there are requests.
     setMaxListeners(0, this.#end.signal);
@@ -122,19 +153,59 @@ export class Serving {
     c: ServerContext,
     demand: Demand,
     work: (job: Job) => AsyncGenerator<StreamEvent>,
-    options: {
-      readonly ping?: () => readonly StreamEvent[];
-      readonly failed: (body: object) => readonly StreamEvent[];
-    },
+    options: AnswerStreamOptions,
   ): Promise<Response> {
     const stop = this.#stopOf(c);
+    return this.#streamed(c, stop, this.#run(c, demand, stop.signal, work), options);
+  }
+
+  /** Answers with the events of work that needs no model and takes as long as it takes. */
+  async streamWork(
+    c: ServerContext,
+    work: (signal: AbortSignal) => AsyncGenerator<StreamEvent>,
+    options: AnswerStreamOptions,
+  ): Promise<Response> {
+    const stop = this.#stopOf(c, { isTimed: false });
+    return this.#streamed(c, stop, this.#untimed(stop, work), options);
+  }
+
+  /** Does such work to its end, for an answer of one piece. */
+  async work(c: ServerContext, work: (signal: AbortSignal) => AsyncGenerator<unknown>): Promise<void> {
+    const stop = this.#stopOf(c, { isTimed: false });
+    try {
+      for await (const _ of this.#untimed(stop, work));
+    } finally {
+      stop.clear();
+    }
+  }
+
+  /** Work that the end of the server waits for. */
+  async *#untimed<T>({ signal }: Stop, work: (signal: AbortSignal) => AsyncGenerator<T>): AsyncGenerator<T> {
+    const { promise, resolve } = deferred();
+    this.#jobs.add(promise);
+    try {
+      yield* work(signal);
+    } catch (error) {
+      throw signal.aborted ? signal.reason : error;
+    } finally {
+      this.#jobs.delete(promise);
+      resolve();
+    }
+  }
+
+  async #streamed(
+    c: ServerContext,
+    stop: Stop,
+    work: AsyncGenerator<StreamEvent>,
+    options: AnswerStreamOptions,
+  ): Promise<Response> {
     const record = c.get("record");
     // The request has ended when the answer was begun and its events are over, in whatever order.
     let left = 2;
     const part = () => {
       if (--left === 0) this.ended(record);
     };
-    const events = this.#tracked(this.#run(c, demand, stop.signal, work), record, () => {
+    const events = this.#tracked(work, record, () => {
       if (stop.signal.aborted) this.failure(stop.signal.reason, record);
       stop.clear();
       part();
@@ -182,7 +253,9 @@ export class Serving {
     try {
       ends.push(await this.admission.enter(choices, signal));
       record.queueMs = performance.now() - arrived;
+      const loading = performance.now();
       const { model, contextLength, done } = await this.pool.use(name, signal);
+      const loadMs = performance.now() - loading;
       ends.push(done);
       file = model.name;
       let last = arrived;
@@ -197,7 +270,7 @@ export class Serving {
       };
       const prefixScope = this.#scopeOf(c.get("owner"), name, model);
       const took = (counts: TokenCounts) => this.#count(name, counts, record);
-      yield* work({ model, contextLength, prefixScope, signal, wrote, took });
+      yield* work({ model, contextLength, loadMs, prefixScope, signal, wrote, took });
     } catch (error) {
       throw signal.aborted ? signal.reason : namedAsServed(error, file, name);
     } finally {
@@ -231,12 +304,12 @@ export class Serving {
   }
 
   /** Aborts when the client leaves, time is up or the server ends; `clear` ends the waiting for that. */
-  #stopOf(c: ServerContext): { signal: AbortSignal; abort: (reason: unknown) => void; clear: () => void } {
+  #stopOf(c: ServerContext, { isTimed = true } = {}): Stop {
     const stop = new AbortController();
     setMaxListeners(0, stop.signal);
     const { requestSeconds } = this.limits;
     const late = () => stop.abort(new ApiError(408, `the request took longer than ${requestSeconds} seconds`));
-    const timer = setTimeout(late, requestSeconds * 1000);
+    const timer = isTimed ? setTimeout(late, requestSeconds * 1000) : undefined;
     const abort = (reason: unknown) => stop.abort(reason instanceof ApiError ? reason : clientLeft());
     const left = () => abort(undefined);
     const ended = () => stop.abort(this.#end.signal.reason);

@@ -1,4 +1,4 @@
-/** Streams of events (SSE): pings while nothing happens, an end for readers that take nothing. */
+/** Streams of events, or of lines of JSON: pings while nothing happens, an end for readers that take nothing. */
 import { ApiError } from "./errors.ts";
 
 /** An event of a stream: its name, where the API has names, and its data, which is written as JSON. */
@@ -8,7 +8,17 @@ export interface StreamEvent {
   readonly data: unknown;
 }
 
+/** How events are written. */
+export interface StreamForm {
+  readonly contentType: string;
+  readonly write: (event: StreamEvent) => string;
+  /** What is sent while nothing happens; "" for nothing. */
+  readonly ping: string;
+}
+
 export interface StreamOptions {
+  /** Default: events as browsers know them. */
+  readonly form?: StreamForm | undefined;
   readonly pingSeconds: number;
   readonly stalledSeconds: number;
   /** What is sent while nothing happens: a comment, unless the API has events for it. */
@@ -25,13 +35,23 @@ function formatEvent({ event, data }: StreamEvent): string {
   return `${event === undefined ? "" : `event: ${event}\n`}data: ${text}\n\n`;
 }
 
-const COMMENT = ": ping\n\n";
+const EVENTS: StreamForm = {
+  contentType: "text/event-stream; charset=utf-8",
+  write: formatEvent,
+  ping: ": ping\n\n",
+};
+
+/** Lines of JSON. */
+export const LINES: StreamForm = {
+  contentType: "application/x-ndjson",
+  write: ({ data }) => `${JSON.stringify(data)}\n`,
+  ping: "",
+};
 
 /** Characters that wait for the next turn of the event loop, before no more events are asked for. */
 const UNWRITTEN_MAX = 65536;
 
 const HEADERS = {
-  "content-type": "text/event-stream; charset=utf-8",
   "cache-control": "no-cache, no-transform",
   // nginx would wait for more otherwise.
   "x-accel-buffering": "no",
@@ -45,7 +65,10 @@ export async function streamResponse(events: AsyncGenerator<StreamEvent>, option
   const first = events.next();
   first.catch(() => {});
   await orAfter(options.pingSeconds, first);
-  return new Response(new EventSource(events, first, options).body, { headers: HEADERS });
+  const { contentType } = options.form ?? EVENTS;
+  return new Response(new EventSource(events, first, options).body, {
+    headers: { ...HEADERS, "content-type": contentType },
+  });
 }
 
 /**
@@ -56,6 +79,7 @@ class EventSource {
   readonly body: ReadableStream<Uint8Array>;
   readonly #events: AsyncGenerator<StreamEvent>;
   readonly #options: StreamOptions;
+  readonly #form: StreamForm;
   readonly #encoder = new TextEncoder();
   readonly #timer: NodeJS.Timeout;
   #controller!: ReadableStreamDefaultController<Uint8Array>;
@@ -72,6 +96,7 @@ class EventSource {
   ) {
     this.#events = events;
     this.#options = options;
+    this.#form = options.form ?? EVENTS;
     this.body = new ReadableStream<Uint8Array>({
       start: (controller) => {
         this.#controller = controller;
@@ -88,12 +113,12 @@ class EventSource {
     try {
       for (let next = await first; !next.done; next = await this.#events.next()) {
         if (this.#isOver) return;
-        this.#write(formatEvent(next.value));
+        this.#write(this.#form.write(next.value));
         if (!this.#isTaken || this.#text.length > UNWRITTEN_MAX) await this.#taken();
       }
     } catch (error) {
       if (this.#isOver) return;
-      for (const event of this.#options.failed(error)) this.#write(formatEvent(event));
+      for (const event of this.#options.failed(error)) this.#write(this.#form.write(event));
     }
     if (!this.#isOver) this.#close();
   }
@@ -138,7 +163,7 @@ class EventSource {
     const { pingSeconds, stalledSeconds, ping } = this.#options;
     const quiet = (performance.now() - this.#writtenAt) / 1000;
     const isTaken = this.#isTaken;
-    if (isTaken && quiet >= pingSeconds) this.#write(ping ? ping().map(formatEvent).join("") : COMMENT);
+    if (isTaken && quiet >= pingSeconds) this.#write(ping ? ping().map(this.#form.write).join("") : this.#form.ping);
     if (isTaken || quiet < stalledSeconds) return;
     const error = new ApiError(408, `nothing of the answer was taken for ${stalledSeconds} seconds`);
     void this.#leave(error);

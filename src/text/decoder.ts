@@ -30,4 +30,6 @@ export interface Decoder {
   allLogits?(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
   /** Forgets the tokens from a position on. */
   rewind?(position: number): void;
+  /** Tokens of the context that the next call computes again, since a rewind could not keep what was computed of them. Default 0. */
+  readonly recomputed?: number | undefined;
 }

@@ -5,28 +5,54 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
-import type { Draft } from "./drafted-decoder.ts";
+import type { Draft } from "./draft-source.ts";
 import { type GenerateOptions, type GenerationResult, generate } from "./generate.ts";
+import { StepCosts } from "./step-costs.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
 const json = JSON.parse(readFileSync(new URL("byte-level-tokenizer.json.golden", import.meta.url), "utf8"));
 const tokenizer = new Tokenizer(json, { eos_token: "<|end|>" });
 
-/** Calls of all decoders, which the clock goes by. */
+/** Calls of all decoders by what they cost, which the clock goes by. */
 let calls = 0;
 
 /** Logits that depend on the last two ids, so that texts repeat themselves, with a turn now and then. */
 class RepeatingDecoder implements Decoder {
   readonly contextLength: number;
-  readonly draftRows: number;
   readonly ids: number[] = [];
   /** Rows of each call. */
   readonly calls: number[] = [];
   failsAt = Number.POSITIVE_INFINITY;
+  /** Tokens that the next call computes again; none unless where the last call began can be gone back to only. */
+  recomputed = 0;
+  #start = 0;
+  readonly #rows: number;
+  readonly #isRecurrent: boolean;
+  readonly #oddEvery: number;
+  readonly #cost: number;
 
-  constructor(draftRows: number, contextLength = 200) {
-    this.draftRows = draftRows;
+  /**
+   * `isRecurrent`: only where its last call began can be gone back to. `oddEvery`: how often it turns to another token. `cost`:
+   * of a call.
+   */
+  constructor(
+    draftRows: number,
+    {
+      contextLength = 200,
+      isRecurrent = false,
+      oddEvery = 23,
+      cost = 1,
+    }: { contextLength?: number; isRecurrent?: boolean; oddEvery?: number; cost?: number } = {},
+  ) {
+    this.#rows = draftRows;
     this.contextLength = contextLength;
+    this.#isRecurrent = isRecurrent;
+    this.#oddEvery = oddEvery;
+    this.#cost = cost;
+  }
+
+  get draftRows(): number {
+    return this.#rows - this.recomputed;
   }
 
   get position(): number {
@@ -43,8 +69,10 @@ class RepeatingDecoder implements Decoder {
 
   async allLogits(ids: readonly number[]): Promise<Float32Array> {
     if (this.position + ids.length > this.contextLength) throw new RangeError("the context is overrun");
-    this.calls.push(ids.length);
-    calls++;
+    this.calls.push(ids.length + this.recomputed);
+    calls += this.#cost;
+    this.#start = this.position - this.recomputed;
+    this.recomputed = 0;
     if (this.calls.length > this.failsAt) {
       // As a decoder that is aborted behind a part of what it was given.
       this.ids.push(ids[0]!);
@@ -54,7 +82,7 @@ class RepeatingDecoder implements Decoder {
       this.ids.push(id);
       const [a = 0, b = 0] = this.ids.slice(-2);
       const logits = Float32Array.from({ length: tokenizer.vocabSize }, (_, i) => Math.sin(i * 12.9898 + a + 7 * b));
-      logits[(a * 31 + b * 17 + (this.ids.length % 23 === 0 ? 5 : 0)) % 7] = 9;
+      logits[(a * 31 + b * 17 + (this.ids.length % this.#oddEvery === 0 ? 5 : 0)) % 7] = 9;
       return logits;
     });
     return Float32Array.from(rows.flatMap((row) => [...row]));
@@ -62,8 +90,22 @@ class RepeatingDecoder implements Decoder {
 
   rewind(position: number): void {
     if (position > this.position) throw new RangeError("rewound to what is not there");
+    if (this.#isRecurrent && position < this.position) this.recomputed = position - this.#start;
     this.ids.length = position;
   }
+}
+
+/** A model that writes as a `RepeatingDecoder` does, and how many of its decoders were not disposed of. */
+function draftModel(options: ConstructorParameters<typeof RepeatingDecoder>[1] = {}) {
+  const open = new Set<Decoder>();
+  const createDecoder = () => {
+    const decoder = Object.assign(new RepeatingDecoder(1, { cost: 0.05, ...options }), {
+      dispose: async () => void open.delete(decoder),
+    });
+    open.add(decoder);
+    return decoder;
+  };
+  return { name: "draft.pte", tokenizer, createDecoder, open };
 }
 
 async function run(decoder: Decoder, prompt: readonly number[], options: GenerateOptions) {
@@ -116,11 +158,13 @@ describe("a text with drafts", () => {
       prompts,
       optionsOf,
       fc.integer({ min: 2, max: 9 }),
-      fc.constantFrom(61, 80, 200),
-      async (prompt, options, rows, contextLength) => {
-        const [alone, ahead] = [new RepeatingDecoder(rows, contextLength), new RepeatingDecoder(rows, contextLength)];
+      fc.record({ contextLength: fc.constantFrom(61, 80, 200), isRecurrent: fc.boolean() }),
+      fc.constantFrom("lookup", draftModel(), draftModel({ oddEvery: 3 }), draftModel({ contextLength: 70 })),
+      async (prompt, options, rows, kind, draft) => {
+        const [alone, ahead] = [new RepeatingDecoder(rows, kind), new RepeatingDecoder(rows, kind)];
         const expected = await run(alone, prompt, { ...options, draft: "off" });
-        const found = await run(ahead, prompt, { ...options, draft: "lookup" });
+        const found = await run(ahead, prompt, { ...options, draft: draft as Draft });
+        if (typeof draft === "object") expect(draft.open.size).toBe(0);
         expect(found.told).toEqual(expected.told);
         expect(ahead.ids).toEqual(alone.ids);
         expect([expected.draftedTokens, expected.acceptedTokens]).toEqual([0, 0]);
@@ -155,6 +199,37 @@ describe("a text with drafts", () => {
     expect(decoder.calls.length).toBe(100 - acceptedTokens);
   });
 
+  it("takes fewer steps where a model that writes the same drafts for it, and few of one that costs more", async () => {
+    const options: GenerateOptions = { temperature: 0, maxTokens: 100 };
+    const prompt = [1, 2, 3];
+    const accepted = async (draft: Draft) => {
+      const { told, acceptedTokens } = await run(new RepeatingDecoder(8, { oddEvery: 5 }), prompt, {
+        ...options,
+        draft,
+      });
+      expect(told).toEqual(
+        (await run(new RepeatingDecoder(8, { oddEvery: 5 }), prompt, { ...options, draft: "off" })).told,
+      );
+      return acceptedTokens;
+    };
+    const lookup = await accepted("lookup");
+    const model = await accepted(draftModel({ oddEvery: 5 }));
+    expect(model).toBeGreaterThan(lookup + 30);
+    expect(await accepted(draftModel({ oddEvery: 5, cost: 3 }))).toBeLessThan(model - 30);
+    expect(await accepted(draftModel({ oddEvery: 2 }))).toBeGreaterThan(lookup / 2);
+  });
+
+  it("is refused from a model with other tokens, both named", async () => {
+    const other = structuredClone(json);
+    other.added_tokens.push({ ...other.added_tokens[0], id: tokenizer.vocabSize, content: "<|other|>" });
+    const draft = { ...draftModel(), tokenizer: new Tokenizer(other) };
+    await expect(run(new RepeatingDecoder(8), [1], { draft })).rejects.toThrow(
+      new InvalidArgumentError(
+        `draft: expected a model with the tokens of the model but draft.pte has ${tokenizer.vocabSize + 1} tokens, not ${tokenizer.vocabSize}`,
+      ),
+    );
+  });
+
   it("leaves what was drawn in the context where its reader goes away, or a call fails", async () => {
     for (const failsAt of [Number.POSITIVE_INFINITY, 5, 6, 7, 8, 9, 10]) {
       const decoder = new RepeatingDecoder(8);
@@ -175,19 +250,20 @@ describe("a text with drafts", () => {
   it("is refused where it comes from nothing known", async () => {
     const generating = run(new RepeatingDecoder(8), [1], { draft: "odd" as Draft });
     await expect(generating).rejects.toThrow(
-      new InvalidArgumentError('draft: expected one of lookup, off but found "odd"'),
+      new InvalidArgumentError('draft: expected one of lookup, off, or a loaded model, but found "odd"'),
     );
   });
 });
 
 describe("the length of drafts", () => {
   const tokensOf = (costs: readonly number[], share: number) => {
-    const length = new DraftLength();
+    const stepCosts = new StepCosts();
+    const length = new DraftLength(stepCosts);
     let drafted = 0;
     for (let step = 0; step < 2000; step++) {
       const count = length.next(10, 7);
-      length.took(1 + count, costs[count]!);
-      if (count > 0) length.cameTrue(10, count, Math.round(count * share));
+      stepCosts.took(1 + count, costs[count]!);
+      if (count > 0) length.cameTrue(10, { drafted: count, accepted: Math.round(count * share) });
       if (step >= 1000) drafted += count;
     }
     return drafted / 1000;
@@ -200,12 +276,25 @@ describe("the length of drafts", () => {
     expect(tokensOf([10, 10.5, 30, 40, 50, 60, 70, 80], 1)).toBeCloseTo(1, 1);
   });
 
+  it("is shorter where tokens that came true are computed again when others did not", () => {
+    const drafted = (recomputed: number) => {
+      const costs = new StepCosts();
+      const length = new DraftLength(costs);
+      for (let rows = 1; rows <= 8; rows++) costs.took(rows, 10 + 2 * rows);
+      for (let step = 0; step < 60; step++)
+        length.cameTrue(10, step % 5 < 4 ? { drafted: 1, accepted: 1 } : { drafted: 1, accepted: 0, recomputed });
+      return length.next(10, 7);
+    };
+    expect(drafted(1)).toBeLessThan(drafted(0));
+    expect(drafted(1)).toBeGreaterThan(0);
+  });
+
   it("is nothing but a try now and then where none come true", () => {
     expect(tokensOf([10, 10.5, 11, 11.5, 12, 12.5, 13, 13.5], 0)).toBeLessThan(0.01);
   });
 
   it("is nothing behind texts that did not occur before", () => {
-    expect(new DraftLength().next(0, 7)).toBe(0);
-    expect(new DraftLength().next(1, 7)).toBe(0);
+    expect(new DraftLength(new StepCosts()).next(0, 7)).toBe(0);
+    expect(new DraftLength(new StepCosts()).next(1, 7)).toBe(0);
   });
 });

@@ -2,12 +2,10 @@
 
 import type { ComputeOptions, Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
+import { type DraftingOptions, ModelDrafts } from "./draft-model.ts";
+import type { Draft } from "./draft-source.ts";
+import { StepCosts } from "./step-costs.ts";
 import { SuffixAutomaton } from "./suffix-automaton.ts";
-
-/** Where drafts come from: `lookup` is what followed when the same tokens occurred before in the prompt or the answer. */
-export const drafts = ["lookup", "off"] as const;
-/** Where drafts come from, as `drafts` names it. */
-export type Draft = (typeof drafts)[number];
 
 /** Between texts in which drafts are found: no token. */
 const SEPARATOR = 2 ** 24 - 1;
@@ -17,6 +15,8 @@ export interface DraftSource {
   readonly draft: Draft;
   /** Tokens that the answer is likely to resemble, beside those before it. */
   readonly prediction: readonly number[];
+  /** How the tokens are drawn. */
+  readonly drawing: DraftingOptions;
 }
 
 /**
@@ -33,19 +33,24 @@ export class DraftedDecoder {
   #prediction: readonly number[];
   #known = 0;
   readonly #text: SuffixAutomaton | null;
-  readonly #length = new DraftLength();
+  readonly #costs = new StepCosts();
+  readonly #length = new DraftLength(this.#costs);
+  readonly #model: ModelDrafts | null;
   /** The tokens of the last draft, how many of them have come, and the logits behind each and behind the one before them. */
   #draft: readonly number[] = [];
   #taken = 0;
   #logits = new Float32Array(0);
-  #matched = 0;
+  /** Tokens of the text that the draft was found behind; null where the model wrote it. */
+  #matched: number | null = null;
+  #stepMs = 0;
 
   /** `history`: the tokens of the text, to which each is added as it is drawn. */
-  constructor(decoder: Decoder, history: readonly number[], { draft, prediction }: DraftSource) {
+  constructor(decoder: Decoder, history: readonly number[], { draft, prediction, drawing }: DraftSource) {
     this.#decoder = decoder;
     this.#history = history;
     this.#prediction = prediction;
-    this.#text = draft === "lookup" && (decoder.draftRows ?? 1) > 1 ? new SuffixAutomaton() : null;
+    this.#text = draft === "off" ? null : new SuffixAutomaton();
+    this.#model = typeof draft === "object" ? new ModelDrafts(draft, this.#costs, drawing) : null;
   }
 
   /** Tokens that the context holds, without those that were drafted and have not come. */
@@ -60,24 +65,35 @@ export class DraftedDecoder {
       this.#taken++;
       return this.#row(this.#taken);
     }
-    this.forget();
-    const draft = this.#nextDraft();
+    this.#forget();
+    const draft = await this.#nextDraft(options);
+    const rows = (this.#decoder.recomputed ?? 0) + 1 + draft.length;
     const start = performance.now();
     const logits = draft.length === 0 ? await this.#decoder.step(id, options) : await this.#compute(id, draft, options);
-    if (this.#text) this.#length.took(1 + draft.length, performance.now() - start);
+    this.#stepMs = performance.now() - start;
+    this.#costs.took(rows, this.#stepMs);
     return logits;
   }
 
-  #nextDraft(): readonly number[] {
-    if (!this.#text) return [];
-    for (const id of this.#prediction) this.#text.push(id);
-    if (this.#prediction.length > 0) this.#text.push(SEPARATOR);
-    this.#prediction = [];
-    while (this.#known < this.#history.length) this.#text.push(this.#history[this.#known++]!);
-    this.#matched = this.#text.matchLength;
+  async #nextDraft(options: ComputeOptions): Promise<readonly number[]> {
     const { draftRows = 1, contextLength, position } = this.#decoder;
     const most = Math.min(draftRows, contextLength - position) - 1;
-    const found = this.#text.continuation(this.#length.next(this.#matched, most));
+    if (!this.#text || most < 1) return [];
+    const found = this.#lookUp(this.#text, most);
+    if (found.length > 0 || !this.#model) return found;
+    this.#matched = null;
+    return this.#model.next(this.#history, most, options);
+  }
+
+  /** What followed the last tokens before, where that is likelier to come than what the model would write. */
+  #lookUp(text: SuffixAutomaton, most: number): readonly number[] {
+    for (const id of this.#prediction) text.push(id);
+    if (this.#prediction.length > 0) text.push(SEPARATOR);
+    this.#prediction = [];
+    while (this.#known < this.#history.length) text.push(this.#history[this.#known++]!);
+    this.#matched = text.matchLength;
+    if (this.#model && this.#length.chance(this.#matched) < this.#model.chance) return [];
+    const found = text.continuation(this.#length.next(this.#matched, most, this.#decoder.recomputed));
     const end = found.indexOf(SEPARATOR);
     return end < 0 ? found : found.slice(0, end);
   }
@@ -101,13 +117,20 @@ export class DraftedDecoder {
     return this.#logits.subarray(index * size, (index + 1) * size);
   }
 
-  /** Forgets what was drafted and has not come. */
-  forget(): void {
+  #forget(): void {
     if (this.#draft.length === 0) return;
     const { position } = this;
-    this.#length.cameTrue(this.#matched, this.#draft.length, this.#taken);
     if (this.#decoder.position > position) this.#decoder.rewind!(position);
+    const { recomputed = 0 } = this.#decoder;
+    if (this.#matched === null) this.#model!.cameTrue(this.#taken, this.#stepMs);
+    else this.#length.cameTrue(this.#matched, { drafted: this.#draft.length, accepted: this.#taken, recomputed });
     this.#draft = [];
     this.#taken = 0;
+  }
+
+  /** Forgets what was drafted and has not come, and what drafts were made with. */
+  async end(): Promise<void> {
+    this.#forget();
+    await this.#model?.dispose();
   }
 }

@@ -7,7 +7,8 @@ import type { PrefixScope } from "../prefix-scope.ts";
 import type { Constraint } from "./constraint.ts";
 import type { Decoder } from "./decoder.ts";
 import { Detokenizer } from "./detokenizer.ts";
-import { type Draft, DraftedDecoder, type DraftSource, drafts } from "./drafted-decoder.ts";
+import { checkDraft, type Draft } from "./draft-source.ts";
+import { DraftedDecoder, type DraftSource } from "./drafted-decoder.ts";
 import { ofLogits } from "./finite-logits.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
@@ -54,8 +55,8 @@ export interface GenerateOptions extends SamplerOptions {
   readonly contextIds?: readonly number[] | undefined;
   /**
    * Where drafts come from: "lookup" computes what followed the last tokens when they occurred before, in the prompt or in
-   * the answer, beside the next token, as far as it saves time here; "off" computes each token alone. The text is the same.
-   * Default: lookup, where the program can.
+   * the answer, beside the next token, as far as it saves time here; a smaller model with the same tokens writes on where
+   * that is not likely to come; "off" computes each token alone. The text is the same. Default: lookup, where the program can.
    */
   readonly draft?: Draft | undefined;
   /** A text that is likely to come in parts, such as a file that is to be changed: drafts are found in it, too. Default: none. */
@@ -128,11 +129,11 @@ export async function* generate(
   for (const name of ["stopTokens", "eosIds", "contextIds"] as const) checkIds(name, options[name] ?? []);
   checkPrompt(decoder, promptIds);
   const history = [...(options.contextIds ?? []), ...promptIds];
-  const drafted = new DraftedDecoder(decoder, history, draftSource(tokenizer, options));
+  const drafted = new DraftedDecoder(decoder, history, draftSource(decoder, tokenizer, options));
   try {
     return yield* generateAfter({ decoder, drafted, history, promptIds }, tokenizer, options, guide);
   } finally {
-    drafted.forget();
+    await drafted.end();
   }
 }
 
@@ -306,12 +307,12 @@ class Clock {
   }
 }
 
-function draftSource(tokenizer: Tokenizer, { draft = "lookup", prediction = "" }: GenerateOptions): DraftSource {
-  if (!drafts.includes(draft))
-    throw new InvalidArgumentError(`draft: expected one of ${drafts.join(", ")} but found ${shown(draft)}`);
+function draftSource(decoder: Decoder, tokenizer: Tokenizer, options: GenerateOptions): DraftSource {
+  const { draft = "lookup", prediction = "" } = options;
+  checkDraft(draft, tokenizer, decoder.file ?? "the model");
   checkString("prediction", prediction);
   const ids = prediction === "" ? [] : tokenizer.encode(prediction, { ...WHOLE_TEXT, addSpecialTokens: false });
-  return { draft, prediction: ids };
+  return { draft, prediction: ids, drawing: options };
 }
 
 function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {

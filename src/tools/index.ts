@@ -9,7 +9,6 @@ export {
   writeCalibrationText,
 } from "../api/calibration-text.ts";
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
-export { contextLengthOf } from "../api/context-length.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
 export { type FitSizeOptions, type FittedSize, fitSize, type UniformChoice } from "../api/fit-size.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
@@ -28,6 +27,7 @@ export {
   kernelTable,
   type ServingKernel,
 } from "../api/kernel-table.ts";
+export { modelFactsOf } from "../api/model-facts.ts";
 export { PrefixCache, type PrefixCacheOptions } from "../api/prefix-cache.ts";
 export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
 export {
@@ -89,7 +89,7 @@ export { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
 export type { Trace, TraceEvent } from "../runtime/trace.ts";
 export type { AddedTokenMatcher } from "../text/added-tokens.ts";
 export { ChatTemplate, type RenderOptions, type TemplateLimits, type TemplateMessage } from "../text/chat-template.ts";
-export { type Draft, drafts } from "../text/drafted-decoder.ts";
+export { type Draft, drafts } from "../text/draft-source.ts";
 export { encodeChat } from "../text/encode-chat.ts";
 export { logitsProblem } from "../text/finite-logits.ts";
 export { takesTools } from "../text/template-input.ts";

@@ -6,9 +6,9 @@ import { fileURLToPath } from "node:url";
 export const main = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 const KEY = "sk-of-the-test";
 
-/** Starts `lowbit serve` and waits until it is ready. @param {string[]} argv */
-export async function startServer(argv) {
-  const env = { ...process.env, LOWBIT_API_KEYS: KEY };
+/** Starts `lowbit serve` and waits until it is ready. @param {string[]} argv @param {Record<string, string>} more */
+export async function startServer(argv, more = {}) {
+  const env = { ...process.env, LOWBIT_API_KEYS: `${KEY} manage`, ...more };
   const child = spawn(process.execPath, [main, "serve", "--port", "0", ...argv], { env });
   let stderr = "";
   const ended = new Promise((resolve) => child.on("close", (code, signal) => resolve({ code, signal, stderr })));

@@ -24,7 +24,12 @@ export async function serveHub(folder: string): Promise<HubServer> {
       );
       return;
     }
-    const body = readFileSync(join(folder, request.url!.replace(`/org/name/resolve/${HUB_COMMIT}/`, "")));
+    const [, name] = /^\/org\/name\/resolve\/(\w+\/.+)$/.exec(request.url!) ?? [];
+    if (!name?.startsWith(`${HUB_COMMIT}/`)) {
+      response.writeHead(404).end();
+      return;
+    }
+    const body = readFileSync(join(folder, name.slice(HUB_COMMIT.length)));
     response.setHeader("etag", `"${createHash("sha1").update(`blob ${body.length}\0`).update(body).digest("hex")}"`);
     const [, from, to] = /bytes=(\d+)-(\d+)/.exec(request.headers.range ?? "") ?? [];
     const part = from === undefined ? body : body.subarray(Number(from), Number(to) + 1);

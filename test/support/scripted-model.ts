@@ -68,7 +68,13 @@ function resultOf({ events, finishReason = "stop", stopString }: Script): ChatRe
     finishReason,
     stopString: stopString ?? null,
     usage: { promptTokens: 7, cachedTokens: 3, completionTokens: 9, reasoningTokens: 2 },
-    generation: { draftedTokens: 0, acceptedTokens: 0 } as ChatResult["generation"],
+    generation: {
+      finishReason: "stop",
+      draftedTokens: 0,
+      acceptedTokens: 0,
+      prefillSeconds: 0.5,
+      decodeSeconds: 0.25,
+    } as ChatResult["generation"],
   };
 }
 

@@ -30,16 +30,35 @@ function needed<T>(part: T | null, { embedding, reranker }: LanguageModel, name:
   throw new ApiError(400, `model ${name}: does not ${what}; it ${made}`, { code: "unsupported_model", param: "model" });
 }
 
-async function embed({ model, signal, took }: Job, body: z.output<typeof embeddingRequest>): Promise<object> {
-  const embedding = needed(model.embedding, model, body.model, "give embeddings");
-  const { input, encoding_format: format, dimensions, prompt_name: prompt, truncate } = body;
-  const isOne = typeof input === "string" || typeof input[0] === "number";
-  const texts = (isOne ? [input] : input) as readonly (string | readonly number[])[];
-  const options = { ...(prompt != null && { prompt }), truncate: truncate ?? false };
+interface VectorOptions {
+  /** Name that the request calls the model by. */
+  readonly name: string;
+  readonly prompt?: string | null | undefined;
+  readonly dimensions?: number | null | undefined;
+  readonly truncate: boolean;
+}
+
+/** Vectors of texts or of their tokens, and how many tokens they have. ApiError 400 for a model that gives none. */
+export async function vectorsOf(
+  { model, signal, took }: Job,
+  texts: readonly (string | readonly number[])[],
+  { name, prompt, dimensions, truncate }: VectorOptions,
+) {
+  const embedding = needed(model.embedding, model, name, "give embeddings");
+  const options = { ...(prompt != null && { prompt }), truncate };
   const ids = texts.map((text) => (typeof text === "string" ? embedding.encode(text, options) : text));
-  const vectors = await embedding.embed(ids, { dimensions: dimensions ?? undefined, signal });
+  const vectors = ids.length > 0 ? await embedding.embed(ids, { dimensions: dimensions ?? undefined, signal }) : [];
   const promptTokens = sumOf(ids.map(({ length }) => length));
   took({ ...NOTHING_WRITTEN, promptTokens });
+  return { vectors, promptTokens };
+}
+
+async function embed(job: Job, body: z.output<typeof embeddingRequest>): Promise<object> {
+  const { model: name, input, encoding_format: format, dimensions, prompt_name: prompt, truncate } = body;
+  const isOne = typeof input === "string" || typeof input[0] === "number";
+  const texts = (isOne ? [input] : input) as readonly (string | readonly number[])[];
+  const given = { name, prompt, dimensions, truncate: truncate ?? false };
+  const { vectors, promptTokens } = await vectorsOf(job, texts, given);
   return {
     object: "list",
     data: vectors.map((vector, index) => ({

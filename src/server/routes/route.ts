@@ -26,15 +26,18 @@ function errorResponses(path: string) {
 /** An event of a stream. */
 const eventSchema = z.object({ event: z.string().optional(), data: z.string() });
 
+const EVENTS = { "text/event-stream": { schema: eventSchema } };
+
 /** Adds an endpoint that takes JSON. */
 export function addPost<S extends z.ZodType>(
   app: App,
-  { path, summary, request, response, streams = false }: PostRoute<S>,
+  { method = "post", path, summary, request, response, streams = false }: PostRoute<S>,
   serve: (c: ServerContext, body: z.output<S>) => Promise<Response>,
 ): void {
-  const stream = streams ? { "text/event-stream": { schema: eventSchema } } : {};
+  const form = apiFormOf(path) === "ollama" ? { "application/x-ndjson": { schema: response } } : EVENTS;
+  const stream = streams ? form : {};
   const route = createRoute({
-    method: "post",
+    method,
     path,
     summary,
     security: [{ bearer: [] }],
@@ -53,6 +56,8 @@ export function addPost<S extends z.ZodType>(
 }
 
 interface PostRoute<S extends z.ZodType> {
+  /** Default: post. */
+  readonly method?: "post" | "delete";
   readonly path: string;
   readonly summary: string;
   readonly request: S;

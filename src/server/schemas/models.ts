@@ -1,5 +1,6 @@
 /** Lists of models, in a form that the clients of both APIs read. */
 import { z } from "@hono/zod-openapi";
+import { modelField, optional } from "./fields.ts";
 
 export const modelSchema = z
   .object({
@@ -21,6 +22,20 @@ export const modelSchema = z
       .openapi({ description: "As llama.cpp's server tells it." }),
   })
   .openapi("Model");
+
+/** A request that names a model, and nothing more. */
+export const modelRequest = z.object({ model: modelField }).openapi("ModelNameRequest");
+
+export const pullRequest = z
+  .object({
+    model: z.string().min(1).max(512).openapi({ description: "Its name on the hub, org/name." }),
+    stream: optional(z.boolean()),
+  })
+  .openapi("ModelPull");
+
+export const managedModelSchema = z
+  .object({ id: z.string(), object: z.literal("model"), state: z.enum(["away", "loading", "loaded"]) })
+  .openapi("ManagedModel");
 
 export const modelListSchema = z
   .object({

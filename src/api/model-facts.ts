@@ -1,0 +1,64 @@
+/** What a model is, without loading it. */
+import { isCheckpoint, loadCheckpoint } from "../checkpoint/load.ts";
+import { longestText } from "../checkpoint/texts.ts";
+import { programTexts } from "../language/texts.ts";
+import { isTextNetwork } from "../model/encoder.ts";
+import type { ModelFacts } from "../model-facts.ts";
+import { readMetadata } from "../runtime/program.ts";
+import { elementCount } from "../tensor.ts";
+import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
+import { bitsPerWeight, listWeights } from "./weight-list.ts";
+
+/**
+ * What a program is, or a checkpoint on this machine, as its file says it; no weights are read. Loading may cut the context for
+ * memory. Throws as `loadProgram` and `loadCheckpoint` do.
+ */
+export async function modelFactsOf(
+  path: string,
+  options: Pick<ProgramFileOptions, "data" | "contextLength"> = {},
+): Promise<ModelFacts> {
+  const facts = (await isCheckpoint(path)) ? await ofCheckpoint(path) : await ofProgram(path, options);
+  const { contextLength: most = Number.POSITIVE_INFINITY } = options;
+  return { ...facts, contextLength: facts.contextLength === null ? null : Math.min(facts.contextLength, most) };
+}
+
+async function ofCheckpoint(path: string): Promise<ModelFacts> {
+  const model = await loadCheckpoint(path);
+  try {
+    const { network, checkpoint } = model;
+    const isText = isTextNetwork(network);
+    return {
+      makes: isText ? (network.task === "rank" ? "scores" : "embeddings") : "text",
+      format: path.endsWith(".gguf") ? "gguf" : "safetensors",
+      architecture: network.architecture,
+      parameters: countOf(network.slots.filter(({ tiedTo }) => tiedTo === null)),
+      bitsPerWeight: null,
+      contextLength: isText ? longestText(checkpoint, network) : network.contextLength,
+      template: checkpoint.chatTemplate,
+    };
+  } finally {
+    await model.close();
+  }
+}
+
+async function ofProgram(path: string, options: Pick<ProgramFileOptions, "data">): Promise<ModelFacts> {
+  return withProgramFile(path, options, async (program) => {
+    const metadata = readMetadata(program);
+    const found = metadata.get("get_max_context_len") ?? metadata.get("get_max_seq_len");
+    const weights = listWeights(program);
+    const has = (name: string) => program.methods.some((method) => method.name === name);
+    return {
+      makes: has("embed") ? "embeddings" : has("rank") ? "scores" : "text",
+      format: "pte",
+      architecture: null,
+      parameters: countOf(weights),
+      bitsPerWeight: bitsPerWeight(weights),
+      contextLength: typeof found === "number" ? found : null,
+      template: (await programTexts(program)).chatTemplate ?? null,
+    };
+  });
+}
+
+function countOf(weights: readonly { readonly shape: readonly number[] }[]): number {
+  return weights.reduce((sum, { shape }) => sum + elementCount(shape), 0);
+}
