@@ -37,7 +37,13 @@ const PEERS = {
   IQ2_S: [22, 2.5625],
 };
 const byGptq = ["--algorithm", "gptq", "--calibrate", "{calibration}"];
-const bits = (/** @type {number} */ n, /** @type {string[]} */ ...more) => ["--qmode", `wo${n}w`, "--scale-dtype", "i8", ...more];
+const bits = (/** @type {number} */ n, /** @type {string[]} */ ...more) => [
+  "--qmode",
+  `wo${n}w`,
+  "--scale-dtype",
+  "i8",
+  ...more,
+];
 /** Our rows: bits a weight, and options. */
 const OURS = {
   "4 bits f16 g32, no text": [4.5, ["--qmode", "wo4w", "--scale-dtype", "f16", "--group-size", "32"]],

@@ -47,8 +47,8 @@ int main(int argc, char** argv) {
   symbol<void (*)(int)>(library, "ggml_quantize_init")(type);
   const auto* traits = symbol<const TypeTraits* (*)(int)>(library, "ggml_get_type_traits")(type);
   std::vector<uint8_t> blocks(rows * (columns / traits->block_size) * traits->block_bytes);
-  symbol<size_t (*)(int, const float*, void*, int64_t, int64_t, int64_t, const float*)>(
-      library, "ggml_quantize_chunk")(type, values.data(), blocks.data(), 0, rows, columns, importance.data());
+  symbol<size_t (*)(int, const float*, void*, int64_t, int64_t, int64_t, const float*)>(library, "ggml_quantize_chunk")(
+      type, values.data(), blocks.data(), 0, rows, columns, importance.data());
   traits->to_float(blocks.data(), values.data(), values.size());
   return fwrite(values.data(), sizeof(float), values.size(), stdout) == values.size() ? 0 : 1;
 }

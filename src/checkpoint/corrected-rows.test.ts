@@ -9,7 +9,11 @@ import { quantizeTensor } from "./quantize-rows.ts";
 
 const [n, k, tokens] = [96, 64, 400];
 const random = createRandom(7);
-const weights = matrix(n, k, Float32Array.from({ length: n * k }, () => random.uniform() - 0.5));
+const weights = matrix(
+  n,
+  k,
+  Float32Array.from({ length: n * k }, () => random.uniform() - 0.5),
+);
 /** Neighbouring inputs are alike. */
 const inputs = Array.from({ length: tokens }, () => {
   const own = Array.from({ length: k }, () => random.uniform() - 0.5);

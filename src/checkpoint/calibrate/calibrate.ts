@@ -152,7 +152,9 @@ class Calibration {
     this.#options = options;
     this.#store = new LayerStore(options.folder, options.key);
     this.#wanted = new Set(wanted);
-    this.#head = isTextNetwork(model.network) ? undefined : model.network.slots.findLast(({ role }) => role === "linear")?.name;
+    this.#head = isTextNetwork(model.network)
+      ? undefined
+      : model.network.slots.findLast(({ role }) => role === "linear")?.name;
     for (const activation of model.network.scalable) {
       const { readers, norm, source } = activation;
       const scaled = (name: string) =>
@@ -301,7 +303,7 @@ class Calibration {
     const scaled = (sums: Matrix) => {
       if (!factors) return sums;
       const result = matrix(k, k, sums.data.slice());
-        for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) result.data[r * k + c]! /= factors[r]! * factors[c]!;
+      for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) result.data[r * k + c]! /= factors[r]! * factors[c]!;
       return result;
     };
     const drift = layer.drift("fitted");
