@@ -46,12 +46,11 @@ async function launch(name, argv) {
     ...process.env,
     ...{ HOME: home, XDG_CONFIG_HOME: join(home, "config"), XDG_DATA_HOME: join(home, "data") },
     ...{ XDG_CACHE_HOME: join(home, "cache"), XDG_STATE_HOME: join(home, "state"), LOWBIT_CACHE: join(home, "lowbit") },
-    ...{ PATH: programs[name] + delimiter + process.env.PATH, IS_SANDBOX: "1", CI: "1", NO_COLOR: "1" },
+    ...{ PATH: programs[name] + delimiter + process.env.PATH, PWD: project, IS_SANDBOX: "1", CI: "1", NO_COLOR: "1" },
   };
   const command = [main, "launch", name, "--url", server.url, "--", ...argv];
   const { code, output } = await run(process.execPath, command, { cwd: project, env, timeout: 240_000 });
   const log = lines.slice(wasLogged).filter(({ promptTokens }) => promptTokens > 0);
-  if (process.env.AGENT_LOG) console.log(name, argv, code, output, lines.slice(wasLogged));
   return { code, output, asked: asked.slice(wasAsked), log, statuses: lines.slice(wasLogged) };
 }
 
@@ -71,7 +70,9 @@ describe.each(clients)("$name", ({ name, first, next, other, hasTools = true, ot
     expect(statuses.filter(({ status, path }) => status >= 400 && path.startsWith("/v1/"))).toEqual([]);
     const turns = turnsOf(log);
     tokens = turns[0].promptTokens;
-    console.log(`${name}: ${turns.map(({ promptTokens, cachedTokens }) => `${cachedTokens} of ${promptTokens}`).join(", ")}`);
+    console.log(
+      `${name}: ${turns.map(({ promptTokens, cachedTokens }) => `${cachedTokens} of ${promptTokens}`).join(", ")}`,
+    );
     if (!hasTools) return;
     expect(said.some(({ call }) => call !== null)).toBe(true);
     expect(JSON.stringify(results(said))).toContain("7391");

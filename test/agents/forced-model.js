@@ -12,12 +12,18 @@ const CONTEXT = 131072;
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 /** What tools that read files, or run commands, want beside the path. */
-const READERS = /^(?:read|read_file|readfile|view)$/i;
+const READERS = /^(?:read|read_files?|readfile|view)$/i;
 const SHELLS = /^(?:exec_command|shell_command|shell|bash|local_shell|run_shell_command)$/i;
 
 /** Writes and loads the model. @param {string} folder */
 export async function loadForcedModel(folder) {
-  const config = { vocab_size: 2048, num_hidden_layers: 1, max_position_embeddings: CONTEXT, eos_token_id: 0, bos_token_id: 0 };
+  const config = {
+    vocab_size: 2048,
+    num_hidden_layers: 1,
+    max_position_embeddings: CONTEXT,
+    eos_token_id: 0,
+    bos_token_id: 0,
+  };
   const chatTemplate = readFileSync(here("qwen2.5-instruct.jinja"), "utf8");
   await writeTinyCheckpoint(folder, { config, chatTemplate });
   copyFileSync(here("../../models/shakespeare/tokenizer.json"), join(folder, "tokenizer.json"));
@@ -61,7 +67,8 @@ function callOf(tools, file) {
 function argumentsOf({ parameters }, text) {
   const { properties = {}, required = [] } = parameters ?? {};
   const value = ({ type, items, properties: inner, required: innerRequired }) => {
-    if (type === "array") return items?.type === "object" ? [value(items)] : items?.type === "string" ? ["cat", text] : [];
+    if (type === "array")
+      return items?.type === "object" ? [value(items)] : items?.type === "string" ? ["cat", text] : [];
     if (type === "object") return argumentsOf({ parameters: { properties: inner, required: innerRequired } }, text);
     if (type === "number" || type === "integer") return 1;
     return type === "boolean" ? false : text;
