@@ -143,6 +143,16 @@ for (const file of roots.flatMap(filesUnder)) {
     problems.push(`${file}: throws a bare Error; use a class of src/errors.ts`);
 }
 
+/** Names that scripts and benchmarks import from each other and, as built, from src/ must be there: no compiler looks at them. */
+for (const file of ["bench", "scripts"].flatMap(filesUnder).filter((path) => path.endsWith(".js")))
+  for (const [, names, path] of readFileSync(file, "utf8").matchAll(/^import \{([^}]*)\} from "(\.[^"]*\.js)";$/gm)) {
+    const target = normalize(join(dirname(file), path)).replace(/^dist\/(.*)\.js$/, "src/$1.ts");
+    const source = readFileSync(target, "utf8");
+    for (const name of names.split(",").flatMap((part) => part.match(/[\w$]+/)?.[0] ?? []))
+      if (!new RegExp(`^export [^;]*?\\b${name.replace("$", "\\$")}\\b`, "m").test(source))
+        problems.push(`${file}: imports ${name}, which ${target} does not export`);
+  }
+
 const generated = { families: await generatedFiles(), "worker-texts": workerTexts() };
 for (const [script, files] of Object.entries(generated))
   for (const [file, text] of files)

@@ -147,7 +147,7 @@ export function fileFlags(arch, { file, features }, compiler) {
  * @param {string[]} features
  * @param {"cc" | "zig"} compiler
  */
-function featureFlags(arch, features, compiler) {
+export function featureFlags(arch, features, compiler) {
   if (features.length === 0) return [];
   if (arch === "x64") return features.map((feature) => `-m${feature}`);
   const list = features.map((feature) => `+${feature}`).join("");

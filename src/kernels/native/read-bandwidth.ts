@@ -22,14 +22,14 @@ const RUNS = 3;
 const DISTANCES = [0, 512, 2048, 8192];
 const least = (seconds: readonly number[]) => Math.min(...seconds);
 
-/** Indexes of the rows of a family that this CPU can run. */
-function kernelsOf(addon: NativeAddon, family: string): number[] {
+/** Indexes of the rows of a family that this CPU can run. @public for benchmarks. */
+export function kernelsOf(addon: NativeAddon, family: string): number[] {
   const features = addon.cpuFeatures();
   return addon.kernels().flatMap((row, i) => (row.family === family && (row.needs & ~features) === 0 ? [i] : []));
 }
 
-/** Seconds of one run of calls. */
-function secondsOf(addon: NativeAddon, calls: readonly MeasuredCall[], threads: number): number {
+/** Seconds of one run of calls. @public for benchmarks. */
+export function secondsOf(addon: NativeAddon, calls: readonly MeasuredCall[], threads: number): number {
   const withScratch = calls.map((call) => {
     const withNone = { target: "native" as const, ...call, buffers: [...call.buffers, new Uint8Array(0)] };
     const bytes = addon.scratchBytes(withNone, threads);

@@ -2,7 +2,7 @@
 
 import { escapeHtml } from "./escape-html.ts";
 import { fault, TemplateFault, typeError } from "./faults.ts";
-import { formatPercent } from "./format-percent.ts";
+import { unsupported as leftOut } from "./left-out.ts";
 import { charge, chargeText, checkLength } from "./limits.ts";
 import { toText } from "./print.ts";
 import {
@@ -211,7 +211,7 @@ export function floorDivide(a: Value, b: Value): Value {
 }
 
 export function modulo(a: Value, b: Value): Value {
-  if (isText(a)) return formatPercent(a, b);
+  if (isText(a)) fault("UnsupportedError", leftOut("operator", "% (of a text)"));
   return calculate(a, b, remainder) ?? unsupported("%", a, b);
 }
 

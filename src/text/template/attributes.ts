@@ -1,7 +1,7 @@
 /** Attributes, items and slices of values, as jinja2's immutable sandbox gives them to templates. */
 import { contains, equals } from "./compare.ts";
-import { isFault, typeError, valueError } from "./faults.ts";
-import { formatText } from "./format-text.ts";
+import { fault, isFault, typeError, valueError } from "./faults.ts";
+import { LEFT_OUT_METHODS, unsupported } from "./left-out.ts";
 import { charge, chargeText } from "./limits.ts";
 import { quote, represent } from "./print.ts";
 import { Builtin, bind, type Signature, signature } from "./signature.ts";
@@ -139,8 +139,6 @@ function methodOf(value: Value, name: string): Signature | undefined {
   return tableOf(value)?.get(name);
 }
 
-const lookup = { attribute, item };
-
 /** Calls `value.name(...)`, where that is a method of its type; undefined when it is not. */
 export function callMethod(value: Value, name: string, args: readonly Value[], keywords: Keywords): Value | undefined {
   const text = typeof value === "string" ? value : value instanceof Markup ? value.text : undefined;
@@ -150,21 +148,10 @@ export function callMethod(value: Value, name: string, args: readonly Value[], k
 }
 
 function callTextMethod(self: string | Markup, text: string, name: string, args: readonly Value[], keywords: Keywords) {
-  if (name === "format" || name === "format_map") return callFormat(self, name, args, keywords);
+  if (LEFT_OUT_METHODS.has(name)) fault("UnsupportedError", unsupported("method", name));
   const method = STRING_METHODS.get(name);
   if (typeof self === "string" || !method) return method?.run(text, ...bind(name, method, args, keywords));
   return asMarkup(method.run(text, ...bind(name, method, markupArguments(name, args), keywords)));
-}
-
-function callFormat(self: string | Markup, name: string, args: readonly Value[], keywords: Keywords): Value {
-  let [positional, named] = [args, keywords];
-  if (name === "format_map") {
-    if (keywords.size > 0) typeError("format_map() takes no keyword arguments");
-    if (args.length !== 1) typeError(`format_map() takes exactly one argument (${args.length} given)`);
-    [positional, named] = [[], args[0] instanceof Dict ? (new Map(args[0].entries()) as Keywords) : new Map()];
-  }
-  const text = formatText(textOf(self), positional, named, lookup, self instanceof Markup);
-  return self instanceof Markup ? new Markup(text) : text;
 }
 
 /** Whether attribute `name` of a dict is one of its keys, whatever the dict. */
@@ -178,8 +165,7 @@ function ownAttribute(value: Value, name: string): Value | undefined {
   if (SPECIAL.test(name)) return unsafe(value, name);
   const type = value instanceof Markup ? "str" : typeName(value);
   if (FORBIDDEN[type]?.includes(name)) return unsafe(value, name);
-  const isMethod =
-    type === "str" ? STRING_METHODS.has(name) || name === "format" || name === "format_map" : methodOf(value, name);
+  const isMethod = type === "str" ? STRING_METHODS.has(name) : methodOf(value, name);
   if (isMethod)
     return new Builtin(
       `built-in method ${name} of ${type} object`,

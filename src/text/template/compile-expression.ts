@@ -16,6 +16,7 @@ import { attribute, callMethod, isPlainKey, item, slice } from "./attributes.ts"
 import { contains, equals, isOrdered, type Order } from "./compare.ts";
 import { fault, TemplateFault, typeError } from "./faults.ts";
 import { callFilter, FILTERS, type Filter } from "./filters.ts";
+import { unknown } from "./left-out.ts";
 import { charge } from "./limits.ts";
 import type { Symbols } from "./symbols.ts";
 import type { Arguments, CallNode, Expression, FilterNode } from "./syntax.ts";
@@ -244,7 +245,7 @@ function compileMethodCall(callee: Node<"attribute">, pass: Pass, line: number, 
 /** A filter or test by name; those of unknown names fail at once, or when reached in a soft scope. */
 function named(kind: "filter" | "test", name: string, line: number, soft: boolean): Filter | null {
   const found = (kind === "filter" ? FILTERS : TESTS).get(name);
-  if (!found && !soft) throw new TemplateFault("TemplateAssertionError", `No ${kind} named '${name}'.`, line);
+  if (!found && !soft) throw new TemplateFault("TemplateAssertionError", unknown(kind, name), line);
   return found ?? null;
 }
 

@@ -1,16 +1,14 @@
 /** Jinja's filters of sequences and mappings. */
-import { add, floorDivide, modulo } from "./arithmetic.ts";
+import { add } from "./arithmetic.ts";
 import { attribute, item } from "./attributes.ts";
-import { equals, isOrdered, sortValues } from "./compare.ts";
+import { isOrdered, sortValues } from "./compare.ts";
 import { fault, typeError } from "./faults.ts";
 import { charge, chargeText, checkLength } from "./limits.ts";
 import { toText } from "./print.ts";
 import { type Signature, signature } from "./signature.ts";
 import {
-  asIndex,
   Dict,
   DictView,
-  GroupTuple,
   hasSurrogates,
   isText,
   isTrue,
@@ -66,41 +64,6 @@ function generator(items: Iterator<Value>, name: string): PyIterator {
   return new PyIterator(items, `generator object ${name}`);
 }
 
-function* batches(value: Value, count: Value, fill: Value): Generator<Value> {
-  let batch: Value[] = [];
-  for (const element of iterate(value)) {
-    charge();
-    if (equals(batch.length, count)) {
-      yield batch;
-      batch = [];
-    }
-    batch.push(element);
-  }
-  if (batch.length === 0) return;
-  if (fill !== null) {
-    const size = asIndex(count);
-    if (batch.length < size) charge(size);
-    while (batch.length < size) batch.push(fill);
-  }
-  yield batch;
-}
-
-function* slices(value: Value, count: Value, fill: Value): Generator<Value> {
-  const list = toList(value);
-  const size = asIndex(floorDivide(list.length, count));
-  const longer = asIndex(modulo(list.length, count));
-  let offset = 0;
-  for (let i = 0; i < asIndex(count); i++) {
-    charge();
-    const start = offset + i * size;
-    if (i < longer) offset++;
-    const part = list.slice(start, offset + (i + 1) * size);
-    charge(part.length);
-    if (fill !== null && i >= longer) part.push(fill);
-    yield part;
-  }
-}
-
 function* unique(value: Value, caseSensitive: Value, name: Value): Generator<Value> {
   const key = getter(name, byCase(caseSensitive));
   const seen = new Dict();
@@ -134,21 +97,6 @@ function dictSort(value: Value, caseSensitive: Value = false, by: Value = "key",
   const prepare = byCase(caseSensitive);
   const entries = Array.from(value.entries(), (entry) => new Tuple(entry));
   return sortValues(entries, (entry) => prepare(entry.items[at]!), isTrue(reverse));
-}
-
-function groupBy(value: Value, name: Value, fallback: Value = null, caseSensitive: Value = false): Value[] {
-  const key = getter(name, byCase(caseSensitive), fallback);
-  const shown = getter(name, same, fallback);
-  const groups: { key: Value; members: Value[] }[] = [];
-  for (const element of sortValues(toList(value), key)) {
-    const own = key(element);
-    const last = groups.at(-1);
-    if (last && equals(last.key, own)) last.members.push(element);
-    else groups.push({ key: own, members: [element] });
-  }
-  return groups.map(
-    (group) => new GroupTuple([isTrue(caseSensitive) ? group.key : shown(group.members[0]!), group.members]),
-  );
 }
 
 function extreme(order: "<" | ">", value: Value, caseSensitive: Value, name: Value): Value {
@@ -255,13 +203,9 @@ export const ITEM_FILTERS: Readonly<Record<string, Signature>> = {
       value instanceof Dict && isText(name) && value.has(textOf(name)) ? undefined : attribute(value, toText(name));
     return found ?? new Undefined(() => `'dict object' has no attribute '${toText(name)}'`);
   }),
-  batch: signature("value linecount fill_with?", (value: Value, count: Value, fill: Value = null) =>
-    generator(batches(value, count, fill), "do_batch"),
-  ),
   count: signature("/ obj", length),
   dictsort: signature("value case_sensitive? by? reverse?", dictSort),
   first: signature("seq", first),
-  groupby: signature("value attribute default? case_sensitive?", groupBy),
   items: signature("value", (value: Value) => generator(mappingItems(value), "do_items")),
   join: signature("value d? attribute?", join),
   last: signature("seq", last),
@@ -275,9 +219,6 @@ export const ITEM_FILTERS: Readonly<Record<string, Signature>> = {
   ),
   random: signature("seq", choose),
   reverse: signature("value", reverse),
-  slice: signature("value slices fill_with?", (value: Value, count: Value, fill: Value = null) =>
-    generator(slices(value, count, fill), "sync_do_slice"),
-  ),
   sort: signature("value reverse? case_sensitive? attribute?", sort),
   sum: signature("iterable attribute? start?", sum),
   unique: signature(

@@ -1,33 +1,28 @@
 /** Jinja's filters of texts and numbers. */
 import { add, asFloat, negate, power } from "./arithmetic.ts";
 import { fault, isFault, typeError } from "./faults.ts";
-import { fixedText, roundTo } from "./float-format.ts";
-import { formatPercent } from "./format-percent.ts";
-import { charge, chargeText, checkLength } from "./limits.ts";
+import { roundTo } from "./float-format.ts";
+import { charge, chargeText } from "./limits.ts";
 import { parseInteger, toFloat, toInteger } from "./numbers.ts";
 import { toText } from "./print.ts";
 import { bind, type Signature, signature } from "./signature.ts";
-import { capitalize, center, STRING_METHODS, transformed } from "./string-methods.ts";
-import { replaceText, sliceText, splitLines, splitTextRight, strip } from "./text-parts.ts";
+import { capitalize, STRING_METHODS, transformed } from "./string-methods.ts";
+import { replaceText, splitLines, strip } from "./text-parts.ts";
 import { WHITE_SPACE } from "./unicode.ts";
 import {
   asIndex,
   asInteger,
-  codePointLength,
   Float,
   integer,
   isText,
   isTrue,
-  lengthOf,
   Markup,
   NO_KEYWORDS,
-  Tuple,
   textOf,
   typeName,
   Undefined,
   type Value,
 } from "./values.ts";
-import { wrapText } from "./wrap-text.ts";
 
 /** The text of a value changed; that of Markup stays Markup. */
 function onText(value: Value, change: (text: string) => string): Value {
@@ -70,48 +65,6 @@ function checkedWidth(width: Value): number {
   const count = Math.max(0, asIndex(width));
   chargeText(count);
   return count;
-}
-
-function truncate(
-  value: Value,
-  length: Value = 255,
-  killWords: Value = false,
-  end: Value = "...",
-  leeway: Value = 5,
-): Value {
-  const [most, tail, slack] = [asIndex(length), toText(end), asIndex(leeway ?? 5)];
-  const tailLength = codePointLength(tail);
-  if (most < tailLength) fault("AssertionError", `expected length >= ${tailLength}, got ${most}`);
-  if (slack < 0) fault("AssertionError", `expected leeway >= 0, got ${slack}`);
-  const size = lengthOf(value);
-  if (size === undefined) typeError(`object of type '${typeName(value)}' has no len()`);
-  if (size <= most + slack) return value;
-  if (!isText(value)) fault("AttributeError", `'${typeName(value)}' object has no attribute 'rsplit'`);
-  const text = textOf(value);
-  const kept = sliceText(text, 0, most - tailLength);
-  const result = (isTrue(killWords) ? kept : splitTextRight(kept, " ", 1)[0]!) + tail;
-  return value instanceof Markup ? new Markup(result) : result;
-}
-
-function wordWrap(
-  value: Value,
-  width: Value = 79,
-  breakLongWords: Value = true,
-  wrapString: Value = null,
-  breakOnHyphens: Value = true,
-): string {
-  const text = textArgument(value, "splitlines");
-  const separator = wrapString === null ? "\n" : toText(wrapString);
-  const options = {
-    width: asIndex(width),
-    breakLongWords: isTrue(breakLongWords),
-    breakOnHyphens: isTrue(breakOnHyphens),
-  };
-  const lines = splitLines(text).map((line) => wrapText(line, options).join(separator));
-  let length = 0;
-  for (const line of lines) length += line.length + separator.length;
-  chargeText(length);
-  return lines.join(separator);
 }
 
 function toIntegerOr(value: Value, fallback: Value = 0, base: Value = 10): Value {
@@ -174,37 +127,11 @@ function roundInteger(value: number | bigint, digits: number): number | bigint {
   return integer(isUp ? down + unit : down);
 }
 
-function fileSize(value: Value, binary: Value = false): string {
-  const bytes = toFloat(value);
-  const [base, infix] = isTrue(binary) ? [1024, "i"] : [1000, ""];
-  if (bytes === 1) return "1 Byte";
-  if (bytes < base) return `${toInteger(new Float(bytes))} Bytes`;
-  const prefixes = isTrue(binary) ? "KMGTPEZY" : "kMGTPEZY";
-  let power_ = 0;
-  while (power_ < 7 && bytes >= base ** (power_ + 2)) power_++;
-  return `${fixedText((base * bytes) / base ** (power_ + 2), 1)} ${prefixes[power_]}${infix}B`;
-}
-
 function absolute(value: Value): Value {
   if (value instanceof Undefined) typeError("bad operand type for abs(): 'Undefined'");
   const number = numberArgument(value, "bad operand type for abs(): '{}'");
   if (number instanceof Float) return new Float(Math.abs(number.value));
   return number < 0 ? negate(number) : number;
-}
-
-export function percentEncode(value: Value, forQuery: boolean): string {
-  const text = toText(value);
-  chargeText(text.length);
-  if (/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text))
-    fault("UnicodeEncodeError", "'utf-8' codec can't encode surrogates");
-  const encoded = encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
-  checkLength(encoded.length);
-  return forQuery ? encoded.replaceAll("%20", "+") : encoded.replaceAll("%2F", "/");
-}
-
-/** `text % args` where `args` come from a filter's call. */
-export function formatFilter(value: Value, args: readonly Value[], keywords: Value | null): Value {
-  return formatPercent(value instanceof Markup ? value : toText(value), keywords ?? new Tuple(args));
 }
 
 function trim(value: Value, characters: Value = null): Value {
@@ -235,10 +162,6 @@ function wordCount(value: Value): number {
 export const TEXT_FILTERS: Readonly<Record<string, Signature>> = {
   abs: signature("/ x", absolute),
   capitalize: signature("s", (value: Value) => onText(value, capitalize)),
-  center: signature("value width?", (value: Value, width: Value = 80) =>
-    onText(value, (text) => center(text, asIndex(width))),
-  ),
-  filesizeformat: signature("value binary?", fileSize),
   float: signature("value default?", toFloatOr),
   indent: signature("s width? first? blank?", indent),
   int: signature("value default? base?", toIntegerOr),
@@ -248,8 +171,6 @@ export const TEXT_FILTERS: Readonly<Record<string, Signature>> = {
   string: signature("s", (value: Value) => (value instanceof Markup ? value : toText(value))),
   title: signature("s", (value: Value) => onText(value, (text) => transformed(text, titleFilter))),
   trim: signature("value chars?", trim),
-  truncate: signature("s length? killwords? end? leeway?", truncate),
   upper: signature("s", (value: Value) => onText(value, (text) => transformed(text, (all) => all.toUpperCase()))),
   wordcount: signature("s", wordCount),
-  wordwrap: signature("s width? break_long_words? wrapstring? break_on_hyphens?", wordWrap),
 };

@@ -1,14 +1,14 @@
 /** All filters by name: Jinja's own, and tojson as chat templates have it. */
-import { fault, TemplateFault } from "./faults.ts";
+import { TemplateFault } from "./faults.ts";
 import { HTML_FILTERS } from "./filters-html.ts";
 import { type CallByName, ITEM_FILTERS, mapFilter, selectFilter } from "./filters-items.ts";
-import { formatFilter, TEXT_FILTERS } from "./filters-text.ts";
+import { TEXT_FILTERS } from "./filters-text.ts";
 import { toJson } from "./json.ts";
-import { prettyText } from "./pretty-print.ts";
+import { unknown } from "./left-out.ts";
 import { toText } from "./print.ts";
 import { bind, type Signature, signature } from "./signature.ts";
 import { TESTS } from "./tests.ts";
-import { Dict, isTrue, type Keywords, Undefined, type Value } from "./values.ts";
+import { isTrue, type Keywords, Undefined, type Value } from "./values.ts";
 
 /** A filter or test; the one that takes any arguments has a way of its own to be called. */
 export interface Filter extends Signature {
@@ -25,7 +25,7 @@ function open(callWith: Call): Filter {
 function byName(kind: "filter" | "test", table: ReadonlyMap<string, Filter>): CallByName {
   return (name, value, args, keywords) => {
     const found = table.get(toText(name));
-    if (!found) throw new TemplateFault("TemplateRuntimeError", `No ${kind} named '${toText(name)}'.`);
+    if (!found) throw new TemplateFault("TemplateRuntimeError", unknown(kind, toText(name)));
     return callFilter(toText(name), found, value, args, keywords);
   };
 }
@@ -52,15 +52,6 @@ function select(byAttribute: boolean, keeps: boolean, label: string): Filter {
   );
 }
 
-function format(value: Value, args: readonly Value[], keywords: Keywords): Value {
-  if (args.length > 0 && keywords.size > 0)
-    fault("FilterArgumentError", "can't handle positional and keyword arguments at the same time");
-  if (keywords.size === 0) return formatFilter(value, args, null);
-  const values = new Dict();
-  for (const [key, item] of keywords) values.set(key, item);
-  return formatFilter(value, [], values);
-}
-
 function orDefault(value: Value, fallback: Value = "", boolean: Value = false): Value {
   return value instanceof Undefined || (isTrue(boolean) && !isTrue(value)) ? fallback : value;
 }
@@ -78,9 +69,7 @@ function json(
 const others: Record<string, Filter> = {
   d: signature("value default_value? boolean?", orDefault),
   default: signature("value default_value? boolean?", orDefault),
-  format: open(format),
   map: open((value, args, keywords) => mapFilter(value, args, keywords, callFilterByName)),
-  pprint: signature("value", prettyText),
   reject: select(false, false, "sync_do_reject"),
   rejectattr: select(true, false, "sync_do_rejectattr"),
   select: select(false, true, "sync_do_select"),

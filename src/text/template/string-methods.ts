@@ -1,6 +1,6 @@
 /** Methods of str. Each gets the text and its arguments; positions count code points. */
 import { escapeHtml } from "./escape-html.ts";
-import { fault, typeError, valueError } from "./faults.ts";
+import { typeError, valueError } from "./faults.ts";
 import { charge, chargeText, checkLength } from "./limits.ts";
 import { findAll, findLastText, findText } from "./search-text.ts";
 import { type Signature, signature } from "./signature.ts";
@@ -19,7 +19,6 @@ import {
   asIndex,
   asInteger,
   codePointLength,
-  Dict,
   isText,
   isTrue,
   iterate,
@@ -133,10 +132,6 @@ function pad(text: string, width: number, fill: string, place: (missing: number,
 /** `text.center(width)`: an odd space goes left where the width is odd. */
 const centered = (missing: number, width: number) => Math.floor(missing / 2) + (missing & width & 1);
 
-export function center(text: string, width: number): string {
-  return pad(text, width, " ", centered);
-}
-
 function title(text: string): string {
   return transformed(text, (all) =>
     all.replace(/\p{Cased}+/gu, (word) => {
@@ -160,15 +155,6 @@ export function transformed(text: string, transform: (text: string) => string): 
   return result;
 }
 
-function casefold(text: string): string {
-  return text.replace(/./gsu, (character) => {
-    if (character === "ς") return "σ";
-    if (character === "ſ") return "s";
-    const upper = character.toUpperCase();
-    return upper.length > character.length ? upper.toLowerCase() : character.toLowerCase();
-  });
-}
-
 function swapcase(text: string): string {
   return text.replace(/\p{Cased}/gu, (character) =>
     /\p{Uppercase}/u.test(character) ? character.toLowerCase() : character.toUpperCase(),
@@ -187,25 +173,6 @@ export const isUpper = (text: string) => hasCase(text, /[\p{Lowercase}\p{Lt}]/u,
 function isTitle(text: string): boolean {
   chargeText(text.length);
   return /\p{Cased}/u.test(text) && !/(?<!\p{Cased})\p{Lowercase}|(?<=\p{Cased})[\p{Uppercase}\p{Lt}]/u.test(text);
-}
-
-function expandTabs(text: string, size: number): string {
-  let result = "";
-  let column = 0;
-  for (const character of text) {
-    charge();
-    if (character === "\t") {
-      const spaces = size > 0 ? size - (column % size) : 0;
-      checkLength(result.length + spaces);
-      result += " ".repeat(spaces);
-      column += spaces;
-    } else {
-      result += character;
-      column = character === "\n" || character === "\r" ? 0 : column + 1;
-    }
-  }
-  chargeText(result.length);
-  return result;
 }
 
 function partition(text: string, at: number, separator: string, fromRight: boolean): Tuple {
@@ -227,19 +194,6 @@ function joinItems(separator: string, items: Value): string {
   }
   chargeText(length);
   return parts.join(separator);
-}
-
-function translate(text: string, table: Value | undefined): string {
-  if (!(table instanceof Dict)) typeError(`'${typeName(table ?? null)}' object is not subscriptable`);
-  let result = "";
-  for (const character of text) {
-    charge();
-    const value = table.get(character.codePointAt(0)!);
-    if (value === undefined) result += character;
-    else if (value !== null) result += isText(value) ? textOf(value) : String.fromCodePoint(asIndex(value));
-    checkLength(result.length);
-  }
-  return result;
 }
 
 function zeroFill(text: string, width: number): string {
@@ -265,12 +219,9 @@ function count(text: string, wanted: Value | undefined, start: Value | undefined
 
 const methods: Record<string, Signature> = {
   capitalize: signature("", capitalize),
-  casefold: signature("", (text: string) => transformed(text, casefold)),
   center: justify("center", centered),
   count: signature("/ sub start? end?", count),
-  encode: signature("encoding? errors?", () => fault("UnsupportedError", "bytes (str.encode) are not supported")),
   endswith: signature("/ suffix start? end?", affix("endswith")),
-  expandtabs: signature("tabsize?", (text: string, size = 8) => expandTabs(text, asIndex(size))),
   find: signature("/ sub start? end?", findMethod),
   index: signature("/ sub start? end?", found(findMethod)),
   islower: signature("", isLower),
@@ -321,7 +272,6 @@ const methods: Record<string, Signature> = {
   strip: stripper("both", "strip"),
   swapcase: signature("", (text: string) => transformed(text, swapcase)),
   title: signature("", title),
-  translate: signature("/ table", translate),
   upper: signature("", (text: string) => transformed(text, (all) => all.toUpperCase())),
   zfill: signature("/ width", (text: string, width) => zeroFill(text, asIndex(width))),
 };

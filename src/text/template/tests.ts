@@ -25,9 +25,9 @@ const [less, lessOrEqual, greater, greaterOrEqual] = (["<", "<=", ">", ">="] as 
 /** Names of filters, for the test `filter`: the filters themselves call tests. */
 const FILTER_NAMES = new Set(
   (
-    "abs attr batch capitalize center count d default dictsort e escape filesizeformat first float forceescape format groupby " +
-    "indent int items join last length list lower map max min pprint random reject rejectattr replace reverse round safe select " +
-    "selectattr slice sort string striptags sum title tojson trim truncate unique upper urlencode urlize wordcount wordwrap xmlattr"
+    "abs attr capitalize count d default dictsort e escape first float forceescape indent int items join last length list " +
+    "lower map max min random reject rejectattr replace reverse round safe select selectattr sort string sum title tojson " +
+    "trim unique upper wordcount"
   ).split(" "),
 );
 

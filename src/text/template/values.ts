@@ -44,16 +44,6 @@ export class Tuple extends PyObject {
   }
 }
 
-/** What `groupby` yields: a tuple whose two items also have names. */
-export class GroupTuple extends Tuple {
-  override readonly typeName = "_GroupTuple";
-
-  override attribute(name: string): Value | undefined {
-    if (name === "grouper") return this.items[0];
-    return name === "list" ? this.items[1] : undefined;
-  }
-}
-
 /** Text that counts as escaped (`safe`, `escape`). */
 export class Markup extends PyObject {
   readonly typeName = "Markup";
