@@ -281,7 +281,7 @@ class Calibration {
     const tensor: Tensor = { dtype: "f32", shape: [n, k], data };
     const alike = async () => quantizeTensor(tensor, config, null, await this.#levels(layer.name, config, null));
     if (!needsActivations(config.algorithm)) return alike();
-    if (layer.inputs().rows === 0) {
+    if (layer.tokens === 0) {
       logInfo(() => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`);
       return alike();
     }
@@ -337,7 +337,7 @@ class Calibration {
     for (const name of activation.readers)
       readers.push({ weights: await this.#floats(name), config: this.#model.configOf(name)! });
     const { smoothQuant: strength } = this.#options;
-    if (layer.inputs().rows > 0) checkFiniteInputs(layer.name, layer.power());
+    if (layer.tokens > 0) checkFiniteInputs(layer.name, layer.power());
     const factors =
       strength === undefined
         ? awqFactors(activation, layer.inputs(), readers, multiplyTransposed)
