@@ -13,6 +13,7 @@ import { addEmbed } from "./embed.ts";
 import { addEval } from "./eval.ts";
 import { addInspect } from "./inspect.ts";
 import { addKernels } from "./kernels.ts";
+import { addLaunch, ClientEnded } from "./launch.ts";
 import { addLogits } from "./logits.ts";
 import { addPull } from "./pull.ts";
 import { addQuantize } from "./quantize.ts";
@@ -27,6 +28,7 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
   addRun,
   addChat,
   addServe,
+  addLaunch,
   addBatch,
   addList,
   addShow,
@@ -101,7 +103,7 @@ function exitCodeOf(thrown: unknown, terminal: Terminal): number {
   // What waits with the signal may tell of an abort only.
   const error: unknown = signal.aborted ? signal.reason : thrown;
   const { message, code, stack } = error as NodeJS.ErrnoException;
-  if (error instanceof Interrupted) return error.exitCode;
+  if (error instanceof Interrupted || error instanceof ClientEnded) return error.exitCode;
   if (code === "EPIPE") return 0;
   // Commander has written its messages already; help that was asked for has exit code 0.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;

@@ -1,0 +1,77 @@
+/**
+ * A model of random weights with a published chat template (of Qwen/Qwen2.5-7B-Instruct, Apache-2.0) that reads a file by the
+ * client's own tool, and then says what it is told to: a constraint holds it to that.
+ */
+import { copyFileSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { loadCheckpoint, loadCompiled } from "../../dist/index.js";
+import { writeTinyCheckpoint } from "../support/tiny-checkpoint.ts";
+
+const CONTEXT = 131072;
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+
+/** What tools that read files, or run commands, want beside the path. */
+const READERS = /^(?:read|read_files?|readfile|view)$/i;
+const SHELLS = /^(?:exec_command|shell_command|shell|bash|local_shell|run_shell_command)$/i;
+
+/** Writes and loads the model. @param {string} folder */
+export async function loadForcedModel(folder) {
+  const config = {
+    vocab_size: 2048,
+    num_hidden_layers: 1,
+    max_position_embeddings: CONTEXT,
+    eos_token_id: 0,
+    bos_token_id: 0,
+  };
+  const chatTemplate = readFileSync(here("qwen2.5-instruct.jinja"), "utf8");
+  await writeTinyCheckpoint(folder, { config, chatTemplate });
+  copyFileSync(here("../../models/shakespeare/tokenizer.json"), join(folder, "tokenizer.json"));
+  const checkpoint = await loadCheckpoint(folder);
+  const model = await loadCompiled(checkpoint, { contextLength: CONTEXT, kvCache: "f16" });
+  await checkpoint.close();
+  return model;
+}
+
+/**
+ * Holds the answers of a model: while a conversation has no result of a tool, to a call that reads `file`; then, and where
+ * there are no tools, to `text`. @param {object} model @param {{ file: string, text: string }} what
+ */
+export function force(model, { file, text }) {
+  const asked = [];
+  const held = (messages, options) => {
+    const { tools = [] } = options;
+    const isFirst = !messages.some(({ role }) => role === "tool");
+    const call = isFirst ? callOf(tools, file) : null;
+    asked.push({ messages, call: call?.name ?? null });
+    const answer = call ? `<tool_call>\n${JSON.stringify(call)}\n</tool_call>` : text;
+    const constraint = { kind: "choice", options: [answer] };
+    return { ...options, constraint, temperature: 0, maxTokens: undefined };
+  };
+  for (const name of ["chat", "chatChoices"]) {
+    const own = model[name].bind(model);
+    model[name] = (messages, options) => own(messages, held(messages, options));
+  }
+  return asked;
+}
+
+/** A call of the tool that reads; null where there is none. */
+function callOf(tools, file) {
+  const reader = tools.find(({ name }) => READERS.test(name));
+  if (reader) return { name: reader.name, arguments: argumentsOf(reader, file) };
+  const shell = tools.find(({ name }) => SHELLS.test(name));
+  return shell ? { name: shell.name, arguments: argumentsOf(shell, `cat ${file}`) } : null;
+}
+
+/** Values of the arguments that a schema requires: of texts the given one, of others the least. */
+function argumentsOf({ parameters }, text) {
+  const { properties = {}, required = [] } = parameters ?? {};
+  const value = ({ type, items, properties: inner, required: innerRequired }) => {
+    if (type === "array")
+      return items?.type === "object" ? [value(items)] : items?.type === "string" ? ["cat", text] : [];
+    if (type === "object") return argumentsOf({ parameters: { properties: inner, required: innerRequired } }, text);
+    if (type === "number" || type === "integer") return 1;
+    return type === "boolean" ? false : text;
+  };
+  return Object.fromEntries(required.map((name) => [name, value(properties[name] ?? {})]));
+}
