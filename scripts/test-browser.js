@@ -46,6 +46,7 @@ const {
   checkSilentServer,
 } = await import("./browser/page.js");
 const features = await import("./browser/features.js");
+const { takeScreenshots } = await import("./browser/screenshots.js");
 const { checkGguf } = await import("./browser/gguf.js");
 const { checkTexts } = await import("./browser/texts.js");
 const { checkServedPage } = await import("./browser/served.js");
@@ -135,34 +136,6 @@ async function checkStop(page, expected) {
   const late = replies.slice(replies.indexOf("answer")).filter((kind) => kind === "event");
   assert.ok(late.length <= 1, `the worker wrote ${late.length} pieces after it was told to stop`);
   assert.equal(await ask(page), expected, "the answer after a stop");
-}
-
-async function screenshots(page) {
-  if (!process.argv.includes("--screenshots")) return;
-  const shot = (name) => page.screenshot({ path: join(root, "docs", `page-${name}.png`) });
-  await page.click("#panel-toggle");
-  await features.showSample(page);
-  for (const theme of ["light", "dark"]) {
-    for (const [width, height] of [
-      [1440, 900],
-      [768, 1024],
-      [390, 844],
-    ]) {
-      await page.setViewportSize({ width, height });
-      await page.evaluate(() => document.getElementById("messages").scrollTo(0, 0));
-      await shot(`${width}-${theme}`);
-    }
-    await page.setViewportSize({ width: 1440, height: 900 });
-    await page.click("#theme");
-  }
-  await page.setViewportSize({ width: 1280, height: 720 });
-  const icon = await page.context().newPage();
-  for (const size of [192, 512]) {
-    await icon.setViewportSize({ width: size, height: size });
-    await icon.goto(`${new URL(page.url()).origin}/icon.svg`);
-    await icon.screenshot({ path: join(root, "web", `icon-${size}.png`), omitBackground: true });
-  }
-  await icon.close();
 }
 
 /** Seconds that the processes of pages have computed so far. */
@@ -439,7 +412,7 @@ try {
   await checkBundle(page, program);
   assert.equal(await checkModuleScript(context, address), expected, "the answer of a module script");
   await checkIdle(browser);
-  await screenshots(page);
+  if (process.argv.includes("--screenshots")) await takeScreenshots(page);
   await page.evaluate(() => globalThis.workers.at(-1).terminate());
   await checkInstallable(page);
   await page.click("#reset");
