@@ -25,7 +25,7 @@ import {
 } from "./chat-options.ts";
 import { encodePrompt } from "./chat-prompt.ts";
 import { type ChoicePart, type ChoicesOptions, checkChoices, runChoices, seedOf } from "./choices.ts";
-import { generateHeld } from "./constraint-guide.ts";
+import { generateConstrained } from "./constraint-guide.ts";
 import { Conversation, type ConversationOptions } from "./conversation.ts";
 import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
 import { EmbeddingModel, type EmbedOptions } from "./embedding-model.ts";
@@ -230,7 +230,7 @@ export class LanguageModel {
     const decoder = this.createDecoder(settings.prefixScope);
     const ids = () => idsOf(prompt, tokenizer, decoder.contextLength);
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
-      generateHeld(decoder, tokenizer, ids, { ...settings, seed: seedOf(settings.seed, choice) });
+      generateConstrained(decoder, tokenizer, ids, { ...settings, seed: seedOf(settings.seed, choice) });
     return yield* mapEvents(runChoices(decoder, n, ids, begin, onEnd), ({ from: choice, value: { text, logprobs } }) =>
       text !== "" || logprobs ? [{ choice, text, logprobs }] : [],
     );
@@ -241,7 +241,7 @@ export class LanguageModel {
     const decoder = this.createDecoder(settings.prefixScope);
     try {
       const ids = idsOf(prompt, tokenizer, decoder.contextLength);
-      return yield* generateHeld(decoder, tokenizer, ids, settings);
+      return yield* generateConstrained(decoder, tokenizer, ids, settings);
     } finally {
       await decoder.dispose();
     }
