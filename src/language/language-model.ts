@@ -12,9 +12,10 @@ import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Decoder } from "../text/decoder.ts";
 import { checkDraft, type Draft } from "../text/draft-source.ts";
 import type { GenerateOptions, GenerationResult, generate } from "../text/generate.ts";
-import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
+import { type ModelAssets, parse, readAssets } from "../text/model-assets.ts";
 import { plainSettings, readTextSettings } from "../text/text-settings.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
+import { programAssets } from "./assets.ts";
 import { answer, checkChatOptions, messagesNow } from "./chat.ts";
 import {
   type ChatChoices,
@@ -40,7 +41,6 @@ import type { ProgramDecoder } from "./program-decoder.ts";
 import { type RankOptions, Reranker } from "./reranker.ts";
 import { mapEvents, ResultStream } from "./result-stream.ts";
 import { StructuredGeneration, type StructuredOptions } from "./structured.ts";
-import { programTexts } from "./texts.ts";
 import { warmDecoder } from "./warm-up.ts";
 
 /**
@@ -73,8 +73,8 @@ export class LanguageModel {
   /** A decoder that was used to warm up; the first that is asked for. */
   #warm: ProgramDecoder | null = null;
 
-  constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
-    const { tokenizer, template } = readTexts(texts, name);
+  constructor(name: string, program: LoadedProgram, texts: ModelAssets) {
+    const { tokenizer, template } = readAssets(texts, name);
     const settingsFile = `${name}, generation_config.json`;
     const settings = texts.generationConfig ? parse(texts.generationConfig, settingsFile) : {};
     const vocabularySize = program.count("get_vocab_size", Number.POSITIVE_INFINITY);
@@ -339,12 +339,12 @@ export function checkProgramMemory(program: Program): void {
 export async function loadProgramObject(
   program: Program,
   name: string,
-  options: LoadOptions & SchedulingOptions & { texts?: ModelTexts; warmUpMs?: number | undefined } = {},
+  options: LoadOptions & SchedulingOptions & { texts?: ModelAssets; warmUpMs?: number | undefined } = {},
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program.file === undefined ? { ...program, file: name } : program, options);
   try {
     scheduleWith(loaded, options);
-    const model = new LanguageModel(name, loaded, options.texts ?? (await programTexts(program)));
+    const model = new LanguageModel(name, loaded, options.texts ?? (await programAssets(program)));
     await model.warmUp(options);
     return model;
   } catch (error) {
