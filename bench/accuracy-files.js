@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { visitLinearLayers } from "../dist/extension/checkpoint/index.js";
 import { f32ToF16 } from "../dist/half.js";
 import { loadCheckpoint, saveGguf } from "../dist/index.js";
@@ -171,15 +172,39 @@ const GGUF_NAMES = {
   },
 };
 
+/** llama.cpp's name of a slot's weight; undefined for what is no linear layer of a block. */
+export function linearName(/** @type {string} */ slot) {
+  const [, layer, module] = /^model\.layers\.(\d+)\.(.*)\.weight$/.exec(slot) ?? [];
+  return GGUF_NAMES[module] && `blk.${layer}.${GGUF_NAMES[module]}.weight`;
+}
+
+/** Tokens of prose that importance matrices are of. */
+export const CALIBRATION_TOKENS = 4096;
+
+/** The file of a twin's importance matrix. */
+export async function importanceFile(/** @type {string} */ twin) {
+  const file = twin.replace("-twin.gguf", ".importance");
+  if (!existsSync(file)) await writeImportance(twin, texts().prose.calibration, CALIBRATION_TOKENS, file);
+  return file;
+}
+
+/** Folder of llama.cpp's libraries in the package of this machine. */
+export function llamaPlace() {
+  const place = fileURLToPath(new URL("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64", import.meta.url));
+  if (!existsSync(place))
+    throw new Error("expected bench/node_modules: npm install --prefix bench --no-package-lock --omit=optional");
+  return place;
+}
+
 /** Mean squares of what goes into each matrix while the model reads a text, as bench/llama-quantize.cc reads them. */
-export async function writeImportance(file, text, maxTokens, output) {
+async function writeImportance(file, text, maxTokens, output) {
   const model = await loadCheckpoint(file);
   const parts = [];
   const visit = async ({ name, power }) => {
-    const [, layer, module] = /^model\.layers\.(\d+)\.(.*)\.weight$/.exec(name) ?? [];
-    if (!GGUF_NAMES[module]) return null;
+    const found = linearName(name);
+    if (!found) return null;
     const values = power();
-    parts.push(Buffer.from(`blk.${layer}.${GGUF_NAMES[module]}.weight ${values.length}\n`), Buffer.from(values.buffer));
+    parts.push(Buffer.from(`${found} ${values.length}\n`), Buffer.from(values.buffer));
     return null;
   };
   await visitLinearLayers(model, readFileSync(text, "utf8"), visit, { maxTokens, window: 512 });

@@ -1,14 +1,19 @@
 /** Files that `lowbit quantize` makes of a twin, and rows of what `lowbit compare` says of files. */
 import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { digits } from "./report.js";
 
 const cli = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
 
-/** Quantizes a twin with options, and gives the file and the seconds that it took. @param {string} twin @param {readonly string[]} args */
-export function quantizeTwin(twin, name, args) {
+/**
+ * Quantizes a twin with options, and gives the file and the seconds that it took; with `keep`, a file that is there is taken.
+ * @param {string} twin @param {readonly string[]} args
+ */
+export function quantizeTwin(twin, name, args, { keep = false } = {}) {
   const output = twin.replace("-twin.gguf", `-${name.replaceAll(/[ ,]+/g, "-")}.pte`);
+  if (keep && existsSync(output)) return { output, seconds: 0 };
   const start = performance.now();
   execFileSync(process.execPath, [cli, "quantize", twin, ...args, "-o", output], { stdio: "inherit" });
   return { output, seconds: (performance.now() - start) / 1000 };

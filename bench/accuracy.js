@@ -8,11 +8,10 @@ import { existsSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { folder, modelFiles, texts, writeImportance } from "./accuracy-files.js";
+import { CALIBRATION_TOKENS, folder, importanceFile, llamaPlace, modelFiles, texts } from "./accuracy-files.js";
 import { divergenceHead, divergenceRows, quantizeTwin } from "./accuracy-measure.js";
 import { table, writeReport } from "./report.js";
 
-const CALIBRATION_TOKENS = 4096;
 /** llama.cpp's numbers of kinds of files. */
 const PEERS = { Q2_K: 10, Q3_K_M: 12, IQ4_XS: 30, Q4_K_M: 15, Q5_K_M: 17 };
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -50,24 +49,14 @@ const OURS = {
   "size of Q3_K_M": ["--size", "{Q3_K_M}", "--algorithm", "gptq", "--calibrate", "{calibration}"],
 };
 
-/** llama.cpp's library of the package of this machine. */
-function llamaLibrary() {
-  const place = join(root, "bench/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64");
-  if (!existsSync(place))
-    throw new Error("expected bench/node_modules: npm install --prefix bench --no-package-lock --omit=optional");
-  return {
-    place,
-    library: join(
-      place,
-      readdirSync(place).find((name) => /^libllama\.v.*\.so$/.test(name)),
-    ),
-  };
-}
-
 function quantizeByPeer(input, kind, importance) {
   const output = input.replace("-twin.gguf", `-${kind}.gguf`);
   if (existsSync(output)) return output;
-  const { place, library } = llamaLibrary();
+  const place = llamaPlace();
+  const library = join(
+    place,
+    readdirSync(place).find((name) => /^libllama\.v.*\.so$/.test(name)),
+  );
   const program = join(folder, "llama-quantize");
   if (!existsSync(program))
     execFileSync("c++", ["-O1", "-std=c++17", join(root, "bench/llama-quantize.cc"), "-o", program, "-ldl"], {
@@ -92,8 +81,7 @@ const all = texts();
 const chosen = options.texts.split(",").map((name) => all[name].test);
 for (const name of options.models.split(",")) {
   const { twin } = await modelFiles(name);
-  const importance = twin.replace("-twin.gguf", ".importance");
-  if (!existsSync(importance)) await writeImportance(twin, all.prose.calibration, CALIBRATION_TOKENS, importance);
+  const importance = await importanceFile(twin);
   const peers = Object.keys(PEERS).map((kind) => quantizeByPeer(twin, kind, importance));
   const bytes = Object.fromEntries(Object.keys(PEERS).map((kind, i) => [kind, `${statSync(peers[i]).size}`]));
   const ours = Object.keys(OURS)

@@ -1,10 +1,10 @@
 /** Model → program file. */
 import { checkModel, type Model } from "../checkpoint/model.ts";
+import { resumeKey } from "../checkpoint/resume-key.ts";
 import { checkOutput } from "../node-file.ts";
 import { saveProgram } from "../program/save.ts";
 import { compileModel } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
-import { resumeKey } from "./resume-key.ts";
 
 /**
  * Options of `exportProgram`: those of compiling, and how the export tells its progress and goes on after an

@@ -46,6 +46,22 @@ async function logitsOf(model: Model) {
 }
 
 describe("a size", () => {
+  it("is not chosen again where the same call has kept it", async () => {
+    const options = { ...reading, bytes: await uniformBytes(4, 32), folder: join(folder, "kept") };
+    const choose = async (more: Partial<typeof options> = {}) => {
+      const model = await opened();
+      let measured = 0;
+      const fitted = await fitSize(model, text, { ...options, ...more, onProgress: () => void measured++ });
+      const found = { fitted, measured, recipe: formatRecipe(model) };
+      await model.close();
+      return found;
+    };
+    const first = await choose();
+    expect(first.measured).toBeGreaterThan(0);
+    expect(await choose()).toEqual({ ...first, measured: 0 });
+    expect((await choose({ bytes: options.bytes + 1000 })).measured).toBeGreaterThan(0);
+  });
+
   it.each([3, 4, 6])("is what the file takes, near that of %d bits for all, and no worse than those", async (bits) => {
     const bytes = (await uniformBytes(bits, 32)) + 50;
     const model = await opened();

@@ -1,13 +1,16 @@
 /** Chooses bits and groups of every matrix of a model so that its program takes a number of bytes. */
+import { join } from "node:path";
 import { checkOptions, checkString, checkWhole, unexpected } from "../arguments.ts";
 import { type Choosable, Sensitivity } from "../checkpoint/calibrate/sensitivity.ts";
 import type { WalkOptions } from "../checkpoint/calibrate/walk.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
+import { resumeKey } from "../checkpoint/resume-key.ts";
 import { capture } from "../compile/capture.ts";
 import { argumentValues, type Graph, type GraphValue } from "../compile/graph.ts";
 import { byteSize } from "../dtype.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
 import { weightName } from "../ops/packed-constant.ts";
 import { operators } from "../ops/registry.ts";
 import { spendBytes } from "../quantize/budget.ts";
@@ -27,6 +30,11 @@ export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "
    * and 32 with scales of 8 bits, 32, 64 and 128 with others.
    */
   readonly groupSizes?: readonly GroupSize[] | undefined;
+  /**
+   * Folder that keeps what was chosen, in size.json: the same call, because what followed was interrupted, takes it from there. What is left
+   * there is the caller's to remove.
+   */
+  readonly folder?: string | undefined;
   /** Called as matrices are measured. */
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
@@ -76,7 +84,32 @@ export async function fitSize(model: Model, text: string, options: FitSizeOption
   if (maxTokens !== undefined) checkWhole("tokens of the text", maxTokens, 1);
   if (groupSizes !== undefined) checkGroupSizes(groupSizes);
   checkCompiles(model, compileOptions(options));
-  return model.atomically(() => new SizeFit(model, options).run(text));
+  return model.atomically(async () => {
+    const { bytes, groupSizes = null, folder } = options;
+    const { cpu, ...compile } = compileOptions(options);
+    const key = folder && (await resumeKey(model, [text, bytes, groupSizes, maxTokens, compile, cpu?.name]));
+    const known = folder && key ? await keptFit(folder, key) : null;
+    if (known) model.configure(known.configs);
+    const fitted = known ?? (await new SizeFit(model, options).run(text));
+    if (folder && key && !known) await keepFit(folder, key, fitted);
+    return fitted;
+  });
+}
+
+const KEPT = "size.json";
+
+async function keepFit(folder: string, key: string, { configs, ...fitted }: FittedSize): Promise<void> {
+  await makeFolder(folder);
+  const content = new TextEncoder().encode(JSON.stringify({ key, ...fitted, configs: [...configs] }));
+  await writeFileWhole(join(folder, KEPT), (sink) => sink.write(content));
+}
+
+/** What an earlier call has chosen; null where there is nothing, or of another key. */
+async function keptFit(folder: string, key: string): Promise<FittedSize | null> {
+  const text = await readTextIfAny(join(folder, KEPT));
+  if (!text?.includes(key)) return null;
+  const { key: _, configs, ...fitted } = JSON.parse(text);
+  return { ...fitted, configs: new Map(configs) };
 }
 
 function checkGroupSizes(sizes: readonly GroupSize[]): void {

@@ -22,6 +22,8 @@ export interface LearningModel {
 export interface SharedCodebook {
   /** Slot names of the matrices that share the codebook. */
   readonly names: readonly string[];
+  /** The tensor that a slot's weights are read from. */
+  readonly stored: (name: string) => string;
   /** What errors of each column of a matrix count; null where all count alike. */
   readonly importance: (name: string) => Promise<Float32Array | null>;
 }
@@ -41,14 +43,14 @@ export function isLearned(name: string, { mappingType }: QuantizationConfig): bo
 /** Learns the levels of matrices from rows that are evenly apart. InvalidArgumentError for weights that are not finite. */
 export async function learnCodebook(
   tensors: TensorSource,
-  { names, importance }: SharedCodebook,
+  { names, stored, importance }: SharedCodebook,
   config: QuantizationConfig,
 ): Promise<Int8Array> {
   if (config.bits === 1) return codebooks[1]!;
   const samples: LevelSample[] = [];
   for (const name of names)
     samples.push({
-      ...(await sampleRows(tensors, name, SAMPLE_WEIGHTS / names.length)),
+      ...(await sampleRows(tensors, stored(name), SAMPLE_WEIGHTS / names.length)),
       importance: await importance(name),
     });
   const rounding = { ...config, mappingType: "codebook" } as const;

@@ -17,6 +17,7 @@ import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
+import { type Correction, correctedBy } from "./corrected-rows.ts";
 import { expectedPower } from "./expected-power.ts";
 import { finiteCarried, finiteFloats } from "./finite.ts";
 import { isLearned, learnCodebook, namesOfCodebook, type SharedCodebook } from "./learned-codebooks.ts";
@@ -192,13 +193,16 @@ export class Model {
     weight.state = { kind: "calibrated", config, load };
   }
 
-  /** Says what errors of each column of a slot's weight count by a text, for when it is quantized. InvalidArgumentError for one without a configuration. */
-  setImportance(name: string, importance: Float32Array): void {
+  /**
+   * Says what errors of each column of a slot's weight count by a text, for when it is quantized, and with `correction` by what
+   * GPTQ chooses its weights. InvalidArgumentError for one without a configuration.
+   */
+  setImportance(name: string, importance: Float32Array, correction: Correction | null = null): void {
     checkInstance("importance", importance, Float32Array, "a Float32Array");
     const weight = this.#of(name);
     const config = configIn(weight.state);
     if (!config) throw new InvalidArgumentError(`${name}: expected a configuration to calibrate for; quantize first`);
-    weight.state = { kind: "configured", config, importance };
+    weight.state = { kind: "configured", config, importance, correction };
   }
 
   /** Whether weights were calibrated: no configuration can be set any more. */
@@ -355,8 +359,10 @@ export class Model {
       );
     const importance = (of = slot.name) => this.importanceOf(of, use.signal);
     const levels = isLearned(stored, config) ? () => this.levelsOf(stored, config, importance) : undefined;
+    const correction = state.kind === "configured" && state.correction;
+    const quantize = correction ? correctedBy(correction) : undefined;
     const loadRows = () =>
-      quantizeRows(this.checkpoint.tensors, stored, { config, importance, levels, signal: use.signal });
+      quantizeRows(this.checkpoint.tensors, stored, { config, importance, levels, quantize, signal: use.signal });
     return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
   }
 
@@ -402,7 +408,9 @@ export class Model {
   levelsOf(name: string, config: QuantizationConfig, importance: SharedCodebook["importance"]): Promise<Int8Array> {
     const names = namesOfCodebook(this, name, config);
     const key = codebookKey(names, config);
-    const known = this.#levels.get(key) ?? learnCodebook(this.checkpoint.tensors, { names, importance }, config);
+    const stored = (slot: string) => this.slotWeight(slot).slot.tiedTo ?? slot;
+    const known =
+      this.#levels.get(key) ?? learnCodebook(this.checkpoint.tensors, { names, stored, importance }, config);
     this.#levels.set(key, known);
     return known;
   }

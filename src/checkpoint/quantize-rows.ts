@@ -43,6 +43,8 @@ export interface RowsOptions {
   readonly config: QuantizationConfig;
   /** What errors of each column count, for algorithms that look at it; without it, all count alike. */
   readonly importance?: () => Promise<Float32Array | null>;
+  /** What quantizes rows. Default: `quantizeTensor`. */
+  readonly quantize?: typeof quantizeTensor | undefined;
   /** The codebook, where it is not that of all matrices of so many bits. */
   readonly levels?: (() => Promise<Int8Array>) | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -52,14 +54,14 @@ export interface RowsOptions {
 export function quantizeRows(
   tensors: TensorSource,
   name: string,
-  { config, importance, levels, signal }: RowsOptions,
+  { config, importance, levels, quantize = quantizeTensor, signal }: RowsOptions,
 ): AsyncGenerator<QuantizedWeights> {
   let known: Promise<Float32Array | null> | undefined;
   const read = async (first: number, count: number) => {
     try {
       const values = await tensors.readRows(name, first, count);
       known ??= importance?.();
-      return await quantizeTensor(values, config, (await known) ?? null, await levels?.());
+      return await quantize(values, config, (await known) ?? null, await levels?.());
     } catch (cause) {
       if (!(cause instanceof InvalidArgumentError)) throw cause;
       const place = `${name}, rows ${first} to ${first + count}`;

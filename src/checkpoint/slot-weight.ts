@@ -4,6 +4,7 @@ import type { WeightSlot } from "../model/decoder.ts";
 import type { Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import type { QuantizedWeights } from "../quantized.ts";
+import type { Correction } from "./corrected-rows.ts";
 import type { StoredWeight } from "./weight-storage.ts";
 
 /** The state of a slot's weight. */
@@ -16,6 +17,8 @@ export type WeightState =
       readonly config: QuantizationConfig;
       /** What errors of each column count by a text, for algorithm "imatrix". */
       readonly importance?: Float32Array;
+      /** By what algorithm "gptq" chooses the weights of a row together; null where it does not pay. */
+      readonly correction?: Correction | null;
     }
   /** Quantized by the activations of a text. */
   | { readonly kind: "calibrated"; readonly config: QuantizationConfig; readonly load: () => Promise<QuantizedWeights> }

@@ -152,10 +152,11 @@ function rowFields(options: QuantizationOptions): Fields {
   };
 }
 
-/** Fields of a head, whose errors a text weighs where there is one. */
+/** Fields of a head, whose errors a text weighs where there is one; GPTQ is for it, too. */
 function headFields(options: QuantizationOptions): Fields {
   const fields = rowFields(options);
-  return fields.algorithm === undefined ? { ...fields, algorithm: byText(options) } : fields;
+  if (fields.algorithm !== undefined) return fields;
+  return { ...fields, algorithm: options.algorithm === "gptq" ? "gptq" : byText(options) };
 }
 
 /** The algorithm of a text that nothing else is given for. */

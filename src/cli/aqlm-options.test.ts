@@ -72,28 +72,28 @@ test("what fits no layer is found before encoding", async () => {
   expect(existsSync(`${out}.parts`)).toBe(false);
 });
 
-test("layers that another process encodes are waited for; calibrated ones are not kept, and need no waiting", async () => {
-  const own = `${out}.own.pte`;
-  const argv = ["quantize", checkpoint, "-o", own];
-  const quantizes = (...options: string[]) => lowbit([...argv, ...options]);
-  const claim = await claimPath(`${own}.parts`);
-  const told = deferred();
-  const watch = (terminal: Terminal) => {
-    vi.spyOn(terminal, "note").mockImplementation((line) => {
-      terminal.stderr.write(`${line}\n`);
-      told.resolve();
-    });
-  };
-  const waiting = lowbit([...argv, "--qmode", "aqlm-1x2"], { watch });
-  const gptq = await quantizes("--qmode", "8da4w", "--algorithm", "gptq", "--calibrate", text);
-  expect(gptq).toMatchObject({ code: 0, stderr: "" });
-  expect(await quantizes("--qmode", "8da4w")).toMatchObject({ code: 0, stderr: "" });
-  await told.promise;
-  await claim.release();
-  const { code, stderr } = await waiting;
-  expect([code, stderr]).toEqual([0, expect.stringContaining(`${own}.parts: waits for process ${process.pid} on `)]);
-  expect(readdirSync(dirname(own)).filter((name) => name.startsWith(`${basename(own)}.`))).toEqual([]);
-});
+test.each(["--qmode aqlm-1x2", `--qmode 8da4w --algorithm imatrix --calibrate ${text}`])(
+  "layers that another process makes are waited for: %s",
+  async (options) => {
+    const own = `${out}.own.pte`;
+    const argv = ["quantize", checkpoint, "-o", own];
+    const claim = await claimPath(`${own}.parts`);
+    const told = deferred();
+    const watch = (terminal: Terminal) => {
+      vi.spyOn(terminal, "note").mockImplementation((line) => {
+        terminal.stderr.write(`${line}\n`);
+        told.resolve();
+      });
+    };
+    const waiting = lowbit([...argv, ...options.split(" ")], { watch });
+    expect(await lowbit([...argv, "--qmode", "8da4w"])).toMatchObject({ code: 0, stderr: "" });
+    await told.promise;
+    await claim.release();
+    const { code, stderr } = await waiting;
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`${own}.parts: waits for process ${process.pid} on `)]);
+    expect(readdirSync(dirname(own)).filter((name) => name.startsWith(`${basename(own)}.`))).toEqual([]);
+  },
+);
 
 test.each([
   [

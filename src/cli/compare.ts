@@ -1,7 +1,8 @@
 /** `lowbit compare`: how far several models are from a reference, by the bytes of their files. */
 import { extname } from "node:path";
 import type { Command } from "commander";
-import { type Comparison, compareModels, writeFileWhole } from "../tools/index.ts";
+import type { LanguageModel } from "../index.ts";
+import { type Comparison, compareEach, writeFileWhole } from "../tools/index.ts";
 import { type Curve, divergenceChart } from "./divergence-chart.ts";
 import {
   addScoringOptions,
@@ -35,7 +36,7 @@ export function addCompare(program: Command, terminal: Terminal): void {
     .summary("how far several models are from a reference, by the bytes of their files")
     .description(
       "Compares the probabilities of several models with those of a reference, as lowbit eval --against does of one, and\n" +
-        "draws the divergence of each against its bytes. Models are loaded one after the other.",
+        "draws the divergence of each against its bytes. All are loaded at once; the reference runs once for each text.",
     )
     .argument("<models...>", MODEL_HELP)
     .requiredOption("--against <reference>", "the reference, such as the checkpoint that they were quantized from")
@@ -58,19 +59,16 @@ async function compare(models: readonly string[], options: CompareOptions, termi
   const texts = await readTexts(options);
   const reference = await openReference(against, options, terminal);
   const referenceBytes = bytesOf(against, reference, {});
-  const results: Compared[] = [];
-  for (const path of models) {
-    const model = await openForScoring(path, options, terminal);
-    const found: Compared["texts"][number][] = [];
-    for (const [text, content] of texts) {
-      const result = await withProgress(options, terminal, (settings) =>
-        compareModels(model, reference, content, settings),
-      );
-      found.push({ text, ...result });
-    }
-    results.push({ model: path, bytes: bytesOf(path, model, options), texts: found });
-    await model.dispose();
-  }
+  const opened: LanguageModel[] = [];
+  for (const path of models) opened.push(await openForScoring(path, options, terminal));
+  const found: Comparison[][] = [];
+  for (const [, content] of texts)
+    found.push(await withProgress(options, terminal, (settings) => compareEach(opened, reference, content, settings)));
+  const results = models.map((path, i) => ({
+    model: path,
+    bytes: bytesOf(path, opened[i]!, options),
+    texts: texts.map(([text], t) => ({ text, ...found[t]![i]! })),
+  }));
   if (svg !== undefined) {
     const chart = divergenceChart(
       curvesOf(

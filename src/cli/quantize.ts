@@ -10,8 +10,6 @@ import {
   describeOrigins,
   type FittedSize,
   isQuantizedApart,
-  newWriterId,
-  removeLeftovers,
   type Target,
   targets,
   type WeightOrigin,
@@ -43,7 +41,7 @@ export function addQuantize(program: Command, terminal: Terminal): void {
     .summary("quantize a checkpoint and write it as a .pte program")
     .description(
       "Quantizes a Hugging Face checkpoint folder and writes it as a .pte program with its tokenizer and chat template.\n" +
-        "Interrupted, it keeps what it has written beside the output (.partial): the same command goes on from there.\n" +
+        "Interrupted, it keeps what it has done beside the output (.parts, .partial): the same command goes on from there.\n" +
         "Without --qmode, --embedding, --shared-embedding or --recipe, the weights stay as they are stored.",
     )
     .argument("<checkpoint>", CHECKPOINT_HELP)
@@ -193,12 +191,6 @@ function checkStateOptions({ target, maxContextLen }: QuantizeCommandOptions): v
     );
 }
 
-/** Path of a folder for the layers of one run, after what killed runs have left was removed. */
-async function newScratch(output: string): Promise<string> {
-  await removeLeftovers(output, ".parts");
-  return `${output}.${newWriterId()}.parts`;
-}
-
 async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   const reader = given.format === "gguf" ? "gguf" : given.target === "executorch" ? "torchao" : given.format;
   const options: QuantizeCommandOptions = reader === "pte" ? given : { ...given, reader };
@@ -223,9 +215,10 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
     const options = { ...wanted, signal, resume: true, onWait: terminal.onWait, onProgress: progress.update };
     await exportProgram(model, output, options).finally(() => progress.stop());
   };
-  // Finished layers are kept here until the program is written. An interrupted run of AQLM's goes on where it was.
-  const folder = isAqlm ? `${output}.parts` : await newScratch(output);
-  const claim = isAqlm ? await claimPath(folder, { signal, onWait: terminal.onWait }) : null;
+  // Finished layers are kept here until the program is written: an interrupted run goes on where it was.
+  const folder = `${output}.parts`;
+  const isLong = isAqlm || options.calibrate !== undefined;
+  const claim = isLong ? await claimPath(folder, { signal, onWait: terminal.onWait }) : null;
   const onDamagedPart = (notice: string) => {
     encoding.stop();
     terminal.note(`lowbit: ${notice}`);
@@ -244,7 +237,7 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
     isWritten = true;
   } finally {
     encoding.stop();
-    if (isWritten || !isAqlm) await rm(folder, { recursive: true, force: true });
+    if (isWritten && claim) await rm(folder, { recursive: true, force: true });
     await claim?.release();
   }
   const seconds = (performance.now() - start) / 1000;

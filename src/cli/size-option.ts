@@ -7,7 +7,7 @@ import { formatBytes, formatRanges } from "./table.ts";
 const units = { "": 1, k: 1e3, m: 1e6, g: 1e9, ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30 } as const;
 
 /** What choosing bits may report and obey. */
-export interface SizeHooks extends Pick<FitSizeOptions, "signal" | "onProgress"> {
+export interface SizeHooks extends Pick<FitSizeOptions, "signal" | "folder" | "onProgress"> {
   /** How the model will be compiled, for the bytes that its program takes. */
   readonly compile?: Pick<FitSizeOptions, "target" | "cpu" | "maxSeqLen">;
   /** Told what was chosen. */
@@ -30,7 +30,7 @@ export async function applySize(
   model: Model,
   text: string | undefined,
   options: QuantizationOptions,
-  { compile, signal, onProgress, onFitted }: SizeHooks,
+  { compile, signal, folder, onProgress, onFitted }: SizeHooks,
 ): Promise<void> {
   const { size, groupSize, calibrationTokens: maxTokens, saveRecipe } = options;
   if (size !== undefined)
@@ -39,7 +39,7 @@ export async function applySize(
         ...compile,
         bytes: bytesOf(size, model),
         groupSizes: groupSize === undefined ? undefined : [groupSize],
-        ...{ maxTokens, signal },
+        ...{ maxTokens, signal, folder },
         ...(onProgress && { onProgress }),
       }),
     );

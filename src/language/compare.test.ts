@@ -8,7 +8,7 @@ import { loadCompiled } from "../api/load-compiled.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import { int8DynamicActivationIntxWeight } from "../quantize/config.ts";
-import { compareModels } from "./compare.ts";
+import { compareEach, compareModels } from "./compare.ts";
 import { evaluatePerplexity } from "./evaluate.ts";
 import type { LanguageModel } from "./language-model.ts";
 
@@ -92,6 +92,18 @@ test("has the perplexities of both, in the same windows", async () => {
   expect(found).toMatchObject(windows);
   expect(found.perplexity).toBeCloseTo((await evaluatePerplexity(quantized, text, windows)).perplexity, 6);
   expect(found.referencePerplexity).toBeCloseTo((await evaluatePerplexity(reference, text, windows)).perplexity, 6);
+});
+
+test("of several models are those of each alone", async () => {
+  const other = await load(3);
+  const windows = { window: 20, stride: 8 };
+  const alone = [
+    await compareModels(quantized, reference, text, windows),
+    await compareModels(other, reference, text, windows),
+  ];
+  expect(await compareEach([quantized, other], reference, text, windows)).toEqual(alone);
+  expect(alone[0]).not.toEqual(alone[1]);
+  await other.dispose();
 });
 
 test("of a model with itself is nothing", async () => {

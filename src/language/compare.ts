@@ -57,22 +57,38 @@ export async function compareModels(
   options: PerplexityOptions = {},
 ): Promise<Comparison> {
   checkLanguageModel(model);
+  return (await compareEach([model], reference, text, options))[0]!;
+}
+
+/** Compares several models with a reference, as `compareModels` does one; the reference runs once for all of them. */
+export async function compareEach(
+  models: readonly LanguageModel[],
+  reference: LanguageModel,
+  text: string | readonly number[],
+  options: PerplexityOptions = {},
+): Promise<Comparison[]> {
   checkLanguageModel(reference, "reference");
   checkOptions(options);
-  const decoders = [model.createDecoder(), reference.createDecoder()] as const;
+  const referenceDecoder = reference.createDecoder();
+  const decoders = models.map((model) => model.createDecoder());
   try {
-    const contextLength = Math.min(...decoders.map((decoder) => decoder.contextLength));
-    const { ids, window, stride } = readText(model, text, contextLength, options);
-    checkTokens(decoders, ids, readText(reference, text, contextLength, options).ids);
-    return { window, stride, ...(await compareWindows(decoders, ids, { ...options, window, stride })) };
+    const contextLength = Math.min(...[referenceDecoder, ...decoders].map((decoder) => decoder.contextLength));
+    const { ids, window, stride } = readText(reference, text, contextLength, options);
+    for (const [i, model] of models.entries())
+      checkTokens(decoders[i]!, referenceDecoder, readText(model, text, contextLength, options).ids, ids);
+    const found = await compareWindows(decoders, referenceDecoder, ids, { ...options, window, stride });
+    return found.map((figures) => ({ window, stride, ...figures }));
   } finally {
-    for (const decoder of decoders) await decoder.dispose();
+    for (const decoder of [referenceDecoder, ...decoders]) await decoder.dispose();
   }
 }
 
-type Decoders = readonly [model: ProgramDecoder, reference: ProgramDecoder];
-
-function checkTokens([model, reference]: Decoders, ids: readonly number[], others: readonly number[]): void {
+function checkTokens(
+  model: ProgramDecoder,
+  reference: ProgramDecoder,
+  ids: readonly number[],
+  others: readonly number[],
+): void {
   if (model.vocabularySize !== reference.vocabularySize)
     throw new InvalidArgumentError(
       `reference: expected a vocabulary of ${model.vocabularySize} tokens but found ${reference.vocabularySize}`,
@@ -84,66 +100,118 @@ function checkTokens([model, reference]: Decoders, ids: readonly number[], other
     );
 }
 
-async function compareWindows(
-  decoders: Decoders,
-  ids: readonly number[],
-  options: PerplexityOptions & { readonly window: number; readonly stride: number },
-): Promise<Omit<Comparison, "window" | "stride">> {
-  const { window, stride, signal, onProgress } = options;
-  const tokens = ids.length - 1;
-  const divergences = new Float64Array(tokens);
-  const more = new Float64Array(tokens);
-  const nats = { model: 0, reference: 0 };
-  let agreed = 0;
-  for (const part of windowsOf(ids.length, window, stride)) {
-    const [rows, references] = decoders.map((decoder) => scoredRows(decoder, ids, part, signal));
-    for (let at = part.from; at < part.end; at++) {
-      const [row, reference] = [await rows!.next(), await references!.next()];
-      const found = compareRows(row.value as Float32Array, reference.value as Float32Array, ids[at]!);
-      divergences[at - 1] = found.divergence;
-      more[at - 1] = found.nats - found.referenceNats;
-      nats.model += found.nats;
-      nats.reference += found.referenceNats;
-      if (found.agrees) agreed++;
-    }
-    checkNumber(decoders[0], nats.model, part);
-    checkNumber(decoders[1], nats.reference, part);
-    onProgress?.(part.end - 1, tokens);
+/** What is measured of a model. */
+class Measured {
+  readonly #divergences: Float64Array;
+  /** Nats of each token beyond the reference's. */
+  readonly #more: Float64Array;
+  nats = 0;
+  #agreed = 0;
+
+  constructor(tokens: number) {
+    this.#divergences = new Float64Array(tokens);
+    this.#more = new Float64Array(tokens);
   }
-  const perplexityRatio = Math.exp((nats.model - nats.reference) / tokens);
-  return {
-    tokens,
-    divergence: distribution(divergences),
-    topAgreement: agreed / tokens,
-    topAgreementError: Math.sqrt(((agreed / tokens) * (1 - agreed / tokens)) / tokens),
-    perplexity: Math.exp(nats.model / tokens),
-    referencePerplexity: Math.exp(nats.reference / tokens),
-    perplexityRatio,
-    perplexityRatioError: perplexityRatio * standardError(more),
-  };
+
+  add(place: number, { divergence, nats, agrees }: ReturnType<typeof compareRows>, referenceNats: number): void {
+    this.#divergences[place] = divergence;
+    this.#more[place] = nats - referenceNats;
+    this.nats += nats;
+    if (agrees) this.#agreed++;
+  }
+
+  figures(referenceNats: number): Omit<Comparison, "window" | "stride"> {
+    const tokens = this.#more.length;
+    const topAgreement = this.#agreed / tokens;
+    const perplexityRatio = Math.exp((this.nats - referenceNats) / tokens);
+    return {
+      tokens,
+      divergence: distribution(this.#divergences),
+      topAgreement,
+      topAgreementError: Math.sqrt((topAgreement * (1 - topAgreement)) / tokens),
+      perplexity: Math.exp(this.nats / tokens),
+      referencePerplexity: Math.exp(referenceNats / tokens),
+      perplexityRatio,
+      perplexityRatioError: perplexityRatio * standardError(this.#more),
+    };
+  }
 }
 
-/** In double precision. Tokens that the reference holds for impossible add nothing. */
-function compareRows(row: Float32Array, reference: Float32Array, id: number) {
-  const [top, referenceTop] = [largestOf(row), largestOf(reference)];
-  const [most, referenceMost] = [row[top]!, reference[referenceTop]!];
-  let total = 0;
-  let referenceTotal = 0;
+async function compareWindows(
+  decoders: readonly ProgramDecoder[],
+  referenceDecoder: ProgramDecoder,
+  ids: readonly number[],
+  options: PerplexityOptions & { readonly window: number; readonly stride: number },
+): Promise<Omit<Comparison, "window" | "stride">[]> {
+  const { window, stride, signal, onProgress } = options;
+  const tokens = ids.length - 1;
+  const measured = decoders.map(() => new Measured(tokens));
+  const reference = new ReferenceRow(referenceDecoder.vocabularySize);
+  let referenceNats = 0;
+  for (const part of windowsOf(ids.length, window, stride)) {
+    const references = scoredRows(referenceDecoder, ids, part, signal);
+    const rows = decoders.map((decoder) => scoredRows(decoder, ids, part, signal));
+    for (let at = part.from; at < part.end; at++) {
+      reference.use((await references.next()).value as Float32Array);
+      const nats = reference.nats(ids[at]!);
+      referenceNats += nats;
+      for (const [i, row] of rows.entries()) {
+        const found = compareRows((await row.next()).value as Float32Array, reference, ids[at]!);
+        measured[i]!.add(at - 1, found, nats);
+      }
+    }
+    for (const [i, { nats }] of measured.entries()) checkNumber(decoders[i]!, nats, part);
+    checkNumber(referenceDecoder, referenceNats, part);
+    onProgress?.(part.end - 1, tokens);
+  }
+  return measured.map((each) => each.figures(referenceNats));
+}
+
+/** A prediction of the reference, in double precision: what is asked of it for each model. */
+class ReferenceRow {
+  row: Float32Array = new Float32Array(0);
+  /** Probabilities times their sum `total`. */
+  readonly weights: Float64Array;
+  total = 0;
+  top = 0;
+  /** The logarithm of the sum of all exponentials. */
+  norm = 0;
+
+  constructor(vocabularySize: number) {
+    this.weights = new Float64Array(vocabularySize);
+  }
+
+  use(row: Float32Array): void {
+    this.row = row;
+    this.top = largestOf(row);
+    const most = row[this.top]!;
+    this.total = 0;
+    for (let i = 0; i < row.length; i++) this.total += this.weights[i] = Math.exp(row[i]! - most);
+    this.norm = most + Math.log(this.total);
+  }
+
+  nats(id: number): number {
+    return this.norm - this.row[id]!;
+  }
+}
+
+/** Tokens that the reference holds for impossible add nothing. */
+function compareRows(row: Float32Array, { row: expected, weights, total, norm, top }: ReferenceRow, id: number) {
+  const found = largestOf(row);
+  const most = row[found]!;
+  let sum = 0;
   let difference = 0;
   for (let i = 0; i < row.length; i++) {
-    total += Math.exp(row[i]! - most);
-    const weight = Math.exp(reference[i]! - referenceMost);
-    if (weight === 0) continue;
-    referenceTotal += weight;
-    difference += weight * (reference[i]! - row[i]!);
+    sum += Math.exp(row[i]! - most);
+    const weight = weights[i]!;
+    if (weight !== 0) difference += weight * (expected[i]! - row[i]!);
   }
-  const [norm, referenceNorm] = [most + Math.log(total), referenceMost + Math.log(referenceTotal)];
+  const foundNorm = most + Math.log(sum);
   return {
     // Rounding makes a little less than 0 of distributions that are the same.
-    divergence: Math.max(0, difference / referenceTotal - (referenceNorm - norm)),
-    nats: norm - row[id]!,
-    referenceNats: referenceNorm - reference[id]!,
-    agrees: top === referenceTop,
+    divergence: Math.max(0, difference / total - (norm - foundNorm)),
+    nats: foundNorm - row[id]!,
+    agrees: found === top,
   };
 }
 

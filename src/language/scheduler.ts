@@ -21,7 +21,7 @@ const GATHER_TURNS = 3;
 /** Rows of a step with drafts at most: more are computed in another way on some CPUs, which changes bits. */
 const DRAFT_ROWS = 8;
 
-/** Rows of a step of prompts while nobody else asks, in `promptRows`. */
+/** Rows of a step of prompts while nobody else asks, in `prefillTokens`. */
 const ALONE = 4;
 
 /** How long others are expected to come after some did. */
@@ -51,14 +51,14 @@ export class Scheduler {
   #metAt = Number.NEGATIVE_INFINITY;
 
   /** For a program with a store of sequences. */
-  constructor(program: LoadedProgram, store: SequenceStore, options: { readonly promptRows: number }) {
+  constructor(program: LoadedProgram, store: SequenceStore, options: { readonly prefillTokens: number }) {
     this.#program = program;
     this.#store = store;
     this.#session = program.createSession();
     const rows = program.count("get_max_seq_len");
     this.limits = {
       rows,
-      promptRows: Math.min(options.promptRows, rows),
+      prefillTokens: Math.min(options.prefillTokens, rows),
       logitRows: Math.min(rows, program.count("get_max_logit_rows", 1)),
       sequences: store.table.slots,
       pagePositions: store.layout.pagePositions,
@@ -185,9 +185,9 @@ export class Scheduler {
   /**
    * Rows of a step of prompts alone: fewer while others come, which wait for a step that is under way.
    */
-  #promptRows(): number {
-    const { promptRows } = this.limits;
-    return performance.now() - this.#metAt < OTHERS_MS ? promptRows : ALONE * promptRows;
+  #promptTokens(): number {
+    const { prefillTokens } = this.limits;
+    return performance.now() - this.#metAt < OTHERS_MS ? prefillTokens : ALONE * prefillTokens;
   }
 
   #dropAborted(): void {
@@ -249,7 +249,7 @@ export class Scheduler {
     let oldest: Pending | null = null;
     for (;;) {
       const others = this.#pending.filter((pending) => !waiting.has(pending));
-      const parts = planStep(others, this.limits, { late, rows: this.#promptRows() });
+      const parts = planStep(others, this.limits, { late, rows: this.#promptTokens() });
       if (parts.map(({ pending }) => findPrefix(pending)).includes(true)) continue;
       const inTurn = parts.toSorted((a, b) => a.pending.age - b.pending.age);
       const lacking = inTurn.find(({ pending, rows }) => !pending.sequence.reserve(rows))?.pending;

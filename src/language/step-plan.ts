@@ -40,7 +40,7 @@ export interface StepLimits {
    * Most rows of a step with parts of prompts while answers are under way, a row of each included: the longest gap between
    * two of their tokens is what they take. Prompts are given half of them at least.
    */
-  readonly promptRows: number;
+  readonly prefillTokens: number;
   /** Rows of which a step gives logits at most. */
   readonly logitRows: number;
   /** Sequences of a step at most. */
@@ -81,15 +81,15 @@ function rowsToEnd({ sequence: { position } }: Pending, rows: number, ends: numb
   return lastPage > position ? lastPage - position : rows;
 }
 
-/** Prompts of so many times `promptRows` are not divided, so that they wait once. */
+/** Prompts of so many times `prefillTokens` are not divided, so that they wait once. */
 const SHORT = 2;
 
-/** The part of `promptRows` that is kept for long prompts beside short ones. */
+/** The part of `prefillTokens` that is kept for long prompts beside short ones. */
 const LONG_SHARE = 4;
 
 /** Rows for prompts of a step with so many answers. */
-function rowsBeside(answers: number, { rows, promptRows }: StepLimits): number {
-  return Math.min(rows - answers, Math.max(promptRows - answers, Math.ceil(promptRows / 2)));
+function rowsBeside(answers: number, { rows, prefillTokens }: StepLimits): number {
+  return Math.min(rows - answers, Math.max(prefillTokens - answers, Math.ceil(prefillTokens / 2)));
 }
 
 /** What is known of a step beside the requests that wait. */
@@ -136,9 +136,9 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, { late
   const answering = parts.length;
   // Whoever waits longest has a place; the shortest have their rows first.
   const atOnce = prompts.slice(0, limits.sequences - answering).sort((a, b) => restOf(a) - restOf(b));
-  const reserve = Math.ceil(limits.promptRows / LONG_SHARE);
+  const reserve = Math.ceil(limits.prefillTokens / LONG_SHARE);
   const shortest = atOnce.length > 0 ? restOf(atOnce[0]!) : 0;
-  const wanted = shortest <= SHORT * limits.promptRows ? shortest + (atOnce.length > 1 ? reserve : 0) : 0;
+  const wanted = shortest <= SHORT * limits.prefillTokens ? shortest + (atOnce.length > 1 ? reserve : 0) : 0;
   const alone = Math.min(Math.max(most, wanted), limits.rows);
   let left = answering + late > 0 ? rowsBeside(answering, limits) : alone;
   for (const [i, prompt] of atOnce.entries()) {

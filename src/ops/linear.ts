@@ -69,7 +69,7 @@ const packedSchema = (name: string) =>
 interface LinearOptions {
   /** Columns of the result, from those of the weights. */
   columns?(n: number, args: Arguments<TensorSpec>): number;
-  readonly isJoin?: boolean;
+  readonly isFused?: boolean;
   readonly readFirst?: readonly string[];
 }
 
@@ -77,13 +77,13 @@ function packedLinear(
   name: string,
   kernels: readonly Kernel<PackedLinearArgs>[],
   bits: number | null,
-  { columns = (n) => n, isJoin = false, readFirst = [] }: LinearOptions = {},
+  { columns = (n) => n, isFused = false, readFirst = [] }: LinearOptions = {},
 ): Operator {
   return defineOperator<PackedLinearArgs>({
     schema: packedSchema(name),
     kernels,
     ...(bits !== null && { bits: [bits] }),
-    isJoin,
+    isFused,
     readFirst,
     rowwise: ["activations"],
     shape(args): TensorSpec {
@@ -121,11 +121,11 @@ export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only
 
 /**
  * lowbit::swiglu_halves of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs do not name
- * them: the runtime makes them of two calls (src/runtime/joins.ts).
+ * them: the runtime makes them of two calls (src/runtime/fusion.ts).
  */
 const gated: LinearOptions = {
-  isJoin: true,
-  // Planned apart from the first call's result only, which the joined call does not make.
+  isFused: true,
+  // Planned apart from the first call's result only, which the fused call does not make.
   readFirst: ["activations"],
   columns(n, args) {
     if (n % 32 !== 0) args.fail("n", `expected a multiple of 32 but found ${n}`);

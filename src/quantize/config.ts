@@ -62,10 +62,10 @@ export function makeConfig(kind: ConfigKind, options: ConfigOptions): Quantizati
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
   const config: QuantizationConfig = { kind, ...defaults[kind], ...given };
   checkScheme(kind, config);
-  const isHead = kind === "sharedEmbedding" && config.algorithm === "imatrix";
+  const isHead = kind === "sharedEmbedding" && (config.algorithm === "imatrix" || config.algorithm === "gptq");
   if ((kind === "embedding" || kind === "sharedEmbedding") && needsActivations(config.algorithm) && !isHead)
     throw new InvalidArgumentError(
-      `${kind}: algorithm "${config.algorithm}" looks at what goes into linear layers; an embedding has "mse", "affine" or "hqq_scale_only", a shared one "imatrix", too`,
+      `${kind}: algorithm "${config.algorithm}" looks at what goes into linear layers; an embedding has "mse", "affine" or "hqq_scale_only", a shared one "imatrix" and "gptq", too`,
     );
   return Object.freeze(config);
 }

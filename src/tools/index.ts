@@ -64,7 +64,7 @@ export { knownCpus } from "../kernels/known-cpus.ts";
 export { layouts } from "../kernels/layout/packed.ts";
 export { kvCacheTypes } from "../kernels/sequence-table.ts";
 export { wasmKernelText } from "../kernels/wasm/row-text.ts";
-export { type Comparison, compareModels, type Distribution } from "../language/compare.ts";
+export { type Comparison, compareEach, compareModels, type Distribution } from "../language/compare.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { samplingDefaults } from "../language/generation-settings.ts";
 export { loadProgramObject } from "../language/language-model.ts";
@@ -74,7 +74,6 @@ export {
   checkOutput,
   checkOutputFolder,
   readFileWhole,
-  removeLeftovers,
   writeFileWhole,
 } from "../node-file.ts";
 export { claimPath } from "../path-claim.ts";
@@ -99,4 +98,3 @@ export type { Truncation } from "../text/tokenizer/truncation.ts";
 export type { TokenizerLimits } from "../text/tokenizer/work-limit.ts";
 export { type DecodeOptions, type EncodeTextOptions, type NamedToken, Tokenizer } from "../text/tokenizer.ts";
 export { version } from "../version.ts";
-export { newWriterId } from "../writer-id.ts";

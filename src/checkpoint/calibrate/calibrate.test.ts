@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -103,6 +103,39 @@ describe("calibrated weights", () => {
     }
   });
 
+  it.each<ConfigOptions>([
+    { bits: 3, mappingType: "kmeans", scaleDType: "i8", algorithm: "gptq" },
+    { bits: 4, mappingType: "asymmetric", algorithm: "imatrix" },
+  ])("of an interrupted run are taken by the same one: $mappingType", async (options) => {
+    const parts = join(folder, `resumed-${options.mappingType}`);
+    const written = () => new Map(readdirSync(parts).map((file) => [file, statSync(join(parts, file)).mtimeMs]));
+    const run = async (kept: string | undefined, layers: number, read = text) => {
+      const model = await loadCheckpoint(checkpoint);
+      quantize(model, [intxWeightOnly({ groupSize: 32, ...options })]);
+      let done = 0;
+      const onProgress = () => {
+        if (++done === layers) throw new Error("interrupted");
+      };
+      await calibrate(model, read, { ...windows, folder: kept, onProgress });
+      const path = join(folder, "resumed.pte");
+      await exportProgram(model, path);
+      await model.close();
+      return readFileSync(path);
+    };
+    const whole = await run(undefined, 0);
+    await expect(run(parts, 5)).rejects.toThrow("interrupted");
+    const before = written();
+    expect(before.size).toBe(5);
+    const damaged = join(parts, [...before.keys()][4]!);
+    const bytes = readFileSync(damaged);
+    bytes[bytes.length - 1]! ^= 1;
+    writeFileSync(damaged, bytes);
+    expect((await run(parts, 0)).equals(whole)).toBe(true);
+    for (const [file, time] of [...before].slice(0, 4)) expect(written().get(file)).toBe(time);
+    expect((await run(parts, 0, text.slice(1000))).equals(whole)).toBe(false);
+    expect(written().get([...before.keys()][0]!)).toBeGreaterThan(before.get([...before.keys()][0]!)!);
+  });
+
   it.each(["symmetric", "asymmetric"] as const)("are the same from a folder: %s", async (mappingType) => {
     const [parts, files] = [join(folder, `parts-${mappingType}`), ["memory.pte", "folder.pte"]];
     for (const file of files) {
@@ -131,14 +164,12 @@ describe("calibrated weights", () => {
       windows,
     );
     const losses: number[] = [];
-    for (const algorithm of ["affine", "mse", "imatrix"] as const) {
+    for (const algorithm of ["affine", "mse", "imatrix", "gptq"] as const) {
       const model = await loadCheckpoint(checkpoint);
       const config = sharedEmbedding({ bits: 3, groupSize: 32, mappingType: "symmetric", algorithm });
       quantize(model, [config]);
-      if (algorithm === "imatrix") {
-        expect(() => model.weight("lm_head.weight")).toThrow(
-          /lm_head.weight: algorithm "imatrix" looks at activations/,
-        );
+      if (algorithm === "imatrix" || algorithm === "gptq") {
+        expect(() => model.weight("lm_head.weight")).toThrow(/lm_head.weight: algorithm "\w+" looks at activations/);
         await calibrate(model, text, windows);
         expect(() => quantize(model, [config])).toThrow(/is calibrated already/);
       }
@@ -157,9 +188,10 @@ describe("calibrated weights", () => {
       losses.push(loss);
       await model.close();
     }
-    const [affine, mse, imatrix] = losses as [number, number, number];
+    const [affine, mse, imatrix, gptq] = losses as [number, number, number, number];
     expect(mse).toBeLessThan(affine);
     expect(imatrix).toBeLessThan(mse);
+    expect(gptq).toBeLessThan(0.9 * imatrix);
     await float.close();
   });
 
@@ -189,7 +221,7 @@ describe("calibrated weights", () => {
     await calibrate(model, text, windows);
     const q = "model.layers.0.self_attn.q_proj.weight";
     expect(() => model.weight(q, { float: true })).toThrow(/load the checkpoint again for its float weights/);
-    expect(() => sharedEmbedding({ algorithm: "gptq" })).toThrow(/sharedEmbedding: algorithm "gptq" looks at/);
+    expect(() => sharedEmbedding({ algorithm: "awq" })).toThrow(/sharedEmbedding: algorithm "awq" looks at/);
     await model.close();
   });
 });

@@ -3,18 +3,21 @@ import { checkOptions, checkString } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
+import { isTextNetwork } from "../../model/encoder.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
 import { divideRows } from "../../quantize/divided-scales.ts";
-import { type GptqOptions, quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
-import { needsActivations } from "../../quantize/scheme.ts";
+import { needsActivations, weightSpec } from "../../quantize/scheme.ts";
 import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
+import { newWriterId } from "../../writer-id.ts";
+import { type Correction, correctedRows } from "../corrected-rows.ts";
 import { checkFiniteInputs, finiteFloats } from "../finite.ts";
 import { isLearned } from "../learned-codebooks.ts";
 import { checkModel, type Model } from "../model.ts";
 import { quantizeTensor } from "../quantize-rows.ts";
+import { resumeKey } from "../resume-key.ts";
 import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
@@ -35,7 +38,8 @@ export interface CalibrateOptions extends WalkOptions {
   readonly damping?: number | undefined;
   /**
    * Folder that keeps calibrated layers, a file a layer, until the model is exported; without it, they stay in memory,
-   * a byte a weight. What is left there is the caller's to remove.
+   * a byte a weight. What is left there is the caller's to remove. Layers that the same call has left there, because it was
+   * interrupted, are taken as they are, but for AWQ and SmoothQuant.
    */
   readonly folder?: string | undefined;
   /** Called as layers are quantized. */
@@ -77,7 +81,9 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
     );
   await model.readUsual(signal);
   await model.atomically(async () => {
-    const calibration = new Calibration(model, wanted, options);
+    const isScaled = strength !== undefined || wanted.some((name) => scales(model.configOf(name)!));
+    const key = isScaled ? null : await resumeKey(model, [text, options.maxTokens, options.window, damping]);
+    const calibration = new Calibration(model, wanted, { ...options, key: key ?? newWriterId() });
     const isGptq = wanted.some((name) => correctsErrors(model.configOf(name)!));
     const windows = isGptq ? gptqWindows(model, text, options) : calibrationWindows(model, text, options);
     const walk = new FloatWalk(model, windows, { signal });
@@ -90,8 +96,8 @@ const DAMPING_MAX = 100;
 /** Tokens that GPTQ is fitted to and checked with, where nothing else is said. */
 const GPTQ_TOKENS = 16384;
 const GPTQ_TOKENS_LEAST = 64;
-/** How often GPTQ's weights are chosen anew. */
-const SWEEPS = 2;
+/** Rows of a head by which GPTQ is checked. */
+const SAMPLE_ROWS = 256;
 
 /** Linear layers that are quantized from floats, in the model's order. */
 function quantizable(model: Model): string[] {
@@ -137,14 +143,18 @@ class Calibration {
   readonly #factors = new Map<ScalableActivation, Float32Array>();
   readonly #store: LayerStore;
   readonly #done = new Map<string, LoadLayer>();
+  readonly #head: string | undefined;
   #doneWeights = 0;
   readonly #totalWeights: number;
 
-  constructor(model: Model, wanted: readonly string[], options: CalibrateOptions) {
+  constructor(model: Model, wanted: readonly string[], options: CalibrateOptions & { readonly key: string }) {
     this.#model = model;
     this.#options = options;
-    this.#store = new LayerStore(options.folder);
+    this.#store = new LayerStore(options.folder, options.key);
     this.#wanted = new Set(wanted);
+    this.#head = isTextNetwork(model.network)
+      ? undefined
+      : model.network.slots.findLast(({ role }) => role === "linear")?.name;
     for (const activation of model.network.scalable) {
       const { readers, norm, source } = activation;
       const scaled = (name: string) =>
@@ -162,27 +172,87 @@ class Calibration {
     const { name } = layer;
     if (!this.#wanted.has(name)) return null;
     const config = this.#model.configOf(name)!;
-    if (config.kind === "sharedEmbedding") return this.#weighTable(layer);
+    if (this.#isReadLater(name)) return this.#weighHead(layer, config);
+    const [n, k] = this.#model.slotWeight(name).slot.shape as [number, number];
     const factors = await this.#factorsOf(layer);
-    const plain = await this.#floats(name);
-    const weights = factors ? scaleColumns(plain, factors) : plain;
-    const quantized = await this.#quantize(weights, layer, factors, config);
-    await this.#keep(name, quantized);
-    this.#doneWeights += plain.data.length;
+    const found = await this.#store.find(name, weightSpec(n, k, config));
+    const quantized = found ? await found() : await this.#quantizeFloats(layer, factors, config);
+    if (found) this.#use(name, found);
+    else await this.#keep(name, quantized);
+    this.#doneWeights += n * k;
     this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
     const values = dequantize(quantized);
-    if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % plain.columns]!;
+    if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % k]!;
     return values;
   }
 
-  /** A table that is the head, too, is large: it is quantized when it is read. */
-  #weighTable({ name, power }: LinearLayer): null {
-    const inputs = power();
-    checkFiniteInputs(name, inputs);
-    const { tiedTo } = this.#model.slotWeight(name).slot;
-    const damping = Math.max(this.#options.damping ?? IMPORTANCE_DAMPING, TABLE_DAMPING);
-    for (const slot of [name, tiedTo!]) this.#model.setImportance(slot, damped(inputs, damping));
+  async #quantizeFloats(layer: LinearLayer, factors: Float32Array | null, config: QuantizationConfig) {
+    const plain = await this.#floats(layer.name);
+    return this.#quantize(factors ? scaleColumns(plain, factors) : plain, layer, factors, config);
+  }
+
+  /** A head, or a table that is one, too, is large: it is quantized when it is read, some rows at a time. */
+  #isReadLater(name: string): boolean {
+    const config = this.#model.configOf(name)!;
+    if (config.kind === "sharedEmbedding") return true;
+    return name === this.#head && !scales(config) && this.#options.smoothQuant === undefined;
+  }
+
+  async #weighHead(layer: LinearLayer, config: QuantizationConfig): Promise<null> {
+    const { name } = layer;
+    const { tiedTo, shape } = this.#model.slotWeight(name).slot;
+    const isTable = config.kind === "sharedEmbedding";
+    const power = layer.power();
+    checkFiniteInputs(name, power);
+    const { damping = IMPORTANCE_DAMPING } = this.#options;
+    const importance = damped(power, isTable ? Math.max(damping, TABLE_DAMPING) : damping);
+    const correction = correctsErrors(config) ? this.#correctionOf(layer, isTable) : null;
+    const sample = correction && (await this.#rowsOf(tiedTo ?? name, shape));
+    const isBetter = sample && (await this.#gains(sample, layer, correction, { config, importance }));
+    for (const slot of isTable ? [name, tiedTo!] : [name])
+      this.#model.setImportance(slot, importance, isBetter ? correction : null);
+    this.#doneWeights += shape[0]! * shape[1]!;
+    this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
     return null;
+  }
+
+  /** A table keeps its own values, of which errors count in all columns alike, beside what it gives as the head. */
+  #correctionOf(layer: LinearLayer, isTable: boolean): Correction {
+    const { damping, signal } = this.#options;
+    const hessian = layer.hessian("fitted");
+    if (!isTable) return { hessian, drift: layer.drift("fitted"), damping, signal };
+    const { rows: k, data } = hessian;
+    const own = matrix(k, k, data.slice());
+    let trace = 0;
+    for (let i = 0; i < k; i++) trace += data[i * k + i]!;
+    for (let i = 0; i < k; i++) own.data[i * k + i]! += (TABLE_DAMPING * trace) / k;
+    return { hessian: own, drift: null, damping, signal };
+  }
+
+  /** Whether GPTQ of some rows loses less than rounding on what is held out. */
+  async #gains(
+    sample: Matrix,
+    layer: LinearLayer,
+    correction: Correction,
+    { config, importance }: { readonly config: QuantizationConfig; readonly importance: Float32Array },
+  ): Promise<boolean> {
+    const loss = heldOutLoss(sample, layer, null);
+    if (!loss) return false;
+    const levels = await this.#levels(layer.name, config, importance);
+    const { rows, columns, data } = sample;
+    const rounded = await quantizeTensor({ dtype: "f32", shape: [rows, columns], data }, config, importance, levels);
+    return loss(await correctedRows(sample, correction, { ...config, levels })) < loss(rounded);
+  }
+
+  /** Some rows of a stored matrix, evenly apart. */
+  async #rowsOf(stored: string, [n = 0, k = 0]: readonly number[]): Promise<Matrix> {
+    const { tensors, folder } = this.#model.checkpoint;
+    const sample = matrix(Math.min(n, SAMPLE_ROWS), k);
+    for (let i = 0; i < sample.rows; i++) {
+      const row = await tensors.readRows(stored, Math.floor((i * n) / sample.rows), 1);
+      sample.data.set(finiteFloats(folder, stored, row, "weights to quantize"), i * k);
+    }
+    return sample;
   }
 
   async #quantize(
@@ -227,21 +297,18 @@ class Calibration {
     weights: Matrix,
     layer: LinearLayer,
     factors: Float32Array | null,
-    scheme: QuantizationConfig & Pick<GptqOptions, "levels">,
+    scheme: Parameters<typeof correctedRows>[2],
   ): Promise<QuantizedWeights> {
-    const { rows: n, columns: k, data } = weights;
-    const scaled = ({ data: sums }: Matrix) => {
-      const result = matrix(k, k, sums.slice());
-      if (factors)
-        for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) result.data[r * k + c]! /= factors[r]! * factors[c]!;
+    const { columns: k } = weights;
+    const scaled = (sums: Matrix) => {
+      if (!factors) return sums;
+      const result = matrix(k, k, sums.data.slice());
+      for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) result.data[r * k + c]! /= factors[r]! * factors[c]!;
       return result;
     };
-    const { damping, signal } = this.#options;
     const drift = layer.drift("fitted");
-    const lacking = drift && multiplyTransposed(weights, scaled(drift));
-    const tools = { product: multiplyTransposed, round };
-    const options = { ...scheme, damping, lacking, sweeps: SWEEPS, signal };
-    return quantizeGptq(matrix(n, k, data.slice()), scaled(layer.hessian("fitted")), tools, options);
+    const correction = { hessian: scaled(layer.hessian("fitted")), drift: drift && scaled(drift) };
+    return correctedRows(weights, { ...this.#options, ...correction }, scheme);
   }
 
   /** Factors of what goes into a layer; null when it is not scaled. Their source is changed at the first reader. */
@@ -287,7 +354,10 @@ class Calibration {
   }
 
   async #keep(name: string, quantized: QuantizedWeights): Promise<void> {
-    const load = await this.#store.keep(name, quantized);
+    this.#use(name, await this.#store.keep(name, quantized));
+  }
+
+  #use(name: string, load: LoadLayer): void {
     this.#done.set(name, load);
     this.#model.setCalibrated(name, load);
   }
@@ -298,15 +368,6 @@ class Calibration {
     return matrix(shape[0]!, shape[1]!, values);
   }
 }
-
-/** Rounds a matrix by importance, on all cores where there is native code. */
-const round: Rounding = ({ rows: n, columns: k, data }, scheme, importance) =>
-  quantizeTensor(
-    { dtype: "f32", shape: [n, k], data },
-    { ...scheme, kind: "intxWeightOnly" },
-    importance,
-    scheme.levels,
-  );
 
 /** Squared errors of outputs for what is held out, beside those of float weights for float inputs; null where nothing is. */
 function heldOutLoss(

@@ -1,15 +1,15 @@
-/** What the bytes of an exported model follow from, beside its program: by this an interrupted export is continued. */
+/** What a model's quantized weights follow from: by this an interrupted calibration or export is continued. */
 import { createHash } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { Model } from "../checkpoint/model.ts";
 import { version } from "../version.ts";
+import type { Model } from "./model.ts";
 
 /**
- * The checkpoint's files with their sizes and times, the configurations and this package's version; null for a model
- * whose weights were replaced or calibrated.
+ * The checkpoint's files with their sizes and times, the configurations, this package's version and what else is given, as
+ * JSON; null for a model whose weights were replaced or calibrated.
  */
-export async function resumeKey(model: Model): Promise<string | null> {
+export async function resumeKey(model: Model, more: readonly unknown[] = []): Promise<string | null> {
   if (model.hasForeignWeights) return null;
   const { folder } = model.checkpoint;
   const files = (await stat(folder)).isDirectory()
@@ -21,6 +21,6 @@ export async function resumeKey(model: Model): Promise<string | null> {
       return [basename(file), size, mtimeMs];
     }),
   );
-  const content = JSON.stringify([version, facts, [...model.configs], model.layout]);
+  const content = JSON.stringify([version, facts, [...model.configs], model.layout, ...more]);
   return createHash("sha256").update(content).digest("hex");
 }

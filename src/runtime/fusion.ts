@@ -19,7 +19,7 @@ export interface ReadyCall {
   readonly outIndex: number;
 }
 
-interface Join {
+interface Fusion {
   readonly first: RegExp;
   /** Takes what the first makes as its first argument. */
   readonly second: string;
@@ -29,7 +29,7 @@ interface Join {
   takes(args: Arguments<Tensor>): boolean;
 }
 
-const joins: readonly Join[] = [
+const fusions: readonly Fusion[] = [
   {
     first: /^torchao::_linear_8bit_act_\dbit_weight\.out$/,
     second: "lowbit::swiglu_halves.out",
@@ -50,17 +50,17 @@ function hasWholePanels(args: Arguments<Tensor>): boolean {
 }
 
 /** The calls as one, perhaps served by a plain loop; null where they cannot be one, or nothing else serves on this CPU. */
-export function joinCalls(
+export function fuseCalls(
   first: ReadyCall,
   second: ReadyCall,
   method: Method,
   { registry, cpu }: { registry: OperatorRegistry; cpu: Cpu },
 ): BoundCall | null {
-  const join = joins.find((item) => item.second === second.operator.name && item.first.test(first.operator.name));
-  if (!join || second.given[0] !== first.out || !registry.has(join.into)) return null;
+  const fusion = fusions.find((item) => item.second === second.operator.name && item.first.test(first.operator.name));
+  if (!fusion || second.given[0] !== first.out || !registry.has(fusion.into)) return null;
   if (!isReadOnce(method, first.outIndex)) return null;
-  if (!join.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
-  const into = registry.get(join.into);
+  if (!fusion.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
+  const into = registry.get(fusion.into);
   const isServed = ({ target, needs }: Kernel<never>) =>
     target !== "reference" && needs.every((feature) => cpu.features.has(feature));
   if (!into.kernels.some(isServed)) return null;
