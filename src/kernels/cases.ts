@@ -2,8 +2,8 @@
 import type { ArgumentsOf, ArrayField, Fields } from "./declaration.ts";
 import type { Family } from "./family.ts";
 
-/** Sizes of Llama-3.2-1B, which families are measured with. */
-export const llama = { hidden: 2048, intermediate: 8192, heads: 32, kvHeads: 8, headDim: 64, vocabulary: 32_000 };
+/** Sizes of a model. */
+type ModelSizes = Readonly<Record<"hidden" | "intermediate" | "heads" | "kvHeads" | "headDim" | "vocabulary", number>>;
 
 type ArrayNames<F extends Fields> = { [N in keyof F]: F[N] extends ArrayField ? N : never }[keyof F];
 /** Sizes and numbers of a call, and those of its arrays that are not left to chance. */
@@ -15,7 +15,7 @@ export interface Cases<F extends Fields = Fields> {
   /** Calls that take no time, also such that no vectors fit. */
   readonly small: readonly CaseOf<F>[];
   /** The call of a model's step of so many tokens. */
-  model(tokens: number, sizes: typeof llama): CaseOf<F>;
+  model(tokens: number, sizes: ModelSizes): CaseOf<F>;
 }
 
 /** Declares the cases of a family. */
@@ -47,13 +47,4 @@ export function argumentsFor<F extends Fields>({ fields }: Family<F>, given: Cas
 export function writtenBy<F extends Fields>({ fields }: Family<F>, args: ArgumentsOf<F>) {
   const written = Object.entries(fields).filter(([, field]) => field.kind === "array" && field.access === "write");
   return (args as Readonly<Record<string, unknown>>)[written.at(-1)![0]] as Float32Array | BigInt64Array | Uint8Array;
-}
-
-/** Bytes that a call reads and writes. */
-export function bytesOfCall<F extends Fields>({ fields }: Family<F>, args: ArgumentsOf<F>): number {
-  const values = args as Readonly<Record<string, { readonly byteLength?: number } | number | null>>;
-  return Object.entries(fields).reduce((sum, [name, field]) => {
-    if (field.kind !== "array" || values[name] === null) return sum;
-    return sum + (field.access === "change" ? 2 : 1) * (values[name] as Float32Array).byteLength;
-  }, 0);
 }

@@ -43,7 +43,7 @@ export interface ChoiceField<C extends string = string> {
   readonly choices: readonly C[];
 }
 
-export type Field = ArrayField | NumberField | ChoiceField;
+type Field = ArrayField | NumberField | ChoiceField;
 export type Fields = Readonly<Record<string, Field>>;
 
 function array<T extends ElementType, N extends string>(type: T, access: Access, sizes: readonly (N | number)[]) {
@@ -117,7 +117,7 @@ export function sizeNames(fields: Fields): string[] {
 }
 
 /** The name of the number that says whether there is an array that may be null. */
-export const presence = (name: string): string => `has${name[0]!.toUpperCase()}${name.slice(1)}`;
+const presence = (name: string): string => `has${name[0]!.toUpperCase()}${name.slice(1)}`;
 
 /** Names of the numbers and of the arrays of a native call, in their order: sizes come first. */
 export function nativeOrder(fields: Fields): {

@@ -9,7 +9,7 @@ import { nativeKernels } from "./native/rows.ts";
 import { type WasmCode, wasmRow } from "./wasm/declared.ts";
 
 /** How the work of a call is divided: into rows, or into elements, of which a tile has many. */
-export type Division = "rows" | "elements";
+type Division = "rows" | "elements";
 
 export interface FamilyOptions<F extends Fields, C> {
   /** What a tile of the native kernels and of WebAssembly is made of; C++ has a function for one of them. */

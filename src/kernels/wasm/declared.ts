@@ -53,7 +53,7 @@ interface Declared<F extends Fields> {
 }
 
 /** Values of a tile of families by elements: enough that taking it costs little. */
-export const TILE_VALUES = 4096;
+const TILE_VALUES = 4096;
 
 /** The row of a family. */
 export function wasmRow<F extends Fields, C>(
