@@ -1,11 +1,11 @@
 /** The page: conversations with a model that runs in this page, or on the server that it comes from. */
 import { type Attachment, ConversationStore, newConversation } from "./conversations.ts";
 import { button, element, find, say, unlessBlocked } from "./dom.ts";
-import { draftOf, keepDraft } from "./drafts.ts";
 import { watchFocus } from "./focus.ts";
 import { begin, load, runsHere } from "./loader.ts";
 import { startShell } from "./shell.ts";
 import { isAnswering, isReady, page, show, showStart } from "./state.ts";
+import { keepUnsent, unsentOf } from "./unsent.ts";
 
 /** What shows messages and asks, when there is something to show or ask. */
 const chat = () => import("./chat.ts");
@@ -19,8 +19,8 @@ let attached: Attachment[] = [];
 /** The conversation that this tab shows. */
 const OPEN = "lowbit-open";
 
-/** What a draft belongs to: one conversation, or the next new one. */
-const draftId = () => (page.conversation.messages.length > 0 ? page.conversation.id : "");
+/** What was not sent belongs to one conversation, or the next new one. */
+const unsentId = () => (page.conversation.messages.length > 0 ? page.conversation.id : "");
 
 /** Whether a key belongs to an input method. Safari tells of the one that ends a composition by its code only. */
 function isComposing(event: KeyboardEvent): boolean {
@@ -62,7 +62,7 @@ function startCompose(): void {
     if ((text === "" && attached.length === 0) || !isReady()) return;
     const files = attached;
     input.value = "";
-    keepDraft(draftId(), "");
+    keepUnsent(unsentId(), "");
     attached = [];
     showAttached();
     showStart(false);
@@ -78,7 +78,7 @@ function startCompose(): void {
     event.preventDefault();
     compose.requestSubmit();
   });
-  input.addEventListener("input", () => keepDraft(draftId(), input.value));
+  input.addEventListener("input", () => keepUnsent(unsentId(), input.value));
   find("stop").addEventListener("click", () => page.running?.abort());
   document.addEventListener("attached", (event) => {
     attached.push((event as CustomEvent<Attachment>).detail);
@@ -175,7 +175,7 @@ async function open(id: string | null): Promise<void> {
   page.conversation = conversation;
   unlessBlocked(() => sessionStorage.setItem(OPEN, conversation.id));
   system.value = conversation.system;
-  input.value = draftOf(draftId());
+  input.value = unsentOf(unsentId());
   find("corner").textContent = "";
   showTalk();
   if (page.model || conversation.messages.length > 0) showStart(false);
@@ -227,7 +227,7 @@ async function startConversations(): Promise<void> {
     await (await chat()).keep(page.conversation);
   });
   const last = unlessBlocked(() => sessionStorage.getItem(OPEN));
-  input.value ||= draftOf(draftId());
+  input.value ||= unsentOf(unsentId());
   if (last !== null && page.conversation.messages.length === 0) await open(last);
   await refresh();
 }

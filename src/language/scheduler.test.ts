@@ -21,7 +21,7 @@ const POSITIONS = 4;
 const SLOTS = 3;
 const ROWS = 10;
 const LOGIT_ROWS = 4;
-const PROMPT_ROWS = 5;
+const PREFILL_TOKENS = 5;
 const VOCABULARY = 3;
 /** Sequences of more tokens are computed by the other method. */
 const LONG_FROM = 30;
@@ -132,14 +132,14 @@ class Run {
   /** The first that a call found wrong. */
   #failure: unknown;
 
-  constructor(uses: readonly SequenceUse[], spareBytes: number, promptRows = PROMPT_ROWS) {
+  constructor(uses: readonly SequenceUse[], spareBytes: number, prefillTokens = PREFILL_TOKENS) {
     const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepRows: ROWS };
     const layout = sequenceLayout(uses, { ...options, type: "f32" });
     const cacheBytes = bytesForSequence(layout, CONTEXT, ROWS) + spareBytes;
     this.cells = new CellStore(uses, { ...options, cacheBytes });
     this.program = new ChainProgram(this.cells);
     const program = this.program as unknown as LoadedProgram;
-    this.#scheduler = new Scheduler(program, this.cells.store, { promptRows });
+    this.#scheduler = new Scheduler(program, this.cells.store, { prefillTokens });
   }
 
   /** Of all, or of those that nothing runs on. */
@@ -279,8 +279,8 @@ test.each(Object.keys(models))(
 );
 
 describe("who is served", () => {
-  const make = (uses = models.full!, promptRows = PROMPT_ROWS) => {
-    const run = new Run(uses, 1 << 16, promptRows);
+  const make = (uses = models.full!, prefillTokens = PREFILL_TOKENS) => {
+    const run = new Run(uses, 1 << 16, prefillTokens);
     return { run, open: () => run.do({ kind: "open" }).then(() => run.held.at(-1)!.decoder) };
   };
 
@@ -317,7 +317,7 @@ describe("who is served", () => {
     // Each step has both answers and 3 rows of the prompt.
     expect(steps).toBeGreaterThanOrEqual(10);
     expect(steps).toBeLessThanOrEqual(12);
-    expect(Math.max(...run.program.rows.slice(before))).toBe(PROMPT_ROWS);
+    expect(Math.max(...run.program.rows.slice(before))).toBe(PREFILL_TOKENS);
     expect(tokens).toBeGreaterThanOrEqual(steps - 2);
     await run.end();
   });
@@ -332,7 +332,7 @@ describe("who is served", () => {
     await prompt;
     // One with the answer, one without; after that, nobody waits for it.
     const [first, second, third] = run.program.rows.slice(before);
-    expect([first, second]).toEqual([PROMPT_ROWS, PROMPT_ROWS]);
+    expect([first, second]).toEqual([PREFILL_TOKENS, PREFILL_TOKENS]);
     expect(third).toBe(ROWS);
     await run.end();
   });

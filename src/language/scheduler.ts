@@ -43,14 +43,14 @@ export class Scheduler {
   #requests = 0;
 
   /** For a program with a store of sequences. */
-  constructor(program: LoadedProgram, store: SequenceStore, options: { readonly promptRows: number }) {
+  constructor(program: LoadedProgram, store: SequenceStore, options: { readonly prefillTokens: number }) {
     this.#program = program;
     this.#store = store;
     this.#session = program.createSession();
     const rows = program.count("get_max_seq_len");
     this.limits = {
       rows,
-      promptRows: Math.min(options.promptRows, rows),
+      prefillTokens: Math.min(options.prefillTokens, rows),
       logitRows: Math.min(rows, program.count("get_max_logit_rows", 1)),
       sequences: store.table.slots,
       pagePositions: store.layout.pagePositions,

@@ -40,7 +40,7 @@ export interface StepLimits {
    * Most rows of a step with parts of prompts while answers are under way, a row of each included: the longest gap between
    * two of their tokens is what they take. Prompts are given half of them at least.
    */
-  readonly promptRows: number;
+  readonly prefillTokens: number;
   /** Rows of which a step gives logits at most. */
   readonly logitRows: number;
   /** Sequences of a step at most. */
@@ -82,8 +82,8 @@ function rowsToEnd({ sequence: { position } }: Pending, rows: number, ends: numb
 }
 
 /** Rows for prompts of a step with so many answers. */
-function rowsBeside(answers: number, { rows, promptRows }: StepLimits): number {
-  return Math.min(rows - answers, Math.max(promptRows - answers, Math.ceil(promptRows / 2)));
+function rowsBeside(answers: number, { rows, prefillTokens }: StepLimits): number {
+  return Math.min(rows - answers, Math.max(prefillTokens - answers, Math.ceil(prefillTokens / 2)));
 }
 
 /**

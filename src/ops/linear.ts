@@ -74,7 +74,7 @@ const packedSchema = (name: string) =>
 interface LinearOptions {
   /** Columns of the result, from those of the weights. */
   columns?(n: number, args: Arguments<TensorSpec>): number;
-  readonly isJoin?: boolean;
+  readonly isFused?: boolean;
   readonly readFirst?: readonly string[];
 }
 
@@ -82,13 +82,13 @@ function packedLinear(
   name: string,
   kernels: readonly Kernel<PackedLinearArgs>[],
   bits: number | null,
-  { columns = (n) => n, isJoin = false, readFirst = [] }: LinearOptions = {},
+  { columns = (n) => n, isFused = false, readFirst = [] }: LinearOptions = {},
 ): Operator {
   return defineOperator<PackedLinearArgs>({
     schema: packedSchema(name),
     kernels,
     ...(bits !== null && { bits: [bits] }),
-    isJoin,
+    isFused,
     readFirst,
     rowwise: ["activations"],
     shape(args): TensorSpec {
@@ -125,12 +125,12 @@ export const linearA8BlocksOperator = packedLinear("lowbit::linear_8bit_block_ac
 export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly, null);
 
 /**
- * lowbit::gate_halves, with SiLU, of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs do not name
- * them: the runtime makes them of two calls (src/runtime/joins.ts).
+ * lowbit::gate_halves, with SiLU, of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs
+ * do not name them: the runtime makes them of two calls (src/runtime/fusion.ts).
  */
 const gated: LinearOptions = {
-  isJoin: true,
-  // Planned apart from the first call's result only, which the joined call does not make.
+  isFused: true,
+  // Planned apart from the first call's result only, which the fused call does not make.
   readFirst: ["activations"],
   columns(n, args) {
     if (n % 32 !== 0) args.fail("n", `expected a multiple of 32 but found ${n}`);

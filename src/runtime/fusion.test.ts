@@ -61,26 +61,26 @@ async function kernelsOf({ methods, constants }: Program, rows: number, cpu: Cpu
 
 it("runs both on one kernel where there is one for the CPU, the rows, the groups and the columns", async () => {
   const amx = cpuWith("sapphire-rapids");
-  const joined = "linear_a8_swiglu_wx_32x32x64_amx_int8";
-  expect(await kernelsOf(program(96), 40, amx)).toContain(joined);
+  const fused = "linear_a8_swiglu_wx_32x32x64_amx_int8";
+  expect(await kernelsOf(program(96), 40, amx)).toContain(fused);
   expect(await kernelsOf(program(96), 40, amx)).toHaveLength(2);
   expect(await kernelsOf(program(96), 31, amx)).toHaveLength(3);
   expect(await kernelsOf(program(80), 40, amx)).toHaveLength(3);
   expect(await kernelsOf(program(96, { alsoUsed: "as a result" }), 40, amx)).toHaveLength(3);
   expect(await kernelsOf(program(96, { alsoUsed: "by a call" }), 40, amx)).toHaveLength(4);
   expect(await kernelsOf(program(96, { groupSize: 64 }), 40, amx)).toHaveLength(3);
-  expect(await kernelsOf(program(96, { groupSize: 64 }), 128, amx)).toContain(joined);
+  expect(await kernelsOf(program(96, { groupSize: 64 }), 128, amx)).toContain(fused);
   expect(await kernelsOf(program(96, { k: 512, groupSize: 256 }), 128, amx)).toHaveLength(3);
   expect(await kernelsOf(program(96), 40, cpuWith("ice-lake"))).toHaveLength(3);
   expect(await kernelsOf(program(96), 40, scalarCpu)).toHaveLength(3);
 });
 
 it("keeps calls apart where a list has what the first makes", async () => {
-  const joinable = program(96);
-  const method = joinable.methods[0]!;
+  const fusible = program(96);
+  const method = fusible.methods[0]!;
   const made = method.instructions.flatMap((step) => (step.kind === "kernel" ? [step.args.at(-1)!] : []))[1]!;
   const values = [...method.values, { kind: "tensorList" as const, items: [made] }];
-  const listed = { ...joinable, methods: [{ ...method, values }] };
+  const listed = { ...fusible, methods: [{ ...method, values }] };
   expect(await kernelsOf(listed, 40, cpuWith("sapphire-rapids"))).toHaveLength(3);
 });
 

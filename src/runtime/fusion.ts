@@ -20,7 +20,7 @@ export interface ReadyCall {
   readonly outIndex: number;
 }
 
-interface Join {
+interface Fusion {
   readonly first: RegExp;
   /** Function of the gate of halves of what the first makes. */
   readonly activation: ActivationName;
@@ -30,7 +30,7 @@ interface Join {
   takes(args: Arguments<Tensor>): boolean;
 }
 
-const joins: readonly Join[] = [
+const fusions: readonly Fusion[] = [
   {
     first: /^torchao::_linear_8bit_act_\dbit_weight\.out$/,
     activation: "silu",
@@ -51,18 +51,18 @@ function hasWholePanels(args: Arguments<Tensor>): boolean {
 }
 
 /** The calls as one, perhaps served by a plain loop; null where they cannot be one, or nothing else serves on this CPU. */
-export function joinCalls(
+export function fuseCalls(
   first: ReadyCall,
   second: ReadyCall,
   method: Method,
   { registry, cpu }: { registry: OperatorRegistry; cpu: Cpu },
 ): BoundCall | null {
   if (second.operator.name !== "lowbit::gate_halves.out") return null;
-  const join = joins.find((item) => item.activation === second.given[1] && item.first.test(first.operator.name));
-  if (!join || second.given[0] !== first.out || !registry.has(join.into)) return null;
+  const fusion = fusions.find((item) => item.activation === second.given[1] && item.first.test(first.operator.name));
+  if (!fusion || second.given[0] !== first.out || !registry.has(fusion.into)) return null;
   if (!isReadOnce(method, first.outIndex)) return null;
-  if (!join.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
-  const into = registry.get(join.into);
+  if (!fusion.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
+  const into = registry.get(fusion.into);
   const isServed = ({ target, needs }: Kernel<never>) =>
     target !== "reference" && needs.every((feature) => cpu.features.has(feature));
   if (!into.kernels.some(isServed)) return null;

@@ -2,11 +2,11 @@
 import type { Checkpoint } from "../formats/contract.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";
 import type { TextNetwork } from "../model/encoder.ts";
-import type { ModelTexts } from "../text/model-texts.ts";
+import type { ModelAssets } from "../text/model-assets.ts";
 import type { TextSettings } from "../text/text-settings.ts";
 
 /** Tokenizer, chat template, generation settings and settings of texts of a checkpoint. */
-export function textsOf(checkpoint: Checkpoint): ModelTexts {
+export function assetsOf(checkpoint: Checkpoint): ModelAssets {
   return {
     tokenizerJson: checkpoint.tokenizerJson?.text ?? null,
     tokenizerConfig: checkpoint.tokenizerConfig?.text ?? null,

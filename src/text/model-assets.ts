@@ -7,7 +7,7 @@ import { ChatTemplate } from "./chat-template.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
 /** Each null when there is none. */
-export interface ModelTexts {
+export interface ModelAssets {
   /** Contents of tokenizer.json, null when absent. */
   readonly tokenizerJson: string | null;
   /** Contents of tokenizer_config.json, null when absent. */
@@ -21,8 +21,8 @@ export interface ModelTexts {
 }
 
 /** Tokenizer and chat template; null where the texts have none. `name` is for messages. */
-export function readTexts(
-  texts: ModelTexts,
+export function readAssets(
+  texts: ModelAssets,
   name: string,
 ): { tokenizer: Tokenizer | null; template: ChatTemplate | null } {
   const { tokenizerJson, tokenizerConfig, chatTemplate } = texts;
