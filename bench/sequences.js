@@ -28,7 +28,7 @@ const PROMPT = 1900;
 const ANSWERS = 4;
 const ARRIVING = 1500;
 /** The default of `loadProgram`. */
-const PROMPT_ROWS = 64;
+const PREFILL_TOKENS = 64;
 
 const { values: options } = parseArgs({
   options: {
@@ -128,14 +128,14 @@ async function gap() {
   const chunks = [];
   for (let round = 0; round < plan.rounds; round++) {
     runs.push(await engine.ask(request));
-    chunks.push(await engine.ask({ what: "chunks", prompt: ARRIVING, rows: PROMPT_ROWS }));
+    chunks.push(await engine.ask({ what: "chunks", prompt: ARRIVING, rows: PREFILL_TOKENS }));
   }
   await engine.stop();
   const middle = (/** @type {string} */ name) => median(runs.map((run) => run[name]));
   const rows = [
     [`longest gap of ${ANSWERS} answers alone`, middle("before")],
     [`longest gap while a prompt of ${ARRIVING} tokens is computed`, middle("during")],
-    [`longest step of ${PROMPT_ROWS} rows of such a prompt alone`, median(chunks)],
+    [`longest step of ${PREFILL_TOKENS} rows of such a prompt alone`, median(chunks)],
     ["first token of that prompt", middle("first")],
   ].map(([name, seconds]) => [String(name), digits(1000 * Number(seconds))]);
   return `## Gaps\n\n${table(["", "ms"], rows)}`;

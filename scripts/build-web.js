@@ -81,7 +81,15 @@ export async function buildWorker(dist) {
 }
 
 const web = join(root, "web");
-const statics = ["style.css", "messages.css", "icon.svg", "icon-192.png", "icon-512.png", "manifest.webmanifest"];
+const statics = [
+  "style.css",
+  "messages.css",
+  "panels.css",
+  "icon.svg",
+  "icon-192.png",
+  "icon-512.png",
+  "manifest.webmanifest",
+];
 
 /** Names of the parts that the page imports when they are of use. */
 const PART = /-[A-Z0-9]{8}\.js$/;

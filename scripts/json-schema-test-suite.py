@@ -15,7 +15,7 @@ commit = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output
 cases = []
 for path in sorted(tests.rglob("*.json")):
     name = str(path.relative_to(tests))
-    # There, formats are notes that no value is held to.
+    # There, formats are notes that do not constrain values.
     if name in ("format.json", "vocabulary.json"):
         continue
     for group in json.loads(path.read_text()):

@@ -80,7 +80,7 @@ function exactCpu() {
 async function loadDemo() {
   const checkpoint = await loadCheckpoint(fileURLToPath(new URL("../models/shakespeare", import.meta.url)));
   quantize(checkpoint, [int8DynamicActivationIntxWeight({ bits: 4 }), sharedEmbedding({ bits: 4 })]);
-  const loading = { cpu: exactCpu(), threads: THREADS, sequences: SEQUENCES, maxSeqLen: 64, promptRows: 32 };
+  const loading = { cpu: exactCpu(), threads: THREADS, sequences: SEQUENCES, maxSeqLen: 64, prefillTokens: 32 };
   const load = (/** @type {number | undefined} */ cacheBytes) => loadCompiled(checkpoint, { ...loading, cacheBytes });
   // Room for some five whole contexts, so that pages run out.
   const whole = await load(undefined);

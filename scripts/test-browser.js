@@ -46,6 +46,7 @@ const {
   checkSilentServer,
 } = await import("./browser/page.js");
 const features = await import("./browser/features.js");
+const { takeScreenshots } = await import("./browser/screenshots.js");
 const { checkGguf } = await import("./browser/gguf.js");
 const { checkTexts } = await import("./browser/texts.js");
 const { checkServedPage } = await import("./browser/served.js");
@@ -60,8 +61,9 @@ const { aqlmWeight } = await import("../dist/tools/index.js");
 /** With the worker: templates and tokenizers of others, rendered and encoded as the originals do, models of texts, recurrent layers and experts. */
 const PAGE_BYTES_MAX = 256e3;
 
-/** Scripts of a visit before a model is chosen. */
-const START_BYTES_MAX = 10_500;
+/** Scripts of a visit before a model is chosen, and all that it loads until then, both compressed. */
+const START_SCRIPTS_MAX = 12_000;
+const START_BYTES_MAX = 50_000;
 
 /** The memory of a method that holds its states, and more than any engine has. */
 const STATE_MEMORY = 2;
@@ -74,10 +76,14 @@ async function checkFirstVisit(browser, address) {
   await page.goto(address);
   await page.waitForSelector("#offers button");
   const names = await page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name));
-  const scripts = names.filter((name) => name.endsWith(".js")).map((name) => join(pageFolder, basename(name)));
-  const bytes = scripts.reduce((sum, file) => sum + gzipSync(readFileSync(file)).length, 0);
-  assert.ok(scripts.length > 0 && bytes < START_BYTES_MAX, `${bytes} bytes of scripts before a model is chosen`);
-  console.log(`${(bytes / 1e3).toFixed(1)} kB of JavaScript before a model is chosen: ${scripts.length} files`);
+  const files = ["index.html", ...names.map((name) => basename(new URL(name).pathname))];
+  const bytesOf = (names) =>
+    names.reduce((sum, name) => sum + gzipSync(readFileSync(join(pageFolder, name))).length, 0);
+  const scripts = files.filter((name) => name.endsWith(".js"));
+  const [bytes, all] = [bytesOf(scripts), bytesOf(files)];
+  assert.ok(scripts.length > 0 && bytes < START_SCRIPTS_MAX, `${bytes} bytes of scripts before a model is chosen`);
+  assert.ok(all < START_BYTES_MAX, `${all} bytes before a model is chosen`);
+  console.log(`${bytes} bytes of JavaScript, ${all} bytes in all, before a model is chosen: ${files.join(", ")}`);
   await context.close();
 }
 
@@ -130,35 +136,6 @@ async function checkStop(page, expected) {
   const late = replies.slice(replies.indexOf("answer")).filter((kind) => kind === "event");
   assert.ok(late.length <= 1, `the worker wrote ${late.length} pieces after it was told to stop`);
   assert.equal(await ask(page), expected, "the answer after a stop");
-}
-
-async function screenshots(page) {
-  if (!process.argv.includes("--screenshots")) return;
-  const shot = (name) => page.screenshot({ path: join(root, "docs", `page-${name}.png`) });
-  await page.setViewportSize({ width: 1100, height: 720 });
-  await page.click("#panel-toggle");
-  for (const question of ["What news from Rome?", "Who goes there?"]) {
-    await page.fill("#input", question);
-    await page.press("#input", "Enter");
-    await page.waitForSelector("#send:visible");
-    await status(page, "Ready");
-  }
-  await shot("light");
-  await page.click("#theme");
-  await page.click("#model");
-  await shot("dark");
-  await page.click("#model");
-  await page.click("#theme");
-  await page.setViewportSize({ width: 390, height: 760 });
-  await shot("phone");
-  await page.setViewportSize({ width: 1280, height: 720 });
-  const icon = await page.context().newPage();
-  for (const size of [192, 512]) {
-    await icon.setViewportSize({ width: size, height: size });
-    await icon.goto(`${new URL(page.url()).origin}/icon.svg`);
-    await icon.screenshot({ path: join(root, "web", `icon-${size}.png`), omitBackground: true });
-  }
-  await icon.close();
 }
 
 /** Seconds that the processes of pages have computed so far. */
@@ -380,6 +357,9 @@ async function checkFeatures(page, expected) {
   await features.checkMarkdown(page);
   await features.checkThinkingAndTools(page);
   await features.checkFiles(page);
+  await features.checkSuggestions(page);
+  await features.checkCircle(page);
+  await features.checkReload(page);
   await features.checkAxe(page);
   await features.checkKeyboard(page);
   console.log("conversations, changed questions, Markdown, tools, files, axe, keys");
@@ -432,7 +412,7 @@ try {
   await checkBundle(page, program);
   assert.equal(await checkModuleScript(context, address), expected, "the answer of a module script");
   await checkIdle(browser);
-  await screenshots(page);
+  if (process.argv.includes("--screenshots")) await takeScreenshots(page);
   await page.evaluate(() => globalThis.workers.at(-1).terminate());
   await checkInstallable(page);
   await page.click("#reset");

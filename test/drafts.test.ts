@@ -69,7 +69,7 @@ beforeEach(() => void vi.spyOn(performance, "now").mockImplementation(() => ++cl
 afterEach(() => void vi.restoreAllMocks());
 
 const cases = [
-  ...["tiny", "gemma4", "qwen3_5"].map((name) => [name, wasmCpu] as const),
+  ...["tiny", "qwen3_5"].map((name) => [name, wasmCpu] as const),
   ...["tiny", ...hybrids].map((name) => [name, own] as const),
 ].map(([name, cpu]) => [name, cpu.name, cpu] as const);
 

@@ -5,12 +5,12 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { textsOf } from "../src/checkpoint/texts.ts";
+import { assetsOf } from "../src/checkpoint/assets.ts";
 import { openTensorFile } from "../src/formats/shards.ts";
 import { f16Table, f32ToF16 } from "../src/half.ts";
 import { EagerModel, loadCheckpoint } from "../src/index.ts";
 import { bytesOf } from "../src/tensor.ts";
-import { readTexts } from "../src/text/model-texts.ts";
+import { readAssets } from "../src/text/model-assets.ts";
 import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { type GgufEntry, ggufFile, type Metadata } from "./support/gguf.ts";
@@ -313,7 +313,7 @@ it("Gemma 4: sizes by layer, embeddings of layers, and a tokenizer of merges", a
   const { source, path } = await writeGgufOf("gemma4", gemmaFacts, [freqs], { metadata: gemmaTokens });
   expectSame((await logitsOf(path)).logits, (await logitsOf(source)).logits);
   const model = await loadCheckpoint(path);
-  const tokenizer = readTexts(textsOf(model.checkpoint), path).tokenizer!;
+  const tokenizer = readAssets(assetsOf(model.checkpoint), path).tokenizer!;
   expect(tokenizer.encode("ab ab")).toEqual([2, 7, 8]);
   expect(model.unreadTensors).toEqual([]);
   await model.close();

@@ -99,11 +99,11 @@ describe.each(hybridNames)("%s", (name) => {
       const expected: Float32Array[] = [];
       for (const prompt of prompts) expected.push(await logitsOf(alone, prompt));
       await alone.dispose();
-      for (const [threads, maxSeqLen, promptRows] of [
+      for (const [threads, maxSeqLen, prefillTokens] of [
         [1, 16, 5],
         [2, 64, 40],
       ]) {
-        const llm = await load(name, { cpu, threads, maxSeqLen, promptRows } as Options);
+        const llm = await load(name, { cpu, threads, maxSeqLen, prefillTokens } as Options);
         const found = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
         for (const [i, row] of found.entries()) expectSame(row, expected[i]!, `prompt ${i}, ${threads} threads`);
         // A second time, prefixes are in the store.

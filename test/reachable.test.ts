@@ -74,7 +74,7 @@ async function operatorsOf(folder: string, scheme: (typeof schemes)[number], tar
 }
 
 /** What calls are joined into when a program is loaded. */
-const joined = readFileSync(join(import.meta.dirname, "../src/runtime/joins.ts"), "utf8").matchAll(/into: "(.+)"/g);
+const joined = readFileSync(join(import.meta.dirname, "../src/runtime/fusion.ts"), "utf8").matchAll(/into: "(.+)"/g);
 
 it("programs call every operator of ours", async () => {
   const root = await temporaryFolder();

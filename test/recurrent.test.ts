@@ -18,12 +18,12 @@ const model: RecurrentModelOptions = { rows: 48, contextLength: 256, window: 0 }
 
 interface Options extends LoadOptions {
   readonly model?: Partial<RecurrentModelOptions>;
-  readonly promptRows?: number;
+  readonly prefillTokens?: number;
 }
 
-async function load(cpu: Cpu, { model: given, promptRows, ...options }: Options = {}): Promise<LoadedProgram> {
+async function load(cpu: Cpu, { model: given, prefillTokens, ...options }: Options = {}): Promise<LoadedProgram> {
   const program = await LoadedProgram.load(recurrentProgram(cpu, { ...model, ...given }), { cpu, ...options });
-  scheduleWith(program, { promptRows });
+  scheduleWith(program, { prefillTokens });
   return program;
 }
 
@@ -65,12 +65,12 @@ describe.each(cpus)("on $name", (cpu) => {
     "a sequence is the same alone, row by row, and among others, attention %s",
     async (window) => {
       const expected = await alone(cpu, { model: { window } });
-      for (const [threads, rows, promptRows] of [
+      for (const [threads, rows, prefillTokens] of [
         [1, 7, 3],
         [2, 48, 40],
         [3, 200, 64],
       ] as const) {
-        const program = await load(cpu, { threads, promptRows, model: { rows, window } });
+        const program = await load(cpu, { threads, prefillTokens, model: { rows, window } });
         const found = await Promise.all(prompts.map((prompt) => logitsOf(program, prompt)));
         for (const [i, row] of found.entries()) expectSame(row, expected[i]!, `prompt ${i}, ${rows} rows`);
         // A second time, prefixes are in the store.

@@ -79,12 +79,12 @@ describe.each(cpus)("on $name", (cpu) => {
       const expected: Float32Array[] = [];
       for (const prompt of prompts) expected.push(await logitsOf(alone, prompt));
       await alone.dispose();
-      for (const [threads, maxSeqLen, promptRows] of [
+      for (const [threads, maxSeqLen, prefillTokens] of [
         [1, 16, 5],
         [2, 64, 64],
         [3, 256, 17],
       ]) {
-        const llm = await load({ cpu, kvCache, threads, maxSeqLen, promptRows } as Options);
+        const llm = await load({ cpu, kvCache, threads, maxSeqLen, prefillTokens } as Options);
         const found = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
         for (const [i, row] of found.entries()) expectSame(row, expected[i]!, `prompt ${i}, ${threads} threads`);
         // A second time, prefixes are in the store.
@@ -110,7 +110,7 @@ describe.each([
       const expected: Float32Array[] = [];
       for (const prompt of prompts) expected.push(await logitsOf(alone, prompt));
       await alone.dispose();
-      const llm = await load({ cpu, threads: 2, maxSeqLen: 64, promptRows: 17 } as Options, rules);
+      const llm = await load({ cpu, threads: 2, maxSeqLen: 64, prefillTokens: 17 } as Options, rules);
       const found = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
       for (const [i, row] of found.entries()) expectSame(row, expected[i]!, `prompt ${i}`);
       await llm.dispose();
@@ -128,7 +128,7 @@ describe.skipIf(!hostHasExceptions)("where many rows are computed in another way
     ["float weights", [], 1e-5],
   ] as const)("a sequence among others is near what it is alone, row by row: %s", async (_, rules, bound) => {
     const alone = await load({ cpu: exactHost(), threads: 1 }, rules);
-    const llm = await load({ threads: 2, promptRows: 150 } as Options, rules);
+    const llm = await load({ threads: 2, prefillTokens: 150 } as Options, rules);
     const next = [3, 1, 4, 1, 5];
     const expected: Float32Array[] = [];
     for (const prompt of prompts) expected.push(await logitsOf(alone, prompt, next));
@@ -297,7 +297,7 @@ it.each([
   [{ cacheBytes: 1000 }, /cacheBytes: expected at least \d+, for a token of one sequence in f32, but found 1000/],
   [{ contextLength: 200, cacheBytes: 4e4 }, "cacheBytes: expected at least"],
   [{ sequences: 0 }, "sequences: expected a whole number from 1"],
-  [{ promptRows: 0 }, "promptRows: expected a whole number from 1"],
+  [{ prefillTokens: 0 }, "prefillTokens: expected a whole number from 1"],
   [{ kvCache: "bf16" }, 'kvCache: expected f32 or f16 or int8 but found "bf16"'],
 ])("refuses %j", async (options, message) => {
   await expect(load({ cpu: scalarCpu, ...options } as Options)).rejects.toThrow(message);

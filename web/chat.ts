@@ -4,6 +4,7 @@ import { type Attachment, type Conversation, messagesOf, type StoredMessage } fr
 import { find, say } from "./dom.ts";
 import type { ChatModel, Ending } from "./engine.ts";
 import { focusNext, watchFocus } from "./focus.ts";
+import { endsInCircle } from "./repetition.ts";
 import { readChoices, readSettings, type Settings } from "./settings.ts";
 import { isReady, page, show } from "./state.ts";
 import { AnswerView, type MessageActions, plainText, showQuestion, showThread } from "./thread.ts";
@@ -148,8 +149,15 @@ async function forget({ id }: Conversation): Promise<void> {
   document.dispatchEvent(new Event("kept"));
 }
 
-/** Answers until the model calls no more tools. */
-async function answer(model: ChatModel, conversation: Conversation, signal: AbortSignal): Promise<Ending> {
+const IN_A_CIRCLE =
+  "Stopped: the answer repeats itself. A repetition penalty or a higher temperature, in the settings, may help";
+
+/** Answers until the model calls no more tools, or goes round in a circle. */
+async function answer(
+  model: ChatModel,
+  conversation: Conversation,
+  signal: AbortSignal,
+): Promise<Pick<Ending, "notice">> {
   const settings: Settings = readSettings();
   const { thinking, hasTools } = readChoices();
   const toolbox = hasTools ? await import("./tools.ts") : null;
@@ -158,19 +166,23 @@ async function answer(model: ChatModel, conversation: Conversation, signal: Abor
     const message: StoredMessage = { role: "assistant", content: "" };
     const view = new AnswerView(message, actions);
     const parts = keepParts(conversation, message);
-    const events = model.answer(sent, { settings, thinking, tools: toolbox?.tools ?? [], signal });
+    const circle = new AbortController();
+    const stop = AbortSignal.any([signal, circle.signal]);
+    const events = model.answer(sent, { settings, thinking, tools: toolbox?.tools ?? [], signal: stop });
     let ending: Ending;
     try {
       ending = await read(events, (event) => {
         if (conversation.messages.at(-1) !== message) conversation.messages.push(message);
         view.add(event);
         parts.touch();
+        if (endsInCircle(message.content) || endsInCircle(message.reasoning ?? "")) circle.abort();
       });
       if (conversation.messages.at(-1) !== message) conversation.messages.push(message);
     } catch (error) {
       // Calls without results would puzzle the model.
       delete message.toolCalls;
-      throw error;
+      if (signal.aborted || !circle.signal.aborted) throw error;
+      return { notice: IN_A_CIRCLE };
     } finally {
       parts.end();
       if (conversation.messages.at(-1) === message) await view.finish();

@@ -23,6 +23,18 @@ export function button(text: string, work: () => unknown, label = ""): HTMLButto
   return made;
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+/** One of the page's icons, to stand before the text of a button. */
+export function icon(name: string): SVGElement {
+  const shown = document.createElementNS(SVG, "svg");
+  shown.classList.add("icon");
+  shown.ariaHidden = "true";
+  shown.append(document.createElementNS(SVG, "use"));
+  shown.firstElementChild!.setAttribute("href", `#icon-${name}`);
+  return shown;
+}
+
 /** To those who listen, too, so what changes all the time is not said here. */
 export function say(text: string): void {
   find("status").textContent = text;

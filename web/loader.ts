@@ -52,10 +52,11 @@ export async function load(source: string | File): Promise<void> {
     unlessBlocked(() =>
       typeof source === "string" ? localStorage.setItem(LAST, source) : localStorage.removeItem(LAST),
     );
-    find("model").textContent = loaded.name;
+    find("model-name").textContent = loaded.name;
     // What the model has not got cannot be asked for.
     find<HTMLInputElement>("tools").disabled = loaded.takesTools === false;
     find<HTMLSelectElement>("thinking").disabled = loaded.canThink === false;
+    (await import("./welcome.ts")).showWelcome(loaded);
     say(`Ready: ${loaded.name}${loaded.notice}`);
     if (!isBusyIn(find("start"))) showStart(false);
     show("ready");
@@ -64,7 +65,7 @@ export async function load(source: string | File): Promise<void> {
   } catch (error) {
     if (page.running !== controller) return;
     say(controller.signal.aborted ? "Loading was cancelled" : `Cannot load: ${(error as Error).message}`);
-    find("model").textContent = "Choose a model";
+    find("model-name").textContent = "Choose a model";
     showStart(true);
     show("empty");
     // The button that began it could not keep the focus.

@@ -1,10 +1,11 @@
 /** The page: conversations with a model that runs in this page, or on the server that it comes from. */
 import { type Attachment, ConversationStore, newConversation } from "./conversations.ts";
-import { button, element, find, say } from "./dom.ts";
+import { button, element, find, say, unlessBlocked } from "./dom.ts";
 import { watchFocus } from "./focus.ts";
 import { begin, load, runsHere } from "./loader.ts";
 import { startShell } from "./shell.ts";
 import { isAnswering, isReady, page, show, showStart } from "./state.ts";
+import { keepUnsent, unsentOf } from "./unsent.ts";
 
 /** What shows messages and asks, when there is something to show or ask. */
 const chat = () => import("./chat.ts");
@@ -14,6 +15,12 @@ const file = find<HTMLInputElement>("file");
 const attach = find<HTMLInputElement>("attach");
 const system = find<HTMLTextAreaElement>("system");
 let attached: Attachment[] = [];
+
+/** The conversation that this tab shows. */
+const OPEN = "lowbit-open";
+
+/** What was not sent belongs to one conversation, or the next new one. */
+const unsentId = () => (page.conversation.messages.length > 0 ? page.conversation.id : "");
 
 /** Whether a key belongs to an input method. Safari tells of the one that ends a composition by its code only. */
 function isComposing(event: KeyboardEvent): boolean {
@@ -55,6 +62,7 @@ function startCompose(): void {
     if ((text === "" && attached.length === 0) || !isReady()) return;
     const files = attached;
     input.value = "";
+    keepUnsent(unsentId(), "");
     attached = [];
     showAttached();
     showStart(false);
@@ -70,6 +78,7 @@ function startCompose(): void {
     event.preventDefault();
     compose.requestSubmit();
   });
+  input.addEventListener("input", () => keepUnsent(unsentId(), input.value));
   find("stop").addEventListener("click", () => page.running?.abort());
   document.addEventListener("attached", (event) => {
     attached.push((event as CustomEvent<Attachment>).detail);
@@ -135,6 +144,13 @@ function toggle(name: (typeof PANELS)[number]): void {
   else showPanels(isNarrow() ? [name] : [...open, name]);
 }
 
+/** The menu of narrow screens. */
+function showMenu(isOpen: boolean): void {
+  if (isOpen) document.body.dataset.actions = "";
+  else delete document.body.dataset.actions;
+  find("more").ariaExpanded = `${isOpen}`;
+}
+
 /** On narrow screens, shows the conversation in the place of a panel. */
 function showTalk(): void {
   if (isNarrow()) showPanels([]);
@@ -157,7 +173,9 @@ async function open(id: string | null): Promise<void> {
   const conversation = id === null ? newConversation() : await page.store!.get(id);
   if (!conversation) return;
   page.conversation = conversation;
+  unlessBlocked(() => sessionStorage.setItem(OPEN, conversation.id));
   system.value = conversation.system;
+  input.value = unsentOf(unsentId());
   find("corner").textContent = "";
   showTalk();
   if (page.model || conversation.messages.length > 0) showStart(false);
@@ -196,7 +214,10 @@ async function startConversations(): Promise<void> {
     }
     await refresh();
   };
-  document.addEventListener("kept", () => void refresh());
+  document.addEventListener("kept", () => {
+    unlessBlocked(() => sessionStorage.setItem(OPEN, page.conversation.id));
+    void refresh();
+  });
   find("reset").addEventListener("click", async () => {
     await open(null);
     say("New conversation");
@@ -205,15 +226,25 @@ async function startConversations(): Promise<void> {
     page.conversation.system = system.value;
     await (await chat()).keep(page.conversation);
   });
+  const last = unlessBlocked(() => sessionStorage.getItem(OPEN));
+  input.value ||= unsentOf(unsentId());
+  if (last !== null && page.conversation.messages.length === 0) await open(last);
   await refresh();
 }
 
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || isComposing(event) || document.querySelector("dialog")) return;
-  if (isAnswering() || !find("loading").hidden) page.running?.abort();
+  if (document.body.dataset.actions !== undefined) {
+    showMenu(false);
+    find("more").focus();
+  } else if (isAnswering() || !find("loading").hidden) page.running?.abort();
   else showTalk();
 });
 document.addEventListener("answered", () => void showFigures());
+find("more").addEventListener("click", () => showMenu(document.body.dataset.actions === undefined));
+document.addEventListener("click", ({ target }) => {
+  if (!find("more").contains(target as Node)) showMenu(false);
+});
 for (const name of PANELS) find(`${name}-toggle`).addEventListener("click", () => toggle(name));
 find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
 startShell(find<HTMLButtonElement>("theme"), runsHere);

@@ -1,7 +1,7 @@
 /** The messages of a conversation on the page. */
 import type { ConversationEvent } from "lowbit/web";
 import { type StoredMessage, textOf } from "./conversations.ts";
-import { button, element, find } from "./dom.ts";
+import { button, element, find, icon } from "./dom.ts";
 
 /** What can be done with a message. */
 export interface MessageActions {
@@ -50,6 +50,12 @@ export function showThread(thread: readonly StoredMessage[], actions: MessageAct
   });
 }
 
+function action(name: string, text: string, work: () => unknown): HTMLButtonElement {
+  const made = button(text, work);
+  made.prepend(icon(name));
+  return made;
+}
+
 const isAtEnd = () => messages.scrollHeight - messages.scrollTop - messages.clientHeight < 48;
 
 function scrollToEnd(): void {
@@ -61,11 +67,14 @@ export function showQuestion(message: StoredMessage, actions: MessageActions): H
   const shown = element(
     "article",
     "message user",
-    element("b", "", "You"),
+    element("b", "unseen", "You"),
     element("span", "", shortened(message.content)),
     ...(files.length > 0 ? [element("ul", "plain files", ...files)] : []),
   );
-  const acts = [button("Copy", () => actions.copy(message)), button("Edit", () => actions.edit(message, shown))];
+  const acts = [
+    action("copy", "Copy", () => actions.copy(message)),
+    action("edit", "Edit", () => actions.edit(message, shown)),
+  ];
   shown.append(element("div", "actions", ...acts));
   messages.append(shown);
   shown.scrollIntoView({ block: "end" });
@@ -77,7 +86,7 @@ const WRITE_MS = 50;
 
 /** An answer while it comes, and afterwards. */
 export class AnswerView {
-  readonly shown = element("article", "message model", element("b", "", "Model"));
+  readonly shown = element("article", "message model", element("b", "unseen", "Model"));
   readonly #message: StoredMessage;
   readonly #actions: MessageActions;
   readonly #text = element("div", "text");
@@ -118,7 +127,10 @@ export class AnswerView {
     const shown = this.#show();
     if (this.#thinking) this.#thinking.firstElementChild!.textContent = "Thoughts";
     const { copy, regenerate } = this.#actions;
-    const acts = [button("Copy", () => copy(this.#message)), button("Regenerate", () => regenerate(this.#message))];
+    const acts = [
+      action("copy", "Copy", () => copy(this.#message)),
+      action("again", "Regenerate", () => regenerate(this.#message)),
+    ];
     this.shown.append(element("div", "actions", ...acts));
     if (isInView) scrollToEnd();
     await shown;

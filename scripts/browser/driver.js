@@ -39,9 +39,15 @@ export async function start(page, address) {
   await status(page, "Ready");
 }
 
+/** Clicks a button of the header, which is in its menu on narrow screens. */
+export async function clickAction(page, selector) {
+  if (!(await page.isVisible(selector))) await page.click("#more");
+  await page.click(selector);
+}
+
 /** Opens the panel of settings. */
 export async function openSettings(page) {
-  if (!(await page.isVisible("#settings"))) await page.click("#panel-toggle");
+  if (!(await page.isVisible("#settings"))) await clickAction(page, "#panel-toggle");
 }
 
 /** The last answer as it reads. */

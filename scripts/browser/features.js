@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { root } from "../native-sources.js";
-import { ask, lastAnswer, loadFrom, openSettings, QUESTION, status } from "./driver.js";
+import { ask, clickAction, lastAnswer, loadFrom, openSettings, QUESTION, status } from "./driver.js";
 
 /** Has the worker's next answers be these: each a list of events, and how it ends. */
 export function script(page, answers) {
@@ -343,6 +343,78 @@ export async function checkFiles(page) {
   await loadFrom(page, "shakespeare-4bit.pte", "Ready");
 }
 
+/** A conversation with all that messages can have, for pictures. */
+export async function showSample(page) {
+  const answer =
+    "A `for` loop adds them:\n\n```js\nlet sum = 0;\nfor (const n of numbers) sum += n;\n```\n\n" +
+    "| step | sum |\n|---|---|\n| 1 | 3 |\n| 2 | 7 |\n\nOr shorter, with `reduce`.";
+  const other = "With the value that you give it, here **0**; then it adds each number in turn.";
+  await page.click("#reset");
+  await script(page, [
+    { events: [{ type: "reasoning", text: "A loop, then the short way." }, text(answer)] },
+    { events: [text(other)] },
+  ]);
+  await say(page, "How do I add numbers in JavaScript?");
+  await say(page, "What does reduce begin with?");
+}
+
+/** An empty conversation suggests what to ask, which can be changed before it is sent. */
+export async function checkSuggestions(page) {
+  await page.click("#reset");
+  assert.ok(await page.isVisible("#welcome"), "suggestions in an empty conversation");
+  assert.equal(await page.locator("#suggestions button").count(), 4);
+  await page.locator("#suggestions button").first().click();
+  assert.match(await page.inputValue("#input"), /hash table/);
+  assert.equal(await page.evaluate(() => document.activeElement.id), "input");
+  await script(page, [{ events: [text("It maps keys to places.")] }]);
+  await page.press("#input", "Enter");
+  await status(page, "Ready");
+  assert.equal(await page.isVisible("#welcome"), false, "suggestions beside messages");
+}
+
+/** An answer that says the same again and again is ended, with what may help. */
+export async function checkCircle(page) {
+  await page.click("#reset");
+  await page.evaluate(() => {
+    const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
+    const { postMessage } = worker;
+    worker.postMessage = ({ id, kind }) => {
+      const reply = (body) => worker.onmessage({ data: { ...body, id } });
+      if (kind === "abort") {
+        worker.postMessage = postMessage;
+        reply({ kind: "error", error: { name: "AbortError", message: "ended", file: null } });
+      }
+      if (kind !== "chat") return;
+      for (let i = 0; i < 40; i++)
+        reply({ kind: "event", event: { type: "text", text: "I am a pitch of all that is. " } });
+    };
+  });
+  await page.fill("#input", "Go on.");
+  await page.press("#input", "Enter");
+  await status(page, "Stopped: the answer repeats itself");
+  assert.match(await lastAnswer(page), /pitch of all that is\. I am/);
+  await page.waitForSelector("#send:visible");
+}
+
+/** A reload shows the conversation that was open, with what was written and not sent; each conversation has its own. */
+export async function checkReload(page) {
+  const shown = () => page.locator(".message.user span").last().textContent();
+  await page.click("#reset");
+  await script(page, [{ events: [text("Yes.")] }]);
+  await say(page, "Is it still open?");
+  await page.fill("#input", "Half a question");
+  await page.reload();
+  await status(page, "Ready");
+  await page.waitForSelector(".message.user");
+  assert.equal(await shown(), "Is it still open?");
+  assert.equal(await page.inputValue("#input"), "Half a question");
+  await page.click("#reset");
+  await page.waitForFunction(() => document.getElementById("input").value === "");
+  await page.locator("#list li > button").first().click();
+  await page.waitForFunction(() => document.getElementById("input").value === "Half a question");
+  await page.fill("#input", "");
+}
+
 const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
 
 /** No violation of WCAG 2.2 AA that axe finds: start, conversation and dialog; dark and light; phone and desktop. */
@@ -375,16 +447,22 @@ export async function checkAxe(page) {
       for (const panel of ["", "nav", "panel"]) {
         const isNarrow = viewport.width < 900;
         if (panel === "nav" && !isNarrow) continue;
-        if (panel) await page.click(`#${panel}-toggle`);
+        if (panel) await clickAction(page, `#${panel}-toggle`);
         if (panel === "nav") await page.locator("#list summary").first().click();
         await check(`${panel || "a conversation"}, ${where}`);
-        if (panel) await page.click(`#${panel}-toggle`);
+        if (panel) await clickAction(page, `#${panel}-toggle`);
+      }
+      if (viewport.width < 900) {
+        await page.click("#more");
+        await check(`the menu, ${where}`);
+        await page.keyboard.press("Escape");
+        assert.equal(await page.isVisible("#theme"), false, "the menu after Escape");
       }
       await page.click("#model");
       await check(`the start, ${where}`);
       await page.click("#model");
     }
-    await page.click("#theme");
+    await clickAction(page, "#theme");
   }
   await page.setViewportSize(size);
 }

@@ -92,7 +92,9 @@ export async function checkReadable(page) {
   await page.waitForSelector("#send:visible");
   const [first, second] = await page.evaluate(() => {
     const text = document.querySelector(".message.user span");
-    const { left, right } = text.getBoundingClientRect();
+    const box = text.getBoundingClientRect();
+    const { paddingLeft, paddingRight } = getComputedStyle(text);
+    const [left, right] = [box.left + Number.parseFloat(paddingLeft), box.right - Number.parseFloat(paddingRight)];
     const range = document.createRange();
     range.selectNodeContents(text);
     const lines = [...range.getClientRects()].filter(({ width }) => width > 0);

@@ -1,13 +1,13 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { checkOptions, checkWhole } from "../arguments.ts";
+import { assetsOf } from "../checkpoint/assets.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
-import { textsOf } from "../checkpoint/texts.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import { encodeAssets } from "../language/assets.ts";
 import { LONG_METHOD } from "../language/program-decoder.ts";
-import { encodeTexts } from "../language/texts.ts";
 import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import { Ops } from "../ops/ops.ts";
@@ -182,7 +182,7 @@ function decoderProgram(model: Model, options: CompileModelOptions, unread: bool
 }
 
 function namedData(model: Model): Map<string, DataSource> {
-  const sources = [...encodeTexts(textsOf(model.checkpoint))].map(([key, bytes]): [string, DataSource] => [
+  const sources = [...encodeAssets(assetsOf(model.checkpoint))].map(([key, bytes]): [string, DataSource] => [
     key,
     { byteLength: bytes.length, read: async () => bytes },
   ]);

@@ -1,7 +1,7 @@
 /** Programs of networks that read whole texts: one method, for rows of several texts in one step. */
 import { checkWhole } from "../arguments.ts";
+import { longestText } from "../checkpoint/assets.ts";
 import type { Model } from "../checkpoint/model.ts";
-import { longestText } from "../checkpoint/texts.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { TextNetwork } from "../model/encoder.ts";

@@ -40,7 +40,7 @@ export interface Diagnosis {
 /** More than caches hold. */
 const READ_BYTES = 256e6;
 /** Rows of a prompt. */
-const PROMPT_ROWS = 64;
+const PREFILL_TOKENS = 64;
 
 /** Looks at this machine: CPU, kernels, threads and memory. Takes about a second. */
 export function diagnose(): Diagnosis {
@@ -63,7 +63,7 @@ export function diagnose(): Diagnosis {
     cores,
     features: [...cpu.features],
     backend,
-    kernels: [...new Set([at(1), at(PROMPT_ROWS)].filter((name) => name !== null))],
+    kernels: [...new Set([at(1), at(PREFILL_TOKENS)].filter((name) => name !== null))],
     threads,
     memory: {
       totalBytes: totalMemory(),

@@ -24,10 +24,10 @@ const rows = [
   kernel("plain", [1, 2, 3, 4], [], 1),
 ];
 
-function operatorNamed(name: string, kernels: readonly Kernel<object>[], isJoin = false): Operator {
+function operatorNamed(name: string, kernels: readonly Kernel<object>[], isFused = false): Operator {
   return defineOperator<object>({
     schema: `${name}.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`,
-    ...{ kernels, isJoin },
+    ...{ kernels, isFused },
     shape: () => ({ dtype: "f32", shape: [1] }),
     prepare: () => ({}),
   });
@@ -93,7 +93,7 @@ describe("kernelTable", () => {
     expect(table.rows.map(({ groups }) => groups)).toEqual([limits, null]);
   });
 
-  test("shows no plain loop where calls would not be joined", () => {
+  test("shows no plain loop where calls would not be fused", () => {
     const joins = new OperatorRegistry([operatorNamed("test::join", limited, true)]);
     expect(kernelTable(cpuWith("scalar"), joins).choices.map((choice) => [choice.groupSizes, choice.serving])).toEqual([
       [

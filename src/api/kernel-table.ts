@@ -93,7 +93,7 @@ interface Family {
   /** Widths of weights that the operators take; null for all that the kernels take. */
   readonly bits: ReadonlySet<number> | null;
   /** Whether the kernels are of an operator that programs do not name. */
-  readonly isJoin: boolean;
+  readonly isFused: boolean;
 }
 
 /** All kernels of a registry, and the choice among them, for this CPU or another. */
@@ -116,7 +116,7 @@ function familiesOf(registry: OperatorRegistry): Family[] {
     const names = familyNames(members.map(({ name }) => name));
     return unique(names).map((name) => {
       const named = members.filter((_, i) => names[i] === name);
-      return { name, kernels, bits: bitsOf(named), isJoin: named.every(({ isJoin }) => isJoin) };
+      return { name, kernels, bits: bitsOf(named), isFused: named.every(({ isFused }) => isFused) };
     });
   });
 }
@@ -170,7 +170,7 @@ function choicesOf(family: Family, cpu: Cpu): KernelChoice[] {
       if (last?.bits && bits !== null && isAlike(last.served, served)) last.bits.push(bits);
       else ranges.push({ bits: bits === null ? null : [bits], served });
     }
-    // Calls that are joined for no number of rows are none.
+    // Calls that are fused for no number of rows are none.
     return ranges.flatMap(({ bits, served }) =>
       served
         .filter(({ serving }) => serving.some(({ kernel }) => kernel !== null))
@@ -201,7 +201,7 @@ function servedGroups(family: Family, weights: Pick<KernelQuery, "layout" | "bit
 
 /** Kernels by the fewest rows of activations that each serves: the choice changes only where some kernel begins to serve. */
 function servingKernels(
-  { kernels, isJoin }: Family,
+  { kernels, isFused }: Family,
   weights: Omit<KernelQuery, "m">,
   cpu: Cpu,
 ): readonly ServingKernel[] {
@@ -209,7 +209,7 @@ function servingKernels(
   const serving: ServingKernel[] = [];
   for (const m of unique([1, ...starts]).sort((a, b) => a - b)) {
     const { name, target } = selectKernel(kernels, { ...weights, m }, cpu);
-    const kernel = isJoin && target === "reference" ? null : name;
+    const kernel = isFused && target === "reference" ? null : name;
     if (serving.at(-1)?.kernel !== kernel) serving.push({ m, kernel });
   }
   return serving;

@@ -1,8 +1,8 @@
 /** From a model to running it without a file between. */
 
 import { checkOptions } from "../arguments.ts";
+import { assetsOf } from "../checkpoint/assets.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
-import { textsOf } from "../checkpoint/texts.ts";
 import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
 import type { LoadOptions } from "../runtime/program.ts";
 import { compileModel } from "./compile-model.ts";
@@ -16,7 +16,7 @@ export async function loadCompiled(
 ): Promise<LanguageModel> {
   checkModel(model);
   checkOptions(options);
-  const texts = textsOf(model.checkpoint);
+  const texts = assetsOf(model.checkpoint);
   return loadProgramObject(compileModel(model, options), model.checkpoint.folder, {
     ...options,
     ...engineOptions(options),

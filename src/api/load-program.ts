@@ -1,7 +1,7 @@
 /** From a `.pte` file of Node to a language model. */
 import { dirname, join } from "node:path";
+import { programAssets } from "../language/assets.ts";
 import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
-import { programTexts } from "../language/texts.ts";
 import { readTextIfAny } from "../node-file.ts";
 import { engineOptions, type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
@@ -12,7 +12,7 @@ import { engineOptions, type ProgramFileOptions, withProgramFile } from "./progr
  */
 export function loadProgram(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
   return withProgramFile(path, options, async (program) => {
-    const texts = await programTexts(program, (name) => readTextIfAny(join(dirname(path), name)));
+    const texts = await programAssets(program, (name) => readTextIfAny(join(dirname(path), name)));
     return loadProgramObject(program, path, { ...options, ...engineOptions(options), texts });
   });
 }

@@ -1,7 +1,8 @@
 /** What a model is, without loading it. */
+
+import { longestText } from "../checkpoint/assets.ts";
 import { isCheckpoint, loadCheckpoint } from "../checkpoint/load.ts";
-import { longestText } from "../checkpoint/texts.ts";
-import { programTexts } from "../language/texts.ts";
+import { programAssets } from "../language/assets.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import type { ModelFacts } from "../model-facts.ts";
 import { readMetadata } from "../runtime/program.ts";
@@ -54,7 +55,7 @@ async function ofProgram(path: string, options: Pick<ProgramFileOptions, "data">
       parameters: countOf(weights),
       bitsPerWeight: bitsPerWeight(weights),
       contextLength: typeof found === "number" ? found : null,
-      template: (await programTexts(program)).chatTemplate ?? null,
+      template: (await programAssets(program)).chatTemplate ?? null,
     };
   });
 }

@@ -5,10 +5,10 @@ import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { Random } from "../../test/support/random.ts";
 import { tinyConfig, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { assetsOf } from "../checkpoint/assets.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import type { Model } from "../checkpoint/model.ts";
 import { quantize } from "../checkpoint/quantize.ts";
-import { textsOf } from "../checkpoint/texts.ts";
 import { weightOrigins } from "../checkpoint/weight-origins.ts";
 import { blockFormats, dequantizeBlocks } from "../formats/gguf/blocks.ts";
 import { blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
@@ -17,7 +17,7 @@ import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/con
 import { quantizeWeights } from "../quantize/mse.ts";
 import { dequantize } from "../quantized.ts";
 import { toFloat32 } from "../tensor.ts";
-import { readTexts } from "../text/model-texts.ts";
+import { readAssets } from "../text/model-assets.ts";
 import { loadCompiled } from "./load-compiled.ts";
 import { saveGguf } from "./save-gguf.ts";
 
@@ -195,7 +195,7 @@ it("keeps tokens that stand only in tokenizer_config.json, but for those beyond 
   const path = join(folder, `${count}.gguf`);
   await saveGguf(model, path);
   const copy = await loadCheckpoint(path);
-  const { tokenizer } = readTexts(textsOf(copy.checkpoint), "x");
+  const { tokenizer } = readAssets(assetsOf(copy.checkpoint), "x");
   const ids = tokenizer!.encode("a<tool><more><beyond>", { addSpecialTokens: false });
   expect(ids.slice(0, 3)).toEqual([97, 282, 283]);
   expect(tokenizer!.decode(ids, { skipSpecialTokens: true })).toBe("a<tool><beyond>");
@@ -209,7 +209,7 @@ it("keeps tokens, special tokens and the template", async () => {
   const path = join(folder, `${count}.gguf`);
   await saveGguf(model, path);
   const copy = await loadCheckpoint(path);
-  const [before, after] = [model, copy].map(({ checkpoint }) => readTexts(textsOf(checkpoint), "x"));
+  const [before, after] = [model, copy].map(({ checkpoint }) => readAssets(assetsOf(checkpoint), "x"));
   for (const text of ["Once upon a time", " two  spaces\n", "äöü 漢字"])
     expect(after!.tokenizer!.encode(text)).toEqual(before!.tokenizer!.encode(text));
   expect(copy.checkpoint.chatTemplate).toBe(model.checkpoint.chatTemplate);

@@ -1,8 +1,8 @@
 /** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
 import { join } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
+import { assetsOf } from "../checkpoint/assets.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
-import { textsOf } from "../checkpoint/texts.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
 import { pairMoves } from "../formats/head-rows.ts";
@@ -10,7 +10,7 @@ import { movedValues, movedWeights } from "../formats/moved-weights.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
 import { pythonJson } from "../json-text.ts";
-import { encodeTexts } from "../language/texts.ts";
+import { encodeAssets } from "../language/assets.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import { checkOutputFolder, makeFolder, writeFileWhole } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
@@ -61,7 +61,7 @@ export async function saveTorchao(
       written.flatMap(({ entries }) => entries),
       { ...metadata, tensor_names: names, format: "pt" },
     );
-    for (const [name, bytes] of [["config.json", configBytes] as const, ...encodeTexts(textsOf(model.checkpoint))])
+    for (const [name, bytes] of [["config.json", configBytes] as const, ...encodeAssets(assetsOf(model.checkpoint))])
       await writeFileWhole(join(folder, name), (sink) => sink.write(bytes));
   } finally {
     await claim.release();

@@ -13,7 +13,7 @@ export interface Correction {
   readonly hessian: Matrix;
   /** X^T (F - X) [k, k] of inputs X and those F of the float model, whose outputs are wanted; null for those of X. */
   readonly drift: Matrix | null;
-  /** As in `GptqOptions`. */
+  /** Share of the mean of the diagonal that is added to it, as `GptqOptions` has it. */
   readonly damping?: number | undefined;
   /** Ends the work; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;

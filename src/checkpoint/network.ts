@@ -11,11 +11,11 @@ import { type HeadActivation, type HeadStep, textNetwork } from "../model/encode
 import { architectureName, buildEncoder, decoderAsEncoder, encoders, withArchitecture } from "../model/encoders.ts";
 import { expertStacks } from "../model/layer.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
+import { scoreActivation } from "./assets.ts";
 import { withModelPrefix } from "./base-names.ts";
 import { withExpertStacks } from "./expert-stacks.ts";
 import { withFoldedOrders } from "./folded-orders.ts";
 import { withTextHalf } from "./text-half.ts";
-import { scoreActivation } from "./texts.ts";
 import { withStoredHead } from "./tied-head.ts";
 
 /** The checkpoint under the names, and with the order of rows, that its network has for tensors, and the network. */

@@ -21,8 +21,8 @@ export interface AnswerGuideOptions {
   readonly stop: readonly string[];
   /** Most tokens of thinking. */
   readonly budget: number | null;
-  /** What the answer, without thinking, is held to. */
-  readonly held: ConstrainedText | null;
+  /** What the answer, without thinking, is constrained to. */
+  readonly constrained: ConstrainedText | null;
   /** What holds calls that the model begins by itself, where tools are strict. */
   readonly watch: CallWatch | null;
   /** Whether the model may begin to think. */
@@ -48,12 +48,12 @@ export class AnswerGuide implements TokenGuide {
   /** Tokens that come next. */
   #forced: number[] = [];
   #events: ChatEvent[] = [];
-  /** Tokens that begin thinking or a call, where they may come instead of text that is held to something. */
+  /** Tokens that begin thinking or a call, where they may come instead of text that is constrained. */
   #startIds: ReadonlySet<number> = NONE;
   readonly #callStarts: ReadonlySet<number>;
   /** Whether a call has begun, to which nothing holds the model. */
   #isFree = false;
-  /** Text that has come without being held to anything: with the end of thinking in one token, or before the model began. */
+  /** Text that has come without being constrained: with the end of thinking in one token, or before the model began. */
   #leftover: string;
 
   constructor(options: AnswerGuideOptions) {
@@ -61,12 +61,12 @@ export class AnswerGuide implements TokenGuide {
     this.#options = options;
     this.#leftover = options.begunText;
     this.#stops = new StopMatcher(stop);
-    const { held, mayThink, mayCall } = options;
-    const idsOf = (marks: readonly string[]) =>
-      marks.flatMap((mark) => (held ? (tokenizer.tokenToId(mark) ?? []) : []));
+    const { constrained, mayThink, mayCall } = options;
+    const idsOf = (markers: readonly string[]) =>
+      markers.flatMap((marker) => (constrained ? (tokenizer.tokenToId(marker) ?? []) : []));
     this.#callStarts = new Set(idsOf(mayCall ? (format?.callStarts ?? []) : []));
     this.#startIds = new Set([...this.#callStarts, ...idsOf(mayThink && format ? [format.beginThinking] : [])]);
-    this.shownIds = tokenizer.addedTokens.idsIn((format?.marks ?? []).join("\n"));
+    this.shownIds = tokenizer.addedTokens.idsIn((format?.specialTokens ?? []).join("\n"));
   }
 
   get isThinking(): boolean {
@@ -97,14 +97,14 @@ export class AnswerGuide implements TokenGuide {
     if (this.#forced.length === 0 && budget !== null && this.isThinking && this.reasoningTokens >= budget)
       this.#forced = tokenizer.encode(format!.closeThinking, { addSpecialTokens: false });
     if (this.#forced.length > 0) return this.#forced[0]!;
-    const { held } = this.#options;
-    if (!held || this.isThinking || this.#isFree) return null;
-    if (!(await held.acceptText(this.#leftover)))
+    const { constrained } = this.#options;
+    if (!constrained || this.isThinking || this.#isFree) return null;
+    if (!(await constrained.acceptText(this.#leftover)))
       throw this.#options.begunText !== ""
         ? new InvalidArgumentError("messages: expected the last one to begin an answer that the constraint allows")
         : new UnsupportedError("constraint: the model wrote text behind its thinking in one token with the end of it");
     this.#leftover = "";
-    const next = await held.next();
+    const next = await constrained.next();
     if (this.#startIds.size === 0) return next;
     const mask = typeof next === "number" ? maskOf(next, vocabularySize) : next;
     for (const id of this.#startIds) mask[id >>> 5]! |= 1 << (id & 31);
@@ -114,19 +114,19 @@ export class AnswerGuide implements TokenGuide {
   allows(id: number): boolean {
     const { watch } = this.#options;
     if (watch?.isHolding) return watch.allows(id);
-    return this.#startIds.has(id) || (this.#options.held?.allows(id) ?? true);
+    return this.#startIds.has(id) || (this.#options.constrained?.allows(id) ?? true);
   }
 
   take(id: number, text: string, end: "stop" | "length" | null): boolean {
-    const { parser, onToken, held, watch } = this.#options;
+    const { parser, onToken, constrained, watch } = this.#options;
     onToken(id);
     const wasThinking = this.isThinking;
     const isForced = this.#forced.shift() !== undefined;
     const isCall = watch?.isHolding === true;
     const isStart = this.#startIds.has(id);
-    const isHeld = held !== null && !wasThinking && !isForced && !isStart && !this.#isFree && !isCall;
-    if (isHeld) held.accept(id, text);
-    const isEnded = isHeld && held.isEnded;
+    const isConstrained = constrained !== null && !wasThinking && !isForced && !isStart && !this.#isFree && !isCall;
+    if (isConstrained) constrained.accept(id, text);
+    const isEnded = isConstrained && constrained.isEnded;
     const ends = end !== null || isEnded;
     const textBefore = parser?.writer.text.length ?? 0;
     const events: ChatEvent[] = parser ? parser.push(text) : text === "" ? [] : [{ type: "text", text }];

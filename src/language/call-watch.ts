@@ -7,10 +7,10 @@ import type { ConstrainedParts, ConstrainedText } from "./constrained-text.ts";
 /** How calls begin that nothing marks. */
 const BARE = '{"name": "';
 
-/** What a call is held to once it has begun: one of some tools. Arguments of tools that are not strict are any object. */
-export function callParts({ callMark, callSteps }: AnswerFormat, tools: readonly Tool[]): ConstrainedParts {
+/** What a call is constrained to once it has begun: one of some tools. Arguments of tools that are not strict are any object. */
+export function callParts({ callToken, callSteps }: AnswerFormat, tools: readonly Tool[]): ConstrainedParts {
   const [first, ...others] = callSteps;
-  const rest = first?.kind === "text" ? first.text.slice(callMark.length) : "";
+  const rest = first?.kind === "text" ? first.text.slice(callToken.length) : "";
   const steps = first?.kind === "text" ? [...(rest === "" ? [] : [{ ...first, text: rest }]), ...others] : callSteps;
   return {
     steps,
@@ -20,7 +20,7 @@ export function callParts({ callMark, callSteps }: AnswerFormat, tools: readonly
 
 export class CallWatch {
   /** Text that begins calls; "" where they begin as bare JSON does, with the answer. */
-  readonly #mark: string;
+  readonly #marker: string;
   readonly #call: ConstrainedText;
   /** Text that may be the beginning of a call. */
   #seen = "";
@@ -30,8 +30,8 @@ export class CallWatch {
   #rest = "";
   #isHolding = false;
 
-  constructor(mark: string, call: ConstrainedText) {
-    this.#mark = mark;
+  constructor(marker: string, call: ConstrainedText) {
+    this.#marker = marker;
     this.#call = call;
   }
 
@@ -40,12 +40,12 @@ export class CallWatch {
     return this.#isHolding;
   }
 
-  /** The token that comes next in the call, or a mask of those that may; null where the call cannot be held. */
+  /** The token that comes next in the call, or a mask of those that may; null where the call cannot be constrained. */
   async next(): Promise<number | Uint32Array | null> {
     const rest = this.#rest;
     this.#rest = "";
     if (await this.#call.acceptText(rest)) return this.#call.next();
-    logInfo(() => `a call of a tool began with ${JSON.stringify(rest)}: it is not held to its schema`);
+    logInfo(() => `a call of a tool began with ${JSON.stringify(rest)}: it is not constrained to its schema`);
     this.#isHolding = false;
     return null;
   }
@@ -62,14 +62,14 @@ export class CallWatch {
       return;
     }
     this.#seen += text;
-    if (this.#mark === "") this.#lookForBare(isThinking);
-    else this.#lookForMark();
+    if (this.#marker === "") this.#lookForBare(isThinking);
+    else this.#lookForMarker();
   }
 
-  #lookForMark(): void {
-    const at = this.#seen.indexOf(this.#mark);
-    if (at >= 0) this.#begin(this.#seen.slice(at + this.#mark.length));
-    else this.#seen = this.#seen.slice(-this.#mark.length);
+  #lookForMarker(): void {
+    const at = this.#seen.indexOf(this.#marker);
+    if (at >= 0) this.#begin(this.#seen.slice(at + this.#marker.length));
+    else this.#seen = this.#seen.slice(-this.#marker.length);
   }
 
   #lookForBare(isThinking: boolean): void {

@@ -186,7 +186,7 @@ describe("an answer", () => {
 describe("an answer under a constraint", () => {
   const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
 
-  it("is held to it, whatever the model would write", async () => {
+  it("is constrained by it, whatever the model would write", async () => {
     const { message, value, finishReason } = await chat("It is true, I think.", { schema });
     expect(JSON.parse(message.content!)).toEqual({ ok: expect.any(Boolean) });
     expect(value).toEqual(JSON.parse(message.content!));
@@ -218,7 +218,7 @@ describe("an answer under a constraint", () => {
   });
 
   it("is refused before anything is computed where its schema cannot be honoured", async () => {
-    await expect(chat("x", { schema: { not: {} } })).rejects.toThrow("schema #/not: this keyword cannot be held to");
+    await expect(chat("x", { schema: { not: {} } })).rejects.toThrow("schema #/not: this keyword cannot be enforced");
     const tools: Tool[] = [{ name: "f", parameters: { properties: { a: { not: {} } } } }];
     await expect(chat("x", { tools, toolChoice: "required" })).rejects.toThrow(UnsupportedError);
   });
@@ -240,7 +240,7 @@ describe("a call that the model makes by itself", () => {
   const wrong = (name: string) => `{"name": "${name}", "arguments": {"town": "Paris", "n": "x"}}`;
   const argumentsOf = ({ message }: ChatResult) => message.toolCalls!.map((call) => JSON.parse(call.arguments));
 
-  it("is held to the schema of a strict tool, and the text before it is not", async () => {
+  it("is constrained to the schema of a strict tool, and the text before it is not", async () => {
     const answer = `Let me see.\n<tool_call>\n${wrong("get_weather")}\n</tool_call>`;
     const result = await chat(answer, { tools: [strict, loose], maxTokens: 200 });
     expect(result.message.content).toMatch(/^Let me see\./);
@@ -301,7 +301,7 @@ describe("a call that the model makes by itself", () => {
     expect(argumentsOf(result)).toEqual([{ city: expect.stringMatching(/^(Paris|Rome)$/) }]);
   });
 
-  it("is refused where a strict tool's schema cannot be held to", async () => {
+  it("is refused where a strict tool's schema cannot be enforced", async () => {
     const tools = [{ ...strict, parameters: { properties: { a: { not: {} } } } }];
     await expect(chat("x", { tools })).rejects.toThrow(UnsupportedError);
     expect((await chat("x", { tools: [{ ...tools[0]!, strict: false }] })).message.content).toBe("x");

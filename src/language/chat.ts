@@ -6,7 +6,7 @@ import { type AssistantMessage, checkToolChoice, type Message, type Tool } from 
 import type { Decoder } from "../text/decoder.ts";
 import { type GeneratedToken, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
-import { hasChannels, thinkingMarks } from "../text/thinking.ts";
+import { hasChannels, thinkingTags } from "../text/thinking.ts";
 import { AnswerGuide } from "./answer-guide.ts";
 import { CallWatch, callParts } from "./call-watch.ts";
 import {
@@ -17,7 +17,7 @@ import {
   thinkingBudget,
 } from "./chat-options.ts";
 import type { ChatModel } from "./chat-prompt.ts";
-import { type ConstrainedParts, heldTo } from "./constrained-text.ts";
+import { type ConstrainedParts, constrainText } from "./constrained-text.ts";
 import { withDefaults } from "./generation-settings.ts";
 import { loadAnswers, loadConstraints } from "./lazy-modules.ts";
 import { mapEvents } from "./result-stream.ts";
@@ -58,15 +58,15 @@ export async function* answer(
   const reading = await readingOf(model, ids, begun, options);
   const parts = partsOf(reading.format, options);
   const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
-  const held = await heldTo(model, vocabularySize, { constraint, eosIds: rest.eosIds }, parts);
+  const constrained = await constrainText(model, vocabularySize, { constraint, eosIds: rest.eosIds }, parts);
   const mayCall = parts === undefined;
   const tools = callable(options);
-  const isHeld = tools.length < (options.tools ?? []).length || tools.some(({ strict }) => strict);
-  const call = mayCall && isHeld && reading.format ? callParts(reading.format, tools) : null;
-  const callText = call && (await heldTo(model, vocabularySize, { eosIds: rest.eosIds }, call));
-  const watch = callText && new CallWatch(reading.format!.callMark, callText);
+  const hasStrictCalls = tools.length < (options.tools ?? []).length || tools.some(({ strict }) => strict);
+  const call = mayCall && hasStrictCalls && reading.format ? callParts(reading.format, tools) : null;
+  const callText = call && (await constrainText(model, vocabularySize, { eosIds: rest.eosIds }, call));
+  const watch = callText && new CallWatch(reading.format!.callToken, callText);
   const begunText = begun?.content ?? "";
-  const guide = new AnswerGuide({ tokenizer, stop, onToken, held, watch, ...reading, mayCall, begunText });
+  const guide = new AnswerGuide({ tokenizer, stop, onToken, constrained, watch, ...reading, mayCall, begunText });
   const given = { ...rest, contextIds: ids.slice(0, kept) };
   const tokens = generate(decoder, tokenizer, ids.slice(kept), given, guide);
   const logprobs = new TextLogprobs();
@@ -82,7 +82,7 @@ export async function* answer(
   try {
     return yield* mapEvents(tokens, take, end);
   } finally {
-    held?.dispose();
+    constrained?.dispose();
     watch?.dispose();
   }
 }
@@ -110,16 +110,16 @@ async function readingOf(
 ) {
   const { tools = [], thinking } = options;
   const source = template?.source ?? "";
-  const marks = thinkingMarks(source);
+  const tags = thinkingTags(source);
   const budget = thinking === false ? 0 : thinkingBudget(thinking);
-  if (tools.length === 0 && !marks && !hasChannels(source))
+  if (tools.length === 0 && !tags && !hasChannels(source))
     return { parser: null, format: null, budget: null, mayThink: false };
   const { AnswerParser, answerFormat } = await loadAnswers();
   const format = answerFormat(source, tools.length > 0);
   const tail = tokenizer.decode(ids.slice(-TAIL)).trimEnd();
-  const isThinking = begun ? goesOnThinking(begun) : marks !== null && tail.endsWith(marks.begin);
+  const isThinking = begun ? goesOnThinking(begun) : tags !== null && tail.endsWith(tags.begin);
   // Templates close thinking that is turned off.
-  const mayThink = !begun && thinking !== false && marks !== null && !tail.endsWith(marks.end);
+  const mayThink = !begun && thinking !== false && tags !== null && !tail.endsWith(tags.end);
   return { parser: new AnswerParser(format, { tools, isThinking, makeId }), format, budget, mayThink };
 }
 

@@ -60,7 +60,7 @@ export async function compareModels(
   return (await compareEach([model], reference, text, options))[0]!;
 }
 
-/** As `compareModels`, for several models: the reference runs once for all of them. */
+/** Compares several models with a reference, as `compareModels` does one; the reference runs once for all of them. */
 export async function compareEach(
   models: readonly LanguageModel[],
   reference: LanguageModel,

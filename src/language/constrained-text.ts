@@ -1,4 +1,4 @@
-/** A text that is held to a constraint, or to the parts of a call one after the other. */
+/** A text under a constraint, or under those of the parts of a call one after the other. */
 import { UnsupportedError } from "../errors.ts";
 import type { CallStep } from "../text/answer/call-format.ts";
 import type { KnownTool } from "../text/answer/events.ts";
@@ -75,7 +75,7 @@ export class ConstrainedText {
     if (step.kind === "whole" ? matcher.isEnded : matcher.isWhole) this.#advance();
   }
 
-  /** Takes text that has come already; false where it is none that may come, and nothing can be held to after it. */
+  /** Takes text that has come already; false where it is none that may come, and no text after it can be constrained. */
   async acceptText(text: string): Promise<boolean> {
     for (let rest = text; rest !== ""; ) {
       if (this.#isEnded) return false;
@@ -157,7 +157,7 @@ export class ConstrainedText {
 }
 
 /** A text that options hold to a constraint; null where they have none. */
-export async function heldTo(
+export async function constrainText(
   { tokenizer }: { readonly tokenizer: Tokenizer },
   vocabularySize: number,
   { constraint, eosIds }: Pick<GenerateOptions, "constraint" | "eosIds">,

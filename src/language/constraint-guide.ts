@@ -2,21 +2,21 @@
 import type { Decoder } from "../text/decoder.ts";
 import { type GenerateOptions, generate, type TokenGuide } from "../text/generate.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { type ConstrainedText, heldTo } from "./constrained-text.ts";
+import { type ConstrainedText, constrainText } from "./constrained-text.ts";
 
-/** Generates after a prompt, held to the constraint of the options where they have one. */
-export async function* generateHeld(
+/** Generates after a prompt, under the constraint of the options where they have one. */
+export async function* generateConstrained(
   decoder: Decoder,
   tokenizer: Tokenizer,
   ids: readonly number[],
   { constraint, ...options }: GenerateOptions,
 ): ReturnType<typeof generate> {
   const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
-  const held = await heldTo({ tokenizer }, vocabularySize, { constraint, eosIds: options.eosIds });
+  const constrained = await constrainText({ tokenizer }, vocabularySize, { constraint, eosIds: options.eosIds });
   try {
-    return yield* generate(decoder, tokenizer, ids, options, held && new ConstraintGuide(held));
+    return yield* generate(decoder, tokenizer, ids, options, constrained && new ConstraintGuide(constrained));
   } finally {
-    held?.dispose();
+    constrained?.dispose();
   }
 }
 

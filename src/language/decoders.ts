@@ -11,22 +11,22 @@ import { SessionDecoder } from "./session-decoder.ts";
 /** How the sequences of a program share its steps. */
 export interface SchedulingOptions {
   /**
-   * Rows of a step that computes parts of prompts while answers are under way, those of the answers included: what such a
+   * Tokens of a step that computes parts of prompts while answers are under way, those of the answers included: what such a
    * step takes is the longest gap between two of their tokens. More read prompts faster. Prompts are given half of them at
-   * least. Default: 64. Where no answer is under way, prompts have all rows of a step.
+   * least. Default: 64. Prompts alone have four times as many, while no others come.
    */
-  readonly promptRows?: number | undefined;
+  readonly prefillTokens?: number | undefined;
 }
 
-const PROMPT_ROWS = 64;
+const PREFILL_TOKENS = 64;
 
 const schedulers = new WeakMap<LoadedProgram, Scheduler>();
 
 /** Makes the scheduler of a program that has a store of sequences. InvalidArgumentError for options out of range. */
-export function scheduleWith(program: LoadedProgram, { promptRows = PROMPT_ROWS }: SchedulingOptions = {}): void {
-  checkWhole("promptRows", promptRows, 1);
+export function scheduleWith(program: LoadedProgram, { prefillTokens = PREFILL_TOKENS }: SchedulingOptions = {}): void {
+  checkWhole("prefillTokens", prefillTokens, 1);
   const store = storeOf(program);
-  if (store) schedulers.set(program, new Scheduler(program, store, { promptRows }));
+  if (store) schedulers.set(program, new Scheduler(program, store, { prefillTokens }));
 }
 
 /**

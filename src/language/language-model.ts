@@ -12,9 +12,10 @@ import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Decoder } from "../text/decoder.ts";
 import { checkDraft, type Draft } from "../text/draft-source.ts";
 import type { GenerateOptions, GenerationResult, generate } from "../text/generate.ts";
-import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
+import { type ModelAssets, parse, readAssets } from "../text/model-assets.ts";
 import { plainSettings, readTextSettings } from "../text/text-settings.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
+import { programAssets } from "./assets.ts";
 import { answer, checkChatOptions, messagesNow } from "./chat.ts";
 import {
   type ChatChoices,
@@ -25,7 +26,7 @@ import {
 } from "./chat-options.ts";
 import { encodePrompt } from "./chat-prompt.ts";
 import { type ChoicePart, type ChoicesOptions, checkChoices, runChoices, seedOf } from "./choices.ts";
-import { generateHeld } from "./constraint-guide.ts";
+import { generateConstrained } from "./constraint-guide.ts";
 import { Conversation, type ConversationOptions } from "./conversation.ts";
 import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
 import { EmbeddingModel, type EmbedOptions } from "./embedding-model.ts";
@@ -40,7 +41,6 @@ import type { ProgramDecoder } from "./program-decoder.ts";
 import { type RankOptions, Reranker } from "./reranker.ts";
 import { mapEvents, ResultStream } from "./result-stream.ts";
 import { StructuredGeneration, type StructuredOptions } from "./structured.ts";
-import { programTexts } from "./texts.ts";
 import { warmDecoder } from "./warm-up.ts";
 
 /**
@@ -73,8 +73,8 @@ export class LanguageModel {
   /** A decoder that was used to warm up; the first that is asked for. */
   #warm: ProgramDecoder | null = null;
 
-  constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
-    const { tokenizer, template } = readTexts(texts, name);
+  constructor(name: string, program: LoadedProgram, texts: ModelAssets) {
+    const { tokenizer, template } = readAssets(texts, name);
     const settingsFile = `${name}, generation_config.json`;
     const settings = texts.generationConfig ? parse(texts.generationConfig, settingsFile) : {};
     const vocabularySize = program.count("get_vocab_size", Number.POSITIVE_INFINITY);
@@ -230,7 +230,7 @@ export class LanguageModel {
     const decoder = this.createDecoder(settings.prefixScope);
     const ids = () => idsOf(prompt, tokenizer, decoder.contextLength);
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
-      generateHeld(decoder, tokenizer, ids, { ...settings, seed: seedOf(settings.seed, choice) });
+      generateConstrained(decoder, tokenizer, ids, { ...settings, seed: seedOf(settings.seed, choice) });
     return yield* mapEvents(runChoices(decoder, n, ids, begin, onEnd), ({ from: choice, value: { text, logprobs } }) =>
       text !== "" || logprobs ? [{ choice, text, logprobs }] : [],
     );
@@ -241,7 +241,7 @@ export class LanguageModel {
     const decoder = this.createDecoder(settings.prefixScope);
     try {
       const ids = idsOf(prompt, tokenizer, decoder.contextLength);
-      return yield* generateHeld(decoder, tokenizer, ids, settings);
+      return yield* generateConstrained(decoder, tokenizer, ids, settings);
     } finally {
       await decoder.dispose();
     }
@@ -339,12 +339,12 @@ export function checkProgramMemory(program: Program): void {
 export async function loadProgramObject(
   program: Program,
   name: string,
-  options: LoadOptions & SchedulingOptions & { texts?: ModelTexts; warmUpMs?: number | undefined } = {},
+  options: LoadOptions & SchedulingOptions & { texts?: ModelAssets; warmUpMs?: number | undefined } = {},
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program.file === undefined ? { ...program, file: name } : program, options);
   try {
     scheduleWith(loaded, options);
-    const model = new LanguageModel(name, loaded, options.texts ?? (await programTexts(program)));
+    const model = new LanguageModel(name, loaded, options.texts ?? (await programAssets(program)));
     await model.warmUp(options);
     return model;
   } catch (error) {

@@ -21,7 +21,7 @@ const POSITIONS = 4;
 const SLOTS = 3;
 const ROWS = 10;
 const LOGIT_ROWS = 4;
-const PROMPT_ROWS = 5;
+const PREFILL_TOKENS = 5;
 const VOCABULARY = 3;
 /** Sequences of more tokens are computed by the other method. */
 const LONG_FROM = 30;
@@ -132,14 +132,14 @@ class Run {
   /** The first that a call found wrong. */
   #failure: unknown;
 
-  constructor(uses: readonly SequenceUse[], spareBytes: number, promptRows = PROMPT_ROWS) {
+  constructor(uses: readonly SequenceUse[], spareBytes: number, prefillTokens = PREFILL_TOKENS) {
     const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepRows: ROWS };
     const layout = sequenceLayout(uses, { ...options, type: "f32" });
     const cacheBytes = bytesForSequence(layout, CONTEXT, ROWS) + spareBytes;
     this.cells = new CellStore(uses, { ...options, cacheBytes });
     this.program = new ChainProgram(this.cells);
     const program = this.program as unknown as LoadedProgram;
-    this.#scheduler = new Scheduler(program, this.cells.store, { promptRows });
+    this.#scheduler = new Scheduler(program, this.cells.store, { prefillTokens });
   }
 
   /** Of all, or of those that nothing runs on. */
@@ -279,8 +279,8 @@ test.each(Object.keys(models))(
 );
 
 describe("who is served", () => {
-  const make = (uses = models.full!, promptRows = PROMPT_ROWS) => {
-    const run = new Run(uses, 1 << 16, promptRows);
+  const make = (uses = models.full!, prefillTokens = PREFILL_TOKENS) => {
+    const run = new Run(uses, 1 << 16, prefillTokens);
     return { run, open: () => run.do({ kind: "open" }).then(() => run.held.at(-1)!.decoder) };
   };
 
@@ -317,7 +317,7 @@ describe("who is served", () => {
     // Each step has both answers and 3 rows of the prompt.
     expect(steps).toBeGreaterThanOrEqual(10);
     expect(steps).toBeLessThanOrEqual(12);
-    expect(Math.max(...run.program.rows.slice(before))).toBe(PROMPT_ROWS);
+    expect(Math.max(...run.program.rows.slice(before))).toBe(PREFILL_TOKENS);
     expect(tokens).toBeGreaterThanOrEqual(steps - 2);
     await run.end();
   });
@@ -330,10 +330,10 @@ describe("who is served", () => {
     const prompt = (await open()).prefill(new Array(30).fill(2));
     await answer.step(0);
     await prompt;
-    // One with the answer, one without; after that, nobody waits for it.
+    // One with the answer, one without, and others as short, because the answer may come back.
     const [first, second, third] = run.program.rows.slice(before);
-    expect([first, second]).toEqual([PROMPT_ROWS, PROMPT_ROWS]);
-    expect(third).toBe(ROWS);
+    expect([first, second]).toEqual([PREFILL_TOKENS, PREFILL_TOKENS]);
+    expect(third).toBe(PREFILL_TOKENS);
     await run.end();
   });
 
@@ -345,6 +345,24 @@ describe("who is served", () => {
     const prompt = (await open()).prefill(new Array(6).fill(2));
     await Promise.all([prompt, ...answers.map((answer) => answer.step(0))]);
     expect(run.program.rows[before]).toBe(2 + 2);
+    await run.end();
+  });
+
+  test("a short prompt that comes while a long one is read is read whole in the next step, which is short", async () => {
+    const { run, open } = make(models.full, 2);
+    const long = (await open()).prefill(new Array(28).fill(2));
+    while (run.program.steps < 1) await new Promise((resolve) => setImmediate(resolve));
+    // Alone, four times two rows.
+    expect(run.program.rows[0]).toBe(8);
+    const short = await open();
+    const before = run.program.steps;
+    await short.prefill([1, 1, 1]);
+    // One step that may be under way, and one with the short one and a row of the other.
+    expect(run.program.steps - before).toBeLessThanOrEqual(2);
+    await long;
+    expect(run.program.rows.slice(before, before + 2)).toContain(4);
+    // The rest of the long one goes on in short steps: others may come again.
+    expect(Math.max(...run.program.rows.slice(before + 2))).toBeLessThanOrEqual(3);
     await run.end();
   });
 

@@ -23,6 +23,11 @@ export function rowCount(shape: readonly number[]): number {
   return elementCount(shape.slice(0, -1));
 }
 
+/** The sizes of a tensor as rows of `dim` values, which are its last dimension unless it is said. */
+export function rowsOf({ shape }: TensorSpec, dim: number = shape.at(-1)!): { rows: number; dim: number } {
+  return { rows: elementCount(shape) / dim, dim };
+}
+
 /** Sizes that the arguments of a call say its packed weights have. */
 export function packedShape<T extends TensorSpec>(args: Arguments<T>): PackedShape {
   return { n: args.integer("n", 1), k: args.integer("k", 1), groupSize: args.integer("group_size", 1) };
@@ -69,7 +74,7 @@ const packedSchema = (name: string) =>
 interface LinearOptions {
   /** Columns of the result, from those of the weights. */
   columns?(n: number, args: Arguments<TensorSpec>): number;
-  readonly isJoin?: boolean;
+  readonly isFused?: boolean;
   readonly readFirst?: readonly string[];
 }
 
@@ -77,13 +82,13 @@ function packedLinear(
   name: string,
   kernels: readonly Kernel<PackedLinearArgs>[],
   bits: number | null,
-  { columns = (n) => n, isJoin = false, readFirst = [] }: LinearOptions = {},
+  { columns = (n) => n, isFused = false, readFirst = [] }: LinearOptions = {},
 ): Operator {
   return defineOperator<PackedLinearArgs>({
     schema: packedSchema(name),
     kernels,
     ...(bits !== null && { bits: [bits] }),
-    isJoin,
+    isFused,
     readFirst,
     rowwise: ["activations"],
     shape(args): TensorSpec {
@@ -120,12 +125,12 @@ export const linearA8BlocksOperator = packedLinear("lowbit::linear_8bit_block_ac
 export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly, null);
 
 /**
- * lowbit::swiglu_halves of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs do not name
- * them: the runtime makes them of two calls (src/runtime/joins.ts).
+ * lowbit::gate_halves, with SiLU, of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs
+ * do not name them: the runtime makes them of two calls (src/runtime/fusion.ts).
  */
 const gated: LinearOptions = {
-  isJoin: true,
-  // Planned apart from the first call's result only, which the joined call does not make.
+  isFused: true,
+  // Planned apart from the first call's result only, which the fused call does not make.
   readFirst: ["activations"],
   columns(n, args) {
     if (n % 32 !== 0) args.fail("n", `expected a multiple of 32 but found ${n}`);

@@ -66,10 +66,10 @@ export interface OperatorDefinition<A> {
   /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
   readonly bits?: readonly number[];
   /**
-   * Whether the runtime joins neighbouring calls into this operator, where a kernel other than a plain loop serves.
+   * Whether the runtime fuses neighbouring calls into this operator, where a kernel other than a plain loop serves.
    * Programs do not name it.
    */
-  readonly isJoin?: boolean;
+  readonly isFused?: boolean;
   /**
    * Whether this operator packs weights: calls that read its result can be made ready only when it has run, since they
    * read the header.
@@ -94,7 +94,7 @@ export interface OperatorDefinition<A> {
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
   query?(args: Arguments<Tensor>): KernelQuery;
   /** Kernel arguments: typed views of the tensors. `cpu` is what kernels are chosen for. */
-  prepare(args: Arguments<Tensor>, cpu: Cpu): A;
+  prepare(args: Arguments<Tensor>, cpu: Cpu): NoInfer<A>;
   /** The weights of a call, where they are more than a plain tensor. */
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
   /**
@@ -190,8 +190,8 @@ export interface Operator {
   readonly kernels: readonly Kernel<never>[];
   /** Widths of packed weights that calls may have; null when it takes all that its kernels take. */
   readonly bits: readonly number[] | null;
-  /** Whether the runtime joins neighbouring calls into this operator, which programs do not name. */
-  readonly isJoin: boolean;
+  /** Whether the runtime fuses neighbouring calls into this operator, which programs do not name. */
+  readonly isFused: boolean;
   /** Whether calls that read the result can be made ready only when this operator has run. */
   readonly isPacking: boolean;
   /** Arguments that the out tensor may be written over. */
@@ -275,7 +275,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     name,
     kernels: definition.kernels,
     bits: definition.bits ?? null,
-    isJoin: definition.isJoin ?? false,
+    isFused: definition.isFused ?? false,
     isPacking: definition.isPacking ?? false,
     inPlace: definition.inPlace ?? [],
     rowwise: definition.rowwise ?? [],

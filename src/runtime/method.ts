@@ -13,7 +13,7 @@ import { qualifiedName } from "../ops/schema.ts";
 import { type Method, SCRATCH_MEMORY, SEQUENCE_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import { argumentOf, type CurrentValues, literalOf } from "./call-values.ts";
-import { joinCalls, type ReadyCall } from "./joins.ts";
+import { fuseCalls, type ReadyCall } from "./fusion.ts";
 import type { MethodCalls } from "./method-calls.ts";
 
 /** Memory that the views of a method point into. */
@@ -30,7 +30,7 @@ export interface MethodMemory {
 interface ReadyStep {
   readonly call: BoundCall;
   /** It and the call before it as one, for where that has a kernel that is no plain loop; null where they cannot be. */
-  readonly joined: BoundCall | null;
+  readonly fused: BoundCall | null;
 }
 
 /** A method with fixed sizes: run `calls` in order. */
@@ -123,15 +123,14 @@ export function readyMethod(
     if (!isSameShape(out.shape, spec.shape))
       throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
     const call: ReadyCall = { operator, given: args, out, outIndex };
-    const joined: BoundCall | null =
-      before && withNames(method, given, () => joinCalls(before!, call, method, context));
+    const fused: BoundCall | null = before && withNames(method, given, () => fuseCalls(before!, call, method, context));
     const resolve = () => operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu);
-    steps.push({ call: withNames(method, given, resolve), joined });
+    steps.push({ call: withNames(method, given, resolve), fused });
     before = call;
   }
   const outputs = method.outputs.map((index) => tensorAt(index));
-  const places = joinedPlaces(steps.map(({ joined }) => joined?.kernel));
-  const calls = places.map(({ place, isJoined }) => (isJoined ? steps[place]!.joined! : steps[place]!.call));
+  const places = fusedPlaces(steps.map(({ fused }) => fused?.kernel));
+  const calls = places.map(({ place, isFused }) => (isFused ? steps[place]!.fused! : steps[place]!.call));
   return {
     inputs,
     outputs,
@@ -146,12 +145,12 @@ export function readyMethod(
  * Which steps run, and whether as one with the step before: where the kernel for both is no plain loop. `kernels`: those
  * for each step and the one before.
  */
-export function joinedPlaces(kernels: readonly (Kernel<never> | undefined)[]): { place: number; isJoined: boolean }[] {
-  const places: { place: number; isJoined: boolean }[] = [];
+export function fusedPlaces(kernels: readonly (Kernel<never> | undefined)[]): { place: number; isFused: boolean }[] {
+  const places: { place: number; isFused: boolean }[] = [];
   for (const [place, kernel] of kernels.entries()) {
-    const isJoined = kernel !== undefined && kernel.target !== "reference";
-    if (isJoined) places.pop();
-    places.push({ place, isJoined });
+    const isFused = kernel !== undefined && kernel.target !== "reference";
+    if (isFused) places.pop();
+    places.push({ place, isFused });
   }
   return places;
 }

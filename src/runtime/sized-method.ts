@@ -9,7 +9,7 @@ import type { BoundCall, IndexCheck, KernelCall } from "../ops/operator.ts";
 import { kernelCall } from "../ops/operator.ts";
 import type { Method } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
-import { joinedPlaces, type ReadyMethod } from "./method.ts";
+import { fusedPlaces, type ReadyMethod } from "./method.ts";
 
 /** Fewer sizes are as soon resolved one by one. */
 const SIZES_MIN = 3;
@@ -61,7 +61,7 @@ interface GrownCall {
 /** A step of the method: a call, and it and the one before it as one. */
 interface GrownStep {
   readonly call: GrownCall;
-  readonly joined: GrownCall | null;
+  readonly fused: GrownCall | null;
 }
 
 /** Calls for the sizes of a class: those that the same kernels serve. */
@@ -97,7 +97,7 @@ export class SizedMethod {
     this.#pattern = pattern;
     this.#steps = parts.steps;
     this.#cpu = cpu;
-    const calls = this.#steps.flatMap(({ call, joined }) => (joined ? [call, joined] : [call]));
+    const calls = this.#steps.flatMap(({ call, fused }) => (fused ? [call, fused] : [call]));
     this.#bounds = pattern.sizes.map((_, variable) => boundsOf(calls, pattern.range, variable, cpu));
   }
 
@@ -125,10 +125,10 @@ export class SizedMethod {
         range,
         ready.map(({ steps }) => steps[i]!.call),
       );
-      const joined = ready.map(({ steps }) => steps[i]!.joined);
-      const isUsed = joined.some((one) => one !== null && one.kernel.target !== "reference");
-      const both = joined.every((one) => one !== null) ? grownCall(range, joined) : null;
-      return call && (both || !isUsed) ? { call, joined: both } : null;
+      const fused = ready.map(({ steps }) => steps[i]!.fused);
+      const isUsed = fused.some((one) => one !== null && one.kernel.target !== "reference");
+      const both = fused.every((one) => one !== null) ? grownCall(range, fused) : null;
+      return call && (both || !isUsed) ? { call, fused: both } : null;
     });
     if (!ends || !steps.every((step) => step !== null)) return null;
     return new SizedMethod(pattern, cpu, { ends, steps });
@@ -162,10 +162,10 @@ export class SizedMethod {
 
   #callsAt(sizes: Sizes): { readonly call: GrownCall; readonly kernel: Kernel<never> }[] {
     const choose = (call: GrownCall) => selectKernel(call.candidates, call.query(sizes), this.#cpu);
-    const joined = this.#steps.map((step) => (step.joined ? choose(step.joined) : undefined));
-    return joinedPlaces(joined).map(({ place, isJoined }) => {
-      const { call, joined: both } = this.#steps[place]!;
-      return isJoined ? { call: both!, kernel: joined[place]! } : { call, kernel: choose(call) };
+    const fused = this.#steps.map((step) => (step.fused ? choose(step.fused) : undefined));
+    return fusedPlaces(fused).map(({ place, isFused }) => {
+      const { call, fused: both } = this.#steps[place]!;
+      return isFused ? { call: both!, kernel: fused[place]! } : { call, kernel: choose(call) };
     });
   }
 }

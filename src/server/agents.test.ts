@@ -97,7 +97,7 @@ describe("an answer that is begun", () => {
     expect([text, answer.usage.input_tokens ?? answer.usage.prompt_tokens]).toEqual([expected, ids.length]);
   });
 
-  it("is held to a constraint with what it began with", async () => {
+  it("keeps a constraint with what it began with", async () => {
     const structured_outputs = { choice: ["yes indeed", "no never"] };
     const body = { model: "tiny", max_tokens: 20, temperature: 1, structured_outputs };
     const messages = [...hi, { role: "assistant", content: "no" }];

@@ -16,7 +16,7 @@ describe("the status of an error", () => {
   it.each([
     [new InvalidArgumentError("temperature: expected 0 to 2"), 400],
     [new ContextLengthError("too long"), 400],
-    [new UnsupportedError("schema: not cannot be held to"), 400],
+    [new UnsupportedError("schema: not cannot be enforced"), 400],
     [new LimitError("model.pte", "a template takes too long"), 400],
     [new InvalidFileError("model.pte", "logits: expected numbers but found NaN"), 500],
     [blamed("model.pte", undefined, new UnsupportedError("method forward does not end")), 500],

@@ -131,7 +131,7 @@ describe("tools", () => {
     ]);
   });
 
-  it("that take texts of a regular expression are held to it", async () => {
+  it("that take texts of a regular expression are constrained to it", async () => {
     const format = { type: "grammar", syntax: "regex", definition: "[ab]{3}" };
     const body = {
       ...{ model: "tiny", input: "hi", temperature: 1, max_output_tokens: 400, tool_choice: "required" },

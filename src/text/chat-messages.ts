@@ -75,8 +75,8 @@ export interface Tool {
   /** JSON schema of the arguments, which are an object. Default: any object. */
   readonly parameters?: object | undefined;
   /**
-   * Whether a call that the model makes by itself is held to the schema from where it begins. One that is required always
-   * is. UnsupportedError for schemas that cannot be held to. Default false: the arguments are what the model wrote.
+   * Whether a call that the model makes by itself is constrained to the schema from where it begins. One that is required always
+   * is. UnsupportedError for schemas that cannot be enforced. Default false: the arguments are what the model wrote.
    */
   readonly strict?: boolean | undefined;
 }

@@ -1,7 +1,7 @@
 /** What an answer may be made of, as callers say it. */
 
 /**
- * What an answer is held to, token by token: any JSON, JSON of a schema, a text of a grammar (EBNF whose first rule, or the
+ * What an answer is constrained to, token by token: any JSON, JSON of a schema, a text of a grammar (EBNF whose first rule, or the
  * one named `root`, is the whole), of a regular expression (which covers the whole text), or one of some texts.
  */
 export type Constraint =

@@ -9,7 +9,7 @@ import type { Tokenizer } from "./tokenizer.ts";
 export interface DraftModel {
   /** Name of its file, for messages. */
   readonly name: string;
-  /** Its tokenizer, which has the tokens of the other model. */
+  /** Tokenizer with the tokens of the model that it drafts for. */
   readonly tokenizer: Tokenizer;
   /** A decoder with a sequence of its own. */
   createDecoder(scope?: PrefixScope): Decoder & { dispose(): Promise<void> };

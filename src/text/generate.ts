@@ -62,7 +62,7 @@ export interface GenerateOptions extends SamplerOptions {
   /** A text that is likely to come in parts, such as a file that is to be changed: drafts are found in it, too. Default: none. */
   readonly prediction?: string | undefined;
   /**
-   * What the text is held to. The model's end tokens come where it is whole; it is cut where `maxTokens` end before.
+   * What the text is constrained to. The model's end tokens come where it is whole; it is cut where `maxTokens` end before.
    * Default: nothing.
    */
   readonly constraint?: Constraint | undefined;

@@ -1,4 +1,4 @@
-/** Schemas that answers are held to and that their values are typed by. */
+/** Schemas that answers are constrained to and that their values are typed by. */
 
 /** What zod, valibot and others offer under `~standard`: see standardschema.dev. */
 export interface StandardSchema<T = unknown> {

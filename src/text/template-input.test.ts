@@ -5,7 +5,7 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Message, Tool } from "./chat-messages.ts";
 import { ChatTemplate } from "./chat-template.ts";
 import { type ChatPromptOptions, templateInput } from "./template-input.ts";
-import { canThink, thinkingMarks, thinkingSwitches } from "./thinking.ts";
+import { canThink, thinkingSwitches, thinkingTags } from "./thinking.ts";
 
 const weather: Tool = {
   name: "get_weather",
@@ -223,9 +223,9 @@ describe.skipIf(names.length === 0)("templates of published models (needs ../sha
     },
   );
 
-  it("think between the marks and by the variables that are known", () => {
+  it("think between the tags and by the variables that are known", () => {
     const facts = Object.fromEntries(
-      names.map((name) => [name, [thinkingMarks(read(name))?.begin ?? null, ...thinkingSwitches(read(name))]]),
+      names.map((name) => [name, [thinkingTags(read(name))?.begin ?? null, ...thinkingSwitches(read(name))]]),
     );
     expect(facts).toMatchObject({
       "Qwen-Qwen3-0.6B.jinja": ["<think>", "enable_thinking"],

@@ -1,19 +1,19 @@
-/** How models think before they answer: between marks that their templates speak of, switched by variables of these. */
+/** How models think before they answer: between tags that their templates speak of, switched by variables of these. */
 
-/** Marks around a model's thinking. */
-export interface ThinkingMarks {
+/** Tags around a model's thinking. */
+export interface ThinkingTags {
   readonly begin: string;
   readonly end: string;
   /** What ends thinking that has taken too long. */
   readonly close: string;
 }
 
-const tags = (name: string): ThinkingMarks => ({
+const tags = (name: string): ThinkingTags => ({
   ...{ begin: `<${name}>`, end: `</${name}>`, close: `\n</${name}>\n\n` },
 });
-const pair = (begin: string, end: string): ThinkingMarks => ({ begin, end, close: end });
+const pair = (begin: string, end: string): ThinkingTags => ({ begin, end, close: end });
 
-const MARKS: readonly ThinkingMarks[] = [
+const TAGS: readonly ThinkingTags[] = [
   tags("think"),
   tags("seed:think"),
   tags("thought"),
@@ -23,9 +23,9 @@ const MARKS: readonly ThinkingMarks[] = [
   pair("<|inner_prefix|>", "<|inner_suffix|>"),
 ];
 
-/** Marks around thinking that a template speaks of; null where there are none. */
-export function thinkingMarks(template: string): ThinkingMarks | null {
-  return MARKS.find(({ end }) => template.includes(end)) ?? null;
+/** Tags around thinking that a template speaks of; null where there are none. */
+export function thinkingTags(template: string): ThinkingTags | null {
+  return TAGS.find(({ end }) => template.includes(end)) ?? null;
 }
 
 /** Whether the model of a template writes in channels, as gpt-oss does. */
@@ -42,7 +42,7 @@ export const CHANNEL_CLOSE = "<|end|><|start|>assistant<|channel|>final<|message
 
 /** Whether the model of a template thinks. */
 export function canThink(template: string): boolean {
-  return thinkingMarks(template) !== null || hasChannels(template) || thinkingSwitches(template).length > 0;
+  return thinkingTags(template) !== null || hasChannels(template) || thinkingSwitches(template).length > 0;
 }
 
 const SWITCHES = ["enable_thinking", "thinking", "reasoning"];

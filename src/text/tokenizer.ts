@@ -167,15 +167,15 @@ export class Tokenizer {
    * @throws InvalidArgumentError when the texts cannot be shortened as tokenizer.json asks.
    */
   encode(text: string, options: EncodeTextOptions = {}): number[] {
-    return this.#encodeTexts(text, options).ids;
+    return this.#encodeAssets(text, options).ids;
   }
 
   /** Token ids of two texts as `encode` gives them, and the place of the second one's first id. Errors are those of `encode`. */
   encodePair(first: string, second: string, options: EncodeTextOptions = {}): EncodedPair {
-    return this.#encodeTexts(first, { ...options, pair: second });
+    return this.#encodeAssets(first, { ...options, pair: second });
   }
 
-  #encodeTexts(text: string, options: EncodeTextOptions): EncodedPair {
+  #encodeAssets(text: string, options: EncodeTextOptions): EncodedPair {
     checkOptions(options);
     const { addSpecialTokens = true, allowControlTokens = true, contextLength = Number.POSITIVE_INFINITY } = options;
     checkString("text", text);

@@ -28,9 +28,9 @@ import { operators } from "../../ops/registry.ts";
 import type { Weight } from "../../ops/weight.ts";
 import { LoneSequence } from "../../sequences/lone-sequence.ts";
 import { elementCount, type Tensor, toFloat32 } from "../../tensor.ts";
-import { readTexts } from "../../text/model-texts.ts";
+import { readAssets } from "../../text/model-assets.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
-import { textsOf } from "../texts.ts";
+import { assetsOf } from "../assets.ts";
 import { inChunks, joinRows, type LayerInputs, layerInputs, splitRows } from "./layer-inputs.ts";
 
 /** How much of a text is read while layers are visited, in tokens, and an abort signal. */
@@ -81,7 +81,7 @@ type Values = Map<GraphValue, readonly Tensor[]>;
 /** Token ids of the start of a text. InvalidFileError without a tokenizer, InvalidArgumentError without tokens. */
 export function calibrationIds(model: WalkedModel, text: string, maxTokens = TOKENS_DEFAULT): readonly number[] {
   checkString("text", text);
-  const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
+  const { tokenizer } = readAssets(assetsOf(model.checkpoint), model.checkpoint.folder);
   if (!tokenizer)
     throw new InvalidFileError(model.checkpoint.folder, "expected a tokenizer.json to read the text with");
   checkWhole("tokens of the text", maxTokens, 1);
@@ -114,7 +114,7 @@ export function calibrationWindows(
 
 /** Ids of the first lines of a text, each of at most `size`, until there are enough. */
 function linesOf(model: WalkedModel, text: string, size: number, maxTokens: number): number[][] {
-  const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
+  const { tokenizer } = readAssets(assetsOf(model.checkpoint), model.checkpoint.folder);
   const lines: number[][] = [];
   let tokens = 0;
   for (const line of text.split("\n")) {

@@ -82,7 +82,7 @@ describe("a stream", () => {
   const parser = (one: Recorded, isThinking = false) =>
     new AnswerParser(answerFormat(one.template, true), { tools: one.tools, isThinking, makeId: () => "id" });
 
-  it("gives text at once that begins no mark, and a call's name before its arguments", () => {
+  it("gives text at once that begins no marker, and a call's name before its arguments", () => {
     const stream = parser(hermes);
     expect(stream.push("I look <b>")).toEqual([{ type: "text", text: "I look <b>" }]);
     expect(stream.push("it up <tool_")).toEqual([{ type: "text", text: "it up" }]);

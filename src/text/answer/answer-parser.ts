@@ -15,7 +15,7 @@ export interface AnswerParserOptions {
 
 /**
  * Parses an answer that comes in pieces. However it is cut, the events join to the same. Text is given as soon as it belongs
- * to no mark for certain.
+ * to no marker for certain.
  */
 export class AnswerParser {
   readonly writer: AnswerWriter;

@@ -2,7 +2,7 @@
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 
-/** A part of a call that an answer is held to: text that comes as it is, or one of what tools have. */
+/** A part of a call that an answer is constrained to: text that comes as it is, or one of what tools have. */
 export type CallStep =
   | { readonly kind: "text"; readonly text: string }
   /** The name of a tool. */
@@ -18,9 +18,9 @@ export interface CallFormat {
   /** Texts that begin calls. */
   readonly starts: readonly string[];
   /** All texts that have a meaning, `starts` included: tokens that are such a text are shown. */
-  readonly marks: readonly string[];
+  readonly specialTokens: readonly string[];
   /**
-   * Reads what follows a text of `starts`. False where that is no call: it is text then, and so is the mark. Once a call has
+   * Reads what follows a text of `starts`. False where that is no call: it is text then, and so is the marker. Once a call has
    * begun, true, with the rest left to be read as text.
    */
   read(cursor: AnswerCursor, start: string, writer: AnswerWriter): Reading<boolean>;

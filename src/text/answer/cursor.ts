@@ -103,18 +103,18 @@ export class AnswerCursor {
   }
 
   /**
-   * Gives the text before the first of some marks to `take`, in pieces that belong to none for certain, and passes over the
-   * mark: of several that begin at one place, the longest. Null when the text ends without one; what it may have begun of
+   * Gives the text before the first of some markers to `take`, in pieces that belong to none for certain, and passes over the
+   * marker: of several that begin at one place, the longest. Null when the text ends without one; what it may have begun of
    * one is given, too, unless `dropsBegun`.
    */
-  *until(marks: readonly string[], take: (text: string) => void, dropsBegun = false): Reading<string | null> {
+  *until(markers: readonly string[], take: (text: string) => void, dropsBegun = false): Reading<string | null> {
     for (;;) {
-      const found = this.#find(marks, this.#isEnded && !dropsBegun);
+      const found = this.#find(markers, this.#isEnded && !dropsBegun);
       if (found.start > this.#at) take(this.#text.slice(this.#at, found.start));
       this.#at = found.start;
-      if (found.mark !== null) {
-        this.#at += found.mark.length;
-        return found.mark;
+      if (found.marker !== null) {
+        this.#at += found.marker.length;
+        return found.marker;
       }
       if (this.#isEnded) {
         this.#at = this.#text.length;
@@ -124,24 +124,24 @@ export class AnswerCursor {
     }
   }
 
-  /** Passes over white space and one of some marks, or what the end of the text has left of it. False where there is none. */
-  *passes(marks: readonly string[]): Reading<boolean> {
+  /** Passes over white space and one of some markers, or what the end of the text has left of it. False where there is none. */
+  *passes(markers: readonly string[]): Reading<boolean> {
     const at = yield* this.spaceEnd(0);
-    const mark = yield* this.whichAt(at, marks);
-    if (mark === false || (mark === null && (yield* this.peek(at)) === "")) return false;
-    this.skip(mark === null ? this.rest.length : at + mark.length);
+    const marker = yield* this.whichAt(at, markers);
+    if (marker === false || (marker === null && (yield* this.peek(at)) === "")) return false;
+    this.skip(marker === null ? this.rest.length : at + marker.length);
     return true;
   }
 
-  /** The text up to one of some marks, which is passed over; null, at the same place, when there is none. */
-  *before(marks: readonly string[]): Reading<{ readonly text: string; readonly mark: string } | null> {
+  /** The text up to one of some markers, which is passed over; null, at the same place, when there is none. */
+  *before(markers: readonly string[]): Reading<{ readonly text: string; readonly marker: string } | null> {
     return yield* this.attempt(
       function* (this: AnswerCursor) {
         let text = "";
-        const mark = yield* this.until(marks, (piece) => {
+        const marker = yield* this.until(markers, (piece) => {
           text += piece;
         });
-        return mark === null ? null : { text, mark };
+        return marker === null ? null : { text, marker };
       }.bind(this),
     );
   }
@@ -159,25 +159,28 @@ export class AnswerCursor {
     }
   }
 
-  /** The first mark, or else where one may begin or the text ends. */
-  #find(marks: readonly string[], isWhole: boolean): { readonly start: number; readonly mark: string | null } {
+  /** The first marker, or else where one may begin or the text ends. */
+  #find(markers: readonly string[], isWhole: boolean): { readonly start: number; readonly marker: string | null } {
     const text = this.#text;
     let start = text.length;
-    let mark: string | null = null;
-    for (const candidate of marks) {
+    let marker: string | null = null;
+    for (const candidate of markers) {
       const at = text.indexOf(candidate, this.#at);
-      if (at < 0 || at > start || (at === start && mark !== null && mark.length > candidate.length)) continue;
+      if (at < 0 || at > start || (at === start && marker !== null && marker.length > candidate.length)) continue;
       start = at;
-      mark = candidate;
+      marker = candidate;
     }
-    if (isWhole) return { start, mark };
+    if (isWhole) return { start, marker };
     // One may begin earlier, or be longer, when more has come.
-    for (const candidate of marks)
+    for (const candidate of markers)
       for (let at = Math.max(this.#at, text.length - candidate.length + 1); at <= start && at < text.length; at++)
-        if (candidate.startsWith(text.slice(at)) && (at < start || mark === null || candidate.length > mark.length)) {
+        if (
+          candidate.startsWith(text.slice(at)) &&
+          (at < start || marker === null || candidate.length > marker.length)
+        ) {
           start = at;
-          mark = null;
+          marker = null;
         }
-    return { start, mark };
+    return { start, marker };
   }
 }

@@ -1,6 +1,6 @@
 /** How the model of a template writes its answers: chosen by what the template contains. */
 
-import { hasChannels, thinkingMarks } from "../thinking.ts";
+import { hasChannels, thinkingTags } from "../thinking.ts";
 import type { AnswerFormat } from "./answer-format.ts";
 import type { CallFormat } from "./call-format.ts";
 import { FUNCTION_GEMMA, GEMMA_4, gemma } from "./gemma.ts";
@@ -17,20 +17,20 @@ import { xmlParameters } from "./xml-parameters.ts";
 /** The format of a template; that of plain text without one. Calls are only looked for where there are tools. */
 export function answerFormat(template: string, hasTools: boolean): AnswerFormat {
   if (hasChannels(template)) return harmony;
-  const thinking = thinkingMarks(template);
+  const thinking = thinkingTags(template);
   const calls = hasTools ? callFormat(template) : null;
   return {
-    marks: [...(calls?.marks ?? []), ...(thinking ? [thinking.begin, thinking.end] : [])],
+    specialTokens: [...(calls?.specialTokens ?? []), ...(thinking ? [thinking.begin, thinking.end] : [])],
     closeThinking: thinking?.close ?? "",
     beginThinking: thinking?.begin ?? "",
     callStarts: calls?.starts ?? [],
-    callMark: calls ? callMark(calls) : "",
+    callToken: calls ? callToken(calls) : "",
     callSteps: calls?.steps ?? [],
     read: (cursor, writer) => readMarkedAnswer(cursor, writer, { calls, thinking }),
   };
 }
 
-function callMark({ starts, steps: [first] }: CallFormat): string {
+function callToken({ starts, steps: [first] }: CallFormat): string {
   return first?.kind === "text" ? (starts.find((start) => first.text.startsWith(start)) ?? first.text) : "";
 }
 
@@ -52,7 +52,7 @@ const FAMILIES: readonly (readonly [texts: readonly string[], format: (template:
   [["<|START_ACTION|>"], taggedJson],
 ];
 
-/** Bare JSON is what models write whose templates show no mark. */
+/** Bare JSON is what models write whose templates show no marker. */
 function callFormat(template: string): CallFormat {
   const found = FAMILIES.find(([texts]) => texts.every((text) => template.includes(text)));
   return found?.[1](template) ?? llama;

@@ -5,19 +5,19 @@ import { finish } from "./json.ts";
 import { LiteralReader } from "./literal.ts";
 import { textRule } from "./schema-types.ts";
 
-interface GemmaMarks {
+interface GemmaMarkers {
   readonly start: string;
   readonly end: string;
   /** Stands on both sides of a text. */
   readonly quote: string;
 }
 
-export const FUNCTION_GEMMA: GemmaMarks = {
+export const FUNCTION_GEMMA: GemmaMarkers = {
   ...{ start: "<start_function_call>", end: "<end_function_call>", quote: "<escape>" },
 };
-export const GEMMA_4: GemmaMarks = { start: "<|tool_call>", end: "<tool_call|>", quote: '<|"|>' };
+export const GEMMA_4: GemmaMarkers = { start: "<|tool_call>", end: "<tool_call|>", quote: '<|"|>' };
 
-export function gemma({ start, end, quote }: GemmaMarks): CallFormat {
+export function gemma({ start, end, quote }: GemmaMarkers): CallFormat {
   return {
     steps: [
       { kind: "text", text: `${start}call:` },
@@ -26,13 +26,13 @@ export function gemma({ start, end, quote }: GemmaMarks): CallFormat {
       { kind: "text", text: end },
     ],
     starts: [start],
-    marks: [start, end, quote],
+    specialTokens: [start, end, quote],
     *read(cursor, _, writer) {
       yield* cursor.skipSpace();
       if (!(yield* cursor.takes("call:"))) return false;
       const head = yield* cursor.before(["{", end, "\n"]);
       const name = head?.text.trim() ?? "";
-      if (head?.mark !== "{" || !/^[\w.-]+$/.test(name) || !writer.mayBegin(name)) return false;
+      if (head?.marker !== "{" || !/^[\w.-]+$/.test(name) || !writer.mayBegin(name)) return false;
       cursor.skip(-1);
       const call = new HeldCall(writer, name);
       const tool = writer.tool(name);

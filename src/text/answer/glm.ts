@@ -22,9 +22,9 @@ export const glm: CallFormat = {
     { kind: "text", text: END },
   ],
   starts: [START],
-  marks: [START, END, KEY, KEY_END, VALUE, VALUE_END],
+  specialTokens: [START, END, KEY, KEY_END, VALUE, VALUE_END],
   *read(cursor, _, writer) {
-    // Answers that are held to a schema have calls as JSON.
+    // Answers that are constrained to a schema have calls as JSON.
     if ((yield* cursor.skipSpace()) === "{") {
       if (!(yield* readJsonCalls(cursor, writer, { ends: [END] }))) return false;
       yield* cursor.passes([END]);
@@ -32,8 +32,8 @@ export const glm: CallFormat = {
     }
     const head = yield* cursor.before([KEY, END, "{", "\n"]);
     const name = head?.text.trim() ?? "";
-    if (!head || head.mark === "{" || !/^[\w.-]+$/.test(name) || !writer.mayBegin(name)) return false;
-    cursor.skip(-head.mark.length);
+    if (!head || head.marker === "{" || !/^[\w.-]+$/.test(name) || !writer.mayBegin(name)) return false;
+    cursor.skip(-head.marker.length);
     yield* cursor.skipSpace();
     const first = yield* readKey(cursor);
     if (first === null && !(yield* cursor.takes(END))) return false;
@@ -45,7 +45,7 @@ export const glm: CallFormat = {
   },
 };
 
-/** A key and the mark in front of its value; null where there are none. */
+/** A key and the marker in front of its value; null where there are none. */
 function* readKey(cursor: AnswerCursor): Reading<string | null> {
   return yield* cursor.attempt(function* () {
     yield* cursor.skipSpace();
@@ -70,7 +70,7 @@ function* readParameters(cursor: AnswerCursor, writer: AnswerWriter, name: strin
       nested: VALUE,
       ends: [KEY, END],
       follows,
-      endsAt: (mark) => endsAt(cursor, mark, (next) => !hasNames || due.has(next)),
+      endsAt: (marker) => endsAt(cursor, marker, (next) => !hasNames || due.has(next)),
     });
     if (!(yield* text.read(value.write))) return;
     value.end();
@@ -79,24 +79,24 @@ function* readParameters(cursor: AnswerCursor, writer: AnswerWriter, name: strin
   else cursor.skip(cursor.rest.length);
 }
 
-/** What follows the end mark of a value, from an offset on. */
+/** What follows the end marker of a value, from an offset on. */
 function* follows(cursor: AnswerCursor, offset: number): Reading<Following> {
   const at = yield* cursor.spaceEnd(offset);
-  const mark = yield* cursor.whichAt(at, [KEY, END]);
-  if (mark === null) return "cut";
-  if (mark === false) return "other";
-  return mark === KEY ? "end" : yield* behindEnd(cursor, at + END.length);
+  const marker = yield* cursor.whichAt(at, [KEY, END]);
+  if (marker === null) return "cut";
+  if (marker === false) return "other";
+  return marker === KEY ? "end" : yield* behindEnd(cursor, at + END.length);
 }
 
-/** The end of a call counts where no mark of a value follows. */
+/** The end of a call counts where no marker of a value follows. */
 function* behindEnd(cursor: AnswerCursor, offset: number): Reading<Following> {
   const at = yield* cursor.spaceEnd(offset);
   return (yield* cursor.whichAt(at, STRAY)) ? "other" : "end";
 }
 
-/** Whether a value without an end mark ends at a mark: a key that is due, or the end of the call. */
-function* endsAt(cursor: AnswerCursor, mark: string, isDue: (key: string) => boolean): Reading<boolean> {
-  if (mark === END) return (yield* behindEnd(cursor, END.length)) === "end";
+/** Whether a value without an end marker ends at a marker: a key that is due, or the end of the call. */
+function* endsAt(cursor: AnswerCursor, marker: string, isDue: (key: string) => boolean): Reading<boolean> {
+  if (marker === END) return (yield* behindEnd(cursor, END.length)) === "end";
   let key: string | null = null;
   yield* cursor.attempt(function* () {
     key = yield* readKey(cursor);

@@ -15,11 +15,11 @@ const ENDS = ["<|end|>", "<|call|>", "<|return|>"];
 const CALL = `${CHANNEL}commentary to=functions.`;
 
 export const harmony: AnswerFormat = {
-  marks: [START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS],
+  specialTokens: [START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS],
   closeThinking: CHANNEL_CLOSE,
   beginThinking: "",
   callStarts: [CHANNEL, START],
-  callMark: CALL,
+  callToken: CALL,
   callSteps: [
     { kind: "text", text: CALL },
     { kind: "name" },
@@ -40,7 +40,7 @@ function* readMessage(cursor: AnswerCursor, writer: AnswerWriter): Reading<void>
     } else if (!(yield* cursor.takes(CHANNEL))) return null;
     else cursor.skip(-CHANNEL.length);
     const found = yield* cursor.before([MESSAGE, ...ENDS]);
-    return found?.mark === MESSAGE ? found.text : null;
+    return found?.marker === MESSAGE ? found.text : null;
   });
   const channel = head?.split(CHANNEL)[1]?.trim().match(/^\w+/)?.[0] ?? "";
   const recipient = head?.match(/to=(?:functions\.)?([\w.-]+)/)?.[1];
@@ -57,22 +57,22 @@ function* readMessage(cursor: AnswerCursor, writer: AnswerWriter): Reading<void>
 /** Text up to where a head may begin. */
 function* readPlain(cursor: AnswerCursor, writer: AnswerWriter): Reading<void> {
   const heads = [START, CHANNEL];
-  for (const mark of heads) if (yield* cursor.takes(mark)) writer.write(mark);
+  for (const marker of heads) if (yield* cursor.takes(marker)) writer.write(marker);
   yield* readText(cursor, writer, heads);
 }
 
-/** Text up to one of `heads`, or past an end mark that the next message or the end of the answer follows. */
+/** Text up to one of `heads`, or past an end marker that the next message or the end of the answer follows. */
 function* readText(cursor: AnswerCursor, writer: AnswerWriter, heads: readonly string[]): Reading<void> {
   for (;;) {
-    const mark = yield* cursor.until([...heads, ...ENDS], writer.write);
-    if (mark === null) return;
-    if (heads.includes(mark)) {
-      cursor.skip(-mark.length);
+    const marker = yield* cursor.until([...heads, ...ENDS], writer.write);
+    if (marker === null) return;
+    if (heads.includes(marker)) {
+      cursor.skip(-marker.length);
       return;
     }
     const at = yield* cursor.spaceEnd(0);
     if ((yield* cursor.whichAt(at, [START, CHANNEL])) !== false) return;
-    writer.write(mark);
+    writer.write(marker);
   }
 }
 

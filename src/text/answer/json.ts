@@ -260,7 +260,7 @@ export function* passStray(cursor: AnswerCursor, ends: readonly string[]): Readi
   return next === "" || (yield* cursor.whichAt(0, ends)) !== false;
 }
 
-/** Calls of tools that there are, without marks, or in a block of code: small models leave the marks out. */
+/** Calls of tools that there are, without markers, or in a block of code: small models leave the markers out. */
 export function* readBareCalls(cursor: AnswerCursor, writer: AnswerWriter): Reading<boolean> {
   return yield* readJsonCalls(cursor, writer, { onlyKnown: true });
 }

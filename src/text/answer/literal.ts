@@ -472,9 +472,9 @@ export class LiteralReader {
       const next = yield* cursor.peek(end);
       if (next === "") return "cut";
       if (/[,}\])\n]/.test(next)) break;
-      const mark = yield* cursor.whichAt(end, this.#ends);
-      if (mark === null) return "cut";
-      if (mark) break;
+      const marker = yield* cursor.whichAt(end, this.#ends);
+      if (marker === null) return "cut";
+      if (marker) break;
     }
     const word = cursor.rest.slice(0, end).trim();
     const scalar = scalarText(word);

@@ -15,7 +15,7 @@ const STARTS = [...Object.keys(TOKENS), FUNCTION];
 export const llama: CallFormat = {
   steps: [{ kind: "call", key: "parameters" }],
   starts: STARTS,
-  marks: [...STARTS, ...Object.values(TOKENS), FUNCTION_END],
+  specialTokens: [...STARTS, ...Object.values(TOKENS), FUNCTION_END],
   *read(cursor, start, writer) {
     if (start !== FUNCTION) {
       const ends = [TOKENS[start]!];
@@ -26,7 +26,7 @@ export const llama: CallFormat = {
       return isRead;
     }
     const head = yield* cursor.before([">", "\n", "{"]);
-    if (head?.mark !== ">") return false;
+    if (head?.marker !== ">") return false;
     const ends = [FUNCTION_END];
     if (!(yield* readArguments(cursor, writer, head.text.trim(), { ends }))) return false;
     yield* cursor.passes(ends);

@@ -16,20 +16,20 @@ const LISTED: readonly CallStep[] = [
   { kind: "text", text: "]" },
 ];
 
-/** Older models write lists, those whose templates have a mark for arguments write names. */
+/** Older models write lists, those whose templates have a marker for arguments write names. */
 export const mistral = (template: string): CallFormat => ({
   steps: template.includes(ARGUMENTS) ? MARKED : LISTED,
   starts: [START],
-  marks: [START, ID, ARGUMENTS],
+  specialTokens: [START, ID, ARGUMENTS],
   *read(cursor, _, writer) {
     const ends = [START];
     const next = yield* cursor.skipSpace();
     if (next === "[" || next === "{") return yield* readJsonCalls(cursor, writer, { ends });
     const head = yield* cursor.before([ID, ARGUMENTS, "{", START]);
     const name = head?.text.trim() ?? "";
-    if (!head || head.mark === START || !/^[\w.-]+$/.test(name)) return false;
-    if (head.mark === ID && !(yield* cursor.before([ARGUMENTS]))) return false;
-    if (head.mark === "{") cursor.skip(-1);
+    if (!head || head.marker === START || !/^[\w.-]+$/.test(name)) return false;
+    if (head.marker === ID && !(yield* cursor.before([ARGUMENTS]))) return false;
+    if (head.marker === "{") cursor.skip(-1);
     if (!(yield* readArguments(cursor, writer, name, { ends }))) return false;
     yield* cursor.attempt(() => passStray(cursor, ends));
     return true;

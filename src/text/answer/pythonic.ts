@@ -7,20 +7,20 @@ import { finish, type JsonCallOptions, readJsonCalls } from "./json.ts";
 import { LiteralReader } from "./literal.ts";
 import { parameterNames, textRule } from "./schema-types.ts";
 
-const MARKS: readonly (readonly [begin: string, end: string])[] = [
+const MARKERS: readonly (readonly [begin: string, end: string])[] = [
   ["<|tool_call_start|>", "<|tool_call_end|>"],
   ["<function_calls>", "</function_calls>"],
 ];
 
 export function pythonic(template: string): CallFormat {
-  const used = MARKS.filter(([begin]) => template.includes(begin));
-  const pairs = used.length > 0 ? used : MARKS.slice(0, 1);
+  const used = MARKERS.filter(([begin]) => template.includes(begin));
+  const pairs = used.length > 0 ? used : MARKERS.slice(0, 1);
   const [begin, end] = pairs[0]!;
   const call = { kind: "call", key: "arguments" } as const;
   return {
     steps: [{ kind: "text", text: `${begin}[` }, call, { kind: "text", text: `]${end}` }],
     starts: pairs.map(([begin]) => begin),
-    marks: pairs.flat(),
+    specialTokens: pairs.flat(),
     *read(cursor, start, writer) {
       const ends = [pairs.find(([begin]) => begin === start)![1]];
       const isRead =
@@ -67,7 +67,7 @@ function* readCall(
 ): Reading<boolean> {
   const head = yield* cursor.before(["(", "\n", "<", "]"]);
   const name = head?.text.trim().replace(/\.call$/, "") ?? "";
-  if (head?.mark !== "(" || !/^[A-Za-z_][\w.-]*$/.test(name)) return false;
+  if (head?.marker !== "(" || !/^[A-Za-z_][\w.-]*$/.test(name)) return false;
   if ((onlyKnown && !writer.isKnown(name)) || !writer.mayBegin(name)) return false;
   const tool = writer.tool(name);
   const call = new HeldCall(writer, name);

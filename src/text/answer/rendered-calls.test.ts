@@ -20,29 +20,29 @@ import { templateInput } from "../template-input.ts";
 const folder = new URL("../../../../shared/cases/chat-templates/templates/", import.meta.url);
 
 /** Texts that are no values of a form without escapes: ends of values and what looks like them. */
-const MARKS = /<|\n/;
+const MARKERS = /<|\n/;
 const templates: readonly (readonly [file: string, never?: RegExp])[] = [
-  ["ByteDance-Seed-OSS.jinja", MARKS],
+  ["ByteDance-Seed-OSS.jinja", MARKERS],
   ["CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja"],
-  ["GLM-4.7-Flash.jinja", MARKS],
-  ["GLM-5.2.jinja", MARKS],
+  ["GLM-4.7-Flash.jinja", MARKERS],
+  ["GLM-5.2.jinja", MARKERS],
   ["LFM2-8B-A1B.jinja"],
   ["LFM2.5-Instruct.jinja"],
   ["Mistral-Small-3.2-24B-Instruct-2506.jinja"],
-  ["NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.jinja", MARKS],
+  ["NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.jinja", MARKERS],
   ["NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja"],
   ["Qwen-QwQ-32B.jinja"],
   ["Qwen-Qwen2.5-7B-Instruct.jinja"],
   ["Qwen-Qwen3-0.6B.jinja"],
-  ["Qwen3-Coder.jinja", MARKS],
+  ["Qwen3-Coder.jinja", MARKERS],
   ["Reka-Edge.jinja"],
-  ["StepFun3.5-Flash.jinja", MARKS],
-  ["google-gemma-4-31B-it.jinja", MARKS],
+  ["StepFun3.5-Flash.jinja", MARKERS],
+  ["google-gemma-4-31B-it.jinja", MARKERS],
   ["meetkai-functionary-medium-v3.1.jinja"],
   ["meta-llama-Llama-3.2-3B-Instruct.jinja"],
   ["mistralai-Ministral-3-14B-Reasoning-2512.jinja"],
   ["moonshotai-Kimi-K2.jinja"],
-  ["ol_laguna_v8_chat_template.jinja2", MARKS],
+  ["ol_laguna_v8_chat_template.jinja2", MARKERS],
   ["unsloth-mistral-Devstral-Small-2507.jinja"],
 ];
 
@@ -62,8 +62,8 @@ function rendered(template: ChatTemplate, { name, args }: WrittenCall): string {
   let same = 0;
   while (same < prompt.length && prompt[same] === whole[same]) same++;
   // Marks that begin alike are not the same.
-  const mark = whole.lastIndexOf("<", same);
-  return whole.slice(mark >= 0 && whole.indexOf(">", mark) >= same ? mark : same);
+  const marker = whole.lastIndexOf("<", same);
+  return whole.slice(marker >= 0 && whole.indexOf(">", marker) >= same ? marker : same);
 }
 
 const places = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 5, maxLength: 5 });

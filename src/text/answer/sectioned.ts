@@ -4,7 +4,7 @@ import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 import { readArguments } from "./json.ts";
 
-interface SectionMarks {
+interface SectionMarkers {
   readonly section: string;
   readonly call: string;
   readonly separator: string;
@@ -12,7 +12,7 @@ interface SectionMarks {
   readonly sectionEnd: string;
 }
 
-export const DEEPSEEK: SectionMarks = {
+export const DEEPSEEK: SectionMarkers = {
   section: "<｜tool▁calls▁begin｜>",
   call: "<｜tool▁call▁begin｜>",
   separator: "<｜tool▁sep｜>",
@@ -20,7 +20,7 @@ export const DEEPSEEK: SectionMarks = {
   sectionEnd: "<｜tool▁calls▁end｜>",
 };
 
-export const KIMI: SectionMarks = {
+export const KIMI: SectionMarkers = {
   section: "<|tool_calls_section_begin|>",
   call: "<|tool_call_begin|>",
   separator: "<|tool_call_argument_begin|>",
@@ -29,43 +29,43 @@ export const KIMI: SectionMarks = {
 };
 
 /** `isFenced`: DeepSeek's first models write a kind before the name, and JSON in a block of code. */
-export function sectioned(marks: SectionMarks, isFenced = false): CallFormat {
-  const head = marks === KIMI ? "functions." : isFenced ? `function${marks.separator}` : "";
-  const between = marks === KIMI ? `:0${marks.separator}` : isFenced ? "\n```json\n" : marks.separator;
+export function sectioned(markers: SectionMarkers, isFenced = false): CallFormat {
+  const head = markers === KIMI ? "functions." : isFenced ? `function${markers.separator}` : "";
+  const between = markers === KIMI ? `:0${markers.separator}` : isFenced ? "\n```json\n" : markers.separator;
   return {
     steps: [
-      { kind: "text", text: `${marks.section}${marks.call}${head}` },
+      { kind: "text", text: `${markers.section}${markers.call}${head}` },
       { kind: "name" },
       { kind: "text", text: between },
       { kind: "arguments" },
-      { kind: "text", text: `${isFenced ? "\n```" : ""}${marks.callEnd}${marks.sectionEnd}` },
+      { kind: "text", text: `${isFenced ? "\n```" : ""}${markers.callEnd}${markers.sectionEnd}` },
     ],
-    starts: [marks.section, marks.call],
-    marks: Object.values(marks),
+    starts: [markers.section, markers.call],
+    specialTokens: Object.values(markers),
     *read(cursor, start, writer) {
       const first = yield* cursor.attempt(function* () {
-        if (start === marks.section) {
+        if (start === markers.section) {
           yield* cursor.skipSpace();
-          if (!(yield* cursor.takes(marks.call))) return false;
+          if (!(yield* cursor.takes(markers.call))) return false;
         }
-        return yield* readCall(cursor, writer, marks);
+        return yield* readCall(cursor, writer, markers);
       });
       if (!first) return false;
       for (let isMore = true; isMore; ) {
         isMore = yield* cursor.attempt(function* () {
           yield* cursor.skipSpace();
-          return (yield* cursor.takes(marks.call)) && (yield* readCall(cursor, writer, marks));
+          return (yield* cursor.takes(markers.call)) && (yield* readCall(cursor, writer, markers));
         });
       }
-      yield* cursor.passes([marks.sectionEnd]);
+      yield* cursor.passes([markers.sectionEnd]);
       return true;
     },
   };
 }
 
-function* readCall(cursor: AnswerCursor, writer: AnswerWriter, marks: SectionMarks): Reading<boolean> {
-  const head = yield* cursor.before([marks.separator, marks.callEnd]);
-  if (head?.mark !== marks.separator) return false;
+function* readCall(cursor: AnswerCursor, writer: AnswerWriter, markers: SectionMarkers): Reading<boolean> {
+  const head = yield* cursor.before([markers.separator, markers.callEnd]);
+  if (head?.marker !== markers.separator) return false;
   // DeepSeek's first models wrote a kind before the name, and JSON in a block of code.
   let name = nameIn(head.text);
   if (head.text.trim() === "function") {
@@ -75,10 +75,10 @@ function* readCall(cursor: AnswerCursor, writer: AnswerWriter, marks: SectionMar
   }
   yield* cursor.skipSpace();
   const isFenced = (yield* cursor.takes("```json")) || (yield* cursor.takes("```"));
-  const ends = [...(isFenced ? ["```"] : []), marks.callEnd, marks.sectionEnd, marks.call];
+  const ends = [...(isFenced ? ["```"] : []), markers.callEnd, markers.sectionEnd, markers.call];
   if (!(yield* readArguments(cursor, writer, name, { ends }))) return false;
   if (isFenced) yield* cursor.passes(["```"]);
-  yield* cursor.passes([marks.callEnd]);
+  yield* cursor.passes([markers.callEnd]);
   return true;
 }
 

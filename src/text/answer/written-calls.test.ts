@@ -50,7 +50,7 @@ describe.each(families.map((family) => [family.name, family] as const))("calls o
     );
   });
 
-  it("are unfinished, or whole, where a limit cuts an answer with marks in its texts", () => {
+  it("are unfinished, or whole, where a limit cuts an answer with markers in its texts", () => {
     fc.assert(
       fc.property(callsOf(hostile, family.never), places, (calls, places) => {
         expectBeginnings(family.template, unpadded(family.write(calls)), places, true);

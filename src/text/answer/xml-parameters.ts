@@ -14,19 +14,19 @@ const PARAMETER_END = "</parameter>";
 const WRAPPERS = ["<tool_call>", "<seed:tool_call>"];
 
 export function xmlParameters(template: string): CallFormat {
-  const wrappers = WRAPPERS.filter((mark) => template.includes(mark));
+  const wrappers = WRAPPERS.filter((marker) => template.includes(marker));
   const starts = [...wrappers, FUNCTION];
   const call = { kind: "call", key: "arguments" } as const;
   const outer = wrappers[0] ?? WRAPPERS[0]!;
-  const reader = { wrappers, ends: wrappers.map((mark) => mark.replace("<", "</")) };
+  const reader = { wrappers, ends: wrappers.map((marker) => marker.replace("<", "</")) };
   return {
     steps: [{ kind: "text", text: `${outer}\n` }, call, { kind: "text", text: `\n${outer.replace("<", "</")}` }],
     starts,
-    marks: [...starts, ...reader.ends, FUNCTION_END, PARAMETER, PARAMETER_END],
+    specialTokens: [...starts, ...reader.ends, FUNCTION_END, PARAMETER, PARAMETER_END],
     *read(cursor, start, writer) {
       const functions = new FunctionReader(cursor, writer, reader, start !== FUNCTION);
       if (start !== FUNCTION && (yield* cursor.skipSpace()) === "{") {
-        // Answers that are held to a schema have calls as JSON.
+        // Answers that are constrained to a schema have calls as JSON.
         if (!(yield* readJsonCalls(cursor, writer, { ends: reader.ends }))) return false;
       } else {
         if (start !== FUNCTION && !(yield* cursor.takes(FUNCTION))) return false;
@@ -45,7 +45,7 @@ export function xmlParameters(template: string): CallFormat {
 }
 
 /** Marks around functions. */
-interface WrapperMarks {
+interface WrapperMarkers {
   readonly wrappers: readonly string[];
   readonly ends: readonly string[];
 }
@@ -53,25 +53,25 @@ interface WrapperMarks {
 class FunctionReader {
   readonly #cursor: AnswerCursor;
   readonly #writer: AnswerWriter;
-  readonly #marks: WrapperMarks;
-  /** Whether a mark around the function has begun. */
+  readonly #markers: WrapperMarkers;
+  /** Whether a marker around the function has begun. */
   readonly #isWrapped: boolean;
 
-  constructor(cursor: AnswerCursor, writer: AnswerWriter, marks: WrapperMarks, isWrapped: boolean) {
+  constructor(cursor: AnswerCursor, writer: AnswerWriter, markers: WrapperMarkers, isWrapped: boolean) {
     this.#cursor = cursor;
     this.#writer = writer;
-    this.#marks = marks;
+    this.#markers = markers;
     this.#isWrapped = isWrapped;
   }
 
-  /** A function behind its mark. False, and no call, where what follows is none. */
+  /** A function behind its marker. False, and no call, where what follows is none. */
   *read(): Reading<boolean> {
     const cursor = this.#cursor;
     const head = yield* cursor.before([">", "\n", "<"]);
     const name = head?.text.trim() ?? "";
-    if (head?.mark !== ">" || !this.#writer.mayBegin(name)) return false;
+    if (head?.marker !== ">" || !this.#writer.mayBegin(name)) return false;
     if ((yield* cursor.skipSpace()) === "{") {
-      const ends = [FUNCTION_END, ...this.#marks.ends];
+      const ends = [FUNCTION_END, ...this.#markers.ends];
       if (!(yield* readArguments(cursor, this.#writer, name, { ends }))) return false;
       yield* cursor.passes([FUNCTION_END]);
       return true;
@@ -97,10 +97,10 @@ class FunctionReader {
       const text = new TaggedText(cursor, {
         close: PARAMETER_END,
         nested: PARAMETER,
-        ends: [PARAMETER, FUNCTION_END, ...this.#marks.ends],
-        inLines: !this.#marks.wrappers.includes("<seed:tool_call>"),
+        ends: [PARAMETER, FUNCTION_END, ...this.#markers.ends],
+        inLines: !this.#markers.wrappers.includes("<seed:tool_call>"),
         follows: (_, offset) => this.#follows(offset),
-        endsAt: (mark) => this.#endsAt(mark, (next) => !hasNames || due.has(next)),
+        endsAt: (marker) => this.#endsAt(marker, (next) => !hasNames || due.has(next)),
       });
       if (!(yield* text.read(value.write))) return false;
       value.end();
@@ -110,15 +110,15 @@ class FunctionReader {
     return false;
   }
 
-  /** The name of a parameter, past its mark; null where none follows. */
+  /** The name of a parameter, past its marker; null where none follows. */
   *#key(): Reading<string | null> {
     const cursor = this.#cursor;
     return yield* cursor.attempt(function* () {
       yield* cursor.skipSpace();
       if (!(yield* cursor.takes(PARAMETER))) return null;
       const found = yield* cursor.before([">", "\n", "<"]);
-      if (found === null || found.mark === "<" || !/^[^\s"'`=]+$/.test(found.text.trim())) return null;
-      if (found.mark === "\n") cursor.skip(-1);
+      if (found === null || found.marker === "<" || !/^[^\s"'`=]+$/.test(found.text.trim())) return null;
+      if (found.marker === "\n") cursor.skip(-1);
       return found.text.trim();
     });
   }
@@ -128,35 +128,35 @@ class FunctionReader {
     const cursor = this.#cursor;
     if (yield* cursor.attempt(() => passesWhole(cursor, [FUNCTION_END]))) return true;
     const at = yield* cursor.spaceEnd(0);
-    return Boolean(yield* cursor.whichAt(at, [FUNCTION, ...this.#marks.ends]));
+    return Boolean(yield* cursor.whichAt(at, [FUNCTION, ...this.#markers.ends]));
   }
 
-  /** What follows the end mark of a parameter, from an offset on. */
+  /** What follows the end marker of a parameter, from an offset on. */
   *#follows(offset: number): Reading<Following> {
     const cursor = this.#cursor;
-    const { wrappers, ends } = this.#marks;
+    const { wrappers, ends } = this.#markers;
     const at = yield* cursor.spaceEnd(offset);
-    const mark = yield* cursor.whichAt(at, [PARAMETER, FUNCTION_END, ...ends]);
-    if (mark === null) return "cut";
-    if (mark === false || mark === PARAMETER) return mark ? "end" : "other";
-    if (mark !== FUNCTION_END) return yield* this.#behindWrapper(at + mark.length);
-    const behind = yield* cursor.spaceEnd(at + mark.length);
+    const marker = yield* cursor.whichAt(at, [PARAMETER, FUNCTION_END, ...ends]);
+    if (marker === null) return "cut";
+    if (marker === false || marker === PARAMETER) return marker ? "end" : "other";
+    if (marker !== FUNCTION_END) return yield* this.#behindWrapper(at + marker.length);
+    const behind = yield* cursor.spaceEnd(at + marker.length);
     const next = yield* cursor.whichAt(behind, [FUNCTION, ...wrappers, ...ends, FUNCTION_END, PARAMETER_END]);
     if (next === FUNCTION_END || next === PARAMETER_END) return "other";
     if (next && ends.includes(next)) return yield* this.#behindWrapper(behind + next.length);
     return next === false && this.#isWrapped ? "perhaps" : "end";
   }
 
-  /** The end of a wrapper counts where no mark of what is within one follows. */
+  /** The end of a wrapper counts where no marker of what is within one follows. */
   *#behindWrapper(offset: number): Reading<Following> {
     const at = yield* this.#cursor.spaceEnd(offset);
     return (yield* this.#cursor.whichAt(at, [PARAMETER_END, FUNCTION_END])) ? "other" : "end";
   }
 
-  /** Whether a value without an end mark ends at a mark. */
-  *#endsAt(mark: string, isDue: (key: string) => boolean): Reading<boolean> {
+  /** Whether a value without an end marker ends at a marker. */
+  *#endsAt(marker: string, isDue: (key: string) => boolean): Reading<boolean> {
     const cursor = this.#cursor;
-    if (mark === PARAMETER) {
+    if (marker === PARAMETER) {
       let key: string | null = null;
       const find = () => this.#key();
       yield* cursor.attempt(function* () {
@@ -165,17 +165,17 @@ class FunctionReader {
       });
       return key !== null && isDue(key);
     }
-    if (mark !== FUNCTION_END) return (yield* this.#behindWrapper(mark.length)) === "end";
-    const at = yield* cursor.spaceEnd(mark.length);
-    const { wrappers, ends } = this.#marks;
+    if (marker !== FUNCTION_END) return (yield* this.#behindWrapper(marker.length)) === "end";
+    const at = yield* cursor.spaceEnd(marker.length);
+    const { wrappers, ends } = this.#markers;
     return (yield* cursor.whichAt(at, [FUNCTION, ...wrappers, ...ends])) !== false;
   }
 }
 
-/** Passes over white space and a whole mark. */
-function* passesWhole(cursor: AnswerCursor, marks: readonly string[]): Reading<boolean> {
+/** Passes over white space and a whole marker. */
+function* passesWhole(cursor: AnswerCursor, markers: readonly string[]): Reading<boolean> {
   const at = yield* cursor.spaceEnd(0);
-  const mark = yield* cursor.whichAt(at, marks);
-  if (mark) cursor.skip(at + mark.length);
-  return Boolean(mark);
+  const marker = yield* cursor.whichAt(at, markers);
+  if (marker) cursor.skip(at + marker.length);
+  return Boolean(marker);
 }

@@ -4,7 +4,7 @@ import type { KnownTool } from "../answer/events.ts";
 import { checkGrammar, choice, type Grammar, type Node, sequence, text } from "./grammar.ts";
 import { schemaGrammar } from "./json-schema.ts";
 
-/** What a part of a call is held to. */
+/** What a part of a call is constrained to. */
 export interface CallConstraint {
   readonly kind: "calls";
   readonly step: CallStep;

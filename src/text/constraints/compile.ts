@@ -45,7 +45,7 @@ function regexNode(pattern: string): Node {
     if (state) return relaxed(followed(state), node);
   } catch (cause) {
     if (!(cause instanceof AutomatonSizeError)) throw cause;
-    throw new UnsupportedError("regex: anchors among so many cases cannot be held to token by token", { cause });
+    throw new UnsupportedError("regex: anchors among so many cases cannot be enforced token by token", { cause });
   }
   throw new InvalidArgumentError("regex: expected an expression that a text matches");
 }

@@ -4,7 +4,7 @@
  */
 import type * as Xgrammar from "@mlc-ai/web-xgrammar";
 
-/** One text that is followed, by number: what it must be held to, and what has come of it since the last request. */
+/** One text that is followed, by number: what constrains it, and what has come of it since the last request. */
 export interface MaskRequest {
   readonly text: number;
   /** In the engine's form. */

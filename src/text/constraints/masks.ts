@@ -127,7 +127,7 @@ const vocabularies = new WeakMap<Tokenizer, Map<string, { texts: FollowedTexts; 
  * A matcher for a new text under a constraint. What is made for a vocabulary and a constraint is kept for the next.
  *
  * @throws InvalidArgumentError for what is no constraint.
- * @throws UnsupportedError for what cannot be held to token by token.
+ * @throws UnsupportedError for what cannot be enforced token by token.
  */
 export async function createMatcher(
   constraint: Constraint | CallConstraint,

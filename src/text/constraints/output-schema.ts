@@ -4,7 +4,7 @@ import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../.
 import type { Constraint } from "../constraint.ts";
 import type { OutputSchema, StandardSchema } from "../output-schema.ts";
 
-/** What an answer is held to, and what its text is read as. */
+/** What an answer is constrained to, and what its text is read as. */
 export interface Output<T> {
   readonly constraint: Constraint;
   /**

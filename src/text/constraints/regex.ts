@@ -1,4 +1,4 @@
-/** Regular expressions of JavaScript to trees; what a text cannot be held to is refused. */
+/** Regular expressions of JavaScript to trees; what cannot be enforced is refused. */
 import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import { AutomatonSizeError, automatonOf, both, others, type Pattern } from "./automaton.ts";
 import { ANY, complement, type Range } from "./code-points.ts";
@@ -89,7 +89,7 @@ function expressionOf(branches: readonly Branch[], what: string, isWhole: boolea
     };
   } catch (cause) {
     if (!(cause instanceof AutomatonSizeError)) throw cause;
-    throw new UnsupportedError(`${what}: look-ahead of so many cases cannot be held to token by token`, { cause });
+    throw new UnsupportedError(`${what}: look-ahead of so many cases cannot be enforced token by token`, { cause });
   }
 }
 
@@ -326,7 +326,7 @@ class RegexParser {
 
 function unsupported(what: string, thing: string): UnsupportedError {
   return new UnsupportedError(
-    `${what}: ${thing}: cannot be held to token by token; expected groups, classes, alternatives, repetitions, anchors, and look-ahead outside of groups`,
+    `${what}: ${thing}: cannot be enforced token by token; expected groups, classes, alternatives, repetitions, anchors, and look-ahead outside of groups`,
   );
 }
 

@@ -15,7 +15,7 @@ export const KEYWORDS_OF: Readonly<Record<string, readonly string[]>> = {
 /** Keywords about values of any type. */
 const GENERAL = ["type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"];
 
-/** Keywords that no value is held to. */
+/** Keywords that do not constrain values. */
 const SILENT = new Set([
   ...["title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "$comment"],
   ...["$schema", "$id", "id", "$defs", "definitions"],
@@ -41,7 +41,7 @@ export function checkedKeywords(schema: Schema, at: string): Schema {
 
 export function refused(at: string, what: string): UnsupportedError {
   return new UnsupportedError(
-    `schema ${at}: ${what} cannot be held to token by token; take it out, and check the value`,
+    `schema ${at}: ${what} cannot be enforced token by token; take it out, and check the value`,
   );
 }
 

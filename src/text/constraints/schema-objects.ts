@@ -90,7 +90,7 @@ function keyOf(propertyNames: unknown, names: readonly string[], at: string, sco
   return stringOf(rest, `${at}/propertyNames`, scope, names);
 }
 
-/** Numbers of properties are only held to where others see to them: those that are required, and those that there are. */
+/** Numbers of properties are only enforced where others see to them: those that are required, and those that there are. */
 function checkCounts(keywords: Schema, { least, most }: { least: number; most: number }, at: string): void {
   for (const name of ["minProperties", "maxProperties"] as const) {
     const value = keywords[name];

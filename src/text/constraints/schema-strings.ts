@@ -11,7 +11,7 @@ import { allOf, FORMATS, formatOf } from "./schema-formats.ts";
 import { Joined, refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
 
-/** What strings are held to beside their length: automata of their characters, and the first expression of them. */
+/** What strings are constrained to beside their length: automata of their characters, and the first expression of them. */
 interface Forms {
   readonly automata: readonly Automaton[];
   readonly told: Expression | null;
@@ -30,14 +30,14 @@ export function stringOf(
   const forms = formsOf(keywords, excluded, at);
   const max = Math.min(most, forms?.maxLength ?? most);
   if (min > max) return null;
-  if (forms) return heldTo(forms, { min, max }, at, scope);
+  if (forms) return constrainText(forms, { min, max }, at, scope);
   if (min === 0 && max === Number.POSITIVE_INFINITY) return rule("string");
   const end = max === Number.POSITIVE_INFINITY ? rule("stringRest") : text('"');
   const count = max === Number.POSITIVE_INFINITY ? min : max;
   return relaxed(sequence(text('"'), repeat(rule("character"), min, count), end), rule("string"));
 }
 
-function heldTo(
+function constrainText(
   { automata, told }: Forms,
   bounds: { min: number; max: number },
   at: string,
@@ -49,7 +49,7 @@ function heldTo(
   } catch (cause) {
     if (!(cause instanceof AutomatonSizeError)) throw cause;
     throw new UnsupportedError(
-      `schema ${at}: patterns, formats and lengths of so many cases together cannot be held to token by token; take some out, and check the value`,
+      `schema ${at}: patterns, formats and lengths of so many cases together cannot be enforced token by token; take some out, and check the value`,
       { cause },
     );
   }

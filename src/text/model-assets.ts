@@ -1,0 +1,54 @@
+/** The texts of a model that say how it reads and writes: tokenizer, chat template, generation settings. */
+
+import { InvalidFileError } from "../errors.ts";
+import { parsePythonJson } from "../json-text.ts";
+import { logInfo } from "../log.ts";
+import { ChatTemplate } from "./chat-template.ts";
+import { Tokenizer } from "./tokenizer.ts";
+
+/** Each null when there is none. */
+export interface ModelAssets {
+  /** Contents of tokenizer.json, null when absent. */
+  readonly tokenizerJson: string | null;
+  /** Contents of tokenizer_config.json, null when absent. */
+  readonly tokenizerConfig: string | null;
+  /** Contents of generation_config.json, null when absent. */
+  readonly generationConfig: string | null;
+  /** The chat template's Jinja text, null when absent. */
+  readonly chatTemplate: string | null;
+  /** How texts are read by a model that makes embeddings or scores of them, as JSON; null, or absent, for others. */
+  readonly textSettings?: string | null;
+}
+
+/** Tokenizer and chat template; null where the texts have none. `name` is for messages. */
+export function readAssets(
+  texts: ModelAssets,
+  name: string,
+): { tokenizer: Tokenizer | null; template: ChatTemplate | null } {
+  const { tokenizerJson, tokenizerConfig, chatTemplate } = texts;
+  const tokenizer = tokenizerJson
+    ? new Tokenizer(
+        parse(tokenizerJson, `${name}, tokenizer.json`),
+        tokenizerConfig ? parse(tokenizerConfig, `${name}, tokenizer_config.json`) : null,
+        `${name.slice(name.search(/[^\\/]*$/))}, tokenizer.json`,
+      )
+    : null;
+  const lengths = (["truncation", "padding"] as const).filter((key) => tokenizer?.[key]);
+  if (lengths.length > 0)
+    logInfo(
+      () =>
+        `${name}, tokenizer.json: ${lengths.join(" and ")}: for tokenizer.encode(); prompts are never cut or padded`,
+    );
+  return {
+    tokenizer,
+    template: chatTemplate ? new ChatTemplate(chatTemplate, `${name}, chat template`) : null,
+  };
+}
+
+export function parse(text: string, file: string): Record<string, unknown> {
+  try {
+    return parsePythonJson(text) as Record<string, unknown>;
+  } catch (cause) {
+    throw new InvalidFileError(file, `is not valid JSON: ${(cause as Error).message}`, { cause });
+  }
+}

@@ -1,0 +1,19 @@
+/** Answers that go round in a circle, as small models' do. */
+
+/** The longest part that is looked for. */
+const PART_MAX = 400;
+/** So many times, and characters, an answer ends with the same part before it counts as a circle. */
+const TIMES = 8;
+const LENGTH_MIN = 800;
+/** Characters by which the part before is found. */
+const TAIL = 24;
+
+/** Whether a text ends with a part that is there again and again. */
+export function endsInCircle(text: string): boolean {
+  const before = text.lastIndexOf(text.slice(-TAIL), text.length - TAIL - 1);
+  const part = text.length - TAIL - before;
+  const needed = Math.max(TIMES * part, LENGTH_MIN);
+  if (before < 0 || part > PART_MAX || text.length < needed) return false;
+  for (let i = text.length - needed; i < text.length - part; i++) if (text[i] !== text[i + part]) return false;
+  return true;
+}
