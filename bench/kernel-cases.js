@@ -2,6 +2,8 @@
  * What kernels are measured on: arguments of each family, in the dimensions of Llama-3.2-1B. A case counts the bytes
  * that must be read or written and the multiply-adds that must be done, whatever a kernel does besides.
  */
+import { argumentsFor } from "../dist/kernels/cases.js";
+import * as cases from "../dist/kernels/families/cases.js";
 import { layouts, openPacked, packWeights } from "../dist/kernels/layout/packed.js";
 import { embeddingByteLength, packEmbedding } from "../dist/kernels/layout/torchao-embedding.js";
 import { partOffsets, RUN_FIELDS } from "../dist/kernels/sequence-table.js";
@@ -9,11 +11,9 @@ import { createRandom } from "../dist/text/random.js";
 import { requireAddon } from "./peak.js";
 
 const HIDDEN = 2048;
-const INTERMEDIATE = 8192;
 const HEADS = 32;
 const KV_HEADS = 8;
 const HEAD_DIM = 64;
-const VOCABULARY = 32000;
 /** Rows of the weights of linear layers; fewer for reference kernels, which have no speed to speak of. */
 const N = 4096;
 const N_REFERENCE = 128;
@@ -264,66 +264,6 @@ function elementwise(what, length, arrays, args) {
   return { what, bytes: 4 * length * arrays, macs: 0, type: "f32", args };
 }
 
-const binary = ({ m }) => {
-  const length = m * INTERMEDIATE;
-  const args = () => ({ a: floats(length), b: floats(length), alpha: 1, y: new Float32Array(length) });
-  return elementwise(`${m} x ${INTERMEDIATE}`, length, 3, args);
-};
-
-const unary = ({ m }) => {
-  const length = m * INTERMEDIATE;
-  const args = () => ({ x: floats(length), value: 30, y: new Float32Array(length) });
-  return elementwise(`${m} x ${INTERMEDIATE}`, length, 2, args);
-};
-
-const rows = ({ m }) => {
-  const length = m * VOCABULARY;
-  const args = () => ({ dim: VOCABULARY, x: floats(length), y: new Float32Array(length) });
-  return elementwise(`${m} x ${VOCABULARY}`, length, 2, args);
-};
-
-const argmax = ({ m }) => {
-  const args = () => ({ dim: VOCABULARY, x: floats(m * VOCABULARY), y: new BigInt64Array(m) });
-  return elementwise(`${m} x ${VOCABULARY}`, m * VOCABULARY, 1, args);
-};
-
-const groupSums = ({ m }) => {
-  const shape = { rows: m, k: HIDDEN, groupSize: 32 };
-  const args = () => ({ ...shape, x: floats(m * HIDDEN), y: new Float32Array((m * HIDDEN) / shape.groupSize) });
-  return elementwise(`${m} x ${HIDDEN}, groups of ${shape.groupSize}`, m * HIDDEN, 1, args);
-};
-
-const softplus = ({ m }) => {
-  const args = () => ({
-    ...{ dim: HEADS, x: floats(m * HEADS), bias: floats(HEADS), factors: floats(HEADS) },
-    y: new Float32Array(m * HEADS),
-  });
-  return elementwise(`${m} x ${HEADS}`, m * HEADS, 2, args);
-};
-
-const scaleRows = ({ m }) => {
-  const length = m * HEADS * HEAD_DIM;
-  const args = () => ({ dim: HEAD_DIM, x: floats(length), factors: floats(m * HEADS), y: new Float32Array(length) });
-  return elementwise(`${m * HEADS} x ${HEAD_DIM}`, length, 2, args);
-};
-
-const rmsNorm = ({ m }) => {
-  const length = m * HIDDEN;
-  const args = () => ({
-    dim: HIDDEN,
-    x: floats(length),
-    weight: floats(HIDDEN),
-    eps: 1e-5,
-    y: new Float32Array(length),
-  });
-  return elementwise(`${m} x ${HIDDEN}`, length, 2, args);
-};
-
-const layerNorm = ({ m }) => {
-  const { args: norm, what } = rmsNorm({ m });
-  return elementwise(what, m * HIDDEN, 2, () => ({ ...norm(), bias: floats(HIDDEN) }));
-};
-
 /** One text of `m` rows. */
 const attendTexts = ({ m }) => {
   const length = m * HIDDEN;
@@ -344,18 +284,6 @@ const poolTexts = ({ m }) => {
     ...{ pooling: "mean", rows: m, dim: HIDDEN, x: floats(m * HIDDEN), offsets, y: new Float32Array(texts * HIDDEN) },
   });
   return elementwise(`${texts} texts of ${m} x ${HIDDEN}`, m * HIDDEN, 1, args);
-};
-
-const halves = ({ m }) => {
-  const length = m * INTERMEDIATE;
-  const args = () => ({ dim: INTERMEDIATE, x: floats(2 * length), y: new Float32Array(length) });
-  return elementwise(`${m} x 2 x ${INTERMEDIATE}`, length, 3, args);
-};
-
-const addRmsNorm = ({ m }) => {
-  const { args: norm, what } = rmsNorm({ m });
-  const args = () => ({ ...norm(), addend: floats(m * HIDDEN), alpha: 1 });
-  return elementwise(what, m * HIDDEN, 4, args);
 };
 
 const ropeAngles = ({ m }) => {
@@ -398,11 +326,47 @@ const embeddingFloat = ({ m, dtype }) => ({
   })),
 });
 
+const sizes = {
+  hidden: HIDDEN,
+  intermediate: 8192,
+  heads: HEADS,
+  kvHeads: KV_HEADS,
+  headDim: HEAD_DIM,
+  vocabulary: 32_000,
+};
+
+/** Bytes that a call reads and writes. */
+function bytesOfCall({ fields }, args) {
+  const arrays = Object.entries(fields).filter(([name, { kind }]) => kind === "array" && args[name]);
+  return arrays.reduce((sum, [name, { access }]) => sum + (access === "change" ? 2 : 1) * args[name].byteLength, 0);
+}
+
+/** Families that are declared: calls of a model's step of `m` tokens. */
+const declared = Object.entries(cases).map(([name, { family, model }]) => {
+  const make = ({ m }) => {
+    const call = model(m, sizes);
+    const bytes = bytesOfCall(family, argumentsFor(family, call));
+    return {
+      ...{
+        what: Object.entries(call)
+          .map(([name, value]) => `${name} ${value}`)
+          .join(", "),
+        bytes,
+        macs: 0,
+        type: "f32",
+      },
+      args: () => argumentsFor(family, call),
+    };
+  };
+  return [name, { make }];
+});
+
 /**
  * By export of src/kernels/table.ts; the options beside m that a family is measured with. `isNative`: its arguments lie in
  * native memory, which WebAssembly does not read.
  */
 export const families = {
+  ...Object.fromEntries(declared),
   linearA8: { make: packedLinear, packed: true },
   linearA8Swiglu: { make: gatedLinear, packed: true },
   linearWeightOnly: { make: (variant) => ({ ...packedLinear(variant), type: "f32" }), packed: true },
@@ -415,36 +379,12 @@ export const families = {
   ropeUpdateAndAttend: { make: ropePagedAttention, dtypes: Object.keys(caches), isNative: true },
   shortConvolution: { make: shortConvolution, isNative: true },
   linearRecurrence: { make: linearRecurrence, dtypes: ["delta", "plain"], isNative: true },
-  rmsNorm: { make: rmsNorm },
-  addRmsNorm: { make: addRmsNorm },
-  layerNorm: { make: layerNorm },
   attendTexts: { make: attendTexts },
   poolTexts: { make: poolTexts },
   rope: { make: rope },
   ropeAngles: { make: ropeAngles },
-  swigluHalves: { make: halves },
-  gegluHalves: { make: halves },
   gatherColumns: { make: gatherColumns },
   select: { make: select },
-  add: { make: binary },
-  swiglu: { make: binary },
-  geglu: { make: binary },
-  erfGeglu: { make: binary },
-  quickGeglu: { make: binary },
-  reglu: { make: binary },
-  squaredReglu: { make: binary },
-  multiply: { make: binary },
-  sigmoidGate: { make: binary },
-  sigmoid: { make: unary },
-  softplus: { make: softplus },
-  scaleRows: { make: scaleRows },
-  scale: { make: unary },
-  softcap: { make: unary },
-  gelu: { make: unary },
-  geluTanh: { make: unary },
-  softmax: { make: rows },
-  argmax: { make: argmax },
-  groupSums: { make: groupSums },
 };
 
 /** Options of all cases that a kernel is measured on. @returns {object[]} */

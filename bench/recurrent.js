@@ -36,6 +36,9 @@ function callOf(family, query, args) {
   return kernel.encode(args, new Uint8Array(kernel.scratchBytes?.(args, threads) ?? 0));
 }
 
+const gate = (m, gateUp, y) =>
+  callOf("gateHalves", { m }, { rows: m, dim: INTERMEDIATE, gateUp, y, activation: "silu" });
+
 /** Weights [n, k] of 4 bits. */
 function packed(n, k) {
   const spec = { n, k, bits: BITS, groupSize: GROUP, hasZeros: false, hasLevels: false, scaleDType: "f16" };
@@ -54,7 +57,7 @@ const mlps = {
     const query = { layout: "panel16", bits: BITS, m };
     return [
       callOf("linearA8", query, { m, x, weights: up, y: halves }),
-      callOf("swigluHalves", { m }, { dim: INTERMEDIATE, x: halves, y: inner }),
+      gate(m, halves, inner),
       callOf("linearA8", query, { m, x: inner, weights: down, y }),
     ];
   },
@@ -66,7 +69,7 @@ const mlps = {
     const linear = (n, k, given) => callOf("linearFloat", { m }, { m, n, k, bias: null, ...given });
     return [
       linear(2 * INTERMEDIATE, HIDDEN, { x, weights: up, y: halves }),
-      callOf("swigluHalves", { m }, { dim: INTERMEDIATE, x: halves, y: inner }),
+      gate(m, halves, inner),
       linear(HIDDEN, INTERMEDIATE, { x: inner, weights: down, y }),
     ];
   },

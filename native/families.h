@@ -21,29 +21,6 @@ constexpr BufferIndex kY{3}, kScratch{4};
 constexpr uint32_t kScalars = 5, kBuffers = 4;
 }  // namespace float_linear
 
-namespace rms_norm {
-constexpr ScalarIndex kRows{0}, kDim{1}, kEps{2};
-constexpr BufferIndex kX{0}, kWeight{1}, kY{2};
-constexpr BufferIndex kScratch{3};
-constexpr uint32_t kScalars = 3, kBuffers = 3;
-}  // namespace rms_norm
-
-namespace layer_norm {
-constexpr ScalarIndex kRows{0}, kDim{1}, kEps{2};
-constexpr ScalarIndex kHasBias{3};
-constexpr BufferIndex kX{0}, kWeight{1}, kBias{2};
-constexpr BufferIndex kY{3}, kScratch{4};
-constexpr uint32_t kScalars = 4, kBuffers = 4;
-}  // namespace layer_norm
-
-namespace add_rms_norm {
-constexpr ScalarIndex kRows{0}, kDim{1}, kEps{2};
-constexpr ScalarIndex kAlpha{3};
-constexpr BufferIndex kX{0}, kWeight{1}, kY{2};
-constexpr BufferIndex kAddend{3}, kScratch{4};
-constexpr uint32_t kScalars = 4, kBuffers = 4;
-}  // namespace add_rms_norm
-
 namespace rope_angles {
 constexpr ScalarIndex kTokens{0}, kHalf{1}, kScale{2};
 constexpr ScalarIndex kEach{3};
@@ -126,58 +103,6 @@ constexpr BufferIndex kQ{0}, kK{1}, kV{2};
 constexpr BufferIndex kOffsets{3}, kY{4}, kScratch{5};
 constexpr uint32_t kScalars = 8, kBuffers = 5;
 }  // namespace attend_texts
-
-namespace binary {
-constexpr ScalarIndex kCount{0}, kAlpha{1};
-constexpr BufferIndex kA{0}, kB{1}, kY{2};
-constexpr BufferIndex kScratch{3};
-constexpr uint32_t kScalars = 2, kBuffers = 3;
-}  // namespace binary
-
-namespace clamped_gate {
-constexpr ScalarIndex kCount{0}, kSlope{1}, kLimit{2};
-constexpr BufferIndex kA{0}, kB{1}, kY{2};
-constexpr BufferIndex kScratch{3};
-constexpr uint32_t kScalars = 3, kBuffers = 3;
-}  // namespace clamped_gate
-
-namespace unary {
-constexpr ScalarIndex kCount{0}, kValue{1};
-constexpr BufferIndex kX{0}, kY{1}, kScratch{2};
-constexpr uint32_t kScalars = 2, kBuffers = 2;
-}  // namespace unary
-
-namespace halves {
-constexpr ScalarIndex kRows{0}, kDim{1};
-constexpr BufferIndex kX{0}, kY{1}, kScratch{2};
-constexpr uint32_t kScalars = 2, kBuffers = 2;
-}  // namespace halves
-
-namespace rows {
-constexpr ScalarIndex kRows{0}, kDim{1};
-constexpr BufferIndex kX{0}, kY{1}, kScratch{2};
-constexpr uint32_t kScalars = 2, kBuffers = 2;
-}  // namespace rows
-
-namespace group_sums {
-constexpr ScalarIndex kRows{0}, kK{1}, kGroupSize{2};
-constexpr BufferIndex kX{0}, kY{1}, kScratch{2};
-constexpr uint32_t kScalars = 3, kBuffers = 2;
-}  // namespace group_sums
-
-namespace softplus {
-constexpr ScalarIndex kRows{0}, kDim{1};
-constexpr BufferIndex kX{0}, kBias{1}, kFactors{2};
-constexpr BufferIndex kY{3}, kScratch{4};
-constexpr uint32_t kScalars = 2, kBuffers = 4;
-}  // namespace softplus
-
-namespace scale_rows {
-constexpr ScalarIndex kRows{0}, kDim{1}, kCount{2};
-constexpr BufferIndex kX{0}, kFactors{1}, kY{2};
-constexpr BufferIndex kScratch{3};
-constexpr uint32_t kScalars = 3, kBuffers = 3;
-}  // namespace scale_rows
 
 namespace select {
 constexpr ScalarIndex kOuter{0}, kStride{1}, kOffset{2};

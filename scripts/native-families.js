@@ -1,20 +1,75 @@
 /**
- * `npm run families`: writes the names that TypeScript gives to the arguments of native calls to C++ headers, and the
- * fingerprint of what the two sides share to src/kernels/native/abi.ts. `npm run check` fails for files that are not up to
- * date.
+ * `npm run families`: writes what follows from src/kernels/families/. The lists of all families and their cases; for C++,
+ * structs of the arguments of native calls, functions that read them and the list of rows; and the fingerprint of what the
+ * two sides share. `npm run check` fails for files that are not up to date.
  */
-import { writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
+import { build } from "esbuild";
+import { declaredHeaders } from "./declared-headers.js";
 import { contractFingerprint, root } from "./native-sources.js";
 
 /** @typedef {import("../src/kernels/native/families.ts").ArgumentNames} ArgumentNames */
+/** @typedef {import("./declared-headers.js").Declared} Declared */
 
-/** What a source file exports. @param {string} file */
-async function exportsOf(file) {
-  const { outputFiles } = buildSync({ entryPoints: [join(root, file)], bundle: true, format: "esm", write: false });
+const FOLDER = "src/kernels/families";
+
+/** The addon is not needed to read declarations. @type {import("esbuild").Plugin} */
+const withoutAddon = {
+  name: "without the addon",
+  setup: ({ onResolve }) =>
+    onResolve({ filter: /native\/rows\.ts$/ }, () => ({
+      path: join(root, "src/bundle/stand-ins/kernels/native/rows.ts"),
+    })),
+};
+
+/** What a module exports. @param {string} contents @returns {Promise<any>} */
+async function exportsOf(contents) {
+  const { outputFiles } = await build({
+    ...{ bundle: true, format: "esm", write: false, platform: "node", logLevel: "error" },
+    stdin: { contents, resolveDir: root, loader: "ts" },
+    plugins: [withoutAddon],
+  });
   return await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+}
+
+/** Files that declare a family each, and the names of what they export. */
+function declarations() {
+  const key = ({ folder, name }) => `${folder}/${name.replace(".ts", "")}`;
+  const files = readdirSync(join(root, FOLDER), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .flatMap(({ name: folder }) => readdirSync(join(root, FOLDER, folder)).map((name) => ({ folder, name })));
+  return files
+    .sort((a, b) => key(a).localeCompare(key(b), "en"))
+    .flatMap((file) => {
+      const text = readFileSync(join(root, FOLDER, file.folder, file.name), "utf8");
+      const declared = /^export const (\w+)\b[^=]* = family\(/m.exec(text);
+      return declared && !file.name.endsWith(".test.ts") ? [{ ...file, export: declared[1] }] : [];
+    });
+}
+
+/** The list of all families, and that of their cases. @param {ReturnType<typeof declarations>} files */
+function lists(files) {
+  const path = ({ folder, name }) => `"./${folder}/${name}"`;
+  return [
+    [
+      `${FOLDER}/index.ts`,
+      [
+        "/** All families of kernels that are declared. Written by `npm run families`. */",
+        ...files.map((file) => `export { ${file.export} } from ${path(file)};`),
+        "",
+      ].join("\n"),
+    ],
+    [
+      `${FOLDER}/cases.ts`,
+      [
+        "/** The cases of all families. Written by `npm run families`. */",
+        ...files.map((file) => `export { cases as ${file.export} } from ${path(file)};`),
+        "",
+      ].join("\n"),
+    ],
+  ];
 }
 
 const snake = (/** @type {string} */ name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
@@ -64,18 +119,39 @@ function header(source, include, outer, namespaces) {
 export async function generatedFiles() {
   const families = "src/kernels/native/families.ts";
   const aqlm = "src/aqlm/arguments.ts";
-  const { argumentNames } = await exportsOf(families);
-  const { aqlmNames } = await exportsOf(aqlm);
+  const files = declarations();
+  const imports = files.map(
+    (file, i) => `import { ${file.export} as f${i} } from "./${FOLDER}/${file.folder}/${file.name}";`,
+  );
+  const { argumentNames, aqlmNames, declared } = await exportsOf(
+    [
+      `export { argumentNames } from "./${families}";`,
+      `export { aqlmNames } from "./${aqlm}";`,
+      ...imports,
+      `export const declared = [${files.map((_, i) => `f${i}`).join(", ")}];`,
+    ].join("\n"),
+  );
   const namespaces = Object.entries(argumentNames).map(([name, names]) => namespaceOf(snake(name), names));
-  return new Map([
+  const headers = declaredHeaders(files.map(({ folder }, i) => ({ folder, ...describe(declared[i]) })));
+  const native = new Map([
     ["native/families.h", header(families, "kernel.h", ["lowbit"], namespaces)],
     ["native/aqlm/arguments.h", header(aqlm, "../kernel.h", ["lowbit", "aqlm"], [namespaceOf("arguments", aqlmNames)])],
+    ...headers,
+  ]);
+  return new Map([
+    ...lists(files),
+    ...native,
     [
       "src/kernels/native/abi.ts",
-      "/** The fingerprint of interface.ts and families.ts, which an addon is built with. Written by `npm run families`. */\n" +
-        `export const NATIVE_ABI = "${contractFingerprint()}";\n`,
+      "/** The fingerprint of interface.ts and of the order of arguments, which an addon is built with. Written by `npm run families`. */\n" +
+        `export const NATIVE_ABI = "${contractFingerprint([...native.values()])}";\n`,
     ],
   ]);
+}
+
+/** @param {any} family @returns {Omit<Declared, "folder">} */
+function describe({ family, fields, by }) {
+  return { family, fields, by };
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url))

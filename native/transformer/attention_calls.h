@@ -2,8 +2,8 @@
 #pragma once
 
 #include "../families.h"
+#include "../families/division.h"
 #include "attention.h"
-#include "norm.h"
 
 namespace lowbit {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "../families.h"
+#include "../families/division.h"
 #include "../half.h"
-#include "norm.h"
 
 namespace lowbit {
 

@@ -1,68 +1,11 @@
-// Fused operators: gates of the halves of rows, a sum and its norm, and rotary embedding before attention.
+// Rotary embedding before attention.
 #pragma once
 
 #include "../call_arguments.h"
 #include "attention_calls.h"
-#include "elementwise.h"
-#include "norm.h"
+#include "rope.h"
 
 namespace lowbit {
-
-template <class Isa, class Operation>
-void halves_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
-  const RowsArgs& args = step.as<RowsArgs>();
-  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
-  const auto one = Isa::set(1.0f);
-  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
-    const float* a = args.x + 2 * static_cast<size_t>(row) * args.dim;
-    const float* b = a + args.dim;
-    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
-    each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
-      vector.store(y + i, Operation::template apply<Isa>(vector.load(a + i), vector.load(b + i), one));
-    });
-  }
-}
-
-template <class Isa, class Operation>
-void halves_prepare(Step& step, const Call& call) {
-  split_rows<Isa>(step, call, {halves::kRows, halves::kDim, halves::kX, halves::kY});
-  step.run = halves_run<Isa, Operation>;
-}
-
-struct AddNormArgs : RowsArgs {
-  float* sum;
-  const float* addend;
-  float alpha;
-};
-
-template <class Isa>
-void add_rms_norm_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
-  const AddNormArgs& args = step.as<AddNormArgs>();
-  const uint32_t first = tile * args.rows_per_tile, last = std::min(args.rows, first + args.rows_per_tile);
-  const auto alpha = Isa::set(args.alpha);
-  for (uint32_t row = first; row < last; row++) {
-    float* sum = args.sum + static_cast<size_t>(row) * args.dim;
-    const float* addend = args.addend + static_cast<size_t>(row) * args.dim;
-    each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
-      vector.store(sum + i, AddOperation::apply<Isa>(vector.load(sum + i), vector.load(addend + i), alpha));
-    });
-    norm_row<Isa>(args, row);
-  }
-}
-
-template <class Isa>
-void add_rms_norm_prepare(Step& step, const Call& call) {
-  const RowsArgs rows =
-      split_rows<Isa>(step, call, {add_rms_norm::kRows, add_rms_norm::kDim, add_rms_norm::kX, add_rms_norm::kY});
-  AddNormArgs& args = step.init<AddNormArgs>();
-  static_cast<RowsArgs&>(args) = rows;
-  args.eps = scalar_of<double>(call, add_rms_norm::kEps);
-  args.weight = buffer_of<const float>(call, add_rms_norm::kWeight);
-  args.sum = buffer_of<float>(call, add_rms_norm::kX);
-  args.addend = buffer_of<const float>(call, add_rms_norm::kAddend);
-  args.alpha = scalar_of<float>(call, add_rms_norm::kAlpha);
-  step.run = add_rms_norm_run<Isa>;
-}
 
 // Attention over queries, keys and values that its first phase puts in scratch, rotated. `attention` comes first: the
 // steps of attention see no other arguments.

@@ -6,9 +6,9 @@
 
 #include <cmath>
 
+#include "../families/division.h"
 #include "attention_scores.h"
 #include "embedding.h"
-#include "norm.h"
 #include "runs.h"
 
 namespace lowbit {

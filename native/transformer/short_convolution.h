@@ -3,7 +3,7 @@
 // first.
 #pragma once
 
-#include "elementwise.h"
+#include "../families/gate/activations.h"
 #include "embedding.h"
 #include "runs.h"
 
@@ -34,7 +34,7 @@ void convolve_row(const ShortConvolutionArgs& args, uint32_t first, uint32_t cou
     };
     add(before + c, known);
     add(x + c, args.taps - known);
-    if (args.silu) sum = SwigluOperation::apply<Isa>(sum, Isa::set(1.0f), sum);
+    if (args.silu) sum = Silu::times<Isa>(sum, Isa::set(1.0f));
     vector.store(y + c, sum);
   });
 }

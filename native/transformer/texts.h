@@ -3,8 +3,8 @@
 // any number of threads.
 #pragma once
 
+#include "../families/division.h"
 #include "attention_block.h"
-#include "norm.h"
 
 namespace lowbit {
 

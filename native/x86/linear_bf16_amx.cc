@@ -4,8 +4,8 @@
 // y is off from that of float activations by at most 2^-7 of the sum of |activation| |weight|, beside the rounding of
 // sums; magnitudes under 2^-126 count as 0.
 #include "../families.h"
+#include "../families/gate/activations.h"
 #include "../linear/panel16_gemm.h"
-#include "../transformer/elementwise.h"
 #include "floats_avx512.h"
 #include "isa_avx512.h"
 #include "tiles_amx.h"
@@ -207,7 +207,7 @@ struct Finisher {
     const __m512 first = _mm512_add_ps(_mm512_load_ps(sums), bias[0]);
     const __m512 second = _mm512_add_ps(_mm512_load_ps(sums + 256), bias[1]);
     if (a->gated) {
-      _mm512_mask_storeu_ps(y, columns[0], SwigluOperation::apply<FloatsAvx512>(first, second, second));
+      _mm512_mask_storeu_ps(y, columns[0], Silu::times<FloatsAvx512>(first, second));
     } else {
       _mm512_mask_storeu_ps(y, columns[0], first);
       _mm512_mask_storeu_ps(y + 16, columns[1], second);

@@ -4,7 +4,7 @@
 // loop: two byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which
 // exact sums are as fast are not for these rows.
 #include "../families.h"
-#include "../transformer/elementwise.h"
+#include "../families/gate/activations.h"
 #include "floats_avx512.h"
 #include "planes_call_amx.h"
 
@@ -86,7 +86,7 @@ struct Finisher {
     value = _mm512_fnmadd_ps(_mm512_load_ps(factors->correction), _mm512_set1_ps(*zeros), value);
     value = _mm512_fmadd_ps(value, _mm512_set1_ps(*scales), _mm512_load_ps(factors->bias));
     if (gates) {
-      value = SwigluOperation::apply<FloatsAvx512>(_mm512_load_ps(gates), value, value);
+      value = Silu::times<FloatsAvx512>(_mm512_load_ps(gates), value);
       gates += 16;
     }
     if (stream) _mm512_stream_ps(y, value);

@@ -218,10 +218,10 @@ describe("a bad program", () => {
     [
       "with an unknown operator",
       (bytes) => {
-        rename(bytes, "lowbit::swiglu", "lowbit::xwiglu");
+        rename(bytes, "lowbit::gate_halves", "lowbit::late_halves");
         return bytes;
       },
-      "unknown operators lowbit::xwiglu_halves.out; register them",
+      "unknown operators lowbit::late_halves.out; register them",
     ],
   ];
   test.each(cases)("%s", async (_, damage, message) => {

@@ -1,4 +1,5 @@
 /** `lowbit logits`, `inspect`, `kernels`, `bench` and `eval`: figures of a tiny checkpoint and program, and of a real model. */
+
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,6 +8,7 @@ import { lowbit } from "../../test/support/command-line.ts";
 import { tinyShapes, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { json, tinyProgram } from "../../test/support/tiny-program.ts";
 import { loadCheckpoint, loadCompiled } from "../index.ts";
+import { addRmsNormOperator } from "../ops/norm.ts";
 
 const { root, folder, program, output } = await tinyProgram();
 
@@ -91,9 +93,9 @@ describe("lowbit inspect, kernels, bench, eval", () => {
   test("inspect --graph shows a checkpoint's graph before and after the passes, and a program's as it is", async () => {
     const { stdout } = await lowbit(["inspect", folder, "--graph", "--qmode", "8da4w"]);
     const [before, after] = stdout.split("\n\nafter:\n") as [string, string];
-    for (const operator of ["lowbit::swiglu.out", "lowbit::rope.out", "lowbit::update_and_attend.out", "aten::add.out"])
+    for (const operator of ["lowbit::gate.out", "lowbit::rope.out", "lowbit::update_and_attend.out", "aten::add.out"])
       expect([before.includes(`${operator}(`), after.includes(`= ${operator}(`)], operator).toEqual([true, false]);
-    for (const operator of ["swiglu_halves", "rope_update_and_attend", "add_rms_norm"])
+    for (const operator of ["gate_halves", "rope_update_and_attend", addRmsNormOperator.name])
       expect(after).toContain(operator);
     const stored = await lowbit(["inspect", program, "--graph"]);
     expect(stored.stdout).toMatch(/^forward\(input0: i64\[<=1, \d+\]/);

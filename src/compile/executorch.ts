@@ -122,32 +122,35 @@ const attention: Rewriting = (builder, args) => {
   return builder.call("aten::view_copy.out", mixed, [1, -1, args.tensor("q").spec.shape.at(-1)!]);
 };
 
-/** activation(gate) * up */
-const gate = (activation: (builder: GraphBuilder, gate: GraphValue) => GraphValue): Rewriting => {
-  return (builder, args) => builder.call("aten::mul.out", activation(builder, args.tensor("gate")), args.tensor("up"));
+type Activating = (builder: GraphBuilder, x: GraphValue) => GraphValue;
+
+/** x sigmoid(bend x) */
+const sigmoidTimes =
+  (bend: number): Activating =>
+  (builder, x) => {
+    const bent = bend === 1 ? x : builder.call("aten::mul.Scalar_out", x, bend);
+    return builder.call("aten::mul.out", x, builder.call("aten::sigmoid.out", bent));
+  };
+
+const activating: Readonly<Record<string, Activating>> = {
+  silu: sigmoidTimes(1),
+  gelu: (builder, x) => builder.call("aten::gelu.out", x, "none"),
+  geluTanh: (builder, x) => builder.call("aten::gelu.out", x, "tanh"),
+  quickGelu: sigmoidTimes(1.702),
+  sigmoid: (builder, x) => builder.call("aten::sigmoid.out", x),
+  relu: (builder, x) => builder.call("aten::relu.out", x),
+  squaredRelu(builder, x) {
+    const positive = builder.call("aten::relu.out", x);
+    return builder.call("aten::mul.out", positive, positive);
+  },
+  identity: (_, x) => x,
 };
 
-const gates = new Map<string, Rewriting>([
-  ["swiglu", gate((builder, x) => builder.call("aten::mul.out", x, builder.call("aten::sigmoid.out", x)))],
-  ["geglu", gate((builder, x) => builder.call("aten::gelu.out", x, "tanh"))],
-  ["erf_geglu", gate((builder, x) => builder.call("aten::gelu.out", x, "none"))],
-  [
-    "quick_geglu",
-    gate((builder, x) => {
-      const bent = builder.call("aten::mul.Scalar_out", x, 1.702);
-      return builder.call("aten::mul.out", x, builder.call("aten::sigmoid.out", bent));
-    }),
-  ],
-  ["reglu", gate((builder, x) => builder.call("aten::relu.out", x))],
-  [
-    "squared_reglu",
-    gate((builder, x) => {
-      const positive = builder.call("aten::relu.out", x);
-      return builder.call("aten::mul.out", positive, positive);
-    }),
-  ],
-  ["sigmoid_gate", gate((builder, x) => builder.call("aten::sigmoid.out", x))],
-]);
+/** activation(gate) * up */
+const gate: Rewriting = (builder, args) => {
+  const activated = activating[args.argument("activation") as string]!(builder, args.tensor("gate"));
+  return builder.call("aten::mul.out", activated, args.tensor("up"));
+};
 
 /** Sums of groups that divide a row. */
 const groupSums: Rewriting = (builder, args) => {
@@ -254,7 +257,7 @@ const rules = new Map<string, Rewriting>([
   ["lowbit::rms_norm.out", rmsNorm],
   ["lowbit::rope.out", rope],
   ["lowbit::attention.out", attention],
-  ...[...gates].map(([name, rule]): [string, Rewriting] => [`lowbit::${name}.out`, rule]),
+  ["lowbit::gate.out", gate],
   ["lowbit::group_sums.out", groupSums],
   ["lowbit::softcap.out", softcap],
   ["lowbit::linear_8bit_block_act.out", blockActivations],

@@ -61,20 +61,6 @@ export interface SharedEmbeddingArgs {
   readonly y: Float32Array;
 }
 
-/** y = x / sqrt(mean(x^2) + eps) * weight over rows of `dim`. */
-export interface RmsNormArgs {
-  readonly dim: number;
-  readonly x: Float32Array;
-  readonly weight: Float32Array;
-  readonly eps: number;
-  readonly y: Float32Array;
-}
-
-/** y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias over rows of `dim`. */
-export interface LayerNormArgs extends RmsNormArgs {
-  readonly bias: Float32Array | null;
-}
-
 /**
  * Grouped-query attention of rows that are several texts, one after the other, each over the rows of its own text: text i is
  * the rows from offsets[i] to before offsets[i + 1]. Rows of no text give NaN.
@@ -121,28 +107,6 @@ export interface RopeAnglesArgs {
   readonly inverseFrequencies: Float32Array;
   readonly scale: number;
   readonly angles: Float32Array;
-}
-
-/** y[r, c] = factors[c] * softplus(x[r, c] + bias[c]), softplus(a) = ln(1 + exp(a)). */
-export interface SoftplusArgs {
-  readonly dim: number;
-  /** [rows, dim] */
-  readonly x: Float32Array;
-  /** [dim] */
-  readonly bias: Float32Array;
-  /** [dim] */
-  readonly factors: Float32Array;
-  readonly y: Float32Array;
-}
-
-/** y[r, c] = factors[r mod n] * x[r, c], n factors. */
-export interface ScaleRowsArgs {
-  readonly dim: number;
-  /** [rows, dim] */
-  readonly x: Float32Array;
-  /** As many as rows, or a part of that: they begin anew. */
-  readonly factors: Float32Array;
-  readonly y: Float32Array;
 }
 
 /** Rotates the first 2 * half values of each head; pairs are (i, i + half), as in Hugging Face's models. */
@@ -271,67 +235,6 @@ export interface LinearRecurrenceArgs {
   readonly state: StatePart;
   /** [rows, heads, valueDim] */
   readonly y: Float32Array;
-}
-
-/** Elementwise: y = f(a, b), equal lengths. */
-export interface BinaryArgs {
-  readonly a: Float32Array;
-  readonly b: Float32Array;
-  /** Multiplies b in `add`. */
-  readonly alpha: number;
-  readonly y: Float32Array;
-}
-
-/** y = (min(max(b, -limit), limit) + 1) * c * sigmoid(slope * c), c = min(a, limit): the gate of gpt-oss. */
-export interface ClampedGateArgs {
-  readonly a: Float32Array;
-  readonly b: Float32Array;
-  readonly slope: number;
-  readonly limit: number;
-  readonly y: Float32Array;
-}
-
-/** y [rows, dim] = f(left half, right half) of rows of x [rows, 2 * dim]. */
-export interface HalvesArgs {
-  readonly dim: number;
-  readonly x: Float32Array;
-  readonly y: Float32Array;
-}
-
-/** y [rows, groups] = sums of `groupSize` neighbours of rows of x [rows, k], of fewer in the last group. */
-export interface GroupSumsArgs {
-  readonly rows: number;
-  readonly k: number;
-  readonly groupSize: number;
-  readonly x: Float32Array;
-  readonly y: Float32Array;
-}
-
-/** x += alpha * addend, then y = x / sqrt(mean(x^2) + eps) * weight, over rows of `dim`. */
-export interface AddRmsNormArgs extends RmsNormArgs {
-  readonly addend: Float32Array;
-  readonly alpha: number;
-}
-
-/** Elementwise: y = f(x) with one number, a factor or a cap. */
-export interface UnaryArgs {
-  readonly x: Float32Array;
-  readonly value: number;
-  readonly y: Float32Array;
-}
-
-/** Rows of `dim` values to rows of probabilities. */
-export interface SoftmaxArgs {
-  readonly dim: number;
-  readonly x: Float32Array;
-  readonly y: Float32Array;
-}
-
-/** Index of the first largest value of each row, or of the first NaN. */
-export interface ArgmaxArgs {
-  readonly dim: number;
-  readonly x: Float32Array;
-  readonly y: BigInt64Array;
 }
 
 /**

@@ -1,31 +1,12 @@
-/** Every row of the kernel table that chooses or copies values: their results are exact. */
+/** Every row of the kernel table that copies values. */
 import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
-import { argmax, gatherColumns, select } from "./table.ts";
+import { gatherColumns, select } from "./table.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 const cpu = machine();
-
-describeRows(argmax, cpu, (kernel) => {
-  it("the first of the largest values of each row", () => {
-    const x = Float32Array.of(1, 5, 5, 2, -3, -1, -2, -1, 0, 0, 0, 0);
-    const y = new BigInt64Array(3);
-    run(kernel, { dim: 4, x, y }, bench);
-    expect(y).toEqual(BigInt64Array.of(1n, 1n, 0n));
-  });
-
-  it("finds it anywhere in long rows", () => {
-    for (const at of [0, 1, 63, 500, 999]) {
-      const x = new Random(at).floats(1000);
-      x[at] = 1.5;
-      const y = new BigInt64Array(1);
-      run(kernel, { dim: 1000, x, y }, bench);
-      expect(y[0]).toBe(BigInt(at));
-    }
-  });
-});
 
 describeRows(select, cpu, (kernel) => {
   it("copies one block of each", () => {

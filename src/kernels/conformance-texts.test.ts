@@ -1,4 +1,4 @@
-/** Every row of the kernel table that reads rows of several texts, and those of encoders' norms and activations. */
+/** Every row of the kernel table that reads rows of several texts. */
 import { expect, it } from "vitest";
 import {
   type Bench,
@@ -15,7 +15,7 @@ import { expectSame } from "../../test/support/same.ts";
 import { poolings } from "../pooling.ts";
 import type { AttendTextsArgs } from "./arguments.ts";
 import type { Kernel } from "./contract.ts";
-import { attendTexts, gelu, geluTanh, layerNorm, poolTexts } from "./table.ts";
+import { attendTexts, poolTexts } from "./table.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
 const cpu = machine();
@@ -136,64 +136,6 @@ describeRows(attendTexts, cpu, (kernel) => {
     expectSame(within([-(2n ** 40n), 2n ** 40n]), within([0n, 12n]), "offsets far out of range");
   });
 });
-
-describeRows(layerNorm, cpu, (kernel) => {
-  it.each([1, 3, 16, 37, 384])("norms of rows of %i values, with a bias and without", (dim) => {
-    const random = new Random(dim);
-    const x = random.floats(5 * dim).map((value, i) => 3 * value + Math.floor(i / dim) * 10);
-    const [weight, bias] = [random.floats(dim), random.floats(dim)];
-    const eps = 1e-5;
-    for (const bench of benchesFor(kernel, benches))
-      for (const added of [bias, null]) {
-        const y = floats(bench, x.length);
-        run(
-          kernel,
-          { dim, x: place(bench, x), weight: place(bench, weight), bias: added && place(bench, added), eps, y },
-          bench,
-        );
-        const expected = Array.from(x, (value, i) => {
-          const row = Array.from(x.subarray(i - (i % dim), i - (i % dim) + dim));
-          const mean = row.reduce((sum, one) => sum + one, 0) / dim;
-          const variance = row.reduce((sum, one) => sum + (one - mean) ** 2, 0) / dim;
-          return ((value - mean) / Math.sqrt(variance + eps)) * weight[i % dim]! + (added ? added[i % dim]! : 0);
-        });
-        expectNear(y, expected, 3e-5);
-      }
-  });
-
-  it("works in place", () => {
-    const x = new Random(2).floats(48);
-    const [weight, y] = [new Float32Array(16).fill(2), floats(benches[0]!, 48)];
-    run(kernel, { dim: 16, x, weight, bias: null, eps: 1e-12, y }, benches[0]!);
-    run(kernel, { dim: 16, x, weight, bias: null, eps: 1e-12, y: x }, benches[0]!);
-    expectSame(x, y, "in place");
-  });
-});
-
-/** GELU by integrating the normal distribution's density, in double precision. */
-function integratedGelu(x: number): number {
-  const steps = 20000;
-  const from = -12;
-  const width = (x - from) / steps;
-  let sum = 0;
-  for (let i = 0; i < steps; i++) sum += Math.exp(-((from + (i + 0.5) * width) ** 2) / 2);
-  return (x * sum * width) / Math.sqrt(2 * Math.PI);
-}
-
-for (const [rows, formula] of [
-  [gelu, integratedGelu],
-  [geluTanh, (x: number) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)))],
-] as const)
-  describeRows(rows, cpu, (kernel) => {
-    it("GELU of each value", () => {
-      const x = Float32Array.from({ length: 83 }, (_, i) => (i - 41) / 6);
-      for (const bench of benchesFor(kernel, benches)) {
-        const y = floats(bench, x.length);
-        run(kernel, { x: place(bench, x), value: 0, y }, bench);
-        expectNear(y, Array.from(x, formula), 2e-6);
-      }
-    });
-  });
 
 describeRows(poolTexts, cpu, (kernel) => {
   it.each(poolings)("%s of each text", (pooling) => {

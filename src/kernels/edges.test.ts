@@ -6,7 +6,7 @@ import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import type { AttentionArgs } from "./arguments.ts";
 import { processMemory } from "./memory.ts";
-import { argmax, attention, reglu, squaredReglu, updateAndAttend } from "./table.ts";
+import { attention, updateAndAttend } from "./table.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 
@@ -69,30 +69,5 @@ describeRows(updateAndAttend, machine(), (kernel) => {
         run(kernel, { ...call, rows: tokens, sinks: null, table, pages: table.layerPages(0)! }, bench);
         expect(call.y.subarray(-shape.heads * headDim).every(Number.isNaN)).toBe(true);
       }
-  });
-});
-
-for (const rows of [reglu, squaredReglu])
-  describeRows(rows, machine(), (kernel) => {
-    it("gives NaN where the gate is", () => {
-      const a = Float32Array.from({ length: 33 }, (_, i) => (i % 2 === 0 ? Number.NaN : -1));
-      const y = new Float32Array(33);
-      run(kernel, { a, b: new Float32Array(33).fill(1), alpha: 1, y }, bench);
-      expect(y.every((value, i) => (i % 2 === 0 ? Number.isNaN(value) : value === 0))).toBe(true);
-    });
-  });
-
-describeRows(argmax, machine(), (kernel) => {
-  it.each([1, 5, 8, 1025, 3000])("finds the first NaN, else the first largest value of %i", (dim) => {
-    const places = [0, 1, Math.floor(dim / 2), dim - 1].filter((at) => at < dim);
-    const x = new Random(dim).floats(places.length * 2 * dim, 3);
-    for (const [row, at] of places.entries()) {
-      x[2 * row * dim + at] = x[(2 * row + 1) * dim - 1] = Number.NaN;
-      x[(2 * row + 1) * dim + at] = Number.POSITIVE_INFINITY;
-      x[(2 * row + 2) * dim - 1] = Number.POSITIVE_INFINITY;
-    }
-    const y = new BigInt64Array(places.length * 2);
-    run(kernel, { dim, x, y }, bench);
-    expect([...y]).toEqual(places.flatMap((at) => [BigInt(at), BigInt(at)]));
   });
 });

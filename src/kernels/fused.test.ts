@@ -4,7 +4,7 @@ import { type Bench, benchesFor, describeRows, heap, machine, run } from "../../
 import { PagedTable } from "../../test/support/paged.ts";
 import { Random } from "../../test/support/random.ts";
 import { f16Table } from "../half.ts";
-import type { AddRmsNormArgs, HalvesArgs, RopeSequenceAttentionArgs } from "./arguments.ts";
+import type { RopeSequenceAttentionArgs } from "./arguments.ts";
 import type { Kernel } from "./contract.ts";
 import { processMemory } from "./memory.ts";
 import { type KvCacheType, kvCacheTypes } from "./sequence-table.ts";
@@ -22,49 +22,6 @@ function expectClose(found: Float32Array, expected: Float32Array, name: string, 
   }
   expect(Math.sqrt(distance / length), name).toBeLessThanOrEqual(bound);
 }
-
-for (const [rows, gates] of [
-  [table.swigluHalves, table.swiglu],
-  [table.gegluHalves, table.geglu],
-] as const)
-  describeRows(rows, cpu, (kernel: Kernel<HalvesArgs>) => {
-    it("gates the right half of each row by the left", () => {
-      const random = new Random(1);
-      for (const dim of [1, 5, 16, 33, 100])
-        for (const rows of [1, 4, 70]) {
-          const x = random.floats(2 * rows * dim, 8);
-          const column = (half: number) =>
-            Float32Array.from({ length: rows * dim }, (_, i) => x[(2 * Math.floor(i / dim) + half) * dim + (i % dim)]!);
-          const expected = new Float32Array(rows * dim);
-          run(gates.at(-1)!, { a: column(0), b: column(1), alpha: 1, y: expected }, benches[0]!);
-          for (const bench of benchesFor(kernel, benches)) {
-            const y = new Float32Array(rows * dim);
-            run(kernel, { dim, x, y }, bench);
-            expectClose(y, expected, `${rows} rows of ${dim}, ${bench.threads} threads`);
-          }
-        }
-    });
-  });
-
-describeRows(table.addRmsNorm, cpu, (kernel: Kernel<AddRmsNormArgs>) => {
-  it("adds in place and norms the sum, also over the addend", () => {
-    const random = new Random(2);
-    for (const dim of [1, 5, 16, 33, 100])
-      for (const rows of [1, 4, 70]) {
-        const [x, addend, weight] = [random.floats(rows * dim, 3), random.floats(rows * dim, 3), random.floats(dim, 2)];
-        const sum = x.slice();
-        const expected = new Float32Array(rows * dim);
-        run(table.add.at(-1)!, { a: x, b: addend, alpha: -0.5, y: sum }, benches[0]!);
-        run(table.rmsNorm.at(-1)!, { dim, x: sum, weight, eps: 1e-5, y: expected }, benches[0]!);
-        for (const bench of benchesFor(kernel, benches)) {
-          const [found, y] = [x.slice(), addend.slice()];
-          run(kernel, { dim, x: found, addend: y, alpha: -0.5, weight, eps: 1e-5, y }, bench);
-          expectClose(found, sum, `sum of ${rows} rows of ${dim}, ${bench.threads} threads`);
-          expectClose(y, expected, `norm of ${rows} rows of ${dim}, ${bench.threads} threads`);
-        }
-      }
-  });
-});
 
 interface Shape {
   readonly rows: number;

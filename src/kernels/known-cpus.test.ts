@@ -126,9 +126,9 @@ describe("linear layers on AMX, by groups with minima or integer scales", () => 
   });
 });
 
-const { attention, rmsNorm, rope, swiglu, add, softmax, argmax } = table;
+const { attention, rmsNorm, rope, gate, add, softmax, argmax } = table;
 
-describe.each(Object.entries({ attention, rmsNorm, rope, swiglu, add, softmax, argmax }))("%s", (_, kernels) => {
+describe.each(Object.entries({ attention, rmsNorm, rope, gate, add, softmax, argmax }))("%s", (_, kernels) => {
   it.each([
     ["scalar", "reference"],
     ["sse2", "sse2"],

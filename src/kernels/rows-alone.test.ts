@@ -149,41 +149,4 @@ describe.each(cpus)("$name", (cpu) => {
         );
       }
   });
-
-  it.skipIf(skipped)("norms, gates and softmax", () => {
-    const random = new Random(10);
-    const dim = 37;
-    const [x, b, weight] = [random.floats(2 * most * dim, 3), random.floats(most * dim, 3), random.floats(dim, 2)];
-    const part = (first: number, m: number) => ({ x: rowsOf(x, dim, first, m), y: new Float32Array(m * dim) });
-    const calls: readonly (readonly [Kernel<never>, (first: number, m: number) => { readonly y: Float32Array }])[] = [
-      [pick(table.rmsNorm), (first, m) => ({ ...part(first, m), dim, weight, eps: 1e-5 })],
-      [
-        pick(table.addRmsNorm),
-        (first, m) => ({ ...part(first, m), addend: rowsOf(b, dim, first, m), alpha: 0.5, dim, weight, eps: 1e-5 }),
-      ],
-      [pick(table.softmax), (first, m) => ({ ...part(first, m), dim })],
-      [pick(table.swigluHalves), (first, m) => ({ ...part(first, m), x: rowsOf(x, 2 * dim, first, m), dim })],
-      [pick(table.gegluHalves), (first, m) => ({ ...part(first, m), x: rowsOf(x, 2 * dim, first, m), dim })],
-      ...[table.swiglu, table.geglu, table.erfGeglu, table.quickGeglu, table.add].map((family) => {
-        const args = (first: number, m: number) => ({
-          ...{ a: rowsOf(x, dim, first, m), b: rowsOf(b, dim, first, m), alpha: 0.5, y: new Float32Array(m * dim) },
-        });
-        return [pick(family), args] as const;
-      }),
-    ];
-    for (const [kernel, args] of calls)
-      expectRows(
-        dim,
-        (m, first, threads) => {
-          const call = args(first, m);
-          run(kernel, call as never, benchOf(threads));
-          return { kernel: kernel.name, y: call.y };
-        },
-        kernel.name,
-      );
-  });
-
-  function pick<A>(family: readonly Kernel<A>[]): Kernel<never> {
-    return selectKernel(family, { layout: null, bits: null, m: 1 }, cpu) as Kernel<never>;
-  }
 });

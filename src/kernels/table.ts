@@ -2,28 +2,7 @@
 import * as native from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { attentionReference, updateAndAttendReference } from "./reference/attention.ts";
-import {
-  addReference,
-  argmaxReference,
-  clampedGateReference,
-  erfGegluReference,
-  gatherColumnsReference,
-  gegluReference,
-  groupSumsReference,
-  multiplyReference,
-  quickGegluReference,
-  regluReference,
-  scaleReference,
-  scaleRowsReference,
-  selectReference,
-  sigmoidGateReference,
-  sigmoidReference,
-  softcapReference,
-  softmaxReference,
-  softplusReference,
-  squaredRegluReference,
-  swigluReference,
-} from "./reference/elementwise.ts";
+import { gatherColumnsReference, selectReference } from "./reference/copies.ts";
 import { embeddingFloatReference, embeddingPackedReference, embeddingSharedReference } from "./reference/embedding.ts";
 import {
   combineExpertsReference,
@@ -33,14 +12,10 @@ import {
   routeReference,
 } from "./reference/experts.ts";
 import {
-  addRmsNormReference,
-  gegluHalvesReference,
   linearA8BlocksSwigluReference,
   linearA8SwigluReference,
   ropeUpdateAndAttendReference,
-  swigluHalvesReference,
 } from "./reference/fused.ts";
-import { geluReference, geluTanhReference } from "./reference/gelu.ts";
 import { int4PackReference } from "./reference/int4.ts";
 import {
   linearA8BlocksReference,
@@ -49,8 +24,8 @@ import {
   linearWeightOnlyReference,
 } from "./reference/linear.ts";
 import { linearRecurrenceReference, shortConvolutionReference } from "./reference/recurrent.ts";
-import { attendTextsReference, layerNormReference, poolTextsReference } from "./reference/texts.ts";
-import { rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
+import { attendTextsReference, poolTextsReference } from "./reference/texts.ts";
+import { ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
 import {
   attentionRelaxedWasm,
   attentionWasm,
@@ -60,37 +35,20 @@ import {
   updateAndAttendWasm,
 } from "./wasm/attention/attention.ts";
 import { ropeAnglesWasm, ropeWasm } from "./wasm/attention/rope.ts";
-import {
-  addWasm,
-  clampedGateWasm,
-  erfGegluWasm,
-  gegluWasm,
-  multiplyWasm,
-  quickGegluWasm,
-  regluWasm,
-  scaleWasm,
-  selectWasm,
-  sigmoidGateWasm,
-  sigmoidWasm,
-  softcapWasm,
-  squaredRegluWasm,
-  swigluWasm,
-} from "./wasm/elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
 import { expertLinearFloatWasm, expertLinearPackedWasm } from "./wasm/experts/expert-linear.ts";
 import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./wasm/experts/router.ts";
-import { addRmsNormWasm, gegluHalvesWasm, swigluHalvesWasm } from "./wasm/fused.ts";
 import { gatherColumnsWasm } from "./wasm/gather-columns.ts";
-import { geluTanhWasm, geluWasm } from "./wasm/gelu.ts";
-import { layerNormWasm } from "./wasm/layer-norm.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
 import { linearA8BlocksWasm, linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
 import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./wasm/recurrent/linear-recurrence.ts";
 import { shortConvolutionWasm } from "./wasm/recurrent/short-convolution.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./wasm/rows.ts";
+import { selectWasm } from "./wasm/select.ts";
 import { attendTextsWasm } from "./wasm/texts.ts";
+
+export * from "./families/index.ts";
 
 /** Of activations with one scale and zero point a row. */
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
@@ -131,7 +89,6 @@ export const embeddingShared = [
   embeddingSharedWasm,
   embeddingSharedReference,
 ];
-export const rmsNorm = [...nativeKernels("rms_norm", native.rmsNorm), rmsNormWasm, rmsNormReference];
 export const ropeAngles = [...nativeKernels("rope_angles", native.ropeAngles), ropeAnglesWasm, ropeAnglesReference];
 export const rope = [...nativeKernels("rope", native.rope), ropeWasm, ropeReference];
 export const attention = [
@@ -165,41 +122,13 @@ export const linearRecurrence = [
   linearRecurrenceWasm,
   linearRecurrenceReference,
 ];
-export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
-export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
-export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];
 /** Over rows that are several texts. */
 export const attendTexts = [
   ...nativeKernels("attend_texts", native.attendTexts),
   attendTextsWasm,
   attendTextsReference,
 ];
-export const layerNorm = [...nativeKernels("layer_norm", native.layerNorm), layerNormWasm, layerNormReference];
 export const poolTexts = [poolTextsReference];
-export const gelu = [...nativeKernels("gelu", native.unary), geluWasm, geluReference];
-export const geluTanh = [...nativeKernels("gelu_tanh", native.unary), geluTanhWasm, geluTanhReference];
-export const add = [...nativeKernels("add", native.binary), addWasm, addReference];
-export const swiglu = [...nativeKernels("swiglu", native.binary), swigluWasm, swigluReference];
-export const geglu = [...nativeKernels("geglu", native.binary), gegluWasm, gegluReference];
-export const erfGeglu = [...nativeKernels("erf_geglu", native.binary), erfGegluWasm, erfGegluReference];
-export const quickGeglu = [...nativeKernels("quick_geglu", native.binary), quickGegluWasm, quickGegluReference];
-export const reglu = [...nativeKernels("reglu", native.binary), regluWasm, regluReference];
-export const squaredReglu = [...nativeKernels("squared_reglu", native.binary), squaredRegluWasm, squaredRegluReference];
-export const multiply = [...nativeKernels("multiply", native.binary), multiplyWasm, multiplyReference];
-export const sigmoidGate = [...nativeKernels("sigmoid_gate", native.binary), sigmoidGateWasm, sigmoidGateReference];
-export const sigmoid = [...nativeKernels("sigmoid", native.unary), sigmoidWasm, sigmoidReference];
-export const softplus = [...nativeKernels("softplus", native.softplus), softplusWasm, softplusReference];
-export const scaleRows = [...nativeKernels("scale_rows", native.scaleRows), scaleRowsWasm, scaleRowsReference];
-export const clampedGate = [
-  ...nativeKernels("clamped_gate", native.clampedGate),
-  clampedGateWasm,
-  clampedGateReference,
-];
-export const scale = [...nativeKernels("scale", native.unary), scaleWasm, scaleReference];
-export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, softcapReference];
-export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];
-export const groupSums = [...nativeKernels("group_sums", native.groupSums), groupSumsWasm, groupSumsReference];
-export const argmax = [...nativeKernels("argmax", native.rows), argmaxWasm, argmaxReference];
 export const gatherColumns = [
   ...nativeKernels("gather_columns", native.gatherColumns),
   gatherColumnsWasm,

@@ -13,7 +13,7 @@ export interface SchedulingOptions {
   /**
    * Tokens of a step that computes parts of prompts while answers are under way, those of the answers included: what such a
    * step takes is the longest gap between two of their tokens. More read prompts faster. Prompts are given half of them at
-   * least. Default: 64. Where no answer is under way, prompts have whole steps.
+   * least. Default: 64. Prompts alone have four times as many, while no others come.
    */
   readonly prefillTokens?: number | undefined;
 }

@@ -1,11 +1,18 @@
 /** Operators that decoders need around their blocks: add, multiply, scale, softcap, select, slice, softmax, argmax. */
 
 import { byteSize } from "../dtype.ts";
-import { add, argmax, multiply, scale, select, softcap, softmax } from "../kernels/table.ts";
-import { bytesOf, elementCount, isSameShape } from "../tensor.ts";
+import { add, argmax, gate, scale, select, softcap, softmax } from "../kernels/table.ts";
+import { bytesOf, elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import { dimensionOf } from "./aten/shapes.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { rowsOf } from "./linear.ts";
 import { defineOperator } from "./operator.ts";
+
+/** What a call by elements writes. */
+export function result(args: Arguments<Tensor>): { readonly count: number; readonly y: Float32Array } {
+  const y = args.tensor("out").data as Float32Array;
+  return { count: y.length, y };
+}
 
 /** self + alpha * other, equal shapes. */
 export const addOperator = defineOperator({
@@ -24,7 +31,7 @@ export const addOperator = defineOperator({
     a: args.tensor("self").data as Float32Array,
     b: args.tensor("other").data as Float32Array,
     alpha: args.number("alpha"),
-    y: args.tensor("out").data as Float32Array,
+    ...result(args),
   }),
 });
 
@@ -37,15 +44,15 @@ export const scaleOperator = defineOperator({
   shape: (args) => ({ dtype: "f32", shape: args.tensor("self", "f32").shape }),
   prepare: (args) => ({
     x: args.tensor("self").data as Float32Array,
-    value: args.number("other"),
-    y: args.tensor("out").data as Float32Array,
+    factor: args.number("other"),
+    ...result(args),
   }),
 });
 
 /** self * other, equal shapes. */
 export const multiplyOperator = defineOperator({
   schema: "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: multiply,
+  kernels: gate,
   inPlace: ["self", "other"],
   rowwise: ["self", "other"],
   shape(args) {
@@ -55,10 +62,10 @@ export const multiplyOperator = defineOperator({
     return { dtype: "f32", shape: self.shape };
   },
   prepare: (args) => ({
-    a: args.tensor("self").data as Float32Array,
-    b: args.tensor("other").data as Float32Array,
-    alpha: 1,
-    y: args.tensor("out").data as Float32Array,
+    gate: args.tensor("self").data as Float32Array,
+    up: args.tensor("other").data as Float32Array,
+    activation: "identity" as const,
+    ...result(args),
   }),
 });
 
@@ -74,8 +81,8 @@ export const softcapOperator = defineOperator({
   },
   prepare: (args) => ({
     x: args.tensor("x").data as Float32Array,
-    value: args.number("cap"),
-    y: args.tensor("out").data as Float32Array,
+    cap: args.number("cap"),
+    ...result(args),
   }),
 });
 
@@ -161,7 +168,7 @@ export const softmaxOperator = defineOperator({
   kernels: softmax,
   shape: (args) => ({ dtype: "f32", shape: lastDimension(args).shape }),
   prepare: (args) => ({
-    dim: args.tensor("self").shape.at(-1)!,
+    ...rowsOf(args.tensor("self")),
     x: args.tensor("self").data as Float32Array,
     y: args.tensor("out").data as Float32Array,
   }),
@@ -176,7 +183,7 @@ export const argmaxOperator = defineOperator({
     return { dtype: "i64", shape: args.boolean("keepdim") ? shape.with(-1, 1) : shape.slice(0, -1) };
   },
   prepare: (args) => ({
-    dim: args.tensor("self").shape.at(-1)!,
+    ...rowsOf(args.tensor("self")),
     x: args.tensor("self").data as Float32Array,
     y: args.tensor("out").data as BigInt64Array,
   }),

@@ -23,6 +23,11 @@ export function rowCount(shape: readonly number[]): number {
   return elementCount(shape.slice(0, -1));
 }
 
+/** The sizes of a tensor as rows of `dim` values, which are its last dimension unless it is said. */
+export function rowsOf({ shape }: TensorSpec, dim: number = shape.at(-1)!): { rows: number; dim: number } {
+  return { rows: elementCount(shape) / dim, dim };
+}
+
 /** Sizes that the arguments of a call say its packed weights have. */
 export function packedShape<T extends TensorSpec>(args: Arguments<T>): PackedShape {
   return { n: args.integer("n", 1), k: args.integer("k", 1), groupSize: args.integer("group_size", 1) };
@@ -120,8 +125,8 @@ export const linearA8BlocksOperator = packedLinear("lowbit::linear_8bit_block_ac
 export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly, null);
 
 /**
- * lowbit::swiglu_halves of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs do not name
- * them: the runtime makes them of two calls (src/runtime/fusion.ts).
+ * lowbit::gate_halves, with SiLU, of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs
+ * do not name them: the runtime makes them of two calls (src/runtime/fusion.ts).
  */
 const gated: LinearOptions = {
   isFused: true,

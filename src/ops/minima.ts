@@ -5,7 +5,7 @@
 import { groupSums } from "../kernels/table.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import type { Tensor } from "../tensor.ts";
-import { rowCount } from "./linear.ts";
+import { rowsOf } from "./linear.ts";
 import type { AffineWeight } from "./lowering.ts";
 import { defineOperator } from "./operator.ts";
 import {
@@ -55,13 +55,13 @@ export const groupSumsOperator = defineOperator({
     return { dtype: "f32", shape: shape.with(-1, groupCount({ k, groupSize: args.integer("group_size", 1) })) };
   },
   prepare(args) {
-    const { shape, data } = args.tensor("x");
-    const k = shape.at(-1)!;
+    const x = args.tensor("x");
+    const sizes = rowsOf(x);
     return {
-      rows: rowCount(shape),
-      k,
-      groupSize: Math.min(args.number("group_size"), k),
-      x: data as Float32Array,
+      ...sizes,
+      groups: args.tensor("out").shape.at(-1)!,
+      groupSize: Math.min(args.number("group_size"), sizes.dim),
+      x: x.data as Float32Array,
       y: args.tensor("out").data as Float32Array,
     };
   },

@@ -94,7 +94,7 @@ export interface OperatorDefinition<A> {
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
   query?(args: Arguments<Tensor>): KernelQuery;
   /** Kernel arguments: typed views of the tensors. `cpu` is what kernels are chosen for. */
-  prepare(args: Arguments<Tensor>, cpu: Cpu): A;
+  prepare(args: Arguments<Tensor>, cpu: Cpu): NoInfer<A>;
   /** The weights of a call, where they are more than a plain tensor. */
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
   /**

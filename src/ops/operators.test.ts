@@ -283,8 +283,8 @@ describe("shape errors name the operator and the argument", () => {
     ],
     ["attention: window", () => attention([7, -1]), /argument window/],
     [
-      "swiglu",
-      () => call("lowbit::swiglu.out", of("f32", 2), of("f32", 3)),
+      "gate",
+      () => call("lowbit::gate.out", of("f32", 2), of("f32", 3), "silu"),
       /argument up: expected the shape of gate \[2\] but found \[3\]/,
     ],
     ["add", () => call("aten::add.out", of("f32", 2), of("f32", 1, 3)), /argument other: expected a shape that broad/],

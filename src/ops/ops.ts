@@ -4,6 +4,7 @@
  */
 import { checkInstance, checkOptions, checkWhole, shown, unexpected } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { type ActivationName, activations } from "../kernels/families/gate/activations.ts";
 import type { Pooling } from "../pooling.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
@@ -109,19 +110,10 @@ export interface TextAttentionOptions<T> {
   readonly after?: number | null;
 }
 
-/** What gates multiply with: operators by functions of the gate. */
-const gates = {
-  silu: "swiglu",
-  gelu: "erf_geglu",
-  /** GELU by its approximation with tanh. */
-  geluTanh: "geglu",
-  quickGelu: "quick_geglu",
-  sigmoid: "sigmoid_gate",
-  relu: "reglu",
-  squaredRelu: "squared_reglu",
-} as const;
+/** What gates multiply with: `geluTanh` is GELU by its approximation with tanh, `quickGelu` x sigmoid(1.702 x). */
+export type Activation = Exclude<ActivationName, "identity">;
 
-export type Activation = keyof typeof gates;
+const gateActivations: readonly string[] = activations.filter((name) => name !== "identity");
 
 /** Shorter rows count as so long when they are divided by it, as in PyTorch's `normalize`. */
 const LENGTH_LEAST = 1e-12;
@@ -345,11 +337,11 @@ export class Ops<T> {
 
   /** Computes activation(gate) * up, element by element. */
   gated(activation: Activation, gate: T, up: T): T {
-    if (typeof activation !== "string" || !Object.hasOwn(gates, activation))
+    if (!gateActivations.includes(activation))
       throw new InvalidArgumentError(
-        `activation: expected one of ${Object.keys(gates).join(", ")} but found ${shown(activation)}`,
+        `activation: expected one of ${gateActivations.join(", ")} but found ${shown(activation)}`,
       );
-    return this.call(`lowbit::${gates[activation]}.out`, gate, up);
+    return this.call("lowbit::gate.out", gate, up, activation);
   }
 
   /** Computes a + alpha * b, element by element. */

@@ -1,12 +1,14 @@
 /** Operators on rows that consist of equal parts, such as heads, and what gates and decays of such parts are made with. */
-import type { ScaleRowsArgs, SelectArgs, SoftplusArgs, UnaryArgs } from "../kernels/arguments.ts";
+import type { SelectArgs } from "../kernels/arguments.ts";
 import { scaleRows, select, sigmoid, softplus } from "../kernels/table.ts";
 import { bytesOf, elementCount } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { result } from "./elementwise.ts";
+import { rowsOf } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
 
 /** 1 / (1 + exp(-x)). */
-const sigmoidOperator = defineOperator<UnaryArgs>({
+const sigmoidOperator = defineOperator({
   schema: "lowbit::sigmoid.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: sigmoid,
   inPlace: ["x"],
@@ -14,13 +16,12 @@ const sigmoidOperator = defineOperator<UnaryArgs>({
   shape: (args) => ({ dtype: "f32", shape: args.tensor("x", "f32").shape }),
   prepare: (args) => ({
     x: args.tensor("x").data as Float32Array,
-    value: 0,
-    y: args.tensor("out").data as Float32Array,
+    ...result(args),
   }),
 });
 
 /** factors * ln(1 + exp(x + bias)) over the last dimension: time steps and decays of recurrent layers (Gu & Dao 2023). */
-const softplusOperator = defineOperator<SoftplusArgs>({
+const softplusOperator = defineOperator({
   schema: "lowbit::softplus.out(Tensor x, Tensor bias, Tensor factors, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: softplus,
   inPlace: ["x"],
@@ -36,7 +37,7 @@ const softplusOperator = defineOperator<SoftplusArgs>({
     return { dtype: "f32", shape };
   },
   prepare: (args) => ({
-    dim: args.tensor("bias").shape[0]!,
+    ...rowsOf(args.tensor("x")),
     x: args.tensor("x").data as Float32Array,
     bias: args.tensor("bias").data as Float32Array,
     factors: args.tensor("factors").data as Float32Array,
@@ -45,7 +46,7 @@ const softplusOperator = defineOperator<SoftplusArgs>({
 });
 
 /** Each part of x [..., parts * size] times its factor of factors [..., parts], or of [parts] for all rows. */
-const scalePartsOperator = defineOperator<ScaleRowsArgs>({
+const scalePartsOperator = defineOperator({
   schema: "lowbit::scale_parts.out(Tensor x, Tensor factors, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: scaleRows,
   inPlace: ["x"],
@@ -62,7 +63,8 @@ const scalePartsOperator = defineOperator<ScaleRowsArgs>({
     return { dtype: "f32", shape };
   },
   prepare: (args) => ({
-    dim: args.tensor("x").shape.at(-1)! / args.tensor("factors").shape.at(-1)!,
+    ...rowsOf(args.tensor("x"), args.tensor("x").shape.at(-1)! / args.tensor("factors").shape.at(-1)!),
+    factorCount: elementCount(args.tensor("factors").shape),
     x: args.tensor("x").data as Float32Array,
     factors: args.tensor("factors").data as Float32Array,
     y: args.tensor("out").data as Float32Array,

@@ -13,7 +13,7 @@ import { literalProblem } from "./call-arguments.ts";
 import { selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
 import { expertOperators } from "./experts.ts";
-import { fusedOperators } from "./fused.ts";
+import { clampedGateOperator, gateHalvesOperator, gateOperator } from "./gate.ts";
 import { geluOperator } from "./gelu.ts";
 import { int4Operators } from "./int4.ts";
 import {
@@ -25,6 +25,7 @@ import {
 } from "./linear.ts";
 import { llamaOperators } from "./llama.ts";
 import { groupSumsOperator } from "./minima.ts";
+import { addRmsNormOperator, layerNormOperator, rmsNormOperator } from "./norm.ts";
 import { numberOperators } from "./number.ts";
 import { defineOperator, type Operator, type OperatorDefinition } from "./operator.ts";
 import { OperatorRegistry } from "./operator-registry.ts";
@@ -33,13 +34,7 @@ import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./qua
 import { recurrentOperators } from "./recurrent.ts";
 import { sequenceOperators } from "./sequences.ts";
 import { textOperators } from "./texts.ts";
-import {
-  clampedGateOperator,
-  gatedOperators,
-  rmsNormOperator,
-  ropeAnglesOperator,
-  ropeOperator,
-} from "./transformer.ts";
+import { ropeAnglesOperator, ropeOperator } from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
 export const operators = new OperatorRegistry(
@@ -54,12 +49,14 @@ export const operators = new OperatorRegistry(
     ...embeddingSharedOperators,
     embeddingFloatOperator,
     rmsNormOperator,
+    addRmsNormOperator,
+    layerNormOperator,
     ropeAnglesOperator,
     ropeOperator,
     attentionOperator,
-    ...gatedOperators,
+    gateOperator,
+    gateHalvesOperator,
     clampedGateOperator,
-    ...fusedOperators,
     ...expertOperators,
     softcapOperator,
     groupSumsOperator,

@@ -1,6 +1,6 @@
 /** Operators over rows that are several texts, one after the other, without anything between: text i is rows offsets[i] to offsets[i + 1] - 1. */
 import type { AttendTextsArgs, PoolTextsArgs } from "../kernels/arguments.ts";
-import { attendTexts, layerNorm, poolTexts } from "../kernels/table.ts";
+import { attendTexts, poolTexts } from "../kernels/table.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";
 import { attentionMultiplications } from "./attention.ts";
@@ -73,33 +73,6 @@ const attendTextsOperator = defineOperator<AttendTextsArgs>({
   },
 });
 
-/** y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias over the last dimension (Ba et al. 2016). */
-const layerNormOperator = defineOperator({
-  schema: "lowbit::layer_norm.out(Tensor x, Tensor weight, Tensor? bias, float eps, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: layerNorm,
-  inPlace: ["x"],
-  rowwise: ["x"],
-  shape(args) {
-    const x = args.tensor("x", "f32");
-    const dim = x.shape.at(-1) ?? 0;
-    for (const name of ["weight", "bias"]) {
-      const factors = args.optionalTensor(name, "f32");
-      if (factors && (dim === 0 || !isSameShape(factors.shape, [dim])))
-        args.fail(name, `expected shape [${dim}] but found [${factors.shape}]`);
-    }
-    args.tensor("weight");
-    return { dtype: "f32", shape: x.shape };
-  },
-  prepare: (args) => ({
-    dim: args.tensor("weight").shape[0]!,
-    x: args.tensor("x").data as Float32Array,
-    weight: args.tensor("weight").data as Float32Array,
-    bias: (args.optionalTensor("bias")?.data as Float32Array | undefined) ?? null,
-    eps: args.number("eps"),
-    y: args.tensor("out").data as Float32Array,
-  }),
-});
-
 /** One row [texts, n] of each text of x [1, T, n], by the names of sentence-transformers' pooling modes. */
 const poolTextsOperator = defineOperator<PoolTextsArgs>({
   schema: "lowbit::pool_texts.out(Tensor x, Tensor offsets, str mode, *, Tensor(a!) out) -> Tensor(a!)",
@@ -126,4 +99,4 @@ const poolTextsOperator = defineOperator<PoolTextsArgs>({
   },
 });
 
-export const textOperators: readonly Operator[] = [attendTextsOperator, layerNormOperator, poolTextsOperator];
+export const textOperators: readonly Operator[] = [attendTextsOperator, poolTextsOperator];

@@ -1,46 +1,8 @@
-/** Operators of a transformer block: RMSNorm, rotary embedding, gated activations. Attention: attention.ts. */
-
-import type { BinaryArgs, ClampedGateArgs } from "../kernels/arguments.ts";
-import type { Kernel } from "../kernels/contract.ts";
-import {
-  clampedGate,
-  erfGeglu,
-  geglu,
-  quickGeglu,
-  reglu,
-  rmsNorm,
-  rope,
-  ropeAngles,
-  sigmoidGate,
-  squaredReglu,
-  swiglu,
-} from "../kernels/table.ts";
+/** Rotary position embedding. */
+import { rope, ropeAngles } from "../kernels/table.ts";
 import { isSameShape } from "../tensor.ts";
 import { rowCount } from "./linear.ts";
-import { defineOperator, type Operator } from "./operator.ts";
-
-/** y = x / sqrt(mean(x^2) + eps) * weight over the last dimension (Zhang & Sennrich 2019). */
-export const rmsNormOperator = defineOperator({
-  schema: "lowbit::rms_norm.out(Tensor x, Tensor weight, float eps, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: rmsNorm,
-  inPlace: ["x"],
-  rowwise: ["x"],
-  shape(args) {
-    const x = args.tensor("x", "f32");
-    const weight = args.tensor("weight", "f32");
-    const dim = x.shape.at(-1) ?? 0;
-    if (weight.shape.length !== 1 || dim === 0 || dim % weight.shape[0]! !== 0)
-      args.fail("weight", `expected shape [${dim}], or one that divides it, but found [${weight.shape}]`);
-    return { dtype: "f32", shape: x.shape };
-  },
-  prepare: (args) => ({
-    dim: args.tensor("weight").shape[0]!,
-    x: args.tensor("x").data as Float32Array,
-    weight: args.tensor("weight").data as Float32Array,
-    eps: args.number("eps"),
-    y: args.tensor("out").data as Float32Array,
-  }),
-});
+import { defineOperator } from "./operator.ts";
 
 /** cos and sin [T, 2, half] of the angles of T tokens [1, T] at positions input_pos [T] or [1, T], or [1] for the first of them. */
 export const ropeAnglesOperator = defineOperator({
@@ -101,64 +63,3 @@ export const ropeOperator = defineOperator({
     };
   },
 });
-
-function gatedOperator(name: string, kernels: readonly Kernel<BinaryArgs>[]): Operator {
-  return defineOperator({
-    schema: `${name}.out(Tensor gate, Tensor up, *, Tensor(a!) out) -> Tensor(a!)`,
-    kernels,
-    inPlace: ["gate", "up"],
-    rowwise: ["gate", "up"],
-    shape(args) {
-      const gate = args.tensor("gate", "f32");
-      const up = args.tensor("up", "f32");
-      if (!isSameShape(gate.shape, up.shape))
-        args.fail("up", `expected the shape of gate [${gate.shape}] but found [${up.shape}]`);
-      return { dtype: "f32", shape: gate.shape };
-    },
-    prepare: (args) => ({
-      a: args.tensor("gate").data as Float32Array,
-      b: args.tensor("up").data as Float32Array,
-      alpha: 1,
-      y: args.tensor("out").data as Float32Array,
-    }),
-  });
-}
-
-/** y = (clamp(up, -limit, limit) + 1) * c * sigmoid(slope * c), c = min(gate, limit): the gate of gpt-oss (OpenAI 2025). */
-export const clampedGateOperator = defineOperator<ClampedGateArgs>({
-  schema: "lowbit::clamped_gate.out(Tensor gate, Tensor up, float slope, float limit, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: clampedGate,
-  inPlace: ["gate", "up"],
-  rowwise: ["gate", "up"],
-  shape(args) {
-    const gate = args.tensor("gate", "f32");
-    const up = args.tensor("up", "f32");
-    if (!isSameShape(gate.shape, up.shape))
-      args.fail("up", `expected the shape of gate [${gate.shape}] but found [${up.shape}]`);
-    return { dtype: "f32", shape: gate.shape };
-  },
-  prepare: (args) => ({
-    a: args.tensor("gate").data as Float32Array,
-    b: args.tensor("up").data as Float32Array,
-    slope: args.number("slope"),
-    limit: args.number("limit"),
-    y: args.tensor("out").data as Float32Array,
-  }),
-});
-
-/** y = f(gate) * up (Shazeer 2020), by functions f. */
-export const gatedOperators: readonly Operator[] = [
-  gatedOperator("lowbit::swiglu", swiglu),
-  // GELU's approximation by tanh (Hendrycks & Gimpel 2016)
-  gatedOperator("lowbit::geglu", geglu),
-  // GELU
-  gatedOperator("lowbit::erf_geglu", erfGeglu),
-  // x sigmoid(1.702 x)
-  gatedOperator("lowbit::quick_geglu", quickGeglu),
-  // 1 / (1 + exp(-x))
-  gatedOperator("lowbit::sigmoid_gate", sigmoidGate),
-  // max(x, 0)
-  gatedOperator("lowbit::reglu", reglu),
-  // its square
-  gatedOperator("lowbit::squared_reglu", squaredReglu),
-];

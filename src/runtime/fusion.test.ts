@@ -23,7 +23,7 @@ interface Variant {
   readonly groupSize?: number;
 }
 
-/** swiglu_halves(linear(norm(x))) with weights [n, k]. */
+/** gate_halves(linear(norm(x))) with weights [n, k]. */
 function program(n: number, { alsoUsed, k = K, groupSize = 32 }: Variant = {}): Program {
   const source: MethodSource = {
     name: "forward",
@@ -33,7 +33,7 @@ function program(n: number, { alsoUsed, k = K, groupSize = 32 }: Variant = {}): 
       const normed = ops.call("lowbit::rms_norm.out", x!, builder.constant(vector("norm", Array(k).fill(1))), 1e-5);
       const weights = builder.constant(packed("gate_up", n, k, 4, groupSize));
       const whole = ops.call("torchao::_linear_8bit_act_4bit_weight.out", normed, weights, groupSize, n, k);
-      const gated = ops.call("lowbit::swiglu_halves.out", whole);
+      const gated = ops.call("lowbit::gate_halves.out", whole, "silu");
       if (alsoUsed === "by a call") return [gated, ops.add(whole, whole)];
       return alsoUsed ? [gated, whole] : [gated];
     },
@@ -97,7 +97,7 @@ it.skipIf(!isHere)(
     };
     const [found, expected] = [await run(hostCpu()), await run(scalarCpu)];
     expect(found.names).toContain("lowbit::linear_8bit_act_swiglu.out");
-    expect(expected.names).toContain("lowbit::swiglu_halves.out");
+    expect(expected.names).toContain("lowbit::gate_halves.out");
     const largest = Math.max(...expected.values.map(Math.abs));
     for (const [i, value] of found.values.entries())
       expect(Math.abs(value - expected.values[i]!)).toBeLessThan(1e-3 * largest);

@@ -4,6 +4,7 @@
  */
 import { UnsupportedError } from "../errors.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
+import type { ActivationName } from "../kernels/families/gate/activations.ts";
 import { type Argument, Arguments } from "../ops/call-arguments.ts";
 import type { BoundCall, Operator } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
@@ -21,8 +22,8 @@ export interface ReadyCall {
 
 interface Fusion {
   readonly first: RegExp;
-  /** Takes what the first makes as its first argument. */
-  readonly second: string;
+  /** Function of the gate of halves of what the first makes. */
+  readonly activation: ActivationName;
   /** Takes what the first is given, reads all of it before it writes, and makes what the second makes. */
   readonly into: string;
   /** Whether the operator for both takes calls with these arguments of the first. */
@@ -32,13 +33,13 @@ interface Fusion {
 const fusions: readonly Fusion[] = [
   {
     first: /^torchao::_linear_8bit_act_\dbit_weight\.out$/,
-    second: "lowbit::swiglu_halves.out",
+    activation: "silu",
     into: "lowbit::linear_8bit_act_swiglu.out",
     takes: hasWholePanels,
   },
   {
     first: /^lowbit::linear_8bit_block_act\.out$/,
-    second: "lowbit::swiglu_halves.out",
+    activation: "silu",
     into: "lowbit::linear_8bit_block_act_swiglu.out",
     takes: hasWholePanels,
   },
@@ -56,7 +57,8 @@ export function fuseCalls(
   method: Method,
   { registry, cpu }: { registry: OperatorRegistry; cpu: Cpu },
 ): BoundCall | null {
-  const fusion = fusions.find((item) => item.second === second.operator.name && item.first.test(first.operator.name));
+  if (second.operator.name !== "lowbit::gate_halves.out") return null;
+  const fusion = fusions.find((item) => item.activation === second.given[1] && item.first.test(first.operator.name));
   if (!fusion || second.given[0] !== first.out || !registry.has(fusion.into)) return null;
   if (!isReadOnce(method, first.outIndex)) return null;
   if (!fusion.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;

@@ -36,7 +36,7 @@ const layers: MethodSource = {
     const normed = ops.call("lowbit::rms_norm.out", x!, builder.constant(vector("norm", Array(K).fill(1.5))), 1e-5);
     const weights = builder.constant(packed("gate_up", 96, K));
     const whole = ops.call("torchao::_linear_8bit_act_4bit_weight.out", normed, weights, 32, 96, K);
-    const gated = ops.call("lowbit::swiglu_halves.out", whole);
+    const gated = ops.call("lowbit::gate_halves.out", whole, "silu");
     const last = ops.call("aten::slice_copy.Tensor_out", x!, 1, -1, null, 1);
     const other = ops.call("torchao::_linear_8bit_act_4bit_weight.out", z!, weights, 32, 96, K);
     return [gated, last, ops.call("aten::mul.Scalar_out", other, 3)];
@@ -117,7 +117,7 @@ describe.each(cpus.map((cpu) => [cpu.name.length > 30 ? "native" : cpu.name, cpu
     const program = await LoadedProgram.load(compile([layers], { registry: operators, cpu }), { cpu, profile });
     const session = program.createSession();
     for (const t of [9, 12, 9]) await session.run("forward", [input(t, 1), input(1, 2)]);
-    const gates = profile.entries().filter(({ operator }) => operator === "lowbit::swiglu_halves.out");
+    const gates = profile.entries().filter(({ operator }) => operator === "lowbit::gate_halves.out");
     expect(gates.map(({ shapes, calls }) => `${shapes}: ${calls}`).sort()).toEqual([
       "1x12x96 → 1x12x48: 1",
       "1x9x96 → 1x9x48: 2",

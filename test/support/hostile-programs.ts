@@ -3,6 +3,7 @@
 import { checksum } from "../../src/kernels/layout/header.ts";
 import { layoutNamed, packWeights } from "../../src/kernels/layout/packed.ts";
 import { packEmbedding } from "../../src/kernels/layout/torchao-embedding.ts";
+import { addRmsNormOperator } from "../../src/ops/norm.ts";
 import { CAPACITY, collector, type HostileProgram, WIDTH } from "./honest-program.ts";
 import type { ProgramEditor } from "./program-editor.ts";
 
@@ -44,7 +45,7 @@ function constants(): void {
   const norm = (e: ProgramEditor, x: number) => {
     const out = e.tensor("f32", [1, 1, WIDTH]);
     const addend = e.tensor("f32", [1, 1, WIDTH]);
-    return e.call("lowbit::add_rms_norm.out", x, addend, ones(e, WIDTH), e.double(1e-5), e.int(1), out, out);
+    return e.call(addRmsNormOperator.name, x, addend, ones(e, WIDTH), e.double(1e-5), e.int(1), out, out);
   };
   add("a sum in place in a view of a constant", CONSTANT, (e) => {
     const view = e.tensor("f32", [1, 1, WIDTH]);

@@ -1,4 +1,5 @@
 /** A residual sum and the norm that reads it become one call, which adds in place: the sum is kept for the next block. */
+import { addRmsNormOperator } from "../../ops/norm.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, renewArguments } from "../graph.ts";
 import type { RewriteContext } from "./rewrite.ts";
@@ -23,7 +24,7 @@ export function fuseAddNorm(graph: Graph, { registry, cpu }: RewriteContext): Gr
       continue;
     }
     const [x, y, alpha] = renewArguments(sum, (value) => replaced.get(value) ?? value);
-    replaced.set(node.out, builder.call("lowbit::add_rms_norm.out", x!, y!, args[1]!, args[2]!, alpha!));
+    replaced.set(node.out, builder.call(addRmsNormOperator.name, x!, y!, args[1]!, args[2]!, alpha!));
     replaced.set(sum.out, x as GraphValue);
   }
   return { ...graph, nodes: builder.nodes, outputs: graph.outputs.map((value) => replaced.get(value) ?? value) };

@@ -11,7 +11,7 @@ it("reads halves in place", () => {
     "forward(x: f32[1, <=4, 32])
       %0: f32[1, <=4, 16] = aten::slice_copy.Tensor_out(x, -1, 0, 16, 1)
       %1: f32[1, <=4, 16] = aten::slice_copy.Tensor_out(x, -1, 16, 32, 1)
-      %2: f32[1, <=4, 16] = lowbit::swiglu_halves.out(x)
+      %2: f32[1, <=4, 16] = lowbit::gate_halves.out(x, "silu")
       return %2"
   `);
 });

@@ -1,21 +1,22 @@
 /** SwiGLU and GeGLU of two halves of one value read it as it is, without copies of the halves. */
-import type { Graph, GraphValue } from "../graph.ts";
+import { gateHalvesOperator, gateOperator } from "../../ops/gate.ts";
+import type { Graph, GraphNode, GraphValue } from "../graph.ts";
 import { columnsOf } from "./columns.ts";
 import { type RewriteContext, type Rewriting, rewrite } from "./rewrite.ts";
 import { Uses } from "./uses.ts";
 
-const fused = [
-  ["lowbit::swiglu.out", "lowbit::swiglu_halves.out"],
-  ["lowbit::geglu.out", "lowbit::geglu_halves.out"],
-] as const;
+/** The gate and what it gates, of gates that are joined; null of other calls. */
+export function gatedValues({ operator, args }: GraphNode): readonly GraphValue[] | null {
+  const isJoined = operator === gateOperator.name && ["silu", "geluTanh"].includes(args[2] as string);
+  return isJoined ? (args.slice(0, 2) as GraphValue[]) : null;
+}
 
 export function fuseGates(graph: Graph, context: RewriteContext): Graph {
   const uses = new Uses(graph);
-  const reading = (operator: string): Rewriting => {
-    return (builder, _, { node, current }) => {
-      const whole = columnsOf(node.args as GraphValue[], uses);
-      return whole && builder.call(operator, current(whole));
-    };
+  const reading: Rewriting = (builder, args, { node, current }) => {
+    const values = gatedValues(node);
+    const whole = values && columnsOf(values, uses);
+    return whole && builder.call(gateHalvesOperator.name, current(whole), args.argument("activation"));
   };
-  return rewrite(graph, new Map(fused.map(([plain, operator]) => [plain, reading(operator)])), context);
+  return rewrite(graph, new Map([[gateOperator.name, reading]]), context);
 }

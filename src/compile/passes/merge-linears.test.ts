@@ -25,7 +25,7 @@ it("joins gate and up", async () => {
       %0: f32[1, <=4, 96] = torchao::_linear_8bit_act_4bit_weight.out(x, {gate,up}:panel16, 32, 96, 32)
       %1: f32[1, <=4, 48] = aten::slice_copy.Tensor_out(%0, -1, 0, 48, 1)
       %2: f32[1, <=4, 48] = aten::slice_copy.Tensor_out(%0, -1, 48, 96, 1)
-      %3: f32[1, <=4, 48] = lowbit::swiglu.out(%1, %2)
+      %3: f32[1, <=4, 48] = lowbit::gate.out(%1, %2, "silu")
       return %3"
   `);
   const merged = mergeLinears(graph, context);

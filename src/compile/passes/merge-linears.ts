@@ -6,6 +6,7 @@ import type { LazyConstant } from "../../ops/builder.ts";
 import { joinRows } from "../../ops/packed-constant.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
+import { gatedValues } from "./gated-columns.ts";
 import type { RewriteContext } from "./rewrite.ts";
 import { attentionInputs } from "./rope-attention.ts";
 import { Uses } from "./uses.ts";
@@ -44,9 +45,7 @@ function firstOf({ nodes }: Graph, parts: readonly GraphNode[]): GraphNode {
 
 /** The linear calls whose results one call reads side by side, in the order of its columns; null when they cannot be joined. */
 function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
-  const values = /^lowbit::(swiglu|geglu)\.out$/.test(node.operator)
-    ? (node.args.slice(0, 2) as GraphValue[])
-    : (attentionInputs(node, uses)?.values ?? textInputs(node, uses));
+  const values = gatedValues(node) ?? attentionInputs(node, uses)?.values ?? textInputs(node, uses);
   if (!values) return null;
   const parts = values.map((value) => soleMaker(beforeNorm(value, uses), uses));
   const [first] = parts;

@@ -49,7 +49,7 @@ const other = (name: string, rowwise: readonly string[]) =>
     kernels: add,
     rowwise,
     shape: (args) => args.tensor("x", "f32"),
-    prepare: () => ({ a: new Float32Array(), b: new Float32Array(), alpha: 1, y: new Float32Array() }),
+    prepare: () => ({ count: 0, a: new Float32Array(), b: new Float32Array(), alpha: 1, y: new Float32Array() }),
   });
 
 it("leaves a call of which one of those arguments has no rows", () => {
@@ -133,7 +133,7 @@ it("narrows a mixture of experts as a whole, down to what its router and its exp
         %5: f32[1, <=4, 128] = lowbit::expert_linear.out(%4, both:f32, null, %3, 4, 2)
         %6: f32[1, <=4, 64] = aten::slice_copy.Tensor_out(%5, -1, 0, 64, 1)
         %7: f32[1, <=4, 64] = aten::slice_copy.Tensor_out(%5, -1, 64, 128, 1)
-        %8: f32[1, <=4, 64] = lowbit::swiglu.out(%6, %7)
+        %8: f32[1, <=4, 64] = lowbit::gate.out(%6, %7, "silu")
         %9: f32[1, <=4, 32] = lowbit::expert_linear.out(%8, down:f32, null, %3, 4, 2)
         %10: f32[1, <=2, 32] = lowbit::combine_experts.out(%9, %3, 4, 2)
         %11: f32[1, <=2, 32] = aten::add.out(%1, %10, 1)

@@ -4,37 +4,25 @@
  */
 import { UnsupportedError } from "../../errors.ts";
 import type {
-  AddRmsNormArgs,
-  ArgmaxArgs,
   AttendTextsArgs,
   AttentionArgs,
-  BinaryArgs,
-  ClampedGateArgs,
   ExpertLinearArgs,
   ExpertRowsArgs,
   FloatEmbeddingArgs,
   FloatLinearArgs,
   FloatWeights,
   GatherColumnsArgs,
-  GroupSumsArgs,
-  HalvesArgs,
-  LayerNormArgs,
   LinearRecurrenceArgs,
   PackedEmbeddingArgs,
   PackedLinearArgs,
-  RmsNormArgs,
   RopeAnglesArgs,
   RopeArgs,
   RopeSequenceAttentionArgs,
   RouteArgs,
-  ScaleRowsArgs,
   SelectArgs,
   SequenceAttentionArgs,
   SharedEmbeddingArgs,
   ShortConvolutionArgs,
-  SoftmaxArgs,
-  SoftplusArgs,
-  UnaryArgs,
   VocabularyMaximaArgs,
   VocabularyWeightsArgs,
 } from "../arguments.ts";
@@ -85,9 +73,6 @@ const expertBuffers = ["x", "weights", "routing", "y"] as const;
 export const argumentNames = {
   packedLinear: { scalars: [...matrix, "groupSize"], buffers: ["x", "weights", "y"] },
   floatLinear: { scalars: [...matrix, "weightType", "hasBias"], buffers: ["x", "weights", "bias", "y"] },
-  rmsNorm: { scalars: [...rowsOfDim, "eps"], buffers: ["x", "weight", "y"] },
-  layerNorm: { scalars: [...rowsOfDim, "eps", "hasBias"], buffers: ["x", "weight", "bias", "y"] },
-  addRmsNorm: { scalars: [...rowsOfDim, "eps", "alpha"], buffers: ["x", "weight", "y", "addend"] },
   ropeAngles: { scalars: ["tokens", "half", "scale", "each"], buffers: ["position", "inverseFrequencies", "angles"] },
   rope: { scalars: ["tokens", "heads", "headDim", "half"], buffers: ["x", "angles", "y"] },
   attention: {
@@ -111,14 +96,6 @@ export const argumentNames = {
     scalars: ["rows", "heads", "kvHeads", "headDim", "texts", "scale", "before", "after"],
     buffers: ["q", "k", "v", "offsets", "y"],
   },
-  binary: { scalars: ["count", "alpha"], buffers: ["a", "b", "y"] },
-  clampedGate: { scalars: ["count", "slope", "limit"], buffers: ["a", "b", "y"] },
-  unary: { scalars: ["count", "value"], buffers: ["x", "y"] },
-  halves: { scalars: rowsOfDim, buffers: ["x", "y"] },
-  rows: { scalars: rowsOfDim, buffers: ["x", "y"] },
-  groupSums: { scalars: ["rows", "k", "groupSize"], buffers: ["x", "y"] },
-  softplus: { scalars: rowsOfDim, buffers: ["x", "bias", "factors", "y"] },
-  scaleRows: { scalars: [...rowsOfDim, "count"], buffers: ["x", "factors", "y"] },
   select: { scalars: ["outer", "stride", "offset", "blockBytes"], buffers: ["x", "y"] },
   gatherColumns: { scalars: [...rowsOfDim, "count", "indexBytes"], buffers: ["x", "columns", "y"] },
   embeddingFloat: {
@@ -186,19 +163,6 @@ export function floatLinear({ m, n, k, x, weights, bias, y }: FloatLinearArgs): 
     bias: bias ?? none,
     hasBias: bias ? 1 : 0,
   });
-}
-
-export function rmsNorm({ dim, x, weight, eps, y }: RmsNormArgs): NativeArguments {
-  return orderArguments(names.rmsNorm, { rows: x.length / dim, dim, eps, x, weight, y });
-}
-
-export function layerNorm({ dim, x, weight, bias, eps, y }: LayerNormArgs): NativeArguments {
-  const hasBias = bias ? 1 : 0;
-  return orderArguments(names.layerNorm, { rows: x.length / dim, dim, eps, hasBias, x, weight, bias: bias ?? none, y });
-}
-
-export function addRmsNorm({ addend, alpha, dim, x, weight, eps, y }: AddRmsNormArgs): NativeArguments {
-  return orderArguments(names.addRmsNorm, { rows: x.length / dim, dim, eps, alpha, x, weight, y, addend });
 }
 
 /** `each` is 1 where each token has a position, 0 where they follow the first. */
@@ -333,40 +297,6 @@ export function linearRecurrence(args: LinearRecurrenceArgs): NativeArguments {
 
 export function attendTexts(args: AttendTextsArgs): NativeArguments {
   return orderArguments(names.attendTexts, { ...args, texts: args.offsets.length - 1 });
-}
-
-/** `dim` is that of a half. */
-export function halves({ dim, x, y }: HalvesArgs): NativeArguments {
-  return orderArguments(names.halves, { rows: y.length / dim, dim, x, y });
-}
-
-export function binary({ a, b, alpha, y }: BinaryArgs): NativeArguments {
-  return orderArguments(names.binary, { count: y.length, alpha, a, b, y });
-}
-
-export function clampedGate(args: ClampedGateArgs): NativeArguments {
-  return orderArguments(names.clampedGate, { ...args, count: args.y.length });
-}
-
-export function unary({ x, value, y }: UnaryArgs): NativeArguments {
-  return orderArguments(names.unary, { count: y.length, value, x, y });
-}
-
-export function rows({ dim, x, y }: SoftmaxArgs | ArgmaxArgs): NativeArguments {
-  return orderArguments(names.rows, { rows: x.length / dim, dim, x, y });
-}
-
-export function groupSums(args: GroupSumsArgs): NativeArguments {
-  return orderArguments(names.groupSums, args);
-}
-
-export function softplus(args: SoftplusArgs): NativeArguments {
-  return orderArguments(names.softplus, { ...args, rows: args.x.length / args.dim });
-}
-
-export function scaleRows(args: ScaleRowsArgs): NativeArguments {
-  const { dim, x, factors } = args;
-  return orderArguments(names.scaleRows, { ...args, rows: x.length / dim, count: factors.length });
 }
 
 export function select(args: SelectArgs): NativeArguments {

@@ -59,30 +59,7 @@ function compare<A extends { y: Float32Array }>(kernel: Kernel<A>, reference: Ke
   }
 }
 
-const dims = [1, 2, 3, 5, 7, 8, 9, 15, 17, 31, 33, 63, 65, 97, 100, 257];
 const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 33];
-
-describeNative(table.rmsNorm, (kernel, reference) => {
-  it("norms rows of any length, also of large and small values", () => {
-    const random = new Random(1);
-    for (const dim of dims)
-      for (const rows of rowCounts)
-        for (const size of [1, 1e-6, 1e25]) {
-          const y = room(rows * dim);
-          const args = { dim, x: floats(random, rows * dim, size), weight: floats(random, dim, 2), eps: 1e-6, y };
-          compare(kernel, reference, args, `dim ${dim}, rows ${rows}, size ${size}`);
-        }
-  });
-
-  it("may write over its argument", () => {
-    const x = floats(new Random(2), 300);
-    const args = { dim: 100, x, weight: floats(new Random(3), 100), eps: 1e-5 };
-    const expected = new Float32Array(300);
-    run(reference, { ...args, y: expected }, benches[0]!);
-    run(kernel, { ...args, y: x }, benches[1]!);
-    expectClose(x, expected, "in place");
-  });
-});
 
 describeNative(table.rope, (kernel, reference) => {
   it("turns heads of any size", () => {
@@ -118,91 +95,6 @@ describeNative(table.ropeAngles, (kernel, reference) => {
       run(kernel, found, benches[1]!);
       for (let i = 0; i < found.angles.length; i++)
         expect(Math.abs(found.angles[i]! - expected.angles[i]!)).toBeLessThanOrEqual(1.2e-7);
-    }
-  });
-});
-
-describeNative(table.swiglu, (kernel, reference) => {
-  it("holds from -1000 to 1000 and near 0", () => {
-    const random = new Random(1);
-    for (const length of [...dims, 10_000])
-      for (const size of [1000, 100, 10, 1e-3, 1e-20]) {
-        const [a, b, y] = [floats(random, length, size), floats(random, length, 3), room(length)];
-        compare(kernel, reference, { a, b, alpha: 1, y }, `length ${length}, size ${size}`);
-      }
-  });
-});
-
-describeNative(table.geglu, (kernel, reference) => {
-  it("holds from -5 to 5 and near 0", () => {
-    const random = new Random(1);
-    for (const length of [...dims, 10_000])
-      for (const size of [5, 1, 1e-3, 1e-20]) {
-        const [a, b, y] = [floats(random, length, size), floats(random, length, 3), room(length)];
-        compare(kernel, reference, { a, b, alpha: 1, y }, `length ${length}, size ${size}`);
-      }
-  });
-});
-
-describeNative(table.softcap, (kernel, reference) => {
-  it("holds for any number of values of any size", () => {
-    const random = new Random(1);
-    for (const length of [...dims, 10_000])
-      for (const size of [1e4, 30, 1e-3]) {
-        const [x, y] = [floats(random, length, size), room(length)];
-        compare(kernel, reference, { x, value: 30, y }, `length ${length}, size ${size}`);
-      }
-  });
-});
-
-describeNative(table.add, (kernel, reference) => {
-  it("adds any number of values", () => {
-    const random = new Random(1);
-    for (const length of [...dims, 100_003]) {
-      const [a, b, y] = [floats(random, length, 5), floats(random, length, 5), room(length)];
-      compare(kernel, reference, { a, b, alpha: -0.5, y }, `length ${length}`);
-    }
-  });
-});
-
-describeNative(table.softmax, (kernel, reference) => {
-  it("gives probabilities of rows of any length", () => {
-    const random = new Random(1);
-    for (const dim of [...dims, 5000])
-      for (const rows of [1, 3, 33])
-        for (const size of [1, 50]) {
-          const y = room(rows * dim);
-          compare(
-            kernel,
-            reference,
-            { dim, x: floats(random, rows * dim, size), y },
-            `dim ${dim}, rows ${rows}, size ${size}`,
-          );
-        }
-  });
-
-  it("gives exactly 0 to -infinity, and NaN where a value is NaN", () => {
-    const x = floats(new Random(1), 120, 3);
-    x.fill(Number.NEGATIVE_INFINITY, 3, 50);
-    x[70] = Number.NaN;
-    const y = new Float32Array(120);
-    run(kernel, { dim: 60, x, y }, benches[0]!);
-    expectSame(y.slice(3, 50), new Float32Array(47));
-    expect(y.subarray(0, 60).reduce((sum, value) => sum + value, 0)).toBeCloseTo(1, 5);
-    expect(y.subarray(60).every(Number.isNaN)).toBe(true);
-  });
-});
-
-describeNative(table.argmax, (kernel, reference) => {
-  it("finds the first largest value", () => {
-    const random = new Random(1);
-    for (const dim of [...dims, 1023, 1024, 1025, 5000]) {
-      const x = Float32Array.from({ length: 9 * dim }, () => random.integer(-20, 20));
-      if (dim > 2) x.fill(Number.NaN, 0, 1).fill(Number.NaN, dim + 1, dim + 2);
-      const [found, expected] = [new BigInt64Array(9), new BigInt64Array(9)];
-      run(reference, { dim, x, y: expected }, benches[0]!);
-      run(kernel, { dim, x, y: found }, benches[1]!);
-      expectSame(found, expected, `dim ${dim}`);
     }
   });
 });

@@ -1,40 +1,13 @@
 /** Fused operators as what they are made of: the very values of the single reference kernels. */
-import type {
-  AddRmsNormArgs,
-  BinaryArgs,
-  HalvesArgs,
-  PackedLinearArgs,
-  RopeSequenceAttentionArgs,
-  SequenceAttentionArgs,
-} from "../arguments.ts";
+import type { PackedLinearArgs, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
+import { gateRows } from "../families/gate/gate-halves.ts";
 import { updateAndAttendReference } from "./attention.ts";
-import { addReference, gegluReference, swigluReference } from "./elementwise.ts";
 import { linearA8BlocksReference, linearA8Reference } from "./linear.ts";
-import { rmsNormReference, ropeReference } from "./transformer.ts";
+import { ropeReference } from "./transformer.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 const noScratch = new Uint8Array(0);
-
-function halves(operator: string, gate: Kernel<BinaryArgs>): Kernel<HalvesArgs> {
-  return {
-    ...anyShape,
-    name: `${operator}_f32_1x1x1_reference`,
-    bind({ dim, x, y }) {
-      const row = (i: number) => {
-        const [a, b] = [x.subarray(2 * i * dim, (2 * i + 1) * dim), x.subarray((2 * i + 1) * dim, 2 * (i + 1) * dim)];
-        return gate.bind({ a, b, alpha: 1, y: y.subarray(i * dim, (i + 1) * dim) }, noScratch, 1);
-      };
-      const rows = Array.from({ length: y.length / dim }, (_, i) => row(i));
-      return () => {
-        for (const run of rows) run();
-      };
-    },
-  };
-}
-
-export const swigluHalvesReference = halves("swiglu_halves", swigluReference);
-export const gegluHalvesReference = halves("geglu_halves", gegluReference);
 
 /** Results of the linear layer [m, n] come first in scratch. */
 function gated(name: string, linear: Kernel<PackedLinearArgs>): Kernel<PackedLinearArgs> {
@@ -47,10 +20,10 @@ function gated(name: string, linear: Kernel<PackedLinearArgs>): Kernel<PackedLin
       const whole = new Float32Array(scratch.buffer, scratch.byteOffset, m * weights.spec.n);
       const rest = scratch.subarray(Math.ceil(whole.length / 2) * 8);
       const multiply = linear.bind({ m, x, weights, y: whole }, rest, threads);
-      const gate = swigluHalvesReference.bind({ dim: y.length / m, x: whole, y }, noScratch, threads);
+      const gate = { rows: m, dim: y.length / m, gateUp: whole, y, activation: "silu" } as const;
       return () => {
         multiply();
-        gate();
+        gateRows(gate);
       };
     },
   };
@@ -58,19 +31,6 @@ function gated(name: string, linear: Kernel<PackedLinearArgs>): Kernel<PackedLin
 
 export const linearA8SwigluReference = gated("linear_a8_swiglu_wx_1x1x1_reference", linearA8Reference);
 export const linearA8BlocksSwigluReference = gated("linear_a8b32_swiglu_wx_1x1x1_reference", linearA8BlocksReference);
-
-export const addRmsNormReference: Kernel<AddRmsNormArgs> = {
-  ...anyShape,
-  name: "add_rms_norm_f32_1x1x1_reference",
-  bind({ addend, alpha, ...norm }) {
-    const add = addReference.bind({ a: norm.x, b: addend, alpha, y: norm.x }, noScratch, 1);
-    const scale = rmsNormReference.bind(norm, noScratch, 1);
-    return () => {
-      add();
-      scale();
-    };
-  },
-};
 
 /** Sizes of queries, keys and values. */
 interface HeadSizes {

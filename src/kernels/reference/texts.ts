@@ -1,6 +1,6 @@
 /** Attention within texts and what a text's rows become, as plain loops; sums in double precision, rounded to float32. */
 import type { Pooling } from "../../pooling.ts";
-import type { AttendTextsArgs, LayerNormArgs, PoolTextsArgs } from "../arguments.ts";
+import type { AttendTextsArgs, PoolTextsArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
@@ -64,25 +64,6 @@ function attend(
   }
   for (let d = 0; d < headDim; d++) y[query + d] = sums[d]! / total;
 }
-
-export const layerNormReference: Kernel<LayerNormArgs> = {
-  ...anyShape,
-  name: "layer_norm_f32_1x1x1_reference",
-  bind:
-    ({ dim, x, weight, bias, eps, y }) =>
-    () => {
-      for (let start = 0; start < x.length; start += dim) {
-        let sum = 0;
-        for (let c = start; c < start + dim; c++) sum += x[c]!;
-        const mean = sum / dim;
-        let squares = 0;
-        for (let c = start; c < start + dim; c++) squares += (x[c]! - mean) ** 2;
-        const inverse = 1 / Math.sqrt(squares / dim + eps);
-        for (let c = 0; c < dim; c++)
-          y[start + c] = (x[start + c]! - mean) * inverse * weight[c]! + (bias ? bias[c]! : 0);
-      }
-    },
-};
 
 /** By what row i of a text of n rows is multiplied in a sum of them. */
 const weights: Readonly<Record<Exclude<Pooling, "max">, (i: number, n: number) => number>> = {

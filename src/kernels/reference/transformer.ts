@@ -1,23 +1,8 @@
-/** Norm and rotary embedding as plain loops; sums in double precision, results rounded to float32. */
-import type { RmsNormArgs, RopeAnglesArgs, RopeArgs } from "../arguments.ts";
+/** Rotary embedding as plain loops. */
+import type { RopeAnglesArgs, RopeArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
-
-export const rmsNormReference: Kernel<RmsNormArgs> = {
-  ...anyShape,
-  name: "rms_norm_f32_1x1x1_reference",
-  bind:
-    ({ dim, x, weight, eps, y }) =>
-    () => {
-      for (let start = 0; start < x.length; start += dim) {
-        let squares = 0;
-        for (let c = start; c < start + dim; c++) squares += x[c]! * x[c]!;
-        const inverse = 1 / Math.sqrt(squares / dim + eps);
-        for (let c = 0; c < dim; c++) y[start + c] = x[start + c]! * inverse * weight[c]!;
-      }
-    },
-};
 
 export const ropeAnglesReference: Kernel<RopeAnglesArgs> = {
   ...anyShape,

@@ -34,9 +34,6 @@ export function problemOf(call: SampleCall, results: Results): string | null {
   return `${what} gives ${found[wrong]} instead of ${expected[wrong]}`;
 }
 
-/** Numbers from -1 to 1. */
-export const floats = (length: number, seed = 1) => Float32Array.from({ length }, (_, i) => Math.sin(seed + i * i));
-
 /** For what does not depend on addresses. */
 const nowhere: Placement = { read: () => 0, write: () => 0, ...noSequences, scratch: 0, threads: 1 };
 

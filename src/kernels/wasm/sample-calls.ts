@@ -1,12 +1,13 @@
 import { bytesOf } from "../../tensor.ts";
 import type { AttentionArgs, PackedLinearArgs, SequenceAttentionArgs } from "../arguments.ts";
+import { argumentsFor, type Cases, floats, writtenBy } from "../cases.ts";
 import type { Kernel } from "../contract.ts";
+import * as cases from "../families/cases.ts";
 import { packEmbedding } from "../layout/torchao-embedding.ts";
 import { attentionReference, updateAndAttendReference } from "../reference/attention.ts";
-import * as plain from "../reference/elementwise.ts";
+import { gatherColumnsReference, selectReference } from "../reference/copies.ts";
 import * as embeddings from "../reference/embedding.ts";
 import * as joined from "../reference/fused.ts";
-import { geluReference, geluTanhReference } from "../reference/gelu.ts";
 import {
   linearA8BlocksReference,
   linearA8Reference,
@@ -14,26 +15,22 @@ import {
   linearWeightOnlyReference,
 } from "../reference/linear.ts";
 import { linearRecurrenceReference, shortConvolutionReference } from "../reference/recurrent.ts";
-import { attendTextsReference, layerNormReference } from "../reference/texts.ts";
-import { rmsNormReference, ropeAnglesReference, ropeReference } from "../reference/transformer.ts";
+import { attendTextsReference } from "../reference/texts.ts";
+import { ropeAnglesReference, ropeReference } from "../reference/transformer.ts";
 import type { PagedCache, SequenceTable } from "../sequence-table.ts";
 import * as attention from "./attention/attention.ts";
 import { ropeAnglesWasm, ropeWasm } from "./attention/rope.ts";
-import * as elementwise from "./elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./embedding.ts";
 import { embeddingPackedWasm } from "./embedding-packed.ts";
 import { expertCalls } from "./experts/sample-calls.ts";
-import * as fused from "./fused.ts";
 import { gatherColumnsWasm } from "./gather-columns.ts";
-import { geluTanhWasm, geluWasm } from "./gelu.ts";
-import { layerNormWasm } from "./layer-norm.ts";
 import { linearFloatWasm } from "./linear/float.ts";
 import { linearA8BlocksWasm, linearA8Wasm } from "./linear/linear.ts";
 import { linearWeightOnlyWasm } from "./linear/weight-only.ts";
 import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./recurrent/linear-recurrence.ts";
 import { shortConvolutionWasm } from "./recurrent/short-convolution.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./rows.ts";
-import { callOf, floats, logicalWeights, packed, type SampleCall } from "./sample-call.ts";
+import { callOf, logicalWeights, packed, type SampleCall } from "./sample-call.ts";
+import { selectWasm } from "./select.ts";
 import { attendTextsWasm } from "./texts.ts";
 
 const M = 7;
@@ -172,42 +169,18 @@ function attentionCalls(): SampleCall[] {
   });
 }
 
-function elementwiseCalls(): SampleCall[] {
-  const length = M * DIM + 3;
-  const binary = () => ({ a: floats(length), b: floats(length, 2), alpha: 0.5, y: new Float32Array(length) });
-  const unary = () => ({ x: floats(length), value: 3, y: new Float32Array(length) });
-  const halves = () => ({ dim: DIM, x: floats(2 * M * DIM), y: new Float32Array(M * DIM) });
-  const pairs = [
-    [elementwise.addWasm, plain.addReference],
-    [elementwise.swigluWasm, plain.swigluReference],
-    [elementwise.gegluWasm, plain.gegluReference],
-    [elementwise.erfGegluWasm, plain.erfGegluReference],
-    [elementwise.quickGegluWasm, plain.quickGegluReference],
-    [elementwise.regluWasm, plain.regluReference],
-    [elementwise.squaredRegluWasm, plain.squaredRegluReference],
-    [elementwise.multiplyWasm, plain.multiplyReference],
-    [elementwise.sigmoidGateWasm, plain.sigmoidGateReference],
-  ] as const;
+function copyCalls(): SampleCall[] {
   const select = () => ({
     ...{ outer: M, stride: 4 * DIM, offset: 16, blockBytes: 40 },
     ...{ x: new Uint8Array(floats(M * DIM).buffer), y: new Uint8Array(M * 40) },
   });
+  const gather = () => ({
+    ...{ rows: M, dim: DIM, x: floats(M * DIM), y: new Float32Array(M * DIM) },
+    columns: Int32Array.from({ length: DIM }, (_, i) => (7 * i) % DIM),
+  });
   return [
-    ...pairs.map(([kernel, reference]) => callOf(kernel, reference, binary, ({ y }) => y)),
-    callOf(
-      elementwise.clampedGateWasm,
-      plain.clampedGateReference,
-      () => ({ ...binary(), slope: 1.702, limit: 0.7 }),
-      ({ y }) => y,
-    ),
-    callOf(elementwise.scaleWasm, plain.scaleReference, unary, ({ y }) => y),
-    callOf(elementwise.sigmoidWasm, plain.sigmoidReference, unary, ({ y }) => y),
-    callOf(elementwise.softcapWasm, plain.softcapReference, unary, ({ y }) => y),
-    callOf(geluWasm, geluReference, unary, ({ y }) => y),
-    callOf(geluTanhWasm, geluTanhReference, unary, ({ y }) => y),
-    callOf(elementwise.selectWasm, plain.selectReference, select, ({ y }) => y),
-    callOf(fused.swigluHalvesWasm, joined.swigluHalvesReference, halves, ({ y }) => y),
-    callOf(fused.gegluHalvesWasm, joined.gegluHalvesReference, halves, ({ y }) => y),
+    callOf(selectWasm, selectReference, select, ({ y }) => y),
+    callOf(gatherColumnsWasm, gatherColumnsReference, gather, ({ y }) => y),
   ];
 }
 
@@ -225,9 +198,8 @@ function textCalls(): SampleCall[] {
   });
 }
 
-function rowCalls(): SampleCall[] {
+function ropeCalls(): SampleCall[] {
   const y = () => new Float32Array(M * DIM);
-  const norm = () => ({ dim: DIM, x: floats(M * DIM), weight: floats(DIM, 2), eps: 1e-5, y: y() });
   const rope = () => ({
     ...{ tokens: M, heads: 2, headDim: DIM / 2, half: DIM / 4 },
     ...{ x: floats(M * DIM), angles: floats((M * DIM) / 2, 2), y: y() },
@@ -237,61 +209,6 @@ function rowCalls(): SampleCall[] {
     ...{ inverseFrequencies: Float32Array.from(floats(DIM), Math.abs), angles: new Float32Array(M * 2 * DIM) },
   });
   return [
-    callOf(rmsNormWasm, rmsNormReference, norm, (args) => args.y),
-    ...[null, floats(DIM, 4)].map((bias) =>
-      callOf(
-        layerNormWasm,
-        layerNormReference,
-        () => ({ ...norm(), bias }),
-        (args) => args.y,
-        bias ? "with a bias" : "without a bias",
-      ),
-    ),
-    callOf(
-      fused.addRmsNormWasm,
-      joined.addRmsNormReference,
-      () => ({ ...norm(), addend: floats(M * DIM, 3), alpha: 0.5 }),
-      (args) => args.y,
-    ),
-    callOf(
-      softmaxWasm,
-      plain.softmaxReference,
-      () => ({ dim: DIM, x: floats(M * DIM), y: y() }),
-      (args) => args.y,
-    ),
-    callOf(
-      gatherColumnsWasm,
-      plain.gatherColumnsReference,
-      () => ({
-        ...{ rows: M, dim: DIM, x: floats(M * DIM), y: y() },
-        columns: Int32Array.from({ length: DIM }, (_, i) => (7 * i) % DIM),
-      }),
-      (args) => args.y,
-    ),
-    callOf(
-      groupSumsWasm,
-      plain.groupSumsReference,
-      () => ({ rows: M, k: DIM, groupSize: 8, x: floats(M * DIM), y: new Float32Array((M * DIM) / 8) }),
-      (args) => args.y,
-    ),
-    callOf(
-      softplusWasm,
-      plain.softplusReference,
-      () => ({ dim: DIM, x: floats(M * DIM), bias: floats(DIM, 2), factors: floats(DIM, 3), y: y() }),
-      (args) => args.y,
-    ),
-    callOf(
-      scaleRowsWasm,
-      plain.scaleRowsReference,
-      () => ({ dim: DIM, x: floats(M * DIM), factors: floats(M, 2), y: y() }),
-      (args) => args.y,
-    ),
-    callOf(
-      argmaxWasm,
-      plain.argmaxReference,
-      () => ({ dim: DIM, x: floats(M * DIM), y: new BigInt64Array(M) }),
-      (args) => args.y,
-    ),
     callOf(ropeWasm, ropeReference, rope, (args) => args.y),
     callOf(ropeAnglesWasm, ropeAnglesReference, angles, (args) => args.angles),
   ];
@@ -331,6 +248,22 @@ function floatLinearCalls(): SampleCall[] {
   return linearFloatWasm.map((kernel) => callOf(kernel, linearFloatReference, make, ({ y }) => y));
 }
 
+/** Calls of the families that are declared. */
+function declaredCalls(): SampleCall[] {
+  return Object.values<Cases>(cases).flatMap(({ family, small }) => {
+    const kernel = family.find(({ target }) => target === "wasm")!;
+    return small.map((call, i) =>
+      callOf(
+        kernel,
+        family.at(-1)!,
+        () => argumentsFor(family, call),
+        (args) => writtenBy(family, args),
+        `case ${i + 1}`,
+      ),
+    );
+  });
+}
+
 /** Calls of all rows. */
 export function sampleCalls(): SampleCall[] {
   return [
@@ -342,8 +275,9 @@ export function sampleCalls(): SampleCall[] {
     ...attentionCalls(),
     ...textCalls(),
     ...recurrentCalls(),
-    ...rowCalls(),
-    ...elementwiseCalls(),
+    ...ropeCalls(),
+    ...copyCalls(),
     ...expertCalls(),
+    ...declaredCalls(),
   ];
 }

@@ -10,14 +10,15 @@ const script = join(await temporaryFolder(), "plan.mjs");
 beforeAll(async () => {
   const contents = `
     import { WasmEngine } from "./engine.ts";
-    import { addWasm } from "../elementwise.ts";
+    import { add } from "../../families/elementwise/add.ts";
     const engine = new WasmEngine({ bytes: 1 << 16, threads: 2 });
     const floats = (value) => {
       const { buffer, byteOffset } = engine.allocate(64);
       return new Float32Array(buffer, byteOffset, 16).fill(value);
     };
     const [a, b, y] = [1, 2, 0].map(floats);
-    const plan = engine.planCalls([addWasm.encode({ a, b, alpha: 2, y }, new Uint8Array(0))]);
+    const kernel = add.find(({ target }) => target === "wasm");
+    const plan = engine.planCalls([kernel.encode({ count: 16, a, b, alpha: 2, y }, new Uint8Array(0))]);
     await plan.run(engine.abort);
     console.log(y.join());
     process.exit(0);`;

@@ -1,11 +1,12 @@
 /** Sample calls of mixtures of experts. */
 import type { ExpertLinearArgs, ExpertMatrices, FloatLinearArgs, PackedLinearArgs } from "../../arguments.ts";
+import { floats } from "../../cases.ts";
 import type { Kernel } from "../../contract.ts";
 import * as reference from "../../reference/experts.ts";
 import { routingLength } from "../../routing.ts";
 import { linearFloatWasm } from "../linear/float.ts";
 import { linearA8Wasm } from "../linear/linear.ts";
-import { callOf, floats, packed, type SampleCall } from "../sample-call.ts";
+import { callOf, packed, type SampleCall } from "../sample-call.ts";
 import { expertLinearFloatWasm, expertLinearPackedWasm } from "./expert-linear.ts";
 import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./router.ts";
 

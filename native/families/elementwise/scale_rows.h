@@ -1,0 +1,20 @@
+// y = factors * x, a factor a row.
+#pragma once
+
+#include "../division.h"
+
+namespace lowbit {
+
+struct ScaleRows {
+  using Args = ScaleRowsArgs;
+
+  template <class Isa>
+  static void row(const Args& args, size_t row) {
+    const float* x = args.x + row * args.dim;
+    float* y = args.y + row * args.dim;
+    const auto factor = Isa::set(args.factors[row % args.factor_count]);
+    each_vector<Isa>(args.dim, [&](size_t i, auto vector) { vector.store(y + i, factor * vector.load(x + i)); });
+  }
+};
+
+}  // namespace lowbit

@@ -1,0 +1,50 @@
+/** Calls of families with given sizes, for tests, benchmarks and printed code: their arrays are made from the declaration. */
+import type { ArgumentsOf, ArrayField, Fields } from "./declaration.ts";
+import type { Family } from "./family.ts";
+
+/** Sizes of a model. */
+type ModelSizes = Readonly<Record<"hidden" | "intermediate" | "heads" | "kvHeads" | "headDim" | "vocabulary", number>>;
+
+type ArrayNames<F extends Fields> = { [N in keyof F]: F[N] extends ArrayField ? N : never }[keyof F];
+/** Sizes and numbers of a call, and those of its arrays that are not left to chance. */
+type CaseOf<F extends Fields> = Omit<ArgumentsOf<F>, ArrayNames<F>> & Partial<ArgumentsOf<F>>;
+
+/** The calls of a family that it is tried on. */
+export interface Cases<F extends Fields = Fields> {
+  readonly family: Family<F>;
+  /** Calls that take no time, also such that no vectors fit. */
+  readonly small: readonly CaseOf<F>[];
+  /** The call of a model's step of so many tokens. */
+  model(tokens: number, sizes: ModelSizes): CaseOf<F>;
+}
+
+/** Declares the cases of a family. */
+/* @__NO_SIDE_EFFECTS__ */
+export function casesOf<F extends Fields>(family: Family<F>, cases: Omit<Cases<F>, "family">): Cases<F> {
+  return { family, ...cases };
+}
+
+/** Numbers from -1 to 1. */
+export const floats = (length: number, seed = 1): Float32Array =>
+  Float32Array.from({ length }, (_, i) => Math.sin(seed + i * i));
+
+/** The arguments of a case: arrays of floats that are the same each time, and results of zeros. */
+export function argumentsFor<F extends Fields>({ fields }: Family<F>, given: CaseOf<F>): ArgumentsOf<F> {
+  const known = given as Readonly<Record<string, unknown>>;
+  const args: Record<string, unknown> = { ...known };
+  for (const [i, [name, field]] of Object.entries(fields).entries()) {
+    if (field.kind !== "array" || name in known) continue;
+    const sizes = field.sizes.map((size) => (typeof size === "number" ? size : (known[size] as number)));
+    const length = sizes.reduce((product, size) => product * size, 1);
+    if (field.type === "i64") args[name] = new BigInt64Array(length);
+    else if (field.type === "u8") args[name] = new Uint8Array(length);
+    else args[name] = field.access === "write" ? new Float32Array(length) : floats(length, i + 1);
+  }
+  return args as ArgumentsOf<F>;
+}
+
+/** The array of a call that gets its results: the last one that is written. */
+export function writtenBy<F extends Fields>({ fields }: Family<F>, args: ArgumentsOf<F>) {
+  const written = Object.entries(fields).filter(([, field]) => field.kind === "array" && field.access === "write");
+  return (args as Readonly<Record<string, unknown>>)[written.at(-1)![0]] as Float32Array | BigInt64Array | Uint8Array;
+}
