@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { checkInstance } from "../arguments.ts";
+import { checkInstance, checkOptions } from "../arguments.ts";
 import { takeTurn } from "../event-loop.ts";
 import { HEADER_BYTES, packedLength } from "../kernels/layout/header.ts";
 import { LanguageModel } from "../language/language-model.ts";
@@ -36,6 +36,7 @@ export class PrefixCache {
 
   /** InvalidFileError for a folder that cannot be written to. */
   static async open(options: PrefixCacheOptions = {}): Promise<PrefixCache> {
+    checkOptions(options);
     const { folder = join(programCache(), "prefixes"), bytes } = options;
     await makeFolder(folder);
     return new PrefixCache(await openBlobFolder(folder, bytes ?? (await defaultBytes(folder))));
