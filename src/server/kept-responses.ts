@@ -1,21 +1,7 @@
 /** Responses that may be gone on from: bounded, each for the key that asked for it, in memory, and in a file where there is one. */
+import type { KeptResponse } from "./kept-response.ts";
 import type { ResponseFile } from "./response-file.ts";
 import type { InputItem } from "./schemas/responses.ts";
-
-/** A response that is kept. */
-export interface KeptResponse {
-  readonly id: string;
-  /** Who asked for it. */
-  readonly owner: string;
-  /** The response that it went on from; null for the first of a conversation. */
-  readonly previousId: string | null;
-  /** What it was asked, without what was asked before. */
-  readonly input: readonly InputItem[];
-  /** What it answered. */
-  readonly output: readonly InputItem[];
-  /** The response as it was given. */
-  readonly body: object;
-}
 
 interface Entry extends KeptResponse {
   readonly bytes: number;

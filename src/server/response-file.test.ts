@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
-import { type KeptResponse, KeptResponses } from "./kept-responses.ts";
+import type { KeptResponse } from "./kept-response.ts";
+import { KeptResponses } from "./kept-responses.ts";
 import { ResponseFile } from "./response-file.ts";
 
 const limits = { responses: 10, responseBytes: 1 << 20 };

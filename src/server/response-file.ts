@@ -4,7 +4,7 @@ import { UnsupportedError } from "../errors.ts";
 import { logInfo } from "../log.ts";
 import { cannotWrite, checkWritable, readTextIfAny, writeFileWhole } from "../node-file.ts";
 import { type Claim, tryClaimPath } from "../path-claim.ts";
-import type { KeptResponse } from "./kept-responses.ts";
+import type { KeptResponse } from "./kept-response.ts";
 
 /** A change: a response that is kept, or the id of one that is forgotten. */
 type Line = { readonly kept: KeptResponse } | { readonly forgotten: string };
