@@ -1,5 +1,5 @@
 /** Decoders of a loaded program: those of one program share its scheduler, where it has a store of sequences. */
-import { checkWhole } from "../arguments.ts";
+import { checkFields, checkWhole } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
 import { type LoadedProgram, storeOf } from "../runtime/program.ts";
@@ -35,6 +35,7 @@ export function scheduleWith(program: LoadedProgram, { prefillTokens = PREFILL_T
  * without a method `forward`.
  */
 export function createDecoder(program: LoadedProgram, scope?: PrefixScope): ProgramDecoder {
+  checkFields("program", program, ["checkUsable"], "one of loadProgram()");
   program.checkUsable();
   if (!program.has("forward")) throw new InvalidFileError(program.file, "expected a method forward but found none");
   const store = storeOf(program);

@@ -307,7 +307,7 @@ export class Scheduler {
     sequence.commit(ids.slice(sequence.position, end), { keepsStart });
     pending.servedAt = this.#steps;
     if (end < ids.length) return;
-    if (rows > 1) sequence.archiveStates();
+    if (rows > 1 && !keepsStart) sequence.archiveStates();
     if (!signal?.aborted) this.#expected.add(sequence);
     this.#end(pending);
   }
