@@ -3,13 +3,14 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { lowbit } from "../../../test/support/command-line.ts";
+import { exactHost } from "../../../test/support/exact-rows.ts";
 import { temporaryFolder } from "../../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../../test/support/tiny-checkpoint.ts";
 import { EagerModel } from "../../api/eager-model.ts";
 import { exportProgram } from "../../api/export-program.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import type { ConfigOptions } from "../../quantize/config.ts";
-import { intxWeightOnly, sharedEmbedding } from "../../quantize/config.ts";
+import { int8DynamicActivationIntxWeight, intxWeightOnly, sharedEmbedding } from "../../quantize/config.ts";
 import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { loadCheckpoint } from "../load.ts";
@@ -131,6 +132,34 @@ describe("calibrated weights", () => {
       expect(await divergenceOf(path, { bits: 8, scaleDType }, { smoothQuant: 0.5 })).toBeLessThan(10 * rounded);
     }
   });
+
+  it.each(["per_block", "per_token"] as const)(
+    "SmoothQuant serves channels that stand out, activations %s",
+    async (how) => {
+      const path = join(folder, `uneven-${how}`);
+      const factor = (c: number) => (c % 8 === 0 ? 30 : 1);
+      const edit = (name: string, values: Float32Array) => {
+        if (/layers.*layernorm/.test(name)) for (let c = 0; c < values.length; c++) values[c]! *= factor(c);
+        if (/(q|k|v|gate|up)_proj/.test(name)) for (let i = 0; i < values.length; i++) values[i]! /= factor(i % 32);
+      };
+      await writeTinyCheckpoint(path, { edit });
+      const losses: number[] = [];
+      for (const options of [null, { smoothQuant: 0.5 }]) {
+        const logits: Tensor[] = [];
+        for (const isFloat of [true, false]) {
+          const model = await loadCheckpoint(path);
+          if (!isFloat)
+            quantize(model, [int8DynamicActivationIntxWeight({ bits: 8, groupSize: 32, activationGranularity: how })]);
+          if (!isFloat && options) await calibrate(model, text, { ...windows, ...options });
+          const eager = await EagerModel.load(model, { logits: "all", cpu: exactHost() });
+          logits.push(eager.forward(calibrationIds(model, text.slice(500), 48), 0));
+          await model.close();
+        }
+        losses.push(meanDivergence([logits[0]!], [logits[1]!]));
+      }
+      expect(losses[1]).toBeLessThan(0.5 * losses[0]!);
+    },
+  );
 
   it.each<ConfigOptions>([
     { bits: 3, mappingType: "kmeans", scaleDType: "i8", algorithm: "gptq" },
