@@ -1,4 +1,5 @@
 /** Tools whose calls are shown, and asked for unless they are allowed. */
+import { UnsupportedError } from "../index.ts";
 import type { ExecutableTool } from "../tools/index.ts";
 
 export interface AskOptions {
@@ -25,7 +26,7 @@ export function askedTools(tools: readonly ExecutableTool[], { allowed, note, as
         if (/^a(lways)?$/.test(choice)) free.add(name);
         else if (!/^y(es)?$/.test(choice)) {
           note(ask ? "[not called]" : `[not called: --allow-tool ${name} allows it]`);
-          throw new Error("the user did not allow this call");
+          throw new UnsupportedError("the user did not allow this call");
         }
       }
       const result = await tool.execute!(args, context);

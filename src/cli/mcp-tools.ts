@@ -156,6 +156,6 @@ function contentOf(result: Awaited<ReturnType<Client["callTool"]>>): string {
     return part.resource?.text ?? `[${part.type} not shown: this model reads no such part]`;
   });
   const text = texts.length > 0 ? texts.join("\n") : JSON.stringify(result.structuredContent ?? {});
-  if (result.isError) throw new Error(text);
+  if (result.isError) throw new UnsupportedError(text);
   return text;
 }
