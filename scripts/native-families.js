@@ -39,13 +39,14 @@ function declarations() {
   const key = ({ folder, name }) => `${folder}/${name.replace(".ts", "")}`;
   const files = readdirSync(join(root, FOLDER), { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
-    .flatMap(({ name: folder }) => readdirSync(join(root, FOLDER, folder)).map((name) => ({ folder, name })));
+    .flatMap(({ name: folder }) => readdirSync(join(root, FOLDER, folder)).map((name) => ({ folder, name })))
+    .filter(({ name }) => name.endsWith(".ts") && !name.endsWith(".test.ts"));
   return files
     .sort((a, b) => key(a).localeCompare(key(b), "en"))
     .flatMap((file) => {
       const text = readFileSync(join(root, FOLDER, file.folder, file.name), "utf8");
       const declared = /^export const (\w+)\b[^=]* = family\(/m.exec(text);
-      return declared && !file.name.endsWith(".test.ts") ? [{ ...file, export: declared[1] }] : [];
+      return declared ? [{ ...file, export: declared[1] }] : [];
     });
 }
 

@@ -1,5 +1,5 @@
 // Routers of mixtures of experts: the experts of each row and the places of rows in their order; rows by place; and
-// sums of what a row's experts made. src/kernels/reference/experts.ts defines them.
+// sums of what a row's experts made. src/kernels/families/experts/reference.ts defines them.
 #pragma once
 
 #include <cmath>

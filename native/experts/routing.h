@@ -1,4 +1,4 @@
-// Where a routing's parts lie: src/kernels/routing.ts. What is read of one is looked at before it is used, as programs
+// Where a routing's parts lie: src/kernels/families/experts/routing.ts. What is read of one is looked at before it is used, as programs
 // may give any values.
 #pragma once
 

@@ -256,7 +256,7 @@ void packed_linear_prepare(Step& step, const Call& call) {
   step.run = run_for_bits<LinearCode<Isa>>(args.weights);
 }
 
-// How a row of activations becomes integers: src/kernels/reference/activations.ts.
+// How a row of activations becomes integers: src/kernels/families/linear/activations.ts.
 struct ActivationScale {
   float scale, inverse;
   int32_t zero;

@@ -1,4 +1,4 @@
-// Dynamic 8-bit quantization of activations on AVX2, bit-identical to src/kernels/reference/activations.ts.
+// Dynamic 8-bit quantization of activations on AVX2, bit-identical to src/kernels/families/linear/activations.ts.
 #pragma once
 
 #include <immintrin.h>

@@ -1,31 +1,9 @@
 /** The rows: every kernel of every family, best first. The reference fits everything and is last. */
-import * as native from "./native/families.ts";
-import { nativeKernels } from "./native/rows.ts";
-import { attentionReference, updateAndAttendReference } from "./reference/attention.ts";
-import { gatherColumnsReference, selectReference } from "./reference/copies.ts";
-import { embeddingFloatReference, embeddingPackedReference, embeddingSharedReference } from "./reference/embedding.ts";
-import {
-  combineExpertsReference,
-  expertLinearFloatReference,
-  expertLinearPackedReference,
-  expertRowsReference,
-  routeReference,
-} from "./reference/experts.ts";
-import {
-  linearA8BlocksSwigluReference,
-  linearA8SwigluReference,
-  ropeUpdateAndAttendReference,
-} from "./reference/fused.ts";
-import { int4PackReference } from "./reference/int4.ts";
-import {
-  linearA8BlocksReference,
-  linearA8Reference,
-  linearFloatReference,
-  linearWeightOnlyReference,
-} from "./reference/linear.ts";
-import { linearRecurrenceReference, shortConvolutionReference } from "./reference/recurrent.ts";
-import { attendTextsReference, poolTextsReference } from "./reference/texts.ts";
-import { ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
+
+import { attentionReference, updateAndAttendReference } from "./families/attention/reference.ts";
+import { ropeUpdateAndAttendReference } from "./families/attention/rope-attention-reference.ts";
+import { ropeAnglesReference, ropeReference } from "./families/attention/rope-reference.ts";
+import { attendTextsReference, poolTextsReference } from "./families/attention/texts-reference.ts";
 import {
   attentionRelaxedWasm,
   attentionWasm,
@@ -33,20 +11,44 @@ import {
   ropeUpdateAndAttendWasm,
   updateAndAttendRelaxedWasm,
   updateAndAttendWasm,
-} from "./wasm/attention/attention.ts";
-import { ropeAnglesWasm, ropeWasm } from "./wasm/attention/rope.ts";
-import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
-import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
-import { expertLinearFloatWasm, expertLinearPackedWasm } from "./wasm/experts/expert-linear.ts";
-import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./wasm/experts/router.ts";
-import { gatherColumnsWasm } from "./wasm/gather-columns.ts";
-import { linearFloatWasm } from "./wasm/linear/float.ts";
-import { linearA8BlocksWasm, linearA8Wasm } from "./wasm/linear/linear.ts";
-import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
-import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./wasm/recurrent/linear-recurrence.ts";
-import { shortConvolutionWasm } from "./wasm/recurrent/short-convolution.ts";
-import { selectWasm } from "./wasm/select.ts";
-import { attendTextsWasm } from "./wasm/texts.ts";
+} from "./families/attention/wasm/attention.ts";
+import { ropeAnglesWasm, ropeWasm } from "./families/attention/wasm/rope.ts";
+import { attendTextsWasm } from "./families/attention/wasm/texts.ts";
+import { gatherColumnsReference, selectReference } from "./families/copy/reference.ts";
+import { gatherColumnsWasm } from "./families/copy/wasm-gather-columns.ts";
+import { selectWasm } from "./families/copy/wasm-select.ts";
+import {
+  embeddingFloatReference,
+  embeddingPackedReference,
+  embeddingSharedReference,
+} from "./families/embedding/reference.ts";
+import { embeddingFloatWasm, embeddingSharedWasm } from "./families/embedding/wasm/embedding.ts";
+import { embeddingPackedWasm } from "./families/embedding/wasm/embedding-packed.ts";
+import {
+  combineExpertsReference,
+  expertLinearFloatReference,
+  expertLinearPackedReference,
+  expertRowsReference,
+  routeReference,
+} from "./families/experts/reference.ts";
+import { expertLinearFloatWasm, expertLinearPackedWasm } from "./families/experts/wasm/expert-linear.ts";
+import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./families/experts/wasm/router.ts";
+import { linearA8BlocksSwigluReference, linearA8SwigluReference } from "./families/linear/gated-reference.ts";
+import {
+  linearA8BlocksReference,
+  linearA8Reference,
+  linearFloatReference,
+  linearWeightOnlyReference,
+} from "./families/linear/reference.ts";
+import { linearFloatWasm } from "./families/linear/wasm/float.ts";
+import { linearA8BlocksWasm, linearA8Wasm } from "./families/linear/wasm/linear.ts";
+import { linearWeightOnlyWasm } from "./families/linear/wasm/weight-only.ts";
+import { int4PackReference } from "./families/packing/int4-reference.ts";
+import { linearRecurrenceReference, shortConvolutionReference } from "./families/recurrent/reference.ts";
+import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./families/recurrent/wasm/linear-recurrence.ts";
+import { shortConvolutionWasm } from "./families/recurrent/wasm/short-convolution.ts";
+import * as native from "./native/families.ts";
+import { nativeKernels } from "./native/rows.ts";
 
 export * from "./families/index.ts";
 

@@ -12,9 +12,9 @@ import {
   routerScores,
 } from "../kernels/arguments.ts";
 import type { Cpu, Kernel, PackedWeights } from "../kernels/contract.ts";
+import { routingLength } from "../kernels/families/experts/routing.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
 import { formOf, openPacked } from "../kernels/layout/packed.ts";
-import { routingLength } from "../kernels/routing.ts";
 import { packedQuery, selectKernel } from "../kernels/select.ts";
 import {
   combineExperts,
