@@ -1,9 +1,9 @@
 // Linear layers over packed weights of any layout for CPUs without better rows: weights of a panel are decoded, then
 // multiplied by plain loops (int8 activations) or vectors of the baseline (float activations).
 #include "../families.h"
-#include "../linear/float_rows.h"
-#include "../linear/packed_rows.h"
-#include "../linear/panel16_linear.h"
+#include "../families/linear/float_rows.h"
+#include "../families/linear/packed_rows.h"
+#include "../families/linear/panel16_linear.h"
 #include "floats.h"
 
 namespace lowbit {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "../linear/panel16_linear.h"
+#include "../families/linear/panel16_linear.h"
 
 namespace lowbit {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "../linear/panel16_linear.h"
+#include "../families/linear/panel16_linear.h"
 
 namespace lowbit {
 namespace {

@@ -1,5 +1,5 @@
-// Where a routing's parts lie: src/kernels/families/experts/routing.ts. What is read of one is looked at before it is used, as programs
-// may give any values.
+// Where a routing's parts lie: src/kernels/families/experts/routing.ts. What is read of one is looked at before it is
+// used, as programs may give any values.
 #pragma once
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../families.h"
-#include "../half.h"
+#include "../../families.h"
+#include "../../half.h"
 
 namespace lowbit {
 namespace {

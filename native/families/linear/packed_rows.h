@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../half.h"
-#include "../panels.h"
+#include "../../half.h"
+#include "../../panels.h"
 #include "fields.h"
 #include "torchao_chunk.h"
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "../each_index.h"
-#include "../kernel.h"
+#include "../../each_index.h"
+#include "../../kernel.h"
 #include "fields.h"
 #include "quantized_rows.h"
 

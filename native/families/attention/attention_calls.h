@@ -1,8 +1,8 @@
 // Calls of attention, over one cache or over pages: their sizes, scratch and steps.
 #pragma once
 
-#include "../families.h"
-#include "../families/division.h"
+#include "../../families.h"
+#include "../division.h"
 #include "attention.h"
 
 namespace lowbit {

@@ -1,8 +1,8 @@
 // Rotary embedding.
 #pragma once
 
-#include "../families.h"
-#include "../families/division.h"
+#include "../../families.h"
+#include "../division.h"
 
 namespace lowbit {
 

@@ -1,9 +1,9 @@
 // Where attention finds keys and values: in one cache, or in the pages of several sequences. A cache is one page.
 #pragma once
 
+#include "../embedding/embedding.h"
+#include "../runs.h"
 #include "attention_scores.h"
-#include "embedding.h"
-#include "runs.h"
 
 namespace lowbit {
 

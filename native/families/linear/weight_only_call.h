@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "../families.h"
-#include "../panels.h"
+#include "../../families.h"
+#include "../../panels.h"
 
 namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.

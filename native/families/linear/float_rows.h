@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "../half.h"
-#include "../kernel.h"
-#include "../transformer/vectors.h"
+#include "../../half.h"
+#include "../../kernel.h"
+#include "../../vectors.h"
 
 namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.

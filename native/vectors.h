@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "../each_index.h"
+#include "each_index.h"
 
 // Loops that are to have all registers for themselves.
 #define LOWBIT_APART __attribute__((noinline))

@@ -1,14 +1,14 @@
 // The rows that every instruction set has. `Isa` is its vectors, `target` its name and `lanes` their width as strings.
 #pragma once
 
-#include "../families/rows.h"
-#include "attention_calls.h"
-#include "embedding.h"
-#include "fused.h"
-#include "linear_recurrence.h"
-#include "rope.h"
-#include "short_convolution.h"
-#include "texts.h"
+#include "attention/attention_calls.h"
+#include "attention/rope.h"
+#include "attention/rope_attention.h"
+#include "attention/texts.h"
+#include "embedding/embedding.h"
+#include "recurrent/linear_recurrence.h"
+#include "recurrent/short_convolution.h"
+#include "rows.h"
 
 // A row for calls of any sizes; behind `needs`, what measures its scratch, or null, and what prepares its calls.
 #define LOWBIT_FLOAT_ROW(name, family, target, lanes, needs, ...) \

@@ -6,10 +6,10 @@
 
 #include <cmath>
 
-#include "../families/division.h"
-#include "attention_scores.h"
-#include "embedding.h"
-#include "runs.h"
+#include "../attention/attention_scores.h"
+#include "../division.h"
+#include "../embedding/embedding.h"
+#include "../runs.h"
 
 namespace lowbit {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "../families.h"
-#include "../half.h"
+#include "../../families.h"
+#include "../../half.h"
 #include "../linear/packed_rows.h"
 
 namespace lowbit {

@@ -1,8 +1,8 @@
 // What a call of a float linear says, for all kernels of the family.
 #pragma once
 
-#include "../families.h"
-#include "../half.h"
+#include "../../families.h"
+#include "../../half.h"
 
 namespace lowbit {
 namespace {

@@ -3,7 +3,8 @@
 // any number of threads.
 #pragma once
 
-#include "../families/division.h"
+#include "../division.h"
+#include "../reduction/softmax.h"
 #include "attention_block.h"
 
 namespace lowbit {

@@ -9,7 +9,7 @@
 // - (zero * scale) there: (offset * scale + minimum) * sum q is added.
 #pragma once
 
-#include "../families.h"
+#include "../../families.h"
 #include "panel16_parts.h"
 #include "panel16_streams.h"
 

@@ -3,9 +3,9 @@
 // first.
 #pragma once
 
-#include "../families/gate/activations.h"
-#include "embedding.h"
-#include "runs.h"
+#include "../embedding/embedding.h"
+#include "../gate/activations.h"
+#include "../runs.h"
 
 namespace lowbit {
 

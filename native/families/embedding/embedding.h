@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "../families.h"
-#include "../families/division.h"
-#include "../half.h"
+#include "../../families.h"
+#include "../../half.h"
+#include "../division.h"
 
 namespace lowbit {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "../call_arguments.h"
-#include "../families.h"
+#include "../../call_arguments.h"
+#include "../../families.h"
 #include "routing.h"
 
 namespace lowbit {

@@ -1,7 +1,7 @@
 // Rotary embedding before attention.
 #pragma once
 
-#include "../call_arguments.h"
+#include "../../call_arguments.h"
 #include "attention_calls.h"
 #include "rope.h"
 

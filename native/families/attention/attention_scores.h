@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include "../kernel.h"
-#include "vectors.h"
+#include "../../kernel.h"
+#include "../../vectors.h"
 
 namespace lowbit {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "../families.h"
+#include "../../families.h"
 #include "routing.h"
 
 namespace lowbit {

@@ -1,7 +1,7 @@
 // Activations quantized for panel16 weights: where they lie in scratch.
 #pragma once
 
-#include "../panels.h"
+#include "../../panels.h"
 
 namespace lowbit {
 
