@@ -1,7 +1,6 @@
 // Passes of the sampler over the logits of a vocabulary, the same in every bit as
 // src/kernels/families/sampling/reference.ts: no product is added without being rounded, and sums are of 16 lanes
-// whatever the vectors' width. `Isa` is as in
-// ../transformer/vectors.h.
+// whatever the vectors' width. `Isa` is as in vectors.h.
 #pragma once
 
 #include <cstring>

@@ -1,8 +1,7 @@
 // Peak multiply-adds of AVX-512: int8 by VNNI, float32 by FMA.
 #include <immintrin.h>
 
-#include "../kernel.h"
-#include "measure_vectors.h"
+#include "vectors.h"
 
 namespace lowbit {
 namespace {
@@ -29,6 +28,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-KernelRows measure_avx512_rows() { return {kRows, 2}; }
+KernelRows peaks_avx512() { return {kRows, 2}; }
 
 }  // namespace lowbit

@@ -2,8 +2,8 @@
 // once, and add(sum, a, b).
 #pragma once
 
-#include "../each_index.h"
-#include "../measure_macs.h"
+#include "../../native/each_index.h"
+#include "macs.h"
 
 namespace lowbit {
 

@@ -1,8 +1,9 @@
-// How fast multiply-adds go when no memory is in the way: the limit that long prompts run against. Rows of no operator,
-// for benchmarks. An `Isa` supplies kMacs, the multiply-adds of one round, and rounds(count).
+// How fast multiply-adds go when no memory is in the way: the limit that long prompts run against. Rows of no
+// operator, which peak.js adds to those of the addon. An `Isa` supplies kMacs, the multiply-adds of one round, and
+// rounds(count).
 #pragma once
 
-#include "families.h"
+#include "../../native/families.h"
 
 namespace lowbit {
 

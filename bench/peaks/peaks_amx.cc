@@ -1,8 +1,7 @@
 // Peak multiply-adds of AMX: int8 and bf16 tiles.
 #include <immintrin.h>
 
-#include "../kernel.h"
-#include "../measure_macs.h"
+#include "macs.h"
 
 namespace lowbit {
 namespace {
@@ -64,6 +63,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-KernelRows measure_amx_rows() { return {kRows, 2}; }
+KernelRows peaks_amx() { return {kRows, 2}; }
 
 }  // namespace lowbit

@@ -1,8 +1,7 @@
 // Peak multiply-adds of AVX2: int8 by vpmaddubsw and 16-bit sums, float32 by FMA.
 #include <immintrin.h>
 
-#include "../kernel.h"
-#include "measure_vectors.h"
+#include "vectors.h"
 
 namespace lowbit {
 namespace {
@@ -29,6 +28,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-KernelRows measure_avx2_rows() { return {kRows, 2}; }
+KernelRows peaks_avx2() { return {kRows, 2}; }
 
 }  // namespace lowbit
