@@ -175,7 +175,7 @@ describe("a bundle", () => {
   it("takes operators and kernels from the modules that their lists import, whichever those are", async () => {
     for (const [list, parts] of [
       ["ops/registry", sources.operators],
-      ["kernels/table", sources.kernels],
+      ["kernels/families/index", sources.kernels],
     ] as const) {
       const text = await readFile(new URL(`../src/${list}.ts`, import.meta.url), "utf8");
       const imports = [...text.matchAll(/^(?:import|export|\}) (?!type).*?from "(\.[^"]+)\.ts";$/gm)];

@@ -13,7 +13,7 @@ import type { AttentionArgs, SequenceAttentionArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
 import { kvCacheTypes } from "../../sequence-table.ts";
-import { attention, updateAndAttend } from "../../table.ts";
+import { attention, updateAndAttend } from "../index.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 const cpu = machine();

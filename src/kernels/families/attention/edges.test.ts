@@ -6,7 +6,7 @@ import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
 import type { AttentionArgs } from "../../arguments.ts";
 import { processMemory } from "../../memory.ts";
-import { attention, updateAndAttend } from "../../table.ts";
+import { attention, updateAndAttend } from "../index.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 

@@ -8,7 +8,7 @@ import type { RopeSequenceAttentionArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
 import { type KvCacheType, kvCacheTypes } from "../../sequence-table.ts";
-import * as table from "../../table.ts";
+import * as table from "../index.ts";
 
 const cpu = machine();
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));

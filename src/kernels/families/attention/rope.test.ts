@@ -2,7 +2,7 @@
 import { it } from "vitest";
 import { type Bench, describeRows, expectNear, heap, machine, run } from "../../../../test/support/conformance.ts";
 import { Random } from "../../../../test/support/random.ts";
-import { rope, ropeAngles } from "../../table.ts";
+import { rope, ropeAngles } from "../index.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 const cpu = machine();

@@ -13,7 +13,7 @@ import type { SequenceAttentionArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
 import { kvCacheTypes, partOffsets, type Run } from "../../sequence-table.ts";
-import { attention, ropeUpdateAndAttend, updateAndAttend } from "../../table.ts";
+import { attention, ropeUpdateAndAttend, updateAndAttend } from "../index.ts";
 
 const memory = processMemory();
 const cpu = machine();

@@ -15,7 +15,7 @@ import { expectSame } from "../../../../test/support/same.ts";
 import { poolings } from "../../../pooling.ts";
 import type { AttendTextsArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
-import { attendTexts, poolTexts } from "../../table.ts";
+import { attendTexts, poolTexts } from "../index.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
 const cpu = machine();

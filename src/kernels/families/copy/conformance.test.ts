@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, machine, run } from "../../../../test/support/conformance.ts";
 import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
-import { gatherColumns, select } from "../../table.ts";
+import { gatherColumns, select } from "../index.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 const cpu = machine();

@@ -9,7 +9,7 @@ import { hasFactors, type QuantizedWeights } from "../../../quantized.ts";
 import type { Kernel, PackedLayout } from "../../contract.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
 import { packEmbedding } from "../../layout/torchao-embedding.ts";
-import { embeddingFloat, embeddingPacked, embeddingShared } from "../../table.ts";
+import { embeddingFloat, embeddingPacked, embeddingShared } from "../index.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
 

@@ -23,7 +23,7 @@ import type { Cpu, CpuFeature, Kernel, KernelTarget } from "../../contract.ts";
 import { scalarCpu } from "../../cpu.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
 import { packedQuery, selectKernel, selectLayout } from "../../select.ts";
-import * as table from "../../table.ts";
+import * as table from "../index.ts";
 import { routeReference } from "./reference.ts";
 import { routingLength, routingParts } from "./routing.ts";
 

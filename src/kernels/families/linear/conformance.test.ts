@@ -42,7 +42,7 @@ import { hasFactors, type QuantizedWeights, SUPER_GROUP } from "../../../quantiz
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "../../arguments.ts";
 import type { Kernel, PackedLayout } from "../../contract.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
-import { linearA8, linearA8Blocks, linearFloat, linearWeightOnly } from "../../table.ts";
+import { linearA8, linearA8Blocks, linearFloat, linearWeightOnly } from "../index.ts";
 
 const single: Bench = { memory: heap, threads: 1 };
 const threaded: Bench = { memory: heap, threads: 3 };

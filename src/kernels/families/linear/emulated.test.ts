@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { cpuWith, hostCpu } from "../../cpu.ts";
 import { selectKernel } from "../../select.ts";
-import { linearA8, linearWeightOnly } from "../../table.ts";
+import { linearA8, linearWeightOnly } from "../index.ts";
 
 const name = process.env.LOWBIT_EMULATED_CPU;
 

@@ -27,7 +27,7 @@ import { hasFactors, type QuantizedWeights } from "../../../quantized.ts";
 import type { PackedLinearArgs } from "../../arguments.ts";
 import type { Kernel, PackedLayout } from "../../contract.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
-import { linearA8BlocksSwiglu, linearA8Swiglu } from "../../table.ts";
+import { linearA8BlocksSwiglu, linearA8Swiglu } from "../index.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
 

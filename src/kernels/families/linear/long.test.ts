@@ -29,7 +29,7 @@ import type { QuantizedWeights } from "../../../quantized.ts";
 import type { PackedLayout } from "../../contract.ts";
 import { SUMMED_COLUMNS_MAX } from "../../layout/header.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
-import { linearA8, linearA8Blocks } from "../../table.ts";
+import { linearA8, linearA8Blocks } from "../index.ts";
 
 /** n, k, group size, rows of activations. */
 type Shape = readonly [number, number, number, readonly number[]];

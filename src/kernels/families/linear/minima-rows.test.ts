@@ -5,7 +5,7 @@ import type { KernelQuery } from "../../contract.ts";
 import { cpuWith } from "../../cpu.ts";
 import { knownCpus } from "../../known-cpus.ts";
 import { packedQuery, selectKernel, selectLayout } from "../../select.ts";
-import { linearA8 } from "../../table.ts";
+import { linearA8 } from "../index.ts";
 
 const sizes = { bits: 4, n: 64, k: 256, groupSize: 32, hasZeros: false, hasLevels: false } as const;
 const specs: readonly WeightSpec[] = [

@@ -20,7 +20,7 @@ import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "../../arguments
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
 import type { Run } from "../../sequence-table.ts";
-import { linearRecurrence, shortConvolution } from "../../table.ts";
+import { linearRecurrence, shortConvolution } from "../index.ts";
 
 const memory = processMemory();
 const cpu = machine();

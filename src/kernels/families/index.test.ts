@@ -1,11 +1,11 @@
 /** Rules for every row of the kernel table. */
 import { describe, expect, it } from "vitest";
-import { UnsupportedError } from "../errors.ts";
-import type { CpuFeature, Kernel } from "./contract.ts";
-import { scalarCpu } from "./cpu.ts";
-import { layouts } from "./layout/packed.ts";
-import { nativeFeatures } from "./native/rows.ts";
-import * as table from "./table.ts";
+import { UnsupportedError } from "../../errors.ts";
+import type { CpuFeature, Kernel } from "../contract.ts";
+import { scalarCpu } from "../cpu.ts";
+import { layouts } from "../layout/packed.ts";
+import { nativeFeatures } from "../native/rows.ts";
+import * as table from "./index.ts";
 
 const families = Object.entries(table) as unknown as [string, readonly Kernel<never>[]][];
 const rows = families.flatMap(([, kernels]) => kernels);
