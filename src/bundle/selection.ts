@@ -18,7 +18,13 @@ export interface Sources {
 }
 
 export async function traceSources(build: Build): Promise<Sources> {
-  const [operators, kernels] = [await importedParts(build, REGISTRY), await importedParts(build, TABLE)];
+  const [operators, families] = [await importedParts(build, REGISTRY), await importedParts(build, TABLE)];
+  const kernels = new Map(families);
+  // Lists of families that are not declared: their rows come from the modules that those import.
+  for (const list of [...families.keys()].filter((module) => module.endsWith("/kernels"))) {
+    kernels.delete(list);
+    for (const [module, part] of await importedParts(build, list)) kernels.set(module, part);
+  }
   return { operators, kernels, families: await partOf(TABLE) };
 }
 
