@@ -67,6 +67,18 @@ export function checkInstance(
   if (!(value instanceof type)) throw unexpected(name, expected, value);
 }
 
+/** InvalidArgumentError for what is no object with some fields; `expected` says what has them. */
+export function checkFields(name: string, value: unknown, fields: readonly string[], expected: string): void {
+  if (typeof value !== "object" || value === null || !fields.every((field) => field in value))
+    throw unexpected(name, expected, value);
+}
+
+/** InvalidArgumentError for what is no list of objects with some fields; `expected` says what has them. */
+export function checkList(name: string, value: unknown, fields: readonly string[], expected: string): void {
+  if (!Array.isArray(value)) throw unexpected(name, `a list of ${expected}`, value);
+  for (const [i, item] of value.entries()) checkFields(`${name}[${i}]`, item, fields, `one of ${expected}`);
+}
+
 /** What an option may be, and whether a value is that. */
 type Kind = readonly [expected: string, isIt: (value: never) => boolean];
 

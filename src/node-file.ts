@@ -2,7 +2,7 @@
 import type { Stats } from "node:fs";
 import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { checkString } from "./arguments.ts";
+import { checkFields, checkString, unexpected } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
 import { checkNoPointer } from "./git-lfs.ts";
@@ -192,6 +192,7 @@ function describeOther(status: Stats): string {
  */
 export async function writeFileWhole(path: string, write: (sink: ByteSink) => Promise<void>): Promise<void> {
   await checkWritable(path);
+  if (typeof write !== "function") throw unexpected("write", "a function", write);
   await removeLeftovers(path);
   const temporary = `${path}.${newWriterId()}.part`;
   const handle = await open(temporary, "wx").catch((cause: Error) => {
@@ -269,6 +270,7 @@ const memberNames = /\.(safetensors|bin|pth?|gguf|jinja|model)$|^(?!.*trace).*\.
  */
 export async function checkOutput(path: string, inputs: readonly (string | undefined)[]): Promise<void> {
   await checkWritable(path);
+  if (!Array.isArray(inputs)) throw unexpected("inputs", "a list of paths", inputs);
   const statusOf = (name: string) => stat(name).catch(() => null);
   const [target, folder] = await Promise.all([path, dirname(path)].map(statusOf));
   for (const input of inputs) {
@@ -342,6 +344,7 @@ const writeErrors = new Set(["ENOSPC", "EFBIG", "EDQUOT", "EIO", "EACCES", "ENOE
 
 /** An error of the file system in writing `path` as InvalidFileError; any other error as it is. */
 export function cannotWrite(path: string, cause: Error): Error {
+  checkFields("cause", cause, [], "an error");
   const { code } = cause as NodeJS.ErrnoException;
   if (code === undefined || !writeErrors.has(code)) return cause;
   return new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });

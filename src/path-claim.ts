@@ -5,11 +5,13 @@
  * two machines are never compared. One who was stopped for that long may go on beside who took over, so files are
  * kept whole by names of their own, not by claims.
  */
+
 import { open, rm } from "node:fs/promises";
 import { hostname } from "node:os";
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
+import { checkOptions, checkString } from "./arguments.ts";
 import { InvalidFileError } from "./errors.ts";
 import { logInfo } from "./log.ts";
 import { cannotWrite, readFileWhole } from "./node-file.ts";
@@ -49,7 +51,10 @@ export function tryClaimPath(path: string, options: WaitOptions = {}): Promise<C
   return claim(path, options, false);
 }
 
-async function claim(path: string, { signal, onWait }: WaitOptions, isPatient: boolean): Promise<Claim | string> {
+async function claim(path: string, options: WaitOptions, isPatient: boolean): Promise<Claim | string> {
+  checkString("path", path);
+  checkOptions(options);
+  const { signal, onWait } = options;
   const lock = `${resolve(path)}.lock`;
   const id = newWriterId();
   const tell = (holder: string) => {

@@ -1,6 +1,6 @@
 /** Models of a provider, each loaded once, when it is first used. */
 import { orAbort } from "../abort.ts";
-import { loadProgram } from "../api/load-program.ts";
+import { loadModel } from "../api/load-model.ts";
 import type { ProgramFileOptions } from "../api/program-file.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { drafts } from "../text/draft-source.ts";
@@ -8,14 +8,15 @@ import { drafts } from "../text/draft-source.ts";
 /** Which models a provider has, and how they are loaded. */
 export interface LowbitSettings {
   /**
-   * Models by the names that calls use: paths of `.pte` files, loaded models, which stay the caller's, or functions that
-   * load one, such as from a checkpoint. A name that is not among them is a path of a `.pte` file.
+   * Models by the names that calls use: paths, loaded models, which stay the caller's, or functions that load one. A name that is
+   * not among them is a path. Paths are those of `.pte` files, of checkpoint folders and GGUF files, whose weights stay as they
+   * are stored, or "hf:org/name", which is made a program of 4 bits once.
    */
   readonly models?: Readonly<Record<string, string | LanguageModel | (() => Promise<LanguageModel>)>> | undefined;
-  /** How `.pte` files are loaded: threads, the backend's CPU, progress. */
+  /** How models are loaded from paths: threads, the backend's CPU, progress. */
   readonly load?: Omit<ProgramFileOptions, "signal"> | undefined;
   /**
-   * Where drafts of the models that the provider loads come from: "lookup", "off", or the path of a smaller `.pte` file with the
+   * Where drafts of the models that the provider loads come from: "lookup", "off", or the path of a smaller model with the
    * same tokens. Default: lookup.
    */
   readonly draft?: string | undefined;
@@ -36,7 +37,7 @@ export class LoadedModels {
     signal?.throwIfAborted();
     if (typeof model === "object") return model;
     const [key, begin] =
-      typeof model === "string" ? [`file ${model}`, () => loadProgram(model, load)] : [`name ${modelId}`, model];
+      typeof model === "string" ? [`file ${model}`, () => loadModel(model, load)] : [`name ${modelId}`, model];
     return this.#once(key, async () => this.#drafted(await begin()), signal);
   }
 
@@ -46,7 +47,7 @@ export class LoadedModels {
     if (draft === undefined || model.embedding || model.reranker) return model;
     const named = drafts.find((name) => name === draft);
     try {
-      model.draft = named ?? (await this.#once(`draft ${draft}`, () => loadProgram(draft, load), undefined));
+      model.draft = named ?? (await this.#once(`draft ${draft}`, () => loadModel(draft, load), undefined));
     } catch (error) {
       await model.dispose();
       throw error;

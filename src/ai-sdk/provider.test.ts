@@ -5,6 +5,7 @@ import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { exportProgram } from "../api/export-program.ts";
 import { loadProgram } from "../api/load-program.ts";
+import { saveGguf } from "../api/save-gguf.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { createLowbit, lowbit } from "./provider.ts";
@@ -32,6 +33,19 @@ describe("a provider", () => {
     expect(await lowbit.languageModel(path).doGenerate(call)).toMatchObject({ content: first.content });
     await lowbit.dispose();
     expect(await model.doGenerate(call)).toMatchObject({ content: first.content });
+    await lowbit.dispose();
+  });
+
+  it("runs checkpoints and GGUF, for text and embeddings", async () => {
+    const expected = (await lowbit(path).doGenerate(call)).content;
+    const gguf = join(await temporaryFolder(), "tiny.gguf");
+    const model = await loadCheckpoint(folder);
+    await saveGguf(model, gguf);
+    await model.close();
+    for (const one of [folder, gguf]) expect((await lowbit(one).doGenerate(call)).content).toEqual(expected);
+    const bge = join(import.meta.dirname, "../../models/tiny-bge");
+    const { embeddings } = await lowbit.embeddingModel(bge).doEmbed({ values: ["Paris", "Rome"] });
+    expect(embeddings.map(({ length }) => length)).toEqual([64, 64]);
     await lowbit.dispose();
   });
 

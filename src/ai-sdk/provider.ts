@@ -1,10 +1,11 @@
 /** The provider: models by name or path, loaded when they are first used. */
-import type { EmbeddingModelV3, LanguageModelV3, ProviderV3 } from "@ai-sdk/provider";
+import type { EmbeddingModelV3, LanguageModelV3, ProviderV3, RerankingModelV3 } from "@ai-sdk/provider";
 import { checkOptions, checkString } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import { ChatModel } from "./chat-model.ts";
 import { TextEmbeddingModel } from "./embedding-model.ts";
 import { LoadedModels, type LowbitSettings } from "./loaded-models.ts";
+import { DocumentRerankingModel } from "./reranking-model.ts";
 
 /** A provider of the AI SDK's specification v3, which versions 6 and 7 of the package `ai` take. */
 export interface LowbitProvider extends ProviderV3 {
@@ -14,6 +15,8 @@ export interface LowbitProvider extends ProviderV3 {
   languageModel(modelId: string): LanguageModelV3;
   /** Gives the model of a name or path that makes vectors of texts; it is loaded when it is first used. */
   embeddingModel(modelId: string): EmbeddingModelV3;
+  /** Gives the model of a name or path that ranks documents by a query; it is loaded when it is first used. */
+  rerankingModel(modelId: string): RerankingModelV3;
   /** Refuses: there are no models of images. */
   imageModel(modelId: string): never;
   /**
@@ -44,6 +47,10 @@ export function createLowbit(settings: LowbitSettings = {}): LowbitProvider {
       checkString("modelId", modelId);
       return new TextEmbeddingModel(modelId, models);
     },
+    rerankingModel: (modelId: string): RerankingModelV3 => {
+      checkString("modelId", modelId);
+      return new DocumentRerankingModel(modelId, models);
+    },
     imageModel: (modelId: string): never => {
       throw new UnsupportedError(`${modelId}: no model of lowbit makes images`);
     },
@@ -51,5 +58,5 @@ export function createLowbit(settings: LowbitSettings = {}): LowbitProvider {
   });
 }
 
-/** The provider whose models are paths of `.pte` files: `lowbit("llama-1b.pte")`. */
+/** The provider whose models are paths: `lowbit("llama-1b.pte")`. */
 export const lowbit: LowbitProvider = createLowbit();

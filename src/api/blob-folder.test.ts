@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { newWriterId } from "../writer-id.ts";
-import { type BlobFolder, openBlobFolder } from "./blob-folder.ts";
+import { type BlobFolder, openBlobFolder, ownedName } from "./blob-folder.ts";
 
 const bytesOf = (seed: number, length = 1000) => Uint8Array.from({ length }, (_, i) => (i * 31 + seed * 17) & 255);
 
@@ -129,5 +129,31 @@ describe("a limit", () => {
     await writeFile(join(folder, "other.txt"), "not a blob");
     await keep(await openBlobFolder(folder, 30_000), [1]);
     expect((await readdir(folder)).sort()).toEqual(["blob1.kv", running.split("/").at(-1), "other.txt"].sort());
+  });
+});
+
+describe("a flood of one owner", () => {
+  test("takes nothing from another that has less, in another process, too", async () => {
+    const folder = await temporaryFolder();
+    const limit = 100 * (1000 + 48);
+    const write = async (blobs: BlobFolder, owner: string, names: readonly number[]) => {
+      for (const name of names) blobs.write(ownedName(owner, `blob${name}`), () => bytesOf(name));
+      await blobs.flush();
+    };
+    const countOf = async (blobs: BlobFolder, owner: string, names: readonly number[]) => {
+      let count = 0;
+      for (const name of names) if (await blobs.read(ownedName(owner, `blob${name}`), new Uint8Array(1000))) count++;
+      return count;
+    };
+    const names = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
+    const quiet = await openBlobFolder(folder, limit);
+    await write(quiet, "anna", names(0, 30));
+    const flooding = await openBlobFolder(folder, limit);
+    for (let i = 0; i < 10; i++) await write(flooding, "ben", names(1000 + 100 * i, 100));
+    expect(await bytesIn(folder)).toBeLessThanOrEqual(limit);
+    expect(await countOf(quiet, "anna", names(0, 30))).toBe(30);
+    // Whoever floods finds the last of what he had.
+    expect(await countOf(flooding, "ben", names(1990, 10))).toBe(10);
+    expect(ownedName("anna", "blob1")).not.toContain("anna");
   });
 });

@@ -37,9 +37,19 @@ interface Waiting {
   readonly bytes: () => Uint8Array | null;
 }
 
+/** Digits of what owners are told apart by. */
+const OWNER_DIGITS = 8;
+
+/** The name of a blob that is of an owner: of those of whoever has most, the longest unused is given up first. */
+export function ownedName(owner: string, name: string): string {
+  return `${createHash("sha256").update(owner).digest("hex").slice(0, OWNER_DIGITS)}.${name}`;
+}
+
 /** A file of the folder. */
 interface Found {
   readonly path: string;
+  /** Files of one owner have the same. */
+  readonly owner: string;
   readonly bytes: number;
   readonly usedAt: number;
   /** Whether it is one that a process that has ended did not finish. */
@@ -173,7 +183,7 @@ export class BlobFolder {
       let total = all.reduce((sum, found) => sum + found.bytes, 0);
       const isFull = total > this.#limit - needed;
       const most = this.#limit - Math.max(needed, isFull ? this.#limit * SPARE_SHARE : 0);
-      for (const { path, bytes: freed, isLeftover } of all) {
+      for (const { path, bytes: freed, isLeftover } of inTurn(all)) {
         if (total <= most && !isLeftover) break;
         await rm(path, { force: true });
         total -= freed;
@@ -185,7 +195,7 @@ export class BlobFolder {
     return true;
   }
 
-  /** All files, those first that are to be removed first. */
+  /** All files, leftovers first, and then those that were unused for the longest time. */
   async #look(): Promise<Found[]> {
     const names = (await readdir(this.#folder)).filter((name) => name.endsWith(ENDING) || UNFINISHED.test(name));
     const found: Found[] = [];
@@ -195,13 +205,37 @@ export class BlobFolder {
       if (!status?.isFile()) continue;
       const writer = UNFINISHED.exec(name)?.[1];
       const isOver = writer && (isRunning(writer) === false || Date.now() - status.mtimeMs > LEFTOVER_MS);
-      found.push({ path, bytes: status.size, usedAt: status.mtimeMs, isLeftover: Boolean(isOver) });
+      const owner = name.slice(0, Math.max(0, name.indexOf(".")));
+      found.push({ path, owner, bytes: status.size, usedAt: status.mtimeMs, isLeftover: Boolean(isOver) });
     }
     return found.sort((a, b) => Number(b.isLeftover) - Number(a.isLeftover) || a.usedAt - b.usedAt);
   }
 
   #pathOf(name: string): string {
     return join(this.#folder, `${name}${ENDING}`);
+  }
+}
+
+/** Files in the order in which they are given up: leftovers, and then of whoever has most bytes the longest unused. */
+function* inTurn(all: readonly Found[]): Generator<Found> {
+  const owners = new Map<string, { readonly files: Found[]; bytes: number }>();
+  for (const found of all) {
+    if (found.isLeftover) {
+      yield found;
+      continue;
+    }
+    const own = owners.get(found.owner) ?? { files: [], bytes: 0 };
+    owners.set(found.owner, own);
+    own.files.push(found);
+    own.bytes += found.bytes;
+  }
+  for (;;) {
+    let most: { readonly files: Found[]; bytes: number } | null = null;
+    for (const own of owners.values()) if (own.files.length > 0 && own.bytes > (most?.bytes ?? -1)) most = own;
+    const next = most?.files.shift();
+    if (!next) return;
+    most!.bytes -= next.bytes;
+    yield next;
   }
 }
 

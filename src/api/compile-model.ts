@@ -133,8 +133,10 @@ export function compileModel(model: Model, given: CompileModelOptions = {}): Pro
  */
 export function checkCompiles(
   model: Model,
-  { contextLength, ...given }: CompileModelOptions & Pick<SequenceLoadOptions, "contextLength"> = {},
+  options: CompileModelOptions & Pick<SequenceLoadOptions, "contextLength"> = {},
 ): void {
+  checkOptions(options);
+  const { contextLength, ...given } = options;
   compiled(model, given, true);
   if (contextLength !== undefined) checkWhole("contextLength", contextLength, 1, model.decoder.contextLength);
 }

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { checkInstance } from "../arguments.ts";
+import { checkInstance, checkOptions } from "../arguments.ts";
 import { takeTurn } from "../event-loop.ts";
 import { HEADER_BYTES, packedLength } from "../kernels/layout/header.ts";
 import { LanguageModel } from "../language/language-model.ts";
@@ -12,7 +12,7 @@ import { type LoadedProgram, storeOf } from "../runtime/program.ts";
 import type { PageArchive } from "../sequences/archive.ts";
 import type { SequenceLayout } from "../sequences/layout.ts";
 import { version } from "../version.ts";
-import { type BlobFolder, openBlobFolder } from "./blob-folder.ts";
+import { type BlobFolder, openBlobFolder, ownedName } from "./blob-folder.ts";
 import { programCache } from "./program-cache.ts";
 
 /** A folder of prefixes, which any processes share. */
@@ -36,6 +36,7 @@ export class PrefixCache {
 
   /** InvalidFileError for a folder that cannot be written to. */
   static async open(options: PrefixCacheOptions = {}): Promise<PrefixCache> {
+    checkOptions(options);
     const { folder = join(programCache(), "prefixes"), bytes } = options;
     await makeFolder(folder);
     return new PrefixCache(await openBlobFolder(folder, bytes ?? (await defaultBytes(folder))));
@@ -105,11 +106,10 @@ function archiveIn(blobs: BlobFolder, identity: string): PageArchive {
       createHash("sha256")
         .update(JSON.stringify([identity, branch]))
         .digest("hex"),
-    keyOf: (previous, ids, salt) =>
-      createHash("sha256")
-        .update(JSON.stringify([previous, salt]))
-        .update(Uint32Array.from(ids))
-        .digest("hex"),
+    keyOf(previous, ids, salt) {
+      const hash = createHash("sha256").update(JSON.stringify([previous, salt]));
+      return ownedName(salt, hash.update(Uint32Array.from(ids)).digest("hex"));
+    },
     has: (name) => blobs.has(name),
     read: (name, target) => blobs.read(name, target),
     write: (name, bytes) => blobs.write(name, bytes),

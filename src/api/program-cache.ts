@@ -1,8 +1,10 @@
 /** Programs that were made of models of the hub, kept in a folder for the next time. */
+
 import { createHash } from "node:crypto";
 import { readdir, rm, stat, utimes } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
+import { checkFields, checkString } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { parseRepository } from "../hub/settings.ts";
 import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
@@ -37,6 +39,7 @@ const HASH_LENGTH = 10;
 
 /** The folder of cached programs: `LOWBIT_CACHE`, or `lowbit` within `XDG_CACHE_HOME` or `~/.cache`. */
 export function programCache(environment: Readonly<Record<string, string | undefined>> = process.env): string {
+  checkFields("environment", environment, [], "variables by name");
   const { LOWBIT_CACHE, XDG_CACHE_HOME } = environment;
   return LOWBIT_CACHE || join(XDG_CACHE_HOME || join(homedir(), ".cache"), "lowbit");
 }
@@ -98,6 +101,7 @@ async function readCached(path: string): Promise<CachedProgram | null> {
 
 /** All programs of the cache, the last used first. */
 export async function listCachedPrograms(cache = programCache()): Promise<CachedProgram[]> {
+  checkString("cache", cache);
   const names = await readdir(cache, { recursive: true }).catch(() => []);
   const found = await Promise.all(
     names.filter((name) => name.endsWith(".pte")).map((name) => readCached(join(cache, name))),
@@ -110,6 +114,8 @@ export async function listCachedPrograms(cache = programCache()): Promise<Cached
  * model stays in the hub's cache. InvalidArgumentError when the cache has none of that name.
  */
 export async function removeCachedPrograms(name: string, cache = programCache()): Promise<CachedProgram[]> {
+  checkString("name", name);
+  checkString("cache", cache);
   const programs = await listCachedPrograms(cache);
   const matches = programs.filter(
     ({ model, path }) => model === name || model === `hf:${name}` || basename(path, ".pte") === basename(name, ".pte"),

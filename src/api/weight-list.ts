@@ -1,4 +1,5 @@
 /** The weights of a program, found from the operator calls that use them; nothing is read. */
+import { checkList } from "../arguments.ts";
 import { byteSize } from "../dtype.ts";
 import type { PackedShape } from "../kernels/layout/packed.ts";
 import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
@@ -8,6 +9,7 @@ import { weightName } from "../ops/packed-constant.ts";
 import { operators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Instruction, Method, Program, TensorValue, Value } from "../program/program.ts";
+import { checkProgram } from "../runtime/program.ts";
 import { elementCount } from "../tensor.ts";
 
 /**
@@ -47,6 +49,7 @@ type Kernel = Extract<Instruction, { kind: "kernel" }>;
 
 /** Weights in the order of first use; a buffer that several calls or methods use is one weight. */
 export function listWeights(program: Program, registry: OperatorRegistry = operators): readonly ListedWeight[] {
+  checkProgram(program);
   const weights = new Map<DataSource, ListedWeight>();
   const parts = new Set<DataSource>();
   for (const method of program.methods)
@@ -75,6 +78,7 @@ export function listWeights(program: Program, registry: OperatorRegistry = opera
 
 /** Bits that a weight takes in the program, scales and everything else included: the mean over all weights. */
 export function bitsPerWeight(weights: readonly Pick<ListedWeight, "shape" | "byteLength">[]): number {
+  checkList("weights", weights, ["shape", "byteLength"], "listWeights()");
   const bytes = weights.reduce((sum, { byteLength }) => sum + byteLength, 0);
   const count = weights.reduce((sum, { shape }) => sum + elementCount(shape), 0);
   return (8 * bytes) / count;

@@ -3,7 +3,7 @@
  * `W[o * outGroup + r][g * inGroup + j] = scales[o] * sum over c of codebooks[c][codes[o][g][c]][r][j]`
  * (Egiazarian et al. 2024, "Extreme Compression of Large Language Models via Additive Quantization").
  */
-import { ShapeError, UnsupportedError } from "../extension/index.ts";
+import { InvalidArgumentError, ShapeError, UnsupportedError } from "../extension/index.ts";
 
 /** Sizes of AQLM weights [n, k]. */
 export interface AqlmForm {
@@ -56,6 +56,12 @@ export function formCounts(form: AqlmForm): { outputs: number; inputs: number; e
   return { outputs: form.n / form.outGroup, inputs: form.k / form.inGroup, entries: 2 ** form.bits };
 }
 
+/** InvalidArgumentError for what are no weights of AQLM. */
+export function checkWeights(weights: AqlmForm & { readonly codes: unknown; readonly vectors: unknown }): void {
+  if (!weights || !(weights.n >= 1) || !ArrayBuffer.isView(weights.codes) || !ArrayBuffer.isView(weights.vectors))
+    throw new InvalidArgumentError("weights: expected sizes, codes, vectors and scales of AQLM");
+}
+
 /** UnsupportedError for a variant that no kernel knows, ShapeError for sizes that are empty or not whole groups. */
 export function checkForm(where: string, form: AqlmForm): void {
   const { n, k, codebooks, bits, inGroup, outGroup } = form;
@@ -84,6 +90,7 @@ export function codeArray(bits: number, count: number): Uint8Array | Uint16Array
 
 /** Bits that a weight takes, codebooks and scales included. */
 export function aqlmBitsPerWeight(form: AqlmForm): number {
+  if (!(form?.n >= 1)) throw new ShapeError("form: expected sizes n and k, codebooks, bits and groups of AQLM weights");
   const { outputs, inputs, entries } = formCounts(form);
   const codeBits = outputs * inputs * form.codebooks * form.bits;
   const vectorBits = 16 * form.codebooks * entries * form.outGroup * form.inGroup;

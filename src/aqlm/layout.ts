@@ -12,8 +12,8 @@
  * One thread reads a block of inputs with a table of its own from one end to the other, so codes are one stream.
  * Kernels that look up bytes sum odd and even ones apart, which in this order leaves outputs side by side.
  */
-import { checksum, ShapeError } from "../extension/index.ts";
-import { type AqlmForm, type AqlmWeights, checkForm, codeArray, formCounts } from "./form.ts";
+import { checksum, InvalidArgumentError, ShapeError } from "../extension/index.ts";
+import { type AqlmForm, type AqlmWeights, checkForm, checkWeights, codeArray, formCounts } from "./form.ts";
 
 export const HEADER_BYTES = 64;
 const MAGIC = 0x3141424c;
@@ -63,6 +63,7 @@ export function codeIndex(form: AqlmForm, output: number, group: number): number
 
 /** Packs codes. ShapeError, which says where, for too few or too many of them, and for one beyond its codebook. */
 export function packCodes(weights: AqlmWeights, where = "AQLM codes"): Uint8Array {
+  checkWeights(weights);
   checkCodes(weights, where);
   const target = new Uint8Array(packedByteLength(weights));
   const { outputs, inputs } = formCounts(weights);
@@ -92,7 +93,10 @@ function checkCodes(weights: AqlmWeights, where: string): void {
 }
 
 /** The inverse of `packCodes`. */
-export function unpackCodes({ form, bytes }: OpenCodes): Uint8Array | Uint16Array {
+export function unpackCodes(open: OpenCodes): Uint8Array | Uint16Array {
+  if (!open?.form || !(open.bytes instanceof Uint8Array))
+    throw new InvalidArgumentError("codes: expected a form and its packed bytes");
+  const { form, bytes } = open;
   const { outputs, inputs } = formCounts(form);
   const packed = codesOf(form, bytes);
   const codes = codeArray(form.bits, outputs * inputs * form.codebooks);

@@ -1,7 +1,7 @@
 /** AQLM as plain loops: the definition, and the fallback for every form. Sums are in double precision. */
 import { f16Table, type Kernel } from "../extension/index.ts";
 import type { AqlmArgs } from "./arguments.ts";
-import { type AqlmForm, type AqlmWeights, type Floats, formCounts } from "./form.ts";
+import { type AqlmForm, type AqlmWeights, checkWeights, type Floats, formCounts } from "./form.ts";
 import { codeIndex, codesOf, type OpenCodes, packedLayouts, TILE } from "./layout.ts";
 
 /** Float32 values of f32 or f16 data. */
@@ -13,6 +13,7 @@ export function floatsOf(data: Floats): Float32Array {
 
 /** Float32 values [n, k] of AQLM weights: sums of vectors in double precision, times the scale. */
 export function dequantizeAqlm(weights: AqlmWeights): Float32Array {
+  checkWeights(weights);
   const { n, k, codebooks, outGroup, inGroup } = weights;
   const { outputs, inputs, entries } = formCounts(weights);
   const vectors = floatsOf(weights.vectors);

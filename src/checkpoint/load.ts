@@ -1,5 +1,5 @@
 /** Checkpoints by path or name: files and folders, and models on the hub, which are downloaded. */
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, checkString } from "../arguments.ts";
 import { isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { checkPath } from "../node-file.ts";
@@ -7,6 +7,7 @@ import { type Model, modelOf } from "./model.ts";
 
 /** Whether a path names a model on the hub: "hf:org/name". */
 export function isHubName(path: string): boolean {
+  checkString("path", path);
   return path.startsWith("hf:");
 }
 

@@ -1,5 +1,5 @@
 /** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
-import { checkOptions, shown, unexpected } from "../arguments.ts";
+import { checkList, checkOptions, shown, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
@@ -92,7 +92,10 @@ export function formatRecipe(model: Model): string {
 }
 
 /** Names of the weights of which a recipe says something: a configuration that fits them, or null. */
-export function weightsInRecipe({ network }: Model, recipe: Recipe): ReadonlySet<string> {
+export function weightsInRecipe(model: Model, recipe: Recipe): ReadonlySet<string> {
+  checkModel(model);
+  checkList("recipe", recipe, ["name", "config"], "makeRecipe()");
+  const { network } = model;
   const isIn = (slot: WeightSlot) => {
     const entry = selectEntry(recipe, moduleOf(slot.name));
     return entry !== undefined && (entry.config === null || fitRole(slot, entry.config) !== null);

@@ -26,8 +26,8 @@ export async function usualPower(
   const text = [...Object.values(beginnings).flat(), ...questions].join("\n");
   const windows = calibrationWindows(model, text, { maxTokens: TOKENS });
   const least = isTextNetwork(model.network) ? 1 : Math.min(TOKENS_LEAST, windows[0]!.length);
-  await new FloatWalk(model, windows, options).visit(async ({ name, inputs, power }) => {
-    if (inputs().rows < least) return null;
+  await new FloatWalk(model, windows, options).visit(async ({ name, tokens, power }) => {
+    if (tokens < least) return null;
     const squares = power();
     const isUsable = squares.every((value) => value < Number.POSITIVE_INFINITY) && squares.some((value) => value > 0);
     if (isUsable) found.set(name, squares);

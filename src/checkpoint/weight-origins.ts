@@ -1,4 +1,5 @@
 /** What becomes of the weights of a checkpoint: which are kept as they are stored, which are quantized anew. */
+import { checkFields, checkList } from "../arguments.ts";
 import { blockTypeFor } from "../formats/gguf/encode-blocks.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
@@ -57,7 +58,10 @@ export function weightOrigins(model: Model, destination: Destination = "lowbit")
 }
 
 /** Whether a tied slot is asked to be quantized in another way than its source, or was given a weight, so that it is a tensor of its own. */
-export function isQuantizedApart(model: Model, { name, tiedTo }: WeightSlot): boolean {
+export function isQuantizedApart(model: Model, slot: WeightSlot): boolean {
+  checkModel(model);
+  checkFields("slot", slot, ["name", "tiedTo"], "one of model.network.slots");
+  const { name, tiedTo } = slot;
   if (tiedTo !== null && model.slotWeight(name).state.kind === "replaced") return true;
   const config = model.configOf(name);
   return tiedTo !== null && config !== undefined && config !== model.configOf(tiedTo);
@@ -72,6 +76,7 @@ function treatmentOf(model: Model, name: string, holds: ReturnType<typeof holdsF
 
 /** A line for people: "carried over bit for bit, for 8-bit activations: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */
 export function describeOrigins(origins: readonly WeightOrigin[]): string {
+  checkList("origins", origins, ["treatment"], "weightOrigins()");
   const treatments = [
     ["carried over", "int8", "carried over bit for bit, for 8-bit activations"],
     ["carried over", "int8_per_token", "carried over bit for bit, for 8-bit activations with one scale a row"],

@@ -24,7 +24,7 @@ import {
 } from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
-import { calibrationText, checkWriting, type WritingHooks } from "./self-calibration.ts";
+import { calibrationTexts, checkWriting, type WritingHooks } from "./self-calibration.ts";
 import { applySize, type SizeHooks } from "./size-option.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
@@ -69,7 +69,7 @@ export async function applyQuantization(
   const isToEncode = mode !== null && !isEncoded;
   // Before writing a text, encoding and calibrating, which take long.
   if (isToEncode || wantsCalibration) hooks.check?.(model);
-  const text = await calibrationText(model, options, hooks);
+  const { text, otherText } = await calibrationTexts(model, options, hooks);
   const { calibrationTokens: maxTokens, damping } = options;
   if (isToEncode) {
     const skipped = recipe ? weightsInRecipe(model, recipe) : new Set<string>();
@@ -78,7 +78,7 @@ export async function applyQuantization(
   }
   await applySize(model, text, options, hooks);
   if (wantsCalibration && asksForText(model, options))
-    await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant: strengthOf(options), damping });
+    await calibrate(model, text!, { ...hooks, maxTokens, otherText, smoothQuant: strengthOf(options), damping });
 }
 
 async function readRecipe({ recipe: path }: QuantizationOptions): Promise<Recipe | null> {

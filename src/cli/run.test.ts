@@ -47,6 +47,25 @@ describe("lowbit run", () => {
     expect((await lowbit(chat, { stdin: "Hello\n" })).code).toBe(0);
   });
 
+  test("looks for computed prompts where one is long, or a folder is named", async () => {
+    const long = join(root, "long");
+    await writeTinyCheckpoint(long, { config: { max_position_embeddings: 512 } });
+    vi.stubEnv("LOWBIT_CACHE", join(root, "cache"));
+    const [kept, named] = [join(root, "cache", "prefixes"), join(root, "named")];
+    const run = (...argv: string[]) => lowbit(["run", long, "-n", "1", ...argv]);
+    const found = [];
+    for (const argv of [["short"], ["zqxjk ".repeat(80)], ["short", "--cache-dir", named]]) {
+      expect((await run(...argv)).code).toBe(0);
+      found.push([existsSync(kept), existsSync(named)]);
+    }
+    vi.unstubAllEnvs();
+    expect(found).toEqual([
+      [false, false],
+      [true, false],
+      [true, true],
+    ]);
+  });
+
   test("prints one object with the fields of ExecuTorch's statistics", async () => {
     const result = await json("run", program, "The quick", "-n", "5", "--ignore-eos");
     expect(result.finish_reason).toBe("length");

@@ -57,9 +57,10 @@ async function run(path: string, argument: string | undefined, options: RunOptio
   const loadStart = Date.now();
   const wantsProfile = options.profile || options.trace !== undefined;
   const profile = wantsProfile ? new Profile({ trace: options.trace !== undefined }) : undefined;
-  const prefixes = await openPrefixes(options, terminal);
+  const asked = options.cacheDir === undefined ? null : await openPrefixes(options, terminal);
   const draft = draftOf(options, options, terminal);
-  const model = await openModel(path, options, terminal, { profile, isKept: true, prefixes, draft });
+  const model = await openModel(path, options, terminal, { profile, isKept: true, prefixes: asked, draft });
+  if (!asked && isLong(prompt, model)) await (await openPrefixes(options, terminal))?.keepFor(model);
   // Loading may have run the program to warm it up.
   profile?.reset();
   if (prefix !== undefined && existsSync(prefix)) await restorePrefix(model, prefix);
@@ -86,6 +87,15 @@ async function run(path: string, argument: string | undefined, options: RunOptio
   }
   if (prefix !== undefined) await keepPrefix(model, prompt, prefix, terminal);
   if (options.trace !== undefined) await writeTrace(profile!, options.trace);
+}
+
+/** Tokens that are computed sooner than it is found out whether they were computed before. */
+const SHORT_TOKENS = 256;
+
+function isLong(prompt: string, model: LanguageModel): boolean {
+  // A token has a byte at least.
+  const canBe = Buffer.byteLength(prompt) >= SHORT_TOKENS;
+  return canBe && model.hasTokenizer && model.tokenizer.encode(prompt).length >= SHORT_TOKENS;
 }
 
 /** Writes the prefix of a prompt, or says that nothing of it is held, as of one that is shorter than a page. */

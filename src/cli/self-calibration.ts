@@ -28,22 +28,42 @@ export function checkWriting({ calibrate, calibrationSeed, saveCalibration }: Qu
       throw new UsageError(`${flag} is for a text that the model writes: expected --calibrate ${SELF}`);
 }
 
-/** The text that options give; undefined where they give none. */
-export async function calibrationText(
+/** What calibration reads. */
+export interface CalibrationTexts {
+  /** The text that options give; undefined where they give none. */
+  readonly text: string | undefined;
+  /** Gives what the model writes, for GPTQ to read beside a text of a file. */
+  readonly otherText?: (tokens: number) => Promise<string>;
+}
+
+/** The texts that options ask for. */
+export async function calibrationTexts(
   model: Model,
   options: QuantizationOptions,
-  { onWrite, onWritten, signal }: WritingHooks,
-): Promise<string | undefined> {
-  const { calibrate: path, calibrationSeed: seed, saveCalibration } = options;
-  if (path !== SELF) return path === undefined ? undefined : readTextFile(path, "the text");
-  if (saveCalibration !== undefined) await checkOutput(saveCalibration, [model.checkpoint.folder]);
+  hooks: WritingHooks,
+): Promise<CalibrationTexts> {
+  const { calibrate: path, calibrationTokens } = options;
+  if (path === undefined) return { text: undefined };
+  if (path !== SELF) {
+    const text = await readTextFile(path, "the text");
+    return model.isOfTexts ? { text } : { text, otherText: (tokens) => written(model, tokens, options, hooks) };
+  }
   const isGptq = [...model.configs.values()].some(({ algorithm }) => algorithm === "gptq" || algorithm === "awq+gptq");
-  const tokens = options.calibrationTokens ?? (isGptq ? undefined : TOKENS);
-  const written = await writeCalibrationText(model, { seed, tokens, signal, ...(onWrite && { onProgress: onWrite }) });
-  onWritten?.(written);
-  const bytes = new TextEncoder().encode(written.text);
+  return { text: await written(model, calibrationTokens ?? (isGptq ? undefined : TOKENS), options, hooks) };
+}
+
+async function written(
+  model: Model,
+  tokens: number | undefined,
+  { calibrationSeed: seed, saveCalibration }: QuantizationOptions,
+  { onWrite, onWritten, signal }: WritingHooks,
+): Promise<string> {
+  if (saveCalibration !== undefined) await checkOutput(saveCalibration, [model.checkpoint.folder]);
+  const found = await writeCalibrationText(model, { seed, tokens, signal, ...(onWrite && { onProgress: onWrite }) });
+  onWritten?.(found);
+  const bytes = new TextEncoder().encode(found.text);
   if (saveCalibration !== undefined) await writeFileWhole(saveCalibration, (sink) => sink.write(bytes));
-  return written.text;
+  return found.text;
 }
 
 /** "the model wrote 52,310 characters to calibrate with: chat 18, English 6, code 5". */

@@ -26,6 +26,7 @@ interface ServeOptions extends ModelOptions, PrefixOptions, DraftOption {
   readonly warm?: string;
   readonly sharePrefix?: readonly string[];
   readonly unseen: UnseenPolicy;
+  readonly responsesFile?: string;
 }
 
 const KEYS_VARIABLE = "LOWBIT_API_KEYS";
@@ -76,6 +77,10 @@ export function addServe(program: Command, terminal: Terminal): void {
       'what keys share of computed prompts: "keys" for all, or a file of prompts as --warm has it; repeatable (default: those of --warm)',
       collect(String),
     )
+    .option(
+      "--responses-file <file>",
+      "where responses of /v1/responses are kept for the next start (default: in memory)",
+    )
     .option("--no-page", "serve no chat page at /")
     .option("--no-log", "log no requests");
   addModelOptions(addPrefixOptions(addDraftOption(command)))
@@ -121,6 +126,7 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
     limits,
     page: options.page,
     unseen: options.unseen,
+    responsesFile: options.responsesFile,
     sharedPrefixes: sharePrefix.includes("keys") ? "all" : shared.flat(),
     warm: warm === undefined ? [] : await promptsOf(warm),
     pull: modelPuller(options, loading),

@@ -1,5 +1,5 @@
 /** Records the operator calls of a function as a graph. Nothing is computed; constants stay lazy. */
-import { checkString, unexpected } from "../arguments.ts";
+import { checkFields, checkString, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { type Builder, checkSameSpec, type LazyConstant, sequencesSpec } from "../ops/builder.ts";
@@ -137,6 +137,7 @@ function checkInput(method: string, { name, spec, smallest }: InputSpec): void {
 
 /** Captures one method; InvalidArgumentError where its inputs or outputs are none. Shape errors are raised here, for the smallest and the largest inputs. */
 export function capture(source: MethodSource, registry: OperatorRegistry, cpu: Cpu): Graph {
+  checkFields("source", source, ["name", "inputs", "build"], "a name, inputs, and what builds the method");
   const builder = new GraphBuilder(registry, cpu);
   const inputs = source.inputs.map((input): GraphValue => {
     checkInput(source.name, input);

@@ -1,4 +1,5 @@
 /** Model functions → program: capture, passes, memory plan, emission. Weights are packed when the program is read or written. */
+import { checkList, checkOptions } from "../arguments.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
@@ -39,6 +40,8 @@ export interface CompileOptions {
 
 /** Compiles methods that share constants and state. */
 export function compile(sources: readonly MethodSource[], options: CompileOptions): Program {
+  checkList("sources", sources, ["name", "inputs", "build"], "methods");
+  checkOptions(options);
   const { registry, cpu, metadata = new Map(), namedData = new Map() } = options;
   const graphs = sources.map((source) => optimize(capture(source, registry, cpu), options));
   const constants = new ConstantPool();

@@ -1,4 +1,5 @@
 /** A captured method: operator calls in order over values whose specs are known at the smallest and the largest input. */
+import { checkFields } from "../arguments.ts";
 import type { SequenceUse } from "../kernels/sequence-table.ts";
 import type { LazyConstant } from "../ops/builder.ts";
 import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
@@ -80,6 +81,7 @@ export function isDynamic({ spec, smallest }: GraphValue): boolean {
  * where another one lies.
  */
 export function formatGraph(graph: Graph, places: ReadonlyMap<GraphValue, GraphValue> = new Map()): string {
+  checkFields("graph", graph, ["inputs", "nodes", "outputs"], "one of capture()");
   const names = new Map<GraphValue, string>();
   const nameOf = (value: GraphValue) => {
     if (value.name !== null) return value.name;

@@ -1,6 +1,8 @@
 /** Where the hub and its cache are, from the same environment variables as Python's huggingface_hub. */
+
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { checkFields } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { readTextIfAny } from "../node-file.ts";
 
@@ -23,6 +25,7 @@ const isOn = (value: string | undefined) => /^(1|on|yes|true)$/i.test(value ?? "
 
 /** HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_HUB_OFFLINE and their older names. */
 export async function hubSettings(environment: Environment = process.env): Promise<HubSettings> {
+  checkFields("environment", environment, [], "variables by name");
   const { XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_ENDPOINT, HF_HUB_OFFLINE } = environment;
   const home = HF_HOME || join(XDG_CACHE_HOME || join(homedir(), ".cache"), "huggingface");
   const endpoint = (HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, "");

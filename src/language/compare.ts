@@ -1,5 +1,5 @@
 /** How far a model's predictions are from those of another, token by token of a text: what quantization costs. */
-import { checkOptions } from "../arguments.ts";
+import { checkList, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
@@ -68,6 +68,7 @@ export async function compareEach(
   options: PerplexityOptions = {},
 ): Promise<Comparison[]> {
   checkLanguageModel(reference, "reference");
+  checkList("models", models, ["createDecoder"], "loaded models");
   checkOptions(options);
   const referenceDecoder = reference.createDecoder();
   const decoders = models.map((model) => model.createDecoder());

@@ -1,5 +1,5 @@
 /** Decoders of a loaded program: those of one program share its scheduler, where it has a store of sequences. */
-import { checkWhole } from "../arguments.ts";
+import { checkFields, checkWhole } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
 import { type LoadedProgram, storeOf } from "../runtime/program.ts";
@@ -13,7 +13,7 @@ export interface SchedulingOptions {
   /**
    * Tokens of a step that computes parts of prompts while answers are under way, those of the answers included: what such a
    * step takes is the longest gap between two of their tokens. More read prompts faster. Prompts are given half of them at
-   * least. Default: 64. Where no answer is under way, prompts have whole steps.
+   * least. Default: 64. Prompts alone have four times as many, while no others come.
    */
   readonly prefillTokens?: number | undefined;
 }
@@ -35,6 +35,7 @@ export function scheduleWith(program: LoadedProgram, { prefillTokens = PREFILL_T
  * without a method `forward`.
  */
 export function createDecoder(program: LoadedProgram, scope?: PrefixScope): ProgramDecoder {
+  checkFields("program", program, ["checkUsable"], "one of loadProgram()");
   program.checkUsable();
   if (!program.has("forward")) throw new InvalidFileError(program.file, "expected a method forward but found none");
   const store = storeOf(program);

@@ -1,5 +1,5 @@
 /** What generation_config.json says about generating: sampling defaults, texts that end an answer, settings that are ignored. */
-import { checkOptions } from "../arguments.ts";
+import { checkFields, checkOptions } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import { createSampler, type SamplerOptions } from "../text/sampler.ts";
 
@@ -60,6 +60,7 @@ export function samplingDefaults(
   file: string,
   vocabularySize: number = Number.POSITIVE_INFINITY,
 ): GenerationDefaults {
+  checkFields("generationConfig", generationConfig, [], "settings by name");
   const number = (name: string) => (generationConfig[name] ?? undefined) as number | undefined;
   const repetitionPenalty = number("repetition_penalty");
   const suppressTokens = bannedTokens(generationConfig, file).filter((id) => id < vocabularySize);

@@ -1,11 +1,11 @@
 /** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
-import { checkInstance, checkOptions } from "../arguments.ts";
+import { checkInstance, checkOptions, checkString } from "../arguments.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { checkMemory } from "../kernels/memory.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
 import type { Program } from "../program/program.ts";
-import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
+import { bytesNeeded, checkProgram, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
 import { begunAnswer } from "../text/begun-answer.ts";
 import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
@@ -341,6 +341,9 @@ export async function loadProgramObject(
   name: string,
   options: LoadOptions & SchedulingOptions & { texts?: ModelAssets; warmUpMs?: number | undefined } = {},
 ): Promise<LanguageModel> {
+  checkProgram(program);
+  checkString("name", name);
+  checkOptions(options);
   const loaded = await LoadedProgram.load(program.file === undefined ? { ...program, file: name } : program, options);
   try {
     scheduleWith(loaded, options);

@@ -330,10 +330,10 @@ describe("who is served", () => {
     const prompt = (await open()).prefill(new Array(30).fill(2));
     await answer.step(0);
     await prompt;
-    // One with the answer, one without; after that, nobody waits for it.
+    // One with the answer, one without, and others as short, because the answer may come back.
     const [first, second, third] = run.program.rows.slice(before);
     expect([first, second]).toEqual([PREFILL_TOKENS, PREFILL_TOKENS]);
-    expect(third).toBe(ROWS);
+    expect(third).toBe(PREFILL_TOKENS);
     await run.end();
   });
 
@@ -345,6 +345,24 @@ describe("who is served", () => {
     const prompt = (await open()).prefill(new Array(6).fill(2));
     await Promise.all([prompt, ...answers.map((answer) => answer.step(0))]);
     expect(run.program.rows[before]).toBe(2 + 2);
+    await run.end();
+  });
+
+  test("a short prompt that comes while a long one is read is read whole in the next step, which is short", async () => {
+    const { run, open } = make(models.full, 2);
+    const long = (await open()).prefill(new Array(28).fill(2));
+    while (run.program.steps < 1) await new Promise((resolve) => setImmediate(resolve));
+    // Alone, four times two rows.
+    expect(run.program.rows[0]).toBe(8);
+    const short = await open();
+    const before = run.program.steps;
+    await short.prefill([1, 1, 1]);
+    // One step that may be under way, and one with the short one and a row of the other.
+    expect(run.program.steps - before).toBeLessThanOrEqual(2);
+    await long;
+    expect(run.program.rows.slice(before, before + 2)).toContain(4);
+    // The rest of the long one goes on in short steps: others may come again.
+    expect(Math.max(...run.program.rows.slice(before + 2))).toBeLessThanOrEqual(3);
     await run.end();
   });
 

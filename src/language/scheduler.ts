@@ -21,6 +21,12 @@ const GATHER_TURNS = 3;
 /** Rows of a step with drafts at most: more are computed in another way on some CPUs, which changes bits. */
 const DRAFT_ROWS = 8;
 
+/** Rows of a step of prompts while nobody else asks, in `prefillTokens`. */
+const ALONE = 4;
+
+/** How long others are expected to come after some did. */
+const OTHERS_MS = 3000;
+
 export class Scheduler {
   readonly limits: StepLimits;
   readonly #program: LoadedProgram;
@@ -41,6 +47,8 @@ export class Scheduler {
   #isRunning = false;
   #steps = 0;
   #requests = 0;
+  /** When requests of two sequences waited at the same time last. */
+  #metAt = Number.NEGATIVE_INFINITY;
 
   /** For a program with a store of sequences. */
   constructor(program: LoadedProgram, store: SequenceStore, options: { readonly prefillTokens: number }) {
@@ -132,6 +140,7 @@ export class Scheduler {
       const pending: Pending = { ...request, ...known, isFresh, servedAt: this.#steps, resolve, reject };
       this.#idle.delete(sequence);
       this.#pending.push(pending);
+      if (this.#pending.length > 1) this.#metAt = performance.now();
       this.#noLongerExpected(sequence);
       if (!this.#isRunning) void this.#work();
     });
@@ -171,6 +180,14 @@ export class Scheduler {
     const late = this.#expected.size;
     this.#expected.clear();
     return late;
+  }
+
+  /**
+   * Rows of a step of prompts alone: fewer while others come, which wait for a step that is under way.
+   */
+  #promptTokens(): number {
+    const { prefillTokens } = this.limits;
+    return performance.now() - this.#metAt < OTHERS_MS ? prefillTokens : ALONE * prefillTokens;
   }
 
   #dropAborted(): void {
@@ -232,7 +249,7 @@ export class Scheduler {
     let oldest: Pending | null = null;
     for (;;) {
       const others = this.#pending.filter((pending) => !waiting.has(pending));
-      const parts = planStep(others, this.limits, late);
+      const parts = planStep(others, this.limits, { late, rows: this.#promptTokens() });
       if (parts.map(({ pending }) => findPrefix(pending)).includes(true)) continue;
       const inTurn = parts.toSorted((a, b) => a.pending.age - b.pending.age);
       const lacking = inTurn.find(({ pending, rows }) => !pending.sequence.reserve(rows))?.pending;
@@ -290,7 +307,7 @@ export class Scheduler {
     sequence.commit(ids.slice(sequence.position, end), { keepsStart });
     pending.servedAt = this.#steps;
     if (end < ids.length) return;
-    if (rows > 1) sequence.archiveStates();
+    if (rows > 1 && !keepsStart) sequence.archiveStates();
     if (!signal?.aborted) this.#expected.add(sequence);
     this.#end(pending);
   }

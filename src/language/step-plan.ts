@@ -81,17 +81,30 @@ function rowsToEnd({ sequence: { position } }: Pending, rows: number, ends: numb
   return lastPage > position ? lastPage - position : rows;
 }
 
+/** Prompts of so many times `prefillTokens` are not divided, so that they wait once. */
+const SHORT = 2;
+
+/** The part of `prefillTokens` that is kept for long prompts beside short ones. */
+const LONG_SHARE = 4;
+
 /** Rows for prompts of a step with so many answers. */
 function rowsBeside(answers: number, { rows, prefillTokens }: StepLimits): number {
   return Math.min(rows - answers, Math.max(prefillTokens - answers, Math.ceil(prefillTokens / 2)));
 }
 
+/** What is known of a step beside the requests that wait. */
+export interface StepCompany {
+  /** Answers that are under way and do not wait yet. */
+  readonly late: number;
+  /** Most rows of a step of prompts alone, unless that divides short ones. */
+  readonly rows: number;
+}
+
 /**
- * Single tokens first, those served longest ago before others, then parts of prompts in the order in which they came, with
- * equal shares of what is left. Only requests of one method go together: that of the one served longest ago. `late`: how many
- * answers are under way that do not wait yet.
+ * Single tokens first, those served longest ago before others, then parts of prompts: short ones whole, others with equal
+ * shares of what is left. Only requests of one method go together: that of the one served longest ago.
  */
-export function planStep(waiting: readonly Pending[], limits: StepLimits, late = 0): Part[] {
+export function planStep(waiting: readonly Pending[], limits: StepLimits, { late, rows: most }: StepCompany): Part[] {
   const inTurn = waiting.toSorted((a, b) => a.servedAt - b.servedAt || a.order - b.order);
   const method = inTurn[0]?.method;
   const together = inTurn.filter((pending) => pending.method === method);
@@ -121,8 +134,18 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, late =
   const places = Math.min(limits.sequences, limits.rows) - (isPromptDue ? 1 : 0);
   for (const pending of tokens.slice(0, Math.max(isPromptDue ? 0 : 1, places))) take(pending, 1);
   const answering = parts.length;
-  let left = answering + late > 0 ? rowsBeside(answering, limits) : limits.rows;
-  const atOnce = Math.min(prompts.length, limits.sequences - answering);
-  for (let i = 0; i < atOnce && left > 0; i++) left -= take(prompts[i]!, Math.ceil(left / (atOnce - i)));
+  // Whoever waits longest has a place; the shortest have their rows first.
+  const atOnce = prompts.slice(0, limits.sequences - answering).sort((a, b) => restOf(a) - restOf(b));
+  const reserve = Math.ceil(limits.prefillTokens / LONG_SHARE);
+  const shortest = atOnce.length > 0 ? restOf(atOnce[0]!) : 0;
+  const wanted = shortest <= SHORT * limits.prefillTokens ? shortest + (atOnce.length > 1 ? reserve : 0) : 0;
+  const alone = Math.min(Math.max(most, wanted), limits.rows);
+  let left = answering + late > 0 ? rowsBeside(answering, limits) : alone;
+  for (const [i, prompt] of atOnce.entries()) {
+    if (left <= 0) break;
+    const others = atOnce.length - i - 1;
+    const isShort = restOf(prompt) <= left - (others > 0 ? reserve : 0);
+    left -= take(prompt, isShort ? restOf(prompt) : Math.ceil(left / (1 + others)));
+  }
   return parts;
 }

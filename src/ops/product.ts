@@ -13,3 +13,8 @@ export function multiplyTransposed(a: Matrix, b: Matrix): Matrix {
   const { data } = builder.call("aten::linear.out", tensor(a), tensor(b), null);
   return matrix(a.rows, b.rows, data as Float32Array);
 }
+
+/** Gives later products the memory of one that nobody reads any more. */
+export function recycleProduct({ rows, columns, data }: Matrix): void {
+  builder?.recycle({ dtype: "f32", shape: [rows, columns], data });
+}

@@ -20,7 +20,9 @@ const GROUP_SIZE = 32;
  * scales of 8 bits, else even steps in groups of 32 with scales in f16, all by "mse"; where a group or a type of scales is given, the other
  * is 32 or f16. Beside TorchAO's algorithms it stays what TorchAO has.
  */
-export function searched({ bits, ...options }: ConfigOptions & { readonly bits: number }): ConfigOptions {
+export function searched(given: ConfigOptions & { readonly bits: number }): ConfigOptions {
+  checkOptions(given);
+  const { bits, ...options } = given;
   const { algorithm = "mse", groupSize, scaleDType } = options;
   if (algorithm === "affine" || algorithm === "hqq_scale_only") return { ...options, bits };
   const { mappingType = codebooks[bits] ? "codebook" : "symmetric" } = options;
@@ -76,6 +78,7 @@ export function parseQmode(
 
 /** A group size as typed: a whole number, or `axis` (`per-axis`) for one scale a row; else InvalidArgumentError. */
 export function parseGroupSize(text: string): GroupSize {
+  checkString("text", text);
   if (text === "axis" || text === "per-axis") return "axis";
   const size = /^\d+$/.test(text) ? Number(text) : 0;
   if (size < 1 || !Number.isSafeInteger(size))
@@ -90,6 +93,8 @@ export function parseGroupSize(text: string): GroupSize {
  * InvalidArgumentError. What neither says is as `searched` has it, after `torchao:` TorchAO's.
  */
 export function parseEmbedding(spec: string, options: Omit<ConfigOptions, "bits"> = {}): ConfigOptions {
+  checkString("spec", spec);
+  checkOptions(options);
   const isTorchao = spec.startsWith("torchao:");
   const parts = spec.replace(/^torchao:/, "").split(",");
   const [bits = "", group = "", mapping] = parts.map((part) => part.trim());

@@ -1,5 +1,5 @@
 /** A program loaded to run: constants in memory, metadata read, operators known. Sessions hold the state. */
-import { checkOptions, checkString, checkWhole } from "../arguments.ts";
+import { checkFields, checkOptions, checkString, checkWhole } from "../arguments.ts";
 import { deferred } from "../deferred.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Cpu, KernelMemory } from "../kernels/contract.ts";
@@ -117,6 +117,7 @@ export class LoadedProgram {
 
   /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
+    checkProgram(program);
     checkOptions(options);
     const { registry = operators, cpu = hostCpu(), profile } = options;
     const threads = checkWhole("threads", options.threads ?? defaultThreads(), 1, THREADS_MAX);
@@ -391,4 +392,9 @@ export function readMetadata(program: Program): Map<string, Metadata> {
     metadata.set(name, single ?? literals.map(Number));
   }
   return metadata;
+}
+
+/** InvalidArgumentError for what is no program. */
+export function checkProgram(program: Program): void {
+  checkFields("program", program, ["methods", "constants"], "one of readProgram() or compileModel()");
 }

@@ -20,6 +20,13 @@ const PLAN_MIN_CALLS = { native: 2, wasm: 1 } as const;
  */
 const SHORT_PLAN_MS = 1;
 
+/**
+ * Longer plans run in pieces of about so many milliseconds, between which plans of other programs have their turn at the threads,
+ * in the order in which they came.
+ */
+const PIECE_MS = 15;
+const PIECES_MAX = 32;
+
 /** `first`: the first of its calls, of which it has `count`. */
 type Part = (BoundSteps | TimedPlan) & { readonly first: number; readonly count: number };
 
@@ -28,9 +35,19 @@ interface BoundSteps {
 }
 
 interface TimedPlan {
+  readonly count: number;
   readonly plan: CallPlan;
   /** What its last run took, or what one of the present sizes is taken to; Infinity before the first. */
   milliseconds: number;
+  /** Makes plans of its calls from one to another. */
+  readonly divide: (from: number, to: number) => CallPlan;
+  pieces: Pieces | null;
+}
+
+/** A plan in pieces, for some sizes of its calls. */
+interface Pieces {
+  readonly plans: readonly { readonly plan: CallPlan; readonly from: number; readonly to: number }[];
+  sizes: Sizes;
 }
 
 /** Where calls run: with which memory and threads, and the scratch of kernels, which all runs of a program share. */
@@ -81,7 +98,8 @@ export class RunList {
     const parts = stretches(first, this.#scratch).map((stretch) => this.#part(stretch));
     this.#parts = parts;
     this.#release = () => {
-      for (const part of parts) if ("plan" in part) part.plan.dispose();
+      for (const part of parts)
+        if ("plan" in part) for (const { plan } of [part, ...(part.pieces?.plans ?? [])]) plan.dispose();
     };
   }
 
@@ -113,11 +131,13 @@ export class RunList {
     const place = { first, count: calls.length };
     if (encoded.length === 0 || encoded.length < PLAN_MIN_CALLS[encoded[0]!.target])
       return { steps: calls.map((call) => call.bind(this.#scratch, threads)), ...place };
-    const sized = this.#sized && {
-      range: this.#sized.range,
-      at: (index: number, sizes: Sizes) => this.#callAt(first + index, sizes)?.encode(this.#scratch) ?? null,
+    const divide = (from: number, to: number) => {
+      const at = (index: number, sizes: Sizes) =>
+        this.#callAt(first + from + index, sizes)?.encode(this.#scratch) ?? null;
+      return memory.planCalls(encoded.slice(from, to), threads, this.#sized && { range: this.#sized.range, at });
     };
-    return { plan: memory.planCalls(encoded, threads, sized), milliseconds: Number.POSITIVE_INFINITY, ...place };
+    const unknown = { milliseconds: Number.POSITIVE_INFINITY, pieces: null };
+    return { plan: divide(0, encoded.length), divide, ...unknown, ...place };
   }
 
   /** Null where the scratch is too small. */
@@ -157,6 +177,23 @@ export class RunList {
     }
   }
 
+  /** The plan of a part, or its pieces where it takes long. */
+  #piecesOf(part: TimedPlan): Pieces["plans"] {
+    const whole = [{ plan: part.plan, from: 0, to: part.count }];
+    const { milliseconds, count } = part;
+    if (milliseconds < 2 * PIECE_MS || milliseconds === Number.POSITIVE_INFINITY) return whole;
+    const wanted = Math.min(Math.ceil(milliseconds / PIECE_MS), PIECES_MAX, count);
+    let { pieces } = part;
+    if (!pieces || wanted > 2 * pieces.plans.length) {
+      for (const { plan } of pieces?.plans ?? []) plan.dispose();
+      pieces = { plans: dividedPlans(part, wanted), sizes: this.#sized?.range.smallest ?? this.#sizes };
+      part.pieces = pieces;
+    }
+    if (pieces.sizes !== this.#sizes && !pieces.plans.every(({ plan }) => plan.resize!(this.#sizes))) return whole;
+    pieces.sizes = this.#sizes;
+    return pieces.plans;
+  }
+
   async #runPlan(part: TimedPlan, signal: AbortSignal | undefined, times: Float64Array | undefined): Promise<void> {
     const { plan } = part;
     const start = performance.now();
@@ -165,11 +202,20 @@ export class RunList {
       part.milliseconds = performance.now() - start;
       await takeTurn(signal);
     } else {
-      await plan.run(this.#memory.abort, times);
-      turnHappened();
+      for (const piece of this.#piecesOf(part)) {
+        await piece.plan.run(this.#memory.abort, times?.subarray(piece.from, piece.to));
+        turnHappened();
+        if (signal?.aborted) break;
+      }
       part.milliseconds = performance.now() - start;
     }
   }
+}
+
+/** Pieces of calls that take about as long as others, if all do. */
+function dividedPlans({ divide, count }: TimedPlan, pieces: number): Pieces["plans"] {
+  const ends = Array.from({ length: pieces + 1 }, (_, i) => Math.round((i * count) / pieces));
+  return ends.slice(1).map((to, i) => ({ plan: divide(ends[i]!, to), from: ends[i]!, to }));
 }
 
 function sumOf(sizes: Sizes): number {

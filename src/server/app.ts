@@ -177,7 +177,9 @@ function refuseOtherMethods(app: App): void {
   const allowed = new Map<string, Set<string>>();
   for (const { path, method } of app.routes)
     if (method !== "ALL") allowed.set(path, (allowed.get(path) ?? new Set()).add(method));
-  for (const [path, methods] of allowed)
+  // Paths with a parameter come last: they match others.
+  const isOpen = ([path]: readonly [string, unknown]) => Number(path.includes(":"));
+  for (const [path, methods] of [...allowed].sort((a, b) => isOpen(a) - isOpen(b)))
     app.all(path, (c) => {
       c.header("allow", [...methods].join(", "));
       throw new ApiError(405, `${c.req.method}: expected ${[...methods].join(" or ")}`, { code: "method_not_allowed" });

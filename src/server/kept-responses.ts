@@ -1,20 +1,7 @@
-/** Responses that may be gone on from: in memory, bounded, each for the key that asked for it. */
+/** Responses that may be gone on from: bounded, each for the key that asked for it, in memory, and in a file where there is one. */
+import type { KeptResponse } from "./kept-response.ts";
+import type { ResponseFile } from "./response-file.ts";
 import type { InputItem } from "./schemas/responses.ts";
-
-/** A response that is kept. */
-export interface KeptResponse {
-  readonly id: string;
-  /** Who asked for it. */
-  readonly owner: string;
-  /** The response that it went on from; null for the first of a conversation. */
-  readonly previousId: string | null;
-  /** What it was asked, without what was asked before. */
-  readonly input: readonly InputItem[];
-  /** What it answered. */
-  readonly output: readonly InputItem[];
-  /** The response as it was given. */
-  readonly body: object;
-}
 
 interface Entry extends KeptResponse {
   readonly bytes: number;
@@ -25,11 +12,17 @@ export class KeptResponses {
   readonly #mostBytes: number;
   /** The longest unused first. */
   readonly #entries = new Map<string, Entry>();
+  readonly #file: ResponseFile | null;
   #bytes = 0;
 
-  constructor({ responses, responseBytes }: { readonly responses: number; readonly responseBytes: number }) {
+  constructor(
+    { responses, responseBytes }: { readonly responses: number; readonly responseBytes: number },
+    file: ResponseFile | null = null,
+  ) {
     this.#most = responses;
     this.#mostBytes = responseBytes;
+    this.#file = file;
+    for (const response of file?.found ?? []) this.#add(response);
   }
 
   get size(): number {
@@ -43,14 +36,23 @@ export class KeptResponses {
 
   /** Keeps a response, and forgets what was unused for the longest time where there is no room. */
   keep(response: KeptResponse): void {
+    if (this.#add(response)) this.#file?.write({ kept: response }, () => this.#all());
+  }
+
+  #add(response: KeptResponse): boolean {
     const bytes = Buffer.byteLength(JSON.stringify([response.input, response.body]));
-    if (bytes > this.#mostBytes) return;
+    if (bytes > this.#mostBytes) return false;
     this.#entries.set(response.id, { ...response, bytes });
     this.#bytes += bytes;
     for (const [id] of this.#entries) {
       if (this.#entries.size <= this.#most && this.#bytes <= this.#mostBytes) break;
       this.#remove(id);
     }
+    return true;
+  }
+
+  *#all(): Generator<KeptResponse> {
+    for (const { bytes: _, ...response } of this.#entries.values()) yield response;
   }
 
   /** A response of an owner; null where there is none. */
@@ -88,7 +90,9 @@ export class KeptResponses {
 
   /** Whether there was such a response of the owner's, which is forgotten. */
   delete(id: string, owner: string): boolean {
-    return this.get(id, owner) !== null && this.#remove(id);
+    if (this.get(id, owner) === null) return false;
+    this.#file?.write({ forgotten: id }, () => this.#all());
+    return this.#remove(id);
   }
 
   #remove(id: string): boolean {

@@ -15,6 +15,7 @@ import type { ListedModel, ModelSource } from "./models.ts";
 import { type NamedPrompt, warmPrompts } from "./named-prompts.ts";
 import { type Page, readPage } from "./page.ts";
 import { logLine, type RequestRecord } from "./request-record.ts";
+import { ResponseFile } from "./response-file.ts";
 import type { App } from "./routes/route.ts";
 import { type PullModel, Serving } from "./serving.ts";
 
@@ -60,6 +61,11 @@ export interface ServerOptions {
   readonly warm?: readonly NamedPrompt[] | undefined;
   /** Downloads models that requests ask for who may manage. Default: there are none but `models`. */
   readonly pull?: PullModel | undefined;
+  /**
+   * Path of a file in which responses of /v1/responses are kept for the server that comes after this one. Default: none, they are kept in
+   * memory.
+   */
+  readonly responsesFile?: string | undefined;
   /** Takes the line of each request that has ended. Default: none. */
   readonly log?: ((line: string) => void) | undefined;
   /** Told of errors that are no client's. Default: they are logged by their class and message. */
@@ -85,7 +91,11 @@ const HEADER_BYTES = 16384;
 const PORT_MAX = 65535;
 
 /** The server before it listens: also what answers the lines of batch files. */
-export function createServing(options: ServerOptions, page: Page = new Map()) {
+export function createServing(
+  options: ServerOptions,
+  page: Page = new Map(),
+  responseFile: ResponseFile | null = null,
+) {
   const limits = completeServerLimits(options.limits);
   const { models, memoryBytes, log, origins = [], hosts = [], host = "127.0.0.1" } = options;
   if (models.length === 0) throw new InvalidArgumentError("models: expected at least one");
@@ -93,7 +103,17 @@ export function createServing(options: ServerOptions, page: Page = new Map()) {
   const onEnd = (record: RequestRecord) => log?.(logLine(record, new Date()));
   const { unseen = "auto", sharedPrefixes: shared = [], warm = [], pull = null } = options;
   const sharedPrefixes = shared === "all" ? shared : [...shared, ...warm];
-  const serving = new Serving({ models, limits, memoryBytes, unseen, sharedPrefixes, pull, onFault, onEnd });
+  const serving = new Serving({
+    models,
+    limits,
+    memoryBytes,
+    unseen,
+    sharedPrefixes,
+    pull,
+    responseFile,
+    onFault,
+    onEnd,
+  });
   const preload = options.preload ?? (models.length === 1 ? [models[0]!.name] : []);
   for (const name of preload) serving.pool.check(name);
   let isReady = preload.length === 0;
@@ -140,10 +160,14 @@ function httpServer(fetch: App["fetch"], { receiveSeconds }: ServerLimits): Serv
 export async function serveModels(options: ServerOptions): Promise<RunningServer> {
   checkWhole("port", options.port ?? 0, 0, PORT_MAX);
   const page = options.page === false ? undefined : await readPage();
-  const { app, serving, load } = createServing(options, page);
-  const { host = "127.0.0.1", port = 8080 } = options;
+  const { host = "127.0.0.1", port = 8080, responsesFile } = options;
+  const kept = responsesFile === undefined ? null : await ResponseFile.open(responsesFile);
+  const { app, serving, load } = createServing(options, page, kept);
   const server = httpServer(app.fetch, serving.limits);
-  await listening(server, host, port);
+  await listening(server, host, port).catch(async (error) => {
+    await kept?.close();
+    throw error;
+  });
   const ready = load();
   ready.catch(() => {});
   let closing: Promise<void> | null = null;

@@ -14,6 +14,7 @@ import { Metrics } from "./metrics.ts";
 import { type ListedModel, ModelPool, type ModelSource } from "./models.ts";
 import { type NamedPrompt, PublicPrompts } from "./named-prompts.ts";
 import type { RequestRecord } from "./request-record.ts";
+import type { ResponseFile } from "./response-file.ts";
 import { type StreamEvent, type StreamOptions, streamResponse } from "./sse.ts";
 
 /** What middleware leaves for handlers. */
@@ -75,6 +76,8 @@ export interface ServingOptions {
   readonly unseen: UnseenPolicy;
   /** What keys share of what was computed of prompts: all of it, or the beginnings of some. */
   readonly sharedPrefixes: "all" | readonly NamedPrompt[];
+  /** Where responses are kept beside memory; null for nowhere. */
+  readonly responseFile?: ResponseFile | null | undefined;
   /** Downloads models; null where the server offers no others than it was given. */
   readonly pull: PullModel | null;
   /** Told of errors that are no client's. */
@@ -107,18 +110,30 @@ export class Serving {
   readonly responses: KeptResponses;
   /** Null where keys share all. */
   readonly #publicPrompts: PublicPrompts | null;
+  readonly #responseFile: ResponseFile | null;
   readonly #onFault: ServingOptions["onFault"];
   readonly #onEnd: ServingOptions["onEnd"];
   readonly #end = new AbortController();
   readonly #jobs = new Set<Promise<void>>();
   #isDraining = false;
 
-  constructor({ models, limits, memoryBytes, unseen, sharedPrefixes, pull, onFault, onEnd }: ServingOptions) {
+  constructor({
+    models,
+    limits,
+    memoryBytes,
+    unseen,
+    sharedPrefixes,
+    pull,
+    responseFile = null,
+    onFault,
+    onEnd,
+  }: ServingOptions) {
     this.#publicPrompts = sharedPrefixes === "all" ? null : new PublicPrompts(sharedPrefixes);
     this.limits = limits;
     this.unseen = unseen;
     this.pull = pull;
-    this.responses = new KeptResponses(limits);
+    this.responses = new KeptResponses(limits, responseFile);
+    this.#responseFile = responseFile;
     // As many listen as there are requests.
     setMaxListeners(0, this.#end.signal);
     this.pool = new ModelPool(models, { memoryBytes });
@@ -334,6 +349,7 @@ export class Serving {
     while (this.#jobs.size > 0) await Promise.all(this.#jobs);
     clearTimeout(timer);
     await this.pool.dispose();
+    await this.#responseFile?.close();
   }
 
   /** Ends what `drain` waits for. */

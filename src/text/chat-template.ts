@@ -1,5 +1,5 @@
 /** A model's chat template: messages to the text that the model was trained on. Rendering only; no tokens. */
-import { unexpected } from "../arguments.ts";
+import { checkString, unexpected } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError, LimitError, UnsupportedError } from "../errors.ts";
 import { completeLimits } from "./limits.ts";
 import { TemplateFault } from "./template/faults.ts";
@@ -55,6 +55,8 @@ export class ChatTemplate {
    * @throws InvalidArgumentError when a limit is unknown or no positive number.
    */
   constructor(source: string, name = "chat template", limits: Partial<TemplateLimits> = {}) {
+    checkString("source", source);
+    checkString("name", name);
     this.source = source;
     this.#name = name;
     this.#limits = completeLimits(limits, DEFAULT_LIMITS);

@@ -2,12 +2,13 @@
  * A conversation to token ids, with control tokens from the template only: what users and tools write stays text,
  * even if it spells `<|eot_id|>`.
  */
+import { checkInstance, checkList, checkNestingOf, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { beginningOf } from "./begun-answer.ts";
 import type { AssistantMessage } from "./chat-messages.ts";
-import type { ChatTemplate, RenderOptions, TemplateMessage } from "./chat-template.ts";
+import { ChatTemplate, type RenderOptions, type TemplateMessage } from "./chat-template.ts";
 import { Float } from "./template/values.ts";
-import { type EncodeTextOptions, type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
+import { type EncodeTextOptions, Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 
 /** What is encoded beside what a template renders. */
 export interface EncodeRenderedOptions extends Pick<EncodeTextOptions, "contextLength"> {
@@ -27,8 +28,14 @@ export function encodeChat(
   tokenizer: Tokenizer,
   template: ChatTemplate,
   messages: readonly TemplateMessage[],
-  { contextLength, begun = null, ...options }: RenderOptions & EncodeRenderedOptions = {},
+  given: RenderOptions & EncodeRenderedOptions = {},
 ): number[] {
+  checkInstance("tokenizer", tokenizer, Tokenizer, "a Tokenizer");
+  checkInstance("template", template, ChatTemplate, "a ChatTemplate");
+  checkList("messages", messages, ["role"], "messages");
+  checkOptions(given);
+  checkNestingOf("options", given);
+  const { contextLength, begun = null, ...options } = given;
   const structural = tokenizer.addedTokens.idsIn(template.source);
   const isSpecial = (id: number) => tokenizer.isSpecial(id);
   const isControl = (id: number) => isSpecial(id) || structural.has(id);

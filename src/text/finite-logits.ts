@@ -1,8 +1,10 @@
 /** Logits that no token can be chosen by: the fault of who gives them, a caller or the file of a program. */
+import { checkInstance } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 
 /** What is wrong with logits; null where they are finite, or -Infinity for some. */
 export function logitsProblem(logits: Float32Array): string | null {
+  checkInstance("logits", logits, Float32Array, "a Float32Array");
   const id = logits.findIndex((logit) => Number.isNaN(logit) || logit === Number.POSITIVE_INFINITY);
   if (id >= 0) return `logits: expected finite numbers or -Infinity but found ${logits[id]} at id ${id}`;
   if (logits.some((logit) => logit !== Number.NEGATIVE_INFINITY)) return null;

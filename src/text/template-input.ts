@@ -1,5 +1,5 @@
 /** Messages, tools and thinking as a model's chat template expects them: in transformers' form, by the names that it knows. */
-import { checkNestingOf, shown } from "../arguments.ts";
+import { checkNestingOf, checkString, shown } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { parsedArguments, writtenCalls } from "./call-arguments.ts";
 import {
@@ -79,6 +79,7 @@ function turnsOf(template: ChatTemplate, hasTools: boolean): TemplateTurns {
 
 /** Whether a template tells the model of tools. */
 export function takesTools(template: string): boolean {
+  checkString("template", template);
   const names = templateVariables(template);
   return names.has("tools") || names.has("functions") || names.has("xml_tools");
 }

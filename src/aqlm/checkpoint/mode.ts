@@ -1,5 +1,5 @@
 /** The quantization mode `aqlm-2x8` and its like: codebooks times bits. */
-import type { Model } from "../../extension/checkpoint/index.ts";
+import { checkModel, type Model } from "../../extension/checkpoint/index.ts";
 import { InvalidArgumentError } from "../../extension/index.ts";
 import { type AqlmForm, BITS_MAX, CODEBOOKS_MAX, formName } from "../form.ts";
 import type { AqlmFormat } from "../weight.ts";
@@ -12,6 +12,7 @@ export const knownAqlmModes: readonly string[] = [`aqlm-{1..${CODEBOOKS_MAX}}x{1
 
 /** The mode of a name such as `aqlm-2x8`; null when the name is not of AQLM. InvalidArgumentError for a bad one. */
 export function parseAqlmMode(qmode: string): AqlmMode | null {
+  if (typeof qmode !== "string") throw new InvalidArgumentError("qmode: expected a string, such as aqlm-2x8");
   if (!qmode.startsWith("aqlm-")) return null;
   const match = /^aqlm-(\d{1,2})x(\d{1,2})$/.exec(qmode);
   const [codebooks, bits] = [Number(match?.[1]), Number(match?.[2])];
@@ -27,6 +28,8 @@ export function parseAqlmMode(qmode: string): AqlmMode | null {
  * it has them in another form.
  */
 export function hasAqlmWeights(model: Model, mode: AqlmMode): boolean {
+  checkModel(model);
+  if (!(mode?.codebooks >= 1)) throw new InvalidArgumentError("mode: expected one of parseAqlmMode()");
   const stored = model.network.slots.filter(({ name }) => model.storedFormat(name) === "aqlm");
   for (const { name } of stored) {
     const { form } = model.weight(name).format as AqlmFormat;

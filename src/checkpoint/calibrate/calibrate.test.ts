@@ -95,6 +95,35 @@ describe("calibrated weights", () => {
       expect(await divergenceOf(checkpoint, { bits, algorithm }, {}), algorithm).toBeLessThan(0.9 * rounded);
   });
 
+  it("by GPTQ are of another text, too, a third as long, and nearer to the float model there", async () => {
+    const other = "0123456789 +-*/=()[]{};\n".repeat(40);
+    const asked: number[] = [];
+    const otherText = async (tokens: number) => {
+      asked.push(tokens);
+      return other;
+    };
+    const losses: number[] = [];
+    for (const options of [{}, { otherText }]) {
+      const model = await loadCheckpoint(checkpoint);
+      quantize(model, [intxWeightOnly({ bits: 2, groupSize: 32, algorithm: "gptq" })]);
+      await calibrate(model, text, { window: 32, maxTokens: 256, ...options });
+      const float = await loadCheckpoint(checkpoint);
+      const logits = async (of: Model) => {
+        const eager = await EagerModel.load(of, { logits: "all" });
+        return eager.forward(calibrationIds(float, other.slice(7), 48), 0);
+      };
+      losses.push(meanDivergence([await logits(float)], [await logits(model)]));
+      await model.close();
+      await float.close();
+    }
+    expect(losses[1]).toBeLessThan(0.9 * losses[0]!);
+    const model = await loadCheckpoint(checkpoint);
+    quantize(model, [intxWeightOnly({ bits: 2, groupSize: 32, algorithm: "imatrix" })]);
+    await calibrate(model, text, { ...windows, otherText });
+    await model.close();
+    expect(asked).toEqual([64]);
+  });
+
   it.each([checkpoint, biased])("scaled channels are made up for: %s", async (path) => {
     const rounded = await divergenceOf(path, { bits: 8 }, null);
     for (const scaleDType of ["f32", "f16"] as const) {

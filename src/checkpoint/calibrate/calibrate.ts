@@ -22,7 +22,7 @@ import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
-import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
+import { calibrationIds, calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
 /** What `calibrate` does with a text: SmoothQuant's strength, damping, and how many tokens are read. */
 export interface CalibrateOptions extends WalkOptions {
@@ -36,6 +36,11 @@ export interface CalibrateOptions extends WalkOptions {
    * less the text counts. Default 0.2. "imatrix" adds it to the inputs' mean squares, as a part of their mean. Default 0.01.
    */
   readonly damping?: number | undefined;
+  /**
+   * Gives a text of other kinds, of about so many tokens, which GPTQ reads beside, a third as much as of the text, such as one of
+   * `writeCalibrationText`: so weights stay good for what the text has none of. Other algorithms do not ask for it.
+   */
+  readonly otherText?: ((tokens: number) => Promise<string>) | undefined;
   /**
    * Folder that keeps calibrated layers, a file a layer, until the model is exported; without it, they stay in memory,
    * a byte a weight. What is left there is the caller's to remove. Layers that the same call has left there, because it was
@@ -80,12 +85,13 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
       'calibrate: expected linear layers of algorithm "imatrix", "gptq", "awq" or "awq+gptq" or smoothQuant but found none',
     );
   await model.readUsual(signal);
+  const isGptq = wanted.some((name) => correctsErrors(model.configOf(name)!));
+  const otherText = isGptq ? await otherTextFor(model, text, options) : null;
   await model.atomically(async () => {
     const isScaled = strength !== undefined || wanted.some((name) => scales(model.configOf(name)!));
-    const key = isScaled ? null : await resumeKey(model, [text, options.maxTokens, options.window, damping]);
+    const key = isScaled ? null : await resumeKey(model, [text, otherText, options.maxTokens, options.window, damping]);
     const calibration = new Calibration(model, wanted, { ...options, key: key ?? newWriterId() });
-    const isGptq = wanted.some((name) => correctsErrors(model.configOf(name)!));
-    const windows = isGptq ? gptqWindows(model, text, options) : calibrationWindows(model, text, options);
+    const windows = isGptq ? gptqWindows(model, text, otherText, options) : calibrationWindows(model, text, options);
     const walk = new FloatWalk(model, windows, { signal });
     await walk.visit((layer) => calibration.visit(layer), { float: isGptq });
   });
@@ -96,6 +102,8 @@ const DAMPING_MAX = 100;
 /** Tokens that GPTQ is fitted to and checked with, where nothing else is said. */
 const GPTQ_TOKENS = 16384;
 const GPTQ_TOKENS_LEAST = 64;
+/** Of those, this part is of another text, where there is one. */
+const OTHER_TOKENS_PART = 0.25;
 /** Rows of a head by which GPTQ is checked. */
 const SAMPLE_ROWS = 256;
 
@@ -117,14 +125,22 @@ function correctsErrors({ algorithm }: QuantizationConfig): boolean {
   return algorithm === "gptq" || algorithm === "awq+gptq";
 }
 
+const tokensOf = ({ maxTokens = GPTQ_TOKENS }: WalkOptions) => maxTokens;
+const otherTokens = (options: WalkOptions) => Math.floor(tokensOf(options) * OTHER_TOKENS_PART);
+
+/** What GPTQ reads beside a text; null for nothing. */
+async function otherTextFor(model: Model, text: string, options: CalibrateOptions): Promise<string | null> {
+  const { length } = calibrationIds(model, text, tokensOf(options) - otherTokens(options));
+  const tokens = Math.min(otherTokens(options), Math.floor((length * OTHER_TOKENS_PART) / (1 - OTHER_TOKENS_PART)));
+  return tokens > 0 && options.otherText ? options.otherText(tokens) : null;
+}
+
 /** Windows of which some are held out. InvalidArgumentError for a text that has too few. */
-function gptqWindows(model: Model, text: string, options: WalkOptions): readonly number[][] {
-  const windows = calibrationWindows(
-    model,
-    text,
-    { ...options, maxTokens: options.maxTokens ?? GPTQ_TOKENS },
-    HELD_OUT,
-  );
+function gptqWindows(model: Model, text: string, otherText: string | null, options: WalkOptions): readonly number[][] {
+  const others = otherText ? otherTokens(options) : 0;
+  const read = (text: string, maxTokens: number) =>
+    calibrationWindows(model, text, { ...options, maxTokens }, HELD_OUT);
+  const windows = [...read(text, tokensOf(options) - others), ...(otherText ? read(otherText, others) : [])];
   const tokens = windows.reduce((sum, { length }) => sum + length, 0);
   if (tokens >= GPTQ_TOKENS_LEAST && windows.length >= HELD_OUT) return windows;
   const lines = model.isOfTexts ? `${HELD_OUT} lines with ` : "";
@@ -265,7 +281,7 @@ class Calibration {
     const tensor: Tensor = { dtype: "f32", shape: [n, k], data };
     const alike = async () => quantizeTensor(tensor, config, null, await this.#levels(layer.name, config, null));
     if (!needsActivations(config.algorithm)) return alike();
-    if (layer.inputs().rows === 0) {
+    if (layer.tokens === 0) {
       logInfo(() => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`);
       return alike();
     }
@@ -321,7 +337,7 @@ class Calibration {
     for (const name of activation.readers)
       readers.push({ weights: await this.#floats(name), config: this.#model.configOf(name)! });
     const { smoothQuant: strength } = this.#options;
-    if (layer.inputs().rows > 0) checkFiniteInputs(layer.name, layer.power());
+    if (layer.tokens > 0) checkFiniteInputs(layer.name, layer.power());
     const factors =
       strength === undefined
         ? awqFactors(activation, layer.inputs(), readers, multiplyTransposed)

@@ -50,7 +50,7 @@ it("has mean squares, and no drift without float inputs", () => {
   const total = lengths.reduce((sum, length) => sum + length, 0);
   const squares = sums("all", (w, i) => x[w]!.data[i] as number);
   for (const [c, value] of inputs.power().entries()) expect(value).toBeCloseTo(squares[c * columns + c]! / total, 4);
-  expect([inputs.drift(), inputs.floatInputs()]).toEqual([null, null]);
+  expect([inputs.drift(), inputs.floatInputs(), inputs.tokens]).toEqual([null, null, total]);
 });
 
 it("joins rows of windows in chunks and splits them again", () => {

@@ -1,6 +1,6 @@
 /** What goes into a linear layer while a model reads a text, window by window, and sums of its products. */
-import { type Matrix, matrix, transpose } from "../../matrix.ts";
-import { multiplyTransposed } from "../../ops/product.ts";
+import { type Matrix, matrix } from "../../matrix.ts";
+import { multiplyTransposed, recycleProduct } from "../../ops/product.ts";
 import type { Tensor } from "../../tensor.ts";
 
 /** All windows, those that something is fitted to, or those that are held out, to check it. */
@@ -8,6 +8,8 @@ export type Windows = "all" | "fitted" | "held out";
 
 /** What goes into a linear layer. */
 export interface LayerInputs {
+  /** How many rows go in. */
+  readonly tokens: number;
   /** What goes in, [tokens, k]. */
   inputs(windows?: Windows): Matrix;
   /**
@@ -27,8 +29,10 @@ export interface LayerInputs {
 export const HELD_OUT = 8;
 /** Tokens whose products are summed at a time. */
 const CHUNK_TOKENS = 4096;
-/** Columns of X^T X that are computed at a time: those before are known by symmetry. */
+/** Rows of sums that are computed at a time: of X^T X, columns before are known by symmetry. */
 const BAND = 512;
+/** Rows and columns that are transposed at a time, in a cache. */
+const TILE = 32;
 
 /** What is asked of inputs [.., columns], a tensor a window; `known` keeps sums of products of the same inputs. */
 export function layerInputs(
@@ -38,18 +42,26 @@ export function layerInputs(
   known: Map<string, Matrix> = new Map(),
 ): LayerInputs {
   const inputs = (windows: Windows = "all") => rowsOf(chosen(tensors, windows), columns);
-  const sumOnce = (name: string, windows: Windows, sum: (...of: (readonly Tensor[])[]) => Matrix): Matrix => {
+  const sumOnce = (name: string, windows: Windows): Matrix => {
     const key = `${name} ${windows}`;
-    const found = known.get(key) ?? sum(chosen(tensors, windows), chosen(floats ?? [], windows));
-    known.set(key, found);
-    return found;
+    if (!known.has(key)) {
+      const { hessian, drift } = sumsOf(chosen(tensors, windows), floats && chosen(floats, windows), columns);
+      known.set(`hessian ${windows}`, hessian);
+      if (drift) known.set(`drift ${windows}`, drift);
+    }
+    return known.get(key)!;
   };
   return {
+    tokens: tensors.reduce((sum, tensor) => sum + rowCount(tensor), 0),
     inputs,
     floatInputs: (windows = "all") => floats && rowsOf(chosen(floats, windows), columns),
-    power: () => meanSquares(inputs()),
-    hessian: (windows = "all") => sumOnce("hessian", windows, (x) => squaresOf(x, columns)),
-    drift: (windows = "all") => floats && sumOnce("drift", windows, (x, float) => driftOf(x, float!, columns)),
+    power: () => {
+      const squares = known.get("power") ?? meanSquares(tensors, columns);
+      known.set("power", squares);
+      return squares.data;
+    },
+    hessian: (windows = "all") => sumOnce("hessian", windows),
+    drift: (windows = "all") => floats && sumOnce("drift", windows),
   };
 }
 
@@ -75,42 +87,80 @@ export function inChunks(tensors: readonly Tensor[]): Tensor[][] {
   return chunks;
 }
 
-/** X^T X of rows X. */
-function squaresOf(tensors: readonly Tensor[], columns: number): Matrix {
-  const sum = matrix(columns, columns);
-  for (const chunk of inChunks(tensors)) {
-    const { data, columns: tokens } = transpose(rowsOf(chunk, columns));
+/** X^T X of rows X, and X^T (F - X) with rows F, where there are some. */
+function sumsOf(tensors: readonly Tensor[], floats: readonly Tensor[] | null, columns: number) {
+  const hessian = matrix(columns, columns);
+  const drift = floats && matrix(columns, columns);
+  const floatChunks = floats && inChunks(floats);
+  for (const [i, chunk] of inChunks(tensors).entries()) {
+    const x = transposed(chunk, null, columns);
     for (let first = 0; first < columns; first += BAND) {
       const end = Math.min(columns, first + BAND);
-      const band = matrix(end - first, tokens, data.subarray(first * tokens, end * tokens));
-      const found = multiplyTransposed(band, matrix(columns - first, tokens, data.subarray(first * tokens)));
-      for (let r = 0; r < found.rows; r++)
-        for (let c = 0; c < found.columns; c++)
-          sum.data[(first + r) * columns + first + c]! += found.data[r * found.columns + c]!;
+      const band = matrix(end - first, x.columns, x.data.subarray(first * x.columns, end * x.columns));
+      const others = matrix(columns - first, x.columns, x.data.subarray(first * x.columns));
+      addProduct(hessian, first, multiplyTransposed(band, others));
+    }
+    if (!drift) continue;
+    const difference = transposed(floatChunks![i]!, chunk, columns);
+    for (let first = 0; first < columns; first += BAND) {
+      const end = Math.min(columns, first + BAND);
+      const band = matrix(end - first, x.columns, x.data.subarray(first * x.columns, end * x.columns));
+      addProduct({ ...drift, data: drift.data.subarray(first * columns) }, 0, multiplyTransposed(band, difference));
     }
   }
-  for (let r = 0; r < columns; r++) for (let c = 0; c < r; c++) sum.data[r * columns + c] = sum.data[c * columns + r]!;
-  return sum;
+  const { data } = hessian;
+  for (let r = 0; r < columns; r++) for (let c = 0; c < r; c++) data[r * columns + c] = data[c * columns + r]!;
+  return { hessian, drift };
 }
 
-/** X^T (F - X) of rows X and F. */
-function driftOf(tensors: readonly Tensor[], floats: readonly Tensor[], columns: number): Matrix {
-  const sum = matrix(columns, columns);
-  const floatChunks = inChunks(floats);
-  for (const [i, chunk] of inChunks(tensors).entries()) {
-    const x = rowsOf(chunk, columns);
-    const difference = rowsOf(floatChunks[i]!, columns).data.map((value, j) => value - x.data[j]!);
-    const found = multiplyTransposed(transpose(x), transpose(matrix(x.rows, columns, difference))).data;
-    for (let j = 0; j < found.length; j++) sum.data[j]! += found[j]!;
+/** Adds a product to the part of a matrix that begins at a place on the diagonal, and gives its memory to the next. */
+function addProduct({ columns, data }: Matrix, first: number, product: Matrix): void {
+  for (let r = 0, i = 0; r < product.rows; r++) {
+    const start = (first + r) * columns + first;
+    for (let c = 0; c < product.columns; c++) data[start + c]! += product.data[i++]!;
   }
-  return sum;
+  recycleProduct(product);
 }
 
-function meanSquares({ rows, columns, data }: Matrix): Float32Array {
+/** Rows of windows, less those of others, as columns: [columns, tokens]. */
+function transposed(windows: readonly Tensor[], less: readonly Tensor[] | null, columns: number): Matrix {
+  const tokens = windows.reduce((sum, window) => sum + rowCount(window), 0);
+  const result = matrix(columns, tokens);
+  let done = 0;
+  for (const [w, window] of windows.entries()) {
+    const rows = rowCount(window);
+    const values = window.data as Float32Array;
+    const others = less && (less[w]!.data as Float32Array);
+    for (let top = 0; top < rows; top += TILE)
+      for (let left = 0; left < columns; left += TILE) {
+        const [bottom, right] = [Math.min(rows, top + TILE), Math.min(columns, left + TILE)];
+        for (let c = left; c < right; c++) {
+          const to = c * tokens + done;
+          if (others)
+            for (let r = top; r < bottom; r++)
+              result.data[to + r] = values[r * columns + c]! - others[r * columns + c]!;
+          else for (let r = top; r < bottom; r++) result.data[to + r] = values[r * columns + c]!;
+        }
+      }
+    done += rows;
+  }
+  return result;
+}
+
+/** Of each column, as a matrix of one row; zeros without rows. */
+function meanSquares(windows: readonly Tensor[], columns: number): Matrix {
   const sums = new Float64Array(columns);
-  for (let start = 0; start < data.length; start += columns)
-    for (let c = 0; c < columns; c++) sums[c]! += data[start + c]! * data[start + c]!;
-  return Float32Array.from(sums, (sum) => sum / Math.max(1, rows));
+  let rows = 0;
+  for (const { data } of windows) {
+    const values = data as Float32Array;
+    for (let start = 0; start < values.length; start += columns, rows++)
+      for (let c = 0; c < columns; c++) sums[c]! += values[start + c]! * values[start + c]!;
+  }
+  return matrix(
+    1,
+    columns,
+    Float32Array.from(sums, (sum) => sum / Math.max(1, rows)),
+  );
 }
 
 const rowCount = ({ shape, data }: Tensor) => data.length / shape.at(-1)!;

@@ -139,7 +139,7 @@ export class Sensitivity {
 
   #power(layer: LinearLayer | null, { kind }: QuantizationConfig): Float32Array | null {
     if (kind === "sharedEmbedding") return this.#headPower;
-    return layer && layer.inputs().rows > 0 ? layer.power() : null;
+    return layer && layer.tokens > 0 ? layer.power() : null;
   }
 
   /** Squared errors of a sample with each configuration: of the outputs of a layer, of the rows of a table. */

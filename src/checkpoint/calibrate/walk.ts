@@ -12,7 +12,7 @@ import {
   graphSequenceUses,
   isGraphValue,
 } from "../../compile/graph.ts";
-import { zeros } from "../../dtype.ts";
+import { viewOf, zeros } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
 import { nextMacrotask } from "../../event-loop.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
@@ -229,7 +229,7 @@ export class FloatWalk {
   async #fork(first: number, values: Values, visit: WeightVisitor): Promise<readonly Tensor[]> {
     const own = new Map<GraphValue, readonly Tensor[]>();
     for (let i = first; i < this.#graph.nodes.length; i++) {
-      await this.#step(i, { values, float: null }, i === first ? visit : unchanged);
+      await this.#step(i, { values, float: null }, i === first ? visit : unchanged, true);
       for (const value of argumentValues(this.#graph.nodes[i]!))
         if (!values.has(value)) {
           for (const tensor of own.get(value) ?? []) this.#builder.recycle(tensor);
@@ -242,7 +242,8 @@ export class FloatWalk {
     return values.get(this.#graph.outputs[0]!)!;
   }
 
-  async #step(index: number, streams: Streams, visit: WeightVisitor): Promise<void> {
+  /** `keepsMemory`: others may still read the values that no later call does. */
+  async #step(index: number, streams: Streams, visit: WeightVisitor, keepsMemory = false): Promise<void> {
     this.#signal?.throwIfAborted();
     const node = this.#graph.nodes[index]!;
     const read = argumentValues(node);
@@ -268,8 +269,24 @@ export class FloatWalk {
     }
     if (isFloat) float?.set(node.out, values.get(node.out)!);
     for (const value of [...read, node.out])
-      if ((this.#lastUse.get(value) ?? index) <= index) for (const stream of [values, float]) stream?.delete(value);
+      if ((this.#lastUse.get(value) ?? index) <= index) {
+        if (keepsMemory || this.#inputs.has(value)) for (const stream of [values, float]) stream?.delete(value);
+        else this.#release(value, streams);
+      }
     await nextMacrotask();
+  }
+
+  /** Forgets a value that no later call reads, and gives its memory to later results: new memory costs time. */
+  #release(value: GraphValue, { values, float }: Streams): void {
+    const lists = new Set([values.get(value), float?.get(value)].filter((list) => list !== undefined));
+    for (const stream of [values, float]) stream?.delete(value);
+    for (const list of lists) {
+      const bytes = new Map<ArrayBufferLike, number>();
+      for (const { data } of list) bytes.set(data.buffer, (bytes.get(data.buffer) ?? 0) + data.byteLength);
+      for (const [buffer, used] of bytes)
+        if (used === buffer.byteLength)
+          this.#builder.recycle({ dtype: "u8", shape: [used], data: viewOf("u8", buffer, 0, used) });
+    }
   }
 
   /** A constant as it is stored, kept for other runs where there is room. */

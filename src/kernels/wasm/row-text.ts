@@ -1,4 +1,5 @@
 /** WebAssembly rows as text. */
+import { checkString } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { sampleCalls } from "../families/sample-calls.ts";
 import { Module } from "./assembler/module.ts";
@@ -11,6 +12,7 @@ const WIDTH = "4 bits";
 
 /** The module that a row is for a small call, of weights of 4 bits where it has some. InvalidArgumentError for an unknown row. */
 export function wasmKernelText(kernel: string): string {
+  checkString("kernel", kernel);
   const calls = sampleCalls();
   const ofRow = calls.filter((call) => call.kernel === kernel);
   const call = ofRow.find(({ what }) => what.startsWith(WIDTH)) ?? ofRow[0];

@@ -2,7 +2,7 @@
 import { z } from "@hono/zod-openapi";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
-import type { KeptResponse } from "../kept-responses.ts";
+import type { KeptResponse } from "../kept-response.ts";
 import { thinkingOptions } from "../model-options.ts";
 import { ResponseAnswer } from "../response-answer.ts";
 import { conversationOf, promptOptions, responseTools } from "../responses-input.ts";

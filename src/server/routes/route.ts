@@ -7,7 +7,10 @@ import type { ServerContext, ServerEnv } from "../serving.ts";
 
 export type App = OpenAPIHono<ServerEnv>;
 
-const STATUSES = { 400: "The request is wrong.", 401: "The key is missing or wrong.", 404: "No such model." } as const;
+const STATUSES = {
+  ...{ 400: "The request is wrong.", 401: "The key is missing or wrong." },
+  ...{ 403: "The key may not do this.", 404: "No such model." },
+} as const;
 const LOADED = { 408: "Too late.", 413: "The body is too large.", 415: "The body is no JSON." } as const;
 const BUSY = { 429: "Too many wait.", 503: "The server ends." } as const;
 

@@ -1,0 +1,24 @@
+/** A model by its path, whatever it is. */
+import { isCheckpoint, isHubName, loadCheckpoint } from "../checkpoint/load.ts";
+import type { LanguageModel } from "../language/language-model.ts";
+import { hubProgram } from "./hub-program.ts";
+import { loadCompiled } from "./load-compiled.ts";
+import { loadProgram } from "./load-program.ts";
+import type { ProgramFileOptions } from "./program-file.ts";
+
+/**
+ * Loads a program, a checkpoint folder or GGUF file, whose weights stay as they are stored, or a model of the hub
+ * ("hf:org/name"), which is made a program of 4 bits once. Throws as `loadProgram`, `loadCheckpoint` and `hubProgram` do.
+ */
+export async function loadModel(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
+  const { signal } = options;
+  if (isHubName(path)) return loadProgram(await hubProgram(path, { signal }), options);
+  if (!(await isCheckpoint(path))) return loadProgram(path, options);
+  const { data: _, ...load } = options;
+  const model = await loadCheckpoint(path, { signal });
+  try {
+    return await loadCompiled(model, load);
+  } finally {
+    await model.close();
+  }
+}
