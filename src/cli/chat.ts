@@ -2,18 +2,24 @@
 import { createInterface, type Interface } from "node:readline";
 import { type Command, Option } from "commander";
 import { type Conversation, LowbitError } from "../index.ts";
+import { askedTools } from "./asked-tools.ts";
+import { ChatLines } from "./chat-lines.ts";
 import { addDraftOption, type DraftOption, draftOf } from "./draft-option.ts";
+import { openMcpTools } from "./mcp-tools.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { PastedText } from "./pasted-text.ts";
 import { addPrefixOptions, openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import { describeSpeed } from "./run.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
 import { Interrupted, SIGINT_EXIT_CODE, type Terminal } from "./terminal.ts";
+import { collect } from "./values.ts";
 
 interface ChatOptions extends ModelOptions, SamplingOptions, PrefixOptions, DraftOption {
   readonly system?: string;
   readonly stats?: boolean;
   readonly whenFull?: "error" | "leave-out-oldest";
+  readonly mcp?: readonly string[];
+  readonly allowTool?: readonly string[];
 }
 
 const HELP = `/reset  start over
@@ -30,6 +36,12 @@ export function addChat(program: Command, terminal: Terminal): void {
     )
     .argument("<model>", MODEL_HELP)
     .option("--system <text>", "system message at the start")
+    .option(
+      "--mcp <server>",
+      "tools of an MCP server: its command, its address, or a .json file with mcpServers; repeatable (needs @modelcontextprotocol/sdk)",
+      collect(String),
+    )
+    .option("--allow-tool <name>", 'a tool that is called without asking, or "*"; repeatable', collect(String))
     .option("--stats", "print the speed of each answer on stderr")
     .addOption(
       new Option(
@@ -48,6 +60,7 @@ ${HELP.replace(/^/gm, "  ")}
 
 Examples:
   $ lowbit chat llama.pte --system "You are brief."
+  $ lowbit chat qwen3.pte --mcp "npx -y @modelcontextprotocol/server-filesystem ." --allow-tool list_directory
   $ printf 'Hello\\nAnd then?\\n' | lowbit chat llama.pte --temperature 0`,
     )
     .action((model: string, options: ChatOptions) => chat(model, options, terminal));
@@ -56,41 +69,55 @@ Examples:
 async function chat(path: string, options: ChatOptions, terminal: Terminal): Promise<void> {
   const prefixes = await openPrefixes(options, terminal);
   const draft = draftOf(options, options, terminal);
-  const model = await openModel(path, options, terminal, { isKept: true, prefixes, draft });
-  const conversation = model.createConversation({
-    whenFull: options.whenFull === "leave-out-oldest" ? "leaveOutOldest" : "error",
-    onLeaveOut: (messages) =>
-      terminal.note(`(the context is full: the model no longer reads the first ${messages} messages)`),
+  const mcp = options.mcp ? await openMcpTools(options.mcp, terminal.signal) : null;
+  const model = await openModel(path, options, terminal, { isKept: true, prefixes, draft }).catch(async (error) => {
+    await mcp?.close();
+    throw error;
   });
-  conversation.reset(options.system);
-  if (terminal.isInteractive) terminal.note(`${path}: type a message, or /help.`);
   const pasted = terminal.isInteractive ? new PastedText(terminal) : null;
   const input = createInterface({
     input: pasted ?? terminal.stdin,
     ...(pasted ? { output: terminal.stdout, prompt: "> " } : {}),
     terminal: pasted !== null,
   });
+  const lines = new ChatLines(input);
+  const ask = async (question: string, signal: AbortSignal | undefined) => {
+    await terminal.write(`\n${question}`);
+    return lines.next(signal);
+  };
+  const tools = askedTools(mcp?.tools ?? [], {
+    allowed: options.allowTool ?? [],
+    note: (line) => terminal.note(line),
+    ask: terminal.isInteractive ? ask : null,
+  });
+  if (mcp) terminal.note(`tools: ${tools.map(({ name }) => name).join(", ")}`);
+  const conversation = model.createConversation({
+    ...(tools.length > 0 && { tools }),
+    whenFull: options.whenFull === "leave-out-oldest" ? "leaveOutOldest" : "error",
+    onLeaveOut: (messages) =>
+      terminal.note(`(the context is full: the model no longer reads the first ${messages} messages)`),
+  });
+  conversation.reset(options.system);
+  if (terminal.isInteractive) terminal.note(`${path}: type a message, or /help.`);
   try {
-    await converse(new Turns(conversation, options, terminal), input, terminal, (line) => pasted?.whole(line) ?? line);
+    const turns = new Turns(conversation, options, terminal);
+    await converse(turns, { input, lines }, terminal, (line) => pasted?.whole(line) ?? line);
   } finally {
     terminal.onInterrupt(null);
     input.close();
     pasted?.close();
+    await mcp?.close();
   }
 }
 
 async function converse(
   turns: Turns,
-  input: Interface,
+  { input, lines }: { readonly input: Interface; readonly lines: ChatLines },
   terminal: Terminal,
   whole: (line: string) => string,
 ): Promise<void> {
-  let isClosed = false;
-  input.on("close", () => {
-    isClosed = true;
-  });
   const prompt = () => {
-    if (terminal.isInteractive && !isClosed) input.prompt();
+    if (terminal.isInteractive && !lines.isClosed) input.prompt();
   };
   // A terminal in raw mode gives Ctrl-C as a key.
   input.on("SIGINT", () => terminal.interrupt());
@@ -103,7 +130,7 @@ async function converse(
     prompt();
   });
   prompt();
-  for await (const line of input) {
+  for await (const line of lines) {
     if (turns.isOver || line.trim() === "/exit") break;
     await turns.take(whole(line).trim());
     prompt();

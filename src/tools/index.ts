@@ -65,6 +65,7 @@ export { layouts } from "../kernels/layout/packed.ts";
 export { kvCacheTypes } from "../kernels/sequence-table.ts";
 export { wasmKernelText } from "../kernels/wasm/row-text.ts";
 export { type Comparison, compareEach, compareModels, type Distribution } from "../language/compare.ts";
+export type { ExecutableTool } from "../language/conversation-tools.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { samplingDefaults } from "../language/generation-settings.ts";
 export { loadProgramObject } from "../language/language-model.ts";
