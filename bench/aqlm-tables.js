@@ -2,7 +2,7 @@
  * What rounding makes of an AQLM layer's results: tables of sums in some bits, with one step for 16 groups of inputs as
  * kernels have it, and for comparison activations in 8 bits, as 4-bit layers have them. In double precision besides.
  */
-import { quantizeActivations } from "../dist/kernels/reference/activations.js";
+import { quantizeActivations } from "../dist/kernels/families/linear/activations.js";
 import { createRandom } from "../dist/text/random.js";
 
 const OUTPUTS = 512;

@@ -362,7 +362,7 @@ const declared = Object.entries(cases).map(([name, { family, model }]) => {
 });
 
 /**
- * By export of src/kernels/table.ts; the options beside m that a family is measured with. `isNative`: its arguments lie in
+ * By export of src/kernels/families/index.ts; the options beside m that a family is measured with. `isNative`: its arguments lie in
  * native memory, which WebAssembly does not read.
  */
 export const families = {

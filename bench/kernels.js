@@ -6,7 +6,7 @@
  */
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";
-import * as kernelTable from "../dist/kernels/table.js";
+import * as kernelTable from "../dist/kernels/families/index.js";
 import { families, variantsOf } from "./kernel-cases.js";
 import { multiplyAdds, readBandwidth, requireAddon } from "./peak.js";
 import { commit, digits, table, writeReport } from "./report.js";

@@ -1,7 +1,12 @@
-/** The limits of this machine, measured by loops of the native addon: bytes read and multiply-adds a second. */
+/** The limits of this machine, measured by native loops: bytes read and multiply-adds a second. */
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
 import { nativeAddon } from "../dist/kernels/native/addon.js";
 import { argumentNames, orderArguments } from "../dist/kernels/native/families.js";
 import { kernelsOf, readBandwidth as readMemories, secondsOf } from "../dist/kernels/native/read-bandwidth.js";
+import { loadNativeKernels } from "../dist/kernels/native/rows.js";
+import { fileFlags, objectName, root, sourceOf } from "../scripts/native-sources.js";
 
 /** Enough for clock speeds to settle, short enough for a shared machine. */
 const MACS_PER_TILE = 1e9;
@@ -21,12 +26,40 @@ export function readBandwidth(...given) {
   return found;
 }
 
+const folder = join(root, "bench", "peaks");
+let isLoaded = false;
+
+/** Compiles the loops of bench/peaks/, where they are older than their sources, and adds them to the addon's rows. */
+function loadPeaks() {
+  if (isLoaded || process.arch !== "x64") return;
+  const built = join(root, "build", "peaks");
+  const library = join(built, "peaks.so");
+  mkdirSync(built, { recursive: true });
+  const timeOf = (/** @type {string} */ path) => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  const files = readdirSync(folder).map((name) => join(folder, name));
+  if (files.some((file) => timeOf(file) > timeOf(library))) {
+    const compile = (/** @type {string[]} */ args) =>
+      execFileSync(process.env.CXX ?? "c++", ["-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", ...args]);
+    const objects = files
+      .filter((file) => file.endsWith(".cc"))
+      .map((file) => {
+        const object = join(built, objectName(file.slice(folder.length + 1)));
+        compile([...fileFlags("x64", sourceOf("x64", file), "cc"), "-c", file, "-o", object]);
+        return object;
+      });
+    compile(["-shared", ...objects, "-o", library]);
+  }
+  loadNativeKernels(library);
+  isLoaded = true;
+}
+
 /**
  * Multiply-adds a second on `threads` threads, the best of this CPU's ways; null where there is no loop for it.
  * @param {"i8" | "bf16" | "f32"} type @param {number} threads
  */
 export function multiplyAdds(type, threads) {
   const addon = requireAddon();
+  loadPeaks();
   const tiles = 4 * threads;
   const call = orderArguments(argumentNames.measureMacs, { macs: MACS_PER_TILE, tiles });
   const rates = kernelsOf(addon, `measure_macs_${type}`).flatMap((kernel) =>

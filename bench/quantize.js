@@ -13,7 +13,7 @@ import {
   sharedEmbedding,
 } from "../dist/index.js";
 import { hostCpu } from "../dist/kernels/cpu.js";
-import { startFastPacking } from "../dist/kernels/packer.js";
+import { startFastPacking } from "../dist/kernels/families/packing/packer.js";
 import { selectLayout } from "../dist/kernels/select.js";
 import { checkpointOf, folder } from "./make-model.js";
 import { digits, table, writeReport } from "./report.js";

@@ -4,9 +4,9 @@
  */
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";
+import * as kernelTable from "../dist/kernels/families/index.js";
 import { layouts, openPacked, packWeights } from "../dist/kernels/layout/packed.js";
 import { selectKernel } from "../dist/kernels/select.js";
-import * as kernelTable from "../dist/kernels/table.js";
 import { watched } from "./calm.js";
 import { linearRecurrence, shortConvolution } from "./kernel-cases.js";
 import { multiplyAdds, requireAddon } from "./peak.js";

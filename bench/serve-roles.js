@@ -75,9 +75,14 @@ function post(url, body, signal) {
   });
 }
 
-/** Pieces of a streamed completion. @param {Server} server @param {number} i @param {AbortSignal} signal */
-async function* stream({ url, model }, i, signal) {
-  const body = { model, ...requestOf(i), temperature: 0, ignore_eos: true, stream: true };
+/** A prompt of some 1,500 tokens, which no other begins with. @param {number} i */
+function longRequestOf(i) {
+  return { prompt: `${i} ${"ROMEO: what light through yonder window breaks? ".repeat(120)}`, max_tokens: 8 };
+}
+
+/** Pieces of a streamed completion. @param {Server} server @param {object} asked @param {AbortSignal} signal */
+async function* stream({ url, model }, asked, signal) {
+  const body = { model, ...asked, temperature: 0, ignore_eos: true, stream: true };
   const response = await post(url, body, signal);
   if (response.statusCode !== 200) throw new Error(`status ${response.statusCode}`);
   let rest = "";
@@ -92,12 +97,12 @@ async function* stream({ url, model }, i, signal) {
 
 /** What a client does, by its turn: most behave. @param {number} i */
 function behaviourOf(i) {
-  return ["leaves", "bad", "slow"][i % 20] ?? "behaves";
+  return ["leaves", "bad", "slow", "long"][i % 20] ?? "behaves";
 }
 
 /** Clients of all kinds for so many seconds. @param {Server} server @param {number} seconds */
 async function disorder(server, seconds) {
-  const counts = { behaves: 0, leaves: 0, bad: 0, slow: 0 };
+  const counts = { behaves: 0, leaves: 0, bad: 0, slow: 0, long: 0 };
   const found = { counts, pieces: 0, errors: [], gaps: [], memory: [], seconds: 0 };
   const start = performance.now();
   let next = 0;
@@ -133,7 +138,7 @@ async function turn(server, i, behaviour, found) {
   }
   let last = null;
   let pieces = 0;
-  for await (const _ of stream(server, i, stop.signal)) {
+  for await (const _ of stream(server, behaviour === "long" ? longRequestOf(i) : requestOf(i), stop.signal)) {
     const now = performance.now();
     found.pieces++;
     if (last !== null && behaviour === "behaves") found.gaps.push(now - last);
@@ -155,7 +160,7 @@ async function rolesOf({ role, program, threads, callers, server }) {
     return { rate: await library({ program, threads: Number(threads), callers: Number(callers) }) };
   const clients = /** @type {Server} */ (JSON.parse(server));
   const read = async (i, piece, signal) => {
-    for await (const _ of stream(clients, i, signal)) piece();
+    for await (const _ of stream(clients, requestOf(i), signal)) piece();
   };
   return {
     rate: () => rate(clients.callers, clients.pid, read),

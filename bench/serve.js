@@ -129,9 +129,9 @@ async function disorder() {
     median(memory.slice((i * memory.length) / 10, Math.max(1, ((i + 1) * memory.length) / 10))),
   );
   const section = [
-    `## Disorder: ${name}\n\n${callers} clients for ${took.toFixed(0)} seconds, on the server's cores: of each twenty requests one leaves after five pieces, one is nonsense (answered 400), and one reads a piece each 50 ms. ${digits(pieces / took)} pieces a second; load ${loadavg()[0].toFixed(1)}. Requests, and errors that are not the client's:`,
+    `## Disorder: ${name}\n\n${callers} clients for ${took.toFixed(0)} seconds, on the server's cores: of each twenty requests one leaves after five pieces, one is nonsense (answered 400), one reads a piece each 50 ms, and one has a prompt of some 1,500 tokens. ${digits(pieces / took)} pieces a second; load ${loadavg()[0].toFixed(1)}. Requests, and errors that are not the client's:`,
     table(
-      ["well-behaved", "left", "nonsense", "slow", "errors"],
+      ["well-behaved", "left", "nonsense", "slow", "long", "errors"],
       [[...Object.values(counts), errors.length].map(String)],
     ),
     "Milliseconds between pieces of text, of well-behaved clients:",

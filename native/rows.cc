@@ -34,10 +34,7 @@
   TABLE(quantize_avx512_rows)      \
   TABLE(quantize_avx2_rows)        \
   TABLE(vocabulary_avx512_rows)    \
-  TABLE(vocabulary_avx2_rows)      \
-  TABLE(measure_avx512_rows)       \
-  TABLE(measure_avx2_rows)         \
-  TABLE(measure_amx_rows)
+  TABLE(vocabulary_avx2_rows)
 #elif defined(__aarch64__)
 #define LOWBIT_OWN_TABLES(TABLE) \
   TABLE(linear_i8mm_rows)        \

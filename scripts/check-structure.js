@@ -94,7 +94,7 @@ const aqlmIncludes = new Set([
   "native/kernel.h",
   "native/half.h",
   "native/generic/floats.h",
-  "native/linear/float_panels.h",
+  "native/families/linear/float_panels.h",
   "native/x86/floats_avx2.h",
   "native/x86/floats_avx512.h",
   "native/x86/split_bf16.h",

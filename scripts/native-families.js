@@ -3,7 +3,7 @@
  * structs of the arguments of native calls, functions that read them and the list of rows; and the fingerprint of what the
  * two sides share. `npm run check` fails for files that are not up to date.
  */
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -34,37 +34,44 @@ async function exportsOf(contents) {
   return await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
 }
 
+/** What files are sorted by. @param {{ folder: string, name: string }} file */
+const key = ({ folder, name }) => `${folder}/${name.replace(".ts", "")}`;
+
 /** Files that declare a family each, and the names of what they export. */
 function declarations() {
-  const key = ({ folder, name }) => `${folder}/${name.replace(".ts", "")}`;
   const files = readdirSync(join(root, FOLDER), { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
-    .flatMap(({ name: folder }) => readdirSync(join(root, FOLDER, folder)).map((name) => ({ folder, name })));
+    .flatMap(({ name: folder }) => readdirSync(join(root, FOLDER, folder)).map((name) => ({ folder, name })))
+    .filter(({ name }) => name.endsWith(".ts") && !name.endsWith(".test.ts"));
   return files
     .sort((a, b) => key(a).localeCompare(key(b), "en"))
     .flatMap((file) => {
       const text = readFileSync(join(root, FOLDER, file.folder, file.name), "utf8");
       const declared = /^export const (\w+)\b[^=]* = family\(/m.exec(text);
-      return declared && !file.name.endsWith(".test.ts") ? [{ ...file, export: declared[1] }] : [];
+      return declared ? [{ ...file, export: declared[1] }] : [];
     });
 }
 
 /** The list of all families, and that of their cases. @param {ReturnType<typeof declarations>} files */
 function lists(files) {
   const path = ({ folder, name }) => `"./${folder}/${name}"`;
+  const folders = readdirSync(join(root, FOLDER)).filter((name) => existsSync(join(root, FOLDER, name, "kernels.ts")));
+  const listed = folders.map((folder) => ({ folder, name: "kernels.ts", export: null }));
   return [
     [
       `${FOLDER}/index.ts`,
       [
-        "/** All families of kernels that are declared. Written by `npm run families`. */",
-        ...files.map((file) => `export { ${file.export} } from ${path(file)};`),
+        "/** All families of kernels: lists, best first. Written by `npm run families`. */",
+        ...[...listed, ...files]
+          .sort((a, b) => key(a).localeCompare(key(b), "en"))
+          .map((file) => `export ${file.export ? `{ ${file.export} }` : "*"} from ${path(file)};`),
         "",
       ].join("\n"),
     ],
     [
       `${FOLDER}/cases.ts`,
       [
-        "/** The cases of all families. Written by `npm run families`. */",
+        "/** The cases of the families that are declared. Written by `npm run families`. */",
         ...files.map((file) => `export { cases as ${file.export} } from ${path(file)};`),
         "",
       ].join("\n"),

@@ -65,14 +65,17 @@ const folders = {
  * @returns {{ file: string, set: string, features: string[] }[]}
  */
 export function nativeSources(arch) {
-  const sets = Object.entries(instructionSets[arch] ?? {});
   return (folders[arch] ?? [])
     .flatMap((folder) => readdirSync(join(nativeFolder, folder)).map((name) => join(folder, name)))
     .filter((file) => file.endsWith(".cc"))
-    .map((file) => {
-      const [set, { features }] = sets.find(([suffix]) => file.endsWith(`${suffix}.cc`)) ?? ["", { features: [] }];
-      return { file, set, features };
-    });
+    .map((file) => sourceOf(arch, file));
+}
+
+/** What the name of a file says: its instruction set and the CPU features that it may use. @param {string} arch @param {string} file */
+export function sourceOf(arch, file) {
+  const sets = Object.entries(instructionSets[arch] ?? {});
+  const [set, { features }] = sets.find(([suffix]) => file.endsWith(`${suffix}.cc`)) ?? ["", { features: [] }];
+  return { file, set, features };
 }
 
 /** Files that take over four seconds to compile, the slowest first. */

@@ -1,9 +1,9 @@
 /** Which files of kernels a CPU passes over, as the build says it, against what selection does. */
 import { describe, expect, it } from "vitest";
 import { cpuWith } from "../src/kernels/cpu.ts";
+import * as table from "../src/kernels/families/index.ts";
 import { knownCpus } from "../src/kernels/known-cpus.ts";
 import { knownRows } from "../src/kernels/native/known-rows.ts";
-import * as table from "../src/kernels/table.ts";
 import { chosenOn, rowsOfFile } from "../test/support/passed-over.ts";
 import { passedOver } from "./native-sources.js";
 

@@ -13,7 +13,13 @@ import { engines, nodeOfNpm } from "./wasm/engines.js";
 
 function testPrograms() {
   const program = join(root, "node_modules", "vitest", "vitest.mjs");
-  const args = [program, "run", "src/kernels/wasm", "test/backends.test.ts"];
+  const args = [
+    program,
+    "run",
+    "src/kernels/wasm",
+    "src/kernels/families/sample-calls.test.ts",
+    "test/backends.test.ts",
+  ];
   execFileSync(nodeOfNpm("latest"), args, { cwd: root, stdio: "inherit" });
 }
 

@@ -173,13 +173,21 @@ describe("a bundle", () => {
   });
 
   it("takes operators and kernels from the modules that their lists import, whichever those are", async () => {
-    for (const [list, parts] of [
-      ["ops/registry", sources.operators],
-      ["kernels/table", sources.kernels],
-    ] as const) {
+    const importsOf = async (list: string) => {
       const text = await readFile(new URL(`../src/${list}.ts`, import.meta.url), "utf8");
       const imports = [...text.matchAll(/^(?:import|export|\}) (?!type).*?from "(\.[^"]+)\.ts";$/gm)];
-      const paths = imports.map(([, path]) => posix.join(posix.dirname(list), path!));
+      return imports.map(([, path]) => posix.join(posix.dirname(list), path!));
+    };
+    const families = await importsOf("kernels/families/index");
+    const lists = families.filter((path) => path.endsWith("/kernels"));
+    const kernels = [
+      ...families.filter((path) => !lists.includes(path)),
+      ...(await Promise.all(lists.map(importsOf))).flat(),
+    ];
+    for (const [paths, parts] of [
+      [await importsOf("ops/registry"), sources.operators],
+      [kernels, sources.kernels],
+    ] as const) {
       expect(paths.length).toBeGreaterThan(10);
       expect([...parts.keys()].sort()).toEqual([...new Set(paths)].sort());
     }

@@ -33,7 +33,7 @@ beforeAll(async () => {
 /** Rows of all families for the vectors of every CPU, as a library: to build the addon anew would take minutes. */
 const library = `
 #include "native/generic/floats.h"
-#include "native/transformer/transformer_rows.h"
+#include "native/families/vector_rows.h"
 namespace lowbit {
 constexpr KernelRow kRows[] = {LOWBIT_DECLARED_ROWS(LOWBIT_DECLARED_ROW, FloatsBaseline, "exercise", "4", kBaselineNeeds)};
 }

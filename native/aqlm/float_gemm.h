@@ -1,8 +1,8 @@
 // AQLM for many rows of x, in float32 for every form: panels of weights are decoded once and then multiplied as those
-// of float linear layers are. An `Isa` is one of linear/float_rows.h.
+// of float linear layers are. An `Isa` is one of families/linear/float_rows.h.
 #pragma once
 
-#include "../linear/float_panels.h"
+#include "../families/linear/float_panels.h"
 #include "codes.h"
 
 namespace lowbit {

@@ -5,8 +5,8 @@
 #include "codeword.h"
 #include "float_gemm.h"
 
-// `Isa8` supplies eight floats as codeword.h wants them, `Isa` vectors as linear/float_rows.h does, in panels of
-// `COLUMNS`.
+// `Isa8` supplies eight floats as codeword.h wants them, `Isa` vectors as families/linear/float_rows.h does, in panels
+// of `COLUMNS`.
 #define LOWBIT_AQLM_FLOAT_ROWS(TARGET, NEEDS, Isa8, Isa, COLUMNS)                                  \
   KernelRow{"aqlm_f32_cx_16x" #COLUMNS "x1_" TARGET,                                               \
             "aqlm",                                                                                \

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "../families.h"
-#include "../linear/float_call.h"
-#include "../transformer/vectors.h"
+#include "../families/linear/float_call.h"
+#include "../vectors.h"
 
 namespace lowbit {
 namespace {

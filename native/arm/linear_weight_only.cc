@@ -1,8 +1,8 @@
 // Linear layers with float activations over panel16 and panel32 weights on NEON. A vector is four rows of a panel, a
 // quad.
+#include "../families/linear/float_panels.h"
+#include "../families/linear/weight_only_call.h"
 #include "../generic/floats.h"
-#include "../linear/float_panels.h"
-#include "../linear/weight_only_call.h"
 #include "panel32_prepare.h"
 #include "panel32_unpack.h"
 

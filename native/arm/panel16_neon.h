@@ -3,7 +3,7 @@
 
 #include <arm_neon.h>
 
-#include "../linear/panel16_linear.h"
+#include "../families/linear/panel16_linear.h"
 
 namespace lowbit {
 namespace {

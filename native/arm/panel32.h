@@ -11,8 +11,8 @@
 #include <algorithm>
 
 #include "../each_index.h"
+#include "../families/linear/quantized_rows.h"
 #include "../kernel.h"
-#include "../linear/quantized_rows.h"
 #include "../panels.h"
 
 namespace lowbit {
@@ -112,8 +112,8 @@ struct RowRange {
   int32_t zero;
 };
 
-// Scale and zero point of a row: src/kernels/reference/activations.ts, operation by operation. These minima and maxima
-// keep NaNs; rows without a finite range get NaN as scale.
+// Scale and zero point of a row: src/kernels/families/linear/activations.ts, operation by operation. These minima and
+// maxima keep NaNs; rows without a finite range get NaN as scale.
 inline RowRange row_range(const float* x, uint32_t k) {
   float32x4_t lows = vdupq_n_f32(0), highs = lows;
   auto widen = [&](float32x4_t v) {

@@ -9,7 +9,7 @@
 // value as a signed and as an unsigned number have them as their mean.
 #pragma once
 
-#include "../linear/fields.h"
+#include "../families/linear/fields.h"
 #include "panel32.h"
 
 namespace lowbit {

@@ -1,7 +1,7 @@
 // Unpacks vectors of panel32 weights to signed bytes.
 #pragma once
 
-#include "../linear/fields.h"
+#include "../families/linear/fields.h"
 #include "panel32.h"
 
 namespace lowbit {

@@ -1,6 +1,6 @@
 #include "packed_weights.h"
 
-#include "../linear/packed_rows.h"
+#include "../families/linear/packed_rows.h"
 
 namespace lowbit {
 namespace executorch_operators {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "../transformer/vectors.h"
+#include "../vectors.h"
 #include "arguments.h"
 
 namespace lowbit {

@@ -1,8 +1,8 @@
 // Rows of weights packed for linear layers, one row read and not its panel, and rows of TorchAO's embedding layout. Ids
-// out of range give rows of NaN: see transformer/embedding.h.
-#include "../transformer/embedding.h"
+// out of range give rows of NaN: see families/embedding/embedding.h.
+#include "../families/embedding/embedding.h"
 #include "../families.h"
-#include "../linear/packed_rows.h"
+#include "../families/linear/packed_rows.h"
 #include "floats.h"
 
 namespace lowbit {

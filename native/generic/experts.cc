@@ -1,6 +1,6 @@
 // Mixtures of experts: routers, and linear layers by expert, which call the rows of linear layers.
-#include "../experts/expert_linear.h"
-#include "../experts/router.h"
+#include "../families/experts/expert_linear.h"
+#include "../families/experts/router.h"
 #include "floats.h"
 
 namespace lowbit {

@@ -1,6 +1,6 @@
 // Linear layers over float weights on vectors that every CPU of the architecture has.
+#include "../families/linear/float_linear.h"
 #include "../kernel.h"
-#include "../linear/float_linear.h"
 #include "floats.h"
 
 namespace lowbit {

@@ -1,9 +1,9 @@
 // Linear layers over packed weights of any layout for CPUs without better rows: weights of a panel are decoded, then
 // multiplied by plain loops (int8 activations) or vectors of the baseline (float activations).
 #include "../families.h"
-#include "../linear/float_rows.h"
-#include "../linear/packed_rows.h"
-#include "../linear/panel16_linear.h"
+#include "../families/linear/float_rows.h"
+#include "../families/linear/packed_rows.h"
+#include "../families/linear/panel16_linear.h"
 #include "floats.h"
 
 namespace lowbit {
@@ -43,7 +43,7 @@ void decode_panel(const Panels& w, uint32_t panel, size_t group_stride, void* me
 // Sums of |weight| <= 255 times |activation| <= 128 stay within 32 bits for this many terms.
 constexpr uint32_t kExactTerms = 32768;
 
-// One element of y, as src/kernels/reference/linear.ts defines it.
+// One element of y, as src/kernels/families/linear/reference.ts defines it.
 inline float dot_quantized(const DecodedLinear& args, uint32_t row, const DecodedRow<int16_t>& weights) {
   const Panels& w = args.weights;
   const QuantizedRows& rows = args.rows;

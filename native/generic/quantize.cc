@@ -1,7 +1,7 @@
 // The quantizer's rounding and packing on what every CPU of the architecture has.
+#include "../families/packing/affine_rows.h"
+#include "../families/packing/pack_panels.h"
 #include "../kernel.h"
-#include "../quantize/affine_rows.h"
-#include "../quantize/pack_panels.h"
 #include "floats.h"
 
 namespace lowbit {

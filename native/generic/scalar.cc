@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "../families.h"
-#include "../transformer/embedding.h"
+#include "../families/embedding/embedding.h"
 #include "floats.h"
 
 namespace lowbit {

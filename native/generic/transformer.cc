@@ -1,6 +1,6 @@
 // Operators of a transformer block on vectors that every CPU of the architecture has.
+#include "../families/vector_rows.h"
 #include "../kernel.h"
-#include "../transformer/transformer_rows.h"
 #include "floats.h"
 
 namespace lowbit {

@@ -1,6 +1,6 @@
 // The sampler's passes over the logits of a vocabulary on what every CPU of the architecture has.
+#include "../families/sampling/vocabulary_rows.h"
 #include "../kernel.h"
-#include "../vocabulary/vocabulary_rows.h"
 #include "floats.h"
 
 namespace lowbit {

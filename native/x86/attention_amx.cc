@@ -1,8 +1,8 @@
 // Attention of many queries on AMX: scores and weighted sums as products of bf16 tiles, floats split in two, see
 // split_bf16.h; results are as exact as 16 bits of the largest terms. Scores are made transposed, [keys][queries]: each
 // query is a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
+#include "../families/attention/rope_attention.h"
 #include "../kernel.h"
-#include "../transformer/fused.h"
 #include "attention_integers_amx.h"
 #include "attention_tiles_amx.h"
 #include "floats_avx512.h"

@@ -3,7 +3,7 @@
 // results are as exact as 16 bits of the largest weighted scale of a block of keys.
 #pragma once
 
-#include "../transformer/attention_few_rows.h"
+#include "../families/attention/attention_few_rows.h"
 #include "floats_avx512.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"

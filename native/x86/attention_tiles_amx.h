@@ -2,8 +2,8 @@
 // Flags: see scripts/build-native.js.
 #pragma once
 
+#include "../families/attention/rope_attention.h"
 #include "../kernel.h"
-#include "../transformer/fused.h"
 #include "floats_avx512.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"

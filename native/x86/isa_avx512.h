@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "../linear/panel16_linear.h"
+#include "../families/linear/panel16_linear.h"
 #include "quantize_avx512.h"
 
 namespace lowbit {

@@ -1,7 +1,7 @@
 // panel16 linear layers on AMX: 8-bit activations times weights as signed bytes. The 32-bit sums of each group are
 // exact; vectors scale and add those of some groups while tiles multiply the next ones.
 #include "../families.h"
-#include "../linear/panel16_gemm.h"
+#include "../families/linear/panel16_gemm.h"
 #include "isa_avx512.h"
 #include "tiles_amx.h"
 

@@ -1,6 +1,6 @@
 // panel16 linear layers on AVX-VNNI: AVX2 with vpdpbusd on 32-byte vectors.
+#include "../families/linear/panel16_gemm.h"
 #include "../kernel.h"
-#include "../linear/panel16_gemm.h"
 #include "isa_avx2.h"
 
 namespace lowbit {

@@ -5,7 +5,7 @@
 // sums; magnitudes under 2^-126 count as 0.
 #include "../families.h"
 #include "../families/gate/activations.h"
-#include "../linear/panel16_gemm.h"
+#include "../families/linear/panel16_gemm.h"
 #include "floats_avx512.h"
 #include "isa_avx512.h"
 #include "tiles_amx.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "../families.h"
-#include "../linear/float_call.h"
+#include "../families/linear/float_call.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"
 

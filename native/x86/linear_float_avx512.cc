@@ -1,7 +1,7 @@
 // Linear layers with float activations on AVX-512: float weights, and panel16 weights.
+#include "../families/linear/float_linear.h"
+#include "../families/linear/weight_only.h"
 #include "../kernel.h"
-#include "../linear/float_linear.h"
-#include "../linear/weight_only.h"
 #include "floats_avx512.h"
 
 namespace lowbit {

@@ -1,6 +1,6 @@
 // panel16 linear layers on AVX2 for many rows of activations.
+#include "../families/linear/panel16_short_gemm.h"
 #include "../kernel.h"
-#include "../linear/panel16_short_gemm.h"
 #include "dot_avx2.h"
 
 namespace lowbit {

@@ -2,7 +2,7 @@
 // Flags: see scripts/build-native.js.
 #pragma once
 
-#include "../linear/panel16_linear.h"
+#include "../families/linear/panel16_linear.h"
 #include "tiles_amx.h"
 #include "weight_planes_avx512.h"
 

@@ -1,11 +1,11 @@
-// Dynamic 8-bit quantization of activations on AVX2, bit-identical to src/kernels/reference/activations.ts.
+// Dynamic 8-bit quantization of activations on AVX2, bit-identical to src/kernels/families/linear/activations.ts.
 #pragma once
 
 #include <immintrin.h>
 
 #include <algorithm>
 
-#include "../linear/panel16_linear.h"
+#include "../families/linear/panel16_linear.h"
 
 namespace lowbit {
 namespace {

@@ -1,6 +1,6 @@
 // The quantizer's rounding on AVX-512.
+#include "../families/packing/affine_rows.h"
 #include "../kernel.h"
-#include "../quantize/affine_rows.h"
 
 namespace lowbit {
 namespace {

@@ -1,4 +1,4 @@
-// Dynamic 8-bit quantization of activations on AVX-512, bit-identical to src/kernels/reference/activations.ts.
+// Dynamic 8-bit quantization of activations on AVX-512, bit-identical to src/kernels/families/linear/activations.ts.
 #pragma once
 
 #include <immintrin.h>
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "../linear/panel16_linear.h"
+#include "../families/linear/panel16_linear.h"
 
 namespace lowbit {
 namespace {

@@ -2,8 +2,8 @@
 // recurrence_amx.cc. Flags: see scripts/build-native.js.
 #pragma once
 
+#include "../families/recurrent/linear_recurrence.h"
 #include "../kernel.h"
-#include "../transformer/linear_recurrence.h"
 #include "floats_avx512.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"

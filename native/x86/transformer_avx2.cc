@@ -1,6 +1,6 @@
 // Operators of a transformer block on AVX2.
+#include "../families/vector_rows.h"
 #include "../kernel.h"
-#include "../transformer/transformer_rows.h"
 #include "floats_avx2.h"
 
 namespace lowbit {

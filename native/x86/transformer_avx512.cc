@@ -1,6 +1,6 @@
 // Operators of a transformer block on AVX-512.
+#include "../families/vector_rows.h"
 #include "../kernel.h"
-#include "../transformer/transformer_rows.h"
 #include "floats_avx512.h"
 
 namespace lowbit {

@@ -1,6 +1,6 @@
 // The sampler's passes over the logits of a vocabulary on AVX2.
+#include "../families/sampling/vocabulary_rows.h"
 #include "../kernel.h"
-#include "../vocabulary/vocabulary_rows.h"
 #include "floats_avx2.h"
 
 namespace lowbit {

@@ -1,6 +1,6 @@
 // The sampler's passes over the logits of a vocabulary on AVX-512.
+#include "../families/sampling/vocabulary_rows.h"
 #include "../kernel.h"
-#include "../vocabulary/vocabulary_rows.h"
 #include "floats_avx512.h"
 
 namespace lowbit {

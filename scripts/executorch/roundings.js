@@ -7,7 +7,7 @@ import { methodSources } from "../../dist/api/compile-model.js";
 import { compile } from "../../dist/compile/compile.js";
 import { loadCheckpoint, loadMethods } from "../../dist/index.js";
 import { hostCpu } from "../../dist/kernels/cpu.js";
-import { quantizeActivations } from "../../dist/kernels/reference/activations.js";
+import { quantizeActivations } from "../../dist/kernels/families/linear/activations.js";
 import { operators } from "../../dist/ops/registry.js";
 import { saveProgram } from "../../dist/program/save.js";
 import { relativeError, runThere } from "./compare.js";

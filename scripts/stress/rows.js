@@ -3,16 +3,16 @@
  * bit, and those are the reference's. stress.js bundles it for Node and for a page.
  */
 import "../../src/aqlm/register.ts";
+import { problemOf } from "../../src/kernels/families/sample-call.ts";
+import { sampleCalls } from "../../src/kernels/families/sample-calls.ts";
 import { WasmEngine } from "../../src/kernels/wasm/engine/engine.ts";
 import { wasmFeatures } from "../../src/kernels/wasm/features.ts";
 import { pagesBy, statesBy } from "../../src/kernels/wasm/kernel.ts";
-import { problemOf } from "../../src/kernels/wasm/sample-call.ts";
-import { sampleCalls } from "../../src/kernels/wasm/sample-calls.ts";
 import { bytesOf } from "../../src/tensor.ts";
 import { aqlmCalls } from "../../test/support/aqlm-calls.ts";
 import { raceFaults } from "../../test/support/wasm-races.ts";
 
-/** @typedef {import("../../src/kernels/wasm/sample-call.ts").SampleCall} SampleCall */
+/** @typedef {import("../../src/kernels/families/sample-call.ts").SampleCall} SampleCall */
 /** @typedef {{ rounds: number, threads: readonly number[], rows: string }} StressOptions `rows`: a pattern of names */
 
 /** Memory of an engine, which is made for a row and has its calls. */

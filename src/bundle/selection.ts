@@ -7,7 +7,7 @@ import type { Program } from "../program/program.ts";
 import { type Build, importedParts, type Part, type Parts, partOf } from "./modules.ts";
 
 const REGISTRY = "ops/registry";
-const TABLE = "kernels/table";
+const TABLE = "kernels/families/index";
 
 /** Where bundles find operators and kernels: in what the modules that list them all import. */
 export interface Sources {
@@ -18,7 +18,13 @@ export interface Sources {
 }
 
 export async function traceSources(build: Build): Promise<Sources> {
-  const [operators, kernels] = [await importedParts(build, REGISTRY), await importedParts(build, TABLE)];
+  const [operators, families] = [await importedParts(build, REGISTRY), await importedParts(build, TABLE)];
+  const kernels = new Map(families);
+  // Lists of families that are not declared: their rows come from the modules that those import.
+  for (const list of [...families.keys()].filter((module) => module.endsWith("/kernels"))) {
+    kernels.delete(list);
+    for (const [module, part] of await importedParts(build, list)) kernels.set(module, part);
+  }
   return { operators, kernels, families: await partOf(TABLE) };
 }
 
@@ -94,7 +100,7 @@ function registryModule(names: readonly string[], sources: Sources, to: (module:
   ].join("\n");
 }
 
-/** `kernels/table` with the WebAssembly and reference rows of these operators alone; other families are empty. */
+/** `kernels/families/index` with the WebAssembly and reference rows of these operators alone; other families are empty. */
 export function tableModule(names: readonly string[], sources: Sources, to: (module: string) => string): string {
   const imports = new Imports(to);
   const wanted = new Set(names.flatMap((name) => allOperators.find(name)?.kernels.map((kernel) => kernel.name) ?? []));

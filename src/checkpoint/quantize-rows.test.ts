@@ -5,7 +5,7 @@ import { expectSameFields } from "../../test/support/same.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { decodeF16Array, f32ToBf16, f32ToF16 } from "../half.ts";
 import { hostCpu } from "../kernels/cpu.ts";
-import { canRoundNatively, roundingKernels, roundNatively } from "../kernels/quantizer.ts";
+import { canRoundNatively, roundingKernels, roundNatively } from "../kernels/families/packing/quantizer.ts";
 import { codebooks, PAIRED_BITS } from "../quantize/codebooks.ts";
 import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../quantize/config.ts";
 import { trialsOf } from "../quantize/group-fit.ts";

@@ -2,8 +2,8 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
+import { canRoundNatively, roundNatively } from "../kernels/families/packing/quantizer.ts";
 import { PANEL_ROWS_MAX } from "../kernels/layout/packed.ts";
-import { canRoundNatively, roundNatively } from "../kernels/quantizer.ts";
 import { codebooks } from "../quantize/codebooks.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { trialsOf } from "../quantize/group-fit.ts";

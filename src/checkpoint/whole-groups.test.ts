@@ -10,8 +10,8 @@ import { unpackWeights } from "../../test/support/unpack-weights.ts";
 import { blockFormats } from "../formats/gguf/blocks.ts";
 import { openGguf } from "../formats/gguf/open.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
+import { startFastPacking } from "../kernels/families/packing/packer.ts";
 import { layoutNamed, openPacked, packWeights } from "../kernels/layout/packed.ts";
-import { startFastPacking } from "../kernels/packer.ts";
 import { dequantize, type QuantizedWeights } from "../quantized.ts";
 import { wholeGroups } from "./whole-groups.ts";
 

@@ -32,6 +32,16 @@ export interface Family<F extends Fields = Fields> extends ReadonlyArray<Kernel<
 
 const noFloats = new Float32Array(0);
 
+/** The kernels of a family that is not declared: native ones, which take numbers and arrays, before others. */
+/* @__NO_SIDE_EFFECTS__ */
+export function listed<A>(
+  name: string,
+  argumentsOf: (args: A) => NativeArguments,
+  others: readonly (Kernel<A> | readonly Kernel<A>[])[],
+): readonly Kernel<A>[] {
+  return [...nativeKernels(name, argumentsOf), ...others.flat()] as Kernel<A>[];
+}
+
 /** Declares a family: its name, its arguments and its code. Bundlers leave out those that nothing calls. */
 /* @__NO_SIDE_EFFECTS__ */
 export function family<const F extends Fields, C = unknown>(

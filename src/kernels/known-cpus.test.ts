@@ -4,12 +4,12 @@ import { neverChosen, passedOver } from "../../test/support/passed-over.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { Kernel } from "./contract.ts";
 import { cpuWith, hostCpu } from "./cpu.ts";
+import * as table from "./families/index.ts";
 import { panel16 } from "./layout/panel16.ts";
 import { nativeAddon } from "./native/addon.ts";
 import { featureBits } from "./native/interface.ts";
 import { knownRows } from "./native/known-rows.ts";
 import { packedQuery, selectKernel, selectLayout } from "./select.ts";
-import * as table from "./table.ts";
 
 const families = Object.values(table) as unknown as (readonly Kernel<never>[])[];
 

@@ -7,11 +7,11 @@ import { expectSame } from "../../test/support/same.ts";
 import { SUPER_GROUP } from "../quantized.ts";
 import type { Cpu, CpuFeature, Kernel } from "./contract.ts";
 import { cpuWith } from "./cpu.ts";
+import * as table from "./families/index.ts";
 import { knownCpus } from "./known-cpus.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
 import { nativeFeatures } from "./native/rows.ts";
 import { packedQuery, selectKernel } from "./select.ts";
-import * as table from "./table.ts";
 import { wasmFeatures } from "./wasm/features.ts";
 
 const counts = isEmulated ? [3, 8, 9, 17] : [2, 3, 4, 5, 7, 8, 9, 16, 17, 34];

@@ -1,6 +1,6 @@
 /** Causal grouped-query attention over a KV cache that is a state of the program, as ExecuTorch has them. */
 import type { AttentionArgs } from "../kernels/arguments.ts";
-import { attention } from "../kernels/table.ts";
+import { attention } from "../kernels/families/index.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";

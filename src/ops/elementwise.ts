@@ -1,7 +1,7 @@
 /** Operators that decoders need around their blocks: add, multiply, scale, softcap, select, slice, softmax, argmax. */
 
 import { byteSize } from "../dtype.ts";
-import { add, argmax, gate, scale, select, softcap, softmax } from "../kernels/table.ts";
+import { add, argmax, gate, scale, select, softcap, softmax } from "../kernels/families/index.ts";
 import { bytesOf, elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import { dimensionOf } from "./aten/shapes.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";

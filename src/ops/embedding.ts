@@ -1,8 +1,8 @@
 /** Embedding operators: float tables, TorchAO-packed tables, and rows of a packed lm_head (tied embeddings). */
 import type { Indices } from "../kernels/arguments.ts";
+import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/families/index.ts";
 import { checkEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { packedQuery } from "../kernels/select.ts";
-import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/table.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { openArgument, packedShape, weightBits } from "./linear.ts";

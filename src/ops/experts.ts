@@ -12,10 +12,7 @@ import {
   routerScores,
 } from "../kernels/arguments.ts";
 import type { Cpu, Kernel, PackedWeights } from "../kernels/contract.ts";
-import { HEADER_BYTES } from "../kernels/layout/header.ts";
-import { formOf, openPacked } from "../kernels/layout/packed.ts";
-import { routingLength } from "../kernels/routing.ts";
-import { packedQuery, selectKernel } from "../kernels/select.ts";
+import { routingLength } from "../kernels/families/experts/routing.ts";
 import {
   combineExperts,
   expertLinearFloat,
@@ -26,7 +23,10 @@ import {
   linearFloat,
   linearWeightOnly,
   route,
-} from "../kernels/table.ts";
+} from "../kernels/families/index.ts";
+import { HEADER_BYTES } from "../kernels/layout/header.ts";
+import { formOf, openPacked } from "../kernels/layout/packed.ts";
+import { packedQuery, selectKernel } from "../kernels/select.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { checkOverlaps } from "./call-memory.ts";

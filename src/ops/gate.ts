@@ -1,6 +1,6 @@
 /** Gated activations (Shazeer 2020), of two tensors and of the halves of one, and the gate of gpt-oss. */
 import { type ActivationName, activations } from "../kernels/families/gate/activations.ts";
-import { clampedGate, gate, gateHalves } from "../kernels/table.ts";
+import { clampedGate, gate, gateHalves } from "../kernels/families/index.ts";
 import { isSameShape } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { result } from "./elementwise.ts";

@@ -1,5 +1,5 @@
 /** GELU as an operator of its own, between the matrices of an MLP that is not gated. */
-import { gelu } from "../kernels/table.ts";
+import { gelu } from "../kernels/families/index.ts";
 import { anyGelu } from "./aten/pointwise.ts";
 import { result } from "./elementwise.ts";
 import { defineOperator, type Operator, overload } from "./operator.ts";

@@ -5,12 +5,12 @@
  * Activations are quantized as everywhere in lowbit, which differs from PyTorch's kernels by single roundings.
  */
 import type { Int4PackArgs, PackedLinearArgs } from "../kernels/arguments.ts";
-import { type Bf16LinearArgs, withBf16Rows } from "../kernels/bf16-rows.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
+import { int4Pack, linearA8 } from "../kernels/families/index.ts";
+import { type Bf16LinearArgs, withBf16Rows } from "../kernels/families/linear/bf16-rows.ts";
+import { fastPacker } from "../kernels/families/packing/packer.ts";
 import { openPackedWithin } from "../kernels/layout/packed.ts";
-import { fastPacker } from "../kernels/packer.ts";
 import { packedQuery, selectableLayouts, selectLayout } from "../kernels/select.ts";
-import { int4Pack, linearA8 } from "../kernels/table.ts";
 import type { WeightSpec } from "../quantized.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";

@@ -1,9 +1,6 @@
 /** Linear operators: 8-bit dynamic activations x low-bit weights, weight-only low-bit, and float. */
 import type { PackedLinearArgs } from "../kernels/arguments.ts";
 import type { Kernel, PackedWeights } from "../kernels/contract.ts";
-import { HEADER_BYTES } from "../kernels/layout/header.ts";
-import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
-import { packedQuery } from "../kernels/select.ts";
 import {
   linearA8,
   linearA8Blocks,
@@ -11,7 +8,10 @@ import {
   linearA8Swiglu,
   linearFloat,
   linearWeightOnly,
-} from "../kernels/table.ts";
+} from "../kernels/families/index.ts";
+import { HEADER_BYTES } from "../kernels/layout/header.ts";
+import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
+import { packedQuery } from "../kernels/select.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { defineOperator, type Operator } from "./operator.ts";

@@ -1,8 +1,8 @@
 /** ExecuTorch's custom operators for language models: KV cache updates and attention over a cache. */
 import type { AttentionArgs } from "../kernels/arguments.ts";
+import { attention } from "../kernels/families/index.ts";
 import { type SdpaArgs, sdpaReference } from "../kernels/reference/aten/attention.ts";
 import { type RowsCopyArgs, rowsCopyReference } from "../kernels/reference/aten/movement.ts";
-import { attention } from "../kernels/table.ts";
 import { bytesOf, isSameShape, type Tensor } from "../tensor.ts";
 import { attentionMultiplications } from "./attention.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";

@@ -2,7 +2,7 @@
  * Low-bit weights with a minimum for each group, w = scale * (q - zero) + minimum, as GGUF and MLX have them. A product is
  * that of the integers and scales plus that of the minima with the sums of each group of x.
  */
-import { groupSums } from "../kernels/table.ts";
+import { groupSums } from "../kernels/families/index.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import type { Tensor } from "../tensor.ts";
 import { rowsOf } from "./linear.ts";

@@ -1,5 +1,5 @@
 /** Norms over the last dimension. */
-import { addRmsNorm, layerNorm, rmsNorm } from "../kernels/table.ts";
+import { addRmsNorm, layerNorm, rmsNorm } from "../kernels/families/index.ts";
 import { isSameShape } from "../tensor.ts";
 import { rowsOf } from "./linear.ts";
 import { defineOperator } from "./operator.ts";

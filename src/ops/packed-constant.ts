@@ -2,8 +2,8 @@
 import type { HeadedParts } from "../byte-source.ts";
 import type { TypedArray } from "../dtype.ts";
 import { UnsupportedError } from "../errors.ts";
+import { startFastPacking } from "../kernels/families/packing/packer.ts";
 import { HEADER_BYTES, HeaderOfParts } from "../kernels/layout/header.ts";
-import { startFastPacking } from "../kernels/packer.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { LazyConstant, PackedSource, UnpackedMatrix, UnpackedStream } from "./builder.ts";
 

@@ -1,5 +1,6 @@
 /** Operators over the sequences of a step: attention over pages, and the rows whose results are wanted. */
 import type { Indices, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../kernels/arguments.ts";
+import { embeddingFloat, ropeUpdateAndAttend, updateAndAttend } from "../kernels/families/index.ts";
 import {
   type LayerCacheShape,
   partOffsets,
@@ -8,7 +9,6 @@ import {
   type SequenceUse,
   tableOf,
 } from "../kernels/sequence-table.ts";
-import { embeddingFloat, ropeUpdateAndAttend, updateAndAttend } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowBytes } from "./embedding.ts";

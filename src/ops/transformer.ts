@@ -1,5 +1,5 @@
 /** Rotary position embedding. */
-import { rope, ropeAngles } from "../kernels/table.ts";
+import { rope, ropeAngles } from "../kernels/families/index.ts";
 import { isSameShape } from "../tensor.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator } from "./operator.ts";

@@ -63,7 +63,7 @@ const makeSums = (): Sums => ({ products: new Float32Array(LANES), squares: new 
 
 /**
  * The grid of one group after `fit`; one object serves group after group. All is computed in float32, in the order of
- * native/quantize/search_group.h, which gives the same bits.
+ * native/families/packing/search_group.h, which gives the same bits.
  */
 export class GroupFit {
   readonly spec: ReturnType<typeof weightSpec>;

@@ -35,6 +35,17 @@ export class FairPages {
     return null;
   }
 
+  /** How many are of a salt. */
+  countOf(salt: string): number {
+    return this.#bySalt.get(salt)?.size ?? 0;
+  }
+
+  /** The page of a salt to give up next; null where it has none. */
+  firstOf(salt: string): Page | null {
+    for (const page of this.#bySalt.get(salt)?.keys() ?? []) return page;
+    return null;
+  }
+
   clear(): void {
     this.#bySalt.clear();
     this.#size = 0;

@@ -78,6 +78,8 @@ export class PageStore {
   readonly #idle = new FairPages();
   /** Known pages with a state, by when it was used. */
   readonly #withState = new FairPages();
+  /** Most pages of salts that no sequence holds. */
+  readonly #quotas = new Map<string, number>();
   #time = 0;
   #zeroState: State | null = null;
 
@@ -156,8 +158,21 @@ export class PageStore {
   release(page: Page): void {
     page.holders--;
     if (page.holders > 0) this.#giveUnread(page);
-    else if (page.isKnown) this.#idle.add(page, this.#time++);
+    else if (page.isKnown) this.#keepIdle(page);
     else this.#free(page);
+  }
+
+  #keepIdle(page: Page): void {
+    this.#idle.add(page, this.#time++);
+    const { salt } = page;
+    const most = this.#quotas.get(salt) ?? Number.POSITIVE_INFINITY;
+    for (let next = this.#idle.firstOf(salt); next && this.#idle.countOf(salt) > most; next = this.#idle.firstOf(salt))
+      this.#evict(next);
+  }
+
+  /** Keeps no more pages of a salt than so many when no sequence holds them. */
+  limit(salt: string, pages: number): void {
+    this.#quotas.set(salt, pages);
   }
 
   /** The sequence does not read the page's block of a kind any more, though it still holds the page. */

@@ -400,4 +400,23 @@ describe("a flood of one salt", () => {
     // Those who flood find the last of what they had.
     expect(await run("b", prompt(101))).toBeGreaterThanOrEqual(20);
   });
+
+  test("ends at the pages that the salt may have, from which others are free", async () => {
+    const uses = [cache(0)];
+    const layout = sequenceLayout(uses, { ...options, type: "f32" });
+    const cells = new CellStore(uses, { ...options, cacheBytes: 5 * bytesForSequence(layout, 32, 8) });
+    const run = async (salt: string, ids: readonly number[], pages?: number) => {
+      const sequence = cells.store.open(ids, { scope: { salt, pages } });
+      const found = sequence.position;
+      await cells.extend(sequence, ids.slice(found), 4);
+      sequence.dispose();
+      return found;
+    };
+    const prompt = (seed: number) => numbers(16, 1000 * seed);
+    for (const seed of [1, 2, 3]) await run("a", prompt(seed), 8);
+    for (const seed of [4, 5, 6]) await run("b", prompt(seed));
+    expect(await run("a", prompt(3), 8)).toBeGreaterThanOrEqual(12);
+    expect(await run("b", prompt(4))).toBeGreaterThanOrEqual(12);
+    expect(await run("a", prompt(1), 8)).toBe(0);
+  });
 });

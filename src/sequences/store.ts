@@ -255,6 +255,7 @@ export class SequenceStore {
   }
 
   #newSequence(branch: string, scope: PrefixScope = everyone): Sequence {
+    if (scope.pages !== undefined) this.#pages.limit(scope.salt, scope.pages);
     return new Sequence(this.#pages, {
       branch,
       scope,

@@ -29,6 +29,8 @@ export interface ServerLimits {
   readonly responses: number;
   /** Bytes of all responses that are kept. Default: 64 MiB. */
   readonly responseBytes: number;
+  /** Pages of 32 tokens of prompts that are kept in memory for each key and model. Default: as many as there is room for. */
+  readonly keyPages: number;
   /** Seconds that requests under way are given when the server is told to end. Default: 30. */
   readonly drainSeconds: number;
 }
@@ -48,6 +50,7 @@ export const defaultLimits: ServerLimits = {
   pingSeconds: 15,
   responses: 1024,
   responseBytes: 64 * 2 ** 20,
+  keyPages: Number.MAX_SAFE_INTEGER,
   drainSeconds: 30,
 };
 

@@ -306,7 +306,8 @@ export class Serving {
 
   #scopeOf(owner: string, name: string, model: LanguageModel): PrefixScope | undefined {
     if (owner === "" || !this.#publicPrompts) return undefined;
-    return { salt: owner, publicPrompts: this.#publicPrompts.idsFor(name, model) };
+    const { keyPages } = this.limits;
+    return { salt: owner, publicPrompts: this.#publicPrompts.idsFor(name, model), pages: keyPages };
   }
 
   #count(model: string, counts: TokenCounts, record: RequestRecord): void {

@@ -77,6 +77,22 @@ describe.each(Object.entries(apis))("what was computed of a prompt to %s", (_nam
   });
 });
 
+it("a key has as many pages in memory as the server lets it have", async () => {
+  const ask = apis["/v1/chat/completions"]!;
+  for (const [limits, most] of [
+    [{ keyPages: 2 }, 64],
+    [{}, Number.POSITIVE_INFINITY],
+  ] as const) {
+    const [key] = newKeys();
+    const app = served([key!], { limits });
+    const [system, text] = [newText(), newText()];
+    await ask(app, key!, system, text);
+    const found = await ask(app, key!, system, text);
+    expect(found).toBeLessThanOrEqual(most);
+    expect(found).toBeGreaterThan(most === 64 ? 0 : 64);
+  }
+});
+
 describe("prompts that are shared", () => {
   const ask = apis["/v1/chat/completions"]!;
   it("are found by all keys, and nothing of what follows", async () => {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { Random } from "../../test/support/random.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
-import { VocabularyPasses } from "../kernels/vocabulary.ts";
+import { VocabularyPasses } from "../kernels/families/sampling/vocabulary.ts";
 import { bestTokens, likeliest, tokenAt, totalWeight } from "./candidates.ts";
 
 const random = new Random(3);

@@ -1,7 +1,7 @@
 /** The tokens of a vocabulary that may follow: the best by number, and one by its weight. */
 import { InvalidArgumentError } from "../errors.ts";
-import { BLOCK_TOKENS } from "../kernels/reference/vocabulary.ts";
-import type { VocabularyPasses } from "../kernels/vocabulary.ts";
+import { BLOCK_TOKENS } from "../kernels/families/sampling/reference.ts";
+import type { VocabularyPasses } from "../kernels/families/sampling/vocabulary.ts";
 import { findThreshold, sorted, ThresholdRoom } from "./threshold.ts";
 
 const LOWEST = -(2 - 2 ** -23) * 2 ** 127;

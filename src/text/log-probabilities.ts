@@ -1,6 +1,6 @@
 /** Log probabilities of tokens, from logits as the model gives them: before penalties, temperature and cuts. */
 import type { Cpu } from "../kernels/contract.ts";
-import { vocabularyPasses } from "../kernels/vocabulary.ts";
+import { vocabularyPasses } from "../kernels/families/sampling/vocabulary.ts";
 import { bestTokens, likeliest, totalWeight } from "./candidates.ts";
 
 /** A token and the natural logarithm of its probability. */

@@ -7,7 +7,7 @@ import { checkIds, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
-import { type VocabularyPasses, vocabularyPasses } from "../kernels/vocabulary.ts";
+import { type VocabularyPasses, vocabularyPasses } from "../kernels/families/sampling/vocabulary.ts";
 import { bestTokens, countEqual, likeliest, removeEqual, tokenAt, totalWeight } from "./candidates.ts";
 import { createRandom, type Random } from "./random.ts";
 

@@ -4,7 +4,7 @@ import { codeArray, formCounts } from "../../src/aqlm/form.ts";
 import { aqlmKernels } from "../../src/aqlm/kernels.ts";
 import { openCodes, packCodes } from "../../src/aqlm/layout.ts";
 import { f32ToF16 } from "../../src/half.ts";
-import { callOf, type SampleCall } from "../../src/kernels/wasm/sample-call.ts";
+import { callOf, type SampleCall } from "../../src/kernels/families/sample-call.ts";
 import { Random } from "./random.ts";
 
 const FORM = { n: 136, k: 264, codebooks: 2, bits: 8, inGroup: 8, outGroup: 1 } as const;

@@ -1,7 +1,8 @@
 /** Mixtures of experts that would read or write what is not theirs, or never end, and what must become of each. */
+
+import { routingLength } from "../../src/kernels/families/experts/routing.ts";
 import { checksum } from "../../src/kernels/layout/header.ts";
 import { layoutNamed, packWeights } from "../../src/kernels/layout/packed.ts";
-import { routingLength } from "../../src/kernels/routing.ts";
 import { collector, type HostileProgram } from "./honest-program.ts";
 import type { ProgramEditor } from "./program-editor.ts";
 

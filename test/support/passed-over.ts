@@ -68,7 +68,7 @@ export function chosenOn<A>(kernels: readonly Kernel<A>[], cpu: Cpu): Set<string
 /** Names of the rows that a file of native/ declares, for x64. */
 export function rowsOfFile(file: string): string[] {
   const text = readFileSync(new URL(`../../native/${file}`, import.meta.url), "utf8");
-  const shared = readFileSync(new URL("../../native/transformer/transformer_rows.h", import.meta.url), "utf8");
+  const shared = readFileSync(new URL("../../native/families/vector_rows.h", import.meta.url), "utf8");
   const own = [...text.matchAll(/"(\w+_\d+x\d+x\d+_\w*)"( LOWBIT_FLOATS_TARGET)?/g)];
   const [, target, lanes] = /LOWBIT_TRANSFORMER_ROWS\(\w+, "?(\w+)"?, "(\d+)"/.exec(text) ?? [];
   const names = target ? [...shared.matchAll(/LOWBIT_FLOAT_ROW\("(\w+)"/g)].map(([, name]) => name) : [];

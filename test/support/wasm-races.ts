@@ -3,6 +3,8 @@
  * a call before each load and store; tiles of a phase are dealt to threads, and run one after the other. Two threads that
  * touch the same byte within a phase race, unless both only read it.
  */
+
+import { problemOf, type SampleCall } from "../../src/kernels/families/sample-call.ts";
 import {
   type Body,
   type Callable,
@@ -15,7 +17,6 @@ import { opcodes } from "../../src/kernels/wasm/assembler/opcodes.ts";
 import { type WasmMemory, webAssembly } from "../../src/kernels/wasm/engine/web-assembly.ts";
 import { pagesBy, statesBy } from "../../src/kernels/wasm/kernel.ts";
 import type { KernelCode, WasmPhase } from "../../src/kernels/wasm/kernel-code.ts";
-import { problemOf, type SampleCall } from "../../src/kernels/wasm/sample-call.ts";
 import { bytesOf } from "../../src/tensor.ts";
 import { Random } from "./random.ts";
 

@@ -5,8 +5,8 @@
 // left out, which makes 4e-6 for three times as many products.
 #include <arm_neon.h>
 
+#include "../../families/linear/float_panels.h"
 #include "../../kernel.h"
-#include "../../linear/float_panels.h"
 #include "../codes.h"
 
 namespace lowbit {

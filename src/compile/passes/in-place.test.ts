@@ -1,7 +1,7 @@
 /** Results take the place of arguments that nobody reads afterwards. */
 import { expect, it } from "vitest";
 import { context, graphOf, rows } from "../../../test/support/graph.ts";
-import { scale } from "../../kernels/table.ts";
+import { scale } from "../../kernels/families/index.ts";
 import { scaleOperator } from "../../ops/elementwise.ts";
 import { defineOperator } from "../../ops/operator.ts";
 import { OperatorRegistry } from "../../ops/operator-registry.ts";

@@ -1,7 +1,7 @@
 /** Makers of values of which only the last row is read work on that row. */
 import { expect, it } from "vitest";
 import { after, context, graphOf, packed, rows, vector } from "../../../test/support/graph.ts";
-import { add } from "../../kernels/table.ts";
+import { add } from "../../kernels/families/index.ts";
 import { defineOperator } from "../../ops/operator.ts";
 import { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { operators } from "../../ops/registry.ts";

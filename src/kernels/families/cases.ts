@@ -1,4 +1,4 @@
-/** The cases of all families. Written by `npm run families`. */
+/** The cases of the families that are declared. Written by `npm run families`. */
 export { cases as add } from "./elementwise/add.ts";
 export { cases as gelu } from "./elementwise/gelu.ts";
 export { cases as scale } from "./elementwise/scale.ts";

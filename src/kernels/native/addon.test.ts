@@ -44,7 +44,7 @@ async function load({ given = "", built = true }): Promise<{ addon: NativeAddon 
   const { nativeAddon } = await import("./addon.ts");
   const addon = nativeAddon();
   expect(nativeAddon()).toBe(addon);
-  const { linearA8 } = await import("../table.ts");
+  const { linearA8 } = await import("../families/index.ts");
   return { addon, kernels: linearA8.length };
 }
 
@@ -136,7 +136,7 @@ describe("the native addon", () => {
       fs.writeFileSync(given, `module.exports = { ${members} };`);
       await load({ given });
       const { nativeFeatures, unservedFeatures } = await import("./rows.ts");
-      const { linearA8, attention } = await import("../table.ts");
+      const { linearA8, attention } = await import("../families/index.ts");
       const { selectKernel } = await import("../select.ts");
       const cpu = { name: "here", features: new Set(nativeFeatures()) };
       const chosen = selectKernel(linearA8, { layout: "panel16", bits: 4, m: 1 }, cpu);

@@ -10,7 +10,7 @@ import { expectSame } from "../../../test/support/same.ts";
 import type { AttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { hostCpu } from "../cpu.ts";
-import * as table from "../table.ts";
+import * as table from "../families/index.ts";
 
 /** Scratch and threads of a run; tensors are made by `floats`, which begin at odd places. */
 const benches: readonly Bench[] = [

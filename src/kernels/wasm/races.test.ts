@@ -1,11 +1,11 @@
 /** Threads of every row leave each other's bytes alone, whoever takes which tiles. `npm run stress` tries more threads. */
 import { describe, expect, it } from "vitest";
 import { RaceFinder, raceFaults } from "../../../test/support/wasm-races.ts";
+import { sampleCalls } from "../families/sample-calls.ts";
 import { i32, int } from "./assembler/instructions.ts";
 import { wasmFeatures } from "./features.ts";
 import { elementAt } from "./generate/loops.ts";
 import { ArgumentBlock, kernelFunction } from "./kernel-code.ts";
-import { sampleCalls } from "./sample-calls.ts";
 
 const features = new Set<string>(wasmFeatures());
 const usable = sampleCalls().filter(({ needs }) => needs.every((need) => features.has(need)));

@@ -1,9 +1,9 @@
 /** The self-test before V8's option is used: right kernels pass, wrong ones of any family are named. */
 import { expect, it } from "vitest";
-import * as rows from "../table.ts";
+import * as rows from "../families/index.ts";
+import { sampleCalls } from "../families/sample-calls.ts";
 import { wasmFeatures } from "./features.ts";
 import { findProblem } from "./revectorize.ts";
-import { sampleCalls } from "./sample-calls.ts";
 
 const isUsable = wasmFeatures().includes("simd128");
 

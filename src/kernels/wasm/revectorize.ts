@@ -5,9 +5,9 @@
  */
 import { logInfo, warn } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
+import { problemOf, type SampleCall } from "../families/sample-call.ts";
+import { sampleCalls } from "../families/sample-calls.ts";
 import { wasmFeatures } from "./features.ts";
-import { problemOf, type SampleCall } from "./sample-call.ts";
-import { sampleCalls } from "./sample-calls.ts";
 
 const FLAG = "experimental-wasm-revectorize";
 /** Kernels run until V8 has had time to replace the code that it makes first, in its own threads. */

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import makeWabt from "wabt";
+import { sampleCalls } from "../families/sample-calls.ts";
 import { bytes16, drop, type Node, type Statement } from "./assembler/expression.ts";
 import { double, float, int, long, size } from "./assembler/instructions.ts";
 import { defineFunction, defineFunctionOf, Module } from "./assembler/module.ts";
@@ -10,7 +11,6 @@ import { printModule } from "./assembler/print.ts";
 import { moduleMemory } from "./engine/engine-memory.ts";
 import { nowImport, runnerFunctions } from "./engine/runner.ts";
 import { moduleOf, wasmKernelText } from "./row-text.ts";
-import { sampleCalls } from "./sample-calls.ts";
 
 const wabt = await makeWabt();
 const features = { threads: true, memory64: true, relaxed_simd: true, simd: true, bulk_memory: true } as const;

@@ -1,11 +1,11 @@
 /** WebAssembly rows as text. */
 import { checkString } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
+import { sampleCalls } from "../families/sample-calls.ts";
 import { Module } from "./assembler/module.ts";
 import { printModule } from "./assembler/print.ts";
 import { moduleMemory } from "./engine/engine-memory.ts";
 import type { KernelCode } from "./kernel-code.ts";
-import { sampleCalls } from "./sample-calls.ts";
 
 /** Where rows serve several widths, that of the text. */
 const WIDTH = "4 bits";

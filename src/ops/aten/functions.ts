@@ -1,7 +1,7 @@
 /** aten's elementary functions, activations and divisions with a rest, element by element. */
 import { InvalidArgumentError } from "../../errors.ts";
+import { erf } from "../../kernels/families/gate/erf.ts";
 import type { WholeRule } from "../../kernels/reference/aten/pointwise.ts";
-import { erf } from "../../kernels/reference/erf.ts";
 import type { Operator } from "../operator.ts";
 import { binary, pointwise, unary } from "./pointwise.ts";
 

@@ -1,5 +1,6 @@
 /** aten operators that read or write places of a tensor that other tensors name. */
 import type { GatherColumnsArgs, Indices } from "../../kernels/arguments.ts";
+import { gatherColumns } from "../../kernels/families/index.ts";
 import { broadcastStrides, eachPlace, numbersOf } from "../../kernels/reference/aten/dense.ts";
 import {
   type GatherArgs,
@@ -10,7 +11,6 @@ import {
   type ScatterArgs,
   scatterReference,
 } from "../../kernels/reference/aten/movement.ts";
-import { gatherColumns } from "../../kernels/table.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import type { Arguments, TensorSpec } from "../call-arguments.ts";
 import { rowCount } from "../linear.ts";

@@ -1,9 +1,9 @@
 /** aten operators on the elements of tensors that broadcast against each other, as in PyTorch. */
 
 import type { DType } from "../../dtype.ts";
+import { erf } from "../../kernels/families/gate/erf.ts";
 import { exp32 } from "../../kernels/reference/aten/exponential.ts";
 import { type PointwiseArgs, pointwiseReference, type WholeRule } from "../../kernels/reference/aten/pointwise.ts";
-import { erf } from "../../kernels/reference/erf.ts";
 import { roundHalfEven } from "../../rounding.ts";
 import { isSameShape, type Tensor } from "../../tensor.ts";
 import type { Arguments, TensorSpec } from "../call-arguments.ts";

@@ -1,10 +1,10 @@
 /** Functions that gates multiply with: what they are, and their formulas in WebAssembly. */
 
-import { erf } from "../../reference/erf.ts";
 import type { Body, Expr, Local } from "../../wasm/assembler/expression.ts";
 import { f32x4 } from "../../wasm/assembler/instructions.ts";
 import type { TileScope } from "../../wasm/declared.ts";
 import { VectorMath } from "../../wasm/generate/vector-math.ts";
+import { erf } from "./erf.ts";
 
 /** Names of the functions; `identity` multiplies. */
 export const activations = [

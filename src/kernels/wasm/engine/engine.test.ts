@@ -8,8 +8,8 @@ import { expectSame } from "../../../../test/support/same.ts";
 import { UnsupportedError } from "../../../errors.ts";
 import type { PackedLinearArgs } from "../../arguments.ts";
 import type { CallPlan } from "../../contract.ts";
+import { linearA8 } from "../../families/index.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
-import { linearA8 } from "../../table.ts";
 import { type EngineOptions, WasmEngine } from "./engine.ts";
 import { hasWideMemory, needsWide } from "./engine-memory.ts";
 

@@ -1,8 +1,8 @@
 /** What kernels know of weights in the panel layouts when they are generated, and what they are told when they run. */
 import type { WeightSpec } from "../../../quantized.ts";
 import type { PackedWeights } from "../../contract.ts";
+import { BLOCK_COLUMNS } from "../../families/linear/activations.ts";
 import { GROUPS_OF_SUPER, panelGeometry } from "../../layout/panel-geometry.ts";
-import { BLOCK_COLUMNS } from "../../reference/activations.ts";
 
 /** Rows of a panel16 panel. */
 export const PANEL_ROWS = 16;

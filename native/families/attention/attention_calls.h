@@ -1,0 +1,167 @@
+// Calls of attention, over one cache or over pages: their sizes, scratch and steps.
+#pragma once
+
+#include "../../families.h"
+#include "../division.h"
+#include "attention.h"
+
+namespace lowbit {
+
+// Most rows of a part that share copies of keys and values. So many queries make up for the copies, and what they need
+// stays in the second cache.
+static inline uint32_t rows_of_tile_most(const AttentionArgs& args) {
+  return std::max(1u, std::min(256u, 16384 / args.head_dim) / args.group);
+}
+
+// Fewer when there are threads to feed.
+static inline uint32_t rows_of_tile(const AttentionArgs& args) {
+  const uint32_t tiles_wanted = ceil_div(4 * args.threads, args.kv_heads);
+  return std::max(1u, std::min(rows_of_tile_most(args), args.rows / tiles_wanted));
+}
+
+// Floats of one thread's scratch.
+template <class Isa>
+size_t floats_of_thread(const AttentionArgs& args) {
+  const uint32_t few = std::min(args.rows, kFewRows) * args.group;
+  const uint32_t many = std::max(few, args.rows_per_tile * args.group);
+  const size_t of_few = FewRowsScratch<Isa>(args.head_dim, args.kv_heads, LaneShape<Isa>(few)).floats;
+  const LaneShape<Isa> shape(std::min(many, Isa::kLanes));
+  const size_t of_one_head = FewRowsScratch<Isa>(args.head_dim, 1, shape).floats;
+  const size_t of_many = ManyRowsScratch<Isa>(args.head_dim, many).floats;
+  return std::max({of_few, of_one_head, of_many});
+}
+
+// What follows from the sizes.
+template <class Isa>
+void size_attention(AttentionArgs& args) {
+  args.group = args.heads / args.kv_heads;
+  args.rows_per_tile = rows_of_tile(args);
+  const size_t stored_least = kTileValues / std::max<size_t>(1, args.stride());
+  args.stored_per_tile = items_per_tile<Isa>(args.rows, stored_least, args.threads);
+  args.split_rows = args.threads > 1 ? std::min(args.rows, kSplitRowsMost) : 0;
+  args.thread_floats = floats_of_thread<Isa>(args);
+}
+
+// The numbers of a call on a cache, and on pages.
+template <class Isa>
+AttentionArgs cache_args(const Call& call) {
+  AttentionArgs args{};
+  args.rows = scalar_of<uint32_t>(call, attention::kTokens);
+  args.heads = scalar_of<uint32_t>(call, attention::kHeads);
+  args.kv_heads = scalar_of<uint32_t>(call, attention::kKvHeads);
+  args.head_dim = scalar_of<uint32_t>(call, attention::kHeadDim);
+  args.capacity = scalar_of<uint32_t>(call, attention::kCapacity);
+  args.rule = {scalar_of<float>(call, attention::kScale), scalar_of<float>(call, attention::kSoftcap)};
+  // Longer ones show all, too, and need not fit 32 bits.
+  args.window = static_cast<uint32_t>(std::min(scalar_of<double>(call, attention::kWindow), 1.0 * args.capacity));
+  args.threads = call.threads;
+  size_attention<Isa>(args);
+  return args;
+}
+
+template <class Isa>
+AttentionArgs pages_args(const Call& call) {
+  namespace from = update_and_attend;
+  AttentionArgs args{};
+  args.rows = scalar_of<uint32_t>(call, from::kRows);
+  args.heads = scalar_of<uint32_t>(call, from::kHeads);
+  args.kv_heads = scalar_of<uint32_t>(call, from::kKvHeads);
+  args.head_dim = scalar_of<uint32_t>(call, from::kHeadDim);
+  const uint32_t positions = scalar_of<uint32_t>(call, from::kPagePositions);
+  while (1u << args.page_shift < positions) args.page_shift++;
+  args.pages_max = scalar_of<uint32_t>(call, from::kPagesMax);
+  args.runs_max = scalar_of<uint32_t>(call, from::kRunsMax);
+  args.capacity = static_cast<uint32_t>(std::min(1.0 * args.pages_max * positions, 1.0 * INT32_MAX));
+  args.rule = {scalar_of<float>(call, from::kScale), scalar_of<float>(call, from::kSoftcap)};
+  args.window = static_cast<uint32_t>(std::min(scalar_of<double>(call, from::kWindow), 1.0 * args.capacity));
+  args.threads = call.threads;
+  size_attention<Isa>(args);
+  return args;
+}
+
+static inline size_t attention_floats(const AttentionArgs& args) {
+  const ChunkResults results(args);
+  return plan_floats(args) + args.threads * args.thread_floats +
+         static_cast<size_t>(args.split_rows) * results.chunks * results.heads * results.floats;
+}
+
+template <class Isa>
+size_t attention_scratch(const Call& call) {
+  return 4 * attention_floats(cache_args<Isa>(call));
+}
+
+template <class Isa>
+size_t update_and_attend_scratch(const Call& call) {
+  return 4 * attention_floats(pages_args<Isa>(call));
+}
+
+// What pages hold, as numbered in src/kernels/native/families.ts.
+enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
+
+static inline void begin_attention(Step& step, const AttentionArgs& args) {
+  step.init<AttentionArgs>() = args;
+  step.phases = args.split_rows > 0 ? 3 : 2;
+  step.tiles[0] = ceil_div(args.rows, args.stored_per_tile);
+  // Enough for threads to end at about the same time.
+  step.tiles[1] = args.threads == 1 ? 1 : args.threads * std::min(std::max(args.rows / 2, 4u), 16u);
+  step.tiles[2] = std::min(args.threads, ceil_div(args.split_rows * args.heads * args.head_dim, 1024));
+}
+
+static inline uintptr_t address_of(const Call& call, BufferIndex index) {
+  return reinterpret_cast<uintptr_t>(buffer_of<void>(call, index));
+}
+
+// Buffers of a call on a cache.
+static inline void bind_cache(AttentionArgs& args, const Call& call) {
+  args.q = buffer_of<const float>(call, attention::kQ);
+  if (scalar_of<bool>(call, attention::kStores)) {
+    args.k = buffer_of<const float>(call, attention::kK);
+    args.v = buffer_of<const float>(call, attention::kV);
+  }
+  args.keys = address_of(call, attention::kKeyCache);
+  args.values = address_of(call, attention::kValueCache);
+  args.runs = buffer_of<const void>(call, attention::kPosition);
+  args.y = buffer_of<float>(call, attention::kY);
+  args.scratch = buffer_of<float>(call, attention::kScratch);
+}
+
+template <class Isa>
+void attention_prepare(Step& step, const Call& call) {
+  AttentionArgs args = cache_args<Isa>(call);
+  bind_cache(args, call);
+  begin_attention(step, args);
+  step.run = attention_run<Isa, float>;
+}
+
+// Buffers of a call on pages, and where its layer is in them.
+static inline void bind_pages(AttentionArgs& args, const Call& call) {
+  namespace from = update_and_attend;
+  args.q = buffer_of<const float>(call, from::kQ);
+  if (scalar_of<bool>(call, from::kStores)) {
+    args.k = buffer_of<const float>(call, from::kK);
+    args.v = buffer_of<const float>(call, from::kV);
+  }
+  args.keys = scalar_of<uintptr_t>(call, from::kKeyOffset);
+  args.values = scalar_of<uintptr_t>(call, from::kValueOffset);
+  args.key_scales = scalar_of<uintptr_t>(call, from::kKeyScaleOffset);
+  args.value_scales = scalar_of<uintptr_t>(call, from::kValueScaleOffset);
+  args.runs = buffer_of<const void>(call, from::kRuns);
+  args.pages = buffer_of<const uint64_t>(call, from::kPages);
+  if (scalar_of<bool>(call, from::kHasSinks)) args.sinks = buffer_of<const float>(call, from::kSinks);
+  args.y = buffer_of<float>(call, from::kY);
+  args.scratch = buffer_of<float>(call, from::kScratch);
+}
+
+template <class Isa>
+void update_and_attend_prepare(Step& step, const Call& call) {
+  AttentionArgs args = pages_args<Isa>(call);
+  bind_pages(args, call);
+  begin_attention(step, args);
+  switch (scalar_of<CacheType>(call, update_and_attend::kCacheType)) {
+    case CacheType::kFloats: step.run = attention_run<Isa, float>; break;
+    case CacheType::kHalves: step.run = attention_run<Isa, uint16_t>; break;
+    case CacheType::kIntegers: step.run = attention_run<Isa, int8_t>; break;
+  }
+}
+
+}  // namespace lowbit

@@ -1,0 +1,353 @@
+// Scores of vectors of queries with a block of keys. Each lane is a query and a key, so that what is loaded of keys
+// serves all queries that share them.
+#pragma once
+
+#include <cstddef>
+
+#include "../../kernel.h"
+#include "../../vectors.h"
+
+namespace lowbit {
+
+// Keys that are worked on at once; blocks begin at multiples of it.
+constexpr uint32_t kBlockKeys = 64;
+// A core gets some 40 % more from memory where it reads at so many places side by side.
+constexpr uint32_t kPlaces = 4;
+// Largest score before any was seen: finite, so that differences are.
+constexpr float kNoneYet = -1e30f;
+
+// Keys of a block, from `first` to before `last`.
+struct KeyRange {
+  uint32_t first, last;
+};
+
+struct ScoreRule {
+  float scale, softcap;
+};
+
+// Rows of keys and values of a block in a cache, from head `kv` on: heads of `dim` columns one after the other.
+// Elements are floats, uint16_t for halves, or int8_t: times a scale of each head. Key i is at position start + i;
+// those from `first` to before `last` are there, and others repeat the ones at the ends.
+template <class Element>
+struct CacheBlock {
+  static constexpr bool kIsScaled = std::is_same_v<Element, int8_t>;
+
+  uint32_t start, first, last, dim, kv;
+  // The block after this one, or null.
+  const CacheBlock* next;
+  const Element* keys[kBlockKeys];
+  const Element* values[kBlockKeys];
+  // Scales of the heads from `kv` on.
+  const float* key_scales[kIsScaled ? kBlockKeys : 1];
+  const float* value_scales[kIsScaled ? kBlockKeys : 1];
+
+  // Key `to` is as key `from`.
+  void repeat(uint32_t from, uint32_t to) {
+    keys[to] = keys[from];
+    values[to] = values[from];
+    if constexpr (kIsScaled) {
+      key_scales[to] = key_scales[from];
+      value_scales[to] = value_scales[from];
+    }
+  }
+  void repeat_ends() {
+    for (uint32_t key = 0; key < first; key++) repeat(first, key);
+    for (uint32_t key = last; key < kBlockKeys; key++) repeat(last - 1, key);
+  }
+};
+
+// Queries of one head of keys and values, with several keys at once: lane key * lane_rows + r is query r. Queries from
+// `rows` on repeat the last one, and their results are not used. Results are of the keys of one chunk.
+template <class Isa>
+struct QueryVector {
+  static constexpr uint32_t kLanes = Isa::kLanes;
+  // [columns / lanes][lane_rows][lanes]: scaled, with zeros after the last column. For keys of integers, where the Isa
+  // has words of 16 bits: words [columns / (2 lanes)][lane_rows][2 lanes], times `factors`.
+  float* q;
+  float factors[kLanes];
+  // Of each query.
+  float* sums[kLanes];
+  // Positions that each lane's query sees, from `first` to before `last`.
+  uint32_t first[kLanes], last[kLanes];
+  // The same in all lanes of a query.
+  float largest[kLanes], totals[kLanes];
+  // Factors by which sums of earlier blocks shrink.
+  float shrink[kLanes];
+  uint32_t kv, rows, lane_rows;
+  // Positions that any sees.
+  uint32_t earliest, latest;
+};
+
+// Key of each lane among those of a vector.
+template <class Isa, int Rows>
+inline LOWBIT_INLINE typename Isa::V lane_keys() {
+  static const float kKeys[16] = {0 / Rows, 1 / Rows, 2 / Rows,  3 / Rows,  4 / Rows,  5 / Rows,  6 / Rows,  7 / Rows,
+                                  8 / Rows, 9 / Rows, 10 / Rows, 11 / Rows, 12 / Rows, 13 / Rows, 14 / Rows, 15 / Rows};
+  return Isa::load(kKeys);
+}
+
+// Value of each key of a vector, in the lanes of that key.
+template <class Isa, int Rows, class Value>
+inline LOWBIT_INLINE typename Isa::V spread(Value&& value) {
+  constexpr int kKeys = Isa::kLanes / Rows;
+  const auto keys = lane_keys<Isa, Rows>();
+  auto all = Isa::set(value(kKeys - 1));
+  each_index<kKeys - 1>([&](auto index) {
+    constexpr int key = kKeys - 2 - index;
+    all = Isa::choose_less(keys, Isa::set(key + 1), Isa::set(value(key)), all);
+  });
+  return all;
+}
+
+// Has a row be fetched from memory.
+template <class Element>
+inline LOWBIT_INLINE void fetch_row(const Element* row, uint32_t dim) {
+  for (uint32_t d = 0; d < dim; d += 64 / sizeof(Element)) __builtin_prefetch(row + d, 0, 2);
+}
+
+// Has the scales of a block be fetched from memory.
+template <class Element>
+inline LOWBIT_INLINE void fetch_scales([[maybe_unused]] const CacheBlock<Element>& block) {
+  if constexpr (CacheBlock<Element>::kIsScaled)
+    for (uint32_t key = 0; key < kBlockKeys; key++) {
+      __builtin_prefetch(block.key_scales[key], 0, 2);
+      __builtin_prefetch(block.value_scales[key], 0, 2);
+    }
+}
+
+// The rows of a block during so many steps of other work, evenly: a core waits for few lines at once.
+class EvenRows {
+ public:
+  // Of a block that is there, or no rows.
+  EvenRows(bool is_there, uint32_t steps) : steps_(steps), row_(is_there ? 0 : kBlockKeys) {}
+
+  // Calls body with the number of each row that is due.
+  template <class Body>
+  inline LOWBIT_INLINE void step(Body&& body) {
+    due_ += kBlockKeys;
+    for (; row_ < kBlockKeys && row_ * steps_ < due_; row_++) body(row_);
+  }
+
+ private:
+  uint32_t steps_, row_, due_ = 0;
+};
+
+// Has the keys of a block be fetched from memory while other work is done.
+template <class Element>
+class KeyFetch {
+ public:
+  // `columns` of all rows of a block, or of none, during so many steps.
+  KeyFetch(const CacheBlock<Element>* block, uint32_t columns, uint32_t steps)
+      : block_(block),
+        columns_(columns),
+        rows_(block != nullptr, steps) {}
+
+  // In the order of keys_in_places for four keys of a vector.
+  inline LOWBIT_INLINE void step() {
+    rows_.step([&](uint32_t row) LOWBIT_INLINE {
+      fetch_row(block_->keys[row % kPlaces * (kBlockKeys / kPlaces) + row / kPlaces], columns_);
+    });
+  }
+
+ private:
+  const CacheBlock<Element>* block_;
+  uint32_t columns_;
+  EvenRows rows_;
+};
+
+// each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
+template <class Isa, class Body>
+inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
+  size_t d = 0;
+  for (; d + 4 * Isa::kLanes <= dim; d += 4 * Isa::kLanes)
+    each_index<4>([&](auto c) { body(d + c * Isa::kLanes, WholeVector<Isa>{}); });
+  for (; d + Isa::kLanes <= dim; d += Isa::kLanes) body(d, WholeVector<Isa>{});
+  if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
+}
+
+// Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows; the first `rows`
+// are queries of their own.
+template <class Isa, class Element, int Rows>
+inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
+                                                                        const Element* const* keys, uint32_t dim,
+                                                                        uint32_t rows) {
+  using V = typename Isa::V;
+  constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
+  V sums[kLanes];
+  for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::set(0);
+  each_column<Isa>(dim, [&](size_t d, auto vector) LOWBIT_INLINE {
+    V k[kKeys];
+    for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + d);
+    each_index<Rows>([&](auto r) LOWBIT_INLINE {
+      // Fewer than half of the lanes repeat others, and those are the last ones: their sums stay 0.
+      if (2 * r > Rows && r >= rows) return;
+      V q = Isa::load(queries + d * Rows + r * kLanes);
+      // Making floats of integers takes so many instructions that loads within products are faster for two keys.
+      if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
+      for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
+    });
+  });
+  return Isa::sums(sums);
+}
+
+// Whether queries are multiplied as words: products and sums of integers take half the operations of floats.
+template <class Isa, class Element>
+constexpr bool kScoresWords = std::is_same_v<Element, int8_t> && Isa::kHasWords;
+
+// The largest magnitude of values, and NaN where one is infinite or NaN, which the largest may have passed over.
+template <class Isa>
+struct Magnitude {
+  typename Isa::V most = Isa::set(0), finite = Isa::set(0);
+
+  void add(typename Isa::V value) {
+    most = Isa::max(Isa::max(value, Isa::set(0) - value), most);
+    finite = Isa::multiply_add(value, Isa::set(0), finite);
+  }
+  float largest() const { return Isa::largest(most); }
+  // 0 where all are finite.
+  float unless_finite() const { return Isa::sum(finite); }
+};
+
+// Queries to words, in place: the words of some columns end before their floats do. Rounding is half a step of 16 bits
+// of a query's largest column. The factor of a query with an infinite value or NaN is NaN.
+template <class Isa>
+void words_of_query(QueryVector<Isa>& queries, uint32_t dim) {
+  constexpr uint32_t kLanes = Isa::kLanes;
+  const uint32_t rows = queries.lane_rows;
+  // Of a word, such that sums of `dim` products with int8 fit 32 bits.
+  const float word_most = std::min(32767.0f, 16777215.0f / static_cast<float>(dim) - 1);
+  typename Isa::V inverse[kLanes];
+  for (uint32_t row = 0; row < rows; row++) {
+    Magnitude<Isa> magnitude;
+    for (uint32_t d = 0; d < dim; d += kLanes) magnitude.add(Isa::load(queries.q + d * rows + row * kLanes));
+    const float largest = std::max(magnitude.largest(), 1e-30f);
+    inverse[row] = Isa::set(word_most / largest);
+    for (uint32_t lane = row; lane < kLanes; lane += rows)
+      queries.factors[lane] = largest / word_most + magnitude.unless_finite();
+  }
+  for (uint32_t d = 0; d < dim; d += 2 * kLanes)
+    for (uint32_t row = 0; row < rows; row++) {
+      const float* q = queries.q + d * rows + row * kLanes;
+      const auto second = d + kLanes < dim ? Isa::load(q + rows * kLanes) : Isa::set(0);
+      Isa::store_words(queries.q + d / 2 * rows + row * kLanes, Isa::load(q) * inverse[row], second * inverse[row]);
+    }
+}
+
+// Integers of a key as words; some where fewer than 2 lanes are left.
+template <class Isa>
+struct WholeWords {
+  typename Isa::Words load(const int8_t* p) const { return Isa::words_of(p); }
+};
+
+template <class Isa>
+struct SomeWords {
+  uint32_t count;
+  typename Isa::Words load(const int8_t* p) const {
+    int8_t all[2 * Isa::kLanes] = {};
+    memcpy(all, p, count);
+    return Isa::words_of(all);
+  }
+};
+
+// products_of_floats for queries of words, without their factors either.
+template <class Isa, int Rows>
+inline LOWBIT_INLINE typename Isa::V products_of_words(const float* queries, const int8_t* const* keys,
+                                                                       uint32_t dim) {
+  using Words = typename Isa::Words;
+  constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows, kColumns = 2 * kLanes;
+  Words sums[kLanes];
+  for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::no_words();
+  auto add = [&](size_t d, auto words) LOWBIT_INLINE {
+    Words k[kKeys];
+    for (uint32_t i = 0; i < kKeys; i++) k[i] = words.load(keys[i] + d);
+    each_index<Rows>([&](auto r) LOWBIT_INLINE {
+      const Words q = Isa::load_words(queries + d / 2 * Rows + r * kLanes);
+      for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::add_products(sums[i * Rows + r], q, k[i]);
+    });
+  };
+  size_t d = 0;
+  for (; d + 4 * kColumns <= dim; d += 4 * kColumns)
+    each_index<4>([&](auto c) LOWBIT_INLINE { add(d + c * kColumns, WholeWords<Isa>{}); });
+  for (; d + kColumns <= dim; d += kColumns) add(d, WholeWords<Isa>{});
+  if (d < dim) add(d, SomeWords<Isa>{static_cast<uint32_t>(dim - d)});
+  return Isa::sums_of_words(sums);
+}
+
+// Keys of a vector: `apart` from each other, from `first` on.
+struct VectorKeys {
+  uint32_t first, apart;
+};
+
+// The keys of vector `index` of a whole block that is read in places side by side, which are in pages of memory of
+// their own: what fetches by itself follows one stream in each.
+template <uint32_t Keys>
+inline LOWBIT_INLINE VectorKeys keys_in_places(uint32_t index) {
+  constexpr uint32_t kAll = Keys > kPlaces ? Keys : kPlaces, kEach = kBlockKeys / kAll, kVectors = kAll / Keys;
+  return {index % kVectors * Keys * kEach + index / kVectors, kEach};
+}
+
+// scores[vector][key][row] of keys of the block; a vector's are `apart` floats after the last's. Rows is lane_rows of
+// all vectors.
+template <class Isa, class Element, int Rows>
+LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block,
+                             KeyRange range, float* scores, size_t apart) {
+  constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
+  const uint32_t dim = block.dim;
+  const bool in_places = range.last - range.first == kBlockKeys;
+  for (uint32_t index = range.first / kKeys; index < ceil_div(range.last, kKeys); index++) {
+    const VectorKeys at = in_places ? keys_in_places<kKeys>(index) : VectorKeys{index * kKeys, 1};
+    for (uint32_t n = 0; n < count; n++) {
+      const uint32_t kv = vectors[n].kv;
+      const size_t column = static_cast<size_t>(kv - block.kv) * dim;
+      const Element* keys[kKeys];
+      each_index<kKeys>([&](auto i) LOWBIT_INLINE {
+        const uint32_t key = at.first + i * at.apart;
+        keys[i] = block.keys[key] + column;
+        fetch_row(block.values[key] + column, dim);
+      });
+      typename Isa::V score;
+      if constexpr (kScoresWords<Isa, Element>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
+      else score = products_of_floats<Isa, Element, Rows>(vectors[n].q, keys, dim, vectors[n].rows);
+      if constexpr (CacheBlock<Element>::kIsScaled) {
+        auto scales =
+            spread<Isa, Rows>([&](uint32_t i) { return block.key_scales[at.first + i * at.apart][kv - block.kv]; });
+        if constexpr (kScoresWords<Isa, Element>) scales = scales * Isa::load(vectors[n].factors);
+        score = score * scales;
+      }
+      float* target = scores + n * apart + at.first * Rows;
+      if (at.apart == 1) {
+        Isa::store(target, score);
+      } else {
+        float all[kLanes];
+        Isa::store(all, score);
+        each_index<kKeys>([&](auto i) LOWBIT_INLINE {
+          memcpy(target + i * at.apart * Rows, all + i * Rows, 4 * Rows);
+        });
+      }
+    }
+  }
+}
+
+// Calls body with lane_rows as a constant.
+template <class Isa, class Body>
+void with_lane_rows(uint32_t lane_rows, Body&& body) {
+  switch (lane_rows) {
+    case 1: return body(std::integral_constant<int, 1>{});
+    case 2: return body(std::integral_constant<int, 2>{});
+    case 4: return body(std::integral_constant<int, 4>{});
+    case 8:
+      if constexpr (Isa::kLanes >= 8) return body(std::integral_constant<int, 8>{});
+      break;
+    default:
+      if constexpr (Isa::kLanes >= 16) return body(std::integral_constant<int, 16>{});
+  }
+}
+
+template <class Isa, class Element>
+void score_block(const QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block, KeyRange range,
+                 float* scores, size_t apart) {
+  with_lane_rows<Isa>(vectors[0].lane_rows,
+                      [&](auto rows) { score_keys<Isa, Element, rows>(vectors, count, block, range, scores, apart); });
+}
+
+}  // namespace lowbit

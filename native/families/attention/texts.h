@@ -1,0 +1,245 @@
+// Attention of rows that are several texts, one after the other, each over its own text. Scores are of many keys in the
+// lanes of a vector, of four rows at once. A row's result is bit for bit the same whichever rows are beside it, and for
+// any number of threads.
+#pragma once
+
+#include "../division.h"
+#include "../reduction/softmax.h"
+#include "attention_block.h"
+
+namespace lowbit {
+
+struct TextsArgs {
+  const float *q, *k, *v;
+  const int64_t* offsets;
+  float *y, *scratch;
+  uint32_t rows, heads, kv_heads, head_dim, texts, before, after;
+  float scale;
+  // Of one thread's scratch: scores of a row of a tile, and all.
+  uint32_t score_floats;
+  size_t thread_floats;
+};
+
+// Rows of a tile, which share a transposed block of keys.
+constexpr uint32_t kTextRows = 32;
+constexpr uint32_t kTextKeys = 64;
+
+template <class Isa>
+TextsArgs texts_args(const Call& call) {
+  namespace from = attend_texts;
+  TextsArgs args{};
+  args.rows = scalar_of<uint32_t>(call, from::kRows);
+  args.heads = scalar_of<uint32_t>(call, from::kHeads);
+  args.kv_heads = scalar_of<uint32_t>(call, from::kKvHeads);
+  args.head_dim = scalar_of<uint32_t>(call, from::kHeadDim);
+  args.texts = scalar_of<uint32_t>(call, from::kTexts);
+  args.scale = scalar_of<float>(call, from::kScale);
+  args.before = scalar_of<uint32_t>(call, from::kBefore);
+  args.after = scalar_of<uint32_t>(call, from::kAfter);
+  const double seen = 1.0 * args.before + args.after + kTextRows;
+  args.score_floats = static_cast<uint32_t>(round_up(std::min<size_t>(args.rows, seen), kTextKeys)) + Isa::kLanes;
+  const size_t keys = static_cast<size_t>(args.head_dim) * kTextKeys;
+  args.thread_floats = round_up(kTextRows * static_cast<size_t>(args.score_floats) + keys + kTextRows, 16);
+  return args;
+}
+
+// The part of a text that a tile works on: rows first .. last, of which some see keys begin .. end.
+struct TextPart {
+  uint32_t first, last, text_begin, text_end, begin, end;
+
+  TextPart(const TextsArgs& args, uint32_t first, uint32_t last, uint32_t text_begin, uint32_t text_end)
+      : first(first),
+        last(last),
+        text_begin(text_begin),
+        text_end(text_end),
+        begin(seen_from(args, first)),
+        end(seen_to(args, last - 1)) {}
+
+  // Keys that a row sees.
+  uint32_t seen_from(const TextsArgs& args, uint32_t row) const {
+    return row - std::min(args.before, row - text_begin);
+  }
+  uint32_t seen_to(const TextsArgs& args, uint32_t row) const {
+    return row + 1 + std::min(args.after, text_end - 1 - row);
+  }
+};
+
+// Keys [columns][kTextKeys] of one head from rows, zeros from `count` on.
+static inline void transpose_keys(const float* keys, size_t stride, uint32_t count, uint32_t dim, float* transposed) {
+  for (uint32_t d = 0; d < dim; d++) {
+    float* row = transposed + static_cast<size_t>(d) * kTextKeys;
+    for (uint32_t key = 0; key < count; key++) row[key] = keys[key * stride + d];
+    for (uint32_t key = count; key < kTextKeys; key++) row[key] = 0;
+  }
+}
+
+// Scores of `Rows` queries with a block of keys.
+template <class Isa, int Rows>
+LOWBIT_APART void score_texts(const float* q, size_t q_stride, const float* keys, uint32_t count, uint32_t dim,
+                              float scale, float* scores, size_t score_stride) {
+  using V = typename Isa::V;
+  constexpr uint32_t kVectors = 2, kStep = kVectors * Isa::kLanes;
+  const V factor = Isa::set(scale);
+  for (uint32_t at = 0; at < count; at += kStep) {
+    V sums[Rows][kVectors];
+    each_index<Rows>([&](auto r) LOWBIT_INLINE {
+      each_index<kVectors>([&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::set(0); });
+    });
+    const float* column = keys + at;
+    for (uint32_t d = 0; d < dim; d++, column += kTextKeys) {
+      V own[kVectors];
+      each_index<kVectors>([&](auto c) LOWBIT_INLINE { own[c] = Isa::load(column + c * Isa::kLanes); });
+      each_index<Rows>([&](auto r) LOWBIT_INLINE {
+        const V value = Isa::set(q[r * q_stride + d]);
+        each_index<kVectors>(
+            [&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(value, own[c], sums[r][c]); });
+      });
+    }
+    each_index<Rows>([&](auto r) LOWBIT_INLINE {
+      each_index<kVectors>([&](auto c) LOWBIT_INLINE {
+        Isa::store(scores + r * score_stride + at + c * Isa::kLanes, sums[r][c] * factor);
+      });
+    });
+  }
+}
+
+// Scores of the keys that a row sees to weights in place, zeros around them; gives one over their sum.
+template <class Isa>
+float weigh_text(float* scores, uint32_t begin, uint32_t end, uint32_t count) {
+  float* own = scores + begin;
+  const auto largest = Isa::set(largest_of<Isa>(own, end - begin));
+  auto total = Isa::set(0);
+  float rest = 0;
+  const uint32_t whole = (end - begin) / Isa::kLanes * Isa::kLanes;
+  each_vector<Isa>(end - begin, [&](size_t i, auto vector) {
+    const auto weight = exp_of_negative<Isa>(vector.load(own + i) - largest);
+    vector.store(own + i, weight);
+    if (i < whole) total = total + weight;
+  });
+  for (uint32_t i = whole; i < end - begin; i++) rest += own[i];
+  std::fill_n(scores, begin, 0.0f);
+  std::fill(scores + end, scores + count, 0.0f);
+  return 1 / (Isa::sum(total) + rest);
+}
+
+// `Columns` vectors of the results of `Rows` queries.
+template <class Isa, int Rows, int Columns, class Vector>
+LOWBIT_APART void add_text_columns(const float* weights, size_t weight_stride, const float* values, size_t stride,
+                                   uint32_t count, const float* inverses, float* y, size_t y_stride, Vector vector) {
+  using V = typename Isa::V;
+  V sums[Rows][Columns];
+  each_index<Rows>([&](auto r) LOWBIT_INLINE {
+    each_index<Columns>([&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::set(0); });
+  });
+  for (uint32_t key = 0; key < count; key++, values += stride) {
+    V own[Columns];
+    each_index<Columns>([&](auto c) LOWBIT_INLINE { own[c] = vector.load(values + c * Isa::kLanes); });
+    each_index<Rows>([&](auto r) LOWBIT_INLINE {
+      const V weight = Isa::set(weights[r * weight_stride + key]);
+      each_index<Columns>(
+          [&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(weight, own[c], sums[r][c]); });
+    });
+  }
+  each_index<Rows>([&](auto r) LOWBIT_INLINE {
+    const V inverse = Isa::set(inverses[r]);
+    each_index<Columns>([&](auto c) LOWBIT_INLINE {
+      vector.store(y + r * y_stride + c * Isa::kLanes, sums[r][c] * inverse);
+    });
+  });
+}
+
+template <class Isa, int Rows>
+void add_text_values(const float* weights, size_t weight_stride, const float* values, size_t stride, uint32_t count,
+                     const float* inverses, float* y, size_t y_stride, uint32_t dim) {
+  constexpr int kColumns = Rows == 4 ? Isa::kColumns : 4;
+  uint32_t d = 0;
+  for (; d + kColumns * Isa::kLanes <= dim; d += kColumns * Isa::kLanes)
+    add_text_columns<Isa, Rows, kColumns>(weights, weight_stride, values + d, stride, count, inverses, y + d, y_stride,
+                                          WholeVector<Isa>{});
+  for (; d + Isa::kLanes <= dim; d += Isa::kLanes)
+    add_text_columns<Isa, Rows, 1>(weights, weight_stride, values + d, stride, count, inverses, y + d, y_stride,
+                                   WholeVector<Isa>{});
+  if (d < dim)
+    add_text_columns<Isa, Rows, 1>(weights, weight_stride, values + d, stride, count, inverses, y + d, y_stride,
+                                   PartialVector<Isa>{dim - d});
+}
+
+template <class Isa>
+void attend_text_part(const TextsArgs& args, const TextPart& part, uint32_t head, float* scratch) {
+  const uint32_t dim = args.head_dim, rows = part.last - part.first, count = part.end - part.begin;
+  const size_t q_stride = static_cast<size_t>(args.heads) * dim, stride = static_cast<size_t>(args.kv_heads) * dim;
+  const size_t kv_head = static_cast<size_t>(head) * args.kv_heads / args.heads;
+  const size_t kv_at = kv_head * dim, apart = args.score_floats;
+  float *scores = scratch, *keys = scores + kTextRows * apart, *inverses = keys + static_cast<size_t>(dim) * kTextKeys;
+  const size_t q_at = part.first * q_stride + static_cast<size_t>(head) * dim;
+  for (uint32_t from = 0; from < count; from += kTextKeys) {
+    const uint32_t some = std::min(kTextKeys, count - from);
+    transpose_keys(args.k + (part.begin + from) * stride + kv_at, stride, some, dim, keys);
+    uint32_t row = 0;
+    for (; row + 4 <= rows; row += 4)
+      score_texts<Isa, 4>(args.q + q_at + row * q_stride, q_stride, keys, some, dim, args.scale,
+                          scores + row * apart + from, apart);
+    for (; row < rows; row++)
+      score_texts<Isa, 1>(args.q + q_at + row * q_stride, q_stride, keys, some, dim, args.scale,
+                          scores + row * apart + from, apart);
+  }
+  for (uint32_t row = 0; row < rows; row++)
+    inverses[row] = weigh_text<Isa>(scores + row * apart, part.seen_from(args, part.first + row) - part.begin,
+                                    part.seen_to(args, part.first + row) - part.begin, count);
+  const float* values = args.v + part.begin * stride + kv_at;
+  uint32_t row = 0;
+  for (; row + 4 <= rows; row += 4)
+    add_text_values<Isa, 4>(scores + row * apart, apart, values, stride, count, inverses + row,
+                            args.y + q_at + row * q_stride, q_stride, dim);
+  for (; row < rows; row++)
+    add_text_values<Isa, 1>(scores + row * apart, apart, values, stride, count, inverses + row,
+                            args.y + q_at + row * q_stride, q_stride, dim);
+}
+
+// A tile is a block of rows of one head.
+template <class Isa>
+void attend_texts_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
+  const TextsArgs& args = step.as<TextsArgs>();
+  const uint32_t head = tile % args.heads, first = tile / args.heads * kTextRows;
+  const uint32_t last = std::min(args.rows, first + kTextRows);
+  float* scratch = args.scratch + thread * args.thread_floats;
+  // What is outside of the rows is taken for their ends: a kernel cannot raise errors.
+  auto place = [&](uint32_t i) {
+    return static_cast<uint32_t>(std::min<int64_t>(std::max<int64_t>(args.offsets[i], 0), args.rows));
+  };
+  for (uint32_t row = first, text = 0; row < last;) {
+    while (text < args.texts && place(text + 1) <= row) text++;
+    const bool is_known = text < args.texts && place(text) <= row;
+    const uint32_t end = text < args.texts ? std::min(last, is_known ? place(text + 1) : row + 1) : last;
+    if (is_known) {
+      attend_text_part<Isa>(args, TextPart(args, row, end, place(text), place(text + 1)), head, scratch);
+    } else {
+      for (uint32_t i = row; i < end; i++)
+        std::fill_n(args.y + (static_cast<size_t>(i) * args.heads + head) * args.head_dim, args.head_dim, NAN);
+    }
+    row = end;
+  }
+}
+
+template <class Isa>
+size_t attend_texts_scratch(const Call& call) {
+  return 4 * static_cast<size_t>(call.threads) * texts_args<Isa>(call).thread_floats;
+}
+
+template <class Isa>
+void attend_texts_prepare(Step& step, const Call& call) {
+  namespace from = attend_texts;
+  TextsArgs& args = step.init<TextsArgs>();
+  args = texts_args<Isa>(call);
+  args.q = buffer_of<const float>(call, from::kQ);
+  args.k = buffer_of<const float>(call, from::kK);
+  args.v = buffer_of<const float>(call, from::kV);
+  args.offsets = buffer_of<const int64_t>(call, from::kOffsets);
+  args.y = buffer_of<float>(call, from::kY);
+  args.scratch = buffer_of<float>(call, from::kScratch);
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.rows, kTextRows) * args.heads;
+  step.run = attend_texts_run<Isa>;
+}
+
+}  // namespace lowbit

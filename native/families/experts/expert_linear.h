@@ -1,0 +1,261 @@
+// A linear layer with a matrix for each expert. Which rows are whose is known only when the call runs: its first phase
+// makes a step of the linear kernels for each expert that has rows, by its number of rows, and the other phases run
+// all tiles of these steps. Each of their own tiles takes tiles of the steps until there are none.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#include "../../call_arguments.h"
+#include "../../families.h"
+#include "routing.h"
+
+namespace lowbit {
+namespace {
+
+constexpr uint32_t kExpertChoices = 8, kExpertPhases = kPhasesMax - 1;
+
+struct ExpertCall {
+  const float* x;
+  const uint8_t* weights;
+  const float* bias;
+  const int32_t* starts;
+  float* y;
+  uint8_t* scratch;
+  size_t part_bytes, scratch_bytes;
+  uint32_t places, experts, n, k, threads;
+  // Group size of packed weights, type of floats.
+  uint32_t form;
+  bool is_packed;
+  // The first matrix' header, as it was when it was checked, but for its checksums and codebook.
+  uint8_t header[40];
+  uint32_t from[kExpertChoices];
+  const KernelRow* rows[kExpertChoices];
+
+  // Steps that there may be.
+  uint32_t steps_max() const { return std::min(places, experts); }
+};
+static_assert(sizeof(ExpertCall) <= kArgsMax);
+
+// What phases share, at the start of the scratch; behind it steps, the ends of their tiles for each phase, and the
+// scratch of the steps.
+struct ExpertState {
+  alignas(64) uint32_t next_tile[kExpertPhases];
+  alignas(64) uint32_t steps;
+};
+
+inline Step* steps_of(const ExpertCall& args) { return reinterpret_cast<Step*>(args.scratch + sizeof(ExpertState)); }
+inline uint32_t* ends_of(const ExpertCall& args, uint32_t phase) {
+  return reinterpret_cast<uint32_t*>(steps_of(args) + args.steps_max()) + size_t{phase} * args.steps_max();
+}
+inline size_t state_bytes(const ExpertCall& args) {
+  const size_t step_bytes = sizeof(Step) + kExpertPhases * sizeof(uint32_t);
+  return round_up(sizeof(ExpertState) + args.steps_max() * step_bytes, 64);
+}
+
+// The arguments of a linear layer of m rows from place `first` on.
+class ExpertArguments {
+ public:
+  ExpertArguments(const ExpertCall& args, uint32_t expert, size_t first, uint32_t m, void* scratch) {
+    const float* x = args.x + first * args.k;
+    const float* y = args.y + first * args.n;
+    const uint8_t* weights = args.weights + expert * args.part_bytes;
+    if (args.is_packed) {
+      packed_[packed_linear::kM] = m;
+      packed_[packed_linear::kN] = args.n;
+      packed_[packed_linear::kK] = args.k;
+      packed_[packed_linear::kGroupSize] = args.form;
+      packed_[packed_linear::kX] = x;
+      packed_[packed_linear::kWeights] = weights;
+      packed_[packed_linear::kY] = y;
+      packed_.scratch() = scratch;
+      return;
+    }
+    floats_[float_linear::kM] = m;
+    floats_[float_linear::kN] = args.n;
+    floats_[float_linear::kK] = args.k;
+    floats_[float_linear::kWeightType] = args.form;
+    floats_[float_linear::kHasBias] = args.bias ? 1 : 0;
+    floats_[float_linear::kX] = x;
+    floats_[float_linear::kWeights] = weights;
+    floats_[float_linear::kBias] = args.bias ? args.bias + size_t{expert} * args.n : nullptr;
+    floats_[float_linear::kY] = y;
+    floats_.scratch() = scratch;
+  }
+
+  Call call(const ExpertCall& args) { return args.is_packed ? packed_.call(args.threads) : floats_.call(args.threads); }
+
+ private:
+  CallArguments<packed_linear::kScalars, packed_linear::kBuffers> packed_;
+  CallArguments<float_linear::kScalars, float_linear::kBuffers> floats_;
+};
+
+inline size_t step_scratch(const ExpertCall& args, const KernelRow& row, uint32_t m) {
+  if (!row.scratch_bytes) return 0;
+  ExpertArguments arguments(args, 0, 0, m, nullptr);
+  return round_up(row.scratch_bytes(arguments.call(args)), 64);
+}
+
+inline const KernelRow& row_for(const ExpertCall& args, uint32_t m) {
+  uint32_t choice = 0;
+  while (choice + 1 < kExpertChoices && args.from[choice + 1] <= m) choice++;
+  return *args.rows[choice];
+}
+
+// Scratch that steps take together at most, however the places are shared among experts. Numbers of rows are taken in
+// ranges that end at a power of two, each with the most scratch of its kernels there. The most of a sum of such numbers
+// of a given sum, that are no more than the experts, is not above places * price + experts * (the most that a step's
+// scratch is above its rows' price), for any price of a row.
+inline size_t most_scratch(const ExpertCall& args) {
+  constexpr uint32_t kRanges = 21;
+  double bytes[kRanges], rows[kRanges];
+  for (uint32_t range = 0; range < kRanges; range++) {
+    const uint32_t last = 1u << range, first = range == 0 ? 1 : last / 2 + 1;
+    rows[range] = first;
+    bytes[range] = 0;
+    for (uint32_t choice = 0; choice < kExpertChoices; choice++) {
+      const bool serves = args.from[choice] <= last && (choice + 1 == kExpertChoices || args.from[choice + 1] > first);
+      if (serves)
+        bytes[range] = std::max(bytes[range], static_cast<double>(step_scratch(args, *args.rows[choice], last)));
+    }
+  }
+  double least = HUGE_VAL;
+  for (uint32_t priced = 0; priced < kRanges; priced++) {
+    const double price = bytes[priced] / rows[priced];
+    double above = 0;
+    for (uint32_t range = 0; range < kRanges && rows[range] <= args.places; range++)
+      above = std::max(above, bytes[range] - price * rows[range]);
+    least = std::min(least, price * args.places + above * args.steps_max());
+  }
+  return static_cast<size_t>(std::ceil(least));
+}
+
+// Whether the matrix of an expert is stored as the first one was when it was checked, by the header. Panels have
+// checksums there and what is the matrix's own: the codebook, and whether no scale is negative. TorchAO's is eight
+// integers.
+inline bool is_alike(const ExpertCall& args, uint32_t expert) {
+  if (!args.is_packed) return true;
+  const uint8_t* header = args.weights + expert * args.part_bytes;
+  auto same = [&](int from, int to) { return memcmp(header + from, args.header + from, to - from) == 0; };
+  const bool is_torchao = memcmp(args.header, "LBW1", 4) != 0;
+  return is_torchao ? same(0, 32) : same(0, 15) && same(16, 28) && same(32, 40);
+}
+
+inline void add_step(const ExpertCall& args, ExpertState& state, uint32_t expert, size_t first, uint32_t m,
+                     size_t& used) {
+  const KernelRow* row = &row_for(args, m);
+  size_t bytes = step_scratch(args, *row, m);
+  if (used + bytes > args.scratch_bytes) bytes = step_scratch(args, *(row = args.rows[0]), m);
+  if (!is_alike(args, expert) || used + bytes > args.scratch_bytes) {
+    std::fill_n(args.y + first * args.n, size_t{m} * args.n, NAN);
+    return;
+  }
+  const uint32_t index = state.steps++;
+  Step& step = steps_of(args)[index];
+  step = {};
+  ExpertArguments arguments(args, expert, first, m, args.scratch + used);
+  row->prepare(step, arguments.call(args));
+  used += bytes;
+  for (uint32_t phase = 0; phase < kExpertPhases; phase++) {
+    const uint32_t before = index == 0 ? 0 : ends_of(args, phase)[index - 1];
+    ends_of(args, phase)[index] = before + (phase < step.phases ? step.tiles[phase] : 0);
+  }
+}
+
+inline void make_steps(const ExpertCall& args) {
+  ExpertState& state = *reinterpret_cast<ExpertState*>(args.scratch);
+  state = {};
+  size_t used = state_bytes(args);
+  uint32_t first = 0;
+  // What steps need is worked out by the first header.
+  const uint32_t experts = is_alike(args, 0) ? args.experts : 0;
+  for (uint32_t expert = 0; expert < experts; expert++) {
+    const int32_t stored = args.starts[expert + 1];
+    const uint32_t end = stored < 0 ? 0 : std::min(static_cast<uint32_t>(stored), args.places);
+    if (end <= first) continue;
+    add_step(args, state, expert, first, end - first, used);
+    first = end;
+  }
+  // Places that no expert has, which a router never leaves.
+  std::fill_n(args.y + size_t{first} * args.n, size_t{args.places - first} * args.n, NAN);
+}
+
+inline void expert_linear_run(const Step& call, uint32_t phase, uint32_t, uint32_t thread) {
+  const ExpertCall& args = call.as<ExpertCall>();
+  if (phase == 0) return make_steps(args);
+  ExpertState& state = *reinterpret_cast<ExpertState*>(args.scratch);
+  const Step* steps = steps_of(args);
+  const uint32_t* ends = ends_of(args, phase - 1);
+  for (uint32_t index = 0; index < state.steps;) {
+    const uint32_t tile = __atomic_fetch_add(&state.next_tile[phase - 1], 1u, __ATOMIC_RELAXED);
+    while (index < state.steps && tile >= ends[index]) index++;
+    if (index == state.steps) return;
+    steps[index].run(steps[index], phase - 1, tile - (index == 0 ? 0 : ends[index - 1]), thread);
+  }
+}
+
+// What both families have in the same places.
+inline ExpertCall read_expert_call(const Call& call) {
+  using namespace expert_packed;
+  ExpertCall args{};
+  args.places = scalar_of<uint32_t>(call, kPlaces);
+  args.experts = scalar_of<uint32_t>(call, kExperts);
+  args.n = scalar_of<uint32_t>(call, kN);
+  args.k = scalar_of<uint32_t>(call, kK);
+  args.part_bytes = scalar_of<size_t>(call, kPartBytes);
+  args.threads = call.threads;
+  args.x = buffer_of<const float>(call, kX);
+  args.weights = buffer_of<const uint8_t>(call, kWeights);
+  args.starts = buffer_of<const int32_t>(call, kRouting);
+  args.y = buffer_of<float>(call, kY);
+  for (uint32_t i = 0; i < kExpertChoices; i++) {
+    args.from[i] = scalar_of<uint32_t>(call, ScalarIndex{static_cast<uint32_t>(kFrom0) + i});
+    args.rows[i] = kernel_row(scalar_of<uint32_t>(call, ScalarIndex{static_cast<uint32_t>(kKernel0) + i}));
+  }
+  return args;
+}
+
+inline ExpertCall packed_call(const Call& call) {
+  ExpertCall args = read_expert_call(call);
+  args.is_packed = true;
+  args.form = scalar_of<uint32_t>(call, expert_packed::kGroupSize);
+  args.scratch = buffer_of<uint8_t>(call, expert_packed::kScratch);
+  return args;
+}
+
+inline ExpertCall float_call(const Call& call) {
+  using namespace expert_float;
+  ExpertCall args = read_expert_call(call);
+  args.form = scalar_of<uint32_t>(call, kWeightType);
+  args.bias = scalar_of<bool>(call, kHasBias) ? buffer_of<const float>(call, kBias) : nullptr;
+  args.scratch = buffer_of<uint8_t>(call, kScratch);
+  return args;
+}
+
+inline bool can_run(const ExpertCall& args) {
+  for (const KernelRow* row : args.rows)
+    if (!row) return false;
+  return true;
+}
+
+template <ExpertCall (*read)(const Call& call)>
+size_t expert_linear_scratch(const Call& call) {
+  const ExpertCall args = read(call);
+  return can_run(args) ? state_bytes(args) + most_scratch(args) : 0;
+}
+
+template <ExpertCall (*read)(const Call& call)>
+void expert_linear_prepare(Step& step, const Call& call) {
+  ExpertCall& args = step.init<ExpertCall>();
+  args = read(call);
+  if (!can_run(args)) return;
+  args.scratch_bytes = state_bytes(args) + most_scratch(args);
+  if (args.is_packed) memcpy(args.header, args.weights, sizeof args.header);
+  step.phases = kPhasesMax;
+  step.tiles[0] = 1;
+  for (uint32_t phase = 1; phase < kPhasesMax; phase++) step.tiles[phase] = call.threads;
+  step.run = expert_linear_run;
+}
+
+}  // namespace
+}  // namespace lowbit

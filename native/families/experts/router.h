@@ -1,0 +1,173 @@
+// Routers of mixtures of experts: the experts of each row and the places of rows in their order; rows by place; and
+// sums of what a row's experts made. src/kernels/families/experts/reference.ts defines them.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#include "../../families.h"
+#include "routing.h"
+
+namespace lowbit {
+namespace {
+
+struct RouteArgs {
+  const float* logits;
+  const float* bias;
+  const float* factors;
+  // For each thread, scores [experts].
+  double* scores;
+  Routing routing;
+  uint32_t rows, experts, top_k, rows_per_tile;
+  double eps, scale;
+  bool is_sigmoid, normalize;
+};
+
+inline void score_row(const RouteArgs& args, const float* logits, double* scores) {
+  if (args.is_sigmoid) {
+    for (uint32_t e = 0; e < args.experts; e++) scores[e] = 1 / (1 + std::exp(-static_cast<double>(logits[e])));
+    return;
+  }
+  double most = logits[0], total = 0;
+  for (uint32_t e = 1; e < args.experts; e++) most = std::max(most, static_cast<double>(logits[e]));
+  for (uint32_t e = 0; e < args.experts; e++) total += scores[e] = std::exp(logits[e] - most);
+  for (uint32_t e = 0; e < args.experts; e++) scores[e] /= total;
+}
+
+// The experts of a row, the best first, written where places belong. Scores that are no numbers are no better than any.
+inline void choose_experts(const RouteArgs& args, const float* logits, const double* scores, int32_t* chosen) {
+  auto rank = [&](uint32_t e) { return args.bias ? static_cast<float>(scores[e]) + args.bias[e] : logits[e]; };
+  for (uint32_t j = 0; j < args.top_k; j++) {
+    int32_t best = -1;
+    for (uint32_t e = 0; e < args.experts; e++) {
+      if (best >= 0 && !(rank(e) > rank(static_cast<uint32_t>(best)))) continue;
+      if (std::find(chosen, chosen + j, static_cast<int32_t>(e)) == chosen + j) best = static_cast<int32_t>(e);
+    }
+    chosen[j] = best;
+  }
+}
+
+inline void route_row(const RouteArgs& args, uint32_t row, double* scores) {
+  const float* logits = args.logits + size_t{row} * args.experts;
+  int32_t* chosen = args.routing.places + size_t{row} * args.top_k;
+  float* weights = args.routing.weights + size_t{row} * args.top_k;
+  score_row(args, logits, scores);
+  choose_experts(args, logits, scores, chosen);
+  double sum = 0;
+  for (uint32_t j = 0; j < args.top_k; j++) sum += scores[chosen[j]];
+  for (uint32_t j = 0; j < args.top_k; j++) {
+    const double weight = args.normalize ? scores[chosen[j]] / (sum + args.eps) : scores[chosen[j]];
+    weights[j] = static_cast<float>(weight * args.scale * (args.factors ? args.factors[chosen[j]] : 1.0f));
+  }
+}
+
+// From ids of experts, where rows go: those of one expert in their order.
+inline void order_by_expert(const RouteArgs& args) {
+  const Routing& r = args.routing;
+  const size_t count = size_t{args.rows} * args.top_k;
+  memset(r.starts, 0, sizeof(int32_t) * (args.experts + 1));
+  for (size_t i = 0; i < count; i++) r.starts[r.places[i] + 1]++;
+  for (uint32_t e = 0; e < args.experts; e++) r.starts[e + 1] += r.starts[e];
+  // Each expert's start moves to its end, which is the next one's start.
+  for (size_t i = 0; i < count; i++) {
+    const int32_t place = r.starts[r.places[i]]++;
+    r.sources[place] = static_cast<int32_t>(i / args.top_k);
+    r.places[i] = place;
+  }
+  memmove(r.starts + 1, r.starts, sizeof(int32_t) * args.experts);
+  r.starts[0] = 0;
+}
+
+inline void route_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const RouteArgs& args = step.as<RouteArgs>();
+  if (phase == 1) return order_by_expert(args);
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++)
+    route_row(args, row, args.scores + size_t{thread} * args.experts);
+}
+
+size_t route_scratch(const Call& call) {
+  return sizeof(double) * call.threads * scalar_of<size_t>(call, route::kExperts);
+}
+
+void route_prepare(Step& step, const Call& call) {
+  RouteArgs& args = step.init<RouteArgs>();
+  args.rows = scalar_of<uint32_t>(call, route::kRows);
+  args.experts = scalar_of<uint32_t>(call, route::kExperts);
+  args.top_k = scalar_of<uint32_t>(call, route::kTopK);
+  args.is_sigmoid = scalar_of<uint32_t>(call, route::kScores) == 1;
+  args.normalize = scalar_of<bool>(call, route::kNormalize);
+  args.eps = scalar_of<double>(call, route::kEps);
+  args.scale = scalar_of<double>(call, route::kScale);
+  args.logits = buffer_of<const float>(call, route::kLogits);
+  args.bias = scalar_of<bool>(call, route::kHasBias) ? buffer_of<const float>(call, route::kBias) : nullptr;
+  args.factors = scalar_of<bool>(call, route::kHasFactors) ? buffer_of<const float>(call, route::kFactors) : nullptr;
+  args.routing = routing_at(buffer_of<int32_t>(call, route::kRouting), args.experts, size_t{args.rows} * args.top_k);
+  args.scores = buffer_of<double>(call, route::kScratch);
+  // Few enough to end soon, whatever a program says.
+  const uint32_t most = static_cast<uint32_t>((1u << 26) / (double(args.experts) * args.top_k * args.top_k));
+  const uint32_t share = std::max(4u, ceil_div(args.rows, 4 * call.threads));
+  args.rows_per_tile = std::max(1u, std::min(most, share));
+  step.phases = 2;
+  step.tiles[0] = ceil_div(args.rows, args.rows_per_tile);
+  step.tiles[1] = 1;
+  step.run = route_run;
+}
+
+struct ExpertRowsArgs {
+  const float* x;
+  float* y;
+  Routing routing;
+  uint32_t rows, top_k, dim, per_tile, count;
+};
+
+inline void expert_rows_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const ExpertRowsArgs& args = step.as<ExpertRowsArgs>();
+  const uint32_t last = std::min(args.count, (tile + 1) * args.per_tile);
+  for (uint32_t place = tile * args.per_tile; place < last; place++) {
+    const uint32_t source = static_cast<uint32_t>(args.routing.sources[place]);
+    float* y = args.y + size_t{place} * args.dim;
+    if (source < args.rows) memcpy(y, args.x + size_t{source} * args.dim, sizeof(float) * args.dim);
+    else std::fill_n(y, args.dim, NAN);
+  }
+}
+
+inline void combine_experts_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const ExpertRowsArgs& args = step.as<ExpertRowsArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.per_tile), dim = args.dim;
+  for (uint32_t row = tile * args.per_tile; row < last; row++) {
+    float* y = args.y + size_t{row} * dim;
+    std::fill_n(y, dim, 0.0f);
+    for (uint32_t j = 0; j < args.top_k; j++) {
+      const size_t i = size_t{row} * args.top_k + j;
+      const uint32_t place = static_cast<uint32_t>(args.routing.places[i]);
+      const bool is_place = place < args.rows * args.top_k;
+      const float* x = args.x + (is_place ? size_t{place} * dim : 0);
+      const float weight = is_place ? args.routing.weights[i] : NAN;
+      for (uint32_t c = 0; c < dim; c++) y[c] += weight * x[c];
+    }
+  }
+}
+
+template <bool Combines>
+void expert_rows_prepare(Step& step, const Call& call) {
+  using namespace expert_rows;
+  ExpertRowsArgs& args = step.init<ExpertRowsArgs>();
+  args.rows = scalar_of<uint32_t>(call, kRows);
+  args.top_k = scalar_of<uint32_t>(call, kTopK);
+  args.dim = scalar_of<uint32_t>(call, kDim);
+  args.x = buffer_of<const float>(call, kX);
+  args.y = buffer_of<float>(call, kY);
+  const size_t places = size_t{args.rows} * args.top_k;
+  args.routing = routing_at(buffer_of<int32_t>(call, kRouting), scalar_of<uint32_t>(call, kExperts), places);
+  args.count = Combines ? args.rows : static_cast<uint32_t>(places);
+  // Some 64 KiB of values that are read, or more.
+  const uint32_t values = std::max(1u, args.dim * (Combines ? args.top_k : 1));
+  args.per_tile = std::max(1 + (1u << 14) / values, ceil_div(args.count, 8 * call.threads));
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.count, args.per_tile);
+  step.run = Combines ? combine_experts_run : expert_rows_run;
+}
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,379 @@
+// Linear layers over panel16 weights, written once for all instruction sets. An `Isa` supplies vectors and a handful of
+// operations; its rows of a vector (16, 8 or 4) divide the 16 rows of a panel into parts.
+//
+// y = a_scale * (sum over groups: scale * (sum u * q - (offset + zero) * sum q) - a_zero * correction) + bias,
+// with u = stored unsigned weight, q = quantized activation; or with activations in blocks that have a scale each,
+// y = sum over blocks: (scale * a_scale) * (sum u * q - (offset + zero) * sum q) + bias.
+// Integer sums are exact. Where sums are short, - (zero * scale) * sum q is added by itself; likewise a minimum, which
+// is
+// - (zero * scale) there: (offset * scale + minimum) * sum q is added.
+#pragma once
+
+#include "../../families.h"
+#include "panel16_parts.h"
+#include "panel16_streams.h"
+
+namespace lowbit {
+// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+namespace {
+
+template <Granularity Activations>
+size_t packed_linear_scratch(const Call& call) {
+  return quantized_bytes(scalar_of<uint32_t>(call, packed_linear::kM),
+                         read_panel16(buffer_of<void>(call, packed_linear::kWeights)), Activations);
+}
+
+// Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
+// `row` .. `row + Rows`. `Pair`: groups are pairs of groups of 16.
+template <class Isa, int Bits, bool Levels, bool Pair, int Panels, int Rows>
+inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
+  using Bytes = typename Isa::Bytes;
+  using Ints = typename Isa::Ints;
+  using Floats = typename Isa::Floats;
+  constexpr int kParts = 16 / Isa::kRows, kSets = Pair ? 2 : 1;
+  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  const Panel16& w = args.weights;
+  const uint32_t padded_k = w.padded_k();
+  const QuantizedRows& rows = args.rows;
+  const int8_t* x[Rows];
+  // Of each row, the block that is worked on.
+  size_t block[Rows];
+  for (int m = 0; m < Rows; m++) {
+    x[m] = rows.values + static_cast<size_t>(row + m) * padded_k;
+    block[m] = static_cast<size_t>(row + m) * rows.block_count;
+  }
+  const uint32_t block_length = std::max(32u, rows.block_length);
+  const auto levels = levels_of<Isa, Bits>(w);
+  const uint8_t* group[Panels];
+  for (int p = 0; p < Panels; p++) group[p] = w.panel(std::min(first + p, last));
+  Floats total[Panels][kParts][Rows];
+  for (int p = 0; p < Panels; p++)
+    for (int part = 0; part < kParts; part++)
+      for (int m = 0; m < Rows; m++) total[p][part][m] = Isa::zero_floats();
+
+  // What is ahead of a panel's end is the start of the one that is read after it (with up to seven rows).
+  const uint32_t next = first + Panels <= last ? Panels : Panels + args.next_tile_panels - args.panels_per_tile;
+  const size_t jump = (next - 1) * w.panel_bytes;
+  const uint8_t* const end_of_first = group[0] + w.panel_bytes;
+
+  for (uint32_t g = 0; g < w.groups; g++) {
+    // Of the blocks of the group, each kSets as wide as `block` counts.
+    for (uint32_t i = 0; i < kParts * rows.blocks; i++) {
+      const int part = i % kParts;
+      const uint32_t set_block = kSets * g * rows.blocks + i / kParts, start = i / kParts * block_length;
+      Ints sum[kSets][Panels][Rows];
+      for (int set = 0; set < kSets; set++)
+        for (int p = 0; p < Panels; p++)
+          for (int m = 0; m < Rows; m++)
+            sum[set][p][m] =
+                start_of<Isa, Bits, Levels>(w, group[p], part, rows.numbers[block[m] + set_block + set].sum);
+      uint32_t at = w.vectors_offset + 2 * Bits * start;
+      for (uint32_t c = g * w.group_length + start, end = c + block_length; c < end; c += 32, at += 64 * Bits) {
+        if (part == 0) {
+          const size_t from = at + (group[0] + at + Isa::kAhead >= end_of_first ? jump : 0);
+          for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + from);
+        }
+        each_index<8 / kFields>([&](auto i) LOWBIT_INLINE {
+          for (int p = 0; p < Panels; p++) {
+            Bytes chunk[kVectors];
+            for (int v = 0; v < kVectors; v++)
+              chunk[v] = Isa::load_bytes(group[p] + at + 64 * (i * kVectors + v) + 4 * Isa::kRows * part);
+            each_index<kFields>([&](auto f) LOWBIT_INLINE {
+              Bytes u = unpack_field<Isa, Bits, f>(chunk);
+              if constexpr (Levels) u = Isa::lookup(levels, u);
+              else u = Isa::template weight<Bits>(u);
+              for (int m = 0; m < Rows; m++) {
+                int32_t four;
+                memcpy(&four, x[m] + c + 4 * (i * kFields + f), 4);
+                Ints& each = sum[kSets * (i * kFields + f) / 8][p][m];
+                each = Isa::template dot<is_wide(Bits, Levels)>(each, u, four);
+              }
+            });
+          }
+        });
+      }
+      for (int p = 0; p < Panels; p++)
+        for (int set = 0; set < kSets; set++) {
+          const GroupPlace<Isa> place{group[p], g, part, set};
+          const Floats scale = group_scales < Isa, Pair && kMayE4m3<Bits, Levels> > (w, place);
+          Floats* totals = total[p][part];
+          for (int m = 0; m < Rows; m++)
+            totals[m] =
+                add_products<Isa>(sum[set][p][m], scale, rows.numbers[block[m] + set_block + set].factor, totals[m]);
+          if (!adds_offsets<Isa>(w)) continue;
+          const Floats offset = offsets_of<Isa>(w, place, scale, Bits);
+          for (int m = 0; m < Rows; m++)
+            totals[m] = add_offsets<Isa>(rows.offsets[block[m] + set_block + set], offset, totals[m]);
+        }
+    }
+    for (int p = 0; p < Panels; p++) group[p] += w.group_bytes;
+  }
+
+  for (int p = 0; p < Panels; p++)
+    for (int part = 0; part < kParts; part++)
+      store_part<Isa, Rows>(args, std::min(first + p, last), part, row, total[p][part]);
+}
+
+// Panels that are read side by side: streams for the memory to serve, or sums for the units to be busy with.
+template <class Isa, int Rows>
+constexpr int panels_at_once() {
+  if (Rows == 1) return Isa::kPanels;
+  return Isa::kRows < 16 ? 1 : Rows < (Isa::kStreams && !Isa::kNeighbours ? 5 : 4) ? 4 : 2;
+}
+
+template <class Isa, int Bits, bool Levels, int Rows>
+inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
+  constexpr int kStep = panels_at_once<Isa, Rows>();
+  // Of neighbours, code for several rows would be much longer and no faster.
+  if constexpr (Isa::kStreams && (Rows == 1 || !Isa::kNeighbours)) {
+    row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
+  } else {
+    if constexpr (kMayPair<Bits, Levels>)
+      if (args.weights.parts == 2) {
+        for (uint32_t p = first; p < last; p += kStep)
+          panel_block<Isa, Bits, Levels, true, kStep, Rows>(args, p, last - 1, row);
+        return;
+      }
+    for (uint32_t p = first; p < last; p += kStep)
+      panel_block<Isa, Bits, Levels, false, kStep, Rows>(args, p, last - 1, row);
+  }
+}
+
+// Parts of `count` that are as even as can be, none larger than `largest`: part(start, size) for each.
+template <class Part>
+inline void even_parts(uint32_t count, uint32_t largest, Part part) {
+  const uint32_t parts = ceil_div(count, largest);
+  for (uint32_t i = 0, start = 0; i < parts; i++) {
+    const uint32_t end = static_cast<uint32_t>(static_cast<uint64_t>(count) * (i + 1) / parts);
+    part(start, end - start);
+    start = end;
+  }
+}
+
+// All rows of m for a range of panels: seven rows at once, so that up to seven read the weights once.
+template <class Isa, int Bits, bool Levels>
+inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
+  even_parts(args.m, kStreamedRows, [&](uint32_t row, uint32_t rows) {
+    if constexpr (Isa::kShortSums) {
+      return panel_streams<Isa, Bits, Levels>(args, first, last, row, rows);
+    } else {
+      switch (rows) {
+        case 1: return panel_rows<Isa, Bits, Levels, 1>(args, first, last, row);
+        case 2: return panel_rows<Isa, Bits, Levels, 2>(args, first, last, row);
+        case 3: return panel_rows<Isa, Bits, Levels, 3>(args, first, last, row);
+        case 4: return panel_rows<Isa, Bits, Levels, 4>(args, first, last, row);
+        case 5: return panel_rows<Isa, Bits, Levels, 5>(args, first, last, row);
+        case 6: return panel_rows<Isa, Bits, Levels, 6>(args, first, last, row);
+        default: return panel_rows<Isa, Bits, Levels, 7>(args, first, last, row);
+      }
+    }
+  });
+}
+
+// Rows `first` .. `last`, and what their blocks need for weights that are stored `offset` higher.
+template <class Isa>
+inline void quantize_range(const PackedLinear& args, uint32_t first, uint32_t last, int32_t offset) {
+  const QuantizedRows& rows = args.rows;
+  if (rows.in_blocks) Isa::quantize_blocks(args.x, args.weights, rows, first, last);
+  else Isa::quantize_rows(args.x, args.weights, rows, first, last);
+  if (args.weights.has_zeros && !Isa::kShortSums) return;
+  for (size_t i = size_t{first} * rows.block_count; i < size_t{last} * rows.block_count; i++) {
+    const int32_t sum = rows.numbers[i].sum;
+    if (args.weights.has_offsets) rows.offsets[i] = static_cast<float>(-sum) * rows.numbers[i].factor;
+    rows.numbers[i].sum = -offset * sum;
+  }
+}
+
+template <class Isa>
+inline void quantize_tile(const PackedLinear& args, uint32_t tile, int32_t offset) {
+  const uint32_t first = tile * args.rows_per_tile;
+  quantize_range<Isa>(args, first, std::min(args.m, first + args.rows_per_tile), offset);
+}
+
+template <class Isa, int Bits, bool Levels>
+void packed_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
+  const PackedLinear& args = step.as<PackedLinear>();
+  if (phase == 0) return quantize_tile<Isa>(args, tile, weight_offset<Isa, Bits, Levels>());
+  const uint32_t first = tile * args.panels_per_tile;
+  panel_range<Isa, Bits, Levels>(args, first, std::min(args.weights.panel_count, first + args.panels_per_tile));
+}
+
+template <class Isa>
+struct LinearCode {
+  template <int Bits, bool Levels>
+  static constexpr auto run() {
+    return packed_linear_run<Isa, Bits, Levels>;
+  }
+};
+
+using RunFunction = void (*)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
+
+// Code::run for the bits of these weights and for codebooks or none.
+template <class Code>
+RunFunction run_for_bits(const Panel16& w) {
+  const bool levels = w.has_levels;
+  switch (w.bits) {
+    case 1: return levels ? Code::template run<1, true>() : Code::template run<1, false>();
+    case 2: return levels ? Code::template run<2, true>() : Code::template run<2, false>();
+    case 3: return levels ? Code::template run<3, true>() : Code::template run<3, false>();
+    case 4: return levels ? Code::template run<4, true>() : Code::template run<4, false>();
+    case 5: return Code::template run<5, false>();
+    case 6: return Code::template run<6, false>();
+    case 7: return Code::template run<7, false>();
+    default: return Code::template run<8, false>();
+  }
+}
+
+// Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights; in
+// four where a tile is read as streams, which should be long.
+static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t threads, uint32_t panel_step,
+                                       bool streams) {
+  const Panel16& w = args.weights;
+  args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * threads));
+  const uint32_t by_size = std::max<size_t>(1, (128u << 10) / w.panel_bytes);
+  const uint32_t by_share = w.panel_count / (8 * threads);
+  const uint32_t panels = streams ? w.panel_count / (4 * threads) : std::min(by_size, by_share);
+  args.panels_per_tile = static_cast<uint32_t>(round_up(std::max(1u, panels), panel_step));
+  args.next_tile_panels = threads * args.panels_per_tile;
+  step.phases = 2;
+  step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
+  step.tiles[1] = ceil_div(w.panel_count, args.panels_per_tile);
+}
+
+static inline void bind_packed_linear(PackedLinear& args, const Call& call, Granularity activations) {
+  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
+  args.x = buffer_of<const float>(call, packed_linear::kX);
+  args.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
+  args.y = buffer_of<float>(call, packed_linear::kY);
+  args.rows = quantized_rows(buffer_of<void>(call, packed_linear::kScratch), args.m, args.weights, activations);
+}
+
+template <class Isa, Granularity Activations>
+void packed_linear_prepare(Step& step, const Call& call) {
+  PackedLinear& args = step.init<PackedLinear>();
+  bind_packed_linear(args, call, Activations);
+  split_packed_linear(step, args, call.threads, Isa::kPanels, Isa::kStreams);
+  step.run = run_for_bits<LinearCode<Isa>>(args.weights);
+}
+
+// How a row of activations becomes integers: src/kernels/families/linear/activations.ts.
+struct ActivationScale {
+  float scale, inverse;
+  int32_t zero;
+
+  // For magnitudes under 2^22: adding and taking away 1.5 * 2^23 rounds half to even.
+  static float round(float value) { return (value + 12582912.0f) - 12582912.0f; }
+  int8_t integer(float value) const {
+    return static_cast<int8_t>(std::min(127.0f, std::max(-128.0f, round(value * inverse) + static_cast<float>(zero))));
+  }
+};
+
+// The least and the largest of a row's values and 0, by the bits of the floats: as unsigned integers, negative floats
+// are above all others, and as signed ones, positive floats are; NaNs are beyond infinity, so one of them is found,
+// too.
+constexpr uint32_t kLowestStart = 0x80000000u;
+constexpr int32_t kHighestStart = 0;
+
+static inline float float_of_bits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// From those bits. Rows without a finite range (NaN, infinity, more than the largest float) get NaN as scale.
+static inline ActivationScale activation_scale(uint32_t lowest, int32_t highest) {
+  const float low = float_of_bits(lowest), range = float_of_bits(static_cast<uint32_t>(highest)) - low;
+  const float scale = std::max(range / 255.0f + 0.0f * range, 0x1p-126f);
+  const float zero = std::min(127.0f, std::max(-128.0f, -128.0f - ActivationScale::round(low / scale)));
+  return {scale, 1.0f / scale, static_cast<int32_t>(zero)};
+}
+
+// From the bits of a block's largest magnitude. Blocks with NaN or infinity get NaN as scale.
+static inline ActivationScale block_scale(uint32_t magnitude) {
+  const float largest = float_of_bits(magnitude);
+  const float scale = std::max(largest / 127.0f + 0.0f * largest, 0x1p-126f);
+  return {scale, 1.0f / scale, 0};
+}
+
+// Calls block(x, count, at, index) for each block of a row: its values, of which those past a group's end are not
+// there, where they are stored, and its number in the row.
+template <class Block>
+inline LOWBIT_INLINE void each_block(const float* x, const Panel16& w, const QuantizedRows& rows,
+                                                     uint32_t row, Block&& block) {
+  int8_t* at = rows.values + row * rows.stride();
+  size_t index = static_cast<size_t>(row) * rows.block_count;
+  const uint32_t length = rows.block_length;
+  for (uint32_t part = 0; part < w.part_count(); part++) {
+    const uint32_t columns = w.part_columns(part);
+    for (uint32_t c = 0; c < w.part_length(); c += length, at += length, index++) {
+      const uint32_t count = c < columns ? std::min(length, columns - c) : 0;
+      block(x, count, at, index);
+      x += count;
+    }
+  }
+}
+
+// Dynamic quantization of activations, a block at a time, by the vectors of an instruction set: `scale_of(x, k)` is the
+// scale of a row, `largest_bits(x, count)` the bits of the largest magnitude, and `integers(scale, x, count, at,
+// length)` writes the first `count` of `length` places, zeros to the others, and gives the sum.
+template <class Vectors>
+struct BlockQuantizer {
+  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
+                            uint32_t last) {
+    for (uint32_t row = first; row < last; row++) {
+      const float* in = x + static_cast<size_t>(row) * w.k;
+      const ActivationScale scale = Vectors::scale_of(in, w.k);
+      rows.scales[row] = scale.scale;
+      rows.zeros[row] = scale.zero;
+      each_block(in, w, rows, row, [&](const float* values, uint32_t count, int8_t* at, size_t index) {
+        rows.numbers[index] = {Vectors::integers(scale, values, count, at, rows.block_length), 1};
+      });
+    }
+  }
+
+  static void quantize_blocks(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
+                              uint32_t last) {
+    for (uint32_t row = first; row < last; row++)
+      each_block(x + static_cast<size_t>(row) * w.k, w, rows, row,
+                 [&](const float* values, uint32_t count, int8_t* at, size_t index) {
+                   const ActivationScale scale = block_scale(Vectors::largest_bits(values, count));
+                   rows.numbers[index] = {Vectors::integers(scale, values, count, at, rows.block_length), scale.scale};
+                 });
+  }
+};
+
+struct ScalarVectors {
+  static ActivationScale scale_of(const float* x, uint32_t k) {
+    uint32_t lowest = kLowestStart;
+    int32_t highest = kHighestStart;
+    for (uint32_t c = 0; c < k; c++) {
+      int32_t bits;
+      memcpy(&bits, x + c, sizeof bits);
+      lowest = std::max(lowest, static_cast<uint32_t>(bits));
+      highest = std::max(highest, bits);
+    }
+    return activation_scale(lowest, highest);
+  }
+
+  static uint32_t largest_bits(const float* x, uint32_t count) {
+    uint32_t largest = 0;
+    for (uint32_t c = 0; c < count; c++) {
+      uint32_t bits;
+      memcpy(&bits, x + c, sizeof bits);
+      largest = std::max(largest, bits & 0x7fffffffu);
+    }
+    return largest;
+  }
+
+  static int32_t integers(const ActivationScale& scale, const float* x, uint32_t count, int8_t* at, uint32_t length) {
+    int32_t sum = 0;
+    for (uint32_t c = 0; c < count; c++) sum += at[c] = scale.integer(x[c]);
+    memset(at + count, 0, length - count);
+    return sum;
+  }
+};
+
+using ScalarQuantizer = BlockQuantizer<ScalarVectors>;
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,197 @@
+// What linear layers over panel16 weights are made of, for all instruction sets: their arguments, fields of chunks,
+// sums of steps, results. See panel16_linear.h.
+#pragma once
+
+#include <algorithm>
+
+#include "../../each_index.h"
+#include "../../kernel.h"
+#include "fields.h"
+#include "quantized_rows.h"
+
+namespace lowbit {
+// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+namespace {
+
+struct PackedLinear {
+  Panel16 weights;
+  QuantizedRows rows;
+  const float* x;
+  float* y;
+  uint32_t m;
+  // Panels of one tile, rows of one quantization tile.
+  uint32_t panels_per_tile, rows_per_tile;
+  // From a tile to the one that the same thread is likely to work on next, in panels.
+  uint32_t next_tile_panels;
+};
+static_assert(sizeof(PackedLinear) <= kArgsMax);
+
+// Rows of activations that are worked on at once where each panel is unpacked as it is read.
+constexpr uint32_t kStreamedRows = 7;
+
+// What is added to weights to make them unsigned, or as the instruction set wants them.
+template <class Isa, int Bits, bool Levels>
+constexpr int32_t weight_offset() {
+  return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>();
+}
+
+// Of instruction sets whose dot products are 32-bit sums at once. kStreams: whether panels are read as
+// panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are 16-bit ones at first.
+struct NoShortSums {
+  static constexpr bool kShortSums = false, kStreams = false, kNeighbours = false;
+};
+
+// Weights of more than 7 bits, as codebooks have them.
+constexpr bool is_wide(uint32_t bits, bool levels) { return levels || bits == 8; }
+
+// Steps of four columns whose sums of two products each stay in 16 bits; 0 for weights that take more than 7.
+template <class Isa, int Bits, bool Levels>
+constexpr int short_steps() {
+  if (is_wide(Bits, Levels)) return 0;
+  if constexpr (Isa::kShortSums) return Isa::template steps<Bits>();
+  return 1;
+}
+
+// Adds a step of 32 columns to 16-bit sums and these, before they may overflow, to a sum that the first of them starts.
+template <class Isa, int Steps, int Step>
+inline LOWBIT_INLINE void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
+                                                   typename Isa::Ints& shorts, typename Isa::Ints& sum) {
+  const auto products = Isa::products(u, four);
+  // A value of its own: compilers may keep what references point to in memory.
+  typename Isa::Ints so_far = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
+  Isa::keep(so_far);
+  if constexpr (Step % Steps < Steps - 1) {
+    shorts = so_far;
+  } else {
+    const auto pairs = Isa::add_pairs(so_far);
+    sum = Step == Steps - 1 ? pairs : Isa::add(sum, pairs);
+  }
+}
+
+// A field of a chunk as a vector of unsigned bytes.
+template <class Isa, int Bits, int Index>
+inline LOWBIT_INLINE typename Isa::Bytes unpack_field(const typename Isa::Bytes* chunk) {
+  constexpr Field field = Fields<Bits>::field(Index);
+  typename Isa::Bytes value{};
+  each_index<field.pieces>([&](auto p) {
+    constexpr FieldPiece piece = Fields<Bits>::field(Index).piece[p];
+    constexpr int kMask = ((1 << piece.width) - 1) << piece.at;
+    auto part = Isa::template shift_and<piece.shift - piece.at, kMask>(chunk[piece.vector]);
+    value = p == 0 ? part : Isa::or_bytes(value, part);
+  });
+  return value;
+}
+
+// Results of finished sums over the groups for part of a panel's columns.
+template <class Isa, int Rows>
+inline LOWBIT_INLINE void store_part(const PackedLinear& args, uint32_t panel, int part, uint32_t row,
+                                                     const typename Isa::Floats* total) {
+  using Floats = typename Isa::Floats;
+  const Panel16& w = args.weights;
+  const uint32_t column = 16 * panel + Isa::kRows * part;
+  if (column >= w.n) return;
+  const uint8_t* bytes = w.panel(panel);
+  const Floats correction = Isa::load_floats(bytes + w.correction_offset + 4 * Isa::kRows * part);
+  const Floats bias = w.has_bias ? Isa::load_floats(bytes + w.bias_offset + 4 * Isa::kRows * part) : Isa::zero_floats();
+  each_index<Rows>([&](auto m) LOWBIT_INLINE {
+    Floats value = total[m], scale = Isa::broadcast(1);
+    if (!args.rows.in_blocks) {
+      const float zero = static_cast<float>(args.rows.zeros[row + m]);
+      value = Isa::multiply_add(correction, Isa::broadcast(-zero), value);
+      scale = Isa::broadcast(args.rows.scales[row + m]);
+    }
+    value = Isa::multiply_add(value, scale, bias);
+    float* y = args.y + static_cast<size_t>(row + m) * w.n + column;
+    if (column + Isa::kRows <= w.n) Isa::store_floats(y, value);
+    else Isa::store_some_floats(y, value, w.n - column);
+  });
+}
+
+// Where values of group g are, for part of a panel's columns: of its first or second part of 16 weights.
+template <class Isa>
+struct GroupPlace {
+  const uint8_t* group;
+  uint32_t g;
+  int part, set;
+
+  // Numbers of `size` bytes each.
+  const uint8_t* at(size_t offset, int size) const { return group + offset + size * (16 * set + Isa::kRows * part); }
+};
+
+// Scales that are no 8-bit floats, or minima, `offset` from the start of a group, whose factors are `factor` from those
+// of scales.
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats group_floats(const Panel16& w, const GroupPlace<Isa>& place,
+                                                                       size_t offset, size_t factor) {
+  // Compilers keep what is unlikely out of loops that other weights need.
+  if (w.f16_scales) return Isa::load_halves(place.at(offset, 2));
+  if (__builtin_expect(w.scale_bytes == 4, 1)) return Isa::load_floats(place.at(offset, 4));
+  const uint8_t* factors = w.factors(place.group, place.g) + factor + 2 * Isa::kRows * place.part;
+  return Isa::multiply(Isa::load_zeros(place.at(offset, 1)), Isa::load_halves(factors));
+}
+
+// MayE4m3: whether they may be 8-bit floats, which code for weights of a known form need not ask.
+template <class Isa, bool MayE4m3 = true>
+inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const GroupPlace<Isa>& place) {
+  if (!MayE4m3 || !w.e4m3_scales) return group_floats<Isa>(w, place, 0, 0);
+  const uint8_t* factors = w.factors(place.group, place.g) + 4 * Isa::kRows * place.part;
+  return Isa::multiply(Isa::load_e4m3(place.at(0, 1)), Isa::load_floats(factors));
+}
+
+// What a block adds to the totals of a row: its sum of products times the scales of weights and activations; then,
+// where its group has a minimum, or a zero point that short sums leave out, minus the sum of its activations times what
+// `offsets_of` gives. `factor` and `offset` are of QuantizedRows. All kernels of an instruction set add in this order,
+// so that a row's results are the same bits whatever rows are computed with it.
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats add_products(typename Isa::Ints sum,
+                                                                       typename Isa::Floats scale, float factor,
+                                                                       typename Isa::Floats total) {
+  return Isa::multiply_add(Isa::to_floats(sum), Isa::multiply(scale, Isa::broadcast(factor)), total);
+}
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats add_offsets(float offset, typename Isa::Floats offsets,
+                                                                      typename Isa::Floats total) {
+  return Isa::multiply_add(Isa::broadcast(offset), offsets, total);
+}
+
+// Whether groups add offsets: else zero points are part of integer sums.
+template <class Isa>
+inline bool adds_offsets(const Panel16& w) {
+  return Isa::kShortSums ? w.has_offsets : w.has_minima;
+}
+
+// What each weight of a group is less than its integer times the scale: zero point times scale, or minus the minimum,
+// from which unsigned integers of `bits` bits count.
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const GroupPlace<Isa>& place,
+                                                                     typename Isa::Floats scale, int bits) {
+  if (__builtin_expect(!w.has_minima, 1)) return Isa::multiply(Isa::load_zeros(place.at(w.zeros_offset, 1)), scale);
+  const auto minima = group_floats<Isa>(w, place, w.minima_offset, 32);
+  return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (bits - 1))), minima);
+}
+
+// Factors of the integer scales and minima of kSuperGroups groups, for part of a panel's columns: the same values as
+// from group_scales and offsets_of, with the factors turned into floats once.
+template <class Isa>
+struct SuperFactors {
+  typename Isa::Floats of_scales, of_minima;
+
+  inline LOWBIT_INLINE void load(const Panel16& w, const uint8_t* group, uint32_t g, int part) {
+    const uint8_t* factors = w.factors(group, g) + 2 * Isa::kRows * part;
+    of_scales = Isa::load_halves(factors);
+    of_minima = w.has_minima ? Isa::load_halves(factors + 32) : Isa::zero_floats();
+  }
+  inline LOWBIT_INLINE typename Isa::Floats scales(const GroupPlace<Isa>& place) const {
+    return Isa::multiply(Isa::load_zeros(place.at(0, 1)), of_scales);
+  }
+  template <int Bits>
+  inline LOWBIT_INLINE typename Isa::Floats offsets(const Panel16& w, const GroupPlace<Isa>& place,
+                                                                    typename Isa::Floats scale) const {
+    if (__builtin_expect(!w.has_minima, 0)) return offsets_of<Isa>(w, place, scale, Bits);
+    const auto minima = Isa::multiply(Isa::load_zeros(place.at(w.minima_offset, 1)), of_minima);
+    return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (Bits - 1))), minima);
+  }
+};
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,237 @@
+// Packs the integers of quantized rows into the panel layouts: src/kernels/layout/panels.ts in C++, the same in every
+// byte.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "../../families.h"
+#include "../../half.h"
+#include "../linear/packed_rows.h"
+
+namespace lowbit {
+namespace {
+
+struct PackArgs {
+  const int8_t* qvals;
+  const float* scales;
+  // Null without.
+  const int8_t* zeros;
+  const int8_t* levels;
+  const float* minima;
+  // Factors of scales and minima that are stored as integers.
+  const float *super_scales, *super_minima;
+  uint8_t* target;
+  // Set to 1 when a scale is negative, or -0.
+  int32_t* negative;
+  // Of the panels that are packed: `panels` stays null.
+  Panels shape;
+  uint32_t n, panels_per_tile;
+};
+static_assert(sizeof(PackArgs) <= kArgsMax);
+
+// Integers 4 step .. 4 step + 3 of a row of `count`, unsigned, one in each byte; 0 past the end.
+template <int Bits>
+inline uint32_t word_of(const int8_t* q, uint32_t count, uint32_t step) {
+  constexpr uint32_t kFlips = 0x01010101u * (1u << (Bits - 1)), kKeep = 0x01010101u * ((1u << Bits) - 1);
+  uint32_t word = 0;
+  if (4 * step + 4 <= count) {
+    memcpy(&word, q + 4 * step, 4);
+    return (word ^ kFlips) & kKeep;
+  }
+  if (4 * step >= count) return 0;
+  const uint32_t some = count - 4 * step;
+  memcpy(&word, q + 4 * step, some);
+  return (word ^ kFlips) & kKeep & ((1u << (8 * some)) - 1);
+}
+
+// Stores the vectors that kFields words share. `value(f)` is word f.
+template <class Places, int Bits, class Value>
+inline void store_words(uint8_t* at, Value value) {
+  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  uint32_t words[kVectors] = {};
+  for (int f = 0; f < kFields; f++) {
+    const Field field = Fields<Bits>::field(f);
+    const uint32_t word = value(f);
+    for (int p = 0; p < field.pieces; p++) {
+      const FieldPiece& piece = field.piece[p];
+      words[piece.vector] |= ((word >> piece.at) & 0x01010101u * ((1u << piece.width) - 1)) << piece.shift;
+    }
+  }
+  for (int v = 0; v < kVectors; v++) {
+    const uint32_t word = words[v] ^ Places::kFlip;
+    memcpy(at + Places::kVectorBytes * v, &word, 4);
+  }
+}
+
+// The integers of one group of a panel: those of row r begin at `rows[r]`, null past the last row.
+template <int Bits>
+void pack_group(Panel16Places, const int8_t* const* rows, uint32_t count, uint32_t steps, uint8_t* vectors) {
+  constexpr uint32_t kFields = Fields<Bits>::kFields;
+  for (uint32_t step = 0; step < steps; step += kFields)
+    for (uint32_t lane = 0; lane < Panel16Places::kRows; lane++)
+      store_words<Panel16Places, Bits>(vectors + Panel16Places::byte<Bits>(lane, step), [&](uint32_t f) {
+        return rows[lane] ? word_of<Bits>(rows[lane], count, step + f) : 0;
+      });
+}
+
+template <int Bits>
+void pack_group(Panel32Places, const int8_t* const* rows, uint32_t count, uint32_t steps, uint8_t* vectors) {
+  constexpr uint32_t kFields = Fields<Bits>::kFields;
+  for (uint32_t step = 0; step < steps; step++)
+    for (uint32_t first = 0; first < Panel32Places::kRows; first += 4 * kFields)
+      for (uint32_t lane = first; lane < first + 4; lane++)
+        store_words<Panel32Places, Bits>(vectors + Panel32Places::byte<Bits>(lane, step), [&](uint32_t f) {
+          const int8_t* row = rows[lane + 4 * f];
+          return row ? word_of<Bits>(row, count, step) : 0;
+        });
+}
+
+// Sum of (level - zero) over a group.
+inline int64_t level_sum(const PackArgs& args, const int8_t* q, uint32_t count, int32_t zero) {
+  int32_t sum = 0;
+  if (args.levels) {
+    for (uint32_t i = 0; i < count; i++) sum += args.levels[q[i] + (1 << (args.shape.bits - 1))];
+  } else {
+    for (uint32_t i = 0; i < count; i++) sum += q[i];
+  }
+  return sum - static_cast<int64_t>(count) * zero;
+}
+
+// Scale or minimum of group g of a row, and the integer that times the factor is that; `sign` times it is stored.
+inline void store_number(const Panels& w, float value, const float* factors, size_t row, uint32_t g, float sign,
+                         uint8_t* at) {
+  const float stored = value * sign;
+  const uint16_t half = float_to_half(stored);
+  if (w.scale_bytes == 4) memcpy(at, &stored, 4);
+  if (w.scale_bytes == 2) memcpy(at, &half, 2);
+  if (w.scale_bytes > 1) return;
+  if (w.e4m3_scales) {
+    *at = factors[row] == 0 ? 0 : float_to_e4m3(value / factors[row]);
+    return;
+  }
+  const float factor = factors[row * ceil_div(w.groups, kSuperGroups) + g / kSuperGroups];
+  *at = static_cast<uint8_t>(static_cast<int8_t>(factor == 0 ? 0 : std::lrint(value / factor)));
+}
+
+// The factors of `rows` rows of a panel, in front of its groups.
+inline void store_factors(const Panels& w, const float* factors, size_t first, uint32_t rows, float sign, uint8_t* at) {
+  if (w.e4m3_scales) {
+    memcpy(at, factors + first, 4 * rows);
+    return;
+  }
+  const uint32_t count = ceil_div(w.groups, kSuperGroups);
+  for (uint32_t i = 0; i < count; i++, at += w.super_bytes)
+    for (uint32_t r = 0; r < rows; r++) {
+      const uint16_t half = float_to_half(sign * factors[(first + r) * count + i]);
+      memcpy(at + 2 * r, &half, 2);
+    }
+}
+
+// Scale, zero point and minimum of row `first + r` in a group that shares them; returns the sum of its weights.
+inline double store_part(const PackArgs& args, uint8_t* group, uint32_t first, uint32_t r, uint32_t part,
+                         uint32_t panel_rows) {
+  const Panels& w = args.shape;
+  const size_t row = first + r, index = row * ceil_div(w.k, w.part_size()) + part;
+  const uint32_t count = w.part_columns(part), g = part / w.parts;
+  if (count == 0) return 0;
+  const size_t place = part % w.parts * panel_rows + r;
+  const float scale = args.scales[index];
+  if (std::signbit(scale) && scale == scale) *args.negative = 1;
+  store_number(w, scale, args.super_scales, row, g, 1, group + w.scale_bytes * place);
+  int32_t zero = w.has_minima ? -(1 << (w.bits - 1)) : 0;
+  if (args.zeros) {
+    zero = args.zeros[index];
+    group[w.zeros_offset + r] = static_cast<uint8_t>(zero);
+  }
+  const int8_t* q = args.qvals + row * w.k + part * w.part_size();
+  double sum = static_cast<double>(level_sum(args, q, count, zero)) * static_cast<double>(scale);
+  if (w.has_minima) {
+    store_number(w, args.minima[index], args.super_minima, row, g, -1, group + w.minima_offset + w.scale_bytes * place);
+    sum += static_cast<double>(count) * static_cast<double>(args.minima[index]);
+  }
+  return sum;
+}
+
+template <class Places, int Bits>
+void pack_panel(const PackArgs& args, uint32_t panel) {
+  const Panels& w = args.shape;
+  uint8_t* const front = args.target + panel * w.panel_bytes;
+  uint8_t* at = front + w.front_bytes;
+  const uint32_t first = panel * Places::kRows, rows = std::min(Places::kRows, args.n - first);
+  if (w.scale_bytes == 1) {
+    store_factors(w, args.super_scales, first, rows, 1, front);
+    if (w.has_minima) store_factors(w, args.super_minima, first, rows, -1, front + 2 * Places::kRows);
+  }
+  double corrections[Places::kRows] = {};
+  for (uint32_t g = 0; g < w.groups; g++) {
+    const uint32_t start = g * w.group_size, count = std::min(w.group_size, w.k - start);
+    uint8_t* group = at + static_cast<size_t>(g) * w.group_bytes;
+    const int8_t* q[Places::kRows] = {};
+    for (uint32_t r = 0; r < rows; r++) {
+      q[r] = args.qvals + static_cast<size_t>(first + r) * w.k + start;
+      for (uint32_t i = 0; i < w.parts; i++)
+        corrections[r] += store_part(args, group, first, r, g * w.parts + i, Places::kRows);
+    }
+    pack_group<Bits>(Places{}, q, count, w.group_length / 4, group + w.vectors_offset);
+  }
+  for (uint32_t r = 0; r < rows; r++) {
+    const float correction = static_cast<float>(corrections[r]);
+    memcpy(at + w.correction_offset + 4 * r, &correction, 4);
+  }
+}
+
+template <class Places>
+struct PackPanels {
+  template <int Bits>
+  static void run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+    const PackArgs& args = step.as<PackArgs>();
+    const uint32_t first = tile * args.panels_per_tile;
+    const uint32_t last = std::min(args.shape.panel_count, first + args.panels_per_tile);
+    for (uint32_t panel = first; panel < last; panel++) pack_panel<Places, Bits>(args, panel);
+  }
+
+  static void prepare(Step& step, const Call& call) {
+    PackArgs& args = step.init<PackArgs>();
+    Panels& w = args.shape;
+    w = {};
+    args.n = w.n = scalar_of<uint32_t>(call, quantize_pack::kN);
+    w.k = scalar_of<uint32_t>(call, quantize_pack::kK);
+    w.group_size = scalar_of<uint32_t>(call, quantize_pack::kGroupSize);
+    w.bits = scalar_of<uint32_t>(call, quantize_pack::kBits);
+    w.scale_bytes = scalar_of<uint8_t>(call, quantize_pack::kScaleBytes);
+    w.e4m3_scales = scalar_of<bool>(call, quantize_pack::kHasE4m3);
+    w.has_minima = scalar_of<bool>(call, quantize_pack::kHasMinima);
+    w.has_zeros = scalar_of<bool>(call, quantize_pack::kHasZeros);
+    w.has_levels = scalar_of<bool>(call, quantize_pack::kHasLevels);
+    w.has_bias = scalar_of<bool>(call, quantize_pack::kHasBias);
+    size_panels(w, Places::kRows);
+    args.qvals = buffer_of<const int8_t>(call, quantize_pack::kQvals);
+    args.scales = buffer_of<const float>(call, quantize_pack::kScales);
+    args.zeros = w.has_zeros ? buffer_of<const int8_t>(call, quantize_pack::kZeros) : nullptr;
+    args.levels = w.has_levels ? buffer_of<const int8_t>(call, quantize_pack::kLevels) : nullptr;
+    args.minima = buffer_of<const float>(call, quantize_pack::kMinima);
+    args.super_scales = buffer_of<const float>(call, quantize_pack::kSuperScales);
+    args.super_minima = buffer_of<const float>(call, quantize_pack::kSuperMinima);
+    args.target = buffer_of<uint8_t>(call, quantize_pack::kPanels);
+    args.negative = buffer_of<int32_t>(call, quantize_pack::kNegative);
+    args.panels_per_tile = std::max(1u, w.panel_count / (8 * call.threads));
+    step.phases = 1;
+    step.tiles[0] = ceil_div(w.panel_count, args.panels_per_tile);
+    using Run = decltype(Step::run);
+    constexpr Run kRuns[] = {run<1>, run<2>, run<3>, run<4>, run<5>, run<6>, run<7>, run<8>};
+    step.run = kRuns[w.bits - 1];
+  }
+};
+
+#define LOWBIT_PACK_ROWS(target)                                                                                      \
+  KernelRow{"pack_any_wx_1x16x4_" target,      "quantize_pack", "panel16", kBits1To8, kBaselineNeeds, 1, 16, nullptr, \
+            PackPanels<Panel16Places>::prepare},                                                                      \
+      KernelRow {                                                                                                     \
+    "pack_any_wx_1x32x4_" target, "quantize_pack", "panel32", kBits1To8, kBaselineNeeds, 1, 32, nullptr,              \
+        PackPanels<Panel32Places>::prepare                                                                            \
+  }
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,75 @@
+// What the quantizers of a group have in common: their arguments, lanes, and rounding in float32.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "../../families.h"
+#include "../../half.h"
+
+namespace lowbit {
+namespace {
+
+constexpr size_t kLanes = 16;
+// Where floats are the whole numbers: adding and subtracting it rounds a lesser number, ties to even.
+constexpr float kWhole = 0x1.8p23f;
+constexpr float kSmallestScale = 0x1p-126f, kLargestScale = 0x1.fffffep127f;
+constexpr float kSmallestHalf = 0x1p-24f, kLargestHalf = 65504;
+// Largest magnitude of scales that are integers, and weights along k that share their factor.
+constexpr float kIntegerMax = 127;
+constexpr size_t kSuperGroup = 256;
+
+// As numbered in src/kernels/families/packing/quantizer.ts.
+enum class Mapping : uint32_t { kSymmetric, kNoClippingError, kAsymmetric, kCodebook };
+enum class Algorithm : uint32_t { kAffine, kHqq, kMse };
+enum class ScaleType : uint32_t { kFloat, kHalf, kInteger };
+
+struct QuantizeArgs {
+  const void* weights;
+  int8_t* qvals;
+  float* scales;
+  // Of scales that are integers.
+  float* super_scales;
+  // Null without zero points.
+  int8_t* zeros;
+  // Of columns; null where all count alike.
+  const float* importance;
+  // Grids that are tried, and levels of a codebook.
+  const float* trials;
+  const int8_t* levels;
+  // Set to 1 when a weight is not finite.
+  int32_t* failed;
+  // A row of floats for each thread.
+  float* rows;
+  // Three more for each thread, where weights are searched.
+  float* searched;
+  size_t n, k, group_size, groups, rows_per_tile;
+  FloatType type;
+  Mapping mapping;
+  Algorithm algorithm;
+  float qmin, qmax;
+  uint32_t level_count;
+  ScaleType scale_type;
+  bool is_signs;
+};
+
+inline float smaller(float a, float b) { return b < a ? b : a; }
+inline float larger(float a, float b) { return b > a ? b : a; }
+inline float clamp(float value, float low, float high) { return value < low ? low : value > high ? high : value; }
+inline float rounded(float value) { return (value + kWhole) - kWhole; }
+
+// Calls f(block of 16 values, place of the first, how many are there); the last block is filled up with zeros.
+template <class F>
+inline void for_blocks(const float* values, size_t count, F f) {
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) f(values + i, i, kLanes);
+  if (i == count) return;
+  float last[kLanes] = {};
+  memcpy(last, values + i, 4 * (count - i));
+  f(last, i, count - i);
+}
+
+inline float half_scale(float scale) { return half_to_float(float_to_half(clamp(scale, kSmallestHalf, kLargestHalf))); }
+
+}  // namespace
+}  // namespace lowbit

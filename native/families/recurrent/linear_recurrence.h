@@ -1,0 +1,269 @@
+// Linear recurrences of the rows of a step, each on the states of its own sequence: Mamba 2, and the gated delta rule.
+// A tile is some columns of the state of a head, which no other column has a part in. They stay in the first cache from
+// a run's first row to its last. A row's result is bit for bit the same whichever rows are beside it: a column's sums
+// go key by key, from 0 on.
+#pragma once
+
+#include <cmath>
+
+#include "../attention/attention_scores.h"
+#include "../division.h"
+#include "../embedding/embedding.h"
+#include "../runs.h"
+
+namespace lowbit {
+
+struct LinearRecurrenceArgs {
+  const float *q, *k, *v, *log_decay;
+  // Null without the delta rule.
+  const float* beta;
+  float *y, *scratch;
+  StateTable table;
+  uint32_t key_heads, heads, key_dim, value_dim;
+  // Groups of columns of a head, and groups of a tile.
+  uint32_t groups, per_tile;
+  float scale;
+  bool streams;
+};
+
+// Columns that are worked on at once: at most 32 kB of 128 keys, with two sums a vector in registers.
+template <class Isa>
+struct StateColumns {
+  static constexpr uint32_t kVectors = 4, kCount = kVectors * Isa::kLanes;
+};
+
+// Bytes of the states of a call from which on they are written past the caches: until the next step the weights of all
+// layers pass through those, and states would be fetched from memory just to be overwritten.
+constexpr size_t kStreamedStates = 1u << 19;
+
+// Rows [keys] of some columns of a state.
+template <class T>
+struct StateRows {
+  T* at;
+  size_t stride;
+};
+
+// What a row does to some columns of a state, S = decay S + k u^T, and with what the next row is foreseen.
+struct StateChange {
+  float decay;
+  const float *k, *u, *q, *next_k;
+};
+
+// What a pass over the columns does beside changing them.
+enum class Pass { kForesees, kStores, kStreams };
+
+// `sums` = S^T q after the change and, where the next row is foreseen, `known` = S^T next_k.
+template <class Isa, Pass kPass>
+LOWBIT_APART void change_columns(StateRows<const float> from, StateRows<float> to, uint32_t keys,
+                                 const StateChange& change, float* sums, float* known) {
+  using V = typename Isa::V;
+  constexpr int kVectors = StateColumns<Isa>::kVectors;
+  constexpr bool kForesees = kPass == Pass::kForesees;
+  const V decay = Isa::set(change.decay);
+  const float *k = change.k, *q = change.q, *next_k = change.next_k;
+  V added[kVectors], results[kVectors], ahead[kVectors];
+  each_index<kVectors>([&](auto c) LOWBIT_INLINE {
+    added[c] = Isa::load(change.u + c * Isa::kLanes);
+    results[c] = ahead[c] = Isa::set(0);
+  });
+  for (uint32_t i = 0; i < keys; i++, from.at += from.stride, to.at += to.stride) {
+    const V key = Isa::set(k[i]), query = Isa::set(q[i]), next_key = Isa::set(kForesees ? next_k[i] : 0);
+    each_index<kVectors>([&](auto c) LOWBIT_INLINE {
+      const V s = Isa::multiply_add(key, added[c], decay * Isa::load(from.at + c * Isa::kLanes));
+      if constexpr (kPass == Pass::kStreams) Isa::stream(to.at + c * Isa::kLanes, s);
+      else Isa::store(to.at + c * Isa::kLanes, s);
+      results[c] = Isa::multiply_add(query, s, results[c]);
+      if constexpr (kForesees) ahead[c] = Isa::multiply_add(next_key, s, ahead[c]);
+    });
+  }
+  each_index<kVectors>([&](auto c) LOWBIT_INLINE {
+    Isa::store(sums + c * Isa::kLanes, results[c]);
+    if constexpr (kForesees) Isa::store(known + c * Isa::kLanes, ahead[c]);
+  });
+}
+
+// Takes some columns of a state to `to`; `known` = S^T k.
+template <class Isa>
+LOWBIT_APART void take_columns(StateRows<const float> from, float* to, uint32_t keys, const float* k, float* known) {
+  using V = typename Isa::V;
+  constexpr uint32_t kVectors = StateColumns<Isa>::kVectors, kCount = StateColumns<Isa>::kCount;
+  V sums[kVectors];
+  each_index<kVectors>([&](auto c) LOWBIT_INLINE { sums[c] = Isa::set(0); });
+  for (uint32_t i = 0; i < keys; i++, from.at += from.stride, to += kCount) {
+    const V key = Isa::set(k[i]);
+    each_index<kVectors>([&](auto c) LOWBIT_INLINE {
+      const V s = Isa::load(from.at + c * Isa::kLanes);
+      Isa::store(to + c * Isa::kLanes, s);
+      sums[c] = Isa::multiply_add(key, s, sums[c]);
+    });
+  }
+  each_index<kVectors>([&](auto c) LOWBIT_INLINE { Isa::store(known + c * Isa::kLanes, sums[c]); });
+}
+
+// One group of columns of a head, for the rows of a run; `tile` has room for it.
+template <class Isa>
+class RecurrentGroup {
+ public:
+  RecurrentGroup(const LinearRecurrenceArgs& args, uint32_t index, float* tile)
+      : args_(args),
+        tile_{tile, kCount},
+        head_(index / args.groups),
+        key_head_(static_cast<uint32_t>(static_cast<uint64_t>(head_) * args.key_heads / args.heads)),
+        first_(index % args.groups * kCount),
+        count_(std::min(kCount, args.value_dim - first_)) {}
+
+  void run(const Run& run, const float* now, float* next) {
+    const size_t at = static_cast<size_t>(head_) * args_.key_dim * args_.value_dim + first_;
+    load(now + at, args_.k + key_place(run.row));
+    const uint32_t end = run.row + run.rows;
+    for (uint32_t row = run.row; row < end; row++) {
+      if (row + kAhead < end) fetch(row + kAhead);
+      advance(row, row + 1 == end ? next + at : nullptr);
+    }
+  }
+
+  // Of y, where the group begins and ends in a row of all heads.
+  size_t begin() const { return static_cast<size_t>(head_) * args_.value_dim + first_; }
+  size_t end() const { return begin() + count_; }
+
+ private:
+  static constexpr uint32_t kCount = StateColumns<Isa>::kCount;
+  static constexpr size_t kVectorBytes = sizeof(float) * Isa::kLanes;
+
+  // Rows that are fetched ahead: each is elsewhere, where no prefetcher of a CPU looks for it.
+  static constexpr uint32_t kAhead = 2;
+
+  void fetch(uint32_t row) const {
+    fetch_row(args_.q + key_place(row), args_.key_dim);
+    fetch_row(args_.k + key_place(row), args_.key_dim);
+    fetch_row(args_.v + value_place(row), count_);
+    fetch_row(args_.log_decay + gate_place(row), 1);
+    if (args_.beta) fetch_row(args_.beta + gate_place(row), 1);
+    __builtin_prefetch(args_.y + value_place(row), 1);
+  }
+
+  size_t key_place(uint32_t row) const {
+    return (static_cast<size_t>(row) * args_.key_heads + key_head_) * args_.key_dim;
+  }
+  size_t gate_place(uint32_t row) const { return static_cast<size_t>(row) * args_.heads + head_; }
+  size_t value_place(uint32_t row) const { return gate_place(row) * args_.value_dim + first_; }
+
+  // The state that a run begins with, and what it knows of the run's first key.
+  void load(const float* state, const float* k) {
+    const size_t stride = args_.value_dim;
+    StateRows<const float> from = {state, stride};
+    if (count_ < kCount) {
+      memset(tile_.at, 0, 4 * static_cast<size_t>(args_.key_dim) * kCount);
+      for (uint32_t i = 0; i < args_.key_dim; i++)
+        memcpy(tile_.at + static_cast<size_t>(i) * kCount, state + i * stride, 4 * static_cast<size_t>(count_));
+      from = {tile_.at, kCount};
+    }
+    take_columns<Isa>(from, tile_.at, args_.key_dim, k, known_);
+  }
+
+  // `last`: where the columns go after the run's last row.
+  void advance(uint32_t row, float* last) {
+    const float log_decay = args_.log_decay[gate_place(row)];
+    // Less would make numbers that are slow to compute with.
+    const float decay = log_decay < -87 ? 0 : std::exp(log_decay);
+    const float* v = args_.v + value_place(row);
+    const auto factor = Isa::set(args_.beta ? args_.beta[gate_place(row)] : 1);
+    each_vector<Isa>(count_, [&](size_t c, auto vector) {
+      auto u = vector.load(v + c);
+      if (args_.beta) u = factor * Isa::multiply_add(Isa::set(-decay), vector.load(known_ + c), u);
+      vector.store(added_ + c, u);
+    });
+    const size_t at = key_place(row);
+    const float* next_k = last ? nullptr : args_.k + key_place(row + 1);
+    const StateChange change = {decay, args_.k + at, added_, args_.q + at, next_k};
+    const bool is_whole = count_ == kCount;
+    const StateRows<float> to = last && is_whole ? StateRows<float>{last, args_.value_dim} : tile_;
+    const StateRows<const float> from = {tile_.at, kCount};
+    const bool streams = args_.streams && is_whole && last && reinterpret_cast<uintptr_t>(last) % kVectorBytes == 0;
+    const auto change_all = streams               ? change_columns<Isa, Pass::kStreams>
+                            : last || !args_.beta ? change_columns<Isa, Pass::kStores>
+                                                  : change_columns<Isa, Pass::kForesees>;
+    change_all(from, to, args_.key_dim, change, sums_, known_);
+    if (last && !is_whole)
+      for (uint32_t i = 0; i < args_.key_dim; i++)
+        memcpy(last + static_cast<size_t>(i) * args_.value_dim, tile_.at + static_cast<size_t>(i) * kCount, 4 * count_);
+    float* y = args_.y + value_place(row);
+    const auto scale = Isa::set(args_.scale);
+    each_vector<Isa>(count_, [&](size_t c, auto vector) { vector.store(y + c, vector.load(sums_ + c) * scale); });
+  }
+
+  const LinearRecurrenceArgs& args_;
+  const StateRows<float> tile_;
+  const uint32_t head_, key_head_, first_, count_;
+  // What is beyond the columns stays 0.
+  float added_[kCount] = {}, sums_[kCount], known_[kCount];
+};
+
+// Calls body with each run, its states and their successors; rows of no run are NaN in columns `begin` .. `end` of y.
+template <class Body>
+void each_recurrence(const LinearRecurrenceArgs& args, size_t begin, size_t end, Body&& body) {
+  const size_t columns = static_cast<size_t>(args.heads) * args.value_dim;
+  auto skip = [&](uint32_t row, uint32_t last) {
+    for (; row < last; row++) fill_nan(args.y + row * columns + begin, end - begin);
+  };
+  each_state(args.table, skip, body);
+}
+
+template <class Isa>
+void linear_recurrence_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
+  const LinearRecurrenceArgs& args = step.as<LinearRecurrenceArgs>();
+  const uint32_t first = tile * args.per_tile, last = std::min(args.heads * args.groups, first + args.per_tile);
+  float* scratch = args.scratch + static_cast<size_t>(thread) * args.key_dim * StateColumns<Isa>::kCount;
+  auto group = [&](uint32_t index) { return RecurrentGroup<Isa>(args, index, scratch); };
+  each_recurrence(args, group(first).begin(), group(last - 1).end(),
+                  [&](const Run& run, const float* now, float* next) {
+                    for (uint32_t index = first; index < last; index++) group(index).run(run, now, next);
+                  });
+  if (args.streams) Isa::end_streams();
+}
+
+template <class Isa>
+size_t linear_recurrence_scratch(const Call& call) {
+  return 4 * static_cast<size_t>(call.threads) * scalar_of<uint32_t>(call, linear_recurrence::kKeyDim) *
+         StateColumns<Isa>::kCount;
+}
+
+// Of the sizes of a call, without its buffers.
+template <class Isa>
+LinearRecurrenceArgs recurrence_sizes(const Call& call) {
+  namespace from = linear_recurrence;
+  LinearRecurrenceArgs args{};
+  args.key_heads = scalar_of<uint32_t>(call, from::kKeyHeads);
+  args.heads = scalar_of<uint32_t>(call, from::kHeads);
+  args.key_dim = scalar_of<uint32_t>(call, from::kKeyDim);
+  args.value_dim = scalar_of<uint32_t>(call, from::kValueDim);
+  args.scale = scalar_of<float>(call, from::kScale);
+  args.groups = ceil_div(args.value_dim, StateColumns<Isa>::kCount);
+  args.streams = args.value_dim % Isa::kLanes == 0 &&
+                 sizeof(float) * args.heads * args.key_dim * args.value_dim >= kStreamedStates;
+  return args;
+}
+
+template <class Isa>
+void linear_recurrence_prepare(Step& step, const Call& call) {
+  namespace from = linear_recurrence;
+  LinearRecurrenceArgs& args = step.init<LinearRecurrenceArgs>();
+  args = recurrence_sizes<Isa>(call);
+  args.q = buffer_of<const float>(call, from::kQ);
+  args.k = buffer_of<const float>(call, from::kK);
+  args.v = buffer_of<const float>(call, from::kV);
+  args.log_decay = buffer_of<const float>(call, from::kLogDecay);
+  args.beta = scalar_of<bool>(call, from::kHasBeta) ? buffer_of<const float>(call, from::kBeta) : nullptr;
+  args.y = buffer_of<float>(call, from::kY);
+  args.scratch = buffer_of<float>(call, from::kScratch);
+  args.table = state_table(call, {from::kRows, from::kStateOffset, from::kRunsMax, from::kSlots, from::kRuns,
+                                  from::kStates, from::kNextStates});
+  const size_t values = static_cast<size_t>(args.table.rows) * args.key_dim * StateColumns<Isa>::kCount;
+  args.per_tile =
+      items_per_tile<Isa>(args.heads * args.groups, kTileValues / std::max<size_t>(1, values), call.threads);
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.heads * args.groups, args.per_tile);
+  step.run = linear_recurrence_run<Isa>;
+}
+
+}  // namespace lowbit

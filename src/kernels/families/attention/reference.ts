@@ -1,0 +1,185 @@
+/**
+ * Attention as plain loops, over a contiguous cache or over the pages of several sequences; sums in double precision,
+ * results rounded to float32.
+ */
+import { viewOf } from "../../../dtype.ts";
+import { InvalidArgumentError } from "../../../errors.ts";
+import { f16Table, f32ToF16 } from "../../../half.ts";
+import { roundHalfEven } from "../../../rounding.ts";
+import type { AttentionArgs, SequenceAttentionArgs } from "../../arguments.ts";
+import type { Kernel } from "../../contract.ts";
+import { type KvCacheType, type PagedCache, partOffsets, runsOf } from "../../sequence-table.ts";
+
+const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
+
+export const attentionReference: Kernel<AttentionArgs> = {
+  ...anyShape,
+  name: "attention_f32_1x1x1_reference",
+  scratchBytes: ({ capacity, headDim }) => attendBytes(capacity, headDim),
+  bind(args, scratch) {
+    const place = attendPlace(scratch, args.capacity, args.headDim);
+    const { tokens, heads, kvHeads, headDim, position } = args;
+    const query = { ...args, sinks: null };
+    const keys = { cache: args.keyCache, scales: null, headDim };
+    const values = { cache: args.valueCache, scales: null, headDim };
+    return () => {
+      const first = Number(position[0]!);
+      if (first < 0 || first + tokens > args.capacity)
+        throw new InvalidArgumentError(
+          `attention: expected positions in 0..${args.capacity - 1} but found ${first} to ${first + tokens - 1}`,
+        );
+      if (args.k) storeRows(keys, args.k, first * kvHeads);
+      if (args.v) storeRows(values, args.v, first * kvHeads);
+      const at = (p: number) => ({ keys, values, row: p });
+      for (let t = 0; t < tokens; t++)
+        for (let head = 0; head < heads; head++) attend(query, { row: t, position: first + t, head }, at, place);
+    };
+  },
+};
+
+export const updateAndAttendReference: Kernel<SequenceAttentionArgs> = {
+  ...anyShape,
+  name: "update_and_attend_f32_1x1x1_reference",
+  scratchBytes: ({ pages: { cache }, headDim }) => attendBytes(cache.pagesMax * cache.pagePositions, headDim),
+  bind(args, scratch) {
+    const { rows, heads, kvHeads, headDim, table, y, k, v } = args;
+    const { cache, offset } = args.pages;
+    const { pagePositions, pagesMax } = cache;
+    const place = attendPlace(scratch, pagesMax * pagePositions, headDim);
+    return () => {
+      y.fill(Number.NaN);
+      for (const run of runsOf(table, rows)) {
+        const known = new Map<number, ReturnType<typeof layerRows>>();
+        const at = (position: number) => {
+          const index = Math.floor(position / pagePositions);
+          const parts = known.get(index) ?? layerRows(cache, cache.page(run.slot, index).subarray(offset));
+          known.set(index, parts);
+          return { ...parts, row: position % pagePositions };
+        };
+        const width = kvHeads * headDim;
+        for (let i = 0; i < run.rows && k && v; i++) {
+          const { keys, values, row } = at(run.position + i);
+          const own = (all: Float32Array) => all.subarray((run.row + i) * width, (run.row + i + 1) * width);
+          storeRows(keys, own(k), row * kvHeads);
+          storeRows(values, own(v), row * kvHeads);
+        }
+        for (let i = 0; i < run.rows; i++)
+          for (let head = 0; head < heads; head++)
+            attend(args, { row: run.row + i, position: run.position + i, head }, at, place);
+      }
+    };
+  },
+};
+
+const dtypes: Readonly<Record<KvCacheType, "f32" | "f16" | "i8">> = { f32: "f32", f16: "f16", int8: "i8" };
+
+/** Keys and values of one layer in one page, of which `bytes` are the part. */
+function layerRows(cache: PagedCache, bytes: Uint8Array): { keys: CacheRows; values: CacheRows } {
+  const { type, kvHeads, headDim, pagePositions } = cache;
+  const offsets = partOffsets(cache);
+  const rows = pagePositions * kvHeads;
+  const part = (at: number, scalesAt: number): CacheRows => ({
+    cache: viewOf(dtypes[type], bytes.buffer, bytes.byteOffset + at, rows * headDim),
+    scales: type === "int8" ? new Float32Array(bytes.buffer, bytes.byteOffset + scalesAt, rows) : null,
+    headDim,
+  });
+  return { keys: part(offsets.keys, offsets.keyScales), values: part(offsets.values, offsets.valueScales) };
+}
+
+/** Rows of `headDim` values, and their scales when they are integers. */
+interface CacheRows {
+  readonly cache: Float32Array | Uint16Array | Int8Array;
+  readonly scales: Float32Array | null;
+  readonly headDim: number;
+}
+
+/** Writes values as rows from `row` on. */
+function storeRows({ cache, scales, headDim }: CacheRows, values: Float32Array, row: number): void {
+  if (cache instanceof Float32Array) cache.set(values, row * headDim);
+  else if (cache instanceof Uint16Array)
+    for (let i = 0; i < values.length; i++) cache[row * headDim + i] = f32ToF16(values[i]!);
+  else
+    for (let start = 0; start < values.length; start += headDim, row++)
+      scales![row] = quantizeRow(values.subarray(start, start + headDim), cache, row * headDim);
+}
+
+/** Rows smaller than this become zeros: their inverse scale would not be finite. */
+const LARGEST_LEAST = Math.fround(1e-30);
+
+/** Integers of a row, the largest value ±127; gives the scale. In float32, so that every kernel stores the same. */
+function quantizeRow(values: Float32Array, target: Int8Array, at: number): number {
+  let largest = 0;
+  for (const value of values) largest = Math.max(largest, Math.abs(value));
+  const isZero = largest < LARGEST_LEAST;
+  const inverse = isZero ? 0 : Math.fround(127 / largest);
+  for (let i = 0; i < values.length; i++) target[at + i] = roundHalfEven(Math.fround(values[i]! * inverse));
+  return isZero ? 0 : Math.fround(largest / 127);
+}
+
+/** Reads one value of a row of a head. */
+function valueAt({ cache, scales, headDim }: CacheRows, row: number, d: number): number {
+  const value = cache[row * headDim + d]!;
+  if (cache instanceof Int8Array) return value * scales![row]!;
+  return cache instanceof Uint16Array ? f16Table()[value]! : value;
+}
+
+/** Where the keys and values of a position are: rows [positions, kvHeads], and which of the positions. */
+type RowsAt = (position: number) => {
+  readonly keys: CacheRows;
+  readonly values: CacheRows;
+  readonly row: number;
+};
+
+/** Scores of all positions, and sums of one head, in scratch. */
+interface AttendPlace {
+  readonly scores: Float64Array;
+  readonly sums: Float64Array;
+}
+
+function attendBytes(positions: number, headDim: number): number {
+  return 8 * (positions + headDim);
+}
+
+function attendPlace({ buffer, byteOffset }: Uint8Array, positions: number, headDim: number): AttendPlace {
+  return {
+    scores: new Float64Array(buffer, byteOffset, positions),
+    sums: new Float64Array(buffer, byteOffset + 8 * positions, headDim),
+  };
+}
+
+/** What both operators say of a query. */
+type QueryArgs = Pick<
+  SequenceAttentionArgs,
+  "q" | "y" | "heads" | "kvHeads" | "headDim" | "scale" | "window" | "softcap" | "sinks"
+>;
+
+/** One query of one head: softmax(q . k * scale) . v over the positions it sees. */
+function attend(
+  { q, y, heads, kvHeads, headDim, scale, window, softcap, sinks }: QueryArgs,
+  { row, position: last, head }: { readonly row: number; readonly position: number; readonly head: number },
+  at: RowsAt,
+  { scores, sums }: AttendPlace,
+): void {
+  const query = (row * heads + head) * headDim;
+  const kvHead = Math.floor((head * kvHeads) / heads);
+  const first = window > 0 ? Math.max(0, last - window + 1) : 0;
+  const sink = sinks ? sinks[head]! : Number.NEGATIVE_INFINITY;
+  let max = sink;
+  for (let p = first; p <= last; p++) {
+    const { keys, row } = at(p);
+    let dot = 0;
+    for (let d = 0; d < headDim; d++) dot += q[query + d]! * valueAt(keys, row * kvHeads + kvHead, d);
+    const score = softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale;
+    scores[p] = score;
+    if (score > max) max = score;
+  }
+  sums.fill(0);
+  let total = Math.exp(sink - max);
+  for (let p = first; p <= last; p++) {
+    const { values, row } = at(p);
+    const weight = Math.exp(scores[p]! - max);
+    total += weight;
+    for (let d = 0; d < headDim; d++) sums[d]! += weight * valueAt(values, row * kvHeads + kvHead, d);
+  }
+  for (let d = 0; d < headDim; d++) y[query + d] = sums[d]! / total;
+}

@@ -1,0 +1,202 @@
+/**
+ * Rows of attention, over the pages of several sequences and over a cache without pages, which is the one page of one
+ * sequence. Over pages, queries and keys may be rotated first. New keys and values are stored before queries are answered.
+ */
+import type { AttentionArgs, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../../../arguments.ts";
+import type { CpuFeature, Kernel } from "../../../contract.ts";
+import { type KvCacheType, partOffsets } from "../../../sequence-table.ts";
+import { plainRow, type WasmRow, wasmKernel } from "../../../wasm/kernel.ts";
+import type { Placement, WasmPhase } from "../../../wasm/kernel-code.ts";
+import { mergeCode } from "./merge.ts";
+import { type AttentionShape, type AttentionSizes, attentionBlock, splitOf } from "./shape.ts";
+import { RUN_TABLE, runCode, storeCode } from "./store.ts";
+import { attendCode } from "./tile.ts";
+
+/** What all forms of a call say. */
+type Common = Pick<SequenceAttentionArgs, "heads" | "kvHeads" | "headDim" | "scale" | "window" | "softcap" | "y">;
+
+/** Queries, and keys and values if they are stored; or all of them in one matrix, to be rotated first. */
+type Given = Pick<SequenceAttentionArgs, "q" | "k" | "v"> | Pick<RopeSequenceAttentionArgs, "qkv" | "angles" | "half">;
+
+type Fields = Readonly<Partial<Record<keyof (typeof attentionBlock)["fields"], number>>>;
+
+/** Where keys and values are. */
+interface Cache {
+  readonly type: KvCacheType;
+  readonly pagePositions: number;
+  readonly pagesMax: number;
+  /** Addresses, of memory that is written if the call `stores`. `table` is scratch for a table of one run. */
+  place(place: Placement, stores: boolean, table: number): Fields;
+  /** Whether the call makes its own table. */
+  readonly isAlone: boolean;
+}
+
+interface Call {
+  readonly rows: number;
+  readonly common: Common;
+  readonly given: Given;
+  readonly cache: Cache;
+  readonly sinks: Float32Array | null;
+}
+
+const aligned = (bytes: number) => Math.ceil(bytes / 64) * 64;
+
+function sizesOf({ rows, common, cache }: Call): AttentionSizes {
+  const { heads, kvHeads, headDim, window } = common;
+  return { rows, heads, kvHeads, headDim, window, positions: cache.pagesMax * cache.pagePositions };
+}
+
+/** Where in scratch what lies: the table of one run, rotated queries, what threads keep, then states of chunks. */
+function scratchPlaces(call: Call, threads: number) {
+  const { rows, common, given } = call;
+  const { threadBytes, slots } = splitOf(sizesOf(call), threads);
+  const queries = RUN_TABLE.bytes;
+  const own = queries + ("qkv" in given ? aligned(4 * rows * common.heads * common.headDim) : 0);
+  const states = own + threads * threadBytes;
+  const slotCount = common.kvHeads * slots.slotGroups * slots.slotChunks;
+  return { table: 0, queries, own, states, bytes: states + slotCount * slots.slotBytes };
+}
+
+function givenFields(given: Given, place: Placement, rotated: number): Fields {
+  if ("qkv" in given) {
+    const { qkv, angles, half } = given;
+    return { qkv: place.read(qkv), angles: place.read(angles), half, q: rotated };
+  }
+  const { q, k, v } = given;
+  return { q: place.read(q), k: k ? place.read(k) : 0, v: v ? place.read(v) : 0 };
+}
+
+const noFields = Object.fromEntries(Object.keys(attentionBlock.fields).map((name) => [name, 0])) as Required<Fields>;
+
+function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[] {
+  const { rows, common, given, cache, sinks } = call;
+  const { kvHeads, headDim, scale, softcap } = common;
+  const { lone, ratio, split, threadBytes, slots } = splitOf(sizesOf(call), place.threads);
+  const places = scratchPlaces(call, place.threads);
+  const stores = "qkv" in given || given.k !== null;
+  const shape: AttentionShape = {
+    lone,
+    hasLonger: rows > 1,
+    isMixed: rows > 1 && ratio % 4 > 0,
+    isRelaxed,
+    cache: cache.type,
+    hasWindow: common.window > 0,
+    hasSoftcap: softcap > 0,
+    hasSinks: sinks !== null,
+  };
+  const args = attentionBlock.encode({
+    ...noFields,
+    ...cache.place(place, stores, place.scratch + places.table),
+    ...givenFields(given, place, place.scratch + places.queries),
+    y: place.write(common.y),
+    sinks: sinks ? place.read(sinks) : 0,
+    scratch: place.scratch + places.own,
+    threadBytes,
+    slots: place.scratch + places.states,
+    ...slots,
+    ...split,
+    ...{ rows, kvHeads, ratio, headDim, pagePositions: cache.pagePositions, pagesMax: cache.pagesMax, scale, softcap },
+    // Longer ones show all, too, and need not fit 32 bits.
+    window: Math.min(common.window, sizesOf(call).positions),
+  });
+  return [
+    ...(cache.isAlone ? [{ code: runCode, tiles: 1, args }] : []),
+    ...(stores ? [{ code: storeCode(cache.type, "qkv" in given), tiles: rows, args }] : []),
+    { code: attendCode(shape), tiles: split.tiles, args },
+    ...(split.parts > 1 ? [{ code: mergeCode(shape), tiles: split.tiles, args }] : []),
+  ];
+}
+
+/** A cache without pages: the parts' addresses are those from a page at 0. */
+function loneCache({ capacity, keyCache, valueCache, position }: AttentionArgs): Cache {
+  return {
+    type: "f32",
+    pagePositions: capacity,
+    pagesMax: 1,
+    isAlone: true,
+    place: ({ read, write }, stores, table) => ({
+      keyOffset: stores ? write(keyCache) : read(keyCache),
+      valueOffset: stores ? write(valueCache) : read(valueCache),
+      position: read(position),
+      runs: table,
+      pages: table + RUN_TABLE.page,
+    }),
+  };
+}
+
+function pagedCache({
+  rows,
+  table,
+  pages: { cache, offset },
+}: SequenceAttentionArgs | RopeSequenceAttentionArgs): Cache {
+  const { type, pagePositions, pagesMax } = cache;
+  const parts = partOffsets(cache);
+  return {
+    type,
+    pagePositions,
+    pagesMax,
+    isAlone: false,
+    place: (place) => ({
+      runs: place.read(table.runs),
+      pages: place.pages(cache, table, rows),
+      keyOffset: offset + parts.keys,
+      valueOffset: offset + parts.values,
+      keyScaleOffset: offset + parts.keyScales,
+      valueScaleOffset: offset + parts.valueScales,
+    }),
+  };
+}
+
+const loneCall = (args: AttentionArgs): Call => ({
+  rows: args.tokens,
+  common: args,
+  given: args,
+  cache: loneCache(args),
+  sinks: null,
+});
+
+const pagedCall = (args: SequenceAttentionArgs | RopeSequenceAttentionArgs): Call => ({
+  rows: args.rows,
+  common: args,
+  given: args,
+  cache: pagedCache(args),
+  sinks: args.sinks,
+});
+
+/** Engines whose relaxed dot products are right have the multiply-add, too. */
+const variants = {
+  simd: { isRelaxed: false, needs: ["simd128"] },
+  relaxed: { isRelaxed: true, needs: ["relaxed_dot16"] },
+} as const satisfies Record<string, { isRelaxed: boolean; needs: readonly CpuFeature[] }>;
+
+/* @__NO_SIDE_EFFECTS__ */
+function attentionRow<A>(operator: string, variant: keyof typeof variants, callOf: (args: A) => Call): Kernel<A> {
+  const { isRelaxed, needs } = variants[variant];
+  const row: WasmRow<A> = {
+    ...plainRow,
+    name: `${operator}_f32_1x1x4_wasm_${variant}`,
+    needs,
+    scratchBytes: (args, threads) => scratchPlaces(callOf(args), threads).bytes,
+    step: (args, place) => ({ phases: phasesOf(callOf(args), isRelaxed, place) }),
+  };
+  return wasmKernel(row);
+}
+
+export const attentionWasm = attentionRow<AttentionArgs>("attention", "simd", loneCall);
+export const attentionRelaxedWasm = attentionRow<AttentionArgs>("attention", "relaxed", loneCall);
+export const updateAndAttendWasm = attentionRow<SequenceAttentionArgs>("update_and_attend", "simd", pagedCall);
+export const updateAndAttendRelaxedWasm = attentionRow<SequenceAttentionArgs>(
+  "update_and_attend",
+  "relaxed",
+  pagedCall,
+);
+export const ropeUpdateAndAttendWasm = attentionRow<RopeSequenceAttentionArgs>(
+  "rope_update_and_attend",
+  "simd",
+  pagedCall,
+);
+export const ropeUpdateAndAttendRelaxedWasm = attentionRow<RopeSequenceAttentionArgs>(
+  "rope_update_and_attend",
+  "relaxed",
+  pagedCall,
+);

@@ -1,0 +1,40 @@
+/** Functions that do an item of work for a run of rows, one for each kind of run. */
+import { type Body, call, type FunctionCode, type Local, when } from "../../../wasm/assembler/expression.ts";
+import { i32, int } from "../../../wasm/assembler/instructions.ts";
+import { defineFunction, type Scope } from "../../../wasm/assembler/module.ts";
+import { Run } from "../../../wasm/generate/runs.ts";
+import type { GroupContext } from "./group.ts";
+import { type AttentionShape, attentionBlock, type GroupShape } from "./shape.ts";
+
+const itemParams = { args: "ptr", run: "ptr", item: "i32", thread: "i32" } as const;
+type ItemCode = FunctionCode<typeof itemParams, null>;
+
+/** The functions that groups of queries need, by the runs that they serve. */
+export function groupShapes(shape: AttentionShape): { readonly lone: GroupShape; readonly longer: GroupShape | null } {
+  const longer: GroupShape = { ...shape, queries: 4 };
+  if (shape.hasLonger && shape.lone === 4) return { lone: longer, longer: null };
+  return { lone: { ...shape, queries: shape.lone, isMixed: false }, longer: shape.hasLonger ? longer : null };
+}
+
+/** A call of the function for a run: `longer` unless it has one row. */
+export function callForRun(
+  run: Run,
+  { lone, longer }: { readonly lone: ItemCode; readonly longer: ItemCode | null },
+  given: Parameters<typeof call<typeof itemParams>>[1],
+): Body {
+  return longer ? [when(i32.eq(run.count, int(1)), [call(lone, given)], [call(longer, given)])] : [call(lone, given)];
+}
+
+/** A function of an item. */
+export function itemFunction(
+  name: string,
+  shape: GroupShape,
+  build: (context: GroupContext, item: Local<"i32">, thread: Local<"i32">) => { body: Body; constants: Body },
+): ItemCode {
+  return defineFunction(name, itemParams, (params, scope: Scope) => {
+    const { fields, statements } = attentionBlock.load(scope, params.args);
+    const run = new Run(scope);
+    const { body, constants } = build({ shape, fields, scope, run }, params.item, params.thread);
+    return [statements, run.load(params.run, fields), constants, body];
+  });
+}

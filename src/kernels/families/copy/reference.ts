@@ -1,0 +1,30 @@
+/** Copies as plain loops: columns in another order, and select. */
+import type { GatherColumnsArgs, SelectArgs } from "../../arguments.ts";
+import type { Kernel } from "../../contract.ts";
+
+const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
+
+export const gatherColumnsReference: Kernel<GatherColumnsArgs> = {
+  ...anyShape,
+  name: "gather_columns_f32_1x1x1_reference",
+  bind({ rows, dim, x, columns, y }) {
+    return () => {
+      for (let row = 0; row < rows; row++)
+        for (let i = 0; i < columns.length; i++) {
+          const column = Number(columns[i]);
+          y[row * columns.length + i] = column >= 0 && column < dim ? x[row * dim + column]! : Number.NaN;
+        }
+    };
+  },
+};
+
+export const selectReference: Kernel<SelectArgs> = {
+  ...anyShape,
+  name: "select_any_1x1x1_reference",
+  bind({ outer, stride, offset, blockBytes, x, y }) {
+    const blocks = Array.from({ length: outer }, (_, i) => x.subarray(i * stride + offset).subarray(0, blockBytes));
+    return () => {
+      for (let i = 0; i < outer; i++) y.set(blocks[i]!, i * blockBytes);
+    };
+  },
+};

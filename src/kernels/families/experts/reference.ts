@@ -1,0 +1,136 @@
+/** Mixtures of experts as plain loops (Shazeer et al. 2017; Fedus et al. 2022): routers, rows by expert, sums by weight. */
+import type {
+  CombineExpertsArgs,
+  ExpertLinearArgs,
+  ExpertMatrices,
+  ExpertRowsArgs,
+  FloatLinearArgs,
+  PackedLinearArgs,
+  RouteArgs,
+} from "../../arguments.ts";
+import type { Kernel } from "../../contract.ts";
+import { expertRuns, type RoutingParts, routingParts } from "./routing.ts";
+
+const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
+
+export const routeReference: Kernel<RouteArgs> = {
+  ...anyShape,
+  name: "route_f32_1x1x1_reference",
+  scratchBytes: ({ experts }) => 8 * experts + 8,
+  bind(args, { buffer, byteOffset }) {
+    const parts = routingParts(args.routing, args);
+    const scores = new Float64Array(buffer, byteOffset + (-byteOffset & 7), args.experts);
+    return () => {
+      for (let row = 0; row < args.rows; row++) routeRow(args, row, scores, parts);
+      orderByExpert(args, parts);
+    };
+  },
+};
+
+/** Chooses experts, whose ids are written where places belong. */
+function routeRow(args: RouteArgs, row: number, scores: Float64Array, { places, weights }: RoutingParts): void {
+  const { experts, topK, bias, factors, normalize, eps, scale } = args;
+  const logits = args.logits.subarray(row * experts, (row + 1) * experts);
+  if (args.scores === 0) {
+    const max = logits.reduce((most, logit) => Math.max(most, logit), Number.NEGATIVE_INFINITY);
+    let total = 0;
+    for (let e = 0; e < experts; e++) total += scores[e] = Math.exp(logits[e]! - max);
+    for (let e = 0; e < experts; e++) scores[e]! /= total;
+  } else for (let e = 0; e < experts; e++) scores[e] = 1 / (1 + Math.exp(-logits[e]!));
+  const rank = (e: number) => (bias ? Math.fround(scores[e]!) + bias[e]! : logits[e]!);
+  const chosen = places.subarray(row * topK, (row + 1) * topK);
+  let sum = 0;
+  for (let j = 0; j < topK; j++) {
+    let best = -1;
+    for (let e = 0; e < experts; e++)
+      if (!chosen.subarray(0, j).includes(e) && (best < 0 || rank(e) > rank(best))) best = e;
+    chosen[j] = best;
+    sum += scores[best]!;
+  }
+  for (let j = 0; j < topK; j++) {
+    const weight = normalize ? scores[chosen[j]!]! / (sum + eps) : scores[chosen[j]!]!;
+    weights[row * topK + j] = weight * scale * (factors ? factors[chosen[j]!]! : 1);
+  }
+}
+
+/** From ids of experts, where rows go: those of one expert in their order. */
+function orderByExpert({ experts, topK }: RouteArgs, { starts, sources, places }: RoutingParts): void {
+  starts.fill(0);
+  for (const expert of places) starts[expert + 1]!++;
+  for (let expert = 0; expert < experts; expert++) starts[expert + 1]! += starts[expert]!;
+  const next = starts.slice();
+  for (const [i, expert] of places.entries()) {
+    const place = next[expert]!++;
+    sources[place] = Math.floor(i / topK);
+    places[i] = place;
+  }
+}
+
+export const expertRowsReference: Kernel<ExpertRowsArgs> = {
+  ...anyShape,
+  name: "expert_rows_f32_1x1x1_reference",
+  bind(args) {
+    const { rows, dim, x, y } = args;
+    const { sources } = routingParts(args.routing, args);
+    return () => {
+      for (const [place, row] of sources.entries())
+        if (row >= 0 && row < rows) y.set(x.subarray(row * dim, (row + 1) * dim), place * dim);
+        else y.fill(Number.NaN, place * dim, (place + 1) * dim);
+    };
+  },
+};
+
+export const combineExpertsReference: Kernel<CombineExpertsArgs> = {
+  ...anyShape,
+  name: "combine_experts_f32_1x1x1_reference",
+  bind(args) {
+    const { rows, topK, dim, x, y } = args;
+    const { places, weights } = routingParts(args.routing, args);
+    return () => {
+      for (let row = 0; row < rows; row++)
+        for (let c = 0; c < dim; c++) {
+          let sum = 0;
+          for (let i = row * topK; i < (row + 1) * topK; i++)
+            sum += weights[i]! * (x[places[i]! * dim + c] ?? Number.NaN);
+          y[row * dim + c] = sum;
+        }
+    };
+  },
+};
+
+/** The kernel of a linear layer for m rows of an expert. */
+function kernelFor<A>({ choices }: ExpertMatrices<A>, m: number): Kernel<A> {
+  return choices.findLast(({ from }) => m >= from)!.kernel;
+}
+
+/** One expert after the other, each by the kernel of a linear layer for as many rows. */
+function expertLinear<A>(name: string): Kernel<ExpertLinearArgs<A>> {
+  return {
+    ...anyShape,
+    name,
+    scratchBytes({ places, n, k, x, y, matrices }, threads) {
+      const call = matrices.of(0, places, x.subarray(0, places * k), y.subarray(0, places * n));
+      return Math.max(0, ...matrices.choices.map(({ kernel }) => kernel.scratchBytes?.(call, threads) ?? 0));
+    },
+    bind({ places, experts, n, k, x, routing, y, matrices }, scratch, threads) {
+      return () => {
+        y.fill(Number.NaN);
+        for (const { expert, first, count } of expertRuns(routing, experts, places)) {
+          const [inputs, results] = [
+            x.subarray(first * k, (first + count) * k),
+            y.subarray(first * n, (first + count) * n),
+          ];
+          kernelFor(matrices, count).bind(matrices.of(expert, count, inputs, results), scratch, threads)();
+        }
+      };
+    },
+  };
+}
+
+export const expertLinearPackedReference: Kernel<ExpertLinearArgs<PackedLinearArgs>> = expertLinear(
+  "expert_linear_packed_any_1x1x1_reference",
+);
+
+export const expertLinearFloatReference: Kernel<ExpertLinearArgs<FloatLinearArgs>> = expertLinear(
+  "expert_linear_float_any_1x1x1_reference",
+);

@@ -1,0 +1,364 @@
+/**
+ * Linear layers with a matrix for each expert. Which rows are whose is known only when the call runs: one tile makes a step
+ * for each expert that has rows, which is the arguments of the linear kernel for as many rows; then all threads take tiles of
+ * these steps until there are none. What linear kernels do with rows first, such as quantizing them, is done for all at once.
+ */
+
+import { UnsupportedError } from "../../../../errors.ts";
+import type { ExpertLinearArgs, FloatLinearArgs, PackedLinearArgs } from "../../../arguments.ts";
+import type { Kernel } from "../../../contract.ts";
+import {
+  call,
+  type Expr,
+  type FunctionCode,
+  type Local,
+  leave,
+  when,
+  whileDo,
+  widen,
+} from "../../../wasm/assembler/expression.ts";
+import { f32, float, i32, i64, int, ptr, size } from "../../../wasm/assembler/instructions.ts";
+import { advance, elementAt, forRange } from "../../../wasm/generate/loops.ts";
+import { panelShape } from "../../../wasm/generate/packed-panels.ts";
+import { noSequences, plainRow, wasmKernel } from "../../../wasm/kernel.ts";
+import {
+  ArgumentBlock,
+  type KernelCode,
+  kernelFunction,
+  type kernelParams,
+  type Placement,
+  type RowProducts,
+  type WasmPhase,
+  type WasmStep,
+} from "../../../wasm/kernel-code.ts";
+
+/** What threads share at the start of the scratch: the next tile to take, and the number of steps. */
+const state = { nextTile: 0, steps: 64, bytes: 128 } as const;
+/** A step: the end of its tiles among those of all, the place of its kernel among those of the call, and its arguments. */
+const step = { end: 0, kernel: 4, args: 8, bytes: 8 + 8 * 16 } as const;
+/** How a kernel is described: its fewest rows, its tiles for a matrix, its arguments, and of each the four numbers it is made of. */
+const entry = { from: 0, tiles: 4, count: 8, numbers: 16, numberBytes: 32 } as const;
+
+/** One way to multiply the rows of an expert: a kernel, from some rows on. */
+interface Way {
+  readonly from: number;
+  /** What is done with all rows first. */
+  readonly before: readonly WasmPhase[];
+  readonly product: WasmPhase;
+  readonly growth: RowProducts;
+  /** Number of rows that the product's arguments are for. */
+  readonly rows: number;
+}
+
+/** The step of a kernel, by its place among the choices, for `m` rows and the matrix of one expert. */
+type StepOf = (kernel: number, m: number) => WasmStep;
+
+/** Where the scratch of a kernel is: what its phases before the product fill, and what its threads have of their own. */
+interface KernelScratch {
+  readonly shared: number;
+  readonly threads: number;
+}
+
+/** The ways of a call, by the kernels that it may choose among. Kernels for one number of rows alone are a way for each. */
+function waysOf<A>(
+  { matrices, places }: ExpertLinearArgs<A>,
+  scratch: readonly KernelScratch[],
+  stepOf: StepOf,
+): Way[] {
+  return matrices.choices.flatMap(({ from, kernel }, i) => {
+    const way = (least: number, rows: number): Way => {
+      const { phases, products } = stepOf(i, rows);
+      const before = phases.slice(0, -1);
+      const last = phases.at(-1)!;
+      // What is done with all rows first is done once, for as many rows as there are.
+      const isShared = before.length === 0 || products?.rows;
+      if (!products || !isShared || last.args.length > step.bytes - step.args)
+        throw new UnsupportedError(`${kernel.name} cannot multiply the rows of experts`);
+      const { shared, threads } = scratch[i]!;
+      const moved = grown(last.args, products.threadScratch, threads - shared - products.sharedBytes);
+      return { from: least, before, product: { ...last, args: moved }, growth: products, rows };
+    };
+    if (stepOf(i, places).products?.rows) return [way(from, places)];
+    const next = matrices.choices[i + 1]?.from ?? from;
+    return Array.from({ length: next - from }, (_, more) => way(from + more, from + more));
+  });
+}
+
+const keyOf = ({ before }: Pick<Way, "before">) => before.map(({ code }) => code.key).join();
+
+/** Arguments that have grown by so many times what they grow by. */
+function grown(args: Uint8Array, growth: Uint8Array, times: number): Uint8Array {
+  const [from, by] = [args, growth].map(({ buffer, byteOffset, length }) => new DataView(buffer, byteOffset, length));
+  const result = new DataView(new ArrayBuffer(args.length));
+  for (let at = 0; at < args.length; at += 8)
+    result.setBigInt64(at, from!.getBigInt64(at, true) + BigInt(times) * by!.getBigInt64(at, true), true);
+  return new Uint8Array(result.buffer);
+}
+
+/**
+ * Where the scratch of each kernel begins, and the end. Kernels that do the same with rows first share what it fills. What
+ * threads have of their own is each kernel's, as one thread runs this kernel while another runs that one, and kernels give
+ * their threads more or less.
+ */
+function scratchOf<A>(
+  { matrices, places: rows }: ExpertLinearArgs<A>,
+  template: Template<A>,
+  threads: number,
+  start: number,
+): { kernels: KernelScratch[]; end: number } {
+  let end = start;
+  const take = (bytes: number) => {
+    const at = end;
+    end += Math.ceil(bytes / 64) * 64;
+    return at;
+  };
+  const known = new Map<string, number>();
+  const kernels = matrices.choices.map(({ kernel }) => {
+    const args = template(rows);
+    const { phases, products } = wasmStep(kernel, args, {
+      read: () => 0,
+      write: () => 0,
+      ...noSequences,
+      scratch: 0,
+      threads,
+    });
+    const sharedBytes = products?.sharedBytes ?? 0;
+    const key = keyOf({ before: phases.slice(0, -1) });
+    const shared = known.get(key) ?? take(sharedBytes);
+    known.set(key, shared);
+    return { shared, threads: take((kernel.scratchBytes?.(args, threads) ?? 0) - sharedBytes) };
+  });
+  return { kernels, end };
+}
+
+function wasmStep<A>(kernel: Kernel<A>, args: A, place: Placement): WasmStep {
+  const encoded = kernel.encode?.(args, new Uint8Array(0));
+  if (encoded?.target !== "wasm") throw new UnsupportedError(`${kernel.name} cannot be called by WebAssembly`);
+  return encoded.prepare(place);
+}
+
+const stepsBlock = new ArgumentBlock({
+  starts: "ptr",
+  places: "i32",
+  experts: "i32",
+  n: "i32",
+  y: "ptr",
+  state: "ptr",
+  steps: "ptr",
+  ways: "i32",
+  wayBytes: "i32",
+});
+/** Where the ways begin in the arguments. */
+const WAYS = 8 * Object.keys(stepsBlock.fields).length;
+
+/** The arguments of the phase that makes steps: the numbers of all ways follow the block. */
+function stepsArguments(
+  values: Omit<Parameters<typeof stepsBlock.encode>[0], "ways" | "wayBytes">,
+  ways: readonly Way[],
+): Uint8Array {
+  const fields = Math.max(...ways.map(({ product }) => product.args.length / 8));
+  const wayBytes = entry.numbers + entry.numberBytes * fields;
+  const bytes = new Uint8Array(WAYS + wayBytes * ways.length);
+  bytes.set(stepsBlock.encode({ ...values, ways: ways.length, wayBytes }));
+  const view = new DataView(bytes.buffer);
+  for (const [i, { from, product, growth, rows }] of ways.entries()) {
+    const at = WAYS + i * wayBytes;
+    view.setInt32(at + entry.from, from, true);
+    view.setInt32(at + entry.tiles, product.tiles, true);
+    view.setInt32(at + entry.count, product.args.length / 8, true);
+    const parts = [product.args, growth.matrix, growth.row, growth.rows ?? new Uint8Array(product.args.length)];
+    const [base, , , each] = parts.map((part) => new DataView(part.buffer, part.byteOffset, part.length));
+    for (let field = 0; field < product.args.length / 8; field++) {
+      const number = at + entry.numbers + entry.numberBytes * field;
+      for (const [j, part] of parts.entries()) bytes.set(part.subarray(8 * field, 8 * field + 8), number + 8 * j);
+      // Without any rows, which are counted when the call runs.
+      const none = base!.getBigInt64(8 * field, true) - BigInt(rows) * each!.getBigInt64(8 * field, true);
+      view.setBigInt64(number, growth.rows ? none : base!.getBigInt64(8 * field, true), true);
+    }
+  }
+  return bytes;
+}
+
+/** Makes a step for each expert that has rows, and NaN where no expert has. A routing may have any values as starts. */
+const stepsCode: KernelCode = {
+  key: "expert_steps",
+  build: () => [
+    kernelFunction("expert_steps", stepsBlock, (fields, { args }, scope) => {
+      const { starts, places, experts, n, y, steps, ways, wayBytes } = fields;
+      const locals = ["expert", "first", "end", "rows", "i", "kernel", "tiles", "count"].map((name) =>
+        scope.local("i32", name),
+      );
+      const [expert, first, end, rows, i, kernel, tiles, count] = locals as [
+        Local<"i32">,
+        Local<"i32">,
+        Local<"i32">,
+        Local<"i32">,
+        Local<"i32">,
+        Local<"i32">,
+        Local<"i32">,
+        Local<"i32">,
+      ];
+      const [at, way, number, to] = ["at", "way", "number", "to"].map((name) => scope.local("ptr", name)) as [
+        Local<"ptr">,
+        Local<"ptr">,
+        Local<"ptr">,
+        Local<"ptr">,
+      ];
+      const times = (offset: number, count: Expr<"i32">) => i64.mul(i64.load(number, offset), i64.extend_i32_u(count));
+      const sum = [times(8, expert), times(16, first), times(24, rows)].reduce<Expr<"i64">>(
+        (total, part) => i64.add(total, part),
+        i64.load(number),
+      );
+      const wayAt = (index: Expr<"i32">) => ptr.add(args, ptr.add(size(WAYS), widen(i32.mul(index, wayBytes))));
+      const makeStep = [
+        rows.set(i32.sub(end, first)),
+        kernel.set(int(0)),
+        forRange(i, int(1), ways, [when(i32.ge_u(rows, i32.load(wayAt(i), entry.from)), [kernel.set(i)])]),
+        way.set(wayAt(kernel)),
+        tiles.set(i32.add(tiles, i32.load(way, entry.tiles))),
+        i32.store(at, tiles, step.end),
+        i32.store(at, kernel, step.kernel),
+        number.set(ptr.add(way, size(entry.numbers))),
+        to.set(ptr.add(at, size(step.args))),
+        forRange(i, int(0), i32.load(way, entry.count), [
+          i64.store(to, sum),
+          advance(number, entry.numberBytes),
+          advance(to, 8),
+        ]),
+        advance(at, step.bytes),
+        count.set(i32.add(count, int(1))),
+        first.set(end),
+      ];
+      return [
+        at.set(steps),
+        forRange(expert, int(0), experts, [
+          end.set(i32.load(elementAt(starts, i32.add(expert, int(1)), 4))),
+          when(i32.gt_s(end, places), [end.set(places)]),
+          when(i32.gt_s(end, first), makeStep),
+        ]),
+        i32.store(fields.state, count, state.steps),
+        i32.store(fields.state, int(0), state.nextTile),
+        to.set(elementAt(y, first, ptr.mul(widen(n), size(4)))),
+        forRange(i, i32.mul(first, n), i32.mul(places, n), [f32.store(to, float(Number.NaN)), advance(to, 4)]),
+      ];
+    }),
+  ],
+};
+
+const runBlock = new ArgumentBlock({ state: "ptr", steps: "ptr" });
+
+/** Runs tiles of steps until there are none. A tile is a thread. */
+function runCode(codes: readonly KernelCode[]): KernelCode {
+  const key = `experts_${codes.map((code) => code.key).join("_or_")}`;
+  return {
+    key,
+    build: () => {
+      const kernels = codes.map((code) => code.build());
+      const run = kernelFunction(key, runBlock, (fields, { thread }, scope) => {
+        const { state: shared, steps } = fields;
+        const [tile, count, index, start] = ["next", "count", "index", "start"].map((name) =>
+          scope.local("i32", name),
+        ) as [Local<"i32">, Local<"i32">, Local<"i32">, Local<"i32">];
+        const at = scope.local("ptr", "at");
+        const isBehind = i32.ge_u(tile, i32.load(at, step.end));
+        const given = { args: ptr.add(at, size(step.args)), tile: i32.sub(tile, start), thread };
+        return [
+          count.set(i32.load(shared, state.steps)),
+          at.set(steps),
+          whileDo(i32.lt_u(index, count), [
+            tile.set(i32.atomic_rmw_add(shared, int(1), state.nextTile)),
+            whileDo(i32.and(i32.lt_u(index, count), isBehind), [
+              start.set(i32.load(at, step.end)),
+              advance(at, step.bytes),
+              index.set(i32.add(index, int(1))),
+            ]),
+            when(i32.ge_u(index, count), [leave]),
+            kernels.map(([kernel], i) =>
+              when(i32.eq(i32.load(at, step.kernel), int(i)), [
+                call(kernel as FunctionCode<typeof kernelParams, null>, given),
+              ]),
+            ),
+          ]),
+        ];
+      });
+      return [run, ...kernels.flat()];
+    },
+  };
+}
+
+/** Gives the address of the first matrix, or bias, for that of any expert. */
+function readingWholes(wholes: readonly ArrayBufferView[], read: Placement["read"]): Placement["read"] {
+  const known = new Map<ArrayBufferView, number>();
+  return (view) => {
+    const first = view.byteOffset;
+    const whole = wholes.find(
+      ({ buffer, byteOffset, byteLength }) =>
+        buffer === view.buffer && byteOffset <= first && first + view.byteLength <= byteOffset + byteLength,
+    );
+    if (!whole) return read(view);
+    const place = known.get(whole) ?? read(whole);
+    known.set(whole, place);
+    return place;
+  };
+}
+
+/** The arguments of a linear layer of `m` rows, by whose matrix code is made. */
+type Template<A> = (m: number) => A;
+
+/** `templateOf`: what code is made for, so that it serves the matrices of all experts. */
+function expertLinear<A>(
+  name: string,
+  templateOf: (args: ExpertLinearArgs<A>) => Template<A>,
+): Kernel<ExpertLinearArgs<A>> {
+  return wasmKernel<ExpertLinearArgs<A>>({
+    ...plainRow,
+    name,
+    scratchBytes: (given, threads) =>
+      scratchOf(given, templateOf(given), threads, state.bytes).end +
+      step.bytes * Math.min(given.places, given.experts),
+    step(given, place) {
+      const { places, experts, n, x, y, routing, matrices } = given;
+      const template = templateOf(given);
+      const scratch = scratchOf(given, template, place.threads, place.scratch + state.bytes);
+      const starts = place.read(routing);
+      const to = place.write(y);
+      const reading = { ...place, read: readingWholes([...matrices.wholes, x], place.read), write: () => to };
+      const ways = waysOf(given, scratch.kernels, (i, m) =>
+        wasmStep(matrices.choices[i]!.kernel, template(m), {
+          ...reading,
+          scratch: scratch.kernels[i]!.shared,
+        }),
+      );
+      const before = new Map(ways.map((way) => [keyOf(way), way.before]));
+      const shared = { state: place.scratch, steps: scratch.end };
+      const codes = ways.map(({ product }) => product.code);
+      return {
+        phases: [
+          { code: stepsCode, tiles: 1, args: stepsArguments({ ...shared, starts, places, experts, n, y: to }, ways) },
+          ...[...before.values()].flat(),
+          { code: runCode(codes), tiles: place.threads, args: runBlock.encode(shared) },
+        ],
+      };
+    },
+  });
+}
+
+/** Code for scales that may be negative serves all, and so does that for levels of 8 bits; that for others serves where none is. */
+export const expertLinearPackedWasm: Kernel<ExpertLinearArgs<PackedLinearArgs>> = expertLinear(
+  "expert_linear_packed_any_1x1x1_wasm_simd",
+  ({ experts, matrices, x, y }) => {
+    const all = Array.from({ length: experts }, (_, expert) => matrices.of(expert, 1, x, y).weights);
+    const negative = all.findIndex((weights) => !panelShape(weights).hasPositiveScales);
+    const expert = Math.max(0, negative);
+    const levels = all.find((weights) => !panelShape(weights).hasNarrowLevels)?.levels ?? all[expert]!.levels;
+    const weights = { ...all[expert]!, levels };
+    return (m) => ({ ...matrices.of(expert, m, x, y), weights });
+  },
+);
+
+export const expertLinearFloatWasm: Kernel<ExpertLinearArgs<FloatLinearArgs>> = expertLinear(
+  "expert_linear_float_any_1x1x1_wasm_simd",
+  ({ matrices, x, y }) =>
+    (m) =>
+      matrices.of(0, m, x, y),
+);

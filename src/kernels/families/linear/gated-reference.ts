@@ -1,0 +1,28 @@
+/** Linear layers whose columns gate each other, as what they are made of: the very values of the single reference kernels. */
+import type { PackedLinearArgs } from "../../arguments.ts";
+import type { Kernel } from "../../contract.ts";
+import { gateRows } from "../gate/gate-halves.ts";
+import { linearA8BlocksReference, linearA8Reference } from "./reference.ts";
+
+/** Results of the linear layer [m, n] come first in scratch. */
+function gated(name: string, linear: Kernel<PackedLinearArgs>): Kernel<PackedLinearArgs> {
+  return {
+    ...linear,
+    name,
+    scratchBytes: (args, threads) =>
+      Math.ceil((args.m * args.weights.spec.n) / 2) * 8 + linear.scratchBytes!(args, threads),
+    bind({ m, x, weights, y }, scratch, threads) {
+      const whole = new Float32Array(scratch.buffer, scratch.byteOffset, m * weights.spec.n);
+      const rest = scratch.subarray(Math.ceil(whole.length / 2) * 8);
+      const multiply = linear.bind({ m, x, weights, y: whole }, rest, threads);
+      const gate = { rows: m, dim: y.length / m, gateUp: whole, y, activation: "silu" } as const;
+      return () => {
+        multiply();
+        gateRows(gate);
+      };
+    },
+  };
+}
+
+export const linearA8SwigluReference = gated("linear_a8_swiglu_wx_1x1x1_reference", linearA8Reference);
+export const linearA8BlocksSwigluReference = gated("linear_a8b32_swiglu_wx_1x1x1_reference", linearA8BlocksReference);

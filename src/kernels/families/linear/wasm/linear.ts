@@ -1,0 +1,164 @@
+/** Rows of integer linear layers: 8-bit dynamic activations times panels of weights, by the ways to multiply. */
+import type { PackedLinearArgs } from "../../../arguments.ts";
+import type { CpuFeature, Kernel } from "../../../contract.ts";
+import {
+  inBlocks,
+  LEVELS_OFFSET,
+  PANEL_ROWS,
+  type PanelShape,
+  panelShape,
+  panelSizes,
+} from "../../../wasm/generate/packed-panels.ts";
+import { wasmKernel } from "../../../wasm/kernel.ts";
+import type { KernelCode, Placement, WasmStep } from "../../../wasm/kernel-code.ts";
+import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
+import { type DotMode, recordBytes, recordCount } from "./dot-sums.ts";
+import { gemmCode, gemmMode, gemmThreadBytes } from "./gemm.ts";
+import { GEMV_THREAD_BYTES, gemvCode, STREAMS } from "./gemv.ts";
+import { linearBlock } from "./panel.ts";
+
+/** How a row multiplies: its code, and the scratch that a thread needs for it. */
+interface Multiply {
+  /** What the code is made for. */
+  shape(weights: PackedLinearArgs["weights"]): PanelShape;
+  mode(shape: PanelShape): DotMode;
+  code(shape: PanelShape, mode: DotMode): KernelCode;
+  threadBytes(shape: PanelShape, mode: DotMode, groups: number): number;
+  panelsPerTile(panels: number, threads: number): number;
+}
+
+/** Tiles for each thread, so that none waits long for another. */
+const TILES_PER_THREAD = 8;
+const GEMV_PANELS_MAX = 32;
+const GEMM_PANELS_MAX = 8;
+
+/** Tiles of whole streams, unless there are too few panels for that. */
+function gemvPanels(panels: number, threads: number): number {
+  const share = Math.ceil(panels / threads);
+  if (share < STREAMS) return share;
+  const wanted = Math.min(GEMV_PANELS_MAX, Math.ceil(panels / (TILES_PER_THREAD * threads)));
+  return Math.ceil(wanted / STREAMS) * STREAMS;
+}
+
+/** Levels of 8 bits are multiplied in the plain way, which is faster than as two planes. */
+const plainForLevels = (mode: DotMode, { hasLevels, hasNarrowLevels }: PanelShape): DotMode =>
+  hasLevels && !hasNarrowLevels ? "plain" : mode;
+
+const gemv = (mode: DotMode): Multiply => ({
+  shape: panelShape,
+  mode: (shape) => plainForLevels(mode, shape),
+  code: gemvCode,
+  threadBytes: () => GEMV_THREAD_BYTES,
+  panelsPerTile: gemvPanels,
+});
+
+const gemm = (mode: DotMode): Multiply => ({
+  shape: panelShape,
+  mode: (shape) => plainForLevels(gemmMode(mode, shape), shape),
+  code: gemmCode,
+  threadBytes: gemmThreadBytes,
+  panelsPerTile: (panels, threads) =>
+    Math.max(1, Math.min(GEMM_PANELS_MAX, Math.ceil(panels / (TILES_PER_THREAD * threads)))),
+});
+
+/** The same for activations in blocks. */
+const ofBlocks = (multiply: Multiply): Multiply => ({ ...multiply, shape: (weights) => inBlocks(panelShape(weights)) });
+
+/** Bytes of a thread's scratch, in whole cache lines. */
+function threadBytes({ weights }: PackedLinearArgs, multiply: Multiply): number {
+  const shape = multiply.shape(weights);
+  const { groups } = panelSizes(weights, shape);
+  return Math.ceil(multiply.threadBytes(shape, multiply.mode(shape), groups) / 64) * 64;
+}
+
+function scratchBytes(args: PackedLinearArgs, threads: number, multiply: Multiply): number {
+  const shape = multiply.shape(args.weights);
+  const { groups } = panelSizes(args.weights, shape);
+  const places = quantizedPlaces(0, args.m, groups, shape, multiply.mode(shape));
+  return places.byteLength + threads * threadBytes(args, multiply);
+}
+
+function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply): WasmStep {
+  const { m, x, weights, y } = args;
+  const shape = multiply.shape(weights);
+  const mode = multiply.mode(shape);
+  const { n, k, groups, panels, firstPanel, ...bytes } = panelSizes(weights, shape);
+  const { panelBytes, correctionOffset, frontBytes } = bytes;
+  const places = quantizedPlaces(place.scratch, m, groups, shape, mode);
+  const packed = place.read(weights.bytes);
+  const perTile = multiply.panelsPerTile(panels, place.threads);
+  const linear = linearBlock.encode({
+    panels: packed + firstPanel,
+    panelBytes,
+    correctionOffset,
+    frontBytes,
+    levels: packed + LEVELS_OFFSET,
+    records: places.records,
+    scales: places.scales,
+    zeros: places.zeros,
+    y: place.write(y),
+    threadScratch: place.scratch + places.byteLength,
+    threadBytes: threadBytes(args, multiply),
+    m,
+    n,
+    groups,
+    panelCount: panels,
+    perTile,
+  });
+  const matrixBytes = weights.bytes.length;
+  const recordsBytes = recordCount(shape, groups) * recordBytes(mode, shape);
+  const quantize = quantizeArgs({ x: place.read(x), places, k, groups: groups * shape.parts });
+  return {
+    phases: [
+      { code: quantizeCode(shape, mode), tiles: m, args: quantize },
+      { code: multiply.code(shape, mode), tiles: Math.ceil(panels / perTile), args: linear },
+    ],
+    products: {
+      sharedBytes: places.byteLength,
+      threadScratch: linearBlock.growth({ threadScratch: 1 }),
+      matrix: linearBlock.growth({ panels: matrixBytes, levels: matrixBytes }),
+      row: linearBlock.growth({ records: recordsBytes, scales: 4, zeros: 4, y: 4 * n }),
+      rows: linearBlock.growth({ m: 1 }),
+    },
+  };
+}
+
+/**
+ * A row is named for the fewest rows of activations that it serves and the rows of its panels; panels of 32 rows are always
+ * taken apart first.
+ */
+function linearRow(name: string, needs: readonly CpuFeature[], multiply: Multiply): Kernel<PackedLinearArgs> {
+  const [mStep, nStep] = /_(\d+)x(\d+)x/.exec(name)!.slice(1).map(Number) as [number, number];
+  return wasmKernel({
+    name,
+    layouts: [nStep === PANEL_ROWS ? "panel16" : "panel32"],
+    bits: [1, 2, 3, 4, 5, 6, 7, 8],
+    readsMinima: true,
+    needs,
+    mStep,
+    nStep,
+    scratchBytes: (args, threads) => scratchBytes(args, threads, multiply),
+    step: (args, place) => linearStep(args, place, multiply),
+  });
+}
+
+/** Sums of 16 bits are fewer instructions where the engine makes a 32-bit dot product of several. */
+const split: readonly CpuFeature[] = ["relaxed_dot16", "split_dot"];
+
+/** Rows for activations quantized in a way, best first. */
+const rowsOf = (types: string, of: (multiply: Multiply) => Multiply): readonly Kernel<PackedLinearArgs>[] => [
+  linearRow(`linear_${types}_wx_4x16x32_wasm_relaxed16`, split, of(gemm("relaxed16"))),
+  linearRow(`linear_${types}_wx_1x16x32_wasm_relaxed16`, split, of(gemv("relaxed16"))),
+  linearRow(`linear_${types}_wx_1x32x32_wasm_relaxed16`, split, of(gemm("relaxed16"))),
+  linearRow(`linear_${types}_wx_4x16x32_wasm_relaxed`, ["relaxed_dot"], of(gemm("relaxed"))),
+  linearRow(`linear_${types}_wx_1x16x32_wasm_relaxed`, ["relaxed_dot"], of(gemv("relaxed"))),
+  linearRow(`linear_${types}_wx_1x32x32_wasm_relaxed`, ["relaxed_dot"], of(gemm("relaxed"))),
+  linearRow(`linear_${types}_wx_4x16x32_wasm_simd`, ["simd128"], of(gemm("plain"))),
+  linearRow(`linear_${types}_wx_1x16x32_wasm_simd`, ["simd128"], of(gemv("plain"))),
+  linearRow(`linear_${types}_wx_1x32x32_wasm_simd`, ["simd128"], of(gemm("plain"))),
+];
+
+/** Of activations with one scale and zero point a row. */
+export const linearA8Wasm = rowsOf("a8", (multiply) => multiply);
+/** Of activations in blocks with a scale each. */
+export const linearA8BlocksWasm = rowsOf("a8b32", ofBlocks);

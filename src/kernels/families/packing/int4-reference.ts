@@ -1,0 +1,32 @@
+/** Packing of PyTorch's 4-bit weights (uint8 [n, k/2], even k in the low nibble, value + 8) into a packed layout. */
+import { decodeBf16 } from "../../../half.ts";
+import type { QuantizedWeights } from "../../../quantized.ts";
+import type { Int4PackArgs } from "../../arguments.ts";
+import type { Kernel } from "../../contract.ts";
+
+export const int4PackReference: Kernel<Int4PackArgs> = {
+  name: "int4_pack_w4_1x1x1_reference",
+  target: "reference",
+  layouts: null,
+  bits: null,
+  needs: [],
+  mStep: 1,
+  nStep: 1,
+  bind({ spec, layout, packer, nibbles, scales, bias, target }) {
+    const qvals = new Int8Array(spec.n * spec.k);
+    const values = scales instanceof Float32Array ? scales : new Float32Array(scales.length);
+    const weights: QuantizedWeights = { ...spec, qvals, scales: values, zeros: null, levels: null };
+    const bytes = target.subarray(0, layout.byteLength(spec, bias !== null));
+    return () => {
+      if (!(scales instanceof Float32Array)) decodeBf16(scales, values);
+      for (let i = 0; i < nibbles.length; i++) {
+        qvals[2 * i] = (nibbles[i]! & 15) - 8;
+        qvals[2 * i + 1] = (nibbles[i]! >> 4) - 8;
+      }
+      target.fill(0);
+      const packing = packer({ spec, bias, target: bytes });
+      packing.add(weights, 0);
+      packing.finish();
+    };
+  },
+};

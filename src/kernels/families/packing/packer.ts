@@ -1,0 +1,101 @@
+/** Packing into the panel layouts by native code: the same bytes as `layout/panels.ts` makes, on all cores. */
+import type { QuantizedWeights, WeightSpec } from "../../../quantized.ts";
+import type { Cpu, Kernel, LayoutPacker, PackedLayout, PackTarget } from "../../contract.ts";
+import { hostCpu } from "../../cpu.ts";
+import { HEADER_BYTES, writeHeader } from "../../layout/header.ts";
+import { startPacking } from "../../layout/packed.ts";
+import { panelGeometry, scaleBytes } from "../../layout/panel-geometry.ts";
+import { checkFactors } from "../../layout/panel-packer.ts";
+import { argumentNames, type NativeArguments, orderArguments } from "../../native/families.ts";
+import { nativeKernels } from "../../native/rows.ts";
+import { defaultThreads } from "../../plan.ts";
+import { kernelRefusal } from "../../select.ts";
+
+/** Rows of weights that begin a panel, and the bytes of their panels, which are zero. */
+interface PackingArgs {
+  readonly part: QuantizedWeights;
+  readonly hasBias: boolean;
+  readonly panels: Uint8Array;
+  /** [1], set when a scale is negative. */
+  readonly negative: Int32Array;
+}
+
+const none = new Int8Array(0);
+const noFloats = new Float32Array(0);
+
+function packing({ part, hasBias, panels, negative }: PackingArgs): NativeArguments {
+  const { n, k, groupSize, bits, scaleDType, qvals, scales, zeros, levels } = part;
+  return orderArguments(argumentNames.quantizePack, {
+    ...{ n, k, groupSize, bits, qvals, scales, panels, negative },
+    scaleBytes: scaleBytes[scaleDType],
+    hasE4m3: scaleDType === "e4m3" ? 1 : 0,
+    hasZeros: zeros ? 1 : 0,
+    hasLevels: levels ? 1 : 0,
+    hasMinima: part.hasMinima ? 1 : 0,
+    hasBias: hasBias ? 1 : 0,
+    zeros: zeros ?? none,
+    levels: levels ?? none,
+    minima: part.minima ?? noFloats,
+    superScales: part.superScales ?? noFloats,
+    superMinima: part.superMinima ?? noFloats,
+  });
+}
+
+/** The native kernels; none where there is no native code. */
+export const packingKernels: readonly Kernel<PackingArgs>[] = nativeKernels("quantize_pack", packing);
+
+/** A new buffer for weights of this spec and what packs their rows into it, natively where that is possible. */
+export function startFastPacking(
+  spec: WeightSpec,
+  bias: Float32Array | null,
+  layout: PackedLayout,
+): { packer: LayoutPacker; target: Uint8Array } {
+  const { target } = startPacking(spec, bias, layout);
+  return { packer: fastPacker(layout, { spec, bias, target }), target };
+}
+
+/** What packs weights into a layout on a CPU, natively where that is possible. */
+export function fastPacker(layout: PackedLayout, target: PackTarget, cpu: Cpu = hostCpu()): LayoutPacker {
+  const query = { layout: layout.name, bits: target.spec.bits, m: 1 };
+  const kernel = packingKernels.find((candidate) => kernelRefusal(candidate, query, cpu) === null);
+  return kernel ? new NativePacker(kernel, { ...target, layout }) : layout.packer(target);
+}
+
+interface Packing extends PackTarget {
+  readonly layout: PackedLayout;
+}
+
+class NativePacker implements LayoutPacker {
+  readonly #kernel: Kernel<PackingArgs>;
+  readonly #packing: Packing;
+  readonly #negative = new Int32Array(1);
+  #levels: Int8Array | null = null;
+
+  constructor(kernel: Kernel<PackingArgs>, packing: Packing) {
+    this.#kernel = kernel;
+    this.#packing = packing;
+  }
+
+  add(part: QuantizedWeights, firstRow: number): void {
+    const { spec, bias, layout, target } = this.#packing;
+    checkFactors(part);
+    const { panelBytes } = panelGeometry(layout.nr, spec, bias !== null);
+    const start = HEADER_BYTES + (firstRow / layout.nr) * panelBytes;
+    const panels = target.subarray(start, start + Math.ceil(part.n / layout.nr) * panelBytes);
+    const args = { part, hasBias: bias !== null, panels, negative: this.#negative };
+    this.#levels = part.levels;
+    this.#kernel.bind(args, new Uint8Array(0), defaultThreads())();
+  }
+
+  finish(): void {
+    const { spec, bias, layout, target } = this.#packing;
+    const { firstPanel, panelBytes, biasOffset } = panelGeometry(layout.nr, spec, bias !== null);
+    const view = new DataView(target.buffer, target.byteOffset, target.length);
+    bias?.forEach((value, row) => {
+      const panel = firstPanel + Math.floor(row / layout.nr) * panelBytes;
+      view.setFloat32(panel + biasOffset + 4 * (row % layout.nr), value, true);
+    });
+    const mark = this.#negative[0] === 0 ? 1 : 0;
+    writeHeader(target, layout, { spec, hasBias: bias !== null, levels: this.#levels, mark });
+  }
+}

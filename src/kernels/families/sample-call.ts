@@ -1,0 +1,90 @@
+/** What a sample call of a row of WebAssembly is: its results, and those of the reference kernel. */
+import type { QuantizedWeights } from "../../quantized.ts";
+import type { Kernel } from "../contract.ts";
+import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
+import { noSequences } from "../wasm/kernel.ts";
+import type { Placement, WasmStep } from "../wasm/kernel-code.ts";
+
+type Results = Float32Array | BigInt64Array | Int32Array | Uint8Array;
+
+export interface SampleCall {
+  readonly kernel: string;
+  readonly needs: readonly string[];
+  /** Bits and rows, where a row has several calls. */
+  readonly what: string;
+  /** Makes arguments, the same each time, and gives what runs the kernel on them. */
+  bind(): { run(): void; readonly results: Results };
+  expected(): Results;
+  scratchBytes(threads: number): number;
+  /** The call's phases for arrays at given places, and the array of them that gets the results. */
+  step(place?: Placement): { step: WasmStep; results: Results };
+}
+
+/** Roundings of float32 sums, as a share of the largest result. */
+const TOLERANCE = 1e-5;
+
+/** What is wrong with a call's results beside the reference's; null when nothing is. */
+export function problemOf(call: SampleCall, results: Results): string | null {
+  const expected = Array.from(call.expected(), Number);
+  const found = Array.from(results, Number);
+  const largest = expected.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const wrong = found.findIndex((value, i) => !(Math.abs(value - expected[i]!) <= TOLERANCE * largest));
+  if (wrong < 0) return null;
+  const what = call.what === "" ? call.kernel : `${call.kernel} (${call.what})`;
+  return `${what} gives ${found[wrong]} instead of ${expected[wrong]}`;
+}
+
+/** For what does not depend on addresses. */
+const nowhere: Placement = { read: () => 0, write: () => 0, ...noSequences, scratch: 0, threads: 1 };
+
+/** A call of a row, whose arguments are made anew for each run. */
+export function callOf<A>(
+  kernel: Kernel<A>,
+  reference: Kernel<A>,
+  make: () => A,
+  resultsOf: (args: A) => Results,
+  what = "",
+): SampleCall {
+  const bound = (row: Kernel<A>) => {
+    const args = make();
+    return { run: row.bind(args, scratchOf(row, args), 1), results: resultsOf(args) };
+  };
+  return {
+    kernel: kernel.name,
+    needs: kernel.needs,
+    what,
+    bind: () => bound(kernel),
+    expected: () => {
+      const { run, results } = bound(reference);
+      run();
+      return results;
+    },
+    scratchBytes: (threads) => kernel.scratchBytes?.(make(), threads) ?? 0,
+    step: (place = nowhere) => {
+      const args = make();
+      const call = kernel.encode!(args, new Uint8Array(0));
+      if (call.target !== "wasm") throw new TypeError(`${kernel.name} is no WebAssembly row`);
+      return { step: call.prepare(place), results: resultsOf(args) };
+    },
+  };
+}
+
+function scratchOf<A>(kernel: Kernel<A>, args: A): Uint8Array {
+  return new Uint8Array(kernel.scratchBytes?.(args, 1) ?? 0);
+}
+
+/** Weights [n, k] in groups of 32. */
+export function logicalWeights(n: number, k: number, bits: number): QuantizedWeights {
+  const levels = 2 ** bits;
+  return {
+    ...{ n, k, bits, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16", zeros: null, levels: null },
+    qvals: Int8Array.from({ length: n * k }, (_, i) => ((i * 7919) % levels) - levels / 2),
+    scales: Float32Array.from({ length: (n * k) / 32 }, (_, i) => 2 ** -7 * (1 + (i % 5))),
+  };
+}
+
+/** The same, packed. */
+export function packed(n: number, k: number, bits: number, layout: string) {
+  const logical = logicalWeights(n, k, bits);
+  return openPacked(packWeights(logical, null, layoutNamed(layout)), logical);
+}
