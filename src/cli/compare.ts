@@ -2,7 +2,7 @@
 import { extname } from "node:path";
 import type { Command } from "commander";
 import type { LanguageModel } from "../index.ts";
-import { type Comparison, compareEach, writeFileWhole } from "../tools/index.ts";
+import { type Comparison, compareEach, isCheckpoint, writeFileWhole } from "../tools/index.ts";
 import { type Curve, divergenceChart } from "./divergence-chart.ts";
 import {
   addScoringOptions,
@@ -60,7 +60,12 @@ async function compare(models: readonly string[], options: CompareOptions, termi
   const reference = await openReference(against, options, terminal);
   const referenceBytes = bytesOf(against, reference, {});
   const opened: LanguageModel[] = [];
-  for (const path of models) opened.push(await openForScoring(path, options, terminal));
+  const isProgram = await Promise.all(models.map(async (path) => !(await isCheckpoint(path))));
+  for (const [i, path] of models.entries()) {
+    // Programs have the activations that they were exported with, beside checkpoints that take what is asked for.
+    const { activations: _, ...others } = options;
+    opened.push(await openForScoring(path, isProgram[i] && isProgram.includes(false) ? others : options, terminal));
+  }
   const found: Comparison[][] = [];
   for (const [, content] of texts)
     found.push(await withProgress(options, terminal, (settings) => compareEach(opened, reference, content, settings)));

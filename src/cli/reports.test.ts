@@ -220,6 +220,10 @@ test("compare tells of several models, and draws them", async () => {
   const drawn = readFileSync(svg, "utf8");
   expect(drawn.match(/<circle/g)).toHaveLength(2);
   expect(drawn).toContain(`<title>${program}: ${models[0]!.texts[0]!.divergence.mean}</title>`);
+  const floats = (await json("compare", program, folder, ...options, "--activations", "float")) as unknown as object;
+  expect(floats).toMatchObject({ models: [models[0], { model: folder }] });
+  const alone = await lowbit(["compare", program, ...options, "--activations", "float"]);
+  expect(alone.stderr).toContain("is a program, quantized when it was exported");
   const { code, stderr } = await lowbit(["compare", program, ...options.slice(0, -1), "chart.png"]);
   expect([code, stderr]).toEqual([
     2,
