@@ -16,7 +16,8 @@ KernelRow rows[16];
 
 extern "C" __attribute__((visibility("default"))) lowbit::KernelLibrary lowbit_kernel_library() {
   size_t count = 0;
-  for (const lowbit::KernelRows table : {lowbit::peaks_avx2(), lowbit::peaks_avx512(), lowbit::peaks_amx()})
+  const lowbit::KernelRows tables[] = {lowbit::peaks_avx2(), lowbit::peaks_avx512(), lowbit::peaks_amx()};
+  for (const lowbit::KernelRows& table : tables)
     for (size_t i = 0; i < table.count; i++) lowbit::rows[count++] = table.rows[i];
   return {lowbit::kContract, {lowbit::rows, count}};
 }
