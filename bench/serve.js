@@ -136,7 +136,7 @@ async function disorder() {
     ),
     "Milliseconds between pieces of text, of well-behaved clients:",
     table(["median", "95 %", "99 %", "largest"], [[at(0.5), at(0.95), at(0.99), at(1)]]),
-    "Resident memory in MB, the median of each tenth of the time:",
+    "Resident memory in MB, the median of each tenth of the time; long prompts stay in memory until `--cache-bytes` are full:",
     table(
       tenths.map((_, i) => `${i + 1}`),
       [tenths.map((megabytes) => megabytes.toFixed(0))],
