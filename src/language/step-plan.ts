@@ -73,9 +73,12 @@ function sharedEnd(older: Pending, prompt: Pending, { pagePositions }: StepLimit
   return older.sequence.position < shared ? shared : 0;
 }
 
-/** Rows of a part of a prompt, at most `rows`: of one that is to end pages, up to the last page that it can end. */
-function rowsToEnd({ sequence: { position } }: Pending, rows: number, ends: number, limits: StepLimits): number {
-  const end = Math.min(position + rows, ends);
+/**
+ * Rows of a part of a prompt, at most `rows`: of one that is to end pages, up to the last page that it can end and that the same
+ * prompt can go on from, whose last token is computed again.
+ */
+function rowsToEnd({ ids, sequence: { position } }: Pending, rows: number, ends: number, limits: StepLimits): number {
+  const end = Math.min(position + rows, ends, ids.length - 1);
   if (!limits.endsPages) return rows;
   const lastPage = Math.floor(end / limits.pagePositions) * limits.pagePositions;
   return lastPage > position ? lastPage - position : rows;
