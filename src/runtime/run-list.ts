@@ -21,8 +21,8 @@ const PLAN_MIN_CALLS = { native: 2, wasm: 1 } as const;
 const SHORT_PLAN_MS = 1;
 
 /**
- * Longer plans run in pieces of about so many milliseconds, between which plans of other programs have their turn at the threads,
- * in the order in which they came.
+ * Longer native plans run in pieces of about so many milliseconds, between which plans of other programs have their turn at the
+ * threads, in the order in which they came. Programs of WebAssembly have threads of their own.
  */
 const PIECE_MS = 15;
 const PIECES_MAX = 32;
@@ -39,8 +39,8 @@ interface TimedPlan {
   readonly plan: CallPlan;
   /** What its last run took, or what one of the present sizes is taken to; Infinity before the first. */
   milliseconds: number;
-  /** Makes plans of its calls from one to another. */
-  readonly divide: (from: number, to: number) => CallPlan;
+  /** Makes plans of its calls from one to another; null where pieces are of no use. */
+  readonly divide: ((from: number, to: number) => CallPlan) | null;
   pieces: Pieces | null;
 }
 
@@ -137,7 +137,8 @@ export class RunList {
       return memory.planCalls(encoded.slice(from, to), threads, this.#sized && { range: this.#sized.range, at });
     };
     const unknown = { milliseconds: Number.POSITIVE_INFINITY, pieces: null };
-    return { plan: divide(0, encoded.length), divide, ...unknown, ...place };
+    const isShared = encoded[0]!.target === "native";
+    return { plan: divide(0, encoded.length), divide: isShared ? divide : null, ...unknown, ...place };
   }
 
   /** Null where the scratch is too small. */
@@ -180,13 +181,13 @@ export class RunList {
   /** The plan of a part, or its pieces where it takes long. */
   #piecesOf(part: TimedPlan): Pieces["plans"] {
     const whole = [{ plan: part.plan, from: 0, to: part.count }];
-    const { milliseconds, count } = part;
-    if (milliseconds < 2 * PIECE_MS || milliseconds === Number.POSITIVE_INFINITY) return whole;
+    const { milliseconds, count, divide } = part;
+    if (!divide || milliseconds < 2 * PIECE_MS || milliseconds === Number.POSITIVE_INFINITY) return whole;
     const wanted = Math.min(Math.ceil(milliseconds / PIECE_MS), PIECES_MAX, count);
     let { pieces } = part;
     if (!pieces || wanted > 2 * pieces.plans.length) {
       for (const { plan } of pieces?.plans ?? []) plan.dispose();
-      pieces = { plans: dividedPlans(part, wanted), sizes: this.#sized?.range.smallest ?? this.#sizes };
+      pieces = { plans: dividedPlans(divide, count, wanted), sizes: this.#sized?.range.smallest ?? this.#sizes };
       part.pieces = pieces;
     }
     if (pieces.sizes !== this.#sizes && !pieces.plans.every(({ plan }) => plan.resize!(this.#sizes))) return whole;
@@ -213,7 +214,7 @@ export class RunList {
 }
 
 /** Pieces of calls that take about as long as others, if all do. */
-function dividedPlans({ divide, count }: TimedPlan, pieces: number): Pieces["plans"] {
+function dividedPlans(divide: NonNullable<TimedPlan["divide"]>, count: number, pieces: number): Pieces["plans"] {
   const ends = Array.from({ length: pieces + 1 }, (_, i) => Math.round((i * count) / pieces));
   return ends.slice(1).map((to, i) => ({ plan: divide(ends[i]!, to), from: ends[i]!, to }));
 }
