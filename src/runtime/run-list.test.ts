@@ -89,3 +89,20 @@ it("sees an abort between two pieces", async () => {
   await expect(list.run(controller.signal)).rejects.toThrow("enough");
   expect(runs).toBe(2);
 });
+
+it("runs plans of WebAssembly whole, whose programs have threads of their own", async () => {
+  const counts: number[] = [];
+  const planCalls = (calls: readonly EncodedCall[]): CallPlan => ({
+    async run() {
+      counts.push(calls.length);
+      await new Promise((resolve) => setTimeout(resolve, 40));
+    },
+    dispose() {},
+  });
+  const memory: KernelMemory = { ...processMemory(), planCalls };
+  const encoded = { target: "wasm" } as EncodedCall;
+  const calls = Array.from({ length: 4 }, () => ({ ...call, encode: () => encoded }) as unknown as BoundCall);
+  const list = new RunList(calls, { memory, threads: 1, kernelScratch: (length) => new Uint8Array(length) });
+  for (let i = 0; i < 3; i++) await list.run(undefined);
+  expect(counts).toEqual([4, 4, 4]);
+});
