@@ -35,7 +35,11 @@ export function draftOf(
   };
   let model: Promise<Draft> | null = null;
   return () => {
-    model ??= openModel(path, how, terminal, { isKept: true });
+    // What failed is tried again with the next model.
+    model ??= openModel(path, how, terminal, { isKept: true }).catch((error) => {
+      model = null;
+      throw error;
+    });
     return model;
   };
 }

@@ -1,7 +1,7 @@
 /** Drafts of a smaller model with the same tokens: it writes on, and the larger one computes what it wrote in one step. */
 import { hostCpu } from "../kernels/cpu.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
-import type { ComputeOptions } from "./decoder.ts";
+import type { ComputeOptions, Decoder } from "./decoder.ts";
 import { Rest } from "./draft-length.ts";
 import type { DraftModel } from "./draft-source.ts";
 import { logProbabilities } from "./log-probabilities.ts";
@@ -20,13 +20,33 @@ export interface DraftingOptions extends SamplerOptions {
   readonly prefixScope?: PrefixScope | undefined;
 }
 
+/** What a draft is written with. */
+interface Writer {
+  readonly decoder: ReturnType<DraftModel["createDecoder"]>;
+  /** Takes the likeliest token after all penalties, which the tokens to come are drawn with. */
+  readonly sampler: Sampler;
+}
+
+function writerOf(model: DraftModel, { prefixScope, ...options }: DraftingOptions): Writer {
+  const decoder = model.createDecoder(prefixScope);
+  const size = decoder.vocabularySize ?? model.tokenizer.vocabSize;
+  const { logitBias = {}, suppressTokens = [] } = options;
+  const sampler = createSampler({
+    ...options,
+    temperature: 0,
+    logitBias: Object.fromEntries(Object.entries(logitBias).filter(([id]) => Number(id) < size)),
+    suppressTokens: suppressTokens.filter((id) => id < size),
+  });
+  return { decoder, sampler };
+}
+
 /** Drafts for one text. */
 export class ModelDrafts {
-  readonly #decoder: ReturnType<DraftModel["createDecoder"]>;
-  /** Takes the likeliest token after all penalties, which the tokens to come are drawn with. */
-  readonly #sampler: Sampler;
-  readonly #vocabularySize: number;
+  readonly #model: DraftModel;
+  readonly #options: DraftingOptions;
   readonly #costs: StepCosts;
+  /** Made for the first draft. */
+  #writer: Writer | null = null;
   /** Tokens that its decoder holds. */
   readonly #ids: number[] = [];
   /** By the probability that the drafting model gives a token: the chance that it comes. */
@@ -41,70 +61,69 @@ export class ModelDrafts {
   /** How often its tokens come true. */
   chance = 0.5;
 
-  constructor(model: DraftModel, costs: StepCosts, { prefixScope, ...options }: DraftingOptions) {
-    this.#decoder = model.createDecoder(prefixScope);
-    this.#vocabularySize = model.tokenizer.vocabSize;
-    const size = this.#decoder.vocabularySize ?? this.#vocabularySize;
-    const { logitBias = {}, suppressTokens = [] } = options;
-    this.#sampler = createSampler({
-      ...options,
-      temperature: 0,
-      logitBias: Object.fromEntries(Object.entries(logitBias).filter(([id]) => Number(id) < size)),
-      suppressTokens: suppressTokens.filter((id) => id < size),
-    });
+  constructor(model: DraftModel, costs: StepCosts, options: DraftingOptions) {
+    this.#model = model;
     this.#costs = costs;
+    this.#options = options;
   }
 
   /** What may come behind `history`, at most `most` tokens: as many as are worth what they cost; none while they are not. */
   async next(history: readonly number[], most: number, options: ComputeOptions): Promise<readonly number[]> {
     this.#classes = [];
-    const room = Math.min(most, this.#decoder.contextLength - history.length);
     // A step without drafts is what those with them are compared with.
-    if (room < 1 || !this.#costs.knows(1) || this.#rest.passes()) return [];
-    if (this.#trials < TRIALS) return this.#write(history, room, options);
+    if (!this.#costs.knows(1) || this.#rest.passes()) return [];
+    this.#writer ??= writerOf(this.#model, this.#options);
+    const room = Math.min(most, this.#writer.decoder.contextLength - history.length);
+    if (room < 1) return [];
+    if (this.#trials < TRIALS) return this.#write(this.#writer, history, room, options);
     if (this.#speed < 1 / this.#costs.of(1)) {
       this.#rest.begin();
       this.#trials = 0;
       return [];
     }
     this.#rest.shorten();
-    return this.#write(history, room, options);
+    return this.#write(this.#writer, history, room, options);
   }
 
-  async #write(history: readonly number[], most: number, options: ComputeOptions): Promise<readonly number[]> {
-    const drafted: number[] = [];
+  async #write(
+    { decoder, sampler }: Writer,
+    history: readonly number[],
+    most: number,
+    options: ComputeOptions,
+  ): Promise<readonly number[]> {
+    const text = [...history];
     let [expected, share] = [1, 1];
-    let rest = this.#follow(history);
+    let rest = this.#follow(decoder, history);
     this.#draftedMs = 0;
-    while (drafted.length < most) {
+    while (text.length - history.length < most) {
       const start = performance.now();
-      const logits = await this.#decoder.prefill(rest, options);
-      this.#ids.push(...rest);
-      const id = this.#sampler.sample(logits, [...history, ...drafted]);
+      const logits = await decoder.prefill(rest, options);
+      for (const read of rest) this.#ids.push(read);
+      const id = sampler.sample(logits, text);
       // Logits beyond the tokens only make up a round number.
-      if (id >= this.#vocabularySize) break;
+      if (id >= this.#model.tokenizer.vocabSize) break;
       const { logprob } = logProbabilities(logits, id, 0, hostCpu());
       const own = Math.min(CLASSES - 1, Math.floor(CLASSES * Math.exp(logprob)));
       if (rest.length <= READ_MAX) this.#draftedMs += performance.now() - start;
       const chance = share * this.#chances[own]!;
-      const rows = drafted.length + 1;
+      const rows = text.length - history.length + 1;
       const gain = (expected + chance) / (this.#costs.of(rows + 1) + this.#draftedMs);
       if (gain < expected / (this.#costs.of(rows) + this.#draftedMs)) break;
-      drafted.push(id);
+      text.push(id);
       this.#classes.push(own);
       [expected, share] = [expected + chance, chance];
       rest = [id];
     }
-    return drafted;
+    return text.slice(history.length);
   }
 
   /** Cuts its context back to what it has in common with a text; gives what it has to read. */
-  #follow(history: readonly number[]): number[] {
+  #follow(decoder: Decoder, history: readonly number[]): number[] {
     let common = 0;
     const most = Math.min(this.#ids.length, history.length - 1);
     while (common < most && this.#ids[common] === history[common]) common++;
     if (common < this.#ids.length) {
-      this.#decoder.rewind!(common);
+      decoder.rewind!(common);
       this.#ids.length = common;
     }
     return history.slice(common);
@@ -121,7 +140,7 @@ export class ModelDrafts {
     this.#speed = this.#trials === 1 ? speed : this.#speed + 0.2 * (speed - this.#speed);
   }
 
-  dispose(): Promise<void> {
-    return this.#decoder.dispose();
+  async dispose(): Promise<void> {
+    await this.#writer?.decoder.dispose();
   }
 }
