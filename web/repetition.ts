@@ -10,10 +10,12 @@ const TAIL = 24;
 
 /** Whether a text ends with a part that is there again and again. */
 export function endsInCircle(text: string): boolean {
-  const before = text.lastIndexOf(text.slice(-TAIL), text.length - TAIL - 1);
-  const part = text.length - TAIL - before;
+  // No more than the longest part is looked through: this is asked with each piece of an answer.
+  const near = text.slice(-(PART_MAX + TAIL));
+  const before = near.lastIndexOf(near.slice(-TAIL), near.length - TAIL - 1);
+  const part = near.length - TAIL - before;
   const needed = Math.max(TIMES * part, LENGTH_MIN);
-  if (before < 0 || part > PART_MAX || text.length < needed) return false;
+  if (before < 0 || text.length < needed) return false;
   for (let i = text.length - needed; i < text.length - part; i++) if (text[i] !== text[i + part]) return false;
   return true;
 }
