@@ -1,11 +1,11 @@
 /** `lowbit launch`: a coding agent on a model of this machine, with nothing to set up. */
 import { spawn } from "node:child_process";
-import { accessSync, constants, mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { accessSync, chmodSync, constants, mkdirSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import type { Command } from "commander";
 import { UnsupportedError } from "../index.ts";
 import type { RunningServer } from "../server/index.ts";
-import { programCache } from "../tools/index.ts";
+import { programCache, writeFileWhole } from "../tools/index.ts";
 import { type Launch, type LaunchClient, type LaunchTarget, launchClients } from "./launch-clients.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.ts";
 import { addPrefixOptions, type PrefixOptions } from "./prefix-options.ts";
@@ -72,7 +72,7 @@ async function launch(
     const target: LaunchTarget = { url, model: listed.id, contextLength: listed.max_model_len ?? null, key, folder };
     noteContext(client, target, terminal);
     const how = client.launch(target);
-    writeFiles(folder, how.files ?? {});
+    await writeFiles(folder, how.files ?? {});
     if (options.dryRun) return await terminal.writeJson({ command: client.command, ...how });
     const code = await run(client, how, argv, terminal);
     if (code !== 0) throw new ClientEnded(code);
@@ -163,14 +163,14 @@ function noteContext({ title, firstTokens }: LaunchClient, { model, contextLengt
     );
 }
 
-function writeFiles(folder: string, files: Readonly<Record<string, string>>): void {
+/** Files may have a key in them: their folder is the user's alone. */
+async function writeFiles(folder: string, files: Readonly<Record<string, string>>): Promise<void> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   for (const [name, text] of Object.entries(files)) {
     const path = join(folder, name);
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    // Files may have a key in them.
-    writeFileSync(`${path}.${process.pid}.part`, text, { mode: 0o600 });
-    renameSync(`${path}.${process.pid}.part`, path);
+    await writeFileWhole(path, (sink) => sink.write(new TextEncoder().encode(text)));
+    chmodSync(path, 0o600);
   }
 }
 
