@@ -358,7 +358,7 @@ async function checkFeatures(page, expected) {
   await features.checkThinkingAndTools(page);
   await features.checkFiles(page);
   await features.checkSuggestions(page);
-  await features.checkCircle(page);
+  await features.checkRepetition(page);
   await features.checkReload(page);
   await features.checkAxe(page);
   await features.checkKeyboard(page);

@@ -4,7 +4,7 @@ import { type Attachment, type Conversation, messagesOf, type StoredMessage } fr
 import { find, say } from "./dom.ts";
 import type { ChatModel, Ending } from "./engine.ts";
 import { focusNext, watchFocus } from "./focus.ts";
-import { endsInCircle } from "./repetition.ts";
+import { isRepeating } from "./repetition.ts";
 import { readChoices, readSettings, type Settings } from "./settings.ts";
 import { isReady, page, show } from "./state.ts";
 import { AnswerView, type MessageActions, plainText, showQuestion, showThread } from "./thread.ts";
@@ -149,10 +149,10 @@ async function forget({ id }: Conversation): Promise<void> {
   document.dispatchEvent(new Event("kept"));
 }
 
-const IN_A_CIRCLE =
+const REPEATING =
   "Stopped: the answer repeats itself. A repetition penalty or a higher temperature, in the settings, may help";
 
-/** Answers until the model calls no more tools, or goes round in a circle. */
+/** Answers until the model calls no more tools, or the answer repeats itself. */
 async function answer(
   model: ChatModel,
   conversation: Conversation,
@@ -166,8 +166,8 @@ async function answer(
     const message: StoredMessage = { role: "assistant", content: "" };
     const view = new AnswerView(message, actions);
     const parts = keepParts(conversation, message);
-    const circle = new AbortController();
-    const stop = AbortSignal.any([signal, circle.signal]);
+    const repetition = new AbortController();
+    const stop = AbortSignal.any([signal, repetition.signal]);
     const events = model.answer(sent, { settings, thinking, tools: toolbox?.tools ?? [], signal: stop });
     let ending: Ending;
     try {
@@ -175,14 +175,14 @@ async function answer(
         if (conversation.messages.at(-1) !== message) conversation.messages.push(message);
         view.add(event);
         parts.touch();
-        if (endsInCircle(message.content) || endsInCircle(message.reasoning ?? "")) circle.abort();
+        if (isRepeating(message.content) || isRepeating(message.reasoning ?? "")) repetition.abort();
       });
       if (conversation.messages.at(-1) !== message) conversation.messages.push(message);
     } catch (error) {
       // Calls without results would puzzle the model.
       delete message.toolCalls;
-      if (signal.aborted || !circle.signal.aborted) throw error;
-      return { notice: IN_A_CIRCLE };
+      if (signal.aborted || !repetition.signal.aborted) throw error;
+      return { notice: REPEATING };
     } finally {
       parts.end();
       if (conversation.messages.at(-1) === message) await view.finish();

@@ -1,6 +1,6 @@
-/** Which answers count as going round in a circle. */
+/** Which answers count as repeating themselves. */
 import { expect, test } from "vitest";
-import { endsInCircle } from "./repetition.ts";
+import { isRepeating } from "./repetition.ts";
 
 test.each([
   ["a word", "no ".repeat(300), true],
@@ -11,4 +11,4 @@ test.each([
   ["numbers that grow", Array.from({ length: 2000 }, (_, i) => i).join(" "), false],
   ["a table of like rows", Array.from({ length: 200 }, (_, i) => `| ${i} | yes | no |\n`).join(""), false],
   ["nothing", "", false],
-])("%s", (_, text, expected) => expect(endsInCircle(text)).toBe(expected));
+])("%s", (_, text, expected) => expect(isRepeating(text)).toBe(expected));

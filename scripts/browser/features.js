@@ -373,7 +373,7 @@ export async function checkSuggestions(page) {
 }
 
 /** An answer that says the same again and again is ended, with what may help. */
-export async function checkCircle(page) {
+export async function checkRepetition(page) {
   await page.click("#reset");
   await page.evaluate(() => {
     const worker = globalThis.workers.find(({ isEnded }) => !isEnded);

@@ -1,6 +1,6 @@
 /**
  * How many tokens that were looked up are drafted for a step: as many as are worth the rows that they cost, by what steps of so
- * many rows took on this machine and by how often drafts came true in this text.
+ * many rows took on this machine and by how often drafts were accepted in this text.
  */
 import { averageChance, type StepCosts } from "./step-costs.ts";
 
@@ -11,16 +11,16 @@ const FIRST_CHANCES: readonly (readonly [from: number, chance: number])[] = [
   [2, 0.4],
 ];
 /** Steps after which drafts that were not worth it are tried again, doubled each time that they are not. */
-const REST_STEPS = 16;
-const REST_STEPS_MAX = 256;
+const BACKOFF_STEPS = 16;
+const BACKOFF_STEPS_MAX = 256;
 
 /** Steps without drafts, after drafts that were not worth it. */
-export class Rest {
+export class Backoff {
   #left = 0;
-  #steps = REST_STEPS;
+  #steps = BACKOFF_STEPS;
 
   /** Whether this step is one of them. */
-  passes(): boolean {
+  skips(): boolean {
     if (this.#left === 0) return false;
     this.#left--;
     return true;
@@ -28,27 +28,27 @@ export class Rest {
 
   begin(): void {
     this.#left = this.#steps;
-    this.#steps = Math.min(2 * this.#steps, REST_STEPS_MAX);
+    this.#steps = Math.min(2 * this.#steps, BACKOFF_STEPS_MAX);
   }
 
   /** The next ones are as few as the first. */
-  shorten(): void {
-    this.#steps = REST_STEPS;
+  reset(): void {
+    this.#steps = BACKOFF_STEPS;
   }
 }
 
 export class DraftLength {
   readonly #costs: StepCosts;
   readonly #chances = FIRST_CHANCES.map(([, chance]) => chance);
-  readonly #rest = new Rest();
-  /** Whether tokens that came true are computed again with the next ones where others of their step did not. */
+  readonly #backoff = new Backoff();
+  /** Whether accepted tokens are computed again with the next ones where others of their step were not. */
   #computesAgain = false;
 
   constructor(costs: StepCosts) {
     this.#costs = costs;
   }
 
-  /** What a token is worth that is drafted behind a text of `matched` tokens: its chance to come true. */
+  /** What a token is worth that is drafted behind a text of `matched` tokens: the chance that it is accepted. */
   chance(matched: number): number {
     return this.#chances[kindOf(matched)] ?? 0;
   }
@@ -59,11 +59,11 @@ export class DraftLength {
    */
   next(matched: number, most: number, recomputed = 0): number {
     const chance = this.chance(matched);
-    if (kindOf(matched) < 0 || this.#rest.passes()) return 0;
+    if (kindOf(matched) < 0 || this.#backoff.skips()) return 0;
     const best = this.#best(chance, most, recomputed);
     if (best > 0) return best;
     // One token is tried now and then: texts change.
-    this.#rest.begin();
+    this.#backoff.begin();
     return Math.min(1, most);
   }
 
@@ -83,10 +83,10 @@ export class DraftLength {
   }
 
   /**
-   * Notes how many of the tokens drafted behind a text of `matched` tokens came true, and how many are computed again for the
+   * Notes how many of the tokens drafted behind a text of `matched` tokens were accepted, and how many are computed again for the
    * others' sake.
    */
-  cameTrue(
+  noteAccepted(
     matched: number,
     { drafted, accepted, recomputed = 0 }: { drafted: number; accepted: number; recomputed?: number },
   ): void {
@@ -94,7 +94,7 @@ export class DraftLength {
     const kind = kindOf(matched);
     for (let i = 0; i < Math.min(drafted, accepted + 1); i++)
       this.#chances[kind] = averageChance(this.#chances[kind]!, i < accepted);
-    if (accepted > 0) this.#rest.shorten();
+    if (accepted > 0) this.#backoff.reset();
   }
 }
 

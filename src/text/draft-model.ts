@@ -2,7 +2,7 @@
 import { hostCpu } from "../kernels/cpu.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
 import type { ComputeOptions, Decoder } from "./decoder.ts";
-import { Rest } from "./draft-length.ts";
+import { Backoff } from "./draft-length.ts";
 import type { DraftModel } from "./draft-source.ts";
 import { logProbabilities } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
@@ -51,14 +51,14 @@ export class ModelDrafts {
   readonly #ids: number[] = [];
   /** By the probability that the drafting model gives a token: the chance that it comes. */
   readonly #chances = Array.from({ length: CLASSES }, (_, i) => (i + 0.5) / CLASSES);
-  readonly #rest = new Rest();
+  readonly #backoff = new Backoff();
   /** Classes of the tokens of the last draft, and what making it took. */
   #classes: number[] = [];
   #draftedMs = 0;
   /** Tokens a millisecond of steps with drafts. */
   #speed = 0;
   #trials = 0;
-  /** How often its tokens come true. */
+  /** How often its tokens are accepted. */
   chance = 0.5;
 
   constructor(model: DraftModel, costs: StepCosts, options: DraftingOptions) {
@@ -71,17 +71,17 @@ export class ModelDrafts {
   async next(history: readonly number[], most: number, options: ComputeOptions): Promise<readonly number[]> {
     this.#classes = [];
     // A step without drafts is what those with them are compared with.
-    if (!this.#costs.knows(1) || this.#rest.passes()) return [];
+    if (!this.#costs.knows(1) || this.#backoff.skips()) return [];
     this.#writer ??= writerOf(this.#model, this.#options);
     const room = Math.min(most, this.#writer.decoder.contextLength - history.length);
     if (room < 1) return [];
     if (this.#trials < TRIALS) return this.#write(this.#writer, history, room, options);
     if (this.#speed < 1 / this.#costs.of(1)) {
-      this.#rest.begin();
+      this.#backoff.begin();
       this.#trials = 0;
       return [];
     }
-    this.#rest.shorten();
+    this.#backoff.reset();
     return this.#write(this.#writer, history, room, options);
   }
 
@@ -129,8 +129,8 @@ export class ModelDrafts {
     return history.slice(common);
   }
 
-  /** Notes how many tokens of the last draft came true, and what the step took that computed them. */
-  cameTrue(accepted: number, stepMs: number): void {
+  /** Notes how many tokens of the last draft were accepted, and what the step took that computed them. */
+  noteAccepted(accepted: number, stepMs: number): void {
     for (const [i, own] of this.#classes.slice(0, accepted + 1).entries()) {
       this.#chances[own] = averageChance(this.#chances[own]!, i < accepted);
       this.chance = averageChance(this.chance, i < accepted);

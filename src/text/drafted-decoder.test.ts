@@ -263,7 +263,7 @@ describe("the length of drafts", () => {
     for (let step = 0; step < 2000; step++) {
       const count = length.next(10, 7);
       stepCosts.took(1 + count, costs[count]!);
-      if (count > 0) length.cameTrue(10, { drafted: count, accepted: Math.round(count * share) });
+      if (count > 0) length.noteAccepted(10, { drafted: count, accepted: Math.round(count * share) });
       if (step >= 1000) drafted += count;
     }
     return drafted / 1000;
@@ -282,7 +282,7 @@ describe("the length of drafts", () => {
       const length = new DraftLength(costs);
       for (let rows = 1; rows <= 8; rows++) costs.took(rows, 10 + 2 * rows);
       for (let step = 0; step < 60; step++)
-        length.cameTrue(10, step % 5 < 4 ? { drafted: 1, accepted: 1 } : { drafted: 1, accepted: 0, recomputed });
+        length.noteAccepted(10, step % 5 < 4 ? { drafted: 1, accepted: 1 } : { drafted: 1, accepted: 0, recomputed });
       return length.next(10, 7);
     };
     expect(drafted(1)).toBeLessThan(drafted(0));

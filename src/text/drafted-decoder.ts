@@ -122,8 +122,8 @@ export class DraftedDecoder {
     const { position } = this;
     if (this.#decoder.position > position) this.#decoder.rewind!(position);
     const { recomputed = 0 } = this.#decoder;
-    if (this.#matched === null) this.#model!.cameTrue(this.#taken, this.#stepMs);
-    else this.#length.cameTrue(this.#matched, { drafted: this.#draft.length, accepted: this.#taken, recomputed });
+    if (this.#matched === null) this.#model!.noteAccepted(this.#taken, this.#stepMs);
+    else this.#length.noteAccepted(this.#matched, { drafted: this.#draft.length, accepted: this.#taken, recomputed });
     this.#draft = [];
     this.#taken = 0;
   }
