@@ -5,7 +5,7 @@ import type { PrefixScope } from "../prefix-scope.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { ComputeOptions } from "../text/decoder.ts";
-import { methodFor, type ProgramDecoder } from "./program-decoder.ts";
+import { DRAFT_METHOD, methodFor, type ProgramDecoder } from "./program-decoder.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { TokenContext } from "./token-context.ts";
 
@@ -19,6 +19,7 @@ export class SequenceDecoder implements ProgramDecoder {
   readonly contextLength: number;
   readonly vocabularySize: number;
   readonly logitRows: number;
+  readonly draft: ProgramDecoder["draft"];
   readonly #program: LoadedProgram;
   readonly #scheduler: Scheduler;
   /** What the sequence holds of its ids, the store decides. */
@@ -27,6 +28,12 @@ export class SequenceDecoder implements ProgramDecoder {
   #sequence: Sequence | null;
   /** Logits of the last call: the next one writes over them. */
   #logits = new Float32Array(0);
+  /** Hidden states of the last tokens of the last call, and the position of the first of them. */
+  #hidden = new Float32Array(0);
+  #hiddenFrom = 0;
+  /** The hidden state behind the last draft, and how many tokens it was of. */
+  #drafted = new Float32Array(0);
+  #draftLength = 0;
   #isDisposed = false;
   #cachedTokens = 0;
 
@@ -51,6 +58,7 @@ export class SequenceDecoder implements ProgramDecoder {
     this.#scope = scope;
     this.#program = program;
     this.#scheduler = scheduler;
+    this.draft = program.has(DRAFT_METHOD) ? (ids, options) => this.#draft(ids, options) : undefined;
   }
 
   get position(): number {
@@ -128,6 +136,8 @@ export class SequenceDecoder implements ProgramDecoder {
       for (const id of given) ids.push(id);
       const sequence = this.#sequenceFor(methodFor(this.#program, ids.length));
       const logits = this.#logitsOf(rows);
+      const hidden = this.draft && new Float32Array(rows * this.#program.count("get_hidden_size"));
+      this.#draftLength = 0;
       try {
         this.#cachedTokens = await this.#scheduler.run({
           sequence,
@@ -136,8 +146,10 @@ export class SequenceDecoder implements ProgramDecoder {
           logits,
           logitsFrom: ids.length - rows,
           keepsStart: rows > 1,
-          signal,
+          ...{ hidden, signal },
         });
+        this.#hidden = hidden ?? this.#hidden;
+        this.#hiddenFrom = ids.length - rows;
         return logits;
       } catch (error) {
         ids.length = signal?.aborted ? Math.max(before, sequence.position) : before;
@@ -145,6 +157,43 @@ export class SequenceDecoder implements ProgramDecoder {
         throw error;
       }
     });
+  }
+
+  async #draft(given: readonly number[], options: ComputeOptions = {}): Promise<Float32Array | null> {
+    this.#checkUsable();
+    checkOptions(options);
+    return this.#context.alone(async () => {
+      checkIds("draft", given);
+      const { ids } = this.#context;
+      const sequence = this.#sequence;
+      const before = this.#hiddenBefore(given.length);
+      if (!before || !sequence || ids.length + given.length > this.contextLength) return null;
+      const logits = this.#logitsOf(1);
+      const all = [...ids, ...given];
+      const hidden = new Float32Array(before.length);
+      const request = {
+        sequence,
+        method: DRAFT_METHOD,
+        ids: all,
+        logits,
+        logitsFrom: all.length - 1,
+        keepsStart: false,
+      };
+      if (!(await this.#scheduler.draft({ ...request, hidden, before, signal: options.signal }))) return null;
+      this.#drafted = hidden;
+      this.#draftLength = given.length;
+      return logits;
+    });
+  }
+
+  /** The hidden state before the last of so many tokens that are drafted behind the context; null where it is not known. */
+  #hiddenBefore(drafted: number): Float32Array | null {
+    if (drafted > 1) return this.#draftLength === drafted - 1 ? this.#drafted : null;
+    const size = this.#program.count("get_hidden_size");
+    const row = this.#context.ids.length - 1 - this.#hiddenFrom;
+    return row >= 0 && (row + 1) * size <= this.#hidden.length
+      ? this.#hidden.subarray(row * size, (row + 1) * size)
+      : null;
   }
 
   #logitsOf(rows: number): Float32Array {

@@ -198,6 +198,16 @@ export class Attention implements Mixer {
     return pass.linear(normed, `${module}.${names.output}`, biases.output);
   }
 
+  /** Stores keys and values of x [1, T, hidden], which later calls of the layer read; nothing is read for these rows. */
+  store<T>(pass: LayerPass<T>, x: T, { module, cacheLayer }: Place): void {
+    const { kvHeads, headDim, scale, biases } = this.config;
+    const [k, v = k] = this.#keyValueProjections.map((name) => pass.linear(x, `${module}.${name}`, biases.qkv));
+    const keys = this.#turned(pass, k!, `${module}.${this.#names.keyNorm}`);
+    const cache = { layer: cacheLayer, kvHeads, headDim };
+    // The least that attention reads: each row its own position.
+    pass.ops.attention(keys, keys, this.#clipped(pass, v!), { cache, scale, window: 1 });
+  }
+
   /** Queries, keys and values, and what becomes of the results. */
   #projections<T>(pass: LayerPass<T>, x: T, module: string): Projections<T> {
     const { ops } = pass;

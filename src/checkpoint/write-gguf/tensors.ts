@@ -57,7 +57,7 @@ export function tensorsOf(
 ): WrittenTensor[] {
   const formOf = formsOf(model, files, config);
   const stacks = new Map<string, string>();
-  for (const { tensor, slots, experts } of expertStacks(config))
+  for (const { tensor, slots, experts } of expertStacks(config.layers))
     if (/\.(gate|up|down)_exps\.(weight|bias)$/.test(tensor))
       for (let e = 0; e < experts; e++) for (const slot of slots) stacks.set(slot.replace("*", `${e}`), tensor);
   const tensors = new Map<string, { readonly parts: WrittenTensor[]; readonly isStack: boolean }>();
