@@ -12,6 +12,13 @@ import { TokenContext } from "./token-context.ts";
 interface HeldTokens {
   readonly context: TokenContext;
   readonly sequence: Sequence | null;
+  readonly hidden: KnownHidden;
+}
+
+/** Hidden states of some tokens in a row, and the position of the first of them. */
+interface KnownHidden {
+  readonly from: number;
+  readonly values: Float32Array;
 }
 
 export class SequenceDecoder implements ProgramDecoder {
@@ -28,9 +35,8 @@ export class SequenceDecoder implements ProgramDecoder {
   #sequence: Sequence | null;
   /** Logits of the last call: the next one writes over them. */
   #logits = new Float32Array(0);
-  /** Hidden states of the last tokens of the last call, and the position of the first of them. */
-  #hidden = new Float32Array(0);
-  #hiddenFrom = 0;
+  /** Of the last tokens of the last call. */
+  #hidden: KnownHidden;
   /** The hidden state behind the last draft, and how many tokens it was of. */
   #drafted = new Float32Array(0);
   #draftLength = 0;
@@ -55,6 +61,7 @@ export class SequenceDecoder implements ProgramDecoder {
     const { vocabularySize } = this;
     this.#context = held?.context ?? new TokenContext({ contextLength, vocabularySize, remedy });
     this.#sequence = held?.sequence ?? null;
+    this.#hidden = held?.hidden ?? { from: 0, values: new Float32Array(0) };
     this.#scope = scope;
     this.#program = program;
     this.#scheduler = scheduler;
@@ -87,7 +94,7 @@ export class SequenceDecoder implements ProgramDecoder {
     const context = this.#context.fork();
     const sequence = this.#sequence && this.#scheduler.fork(this.#sequence);
     return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, {
-      ...{ scope: this.#scope, held: { context, sequence } },
+      ...{ scope: this.#scope, held: { context, sequence, hidden: this.#hidden } },
     });
   }
 
@@ -148,8 +155,7 @@ export class SequenceDecoder implements ProgramDecoder {
           keepsStart: rows > 1,
           ...{ hidden, signal },
         });
-        this.#hidden = hidden ?? this.#hidden;
-        this.#hiddenFrom = ids.length - rows;
+        if (hidden) this.#hidden = { from: ids.length - rows, values: hidden };
         return logits;
       } catch (error) {
         ids.length = signal?.aborted ? Math.max(before, sequence.position) : before;
@@ -189,11 +195,10 @@ export class SequenceDecoder implements ProgramDecoder {
   /** The hidden state before the last of so many tokens that are drafted behind the context; null where it is not known. */
   #hiddenBefore(drafted: number): Float32Array | null {
     if (drafted > 1) return this.#draftLength === drafted - 1 ? this.#drafted : null;
+    const { from, values } = this.#hidden;
     const size = this.#program.count("get_hidden_size");
-    const row = this.#context.ids.length - 1 - this.#hiddenFrom;
-    return row >= 0 && (row + 1) * size <= this.#hidden.length
-      ? this.#hidden.subarray(row * size, (row + 1) * size)
-      : null;
+    const start = (this.#context.ids.length - 1 - from) * size;
+    return start >= 0 && start + size <= values.length ? values.subarray(start, start + size) : null;
   }
 
   #logitsOf(rows: number): Float32Array {

@@ -250,7 +250,7 @@ describe("a text with drafts", () => {
   it("is refused where it comes from nothing known", async () => {
     const generating = run(new RepeatingDecoder(8), [1], { draft: "odd" as Draft });
     await expect(generating).rejects.toThrow(
-      new InvalidArgumentError('draft: expected one of lookup, off, or a loaded model, but found "odd"'),
+      new InvalidArgumentError('draft: expected one of lookup, mtp, off, or a loaded model, but found "odd"'),
     );
   });
 });
