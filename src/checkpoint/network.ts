@@ -14,7 +14,7 @@ import { allLayers } from "../model/transformer-config.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { scoreActivation } from "./assets.ts";
 import { withModelPrefix } from "./base-names.ts";
-import { withDraftHead } from "./draft-head.ts";
+import { withDraftHead, withoutLackingHead } from "./draft-head.ts";
 import { withExpertStacks } from "./expert-stacks.ts";
 import { withFoldedOrders } from "./folded-orders.ts";
 import { withTextHalf } from "./text-half.ts";
@@ -48,7 +48,9 @@ async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Networ
   const decoder = buildDecoder(configFile, config);
   const named = withModelPrefix(checkpoint, decoder);
   const stacks = decoder.transformer ? expertStacks(allLayers(decoder.transformer)) : [];
-  return withStoredHead(withExpertStacks(named, stacks), decoder);
+  const unstacked = withExpertStacks(named, stacks);
+  const other = decoder.draftHead ? withoutLackingHead(checkpoint, unstacked, decoder.slots) : null;
+  return other ? namedNetwork(other) : withStoredHead(unstacked, decoder);
 }
 
 function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkpoint, Network] {
