@@ -130,11 +130,22 @@ class Pass<T> implements LayerPass<T> {
     return [this.#logits(wanted), wanted];
   }
 
+  /** Logits of all rows, and what the layer of multi-token prediction makes of them. */
+  runAll(layer: MultiTokenLayer): readonly [T, T] {
+    const hidden = this.hiddenStates();
+    const before = this.ops.previousRows(hidden, { state: this.#places.at(-1)!.mixer.firstState });
+    const drafted = this.#drafted(layer, before);
+    return [this.#logits(hidden), drafted];
+  }
+
   /** What the layer of multi-token prediction makes of tokens and the hidden states before them: logits, and hidden states. */
   draft(layer: MultiTokenLayer, before: T): readonly [T, T] {
-    const x = this.#layer(multiTokenInput(this, before), layer, this.#places.at(-1)!);
-    const hidden = multiTokenNorm(this, x);
+    const hidden = this.#drafted(layer, before);
     return [this.#logits(hidden), hidden];
+  }
+
+  #drafted(layer: MultiTokenLayer, before: T): T {
+    return multiTokenNorm(this, this.#layer(multiTokenInput(this, before), layer, this.#places.at(-1)!));
   }
 
   /** Logits of rows behind the last norm. */
@@ -255,6 +266,7 @@ function draftHead(config: TransformerConfig, layer: MultiTokenLayer): DraftHead
   return {
     hidden: config.hidden,
     forward: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runForDrafts(layer),
+    forwardAll: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runAll(layer),
     draft: (ops, weights, { before, ...inputs }) =>
       new Pass(ops, config, weights, inputs, options).draft(layer, before),
   };
