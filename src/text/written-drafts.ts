@@ -82,13 +82,17 @@ export class WrittenDrafts {
     this.#made ??= this.#make();
     const room = Math.min(most, this.#made.writer.contextLength - history.length);
     if (room < 1) return [];
-    if (this.#trials >= TRIALS && this.#speed < 1 / this.#costs.of(1)) {
+    const isTrial = this.#trials < TRIALS;
+    if (!isTrial && this.#speed < 1 / this.#costs.of(1)) {
       this.#backoff.begin();
       this.#trials = 0;
       return [];
     }
-    if (this.#trials >= TRIALS) this.#backoff.reset();
-    return this.#write(this.#made, history, room, options);
+    if (!isTrial) this.#backoff.reset();
+    const draft = await this.#write(this.#made, history, { room, isTrial, ...options });
+    // What was written in vain is a cost, too.
+    if (draft.length === 0) this.#noteSpeed(1 / (this.#costs.of(1) + this.#draftedMs));
+    return draft;
   }
 
   #make() {
@@ -96,19 +100,19 @@ export class WrittenDrafts {
     return { writer, sampler: samplerFor(writer, this.#options) };
   }
 
+  /** `isTrial`: whether a token is drafted whatever is known of it and its costs, which others may have put off. */
   async #write(
     { writer, sampler }: { readonly writer: DraftWriter; readonly sampler: Sampler },
     history: readonly number[],
-    most: number,
-    options: ComputeOptions,
+    { room, isTrial, ...options }: ComputeOptions & { readonly room: number; readonly isTrial: boolean },
   ): Promise<readonly number[]> {
     const text = [...history];
     let outlook: Outlook = { expected: 1, share: 1, again: 0, rows: 1 };
     this.#draftedMs = 0;
-    while (text.length - history.length < most) {
-      const now = this.#gain(outlook, 0);
+    while (text.length - history.length < room) {
+      const isForced = isTrial && outlook.rows === 1;
       // What is likely to be in vain is not written.
-      if (outlook.rows > 1 && this.#gain(this.#longer(outlook, this.chance), this.#tokenMs) < now) break;
+      if (!isForced && this.#gain(this.#longer(outlook, this.chance), this.#tokenMs) < this.#gain(outlook, 0)) break;
       const start = performance.now();
       const written = await writer.logitsBehind(text, options);
       if (!written) break;
@@ -118,7 +122,7 @@ export class WrittenDrafts {
       const own = Math.min(CLASSES - 1, Math.floor(CLASSES * Math.exp(logprob)));
       if (!written.hasRead) this.#tookMs(performance.now() - start);
       const longer = this.#longer(outlook, this.#chances[own]!);
-      if (this.#gain(longer, 0) < this.#gain(outlook, 0)) break;
+      if (!isForced && this.#gain(longer, 0) < this.#gain(outlook, 0)) break;
       text.push(id);
       this.#classes.push(own);
       outlook = longer;
@@ -151,7 +155,10 @@ export class WrittenDrafts {
     }
     this.#computesAgain ||= recomputed > 0;
     const againMs = this.#costs.of(1 + recomputed) - this.#costs.of(1);
-    const speed = (accepted + 1) / (stepMs + againMs + this.#draftedMs);
+    this.#noteSpeed((accepted + 1) / (stepMs + againMs + this.#draftedMs));
+  }
+
+  #noteSpeed(speed: number): void {
     this.#trials++;
     this.#speed = this.#trials === 1 ? speed : this.#speed + NEWEST * (speed - this.#speed);
   }
