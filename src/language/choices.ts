@@ -142,7 +142,7 @@ class Choice implements Decoder {
   constructor(prompt: SharedPrompt) {
     this.contextLength = prompt.contextLength;
     this.#prompt = prompt;
-    this.draft = prompt.hasDraftHead ? async (ids, options) => this.#decoder?.draft!(ids, options) ?? null : undefined;
+    this.draft = prompt.hasDraftHead ? async (ids, options) => this.#decoder?.draft?.(ids, options) ?? null : undefined;
   }
 
   get file(): string {

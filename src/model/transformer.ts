@@ -12,8 +12,8 @@ import {
   type PartActivations,
   type TextsSeen,
 } from "./layer.ts";
-import type { RopeConfig } from "./rope.ts";
 import { type MultiTokenLayer, multiTokenInput, multiTokenNorm, multiTokenSlots } from "./multi-token.ts";
+import type { RopeConfig } from "./rope.ts";
 import { madeByNorm, type ScalableActivation } from "./scalable.ts";
 import { allLayers, type TransformerConfig } from "./transformer-config.ts";
 import { vectorSlot, type WeightLookup, type WeightSlot } from "./weight-slot.ts";
