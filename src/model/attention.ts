@@ -1,6 +1,6 @@
 /** Grouped-query attention (Ainslie et al. 2023), with what families add: windows, norms of queries and keys, soft caps. */
 import { UnsupportedError } from "../errors.ts";
-import type { LayerPass, Mixer, PartActivations, Place, TextsSeen } from "./layer.ts";
+import type { LayerPass, PartActivations, Place, StoringMixer, TextsSeen } from "./layer.ts";
 import { madeByLinear, madeByNorm } from "./scalable.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
@@ -73,7 +73,7 @@ interface Projections<T> {
 }
 
 /** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
-export class Attention implements Mixer {
+export class Attention implements StoringMixer {
   readonly module = "self_attn";
   readonly states = 0;
   readonly config: AttentionConfig;
@@ -198,7 +198,6 @@ export class Attention implements Mixer {
     return pass.linear(normed, `${module}.${names.output}`, biases.output);
   }
 
-  /** Stores keys and values of x [1, T, hidden], which later calls of the layer read; nothing is read for these rows. */
   store<T>(pass: LayerPass<T>, x: T, { module, cacheLayer }: Place): void {
     const { kvHeads, headDim, scale, biases } = this.config;
     const [k, v = k] = this.#keyValueProjections.map((name) => pass.linear(x, `${module}.${name}`, biases.qkv));

@@ -114,6 +114,12 @@ export interface Mixer extends LayerPart {
   readonly readsTexts: boolean;
 }
 
+/** A mixer whose keys and values can be stored by themselves. */
+export interface StoringMixer extends Mixer {
+  /** Stores keys and values of x [1, T, hidden], which later calls of the layer read; nothing is read for these rows. */
+  store<T>(pass: LayerPass<T>, x: T, place: Place): void;
+}
+
 /** Names of a layer's norms; null for one that it does not have. */
 export interface LayerNorms {
   /** Name of the norm in front of the mixer. */

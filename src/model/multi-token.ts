@@ -2,9 +2,8 @@
  * Multi-token prediction (DeepSeek-V3 2024, section 2.2; `mtp` in Qwen3.5's checkpoints): one more layer, which sees the hidden
  * state of a token and the embedding of the next one, and guesses the token after that. Decoders draft with it.
  */
-import type { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
-import type { LayerConfig, LayerPass } from "./layer.ts";
+import type { LayerConfig, LayerPass, StoringMixer } from "./layer.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
 /** What names of its weights begin with, as Qwen3.5's checkpoints have them. */
@@ -16,8 +15,10 @@ export const MULTI_TOKEN_LAYERS = "mtp_num_hidden_layers";
 
 /** The layer of multi-token prediction. Its keys and values are of the hidden state before each token, and that token. */
 export interface MultiTokenLayer extends LayerConfig {
+  /** What names of its weights begin with. */
   readonly module: string;
-  readonly mixer: Attention;
+  /** Its attention. */
+  readonly mixer: StoringMixer;
 }
 
 /** The layer of these parts; undefined where the config has none. */

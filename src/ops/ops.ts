@@ -288,7 +288,9 @@ export class Ops<T> {
   }
 
   /** The row before each of x [1, T, n] in its sequence; zeros before the first. */
-  previousRows(x: T, { state }: Pick<ShortConvolutionOptions, "state">): T {
+  previousRows(x: T, options: Pick<ShortConvolutionOptions, "state">): T {
+    checkOptions(options);
+    const { state } = options;
     const n = this.spec(x).shape.at(-1)!;
     const taps = this.literal(`previous_rows_${n}`, new Float32Array(2 * n).fill(1, 0, n));
     const weight = this.call("aten::view_copy.out", taps, [2, n]);
