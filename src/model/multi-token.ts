@@ -17,7 +17,7 @@ export const MULTI_TOKEN_LAYERS = "mtp_num_hidden_layers";
 export interface MultiTokenLayer extends LayerConfig {
   /** What names of its weights begin with. */
   readonly module: string;
-  /** Its attention. */
+  /** Attention of the layer, over keys and values that the decoder has stored before. */
   readonly mixer: StoringMixer;
 }
 
