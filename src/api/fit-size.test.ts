@@ -169,8 +169,12 @@ it("a recipe of what was chosen is read again, for another model not", async () 
   await writeTinyCheckpoint(other, { config: { ...tinyConfig, num_hidden_layers: 1 } });
   const small = await loadCheckpoint(other);
   expect(() => quantizeByRecipe(small, recipe)).toThrow(
+    /recipe: expected one for other \(LlamaForCausalLM: 8 .*but found one for LlamaForCausalLM: 15 matrices, /,
+  );
+  expect(() => quantizeByRecipe(small, recipe.slice(1))).toThrow(
     /recipe: "model.layers.1.*expected the name of a module of other/,
   );
+  expect(() => parseRecipe('{"_model": 1}', "plan.json")).toThrow('plan.json: "_model": expected the description');
   await small.close();
 });
 
