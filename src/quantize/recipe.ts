@@ -96,7 +96,9 @@ export function parseRecipe(json: string, file: string): Recipe {
   if (model !== undefined && typeof model !== "string")
     throw new InvalidFileError(file, `"_model": expected the description of a model but found ${shown(model)}`);
   try {
-    const recipe = makeRecipe(Object.entries(configs).map(([name, value]) => [name, parseConfig(name, value)] as const));
+    const recipe = makeRecipe(
+      Object.entries(configs).map(([name, value]) => [name, parseConfig(name, value)] as const),
+    );
     return model === undefined ? recipe : [{ name: "_model", config: null, pattern: null, model }, ...recipe];
   } catch (cause) {
     if (cause instanceof InvalidArgumentError) throw new InvalidFileError(file, cause.message, { cause });
