@@ -23,7 +23,7 @@ export interface RecipeEntry {
   readonly config: QuantizationConfig | null;
   /** Matches whole names; null unless `name` begins with `re:`. */
   readonly pattern: RegExp | null;
-  /** Of `_model`: the only model that takes the recipe, as `formatRecipe` names it. */
+  /** The only model that takes the recipe, as `formatRecipe` describes it; of `_model` alone. */
   readonly model?: string;
 }
 
