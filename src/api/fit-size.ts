@@ -12,6 +12,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { checksum } from "../kernels/layout/header.ts";
 import { logInfo } from "../log.ts";
+import { MULTI_TOKEN_PREFIX } from "../model/multi-token.ts";
 import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
 import { weightName } from "../ops/packed-constant.ts";
 import { operators } from "../ops/registry.ts";
@@ -249,12 +250,13 @@ function constantBytes({ nodes }: Graph): ReadonlyMap<string, number> {
   return bytes;
 }
 
-/** Slots with configurations, those that take the same one together. */
+/** Slots with configurations, those that take the same one together. Those for drafts alone keep theirs: no prediction is off by them. */
 function groupsOf(model: Model): readonly (readonly string[])[] {
   const groups = new Map<string, string[]>();
   for (const { name, role, tiedTo } of model.network.slots) {
     const config = model.configOf(name);
-    if (!config || role === "vector" || model.storedFormat(name) !== null) continue;
+    if (!config || role === "vector" || model.storedFormat(name) !== null || name.startsWith(MULTI_TOKEN_PREFIX))
+      continue;
     const source = config.kind === "sharedEmbedding" ? (tiedTo ?? name) : name;
     const key = constantKey(source);
     groups.set(key, [...(groups.get(key) ?? []), name]);

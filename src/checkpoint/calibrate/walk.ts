@@ -11,6 +11,7 @@ import {
   type GraphValue,
   graphSequenceUses,
   isGraphValue,
+  renewArguments,
 } from "../../compile/graph.ts";
 import { viewOf, zeros } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
@@ -20,7 +21,6 @@ import { hostCpu } from "../../kernels/cpu.ts";
 import type { Matrix } from "../../matrix.ts";
 import type { Decoder, Network } from "../../model/decoder.ts";
 import { isTextNetwork } from "../../model/encoder.ts";
-import type { Argument } from "../../ops/call-arguments.ts";
 import { EagerBuilder } from "../../ops/eager.ts";
 import { Ops } from "../../ops/ops.ts";
 import { weightName } from "../../ops/packed-constant.ts";
@@ -374,8 +374,7 @@ export class FloatWalk {
   }
 
   #callWith(node: GraphNode, tensorOf: (value: GraphValue) => Tensor): Tensor {
-    const args = node.args.map((arg) => (isGraphValue(arg) ? tensorOf(arg) : arg)) as Argument<Tensor>[];
-    return this.#builder.call(node.operator, ...args);
+    return this.#builder.call(node.operator, ...renewArguments(node, tensorOf));
   }
 
   #layer(node: GraphNode, { values, float }: Streams): LinearLayer {
@@ -430,14 +429,12 @@ function captureFloat(model: WalkedModel, window: number): Graph {
     {
       name: "forward",
       inputs: [row("tokens"), { name: "positions", spec: { dtype: "i64", shape: [window] }, smallest: [1] }],
-      build: (builder, [tokens, position]) => [
-        (network as Decoder).forward(
-          new Ops(builder),
-          weights,
-          { tokens: tokens!, position: position!, rows: null },
-          options,
-        ),
-      ],
+      build(builder, [tokens, position]) {
+        const { draftHead, forward } = network as Decoder;
+        const inputs = { tokens: tokens!, position: position!, rows: null };
+        if (draftHead) return draftHead.forwardAll(new Ops(builder), weights, inputs);
+        return [forward(new Ops(builder), weights, inputs, options)];
+      },
     },
     operators,
     hostCpu(),
