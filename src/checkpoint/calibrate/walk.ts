@@ -164,6 +164,7 @@ export class FloatWalk {
   /** Constants that many runs read. */
   readonly #kept = new Map<GraphValue, Tensor>();
   #keptRoom = 0;
+  #room = new Float32Array(0);
 
   /** Reads windows of ids, which do not see each other: all of them by a decoder, each as a text by what reads whole texts. */
   constructor(model: WalkedModel, windows: readonly (readonly number[])[], { signal }: WalkOptions = {}) {
@@ -334,7 +335,7 @@ export class FloatWalk {
     const x = node.args[0] as GraphValue;
     if (node.operator === LINEAR)
       return inChunks(values.get(x)!).flatMap((chunk) => {
-        const rows = joinRows(chunk);
+        const rows = joinRows(chunk, (length) => this.#roomFor(length));
         return splitRows(
           this.#callWith(node, (value) => (value === x ? rows : constants.get(value)!)),
           chunk,
@@ -350,6 +351,12 @@ export class FloatWalk {
       const call = () => this.#callWith(node, tensorOf);
       return isOnSequence ? this.#sequence!.step(data.length, call) : call();
     });
+  }
+
+  /** Memory for the inputs of one call: new memory costs time. */
+  #roomFor(length: number): Float32Array {
+    if (this.#room.length < length) this.#room = new Float32Array(length);
+    return this.#room;
   }
 
   /** An embedding for each window, with the rows of its table that they read, so that no table is whole in memory. */
