@@ -8,6 +8,11 @@ import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { architectureName } from "../model/encoders.ts";
 import { MULTI_TOKEN_LAYERS, MULTI_TOKEN_PREFIX } from "../model/multi-token.ts";
 
+/** Whether a slot's weight is for drafts alone: no prediction is off by it. */
+export function isForDrafts(name: string): boolean {
+  return [MULTI_TOKEN_PREFIX, ASSISTANT_PREFIX].some((prefix) => name.startsWith(prefix));
+}
+
 /** Says that the layer has an embedding and a head of its own. */
 const OWN_EMBEDDING = "mtp_use_dedicated_embeddings";
 

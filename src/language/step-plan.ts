@@ -2,7 +2,7 @@
 import type { Sequence } from "../sequences/sequence.ts";
 
 /** Where the row of a draft stands. */
-export interface DraftRow {
+interface DraftRow {
   /** The hidden state of the token before it [hidden]. */
   readonly before: Float32Array;
   /** Its position in the text. */
