@@ -177,7 +177,7 @@ export class SequenceDecoder implements ProgramDecoder {
       const logits = this.#logitsOf(1);
       const all = [...ids, ...given];
       const hidden = new Float32Array(before.length);
-      const isFixed = this.#program.metadata.get("is_draft_fixed") === true;
+      const isFixed = this.#program.count("get_draft_fixed", 0) > 0;
       // What it sees must be there.
       if (isFixed && sequence.position < ids.length) return null;
       const at = isFixed

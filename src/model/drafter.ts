@@ -27,6 +27,8 @@ export interface Drafter {
   store?<T>(pass: DraftPass<T>, hidden: T, places: readonly LayerPlaces[]): void;
   /** Logits [1, T, V], and hidden states of its own [1, T, hidden], behind tokens and the hidden states before them. */
   draft<T>(pass: DraftPass<T>, before: T): readonly [logits: T, hidden: T];
-  /** As `draft`, but only what has weights of its own: for calibration, which looks at the decoder's head once. */
+  /**
+   * Computes what `draft` does as far as it has weights of its own: for calibration, which looks at the decoder's head once.
+   */
   visit<T>(pass: DraftPass<T>, before: T): readonly T[];
 }
