@@ -1,6 +1,8 @@
 /** Logits that are none: a file may make a method give anything. */
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
+import { writeHybridCheckpoint } from "../../test/support/hybrid-checkpoint.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { compileModel } from "../api/compile-model.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
@@ -8,14 +10,17 @@ import type { Target } from "../compile/compile.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { Method, Value } from "../program/program.ts";
 import { loadProgramObject } from "./language-model.ts";
-import { logitsOf } from "./logits.ts";
+import { hiddenOf, logitsOf } from "./logits.ts";
 
 const folder = await temporaryFolder();
 await writeTinyCheckpoint(folder);
 
 /** Logits behind three tokens, by a program with a changed method `forward`. */
-async function logitsWith(change: (forward: Method) => Partial<Method>, target: Target = "lowbit") {
-  const model = await loadCheckpoint(folder);
+async function logitsWith(
+  change: (forward: Method) => Partial<Method>,
+  { target = "lowbit", path = folder }: { target?: Target; path?: string } = {},
+) {
+  const model = await loadCheckpoint(path);
   try {
     const program = compileModel(model, { target });
     const methods = program.methods.map((method) =>
@@ -88,5 +93,26 @@ describe.each(["lowbit", "executorch"] as const)("a method of a program for %s",
     const error = await logitsWith(change, target).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ message });
     expect(error).not.toBeInstanceOf(InvalidArgumentError);
+  });
+});
+
+describe("hidden states of a method", () => {
+  it("are as many numbers as were asked for, or an error of the file", async () => {
+    const data = new Float32Array(8);
+    const expected = { file: "m.pte", method: "forward", rows: 2 };
+    expect(hiddenOf({ dtype: "f32", shape: [1, 2, 4], data }, 4, expected)).toBe(data);
+    const message = "method forward: expected hidden states f32 [.., 2, 3] but found f32 [1,2,4]";
+    expect(() => hiddenOf({ dtype: "f32", shape: [1, 2, 4], data }, 3, expected)).toThrow(
+      new InvalidFileError("m.pte", message),
+    );
+    const path = join(await temporaryFolder(), "mtp");
+    await writeHybridCheckpoint(path, "qwen3_5", { mtp_num_hidden_layers: 1 });
+    for (const outputs of [
+      (forward: Method) => [forward.outputs[0]!],
+      (forward: Method) => [forward.outputs[0]!, forward.outputs[0]!],
+    ])
+      await expect(logitsWith((forward) => ({ outputs: outputs(forward) }), { path })).rejects.toThrow(
+        /^odd.pte: method forward: expected hidden states/,
+      );
   });
 });
