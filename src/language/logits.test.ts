@@ -90,7 +90,7 @@ describe.each(["lowbit", "executorch"] as const)("a method of a program for %s",
       "odd.pte: method forward: input 0 is no tensor with memory of its own",
     ],
   ])("%s is refused with the file's name", async (_, change, message) => {
-    const error = await logitsWith(change, target).catch((reason: unknown) => reason);
+    const error = await logitsWith(change, { target }).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ message });
     expect(error).not.toBeInstanceOf(InvalidArgumentError);
   });
