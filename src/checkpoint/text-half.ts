@@ -8,16 +8,30 @@ import { describe, isObject, type JsonObject } from "../formats/json.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import { logInfo } from "../log.ts";
 import { architectures } from "../model/architectures.ts";
+import { ASSISTANT_CONFIG, ASSISTANT_PREFIX } from "../model/assistant.ts";
 import type { Architecture } from "../model/decoder.ts";
 import { architectureName } from "../model/encoders.ts";
+import { MULTI_TOKEN_LAYERS } from "../model/multi-token.ts";
 
 /** What names of the decoder's tensors begin with, by the classes and versions of transformers that wrote them. */
 const decoderPrefix = /^(?:model\.)?(?:language_model|text_model)\.(?:model\.)?/;
 const headPrefix = /^(?:model\.)?(?:(?:language_model|text_model)\.)?(?=lm_head\.)/;
 
-/** The decoder's name of a tensor; null for one of another part. `isPrefixed`: the file's names begin with its part's. */
-function decoderName(name: string, isPrefixed: boolean): string | null {
+const draftPrefix = /^(?:model\.)?(?:language_model\.)?(?=mtp\.)/;
+
+/** Which names of a file are its decoder's. */
+interface NamesOfHalf {
+  /** Whether the decoder's names begin with its part's. */
+  readonly isPrefixed: boolean;
+  /** Whether the decoder has a layer of multi-token prediction. */
+  readonly drafts: boolean;
+}
+
+/** The decoder's name of a tensor; null for one of another part. */
+function decoderName(name: string, { isPrefixed, drafts }: NamesOfHalf): string | null {
+  if (name.startsWith(ASSISTANT_PREFIX)) return name;
   if (headPrefix.test(name)) return name.replace(headPrefix, "");
+  if (drafts && draftPrefix.test(name)) return name.replace(draftPrefix, "");
   if (!isPrefixed) return name.startsWith("model.") ? name : null;
   return decoderPrefix.test(name) ? name.replace(decoderPrefix, "model.") : null;
 }
@@ -31,7 +45,15 @@ function architectureOf({ model_type: type, architectures: names }: JsonObject):
 }
 
 /** Fields of the whole that count for its decoder, too, where that says nothing. */
-const shared = ["bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "tie_word_embeddings"] as const;
+const shared = [
+  "bos_token_id",
+  "eos_token_id",
+  "pad_token_id",
+  "torch_dtype",
+  "dtype",
+  "tie_word_embeddings",
+  ASSISTANT_CONFIG,
+] as const;
 
 /** How messages call a model that sees or hears as well: its class, or its type where the config names no class; null for another. */
 function wholeName(config: JsonObject): string | null {
@@ -77,8 +99,11 @@ export function withTextHalf(checkpoint: Checkpoint): Checkpoint {
   const config = textConfig(checkpoint);
   if (!config) return checkpoint;
   const { tensors, configFile, notes } = checkpoint;
-  const isPrefixed = tensors.names.some((name) => decoderPrefix.test(name));
-  const left = tensors.names.filter((name) => decoderName(name, isPrefixed) === null);
+  const half: NamesOfHalf = {
+    isPrefixed: tensors.names.some((name) => decoderPrefix.test(name)),
+    drafts: Boolean(config[MULTI_TOKEN_LAYERS]),
+  };
+  const left = tensors.names.filter((name) => decoderName(name, half) === null);
   const parts = [...new Set(left.map(partOf))].join(", ");
   const note =
     `${configFile}: ${wholeName(checkpoint.config)} is used as its text half, ${architectureName(config)}` +
@@ -88,7 +113,7 @@ export function withTextHalf(checkpoint: Checkpoint): Checkpoint {
     ...checkpoint,
     config,
     configFile: isObject(checkpoint.config.text_config) ? `${configFile}, text_config` : configFile,
-    tensors: renamedTensors(tensors, (name) => decoderName(name, isPrefixed)),
+    tensors: renamedTensors(tensors, (name) => decoderName(name, half)),
     notes: [...notes, note],
   };
 }

@@ -3,6 +3,7 @@ import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Activation } from "../ops/ops.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
+import type { Drafter } from "./drafter.ts";
 import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
 import type { LayerConfig, LayerNorms, LayerPart, Mixer, SharedTable } from "./layer.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
@@ -28,12 +29,19 @@ export interface TransformerConfig {
   readonly table?: SharedTable;
   /** What each layer is made of. */
   readonly layers: readonly LayerConfig[];
+  /** What drafts for the decoder; absent where nothing does. */
+  readonly drafter?: Drafter | undefined;
   /** Rotary embeddings by the names that layers use. */
   readonly ropes: Readonly<Record<string, RopeConfig>>;
   /** Factors on embeddings, on what a part of a layer adds to the residual stream, and on logits. */
   readonly scales: { readonly embedding: number; readonly residual: number; readonly logits: number };
   /** Bound cap * tanh(x / cap) of logits; 0 for none. */
   readonly logitSoftcap: number;
+}
+
+/** The layers of a decoder, then those of what drafts for it. */
+export function allLayers({ layers, drafter }: TransformerConfig): readonly LayerConfig[] {
+  return drafter ? [...layers, ...drafter.layers] : layers;
 }
 
 /** A decoder whose layers are alike: what one is made of, and how many there are. */
