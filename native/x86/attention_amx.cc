@@ -1,7 +1,7 @@
 // Attention of many queries on AMX: scores and weighted sums as products of bf16 tiles. Over halves and integers all
 // factors are rounded to bf16, and weights are off by up to 0.8 %. Over floats they are split in two, see split_bf16.h,
-// and results are as exact as 16 bits of the largest terms. Scores are made transposed, [keys][queries]: each query is a
-// lane of the vectors of its softmax, and neither keys nor weights need to be turned.
+// and results are as exact as 16 bits of the largest terms. Scores are made transposed, [keys][queries]: each query is
+// a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
 #include "../families/attention/rope_attention.h"
 #include "../kernel.h"
 #include "attention_integers_amx.h"
@@ -32,7 +32,8 @@ inline __m512 exp2_of(__m512 x) {
 template <class Element>
 constexpr int kPartsOf = std::is_same_v<Element, float> ? 2 : 1;
 
-// Scores are powers of two, counted in steps of which an octave has so many: of one part, those of the 7 bits of a bf16.
+// Scores are powers of two, counted in steps of which an octave has so many: of one part, those of the 7 bits of a
+// bf16.
 template <int Parts>
 constexpr float kSteps = Parts == 1 ? 128 : 1;
 
@@ -55,8 +56,8 @@ struct Pair {
 
 // Four accumulators += two tiles of a times two tiles of b. `behind` is other work at kPlaces<Parts> places.
 template <int Parts, class Behind>
-inline LOWBIT_INLINE void multiply_parts(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0, const uint8_t* b1,
-                                         Behind&& behind) {
+inline LOWBIT_INLINE void multiply_parts(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
+                                                         const uint8_t* b1, Behind&& behind) {
   if constexpr (Parts == 1) multiply_rounded_tiles(a0, a1, b0, b1, behind);
   else multiply_tiles(a0, a1, b0, b1, behind);
 }
@@ -66,7 +67,7 @@ constexpr uint32_t kPlacesOf = Parts == 1 ? 2 : 4;
 // Scores of the pair into [2][64][16].
 template <int Parts, class Behind>
 inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pair pair, float* scores,
-                                     Behind&& behind) {
+                                                     Behind&& behind) {
   const size_t row_of_tiles = sizes.steps * kPartBytes<Parts>;
   const uint8_t* queries = w.queries + 2 * pair.index * sizes.queries;
   for (uint32_t half = 0; half < pair.halves; half++, scores += 2 * kTileFloats) {
@@ -82,8 +83,8 @@ inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pai
 
 // The pair's sums += values . weights.
 template <int Parts, class Behind>
-inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair pair, const uint8_t* weights,
-                                   Behind&& behind) {
+inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair pair,
+                                                   const uint8_t* weights, Behind&& behind) {
   if (pair.halves == 0) return;
   float* sums = w.sums + 2 * pair.index * sizes.sums / 4;
   float* next = sums + sizes.sums / 4;
@@ -101,19 +102,18 @@ inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair 
 }
 
 // What 128 * (2^(f / 128) - 1) is less than f, of each two f.
-alignas(64) constexpr uint8_t kLessThanSteps[64] = {
-    0,  1,  1,  2,  2,  3,  4,  4,  5,  5,  5,  6,  6,  7,  7,  8,  8,  8,  9,  9,  9,  9,
-    10, 10, 10, 10, 10, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10,
-    10, 10, 9,  9,  9,  8,  8,  8,  7,  7,  6,  6,  5,  5,  4,  3,  3,  2,  1,  1};
+alignas(64) constexpr uint8_t kLessThanSteps[64] = {0,  1,  1,  2,  2,  3,  4,  4,  5,  5,  5,  6,  6,  7,  7,  8,
+                                                    8,  8,  9,  9,  9,  9,  10, 10, 10, 10, 10, 11, 11, 11, 11, 11,
+                                                    11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9,  9,
+                                                    9,  8,  8,  8,  7,  7,  6,  6,  5,  5,  4,  3,  3,  2,  1,  1};
 
 // 2^(a / 128) in the low halves of lanes and of b in the high ones, as bf16 with an error of 0.8 %; a and b are under
 // 2^13. A bf16 is its logarithm times 128 but for that of its mantissa, and for the bias, which `bias` has.
 inline LOWBIT_INLINE __m512i bf16_exp2_pairs(__m512 a, __m512 b) {
-  const __m512i order = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
   const __m512i steps = _mm512_shuffle_epi8(_mm512_packus_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b)), order);
-  const __m512i less = _mm512_maskz_permutexvar_epi8(0x5555555555555555, _mm512_srli_epi16(steps, 1),
-                                                     _mm512_load_si512(kLessThanSteps));
+  const __m512i less =
+      _mm512_maskz_permutexvar_epi8(0x5555555555555555, _mm512_srli_epi16(steps, 1), _mm512_load_si512(kLessThanSteps));
   return _mm512_subs_epu16(steps, less);
 }
 constexpr float kBf16Bias = 127 * 128;
@@ -229,8 +229,8 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
     const TileScope tiles;
     this->each_block([&](const CacheBlock<Element>& block, uint32_t, bool) {
       if (!are_finite) return;
-      are_finite = convert_keys<kParts>(block, sizes_.steps, w_.keys) &&
-                   convert_values<kParts>(block, sizes_.steps, w_.values);
+      are_finite =
+          convert_keys<kParts>(block, sizes_.steps, w_.keys) && convert_values<kParts>(block, sizes_.steps, w_.values);
       if (are_finite) attend_block(block);
     });
     if (are_finite) end_queries();

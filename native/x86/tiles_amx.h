@@ -142,8 +142,9 @@ inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, c
 
 // The same of tiles that are not split, with other work at two places.
 template <class Behind>
-inline LOWBIT_INLINE void multiply_rounded_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
-                                                 const uint8_t* b1, Behind&& behind) {
+inline LOWBIT_INLINE void multiply_rounded_tiles(const uint8_t* a0, const uint8_t* a1,
+                                                                 const uint8_t* b0, const uint8_t* b1,
+                                                                 Behind&& behind) {
   _tile_loadd(4, a0, 64);
   _tile_loadd(6, b0, 64);
   _tile_dpbf16ps(0, 4, 6);
