@@ -15,7 +15,6 @@ export interface FileProgramOptions extends WaitOptions {
   readonly quantization: string;
   /** Writes the program to a path. */
   readonly make: (path: string) => Promise<void>;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** A program takes about what its file does, and never so many times as much. */

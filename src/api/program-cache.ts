@@ -32,7 +32,7 @@ export interface CachedProgram {
 export interface CacheKey {
   /** Name of the model, "hf:org/name[@revision]" or without "hf:"; of a file, its path. */
   readonly model: string;
-  /** Of a file here: the SHA-256 of what it holds, in place of its path. */
+  /** SHA-256 of what a file here holds, which stands in place of its path. */
   readonly content?: string;
   /** How its weights are quantized, in words. */
   readonly quantization: string;
