@@ -1,11 +1,11 @@
 /**
  * Answers by bytes: KL divergence of real models' twins that we quantized, and that llama.cpp's own quantizer did, from the twins
  * themselves, on text that nothing was fitted to.
- * `node bench/accuracy.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code]` → results/accuracy.md and docs/figures/accuracy-<model>.svg
+ * `node bench/accuracy.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code] [--only Q4_K_M] [--keep]` → results/accuracy.md and docs/figures/accuracy-<model>.svg
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, statSync } from "node:fs";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { CALIBRATION_TOKENS, folder, importanceFile, llamaPlace, modelFiles, texts } from "./accuracy-files.js";
@@ -23,6 +23,8 @@ const { values: options } = parseArgs({
     tokens: { type: "string", default: "8000" },
     /** Kinds of files of ours and of llama.cpp's; those whose names have one of these in them. */
     only: { type: "string", default: "" },
+    /** Takes files of an earlier run. */
+    keep: { type: "boolean", default: false },
   },
 });
 const wanted = (/** @type {string} */ name) =>
@@ -33,20 +35,9 @@ const OURS = {
   "8da4w": ["--qmode", "8da4w", "--shared-embedding"],
   "8da4w, imatrix": ["--qmode", "8da4w", "--shared-embedding", "--calibrate", "{calibration}"],
   "8da4w, gptq": ["--qmode", "8da4w", "--shared-embedding", "--algorithm", "gptq", "--calibrate", "{calibration}"],
-  "8da3w, gptq": [
-    "--qmode",
-    "8da3w",
-    "--embedding",
-    "4,32",
-    "--head",
-    "8da4w",
-    "--algorithm",
-    "gptq",
-    "--calibrate",
-    "{calibration}",
-  ],
-  "size of Q4_K_M": ["--size", "{Q4_K_M}", "--algorithm", "gptq", "--calibrate", "{calibration}"],
-  "size of Q3_K_M": ["--size", "{Q3_K_M}", "--algorithm", "gptq", "--calibrate", "{calibration}"],
+  "size Q4_K_M": ["--size", "{Q4_K_M}", "--calibrate", "{calibration}"],
+  "size Q3_K_M": ["--size", "{Q3_K_M}", "--calibrate", "{calibration}"],
+  "gptq, bytes of Q4_K_M": ["--size", "{Q4_K_M}", "--algorithm", "gptq", "--calibrate", "{calibration}"],
 };
 
 function quantizeByPeer(input, kind, importance) {
@@ -72,9 +63,10 @@ function quantizeByPeer(input, kind, importance) {
 
 function quantizeOurs(input, name, fills) {
   const args = OURS[name].map((arg) => arg.replace(/^\{(.*)\}$/, (_, key) => fills[key]));
-  return quantizeTwin(input, name, args).output;
+  return quantizeTwin(input, name, args, options).output;
 }
 
+const chosenOurs = Object.keys(OURS).filter(wanted);
 const sections = [];
 mkdirSync(join(root, "docs/figures"), { recursive: true });
 const all = texts();
@@ -82,12 +74,12 @@ const chosen = options.texts.split(",").map((name) => all[name].test);
 for (const name of options.models.split(",")) {
   const { twin } = await modelFiles(name);
   const importance = await importanceFile(twin);
-  const peers = Object.keys(PEERS).map((kind) => quantizeByPeer(twin, kind, importance));
-  const bytes = Object.fromEntries(Object.keys(PEERS).map((kind, i) => [kind, `${statSync(peers[i]).size}`]));
-  const ours = Object.keys(OURS)
-    .filter(wanted)
-    .map((ours) => quantizeOurs(twin, ours, { ...bytes, calibration: all.prose.calibration }));
-  const files = [...peers.filter((file) => wanted(basename(file))), ...ours];
+  const peers = Object.keys(PEERS)
+    .filter((kind) => wanted(`${kind}.gguf`) || chosenOurs.some((name) => OURS[name].includes(`{${kind}}`)))
+    .map((kind) => quantizeByPeer(twin, kind, importance));
+  const bytes = Object.fromEntries(peers.map((file) => [/([^-]*)\.gguf$/.exec(file)[1], `${statSync(file).size}`]));
+  const ours = chosenOurs.map((name) => quantizeOurs(twin, name, { ...bytes, calibration: all.prose.calibration }));
+  const files = [...peers, ...ours];
   const svg = join(root, `docs/figures/accuracy-${name}.svg`);
   const rows = divergenceRows(files, twin, chosen, options.tokens, ["--activations", "float", "--svg", svg]);
   sections.push(`## ${name}\n\n${table(divergenceHead, rows)}`);

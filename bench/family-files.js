@@ -71,9 +71,12 @@ export const families = {
   },
 };
 
+/** A family with its layer of multi-token prediction, which programs draft with. */
+export const WITH_MTP = "Qwen3.5-0.8B with MTP";
+
 /** @param {string} name */
 function configOf(name) {
-  const config = families[name];
+  const config = name === WITH_MTP ? { ...families["Qwen3.5-0.8B"], mtp_num_hidden_layers: 1 } : families[name];
   if (!config) throw new RangeError(`family "${name}": expected one of ${Object.keys(families).join(", ")}`);
   return config;
 }

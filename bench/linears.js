@@ -37,6 +37,7 @@ const PEERS = {
   IQ2_S: [22, 2.5625],
 };
 const byGptq = ["--algorithm", "gptq", "--calibrate", "{calibration}"];
+const bySelf = ["--algorithm", "gptq", "--calibrate", "self"];
 const bits = (/** @type {number} */ n, /** @type {string[]} */ ...more) => [
   "--qmode",
   `wo${n}w`,
@@ -49,9 +50,11 @@ const OURS = {
   "4 bits f16 g32, no text": [4.5, ["--qmode", "wo4w", "--scale-dtype", "f16", "--group-size", "32"]],
   "4 bits g16, no text": [4.5625, bits(4, "--group-size", "16")],
   "4 bits f16 g32, gptq": [4.5, ["--qmode", "wo4w", "--scale-dtype", "f16", "--group-size", "32", ...byGptq]],
+  "4 bits f16 g32, gptq self": [4.5, ["--qmode", "wo4w", "--scale-dtype", "f16", "--group-size", "32", ...bySelf]],
   "4 bits g32, gptq": [4.3125, bits(4, ...byGptq)],
   "3 bits g16, gptq": [3.5625, bits(3, "--group-size", "16", "--mapping-type", "kmeans", ...byGptq)],
   "3 bits g32, gptq": [3.3125, bits(3, "--mapping-type", "kmeans", ...byGptq)],
+  "3 bits g32, gptq self": [3.3125, bits(3, "--mapping-type", "kmeans", ...bySelf)],
   "2 bits g16, gptq": [2.5625, bits(2, "--group-size", "16", "--mapping-type", "kmeans", ...byGptq)],
 };
 /** ggml's types have blocks of as many weights of a row. */
@@ -146,7 +149,7 @@ for (const name of options.models.split(",")) {
     title: "Linear layers at equal bits, beside llama.cpp's types",
     command: "node bench/linears.js",
     sections: [
-      `Twins of real models (the same function, weights off every grid); activations, table and head float. llama.cpp's types and our GPTQ see the same prose: 4,096 tokens for an importance matrix, 16,384 for GPTQ. Rows that are no whole blocks of ${BLOCK} are filled with zeros for llama.cpp's types, which are not counted. ${options.tokens} tokens of other prose, and of code.`,
+      `Twins of real models (the same function, weights off every grid); activations, table and head float. llama.cpp's types and our GPTQ see the same prose: 4,096 tokens for an importance matrix, 16,384 for GPTQ, a quarter of which the model writes itself, and all of it in rows that say self. Rows that are no whole blocks of ${BLOCK} are filled with zeros for llama.cpp's types, which are not counted. ${options.tokens} tokens of other prose, and of code.`,
       ...sections,
     ],
     isPartial: true,

@@ -1,7 +1,7 @@
 /**
  * `npm run stress:drafts [-- model.pte --prompts 200 --tokens 40 --draft smaller.pte]`: prompts by every sampler option, with each
  * kind of draft and without: ids, log probabilities, ends and counts are the same. Default: the demo model, which drafts for
- * itself, too.
+ * itself, too. Programs with a layer of multi-token prediction draft with that as well.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -66,14 +66,14 @@ async function write(prompt, how) {
   return { told: { text, finishReason, generatedTokens, logprobs, stopString }, draftedTokens, acceptedTokens };
 }
 
-const kinds = ["lookup", "prediction", "model"];
+const kinds = ["lookup", "prediction", "model", ...(llm.program.has("draft") ? ["mtp"] : [])];
 const drafted = Object.fromEntries(kinds.map((kind) => [kind, [0, 0]]));
 for (const [index, prompt] of prompts.entries()) {
   for (const [number, sampler] of samplers.entries()) {
     const how = { seed: index, maxTokens: Number(options.tokens), ...sampler };
     const { told } = await write(prompt, { ...how, draft: "off" });
     for (const kind of kinds) {
-      const draft = kind === "model" ? smaller : "lookup";
+      const draft = kind === "model" ? smaller : kind === "mtp" ? kind : "lookup";
       const prediction = kind === "prediction" ? `${told.text.slice(0, 30)} ${told.text.slice(20)}` : "";
       const found = await write(prompt, { ...how, draft, prediction });
       assert.deepEqual(found.told, told, `prompt ${index}, sampler ${number}, ${kind}`);

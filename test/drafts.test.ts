@@ -26,6 +26,10 @@ await writeTinyCheckpoint(join(folder, "tiny"), { config: { max_position_embeddi
 /** With windows, and with recurrent layers of several kinds. */
 const hybrids = ["gemma4", "qwen3_5", "lfm2", "granite_h"] satisfies HybridName[];
 for (const name of hybrids) await writeHybridCheckpoint(join(folder, name), name, { max_position_embeddings: CONTEXT });
+/** Drafts of its own layer of multi-token prediction. */
+const MTP = "qwen3_5 with mtp";
+const withMtp = { max_position_embeddings: CONTEXT, mtp_num_hidden_layers: 1 };
+await writeHybridCheckpoint(join(folder, MTP), "qwen3_5", withMtp);
 
 const loaded: LanguageModel[] = [];
 afterAll(async () => {
@@ -37,6 +41,7 @@ async function load(name: string, cpu: Cpu): Promise<LanguageModel> {
   quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
   const llm = await loadCompiled(model, { cpu, contextLength: CONTEXT });
   await model.close();
+  if (name === MTP) llm.draft = "mtp";
   loaded.push(llm);
   return llm;
 }
@@ -69,8 +74,8 @@ beforeEach(() => void vi.spyOn(performance, "now").mockImplementation(() => ++cl
 afterEach(() => void vi.restoreAllMocks());
 
 const cases = [
-  ...["tiny", "qwen3_5"].map((name) => [name, wasmCpu] as const),
-  ...["tiny", ...hybrids].map((name) => [name, own] as const),
+  ...["tiny", "qwen3_5", MTP].map((name) => [name, wasmCpu] as const),
+  ...["tiny", ...hybrids, MTP].map((name) => [name, own] as const),
 ].map(([name, cpu]) => [name, cpu.name, cpu] as const);
 
 it.each(cases)(

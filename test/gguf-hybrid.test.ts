@@ -2,14 +2,14 @@
  * GGUF files of models with recurrent layers, as llama.cpp's converter writes them, read as the checkpoints that they were
  * made from: what it renames, moves and changes is done here once more, tensor by tensor.
  */
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { assetsOf } from "../src/checkpoint/assets.ts";
 import { openTensorFile } from "../src/formats/shards.ts";
 import { f16Table, f32ToF16 } from "../src/half.ts";
-import { EagerModel, loadCheckpoint } from "../src/index.ts";
-import { bytesOf } from "../src/tensor.ts";
+import { EagerModel, loadCheckpoint, saveGguf } from "../src/index.ts";
+import { bytesOf, toFloat32 } from "../src/tensor.ts";
 import { readAssets } from "../src/text/model-assets.ts";
 import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
@@ -237,13 +237,41 @@ it("Qwen 3.5 in 8-bit blocks: rows are carried over in their order, columns of v
   expect(distance(found, expected).relative).toBeLessThan(0.05);
 });
 
-it("Qwen 3.5: layers of multi-token prediction are left out, which a note says", async () => {
+it("Qwen 3.5: a layer of multi-token prediction is written and read", async () => {
+  const golden = join(import.meta.dirname, "../src/model/multi-token-golden");
+  const source = await loadCheckpoint(golden);
+  const path = join(await temporaryFolder(), "mtp.gguf");
+  await saveGguf(source, path);
+  const bytes = await readFile(path);
+  // As llama.cpp names them, behind the two layers of the model.
+  for (const name of ["nextn.eh_proj", "nextn.enorm", "nextn.hnorm", "nextn.shared_head_norm", "attn_q", "ffn_down"])
+    expect(bytes.includes(`blk.2.${name}.weight`), name).toBe(true);
+  expect(bytes.includes("qwen35.nextn_predict_layers")).toBe(true);
+  const model = await loadCheckpoint(path);
+  expect(model.unreadTensors).toEqual([]);
+  expect(model.network.slots).toEqual(source.network.slots);
+  for (const { name, tiedTo } of source.network.slots.filter(({ name }) => name.startsWith("mtp."))) {
+    expect(tiedTo).toBe(null);
+    const [found, expected] = await Promise.all([model, source].map(({ checkpoint }) => checkpoint.tensors.read(name)));
+    expectNear(toFloat32(found!), toFloat32(expected!));
+  }
+  await model.close();
+  await source.close();
+});
+
+it("Qwen 3.5: a layer of multi-token prediction that lacks tensors, and several, are left out, which a note says", async () => {
   const draft = { name: "blk.3.nextn.enorm.weight", sizes: [32], type: 0, data: new Uint8Array(128) };
   const facts = { ...qwenFacts, block_count: 4, nextn_predict_layers: 1 };
   const { source, path } = await writeGgufOf("qwen3_5", facts, [draft]);
   const { logits, notes } = await logitsOf(path);
   expectNear(logits, (await logitsOf(source)).logits);
-  expect(notes).toEqual([`${path}: 1 layer of multi-token prediction is left out`]);
+  const lacks = "lacks tensor mtp.layers.0.input_layernorm.weight of multi-token prediction";
+  expect(notes).toEqual([`${path}: ${lacks}; the model cannot draft for itself`]);
+  const last = { ...draft, name: "blk.4.nextn.enorm.weight" };
+  const two = await writeGgufOf("qwen3_5", { ...facts, block_count: 5, nextn_predict_layers: 2 }, [draft, last]);
+  expect((await logitsOf(two.path)).notes).toEqual([
+    `${two.path}: mtp_num_hidden_layers 2 is not supported; the model cannot draft for itself`,
+  ]);
 });
 
 it.each<[HybridName, object, RegExp]>([

@@ -7,8 +7,8 @@ import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { encodeAssets } from "../language/assets.ts";
-import { LONG_METHOD } from "../language/program-decoder.ts";
-import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
+import { DRAFT_METHOD, LONG_METHOD } from "../language/program-decoder.ts";
+import type { DraftHead, ForwardOptions, WeightLookup } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
@@ -60,15 +60,15 @@ function forwardOptions(options: CompileModelOptions, capacity: number, longCont
 }
 
 /**
- * forward(tokens int64 [1, T], positions int64 [T], rows int64 [R]) → logits of those rows [1, R, V], T up to maxSeqLen. For
- * ExecuTorch forward(tokens, input_pos int64 [1]) → logits of the last token, or of all.
+ * forward(tokens int64 [1, T], positions int64 [T], rows int64 [R]) → logits of those rows [1, R, V], T up to maxSeqLen, and their
+ * hidden states [1, R, H] where the model has a head for drafts. For ExecuTorch forward(tokens, input_pos int64 [1]) → logits of the last token, or of all.
  */
 function forwardSource(
   { decoder }: Model,
   weights: WeightLookup,
   options: CompileModelOptions,
   { maxSeqLen, maxContextLen }: Lengths,
-  longContext = false,
+  { head = null, longContext = false }: { readonly head?: DraftHead | null; readonly longContext?: boolean },
 ): MethodSource {
   const tokens = { name: "tokens", spec: { dtype: "i64", shape: [1, maxSeqLen] }, smallest: [1, 1] } as const;
   const vector = (name: string, size: number) =>
@@ -79,14 +79,33 @@ function forwardSource(
     inputs: hasStates
       ? [tokens, vector("input_pos", 1)]
       : [tokens, vector("positions", maxSeqLen), vector("rows", logitRows(maxSeqLen))],
-    build: (builder, [tokens, position, rows]) => [
-      decoder.forward(
-        new Ops(builder),
-        weights,
-        { tokens: tokens!, position: position!, rows: rows ?? null },
-        forwardOptions(options, maxContextLen, longContext),
-      ),
+    build(builder, [tokens, position, rows]) {
+      const ops = new Ops(builder);
+      const inputs = { tokens: tokens!, position: position!, rows: rows ?? null };
+      if (head) return head.forward(ops, weights, inputs);
+      return [decoder.forward(ops, weights, inputs, forwardOptions(options, maxContextLen, longContext))];
+    },
+  };
+}
+
+/**
+ * draft(tokens int64 [1, T], positions int64 [T], before f32 [1, T, H]) → logits [1, T, V] of the tokens behind them, and hidden
+ * states of them [1, T, H]. `before`: the hidden states of the tokens before them, which `forward` gives behind its logits.
+ */
+function draftSource(head: DraftHead, weights: WeightLookup, { maxSeqLen }: Lengths): MethodSource {
+  const rows = logitRows(maxSeqLen);
+  const input = (name: string, dtype: "i64" | "f32", shape: readonly number[], smallest: readonly number[]) => ({
+    ...{ name, spec: { dtype, shape }, smallest },
+  });
+  return {
+    name: DRAFT_METHOD,
+    inputs: [
+      input("tokens", "i64", [1, rows], [1, 1]),
+      input("positions", "i64", [rows], [1]),
+      input("before", "f32", [1, rows, head.hidden], [1, 1, head.hidden]),
     ],
+    build: (builder, [tokens, position, before]) =>
+      head.draft(new Ops(builder), weights, { tokens: tokens!, position: position!, rows: null, before: before! }),
   };
 }
 
@@ -114,8 +133,10 @@ function decoderSources(model: Model, given: CompileModelOptions, unread: boolea
   const sizes = lengths(model, given);
   const weights = weightsFor(model, given, unread);
   const longFrom = longContextFrom(model, sizes.maxContextLen);
-  const long = longFrom === null ? [] : [forwardSource(model, weights, given, sizes, true)];
-  return { sources: [forwardSource(model, weights, given, sizes), ...long], sizes, longFrom };
+  const long = longFrom === null ? [] : [forwardSource(model, weights, given, sizes, { longContext: true })];
+  const head = given.target === "executorch" || longFrom !== null ? null : (model.decoder.draftHead ?? null);
+  const draft = head ? [draftSource(head, weights, sizes)] : [];
+  return { sources: [forwardSource(model, weights, given, sizes, { head }), ...long, ...draft], sizes, longFrom, head };
 }
 
 /**
@@ -164,7 +185,7 @@ function compiled(model: Model, options: CompileModelOptions, unread: boolean): 
 
 /** Methods and metadata of a decoder's program. */
 function decoderProgram(model: Model, options: CompileModelOptions, unread: boolean) {
-  const { sources, sizes, longFrom } = decoderSources(model, options, unread);
+  const { sources, sizes, longFrom, head } = decoderSources(model, options, unread);
   const facts = generationFacts(model.checkpoint);
   const metadata = new Map<string, number | boolean | readonly number[]>([
     ["get_max_seq_len", sizes.maxSeqLen],
@@ -175,6 +196,7 @@ function decoderProgram(model: Model, options: CompileModelOptions, unread: bool
     options.target === "executorch"
       ? ["use_sdpa_with_kv_cache", true]
       : ["get_max_logit_rows", logitRows(sizes.maxSeqLen)],
+    ...(head ? ([["get_hidden_size", head.hidden]] as const) : []),
     ["enable_dynamic_shape", true],
     ...(longFrom === null ? [] : ([["get_long_context_from", longFrom]] as const)),
     ...(facts.bosId === null ? [] : ([["get_bos_id", facts.bosId]] as const)),

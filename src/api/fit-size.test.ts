@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -47,7 +47,8 @@ async function logitsOf(model: Model) {
 
 describe("a size", () => {
   it("is not chosen again where the same call has kept it", async () => {
-    const options = { ...reading, bytes: await uniformBytes(4, 32), folder: join(folder, "kept") };
+    const few = { maxTokens: 8, window: 8 };
+    const options = { ...few, bytes: await uniformBytes(4, 32), folder: join(folder, "kept") };
     const choose = async (more: Partial<typeof options> = {}) => {
       const model = await opened();
       let measured = 0;
@@ -59,6 +60,13 @@ describe("a size", () => {
     const first = await choose();
     expect(first.measured).toBeGreaterThan(0);
     expect(await choose()).toEqual({ ...first, measured: 0 });
+    const kept = join(options.folder, "size.json");
+    const known = readFileSync(kept, "utf8");
+    for (const damaged of [known.slice(0, -20), known.replace('"bits":4', '"bits":3')]) {
+      writeFileSync(kept, damaged);
+      expect(await choose()).toEqual(first);
+      expect(readFileSync(kept, "utf8")).toBe(known);
+    }
     expect((await choose({ bytes: options.bytes + 1000 })).measured).toBeGreaterThan(0);
   });
 
@@ -161,8 +169,12 @@ it("a recipe of what was chosen is read again, for another model not", async () 
   await writeTinyCheckpoint(other, { config: { ...tinyConfig, num_hidden_layers: 1 } });
   const small = await loadCheckpoint(other);
   expect(() => quantizeByRecipe(small, recipe)).toThrow(
+    /recipe: expected one for other \(LlamaForCausalLM: 8 .*but found one for LlamaForCausalLM: 15 matrices, /,
+  );
+  expect(() => quantizeByRecipe(small, recipe.slice(1))).toThrow(
     /recipe: "model.layers.1.*expected the name of a module of other/,
   );
+  expect(() => parseRecipe('{"_model": 1}', "plan.json")).toThrow('plan.json: "_model": expected the description');
   await small.close();
 });
 

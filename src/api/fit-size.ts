@@ -10,6 +10,9 @@ import { argumentValues, type Graph, type GraphValue } from "../compile/graph.ts
 import { byteSize } from "../dtype.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import { checksum } from "../kernels/layout/header.ts";
+import { logInfo } from "../log.ts";
+import { MULTI_TOKEN_PREFIX } from "../model/multi-token.ts";
 import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
 import { weightName } from "../ops/packed-constant.ts";
 import { operators } from "../ops/registry.ts";
@@ -98,17 +101,29 @@ export async function fitSize(model: Model, text: string, options: FitSizeOption
 
 const KEPT = "size.json";
 
+/** What the text of a choice follows from, and its checksum. */
+const keptHead = (key: string, bytes: Uint8Array) => `${key} ${checksum(bytes)}\n`;
+
 async function keepFit(folder: string, key: string, { configs, ...fitted }: FittedSize): Promise<void> {
   await makeFolder(folder);
-  const content = new TextEncoder().encode(JSON.stringify({ key, ...fitted, configs: [...configs] }));
-  await writeFileWhole(join(folder, KEPT), (sink) => sink.write(content));
+  const encoder = new TextEncoder();
+  const content = encoder.encode(JSON.stringify({ ...fitted, configs: [...configs] }));
+  await writeFileWhole(join(folder, KEPT), async (sink) => {
+    await sink.write(encoder.encode(keptHead(key, content)));
+    await sink.write(content);
+  });
 }
 
-/** What an earlier call has chosen; null where there is nothing, or of another key. */
+/** What an earlier call has chosen; null where there is nothing, one of another key, or one that is damaged. */
 async function keptFit(folder: string, key: string): Promise<FittedSize | null> {
   const text = await readTextIfAny(join(folder, KEPT));
-  if (!text?.includes(key)) return null;
-  const { key: _, configs, ...fitted } = JSON.parse(text);
+  if (text === null) return null;
+  const content = text.slice(text.indexOf("\n") + 1);
+  if (text !== keptHead(key, new TextEncoder().encode(content)) + content) {
+    logInfo(() => `${join(folder, KEPT)}: of another call, or damaged; bits are chosen again`);
+    return null;
+  }
+  const { configs, ...fitted } = JSON.parse(content);
   return { ...fitted, configs: new Map(configs) };
 }
 
@@ -235,12 +250,13 @@ function constantBytes({ nodes }: Graph): ReadonlyMap<string, number> {
   return bytes;
 }
 
-/** Slots with configurations, those that take the same one together. */
+/** Slots with configurations, those that take the same one together. Those for drafts alone keep theirs: no prediction is off by them. */
 function groupsOf(model: Model): readonly (readonly string[])[] {
   const groups = new Map<string, string[]>();
   for (const { name, role, tiedTo } of model.network.slots) {
     const config = model.configOf(name);
-    if (!config || role === "vector" || model.storedFormat(name) !== null) continue;
+    if (!config || role === "vector" || model.storedFormat(name) !== null || name.startsWith(MULTI_TOKEN_PREFIX))
+      continue;
     const source = config.kind === "sharedEmbedding" ? (tiedTo ?? name) : name;
     const key = constantKey(source);
     groups.set(key, [...(groups.get(key) ?? []), name]);

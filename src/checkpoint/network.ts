@@ -10,9 +10,11 @@ import type { Network } from "../model/decoder.ts";
 import { type HeadActivation, type HeadStep, textNetwork } from "../model/encoder.ts";
 import { architectureName, buildEncoder, decoderAsEncoder, encoders, withArchitecture } from "../model/encoders.ts";
 import { expertStacks } from "../model/layer.ts";
+import { allLayers } from "../model/transformer-config.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { scoreActivation } from "./assets.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { withDraftHead, withoutLackingHead } from "./draft-head.ts";
 import { withExpertStacks } from "./expert-stacks.ts";
 import { withFoldedOrders } from "./folded-orders.ts";
 import { withTextHalf } from "./text-half.ts";
@@ -20,7 +22,9 @@ import { withStoredHead } from "./tied-head.ts";
 
 /** The checkpoint under the names, and with the order of rows, that its network has for tensors, and the network. */
 export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Network]> {
-  const [named, network] = await namedNetwork(withTextHalf({ ...opened, config: withArchitecture(opened.config) }));
+  const [named, network] = await namedNetwork(
+    withDraftHead(withTextHalf({ ...opened, config: withArchitecture(opened.config) })),
+  );
   const checkpoint = withFoldedOrders(named, network);
   const paired = new Map(network.slots.flatMap(({ name, pairs }) => (pairs ? [[name, pairs]] : [])));
   if (paired.size === 0) return [checkpoint, network];
@@ -43,7 +47,10 @@ async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Networ
   if (isClassifier) return rerankerOf(checkpoint);
   const decoder = buildDecoder(configFile, config);
   const named = withModelPrefix(checkpoint, decoder);
-  return withStoredHead(withExpertStacks(named, expertStacks(decoder.transformer)), decoder);
+  const stacks = decoder.transformer ? expertStacks(allLayers(decoder.transformer)) : [];
+  const unstacked = withExpertStacks(named, stacks);
+  const other = decoder.draftHead ? withoutLackingHead(checkpoint, unstacked, decoder.slots) : null;
+  return other ? namedNetwork(other) : withStoredHead(unstacked, decoder);
 }
 
 function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkpoint, Network] {

@@ -71,7 +71,7 @@ function spared(config: QuantizationConfig, { delicate }: WeightSlot): Quantizat
  */
 export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
   checkModel(model);
-  checkNames(model, recipe);
+  checkFor(model, recipe);
   const { slots } = model.network;
   const own = (slot: WeightSlot) => fitRole(slot, selectConfig(recipe, moduleOf(slot.name)));
   const configOf = (slot: WeightSlot) => {
@@ -82,13 +82,23 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
   return configure(model, configOf);
 }
 
-/** The configurations of a model as the text of a recipe, in JSON, which `parseRecipe` reads: a line a module, to be edited. */
+/**
+ * The configurations of a model as the text of a recipe, in JSON, which `parseRecipe` reads: a line a module, to be edited. Models of other
+ * sizes refuse it, unless the line of `_model` is taken away.
+ */
 export function formatRecipe(model: Model): string {
   checkModel(model);
   const lines = [...model.configs].map(
     ([name, config]) => `  ${JSON.stringify(moduleOf(name))}: ${JSON.stringify(config)}`,
   );
-  return `{\n${lines.join(",\n")}\n}\n`;
+  return `{\n${[`  "_model": ${JSON.stringify(description(model))}`, ...lines].join(",\n")}\n}\n`;
+}
+
+/** Tells models of other sizes apart. */
+function description({ network: { architecture, slots } }: Model): string {
+  const matrices = slots.filter(({ role, tiedTo }) => role !== "vector" && tiedTo === null);
+  const weights = matrices.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);
+  return `${architecture}: ${matrices.length} matrices, ${weights} weights`;
 }
 
 /** Names of the weights of which a recipe says something: a configuration that fits them, or null. */
@@ -108,11 +118,21 @@ export function weightsInRecipe(model: Model, recipe: Recipe): ReadonlySet<strin
   );
 }
 
-function checkNames({ network, name: modelName }: Model, recipe: Recipe): void {
+/** Names of a recipe that are no module's. */
+const NO_MODULES: ReadonlySet<string> = new Set(["_default", "_model"]);
+
+/** InvalidArgumentError for a recipe of another model, or that names what this one lacks. */
+function checkFor(model: Model, recipe: Recipe): void {
+  const { network, name: modelName } = model;
   const isEntry = (entry: Partial<Recipe[number]> | null) => typeof entry?.name === "string" && "config" in entry;
   if (!Array.isArray(recipe) || !recipe.every(isEntry)) throw unexpected("recipe", "one of makeRecipe()", recipe);
+  const other = recipe.find(({ model: wanted }) => wanted !== undefined && wanted !== description(model));
+  if (other)
+    throw new InvalidArgumentError(
+      `recipe: expected one for ${modelName} (${description(model)}) but found one for ${other.model}; without its "_model", all whose modules have its names take it`,
+    );
   const names = new Set(network.slots.flatMap((slot) => [slot.name, moduleOf(slot.name)]));
-  const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
+  const unknown = recipe.find(({ name, pattern }) => pattern === null && !NO_MODULES.has(name) && !names.has(name));
   if (unknown)
     throw new InvalidArgumentError(
       `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${moduleOf(network.slots[0]!.name)}, "re:" and a regular expression, or "_default"`,

@@ -10,14 +10,26 @@ import { logInfo } from "../log.ts";
 import { architectures } from "../model/architectures.ts";
 import type { Architecture } from "../model/decoder.ts";
 import { architectureName } from "../model/encoders.ts";
+import { MULTI_TOKEN_LAYERS } from "../model/multi-token.ts";
 
 /** What names of the decoder's tensors begin with, by the classes and versions of transformers that wrote them. */
 const decoderPrefix = /^(?:model\.)?(?:language_model|text_model)\.(?:model\.)?/;
 const headPrefix = /^(?:model\.)?(?:(?:language_model|text_model)\.)?(?=lm_head\.)/;
 
-/** The decoder's name of a tensor; null for one of another part. `isPrefixed`: the file's names begin with its part's. */
-function decoderName(name: string, isPrefixed: boolean): string | null {
+const draftPrefix = /^(?:model\.)?(?:language_model\.)?(?=mtp\.)/;
+
+/** Which names of a file are its decoder's. */
+interface NamesOfHalf {
+  /** Whether the decoder's names begin with its part's. */
+  readonly isPrefixed: boolean;
+  /** Whether the decoder has a layer of multi-token prediction. */
+  readonly drafts: boolean;
+}
+
+/** The decoder's name of a tensor; null for one of another part. */
+function decoderName(name: string, { isPrefixed, drafts }: NamesOfHalf): string | null {
   if (headPrefix.test(name)) return name.replace(headPrefix, "");
+  if (drafts && draftPrefix.test(name)) return name.replace(draftPrefix, "");
   if (!isPrefixed) return name.startsWith("model.") ? name : null;
   return decoderPrefix.test(name) ? name.replace(decoderPrefix, "model.") : null;
 }
@@ -77,8 +89,11 @@ export function withTextHalf(checkpoint: Checkpoint): Checkpoint {
   const config = textConfig(checkpoint);
   if (!config) return checkpoint;
   const { tensors, configFile, notes } = checkpoint;
-  const isPrefixed = tensors.names.some((name) => decoderPrefix.test(name));
-  const left = tensors.names.filter((name) => decoderName(name, isPrefixed) === null);
+  const half: NamesOfHalf = {
+    isPrefixed: tensors.names.some((name) => decoderPrefix.test(name)),
+    drafts: Boolean(config[MULTI_TOKEN_LAYERS]),
+  };
+  const left = tensors.names.filter((name) => decoderName(name, half) === null);
   const parts = [...new Set(left.map(partOf))].join(", ");
   const note =
     `${configFile}: ${wholeName(checkpoint.config)} is used as its text half, ${architectureName(config)}` +
@@ -88,7 +103,7 @@ export function withTextHalf(checkpoint: Checkpoint): Checkpoint {
     ...checkpoint,
     config,
     configFile: isObject(checkpoint.config.text_config) ? `${configFile}, text_config` : configFile,
-    tensors: renamedTensors(tensors, (name) => decoderName(name, isPrefixed)),
+    tensors: renamedTensors(tensors, (name) => decoderName(name, half)),
     notes: [...notes, note],
   };
 }

@@ -13,7 +13,7 @@ export interface DraftOption {
 export function addDraftOption(command: Command): Command {
   return command.option(
     "--draft <source>",
-    "where tokens come from that are computed before they are drawn: lookup (what followed the last ones before), off, or a smaller model with the same tokens; the text is the same (default: lookup)",
+    "where tokens come from that are computed before they are drawn: lookup (what followed the last ones before), mtp (also the model's own layer of multi-token prediction), off, or a smaller model with the same tokens; the text is the same (default: lookup)",
   );
 }
 

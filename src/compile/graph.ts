@@ -64,10 +64,10 @@ export function graphSequenceUses({ nodes }: Graph, registry: OperatorRegistry):
 }
 
 /** The arguments of a node with its values, those in lists too, replaced. */
-export function renewArguments(node: GraphNode, renew: (value: GraphValue) => GraphValue): Argument<GraphValue>[] {
-  const renewed = (arg: Argument<GraphValue>): Argument<GraphValue> => {
-    if (Array.isArray(arg)) return arg.map(renewed) as Argument<GraphValue>;
-    return isGraphValue(arg) ? renew(arg) : arg;
+export function renewArguments<R>(node: GraphNode, renew: (value: GraphValue) => R): Argument<R>[] {
+  const renewed = (arg: Argument<GraphValue>): Argument<R> => {
+    if (Array.isArray(arg)) return arg.map(renewed) as Argument<R>;
+    return isGraphValue(arg) ? renew(arg) : (arg as Argument<R>);
   };
   return node.args.map(renewed);
 }

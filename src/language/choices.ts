@@ -101,6 +101,11 @@ class SharedPrompt {
     return this.#first.vocabularySize;
   }
 
+  /** Whether the program drafts for itself. */
+  get hasDraftHead(): boolean {
+    return this.#first.draft !== undefined;
+  }
+
   /** Tokens of the prompt that were found computed already. */
   get cachedTokens(): number {
     return this.#cachedTokens;
@@ -130,12 +135,14 @@ class SharedPrompt {
 /** The decoder of one text. */
 class Choice implements Decoder {
   readonly contextLength: number;
+  readonly draft: Decoder["draft"];
   readonly #prompt: SharedPrompt;
   #decoder: ProgramDecoder | null = null;
 
   constructor(prompt: SharedPrompt) {
     this.contextLength = prompt.contextLength;
     this.#prompt = prompt;
+    this.draft = prompt.hasDraftHead ? async (ids, options) => this.#decoder?.draft?.(ids, options) ?? null : undefined;
   }
 
   get file(): string {

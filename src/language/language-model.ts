@@ -37,7 +37,7 @@ import {
   stopStrings,
   withDefaults,
 } from "./generation-settings.ts";
-import type { ProgramDecoder } from "./program-decoder.ts";
+import { DRAFT_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 import { type RankOptions, Reranker } from "./reranker.ts";
 import { mapEvents, ResultStream } from "./result-stream.ts";
 import { StructuredGeneration, type StructuredOptions } from "./structured.ts";
@@ -124,7 +124,8 @@ export class LanguageModel {
   }
 
   /**
-   * Where drafts come from in generations whose options do not say: "lookup" at first. A smaller model with the same tokens
+   * Where drafts come from in generations whose options do not say: "lookup" at first; "mtp" for models that have a layer of
+   * multi-token prediction. A smaller model with the same tokens
    * stays the caller's to dispose of; InvalidArgumentError for one with other tokens.
    * @example
    * llm.draft = await loadProgram("smaller.pte");
@@ -134,7 +135,8 @@ export class LanguageModel {
   }
 
   set draft(draft: Draft) {
-    checkDraft(draft, this.tokenizer, this.name);
+    const { name, tokenizer } = this;
+    checkDraft(draft, { name, tokenizer, hasDraftHead: this.program.has(DRAFT_METHOD) });
     this.#draft = draft;
   }
 

@@ -1,4 +1,4 @@
-/** What a method gives as logits, checked before it is believed: the file may say anything. */
+/** What a method gives as logits and as hidden states, checked before it is believed: the file may say anything. */
 import { InvalidFileError } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
 
@@ -15,13 +15,30 @@ export interface ExpectedLogits {
 
 /** Values [rows, V] of logits in float32. InvalidFileError for another type or number of values. */
 export function logitsOf(logits: Tensor | undefined, expected: ExpectedLogits): Float32Array {
-  const { file, method, vocabularySize, rows } = expected;
-  const { length = 0 } = logits?.data ?? {};
-  const isWhole = rows === null ? length > 0 && length % vocabularySize === 0 : length === rows * vocabularySize;
-  if (logits?.dtype === "f32" && isWhole) return logits.data as Float32Array;
-  const found = logits ? `${logits.dtype} [${logits.shape}]` : "nothing";
+  return valuesOf(logits, "logits", expected.vocabularySize, expected);
+}
+
+/** Values [rows, size] of hidden states in float32. InvalidFileError for another type or number of values. */
+export function hiddenOf(
+  hidden: Tensor | undefined,
+  size: number,
+  expected: Omit<ExpectedLogits, "vocabularySize">,
+): Float32Array {
+  return valuesOf(hidden, "hidden states", size, expected);
+}
+
+function valuesOf(
+  found: Tensor | undefined,
+  what: string,
+  size: number,
+  { file, method, rows }: Omit<ExpectedLogits, "vocabularySize">,
+): Float32Array {
+  const { length = 0 } = found?.data ?? {};
+  const isWhole = rows === null ? length > 0 && length % size === 0 : length === rows * size;
+  if (found?.dtype === "f32" && isWhole) return found.data as Float32Array;
+  const shown = found ? `${found.dtype} [${found.shape}]` : "nothing";
   throw new InvalidFileError(
     file,
-    `method ${method}: expected logits f32 [.., ${rows ?? "rows"}, ${vocabularySize}] but found ${found}`,
+    `method ${method}: expected ${what} f32 [.., ${rows ?? "rows"}, ${size}] but found ${shown}`,
   );
 }

@@ -28,6 +28,9 @@ export interface ProgramDecoder extends Decoder {
 /** Method that serves sequences longer than metadata `get_long_context_from`, in programs that have that. */
 export const LONG_METHOD = "forward_long";
 
+/** Method of programs that draft for themselves: logits of tokens and of the hidden states before them. */
+export const DRAFT_METHOD = "draft";
+
 /** The method that computes a sequence of `length` tokens, from its first on. */
 export function methodFor(program: LoadedProgram, length: number): string {
   return length > program.count("get_long_context_from", Number.POSITIVE_INFINITY) ? LONG_METHOD : "forward";

@@ -11,9 +11,10 @@ import type { Session } from "../runtime/session.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
-import { type ExpectedLogits, logitsOf } from "./logits.ts";
+import { type ExpectedLogits, hiddenOf, logitsOf } from "./logits.ts";
+import { DRAFT_METHOD } from "./program-decoder.ts";
 import { StepInputs } from "./step-inputs.ts";
-import { type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
+import { nextPosition, type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
 
 /** How long others may take to ask for their next token before a step goes on without them, in turns of the event loop. */
 const GATHER_TURNS = 3;
@@ -23,6 +24,9 @@ const DRAFT_ROWS = 8;
 
 /** Rows of a step of prompts while nobody else asks, in `prefillTokens`. */
 const ALONE = 4;
+
+/** What a draft gives for tokens found whose sequence has lost those before it. */
+const LOST = -1;
 
 /** How long others are expected to come after some did. */
 const OTHERS_MS = 3000;
@@ -34,6 +38,8 @@ export class Scheduler {
   readonly #session: Session;
   readonly #inputs: StepInputs;
   readonly #logits: Pick<ExpectedLogits, "file" | "vocabularySize">;
+  /** Elements of the hidden states that steps give, 0 for none. */
+  readonly #hiddenSize: number;
   readonly #pending: Pending[] = [];
   /** When sequences came, by their first request. */
   readonly #ages = new WeakMap<Sequence, number>();
@@ -66,6 +72,7 @@ export class Scheduler {
     };
     this.#inputs = new StepInputs(rows);
     this.#logits = { file: program.file, vocabularySize: program.count("get_vocab_size") };
+    this.#hiddenSize = program.has(DRAFT_METHOD) ? program.count("get_hidden_size") : 0;
   }
 
   /**
@@ -115,6 +122,14 @@ export class Scheduler {
     const isLong = request.logitsFrom >= this.limits.pagePositions;
     if (this.#store.archive && isLong && sequence.position === 0) return this.#load(request, order, age);
     return this.#enqueue(request, { order, age, found: 0 });
+  }
+
+  /**
+   * Computes the last token of a request whose `before` is given, which drafts. False where the sequence has lost its tokens
+   * meanwhile, so that there is nothing to draft from.
+   */
+  async draft(request: SequenceRequest): Promise<boolean> {
+    return (await this.run(request)) >= 0;
   }
 
   /** Runs a request after what is kept beyond memory of it was read, while others go on. */
@@ -191,7 +206,13 @@ export class Scheduler {
   }
 
   #dropAborted(): void {
-    for (const pending of this.#pending.slice()) if (pending.signal?.aborted) this.#end(pending, pending.signal.reason);
+    for (const pending of this.#pending.slice()) {
+      if (pending.signal?.aborted) this.#end(pending, pending.signal.reason);
+      else if (pending.before && aheadOf(pending) >= this.limits.pagePositions) {
+        pending.found = LOST;
+        this.#end(pending);
+      }
+    }
   }
 
   /** Takes a request out of the queue, with what became of it. */
@@ -252,7 +273,7 @@ export class Scheduler {
       const parts = planStep(others, this.limits, { late, rows: this.#promptTokens() });
       if (parts.map(({ pending }) => findPrefix(pending)).includes(true)) continue;
       const inTurn = parts.toSorted((a, b) => a.pending.age - b.pending.age);
-      const lacking = inTurn.find(({ pending, rows }) => !pending.sequence.reserve(rows))?.pending;
+      const lacking = inTurn.find(({ pending, rows }) => !pending.sequence.reserve(aheadOf(pending) + rows))?.pending;
       if (!lacking) return { parts, lacking: oldest };
       if (this.#makeRoom(lacking, waiting)) continue;
       if (!oldest || lacking.age < oldest.age) oldest = lacking;
@@ -283,11 +304,16 @@ export class Scheduler {
     const stop = new AbortController();
     const release = abortWhenAll(parts, stop);
     try {
-      const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows }));
+      const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows, ahead: aheadOf(pending) }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);
-      const expected = { ...this.#logits, method, rows: inputs.at(-1)!.data.length };
-      const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logitsOf(logits, expected), expected);
+      const rows = parts[0]!.pending.before ? parts.length : inputs.at(-1)!.data.length;
+      const expected = { ...this.#logits, method, rows };
+      const read = ([logits, hidden]: readonly Tensor[]) => {
+        takeRows(parts, logitsOf(logits, expected), ({ logits }) => logits);
+        if (this.#hiddenSize === 0) return;
+        takeRows(parts, hiddenOf(hidden, this.#hiddenSize, expected), (pending) => pending.hidden);
+      };
       await this.#store
         .step(runs, () => this.#session.use(method, inputs, read, stop.signal))
         .catch((error) => {
@@ -301,8 +327,13 @@ export class Scheduler {
 
   /** Notes what was computed, and ends the request when it has all it asked for. */
   #commit({ pending, rows }: Part): void {
-    const { sequence, ids, keepsStart, signal } = pending;
+    const { sequence, ids, keepsStart, before, signal } = pending;
     if (sequence.isDisposed) return;
+    if (before) {
+      this.#expected.add(sequence);
+      this.#end(pending);
+      return;
+    }
     const end = sequence.position + rows;
     sequence.commit(ids.slice(sequence.position, end), { keepsStart });
     pending.servedAt = this.#steps;
@@ -313,22 +344,31 @@ export class Scheduler {
   }
 }
 
-/** Logits of a step to those who want them, before what was computed is committed. */
-function takeLogits(
+/** How far behind the tokens of its sequence the rows of a request begin. */
+function aheadOf(pending: Pending): number {
+  return nextPosition(pending) - pending.sequence.position;
+}
+
+/** Rows of values of a step, as many of each row, to those who want them, before what was computed is committed. */
+function takeRows(
   parts: readonly Part[],
-  logits: Float32Array,
-  { vocabularySize: size }: Pick<ExpectedLogits, "vocabularySize">,
+  values: Float32Array,
+  targetOf: (pending: Pending) => Float32Array | undefined,
 ): void {
+  const wanted = parts.map(({ pending, rows }) => {
+    const start = nextPosition(pending);
+    const first = Math.max(start, pending.logitsFrom);
+    return { pending, first, count: Math.max(0, start + rows - first) };
+  });
+  const all = wanted.reduce((sum, { count }) => sum + count, 0);
+  if (all === 0) return;
+  const size = values.length / all;
   let at = 0;
-  for (const { pending, rows } of parts) {
-    const { sequence, logitsFrom, logits: target } = pending;
-    const first = Math.max(sequence.position, logitsFrom);
-    const count = sequence.position + rows - first;
-    if (count <= 0) continue;
+  for (const { pending, first, count } of wanted) {
     // One that was disposed of meanwhile has ended its request, and may have given its memory to another.
-    const own = logits.subarray(at, at + count * size);
-    if (!sequence.isDisposed) target.set(own, (first - logitsFrom) * size);
-    at += count * size;
+    const target = pending.sequence.isDisposed ? undefined : targetOf(pending);
+    target?.set(values.subarray(at * size, (at + count) * size), (first - pending.logitsFrom) * size);
+    at += count;
   }
 }
 

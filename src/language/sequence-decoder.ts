@@ -5,13 +5,20 @@ import type { PrefixScope } from "../prefix-scope.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { ComputeOptions } from "../text/decoder.ts";
-import { methodFor, type ProgramDecoder } from "./program-decoder.ts";
+import { DRAFT_METHOD, methodFor, type ProgramDecoder } from "./program-decoder.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { TokenContext } from "./token-context.ts";
 
 interface HeldTokens {
   readonly context: TokenContext;
   readonly sequence: Sequence | null;
+  readonly hidden: KnownHidden;
+}
+
+/** Hidden states of some tokens in a row, and the position of the first of them. */
+interface KnownHidden {
+  readonly from: number;
+  readonly values: Float32Array;
 }
 
 export class SequenceDecoder implements ProgramDecoder {
@@ -19,6 +26,7 @@ export class SequenceDecoder implements ProgramDecoder {
   readonly contextLength: number;
   readonly vocabularySize: number;
   readonly logitRows: number;
+  readonly draft: ProgramDecoder["draft"];
   readonly #program: LoadedProgram;
   readonly #scheduler: Scheduler;
   /** What the sequence holds of its ids, the store decides. */
@@ -27,6 +35,11 @@ export class SequenceDecoder implements ProgramDecoder {
   #sequence: Sequence | null;
   /** Logits of the last call: the next one writes over them. */
   #logits = new Float32Array(0);
+  /** Of the last tokens of the last call. */
+  #hidden: KnownHidden;
+  /** The hidden state behind the last draft, and how many tokens it was of. */
+  #drafted = new Float32Array(0);
+  #draftLength = 0;
   #isDisposed = false;
   #cachedTokens = 0;
 
@@ -48,9 +61,11 @@ export class SequenceDecoder implements ProgramDecoder {
     const { vocabularySize } = this;
     this.#context = held?.context ?? new TokenContext({ contextLength, vocabularySize, remedy });
     this.#sequence = held?.sequence ?? null;
+    this.#hidden = held?.hidden ?? { from: 0, values: new Float32Array(0) };
     this.#scope = scope;
     this.#program = program;
     this.#scheduler = scheduler;
+    this.draft = program.has(DRAFT_METHOD) ? (ids, options) => this.#draft(ids, options) : undefined;
   }
 
   get position(): number {
@@ -79,7 +94,7 @@ export class SequenceDecoder implements ProgramDecoder {
     const context = this.#context.fork();
     const sequence = this.#sequence && this.#scheduler.fork(this.#sequence);
     return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, {
-      ...{ scope: this.#scope, held: { context, sequence } },
+      ...{ scope: this.#scope, held: { context, sequence, hidden: this.#hidden } },
     });
   }
 
@@ -128,6 +143,8 @@ export class SequenceDecoder implements ProgramDecoder {
       for (const id of given) ids.push(id);
       const sequence = this.#sequenceFor(methodFor(this.#program, ids.length));
       const logits = this.#logitsOf(rows);
+      const hidden = this.draft && new Float32Array(rows * this.#program.count("get_hidden_size"));
+      this.#draftLength = 0;
       try {
         this.#cachedTokens = await this.#scheduler.run({
           sequence,
@@ -136,8 +153,9 @@ export class SequenceDecoder implements ProgramDecoder {
           logits,
           logitsFrom: ids.length - rows,
           keepsStart: rows > 1,
-          signal,
+          ...{ hidden, signal },
         });
+        if (hidden) this.#hidden = { from: ids.length - rows, values: hidden };
         return logits;
       } catch (error) {
         ids.length = signal?.aborted ? Math.max(before, sequence.position) : before;
@@ -145,6 +163,42 @@ export class SequenceDecoder implements ProgramDecoder {
         throw error;
       }
     });
+  }
+
+  async #draft(given: readonly number[], options: ComputeOptions = {}): Promise<Float32Array | null> {
+    this.#checkUsable();
+    checkOptions(options);
+    return this.#context.alone(async () => {
+      checkIds("draft", given);
+      const { ids } = this.#context;
+      const sequence = this.#sequence;
+      const before = this.#hiddenBefore(given.length);
+      if (!before || !sequence || ids.length + given.length > this.contextLength) return null;
+      const logits = this.#logitsOf(1);
+      const all = [...ids, ...given];
+      const hidden = new Float32Array(before.length);
+      const request = {
+        sequence,
+        method: DRAFT_METHOD,
+        ids: all,
+        logits,
+        logitsFrom: all.length - 1,
+        keepsStart: false,
+      };
+      if (!(await this.#scheduler.draft({ ...request, hidden, before, signal: options.signal }))) return null;
+      this.#drafted = hidden;
+      this.#draftLength = given.length;
+      return logits;
+    });
+  }
+
+  /** The hidden state before the last of so many tokens that are drafted behind the context; null where it is not known. */
+  #hiddenBefore(drafted: number): Float32Array | null {
+    if (drafted > 1) return this.#draftLength === drafted - 1 ? this.#drafted : null;
+    const { from, values } = this.#hidden;
+    const size = this.#program.count("get_hidden_size");
+    const start = (this.#context.ids.length - 1 - from) * size;
+    return start >= 0 && start + size <= values.length ? values.subarray(start, start + size) : null;
   }
 
   #logitsOf(rows: number): Float32Array {

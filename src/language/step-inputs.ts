@@ -1,12 +1,14 @@
-/** The inputs of a step: tokens, their positions, and the rows whose logits are wanted. */
+/** The inputs of a step: tokens, their positions, and the rows whose logits are wanted or, for drafts, the hidden states before them. */
 import type { Tensor } from "../tensor.ts";
-import type { Part } from "./step-plan.ts";
+import { nextPosition, type Part } from "./step-plan.ts";
 
 /** Arrays for the largest step, of which each step fills the start. */
 export class StepInputs {
   readonly #tokens: BigInt64Array;
   readonly #positions: BigInt64Array;
   readonly #wanted: BigInt64Array;
+  /** Hidden states before the tokens of drafts, as many as there are at once so far. */
+  #before = new Float32Array(0);
 
   constructor(rows: number) {
     this.#tokens = new BigInt64Array(rows);
@@ -19,9 +21,9 @@ export class StepInputs {
     let row = 0;
     let wanted = 0;
     for (const { pending, rows } of parts) {
-      const { sequence, ids, logitsFrom } = pending;
-      const end = sequence.position + rows;
-      for (let i = sequence.position; i < end; i++, row++) {
+      const { ids, logitsFrom } = pending;
+      const start = nextPosition(pending);
+      for (let i = start; i < start + rows; i++, row++) {
         if (i >= logitsFrom) this.#wanted[wanted++] = BigInt(row);
         this.#tokens[row] = BigInt(ids[i]!);
         this.#positions[row] = BigInt(i);
@@ -33,6 +35,16 @@ export class StepInputs {
       shape,
       data: values.subarray(0, shape.at(-1)),
     });
-    return [vector(this.#tokens, [1, row]), vector(this.#positions, [row]), vector(this.#wanted, [wanted])];
+    const rows = [vector(this.#tokens, [1, row]), vector(this.#positions, [row])];
+    return [...rows, this.#hidden(parts) ?? vector(this.#wanted, [wanted])];
+  }
+
+  /** The hidden states before the tokens of drafts [1, T, hidden], null for a step of others. */
+  #hidden(parts: readonly Part[]): Tensor | null {
+    const size = parts[0]!.pending.before?.length;
+    if (size === undefined) return null;
+    if (this.#before.length < parts.length * size) this.#before = new Float32Array(parts.length * size);
+    for (const [i, { pending }] of parts.entries()) this.#before.set(pending.before!, i * size);
+    return { dtype: "f32", shape: [1, parts.length, size], data: this.#before.subarray(0, parts.length * size) };
   }
 }

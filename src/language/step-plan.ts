@@ -13,6 +13,13 @@ export interface SequenceRequest {
   readonly logits: Float32Array;
   /** Whether the sequence can be cut back to where the last step of it began. */
   readonly keepsStart: boolean;
+  /** Hidden states of the tokens whose logits are given, [ids.length - logitsFrom, hidden], where they are wanted. */
+  readonly hidden?: Float32Array | undefined;
+  /**
+   * The hidden state of the token before the last [hidden]: the request drafts behind the last token of `ids`, which the sequence
+   * holds no more of afterwards than before.
+   */
+  readonly before?: Float32Array | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -58,8 +65,13 @@ export interface Part {
 }
 
 /** What is left to compute of a request. */
-function restOf({ ids, sequence }: Pending): number {
-  return ids.length - sequence.position;
+function restOf({ ids, sequence, before }: Pending): number {
+  return before ? 1 : ids.length - sequence.position;
+}
+
+/** The position of a request's next row. */
+export function nextPosition({ ids, sequence, before }: SequenceRequest): number {
+  return before ? ids.length - 1 : sequence.position;
 }
 
 /** The end of the pages that an older prompt is about to compute and another, without tokens of its own, begins with; else 0. */
@@ -123,8 +135,7 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, { late
   const parts: Part[] = [];
   let logitRows = limits.logitRows;
   const take = (pending: Pending, most: number): number => {
-    const { sequence, logitsFrom } = pending;
-    const withoutLogits = Math.max(0, logitsFrom - sequence.position);
+    const withoutLogits = Math.max(0, pending.logitsFrom - nextPosition(pending));
     const room = Math.min(most, restOf(pending), withoutLogits + logitRows);
     const rows = rowsToEnd(pending, room, awaited.get(pending) ?? Infinity, limits);
     if (rows < 1 || parts.length >= limits.sequences) return 0;

@@ -1,6 +1,6 @@
 /** Grouped-query attention (Ainslie et al. 2023), with what families add: windows, norms of queries and keys, soft caps. */
 import { UnsupportedError } from "../errors.ts";
-import type { LayerPass, Mixer, PartActivations, Place, TextsSeen } from "./layer.ts";
+import type { LayerPass, PartActivations, Place, StoringMixer, TextsSeen } from "./layer.ts";
 import { madeByLinear, madeByNorm } from "./scalable.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
@@ -73,7 +73,7 @@ interface Projections<T> {
 }
 
 /** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
-export class Attention implements Mixer {
+export class Attention implements StoringMixer {
   readonly module = "self_attn";
   readonly states = 0;
   readonly config: AttentionConfig;
@@ -196,6 +196,15 @@ export class Attention implements Mixer {
     const mixed = gated(attend());
     const normed = outputNorm === undefined ? mixed : pass.norm(mixed, `${module}.${outputNorm}`);
     return pass.linear(normed, `${module}.${names.output}`, biases.output);
+  }
+
+  store<T>(pass: LayerPass<T>, x: T, { module, cacheLayer }: Place): void {
+    const { kvHeads, headDim, scale, biases } = this.config;
+    const [k, v = k] = this.#keyValueProjections.map((name) => pass.linear(x, `${module}.${name}`, biases.qkv));
+    const keys = this.#turned(pass, k!, `${module}.${this.#names.keyNorm}`);
+    const cache = { layer: cacheLayer, kvHeads, headDim };
+    // The least that attention reads: each row its own position.
+    pass.ops.attention(keys, keys, this.#clipped(pass, v!), { cache, scale, window: 1 });
   }
 
   /** Queries, keys and values, and what becomes of the results. */

@@ -46,6 +46,28 @@ export interface Network {
   readonly transformer: TransformerConfig | null;
 }
 
+/** Part of a decoder that guesses tokens behind the next one, from hidden states that the decoder has made. */
+export interface DraftHead {
+  /** Elements of a hidden state. */
+  readonly hidden: number;
+  /** Logits [1, R, V] and hidden states [1, R, hidden] of the rows that the inputs say; keeps what `draft` reads of all tokens. */
+  forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>): readonly [logits: T, hidden: T];
+  /**
+   * Logits [1, T, V] of all rows, and what its layers make of the hidden states before them [1, T, hidden]: for calibration. The
+   * logits are computed last.
+   */
+  forwardAll<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>): readonly [logits: T, drafted: T];
+  /**
+   * Logits [1, T, V] of the tokens behind those of the inputs, and its own hidden states of these [1, T, hidden]. `before`
+   * [1, T, hidden]: the hidden state of the token before each, the decoder's or, behind a draft, its own.
+   */
+  draft<T>(
+    ops: Ops<T>,
+    weights: WeightLookup,
+    inputs: ForwardInputs<T> & { readonly before: T },
+  ): readonly [logits: T, hidden: T];
+}
+
 /** A network that continues texts: it gives the logits of the next token. */
 export interface Decoder extends Network {
   /**
@@ -53,6 +75,8 @@ export interface Decoder extends Network {
    * are alike.
    */
   readonly longContextFrom: number | null;
+  /** What can draft for it; null or absent where nothing can. */
+  readonly draftHead?: DraftHead | null;
   /** Computes logits [1, V] of the last token, [1, T, V] of all, or [1, R, V] of the rows of the inputs. */
   forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>, options: ForwardOptions): T;
 }

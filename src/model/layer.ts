@@ -114,6 +114,12 @@ export interface Mixer extends LayerPart {
   readonly readsTexts: boolean;
 }
 
+/** A mixer whose keys and values can be stored by themselves. */
+export interface StoringMixer extends Mixer {
+  /** Stores keys and values of x [1, T, hidden], which later calls of the layer read; nothing is read for these rows. */
+  store<T>(pass: LayerPass<T>, x: T, place: Place): void;
+}
+
 /** Names of a layer's norms; null for one that it does not have. */
 export interface LayerNorms {
   /** Name of the norm in front of the mixer. */
@@ -128,6 +134,8 @@ export interface LayerNorms {
 
 /** x += afterMixer(mixer(beforeMixer(x))); x += afterMlp(mlp(beforeMlp(x))); x += adapter(x); x *= factor. */
 export interface LayerConfig {
+  /** What names of its weights begin with, where that is not "model.layers." and its number. */
+  readonly module?: string;
   /** Part that lets a token see those before it. */
   readonly mixer: Mixer;
   /** Part that sees one token alone. */
@@ -142,6 +150,8 @@ export interface LayerConfig {
 
 /** Where the parts of a layer stand. */
 export interface LayerPlaces {
+  /** What names of the layer's weights begin with. */
+  readonly module: string;
   readonly mixer: Place;
   readonly mlp: Place;
   readonly adapter: Place;
@@ -151,24 +161,23 @@ export interface LayerPlaces {
 export function layerPlaces(layers: readonly LayerConfig[]): readonly LayerPlaces[] {
   let [caches, states] = [0, 0];
   const cacheLayers: number[] = [];
-  return layers.map(({ mixer, mlp, adapter }, i) => {
+  return layers.map(({ mixer, mlp, adapter, ...own }, i) => {
     const cacheLayer = typeof mixer.cache === "number" ? cacheLayers[mixer.cache]! : caches;
     cacheLayers.push(cacheLayer);
     const place = { cacheLayer, firstState: states };
     if (mixer.cache === "own") caches++;
     states += mixer.states;
-    const layer = `model.layers.${i}`;
+    const layer = own.module ?? `model.layers.${i}`;
     const placeOf = (module: string | null = null) => ({
       ...place,
       module: module === null ? layer : `${layer}.${module}`,
     });
-    return { mixer: placeOf(mixer.module), mlp: placeOf(mlp.module), adapter: placeOf(adapter?.module) };
+    return { module: layer, mixer: placeOf(mixer.module), mlp: placeOf(mlp.module), adapter: placeOf(adapter?.module) };
   });
 }
 
 /** Tensors of all experts that a checkpoint may have in place of those of each. */
-export function expertStacks(config: { readonly layers: readonly LayerConfig[] } | null): ExpertStack[] {
-  const layers = config?.layers ?? [];
+export function expertStacks(layers: readonly LayerConfig[]): ExpertStack[] {
   const places = layerPlaces(layers);
   return layers.flatMap(({ mlp }, i) => mlp.stacks?.(places[i]!.mlp.module) ?? []);
 }

@@ -1,9 +1,11 @@
 /** Qwen 3 and 3.5 with a mixture of experts (Yang et al. 2025): in each layer, or in some of them. */
 import { InvalidFileError } from "../errors.ts";
+import { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { Experts } from "./experts.ts";
 import { GatedMlp } from "./gated-mlp.ts";
+import { readMultiToken } from "./multi-token.ts";
 import { readMixers, readQwen35 } from "./qwen3-5.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, mixed, readStack, stacked } from "./transformer-config.ts";
@@ -72,13 +74,13 @@ export const qwen35Moe: Architecture = {
       gate: base.mlp.activation,
       shared: { mlp: shared, gate: "shared_expert_gate" },
     });
-    return transformer(
-      this.name,
-      mixed(
-        base,
-        (i) => mixers[i]!,
-        () => experts,
-      ),
+    const stack = mixed(
+      base,
+      (i) => mixers[i]!,
+      () => experts,
     );
+    const { attention, norms } = base;
+    const multiToken = readMultiToken(config, { mixer: new Attention(attention), mlp: experts, norms });
+    return transformer(this.name, { ...stack, multiToken });
   },
 };

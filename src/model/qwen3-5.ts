@@ -4,7 +4,9 @@ import { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { GatedDelta } from "./gated-delta.ts";
+import { GatedMlp } from "./gated-mlp.ts";
 import type { Mixer } from "./layer.ts";
+import { readMultiToken } from "./multi-token.ts";
 import { tapsOf } from "./short-convolution.ts";
 import { transformer } from "./transformer.ts";
 import {
@@ -63,9 +65,9 @@ export const qwen35: Architecture = {
   build(config) {
     const base = readQwen35(config);
     const mixers = readMixers(config, base);
-    return transformer(
-      this.name,
-      mixed(base, (i) => mixers[i]!),
-    );
+    const stack = mixed(base, (i) => mixers[i]!);
+    const { attention, norms } = base;
+    const multiToken = readMultiToken(config, { mixer: new Attention(attention), mlp: new GatedMlp(base.mlp), norms });
+    return transformer(this.name, { ...stack, multiToken });
   },
 };

@@ -5,6 +5,7 @@ import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
 import type { LayerConfig, LayerNorms, LayerPart, Mixer, SharedTable } from "./layer.ts";
+import type { MultiTokenLayer } from "./multi-token.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
 export interface TransformerConfig {
@@ -28,12 +29,19 @@ export interface TransformerConfig {
   readonly table?: SharedTable;
   /** What each layer is made of. */
   readonly layers: readonly LayerConfig[];
+  /** A layer of multi-token prediction; absent where there is none. */
+  readonly multiToken?: MultiTokenLayer | undefined;
   /** Rotary embeddings by the names that layers use. */
   readonly ropes: Readonly<Record<string, RopeConfig>>;
   /** Factors on embeddings, on what a part of a layer adds to the residual stream, and on logits. */
   readonly scales: { readonly embedding: number; readonly residual: number; readonly logits: number };
   /** Bound cap * tanh(x / cap) of logits; 0 for none. */
   readonly logitSoftcap: number;
+}
+
+/** The layers of a decoder, then that of multi-token prediction, where there is one. */
+export function allLayers({ layers, multiToken }: TransformerConfig): readonly LayerConfig[] {
+  return multiToken ? [...layers, multiToken] : layers;
 }
 
 /** A decoder whose layers are alike: what one is made of, and how many there are. */

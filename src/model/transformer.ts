@@ -2,38 +2,48 @@
 import { UnsupportedError } from "../errors.ts";
 import type { Ops } from "../ops/ops.ts";
 import type { Weight } from "../ops/weight.ts";
-import type { Decoder, ForwardInputs, ForwardOptions } from "./decoder.ts";
+import type { Decoder, DraftHead, ForwardInputs, ForwardOptions } from "./decoder.ts";
 import type { Encoder } from "./encoder.ts";
-import { type LayerConfig, type LayerPass, layerPlaces, type PartActivations, type TextsSeen } from "./layer.ts";
+import {
+  type LayerConfig,
+  type LayerPass,
+  type LayerPlaces,
+  layerPlaces,
+  type PartActivations,
+  type TextsSeen,
+} from "./layer.ts";
+import { type MultiTokenLayer, multiTokenInput, multiTokenNorm, multiTokenSlots } from "./multi-token.ts";
 import type { RopeConfig } from "./rope.ts";
 import { madeByNorm, type ScalableActivation } from "./scalable.ts";
-import type { TransformerConfig } from "./transformer-config.ts";
+import { allLayers, type TransformerConfig } from "./transformer-config.ts";
 import { vectorSlot, type WeightLookup, type WeightSlot } from "./weight-slot.ts";
 
 const EMBEDDING = "model.embed_tokens.weight";
 const HEAD = "lm_head.weight";
 
 function slots(config: TransformerConfig): WeightSlot[] {
-  const { hidden, vocabulary, layers, lastNorm, tied, table } = config;
-  const places = layerPlaces(layers);
+  const { hidden, vocabulary, lastNorm, tied, table, multiToken } = config;
+  const all = allLayers(config);
+  const places = layerPlaces(all);
   const layer = ({ mixer, mlp, norms, adapter, factor }: LayerConfig, i: number): WeightSlot[] => {
-    const norm = (name: string | null) =>
-      name === null ? [] : [vectorSlot(`model.layers.${i}.${name}.weight`, hidden)];
+    const { module, ...at } = places[i]!;
+    const norm = (name: string | null) => (name === null ? [] : [vectorSlot(`${module}.${name}.weight`, hidden)]);
     return [
       ...norm(norms.beforeMixer),
-      ...mixer.slots(places[i]!.mixer.module),
+      ...mixer.slots(at.mixer.module),
       ...norm(norms.afterMixer),
       ...norm(norms.beforeMlp),
-      ...mlp.slots(places[i]!.mlp.module),
+      ...mlp.slots(at.mlp.module),
       ...norm(norms.afterMlp),
-      ...(adapter?.slots(places[i]!.adapter.module) ?? []),
-      ...(factor === undefined ? [] : [vectorSlot(`model.layers.${i}.${factor}`, 1)]),
+      ...(adapter?.slots(at.adapter.module) ?? []),
+      ...(factor === undefined ? [] : [vectorSlot(`${module}.${factor}`, 1)]),
     ];
   };
   return [
     { name: EMBEDDING, shape: [vocabulary, hidden], role: "embedding", tiedTo: null },
     ...(table?.slots() ?? []),
-    ...layers.flatMap(layer),
+    ...all.flatMap(layer),
+    ...(multiToken ? multiTokenSlots(hidden) : []),
     vectorSlot(`${lastNorm}.weight`, hidden),
     { name: HEAD, shape: [vocabulary, hidden], role: "linear", tiedTo: tied ? EMBEDDING : null },
   ];
@@ -78,6 +88,7 @@ class Pass<T> implements LayerPass<T> {
   readonly position: T;
   readonly cache: PassOptions<T>["cache"];
   readonly #config: TransformerConfig;
+  readonly #places: readonly LayerPlaces[];
   readonly #weights: WeightLookup;
   readonly #inputs: ForwardInputs<T>;
   readonly #options: PassOptions<T>;
@@ -97,6 +108,7 @@ class Pass<T> implements LayerPass<T> {
     this.position = inputs.position;
     this.cache = options.cache;
     this.#config = config;
+    this.#places = layerPlaces(allLayers(config));
     this.#weights = weights;
     this.#inputs = inputs;
     this.#options = options;
@@ -105,8 +117,40 @@ class Pass<T> implements LayerPass<T> {
 
   /** Logits of the wanted rows. */
   run(): T {
-    const { scales, logitSoftcap, lastNorm } = this.#config;
-    const x = this.norm(this.#wantedRows(this.#layers()), lastNorm);
+    return this.#logits(this.norm(this.#wantedRows(this.#layers()), this.#config.lastNorm));
+  }
+
+  /** Logits and hidden states of the wanted rows; stores what `draft` reads of all rows. */
+  runForDrafts({ mixer, norms }: MultiTokenLayer): readonly [T, T] {
+    const hidden = this.hiddenStates();
+    const { module, mixer: place } = this.#places.at(-1)!;
+    const x = multiTokenInput(this, this.ops.previousRows(hidden, { state: place.firstState }));
+    mixer.store(this, norms.beforeMixer === null ? x : this.norm(x, `${module}.${norms.beforeMixer}`), place);
+    const wanted = this.#wantedRows(hidden);
+    return [this.#logits(wanted), wanted];
+  }
+
+  /** Logits of all rows, and what the layer of multi-token prediction makes of them. */
+  runAll(layer: MultiTokenLayer): readonly [T, T] {
+    const hidden = this.hiddenStates();
+    const before = this.ops.previousRows(hidden, { state: this.#places.at(-1)!.mixer.firstState });
+    const drafted = this.#drafted(layer, before);
+    return [this.#logits(hidden), drafted];
+  }
+
+  /** What the layer of multi-token prediction makes of tokens and the hidden states before them: logits, and hidden states. */
+  draft(layer: MultiTokenLayer, before: T): readonly [T, T] {
+    const hidden = this.#drafted(layer, before);
+    return [this.#logits(hidden), hidden];
+  }
+
+  #drafted(layer: MultiTokenLayer, before: T): T {
+    return multiTokenNorm(this, this.#layer(multiTokenInput(this, before), layer, this.#places.at(-1)!));
+  }
+
+  /** Logits of rows behind the last norm. */
+  #logits(x: T): T {
+    const { scales, logitSoftcap } = this.#config;
     const scaled = this.#scaled(this.ops.linear(x, this.weight(HEAD)), scales.logits);
     return logitSoftcap > 0 ? this.ops.softcap(scaled, logitSoftcap) : scaled;
   }
@@ -143,20 +187,18 @@ class Pass<T> implements LayerPass<T> {
   }
 
   #layers(): T {
-    const { layers, scales } = this.#config;
-    const places = layerPlaces(layers);
-    let x = this.embedded;
-    for (const [i, { mixer, mlp, norms, adapter, factor }] of layers.entries()) {
-      const norm = (value: T, name: string | null) =>
-        name === null ? value : this.norm(value, `model.layers.${i}.${name}`);
-      const mixed = mixer.forward(this, norm(x, norms.beforeMixer), places[i]!.mixer);
-      x = this.ops.add(x, norm(mixed, norms.afterMixer), scales.residual);
-      const thought = mlp.forward(this, norm(x, norms.beforeMlp), places[i]!.mlp);
-      x = this.ops.add(x, norm(thought, norms.afterMlp), scales.residual);
-      if (adapter) x = this.ops.add(x, adapter.forward(this, x, places[i]!.adapter), scales.residual);
-      if (factor !== undefined) x = this.#multiplied(x, `model.layers.${i}.${factor}`);
-    }
-    return x;
+    return this.#config.layers.reduce((x, layer, i) => this.#layer(x, layer, this.#places[i]!), this.embedded);
+  }
+
+  #layer(input: T, { mixer, mlp, norms, adapter, factor }: LayerConfig, { module, ...places }: LayerPlaces): T {
+    const { residual } = this.#config.scales;
+    const norm = (value: T, name: string | null) => (name === null ? value : this.norm(value, `${module}.${name}`));
+    const mixed = mixer.forward(this, norm(input, norms.beforeMixer), places.mixer);
+    let x = this.ops.add(input, norm(mixed, norms.afterMixer), residual);
+    const thought = mlp.forward(this, norm(x, norms.beforeMlp), places.mlp);
+    x = this.ops.add(x, norm(thought, norms.afterMlp), residual);
+    if (adapter) x = this.ops.add(x, adapter.forward(this, x, places.adapter), residual);
+    return factor === undefined ? x : this.#multiplied(x, `${module}.${factor}`);
   }
 
   /** x times the number of a slot [1]: 0.5 in every row, whose norm is 1, makes it a factor of each row. */
@@ -218,6 +260,18 @@ export function transformerEncoder(file: string, decoder: Decoder, isBidirection
   };
 }
 
+/** What drafts with the layer of multi-token prediction. */
+function draftHead(config: TransformerConfig, layer: MultiTokenLayer): DraftHead {
+  const options = { cache: "sequences", logits: "all", longContext: false } as const;
+  return {
+    hidden: config.hidden,
+    forward: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runForDrafts(layer),
+    forwardAll: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runAll(layer),
+    draft: (ops, weights, { before, ...inputs }) =>
+      new Pass(ops, config, weights, inputs, options).draft(layer, before),
+  };
+}
+
 /** The decoder of an architecture named `architecture`. */
 export function transformer(architecture: string, config: TransformerConfig): Decoder {
   const long = Object.values(config.ropes).flatMap((rope) => (rope.long ? [rope.long.from] : []));
@@ -234,6 +288,7 @@ export function transformer(architecture: string, config: TransformerConfig): De
       return scalable(config);
     },
     transformer: config,
+    draftHead: config.multiToken ? draftHead(config, config.multiToken) : null,
     forward(ops, weights, inputs, options) {
       checkKept(architecture, config, options);
       return new Pass(ops, config, weights, inputs, options).run();

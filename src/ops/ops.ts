@@ -287,6 +287,16 @@ export class Ops<T> {
     return this.call("lowbit::update_short_conv.out", x, taps, added, this.#builder.sequences(), state, silu);
   }
 
+  /** The row before each of x [1, T, n] in its sequence; zeros before the first. */
+  previousRows(x: T, options: Pick<ShortConvolutionOptions, "state">): T {
+    checkOptions(options);
+    const { state } = options;
+    const n = this.spec(x).shape.at(-1)!;
+    const taps = this.literal(`previous_rows_${n}`, new Float32Array(2 * n).fill(1, 0, n));
+    const weight = this.call("aten::view_copy.out", taps, [2, n]);
+    return this.call("lowbit::update_short_conv.out", x, weight, null, this.#builder.sequences(), state, false);
+  }
+
   /**
    * Advances the state [keyDim, valueDim] of each head of a sequence by its rows, and reads it with the queries:
    * S = exp(logDecay) S; S = S + k u^T; y = scale S^T q, where u is v, or beta (v - S^T k). q, k [1, T, keyHeads * keyDim];

@@ -1,6 +1,6 @@
 /** Which configuration each module gets, chosen by name: TorchAO's FqnToConfig. */
 
-import { checkString, unexpected } from "../arguments.ts";
+import { checkString, shown, unexpected } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { parseJson } from "../json-text.ts";
 import {
@@ -12,14 +12,19 @@ import {
   type QuantizationConfig,
 } from "./config.ts";
 
-/** A name, `re:` and a regular expression, or `_default`; with the configuration of what it matches, null for none. */
+/**
+ * A name, `re:` and a regular expression, or `_default`; with the configuration of what it matches, null for none. `_model` matches nothing:
+ * it says which model the others are for.
+ */
 export interface RecipeEntry {
-  /** The name of a weight, `re:` with a regular expression, or `_default`. */
+  /** The name of a weight, `re:` with a regular expression, `_default` or `_model`. */
   readonly name: string;
   /** How the weight is quantized; null to leave it as it is. */
   readonly config: QuantizationConfig | null;
   /** Matches whole names; null unless `name` begins with `re:`. */
   readonly pattern: RegExp | null;
+  /** The only model that takes the recipe, as `formatRecipe` describes it; of `_model` alone. */
+  readonly model?: string;
 }
 
 /** Entries in order. */
@@ -74,7 +79,8 @@ export function selectConfig(recipe: Recipe, moduleName: string, parameterName?:
 /**
  * A recipe from JSON text, an object of names to configurations, such as
  * `{"lm_head": null, "re:.*mlp.*": {"kind": "intxWeightOnly", "bits": 4}}`. Fields left out take the defaults of their
- * kind. InvalidFileError, naming `file` and the entry, for anything else.
+ * kind. `"_model"`, if it is there, describes the only model that takes it, as `formatRecipe` writes it. InvalidFileError, naming `file` and
+ * the entry, for anything else.
  */
 export function parseRecipe(json: string, file: string): Recipe {
   checkString("json", json);
@@ -86,8 +92,14 @@ export function parseRecipe(json: string, file: string): Recipe {
     throw new InvalidFileError(file, `expected JSON: ${(cause as Error).message}`, { cause });
   }
   if (!isObject(content)) throw new InvalidFileError(file, "expected a JSON object of names to configurations");
+  const { _model: model, ...configs } = content;
+  if (model !== undefined && typeof model !== "string")
+    throw new InvalidFileError(file, `"_model": expected the description of a model but found ${shown(model)}`);
   try {
-    return makeRecipe(Object.entries(content).map(([name, value]) => [name, parseConfig(name, value)] as const));
+    const recipe = makeRecipe(
+      Object.entries(configs).map(([name, value]) => [name, parseConfig(name, value)] as const),
+    );
+    return model === undefined ? recipe : [{ name: "_model", config: null, pattern: null, model }, ...recipe];
   } catch (cause) {
     if (cause instanceof InvalidArgumentError) throw new InvalidFileError(file, cause.message, { cause });
     throw cause;

@@ -95,7 +95,7 @@ export class SequenceStore {
 
   /**
    * Runs a step: writes the table for its runs, whose rows follow each other, and waits for `work`, in which kernels read
-   * it. The sequences then `commit` the tokens. When `work` fails, they are as they were. InvalidArgumentError for runs
+   * it. The sequences then `commit` the tokens, but for those of rows that begin ahead of them. When `work` fails, they are as they were. InvalidArgumentError for runs
    * without `reserve`, more runs than slots, and a second step at a time.
    */
   async step<R>(runs: readonly StepRun[], work: () => Promise<R>): Promise<R> {
@@ -136,7 +136,7 @@ export class SequenceStore {
     return (isDone) => {
       this.#isStepping = false;
       this.#table.clear();
-      for (const { sequence, rows } of runs) sequence.endStep(isDone ? rows : 0);
+      for (const { sequence, rows, ahead } of runs) sequence.endStep(isDone && !ahead ? rows : 0);
     };
   }
 
@@ -278,11 +278,11 @@ export class SequenceStore {
         `step: expected from 1 to ${this.#table.slots} sequences in a step but found ${runs.length}`,
       );
     const met = new Set<Sequence>();
-    for (const { sequence, rows } of runs) {
+    for (const { sequence, rows, ahead = 0 } of runs) {
       if (!this.#sequences.has(sequence) || met.has(sequence))
         throw new InvalidArgumentError("step: expected open sequences of this store, each once");
       met.add(sequence);
-      const refusal = sequence.refusal(rows);
+      const refusal = sequence.refusal(ahead + rows);
       if (refusal) throw new InvalidArgumentError(`step: expected sequences that are ready but found ${refusal}`);
     }
   }

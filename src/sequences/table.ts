@@ -17,6 +17,8 @@ import type { Sequence } from "./sequence.ts";
 export interface StepRun {
   readonly sequence: Sequence;
   readonly rows: number;
+  /** How many positions behind the sequence's tokens its rows begin: for what is not committed. Default 0. */
+  readonly ahead?: number;
 }
 
 /** A slot holds the sequence that was last written to it, so that little is to be written for the next step. */
@@ -78,11 +80,11 @@ export class Table implements SequenceTable {
     this.#moves = this.#store.pool.moves;
     const inStep = new Set(runs.map(({ sequence }) => sequence));
     let row = 0;
-    for (const [i, { sequence, rows }] of runs.entries()) {
+    for (const [i, { sequence, rows, ahead = 0 }] of runs.entries()) {
       const slot = this.#slotOf(sequence, inStep);
       this.#writePages(slot, sequence);
       this.#writeStates(slot, sequence);
-      this.runs.set([row, rows, sequence.position, slot], 1 + RUN_FIELDS * i);
+      this.runs.set([row, rows, sequence.position + ahead, slot], 1 + RUN_FIELDS * i);
       row += rows;
     }
     this.runs[0] = runs.length;

@@ -28,6 +28,12 @@ export interface Decoder {
   readonly draftRows?: number | undefined;
   /** Appends ids and gives the logits behind each, [ids, vocabulary]. They may be reused by the next call. */
   allLogits?(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
+  /**
+   * Logits behind `ids`, tokens that were drawn or drafted and are not appended by that, as the model's own head for drafts
+   * guesses them: calls in a row add one id each. They may be reused by the next call. Null where it has nothing to guess from.
+   * Absent for a model without such a head.
+   */
+  readonly draft?: ((ids: readonly number[], options?: ComputeOptions) => Promise<Float32Array | null>) | undefined;
   /** Forgets the tokens from a position on. */
   rewind?(position: number): void;
   /** Tokens of the context that the next call computes again, since a rewind could not keep what was computed of them. Default 0. */

@@ -17,9 +17,9 @@ export interface DraftModel {
 
 /**
  * Where drafts come from beside a model of the caller's: `lookup` is what followed when the same tokens occurred before in the
- * prompt or the answer.
+ * prompt or the answer, `mtp` also what the model's own layer of multi-token prediction guesses where nothing likelier is found.
  */
-export const drafts = ["lookup", "off"] as const;
+export const drafts = ["lookup", "mtp", "off"] as const;
 
 /**
  * Where drafts come from: as `drafts` names it, or a smaller model with the same tokens, which writes on where nothing that is
@@ -30,9 +30,25 @@ export type Draft = (typeof drafts)[number] | DraftModel;
 /** Tokenizers with those that were found to have the same tokens. */
 const sameTokens = new WeakMap<Tokenizer, WeakSet<Tokenizer>>();
 
-/** InvalidArgumentError for what gives no drafts to a model: unknown names, and models whose ids are other tokens than its own. */
-export function checkDraft(draft: Draft, tokenizer: Tokenizer, name: string): void {
+/** The model that is drafted for. */
+export interface DraftedModel {
+  /** Name of its file, for messages. */
+  readonly name: string;
+  readonly tokenizer: Tokenizer;
+  /** Whether it has a head that drafts. */
+  readonly hasDraftHead: boolean;
+}
+
+/**
+ * InvalidArgumentError for what gives no drafts to a model: unknown names, models whose ids are other tokens than its own, and
+ * `mtp` for a model that has no such layer.
+ */
+export function checkDraft(draft: Draft, { name, tokenizer, hasDraftHead }: DraftedModel): void {
   if (isModel(draft)) checkSameTokens(draft, tokenizer, name);
+  else if (draft === "mtp" && !hasDraftHead)
+    throw new InvalidArgumentError(
+      `draft: expected a program with a layer of multi-token prediction for mtp, made from a checkpoint with tensors mtp.* or nextn, but ${name} has none`,
+    );
   else if (!drafts.includes(draft))
     throw new InvalidArgumentError(
       `draft: expected one of ${drafts.join(", ")}, or a loaded model, but found ${shown(draft)}`,

@@ -2,10 +2,11 @@
 
 import type { ComputeOptions, Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
-import { type DraftingOptions, ModelDrafts } from "./draft-model.ts";
 import type { Draft } from "./draft-source.ts";
+import { HeadWriter, ModelWriter } from "./draft-writer.ts";
 import { StepCosts } from "./step-costs.ts";
 import { SuffixAutomaton } from "./suffix-automaton.ts";
+import { type DraftingOptions, WrittenDrafts } from "./written-drafts.ts";
 
 /** Between texts in which drafts are found: no token. */
 const SEPARATOR = 2 ** 24 - 1;
@@ -15,6 +16,8 @@ export interface DraftSource {
   readonly draft: Draft;
   /** Tokens that the answer is likely to resemble, beside those before it. */
   readonly prediction: readonly number[];
+  /** Number of ids that are tokens. */
+  readonly tokens: number;
   /** How the tokens are drawn. */
   readonly drawing: DraftingOptions;
 }
@@ -35,22 +38,25 @@ export class DraftedDecoder {
   readonly #text: SuffixAutomaton | null;
   readonly #costs = new StepCosts();
   readonly #length = new DraftLength(this.#costs);
-  readonly #model: ModelDrafts | null;
+  readonly #written: WrittenDrafts | null;
   /** The tokens of the last draft, how many of them have come, and the logits behind each and behind the one before them. */
   #draft: readonly number[] = [];
   #taken = 0;
   #logits = new Float32Array(0);
-  /** Tokens of the text that the draft was found behind; null where the model wrote it. */
+  /** Tokens of the text that the draft was found behind; null where it was written. */
   #matched: number | null = null;
   #stepMs = 0;
 
   /** `history`: the tokens of the text, to which each is added as it is drawn. */
-  constructor(decoder: Decoder, history: readonly number[], { draft, prediction, drawing }: DraftSource) {
+  constructor(decoder: Decoder, history: readonly number[], { draft, prediction, tokens, drawing }: DraftSource) {
     this.#decoder = decoder;
     this.#history = history;
     this.#prediction = prediction;
     this.#text = draft === "off" ? null : new SuffixAutomaton();
-    this.#model = typeof draft === "object" ? new ModelDrafts(draft, this.#costs, drawing) : null;
+    const writer = () =>
+      typeof draft === "object" ? new ModelWriter(draft, drawing.prefixScope) : new HeadWriter(decoder, tokens);
+    const isWritten = typeof draft === "object" || draft === "mtp";
+    this.#written = isWritten ? new WrittenDrafts(writer, tokens, this.#costs, drawing) : null;
   }
 
   /** Tokens that the context holds, without those that were drafted and have not come. */
@@ -80,19 +86,19 @@ export class DraftedDecoder {
     const most = Math.min(draftRows, contextLength - position) - 1;
     if (!this.#text || most < 1) return [];
     const found = this.#lookUp(this.#text, most);
-    if (found.length > 0 || !this.#model) return found;
+    if (found.length > 0 || !this.#written) return found;
     this.#matched = null;
-    return this.#model.next(this.#history, most, options);
+    return this.#written.next(this.#history, most, options);
   }
 
-  /** What followed the last tokens before, where that is likelier to come than what the model would write. */
+  /** What followed the last tokens before, where that is likelier to come than what would be written. */
   #lookUp(text: SuffixAutomaton, most: number): readonly number[] {
     for (const id of this.#prediction) text.push(id);
     if (this.#prediction.length > 0) text.push(SEPARATOR);
     this.#prediction = [];
     while (this.#known < this.#history.length) text.push(this.#history[this.#known++]!);
     this.#matched = text.matchLength;
-    if (this.#model && this.#length.chance(this.#matched) < this.#model.chance) return [];
+    if (this.#written && this.#length.chance(this.#matched) < this.#written.chance) return [];
     const found = text.continuation(this.#length.next(this.#matched, most, this.#decoder.recomputed));
     const end = found.indexOf(SEPARATOR);
     return end < 0 ? found : found.slice(0, end);
@@ -122,7 +128,7 @@ export class DraftedDecoder {
     const { position } = this;
     if (this.#decoder.position > position) this.#decoder.rewind!(position);
     const { recomputed = 0 } = this.#decoder;
-    if (this.#matched === null) this.#model!.noteAccepted(this.#taken, this.#stepMs);
+    if (this.#matched === null) this.#written!.noteAccepted(this.#taken, this.#stepMs, recomputed);
     else this.#length.noteAccepted(this.#matched, { drafted: this.#draft.length, accepted: this.#taken, recomputed });
     this.#draft = [];
     this.#taken = 0;
@@ -131,6 +137,6 @@ export class DraftedDecoder {
   /** Forgets what was drafted and has not come, and what drafts were made with. */
   async end(): Promise<void> {
     this.#forget();
-    await this.#model?.dispose();
+    await this.#written?.dispose();
   }
 }

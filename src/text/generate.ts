@@ -55,8 +55,8 @@ export interface GenerateOptions extends SamplerOptions {
   readonly contextIds?: readonly number[] | undefined;
   /**
    * Where drafts come from: "lookup" computes what followed the last tokens when they occurred before, in the prompt or in
-   * the answer, beside the next token, as far as it saves time here; a smaller model with the same tokens writes on where
-   * that is not likely to come; "off" computes each token alone. The text is the same. Default: lookup, where the program can.
+   * the answer, beside the next token, as far as it saves time here; where nothing likely is found, "mtp" takes what the model's
+   * own layer of multi-token prediction guesses, and a smaller model with the same tokens writes on; "off" computes each token alone. The text is the same. Default: lookup, where the program can.
    */
   readonly draft?: Draft | undefined;
   /** A text that is likely to come in parts, such as a file that is to be changed: drafts are found in it, too. Default: none. */
@@ -309,10 +309,10 @@ class Clock {
 
 function draftSource(decoder: Decoder, tokenizer: Tokenizer, options: GenerateOptions): DraftSource {
   const { draft = "lookup", prediction = "" } = options;
-  checkDraft(draft, tokenizer, decoder.file ?? "the model");
+  checkDraft(draft, { name: decoder.file ?? "the model", tokenizer, hasDraftHead: decoder.draft !== undefined });
   checkString("prediction", prediction);
   const ids = prediction === "" ? [] : tokenizer.encode(prediction, { ...WHOLE_TEXT, addSpecialTokens: false });
-  return { draft, prediction: ids, drawing: options };
+  return { draft, prediction: ids, tokens: tokenizer.vocabSize, drawing: options };
 }
 
 function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {

@@ -138,6 +138,22 @@ export class CellStore {
     return numbers;
   }
 
+  /**
+   * Computes rows that are drafted, each behind the token whose number is `before`, and writes where they stand what means
+   * nothing, as a layer for drafts does. Gives the numbers of their chains.
+   */
+  draftRows(tokens: readonly number[], before: readonly number[]): number[] {
+    for (const { rows, position, slot } of runsOf(this.store.table, tokens.length)) {
+      expect(rows).toBe(1);
+      for (const use of this.uses)
+        if (use.kind === "cache") this.#writeCell(slot, use.layer, position, 0xdeadbeef - use.layer);
+    }
+    return tokens.map((token, i) => {
+      const { branch, ids } = chains[before[i]!]!;
+      return chainNumbers(branch, [...ids, token]).at(-1)!;
+    });
+  }
+
   #numberBefore(slot: number, position: number): number {
     const { table } = this.store;
     const state = this.uses.find((use) => use.kind === "state");

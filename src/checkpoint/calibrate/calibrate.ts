@@ -128,11 +128,11 @@ function correctsErrors({ algorithm }: QuantizationConfig): boolean {
 const tokensOf = ({ maxTokens = GPTQ_TOKENS }: WalkOptions) => maxTokens;
 const otherTokens = (options: WalkOptions) => Math.floor(tokensOf(options) * OTHER_TOKENS_PART);
 
-/** What GPTQ reads beside a text; null for nothing. */
+/** What GPTQ reads beside a text; null for nothing, and beside a text that is too short. */
 async function otherTextFor(model: Model, text: string, options: CalibrateOptions): Promise<string | null> {
   const { length } = calibrationIds(model, text, tokensOf(options) - otherTokens(options));
   const tokens = Math.min(otherTokens(options), Math.floor((length * OTHER_TOKENS_PART) / (1 - OTHER_TOKENS_PART)));
-  return tokens > 0 && options.otherText ? options.otherText(tokens) : null;
+  return length + tokens >= GPTQ_TOKENS_LEAST && options.otherText ? options.otherText(tokens) : null;
 }
 
 /** Windows of which some are held out. InvalidArgumentError for a text that has too few. */

@@ -91,9 +91,13 @@ export function inChunks(tensors: readonly Tensor[]): Tensor[][] {
 function sumsOf(tensors: readonly Tensor[], floats: readonly Tensor[] | null, columns: number) {
   const hessian = matrix(columns, columns);
   const drift = floats && matrix(columns, columns);
+  const chunks = inChunks(tensors);
   const floatChunks = floats && inChunks(floats);
-  for (const [i, chunk] of inChunks(tensors).entries()) {
-    const x = transposed(chunk, null, columns);
+  // New memory costs time: all chunks take the same.
+  const room = () => new Float32Array(columns * mostRows(chunks));
+  const [ownRoom, driftRoom] = [room(), drift && room()];
+  for (const [i, chunk] of chunks.entries()) {
+    const x = transposed(chunk, null, columns, ownRoom);
     for (let first = 0; first < columns; first += BAND) {
       const end = Math.min(columns, first + BAND);
       const band = matrix(end - first, x.columns, x.data.subarray(first * x.columns, end * x.columns));
@@ -101,7 +105,7 @@ function sumsOf(tensors: readonly Tensor[], floats: readonly Tensor[] | null, co
       addProduct(hessian, first, multiplyTransposed(band, others));
     }
     if (!drift) continue;
-    const difference = transposed(floatChunks![i]!, chunk, columns);
+    const difference = transposed(floatChunks![i]!, chunk, columns, driftRoom!);
     for (let first = 0; first < columns; first += BAND) {
       const end = Math.min(columns, first + BAND);
       const band = matrix(end - first, x.columns, x.data.subarray(first * x.columns, end * x.columns));
@@ -115,17 +119,26 @@ function sumsOf(tensors: readonly Tensor[], floats: readonly Tensor[] | null, co
 
 /** Adds a product to the part of a matrix that begins at a place on the diagonal, and gives its memory to the next. */
 function addProduct({ columns, data }: Matrix, first: number, product: Matrix): void {
-  for (let r = 0, i = 0; r < product.rows; r++) {
+  const { rows, columns: width, data: more } = product;
+  for (let r = 0, i = 0; r < rows; r++) {
     const start = (first + r) * columns + first;
-    for (let c = 0; c < product.columns; c++) data[start + c]! += product.data[i++]!;
+    for (let c = 0; c < width; c++) data[start + c]! += more[i++]!;
   }
   recycleProduct(product);
 }
 
-/** Rows of windows, less those of others, as columns: [columns, tokens]. */
-function transposed(windows: readonly Tensor[], less: readonly Tensor[] | null, columns: number): Matrix {
-  const tokens = windows.reduce((sum, window) => sum + rowCount(window), 0);
-  const result = matrix(columns, tokens);
+const tokensOf = (windows: readonly Tensor[]) => windows.reduce((sum, window) => sum + rowCount(window), 0);
+const mostRows = (chunks: readonly (readonly Tensor[])[]) =>
+  chunks.reduce((most, chunk) => Math.max(most, tokensOf(chunk)), 0);
+
+/** Rows of windows, less those of others, as columns: [columns, tokens], at the start of `room`. */
+function transposed(
+  windows: readonly Tensor[],
+  less: readonly Tensor[] | null,
+  columns: number,
+  room: Float32Array,
+): Matrix {
+  const tokens = tokensOf(windows);
   let done = 0;
   for (const [w, window] of windows.entries()) {
     const rows = rowCount(window);
@@ -137,14 +150,13 @@ function transposed(windows: readonly Tensor[], less: readonly Tensor[] | null, 
         for (let c = left; c < right; c++) {
           const to = c * tokens + done;
           if (others)
-            for (let r = top; r < bottom; r++)
-              result.data[to + r] = values[r * columns + c]! - others[r * columns + c]!;
-          else for (let r = top; r < bottom; r++) result.data[to + r] = values[r * columns + c]!;
+            for (let r = top; r < bottom; r++) room[to + r] = values[r * columns + c]! - others[r * columns + c]!;
+          else for (let r = top; r < bottom; r++) room[to + r] = values[r * columns + c]!;
         }
       }
     done += rows;
   }
-  return result;
+  return matrix(columns, tokens, room.subarray(0, columns * tokens));
 }
 
 /** Of each column, as a matrix of one row; zeros without rows. */
@@ -171,15 +183,18 @@ function rowsOf(tensors: readonly Tensor[], columns: number): Matrix {
   return matrix(data.length / columns, columns, data);
 }
 
-/** Rows of some windows as those of one. */
-export function joinRows(tensors: readonly Tensor[]): Tensor {
-  const data = joined(tensors);
+/** Rows of some windows as those of one; where they lie apart, copies of them at the start of what `roomFor` so many numbers gives. */
+export function joinRows(tensors: readonly Tensor[], roomFor?: (length: number) => Float32Array): Tensor {
+  const data = joined(tensors, roomFor);
   const columns = tensors[0]!.shape.at(-1)!;
   return { dtype: "f32", shape: [1, data.length / columns, columns], data };
 }
 
 /** Numbers of some tensors one after the other, without a copy where they lie so. */
-function joined(tensors: readonly Tensor[]): Float32Array {
+function joined(
+  tensors: readonly Tensor[],
+  roomFor = (length: number): Float32Array => new Float32Array(length),
+): Float32Array {
   const parts = tensors.map(({ data }) => data as Float32Array);
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   const first = parts[0];
@@ -187,7 +202,7 @@ function joined(tensors: readonly Tensor[]): Float32Array {
     part.buffer === before.buffer && part.byteOffset === before.byteOffset + before.byteLength;
   if (first && parts.every((part, i) => i === 0 || follows(part, parts[i - 1]!)))
     return new Float32Array(first.buffer as ArrayBuffer, first.byteOffset, length);
-  const data = new Float32Array(length);
+  const data = roomFor(length).subarray(0, length);
   let start = 0;
   for (const part of parts) {
     data.set(part, start);

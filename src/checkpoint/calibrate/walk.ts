@@ -11,6 +11,7 @@ import {
   type GraphValue,
   graphSequenceUses,
   isGraphValue,
+  renewArguments,
 } from "../../compile/graph.ts";
 import { viewOf, zeros } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
@@ -20,7 +21,6 @@ import { hostCpu } from "../../kernels/cpu.ts";
 import type { Matrix } from "../../matrix.ts";
 import type { Decoder, Network } from "../../model/decoder.ts";
 import { isTextNetwork } from "../../model/encoder.ts";
-import type { Argument } from "../../ops/call-arguments.ts";
 import { EagerBuilder } from "../../ops/eager.ts";
 import { Ops } from "../../ops/ops.ts";
 import { weightName } from "../../ops/packed-constant.ts";
@@ -164,6 +164,7 @@ export class FloatWalk {
   /** Constants that many runs read. */
   readonly #kept = new Map<GraphValue, Tensor>();
   #keptRoom = 0;
+  #room = new Float32Array(0);
 
   /** Reads windows of ids, which do not see each other: all of them by a decoder, each as a text by what reads whole texts. */
   constructor(model: WalkedModel, windows: readonly (readonly number[])[], { signal }: WalkOptions = {}) {
@@ -334,7 +335,7 @@ export class FloatWalk {
     const x = node.args[0] as GraphValue;
     if (node.operator === LINEAR)
       return inChunks(values.get(x)!).flatMap((chunk) => {
-        const rows = joinRows(chunk);
+        const rows = joinRows(chunk, (length) => this.#roomFor(length));
         return splitRows(
           this.#callWith(node, (value) => (value === x ? rows : constants.get(value)!)),
           chunk,
@@ -352,6 +353,12 @@ export class FloatWalk {
     });
   }
 
+  /** Memory for the inputs of one call: new memory costs time. */
+  #roomFor(length: number): Float32Array {
+    if (this.#room.length < length) this.#room = new Float32Array(length);
+    return this.#room;
+  }
+
   /** An embedding for each window, with the rows of its table that they read, so that no table is whole in memory. */
   async #lookUp(node: GraphNode, values: Values): Promise<Tensor[]> {
     const [table, indices] = node.args as readonly [GraphValue, GraphValue];
@@ -367,8 +374,7 @@ export class FloatWalk {
   }
 
   #callWith(node: GraphNode, tensorOf: (value: GraphValue) => Tensor): Tensor {
-    const args = node.args.map((arg) => (isGraphValue(arg) ? tensorOf(arg) : arg)) as Argument<Tensor>[];
-    return this.#builder.call(node.operator, ...args);
+    return this.#builder.call(node.operator, ...renewArguments(node, tensorOf));
   }
 
   #layer(node: GraphNode, { values, float }: Streams): LinearLayer {
@@ -423,14 +429,12 @@ function captureFloat(model: WalkedModel, window: number): Graph {
     {
       name: "forward",
       inputs: [row("tokens"), { name: "positions", spec: { dtype: "i64", shape: [window] }, smallest: [1] }],
-      build: (builder, [tokens, position]) => [
-        (network as Decoder).forward(
-          new Ops(builder),
-          weights,
-          { tokens: tokens!, position: position!, rows: null },
-          options,
-        ),
-      ],
+      build(builder, [tokens, position]) {
+        const { draftHead, forward } = network as Decoder;
+        const inputs = { tokens: tokens!, position: position!, rows: null };
+        if (draftHead) return draftHead.forwardAll(new Ops(builder), weights, inputs);
+        return [forward(new Ops(builder), weights, inputs, options)];
+      },
     },
     operators,
     hostCpu(),

@@ -3,6 +3,7 @@
 import { UnsupportedError } from "../../errors.ts";
 import { architectureOf } from "../../formats/gguf/architectures.ts";
 import { ggufConfig } from "../../formats/gguf/config.ts";
+import { DRAFT_LAYERS_KEY } from "../../formats/gguf/draft-layer.ts";
 import { GgufMetadata } from "../../formats/gguf/metadata.ts";
 import type { GgufTensors } from "../../formats/gguf/tensors.ts";
 import type { GgufEntry, GgufTensorEntry } from "../../formats/gguf/writer.ts";
@@ -15,7 +16,7 @@ import { GatedMlp, type GatedMlpConfig } from "../../model/gated-mlp.ts";
 import { Mamba2 } from "../../model/mamba2.ts";
 import { PerLayerTable } from "../../model/per-layer-input.ts";
 import { ShortConvolution } from "../../model/short-convolution.ts";
-import type { TransformerConfig } from "../../model/transformer-config.ts";
+import { allLayers, type TransformerConfig } from "../../model/transformer-config.ts";
 import type { Model } from "../model.ts";
 
 /** What a layer is made of, as far as files say it. */
@@ -85,7 +86,8 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
   const entries: Entries = [
     ["context_length", u32(full ? Math.min(window, config.contextLength) : config.contextLength)],
     ["embedding_length", u32(hidden)],
-    ["block_count", u32(config.layers.length)],
+    ["block_count", u32(allLayers(config).length)],
+    ...(config.multiToken ? ([[DRAFT_LAYERS_KEY, u32(1)]] as Entries) : []),
     ["feed_forward_length", u32(blocks[0]!.mlp.intermediate)],
     ["vocab_size", u32(config.vocabulary)],
     ["attention.head_count", u32(heads)],

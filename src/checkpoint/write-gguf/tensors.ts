@@ -2,6 +2,7 @@
 
 import { UnsupportedError } from "../../errors.ts";
 import type { GgufArchitecture } from "../../formats/gguf/architectures.ts";
+import { draftTensorName } from "../../formats/gguf/draft-layer.ts";
 import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../../formats/gguf/encode-blocks.ts";
 import type { SuperBlockType } from "../../formats/gguf/encode-super-blocks.ts";
 import { ggufName, isOffsetNorm } from "../../formats/gguf/model-tensors.ts";
@@ -13,7 +14,7 @@ import type { WeightSlot } from "../../model/decoder.ts";
 import { GatedDelta } from "../../model/gated-delta.ts";
 import { expertStacks } from "../../model/layer.ts";
 import { Mamba2 } from "../../model/mamba2.ts";
-import type { TransformerConfig } from "../../model/transformer-config.ts";
+import { allLayers, type TransformerConfig } from "../../model/transformer-config.ts";
 import type { AffineFormat } from "../../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../../ops/weight.ts";
 import type { QuantizedWeights } from "../../quantized.ts";
@@ -57,7 +58,7 @@ export function tensorsOf(
 ): WrittenTensor[] {
   const formOf = formsOf(model, files, config);
   const stacks = new Map<string, string>();
-  for (const { tensor, slots, experts } of expertStacks(config))
+  for (const { tensor, slots, experts } of expertStacks(allLayers(config)))
     if (/\.(gate|up|down)_exps\.(weight|bias)$/.test(tensor))
       for (let e = 0; e < experts; e++) for (const slot of slots) stacks.set(slot.replace("*", `${e}`), tensor);
   const tensors = new Map<string, { readonly parts: WrittenTensor[]; readonly isStack: boolean }>();
@@ -74,7 +75,7 @@ export function tensorsOf(
       }
       continue;
     }
-    const name = ggufName(stack ?? slot.name, files.names);
+    const name = nameOf(stack ?? slot.name, files, config);
     if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
     const tensor = tensors.get(name) ?? { parts: [], isStack: stack !== undefined };
     tensors.set(name, tensor);
@@ -84,6 +85,12 @@ export function tensorsOf(
     tensor.parts.push(part);
   }
   return [...tensors].map(([name, { parts, isStack }]) => (isStack ? stackOf(name, parts) : parts[0]!));
+}
+
+/** The file's name of a tensor; null for one that its files do not have. A layer for drafts stands behind the others. */
+function nameOf(tensor: string, { names }: GgufArchitecture, { layers }: TransformerConfig): string | null {
+  const name = draftTensorName(tensor, layers.length);
+  return "file" in name ? name.file : ggufName(name.model, names);
 }
 
 /** Whether a slot is a tensor of its own: those that are tied are what they are tied to, unless they became something else. */

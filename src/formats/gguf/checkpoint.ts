@@ -7,7 +7,6 @@ import { ggufConfig } from "./config.ts";
 import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
 import { modelTensors } from "./model-tensors.ts";
-import { draftNotes } from "./recurrent.ts";
 import { joinTensors } from "./split.ts";
 import { withFactors } from "./tensor-factors.ts";
 import { ggufTensors } from "./tensors.ts";
@@ -39,7 +38,7 @@ export async function ggufCheckpoint(path: string, sources: readonly ByteSource[
     tokenizerConfig: json("tokenizer", tokenizer?.config),
     generationConfig: null,
     chatTemplate: metadata.string("tokenizer.chat_template"),
-    notes: [...draftNotes(metadata), ...(tokenizer?.notes ?? [])],
+    notes: tokenizer?.notes ?? [],
     async close() {
       for (const source of sources) await source.close();
     },

@@ -75,7 +75,7 @@ function unclaimed(other: Readonly<Record<string, string>>): Record<string, stri
 
 /** Whether a tensor of a model is a norm that files may have more of: the gated norm of recurrent layers is stored as it is. */
 export function isOffsetNorm(name: string): boolean {
-  return /(?<!linear_attn\.)norm\.weight$/.test(name);
+  return /(?<!linear_attn\.)norm(?:_embedding|_hidden)?\.weight$/.test(name);
 }
 
 /** Renamed, with norms less what was added to them, and with queries and keys turned back to halves. */

@@ -4,11 +4,12 @@ import { toFloat32 } from "../../tensor.ts";
 import type { JsonObject } from "../json.ts";
 import { type Moves, withMoves } from "../moved-weights.ts";
 import type { OpenTensors } from "../tensor-source.ts";
+import { DRAFT_LAYERS_KEY, draftConfig, draftLayers, withDraftLayer } from "./draft-layer.ts";
 import type { GgufMetadata } from "./metadata.ts";
+import type { GgufTensors } from "./tensors.ts";
 
 const KV_HEADS = "{arch}.attention.head_count_kv";
 const RECURRENT = "{arch}.attention.recurrent_layers";
-const DRAFT_LAYERS = "{arch}.nextn_predict_layers";
 
 /** Names of LFM2's tensors that differ from Llama's. */
 export const lfm2Names: Readonly<Record<string, string>> = {
@@ -55,6 +56,7 @@ export function attentionSize(metadata: GgufMetadata, key: string, most: number)
 
 interface Layers {
   readonly metadata: GgufMetadata;
+  readonly tensors: GgufTensors;
   /** Layers of the file. */
   readonly layers: number;
 }
@@ -87,16 +89,20 @@ export function listOf(metadata: GgufMetadata, key: string, layers: number): rea
   );
 }
 
-/** Qwen 3.5. Layers of drafts, the last ones, are left out. */
-export function qwen35Config({ metadata, layers: all }: Layers): JsonObject {
-  const layers = all - (metadata.number(DRAFT_LAYERS) ?? 0);
+/** Qwen 3.5; layers for drafts are the last ones. */
+export function qwen35Config({ metadata, tensors, layers: all }: Layers): JsonObject {
+  const layers = all - draftLayers(metadata);
   const { keyHeads, heads, keyDim, valueDim } = deltaSizes(metadata);
   if (!(layers >= 1))
-    throw new InvalidFileError(metadata.file, `metadata ${metadata.fullKey(DRAFT_LAYERS)}: expected less than ${all}`);
+    throw new InvalidFileError(
+      metadata.file,
+      `metadata ${metadata.fullKey(`{arch}.${DRAFT_LAYERS_KEY}`)}: expected less than ${all}`,
+    );
   const recurrent = metadata.isList(RECURRENT) ? listOf(metadata, RECURRENT, layers) : null;
   const interval = metadata.size("{arch}.full_attention_interval") ?? 4;
   const isRecurrent = (i: number) => (recurrent ? Boolean(recurrent[i]) : (i + 1) % interval !== 0);
   return {
+    ...draftConfig(metadata, tensors, all),
     num_hidden_layers: layers,
     layer_types: Array.from({ length: layers }, (_, i) => (isRecurrent(i) ? "linear_attention" : "full_attention")),
     linear_conv_kernel_dim: required(metadata, "conv_kernel"),
@@ -127,16 +133,6 @@ export function deltaSizes(metadata: GgufMetadata): DeltaSizes {
   return { keyHeads, heads, keyDim, valueDim: inner / heads };
 }
 
-/** What is said of layers that are left out. */
-export function draftNotes(metadata: GgufMetadata): readonly string[] {
-  const count = metadata.number(DRAFT_LAYERS) ?? 0;
-  return count > 0
-    ? [
-        `${metadata.file}: ${count} ${count === 1 ? "layer of multi-token prediction is" : "layers of multi-token prediction are"} left out`,
-      ]
-    : [];
-}
-
 /** Convolutions [channels, taps] as [channels, 1, taps]. */
 export function withTaps(tensors: OpenTensors): OpenTensors {
   const isTaps = (name: string, { length }: readonly number[]) => /\.(conv|conv1d)\.weight$/.test(name) && length === 2;
@@ -152,7 +148,7 @@ export function withTaps(tensors: OpenTensors): OpenTensors {
 
 /**
  * Qwen 3.5's tensors as transformers has them: files have -exp(A_log), and value heads that share a key head are as many
- * heads apart as there are key heads, not side by side.
+ * heads apart as there are key heads, not side by side. A layer for drafts is `mtp`.
  */
 export function withDeltaHeads(tensors: OpenTensors, metadata: GgufMetadata): OpenTensors {
   const isRate = (name: string) => name.endsWith(".A_log");
@@ -166,7 +162,7 @@ export function withDeltaHeads(tensors: OpenTensors, metadata: GgufMetadata): Op
         : tensor;
     },
   };
-  return withTaps(withMoves(withLogs, deltaMoves(deltaSizes(metadata), "read")));
+  return withDraftLayer(withTaps(withMoves(withLogs, deltaMoves(deltaSizes(metadata), "read"))), metadata);
 }
 
 /** Heads of gated DeltaNet, and their sizes. */
