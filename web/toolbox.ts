@@ -1,7 +1,7 @@
 /** The tools of an answer: the page's own, and those of MCP servers, whose calls the reader allows. */
 import type { ExecutableTool, ToolCall } from "lowbit/web";
 import { ask } from "./dialog.ts";
-import { runTool, tools as own } from "./tools.ts";
+import { tools as own, runTool } from "./tools.ts";
 
 export interface Toolbox {
   readonly tools: readonly ExecutableTool[];

@@ -1,4 +1,5 @@
 /** Tools of MCP servers as those of a conversation. */
+import { checkFields, checkString } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { ExecutableTool } from "./conversation-tools.ts";
 
@@ -30,6 +31,8 @@ export interface McpClient {
 
 /** The tools of a client's server, which errors call `server`. UnsupportedError for a name that models cannot be told of. */
 export async function mcpTools(client: McpClient, server: string): Promise<ExecutableTool[]> {
+  checkFields("client", client, ["listTools", "callTool"], "a client of @modelcontextprotocol/sdk");
+  checkString("server", server);
   const found: ExecutableTool[] = [];
   for (let cursor: string | undefined; ; ) {
     const { tools, nextCursor } = await client.listTools(cursor === undefined ? {} : { cursor });

@@ -71,13 +71,13 @@ export function chatMessages(messages: readonly ChatMessage[], policy: UnseenPol
 
 function messageOf(message: ChatMessage, textOf: (content: Content) => string): Message {
   if (message.role === "tool")
-    return { role: "tool", content: textOf(message.content), toolCallId: message.tool_call_id };
+    return { role: "tool", content: textOf(message.content ?? ""), toolCallId: message.tool_call_id };
   // Results of the API before tools have the name of the function alone.
   if (message.role === "function")
     return { role: "tool", content: message.content ?? "", toolCallId: message.name, name: message.name };
-  if (message.role === "user") return { role: "user", content: textOf(message.content) };
+  if (message.role === "user") return { role: "user", content: textOf(message.content ?? "") };
   if (message.role === "assistant") return assistantMessage(message, textOf);
-  const { content } = message;
+  const content = message.content ?? "";
   return {
     role: "system",
     content: systemText(typeof content === "string" ? content : content.map((part) => textOf([part]))),
@@ -94,15 +94,22 @@ function assistantMessage(
   const toolCalls = (tool_calls ?? []).map((call): ToolCall => {
     if (call.type === "custom")
       return { id: call.id, name: call.custom.name, arguments: customArguments(call.custom.input) };
-    return { id: call.id, name: call.function.name, arguments: call.function.arguments };
+    return { id: call.id, name: call.function.name, arguments: argumentsText(call.function.arguments) };
   });
-  if (function_call) toolCalls.push({ id: function_call.name, ...function_call });
+  if (function_call) {
+    const { name, arguments: given } = function_call;
+    toolCalls.push({ id: name, name, arguments: argumentsText(given) });
+  }
   return {
     role: "assistant",
     content: said,
     ...(reasoning ? { reasoning } : {}),
     ...(toolCalls.length > 0 ? { toolCalls } : {}),
   };
+}
+
+function argumentsText(given: string | object | null | undefined): string {
+  return typeof given === "string" ? given : given ? JSON.stringify(given) : "";
 }
 
 export function chatTools({ tools }: ChatRequest, max: number, warn: Warn): OfferedTools {

@@ -118,6 +118,18 @@ describe("files and parts of other kinds", () => {
       (await asked("/v1/chat/completions", { messages: [...hi, { role: "tool", tool_call_id: "c", content: [] }] }))
         .status,
     ).toBe(200);
+    const nulls = ["user", "system", "assistant"].map((role) => ({ role, content: null }));
+    expect((await asked("/v1/chat/completions", { messages: [...nulls, ...hi] })).messages!.at(-1)).toEqual(user("hi"));
+    const calls = [
+      { id: "c", function: { name: "f", arguments: { a: 1 } } },
+      { id: "d", function: { name: "g" } },
+    ];
+    const said = [...hi, { role: "assistant", tool_calls: calls }, { role: "tool", tool_call_id: "c", content: null }];
+    expect((await asked("/v1/chat/completions", { messages: said })).messages![1]).toMatchObject({
+      toolCalls: [{ arguments: '{"a":1}' }, { name: "g", arguments: "" }],
+    });
+    const items = [user("hi"), { type: "function_call_output", call_id: "c", output: null }];
+    expect((await asked("/v1/responses", { input: items })).messages!.at(-1)).toMatchObject({ content: "" });
   });
 
   it("are what a model thought, or what was said before it forgot", async () => {

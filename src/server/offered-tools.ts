@@ -146,7 +146,7 @@ export function customInput(args: string): string {
 
 /** Arguments up to what of a text is whole. */
 const BEGUN_INPUT =
-  /^\s*\{\s*"input"\s*:\s*"((?:[^"\\\u0000-\u001f]|\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt]))*)(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/;
+  /^\s*\{\s*"input"\s*:\s*"((?:[^"\\\p{Cc}]|\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt]))*)(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/u;
 
 /** Arguments of a call of a tool that takes a text. */
 export function customArguments(input: string): string {

@@ -40,7 +40,8 @@ function messagesOf(item: InputItem, index: number, count: number, { policy, war
     typeof content === "string" ? content : contentText(content.map(partOf), { path: `${path}.${at}`, isNew }, policy);
   switch (item.type ?? "message") {
     case "message": {
-      const { role, content } = item as KnownItems["message"];
+      const { role, content: given } = item as KnownItems["message"];
+      const content = given ?? "";
       if (role === "assistant") return [{ role, content: textOf(content, "content") }];
       const text = textOf(content, "content", role === "user" && index === count - 1);
       return [role === "user" ? { role, content: text } : { role: "system", content: systemText(text) }];
@@ -56,7 +57,7 @@ function messagesOf(item: InputItem, index: number, count: number, { policy, war
     case "function_call_output":
     case "custom_tool_call_output": {
       const { call_id, output } = item as KnownItems["function_call_output"];
-      return [{ role: "tool", content: textOf(output, "output"), toolCallId: call_id }];
+      return [{ role: "tool", content: textOf(output ?? "", "output"), toolCallId: call_id }];
     }
     case "reasoning": {
       const { content, summary } = item as KnownItems["reasoning"];

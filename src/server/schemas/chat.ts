@@ -54,23 +54,35 @@ const callSchema = z.discriminatedUnion("type", [
   z.object({ id: z.string(), type: z.literal("custom"), custom: z.object({ name: z.string(), input: z.string() }) }),
 ]);
 
+/** Arguments of a call: JSON, or what some clients have read of it. */
+const callArguments = optional(z.union([z.string(), jsonObject]));
+/** Calls of a history; some clients leave their type out. */
+const saidCall = z.union([
+  z.object({
+    id: z.string(),
+    type: optional(z.literal("function")),
+    function: z.object({ name: z.string(), arguments: callArguments }),
+  }),
+  z.object({ id: z.string(), type: z.literal("custom"), custom: z.object({ name: z.string(), input: z.string() }) }),
+]);
+
 const messageSchema = z
   .discriminatedUnion("role", [
-    z.object({ role: z.literal("system"), content, name: optional(z.string()) }),
-    z.object({ role: z.literal("developer"), content, name: optional(z.string()) }),
-    z.object({ role: z.literal("user"), content, name: optional(z.string()) }),
+    z.object({ role: z.literal("system"), content: optional(content), name: optional(z.string()) }),
+    z.object({ role: z.literal("developer"), content: optional(content), name: optional(z.string()) }),
+    z.object({ role: z.literal("user"), content: optional(content), name: optional(z.string()) }),
     z.object({
       role: z.literal("assistant"),
       content: optional(content),
       refusal: optional(z.string()),
       reasoning_content: optional(z.string()),
       reasoning: optional(z.string()).openapi({ description: "As reasoning_content." }),
-      tool_calls: optional(z.array(callSchema)),
-      function_call: optional(z.object({ name: z.string(), arguments: z.string() })),
+      tool_calls: optional(z.array(saidCall)),
+      function_call: optional(z.object({ name: z.string(), arguments: callArguments })),
       name: optional(z.string()),
     }),
-    z.object({ role: z.literal("tool"), content, tool_call_id: z.string() }),
-    z.object({ role: z.literal("function"), content: z.string().nullable(), name: z.string() }),
+    z.object({ role: z.literal("tool"), content: optional(content), tool_call_id: z.string() }),
+    z.object({ role: z.literal("function"), content: optional(z.string()), name: z.string() }),
   ])
   .openapi("ChatMessage");
 

@@ -47,7 +47,7 @@ const messageItem = z.object({
   type: optional(z.literal("message")),
   id,
   role: z.enum(["user", "assistant", "system", "developer"]),
-  content,
+  content: optional(content),
 });
 const callItem = z.object({
   type: z.literal("function_call"),
@@ -69,7 +69,7 @@ const resultItem = z.object({
   type: z.enum(["function_call_output", "custom_tool_call_output"]),
   id,
   call_id: z.string(),
-  output: content,
+  output: optional(content),
 });
 /** Calls of tools that this server is not asked to offer, by clients that have run them, and their results. */
 const actionItem = z.looseObject({
