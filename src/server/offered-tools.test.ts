@@ -170,7 +170,7 @@ describe("tools", () => {
       model: "tiny",
       input: "hi",
       temperature: 1,
-      max_output_tokens: 40,
+      max_output_tokens: 160,
       tool_choice: "required",
       reasoning: { effort: "none" },
       tools,

@@ -129,24 +129,24 @@ export class OfferedTools {
 
 /** The text that a call of a tool that takes one has, from the arguments as the model wrote them. */
 export function customInput(args: string): string {
+  // What a limit has cut is given as far as it came.
+  const begun = BEGUN_INPUT.exec(args)?.[1];
   try {
-    const value: unknown = JSON.parse(args);
+    const value: unknown = JSON.parse(begun === undefined ? args : `"${begun}"`);
     if (typeof value === "string") return value;
     const { input } = (value ?? {}) as { input?: unknown };
     if (typeof input === "string") return input;
     const [only, ...others] = Object.values(value ?? {});
     if (typeof only === "string" && others.length === 0) return only;
   } catch {
-    // What a limit has cut is given as far as it came.
-    const begun = BEGUN_INPUT.exec(args)?.[1];
-    if (begun !== undefined) return JSON.parse(`"${begun}"`);
+    // Given as it is.
   }
   return args;
 }
 
 /** Arguments up to what of a text is whole. */
 const BEGUN_INPUT =
-  /^\s*\{\s*"input"\s*:\s*"((?:[^"\\\p{Cc}]|\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt]))*)(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/u;
+  /^\s*\{\s*"input"\s*:\s*"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt]))*)(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/;
 
 /** Arguments of a call of a tool that takes a text. */
 export function customArguments(input: string): string {
