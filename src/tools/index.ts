@@ -10,6 +10,7 @@ export {
 } from "../api/calibration-text.ts";
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
+export { type FileProgramOptions, keepingRefusal, withFileProgram } from "../api/file-program.ts";
 export { type FitSizeOptions, type FittedSize, fitSize, type UniformChoice } from "../api/fit-size.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
 export {
