@@ -70,6 +70,7 @@ export type { ExecutableTool } from "../language/conversation-tools.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { samplingDefaults } from "../language/generation-settings.ts";
 export { loadProgramObject } from "../language/language-model.ts";
+export { type McpClient, mcpTools } from "../language/mcp-tools.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
 export {
   cannotWrite,
