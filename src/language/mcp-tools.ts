@@ -5,23 +5,31 @@ import type { ExecutableTool } from "./conversation-tools.ts";
 
 /** A tool as a server lists it. */
 interface ListedTool {
+  /** Name of the tool. */
   readonly name: string;
+  /** What it does, for the model. */
   readonly description?: string | undefined;
+  /** JSON schema of its arguments. */
   readonly inputSchema: object;
 }
 
 /** What a call gave. */
 interface CallResult {
+  /** Parts, such as texts. */
   readonly content?: unknown;
+  /** A value, which tools with a schema of results give. */
   readonly structuredContent?: unknown;
+  /** Whether the tool failed. */
   readonly isError?: unknown;
 }
 
 /** What is used of a client of `@modelcontextprotocol/sdk` that is connected. */
 export interface McpClient {
+  /** Lists tools, from a cursor on. */
   listTools(params: {
     cursor?: string;
   }): Promise<{ readonly tools: readonly ListedTool[]; readonly nextCursor?: string | undefined }>;
+  /** Calls a tool. */
   callTool(
     params: { name: string; arguments: Record<string, unknown> },
     schema: undefined,

@@ -19,7 +19,8 @@ const SHELLS = /^(?:exec_command|shell_command|shell|bash|local_shell|run_shell_
 /** Writes and loads a model of a template of test/templates. @param {string} folder @param {string} template */
 export async function loadForcedModel(folder, template) {
   const config = {
-    vocab_size: 2048,
+    // The tokenizer has 2,048, beside the marks of templates.
+    vocab_size: 2112,
     num_hidden_layers: 1,
     max_position_embeddings: CONTEXT,
     eos_token_id: 0,
