@@ -34,7 +34,7 @@ export function argumentsFor<F extends Fields>({ fields }: Family<F>, given: Cas
   const args: Record<string, unknown> = { ...known };
   for (const [i, [name, field]] of Object.entries(fields).entries()) {
     if (field.kind !== "array" || name in known) continue;
-    const sizes = field.sizes.map((size) => (typeof size === "number" ? size : (known[size] as number)));
+    const sizes = (field.sizes ?? []).map((size) => (typeof size === "number" ? size : (known[size] as number)));
     const length = sizes.reduce((product, size) => product * size, 1);
     if (field.type === "i64") args[name] = new BigInt64Array(length);
     else if (field.type === "u8") args[name] = new Uint8Array(length);

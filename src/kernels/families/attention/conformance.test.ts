@@ -9,11 +9,11 @@ import { type CacheRows, PagedTable } from "../../../../test/support/paged.ts";
 import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
 import { f16Table, f32ToF16 } from "../../../half.ts";
-import type { AttentionArgs, SequenceAttentionArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
 import { kvCacheTypes } from "../../sequence-table.ts";
 import { attention, updateAndAttend } from "../index.ts";
+import type { AttentionArgs, SequenceAttentionArgs } from "./fields.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 const cpu = machine();

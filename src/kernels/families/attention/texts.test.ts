@@ -13,9 +13,9 @@ import {
 import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
 import { poolings } from "../../../pooling.ts";
-import type { AttendTextsArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { attendTexts, poolTexts } from "../index.ts";
+import type { AttendTextsArgs } from "./fields.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
 const cpu = machine();
