@@ -230,7 +230,7 @@ export function sizeNames(fields: PlainFields): string[] {
 const presence = (name: string): string => `has${name[0]!.toUpperCase()}${name.slice(1)}`;
 
 /** Names of the numbers and of the arrays of a native call, in their order: sizes come first. */
-export function nativeOrder(fields: PlainFields): {
+function nativeOrder(fields: PlainFields): {
   readonly scalars: readonly string[];
   readonly buffers: readonly string[];
 } {

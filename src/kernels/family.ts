@@ -15,7 +15,7 @@ import { nativeKernels } from "./native/rows.ts";
 import { type WasmCode, wasmRow } from "./wasm/declared.ts";
 
 /** How the work of a call is divided: into rows, or into elements, of which a tile has many. */
-export type Division = "rows" | "elements";
+type Division = "rows" | "elements";
 
 /** What all families have. */
 interface Shared {
