@@ -1,12 +1,13 @@
 /**
  * Decoding with drafts that are looked up, beside decoding without, in turns: tasks that repeat what they read, JSON and prose,
- * greedy, on a model of the caller's.
+ * greedy, on a model of the caller's; of a GGUF file beside llama.cpp's own lookup, too, where node-llama-cpp is installed.
  * `node bench/drafts.js model.gguf [--rounds 3] [--tokens 220]` → results/drafts.md
  */
 import { loadavg } from "node:os";
 import { basename } from "node:path";
 import { parseArgs } from "node:util";
 import { loadCheckpoint, loadCompiled, loadProgram } from "../dist/index.js";
+import { EngineProcess } from "./engine-process.js";
 import { digits, median, table, writeReport } from "./report.js";
 
 const { values: options, positionals } = parseArgs({
@@ -53,9 +54,13 @@ const tasks = {
   prose: "Tell a story about an old lighthouse keeper and a storm.",
 };
 
+const CONTEXT = 4096;
 const checkpoint = path.endsWith(".pte") ? null : await loadCheckpoint(path);
-const llm = checkpoint ? await loadCompiled(checkpoint, { contextLength: 4096 }) : await loadProgram(path);
+const llm = checkpoint
+  ? await loadCompiled(checkpoint, { contextLength: CONTEXT, threads: 2 })
+  : await loadProgram(path, { threads: 2 });
 await checkpoint?.close();
+const peer = path.endsWith(".gguf") ? await EngineProcess.start("peer-llama", { path, threads: 2 }) : null;
 
 /** @param {string} content @param {"lookup" | "off"} draft */
 async function answer(content, draft) {
@@ -73,12 +78,17 @@ const rows = [];
 for (const [name, content] of Object.entries(tasks)) {
   /** @type {number[][]} */
   const times = [];
+  /** @type {number[]} */
+  const peers = [];
   let counts = "";
   for (let round = 0; round < Number(options.rounds); round++) {
     const off = await answer(content, "off");
     const lookup = await answer(content, "lookup");
     if (off.text !== lookup.text) throw new Error(`${name}: the text with drafts is another`);
     times.push([off.ms, lookup.ms]);
+    const prompt = llm.encodeChat([{ role: "user", content }]);
+    const other = await peer?.ask({ what: "lookup", prompt, tokens: Number(options.tokens), contextSize: CONTEXT });
+    if (other) peers.push(other.off / other.lookup);
     const { generatedTokens, draftedTokens, acceptedTokens } = lookup.generation;
     counts = `${generatedTokens}, ${draftedTokens}, ${acceptedTokens}`;
   }
@@ -90,15 +100,20 @@ for (const [name, content] of Object.entries(tasks)) {
     lookup,
     `${median(ratios).toFixed(2)} (${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)})`,
     counts,
+    peers.length > 0 ? digits(median(peers)) : "–",
   ]);
 }
 await llm.dispose();
+await peer?.stop();
 
 writeReport("drafts", {
   title: "Decoding with drafts",
   command: `node bench/drafts.js ${basename(path)} --rounds ${options.rounds} --tokens ${options.tokens}`,
   sections: [
     `Milliseconds a token of greedy answers, the median of ${options.rounds} rounds in which both ways took turns, and how many times as fast drafts are (all rounds lie between the figures in brackets). Texts are the same, which the script checks. At the end ${loadavg()[0].toFixed(1)} threads wanted the cores.`,
-    table(["task", "without", "with drafts", "times as fast", "tokens, drafted, accepted"], rows),
+    table(
+      ["task", "without", "with drafts", "times as fast", "tokens, drafted, accepted", "llama.cpp's lookup, times"],
+      rows,
+    ),
   ],
 });

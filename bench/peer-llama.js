@@ -4,7 +4,7 @@ import { CHUNK_LENGTH } from "./programs.js";
 import { CONTEXT_LENGTH } from "./shapes.js";
 
 await serveEngine(async ({ path, threads }) => {
-  const { getLlama, LlamaLogLevel } = await import("node-llama-cpp");
+  const { getLlama, InputLookupTokenPredictor, LlamaLogLevel } = await import("node-llama-cpp");
   const llama = await getLlama({ gpu: false, build: "never", logLevel: LlamaLogLevel.error, maxThreads: threads });
   const model = await llama.loadModel({ modelPath: path });
   const context = await model.createContext({ contextSize: CONTEXT_LENGTH, batchSize: CHUNK_LENGTH, threads });
@@ -37,6 +37,26 @@ await serveEngine(async ({ path, threads }) => {
           const own = next.probabilities.get(tokens[i]) ?? 0;
           return [...next.probabilities.values()].filter((other) => other > own).length;
         });
+      },
+      /** Milliseconds a token of greedy answers to a prompt, with its own lookup in the prompt and without. */
+      async lookup({ prompt, tokens, contextSize }) {
+        const found = {};
+        for (const way of ["off", "lookup"]) {
+          const own = await model.createContext({ contextSize, batchSize: CHUNK_LENGTH, threads });
+          const drafts = way === "lookup" ? { tokenPredictor: new InputLookupTokenPredictor() } : {};
+          const text = own.getSequence(drafts).evaluate(prompt, settings);
+          await text.next();
+          const start = performance.now();
+          let count = 0;
+          while (count < tokens) {
+            const { done, value } = await text.next();
+            count++;
+            if (done || model.isEogToken(value)) break;
+          }
+          found[way] = (performance.now() - start) / count;
+          await own.dispose();
+        }
+        return found;
       },
       /** Tokens a second of so many sequences together, in a context of their own. */
       async aggregate({ sequences, tokens, context: length }) {

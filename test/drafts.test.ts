@@ -15,7 +15,7 @@ import { hasNative } from "../src/kernels/native/rows.ts";
 import { wasmFeatures } from "../src/kernels/wasm/features.ts";
 import { exactHost } from "./support/exact-rows.ts";
 import { temporaryFolder } from "./support/folders.ts";
-import { type HybridName, writeHybridCheckpoint } from "./support/hybrid-checkpoint.ts";
+import { type HybridName, writeAssistantCheckpoint, writeHybridCheckpoint } from "./support/hybrid-checkpoint.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 
 const wasmCpu: Cpu = { name: "WebAssembly", features: new Set(wasmFeatures()) };
@@ -26,10 +26,12 @@ await writeTinyCheckpoint(join(folder, "tiny"), { config: { max_position_embeddi
 /** With windows, and with recurrent layers of several kinds. */
 const hybrids = ["gemma4", "qwen3_5", "lfm2", "granite_h"] satisfies HybridName[];
 for (const name of hybrids) await writeHybridCheckpoint(join(folder, name), name, { max_position_embeddings: CONTEXT });
-/** Drafts of its own layer of multi-token prediction. */
+/** Drafts of its own layer of multi-token prediction, and of an assistant. */
 const MTP = "qwen3_5 with mtp";
+const ASSISTED = "gemma4 with an assistant";
 const withMtp = { max_position_embeddings: CONTEXT, mtp_num_hidden_layers: 1 };
 await writeHybridCheckpoint(join(folder, MTP), "qwen3_5", withMtp);
+await writeAssistantCheckpoint(join(folder, "assistant"));
 
 const loaded: LanguageModel[] = [];
 afterAll(async () => {
@@ -37,11 +39,13 @@ afterAll(async () => {
 });
 
 async function load(name: string, cpu: Cpu): Promise<LanguageModel> {
-  const model = await loadCheckpoint(join(folder, name));
+  const isAssisted = name === ASSISTED;
+  const draftHead = isAssisted ? join(folder, "assistant") : undefined;
+  const model = await loadCheckpoint(join(folder, isAssisted ? "gemma4" : name), { draftHead });
   quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
   const llm = await loadCompiled(model, { cpu, contextLength: CONTEXT });
   await model.close();
-  if (name === MTP) llm.draft = "mtp";
+  if (name === MTP || isAssisted) llm.draft = "mtp";
   loaded.push(llm);
   return llm;
 }
@@ -75,7 +79,7 @@ afterEach(() => void vi.restoreAllMocks());
 
 const cases = [
   ...["tiny", "qwen3_5", MTP].map((name) => [name, wasmCpu] as const),
-  ...["tiny", ...hybrids, MTP].map((name) => [name, own] as const),
+  ...["tiny", ...hybrids, MTP, ASSISTED].map((name) => [name, own] as const),
 ].map(([name, cpu]) => [name, cpu.name, cpu] as const);
 
 it.each(cases)(

@@ -197,6 +197,7 @@ function decoderProgram(model: Model, options: CompileModelOptions, unread: bool
       ? ["use_sdpa_with_kv_cache", true]
       : ["get_max_logit_rows", logitRows(sizes.maxSeqLen)],
     ...(head ? ([["get_hidden_size", head.hidden]] as const) : []),
+    ...(head?.isFixed ? ([["get_draft_fixed", 1]] as const) : []),
     ["enable_dynamic_shape", true],
     ...(longFrom === null ? [] : ([["get_long_context_from", longFrom]] as const)),
     ...(facts.bosId === null ? [] : ([["get_bos_id", facts.bosId]] as const)),

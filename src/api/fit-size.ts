@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { checkOptions, checkString, checkWhole, unexpected } from "../arguments.ts";
 import { type Choosable, Sensitivity } from "../checkpoint/calibrate/sensitivity.ts";
 import type { WalkOptions } from "../checkpoint/calibrate/walk.ts";
+import { isForDrafts } from "../checkpoint/draft-head.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
 import { resumeKey } from "../checkpoint/resume-key.ts";
 import { capture } from "../compile/capture.ts";
@@ -12,7 +13,6 @@ import { InvalidArgumentError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { checksum } from "../kernels/layout/header.ts";
 import { logInfo } from "../log.ts";
-import { MULTI_TOKEN_PREFIX } from "../model/multi-token.ts";
 import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
 import { weightName } from "../ops/packed-constant.ts";
 import { operators } from "../ops/registry.ts";
@@ -255,8 +255,7 @@ function groupsOf(model: Model): readonly (readonly string[])[] {
   const groups = new Map<string, string[]>();
   for (const { name, role, tiedTo } of model.network.slots) {
     const config = model.configOf(name);
-    if (!config || role === "vector" || model.storedFormat(name) !== null || name.startsWith(MULTI_TOKEN_PREFIX))
-      continue;
+    if (!config || role === "vector" || model.storedFormat(name) !== null || isForDrafts(name)) continue;
     const source = config.kind === "sharedEmbedding" ? (tiedTo ?? name) : name;
     const key = constantKey(source);
     groups.set(key, [...(groups.get(key) ?? []), name]);

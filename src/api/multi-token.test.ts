@@ -1,9 +1,9 @@
-/** Models with a layer of multi-token prediction, quantized in several ways: the layer is quantized with them, and guesses on. */
+/** Models with what drafts for them, quantized in several ways: that is quantized with them, and guesses on. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
-import { writeHybridCheckpoint } from "../../test/support/hybrid-checkpoint.ts";
+import { writeAssistantCheckpoint, writeHybridCheckpoint } from "../../test/support/hybrid-checkpoint.ts";
 import { calibrate } from "../checkpoint/calibrate/calibrate.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import type { Model } from "../checkpoint/model.ts";
@@ -54,6 +54,40 @@ test.each(["mse", "imatrix", "gptq", "awq"] as const)("by %s", async (algorithm)
     if (algorithm !== "mse") await calibrate(model, text, reading);
   });
   expect(cosine(found, float)).toBeGreaterThan(0.99);
+});
+
+test("an assistant beside its model", async () => {
+  const folder = await temporaryFolder();
+  const [target, draftHead] = ["gemma4", "assistant"].map((name) => join(folder, name)) as [string, string];
+  await writeHybridCheckpoint(target, "gemma4");
+  await writeAssistantCheckpoint(draftHead);
+  const guesses: Float32Array[] = [];
+  for (const algorithm of [null, "mse", "gptq"] as const) {
+    const model = await loadCheckpoint(target, { draftHead });
+    if (algorithm) quantize(model, [configOf(algorithm)]);
+    if (algorithm === "gptq") await calibrate(model, text, reading);
+    guesses.push(await guess(model));
+    await model.close();
+  }
+  for (const found of guesses.slice(1)) expect(cosine(found, guesses[0]!)).toBeGreaterThan(0.98);
+});
+
+test("what drafts for another model is refused, both named", async () => {
+  const folder = await temporaryFolder();
+  const [assistant, other] = [join(folder, "assistant"), join(folder, "other")];
+  await writeAssistantCheckpoint(assistant);
+  await writeAssistantCheckpoint(other, { backbone_hidden_size: 7 });
+  const gemma = join(folder, "gemma4");
+  await writeHybridCheckpoint(gemma, "gemma4");
+  await expect(loadCheckpoint(gemma, { draftHead: other })).rejects.toThrow(
+    /backbone_hidden_size: expected \d+, as in the model, but found 7/,
+  );
+  await expect(loadCheckpoint(path, { draftHead: assistant })).rejects.toThrow(
+    `expected what drafts for Qwen3_5ForCausalLM of ${path} but found Gemma4AssistantForCausalLM`,
+  );
+  await expect(loadCheckpoint(path, { draftHead: gemma })).rejects.toThrow(
+    `${gemma}: expected tensors mtp.* or an assistant of Gemma 4 to draft for ${path} but found neither`,
+  );
 });
 
 test("to a size, which is no reason to have fewer bits where no prediction shows it", async () => {

@@ -1,8 +1,10 @@
 /** Checkpoints by path or name: files and folders, and models on the hub, which are downloaded. */
 import { checkOptions, checkString } from "../arguments.ts";
 import { isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { checkPath } from "../node-file.ts";
+import { withHeadOf } from "./draft-head.ts";
 import { type Model, modelOf } from "./model.ts";
 
 /** Whether a path names a model on the hub: "hf:org/name". */
@@ -20,15 +22,45 @@ export async function isCheckpoint(path: string): Promise<boolean> {
   return isHubName(path) || isCheckpointPath(path);
 }
 
-/** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, or downloads "hf:org/name[@revision]", and checks its tensors against its config. */
-export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
+/** How checkpoints are opened, and downloaded. */
+export interface LoadCheckpointOptions extends PullOptions {
+  /**
+   * A checkpoint of its own with what drafts for the model: an assistant of Gemma 4, or Qwen3.5's tensors `mtp.*`. Default: what
+   * the checkpoint itself has.
+   */
+  readonly draftHead?: string | undefined;
+}
+
+/**
+ * Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, or downloads "hf:org/name[@revision]", and
+ * checks its tensors against its config.
+ */
+export async function loadCheckpoint(path: string, options: LoadCheckpointOptions = {}): Promise<Model> {
   checkPath(path);
   checkOptions(options);
-  const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
+  const { draftHead, ...pull } = options;
+  const opened = await opening(path, pull);
+  let checkpoint = opened;
   try {
+    if (draftHead !== undefined) checkpoint = await withHead(opened, draftHead, pull);
     return await modelOf(checkpoint);
   } catch (error) {
     await checkpoint.close();
+    throw error;
+  }
+}
+
+async function opening(path: string, pull: PullOptions): Promise<Checkpoint> {
+  return openCheckpoint(isHubName(path) ? await pullModel(path, pull) : path);
+}
+
+async function withHead(checkpoint: Checkpoint, path: string, pull: PullOptions): Promise<Checkpoint> {
+  checkPath(path);
+  const head = await opening(path, pull);
+  try {
+    return withHeadOf(checkpoint, head);
+  } catch (error) {
+    await head.close();
     throw error;
   }
 }

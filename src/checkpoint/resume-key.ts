@@ -11,10 +11,10 @@ import type { Model } from "./model.ts";
  */
 export async function resumeKey(model: Model, more: readonly unknown[] = []): Promise<string | null> {
   if (model.hasForeignWeights) return null;
-  const { folder } = model.checkpoint;
-  const files = (await stat(folder)).isDirectory()
-    ? (await readdir(folder)).sort().map((name) => join(folder, name))
-    : [folder];
+  const { folder, parts = [] } = model.checkpoint;
+  const filesOf = async (path: string) =>
+    (await stat(path)).isDirectory() ? (await readdir(path)).sort().map((name) => join(path, name)) : [path];
+  const files = (await Promise.all([folder, ...parts].map(filesOf))).flat();
   const facts = await Promise.all(
     files.map(async (file) => {
       const { size, mtimeMs } = await stat(file);

@@ -8,6 +8,7 @@ import { describe, isObject, type JsonObject } from "../formats/json.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import { logInfo } from "../log.ts";
 import { architectures } from "../model/architectures.ts";
+import { ASSISTANT_CONFIG, ASSISTANT_PREFIX } from "../model/assistant.ts";
 import type { Architecture } from "../model/decoder.ts";
 import { architectureName } from "../model/encoders.ts";
 import { MULTI_TOKEN_LAYERS } from "../model/multi-token.ts";
@@ -28,6 +29,7 @@ interface NamesOfHalf {
 
 /** The decoder's name of a tensor; null for one of another part. */
 function decoderName(name: string, { isPrefixed, drafts }: NamesOfHalf): string | null {
+  if (name.startsWith(ASSISTANT_PREFIX)) return name;
   if (headPrefix.test(name)) return name.replace(headPrefix, "");
   if (drafts && draftPrefix.test(name)) return name.replace(draftPrefix, "");
   if (!isPrefixed) return name.startsWith("model.") ? name : null;
@@ -43,7 +45,15 @@ function architectureOf({ model_type: type, architectures: names }: JsonObject):
 }
 
 /** Fields of the whole that count for its decoder, too, where that says nothing. */
-const shared = ["bos_token_id", "eos_token_id", "pad_token_id", "torch_dtype", "dtype", "tie_word_embeddings"] as const;
+const shared = [
+  "bos_token_id",
+  "eos_token_id",
+  "pad_token_id",
+  "torch_dtype",
+  "dtype",
+  "tie_word_embeddings",
+  ASSISTANT_CONFIG,
+] as const;
 
 /** How messages call a model that sees or hears as well: its class, or its type where the config names no class; null for another. */
 function wholeName(config: JsonObject): string | null {

@@ -82,6 +82,8 @@ export const MODEL_HELP =
   "a .pte program, or a checkpoint folder, .gguf file or hf:org/name, which is compiled in memory";
 
 interface CheckpointHooks extends EncodeHooks {
+  /** A checkpoint of its own that drafts for the model. */
+  readonly draftHead?: string | undefined;
   /** Called with the model as it was opened: throws for what cannot follow. */
   readonly onOpen?: (model: Model) => Promise<void>;
 }
@@ -96,7 +98,7 @@ export async function withCheckpoint<R>(
 ): Promise<R> {
   const { signal, onWait } = terminal;
   const progress = terminal.progress("downloading");
-  const pull = { signal, onWait, onProgress: progress.update };
+  const pull = { signal, onWait, onProgress: progress.update, draftHead: hooks.draftHead };
   const model = await loadCheckpoint(path, pull).finally(() => progress.stop());
   noteUnread(model, terminal);
   try {

@@ -32,6 +32,7 @@ interface QuantizeCommandOptions extends QuantizationOptions {
   readonly cpu?: string;
   readonly target: Target;
   readonly ggufType?: "Q4_K" | "Q5_K" | "Q6_K";
+  readonly draftHead?: string;
   readonly json?: boolean;
 }
 
@@ -73,6 +74,10 @@ export function addQuantize(program: Command, terminal: Terminal): void {
       new Option("--target <runtime>", "who runs the program: operators and layout of ExecuTorch, or our own")
         .choices(targets)
         .default("lowbit"),
+    )
+    .option(
+      "--draft-head <checkpoint>",
+      "a checkpoint of its own that drafts for the model: an assistant of Gemma 4, or Qwen3.5's tensors mtp.*; run it with --draft mtp",
     )
     .option("--json", "print the result as JSON");
   addQuantizationOptions(command)
@@ -147,12 +152,13 @@ function originsIn(model: Model, { format, ggufType }: QuantizeCommandOptions): 
 
 /** The output must be no file of the checkpoint, such as another part of it: before calibrating and encoding, which take long. */
 function checkApart({ checkpoint }: Model, { output, format }: QuantizeCommandOptions): Promise<void> {
-  return (format === "torchao" ? checkOutputFolder : checkOutput)(output, [checkpoint.folder]);
+  const files = [checkpoint.folder, ...(checkpoint.parts ?? [])];
+  return (format === "torchao" ? checkOutputFolder : checkOutput)(output, files);
 }
 
 /** UsageError for options of programs, which would change nothing in a checkpoint. */
 function checkCheckpointOptions(options: QuantizeCommandOptions): void {
-  const { format, maxSeqLen, maxContextLen, layout, cpu, target, ggufType } = options;
+  const { format, maxSeqLen, maxContextLen, layout, cpu, target, ggufType, draftHead } = options;
   if (ggufType !== undefined && format !== "gguf")
     throw new UsageError(`--gguf-type does not go with --format ${format}: expected --format gguf`);
   if (ggufType !== undefined && wantsQuantization(options))
@@ -162,6 +168,7 @@ function checkCheckpointOptions(options: QuantizeCommandOptions): void {
     "--max-context-len": maxContextLen,
     "--layout": layout,
     "--cpu": cpu,
+    "--draft-head": draftHead,
     "--target executorch": target === "executorch" ? target : undefined,
   };
   for (const [flag, value] of Object.entries(ofPrograms))
@@ -232,7 +239,8 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
       terminal.note(`lowbit: ${describeFitted(fitted)}`);
     };
     const compile = { maxSeqLen, target, ...(cpu && { cpu }) };
-    const hooks = { onOpen, folder, signal, onProgress: encoding.update, onDamagedPart, check, compile, onFitted };
+    const told = { onProgress: encoding.update, onDamagedPart, onFitted };
+    const hooks = { onOpen, folder, signal, check, compile, draftHead: options.draftHead, ...told };
     await withCheckpoint(path, options, terminal, work, hooks);
     isWritten = true;
   } finally {

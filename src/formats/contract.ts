@@ -25,6 +25,8 @@ export interface Checkpoint {
   readonly chatTemplate: string | null;
   /** What sentence-transformers' files beside the checkpoint say; absent, or null, without them. */
   readonly modules?: SentenceModules | null;
+  /** Other folders or files that some of its tensors are read from. Default: none. */
+  readonly parts?: readonly string[];
   /** Sentences that say what was assumed because the files do not say it. */
   readonly notes: readonly string[];
   /** Closes the weight files. */

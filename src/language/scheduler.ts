@@ -14,7 +14,7 @@ import type { Tensor } from "../tensor.ts";
 import { type ExpectedLogits, hiddenOf, logitsOf } from "./logits.ts";
 import { DRAFT_METHOD } from "./program-decoder.ts";
 import { StepInputs } from "./step-inputs.ts";
-import { nextPosition, type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
+import { nextToken, type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
 
 /** How long others may take to ask for their next token before a step goes on without them, in turns of the event loop. */
 const GATHER_TURNS = 3;
@@ -125,7 +125,7 @@ export class Scheduler {
   }
 
   /**
-   * Computes the last token of a request whose `before` is given, which drafts. False where the sequence has lost its tokens
+   * Computes the last token of a request that drafts. False where the sequence has lost its tokens
    * meanwhile, so that there is nothing to draft from.
    */
   async draft(request: SequenceRequest): Promise<boolean> {
@@ -208,7 +208,7 @@ export class Scheduler {
   #dropAborted(): void {
     for (const pending of this.#pending.slice()) {
       if (pending.signal?.aborted) this.#end(pending, pending.signal.reason);
-      else if (pending.before && aheadOf(pending) >= this.limits.pagePositions) {
+      else if (pending.draft && aheadOf(pending) >= this.limits.pagePositions) {
         pending.found = LOST;
         this.#end(pending);
       }
@@ -273,7 +273,10 @@ export class Scheduler {
       const parts = planStep(others, this.limits, { late, rows: this.#promptTokens() });
       if (parts.map(({ pending }) => findPrefix(pending)).includes(true)) continue;
       const inTurn = parts.toSorted((a, b) => a.pending.age - b.pending.age);
-      const lacking = inTurn.find(({ pending, rows }) => !pending.sequence.reserve(aheadOf(pending) + rows))?.pending;
+      const lacking = inTurn.find(({ pending, rows }) => {
+        const more = aheadOf(pending) + rows;
+        return more > 0 && !pending.sequence.reserve(more);
+      })?.pending;
       if (!lacking) return { parts, lacking: oldest };
       if (this.#makeRoom(lacking, waiting)) continue;
       if (!oldest || lacking.age < oldest.age) oldest = lacking;
@@ -307,7 +310,7 @@ export class Scheduler {
       const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows, ahead: aheadOf(pending) }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);
-      const rows = parts[0]!.pending.before ? parts.length : inputs.at(-1)!.data.length;
+      const rows = parts[0]!.pending.draft ? parts.length : inputs.at(-1)!.data.length;
       const expected = { ...this.#logits, method, rows };
       const read = ([logits, hidden]: readonly Tensor[]) => {
         takeRows(parts, logitsOf(logits, expected), ({ logits }) => logits);
@@ -327,9 +330,9 @@ export class Scheduler {
 
   /** Notes what was computed, and ends the request when it has all it asked for. */
   #commit({ pending, rows }: Part): void {
-    const { sequence, ids, keepsStart, before, signal } = pending;
+    const { sequence, ids, keepsStart, draft, signal } = pending;
     if (sequence.isDisposed) return;
-    if (before) {
+    if (draft) {
       this.#expected.add(sequence);
       this.#end(pending);
       return;
@@ -345,8 +348,8 @@ export class Scheduler {
 }
 
 /** How far behind the tokens of its sequence the rows of a request begin. */
-function aheadOf(pending: Pending): number {
-  return nextPosition(pending) - pending.sequence.position;
+function aheadOf({ draft, sequence }: Pending): number {
+  return draft ? draft.row - sequence.position : 0;
 }
 
 /** Rows of values of a step, as many of each row, to those who want them, before what was computed is committed. */
@@ -356,7 +359,7 @@ function takeRows(
   targetOf: (pending: Pending) => Float32Array | undefined,
 ): void {
   const wanted = parts.map(({ pending, rows }) => {
-    const start = nextPosition(pending);
+    const start = nextToken(pending);
     const first = Math.max(start, pending.logitsFrom);
     return { pending, first, count: Math.max(0, start + rows - first) };
   });

@@ -177,15 +177,17 @@ export class SequenceDecoder implements ProgramDecoder {
       const logits = this.#logitsOf(1);
       const all = [...ids, ...given];
       const hidden = new Float32Array(before.length);
-      const request = {
-        sequence,
-        method: DRAFT_METHOD,
-        ids: all,
-        logits,
-        logitsFrom: all.length - 1,
-        keepsStart: false,
-      };
-      if (!(await this.#scheduler.draft({ ...request, hidden, before, signal: options.signal }))) return null;
+      const isFixed = this.#program.count("get_draft_fixed", 0) > 0;
+      // What it sees must be there.
+      if (isFixed && sequence.position < ids.length) return null;
+      const at = isFixed
+        ? { position: ids.length, row: ids.length - 1 }
+        : { position: all.length - 1, row: all.length - 1 };
+      const isComputed = await this.#scheduler.draft({
+        ...{ sequence, method: DRAFT_METHOD, ids: all, logits, logitsFrom: all.length - 1, keepsStart: false },
+        ...{ hidden, draft: { before, ...at }, signal: options.signal },
+      });
+      if (!isComputed) return null;
       this.#drafted = hidden;
       this.#draftLength = given.length;
       return logits;

@@ -1,6 +1,6 @@
 /** The inputs of a step: tokens, their positions, and the rows whose logits are wanted or, for drafts, the hidden states before them. */
 import type { Tensor } from "../tensor.ts";
-import { nextPosition, type Part } from "./step-plan.ts";
+import { nextToken, type Part } from "./step-plan.ts";
 
 /** Arrays for the largest step, of which each step fills the start. */
 export class StepInputs {
@@ -21,12 +21,12 @@ export class StepInputs {
     let row = 0;
     let wanted = 0;
     for (const { pending, rows } of parts) {
-      const { ids, logitsFrom } = pending;
-      const start = nextPosition(pending);
+      const { ids, logitsFrom, draft } = pending;
+      const start = nextToken(pending);
       for (let i = start; i < start + rows; i++, row++) {
         if (i >= logitsFrom) this.#wanted[wanted++] = BigInt(row);
         this.#tokens[row] = BigInt(ids[i]!);
-        this.#positions[row] = BigInt(i);
+        this.#positions[row] = BigInt(draft?.position ?? i);
       }
     }
     if (wanted === 0) this.#wanted[wanted++] = BigInt(row - 1);
@@ -41,10 +41,10 @@ export class StepInputs {
 
   /** The hidden states before the tokens of drafts [1, T, hidden], null for a step of others. */
   #hidden(parts: readonly Part[]): Tensor | null {
-    const size = parts[0]!.pending.before?.length;
+    const size = parts[0]!.pending.draft?.before.length;
     if (size === undefined) return null;
     if (this.#before.length < parts.length * size) this.#before = new Float32Array(parts.length * size);
-    for (const [i, { pending }] of parts.entries()) this.#before.set(pending.before!, i * size);
+    for (const [i, { pending }] of parts.entries()) this.#before.set(pending.draft!.before, i * size);
     return { dtype: "f32", shape: [1, parts.length, size], data: this.#before.subarray(0, parts.length * size) };
   }
 }

@@ -1,6 +1,16 @@
 /** Which requests share the next step, with how many rows each. A pure function of what waits. */
 import type { Sequence } from "../sequences/sequence.ts";
 
+/** Where the row of a draft stands. */
+interface DraftRow {
+  /** The hidden state of the token before it [hidden]. */
+  readonly before: Float32Array;
+  /** Its position in the text. */
+  readonly position: number;
+  /** Position of the keys and values that it sees last: its own, or those of the token before. */
+  readonly row: number;
+}
+
 /** Tokens to compute after those that a sequence holds. */
 export interface SequenceRequest {
   readonly sequence: Sequence;
@@ -15,11 +25,8 @@ export interface SequenceRequest {
   readonly keepsStart: boolean;
   /** Hidden states of the tokens whose logits are given, [ids.length - logitsFrom, hidden], where they are wanted. */
   readonly hidden?: Float32Array | undefined;
-  /**
-   * The hidden state of the token before the last [hidden]: the request drafts behind the last token of `ids`, which the sequence
-   * holds no more of afterwards than before.
-   */
-  readonly before?: Float32Array | undefined;
+  /** A request that drafts behind the last token of `ids`: the sequence holds no more afterwards than before. */
+  readonly draft?: DraftRow | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -65,13 +72,13 @@ export interface Part {
 }
 
 /** What is left to compute of a request. */
-function restOf({ ids, sequence, before }: Pending): number {
-  return before ? 1 : ids.length - sequence.position;
+function restOf({ ids, sequence, draft }: Pending): number {
+  return draft ? 1 : ids.length - sequence.position;
 }
 
-/** The position of a request's next row. */
-export function nextPosition({ ids, sequence, before }: SequenceRequest): number {
-  return before ? ids.length - 1 : sequence.position;
+/** The index among its ids of a request's next row. */
+export function nextToken({ ids, sequence, draft }: SequenceRequest): number {
+  return draft ? ids.length - 1 : sequence.position;
 }
 
 /** The end of the pages that an older prompt is about to compute and another, without tokens of its own, begins with; else 0. */
@@ -135,7 +142,7 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, { late
   const parts: Part[] = [];
   let logitRows = limits.logitRows;
   const take = (pending: Pending, most: number): number => {
-    const withoutLogits = Math.max(0, pending.logitsFrom - nextPosition(pending));
+    const withoutLogits = Math.max(0, pending.logitsFrom - nextToken(pending));
     const room = Math.min(most, restOf(pending), withoutLogits + logitRows);
     const rows = rowsToEnd(pending, room, awaited.get(pending) ?? Infinity, limits);
     if (rows < 1 || parts.length >= limits.sequences) return 0;

@@ -50,13 +50,18 @@ export interface Network {
 export interface DraftHead {
   /** Elements of a hidden state. */
   readonly hidden: number;
+  /**
+   * Whether all tokens of a draft are guessed at the position of the first, from the keys and values of the tokens before it, which
+   * `draft` finds where its rows stand; else each at its own, where it stores its own.
+   */
+  readonly isFixed: boolean;
   /** Logits [1, R, V] and hidden states [1, R, hidden] of the rows that the inputs say; keeps what `draft` reads of all tokens. */
   forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>): readonly [logits: T, hidden: T];
   /**
-   * Logits [1, T, V] of all rows, and what its layers make of the hidden states before them [1, T, hidden]: for calibration. The
-   * logits are computed last.
+   * Logits [1, T, V] of all rows, which are computed last, and what its layers make of the hidden states before them: for
+   * calibration.
    */
-  forwardAll<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>): readonly [logits: T, drafted: T];
+  forwardAll<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>): readonly [logits: T, ...drafted: T[]];
   /**
    * Logits [1, T, V] of the tokens behind those of the inputs, and its own hidden states of these [1, T, hidden]. `before`
    * [1, T, hidden]: the hidden state of the token before each, the decoder's or, behind a draft, its own.

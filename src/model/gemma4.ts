@@ -4,6 +4,7 @@
  * values of keys in full layers.
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { ASSISTANT_CONFIG, Assistant } from "./assistant.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture, Decoder } from "./decoder.ts";
@@ -137,6 +138,58 @@ function mlpOf(config: ConfigReader, dense: GatedMlp): Pick<LayerConfig, "mlp" |
   return { mlp: new DenseBesideExperts({ hidden, dense, experts }), norms: { ...normsAround, beforeMlp: null } };
 }
 
+/** The model that an assistant drafts for. */
+interface Target {
+  readonly hidden: number;
+  readonly vocabulary: number;
+  readonly types: readonly LayerType[];
+  readonly sizes: readonly HeadSizes[];
+  readonly layers: readonly LayerConfig[];
+}
+
+/** InvalidFileError where an assistant is one of another model. */
+function checkTarget(config: ConfigReader, text: ConfigReader, { hidden, vocabulary }: Target): void {
+  const own = [
+    ["backbone_hidden_size", config.size("backbone_hidden_size", 1536), hidden],
+    ["vocab_size", text.size("vocab_size", textDefaults.vocab_size), vocabulary],
+  ] as const;
+  for (const [field, found, expected] of own)
+    if (found !== expected)
+      throw new InvalidFileError(config.file, `${field}: expected ${expected}, as in the model, but found ${found}`);
+}
+
+/** The assistant of a config: its layers read keys and values of the last layer of their type that has its own. */
+function assistantOf(config: ConfigReader, target: Target): Assistant {
+  const text = withoutDirections(config.object("text_config")).withDefaults(textDefaults);
+  checkTarget(config, text, target);
+  const plain = text.without("hidden_act", "rope_parameters", "rope_scaling", "per_layer_config");
+  const stack = readStack(plain, { tied: true, headDim: 256, kvHeads: 4, contextLength: 131072 });
+  const types = typesOf(text, stack.depth);
+  const sizes = headSizes(text, types, stack.attention);
+  const activation = activationOf(text, "hidden_activation", "gelu_pytorch_tanh");
+  const layers = types.map((type, i): LayerConfig => {
+    const shared = target.types.findLastIndex((other, j) => other === type && target.layers[j]!.mixer.cache === "own");
+    const owner = target.layers[shared]?.mixer;
+    const { headDim, kvHeads } = sizes[i]!;
+    if (!(owner instanceof Attention) || owner.config.headDim !== headDim || owner.config.kvHeads !== kvHeads)
+      throw new InvalidFileError(
+        text.file,
+        `layer ${i}: the model has no layer of ${type} with ${kvHeads} heads of keys of ${headDim} elements`,
+      );
+    const { window, rope } = owner.config;
+    const own = attentionOf(stack, text, { type, sizes: sizes[i]!, rope: rope!, shared });
+    // Of the tokens that the model's next row sees, the last is not there yet.
+    const seen = window === 0 ? 0 : Math.max(1, window - 1);
+    return {
+      mixer: new Attention({ ...own.config, window: seen, valuesAreKeys: false }),
+      mlp: new GatedMlp({ ...stack.mlp, activation }),
+      norms: normsAround,
+      factor: "layer_scalar",
+    };
+  });
+  return new Assistant({ hidden: stack.hidden, backbone: target.hidden, vocabulary: target.vocabulary, layers });
+}
+
 function build(name: string, given: ConfigReader, perLayerSize: number): Decoder {
   const config = withoutDirections(given);
   const plain = config.without("hidden_act", "rope_parameters", "rope_scaling", "per_layer_config");
@@ -180,8 +233,10 @@ function build(name: string, given: ConfigReader, perLayerSize: number): Decoder
       factor: "layer_scalar",
     };
   });
+  const target = { hidden, vocabulary, types, sizes, layers };
   return transformer(name, {
     ...{ ...base, layers, ropes },
+    ...(config.has(ASSISTANT_CONFIG) ? { drafter: assistantOf(config.object(ASSISTANT_CONFIG), target) } : {}),
     ...(table ? { table } : {}),
     ...placeholdersOf(config, vocabulary),
     scales: { ...base.scales, embedding: hidden ** 0.5 },

@@ -152,8 +152,11 @@ export interface LayerConfig {
 export interface LayerPlaces {
   /** What names of the layer's weights begin with. */
   readonly module: string;
+  /** Place of the layer's mixer. */
   readonly mixer: Place;
+  /** Place of its MLP. */
   readonly mlp: Place;
+  /** Place of its adapter, where it has one. */
   readonly adapter: Place;
 }
 

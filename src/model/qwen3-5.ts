@@ -67,7 +67,11 @@ export const qwen35: Architecture = {
     const mixers = readMixers(config, base);
     const stack = mixed(base, (i) => mixers[i]!);
     const { attention, norms } = base;
-    const multiToken = readMultiToken(config, { mixer: new Attention(attention), mlp: new GatedMlp(base.mlp), norms });
-    return transformer(this.name, { ...stack, multiToken });
+    const drafter = readMultiToken(config, base.hidden, {
+      mixer: new Attention(attention),
+      mlp: new GatedMlp(base.mlp),
+      norms,
+    });
+    return transformer(this.name, { ...stack, drafter });
   },
 };

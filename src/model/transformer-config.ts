@@ -3,9 +3,9 @@ import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Activation } from "../ops/ops.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
+import type { Drafter } from "./drafter.ts";
 import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
 import type { LayerConfig, LayerNorms, LayerPart, Mixer, SharedTable } from "./layer.ts";
-import type { MultiTokenLayer } from "./multi-token.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
 export interface TransformerConfig {
@@ -29,8 +29,8 @@ export interface TransformerConfig {
   readonly table?: SharedTable;
   /** What each layer is made of. */
   readonly layers: readonly LayerConfig[];
-  /** A layer of multi-token prediction; absent where there is none. */
-  readonly multiToken?: MultiTokenLayer | undefined;
+  /** What drafts for the decoder; absent where nothing does. */
+  readonly drafter?: Drafter | undefined;
   /** Rotary embeddings by the names that layers use. */
   readonly ropes: Readonly<Record<string, RopeConfig>>;
   /** Factors on embeddings, on what a part of a layer adds to the residual stream, and on logits. */
@@ -39,9 +39,9 @@ export interface TransformerConfig {
   readonly logitSoftcap: number;
 }
 
-/** The layers of a decoder, then that of multi-token prediction, where there is one. */
-export function allLayers({ layers, multiToken }: TransformerConfig): readonly LayerConfig[] {
-  return multiToken ? [...layers, multiToken] : layers;
+/** The layers of a decoder, then those of what drafts for it. */
+export function allLayers({ layers, drafter }: TransformerConfig): readonly LayerConfig[] {
+  return drafter ? [...layers, ...drafter.layers] : layers;
 }
 
 /** A decoder whose layers are alike: what one is made of, and how many there are. */

@@ -3,16 +3,9 @@ import { UnsupportedError } from "../errors.ts";
 import type { Ops } from "../ops/ops.ts";
 import type { Weight } from "../ops/weight.ts";
 import type { Decoder, DraftHead, ForwardInputs, ForwardOptions } from "./decoder.ts";
+import type { Drafter, DraftPass } from "./drafter.ts";
 import type { Encoder } from "./encoder.ts";
-import {
-  type LayerConfig,
-  type LayerPass,
-  type LayerPlaces,
-  layerPlaces,
-  type PartActivations,
-  type TextsSeen,
-} from "./layer.ts";
-import { type MultiTokenLayer, multiTokenInput, multiTokenNorm, multiTokenSlots } from "./multi-token.ts";
+import { type LayerConfig, type LayerPlaces, layerPlaces, type PartActivations, type TextsSeen } from "./layer.ts";
 import type { RopeConfig } from "./rope.ts";
 import { madeByNorm, type ScalableActivation } from "./scalable.ts";
 import { allLayers, type TransformerConfig } from "./transformer-config.ts";
@@ -22,12 +15,13 @@ const EMBEDDING = "model.embed_tokens.weight";
 const HEAD = "lm_head.weight";
 
 function slots(config: TransformerConfig): WeightSlot[] {
-  const { hidden, vocabulary, lastNorm, tied, table, multiToken } = config;
+  const { hidden, vocabulary, layers, lastNorm, tied, table, drafter } = config;
   const all = allLayers(config);
   const places = layerPlaces(all);
   const layer = ({ mixer, mlp, norms, adapter, factor }: LayerConfig, i: number): WeightSlot[] => {
     const { module, ...at } = places[i]!;
-    const norm = (name: string | null) => (name === null ? [] : [vectorSlot(`${module}.${name}.weight`, hidden)]);
+    const size = i < layers.length ? hidden : drafter!.hidden;
+    const norm = (name: string | null) => (name === null ? [] : [vectorSlot(`${module}.${name}.weight`, size)]);
     return [
       ...norm(norms.beforeMixer),
       ...mixer.slots(at.mixer.module),
@@ -43,7 +37,7 @@ function slots(config: TransformerConfig): WeightSlot[] {
     { name: EMBEDDING, shape: [vocabulary, hidden], role: "embedding", tiedTo: null },
     ...(table?.slots() ?? []),
     ...all.flatMap(layer),
-    ...(multiToken ? multiTokenSlots(hidden) : []),
+    ...(drafter?.slots() ?? []),
     vectorSlot(`${lastNorm}.weight`, hidden),
     { name: HEAD, shape: [vocabulary, hidden], role: "linear", tiedTo: tied ? EMBEDDING : null },
   ];
@@ -80,7 +74,7 @@ interface PassOptions<T> extends Omit<ForwardOptions, "cache"> {
 }
 
 /** One forward pass over one set of operators. */
-class Pass<T> implements LayerPass<T> {
+class Pass<T> implements DraftPass<T> {
   readonly ops: Ops<T>;
   readonly eps: number;
   readonly tokens: T;
@@ -117,39 +111,32 @@ class Pass<T> implements LayerPass<T> {
 
   /** Logits of the wanted rows. */
   run(): T {
-    return this.#logits(this.norm(this.#wantedRows(this.#layers()), this.#config.lastNorm));
+    return this.logits(this.norm(this.#wantedRows(this.#layers()), this.#config.lastNorm));
   }
 
-  /** Logits and hidden states of the wanted rows; stores what `draft` reads of all rows. */
-  runForDrafts({ mixer, norms }: MultiTokenLayer): readonly [T, T] {
+  /** Logits and hidden states of the wanted rows; stores what the drafter reads of all rows. */
+  runForDrafts(drafter: Drafter): readonly [T, T] {
     const hidden = this.hiddenStates();
-    const { module, mixer: place } = this.#places.at(-1)!;
-    const x = multiTokenInput(this, this.ops.previousRows(hidden, { state: place.firstState }));
-    mixer.store(this, norms.beforeMixer === null ? x : this.norm(x, `${module}.${norms.beforeMixer}`), place);
+    drafter.store?.(this, hidden, this.#places.slice(this.#config.layers.length));
     const wanted = this.#wantedRows(hidden);
-    return [this.#logits(wanted), wanted];
+    return [this.logits(wanted), wanted];
   }
 
-  /** Logits of all rows, and what the layer of multi-token prediction makes of them. */
-  runAll(layer: MultiTokenLayer): readonly [T, T] {
+  /** Logits of all rows, and what the drafter makes of them, as if each were the last. */
+  runAll(drafter: Drafter): readonly [T, ...T[]] {
     const hidden = this.hiddenStates();
-    const before = this.ops.previousRows(hidden, { state: this.#places.at(-1)!.mixer.firstState });
-    const drafted = this.#drafted(layer, before);
-    return [this.#logits(hidden), drafted];
+    // Behind the states of all layers.
+    const state = this.#places.at(-1)!.mixer.firstState + drafter.layers.at(-1)!.mixer.states;
+    const drafted = drafter.visit(this, this.ops.previousRows(hidden, { state }));
+    return [this.logits(hidden), ...drafted];
   }
 
-  /** What the layer of multi-token prediction makes of tokens and the hidden states before them: logits, and hidden states. */
-  draft(layer: MultiTokenLayer, before: T): readonly [T, T] {
-    const hidden = this.#drafted(layer, before);
-    return [this.#logits(hidden), hidden];
+  draftLayer(x: T, index: number): T {
+    const { layers, drafter } = this.#config;
+    return this.#layer(x, drafter!.layers[index]!, this.#places[layers.length + index]!);
   }
 
-  #drafted(layer: MultiTokenLayer, before: T): T {
-    return multiTokenNorm(this, this.#layer(multiTokenInput(this, before), layer, this.#places.at(-1)!));
-  }
-
-  /** Logits of rows behind the last norm. */
-  #logits(x: T): T {
+  logits(x: T): T {
     const { scales, logitSoftcap } = this.#config;
     const scaled = this.#scaled(this.ops.linear(x, this.weight(HEAD)), scales.logits);
     return logitSoftcap > 0 ? this.ops.softcap(scaled, logitSoftcap) : scaled;
@@ -260,15 +247,16 @@ export function transformerEncoder(file: string, decoder: Decoder, isBidirection
   };
 }
 
-/** What drafts with the layer of multi-token prediction. */
-function draftHead(config: TransformerConfig, layer: MultiTokenLayer): DraftHead {
+/** The drafter of a decoder as functions over operators. */
+function draftHead(config: TransformerConfig, drafter: Drafter): DraftHead {
   const options = { cache: "sequences", logits: "all", longContext: false } as const;
   return {
     hidden: config.hidden,
-    forward: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runForDrafts(layer),
-    forwardAll: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runAll(layer),
+    isFixed: drafter.isFixed,
+    forward: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runForDrafts(drafter),
+    forwardAll: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runAll(drafter),
     draft: (ops, weights, { before, ...inputs }) =>
-      new Pass(ops, config, weights, inputs, options).draft(layer, before),
+      drafter.draft(new Pass(ops, config, weights, inputs, options), before),
   };
 }
 
@@ -288,7 +276,7 @@ export function transformer(architecture: string, config: TransformerConfig): De
       return scalable(config);
     },
     transformer: config,
-    draftHead: config.multiToken ? draftHead(config, config.multiToken) : null,
+    draftHead: config.drafter ? draftHead(config, config.drafter) : null,
     forward(ops, weights, inputs, options) {
       checkKept(architecture, config, options);
       return new Pass(ops, config, weights, inputs, options).run();

@@ -57,7 +57,7 @@ function pagesArgs(args: Arguments<Tensor>): Omit<SequenceAttentionArgs, "q" | "
     !pages ||
     cache?.kvHeads !== kvHeads ||
     cache.headDim !== headDim ||
-    (cache.window > 0 && cache.window !== window)
+    (cache.window > 0 && (window === 0 || window > cache.window))
   )
     args.fail("layer", `expected a layer of [${kvHeads}, ${headDim}] that the store has but found ${layer}`);
   const out = args.tensor("out");

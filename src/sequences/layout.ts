@@ -130,7 +130,7 @@ function isSameKind(a: LayerCacheShape, b: LayerCacheShape): boolean {
   return a.kvHeads === b.kvHeads && a.headDim === b.headDim && a.window === b.window;
 }
 
-/** Each layer once, by number. Where calls see different windows of it, or one as long as the context, all is kept. */
+/** Each layer once, by number. What the call with the longest window sees is kept. */
 function cacheUses(uses: readonly SequenceUse[], contextLength: number): (LayerCacheShape & { layer: number })[] {
   const known = new Map<number, LayerCacheShape & { layer: number }>();
   for (const use of uses) {
@@ -142,7 +142,8 @@ function cacheUses(uses: readonly SequenceUse[], contextLength: number): (LayerC
       throw new InvalidArgumentError(
         `layer ${layer}: expected keys and values of one shape but found [${other.kvHeads}, ${other.headDim}] and [${kvHeads}, ${headDim}]`,
       );
-    known.set(layer, { layer, kvHeads, headDim, window: other === use || other.window === window ? window : 0 });
+    const isAll = window === 0 || (other !== use && other.window === 0);
+    known.set(layer, { layer, kvHeads, headDim, window: isAll ? 0 : Math.max(window, other.window) });
   }
   return [...known.values()].sort((a, b) => a.layer - b.layer);
 }

@@ -244,12 +244,14 @@ export class Sequence {
   }
 
   /** Internal: what keeps a step of so many tokens from running now; null when nothing does. */
-  refusal(count: number): string | null {
+  refusal(count: number, ahead = 0): string | null {
     if (!Number.isInteger(count) || count < 1) return `${count} rows`;
     if (this.#isDisposed) return "a sequence that was disposed of";
     if (this.#isInStep) return "a sequence that is in a step";
+    // Nothing is stored where all is there.
+    if (ahead + count <= 0) return null;
     const { shape } = this.#store;
-    const isReserved = this.#pages.length * shape.positions >= this.position + count && this.#ownsLastPage();
+    const isReserved = this.#pages.length * shape.positions >= this.position + ahead + count && this.#ownsLastPage();
     if (!isReserved || (shape.stateBytes > 0 && !this.#nextState)) return `no room reserved for ${count} tokens`;
     return null;
   }

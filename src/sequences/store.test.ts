@@ -351,7 +351,13 @@ describe("bad input", () => {
       "layer 0: expected keys and values of one shape but found [1, 1] and [2, 1]",
     );
     const cells = new CellStore([cache(0, 8), cache(0, 4), cache(1, 64)], options);
-    expect(cells.store.layout.kinds).toMatchObject([{ window: 0, layers: 2 }]);
+    // The longest window is kept.
+    expect(cells.store.layout.kinds).toMatchObject([
+      { window: 8, layers: 1 },
+      { window: 0, layers: 1 },
+    ]);
+    const all = new CellStore([cache(0, 8), cache(0), cache(0, 4)], options);
+    expect(all.store.layout.kinds).toMatchObject([{ window: 0, layers: 1 }]);
   });
 
   test("sequences that cannot do what they are asked", async () => {

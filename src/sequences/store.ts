@@ -282,7 +282,7 @@ export class SequenceStore {
       if (!this.#sequences.has(sequence) || met.has(sequence))
         throw new InvalidArgumentError("step: expected open sequences of this store, each once");
       met.add(sequence);
-      const refusal = sequence.refusal(ahead + rows);
+      const refusal = sequence.refusal(rows, ahead);
       if (refusal) throw new InvalidArgumentError(`step: expected sequences that are ready but found ${refusal}`);
     }
   }

@@ -17,7 +17,7 @@ import type { Sequence } from "./sequence.ts";
 export interface StepRun {
   readonly sequence: Sequence;
   readonly rows: number;
-  /** How many positions behind the sequence's tokens its rows begin: for what is not committed. Default 0. */
+  /** How many positions behind the sequence's tokens its rows begin, or before their end: for what is not committed. Default 0. */
   readonly ahead?: number;
 }
 

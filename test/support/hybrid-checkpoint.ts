@@ -68,6 +68,35 @@ export function writeHybridCheckpoint(folder: string, name: HybridName, changes:
   return writeDecoderCheckpoint(folder, { ...hybridConfigs[name], ...changes });
 }
 
+/** Writes the folder of a small Gemma 4 assistant that drafts for `hybridConfigs.gemma4`. */
+export async function writeAssistantCheckpoint(folder: string, changes: object = {}): Promise<void> {
+  const { gemma4 } = hybridConfigs;
+  const text = {
+    ...{
+      ...gemma4,
+      hidden_size: 32,
+      intermediate_size: 32,
+      hidden_size_per_layer_input: 0,
+      use_double_wide_mlp: false,
+    },
+    ...{ num_hidden_layers: 2, num_kv_shared_layers: 2, layer_types: ["sliding_attention", "full_attention"] },
+  };
+  const config = {
+    architectures: ["Gemma4AssistantForCausalLM"],
+    model_type: "gemma4_assistant",
+    backbone_hidden_size: gemma4.hidden_size,
+    text_config: text,
+    ...changes,
+  };
+  const { slots } = buildDecoder("config.json", {
+    ...gemma4,
+    assistant_config: { ...config, backbone_hidden_size: gemma4.hidden_size },
+  });
+  const own = slots.filter(({ name }) => name.startsWith("assistant."));
+  const shapes = own.map(({ name, shape }) => [name.replace("assistant.", ""), shape] as const);
+  await writeTinyCheckpoint(folder, { config, shapes: new Map(shapes) });
+}
+
 /** Configs of mixtures of experts by name. */
 export const mixtureConfigs = {
   qwen3_moe: {

@@ -14,6 +14,7 @@ import { Experts, type ExpertsConfig } from "../../model/experts.ts";
 import { GatedDelta } from "../../model/gated-delta.ts";
 import { GatedMlp, type GatedMlpConfig } from "../../model/gated-mlp.ts";
 import { Mamba2 } from "../../model/mamba2.ts";
+import { MultiToken } from "../../model/multi-token.ts";
 import { PerLayerTable } from "../../model/per-layer-input.ts";
 import { ShortConvolution } from "../../model/short-convolution.ts";
 import { allLayers, type TransformerConfig } from "../../model/transformer-config.ts";
@@ -87,7 +88,7 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
     ["context_length", u32(full ? Math.min(window, config.contextLength) : config.contextLength)],
     ["embedding_length", u32(hidden)],
     ["block_count", u32(allLayers(config).length)],
-    ...(config.multiToken ? ([[DRAFT_LAYERS_KEY, u32(1)]] as Entries) : []),
+    ...(config.drafter instanceof MultiToken ? ([[DRAFT_LAYERS_KEY, u32(1)]] as Entries) : []),
     ["feed_forward_length", u32(blocks[0]!.mlp.intermediate)],
     ["vocab_size", u32(config.vocabulary)],
     ["attention.head_count", u32(heads)],

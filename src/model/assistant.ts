@@ -1,0 +1,62 @@
+/**
+ * Assistants of Gemma 4 (2026): small models of layers without keys and values, which read those of the model that they draft for.
+ * Their input is the embedding of the last token, as that model has it, beside the hidden state before it.
+ */
+import type { Drafter, DraftPass } from "./drafter.ts";
+import type { LayerConfig } from "./layer.ts";
+import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
+
+/** What names of their weights begin with, beside those of the model. */
+export const ASSISTANT_PREFIX = "assistant.";
+
+/** The field of a model's config that holds the assistant's. */
+export const ASSISTANT_CONFIG = "assistant_config";
+
+const TABLE = `${ASSISTANT_PREFIX}model.embed_tokens`;
+const NORM = `${ASSISTANT_PREFIX}model.norm`;
+const INTO = `${ASSISTANT_PREFIX}pre_projection`;
+const OUT = `${ASSISTANT_PREFIX}post_projection`;
+
+export interface AssistantConfig {
+  /** Elements of a hidden state of the assistant, and of the model that it drafts for. */
+  readonly hidden: number;
+  readonly backbone: number;
+  /** Tokens of the vocabulary of both. */
+  readonly vocabulary: number;
+  /** Layers whose mixers share the keys and values of the model's. */
+  readonly layers: readonly LayerConfig[];
+}
+
+export class Assistant implements Drafter {
+  readonly layers: readonly LayerConfig[];
+  readonly isFixed = true;
+  readonly hidden: number;
+  readonly #config: AssistantConfig;
+
+  constructor(config: AssistantConfig) {
+    this.#config = config;
+    this.hidden = config.hidden;
+    this.layers = config.layers.map((layer, i) => ({ ...layer, module: `${ASSISTANT_PREFIX}model.layers.${i}` }));
+  }
+
+  slots(): WeightSlot[] {
+    const { hidden, backbone, vocabulary } = this.#config;
+    return [
+      ...linearSlots(INTO, hidden, 2 * backbone),
+      ...linearSlots(OUT, backbone, hidden),
+      vectorSlot(`${NORM}.weight`, hidden),
+      ...linearSlots(TABLE, vocabulary, hidden),
+    ];
+  }
+
+  draft<T>(pass: DraftPass<T>, before: T): readonly [logits: T, hidden: T] {
+    const joined = pass.ops.call("aten::cat.out", [pass.embedded, before], -1);
+    const last = this.layers.reduce((x, _, i) => pass.draftLayer(x, i), pass.linear(joined, INTO));
+    const normed = pass.norm(last, NORM);
+    return [pass.linear(normed, TABLE), pass.linear(normed, OUT)];
+  }
+
+  visit<T>(pass: DraftPass<T>, before: T): readonly T[] {
+    return this.draft(pass, before);
+  }
+}

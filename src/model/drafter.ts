@@ -1,0 +1,34 @@
+/** What drafts for a decoder with layers of its own, beside the decoder's. */
+import type { LayerConfig, LayerPass, LayerPlaces } from "./layer.ts";
+import type { WeightSlot } from "./weight-slot.ts";
+
+/** What a drafter is given of the pass that it is in. */
+export interface DraftPass<T> extends LayerPass<T> {
+  /** Computes one of the drafter's layers, by its index among these. */
+  draftLayer(x: T, index: number): T;
+  /** The decoder's logits of hidden states behind its last norm. */
+  logits(x: T): T;
+}
+
+/** Guesses the tokens behind tokens, from the hidden states before them. */
+export interface Drafter {
+  /** Layers of its own: their caches and states are numbered behind those of the decoder's, which they may share. */
+  readonly layers: readonly LayerConfig[];
+  /** Elements of the hidden states of its layers. */
+  readonly hidden: number;
+  /**
+   * Whether it sees the tokens before its own alone, whose keys and values the decoder has stored, and works at the position of the first
+   * token of a draft for all of them, as Gemma 4's assistants do.
+   */
+  readonly isFixed: boolean;
+  /** Lists the weights beside those of its layers. */
+  slots(): WeightSlot[];
+  /** Stores what it reads of all tokens, from the decoder's hidden states of them [1, T, hidden]. Default: nothing. */
+  store?<T>(pass: DraftPass<T>, hidden: T, places: readonly LayerPlaces[]): void;
+  /** Logits [1, T, V], and hidden states of its own [1, T, hidden], behind tokens and the hidden states before them. */
+  draft<T>(pass: DraftPass<T>, before: T): readonly [logits: T, hidden: T];
+  /**
+   * Computes what `draft` does as far as it has weights of its own: for calibration, which looks at the decoder's head once.
+   */
+  visit<T>(pass: DraftPass<T>, before: T): readonly T[];
+}
