@@ -88,12 +88,10 @@ function lists(files) {
   ];
 }
 
-/** As it is formatted. @param {string[]} names @param {string} module */
-function exportLine(names, module) {
+/** As it is formatted. Those of the sampler, which no operator calls, are listed for tests and tables. @param {string[]} exported @param {string} module */
+function exportLine(exported, module) {
+  const names = module.includes("/sampling/") ? exported.map((name) => `/** @public */ ${name}`) : exported;
   const line = `export { ${names.join(", ")} } from ${module};`;
-  // Those of the sampler, which no operator calls, are listed for tests and tables.
-  if (module.includes("/sampling/") && !names[0].includes(" as "))
-    return names.map((name) => `export { /** @public */ ${name} } from ${module};`).join("\n");
   return line.length <= 120 ? line : `export {\n${names.map((name) => `  ${name},\n`).join("")}} from ${module};`;
 }
 

@@ -37,4 +37,4 @@ export { linearRecurrence, shortConvolution } from "./recurrent/kernels.ts";
 export { argmax } from "./reduction/argmax.ts";
 export { groupSums } from "./reduction/group-sums.ts";
 export { softmax } from "./reduction/softmax.ts";
-export { /** @public */ vocabularyMaxima, vocabularyWeights } from "./sampling/kernels.ts";
+export { /** @public */ vocabularyMaxima, /** @public */ vocabularyWeights } from "./sampling/kernels.ts";
