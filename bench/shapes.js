@@ -40,6 +40,7 @@ export const shapes = {
     vocabulary: 128256,
     tied: true,
     ropeTheta: 500000,
+    positions: 32768,
   },
   // stories110M.
   "110m": {

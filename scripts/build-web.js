@@ -140,7 +140,9 @@ export async function buildWeb() {
     copyFileSync(join(dirname(worker), name), join(pageFolder, name));
   // Constraints are large, and answers of this page have none.
   const late = ["answers-bundle.js", "gguf-bundle.js"];
-  const kept = ["./", ...scripts, "worker-bundle.js", ...late, "models.json", ...statics];
+  // Servers of tools are nothing without a network.
+  const offline = scripts.filter((name) => !name.startsWith("mcp-"));
+  const kept = ["./", ...offline, "worker-bundle.js", ...late, "models.json", ...statics];
   const serviceWorker = readFileSync(join(web, "service-worker.js"), "utf8");
   writeFileSync(
     join(pageFolder, "service-worker.js"),

@@ -47,6 +47,7 @@ const {
 } = await import("./browser/page.js");
 const features = await import("./browser/features.js");
 const { takeScreenshots } = await import("./browser/screenshots.js");
+const { checkMcp } = await import("./browser/mcp.js");
 const { checkGguf } = await import("./browser/gguf.js");
 const { checkTexts } = await import("./browser/texts.js");
 const { checkServedPage } = await import("./browser/served.js");
@@ -356,6 +357,7 @@ async function checkFeatures(page, expected) {
   await features.checkEdit(page, expected);
   await features.checkMarkdown(page);
   await features.checkThinkingAndTools(page);
+  await checkMcp(page);
   await features.checkFiles(page);
   await features.checkSuggestions(page);
   await features.checkRepetition(page);

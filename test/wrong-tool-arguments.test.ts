@@ -148,6 +148,12 @@ const functions: readonly Swept[] = [
     ["program", "name", "options"],
   ),
   swept("PrefixCache.open", tools.PrefixCache.open, () => [{ folder: path("prefixes") }], ["options"]),
+  swept(
+    "mcpTools",
+    tools.mcpTools,
+    () => [{ listTools: async () => ({ tools: [] }), callTool: async () => ({}) }, "x"],
+    ["client", "server"],
+  ),
   swept("restorePrefix", tools.restorePrefix, () => [llm, path("none")], ["model", "path"]),
 ];
 

@@ -159,8 +159,9 @@ async function answer(
   signal: AbortSignal,
 ): Promise<Pick<Ending, "notice">> {
   const settings: Settings = readSettings();
-  const { thinking, hasTools } = readChoices();
-  const toolbox = hasTools ? await import("./tools.ts") : null;
+  const { thinking, hasTools, servers } = readChoices();
+  const hasAny = hasTools || servers.length > 0;
+  const toolbox = hasAny ? await (await import("./toolbox.ts")).openToolbox(hasTools, servers) : null;
   for (let round = 0; ; round++) {
     const sent = messagesOf(conversation);
     const message: StoredMessage = { role: "assistant", content: "" };
@@ -190,8 +191,9 @@ async function answer(
     }
     showFigures(model, ending);
     if (ending.finishReason !== "toolCalls" || !toolbox) return ending;
-    for (const { id, name, arguments: text } of message.toolCalls ?? []) {
-      const result: StoredMessage = { role: "tool", content: toolbox.runTool(name, text), toolCallId: id };
+    for (const call of message.toolCalls ?? []) {
+      const content = await toolbox.run(call, signal);
+      const result: StoredMessage = { role: "tool", content, toolCallId: call.id };
       conversation.messages.push(result);
       view.result(result);
     }

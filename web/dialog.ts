@@ -5,14 +5,16 @@ export interface Question {
   readonly text: string;
   /** What the button says that does it. */
   readonly action: string;
+  /** What a second button says that does it, and all of its kind from then on. */
+  readonly always?: string;
   /** What the field has at first; without it, there is no field. */
   readonly value?: string;
   /** Whether what is written is not shown. */
   readonly isSecret?: boolean;
 }
 
-/** What was written, or an empty text where there is no field; null where the reader wants nothing done. */
-export function ask({ title, text, action, value, isSecret = false }: Question): Promise<string | null> {
+/** What was written, or an empty text where there is no field, or "always"; null where the reader wants nothing done. */
+export function ask({ title, text, action, always, value, isSecret = false }: Question): Promise<string | null> {
   const dialog = document.createElement("dialog");
   const form = document.createElement("form");
   form.method = "dialog";
@@ -34,6 +36,7 @@ export function ask({ title, text, action, value, isSecret = false }: Question):
   const confirm = add(row, "button", action) as HTMLButtonElement;
   confirm.className = "main";
   confirm.value = "do";
+  if (always !== undefined) (add(row, "button", always) as HTMLButtonElement).value = "always";
   const cancel = add(row, "button", "Cancel") as HTMLButtonElement;
   cancel.type = "button";
   cancel.onclick = () => dialog.close();
@@ -44,7 +47,8 @@ export function ask({ title, text, action, value, isSecret = false }: Question):
   return new Promise((resolve) => {
     dialog.onclose = () => {
       dialog.remove();
-      resolve(dialog.returnValue === "do" ? (field?.value ?? "") : null);
+      const { returnValue } = dialog;
+      resolve(returnValue === "do" ? (field?.value ?? "") : returnValue || null);
     };
   });
 }

@@ -55,6 +55,7 @@ export async function load(source: string | File): Promise<void> {
     find("model-name").textContent = loaded.name;
     // What the model has not got cannot be asked for.
     find<HTMLInputElement>("tools").disabled = loaded.takesTools === false;
+    find<HTMLTextAreaElement>("mcp").disabled = loaded.takesTools === false;
     find<HTMLSelectElement>("thinking").disabled = loaded.canThink === false;
     (await import("./welcome.ts")).showWelcome(loaded);
     say(`Ready: ${loaded.name}${loaded.notice}`);

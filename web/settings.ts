@@ -16,9 +16,11 @@ export function readSettings(): Settings {
 }
 
 /** What is chosen beside sampling. */
-export function readChoices(): { thinking: boolean | undefined; hasTools: boolean } {
+export function readChoices(): { thinking: boolean | undefined; hasTools: boolean; servers: readonly string[] } {
   const thinking = document.getElementById("thinking") as HTMLSelectElement;
   const tools = document.getElementById("tools") as HTMLInputElement;
+  const mcp = document.getElementById("mcp") as HTMLTextAreaElement;
   const isOff = !thinking.disabled && thinking.value === "off";
-  return { thinking: isOff ? false : undefined, hasTools: !tools.disabled && tools.checked };
+  const servers = mcp.disabled ? [] : (mcp.value.match(/\S+/g) ?? []);
+  return { thinking: isOff ? false : undefined, hasTools: !tools.disabled && tools.checked, servers };
 }

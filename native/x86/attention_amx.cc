@@ -1,6 +1,7 @@
-// Attention of many queries on AMX: scores and weighted sums as products of bf16 tiles, floats split in two, see
-// split_bf16.h; results are as exact as 16 bits of the largest terms. Scores are made transposed, [keys][queries]: each
-// query is a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
+// Attention of many queries on AMX: scores and weighted sums as products of bf16 tiles. Over halves and integers all
+// factors are rounded to bf16, and weights are off by up to 0.8 %. Over floats they are split in two, see split_bf16.h,
+// and results are as exact as 16 bits of the largest terms. Scores are made transposed, [keys][queries]: each query is
+// a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
 #include "../families/attention/rope_attention.h"
 #include "../kernel.h"
 #include "attention_integers_amx.h"
@@ -27,12 +28,21 @@ inline __m512 exp2_of(__m512 x) {
   return _mm512_scalef_ps(_mm512_fmadd_ps(q, f, _mm512_set1_ps(1.0f)), n);
 }
 
-// Scores of 16 queries and `count` keys from `start` as softmax wants them, in powers of two.
-void hide_scores(float* scores, float softcap, uint32_t start, uint32_t count, __m512i first, __m512i last) {
-  const __m512 cap = _mm512_set1_ps(softcap * kLog2e), none = _mm512_set1_ps(kNone);
+// bf16 parts of a factor.
+template <class Element>
+constexpr int kPartsOf = std::is_same_v<Element, float> ? 2 : 1;
+
+// Scores are powers of two, counted in steps of which an octave has so many: of one part, those of the 7 bits of a
+// bf16.
+template <int Parts>
+constexpr float kSteps = Parts == 1 ? 128 : 1;
+
+// Scores of 16 queries and `count` keys from `start`, in units of `cap` where that is not 0, as softmax wants them.
+void hide_scores(float* scores, float cap_of_scores, uint32_t start, uint32_t count, __m512i first, __m512i last) {
+  const __m512 cap = _mm512_set1_ps(cap_of_scores), none = _mm512_set1_ps(kNone);
   for (uint32_t key = 0; key < count; key++) {
     __m512 score = _mm512_load_ps(scores + 16 * key);
-    if (softcap > 0) score = _mm512_mul_ps(cap, tanh_of<FloatsAvx512>(score));
+    if (cap_of_scores > 0) score = _mm512_mul_ps(cap, tanh_of<FloatsAvx512>(score));
     const __m512i index = _mm512_set1_epi32(static_cast<int>(start + key));
     const __mmask16 seen = _mm512_cmplt_epi32_mask(index, last) & _mm512_cmpge_epi32_mask(index, first);
     _mm512_store_ps(scores + 16 * key, _mm512_mask_mov_ps(none, seen, score));
@@ -44,43 +54,72 @@ struct Pair {
   uint32_t index, halves;
 };
 
+// Four accumulators += two tiles of a times two tiles of b. `behind` is other work at kPlaces<Parts> places.
+template <int Parts, class Behind>
+inline LOWBIT_INLINE void multiply_parts(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
+                                                         const uint8_t* b1, Behind&& behind) {
+  if constexpr (Parts == 1) multiply_rounded_tiles(a0, a1, b0, b1, behind);
+  else multiply_tiles(a0, a1, b0, b1, behind);
+}
+template <int Parts>
+constexpr uint32_t kPlacesOf = Parts == 1 ? 2 : 4;
+
 // Scores of the pair into [2][64][16].
-template <class Behind>
+template <int Parts, class Behind>
 inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pair pair, float* scores,
                                                      Behind&& behind) {
-  const size_t row_of_tiles = 2 * static_cast<size_t>(sizes.steps) * kTileBytes;
+  const size_t row_of_tiles = sizes.steps * kPartBytes<Parts>;
   const uint8_t* queries = w.queries + 2 * pair.index * sizes.queries;
   for (uint32_t half = 0; half < pair.halves; half++, scores += 2 * kTileFloats) {
     const uint8_t* keys = w.keys + 2 * half * row_of_tiles;
     clear_accumulators();
     for (uint32_t step = 0; step < sizes.steps; step++) {
-      const size_t at = 2 * static_cast<size_t>(step) * kTileBytes;
-      multiply_tiles(keys + at, keys + row_of_tiles + at, queries + at, queries + sizes.queries + at, behind);
+      const size_t at = step * kPartBytes<Parts>;
+      multiply_parts<Parts>(keys + at, keys + row_of_tiles + at, queries + at, queries + sizes.queries + at, behind);
     }
     store_accumulators(scores, scores + 4 * kTileFloats, scores + kTileFloats, scores + 5 * kTileFloats);
   }
 }
 
 // The pair's sums += values . weights.
-template <class Behind>
+template <int Parts, class Behind>
 inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair pair,
                                                    const uint8_t* weights, Behind&& behind) {
   if (pair.halves == 0) return;
   float* sums = w.sums + 2 * pair.index * sizes.sums / 4;
   float* next = sums + sizes.sums / 4;
+  constexpr size_t kHalf = kPartBytes<Parts>, kBlock = 2 * kHalf;
   for (uint32_t d = 0; d < 2 * sizes.steps; d += 2) {
-    const uint8_t* values = w.values + 4 * d * kTileBytes;
+    const uint8_t* values = w.values + d * kBlock;
     float *s0 = sums + d * kTileFloats, *n0 = next + d * kTileFloats, *s1 = s0 + kTileFloats, *n1 = n0 + kTileFloats;
     load_accumulators(s0, n0, s1, n1);
     for (uint32_t half = 0; half < pair.halves; half++) {
-      const size_t at = 2 * half * kTileBytes;
-      multiply_tiles(values + at, values + 4 * kTileBytes + at, weights + at, weights + 4 * kTileBytes + at, behind);
+      const size_t at = half * kHalf;
+      multiply_parts<Parts>(values + at, values + kBlock + at, weights + at, weights + kBlock + at, behind);
     }
     store_accumulators(s0, n0, s1, n1);
   }
 }
 
+// What 128 * (2^(f / 128) - 1) is less than f, of each two f.
+alignas(64) constexpr uint8_t kLessThanSteps[64] = {0,  1,  1,  2,  2,  3,  4,  4,  5,  5,  5,  6,  6,  7,  7,  8,
+                                                    8,  8,  9,  9,  9,  9,  10, 10, 10, 10, 10, 11, 11, 11, 11, 11,
+                                                    11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9,  9,
+                                                    9,  8,  8,  8,  7,  7,  6,  6,  5,  5,  4,  3,  3,  2,  1,  1};
+
+// 2^(a / 128) in the low halves of lanes and of b in the high ones, as bf16 with an error of 0.8 %; a and b are under
+// 2^13. A bf16 is its logarithm times 128 but for that of its mantissa, and for the bias, which `bias` has.
+inline LOWBIT_INLINE __m512i bf16_exp2_pairs(__m512 a, __m512 b) {
+  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+  const __m512i steps = _mm512_shuffle_epi8(_mm512_packus_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b)), order);
+  const __m512i less =
+      _mm512_maskz_permutexvar_epi8(0x5555555555555555, _mm512_srli_epi16(steps, 1), _mm512_load_si512(kLessThanSteps));
+  return _mm512_subs_epu16(steps, less);
+}
+constexpr float kBf16Bias = 127 * 128;
+
 // Online softmax of a pair of query tiles: from scores to weights in pairs of keys.
+template <int Parts>
 class Softmax {
  public:
   // Shrinks sums and totals by what the largest scores have grown. The rest is done at `places` calls of `some`.
@@ -96,10 +135,14 @@ class Softmax {
     for (int i = 0; i < 2; i++) {
       const __m512 before = _mm512_load_ps(state_ + 16 * i);
       const __m512 found = largest_of(scores + 4 * i * kTileFloats, 32 * pair.halves);
-      largest_[i] = _mm512_max_ps(found, before);
       totals_[i] = _mm512_load_ps(totals_at_ + 16 * i);
-      if (!_mm512_cmp_ps_mask(found, before, _CMP_GT_OQ)) continue;
-      const __m512 shrink = exp2_of(_mm512_sub_ps(before, largest_[i]));
+      // Sums shrink for those queries only whose weights could become too large.
+      const __m512 most = _mm512_add_ps(before, _mm512_set1_ps(kOctaves * kSteps<Parts>));
+      const __mmask16 grows = _mm512_cmp_ps_mask(found, most, _CMP_GT_OQ);
+      largest_[i] = _mm512_mask_mov_ps(before, grows, found);
+      if (!grows) continue;
+      const __m512 shrink =
+          exp2_of(_mm512_mul_ps(_mm512_sub_ps(before, largest_[i]), _mm512_set1_ps(1 / kSteps<Parts>)));
       float* sums = w.sums + (2 * pair.index + i) * sizes.sums / 4;
       for (uint32_t d = 0; d < sizes.columns; d++)
         _mm512_store_ps(sums + 16 * d, _mm512_mul_ps(_mm512_load_ps(sums + 16 * d), shrink));
@@ -119,6 +162,9 @@ class Softmax {
   }
 
  private:
+  // By how much weights may be above 1.
+  static constexpr float kOctaves = 8;
+
   static inline LOWBIT_INLINE __m512 largest_of(const float* scores, uint32_t count) {
     __m512 top[4];
     for (auto& t : top) t = _mm512_set1_ps(kNoneYet);
@@ -130,19 +176,29 @@ class Softmax {
   inline LOWBIT_INLINE void two_keys() {
     for (int i = 0; i < 2; i++) {
       const float* scores = scores_ + 4 * i * kTileFloats;
-      const __m512 a = exp2_of(_mm512_sub_ps(_mm512_load_ps(scores), largest_[i]));
-      const __m512 b = exp2_of(_mm512_sub_ps(_mm512_load_ps(scores + 16), largest_[i]));
-      totals_[i] = _mm512_add_ps(totals_[i], _mm512_add_ps(a, b));
-      const SplitVector split = split_pairs(a, b);
-      uint8_t* row = weights_ + 4 * i * kTileBytes;
-      _mm512_store_si512(row, split.high);
-      _mm512_store_si512(row + kTileBytes, split.low);
+      const __m512 a = _mm512_load_ps(scores), b = _mm512_load_ps(scores + 16);
+      weigh(a, b, i).store(weights_ + 2 * i * kPartBytes<Parts>);
     }
     scores_ += 32;
     weights_ += 64;
     left_--;
-    // The low parts of 32 keys follow the high ones.
-    if (left_ % 16 == 0) weights_ += kTileBytes;
+    // The other parts of 32 keys follow the first.
+    if (left_ % 16 == 0) weights_ += kPartBytes<Parts> - kTileBytes;
+  }
+
+  inline LOWBIT_INLINE PartVector<Parts> weigh(__m512 a, __m512 b, int i) {
+    if constexpr (Parts == 1) {
+      const __m512 zero = _mm512_sub_ps(largest_[i], _mm512_set1_ps(kBf16Bias));
+      const __m512i weights = bf16_exp2_pairs(_mm512_sub_ps(a, zero), _mm512_sub_ps(b, zero));
+      const __m512i ones = _mm512_set1_epi32(0x3f803f80);
+      totals_[i] = _mm512_dpbf16_ps(totals_[i], reinterpret_cast<__m512bh>(weights), reinterpret_cast<__m512bh>(ones));
+      return {{weights}};
+    } else {
+      a = exp2_of(_mm512_sub_ps(a, largest_[i]));
+      b = exp2_of(_mm512_sub_ps(b, largest_[i]));
+      totals_[i] = _mm512_add_ps(totals_[i], _mm512_add_ps(a, b));
+      return pair_parts<Parts>(a, b);
+    }
   }
 
   const float* scores_;
@@ -158,22 +214,23 @@ class Softmax {
 template <class Element>
 class TilesPart : AttentionPart<FloatsAvx512, Element> {
   using Part = AttentionPart<FloatsAvx512, Element>;
+  static constexpr int kParts = kPartsOf<Element>;
+  static constexpr float kUnit = kLog2e * kSteps<kParts>;
 
  public:
   TilesPart(const Part& part, float* scratch)
       : Part(part),
-        sizes_(this->args_.head_dim, this->queries()),
+        sizes_(this->args_.head_dim, this->queries(), kParts),
         w_(workspace_at(reinterpret_cast<uint8_t*>(scratch), sizes_)) {}
 
-  // False where values are not finite: nothing is written then.
+  // False where a query, key or value is not finite: nothing is written then.
   bool attend() {
-    begin_queries();
+    bool are_finite = begin_queries();
     const TileScope tiles;
-    bool are_finite = true;
     this->each_block([&](const CacheBlock<Element>& block, uint32_t, bool) {
       if (!are_finite) return;
-      convert_keys(block, sizes_.steps, w_.keys);
-      are_finite = convert_values(block, sizes_.steps, w_.values);
+      are_finite =
+          convert_keys<kParts>(block, sizes_.steps, w_.keys) && convert_values<kParts>(block, sizes_.steps, w_.values);
       if (are_finite) attend_block(block);
     });
     if (are_finite) end_queries();
@@ -185,9 +242,10 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
     return this->place_of(this->row_of(query), this->head_of(this->kv_first_, query));
   }
 
-  void begin_queries() {
+  bool begin_queries() {
     const ScoreRule& rule = this->args_.rule;
-    const float scale = rule.softcap > 0 ? rule.scale / rule.softcap : rule.scale * kLog2e;
+    const float scale = rule.softcap > 0 ? rule.scale / rule.softcap : rule.scale * kUnit;
+    bool are_finite = true;
     for (uint32_t tile = 0; tile < sizes_.query_tiles; tile++) {
       const float* rows[16] = {};
       for (uint32_t i = 0; i < 16; i++) {
@@ -199,12 +257,15 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
         w_.first[query] = exists ? static_cast<int32_t>(this->args_.first_seen(position)) : INT32_MAX;
         w_.last[query] = exists ? static_cast<int32_t>(position + 1) : 0;
         const PartialResult first = first_result(this->args_, this->head_of(this->kv_first_, query));
-        w_.largest[query] = first.total > 0 ? first.largest * kLog2e : first.largest;
+        w_.largest[query] = first.total > 0 ? first.largest * kUnit : first.largest;
         w_.totals[query] = first.total;
       }
-      convert_queries(rows, this->args_.head_dim, sizes_.steps, scale, w_.queries + tile * sizes_.queries);
+      are_finite = convert_queries<kParts>(rows, this->args_.head_dim, sizes_.steps, scale,
+                                           w_.queries + tile * sizes_.queries) &&
+                   are_finite;
     }
     memset(w_.sums, 0, sizes_.query_tiles * sizes_.sums);
+    return are_finite;
   }
 
   // Queries are in the order of rows: the first one of a pair sees from the earliest key, the last one to the latest.
@@ -224,14 +285,14 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
   }
 
   void hide(uint32_t start, Pair pair, float* scores) const {
-    const float softcap = this->args_.rule.softcap;
+    const float cap = this->args_.rule.softcap * kUnit;
     for (uint32_t i = 0; i < 2; i++) {
       const uint32_t tile = 2 * pair.index + i, count = 32 * pair.halves;
       const __m512i first = _mm512_load_si512(w_.first + 16 * tile), last = _mm512_load_si512(w_.last + 16 * tile);
       const __m512i begin = _mm512_set1_epi32(static_cast<int>(start));
       const __m512i end = _mm512_set1_epi32(static_cast<int>(start + count));
       const bool some_unseen = _mm512_cmplt_epi32_mask(last, end) | _mm512_cmpgt_epi32_mask(first, begin);
-      if (some_unseen || softcap > 0) hide_scores(scores + 4 * i * kTileFloats, softcap, start, count, first, last);
+      if (some_unseen || cap > 0) hide_scores(scores + 4 * i * kTileFloats, cap, start, count, first, last);
     }
   }
 
@@ -239,18 +300,18 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
   // those before with values. What vectors have stored has long reached the cache when tiles load it, and the other way
   // around.
   void attend_block(const CacheBlock<Element>& block) const {
-    const size_t scores_floats = 2 * 4 * kTileFloats, weights_bytes = 2 * 4 * kTileBytes;
+    const size_t scores_floats = 2 * 4 * kTileFloats, weights_bytes = 4 * kPartBytes<kParts>;
     Pair adding = {0, 0}, softening = {0, 0}, scoring = seeing(block, 0);
     for (uint32_t turn = 0; adding.halves + softening.halves + scoring.halves > 0; turn ^= 1) {
       float* scores = w_.scores + (turn ^ 1) * scores_floats;
       uint8_t* weights = w_.weights + turn * weights_bytes;
       if (softening.halves > 0) hide(block.start, softening, scores);
-      const uint32_t places = 4 * sizes_.steps * std::max(1u, scoring.halves + adding.halves);
-      Softmax softmax(w_, sizes_, softening, scores, weights, places);
+      const uint32_t places = kPlacesOf<kParts> * sizes_.steps * std::max(1u, scoring.halves + adding.halves);
+      Softmax<kParts> softmax(w_, sizes_, softening, scores, weights, places);
       const auto behind = [&]() LOWBIT_INLINE { softmax.some(); };
       tile_fence();
-      score_pair(w_, sizes_, scoring, w_.scores + turn * scores_floats, behind);
-      add_pair(w_, sizes_, adding, w_.weights + (turn ^ 1) * weights_bytes, behind);
+      score_pair<kParts>(w_, sizes_, scoring, w_.scores + turn * scores_floats, behind);
+      add_pair<kParts>(w_, sizes_, adding, w_.weights + (turn ^ 1) * weights_bytes, behind);
       tile_fence();
       softmax.end();
       adding = softening;
@@ -283,14 +344,16 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
 
 // Queries of one head of keys and values that make up for tiles of these; fewer stay on vectors of floats.
 constexpr uint32_t kTileQueries = 64;
-// Rows from which tiles serve a cache of float32, where they pay best. They lose what halves and integers have lost
-// already, so pages of float32, which say that exactness is wanted, stay on vectors.
+// Rows from which tiles serve: more than are drafted, which have the results of single tokens.
+constexpr uint32_t kTileRows = 32;
+// The same for a cache of float32, where they pay. Pages of float32, which say that exactness is wanted, stay on
+// vectors.
 constexpr uint32_t kFloatRows = 128;
 
 template <class Element>
 bool is_for_tiles(const AttentionArgs& args, const Run& run) {
   if (std::is_same_v<Element, float> && (args.pages || run.rows < kFloatRows)) return false;
-  return run.rows > kFewRows && run.rows * args.group >= kTileQueries;
+  return run.rows >= kTileRows && run.rows * args.group >= kTileQueries;
 }
 
 template <class Element>
@@ -342,7 +405,7 @@ size_t integers_bytes(const AttentionArgs& args) {
 // The same numbers, with parts for tiles, and scratch for these.
 AttentionArgs with_tiles(AttentionArgs args) {
   args.rows_per_tile = rows_for_tiles(args);
-  const Sizes sizes(args.head_dim, args.rows_per_tile * args.group);
+  const Sizes sizes(args.head_dim, args.rows_per_tile * args.group, kPartsOf<float>);
   args.thread_floats = std::max(floats_of_thread<FloatsAvx512>(args), round_up(sizes.bytes(), 64) / 4);
   args.thread_floats = std::max(args.thread_floats, integers_bytes(args) / 4);
   return args;
@@ -371,7 +434,7 @@ void pages_prepare(Step& step, const Call& call) {
   }
 }
 
-constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16 | kAmxInt8;
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vbmi | kAvx512Bf16 | kAmxBf16 | kAmxInt8;
 
 constexpr KernelRow kRows[] = {
     {"attention_f32_16x1x32_amx", "attention", nullptr, 0, kNeeds, 16, 1, cache_scratch, cache_prepare},

@@ -1,5 +1,6 @@
-// Queries, keys and values as factors of bf16 tiles, and the scratch that holds them. The algorithm: attention_amx.cc.
-// Flags: see scripts/build-native.js.
+// Queries, keys and values as factors of bf16 tiles, and the scratch that holds them: as `Parts` bf16 each, of which
+// one is the value rounded, and two are as in split_bf16.h. The algorithm: attention_amx.cc. Flags: see
+// scripts/build-native.js.
 #pragma once
 
 #include "../families/attention/rope_attention.h"
@@ -15,14 +16,18 @@ namespace {
 constexpr uint32_t kPair = 32;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
 
-// Parts of one thread's scratch. A tile is 16 rows of 64 bytes; `steps` of 32 columns make a row of the head.
+// Bytes of a tile of so many parts, which are one after the other.
+template <int Parts>
+constexpr size_t kPartBytes = Parts * static_cast<size_t>(kTileBytes);
+
+// What a thread's scratch holds. A tile is 16 rows of 64 bytes; `steps` of 32 columns make a row of the head.
 struct Workspace {
-  uint8_t* keys;     // [keys / 16][steps][high, low]
-  uint8_t* values;   // transposed: [columns / 16][keys / 32][high, low]
+  uint8_t* keys;     // [keys / 16][steps][parts]
+  uint8_t* values;   // transposed: [columns / 16][keys / 32][parts]
   float* scores;     // of two pairs of query tiles: [2][2][64 keys][16 queries]
-  uint8_t* weights;  // of two pairs: [2][2][keys / 32][high, low], pairs of keys
+  uint8_t* weights;  // of two pairs: [2][2][keys / 32][parts], pairs of keys
   // Of each 16 queries.
-  uint8_t* queries;  // [steps][high, low], pairs of columns
+  uint8_t* queries;  // [steps][parts], pairs of columns
   float* sums;       // [columns][16 queries]
   float* largest;
   float* totals;
@@ -34,14 +39,14 @@ struct Sizes {
   uint32_t steps, columns, query_tiles;
   size_t keys, values, scores, weights, queries, sums;
 
-  Sizes(uint32_t dim, uint32_t rows) {
+  Sizes(uint32_t dim, uint32_t rows, uint32_t parts) {
     steps = ceil_div(dim, 32);
     columns = 32 * steps;
     query_tiles = 2 * ceil_div(rows, kPair);
-    keys = values = 8 * static_cast<size_t>(steps) * kTileBytes;
+    queries = static_cast<size_t>(parts) * steps * kTileBytes;
+    keys = values = 4 * queries;
     scores = 2 * 2 * 4 * kTileBytes;
-    weights = 2 * 2 * 2 * 2 * kTileBytes;
-    queries = 2 * static_cast<size_t>(steps) * kTileBytes;
+    weights = 2 * 2 * 2 * parts * kTileBytes;
     sums = 2 * static_cast<size_t>(steps) * kTileBytes;
   }
   size_t bytes() const { return 64 + keys + values + scores + weights + query_tiles * (queries + sums + 4 * 64); }
@@ -82,28 +87,79 @@ inline __m512 load_columns(const Element* row, uint32_t d, uint32_t dim) {
   return d < dim ? load_lanes(row + d, std::min(16u, dim - d)) : _mm512_setzero_ps();
 }
 
-// Sixteen queries, scaled, to tiles of pairs of columns.
-void convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, float scale, uint8_t* target) {
+// 32 values as parts of 32 bf16 each.
+template <int Parts>
+struct PartVector {
+  __m512i parts[Parts];
+
+  inline LOWBIT_INLINE void store(uint8_t* tile) const {
+    for (int part = 0; part < Parts; part++) _mm512_store_si512(tile + part * kTileBytes, parts[part]);
+  }
+};
+
+// Values of a, then of b.
+template <int Parts>
+inline LOWBIT_INLINE PartVector<Parts> row_parts(__m512 a, __m512 b) {
+  if constexpr (Parts == 1) {
+    return {{reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a))}};
+  } else {
+    const SplitVector split = split_row(a, b);
+    return {{split.high, split.low}};
+  }
+}
+
+// Each lane a pair: the value of a in the low half, of b in the high half.
+template <int Parts>
+inline LOWBIT_INLINE PartVector<Parts> pair_parts(__m512 a, __m512 b) {
+  if constexpr (Parts == 1) {
+    return {{rounded_pairs(a, b)}};
+  } else {
+    const SplitVector split = split_pairs(a, b);
+    return {{split.high, split.low}};
+  }
+}
+
+// Rows of 16 pairs to the columns of a tile.
+template <int Parts>
+void store_transposed(const PartVector<Parts>* rows, uint8_t* tile) {
+  for (int part = 0; part < Parts; part++, tile += kTileBytes) {
+    __m512i columns[16];
+    for (int r = 0; r < 16; r++) columns[r] = rows[r].parts[part];
+    transpose16(columns);
+    for (int r = 0; r < 16; r++) _mm512_store_si512(tile + 64 * r, columns[r]);
+  }
+}
+
+// Whether vectors of values were all finite: a product with 0 is NaN where one is not.
+struct Finiteness {
+  __m512 zeros[2] = {};
+
+  inline LOWBIT_INLINE void add(__m512 a, __m512 b) {
+    zeros[0] = _mm512_fmadd_ps(a, _mm512_setzero_ps(), zeros[0]);
+    zeros[1] = _mm512_fmadd_ps(b, _mm512_setzero_ps(), zeros[1]);
+  }
+  bool all() const { return _mm512_cmp_ps_mask(zeros[0], zeros[1], _CMP_UNORD_Q) == 0; }
+};
+
+// Sixteen queries, scaled, to tiles of pairs of columns. False where one is infinite or NaN.
+template <int Parts>
+bool convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, float scale, uint8_t* target) {
   const __m512 factor = _mm512_set1_ps(scale);
-  for (uint32_t step = 0; step < steps; step++, target += 2 * kTileBytes) {
-    __m512i high[16], low[16];
+  Finiteness finite;
+  for (uint32_t step = 0; step < steps; step++, target += kPartBytes<Parts>) {
+    PartVector<Parts> vectors[16];
     for (int r = 0; r < 16; r++) {
       __m512 a = _mm512_setzero_ps(), b = a;
       if (rows[r]) {
         a = _mm512_mul_ps(load_columns(rows[r], 32 * step, dim), factor);
         b = _mm512_mul_ps(load_columns(rows[r], 32 * step + 16, dim), factor);
       }
-      const SplitVector split = split_row(a, b);
-      high[r] = split.high;
-      low[r] = split.low;
+      finite.add(a, b);
+      vectors[r] = row_parts<Parts>(a, b);
     }
-    transpose16(high);
-    transpose16(low);
-    for (int r = 0; r < 16; r++) {
-      _mm512_store_si512(target + 64 * r, high[r]);
-      _mm512_store_si512(target + kTileBytes + 64 * r, low[r]);
-    }
+    store_transposed<Parts>(vectors, target);
   }
+  return finite.all();
 }
 
 // The same of a row of keys or values; `scales` are those of its heads where they are integers.
@@ -126,51 +182,46 @@ inline __m512 load_value(const CacheBlock<Element>& block, uint32_t key, uint32_
 }
 
 // Keys to tiles of 16 keys by 32 columns; those beyond the block's last are zeros. Rows of the next block, if there is
-// one, are fetched meanwhile.
-template <class Element>
-void convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
+// one, are fetched meanwhile. False where one is infinite or NaN.
+template <int Parts, class Element>
+bool convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
+  Finiteness finite;
   for (uint32_t key = 0; key < round_up(block.last, 32); key++) {
-    uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
+    uint8_t* tile = target + (key / 16) * steps * kPartBytes<Parts> + 64 * (key % 16);
     if (block.next) {
       fetch_row(block.next->keys[key], block.dim);
       fetch_row(block.next->values[key], block.dim);
     }
-    for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
-      SplitVector split{};
-      if (key < block.last) split = split_row(load_key(block, key, 32 * step), load_key(block, key, 32 * step + 16));
-      _mm512_store_si512(tile, split.high);
-      _mm512_store_si512(tile + kTileBytes, split.low);
+    for (uint32_t step = 0; step < steps; step++, tile += kPartBytes<Parts>) {
+      PartVector<Parts> parts{};
+      if (key < block.last) {
+        const __m512 a = load_key(block, key, 32 * step), b = load_key(block, key, 32 * step + 16);
+        finite.add(a, b);
+        parts = row_parts<Parts>(a, b);
+      }
+      parts.store(tile);
     }
   }
+  return finite.all();
 }
 
 // Values to tiles of 16 columns by 32 keys. False where one is infinite or NaN: a weight of 0 would not hide it.
-template <class Element>
+template <int Parts, class Element>
 bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
-  __m512 unless_finite[2] = {};
-  for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
+  Finiteness finite;
+  for (uint32_t d = 0; d < 32 * steps; d += 16, target += 2 * kPartBytes<Parts>) {
     for (uint32_t half = 0; half < ceil_div(block.last, 32); half++) {
       auto value = [&](uint32_t key) { return key < block.last ? load_value(block, key, d) : _mm512_setzero_ps(); };
-      __m512i high[16], low[16];
+      PartVector<Parts> rows[16];
       for (uint32_t r = 0; r < 16; r++) {
         const __m512 a = value(32 * half + 2 * r), b = value(32 * half + 2 * r + 1);
-        // A product with 0 is NaN where a value is not finite.
-        unless_finite[0] = _mm512_fmadd_ps(a, _mm512_setzero_ps(), unless_finite[0]);
-        unless_finite[1] = _mm512_fmadd_ps(b, _mm512_setzero_ps(), unless_finite[1]);
-        const SplitVector split = split_pairs(a, b);
-        high[r] = split.high;
-        low[r] = split.low;
+        finite.add(a, b);
+        rows[r] = pair_parts<Parts>(a, b);
       }
-      transpose16(high);
-      transpose16(low);
-      uint8_t* tile = target + half * 2 * kTileBytes;
-      for (uint32_t r = 0; r < 16; r++) {
-        _mm512_store_si512(tile + 64 * r, high[r]);
-        _mm512_store_si512(tile + kTileBytes + 64 * r, low[r]);
-      }
+      store_transposed<Parts>(rows, target + half * kPartBytes<Parts>);
     }
   }
-  return _mm512_cmp_ps_mask(unless_finite[0], unless_finite[1], _CMP_UNORD_Q) == 0;
+  return finite.all();
 }
 
 }  // namespace

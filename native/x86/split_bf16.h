@@ -40,18 +40,25 @@ inline ThreeParts split_wholly(__m512 a, __m512 b) {
   return {{first.high, second.high, second.low}};
 }
 
-// Each lane a pair: the value of a in the low half, of b in the high half.
-inline SplitVector split_pairs(__m512 a, __m512 b) {
-  const __m512i half_step = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+// The high halves of a's lanes in the low halves, and b's high halves.
+inline __m512i high_halves(__m512i a, __m512i b) {
   constexpr int kAAndBOrC = 0xea;
-  auto pair = [&](__m512i low, __m512i high) {
-    return _mm512_ternarylogic_epi32(high, upper, _mm512_srli_epi32(low, 16), kAAndBOrC);
-  };
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  return _mm512_ternarylogic_epi32(b, upper, _mm512_srli_epi32(a, 16), kAAndBOrC);
+}
+
+// Each lane a pair of bf16 that are nearest: of a in the low half, of b in the high half.
+inline __m512i rounded_pairs(__m512 a, __m512 b) {
+  const __m512i half_step = _mm512_set1_epi32(0x8000);
+  return high_halves(_mm512_add_epi32(_mm512_castps_si512(a), half_step),
+                     _mm512_add_epi32(_mm512_castps_si512(b), half_step));
+}
+
+// The same, and what is left of each value.
+inline SplitVector split_pairs(__m512 a, __m512 b) {
   const __m512 high_a = high_part(a), high_b = high_part(b);
-  const __m512i low_a = _mm512_castps_si512(_mm512_sub_ps(a, high_a));
-  const __m512i low_b = _mm512_castps_si512(_mm512_sub_ps(b, high_b));
-  return {pair(_mm512_castps_si512(high_a), _mm512_castps_si512(high_b)),
-          pair(_mm512_add_epi32(low_a, half_step), _mm512_add_epi32(low_b, half_step))};
+  return {high_halves(_mm512_castps_si512(high_a), _mm512_castps_si512(high_b)),
+          rounded_pairs(_mm512_sub_ps(a, high_a), _mm512_sub_ps(b, high_b))};
 }
 
 // Rows of 16 words to columns, in place.

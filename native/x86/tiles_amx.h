@@ -140,6 +140,25 @@ inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, c
   _tile_dpbf16ps(3, 5, 7);
 }
 
+// The same of tiles that are not split, with other work at two places.
+template <class Behind>
+inline LOWBIT_INLINE void multiply_rounded_tiles(const uint8_t* a0, const uint8_t* a1,
+                                                                 const uint8_t* b0, const uint8_t* b1,
+                                                                 Behind&& behind) {
+  _tile_loadd(4, a0, 64);
+  _tile_loadd(6, b0, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_loadd(7, b1, 64);
+  _tile_dpbf16ps(1, 4, 7);
+  behind();
+  tile_fence();
+  _tile_loadd(5, a1, 64);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+  behind();
+  tile_fence();
+}
+
 // Without other work.
 inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
                                                          const uint8_t* b1) {

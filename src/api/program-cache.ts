@@ -1,19 +1,22 @@
-/** Programs that were made of models of the hub, kept in a folder for the next time. */
+/** Programs that were made of models of the hub and of files here, kept in a folder for the next time. */
 
 import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
 import { readdir, rm, stat, utimes } from "node:fs/promises";
 import { homedir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, join, resolve } from "node:path";
+import { pipeline } from "node:stream/promises";
 import { checkFields, checkString } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { parseRepository } from "../hub/settings.ts";
 import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
+import { version } from "../version.ts";
 
 /** A program in the cache. */
 export interface CachedProgram {
-  /** Name of the model, "hf:org/name", with "@revision" where one was asked for. */
+  /** Name of the model, "hf:org/name", with "@revision" where one was asked for; of a file here, its path. */
   readonly model: string;
-  /** Commit of the repository that it was made of. */
+  /** Commit of the repository that it was made of; of a file, the SHA-256 of what it holds. */
   readonly commit: string;
   /** How its weights were quantized, in words. */
   readonly quantization: string;
@@ -27,8 +30,10 @@ export interface CachedProgram {
 
 /** What a cached program is found by: the model's name, and how it was quantized. */
 export interface CacheKey {
-  /** Name of the model, "hf:org/name[@revision]" or without "hf:". */
+  /** Name of the model, "hf:org/name[@revision]" or without "hf:"; of a file, its path. */
   readonly model: string;
+  /** SHA-256 of what a file here holds, which stands in place of its path. */
+  readonly content?: string;
   /** How its weights are quantized, in words. */
   readonly quantization: string;
 }
@@ -36,6 +41,7 @@ export interface CacheKey {
 /** Programs of other versions of this are made again: kernels of a machine want the layouts of their own. */
 const VERSION = 1;
 const HASH_LENGTH = 10;
+const READ_BYTES = 2 ** 22;
 
 /** The folder of cached programs: `LOWBIT_CACHE`, or `lowbit` within `XDG_CACHE_HOME` or `~/.cache`. */
 export function programCache(environment: Readonly<Record<string, string | undefined>> = process.env): string {
@@ -50,12 +56,22 @@ export function hubName(model: string): string {
   return `hf:${repository}${revision === "main" ? "" : `@${revision}`}`;
 }
 
-/** Path of the program of a key, whether it is there or not. */
-export function cachedPath({ model, quantization }: CacheKey, cache = programCache()): string {
-  const name = hubName(model);
-  const key = JSON.stringify([VERSION, process.arch, name, quantization]);
-  const hash = createHash("sha256").update(key).digest("hex").slice(0, HASH_LENGTH);
-  return join(cache, name.slice("hf:".length).replaceAll("/", "--"), `${hash}.pte`);
+/** Name of the model of a key, as it is listed. */
+const nameOf = ({ model, content }: CacheKey) => (content === undefined ? hubName(model) : resolve(model));
+
+/** Folder in the cache of programs of files. */
+const FILES = "files";
+
+/** Path of the program of a key, whether it is there or not. Files are compiled by the same version only. */
+export function cachedPath(key: CacheKey, cache = programCache()): string {
+  const { content, quantization } = key;
+  const name = nameOf(key);
+  const facts = content === undefined ? [name, quantization] : [content, quantization, version];
+  const hash = createHash("sha256")
+    .update(JSON.stringify([VERSION, process.arch, ...facts]))
+    .digest("hex");
+  const folder = content === undefined ? name.slice("hf:".length).replaceAll("/", "--") : FILES;
+  return join(cache, folder, `${hash.slice(0, HASH_LENGTH)}.pte`);
 }
 
 const notesOf = (path: string) => `${path}.json`;
@@ -70,9 +86,53 @@ export async function findCached(key: CacheKey, cache = programCache()): Promise
 
 /** Makes the program at the path of a key known, which was written meanwhile. */
 export async function keepCached(key: CacheKey, commit: string, cache = programCache()): Promise<void> {
-  const notes = { version: VERSION, model: hubName(key.model), commit, quantization: key.quantization };
-  const bytes = new TextEncoder().encode(`${JSON.stringify(notes, null, 2)}\n`);
-  await writeFileWhole(notesOf(cachedPath(key, cache)), (sink) => sink.write(bytes));
+  const path = cachedPath(key, cache);
+  const { size } = await stat(path);
+  const notes = { version: VERSION, model: nameOf(key), commit, quantization: key.quantization, bytes: size };
+  await writeJson(notesOf(path), notes);
+}
+
+async function writeJson(path: string, value: unknown): Promise<void> {
+  const bytes = new TextEncoder().encode(`${JSON.stringify(value, null, 2)}\n`);
+  await writeFileWhole(path, (sink) => sink.write(bytes));
+}
+
+/** Has the program of a key be made again the next time. */
+export async function dropCached(key: CacheKey, cache = programCache()): Promise<void> {
+  await removeProgram(cachedPath(key, cache));
+}
+
+async function removeProgram(path: string): Promise<void> {
+  await rm(notesOf(path), { force: true });
+  await rm(path, { force: true });
+}
+
+/**
+ * SHA-256 of what a file holds, in hexadecimal. It is computed again where the file's size, times or place on the disk differ
+ * from those that the cache knows.
+ */
+export async function contentOf(path: string, cache = programCache()): Promise<string> {
+  const { size, mtimeMs, ctimeMs, ino, dev } = await stat(path);
+  const state = JSON.stringify([VERSION, resolve(path), size, mtimeMs, ctimeMs, ino, dev]);
+  const name = createHash("sha256").update(resolve(path)).digest("hex").slice(0, HASH_LENGTH);
+  const notes = join(cache, FILES, `${name}.content.json`);
+  const known = await readTextIfAny(notes).then(parseContent, () => null);
+  if (known?.state === state) return known.content;
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(path, { highWaterMark: READ_BYTES }), hash);
+  const content = hash.digest("hex");
+  await makeFolder(join(cache, FILES));
+  await writeJson(notes, { state, content });
+  return content;
+}
+
+function parseContent(text: string | null): { readonly state: string; readonly content: string } | null {
+  try {
+    const { state, content } = JSON.parse(text ?? "{}") as Record<string, unknown>;
+    return typeof state === "string" && typeof content === "string" ? { state, content } : null;
+  } catch {
+    return null;
+  }
 }
 
 /** Makes the folder that the program of a key goes to, and gives the path of the program. */
@@ -90,8 +150,9 @@ async function readCached(path: string): Promise<CachedProgram | null> {
   ]);
   if (!file?.isFile() || !notes || text === null) return null;
   try {
-    const { version, model, commit, quantization } = JSON.parse(text) as Record<string, unknown>;
-    if (version !== VERSION || ![model, commit, quantization].every((value) => typeof value === "string")) return null;
+    const { version, model, commit, quantization, bytes = file.size } = JSON.parse(text) as Record<string, unknown>;
+    if (version !== VERSION || bytes !== file.size) return null;
+    if (![model, commit, quantization].every((value) => typeof value === "string")) return null;
     const facts = { model, commit, quantization } as Pick<CachedProgram, "model" | "commit" | "quantization">;
     return { ...facts, path, bytes: file.size, usedAt: notes.mtime };
   } catch {
@@ -124,9 +185,6 @@ export async function removeCachedPrograms(name: string, cache = programCache())
     const known = [...new Set(programs.map(({ model }) => model))].join(", ") || "none at all";
     throw new InvalidArgumentError(`${name}: expected a model of the cache ${cache} (${known})`);
   }
-  for (const { path } of matches) {
-    await rm(notesOf(path), { force: true });
-    await rm(path, { force: true });
-  }
+  for (const { path } of matches) await removeProgram(path);
   return matches;
 }

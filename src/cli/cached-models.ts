@@ -23,7 +23,7 @@ export function addList(program: Command, terminal: Terminal): void {
     .command("list")
     .summary("list the models that are kept as programs")
     .description(
-      "Lists the programs that `lowbit chat`, `run` and `serve` made of models of the hub, the last used first.\n" +
+      "Lists the programs that `lowbit chat`, `run` and `serve` made of models of the hub and GGUF files, the last used first.\n" +
         "They are in LOWBIT_CACHE, or in `lowbit` within XDG_CACHE_HOME or ~/.cache.",
     )
     .option("--json", "print the list as JSON")

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { InvalidFileError, UnsupportedError } from "../index.ts";
-import { type ExecutableTool, version } from "../tools/index.ts";
+import { type ExecutableTool, type McpClient, mcpTools, version } from "../tools/index.ts";
 import { UsageError } from "./usage-error.ts";
 
 /** Servers of a conversation, with the tools that they have. */
@@ -57,7 +57,7 @@ export async function openMcpTools(given: readonly string[], signal?: AbortSigna
     for (const config of configs) {
       const client = await connect(config, sdk, signal);
       clients.push(client);
-      for (const tool of await toolsOf(client, config.name)) {
+      for (const tool of await mcpTools(client as unknown as McpClient, config.name)) {
         const name = tools.has(tool.name) ? `${config.name}__${tool.name}`.slice(-NAME_MAX) : tool.name;
         if (tools.has(name)) throw new UsageError(`--mcp: expected tools that differ but found ${name} twice`);
         tools.set(name, { ...tool, name });
@@ -126,36 +126,4 @@ function transportOf({ command, args = [], env = {}, url, headers = {} }: Server
 function inherited(): Record<string, string> {
   const names = ["PATH", "HOME", "LANG", "SHELL", "TERM", "USER", "SystemRoot", "APPDATA", "TEMP", "TMPDIR"];
   return Object.fromEntries(names.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])));
-}
-
-async function toolsOf(client: Client, server: string): Promise<ExecutableTool[]> {
-  const found: ExecutableTool[] = [];
-  for (let cursor: string | undefined; ; ) {
-    const { tools, nextCursor } = await client.listTools(cursor === undefined ? {} : { cursor });
-    for (const { name, description, inputSchema } of tools) {
-      if (!/^[\w.-]{1,128}$/.test(name))
-        throw new UnsupportedError(
-          `MCP server ${server}: tool ${JSON.stringify(name)}: expected letters, digits, _, - and .`,
-        );
-      found.push({
-        ...{ name, description, parameters: inputSchema },
-        execute: async (args, { signal }) =>
-          contentOf(await client.callTool({ name, arguments: args }, undefined, { ...(signal && { signal }) })),
-      });
-    }
-    if (nextCursor === undefined) return found;
-    cursor = nextCursor;
-  }
-}
-
-/** The text of a result; an error where the server says that it is one. */
-function contentOf(result: Awaited<ReturnType<Client["callTool"]>>): string {
-  const parts = Array.isArray(result.content) ? result.content : [];
-  const texts = parts.map((part: { type: string; text?: string; resource?: { text?: string } }) => {
-    if (part.type === "text") return part.text ?? "";
-    return part.resource?.text ?? `[${part.type} not shown: this model reads no such part]`;
-  });
-  const text = texts.length > 0 ? texts.join("\n") : JSON.stringify(result.structuredContent ?? {});
-  if (result.isError) throw new UnsupportedError(text);
-  return text;
 }

@@ -2,6 +2,8 @@
 import { type Command, Option } from "commander";
 import {
   type CompileModelOptions,
+  type ExportOptions,
+  exportProgram,
   type KvCacheType,
   type LanguageModel,
   loadCheckpoint,
@@ -18,9 +20,11 @@ import {
   hubProgram,
   isCheckpoint,
   isHubName,
+  keepingRefusal,
   kvCacheTypes,
   type LoadOptions,
   type PrefixCache,
+  withFileProgram,
 } from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
 import { type Limit, parseLimit, setLimits } from "./limits.ts";
@@ -178,22 +182,69 @@ async function openRunnable(
   const { threads, kvCache, cacheBytes, sequences } = options;
   const store = { contextLength: options.context, kvCache, cacheBytes, sequences };
   const hooks = { threads, ...store, signal: terminal.signal, onProgress: progress.update };
+  const { profile, ...how } = compile;
+  const load = (program: string) => loadProgram(program, { ...hooks, profile, data: options.data });
   try {
-    if (kept === path && (await takesCheckpoint(path, options)))
-      return await withCheckpoint(
-        path,
-        options,
-        terminal,
-        (model) => {
-          onQuantized?.(model);
-          return loadCompiled(model, { ...compile, ...hooks });
-        },
-        { ...hooks, check: (model) => checkCompiles(model, { ...compile, contextLength: options.context }) },
-      );
-    return await loadProgram(kept, { ...hooks, profile: compile.profile, data: options.data });
+    if (kept !== path || !(await takesCheckpoint(path, options))) return await load(kept);
+    const isUsual = !onQuantized && Object.keys(how).length === 0;
+    if (isKept && isUsual && (await canKeep(path, options, terminal)))
+      return await withKeptFile(path, options, terminal, hooks, load);
+    return await withCheckpoint(
+      path,
+      options,
+      terminal,
+      (model) => {
+        onQuantized?.(model);
+        return loadCompiled(model, { ...compile, ...hooks });
+      },
+      { ...hooks, check: (model) => checkCompiles(model, { ...how, contextLength: options.context }) },
+    );
   } finally {
     progress.stop();
   }
+}
+
+/** Whether the program of a checkpoint is kept: of one file, without others that options write. Notes why it cannot be. */
+async function canKeep(path: string, options: QuantizationOptions, terminal: Terminal): Promise<boolean> {
+  const isOneFile = /\.gguf$/i.test(path) && !/-\d{5}-of-\d{5}\.gguf$/i.test(path);
+  if (!isOneFile || options.saveRecipe !== undefined || options.saveCalibration !== undefined) return false;
+  const refusal = await keepingRefusal(path);
+  if (refusal !== null) terminal.note(`lowbit: ${path} is compiled in memory at each start: ${refusal}`);
+  return refusal === null;
+}
+
+/** What `load` gives of the program of a file, which is compiled when it is not in the cache. */
+async function withKeptFile<R>(
+  path: string,
+  options: ModelOptions,
+  terminal: Terminal,
+  hooks: Required<Pick<ExportOptions, "signal" | "onProgress">>,
+  load: (program: string) => Promise<R>,
+): Promise<R> {
+  const quantization = (await describeQuantization(options)) || "as in the file";
+  const { signal, onProgress } = hooks;
+  return withFileProgram(
+    path,
+    {
+      quantization,
+      signal,
+      onWait: terminal.onWait,
+      make: async (program) => {
+        await withCheckpoint(
+          path,
+          options,
+          terminal,
+          (model) => exportProgram(model, program, { signal, onProgress }),
+          {
+            ...hooks,
+            check: checkCompiles,
+          },
+        );
+        terminal.note(`lowbit: ${path} is kept compiled for the next start (lowbit list)`);
+      },
+    },
+    load,
+  );
 }
 
 /** Who else is told how far a program is, and what ends its making. */

@@ -14,7 +14,7 @@ export function callParts({ callToken, callSteps }: AnswerFormat, tools: readonl
   const steps = first?.kind === "text" ? [...(rest === "" ? [] : [{ ...first, text: rest }]), ...others] : callSteps;
   return {
     steps,
-    tools: tools.map(({ name, parameters, strict }) => ({ name, ...(strict && { parameters }) })),
+    tools: tools.map(({ name, parameters, strict, text }) => ({ name, ...(strict && { parameters, text }) })),
   };
 }
 

@@ -1,31 +1,21 @@
 /** Requests of coding agents on templates of published models: all are taken, and prompts begin as those before them did. */
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { recordedRequests } from "../../test/support/agent-requests.ts";
+import { chatTemplate, templateNames } from "../../test/support/chat-templates.ts";
+import { oddRequests } from "../../test/support/odd-requests.ts";
 import { scriptedModel, toolScript } from "../../test/support/scripted-model.ts";
 import { JSON_HEADERS, servedApp, tinyModel, tinySource } from "../../test/support/served.ts";
 import { toolTemplate } from "../../test/support/tiny-checkpoint.ts";
 import { encodePrompt } from "../language/chat-prompt.ts";
-import { ChatTemplate } from "../text/chat-template.ts";
+import type { ChatTemplate } from "../text/chat-template.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
 
-const folder = new URL("../../../shared/cases/chat-templates/templates/", import.meta.url);
 const golden = new URL("../text/byte-level-tokenizer.json.golden", import.meta.url);
 const tokenizer = new Tokenizer(JSON.parse(readFileSync(golden, "utf8")), {
   bos_token: "<|bos|>",
   eos_token: "<|end|>",
 });
-
-const templates = [
-  "Qwen-Qwen2.5-7B-Instruct.jinja",
-  "Qwen3-Coder.jinja",
-  "ol_qwen38_chat_template.jinja",
-  "google-gemma-4-31B-it.jinja",
-  "mistralai-Ministral-3-14B-Reasoning-2512.jinja",
-  "LFM2.5-Instruct.jinja",
-  "meta-llama-Llama-3.3-70B-Instruct.jinja",
-  "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.jinja",
-];
 
 /** Ids of the prompt that a request becomes. */
 async function promptOf(template: ChatTemplate, path: string, request: object): Promise<number[]> {
@@ -54,17 +44,25 @@ function shared(a: readonly number[], b: readonly number[]): number {
   return length / a.length;
 }
 
-describe.each(templates)("by %s", (file) => {
-  const isHere = existsSync(new URL(file, folder));
-  it.skipIf(!isHere).each(recordedRequests)(
-    `$client is answered, and its prompts begin alike${isHere ? "" : " (skipped: ../shared is not here)"}`,
+describe.each(templateNames)("by %s", (name) => {
+  const template = chatTemplate(name);
+
+  it.each(recordedRequests)(
+    "$client is answered, and its prompts begin alike",
     async ({ path, first, second, other }) => {
-      const template = new ChatTemplate(readFileSync(new URL(file, folder), "utf8"), file);
       const ids = await promptOf(template, path, first);
       expect(shared(ids, await promptOf(template, path, second))).toBeGreaterThanOrEqual(0.99);
       expect(shared(ids, await promptOf(template, path, other))).toBeGreaterThanOrEqual(0.92);
     },
   );
+
+  it.each(Object.keys(oddRequests))("%s: all is told to the model", async (what) => {
+    const [path, body] = oddRequests[what]!;
+    const prompt = tokenizer.decode(await promptOf(template, path, { model: "tiny", max_tokens: 9, ...body }));
+    const words = new Set(JSON.stringify(body).match(/\bw\d+\b/g));
+    expect([...words].filter((word) => !new RegExp(`(?:\\b|\\\\n)${word}\\b`).test(prompt))).toEqual([]);
+    expect(prompt).not.toContain("x-anthropic");
+  });
 });
 
 describe("a model that answers", () => {

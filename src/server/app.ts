@@ -155,7 +155,11 @@ function deepest(issue: Issue): Issue {
   if (inner.length === 0) return issue;
   const last = ({ path }: Issue) => Number(path.at(-1)) || 0;
   const isType = ({ code, path }: Issue) => Number(code === "invalid_type" && path.length === 0);
-  const best = inner.sort((a, b) => b.path.length - a.path.length || last(b) - last(a) || isType(a) - isType(b))[0]!;
+  // One that fits in its kind but not in another field says more than those of other kinds.
+  const isKind = ({ path }: Issue) => Number(path.length === 1 && path[0] === "type");
+  const best = inner.sort(
+    (a, b) => isKind(a) - isKind(b) || b.path.length - a.path.length || last(b) - last(a) || isType(a) - isType(b),
+  )[0]!;
   if (!isType(best)) return { ...best, path: [...issue.path, ...best.path] };
   const types = [...new Set(inner.flatMap(({ expected }) => expected ?? []))].join(" or ");
   return {

@@ -1,7 +1,16 @@
 /** From OpenAI's messages, tools and fields to the library's. */
 import type { ChatOptions } from "../language/chat-options.ts";
 import type { AssistantMessage, Message, ToolCall, ToolChoice } from "../text/chat-messages.ts";
-import { contentText, dataType, type Part, type Place, systemText, type UnseenPolicy } from "./contents.ts";
+import {
+  contentText,
+  dataType,
+  filePart,
+  otherPart,
+  type Part,
+  type Place,
+  systemText,
+  type UnseenPolicy,
+} from "./contents.ts";
 import { ApiError } from "./errors.ts";
 import { customArguments, OfferedTools } from "./offered-tools.ts";
 import { samplingOptions } from "./sampling.ts";
@@ -12,21 +21,41 @@ import type {
   ContentPart,
   CustomTool,
   FunctionTool,
+  KnownParts,
 } from "./schemas/chat.ts";
 import { given } from "./schemas/fields.ts";
 import type { Warn } from "./warnings.ts";
 
 type Content = string | readonly ContentPart[];
 
-function partOf(part: ContentPart): Part {
-  if (part.type === "text") return part.text;
-  if (part.type === "refusal") return part.refusal;
+function partOf(part: ContentPart): Part | null {
+  if (part.type === "refusal") return (part as KnownParts["refusal"]).refusal;
   if (part.type === "image_url") {
-    const { image_url } = part;
+    const { image_url } = part as KnownParts["image_url"];
     return { what: "image", label: dataType(typeof image_url === "string" ? image_url : image_url.url) };
   }
-  if (part.type === "input_audio") return { what: "audio", label: part.input_audio.format ?? "" };
-  return { what: "file", label: part.file.filename ?? dataType(part.file.file_data ?? "") };
+  if (part.type === "input_audio") {
+    const { input_audio } = part as KnownParts["input_audio"];
+    return { what: "audio", label: input_audio.format ?? "" };
+  }
+  if (part.type === "file") {
+    const { file } = part as KnownParts["file"];
+    return filePart(file.filename, file.file_data);
+  }
+  return isThought(part) ? null : otherPart(part);
+}
+
+/** Thinking as a part of what a model said, as Mistral's API has it. */
+function isThought({ type }: ContentPart): boolean {
+  return type === "thinking" || type === "reasoning";
+}
+
+function thoughtOf(content: Content): string {
+  if (typeof content === "string") return "";
+  const texts = (value: unknown): string =>
+    typeof value === "string" ? value : Array.isArray(value) ? value.map((one) => texts(one?.text)).join("") : "";
+  const own = (part: ContentPart) => ("thinking" in part ? part.thinking : (part as { text?: unknown }).text);
+  return content.map((part) => (isThought(part) ? texts(own(part)) : "")).join("");
 }
 
 export function chatMessages(messages: readonly ChatMessage[], policy: UnseenPolicy): Message[] {
@@ -42,16 +71,16 @@ export function chatMessages(messages: readonly ChatMessage[], policy: UnseenPol
 
 function messageOf(message: ChatMessage, textOf: (content: Content) => string): Message {
   if (message.role === "tool")
-    return { role: "tool", content: textOf(message.content), toolCallId: message.tool_call_id };
+    return { role: "tool", content: textOf(message.content ?? ""), toolCallId: message.tool_call_id };
   // Results of the API before tools have the name of the function alone.
   if (message.role === "function")
     return { role: "tool", content: message.content ?? "", toolCallId: message.name, name: message.name };
-  if (message.role === "user") return { role: "user", content: textOf(message.content) };
+  if (message.role === "user") return { role: "user", content: textOf(message.content ?? "") };
   if (message.role === "assistant") return assistantMessage(message, textOf);
-  const { content } = message;
+  const content = message.content ?? "";
   return {
     role: "system",
-    content: systemText(typeof content === "string" ? content : content.map(({ text }) => text)),
+    content: systemText(typeof content === "string" ? content : content.map((part) => textOf([part]))),
   };
 }
 
@@ -60,20 +89,27 @@ function assistantMessage(
   textOf: (content: Content) => string,
 ): AssistantMessage {
   const { content, refusal, tool_calls, function_call } = message;
-  const reasoning = message.reasoning_content || message.reasoning;
+  const reasoning = message.reasoning_content || message.reasoning || thoughtOf(content ?? "");
   const said = (content ?? null) === null ? (refusal ?? null) : textOf(content!);
   const toolCalls = (tool_calls ?? []).map((call): ToolCall => {
     if (call.type === "custom")
       return { id: call.id, name: call.custom.name, arguments: customArguments(call.custom.input) };
-    return { id: call.id, name: call.function.name, arguments: call.function.arguments };
+    return { id: call.id, name: call.function.name, arguments: argumentsText(call.function.arguments) };
   });
-  if (function_call) toolCalls.push({ id: function_call.name, ...function_call });
+  if (function_call) {
+    const { name, arguments: given } = function_call;
+    toolCalls.push({ id: name, name, arguments: argumentsText(given) });
+  }
   return {
     role: "assistant",
     content: said,
     ...(reasoning ? { reasoning } : {}),
     ...(toolCalls.length > 0 ? { toolCalls } : {}),
   };
+}
+
+function argumentsText(given: string | object | null | undefined): string {
+  return typeof given === "string" ? given : given ? JSON.stringify(given) : "";
 }
 
 export function chatTools({ tools }: ChatRequest, max: number, warn: Warn): OfferedTools {

@@ -75,6 +75,81 @@ describe("images and documents", () => {
   });
 });
 
+describe("files and parts of other kinds", () => {
+  const csv = `data:text/csv;base64,${btoa("a,b")}`;
+
+  it("that are texts are read", async () => {
+    const chat = [
+      user([
+        { type: "file", file: { filename: "t.csv", file_data: csv } },
+        { type: "text", text: "?" },
+      ]),
+    ];
+    expect((await asked("/v1/chat/completions", { messages: chat })).messages).toEqual([user("t.csv\n\na,b\n?")]);
+    const input = [user([{ type: "input_file", file_data: csv }])];
+    expect((await asked("/v1/responses", { input })).messages).toEqual([user("a,b\n")]);
+    const source = { type: "base64", media_type: "application/json", data: btoa("{}") };
+    const messages = [user([{ type: "document", source }])];
+    expect((await asked("/v1/messages", { messages })).messages).toEqual([user("{}")]);
+  });
+
+  it("are named where they were said before, and refused where they are new", async () => {
+    const video = { type: "video_url", video_url: { url: "https://example.org/secret" } };
+    const said = [user([video]), { role: "assistant", content: "ok" }, user([{ type: "input_text", text: "and?" }])];
+    for (const path of ["/v1/chat/completions", "/v1/messages"]) {
+      const { messages } = await asked(path, { messages: said });
+      const named = "[content video_url not shown: this model reads no content of this kind]";
+      expect(messages).toEqual([user(named), { role: "assistant", content: "ok" }, user("and?")]);
+      const { status, body } = await asked(path, { messages: [user([video])] });
+      const message = "messages.0.content.0: this model reads no content of this kind (found video_url)";
+      expect([status, body.error.message]).toEqual([400, message]);
+    }
+    const item = { type: "function_call_output", call_id: "c", output: [video, { type: "encrypted_content" }] };
+    expect((await asked("/v1/responses", { input: [user("hi"), item] })).messages!.at(-1)).toMatchObject({
+      content: "[content video_url not shown: this model reads no content of this kind]",
+    });
+  });
+
+  it("may be none, or null", async () => {
+    const messages = [user([]), { role: "assistant", content: [] }, user("hi")];
+    for (const path of ["/v1/chat/completions", "/v1/messages"])
+      expect((await asked(path, { messages })).messages!.at(-1)).toEqual(user("hi"));
+    expect(
+      (await asked("/v1/chat/completions", { messages: [...hi, { role: "tool", tool_call_id: "c", content: [] }] }))
+        .status,
+    ).toBe(200);
+    const nulls = ["user", "system", "assistant"].map((role) => ({ role, content: null }));
+    expect((await asked("/v1/chat/completions", { messages: [...nulls, ...hi] })).messages!.at(-1)).toEqual(user("hi"));
+    const calls = [
+      { id: "c", function: { name: "f", arguments: { a: 1 } } },
+      { id: "d", function: { name: "g" } },
+    ];
+    const said = [...hi, { role: "assistant", tool_calls: calls }, { role: "tool", tool_call_id: "c", content: null }];
+    expect((await asked("/v1/chat/completions", { messages: said })).messages![1]).toMatchObject({
+      toolCalls: [{ arguments: '{"a":1}' }, { name: "g", arguments: "" }],
+    });
+    const items = [user("hi"), { type: "function_call_output", call_id: "c", output: null }];
+    expect((await asked("/v1/responses", { input: items })).messages!.at(-1)).toMatchObject({ content: "" });
+  });
+
+  it("are what a model thought, or what was said before it forgot", async () => {
+    const content = [
+      { type: "thinking", thinking: [{ type: "text", text: "T" }] },
+      { type: "text", text: "A" },
+    ];
+    const chat = await asked("/v1/chat/completions", { messages: [...hi, { role: "assistant", content }, user("?")] });
+    expect(chat.messages![1]).toEqual({ role: "assistant", content: "A", reasoning: "T" });
+    const summary = { role: "assistant", content: [{ type: "compaction", content: "Summary." }] };
+    const said = await asked("/v1/messages", { messages: [...hi, summary, user("?")] });
+    expect(said.messages![1]).toEqual({ role: "assistant", content: "Summary." });
+  });
+
+  it("say what is wrong in their own kind", async () => {
+    const { body } = await asked("/v1/messages", { messages: [user([{ type: "image" }])] });
+    expect(body.error.message).toContain("messages.0.content.0.source");
+  });
+});
+
 describe("histories", () => {
   it("of messages have all kinds of blocks", async () => {
     const content = [

@@ -12,7 +12,7 @@ export type Part = string | Unseen;
 
 /** An image or file. */
 interface Unseen {
-  readonly what: "image" | "audio" | "document" | "file";
+  readonly what: "image" | "audio" | "document" | "file" | "content";
   /** Its type or name, such as "image/png"; "" where that is unknown. */
   readonly label: string;
 }
@@ -48,7 +48,13 @@ export function contentText(
   return text;
 }
 
-const PLURALS = { image: "images", audio: "audio", document: "documents but their text", file: "files" } as const;
+const PLURALS = {
+  image: "images",
+  audio: "audio",
+  document: "documents but their text",
+  file: "files",
+  content: "content of this kind",
+} as const;
 
 function sentence({ what, label }: Unseen): string {
   return `this model reads no ${PLURALS[what]}${label === "" ? "" : ` (found ${shown(label)})`}`;
@@ -58,9 +64,32 @@ function named({ what, label }: Unseen): string {
   return `[${what}${label === "" ? "" : ` ${shown(label)}`} not shown: this model reads no ${PLURALS[what]}]`;
 }
 
+/** A part of a kind that the API does not have: its text, where it is one. */
+export function otherPart(part: { readonly type: string }): Part {
+  const { text } = part as { text?: unknown };
+  return typeof text === "string" ? text : { what: "content", label: part.type };
+}
+
 /** A type or name in one line. */
 function shown(label: string): string {
   return label.replace(/[^\p{L}\p{N} ./+_-]/gu, "?").slice(0, LABEL_MAX);
+}
+
+/** Media types whose bytes are text. */
+const TEXTS =
+  /^(?:text\/[\w.+-]+|application\/(?:[\w.-]+\+)?(?:json|xml|yaml|toml|javascript|x-(?:sh|yaml|ndjson|python)))$/;
+
+/** The text of a file of a media type in base64; null where the type is of none. */
+export function base64Text(type: string, data: string): string | null {
+  return TEXTS.test(type) ? Buffer.from(data, "base64").toString("utf8") : null;
+}
+
+/** A file of a `data:` URL, with its name in front where it is a text. */
+export function filePart(name: string | null | undefined, url: string | null | undefined): Part {
+  const [, type = "", data = ""] = /^data:([\w.+-]+\/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)$/s.exec(url ?? "") ?? [];
+  const text = base64Text(type, data);
+  if (text === null) return { what: "file", label: name || dataType(url ?? "") };
+  return name ? `${name}\n\n${text}\n` : `${text}\n`;
 }
 
 /** The type of a `data:` URL; "" for others, whose address is not for prompts. */

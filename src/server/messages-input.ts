@@ -9,11 +9,19 @@ import {
   type ToolCall,
   type ToolChoice,
 } from "../text/chat-messages.ts";
-import { contentText, type Part, systemText, type UnseenPolicy } from "./contents.ts";
+import { base64Text, contentText, otherPart, type Part, systemText, type UnseenPolicy } from "./contents.ts";
 import type { Thinking } from "./model-options.ts";
 import { OfferedTools } from "./offered-tools.ts";
 import { given } from "./schemas/fields.ts";
-import type { AssistantBlock, MessageParam, MessagesRequest, PromptFields, ShownBlock } from "./schemas/messages.ts";
+import type {
+  AssistantBlock,
+  KnownBlocks,
+  MessageParam,
+  MessagesRequest,
+  PromptFields,
+  ShownBlock,
+  ToolResultBlock,
+} from "./schemas/messages.ts";
 import type { Warn } from "./warnings.ts";
 
 /** How blocks become texts. */
@@ -63,8 +71,9 @@ function messagesOf(message: MessageParam, reading: Reading): Message[] {
   if (typeof content === "string") return [{ role: "user", content }];
   const results = content.flatMap((block, index): Message[] => {
     if (block.type !== "tool_result") return [];
-    const result = resultText(block.content ?? "", `${reading.path}.${index}.content`, reading.policy);
-    return [{ role: "tool", content: block.is_error ? `Error: ${result}` : result, toolCallId: block.tool_use_id }];
+    const { tool_use_id, content: given, is_error } = block as ToolResultBlock;
+    const result = resultText(given ?? "", `${reading.path}.${index}.content`, reading.policy);
+    return [{ role: "tool", content: is_error ? `Error: ${result}` : result, toolCallId: tool_use_id }];
   });
   const parts = content.map((block) => (block.type === "tool_result" ? null : partOf(block as ShownBlock)));
   if (parts.every((part) => part === null)) return results;
@@ -80,19 +89,17 @@ function resultText(content: string | readonly ShownBlock[], path: string, polic
 
 function partOf(block: ShownBlock): Part {
   if (block.type === "text") return block.text as string;
-  if (block.type === "image") return { what: "image", label: (block as Shown<"image">).source.media_type ?? "" };
-  if (block.type === "document") return documentPart(block as Shown<"document">);
+  if (block.type === "image") return { what: "image", label: (block as KnownBlocks["image"]).source.media_type ?? "" };
+  if (block.type === "document") return documentPart(block as KnownBlocks["document"]);
   if (block.type === "search_result") {
-    const { title, source, content } = block as Shown<"search_result">;
+    const { title, source, content } = block as KnownBlocks["search_result"];
     return [title, source, ...content.map(({ text }) => text)].join("\n");
   }
-  if (block.type === "tool_reference") return `[tool ${(block as Shown<"tool_reference">).tool_name}]`;
-  return { what: "file", label: "" };
+  if (block.type === "tool_reference") return `[tool ${(block as KnownBlocks["tool_reference"]).tool_name}]`;
+  return block.type === "container_upload" ? { what: "file", label: "" } : otherPart(block);
 }
 
-type Shown<T extends string> = ShownBlock & { readonly type: T };
-
-function documentPart({ source, title, context }: Shown<"document">): Part {
+function documentPart({ source, title, context }: KnownBlocks["document"]): Part {
   const text = documentText(source as DocumentSource);
   if (text === null) return { what: "document", label: title || (source as DocumentSource).media_type || "" };
   return [title, context, text].filter(Boolean).join("\n\n");
@@ -109,8 +116,7 @@ interface DocumentSource {
 function documentText({ type, media_type, data, content }: DocumentSource): string | null {
   if (type === "text") return data!;
   if (type === "content") return resultText(content!, "", "name");
-  if (type === "base64" && media_type?.startsWith("text/")) return Buffer.from(data!, "base64").toString("utf8");
-  return null;
+  return type === "base64" ? base64Text(media_type ?? "", data!) : null;
 }
 
 /** An answer of blocks. Results of tools that a server has run part it, as those do that the client has run. */
@@ -122,6 +128,7 @@ function assistantMessages(content: readonly AssistantBlock[], { inputOf, warn }
     else if (block.type === "thinking") answer.think(block.thinking as string);
     else if (isUse(block)) answer.call({ id: block.id, name: block.name, arguments: inputOf(index) });
     else if (block.type === "image") answer.say(`[image not shown]`);
+    else if (block.type === "compaction") answer.say(String(block.content ?? ""));
     else if (block.type.endsWith("_tool_result")) {
       const { tool_use_id, content: given } = block as { tool_use_id: string; content?: unknown };
       result.push(...answer.messages(), { role: "tool", content: ranText(given), toolCallId: tool_use_id });

@@ -6,6 +6,23 @@ import { post, postStream, servedApp, tinyModel, tinySource } from "../../test/s
 import { toolTemplate } from "../../test/support/tiny-checkpoint.ts";
 import type { App } from "./routes/route.ts";
 
+/** In the form of the one that Codex gives: files that are added, deleted and changed. */
+const PATCH = `start: begin hunk+ end
+begin: "*** Begin Patch" LF
+end: "*** End Patch" LF?
+hunk: add | delete | update
+add: "*** Add File: " name LF line+
+delete: "*** Delete File: " name LF
+update: "*** Update File: " name LF change?
+name: /(.+)/
+line: "+" /(.*)/ LF -> line
+change: (context | changed)+ eof?
+context: ("@@" | "@@ " /(.+)/) LF
+changed: ("+" | "-" | " ") /(.*)/ LF
+eof: "*** End of File" LF
+%import common.LF
+`;
+
 let app: App;
 beforeAll(async () => {
   app = servedApp({ models: [tinySource(await tinyModel({ contextLength: 4096, chatTemplate: toolTemplate }))] });
@@ -134,7 +151,8 @@ describe("tools", () => {
   it("that take texts of a regular expression are constrained to it", async () => {
     const format = { type: "grammar", syntax: "regex", definition: "[ab]{3}" };
     const body = {
-      ...{ model: "tiny", input: "hi", temperature: 1, max_output_tokens: 400, tool_choice: "required" },
+      ...{ model: "tiny", input: "hi", temperature: 1, max_output_tokens: 60, tool_choice: "required" },
+      reasoning: { effort: "none" },
       tools: [{ type: "custom", name: "code", format }],
     };
     for (let seed = 0; seed < 3; seed++) {
@@ -143,6 +161,34 @@ describe("tools", () => {
       expect(calls.length).toBeGreaterThan(0);
       for (const { input } of calls) expect(input).toMatch(/^[ab]{3}$/);
     }
+  });
+
+  it("that take texts of a Lark grammar are constrained to it", async () => {
+    const format = { type: "grammar", syntax: "lark", definition: PATCH };
+    const tools = [{ type: "custom", name: "apply_patch", format }];
+    const body = {
+      model: "tiny",
+      input: "hi",
+      temperature: 1,
+      max_output_tokens: 160,
+      tool_choice: "required",
+      reasoning: { effort: "none" },
+      tools,
+    };
+    const { output } = (await post(app, "/v1/responses", { ...body, seed: 1 })).body;
+    const call = output.find(({ type }: { type: string }) => type === "custom_tool_call");
+    // Random weights end few texts: what they began is what a patch begins with.
+    expect(call.input.slice(0, 16)).toBe("*** Begin Patch\n");
+    const wrong = { ...format, definition: 'start: "a"\n%declare B' };
+    const chat = {
+      messages: hi,
+      tools: [{ type: "custom", custom: { name: "p", format: { type: "grammar", grammar: wrong } } }],
+    };
+    const refused = await asked("/v1/chat/completions", chat);
+    expect([refused.status, refused.body.error.message]).toEqual([
+      400,
+      expect.stringContaining("lark: line 2: %declare"),
+    ]);
   });
 
   it("may be 1,024, and those that may be called fewer", async () => {

@@ -1,6 +1,7 @@
 /** Tools of a request as the model is told of them, and its calls by the names that the client has for them. */
 import type { Tool, ToolChoice } from "../text/chat-messages.ts";
 import { ApiError } from "./errors.ts";
+import { larkToEbnf } from "./lark.ts";
 import { given } from "./schemas/fields.ts";
 import type { Warn } from "./warnings.ts";
 
@@ -70,16 +71,18 @@ export class OfferedTools {
     this.#add({ kind: "function", name, namespace }, given({ description, parameters, strict }));
   }
 
+  /** @throws InvalidArgumentError or UnsupportedError for a grammar that calls cannot be held to. */
   addCustom({ name, description, format }: CustomFields, namespace: string | null = null): void {
     const isGrammar = format?.type === "grammar";
     const form = isGrammar
       ? `The input is a text of this ${format.syntax} grammar:\n${format.definition}`
       : "The input is a text.";
     const told = description ? `${description}\n\n${form}` : form;
-    const strict = isGrammar && format.syntax === "regex";
+    const text =
+      isGrammar && format.syntax === "lark" ? { argument: "input", ebnf: larkToEbnf(format.definition) } : null;
     this.#add(
       { kind: "custom", name, namespace },
-      { description: told, parameters: textParameters(format), ...(strict && { strict }) },
+      { description: told, parameters: textParameters(format), strict: isGrammar, ...(text && { text }) },
     );
   }
 
@@ -126,8 +129,10 @@ export class OfferedTools {
 
 /** The text that a call of a tool that takes one has, from the arguments as the model wrote them. */
 export function customInput(args: string): string {
+  // What a limit has cut is given as far as it came.
+  const begun = BEGUN_INPUT.exec(args)?.[1];
   try {
-    const value: unknown = JSON.parse(args);
+    const value: unknown = JSON.parse(begun === undefined ? args : `"${begun}"`);
     if (typeof value === "string") return value;
     const { input } = (value ?? {}) as { input?: unknown };
     if (typeof input === "string") return input;
@@ -138,6 +143,10 @@ export function customInput(args: string): string {
   }
   return args;
 }
+
+/** Arguments up to what of a text is whole. */
+const BEGUN_INPUT =
+  /^\s*\{\s*"input"\s*:\s*"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt]))*)(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/;
 
 /** Arguments of a call of a tool that takes a text. */
 export function customArguments(input: string): string {

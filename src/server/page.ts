@@ -25,10 +25,14 @@ const types: Readonly<Record<string, string>> = {
   ".webmanifest": "application/manifest+json",
 };
 
-/** The page loads what this server has and asks nobody else; no other page shows it in a frame. */
+/**
+ * The page loads what this server has, and asks nobody else but the MCP servers that its reader names; no other page shows it
+ * in a frame.
+ */
 const POLICY = [
   "default-src 'none'",
-  ...["script-src", "style-src", "img-src", "connect-src", "manifest-src"].map((kind) => `${kind} 'self'`),
+  ...["script-src", "style-src", "img-src", "manifest-src"].map((kind) => `${kind} 'self'`),
+  "connect-src 'self' https: http://localhost:* http://127.0.0.1:*",
   ...["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"],
 ].join("; ");
 

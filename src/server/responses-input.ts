@@ -2,7 +2,7 @@
 import type { ChatOptions } from "../language/chat-options.ts";
 import type { Message, ToolChoice } from "../text/chat-messages.ts";
 import { joinedAnswers } from "../text/template-turns.ts";
-import { contentText, dataType, type Part, systemText, type UnseenPolicy } from "./contents.ts";
+import { contentText, dataType, filePart, otherPart, type Part, systemText, type UnseenPolicy } from "./contents.ts";
 import { customArguments, OfferedTools, qualified } from "./offered-tools.ts";
 import { samplingOptions } from "./sampling.ts";
 import { given } from "./schemas/fields.ts";
@@ -10,6 +10,7 @@ import type {
   AllowedTools,
   InputItem,
   KnownItems,
+  KnownResponseParts,
   ResponsePart,
   ResponsePrompt,
   ResponseRequest,
@@ -39,7 +40,8 @@ function messagesOf(item: InputItem, index: number, count: number, { policy, war
     typeof content === "string" ? content : contentText(content.map(partOf), { path: `${path}.${at}`, isNew }, policy);
   switch (item.type ?? "message") {
     case "message": {
-      const { role, content } = item as KnownItems["message"];
+      const { role, content: given } = item as KnownItems["message"];
+      const content = given ?? "";
       if (role === "assistant") return [{ role, content: textOf(content, "content") }];
       const text = textOf(content, "content", role === "user" && index === count - 1);
       return [role === "user" ? { role, content: text } : { role: "system", content: systemText(text) }];
@@ -55,7 +57,7 @@ function messagesOf(item: InputItem, index: number, count: number, { policy, war
     case "function_call_output":
     case "custom_tool_call_output": {
       const { call_id, output } = item as KnownItems["function_call_output"];
-      return [{ role: "tool", content: textOf(output, "output"), toolCallId: call_id }];
+      return [{ role: "tool", content: textOf(output ?? "", "output"), toolCallId: call_id }];
     }
     case "reasoning": {
       const { content, summary } = item as KnownItems["reasoning"];
@@ -71,19 +73,26 @@ function calling(id: string, name: string, text: string): Message {
   return { role: "assistant", content: null, toolCalls: [{ id, name, arguments: text }] };
 }
 
-function partOf(part: ResponsePart): Part {
+function partOf(part: ResponsePart): Part | null {
   switch (part.type) {
     case "refusal":
-      return part.refusal;
+      return (part as KnownResponseParts["refusal"]).refusal;
     case "input_image":
-    case "computer_screenshot":
-      return { what: "image", label: dataType(part.image_url ?? "") };
-    case "input_file":
-      return { what: "file", label: part.filename ?? dataType(part.file_data ?? "") };
+    case "computer_screenshot": {
+      const { image_url } = part as KnownResponseParts["input_image"];
+      return { what: "image", label: dataType(image_url ?? "") };
+    }
+    case "input_file": {
+      const { filename, file_data } = part as KnownResponseParts["input_file"];
+      return filePart(filename, file_data);
+    }
     case "input_audio":
-      return { what: "audio", label: part.input_audio.format ?? "" };
+      return { what: "audio", label: (part as KnownResponseParts["input_audio"]).input_audio.format ?? "" };
+    // Only the server that wrote it can read it.
+    case "encrypted_content":
+      return null;
     default:
-      return part.text;
+      return otherPart(part);
   }
 }
 

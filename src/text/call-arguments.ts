@@ -17,6 +17,9 @@ export function parsedArguments(text: string): unknown {
   }
 }
 
+/** The name of what a model wrote instead of named arguments, for templates that know no other. */
+export const ARGUMENTS = "arguments";
+
 function numberOf(text: string): bigint | Float {
   return /^-?\d+$/.test(text) ? BigInt(text) : new Float(Number(text));
 }
@@ -36,7 +39,7 @@ export function writtenCalls(template: string, calls: readonly ToolCall[]): stri
 function pythonCalls(calls: readonly ToolCall[]): string {
   const written = calls.map(({ name, arguments: text }) => {
     const values = parsedArguments(text);
-    const entries = values instanceof Map ? [...values] : [];
+    const entries = values instanceof Map ? [...values] : [[ARGUMENTS, values]];
     return `${name}(${entries.map(([key, value]) => `${key}=${pythonText(value)}`).join(", ")})`;
   });
   return `<|tool_call_start|>[${written.join(", ")}]<|tool_call_end|>`;

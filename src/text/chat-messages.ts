@@ -79,6 +79,11 @@ export interface Tool {
    * is. UnsupportedError for schemas that cannot be enforced. Default false: the arguments are what the model wrote.
    */
   readonly strict?: boolean | undefined;
+  /**
+   * For a tool whose one argument is a text of a grammar (EBNF with a rule `root`): its name, and the grammar, to which calls are
+   * constrained as to a schema.
+   */
+  readonly text?: { readonly argument: string; readonly ebnf: string } | undefined;
 }
 
 /**
@@ -140,7 +145,7 @@ export function checkTools(tools: readonly Tool[]): void {
   const names = new Set<string>();
   for (const [index, tool] of tools.entries()) {
     const at = `tools[${index}]`;
-    const { name, description, parameters, strict } = (tool ?? {}) as Partial<Tool>;
+    const { name, description, parameters, strict, text } = (tool ?? {}) as Partial<Tool>;
     if (typeof name !== "string" || !/^[\w.-]{1,128}$/.test(name))
       throw wrong(`${at}.name`, "1 to 128 letters, digits, _, - and .", name);
     if (names.has(name)) throw wrong(`${at}.name`, "a name that no other tool has", name);
@@ -153,6 +158,8 @@ export function checkTools(tools: readonly Tool[]): void {
       throw wrong(`${at}.parameters`, "a JSON schema", parameters);
     checkNestingOf(`${at}.parameters`, parameters);
     if (strict !== undefined && typeof strict !== "boolean") throw wrong(`${at}.strict`, "true or false", strict);
+    if (text !== undefined && (typeof text?.argument !== "string" || typeof text.ebnf !== "string"))
+      throw wrong(`${at}.text`, "the name of an argument and its grammar", text);
     names.add(name);
   }
 }

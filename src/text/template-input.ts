@@ -1,7 +1,7 @@
 /** Messages, tools and thinking as a model's chat template expects them: in transformers' form, by the names that it knows. */
 import { checkNestingOf, checkString, shown } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
-import { parsedArguments, writtenCalls } from "./call-arguments.ts";
+import { ARGUMENTS, parsedArguments, writtenCalls } from "./call-arguments.ts";
 import {
   type AssistantMessage,
   checkMessages,
@@ -47,9 +47,10 @@ export function templateInput(
   checkVariables(templateOptions);
   if (tools.length > 0 && !takesTools(template.source))
     throw new UnsupportedError("tools: the model's chat template has none: it was not trained to call any");
-  const ordered = inTakenOrder(messages, turnsOf(template, tools.length > 0));
+  const turns = turnsOf(template, tools.length > 0);
+  const ordered = inTakenOrder(messages, turns);
   return {
-    messages: shaped(template, ordered),
+    messages: shaped(template, ordered, turns),
     options: {
       ...toolVariables(template.source, tools),
       ...thinkingVariables(template.source, thinking),
@@ -58,8 +59,9 @@ export function templateInput(
   };
 }
 
-function shaped(template: ChatTemplate, messages: readonly Message[]): TemplateMessage[] {
-  const shape = new MessageShape(template.source, messages);
+/** `turns`: what the template takes; null while that is tried. */
+function shaped(template: ChatTemplate, messages: readonly Message[], turns: TemplateTurns | null): TemplateMessage[] {
+  const shape = new MessageShape(template.source, messages, turns);
   return messages.map((message) => shape.of(message));
 }
 
@@ -71,7 +73,7 @@ function turnsOf(template: ChatTemplate, hasTools: boolean): TemplateTurns {
   known.set(template, made);
   const variables = toolVariables(template.source, hasTools ? [{ name: "tool" }] : []);
   const render = (messages: readonly Message[]) =>
-    template.render(shaped(template, messages), { ...variables, addGenerationPrompt: true });
+    template.render(shaped(template, messages, null), { ...variables, addGenerationPrompt: true });
   const turns = made.get(hasTools) ?? new TemplateTurns(render);
   made.set(hasTools, turns);
   return turns;
@@ -135,8 +137,10 @@ class MessageShape {
   /** Ids of calls as the template takes them: Mistral's must have 9 letters or digits. */
   readonly #ids: ReadonlyMap<string, string>;
   readonly #names: ReadonlyMap<string, string>;
+  readonly #turns: TemplateTurns | null;
 
-  constructor(source: string, messages: readonly Message[]) {
+  constructor(source: string, messages: readonly Message[], turns: TemplateTurns | null) {
+    this.#turns = turns;
     this.#reasoningKey = reasoningKey(source);
     this.#wantsArgumentText =
       /\+\s*\w+(?:\.function|\[['"]function['"]\])(?:\.arguments|\[['"]arguments['"]\])(?!\s*\|)/.test(source);
@@ -183,7 +187,9 @@ class MessageShape {
 
   #arguments(text: string): unknown {
     if (this.#wantsArgumentText) return text;
-    return parsedArguments(text);
+    const value = parsedArguments(text);
+    if (value instanceof Map) return value;
+    return !this.#turns || this.#turns.takes("argumentText") ? text : new Map([[ARGUMENTS, value]]);
   }
 }
 

@@ -87,6 +87,65 @@ describe("messages in an order that a template refuses", () => {
   });
 });
 
+describe("calls that a template refuses or leaves out", () => {
+  const call = (id: string, args = "{}") => ({ id, name: `read_${id}`, arguments: args });
+  const calls = (...all: ReturnType<typeof call>[]): Message => ({ role: "assistant", content: null, toolCalls: all });
+  const given = (toolCallId: string, content: string): Message => ({ role: "tool", content, toolCallId });
+
+  /** As gpt-oss: the first call of an answer alone, and results of it. */
+  const ONE = `{%- set ns = namespace(call=none) %}{%- for m in messages %}
+{%- if m.role == 'tool' and ns.call is none %}{{ raise_exception('no call') }}{% endif %}
+{%- if m.tool_calls %}{% set ns.call = m.tool_calls[0].function %}{{ ns.call.name }}{% for k, v in ns.call.arguments.items() %} {{ k }}={{ v }}{% endfor %};
+{%- else %}{{ m.role }}:{{ m.content }};{% endif %}{% endfor %}`;
+  const rendered = (source: string, messages: readonly Message[]) => {
+    const template = new ChatTemplate(source);
+    return template.render(templateInput(template, messages, {}).messages, {});
+  };
+
+  it("are followed by their own results", () => {
+    const talk = [user("1"), calls(call("a"), call("b")), given("b", "B"), system("S"), given("a", "A"), user("2")];
+    expect(rendered(ONE, talk)).toBe("user:1;read_a;tool:A;read_b;tool:B;system:S;user:2;");
+  });
+
+  it("have a result that says so where they have none", () => {
+    const open = [user("1"), called, user("2")];
+    const strict = `{% for m in messages %}{% if m.role == 'user' and loop.index0 > 0 and loop.previtem.tool_calls %}{{ raise_exception('no result') }}{% endif %}{% endfor %}${STRICT}`;
+    expect(shaped(strict, open).slice(2)).toEqual([["tool", "(no result)\n\n2"]]);
+    expect(shaped(TOLERANT, open)).toHaveLength(3);
+  });
+
+  it("are told by the user where results have no call", () => {
+    const stray = [user("1"), given("x", "R"), answer("A"), user("2")];
+    expect(rendered(ONE, stray)).toBe("user:1;user:<tool_response>\nR\n</tool_response>;assistant:A;user:2;");
+  });
+
+  it("have named arguments where the model wrote none", () => {
+    const wrote = (args: string) => [user("1"), calls(call("a", args)), given("a", "A")];
+    expect(rendered(ONE, wrote('{"x": 1'))).toBe('user:1;read_a arguments={"x": 1;tool:A;');
+    expect(rendered(ONE, wrote('["x"]'))).toBe("user:1;read_a arguments=['x'];tool:A;");
+    expect(rendered(ONE, wrote('{"x": 1}'))).toBe("user:1;read_a x=1;tool:A;");
+  });
+
+  it("stand behind a turn of the user, and answers that say nothing are left out", () => {
+    const strict = `{% set first = (messages | rejectattr('role', 'eq', 'system') | list)[0] %}{% if first.role != 'user' %}{{ raise_exception('user first') }}{% endif %}
+{%- for m in messages %}{% if m.role == 'assistant' and not m.content and not m.tool_calls %}{{ raise_exception('empty') }}{% endif %}{% endfor %}${STRICT}`;
+    const talk = [system("S"), answer("A"), user("1"), answer(""), user("2")];
+    expect(shaped(strict, talk)).toEqual([
+      ["system", "S"],
+      ["user", ""],
+      ["assistant", "A"],
+      ["user", "1\n\n2"],
+    ]);
+    expect(shaped(TOLERANT, talk)).toHaveLength(5);
+  });
+
+  it("keep a reminder with the turn before it where the next is joined, too", () => {
+    expect(shaped(STRICT, [user("1"), system("S"), user("2")])).toEqual([["user", `1\n\n${reminder("S")}\n\n2`]]);
+    const afterTool = [user("1"), called, result("R"), system("S"), user("2")];
+    expect(shaped(STRICT, afterTool).slice(2)).toEqual([["tool", `R\n\n${reminder("S")}\n\n2`]]);
+  });
+});
+
 const folder = new URL("../../../shared/cases/chat-templates/templates/", import.meta.url);
 const names = existsSync(folder) ? readdirSync(folder) : [];
 /** They fail on tools in transformers as they do here, or know no results of tools. */

@@ -1,6 +1,7 @@
 /** Messages in an order that a model's chat template takes: many refuse, or leave out, what agents send. */
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { type AssistantMessage, joinedTexts, type Message, type UserMessage } from "./chat-messages.ts";
+import { type TakenOrders, withTakenCalls } from "./template-calls.ts";
 
 /** Orders of messages that not every template takes, by what tries each. */
 const TRIALS = {
@@ -13,12 +14,19 @@ const TRIALS = {
   users: [user("usra"), user("usrb")],
   userAfterTool: [user("usra"), called(), result("resa"), user("usrb")],
   assistants: [user("usra"), assistant("ansa"), assistant("ansb"), user("usrb")],
+  answerFirst: [assistant("ansa"), user("usra")],
+  answerBehindNothing: [user(""), assistant("ansa"), user("usra")],
+  emptyAnswer: [user("usra"), assistant(""), user("usrb")],
+  callAlone: [user("usra"), called(), user("usrb")],
+  resultAlone: [user("usra"), result("resa")],
+  severalCalls: [user("usra"), called("{}", "toola", "toolb"), result("resa"), result("resb", "toolb")],
+  argumentText: [user("usra"), called("noobject", "toola"), result("resa")],
 } satisfies Record<string, readonly Message[]>;
 
 export type Order = keyof typeof TRIALS;
 
 /** What a template does with conversations of a few words. */
-export class TemplateTurns {
+export class TemplateTurns implements TakenOrders {
   readonly #render: (messages: readonly Message[]) => string;
   readonly #known = new Map<Order, boolean>();
 
@@ -37,6 +45,9 @@ export class TemplateTurns {
   #writes(messages: readonly Message[]): boolean {
     try {
       const text = this.#render(messages);
+      const calls = messages.flatMap((message) => (message.role === "assistant" ? (message.toolCalls ?? []) : []));
+      const names = calls.flatMap(({ name, arguments: args }) => [name, ...(args.match(/\w+/g) ?? [])]);
+      if (!names.every((name) => text.includes(name))) return false;
       let at = 0;
       return messages.every(({ content }) => {
         const word = typeof content === "string" ? content : "";
@@ -55,17 +66,21 @@ export class TemplateTurns {
  * text of the turn of the user, or the result of a tool, beside which they stand, and messages of one role in a row are one.
  * What becomes of a message does not depend on those behind the next answer, so that prompts of a conversation begin alike.
  */
-export function inTakenOrder(messages: readonly Message[], turns: TemplateTurns): readonly Message[] {
+export function inTakenOrder(given: readonly Message[], turns: TemplateTurns): readonly Message[] {
+  const messages = withTakenCalls(given, turns);
   const after = messages.findIndex(({ role }) => role !== "system");
   const leading = messages.slice(0, after < 0 ? messages.length : after);
   const others = messages.slice(leading.length);
   const result = [...beginning(leading as { content: string }[], others.length === 0, turns)];
+  const isAnswer = others[0]?.role === "assistant";
+  if (isAnswer && !turns.takes("answerFirst") && turns.takes("answerBehindNothing")) result.push(user(""));
   for (const [index, message] of others.entries()) {
-    if (message.role === "system" && takesLater(others[index - 1], turns)) result.push(message);
-    else if (message.role === "system") {
+    if (message.role === "system") {
       const next = others.slice(index + 1).find(({ role }) => role !== "system");
-      addReminder(result, message.content, next);
-    } else add(result, message, turns);
+      // Nothing stands between a call and its result.
+      if (next?.role !== "tool" && takesLater(others[index - 1], turns)) result.push(message);
+      else addReminder(result, message.content, next, turns);
+    } else if (!isEmpty(message) || turns.takes("emptyAnswer")) add(result, message, turns);
   }
   return result;
 }
@@ -90,10 +105,12 @@ function reminder(text: string): string {
 }
 
 /** A system message as a part of the next turn, or of that before it where an answer comes next. */
-function addReminder(result: Message[], content: string, next: Message | undefined): void {
+function addReminder(result: Message[], content: string, next: Message | undefined, turns: TemplateTurns): void {
   const text = reminder(content);
   const last = result.at(-1);
-  if (next?.role !== "user" && (last?.role === "user" || last?.role === "tool")) joinLast(result, text);
+  const isJoined =
+    (last?.role === "user" && !turns.takes("users")) || (last?.role === "tool" && !turns.takes("userAfterTool"));
+  if (isJoined || (next?.role !== "user" && (last?.role === "user" || last?.role === "tool"))) joinLast(result, text);
   else result.push(new Reminder(text));
 }
 
@@ -120,6 +137,11 @@ function add(result: Message[], message: Message, turns: TemplateTurns): void {
     result.pop();
     result.push({ ...message, content: `${last.content}\n\n${message.content}` });
   } else result.push(message);
+}
+
+/** An answer that says nothing. */
+function isEmpty(message: Message): boolean {
+  return message.role === "assistant" && !message.content && !message.toolCalls?.length;
 }
 
 /** The last message of a user or tool, with a text behind what it says. */
@@ -158,10 +180,20 @@ function assistant(content: string): Message {
   return { role: "assistant", content };
 }
 
-function called(): Message {
-  return { role: "assistant", content: null, toolCalls: [{ id: "calla1234", name: "tool", arguments: "{}" }] };
+function called(args = "{}", ...names: string[]): Message {
+  const calls = names.length > 0 ? names : ["toola"];
+  return {
+    role: "assistant",
+    content: null,
+    toolCalls: calls.map((name) => ({ id: idOf(name), name, arguments: args })),
+  };
 }
 
-function result(content: string): Message {
-  return { role: "tool", content, toolCallId: "calla1234", name: "tool" };
+function result(content: string, name = "toola"): Message {
+  return { role: "tool", content, toolCallId: idOf(name), name };
+}
+
+/** Nine letters and digits, which all templates take. */
+function idOf(name: string): string {
+  return `call${name}`;
 }

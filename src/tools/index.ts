@@ -10,6 +10,7 @@ export {
 } from "../api/calibration-text.ts";
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
+export { type FileProgramOptions, keepingRefusal, withFileProgram } from "../api/file-program.ts";
 export { type FitSizeOptions, type FittedSize, fitSize, type UniformChoice } from "../api/fit-size.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
 export {
@@ -69,6 +70,7 @@ export type { ExecutableTool } from "../language/conversation-tools.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { samplingDefaults } from "../language/generation-settings.ts";
 export { loadProgramObject } from "../language/language-model.ts";
+export { type McpClient, mcpTools } from "../language/mcp-tools.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
 export {
   cannotWrite,

@@ -10,6 +10,7 @@ export {
 export type { ChatResult } from "../language/chat-options.ts";
 export type { ExecutableTool } from "../language/conversation-tools.ts";
 export type { EmbedOptions } from "../language/embedding-model.ts";
+export { type McpClient, mcpTools } from "../language/mcp-tools.ts";
 export type { ConversationEvent, Reply } from "../language/reply.ts";
 export type { RankOptions } from "../language/reranker.ts";
 export type { ResultStream } from "../language/result-stream.ts";

@@ -16,30 +16,33 @@ const ANSWER = "It adds two numbers.";
 /** Folders of programs, by the names of clients; those that could not be installed are absent. */
 const programs = JSON.parse(process.env.AGENT_PROGRAMS ?? "{}");
 const clients = agentClients.filter(({ name }) => programs[name]);
+const templates = JSON.parse(process.env.AGENT_TEMPLATES ?? '["qwen2.5"]');
+mkdirSync(project);
+writeFileSync(file, CONTENT);
+afterAll(() => rmSync(folder, { recursive: true }));
 
 let model;
 let server;
 let asked;
 const lines = [];
-beforeAll(async () => {
-  mkdirSync(project);
-  writeFileSync(file, CONTENT);
-  model = await loadForcedModel(join(folder, "model"));
+
+async function start(template) {
+  model = await loadForcedModel(join(folder, `model-${template}`), template);
   asked = force(model, { file, text: ANSWER });
   const log = (line) => lines.push(JSON.parse(line));
   const source = { name: "coder", bytes: 0, load: async () => model };
   server = await serveModels({ models: [source], port: 0, page: false, log });
   await server.ready;
-});
-afterAll(async () => {
+}
+
+async function stop() {
   await server.close();
   await model.dispose();
-  rmSync(folder, { recursive: true });
-});
+}
 
 /** Runs a client, and gives what it said, what the model was asked and the lines of the log. */
 async function launch(name, argv) {
-  const home = join(folder, `home-${name}`);
+  const home = join(folder, `home-${name}-${new URL(server.url).port}`);
   mkdirSync(home, { recursive: true });
   const [wasAsked, wasLogged] = [asked.length, lines.length];
   const env = {
@@ -62,36 +65,41 @@ function turnsOf(log) {
 
 const results = (said) => said.flatMap(({ messages }) => messages.filter(({ role }) => role === "tool"));
 
-describe.each(clients)("$name", ({ name, first, next, other, hasTools = true, otherShare = 0.92 }) => {
-  let tokens;
-  it("asks, calls a tool, and reads its result, which computes what is new alone", async () => {
-    const { code, output, log, asked: said, statuses } = await launch(name, first);
-    expect([code, output]).toEqual([0, expect.stringContaining(ANSWER)]);
-    expect(statuses.filter(({ status, path }) => status >= 400 && path.startsWith("/v1/"))).toEqual([]);
-    const turns = turnsOf(log);
-    tokens = turns[0].promptTokens;
-    console.log(
-      `${name}: ${turns.map(({ promptTokens, cachedTokens }) => `${cachedTokens} of ${promptTokens}`).join(", ")}`,
-    );
-    if (!hasTools) return;
-    expect(said.some(({ call }) => call !== null)).toBe(true);
-    expect(JSON.stringify(results(said))).toContain("7391");
-    expect(turns[1].cachedTokens / tokens).toBeGreaterThanOrEqual(0.99);
-  });
+describe.each(templates)("with the template %s", (template) => {
+  beforeAll(() => start(template));
+  afterAll(stop);
 
-  it.skipIf(next === null)("goes on with the conversation", async () => {
-    const { code, log } = await launch(name, next);
-    expect(code).toBe(0);
-    const [turn] = turnsOf(log);
-    console.log(`${name}, another question: ${turn.cachedTokens} of ${turn.promptTokens}`);
-    if (hasTools) expect(turn.cachedTokens / tokens).toBeGreaterThanOrEqual(0.92);
-  });
+  describe.each(clients)("$name", ({ name, first, next, other, hasTools = true, otherShare = 0.92 }) => {
+    let tokens;
+    it("asks, calls a tool, and reads its result, which computes what is new alone", async () => {
+      const { code, output, log, asked: said, statuses } = await launch(name, first);
+      expect([code, output]).toEqual([0, expect.stringContaining(ANSWER)]);
+      expect(statuses.filter(({ status, path }) => status >= 400 && path.startsWith("/v1/"))).toEqual([]);
+      const turns = turnsOf(log);
+      tokens = turns[0].promptTokens;
+      console.log(
+        `${name}: ${turns.map(({ promptTokens, cachedTokens }) => `${cachedTokens} of ${promptTokens}`).join(", ")}`,
+      );
+      if (!hasTools) return;
+      expect(said.some(({ call }) => call !== null)).toBe(true);
+      expect(JSON.stringify(results(said))).toContain("7391");
+      expect(turns[1].cachedTokens / tokens).toBeGreaterThanOrEqual(0.99);
+    });
 
-  it("begins a new one with what it has in common", async () => {
-    const { code, log } = await launch(name, other);
-    expect(code).toBe(0);
-    const [turn] = turnsOf(log);
-    console.log(`${name}, another conversation: ${turn.cachedTokens} of ${turn.promptTokens}`);
-    if (hasTools) expect(turn.cachedTokens / turn.promptTokens).toBeGreaterThanOrEqual(otherShare);
+    it.skipIf(next === null)("goes on with the conversation", async () => {
+      const { code, log } = await launch(name, next);
+      expect(code).toBe(0);
+      const [turn] = turnsOf(log);
+      console.log(`${name}, another question: ${turn.cachedTokens} of ${turn.promptTokens}`);
+      if (hasTools) expect(turn.cachedTokens / tokens).toBeGreaterThanOrEqual(0.92);
+    });
+
+    it("begins a new one with what it has in common", async () => {
+      const { code, log } = await launch(name, other);
+      expect(code).toBe(0);
+      const [turn] = turnsOf(log);
+      console.log(`${name}, another conversation: ${turn.cachedTokens} of ${turn.promptTokens}`);
+      if (hasTools) expect(turn.cachedTokens / turn.promptTokens).toBeGreaterThanOrEqual(otherShare);
+    });
   });
 });

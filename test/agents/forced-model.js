@@ -1,11 +1,12 @@
 /**
- * A model of random weights with a published chat template (of Qwen/Qwen2.5-7B-Instruct, Apache-2.0) that reads a file by the
- * client's own tool, and then says what it is told to: a constraint holds it to that.
+ * A model of random weights with a chat template of test/templates that reads a file by the client's own tool, and then says
+ * what it is told to: a constraint holds it to that.
  */
 import { copyFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadCheckpoint, loadCompiled } from "../../dist/index.js";
+import { answerFormat } from "../../dist/text/answer/index.js";
 import { writeTinyCheckpoint } from "../support/tiny-checkpoint.ts";
 
 const CONTEXT = 131072;
@@ -15,16 +16,17 @@ const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const READERS = /^(?:read|read_files?|readfile|view)$/i;
 const SHELLS = /^(?:exec_command|shell_command|shell|bash|local_shell|run_shell_command)$/i;
 
-/** Writes and loads the model. @param {string} folder */
-export async function loadForcedModel(folder) {
+/** Writes and loads a model of a template of test/templates. @param {string} folder @param {string} template */
+export async function loadForcedModel(folder, template) {
   const config = {
-    vocab_size: 2048,
+    // The tokenizer has 2,048, beside the marks of templates.
+    vocab_size: 2112,
     num_hidden_layers: 1,
     max_position_embeddings: CONTEXT,
     eos_token_id: 0,
     bos_token_id: 0,
   };
-  const chatTemplate = readFileSync(here("qwen2.5-instruct.jinja"), "utf8");
+  const chatTemplate = readFileSync(here(`../templates/${template}.jinja`), "utf8");
   await writeTinyCheckpoint(folder, { config, chatTemplate });
   copyFileSync(here("../../models/shakespeare/tokenizer.json"), join(folder, "tokenizer.json"));
   const checkpoint = await loadCheckpoint(folder);
@@ -39,20 +41,32 @@ export async function loadForcedModel(folder) {
  */
 export function force(model, { file, text }) {
   const asked = [];
+  const { callSteps } = answerFormat(model.template.source, true);
   const held = (messages, options) => {
     const { tools = [] } = options;
     const isFirst = !messages.some(({ role }) => role === "tool");
     const call = isFirst ? callOf(tools, file) : null;
     asked.push({ messages, call: call?.name ?? null });
-    const answer = call ? `<tool_call>\n${JSON.stringify(call)}\n</tool_call>` : text;
-    const constraint = { kind: "choice", options: [answer] };
-    return { ...options, constraint, temperature: 0, maxTokens: undefined };
+    const constraint = { kind: "choice", options: [call ? written(callSteps, call) : text] };
+    return { ...options, constraint, temperature: 0, maxTokens: undefined, thinking: false };
   };
   for (const name of ["chat", "chatChoices"]) {
     const own = model[name].bind(model);
     model[name] = (messages, options) => own(messages, held(messages, options));
   }
   return asked;
+}
+
+/** A call as models of a template write it. */
+function written(steps, call) {
+  const args = JSON.stringify(call.arguments);
+  const parts = {
+    text: ({ text }) => text,
+    name: () => call.name,
+    arguments: () => args,
+    call: ({ key }) => `{"name": "${call.name}", "${key}": ${args}}`,
+  };
+  return steps.map((step) => parts[step.kind](step)).join("");
 }
 
 /** A call of the tool that reads; null where there is none. */

@@ -1,4 +1,4 @@
-/** An MCP server of two tools: over its input and output, or, with `--http`, at an address that it prints. */
+/** An MCP server of two tools: over its input and output, or, with `--http`, at an address that it prints; with `--open` for any page. */
 import { createServer } from "node:http";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
@@ -20,8 +20,12 @@ function server() {
 }
 
 if (process.argv.includes("--http")) {
+  const isOpen = process.argv.includes("--open");
   const http = createServer(async (request, response) => {
-    if (request.headers["x-secret"] !== "open") return response.writeHead(401).end();
+    for (const name of isOpen ? ["origin", "headers", "methods"] : [])
+      response.setHeader(`access-control-allow-${name}`, "*");
+    if (isOpen && request.method === "OPTIONS") return response.writeHead(204).end();
+    if (!isOpen && request.headers["x-secret"] !== "open") return response.writeHead(401).end();
     const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: undefined });
     await server().connect(transport);
     await transport.handleRequest(request, response);

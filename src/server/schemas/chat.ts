@@ -6,6 +6,7 @@ import {
   modelField,
   optional,
   otherConstraints,
+  otherKind,
   samplingFields,
   streamFields,
   TOKENS_MAX,
@@ -17,22 +18,32 @@ export const jsonObject = z.record(z.string(), z.unknown());
 
 const textPart = z.object({ type: z.literal("text"), text: z.string() });
 const refusalPart = z.object({ type: z.literal("refusal"), refusal: z.string() });
-const contentPart = z.discriminatedUnion("type", [
-  textPart,
-  refusalPart,
-  z.object({ type: z.literal("image_url"), image_url: z.union([z.string(), z.object({ url: z.string() })]) }),
-  z.object({
-    type: z.literal("input_audio"),
-    input_audio: z.object({ data: z.string(), format: optional(z.string()) }),
-  }),
-  z.object({
-    type: z.literal("file"),
-    file: z.object({ filename: optional(z.string()), file_data: optional(z.string()) }),
-  }),
-]);
-const texts = z.union([z.string(), z.array(textPart).min(1)]);
-const content = z.union([z.string(), z.array(contentPart).min(1)]);
+const imagePart = z.object({
+  type: z.literal("image_url"),
+  image_url: z.union([z.string(), z.object({ url: z.string() })]),
+});
+const audioPart = z.object({
+  type: z.literal("input_audio"),
+  input_audio: z.object({ data: z.string(), format: optional(z.string()) }),
+});
+const filePart = z.object({
+  type: z.literal("file"),
+  file: z.object({ filename: optional(z.string()), file_data: optional(z.string()) }),
+});
+/** Parts of kinds that other servers take; those that are a text are read as that. */
+const otherPart = otherKind("text|refusal|image_url|input_audio|file");
+const contentPart = z.union([textPart, refusalPart, imagePart, audioPart, filePart, otherPart]);
+const content = z.union([z.string(), z.array(contentPart)]);
 export type ContentPart = z.output<typeof contentPart>;
+
+/** Content parts but those of other kinds. */
+export interface KnownParts {
+  readonly text: z.output<typeof textPart>;
+  readonly refusal: z.output<typeof refusalPart>;
+  readonly image_url: z.output<typeof imagePart>;
+  readonly input_audio: z.output<typeof audioPart>;
+  readonly file: z.output<typeof filePart>;
+}
 
 const callSchema = z.discriminatedUnion("type", [
   z.object({
@@ -43,23 +54,35 @@ const callSchema = z.discriminatedUnion("type", [
   z.object({ id: z.string(), type: z.literal("custom"), custom: z.object({ name: z.string(), input: z.string() }) }),
 ]);
 
+/** Arguments of a call: JSON, or what some clients have read of it. */
+const callArguments = optional(z.union([z.string(), jsonObject]));
+/** Calls of a history; some clients leave their type out. */
+const saidCall = z.union([
+  z.object({
+    id: z.string(),
+    type: optional(z.literal("function")),
+    function: z.object({ name: z.string(), arguments: callArguments }),
+  }),
+  z.object({ id: z.string(), type: z.literal("custom"), custom: z.object({ name: z.string(), input: z.string() }) }),
+]);
+
 const messageSchema = z
   .discriminatedUnion("role", [
-    z.object({ role: z.literal("system"), content: texts, name: optional(z.string()) }),
-    z.object({ role: z.literal("developer"), content: texts, name: optional(z.string()) }),
-    z.object({ role: z.literal("user"), content, name: optional(z.string()) }),
+    z.object({ role: z.literal("system"), content: optional(content), name: optional(z.string()) }),
+    z.object({ role: z.literal("developer"), content: optional(content), name: optional(z.string()) }),
+    z.object({ role: z.literal("user"), content: optional(content), name: optional(z.string()) }),
     z.object({
       role: z.literal("assistant"),
       content: optional(content),
       refusal: optional(z.string()),
       reasoning_content: optional(z.string()),
       reasoning: optional(z.string()).openapi({ description: "As reasoning_content." }),
-      tool_calls: optional(z.array(callSchema)),
-      function_call: optional(z.object({ name: z.string(), arguments: z.string() })),
+      tool_calls: optional(z.array(saidCall)),
+      function_call: optional(z.object({ name: z.string(), arguments: callArguments })),
       name: optional(z.string()),
     }),
-    z.object({ role: z.literal("tool"), content, tool_call_id: z.string() }),
-    z.object({ role: z.literal("function"), content: z.string().nullable(), name: z.string() }),
+    z.object({ role: z.literal("tool"), content: optional(content), tool_call_id: z.string() }),
+    z.object({ role: z.literal("function"), content: optional(z.string()), name: z.string() }),
   ])
   .openapi("ChatMessage");
 
@@ -70,9 +93,9 @@ export const grammarSyntax = z.enum(["lark", "regex"]);
 
 /** Kinds of tools that others run: they are left out. */
 export function otherTool(known: string) {
-  return z
-    .looseObject({ type: z.string().regex(new RegExp(`^(?!(?:${known})$)[\\w.:-]{1,64}$`)) })
-    .openapi({ description: "A tool of a kind that this server cannot run: left out, with a warning." });
+  return otherKind(known).openapi({
+    description: "A tool of a kind that this server cannot run: left out, with a warning.",
+  });
 }
 
 /** A function that a model may call, as both of OpenAI's APIs have it. */

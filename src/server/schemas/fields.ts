@@ -6,6 +6,13 @@ export function optional<T extends z.ZodType>(type: T) {
   return type.nullish();
 }
 
+/** What has a type that is none of the known ones: others' kinds, and those that are not known yet. */
+export function otherKind(known: string) {
+  const expression = new RegExp(`^(?!(?:${known})$)[\\w.:-]{1,64}$`);
+  // One that is wrong within a known kind is told by that.
+  return z.looseObject({ type: z.string().regex(expression, { abort: true }) });
+}
+
 /** Without fields that are null or absent, so that defaults count for them. */
 export function given<T extends object>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => (value ?? null) !== null)) as never;

@@ -3,7 +3,7 @@ import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { EFFORTS } from "../model-options.ts";
 import { jsonObject, otherTool, toolName } from "./chat.ts";
-import { modelField, optional, TOKENS_MAX } from "./fields.ts";
+import { modelField, optional, otherKind, TOKENS_MAX } from "./fields.ts";
 
 const textBlock = z.object({ type: z.literal("text"), text: z.string() });
 const texts = z.union([z.string(), z.array(textBlock)]);
@@ -27,19 +27,28 @@ const searchBlock = z.object({
   content: z.array(textBlock),
 });
 const referenceBlock = z.object({ type: z.literal("tool_reference"), tool_name: z.string() });
-const uploadBlock = z.looseObject({ type: z.literal("container_upload") });
+/** Blocks of kinds that show nothing to a model of texts, or that are not known yet. */
+const unknownBlock = otherKind("text|image|document|search_result|tool_reference|tool_result");
 
-const shownBlocks = [textBlock, imageBlock, documentBlock, searchBlock] as const;
-const resultBlock = z.discriminatedUnion("type", [...shownBlocks, referenceBlock]);
-export type ShownBlock = z.output<typeof resultBlock> | z.output<typeof uploadBlock>;
+const shownBlock = z.union([textBlock, imageBlock, documentBlock, searchBlock, referenceBlock, unknownBlock]);
+export type ShownBlock = z.output<typeof shownBlock>;
+
+/** Blocks but texts and those of other kinds. */
+export interface KnownBlocks {
+  readonly image: z.output<typeof imageBlock>;
+  readonly document: z.output<typeof documentBlock>;
+  readonly search_result: z.output<typeof searchBlock>;
+  readonly tool_reference: z.output<typeof referenceBlock>;
+}
 
 const toolResultBlock = z.object({
   type: z.literal("tool_result"),
   tool_use_id: z.string(),
-  content: optional(z.union([z.string(), z.array(resultBlock)])),
+  content: optional(z.union([z.string(), z.array(shownBlock)])),
   is_error: optional(z.boolean()),
 });
-const userBlock = z.discriminatedUnion("type", [...shownBlocks, uploadBlock, toolResultBlock]);
+const userBlock = z.union([shownBlock, toolResultBlock]);
+export type ToolResultBlock = z.output<typeof toolResultBlock>;
 
 const use = { id: z.string(), name: z.string(), input: jsonObject };
 /** Results of tools that Anthropic's servers or those of MCP have run. */
@@ -62,7 +71,7 @@ export type AssistantBlock = z.output<typeof assistantBlock>;
 
 const messageSchema = z
   .discriminatedUnion("role", [
-    z.object({ role: z.literal("user"), content: z.union([z.string(), z.array(userBlock).min(1)]) }),
+    z.object({ role: z.literal("user"), content: z.union([z.string(), z.array(userBlock)]) }),
     z.object({ role: z.literal("assistant"), content: z.union([z.string(), z.array(assistantBlock)]) }),
     z.object({ role: z.literal("system"), content: texts }),
   ])

@@ -2,27 +2,44 @@
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { functionFields, grammarSyntax, jsonObject, otherTool, reasoningEffort, toolName } from "./chat.ts";
-import { modelField, optional, samplingFields, TOKENS_MAX } from "./fields.ts";
+import { modelField, optional, otherKind, samplingFields, TOKENS_MAX } from "./fields.ts";
 
 const textPart = z.object({ type: z.enum(["input_text", "output_text", "text", "summary_text"]), text: z.string() });
-const contentPart = z.discriminatedUnion("type", [
+const refusalPart = z.object({ type: z.literal("refusal"), refusal: z.string() });
+const imagePart = z.object({
+  type: z.enum(["input_image", "computer_screenshot"]),
+  image_url: optional(z.string()),
+  file_id: optional(z.string()),
+});
+const filePart = z.object({
+  type: z.literal("input_file"),
+  filename: optional(z.string()),
+  file_data: optional(z.string()),
+  file_url: optional(z.string()),
+  file_id: optional(z.string()),
+});
+const audioPart = z.object({
+  type: z.literal("input_audio"),
+  input_audio: z.looseObject({ format: optional(z.string()) }),
+});
+const knownParts = [...textPart.shape.type.options, "refusal", ...imagePart.shape.type.options, "input_file"];
+const contentPart = z.union([
   textPart,
-  z.object({ type: z.literal("refusal"), refusal: z.string() }),
-  z.object({
-    type: z.enum(["input_image", "computer_screenshot"]),
-    image_url: optional(z.string()),
-    file_id: optional(z.string()),
-  }),
-  z.object({
-    type: z.literal("input_file"),
-    filename: optional(z.string()),
-    file_data: optional(z.string()),
-    file_url: optional(z.string()),
-    file_id: optional(z.string()),
-  }),
-  z.object({ type: z.literal("input_audio"), input_audio: z.looseObject({ format: optional(z.string()) }) }),
+  refusalPart,
+  imagePart,
+  filePart,
+  audioPart,
+  otherKind([...knownParts, "input_audio"].join("|")),
 ]);
 export type ResponsePart = z.output<typeof contentPart>;
+
+/** Content parts but those of other kinds. */
+export interface KnownResponseParts {
+  readonly refusal: z.output<typeof refusalPart>;
+  readonly input_image: z.output<typeof imagePart>;
+  readonly input_file: z.output<typeof filePart>;
+  readonly input_audio: z.output<typeof audioPart>;
+}
 const content = z.union([z.string(), z.array(contentPart)]);
 
 const id = optional(z.string());
@@ -30,7 +47,7 @@ const messageItem = z.object({
   type: optional(z.literal("message")),
   id,
   role: z.enum(["user", "assistant", "system", "developer"]),
-  content,
+  content: optional(content),
 });
 const callItem = z.object({
   type: z.literal("function_call"),
@@ -52,7 +69,7 @@ const resultItem = z.object({
   type: z.enum(["function_call_output", "custom_tool_call_output"]),
   id,
   call_id: z.string(),
-  output: content,
+  output: optional(content),
 });
 /** Calls of tools that this server is not asked to offer, by clients that have run them, and their results. */
 const actionItem = z.looseObject({
@@ -85,10 +102,7 @@ const known = [
   "item_reference",
 ];
 /** What others' servers have done, such as `web_search_call`, and kinds that are not known yet. */
-const otherItem = z.looseObject({
-  type: z.string().regex(new RegExp(`^(?!(?:${known.join("|")})$)[a-z_0-9]{1,64}$`)),
-  id,
-});
+const otherItem = otherKind(known.join("|")).extend({ id });
 
 const inputItem = z
   .union([

@@ -15,6 +15,8 @@ export interface KnownTool {
   readonly name: string;
   /** JSON schema of the arguments. */
   readonly parameters?: object | undefined;
+  /** What the one argument of a tool that takes a text is made of. */
+  readonly text?: { readonly argument: string; readonly ebnf: string } | undefined;
 }
 
 /** What stands between texts that nothing else stands between but a call or thinking. */

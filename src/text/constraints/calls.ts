@@ -1,8 +1,14 @@
 /** Grammars of calls: a tool's name, and arguments that follow its schema. */
 import type { CallStep } from "../answer/call-format.ts";
 import type { KnownTool } from "../answer/events.ts";
-import { checkGrammar, choice, type Grammar, type Node, sequence, text } from "./grammar.ts";
+import { automatonOf } from "./automaton.ts";
+import { automatonState } from "./automaton-states.ts";
+import { parseEbnf } from "./ebnf.ts";
+import { checkGrammar, choice, followed, type Grammar, type Node, relaxed, rule, sequence, text } from "./grammar.ts";
+import { inJson } from "./json-escapes.ts";
 import { schemaGrammar } from "./json-schema.ts";
+import { jsonRules } from "./json-text.ts";
+import { toldInJson } from "./schema-strings.ts";
 
 /** What a part of a call is constrained to. */
 export interface CallConstraint {
@@ -17,8 +23,8 @@ export function callGrammar({ step, tools }: CallConstraint): Grammar {
   const options = tools.map((tool, index) => {
     const name = text(JSON.stringify(tool.name).slice(1, -1));
     if (step.kind === "name") return name;
-    const schema = schemaGrammar({ type: "object", ...tool.parameters });
-    for (const [rule, node] of schema) rules.set(`${index} ${rule}`, renamed(node, index));
+    const own = tool.text ? textArgument(tool.text) : schemaGrammar({ type: "object", ...tool.parameters });
+    for (const [rule, node] of own) rules.set(`${index} ${rule}`, renamed(node, index));
     const args: Node = { kind: "rule", name: `${index} root` };
     if (step.kind !== "call") return args;
     return sequence(text('{"name": "'), name, text(`", "${step.key}": `), args, text("}"));
@@ -26,6 +32,36 @@ export function callGrammar({ step, tools }: CallConstraint): Grammar {
   const grammar = new Map([["root", choice(options)], ...rules]);
   checkGrammar(grammar, "tools");
   return grammar;
+}
+
+/** Arguments that are one text of a grammar. */
+function textArgument({ argument, ebnf }: NonNullable<KnownTool["text"]>): Grammar {
+  const rules = [...parseEbnf(ebnf)].map(([name, node]) => [`text ${name}`, withinString(node)] as const);
+  const begin = text(`{${JSON.stringify(argument)}: "`);
+  const root: Node = sequence(begin, rule("text root"), text('"}'));
+  const escapes = ["escaped", "escape"].map((name) => [name, jsonRules().get(name)!] as const);
+  return new Map([["root", root], ...escapes, ...rules]);
+}
+
+/** A node of a text as it stands in a string of JSON. */
+function withinString(node: Node): Node {
+  switch (node.kind) {
+    case "rule":
+      return rule(`text ${node.name}`);
+    case "text":
+    case "class": {
+      const state = automatonState(automatonOf(node), { min: 0, max: Number.POSITIVE_INFINITY });
+      return state ? relaxed(followed(inJson(state)), toldInJson(node, "text")) : node;
+    }
+    case "sequence":
+      return { ...node, parts: node.parts.map(withinString) };
+    case "choice":
+      return { ...node, options: node.options.map(withinString) };
+    case "repeat":
+      return { ...node, part: withinString(node.part) };
+    case "relaxed":
+      return node;
+  }
 }
 
 /** A node whose rules are those of one tool. */

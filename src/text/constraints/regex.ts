@@ -32,19 +32,31 @@ const PATTERN_MAX = 10_000;
 const DEPTH_MAX = 100;
 const COUNT_MAX = 10_000;
 
+/** How an expression is read. */
+interface RegexOptions {
+  /** Whether a match is all of the text. */
+  readonly isWhole?: boolean;
+  /** What a dot matches. */
+  readonly dot?: readonly Range[];
+}
+
 /**
  * An expression. It is read by code points, as with the flag `u`, and one that this flag refuses as without it.
  *
  * @throws InvalidArgumentError for what is no expression.
  * @throws UnsupportedError for references to groups, look-behind, and look-ahead within groups.
  */
-export function parseRegex(pattern: string, what: string, { isWhole = false } = {}): Expression {
+export function parseRegex(
+  pattern: string,
+  what: string,
+  { isWhole = false, dot = complement(LINE_ENDS) }: RegexOptions = {},
+): Expression {
   if (typeof pattern !== "string")
     throw new InvalidArgumentError(`${what}: expected a regular expression but found ${typeof pattern}`);
   if (pattern.length > PATTERN_MAX)
     throw new InvalidArgumentError(`${what}: expected at most ${PATTERN_MAX} characters but found ${pattern.length}`);
   checkSyntax(pattern, what);
-  return expressionOf(new RegexParser(pattern, what).whole(), what, isWhole);
+  return expressionOf(new RegexParser(pattern, what, dot).whole(), what, isWhole);
 }
 
 /** Escapes that the flag `u` refuses stand for their character without it. */
@@ -158,12 +170,14 @@ function withoutAnchors(tree: Pattern): Node {
 class RegexParser {
   readonly #pattern: string;
   readonly #what: string;
+  readonly #dot: readonly Range[];
   #at = 0;
   #depth = 0;
 
-  constructor(pattern: string, what: string) {
+  constructor(pattern: string, what: string, dot: readonly Range[]) {
     this.#pattern = pattern;
     this.#what = what;
+    this.#dot = dot;
   }
 
   whole(): Branch[] {
@@ -205,7 +219,7 @@ class RegexParser {
   #atom(): Pattern | Look {
     if (this.#takes("(")) return this.#group();
     if (this.#takes("[")) return oneOf(this.#class());
-    if (this.#takes(".")) return oneOf(complement(LINE_ENDS));
+    if (this.#takes(".")) return oneOf(this.#dot);
     if (this.#takes("\\")) return this.#escaped();
     if (this.#takes("^")) return { kind: "start" };
     if (this.#takes("$")) return { kind: "end" };

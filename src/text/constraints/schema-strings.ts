@@ -100,8 +100,8 @@ function formsOf({ pattern, format }: Schema, excluded: readonly string[], at: s
   };
 }
 
-/** What the engine is told of characters within a string: where they may be escapes, of all escapes. */
-function toldInJson(node: Node, at: string): Node {
+/** What the engine is told of characters within a string: where they may be escapes, of all escapes (rule `escaped`). */
+export function toldInJson(node: Node, at: string): Node {
   switch (node.kind) {
     case "text":
       if (/^[ !#-[\]-~]*$/.test(node.text)) return node;

@@ -81,7 +81,9 @@ describeRows(table.ropeUpdateAndAttend, cpu, (kernel: Kernel<RopeSequenceAttenti
         const found = ropeCall(shape);
         run(kernel, found.args, bench);
         const isScaled = shape.type === "int8";
-        const bound = isScaled ? 3e-3 : kernel.needs.includes("amx_bf16") ? 1e-4 : 2e-4;
+        // Tiles take prompts over halves and integers as bf16.
+        const isRounded = kernel.needs.includes("amx_bf16") && shape.type !== "f32" && shape.rows >= 32;
+        const bound = isRounded ? 6e-3 : isScaled ? 3e-3 : 2e-4;
         expectClose(found.args.y, y, `${name}, ${bench.threads} threads`, bound);
         expectClose(found.keys(), keys, `keys of ${name}`, isScaled ? 3e-3 : 2e-4);
       }

@@ -187,6 +187,52 @@ describeRows(native(updateAndAttend), cpu, (kernel) => {
   });
 });
 
+/** Prompts beside a single row: rows of them, and positions before them. */
+const prompts = [
+  { rows: 32, position: 0 },
+  { rows: 45, position: 70 },
+  { rows: 131, position: 250 },
+];
+
+/** Prompts over every shape, and what the reference makes of them. */
+const promptCases = () =>
+  madeOnce("prompts over pages by the reference", () => {
+    const random = new Random(55);
+    return [...allSizes()].map((sizes, i) => {
+      const { rows, position } = prompts[i % prompts.length]!;
+      const runs: Run[] = [
+        { row: 0, rows: 1, position: 40, slot: 0 },
+        { row: 2, rows, position, slot: 1 },
+      ];
+      const counts = runs.map((run) => Math.ceil((run.position + run.rows) / sizes.pagePositions));
+      const slots = counts.map((count, slot) => Array.from({ length: count }, (_, page) => slot * counts[0]! + page));
+      const bytes = randomPages(random, sizes, counts[0]! + counts[1]!);
+      const args = rowArgs(random, sizes, rows + 2);
+      const shape = { ...sizes, layer: 1, slots };
+      const sequences = new Sequences(memory, shape, bytes);
+      sequences.setRuns(runs);
+      run(reference, { ...args, table: sequences.table, pages: sequences.pages }, bench(1));
+      return { name: JSON.stringify({ sizes, runs }), sizes, runs, shape, bytes, args };
+    });
+  });
+
+describeRows(native(updateAndAttend), cpu, (kernel) => {
+  it("is within what factors of its prompts are rounded to", () => {
+    // bf16 has 2^-9 of a value, and its weights 0.8 % at most, over halves and integers: a few of them in a sum.
+    const isRounded = kernel.needs.includes("amx_bf16");
+    for (const { name, sizes, runs, shape, bytes, args } of promptCases())
+      for (const threads of [1, 3]) {
+        const found = new Sequences(memory, shape, bytes);
+        found.setRuns(runs);
+        const y = new Float32Array(args.y.length);
+        run(kernel, { ...args, y, table: found.table, pages: found.pages }, bench(threads));
+        const exact = sizes.type === "int8" ? 1e-4 : 1e-5;
+        const bound = isRounded && sizes.type !== "f32" ? 6e-3 : exact;
+        expect(distance(y, args.y), `${name}, ${threads} threads`).toBeLessThan(bound);
+      }
+  });
+});
+
 /** q, k and v of some positions of two sequences, as rows of a step. */
 class Tokens {
   readonly #all: readonly ReturnType<typeof rowArgs>[];

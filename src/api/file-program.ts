@@ -1,0 +1,73 @@
+/** Model files here as programs: compiled once, and kept by what they hold. */
+import { stat, statfs } from "node:fs/promises";
+import { join } from "node:path";
+import { checkOptions, checkString } from "../arguments.ts";
+import { InvalidFileError } from "../errors.ts";
+import { checkWritable, makeFolder } from "../node-file.ts";
+import { claimPath, type WaitOptions } from "../path-claim.ts";
+import { contentOf, dropCached, findCached, keepCached, makeCachedFolder, programCache } from "./program-cache.ts";
+
+/** How `withFileProgram` makes a program of a file; `onWait` tells of another process that makes the same one. */
+export interface FileProgramOptions extends WaitOptions {
+  /** Folder that programs are kept in. Default: `programCache()`. */
+  readonly cache?: string | undefined;
+  /** Words for how weights are quantized and compiled, which programs are told apart by. */
+  readonly quantization: string;
+  /** Writes the program to a path. */
+  readonly make: (path: string) => Promise<void>;
+}
+
+/** A program takes about what its file does, and never so many times as much. */
+const ROOM = 1.5;
+
+/** Why no program of a file can be kept in a folder: it cannot be written to, or has no room. Null where it can. */
+export async function keepingRefusal(file: string, cache = programCache()): Promise<string | null> {
+  checkString("file", file);
+  try {
+    await makeFolder(cache);
+    await checkWritable(join(cache, "program"));
+  } catch (error) {
+    if (error instanceof InvalidFileError) return error.message;
+    throw error;
+  }
+  const [{ size }, { bavail, bsize }] = await Promise.all([stat(file), statfs(cache)]);
+  if (ROOM * size <= bavail * bsize) return null;
+  return `${cache}: expected ${Math.ceil((ROOM * size) / 1e6)} MB of free disk but found ${Math.floor((bavail * bsize) / 1e6)} MB`;
+}
+
+/**
+ * What `load` gives of a program of a file, such as a GGUF. The first time, the program is made; then it is taken from the
+ * cache, for any file of the same content. A program that is damaged there is made again. Throws what `make` and `load`
+ * do, and InvalidFileError where the file or the cache cannot be read or written.
+ */
+export async function withFileProgram<R>(
+  file: string,
+  options: FileProgramOptions,
+  load: (path: string) => Promise<R>,
+): Promise<R> {
+  checkString("file", file);
+  checkOptions(options);
+  const { cache = programCache(), quantization, signal, onWait } = options;
+  const content = await contentOf(file, cache);
+  const key = { model: file, content, quantization };
+  const known = await findCached(key, cache);
+  if (known) {
+    try {
+      return await load(known.path);
+    } catch (error) {
+      if (!(error instanceof InvalidFileError)) throw error;
+      await dropCached(key, cache);
+    }
+  }
+  const path = await makeCachedFolder(key, cache);
+  const claim = await claimPath(path, { signal, onWait });
+  try {
+    if (!(await findCached(key, cache))) {
+      await options.make(path);
+      await keepCached(key, content, cache);
+    }
+    return await load(path);
+  } finally {
+    await claim.release();
+  }
+}
