@@ -7,6 +7,7 @@ import { expertCalls } from "./experts/samples.ts";
 import { linearCalls } from "./linear/samples.ts";
 import { recurrentCalls } from "./recurrent/samples.ts";
 import { callOf, type SampleCall } from "./sample-call.ts";
+import { samplingCalls } from "./sampling/samples.ts";
 
 /** Calls of the families that have cases. */
 function casesCalls(): SampleCall[] {
@@ -35,6 +36,7 @@ export function sampleCalls(): SampleCall[] {
     ...attentionCalls(),
     ...recurrentCalls(),
     ...expertCalls(),
+    ...samplingCalls(),
     ...casesCalls(),
   ];
 }
