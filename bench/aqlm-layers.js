@@ -5,9 +5,10 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { aqlmKernels, aqlmNativeArguments } from "../dist/aqlm/kernels.js";
+import { aqlmFields } from "../dist/aqlm/arguments.js";
+import { aqlmKernels } from "../dist/aqlm/kernels.js";
 import { openCodes, packCodes } from "../dist/aqlm/layout.js";
-import { loadNativeKernels, nativeKernels } from "../dist/extension/index.js";
+import { loadNativeKernels, nativeArguments, nativeKernels } from "../dist/extension/index.js";
 import { hostCpu } from "../dist/index.js";
 import { linearA8 } from "../dist/kernels/families/linear/kernels.js";
 import { openPacked, packWeights } from "../dist/kernels/layout/packed.js";
@@ -148,7 +149,7 @@ export function splitKernels() {
   const { features } = nativeSources(process.arch).find((source) => source.file === file);
   const flags = [...baseFlags(), ...featureFlags(process.arch, features, "cc")];
   loadLibrary("aqlm-split.cc", "aqlm-split", [...flags, `-DSPLIT_FILE="${file}"`, `-DSPLIT_ROWS=${rows}`]);
-  const byOutputs = nativeKernels("aqlm_by_outputs", aqlmNativeArguments);
+  const byOutputs = nativeKernels("aqlm_by_outputs", nativeArguments("aqlm_by_outputs", aqlmFields));
   return [chosen, byOutputs.find(({ name }) => name === `${chosen.name}_by_outputs`)];
 }
 

@@ -3,6 +3,7 @@
  * that must be read or written and the multiply-adds that must be done, whatever a kernel does besides.
  */
 import { argumentsFor } from "../dist/kernels/cases.js";
+import { plainFields, plainValues } from "../dist/kernels/declaration.js";
 import * as cases from "../dist/kernels/families/cases.js";
 import { layouts, openPacked, packWeights } from "../dist/kernels/layout/packed.js";
 import { embeddingByteLength, packEmbedding } from "../dist/kernels/layout/torchao-embedding.js";
@@ -127,7 +128,7 @@ function packedEmbedding({ m, bits }) {
     bytes: m * HIDDEN * (bits / 8 + 4),
     ...{ macs: 0, type: "f32" },
     args: () => ({
-      ...{ ...shape, packed: table, scales: floats(N * groups), zeros: new Int8Array(N * groups) },
+      ...{ ...shape, groups, packed: table, scales: floats(N * groups), zeros: new Int8Array(N * groups) },
       ...{ indices: ids(m, N), y: new Float32Array(m * HIDDEN) },
     }),
   };
@@ -172,7 +173,7 @@ function pagedAttention({ m, dtype, context = CONTEXT }) {
     args: () => ({
       ...{ rows: m, heads: HEADS, kvHeads: KV_HEADS, headDim: HEAD_DIM, window: 0, softcap: 0 },
       ...{ q: floats(m * HEADS * HEAD_DIM), k: floats(m * kv), v: floats(m * kv), scale: HEAD_DIM ** -0.5 },
-      ...{ ...pagedTable({ m, dtype, context }), y: new Float32Array(m * HEADS * HEAD_DIM) },
+      ...{ ...pagedTable({ m, dtype, context }), sinks: null, y: new Float32Array(m * HEADS * HEAD_DIM) },
     }),
   };
 }
@@ -264,18 +265,6 @@ function elementwise(what, length, arrays, args) {
   return { what, bytes: 4 * length * arrays, macs: 0, type: "f32", args };
 }
 
-/** One text of `m` rows. */
-const attendTexts = ({ m }) => {
-  const length = m * HIDDEN;
-  const [before, after] = [2 ** 31 - 1, 2 ** 31 - 1];
-  const args = () => ({
-    ...{ rows: m, heads: HEADS, kvHeads: HEADS, headDim: HEAD_DIM, scale: HEAD_DIM ** -0.5, before, after },
-    ...{ q: floats(length), k: floats(length), v: floats(length), y: new Float32Array(length) },
-    offsets: BigInt64Array.of(0n, BigInt(m)),
-  });
-  return elementwise(`${m} x ${HEADS} heads of ${HEAD_DIM}`, length, 4, args);
-};
-
 /** Texts of up to 32 rows. */
 const poolTexts = ({ m }) => {
   const texts = Math.ceil(m / 32);
@@ -284,39 +273,6 @@ const poolTexts = ({ m }) => {
     ...{ pooling: "mean", rows: m, dim: HIDDEN, x: floats(m * HIDDEN), offsets, y: new Float32Array(texts * HIDDEN) },
   });
   return elementwise(`${texts} texts of ${m} x ${HIDDEN}`, m * HIDDEN, 1, args);
-};
-
-const ropeAngles = ({ m }) => {
-  const half = HEAD_DIM / 2;
-  const args = () => ({
-    ...{ tokens: m, position: BigInt64Array.of(BigInt(CONTEXT)), inverseFrequencies: floats(half), scale: 1 },
-    angles: new Float32Array(m * 2 * half),
-  });
-  return elementwise(`${m} positions, heads of ${HEAD_DIM}`, m * 2 * half, 1, args);
-};
-
-/** The last row of each of `m` blocks of 32. */
-const select = ({ m }) => {
-  const bytes = 4 * HIDDEN;
-  const [x, y] = [new Uint8Array(m * 32 * bytes), new Uint8Array(m * bytes)];
-  const args = () => ({ outer: m, stride: 32 * bytes, offset: 31 * bytes, blockBytes: bytes, x, y });
-  return elementwise(`${m} of ${32 * m} x ${HIDDEN}`, m * HIDDEN, 2, args);
-};
-
-const gatherColumns = ({ m }) => {
-  const columns = Int32Array.from({ length: HIDDEN }, (_, i) => (i * 771) % HIDDEN);
-  const args = () => ({ rows: m, dim: HIDDEN, x: floats(m * HIDDEN), columns, y: new Float32Array(m * HIDDEN) });
-  return elementwise(`${m} x ${HIDDEN}`, m * HIDDEN, 2, args);
-};
-
-const rope = ({ m }) => {
-  const length = m * HIDDEN;
-  const half = HEAD_DIM / 2;
-  const args = () => ({
-    ...{ tokens: m, heads: HEADS, headDim: HEAD_DIM, half },
-    ...{ x: floats(length), angles: floats(m * 2 * half), y: new Float32Array(length) },
-  });
-  return elementwise(`${m} x ${HEADS} heads of ${HEAD_DIM}`, length, 2, args);
 };
 
 const embeddingFloat = ({ m, dtype }) => ({
@@ -337,11 +293,12 @@ const sizes = {
 
 /** Bytes that a call reads and writes. */
 function bytesOfCall({ fields }, args) {
-  const arrays = Object.entries(fields).filter(([name, { kind }]) => kind === "array" && args[name]);
-  return arrays.reduce((sum, [name, { access }]) => sum + (access === "change" ? 2 : 1) * args[name].byteLength, 0);
+  const values = plainValues(fields, args);
+  const arrays = Object.entries(plainFields(fields)).filter(([name, { kind }]) => kind === "array" && values[name]);
+  return arrays.reduce((sum, [name, { access }]) => sum + (access === "change" ? 2 : 1) * values[name].byteLength, 0);
 }
 
-/** Families that are declared: calls of a model's step of `m` tokens. */
+/** Families that have cases: calls of a model's step of `m` tokens. */
 const declared = Object.entries(cases).map(([name, { family, model }]) => {
   const make = ({ m }) => {
     const call = model(m, sizes);
@@ -349,6 +306,7 @@ const declared = Object.entries(cases).map(([name, { family, model }]) => {
     return {
       ...{
         what: Object.entries(call)
+          .filter(([, value]) => !ArrayBuffer.isView(value))
           .map(([name, value]) => `${name} ${value}`)
           .join(", "),
         bytes,
@@ -379,12 +337,7 @@ export const families = {
   ropeUpdateAndAttend: { make: ropePagedAttention, dtypes: Object.keys(caches), isNative: true },
   shortConvolution: { make: shortConvolution, isNative: true },
   linearRecurrence: { make: linearRecurrence, dtypes: ["delta", "plain"], isNative: true },
-  attendTexts: { make: attendTexts },
   poolTexts: { make: poolTexts },
-  rope: { make: rope },
-  ropeAngles: { make: ropeAngles },
-  gatherColumns: { make: gatherColumns },
-  select: { make: select },
 };
 
 /** Options of all cases that a kernel is measured on. @returns {object[]} */

@@ -3,7 +3,6 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { nativeAddon } from "../dist/kernels/native/addon.js";
-import { argumentNames, orderArguments } from "../dist/kernels/native/families.js";
 import { kernelsOf, readBandwidth as readMemories, secondsOf } from "../dist/kernels/native/read-bandwidth.js";
 import { loadNativeKernels } from "../dist/kernels/native/rows.js";
 import { fileFlags, objectName, root, sourceOf } from "../scripts/native-sources.js";
@@ -61,7 +60,7 @@ export function multiplyAdds(type, threads) {
   const addon = requireAddon();
   loadPeaks();
   const tiles = 4 * threads;
-  const call = orderArguments(argumentNames.measureMacs, { macs: MACS_PER_TILE, tiles });
+  const call = { scalars: [MACS_PER_TILE, tiles], buffers: [] };
   const rates = kernelsOf(addon, `measure_macs_${type}`).flatMap((kernel) =>
     Array.from({ length: RUNS }, () => {
       const seconds = secondsOf(addon, [{ kernel, ...call }], threads);

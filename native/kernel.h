@@ -30,14 +30,14 @@ enum Feature : uint32_t {
   kSse2 = 1u << 12,
 };
 
-// Where a number or buffer of a call is; families.h has their names.
+// Where a number or buffer of a call is.
 enum class ScalarIndex : uint32_t {};
 enum class BufferIndex : uint32_t {};
 
 // What the scratch of a call begins at a multiple of: a cache line, which vectors of every width and steps fit.
 constexpr size_t kScratchAlignment = 64;
 
-// Arguments of one call: numbers and buffers in the order of their family in src/kernels/native/families.ts. The last
+// Arguments of one call: numbers and buffers in the order of their family in src/kernels/families/. The last
 // buffer is the call's scratch.
 struct Call {
   const double* scalars;
@@ -79,7 +79,7 @@ constexpr uint32_t kBits1To8 = 0x1fe, kReadsMinima = 0x200, kReadsFactors = 0x40
 
 struct KernelRow {
   const char* name;
-  // Operator family, as in src/kernels/native/families.ts.
+  // Operator family, as in src/kernels/families/.
   const char* family;
   // Packed layout that it reads, or null.
   const char* layout;

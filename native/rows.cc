@@ -30,7 +30,6 @@
   TABLE(aqlm_lut_rows_avx2_rows)   \
   TABLE(aqlm_lut_avx2_rows)        \
   TABLE(aqlm_avx2_rows)            \
-  TABLE(aqlm_sse2_rows)            \
   TABLE(quantize_avx512_rows)      \
   TABLE(quantize_avx2_rows)        \
   TABLE(vocabulary_avx512_rows)    \

@@ -27,7 +27,8 @@ import {
   baseFlags,
   emptyTables,
   fileFlags,
-  headersFingerprint,
+  filesFingerprint,
+  includedFiles,
   instructionSetsOf,
   nativeFolder,
   nativeSources,
@@ -142,44 +143,43 @@ async function whatToOptimize(cxx) {
 }
 
 /**
- * An object of a source, its compiler arguments, and the fingerprint of all that it is made of.
+ * An object of a source, its compiler arguments, and the fingerprint of its compiler and flags.
  * @param {string[]} cxx @param {string} version @param {{ sets: string[], slowFiles: string[] }} optimized
  */
 function compilation(cxx, version, { sets, slowFiles }) {
   const base = [...baseFlags(), ...instrumented];
-  const shared = headersFingerprint([version, ...cxx, ...base]);
   const kind = cxx.includes("ziglang") ? "zig" : "cc";
   return (/** @type {{ file: string, set: string, features: string[] }} */ source) => {
     const { file, set } = source;
     const isPassedOver = !fast && !sanitizers && slowFiles.includes(file.replaceAll("\\", "/"));
     const speed = isPassedOver || (set !== "" && !sets.includes(set)) ? unoptimized : [];
     const flags = [...fileFlags(arch, source, kind), ...speed];
-    const text = readFileSync(join(nativeFolder, file));
-    const fingerprint = createHash("sha256")
-      .update(`${shared}\0${flags.join(" ")}\0`)
-      .update(text)
-      .digest("hex");
-    return { name: objectName(file), args: [...base, ...flags, "-c", join(nativeFolder, file)], fingerprint };
+    const command = [version, ...cxx, ...base, ...flags];
+    return { name: objectName(file), args: [...base, ...flags, "-c", join(nativeFolder, file)], command };
   };
 }
 
-/** Whether the object is there as it would be compiled now. @param {{ name: string, fingerprint: string }} job */
-function isCompiled({ name, fingerprint }) {
+/** Whether the object is there as it would be compiled now. @param {{ name: string, command: string[] }} job */
+function isCompiled({ name, command }) {
   const object = join(objects, name);
   const of = `${object}.source`;
-  return existsSync(object) && existsSync(of) && readFileSync(of, "utf8") === fingerprint;
+  if (!existsSync(object) || !existsSync(of)) return false;
+  const [fingerprint, ...files] = readFileSync(of, "utf8").split("\n");
+  return fingerprint === filesFingerprint(command, files);
 }
 
 /**
- * Compiles one source. The object gets its name when it is whole, and then what it is made of is noted.
- * @param {string[]} cxx @param {{ name: string, args: string[], fingerprint: string }} job
+ * Compiles one source. The object gets its name when it is whole, and then what it is made of is noted: a fingerprint, and
+ * the source and the headers that it includes, one a line.
+ * @param {string[]} cxx @param {{ name: string, args: string[], command: string[] }} job
  */
-async function compile(cxx, { name, args, fingerprint }) {
+async function compile(cxx, { name, args, command }) {
   const [made, object] = [join(unfinished, name), join(objects, name)];
-  await run(cxx, [...args, "-o", made]);
+  await run(cxx, [...args, "-MMD", "-MF", `${made}.d`, "-o", made]);
+  const files = includedFiles(readFileSync(`${made}.d`, "utf8"));
   rmSync(`${object}.source`, { force: true });
   renameSync(made, object);
-  writeFileSync(`${object}.source`, fingerprint);
+  writeFileSync(`${object}.source`, [filesFingerprint(command, files), ...files].join("\n"));
 }
 
 /** Compiles what is not compiled yet, on all cores, what takes longest first. @param {string[]} cxx */

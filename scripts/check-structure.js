@@ -91,6 +91,7 @@ for (const file of sources) {
 
 /** What kernels in native/aqlm/ take from other folders: the contract that the package ships, and helpers by name. */
 const aqlmIncludes = new Set([
+  "native/call_arguments.h",
   "native/kernel.h",
   "native/half.h",
   "native/generic/floats.h",

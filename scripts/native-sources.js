@@ -184,13 +184,25 @@ function nativeFiles() {
 }
 
 /**
- * All that the objects of one compiler and architecture share: its headers and what compiles them. With the file's own
- * text it says whether an object is up to date.
- * @param {string[]} command the compiler and flags of every file
+ * The files within native/ that a compiler's list of dependencies (-MMD) names, as paths within it.
+ * @param {string} list
  */
-export function headersFingerprint(command) {
+export function includedFiles(list) {
+  const names = list.slice(list.indexOf(": ") + 2).split(/\s*\\?\r?\n\s*|(?<!\\)\s+/);
+  const within = names.map((name) => relative(nativeFolder, name.replaceAll("\\ ", " ")));
+  return [...new Set(within.filter((name) => name !== "" && !name.startsWith("..")))].sort();
+}
+
+/**
+ * What an object is made of: a command, and what files within native/ hold; a file that is not there holds nothing.
+ * @param {string[]} command the compiler and its flags @param {readonly string[]} files
+ */
+export function filesFingerprint(command, files) {
   const hash = createHash("sha256").update(command.join("\0"));
-  for (const file of nativeFiles().filter((name) => name.endsWith(".h"))) hash.update(readFileSync(file)).update("\0");
+  for (const file of files) {
+    const path = join(nativeFolder, file);
+    hash.update(`\0${file}\0`).update(existsSync(path) ? readFileSync(path) : "");
+  }
   return hash.digest("hex");
 }
 

@@ -3,7 +3,7 @@
 // rounds(count).
 #pragma once
 
-#include "../../native/families.h"
+#include "../../native/kernel.h"
 
 namespace lowbit {
 
@@ -12,13 +12,13 @@ void run_macs(const Step& step, uint32_t, uint32_t, uint32_t) {
   Isa::rounds(step.as<uint64_t>());
 }
 
-// Calls say how many multiply-adds a tile is.
+// Calls say how many multiply-adds a tile is, and how many tiles there are.
 template <class Isa>
 void prepare_macs(Step& step, const Call& call) {
-  step.init<uint64_t>() = scalar_of<uint64_t>(call, measure_macs::kMacs) / Isa::kMacs;
+  step.init<uint64_t>() = scalar_of<uint64_t>(call, ScalarIndex{0}) / Isa::kMacs;
   step.run = run_macs<Isa>;
   step.phases = 1;
-  step.tiles[0] = scalar_of<uint32_t>(call, measure_macs::kTiles);
+  step.tiles[0] = scalar_of<uint32_t>(call, ScalarIndex{1});
 }
 
 template <class Isa>

@@ -90,16 +90,17 @@ struct Arguments {
 };
 
 static inline Arguments read_arguments(const Call& call) {
+  const auto given = arguments_of<AqlmArguments>(call);
   Arguments a{};
-  a.codes = read_codes(buffer_of<void>(call, arguments::kCodes));
-  a.x = buffer_of<const float>(call, arguments::kX);
-  a.vectors = buffer_of<void>(call, arguments::kVectors);
-  a.scales = buffer_of<void>(call, arguments::kScales);
-  a.bias = scalar_of<bool>(call, arguments::kHasBias) ? buffer_of<const float>(call, arguments::kBias) : nullptr;
-  a.y = buffer_of<float>(call, arguments::kY);
-  a.m = scalar_of<uint32_t>(call, arguments::kM);
-  a.half_vectors = scalar_of<bool>(call, arguments::kHalfVectors);
-  a.half_scales = scalar_of<bool>(call, arguments::kHalfScales);
+  a.codes = read_codes(given.codes);
+  a.x = given.x;
+  a.vectors = given.vectors;
+  a.scales = given.scales;
+  a.bias = given.bias;
+  a.y = given.y;
+  a.m = given.m;
+  a.half_vectors = given.vectors_are_half;
+  a.half_scales = given.scales_are_half;
   return a;
 }
 
@@ -135,10 +136,11 @@ static inline size_t product_bytes(const Codes& codes, uint32_t m, uint32_t thre
 }
 
 static inline Product& init_product(Step& step, const Call& call, Memory memory) {
+  const auto given = arguments_of<AqlmArguments>(call);
   Product& p = step.init<Product>();
   p = Product{read_arguments(call)};
   p.table = p.vectors;
-  p.prepared = buffer_of<uint8_t>(call, arguments::kScratch);
+  p.prepared = static_cast<uint8_t*>(given.scratch);
   p.sums = reinterpret_cast<float*>(p.prepared + round_up(memory.prepared, kAlignment));
   p.own = reinterpret_cast<uint8_t*>(p.sums) + sums_bytes(p.codes, p.m);
   p.own_bytes = round_up(memory.own, kAlignment);

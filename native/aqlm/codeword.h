@@ -150,18 +150,20 @@ void codeword_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
 
 template <class Isa>
 bool converts_first(const Call& call) {
-  return !Isa::kConverts && scalar_of<bool>(call, arguments::kHalfVectors);
+  const auto given = arguments_of<AqlmArguments>(call);
+  return !Isa::kConverts && given.vectors_are_half;
 }
 
 template <class Isa>
 Memory codeword_memory(const Call& call) {
-  return {converts_first<Isa>(call) ? 4 * read_codes(buffer_of<void>(call, arguments::kCodes)).vector_values() : 0, 0};
+  const auto given = arguments_of<AqlmArguments>(call);
+  return {converts_first<Isa>(call) ? 4 * read_codes(given.codes).vector_values() : 0, 0};
 }
 
 template <class Isa>
 size_t codeword_scratch(const Call& call) {
-  return product_bytes(read_codes(buffer_of<void>(call, arguments::kCodes)), scalar_of<uint32_t>(call, arguments::kM),
-                       call.threads, codeword_memory<Isa>(call));
+  const auto given = arguments_of<AqlmArguments>(call);
+  return product_bytes(read_codes(given.codes), given.m, call.threads, codeword_memory<Isa>(call));
 }
 
 template <class Isa, class Outputs = SingleOutputs<Isa>>

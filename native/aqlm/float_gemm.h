@@ -112,9 +112,10 @@ size_t float_gemm_scratch(const Call& call) {
 
 template <class Isa>
 void float_gemm_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<AqlmArguments>(call);
   FloatGemm& p = step.init<FloatGemm>();
   p = read_float_gemm(call);
-  p.spaced = buffer_of<float>(call, arguments::kScratch);
+  p.spaced = static_cast<float*>(given.scratch);
   p.table = p.spaced + p.m * p.stride;
   p.panels = p.table + p.codes.vector_values();
   step.phases = 2;

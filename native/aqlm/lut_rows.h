@@ -261,8 +261,9 @@ size_t batches_scratch(const Call& call) {
 // Batches of one size for few rows, and of another for many.
 template <class Few, class Many>
 void batches_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<AqlmArguments>(call);
   Batches& p = step.init<Batches>();
-  p = split_batches<Few, Many>(call, buffer_of<void>(call, arguments::kScratch));
+  p = split_batches<Few, Many>(call, static_cast<void*>(given.scratch));
   step.phases = 3;
   step.tiles[0] = 1;
   step.tiles[1] = p.batches * p.chunks * p.slices;

@@ -94,8 +94,9 @@ static inline Memory table_memory(const Codes& codes) {
 }
 
 static inline size_t table_scratch(const Call& call) {
-  const Codes codes = read_codes(buffer_of<void>(call, arguments::kCodes));
-  return product_bytes(codes, scalar_of<uint32_t>(call, arguments::kM), call.threads, table_memory(codes));
+  const auto given = arguments_of<AqlmArguments>(call);
+  const Codes codes = read_codes(given.codes);
+  return product_bytes(codes, given.m, call.threads, table_memory(codes));
 }
 
 static inline void table_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
@@ -106,7 +107,8 @@ static inline void table_run(const Step& step, uint32_t phase, uint32_t tile, ui
 }
 
 static inline void table_prepare(Step& step, const Call& call) {
-  Product& p = init_product(step, call, table_memory(read_codes(buffer_of<void>(call, arguments::kCodes))));
+  const auto given = arguments_of<AqlmArguments>(call);
+  Product& p = init_product(step, call, table_memory(read_codes(given.codes)));
   split_product(step, p, call.threads, 1);
   step.tiles[0] = p.codes.codebooks;
   step.run = table_run;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "../families.h"
+#include "../families/linear/arguments.h"
 #include "../families/linear/float_call.h"
 #include "../vectors.h"
 
@@ -164,10 +164,11 @@ void bf16_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
 }
 
 Bf16Linear read_bf16_linear(const Call& call) {
+  const auto given = arguments_of<LinearFloatArguments>(call);
   Bf16Linear args{read_float_call(call)};
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
-  args.rows = buffer_of<bfloat16x8_t>(call, float_linear::kScratch);
+  args.rows = static_cast<bfloat16x8_t*>(given.scratch);
   args.local = reinterpret_cast<uint8_t*>(args.rows) + args.rows_bytes();
   return args;
 }

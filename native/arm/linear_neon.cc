@@ -3,7 +3,7 @@
 #include "panel32_prepare.h"
 #include "panel32_rows.h"
 
-#include "../families.h"
+#include "../families/linear/arguments.h"
 
 namespace lowbit {
 namespace {
@@ -72,9 +72,10 @@ size_t rows_scratch(const Call& call) {
 
 template <Granularity Of>
 void prepare_rows(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   Linear32& args = step.init<Linear32>();
   read_call(args, call, Of);
-  carve_rows(args, buffer_of<uint8_t>(call, packed_linear::kScratch));
+  carve_rows(args, static_cast<uint8_t*>(given.scratch));
   split_panels(step, args, call.threads);
   step.run = choose_run<RowsCode>(args.weights);
 }

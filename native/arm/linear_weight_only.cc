@@ -199,13 +199,14 @@ struct WeightOnlyCode {
 
 template <class Places>
 size_t weight_only_scratch(const Call& call) {
-  return weight_only_scratch_bytes(call, read_panels(buffer_of<void>(call, packed_linear::kWeights), Places::kRows),
-                                   Places::kRows);
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  return weight_only_scratch_bytes(call, read_panels(given.weights, Places::kRows), Places::kRows);
 }
 
 template <class Places>
 void weight_only_prepare(Step& step, const Call& call) {
-  const Panels w = read_panels(buffer_of<void>(call, packed_linear::kWeights), Places::kRows);
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  const Panels w = read_panels(given.weights, Places::kRows);
   bind_weight_only(step, call, w, 1);
   step.run = choose_run<WeightOnlyCode<Places>>(w);
 }

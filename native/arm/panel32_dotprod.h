@@ -67,9 +67,10 @@ size_t dotprod_scratch(const Call& call) {
 
 template <bool Mixed, Granularity Of>
 void prepare_dotprod(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   Linear32& args = step.init<Linear32>();
   read_call(args, call, Of);
-  carve_rows<Mixed>(args, buffer_of<uint8_t>(call, packed_linear::kScratch));
+  carve_rows<Mixed>(args, static_cast<uint8_t*>(given.scratch));
   split_panels(step, args, call.threads);
   if constexpr (!Mixed)
     if (has_numbers(args.weights)) {

@@ -198,9 +198,10 @@ size_t gemm_scratch(const Call& call) {
 
 template <class Isa, Granularity Of>
 void prepare_gemm(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   Linear32& args = step.init<Linear32>();
   read_call(args, call, Of);
-  carve_gemm<Isa>(args, buffer_of<uint8_t>(call, packed_linear::kScratch), call.threads);
+  carve_gemm<Isa>(args, static_cast<uint8_t*>(given.scratch), call.threads);
   args.rows_per_tile = static_cast<uint32_t>(round_up(ceil_div(args.m, 4 * call.threads), Isa::kRowStep));
   args.panels_per_tile = 1;
   step.phases = 2;

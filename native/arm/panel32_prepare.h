@@ -1,17 +1,18 @@
 // Binds calls of linear layers over panel32 weights: sizes of tiles and scratch, choice of the code for the bit width.
 #pragma once
 
-#include "../families.h"
+#include "../families/linear/arguments.h"
 #include "panel32.h"
 
 namespace lowbit {
 namespace {
 
 inline void read_call(Linear32& args, const Call& call, Granularity activations) {
-  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
-  args.x = buffer_of<const float>(call, packed_linear::kX);
-  args.weights = read_panels(buffer_of<void>(call, packed_linear::kWeights), kPanelRows);
-  args.y = buffer_of<float>(call, packed_linear::kY);
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  args.m = given.m;
+  args.x = given.x;
+  args.weights = read_panels(given.weights, kPanelRows);
+  args.y = given.y;
   args.rows.in_blocks = activations == Granularity::kBlock;
   args.chunk = args.weights.parts == 2 ? args.weights.part_length() : args.rows.in_blocks ? kBlockColumns : kChunkMax;
 }

@@ -46,18 +46,16 @@ Tensor& code_matmat(KernelRuntimeContext& context, const Tensor& input, const Te
   LOWBIT_CHECK(resize_like(out, input, n), "the result does not fit the memory planned for it");
   const bool bytes8 = vectors.size(1) == 256 && vectors.size(2) == 1;
   const uint32_t m = static_cast<uint32_t>(row_count(input));
-  namespace in = aqlm::arguments;
-  CallArguments<in::kScalars, in::kBuffers> to;
-  to[in::kM] = m;
-  to[in::kHalfVectors] = !is_float(vectors);
-  to[in::kHalfScales] = !is_float(scales);
-  to[in::kHasBias] = bias.has_value();
-  to[in::kX] = input.const_data_ptr();
-  to[in::kCodes] = codes.const_data_ptr();
-  to[in::kVectors] = vectors.const_data_ptr();
-  to[in::kScales] = scales.const_data_ptr();
-  to[in::kBias] = bias ? bias->const_data_ptr() : nullptr;
-  to[in::kY] = out.mutable_data_ptr();
+  aqlm::AqlmArguments to{};
+  to.m = m;
+  to.vectors_are_half = !is_float(vectors);
+  to.scales_are_half = !is_float(scales);
+  to.x = input.const_data_ptr<float>();
+  to.codes = static_cast<const uint8_t*>(codes.const_data_ptr());
+  to.vectors = vectors.const_data_ptr();
+  to.scales = scales.const_data_ptr();
+  to.bias = bias ? bias->const_data_ptr<float>() : nullptr;
+  to.y = out.mutable_data_ptr<float>();
   run_kernel(context, {"aqlm", bytes8 ? "aqlm_tiles8" : "aqlm_tiles", 0, m}, to);
   return out;
 }

@@ -1,5 +1,7 @@
 // aten::linear and aten::embedding of float activations with weights in bf16 or f16, which ExecuTorch's own kernels
 // refuse. They are registered for just these types, beside its kernels, which serve all others.
+#include "../families/embedding/arguments.h"
+#include "../families/linear/arguments.h"
 #include "../half.h"
 #include "kernel_call.h"
 
@@ -7,9 +9,9 @@ namespace lowbit {
 namespace executorch_operators {
 namespace {
 
-double float_type(const Tensor& tensor) {
+uint32_t float_type(const Tensor& tensor) {
   const bool half = tensor.scalar_type() == ScalarType::Half;
-  return static_cast<double>(half ? FloatType::kF16 : FloatType::kBf16);
+  return static_cast<uint32_t>(half ? FloatType::kF16 : FloatType::kBf16);
 }
 
 Tensor& linear(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
@@ -19,16 +21,15 @@ Tensor& linear(KernelRuntimeContext& context, const Tensor& input, const Tensor&
                static_cast<int>(k), static_cast<int>(n));
   LOWBIT_CHECK(resize_like(out, input, n), "the result does not fit the memory planned for it");
   const uint32_t m = static_cast<uint32_t>(row_count(input));
-  CallArguments<float_linear::kScalars, float_linear::kBuffers> to;
-  to[float_linear::kM] = m;
-  to[float_linear::kN] = n;
-  to[float_linear::kK] = k;
-  to[float_linear::kWeightType] = float_type(weight);
-  to[float_linear::kHasBias] = bias.has_value();
-  to[float_linear::kX] = input.const_data_ptr();
-  to[float_linear::kWeights] = weight.const_data_ptr();
-  to[float_linear::kBias] = bias ? bias->const_data_ptr() : nullptr;
-  to[float_linear::kY] = out.mutable_data_ptr();
+  LinearFloatArguments to{};
+  to.m = m;
+  to.n = n;
+  to.k = k;
+  to.weights_type = float_type(weight);
+  to.x = input.const_data_ptr<float>();
+  to.weights = weight.const_data_ptr();
+  to.bias = bias ? bias->const_data_ptr<float>() : nullptr;
+  to.y = out.mutable_data_ptr<float>();
   run_kernel(context, {"linear_float", nullptr, 0, m}, to);
   return out;
 }
@@ -41,15 +42,15 @@ Tensor& embedding(KernelRuntimeContext& context, const Tensor& weight, const Ten
   const Size sizes[] = {static_cast<Size>(indices.size(0)), static_cast<Size>(indices.size(1)), static_cast<Size>(dim)};
   LOWBIT_CHECK(executorch::runtime::resize_tensor(out, {sizes, 3}) == executorch::runtime::Error::Ok,
                "the result does not fit the memory planned for it");
-  CallArguments<embedding_float::kScalars, embedding_float::kBuffers> to;
-  to[embedding_float::kRows] = rows;
-  to[embedding_float::kDim] = dim;
-  to[embedding_float::kWeightType] = float_type(weight);
-  to[embedding_float::kCount] = indices.numel();
-  to[embedding_float::kIndexBytes] = indices.element_size();
-  to[embedding_float::kWeights] = weight.const_data_ptr();
-  to[embedding_float::kIndices] = indices.const_data_ptr();
-  to[embedding_float::kY] = out.mutable_data_ptr();
+  EmbeddingFloatArguments to{};
+  to.rows = rows;
+  to.dim = dim;
+  to.weights_type = float_type(weight);
+  to.count = indices.numel();
+  to.indices_bytes = indices.element_size();
+  to.weights = weight.const_data_ptr();
+  to.indices = indices.const_data_ptr();
+  to.y = out.mutable_data_ptr<float>();
   run_kernel(context, {"embedding_float"}, to);
   return out;
 }

@@ -32,7 +32,7 @@ const KernelRow* select_row(const KernelQuery& query) {
   return nullptr;
 }
 
-void run_call(KernelRuntimeContext& context, const KernelQuery& query, const Call& call, const void*& scratch) {
+void run_call(KernelRuntimeContext& context, const KernelQuery& query, const Call& call, void*& scratch) {
   const KernelRow* row = select_row(query);
   ET_KERNEL_CHECK_MSG(context, row, NotSupported, , "no kernel of %s for layout %s, %u bits", query.family,
                       query.layout ? query.layout : "none", query.bits);

@@ -6,7 +6,6 @@
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 
 #include "../call_arguments.h"
-#include "../families.h"
 #include "../thread_pool.h"
 
 namespace lowbit {
@@ -32,12 +31,13 @@ const KernelRow* select_row(const KernelQuery& query);
 
 // Runs a call, whose scratch, temporary memory of the context, is put in its place. Fails the context when there is no
 // row or no memory.
-void run_call(KernelRuntimeContext& context, const KernelQuery& query, const Call& call, const void*& scratch);
+void run_call(KernelRuntimeContext& context, const KernelQuery& query, const Call& call, void*& scratch);
 
-template <uint32_t Scalars, uint32_t Buffers>
-void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, CallArguments<Scalars, Buffers>& arguments) {
+template <class Arguments>
+void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, const Arguments& arguments) {
   static const uint32_t threads = default_threads();
-  run_call(context, query, arguments.call(threads), arguments.scratch());
+  CallOf<Arguments> call(arguments);
+  run_call(context, query, call.call(threads), call.scratch());
 }
 
 // Gives `out` the sizes of `like` but for the last, which becomes `last`.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "../families/attention/arguments.h"
 #include "kernel_call.h"
 
 namespace lowbit {
@@ -42,18 +43,18 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   const double scale =
       stack[kScale]->isNone() ? 1 / std::sqrt(static_cast<double>(head_dim)) : stack[kScale]->toDouble();
   // The caches hold the new rows already: nothing is stored.
-  CallArguments<attention::kScalars, attention::kBuffers> to;
-  to[attention::kTokens] = tokens;
-  to[attention::kHeads] = heads;
-  to[attention::kKvHeads] = keys.size(2);
-  to[attention::kHeadDim] = head_dim;
-  to[attention::kCapacity] = keys.size(1);
-  to[attention::kScale] = scale;
-  to[attention::kQ] = q.const_data_ptr();
-  to[attention::kKeyCache] = keys.const_data_ptr();
-  to[attention::kValueCache] = values.const_data_ptr();
-  to[attention::kPosition] = &start;
-  to[attention::kY] = out.mutable_data_ptr();
+  AttentionArguments to{};
+  to.tokens = tokens;
+  to.heads = heads;
+  to.kv_heads = keys.size(2);
+  to.head_dim = head_dim;
+  to.capacity = keys.size(1);
+  to.scale = scale;
+  to.q = q.const_data_ptr<float>();
+  to.key_cache = const_cast<float*>(keys.const_data_ptr<float>());
+  to.value_cache = const_cast<float*>(values.const_data_ptr<float>());
+  to.position = &start;
+  to.y = out.mutable_data_ptr<float>();
   run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)}, to);
 }
 

@@ -1,5 +1,7 @@
 // TorchAO's operators, which ExecuTorch's x86-64 wheels lack, and linear layers of low-bit weights and float
 // activations.
+#include "../families/embedding/arguments.h"
+#include "../families/linear/arguments.h"
 #include "packed_weights.h"
 
 namespace lowbit {
@@ -18,14 +20,14 @@ Tensor& packed_linear(KernelRuntimeContext& context, const char* family, uint32_
   LOWBIT_CHECK(resize_like(out, activations, shape.n), "the result does not fit the memory planned for it");
   const uint32_t m = static_cast<uint32_t>(row_count(activations));
   const uint32_t group = static_cast<uint32_t>(std::min(shape.group_size, shape.k));
-  CallArguments<packed_linear::kScalars, packed_linear::kBuffers> to;
-  to[packed_linear::kM] = m;
-  to[packed_linear::kN] = shape.n;
-  to[packed_linear::kK] = shape.k;
-  to[packed_linear::kGroupSize] = shape.group_size;
-  to[packed_linear::kX] = activations.const_data_ptr();
-  to[packed_linear::kWeights] = packed.const_data_ptr();
-  to[packed_linear::kY] = out.mutable_data_ptr();
+  PackedLinearArguments to{};
+  to.m = m;
+  to.n = shape.n;
+  to.k = shape.k;
+  to.group_size = shape.group_size;
+  to.x = activations.const_data_ptr<float>();
+  to.weights = static_cast<const uint8_t*>(packed.const_data_ptr());
+  to.y = out.mutable_data_ptr<float>();
   run_kernel(context, {family, weights.layout, weights.bits, m, group}, to);
   return out;
 }
@@ -60,15 +62,15 @@ Tensor& shared_embedding(KernelRuntimeContext& context, const Tensor& packed, in
                static_cast<int>(n), static_cast<int>(k), static_cast<int>(group_size));
   LOWBIT_CHECK(indices_in_range(indices, n), "expected indices of 0..%d", static_cast<int>(n - 1));
   LOWBIT_CHECK(is_float(out) && resize_rows(out, indices, k), "the result does not fit the memory planned for it");
-  CallArguments<embedding_shared::kScalars, embedding_shared::kBuffers> to;
-  to[embedding_shared::kCount] = indices.numel();
-  to[embedding_shared::kN] = n;
-  to[embedding_shared::kK] = k;
-  to[embedding_shared::kGroupSize] = group_size;
-  to[embedding_shared::kIndexBytes] = indices.element_size();
-  to[embedding_shared::kWeights] = packed.const_data_ptr();
-  to[embedding_shared::kIndices] = indices.const_data_ptr();
-  to[embedding_shared::kY] = out.mutable_data_ptr();
+  SharedEmbeddingArguments to{};
+  to.count = indices.numel();
+  to.n = n;
+  to.k = k;
+  to.group_size = group_size;
+  to.indices_bytes = indices.element_size();
+  to.weights = static_cast<const uint8_t*>(packed.const_data_ptr());
+  to.indices = indices.const_data_ptr();
+  to.y = out.mutable_data_ptr<float>();
   run_kernel(context, {"shared_embedding", weights.layout, Bits}, to);
   return out;
 }
@@ -84,18 +86,18 @@ Tensor& packed_embedding(KernelRuntimeContext& context, const Tensor& packed, in
                "expected float scales and int8 zeros [%d, groups]", static_cast<int>(rows));
   LOWBIT_CHECK(indices_in_range(indices, rows), "expected indices of 0..%d", static_cast<int>(rows - 1));
   LOWBIT_CHECK(is_float(out) && resize_rows(out, indices, dim), "the result does not fit the memory planned for it");
-  CallArguments<embedding_packed::kScalars, embedding_packed::kBuffers> to;
-  to[embedding_packed::kBits] = Bits;
-  to[embedding_packed::kRows] = rows;
-  to[embedding_packed::kDim] = dim;
-  to[embedding_packed::kGroups] = groups;
-  to[embedding_packed::kCount] = indices.numel();
-  to[embedding_packed::kIndexBytes] = indices.element_size();
-  to[embedding_packed::kPacked] = packed.const_data_ptr();
-  to[embedding_packed::kScales] = scales.const_data_ptr();
-  to[embedding_packed::kZeros] = zeros.const_data_ptr();
-  to[embedding_packed::kIndices] = indices.const_data_ptr();
-  to[embedding_packed::kY] = out.mutable_data_ptr();
+  EmbeddingPackedArguments to{};
+  to.bits = Bits;
+  to.rows = rows;
+  to.dim = dim;
+  to.groups = groups;
+  to.count = indices.numel();
+  to.indices_bytes = indices.element_size();
+  to.packed = static_cast<const uint8_t*>(packed.const_data_ptr());
+  to.scales = scales.const_data_ptr<float>();
+  to.zeros = zeros.const_data_ptr<int8_t>();
+  to.indices = indices.const_data_ptr();
+  to.y = out.mutable_data_ptr<float>();
   run_kernel(context, {"embedding_packed", "torchao_embedding", Bits}, to);
   return out;
 }

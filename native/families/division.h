@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "../call_arguments.h"
 #include "../vectors.h"
-#include "arguments.h"
 
 namespace lowbit {
 
@@ -28,7 +28,7 @@ void rows_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
 template <class Isa, class Args>
 Divided<Args>& divide_rows(Step& step, const Call& call) {
   auto& args = step.init<Divided<Args>>();
-  read_arguments(call, args);
+  static_cast<Args&>(args) = arguments_of<Args>(call);
   args.per_tile = items_per_tile<Isa>(args.rows, kTileValues / std::max<size_t>(1, args.dim), call.threads);
   step.phases = 1;
   step.tiles[0] = static_cast<uint32_t>((args.rows + args.per_tile - 1) / args.per_tile);
@@ -67,7 +67,7 @@ void elements_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
 template <class Isa, class Args>
 Divided<Args>& divide_elements(Step& step, const Call& call) {
   auto& args = step.init<Divided<Args>>();
-  read_arguments(call, args);
+  static_cast<Args&>(args) = arguments_of<Args>(call);
   // Whole cache lines, so that threads do not share one.
   args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.count, kTileValues, call.threads), 16));
   step.phases = 1;

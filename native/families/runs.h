@@ -42,22 +42,10 @@ struct StateTable {
   uint32_t rows, runs_max, slots;
 };
 
-// Where a family has its states.
-struct StateIndices {
-  ScalarIndex rows, offset, runs_max, slots;
-  BufferIndex runs, states, next_states;
-};
-
-static inline StateTable state_table(const Call& call, const StateIndices& at) {
-  StateTable table;
-  table.runs = buffer_of<const void>(call, at.runs);
-  table.states = buffer_of<const uint64_t>(call, at.states);
-  table.next_states = buffer_of<const uint64_t>(call, at.next_states);
-  table.offset = scalar_of<uintptr_t>(call, at.offset);
-  table.rows = scalar_of<uint32_t>(call, at.rows);
-  table.runs_max = scalar_of<uint32_t>(call, at.runs_max);
-  table.slots = scalar_of<uint32_t>(call, at.slots);
-  return table;
+template <class Arguments>
+StateTable state_table(const Arguments& given) {
+  return {given.runs,     given.states, given.next_states, given.state_offset, static_cast<uint32_t>(given.rows),
+          given.runs_max, given.slots};
 }
 
 // Calls body with each run, its state and the place of its next one, and skip with the first and the last of rows of

@@ -1,7 +1,6 @@
 // Rows of weights packed for linear layers, one row read and not its panel, and rows of TorchAO's embedding layout. Ids
 // out of range give rows of NaN: see families/embedding/embedding.h.
 #include "../families/embedding/embedding.h"
-#include "../families.h"
 #include "../families/linear/packed_rows.h"
 #include "floats.h"
 
@@ -49,9 +48,8 @@ using Run = void (*)(const Step&, uint32_t, uint32_t, uint32_t);
 
 template <class Layout>
 Panels open_table(const Call& call) {
-  return Layout::open(buffer_of<void>(call, embedding_shared::kWeights),
-                      {scalar_of<uint32_t>(call, embedding_shared::kN), scalar_of<uint32_t>(call, embedding_shared::kK),
-                       scalar_of<uint32_t>(call, embedding_shared::kGroupSize)});
+  const auto given = arguments_of<SharedEmbeddingArguments>(call);
+  return Layout::open(given.weights, {given.n, given.k, given.group_size});
 }
 
 template <class Layout>
@@ -67,14 +65,13 @@ struct SharedRuns {
 
 template <class Layout>
 void shared_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<SharedEmbeddingArguments>(call);
   constexpr Run kRuns[] = LOWBIT_BY_BITS(SharedRuns<Layout>::template kRun);
   auto& args = step.init<SharedArgs<Layout>>();
   args.weights = open_table<Layout>(call);
-  args.indices = {buffer_of<void>(call, embedding_shared::kIndices),
-                  scalar_of<uint32_t>(call, embedding_shared::kCount),
-                  scalar_of<double>(call, embedding_shared::kIndexBytes) == 8};
-  args.y = buffer_of<float>(call, embedding_shared::kY);
-  args.scales = buffer_of<float>(call, embedding_shared::kScratch);
+  args.indices = {given.indices, static_cast<uint32_t>(given.count), given.indices_bytes == 8};
+  args.y = given.y;
+  args.scales = static_cast<float*>(given.scratch);
   split_indices(step, args, args.weights.k, call.threads);
   step.run = kRuns[args.weights.bits - 1];
 }
@@ -127,20 +124,19 @@ void packed_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
 }
 
 void packed_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<EmbeddingPackedArguments>(call);
   constexpr Run kRuns[] = LOWBIT_BY_BITS(packed_run);
   PackedArgs& args = step.init<PackedArgs>();
-  args.rows = scalar_of<uint32_t>(call, embedding_packed::kRows);
-  args.dim = scalar_of<uint32_t>(call, embedding_packed::kDim);
-  args.groups = scalar_of<uint32_t>(call, embedding_packed::kGroups);
-  args.packed = buffer_of<const uint8_t>(call, embedding_packed::kPacked);
-  args.scales = buffer_of<const float>(call, embedding_packed::kScales);
-  args.zeros = buffer_of<const int8_t>(call, embedding_packed::kZeros);
-  args.indices = {buffer_of<void>(call, embedding_packed::kIndices),
-                  scalar_of<uint32_t>(call, embedding_packed::kCount),
-                  scalar_of<double>(call, embedding_packed::kIndexBytes) == 8};
-  args.y = buffer_of<float>(call, embedding_packed::kY);
+  args.rows = given.rows;
+  args.dim = given.dim;
+  args.groups = given.groups;
+  args.packed = given.packed;
+  args.scales = given.scales;
+  args.zeros = given.zeros;
+  args.indices = {given.indices, static_cast<uint32_t>(given.count), given.indices_bytes == 8};
+  args.y = given.y;
   split_indices(step, args, args.dim, call.threads);
-  step.run = kRuns[scalar_of<int>(call, embedding_packed::kBits) - 1];
+  step.run = kRuns[given.bits - 1];
 }
 
 constexpr KernelRow kRows[] = {

@@ -1,6 +1,6 @@
 // Linear layers over packed weights of any layout for CPUs without better rows: weights of a panel are decoded, then
 // multiplied by plain loops (int8 activations) or vectors of the baseline (float activations).
-#include "../families.h"
+#include "../families/linear/arguments.h"
 #include "../families/linear/float_rows.h"
 #include "../families/linear/packed_rows.h"
 #include "../families/linear/panel16_linear.h"
@@ -115,18 +115,18 @@ void weight_only_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread)
 // Headers of TorchAO's layout lack the shape.
 template <class Layout>
 Panels open_weights(const Call& call) {
-  return Layout::open(buffer_of<void>(call, packed_linear::kWeights),
-                      {scalar_of<uint32_t>(call, packed_linear::kN), scalar_of<uint32_t>(call, packed_linear::kK),
-                       scalar_of<uint32_t>(call, packed_linear::kGroupSize)});
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  return Layout::open(given.weights, {given.n, given.k, given.group_size});
 }
 
 template <class Layout>
 DecodedLinear read_decoded_linear(const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   DecodedLinear args{};
   args.weights = open_weights<Layout>(call);
-  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
-  args.x = buffer_of<const float>(call, packed_linear::kX);
-  args.y = buffer_of<float>(call, packed_linear::kY);
+  args.m = given.m;
+  args.x = given.x;
+  args.y = given.y;
   return args;
 }
 
@@ -152,10 +152,11 @@ struct Runs {
 
 template <class Layout, Granularity Activations>
 void quantized_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   constexpr Run kRuns[] = LOWBIT_BY_BITS(Runs<Layout>::template kQuantized);
   DecodedLinear& args = step.init<DecodedLinear>();
   args = read_decoded_linear<Layout>(call);
-  uint8_t* scratch = buffer_of<uint8_t>(call, packed_linear::kScratch);
+  uint8_t* scratch = static_cast<uint8_t*>(given.scratch);
   args.rows = quantized_rows(scratch, args.m, args.weights, Activations);
   args.decoded = scratch + quantized_bytes(args.m, args.weights, Activations);
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * call.threads));
@@ -167,10 +168,11 @@ void quantized_prepare(Step& step, const Call& call) {
 
 template <class Layout>
 void weight_only_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   constexpr Run kRuns[] = LOWBIT_BY_BITS(Runs<Layout>::template kWeightOnly);
   DecodedLinear& args = step.init<DecodedLinear>();
   args = read_decoded_linear<Layout>(call);
-  args.decoded = buffer_of<uint8_t>(call, packed_linear::kScratch);
+  args.decoded = static_cast<uint8_t*>(given.scratch);
   step.phases = 1;
   step.tiles[0] = args.weights.panel_count;
   step.run = kRuns[args.weights.bits - 1];

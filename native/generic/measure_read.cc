@@ -1,5 +1,5 @@
 // How fast memory can be read: the limit that decoding runs against. A row of no operator, for benchmarks.
-#include "../families.h"
+#include "../families/measure/arguments.h"
 
 namespace lowbit {
 namespace {
@@ -36,14 +36,15 @@ size_t scratch_bytes(const Call& call) { return 64 * call.threads; }
 
 // Whole tiles of the bytes are read, and so many bytes ahead prefetched; 0 for none.
 void prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<MeasureReadArguments>(call);
   ReadArgs& args = step.init<ReadArgs>();
-  args.data = buffer_of<const uint8_t>(call, measure_read::kData);
-  args.tiles_per_round = scalar_of<uint64_t>(call, measure_read::kBytes) / kTileBytes;
-  args.ahead = scalar_of<uint64_t>(call, measure_read::kAhead);
-  args.sums = buffer_of<uint64_t>(call, measure_read::kScratch);
+  args.data = given.data;
+  args.tiles_per_round = given.bytes / kTileBytes;
+  args.ahead = given.ahead;
+  args.sums = static_cast<uint64_t*>(given.scratch);
   step.run = run;
   step.phases = 1;
-  step.tiles[0] = static_cast<uint32_t>(args.tiles_per_round * scalar_of<double>(call, measure_read::kRounds));
+  step.tiles[0] = static_cast<uint32_t>(args.tiles_per_round * given.rounds);
 }
 
 constexpr KernelRow kRows[] = {

@@ -1,7 +1,8 @@
 // Operators that vectors would not make faster: angles of rotary embeddings, made once a step, and copies.
 #include <cmath>
 
-#include "../families.h"
+#include "../families/attention/arguments.h"
+#include "../families/copy/arguments.h"
 #include "../families/embedding/embedding.h"
 #include "floats.h"
 
@@ -34,14 +35,15 @@ void rope_angles_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
 }
 
 void rope_angles_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<RopeAnglesArguments>(call);
   AnglesArgs& args = step.init<AnglesArgs>();
-  args.tokens = scalar_of<uint32_t>(call, rope_angles::kTokens);
-  args.half = scalar_of<uint32_t>(call, rope_angles::kHalf);
-  args.scale = scalar_of<float>(call, rope_angles::kScale);
-  args.each = scalar_of<bool>(call, rope_angles::kEach);
-  args.position = buffer_of<const int64_t>(call, rope_angles::kPosition);
-  args.frequencies = buffer_of<const float>(call, rope_angles::kInverseFrequencies);
-  args.angles = buffer_of<float>(call, rope_angles::kAngles);
+  args.tokens = given.tokens;
+  args.half = given.half;
+  args.scale = given.scale;
+  args.each = given.positions > 1;
+  args.position = given.position;
+  args.frequencies = given.inverse_frequencies;
+  args.angles = given.angles;
   args.tokens_per_tile = items_per_tile<FloatsBaseline>(args.tokens, 256 / std::max(1u, args.half), call.threads);
   step.phases = 1;
   step.tiles[0] = ceil_div(args.tokens, args.tokens_per_tile);
@@ -62,12 +64,13 @@ void select_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
 }
 
 void select_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<SelectArguments>(call);
   SelectArgs& args = step.init<SelectArgs>();
-  args.outer = scalar_of<size_t>(call, select::kOuter);
-  args.stride = scalar_of<size_t>(call, select::kStride);
-  args.block = scalar_of<size_t>(call, select::kBlockBytes);
-  args.x = buffer_of<const uint8_t>(call, select::kX) + scalar_of<size_t>(call, select::kOffset);
-  args.y = buffer_of<uint8_t>(call, select::kY);
+  args.outer = given.outer;
+  args.stride = given.stride;
+  args.block = given.block_bytes;
+  args.x = given.x + given.offset;
+  args.y = given.y;
   args.per_tile =
       items_per_tile<FloatsBaseline>(args.outer, 4 * kTileValues / std::max<size_t>(1, args.block), call.threads);
   step.phases = 1;
@@ -97,13 +100,13 @@ void gather_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
 }
 
 void gather_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<GatherColumnsArguments>(call);
   GatherArgs& args = step.init<GatherArgs>();
-  args.rows = scalar_of<uint32_t>(call, gather_columns::kRows);
-  args.dim = scalar_of<uint32_t>(call, gather_columns::kDim);
-  args.columns = {buffer_of<void>(call, gather_columns::kColumns), scalar_of<uint32_t>(call, gather_columns::kCount),
-                  scalar_of<double>(call, gather_columns::kIndexBytes) == 8};
-  args.x = buffer_of<const float>(call, gather_columns::kX);
-  args.y = buffer_of<float>(call, gather_columns::kY);
+  args.rows = given.rows;
+  args.dim = given.dim;
+  args.columns = {given.columns, static_cast<uint32_t>(given.count), given.columns_bytes == 8};
+  args.x = given.x;
+  args.y = given.y;
   args.rows_per_tile =
       items_per_tile<FloatsBaseline>(args.rows, kTileValues / std::max(1u, args.columns.count), call.threads);
   step.phases = 1;

@@ -423,10 +423,11 @@ void cache_prepare(Step& step, const Call& call) {
 size_t pages_scratch(const Call& call) { return 4 * attention_floats(with_tiles(pages_args<FloatsAvx512>(call))); }
 
 void pages_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<UpdateAndAttendArguments>(call);
   AttentionArgs args = with_tiles(pages_args<FloatsAvx512>(call));
   bind_pages(args, call);
   begin_attention(step, args);
-  switch (scalar_of<CacheType>(call, update_and_attend::kCacheType)) {
+  switch (static_cast<CacheType>(given.cache_type)) {
     case CacheType::kFloats: step.run = amx_run<float>; break;
     case CacheType::kHalves: step.run = amx_run<uint16_t>; break;
     case CacheType::kIntegers: step.run = amx_run<int8_t>; break;

@@ -1,6 +1,6 @@
 // panel16 linear layers on AMX: 8-bit activations times weights as signed bytes. The 32-bit sums of each group are
 // exact; vectors scale and add those of some groups while tiles multiply the next ones.
-#include "../families.h"
+#include "../families/linear/arguments.h"
 #include "../families/linear/panel16_gemm.h"
 #include "isa_avx512.h"
 #include "tiles_amx.h"
@@ -93,9 +93,10 @@ struct Workspace {
 
 // Fills in all sizes; pointers stay null without memory.
 AmxLinear plan_call(const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   AmxLinear a{};
-  a.m = scalar_of<uint32_t>(call, packed_linear::kM);
-  a.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
+  a.m = given.m;
+  a.weights = read_panel16(given.weights);
   const Panel16& w = a.weights;
   a.width = w.group_length % 64 == 0 ? 64 : 32;
   const uint32_t group_steps = w.group_length / a.width;
@@ -345,11 +346,12 @@ struct AmxCode {
 };
 
 void amx_linear_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   AmxLinear& a = step.init<AmxLinear>();
   a = plan_call(call);
-  a.x = buffer_of<const float>(call, packed_linear::kX);
-  a.y = buffer_of<float>(call, packed_linear::kY);
-  uint8_t* at = buffer_of<uint8_t>(call, packed_linear::kScratch);
+  a.x = given.x;
+  a.y = given.y;
+  uint8_t* at = static_cast<uint8_t*>(given.scratch);
   auto take = [&](size_t size) { return (at += size) - size; };
   a.tiles = reinterpret_cast<int8_t*>(take(a.tiles_bytes()));
   a.sums = reinterpret_cast<int32_t*>(take(a.sums_bytes()));

@@ -3,8 +3,8 @@
 //
 // y is off from that of float activations by at most 2^-7 of the sum of |activation| |weight|, beside the rounding of
 // sums; magnitudes under 2^-126 count as 0.
-#include "../families.h"
 #include "../families/gate/activations.h"
+#include "../families/linear/arguments.h"
 #include "../families/linear/panel16_gemm.h"
 #include "floats_avx512.h"
 #include "isa_avx512.h"
@@ -111,10 +111,11 @@ struct Bf16Workspace {
 };
 
 Bf16Linear plan_call(const Call& call, bool gated) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   Bf16Linear a{};
   a.gated = gated;
-  a.m = scalar_of<uint32_t>(call, packed_linear::kM);
-  a.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
+  a.m = given.m;
+  a.weights = read_panel16(given.weights);
   a.steps = a.weights.padded_k() / kStep;
   a.chunk_steps = ceil_div(a.steps, ceil_div(a.steps, kStepsMax));
   const uint32_t share = a.weights.panel_count / (8 * call.threads);
@@ -356,11 +357,12 @@ size_t bf16_linear_scratch(const Call& call) {
 
 template <bool Gated>
 void bf16_linear_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   Bf16Linear& a = step.init<Bf16Linear>();
   a = plan_call(call, Gated);
-  a.x = buffer_of<const float>(call, packed_linear::kX);
-  a.y = buffer_of<float>(call, packed_linear::kY);
-  a.tiles = buffer_of<uint8_t>(call, packed_linear::kScratch);
+  a.x = given.x;
+  a.y = given.y;
+  a.tiles = static_cast<uint8_t*>(given.scratch);
   a.scratch = a.tiles + a.tiles_bytes();
   step.phases = 2;
   step.tiles[0] = ceil_div(a.m, a.rows_per_tile);

@@ -3,7 +3,7 @@
 // less than 2^-24 of the whole are left out, so that the error is that of sums in f32.
 #include <algorithm>
 
-#include "../families.h"
+#include "../families/linear/arguments.h"
 #include "../families/linear/float_call.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"
@@ -187,10 +187,11 @@ void amx_float_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
 }
 
 AmxFloatLinear read_amx_float(const Call& call) {
+  const auto given = arguments_of<LinearFloatArguments>(call);
   AmxFloatLinear args{read_float_call(call)};
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
-  args.rows = buffer_of<uint8_t>(call, float_linear::kScratch);
+  args.rows = static_cast<uint8_t*>(given.scratch);
   args.local = args.rows + args.rows_bytes();
   return args;
 }

@@ -3,8 +3,8 @@
 // All of k is summed in 32-bit integers, so neither group size nor zero points nor minima cost anything in the inner
 // loop: two byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which
 // exact sums are as fast are not for these rows.
-#include "../families.h"
 #include "../families/gate/activations.h"
+#include "../families/linear/arguments.h"
 #include "floats_avx512.h"
 #include "planes_call_amx.h"
 
@@ -358,12 +358,13 @@ struct PlanesCode {
 
 template <bool Gated>
 void planes_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   PlanesLinear& a = step.init<PlanesLinear>();
   a = plan_call(call, Gated);
-  a.x = buffer_of<const float>(call, packed_linear::kX);
-  a.y = buffer_of<float>(call, packed_linear::kY);
+  a.x = given.x;
+  a.y = given.y;
   a.stream = bypasses_caches(a.y, a.m, a.gated ? a.weights.n / 2 : a.weights.n, kStreamBytes);
-  uint8_t* at = buffer_of<uint8_t>(call, packed_linear::kScratch);
+  uint8_t* at = static_cast<uint8_t*>(given.scratch);
   a.tiles = reinterpret_cast<int8_t*>(at);
   at += a.tiles_bytes();
   a.scales = reinterpret_cast<float*>(at);

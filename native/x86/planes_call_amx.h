@@ -89,11 +89,12 @@ static_assert(sizeof(PlanesLinear) <= kArgsMax);
 
 // Fills in all sizes; pointers stay null without memory.
 inline PlanesLinear plan_call(const Call& call, bool gated) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   PlanesLinear a{};
   a.gated = gated;
-  a.m = scalar_of<uint32_t>(call, packed_linear::kM);
+  a.m = given.m;
   a.threads = static_cast<uint16_t>(call.threads);
-  a.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
+  a.weights = read_panel16(given.weights);
   a.steps = ceil_div(a.weights.padded_k(), kStep);
   const size_t rows = kRows * row_blocks(std::min(a.m, kRowsMax));
   const size_t bytes = rows * kStep * a.steps;

@@ -1,25 +1,31 @@
-/** Arguments of AQLM's kernels, validated by the operators. */
+/** Arguments of AQLM's kernels, validated by the operators: `npm run families` writes native/aqlm/arguments.h from them. */
+import { type ArgumentsOf, boolean, type RecordField, unsized, whole } from "../extension/index.ts";
 import type { Floats } from "./form.ts";
 import type { OpenCodes } from "./layout.ts";
 
-/** y [m, n] = x [m, k] times AQLM weights [n, k] transposed, plus bias [n]. */
-export interface AqlmArgs {
-  readonly m: number;
-  readonly x: Float32Array;
-  readonly codes: OpenCodes;
-  /** [codebooks, 2^bits, outGroup, inGroup] */
-  readonly vectors: Floats;
-  /** [n / outGroup] */
-  readonly scales: Floats;
-  readonly bias: Float32Array | null;
-  readonly y: Float32Array;
-}
+/** Floats as stored, and whether they are halves. */
+const floats: RecordField<Floats, never, never> = {
+  kind: "record",
+  fields: (name) => ({ [name]: unsized("any"), [`${name}AreHalf`]: boolean }),
+  values: (value, name) => ({ [name]: value, [`${name}AreHalf`]: value instanceof Uint16Array }),
+};
 
-/**
- * What native kernels are called with, in this order: `npm run families` writes the names to native/aqlm/arguments.h.
- * Vectors and scales are halves where the number says 1.
- */
-export const aqlmNames = {
-  scalars: ["m", "halfVectors", "halfScales", "hasBias"],
-  buffers: ["x", "codes", "vectors", "scales", "bias", "y"],
+const codes: RecordField<OpenCodes, never, never> = {
+  kind: "record",
+  fields: (name) => ({ [name]: unsized("u8") }),
+  values: ({ bytes }, name) => ({ [name]: bytes }),
+};
+
+/** y [m, n] = x [m, k] times AQLM weights [n, k] transposed, plus bias [n]. */
+export const aqlmFields = {
+  x: unsized("f32"),
+  codes,
+  /** [codebooks, 2^bits, outGroup, inGroup] */
+  vectors: floats,
+  /** [n / outGroup] */
+  scales: floats,
+  bias: { ...unsized("f32"), isOptional: true },
+  y: unsized("f32", "write"),
+  m: whole,
 } as const;
+export type AqlmArgs = ArgumentsOf<typeof aqlmFields>;

@@ -5,7 +5,8 @@ import { expectSameFields } from "../../test/support/same.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { decodeF16Array, f32ToBf16, f32ToF16 } from "../half.ts";
 import { hostCpu } from "../kernels/cpu.ts";
-import { canRoundNatively, roundingKernels, roundNatively } from "../kernels/families/packing/quantizer.ts";
+import { quantizeAffine } from "../kernels/families/packing/kernels.ts";
+import { canRoundNatively, roundNatively } from "../kernels/families/packing/quantizer.ts";
 import { codebooks, PAIRED_BITS } from "../quantize/codebooks.ts";
 import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../quantize/config.ts";
 import { trialsOf } from "../quantize/group-fit.ts";
@@ -91,7 +92,7 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
     const random = new Random(3);
     const [n, k] = [5, 203];
     const counts = { qvals: n * k, scales: n * 7 };
-    for (const { needs } of roundingKernels.filter((row) => row.needs.every((need) => hostCpu().features.has(need))))
+    for (const { needs } of quantizeAffine.filter((row) => row.needs.every((need) => hostCpu().features.has(need))))
       for (const { mappingType, algorithm, scaleDType } of schemes)
         for (const bits of bitsOf(mappingType)) {
           const tensor = stored("bf16", [n, k], values(random, n * k));

@@ -5,8 +5,16 @@ export { InvalidArgumentError, InvalidFileError, LowbitError, ShapeError, Unsupp
 export { f16Table, f32ToF16 } from "../half.ts";
 export type { Cpu, CpuFeature, Kernel, KernelQuery, NativeCall } from "../kernels/contract.ts";
 export { cpuWith, hostCpu } from "../kernels/cpu.ts";
+export {
+  type ArgumentsOf,
+  boolean,
+  type NativeArguments,
+  nativeArguments,
+  type RecordField,
+  unsized,
+  whole,
+} from "../kernels/declaration.ts";
 export { checksum } from "../kernels/layout/header.ts";
-export { type ArgumentNames, type NativeArguments, orderArguments } from "../kernels/native/families.ts";
 export { loadNativeKernels, nativeKernels } from "../kernels/native/rows.ts";
 export type { Builder, LazyConstant } from "../ops/builder.ts";
 export type { Argument, Arguments, TensorSpec } from "../ops/call-arguments.ts";

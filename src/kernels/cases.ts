@@ -1,5 +1,5 @@
 /** Calls of families with given sizes, for tests, benchmarks and printed code: their arrays are made from the declaration. */
-import type { ArgumentsOf, ArrayField, Fields } from "./declaration.ts";
+import { type ArgumentsOf, type ArrayField, type Fields, plainValues } from "./declaration.ts";
 import type { Family } from "./family.ts";
 
 /** Sizes of a model. */
@@ -30,11 +30,12 @@ export const floats = (length: number, seed = 1): Float32Array =>
 
 /** The arguments of a case: arrays of floats that are the same each time, and results of zeros. */
 export function argumentsFor<F extends Fields>({ fields }: Family<F>, given: CaseOf<F>): ArgumentsOf<F> {
-  const known = given as Readonly<Record<string, unknown>>;
-  const args: Record<string, unknown> = { ...known };
+  const args: Record<string, unknown> = { ...given };
+  // Arrays that are given have sizes, too.
+  const known = plainValues(Object.fromEntries(Object.entries(fields).filter(([name]) => name in args)), args);
   for (const [i, [name, field]] of Object.entries(fields).entries()) {
-    if (field.kind !== "array" || name in known) continue;
-    const sizes = field.sizes.map((size) => (typeof size === "number" ? size : (known[size] as number)));
+    if (field.kind !== "array" || name in args) continue;
+    const sizes = (field.sizes ?? []).map((size) => (typeof size === "number" ? size : (known[size] as number)));
     const length = sizes.reduce((product, size) => product * size, 1);
     if (field.type === "i64") args[name] = new BigInt64Array(length);
     else if (field.type === "u8") args[name] = new Uint8Array(length);

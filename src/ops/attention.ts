@@ -1,5 +1,5 @@
 /** Causal grouped-query attention over a KV cache that is a state of the program, as ExecuTorch has them. */
-import type { AttentionArgs } from "../kernels/arguments.ts";
+import type { AttentionArgs } from "../kernels/families/attention/fields.ts";
 import { attention } from "../kernels/families/index.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";

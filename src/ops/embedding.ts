@@ -1,7 +1,8 @@
 /** Embedding operators: float tables, TorchAO-packed tables, and rows of a packed lm_head (tied embeddings). */
-import type { Indices } from "../kernels/arguments.ts";
+
 import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/families/index.ts";
 import { checkEmbedding } from "../kernels/layout/torchao-embedding.ts";
+import type { Indices } from "../kernels/records.ts";
 import { packedQuery } from "../kernels/select.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
@@ -75,6 +76,7 @@ const packedEmbedding = (bits: number): Operator =>
       checkEmbedding(packed, shape);
       return {
         ...shape,
+        groups: args.tensor("weight_scales").shape[1]!,
         packed,
         scales: args.tensor("weight_scales").data as Float32Array,
         zeros: args.tensor("weight_zeros").data as Int8Array,

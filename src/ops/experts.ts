@@ -2,16 +2,15 @@
  * Operators of mixtures of experts: a router says which experts each row goes to, rows are put in the order of their experts,
  * linear layers multiply the rows of each expert with its matrix, and what a row's experts made is summed by their weights.
  */
+
+import type { Cpu, Kernel, PackedWeights } from "../kernels/contract.ts";
 import {
   type ExpertLinearArgs,
   type ExpertMatrices,
   type ExpertRowsArgs,
-  type FloatLinearArgs,
-  type PackedLinearArgs,
   type RouteArgs,
   routerScores,
-} from "../kernels/arguments.ts";
-import type { Cpu, Kernel, PackedWeights } from "../kernels/contract.ts";
+} from "../kernels/families/experts/fields.ts";
 import { routingLength } from "../kernels/families/experts/routing.ts";
 import {
   combineExperts,
@@ -24,6 +23,7 @@ import {
   linearWeightOnly,
   route,
 } from "../kernels/families/index.ts";
+import type { FloatLinearArgs, PackedLinearArgs } from "../kernels/families/linear/fields.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
 import { formOf, openPacked } from "../kernels/layout/packed.ts";
 import { packedQuery, selectKernel } from "../kernels/select.ts";
@@ -102,7 +102,7 @@ const routeOperator = defineOperator<RouteArgs>({
       rows: rows!,
       experts: experts!,
       topK: args.number("top_k"),
-      scores: (routerScores as readonly string[]).indexOf(args.string("scores")),
+      scores: args.string("scores") as RouteArgs["scores"],
       normalize: args.boolean("normalize"),
       eps: args.number("eps"),
       scale: args.number("scale"),

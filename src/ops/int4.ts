@@ -4,10 +4,12 @@
  * first proposal, _kai_weights_pack_int4 and _kai_input_quant_mm_int4, where a group size of 0 means per channel.
  * Activations are quantized as everywhere in lowbit, which differs from PyTorch's kernels by single roundings.
  */
-import type { Int4PackArgs, PackedLinearArgs } from "../kernels/arguments.ts";
+
 import type { Cpu, Kernel } from "../kernels/contract.ts";
 import { int4Pack, linearA8 } from "../kernels/families/index.ts";
 import { type Bf16LinearArgs, withBf16Rows } from "../kernels/families/linear/bf16-rows.ts";
+import type { PackedLinearArgs } from "../kernels/families/linear/fields.ts";
+import type { Int4PackArgs } from "../kernels/families/packing/int4-reference.ts";
 import { fastPacker } from "../kernels/families/packing/packer.ts";
 import { openPackedWithin } from "../kernels/layout/packed.ts";
 import { packedQuery, selectableLayouts, selectLayout } from "../kernels/select.ts";

@@ -1,5 +1,5 @@
 /** Linear operators: 8-bit dynamic activations x low-bit weights, weight-only low-bit, and float. */
-import type { PackedLinearArgs } from "../kernels/arguments.ts";
+
 import type { Kernel, PackedWeights } from "../kernels/contract.ts";
 import {
   linearA8,
@@ -9,6 +9,7 @@ import {
   linearFloat,
   linearWeightOnly,
 } from "../kernels/families/index.ts";
+import type { PackedLinearArgs } from "../kernels/families/linear/fields.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
 import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
 import { packedQuery } from "../kernels/select.ts";

@@ -1,5 +1,5 @@
 /** ExecuTorch's custom operators for language models: KV cache updates and attention over a cache. */
-import type { AttentionArgs } from "../kernels/arguments.ts";
+import type { AttentionArgs } from "../kernels/families/attention/fields.ts";
 import { attention } from "../kernels/families/index.ts";
 import { type SdpaArgs, sdpaReference } from "../kernels/reference/aten/attention.ts";
 import { type RowsCopyArgs, rowsCopyReference } from "../kernels/reference/aten/movement.ts";

@@ -1,5 +1,5 @@
 /** Operators on rows that consist of equal parts, such as heads, and what gates and decays of such parts are made with. */
-import type { SelectArgs } from "../kernels/arguments.ts";
+import type { SelectArgs } from "../kernels/families/copy/fields.ts";
 import { scaleRows, select, sigmoid, softplus } from "../kernels/families/index.ts";
 import { bytesOf, elementCount } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";

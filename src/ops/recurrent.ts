@@ -1,6 +1,7 @@
 /** Operators of recurrent layers: what they keep of each sequence is of fixed size, whatever the sequence's length. */
-import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "../kernels/arguments.ts";
+
 import { linearRecurrence, shortConvolution } from "../kernels/families/index.ts";
+import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "../kernels/families/recurrent/fields.ts";
 import { runsOf, type SequenceTable, type SequenceUse, type StatePart } from "../kernels/sequence-table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";

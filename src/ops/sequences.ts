@@ -1,6 +1,7 @@
 /** Operators over the sequences of a step: attention over pages, and the rows whose results are wanted. */
-import type { Indices, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../kernels/arguments.ts";
+import type { RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../kernels/families/attention/fields.ts";
 import { embeddingFloat, ropeUpdateAndAttend, updateAndAttend } from "../kernels/families/index.ts";
+import type { Indices } from "../kernels/records.ts";
 import {
   type LayerCacheShape,
   partOffsets,

@@ -1,5 +1,5 @@
 /** Operators over rows that are several texts, one after the other, without anything between: text i is rows offsets[i] to offsets[i + 1] - 1. */
-import type { AttendTextsArgs, PoolTextsArgs } from "../kernels/arguments.ts";
+import type { AttendTextsArgs, PoolTextsArgs } from "../kernels/families/attention/fields.ts";
 import { attendTexts, poolTexts } from "../kernels/families/index.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";

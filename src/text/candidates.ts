@@ -1,6 +1,6 @@
 /** The tokens of a vocabulary that may follow: the best by number, and one by its weight. */
 import { InvalidArgumentError } from "../errors.ts";
-import { BLOCK_TOKENS } from "../kernels/families/sampling/reference.ts";
+import { BLOCK_TOKENS } from "../kernels/families/sampling/fields.ts";
 import type { VocabularyPasses } from "../kernels/families/sampling/vocabulary.ts";
 import { findThreshold, sorted, ThresholdRoom } from "./threshold.ts";
 

@@ -1,7 +1,7 @@
 /** Reproducible random numbers and random logical weights for tests. */
 import { e4m3Table } from "../../src/float8.ts";
 import { f16Table, f32ToBf16, f32ToF16 } from "../../src/half.ts";
-import type { FloatWeights } from "../../src/kernels/arguments.ts";
+import type { FloatWeights } from "../../src/kernels/records.ts";
 import {
   groupCount,
   hasFactors,

@@ -296,9 +296,10 @@ void choose_run(Step& step, const Codes& w) {
 
 template <uint32_t Parts>
 void bf16_gemm_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<AqlmArguments>(call);
   Bf16Gemm& p = step.init<Bf16Gemm>();
   p = read_bf16_gemm<Parts>(call);
-  uint8_t* scratch = buffer_of<uint8_t>(call, arguments::kScratch);
+  uint8_t* scratch = static_cast<uint8_t*>(given.scratch);
   p.table = scratch;
   p.rows = reinterpret_cast<bfloat16x8_t*>(scratch + p.table_bytes());
   p.local = scratch + p.table_bytes() + p.rows_bytes();

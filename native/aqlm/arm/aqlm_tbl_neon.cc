@@ -191,8 +191,9 @@ Memory tbl_memory(const Codes& codes) {
 }
 
 size_t tbl_scratch(const Call& call) {
-  const Codes codes = read_codes(buffer_of<void>(call, arguments::kCodes));
-  return product_bytes(codes, scalar_of<uint32_t>(call, arguments::kM), call.threads, tbl_memory(codes));
+  const auto given = arguments_of<AqlmArguments>(call);
+  const Codes codes = read_codes(given.codes);
+  return product_bytes(codes, given.m, call.threads, tbl_memory(codes));
 }
 
 void tbl_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
@@ -205,7 +206,8 @@ void tbl_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
 }
 
 void tbl_prepare(Step& step, const Call& call) {
-  Product& p = init_product(step, call, tbl_memory(read_codes(buffer_of<void>(call, arguments::kCodes))));
+  const auto given = arguments_of<AqlmArguments>(call);
+  Product& p = init_product(step, call, tbl_memory(read_codes(given.codes)));
   split_product(step, p, call.threads, 1);
   step.tiles[0] = p.codes.codebooks;
   step.run = tbl_run;

@@ -214,9 +214,10 @@ void choose_run(Step& step, const Codes& w) {
 }
 
 void amx_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<AqlmArguments>(call);
   AmxProduct& p = step.init<AmxProduct>();
   p = read_amx_product(call);
-  p.prepared = buffer_of<uint8_t>(call, arguments::kScratch);
+  p.prepared = static_cast<uint8_t*>(given.scratch);
   p.rows = p.prepared + prepared_bytes(p);
   p.local = p.tiles(p.chunks(), 0);
   p.stream = bypasses_caches(p.y, p.m, p.codes.n, kStreamBytes);

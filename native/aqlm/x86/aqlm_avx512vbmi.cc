@@ -261,13 +261,15 @@ Memory lut16_memory(const Codes& codes) {
 }
 
 size_t lut16_scratch(const Call& call) {
-  const Codes codes = read_codes(buffer_of<void>(call, arguments::kCodes));
-  return product_bytes(codes, scalar_of<uint32_t>(call, arguments::kM), call.threads, lut16_memory(codes));
+  const auto given = arguments_of<AqlmArguments>(call);
+  const Codes codes = read_codes(given.codes);
+  return product_bytes(codes, given.m, call.threads, lut16_memory(codes));
 }
 
 template <class LookUp>
 void lut16_prepare(Step& step, const Call& call) {
-  Product& p = init_product(step, call, lut16_memory(read_codes(buffer_of<void>(call, arguments::kCodes))));
+  const auto given = arguments_of<AqlmArguments>(call);
+  Product& p = init_product(step, call, lut16_memory(read_codes(given.codes)));
   split_product(step, p, call.threads, kTilesAtOnce);
   step.tiles[0] = 1;
   step.run = lut16_run<LookUp>;

@@ -243,9 +243,10 @@ decltype(Step::run) digits_run_for(const DigitProduct& p) {
 }
 
 void digits_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<AqlmArguments>(call);
   DigitProduct& p = step.init<DigitProduct>();
   p = read_digit_product(call);
-  p.prepared = buffer_of<uint8_t>(call, arguments::kScratch);
+  p.prepared = static_cast<uint8_t*>(given.scratch);
   p.rows = p.prepared + p.prepared_bytes();
   p.factors = reinterpret_cast<RowFactors*>(p.rows + size_t{p.chunks()} * p.blocks() * kRowsChunkBytes);
   p.local = p.rows + p.rows_bytes();

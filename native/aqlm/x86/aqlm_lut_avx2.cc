@@ -244,12 +244,14 @@ void lut12_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
 Memory lut12_memory(const Codes& codes) { return {prepared_bytes(codes), (2 * kEntries + kTable) * table_rows(codes)}; }
 
 size_t lut12_scratch(const Call& call) {
-  const Codes codes = read_codes(buffer_of<void>(call, arguments::kCodes));
-  return product_bytes(codes, scalar_of<uint32_t>(call, arguments::kM), call.threads, lut12_memory(codes));
+  const auto given = arguments_of<AqlmArguments>(call);
+  const Codes codes = read_codes(given.codes);
+  return product_bytes(codes, given.m, call.threads, lut12_memory(codes));
 }
 
 void lut12_prepare(Step& step, const Call& call) {
-  Product& p = init_product(step, call, lut12_memory(read_codes(buffer_of<void>(call, arguments::kCodes))));
+  const auto given = arguments_of<AqlmArguments>(call);
+  Product& p = init_product(step, call, lut12_memory(read_codes(given.codes)));
   split_product(step, p, call.threads, 1);
   step.tiles[0] = 1;
   step.run = lut12_run;

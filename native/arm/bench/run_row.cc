@@ -7,8 +7,7 @@
 #include <memory>
 
 #include "../../aqlm/codes.h"
-#include "../../call_arguments.h"
-#include "../../families.h"
+#include "../../families/linear/arguments.h"
 #include "../../panels.h"
 
 using namespace lowbit;
@@ -53,11 +52,14 @@ __attribute__((noinline)) void fill(float* values, size_t count) {
   for (size_t i = 0; i < count; i++) values[i] = static_cast<float>(i % 17) - 8;
 }
 
-// Plans a call and runs its tiles. The call lacks its scratch, which is put in its place.
-void run_tiles(const KernelRow& row, const Call& call, const void*& scratch) {
+// Plans a call and runs its tiles, with scratch of its own.
+template <class Arguments>
+void run_tiles(const KernelRow& row, const Arguments& args) {
+  CallOf<Arguments> to(args);
+  const Call call = to.call(1);
   uint8_t* bytes;
   auto memory = buffer(row.scratch_bytes(call), &bytes);
-  scratch = bytes;
+  to.scratch() = bytes;
   Step step{};
   row.prepare(step, call);
   for (uint32_t phase = 0; phase < step.phases; phase++)
@@ -81,15 +83,14 @@ void run_aqlm(const KernelRow& row, const Shape& shape, float* x, float* y) {
   fill(codes + 64, count);
   fill(reinterpret_cast<float*>(vectors), size_t{kBooks} * 256 * kInputs);
   fill(reinterpret_cast<float*>(scales), shape.n);
-  namespace in = aqlm::arguments;
-  CallArguments<in::kScalars, in::kBuffers> to;
-  to[in::kM] = shape.m;
-  to[in::kX] = x;
-  to[in::kCodes] = codes;
-  to[in::kVectors] = vectors;
-  to[in::kScales] = scales;
-  to[in::kY] = y;
-  run_tiles(row, to.call(1), to.scratch());
+  aqlm::AqlmArguments to{};
+  to.m = shape.m;
+  to.x = x;
+  to.codes = codes;
+  to.vectors = vectors;
+  to.scales = scales;
+  to.y = y;
+  run_tiles(row, to);
 }
 
 void run_linear(const KernelRow& row, const Shape& shape, float* x, float* y) {
@@ -101,12 +102,12 @@ void run_linear(const KernelRow& row, const Shape& shape, float* x, float* y) {
   auto weights_memory = buffer(64 + size, &weights);
   fill(weights + 64, size);
   memcpy(weights, header, sizeof header);
-  CallArguments<packed_linear::kScalars, packed_linear::kBuffers> to;
-  to[packed_linear::kM] = shape.m;
-  to[packed_linear::kX] = x;
-  to[packed_linear::kWeights] = weights;
-  to[packed_linear::kY] = y;
-  run_tiles(row, to.call(1), to.scratch());
+  PackedLinearArguments to{};
+  to.m = shape.m;
+  to.x = x;
+  to.weights = weights;
+  to.y = y;
+  run_tiles(row, to);
 }
 
 void run(const KernelRow& row, const Shape& shape) {

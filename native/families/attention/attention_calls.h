@@ -1,8 +1,8 @@
 // Calls of attention, over one cache or over pages: their sizes, scratch and steps.
 #pragma once
 
-#include "../../families.h"
 #include "../division.h"
+#include "arguments.h"
 #include "attention.h"
 
 namespace lowbit {
@@ -45,15 +45,16 @@ void size_attention(AttentionArgs& args) {
 // The numbers of a call on a cache, and on pages.
 template <class Isa>
 AttentionArgs cache_args(const Call& call) {
+  const auto given = arguments_of<AttentionArguments>(call);
   AttentionArgs args{};
-  args.rows = scalar_of<uint32_t>(call, attention::kTokens);
-  args.heads = scalar_of<uint32_t>(call, attention::kHeads);
-  args.kv_heads = scalar_of<uint32_t>(call, attention::kKvHeads);
-  args.head_dim = scalar_of<uint32_t>(call, attention::kHeadDim);
-  args.capacity = scalar_of<uint32_t>(call, attention::kCapacity);
-  args.rule = {scalar_of<float>(call, attention::kScale), scalar_of<float>(call, attention::kSoftcap)};
+  args.rows = given.tokens;
+  args.heads = given.heads;
+  args.kv_heads = given.kv_heads;
+  args.head_dim = given.head_dim;
+  args.capacity = given.capacity;
+  args.rule = {given.scale, given.softcap};
   // Longer ones show all, too, and need not fit 32 bits.
-  args.window = static_cast<uint32_t>(std::min(scalar_of<double>(call, attention::kWindow), 1.0 * args.capacity));
+  args.window = static_cast<uint32_t>(std::min(given.window, 1.0 * args.capacity));
   args.threads = call.threads;
   size_attention<Isa>(args);
   return args;
@@ -61,19 +62,19 @@ AttentionArgs cache_args(const Call& call) {
 
 template <class Isa>
 AttentionArgs pages_args(const Call& call) {
-  namespace from = update_and_attend;
+  const auto given = arguments_of<UpdateAndAttendArguments>(call);
   AttentionArgs args{};
-  args.rows = scalar_of<uint32_t>(call, from::kRows);
-  args.heads = scalar_of<uint32_t>(call, from::kHeads);
-  args.kv_heads = scalar_of<uint32_t>(call, from::kKvHeads);
-  args.head_dim = scalar_of<uint32_t>(call, from::kHeadDim);
-  const uint32_t positions = scalar_of<uint32_t>(call, from::kPagePositions);
+  args.rows = given.rows;
+  args.heads = given.heads;
+  args.kv_heads = given.kv_heads;
+  args.head_dim = given.head_dim;
+  const uint32_t positions = given.page_positions;
   while (1u << args.page_shift < positions) args.page_shift++;
-  args.pages_max = scalar_of<uint32_t>(call, from::kPagesMax);
-  args.runs_max = scalar_of<uint32_t>(call, from::kRunsMax);
+  args.pages_max = given.pages_max;
+  args.runs_max = given.runs_max;
   args.capacity = static_cast<uint32_t>(std::min(1.0 * args.pages_max * positions, 1.0 * INT32_MAX));
-  args.rule = {scalar_of<float>(call, from::kScale), scalar_of<float>(call, from::kSoftcap)};
-  args.window = static_cast<uint32_t>(std::min(scalar_of<double>(call, from::kWindow), 1.0 * args.capacity));
+  args.rule = {given.scale, given.softcap};
+  args.window = static_cast<uint32_t>(std::min(given.window, 1.0 * args.capacity));
   args.threads = call.threads;
   size_attention<Isa>(args);
   return args;
@@ -95,7 +96,7 @@ size_t update_and_attend_scratch(const Call& call) {
   return 4 * attention_floats(pages_args<Isa>(call));
 }
 
-// What pages hold, as numbered in src/kernels/native/families.ts.
+// What pages hold, as numbered in src/kernels/sequence-table.ts.
 enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
 
 static inline void begin_attention(Step& step, const AttentionArgs& args) {
@@ -107,22 +108,17 @@ static inline void begin_attention(Step& step, const AttentionArgs& args) {
   step.tiles[2] = std::min(args.threads, ceil_div(args.split_rows * args.heads * args.head_dim, 1024));
 }
 
-static inline uintptr_t address_of(const Call& call, BufferIndex index) {
-  return reinterpret_cast<uintptr_t>(buffer_of<void>(call, index));
-}
-
 // Buffers of a call on a cache.
 static inline void bind_cache(AttentionArgs& args, const Call& call) {
-  args.q = buffer_of<const float>(call, attention::kQ);
-  if (scalar_of<bool>(call, attention::kStores)) {
-    args.k = buffer_of<const float>(call, attention::kK);
-    args.v = buffer_of<const float>(call, attention::kV);
-  }
-  args.keys = address_of(call, attention::kKeyCache);
-  args.values = address_of(call, attention::kValueCache);
-  args.runs = buffer_of<const void>(call, attention::kPosition);
-  args.y = buffer_of<float>(call, attention::kY);
-  args.scratch = buffer_of<float>(call, attention::kScratch);
+  const auto given = arguments_of<AttentionArguments>(call);
+  args.q = given.q;
+  args.k = given.k;
+  args.v = given.v;
+  args.keys = reinterpret_cast<uintptr_t>(given.key_cache);
+  args.values = reinterpret_cast<uintptr_t>(given.value_cache);
+  args.runs = given.position;
+  args.y = given.y;
+  args.scratch = static_cast<float*>(given.scratch);
 }
 
 template <class Isa>
@@ -135,29 +131,28 @@ void attention_prepare(Step& step, const Call& call) {
 
 // Buffers of a call on pages, and where its layer is in them.
 static inline void bind_pages(AttentionArgs& args, const Call& call) {
-  namespace from = update_and_attend;
-  args.q = buffer_of<const float>(call, from::kQ);
-  if (scalar_of<bool>(call, from::kStores)) {
-    args.k = buffer_of<const float>(call, from::kK);
-    args.v = buffer_of<const float>(call, from::kV);
-  }
-  args.keys = scalar_of<uintptr_t>(call, from::kKeyOffset);
-  args.values = scalar_of<uintptr_t>(call, from::kValueOffset);
-  args.key_scales = scalar_of<uintptr_t>(call, from::kKeyScaleOffset);
-  args.value_scales = scalar_of<uintptr_t>(call, from::kValueScaleOffset);
-  args.runs = buffer_of<const void>(call, from::kRuns);
-  args.pages = buffer_of<const uint64_t>(call, from::kPages);
-  if (scalar_of<bool>(call, from::kHasSinks)) args.sinks = buffer_of<const float>(call, from::kSinks);
-  args.y = buffer_of<float>(call, from::kY);
-  args.scratch = buffer_of<float>(call, from::kScratch);
+  const auto given = arguments_of<UpdateAndAttendArguments>(call);
+  args.q = given.q;
+  args.k = given.k;
+  args.v = given.v;
+  args.keys = given.key_offset;
+  args.values = given.value_offset;
+  args.key_scales = given.key_scale_offset;
+  args.value_scales = given.value_scale_offset;
+  args.runs = given.runs;
+  args.pages = given.pages;
+  args.sinks = given.sinks;
+  args.y = given.y;
+  args.scratch = static_cast<float*>(given.scratch);
 }
 
 template <class Isa>
 void update_and_attend_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<UpdateAndAttendArguments>(call);
   AttentionArgs args = pages_args<Isa>(call);
   bind_pages(args, call);
   begin_attention(step, args);
-  switch (scalar_of<CacheType>(call, update_and_attend::kCacheType)) {
+  switch (static_cast<CacheType>(given.cache_type)) {
     case CacheType::kFloats: step.run = attention_run<Isa, float>; break;
     case CacheType::kHalves: step.run = attention_run<Isa, uint16_t>; break;
     case CacheType::kIntegers: step.run = attention_run<Isa, int8_t>; break;

@@ -1,8 +1,8 @@
 // Rotary embedding.
 #pragma once
 
-#include "../../families.h"
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -40,14 +40,15 @@ void rope_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
 
 template <class Isa>
 void rope_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<RopeArguments>(call);
   RopeArgs& args = step.init<RopeArgs>();
-  args.tokens = scalar_of<uint32_t>(call, rope::kTokens);
-  args.heads = scalar_of<uint32_t>(call, rope::kHeads);
-  args.head_dim = scalar_of<uint32_t>(call, rope::kHeadDim);
-  args.half = scalar_of<uint32_t>(call, rope::kHalf);
-  args.x = buffer_of<const float>(call, rope::kX);
-  args.angles = buffer_of<const float>(call, rope::kAngles);
-  args.y = buffer_of<float>(call, rope::kY);
+  args.tokens = given.tokens;
+  args.heads = given.heads;
+  args.head_dim = given.head_dim;
+  args.half = given.half;
+  args.x = given.x;
+  args.angles = given.angles;
+  args.y = given.y;
   const uint32_t values = std::max(1u, args.heads * args.head_dim);
   args.tokens_per_tile = items_per_tile<Isa>(args.tokens, kTileValues / values, call.threads);
   step.phases = 1;

@@ -1,7 +1,6 @@
 // Rotary embedding before attention.
 #pragma once
 
-#include "../../call_arguments.h"
 #include "attention_calls.h"
 #include "rope.h"
 
@@ -46,46 +45,60 @@ struct RotatedFloats {
         all(q + 2 * kv) {}
 };
 
-// Numbers of update_and_attend are the first ones, and its rows read them.
-static_assert(rope_update_and_attend::kRows == update_and_attend::kRows &&
-              rope_update_and_attend::kHasSinks == update_and_attend::kHasSinks &&
-              rope_update_and_attend::kHalf == ScalarIndex{update_and_attend::kScalars});
+static inline RotatedFloats rotated_floats(const RopeUpdateAndAttendArguments& given) {
+  return {given.rows, given.heads, given.kv_heads, given.head_dim};
+}
 
-static inline RotatedFloats rotated_floats(const Call& call) {
-  namespace from = rope_update_and_attend;
-  return {scalar_of<size_t>(call, from::kRows), scalar_of<size_t>(call, from::kHeads),
-          scalar_of<size_t>(call, from::kKvHeads), scalar_of<size_t>(call, from::kHeadDim)};
+// Attention of what the first phase puts into `q` and behind it. `scratch` is behind that.
+static inline UpdateAndAttendArguments rotated_arguments(const RopeUpdateAndAttendArguments& given, float* q) {
+  const RotatedFloats floats = rotated_floats(given);
+  UpdateAndAttendArguments to{};
+  to.q = q;
+  to.k = q + floats.q;
+  to.v = q + floats.q + floats.kv;
+  to.scratch = q + floats.all;
+  to.runs = given.runs;
+  to.pages = given.pages;
+  to.sinks = given.sinks;
+  to.y = given.y;
+  to.rows = given.rows;
+  to.heads = given.heads;
+  to.head_dim = given.head_dim;
+  to.kv_heads = given.kv_heads;
+  to.runs_max = given.runs_max;
+  to.page_positions = given.page_positions;
+  to.pages_max = given.pages_max;
+  to.cache_type = given.cache_type;
+  to.key_offset = given.key_offset;
+  to.value_offset = given.value_offset;
+  to.key_scale_offset = given.key_scale_offset;
+  to.value_scale_offset = given.value_scale_offset;
+  to.scale = given.scale;
+  to.window = given.window;
+  to.softcap = given.softcap;
+  return to;
 }
 
 // `Scratch` and `Prepare` are those of a row of update_and_attend.
 template <size_t (*Scratch)(const Call&)>
 size_t rope_update_and_attend_scratch(const Call& call) {
-  return 4 * rotated_floats(call).all + Scratch(call);
+  const auto given = arguments_of<RopeUpdateAndAttendArguments>(call);
+  const CallOf<UpdateAndAttendArguments> to(rotated_arguments(given, nullptr));
+  return 4 * rotated_floats(given).all + Scratch(to.call(call.threads));
 }
 
 template <class Isa, void (*Prepare)(Step&, const Call&)>
 void rope_update_and_attend_prepare(Step& step, const Call& call) {
-  namespace from = rope_update_and_attend;
-  const RotatedFloats floats = rotated_floats(call);
-  float* q = buffer_of<float>(call, from::kScratch);
-  CallArguments<update_and_attend::kScalars, update_and_attend::kBuffers> to;
-  for (uint32_t i = 0; i < update_and_attend::kScalars; i++) to[ScalarIndex{i}] = call.scalars[i];
-  to[update_and_attend::kQ] = q;
-  to[update_and_attend::kK] = q + floats.q;
-  to[update_and_attend::kV] = q + floats.q + floats.kv;
-  to[update_and_attend::kRuns] = buffer_of<void>(call, from::kRuns);
-  to[update_and_attend::kPages] = buffer_of<void>(call, from::kPages);
-  to[update_and_attend::kSinks] = buffer_of<void>(call, from::kSinks);
-  to[update_and_attend::kY] = buffer_of<void>(call, from::kY);
-  to.scratch() = q + floats.all;
+  const auto given = arguments_of<RopeUpdateAndAttendArguments>(call);
+  const CallOf<UpdateAndAttendArguments> to(rotated_arguments(given, static_cast<float*>(given.scratch)));
   Prepare(step, to.call(call.threads));
   const AttentionArgs attention = step.as<AttentionArgs>();
   RotatedAttentionArgs& args = step.init<RotatedAttentionArgs>();
   args.attention = attention;
-  args.qkv = buffer_of<const float>(call, from::kQkv);
-  args.angles = buffer_of<const float>(call, from::kAngles);
+  args.qkv = given.qkv;
+  args.angles = given.angles;
   args.attend = step.run;
-  args.attention.half = scalar_of<uint32_t>(call, from::kHalf);
+  args.attention.half = static_cast<uint32_t>(given.half);
   step.run = rope_update_and_attend_run<Isa>;
 }
 

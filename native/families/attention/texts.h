@@ -5,6 +5,7 @@
 
 #include "../division.h"
 #include "../reduction/softmax.h"
+#include "arguments.h"
 #include "attention_block.h"
 
 namespace lowbit {
@@ -26,16 +27,16 @@ constexpr uint32_t kTextKeys = 64;
 
 template <class Isa>
 TextsArgs texts_args(const Call& call) {
-  namespace from = attend_texts;
+  const auto given = arguments_of<AttendTextsArguments>(call);
   TextsArgs args{};
-  args.rows = scalar_of<uint32_t>(call, from::kRows);
-  args.heads = scalar_of<uint32_t>(call, from::kHeads);
-  args.kv_heads = scalar_of<uint32_t>(call, from::kKvHeads);
-  args.head_dim = scalar_of<uint32_t>(call, from::kHeadDim);
-  args.texts = scalar_of<uint32_t>(call, from::kTexts);
-  args.scale = scalar_of<float>(call, from::kScale);
-  args.before = scalar_of<uint32_t>(call, from::kBefore);
-  args.after = scalar_of<uint32_t>(call, from::kAfter);
+  args.rows = given.rows;
+  args.heads = given.heads;
+  args.kv_heads = given.kv_heads;
+  args.head_dim = given.head_dim;
+  args.texts = given.bounds - 1;
+  args.scale = given.scale;
+  args.before = given.before;
+  args.after = given.after;
   const double seen = 1.0 * args.before + args.after + kTextRows;
   args.score_floats = static_cast<uint32_t>(round_up(std::min<size_t>(args.rows, seen), kTextKeys)) + Isa::kLanes;
   const size_t keys = static_cast<size_t>(args.head_dim) * kTextKeys;
@@ -228,15 +229,15 @@ size_t attend_texts_scratch(const Call& call) {
 
 template <class Isa>
 void attend_texts_prepare(Step& step, const Call& call) {
-  namespace from = attend_texts;
+  const auto given = arguments_of<AttendTextsArguments>(call);
   TextsArgs& args = step.init<TextsArgs>();
   args = texts_args<Isa>(call);
-  args.q = buffer_of<const float>(call, from::kQ);
-  args.k = buffer_of<const float>(call, from::kK);
-  args.v = buffer_of<const float>(call, from::kV);
-  args.offsets = buffer_of<const int64_t>(call, from::kOffsets);
-  args.y = buffer_of<float>(call, from::kY);
-  args.scratch = buffer_of<float>(call, from::kScratch);
+  args.q = given.q;
+  args.k = given.k;
+  args.v = given.v;
+  args.offsets = given.offsets;
+  args.y = given.y;
+  args.scratch = static_cast<float*>(given.scratch);
   step.phases = 1;
   step.tiles[0] = ceil_div(args.rows, kTextRows) * args.heads;
   step.run = attend_texts_run<Isa>;

@@ -2,12 +2,13 @@
 #pragma once
 
 #include "../gate/activations.h"
+#include "arguments.h"
 
 namespace lowbit {
 
 template <uint32_t Approximate>
 struct Gelu {
-  using Args = GeluArgs;
+  using Args = GeluArguments;
   static constexpr uint32_t kChoices = gelu_approximate::kCount;
   using Activation =
       ActivationOf<Approximate == gelu_approximate::kTanh ? gate_activation::kGeluTanh : gate_activation::kGelu>;

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
 struct ScaleRows {
-  using Args = ScaleRowsArgs;
+  using Args = ScaleRowsArguments;
 
   template <class Isa>
   static void row(const Args& args, size_t row) {

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
 struct Softcap {
-  using Args = SoftcapArgs;
+  using Args = SoftcapArguments;
 
   template <class Isa, class Vector>
   static inline LOWBIT_INLINE void vector(const Args& args, size_t i, Vector vector) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -20,7 +21,7 @@ inline LOWBIT_INLINE typename Isa::V softplus_of(typename Isa::V x) {
 }
 
 struct Softplus {
-  using Args = SoftplusArgs;
+  using Args = SoftplusArguments;
 
   template <class Isa>
   static void row(const Args& args, size_t row) {

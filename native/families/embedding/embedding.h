@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "../../families.h"
 #include "../../half.h"
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -63,14 +63,14 @@ void embedding_float_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
 
 template <class Isa>
 void embedding_float_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<EmbeddingFloatArguments>(call);
   FloatEmbeddingArgs& args = step.init<FloatEmbeddingArgs>();
-  args.rows = scalar_of<uint32_t>(call, embedding_float::kRows);
-  args.dim = scalar_of<uint32_t>(call, embedding_float::kDim);
-  args.type = scalar_of<FloatType>(call, embedding_float::kWeightType);
-  args.indices = {buffer_of<void>(call, embedding_float::kIndices), scalar_of<uint32_t>(call, embedding_float::kCount),
-                  scalar_of<double>(call, embedding_float::kIndexBytes) == 8};
-  args.weights = buffer_of<void>(call, embedding_float::kWeights);
-  args.y = buffer_of<float>(call, embedding_float::kY);
+  args.rows = given.rows;
+  args.dim = given.dim;
+  args.type = static_cast<FloatType>(given.weights_type);
+  args.indices = {given.indices, static_cast<uint32_t>(given.count), given.indices_bytes == 8};
+  args.weights = given.weights;
+  args.y = given.y;
   args.per_tile = items_per_tile<Isa>(args.indices.count, kTileValues / std::max(1u, args.dim), call.threads);
   step.phases = 1;
   step.tiles[0] = ceil_div(args.indices.count, args.per_tile);

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "../../call_arguments.h"
-#include "../../families.h"
+#include "../linear/arguments.h"
+#include "arguments.h"
 #include "routing.h"
 
 namespace lowbit {
@@ -53,47 +53,24 @@ inline size_t state_bytes(const ExpertCall& args) {
   return round_up(sizeof(ExpertState) + args.steps_max() * step_bytes, 64);
 }
 
-// The arguments of a linear layer of m rows from place `first` on.
-class ExpertArguments {
- public:
-  ExpertArguments(const ExpertCall& args, uint32_t expert, size_t first, uint32_t m, void* scratch) {
-    const float* x = args.x + first * args.k;
-    const float* y = args.y + first * args.n;
-    const uint8_t* weights = args.weights + expert * args.part_bytes;
-    if (args.is_packed) {
-      packed_[packed_linear::kM] = m;
-      packed_[packed_linear::kN] = args.n;
-      packed_[packed_linear::kK] = args.k;
-      packed_[packed_linear::kGroupSize] = args.form;
-      packed_[packed_linear::kX] = x;
-      packed_[packed_linear::kWeights] = weights;
-      packed_[packed_linear::kY] = y;
-      packed_.scratch() = scratch;
-      return;
-    }
-    floats_[float_linear::kM] = m;
-    floats_[float_linear::kN] = args.n;
-    floats_[float_linear::kK] = args.k;
-    floats_[float_linear::kWeightType] = args.form;
-    floats_[float_linear::kHasBias] = args.bias ? 1 : 0;
-    floats_[float_linear::kX] = x;
-    floats_[float_linear::kWeights] = weights;
-    floats_[float_linear::kBias] = args.bias ? args.bias + size_t{expert} * args.n : nullptr;
-    floats_[float_linear::kY] = y;
-    floats_.scratch() = scratch;
+// Calls f with the call of a linear layer of m rows from place `first` on.
+template <class F>
+inline auto with_call(const ExpertCall& args, uint32_t expert, size_t first, uint32_t m, void* scratch, F f) {
+  const float* x = args.x + first * args.k;
+  float* y = args.y + first * args.n;
+  const uint8_t* weights = args.weights + expert * args.part_bytes;
+  if (args.is_packed) {
+    PackedLinearArguments to{x, weights, y, m, args.n, args.k, args.form, scratch};
+    return f(CallOf<PackedLinearArguments>(to).call(args.threads));
   }
-
-  Call call(const ExpertCall& args) { return args.is_packed ? packed_.call(args.threads) : floats_.call(args.threads); }
-
- private:
-  CallArguments<packed_linear::kScalars, packed_linear::kBuffers> packed_;
-  CallArguments<float_linear::kScalars, float_linear::kBuffers> floats_;
-};
+  const float* bias = args.bias ? args.bias + size_t{expert} * args.n : nullptr;
+  LinearFloatArguments to{x, weights, bias, y, m, args.k, args.n, args.form, scratch};
+  return f(CallOf<LinearFloatArguments>(to).call(args.threads));
+}
 
 inline size_t step_scratch(const ExpertCall& args, const KernelRow& row, uint32_t m) {
   if (!row.scratch_bytes) return 0;
-  ExpertArguments arguments(args, 0, 0, m, nullptr);
-  return round_up(row.scratch_bytes(arguments.call(args)), 64);
+  return with_call(args, 0, 0, m, nullptr, [&](const Call& call) { return round_up(row.scratch_bytes(call), 64); });
 }
 
 inline const KernelRow& row_for(const ExpertCall& args, uint32_t m) {
@@ -153,8 +130,7 @@ inline void add_step(const ExpertCall& args, ExpertState& state, uint32_t expert
   const uint32_t index = state.steps++;
   Step& step = steps_of(args)[index];
   step = {};
-  ExpertArguments arguments(args, expert, first, m, args.scratch + used);
-  row->prepare(step, arguments.call(args));
+  with_call(args, expert, first, m, args.scratch + used, [&](const Call& call) { row->prepare(step, call); });
   used += bytes;
   for (uint32_t phase = 0; phase < kExpertPhases; phase++) {
     const uint32_t before = index == 0 ? 0 : ends_of(args, phase)[index - 1];
@@ -194,41 +170,41 @@ inline void expert_linear_run(const Step& call, uint32_t phase, uint32_t, uint32
   }
 }
 
-// What both families have in the same places.
-inline ExpertCall read_expert_call(const Call& call) {
-  using namespace expert_packed;
+// What both families have.
+template <class Arguments>
+ExpertCall expert_call(const Arguments& given, uint32_t threads) {
   ExpertCall args{};
-  args.places = scalar_of<uint32_t>(call, kPlaces);
-  args.experts = scalar_of<uint32_t>(call, kExperts);
-  args.n = scalar_of<uint32_t>(call, kN);
-  args.k = scalar_of<uint32_t>(call, kK);
-  args.part_bytes = scalar_of<size_t>(call, kPartBytes);
-  args.threads = call.threads;
-  args.x = buffer_of<const float>(call, kX);
-  args.weights = buffer_of<const uint8_t>(call, kWeights);
-  args.starts = buffer_of<const int32_t>(call, kRouting);
-  args.y = buffer_of<float>(call, kY);
+  args.places = given.places;
+  args.experts = given.experts;
+  args.n = given.n;
+  args.k = given.k;
+  args.part_bytes = given.part_bytes;
+  args.threads = threads;
+  args.x = given.x;
+  args.weights = static_cast<const uint8_t*>(given.weights);
+  args.starts = given.routing;
+  args.y = given.y;
+  args.scratch = static_cast<uint8_t*>(given.scratch);
   for (uint32_t i = 0; i < kExpertChoices; i++) {
-    args.from[i] = scalar_of<uint32_t>(call, ScalarIndex{static_cast<uint32_t>(kFrom0) + i});
-    args.rows[i] = kernel_row(scalar_of<uint32_t>(call, ScalarIndex{static_cast<uint32_t>(kKernel0) + i}));
+    args.from[i] = given.from[i];
+    args.rows[i] = kernel_row(given.kernels[i]);
   }
   return args;
 }
 
 inline ExpertCall packed_call(const Call& call) {
-  ExpertCall args = read_expert_call(call);
+  const auto given = arguments_of<ExpertLinearPackedArguments>(call);
+  ExpertCall args = expert_call(given, call.threads);
   args.is_packed = true;
-  args.form = scalar_of<uint32_t>(call, expert_packed::kGroupSize);
-  args.scratch = buffer_of<uint8_t>(call, expert_packed::kScratch);
+  args.form = given.group_size;
   return args;
 }
 
 inline ExpertCall float_call(const Call& call) {
-  using namespace expert_float;
-  ExpertCall args = read_expert_call(call);
-  args.form = scalar_of<uint32_t>(call, kWeightType);
-  args.bias = scalar_of<bool>(call, kHasBias) ? buffer_of<const float>(call, kBias) : nullptr;
-  args.scratch = buffer_of<uint8_t>(call, kScratch);
+  const auto given = arguments_of<ExpertLinearFloatArguments>(call);
+  ExpertCall args = expert_call(given, call.threads);
+  args.form = given.weights_type;
+  args.bias = given.bias;
   return args;
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "../../families.h"
+#include "arguments.h"
 #include "routing.h"
 
 namespace lowbit {
@@ -87,23 +87,25 @@ inline void route_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t 
 }
 
 size_t route_scratch(const Call& call) {
-  return sizeof(double) * call.threads * scalar_of<size_t>(call, route::kExperts);
+  const auto given = arguments_of<RouteArguments>(call);
+  return sizeof(double) * call.threads * given.experts;
 }
 
 void route_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<RouteArguments>(call);
   RouteArgs& args = step.init<RouteArgs>();
-  args.rows = scalar_of<uint32_t>(call, route::kRows);
-  args.experts = scalar_of<uint32_t>(call, route::kExperts);
-  args.top_k = scalar_of<uint32_t>(call, route::kTopK);
-  args.is_sigmoid = scalar_of<uint32_t>(call, route::kScores) == 1;
-  args.normalize = scalar_of<bool>(call, route::kNormalize);
-  args.eps = scalar_of<double>(call, route::kEps);
-  args.scale = scalar_of<double>(call, route::kScale);
-  args.logits = buffer_of<const float>(call, route::kLogits);
-  args.bias = scalar_of<bool>(call, route::kHasBias) ? buffer_of<const float>(call, route::kBias) : nullptr;
-  args.factors = scalar_of<bool>(call, route::kHasFactors) ? buffer_of<const float>(call, route::kFactors) : nullptr;
-  args.routing = routing_at(buffer_of<int32_t>(call, route::kRouting), args.experts, size_t{args.rows} * args.top_k);
-  args.scores = buffer_of<double>(call, route::kScratch);
+  args.rows = given.rows;
+  args.experts = given.experts;
+  args.top_k = given.top_k;
+  args.is_sigmoid = given.scores == route_scores::kSigmoid;
+  args.normalize = given.normalize;
+  args.eps = given.eps;
+  args.scale = given.scale;
+  args.logits = given.logits;
+  args.bias = given.bias;
+  args.factors = given.factors;
+  args.routing = routing_at(given.routing, args.experts, size_t{args.rows} * args.top_k);
+  args.scores = static_cast<double*>(given.scratch);
   // Few enough to end soon, whatever a program says.
   const uint32_t most = static_cast<uint32_t>((1u << 26) / (double(args.experts) * args.top_k * args.top_k));
   const uint32_t share = std::max(4u, ceil_div(args.rows, 4 * call.threads));
@@ -151,15 +153,16 @@ inline void combine_experts_run(const Step& step, uint32_t, uint32_t tile, uint3
 
 template <bool Combines>
 void expert_rows_prepare(Step& step, const Call& call) {
-  using namespace expert_rows;
+  using Arguments = std::conditional_t<Combines, CombineExpertsArguments, ExpertRowsArguments>;
+  const auto given = arguments_of<Arguments>(call);
   ExpertRowsArgs& args = step.init<ExpertRowsArgs>();
-  args.rows = scalar_of<uint32_t>(call, kRows);
-  args.top_k = scalar_of<uint32_t>(call, kTopK);
-  args.dim = scalar_of<uint32_t>(call, kDim);
-  args.x = buffer_of<const float>(call, kX);
-  args.y = buffer_of<float>(call, kY);
+  args.rows = given.rows;
+  args.top_k = given.top_k;
+  args.dim = given.dim;
+  args.x = given.x;
+  args.y = given.y;
   const size_t places = size_t{args.rows} * args.top_k;
-  args.routing = routing_at(buffer_of<int32_t>(call, kRouting), scalar_of<uint32_t>(call, kExperts), places);
+  args.routing = routing_at(const_cast<int32_t*>(given.routing), given.experts, places);
   args.count = Combines ? args.rows : static_cast<uint32_t>(places);
   // Some 64 KiB of values that are read, or more.
   const uint32_t values = std::max(1u, args.dim * (Combines ? args.top_k : 1));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 

@@ -7,7 +7,7 @@ namespace lowbit {
 
 template <uint32_t Activation>
 struct Gate {
-  using Args = GateArgs;
+  using Args = GateArguments;
   static constexpr uint32_t kChoices = gate_activation::kCount;
 
   template <class Isa, class Vector>

@@ -7,7 +7,7 @@ namespace lowbit {
 
 template <uint32_t Activation>
 struct GateHalves {
-  using Args = GateHalvesArgs;
+  using Args = GateHalvesArguments;
   static constexpr uint32_t kChoices = gate_activation::kCount;
   static_assert(kChoices == gate_halves_activation::kCount);
 

@@ -1,8 +1,8 @@
 // What a call of a float linear says, for all kernels of the family.
 #pragma once
 
-#include "../../families.h"
 #include "../../half.h"
+#include "arguments.h"
 
 namespace lowbit {
 namespace {
@@ -18,16 +18,16 @@ struct FloatCall {
 };
 
 inline FloatCall read_float_call(const Call& call) {
+  const auto given = arguments_of<LinearFloatArguments>(call);
   FloatCall args{};
-  args.m = scalar_of<uint32_t>(call, float_linear::kM);
-  args.n = scalar_of<uint32_t>(call, float_linear::kN);
-  args.k = scalar_of<uint32_t>(call, float_linear::kK);
-  args.type = scalar_of<FloatType>(call, float_linear::kWeightType);
-  args.x = buffer_of<const float>(call, float_linear::kX);
-  args.weights = buffer_of<void>(call, float_linear::kWeights);
-  args.bias =
-      scalar_of<bool>(call, float_linear::kHasBias) ? buffer_of<const float>(call, float_linear::kBias) : nullptr;
-  args.y = buffer_of<float>(call, float_linear::kY);
+  args.m = given.m;
+  args.n = given.n;
+  args.k = given.k;
+  args.type = static_cast<FloatType>(given.weights_type);
+  args.x = given.x;
+  args.weights = given.weights;
+  args.bias = given.bias;
+  args.y = given.y;
   return args;
 }
 

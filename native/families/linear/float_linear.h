@@ -36,8 +36,9 @@ inline size_t chain_panel(uint32_t k) {
 
 template <class Isa>
 inline FloatLinear read_float_linear(const Call& call) {
+  const auto given = arguments_of<LinearFloatArguments>(call);
   FloatLinear args{read_float_call(call)};
-  args.spaced = buffer_of<float>(call, float_linear::kScratch);
+  args.spaced = static_cast<float*>(given.scratch);
   args.stride = chain_stride<Isa>(args.k);
   args.panels = args.spaced + args.m * args.stride;
   return args;
@@ -45,7 +46,8 @@ inline FloatLinear read_float_linear(const Call& call) {
 
 template <class Isa>
 size_t float_linear_scratch(const Call& call) {
-  const uint32_t m = scalar_of<uint32_t>(call, float_linear::kM), k = scalar_of<uint32_t>(call, float_linear::kK);
+  const auto given = arguments_of<LinearFloatArguments>(call);
+  const uint32_t m = given.m, k = given.k;
   if (m < kManyRows) return 0;
   return sizeof(float) * (m * chain_stride<Isa>(k) + call.threads * chain_panel<Isa>(k));
 }

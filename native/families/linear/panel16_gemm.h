@@ -215,9 +215,9 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
 
 template <class Isa, Granularity Activations>
 size_t packed_gemm_scratch(const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   const size_t panels = call.threads * gemm_panels<Isa>();
-  return packed_linear_scratch<Activations>(call) +
-         panels * gemm_panel_bytes(read_panel16(buffer_of<void>(call, packed_linear::kWeights)));
+  return packed_linear_scratch<Activations>(call) + panels * gemm_panel_bytes(read_panel16(given.weights));
 }
 
 template <class Isa>
@@ -230,9 +230,10 @@ struct GemmCode {
 
 template <class Isa, Granularity Activations>
 void packed_gemm_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   PackedGemm& gemm = step.init<PackedGemm>();
   bind_packed_linear(gemm.linear, call, Activations);
-  gemm.scratch = buffer_of<uint8_t>(call, packed_linear::kScratch) + packed_linear_scratch<Activations>(call);
+  gemm.scratch = static_cast<uint8_t*>(given.scratch) + packed_linear_scratch<Activations>(call);
   split_packed_linear(step, gemm.linear, call.threads, gemm_panels<Isa>(), false);
   step.run = run_for_bits<GemmCode<Isa>>(gemm.linear.weights);
 }

@@ -9,7 +9,7 @@
 // - (zero * scale) there: (offset * scale + minimum) * sum q is added.
 #pragma once
 
-#include "../../families.h"
+#include "arguments.h"
 #include "panel16_parts.h"
 #include "panel16_streams.h"
 
@@ -19,8 +19,8 @@ namespace {
 
 template <Granularity Activations>
 size_t packed_linear_scratch(const Call& call) {
-  return quantized_bytes(scalar_of<uint32_t>(call, packed_linear::kM),
-                         read_panel16(buffer_of<void>(call, packed_linear::kWeights)), Activations);
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  return quantized_bytes(given.m, read_panel16(given.weights), Activations);
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
@@ -241,11 +241,12 @@ static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t 
 }
 
 static inline void bind_packed_linear(PackedLinear& args, const Call& call, Granularity activations) {
-  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
-  args.x = buffer_of<const float>(call, packed_linear::kX);
-  args.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
-  args.y = buffer_of<float>(call, packed_linear::kY);
-  args.rows = quantized_rows(buffer_of<void>(call, packed_linear::kScratch), args.m, args.weights, activations);
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  args.m = given.m;
+  args.x = given.x;
+  args.weights = read_panel16(given.weights);
+  args.y = given.y;
+  args.rows = quantized_rows(static_cast<void*>(given.scratch), args.m, args.weights, activations);
 }
 
 template <class Isa, Granularity Activations>

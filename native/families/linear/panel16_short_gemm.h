@@ -267,17 +267,18 @@ inline size_t short_inputs_bytes(const Panel16& w, uint32_t m) {
 
 template <Granularity Activations>
 size_t short_gemm_scratch(const Call& call) {
-  const uint32_t m = scalar_of<uint32_t>(call, packed_linear::kM);
-  return packed_linear_scratch<Activations>(call) +
-         short_inputs_bytes(read_panel16(buffer_of<void>(call, packed_linear::kWeights)), m) +
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  const uint32_t m = given.m;
+  return packed_linear_scratch<Activations>(call) + short_inputs_bytes(read_panel16(given.weights), m) +
          call.threads * ShortWorkspace::bytes(m);
 }
 
 template <class Code, Granularity Activations>
 void short_gemm_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   ShortGemm& gemm = step.init<ShortGemm>();
   bind_packed_linear(gemm.linear, call, Activations);
-  gemm.inputs = buffer_of<uint8_t>(call, packed_linear::kScratch) + packed_linear_scratch<Activations>(call);
+  gemm.inputs = static_cast<uint8_t*>(given.scratch) + packed_linear_scratch<Activations>(call);
   gemm.scratch = gemm.inputs + short_inputs_bytes(gemm.linear.weights, gemm.linear.m);
   gemm.thread_bytes = ShortWorkspace::bytes(gemm.linear.m);
   split_packed_linear(step, gemm.linear, call.threads, 1, false);

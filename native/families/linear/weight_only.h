@@ -17,8 +17,8 @@ constexpr uint32_t kPackedPanels = kPanelColumns<Isa> / 16;
 
 template <class Isa>
 size_t weight_only_panel16_scratch(const Call& call) {
-  return weight_only_scratch_bytes(call, read_panel16(buffer_of<void>(call, packed_linear::kWeights)),
-                                   kPanelColumns<Isa>);
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  return weight_only_scratch_bytes(call, read_panel16(given.weights), kPanelColumns<Isa>);
 }
 
 // Lanes of weights 4 f .. 4 f + 3, one in each byte.
@@ -231,7 +231,8 @@ struct WeightOnlyCode {
 
 template <class Isa>
 void weight_only_prepare(Step& step, const Call& call) {
-  const Panel16 w = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  const Panel16 w = read_panel16(given.weights);
   bind_weight_only(step, call, w, kPackedPanels<Isa>);
   step.run = run_for_bits<WeightOnlyCode<Isa>>(w);
 }

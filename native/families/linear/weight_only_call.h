@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "../../families.h"
 #include "../../panels.h"
+#include "arguments.h"
 
 namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
@@ -41,7 +41,8 @@ static inline size_t panel_floats(const Panels& w, uint32_t columns) {
 
 // Of `columns` columns of floats for each thread.
 static inline size_t weight_only_scratch_bytes(const Call& call, const Panels& w, uint32_t columns) {
-  const uint32_t m = scalar_of<uint32_t>(call, packed_linear::kM);
+  const auto given = arguments_of<PackedLinearArguments>(call);
+  const uint32_t m = given.m;
   const size_t panels = m < kPanelRowsMin ? 0 : call.threads * panel_floats(w, columns);
   return size_t{4} * (size_t{m} * padded_stride(w) + panels);
 }
@@ -62,12 +63,13 @@ static inline void pad_rows(const WeightOnly& args, uint32_t tile) {
 
 // Binds a call to these weights; tiles have a multiple of `panel_step` panels.
 static inline WeightOnly& bind_weight_only(Step& step, const Call& call, const Panels& w, uint32_t panel_step) {
+  const auto given = arguments_of<PackedLinearArguments>(call);
   WeightOnly& args = step.init<WeightOnly>();
   args.weights = w;
-  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
-  args.x = buffer_of<const float>(call, packed_linear::kX);
-  args.y = buffer_of<float>(call, packed_linear::kY);
-  args.padded = buffer_of<float>(call, packed_linear::kScratch);
+  args.m = given.m;
+  args.x = given.x;
+  args.y = given.y;
+  args.padded = static_cast<float*>(given.scratch);
   args.stride = padded_stride(w);
   args.panels = args.padded + size_t{args.m} * args.stride;
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * call.threads));

@@ -1,12 +1,13 @@
 // x += alpha * addend, then y = x / sqrt(mean(x^2) + eps) * weight.
 #pragma once
 
+#include "arguments.h"
 #include "rms_norm.h"
 
 namespace lowbit {
 
 struct AddRmsNorm {
-  using Args = AddRmsNormArgs;
+  using Args = AddRmsNormArguments;
 
   template <class Isa>
   static void row(const Args& args, size_t row) {

@@ -1,12 +1,13 @@
 // y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias.
 #pragma once
 
+#include "arguments.h"
 #include "rms_norm.h"
 
 namespace lowbit {
 
 struct LayerNorm {
-  using Args = LayerNormArgs;
+  using Args = LayerNormArguments;
 
   template <class Isa>
   static void row(const Args& args, size_t row) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -31,7 +32,7 @@ void norm_row(const float* x, const float* weight, size_t dim, double eps, float
 }
 
 struct RmsNorm {
-  using Args = RmsNormArgs;
+  using Args = RmsNormArguments;
 
   template <class Isa>
   static void row(const Args& args, size_t row) {

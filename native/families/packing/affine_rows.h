@@ -149,35 +149,36 @@ void quantize_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
 
 // Of each thread: a row of floats, and what the search keeps of a group.
 size_t quantize_scratch(const Call& call) {
-  const size_t searched = searched_floats(scalar_of<size_t>(call, quantize_affine::kGroupSize));
-  return 4 * (scalar_of<size_t>(call, quantize_affine::kK) + 3 * searched) * call.threads;
+  const auto given = arguments_of<QuantizeAffineArguments>(call);
+  const size_t searched = searched_floats(given.group_size);
+  return 4 * (given.k + 3 * searched) * call.threads;
 }
 
 void quantize_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<QuantizeAffineArguments>(call);
   QuantizeArgs& args = step.init<QuantizeArgs>();
-  args.n = scalar_of<size_t>(call, quantize_affine::kN);
-  args.k = scalar_of<size_t>(call, quantize_affine::kK);
-  args.group_size = scalar_of<size_t>(call, quantize_affine::kGroupSize);
-  const int bits = scalar_of<int>(call, quantize_affine::kBits);
-  args.type = scalar_of<FloatType>(call, quantize_affine::kWeightType);
-  args.mapping = scalar_of<Mapping>(call, quantize_affine::kMapping);
-  args.algorithm = scalar_of<Algorithm>(call, quantize_affine::kAlgorithm);
-  args.scale_type = scalar_of<ScaleType>(call, quantize_affine::kScaleType);
+  args.n = given.n;
+  args.k = given.k;
+  args.group_size = given.group_size;
+  const int bits = given.bits;
+  args.type = static_cast<FloatType>(given.dtype);
+  args.mapping = std::min(static_cast<Mapping>(given.mapping_type), Mapping::kCodebook);
+  args.algorithm = static_cast<Algorithm>(given.algorithm);
+  args.scale_type = static_cast<ScaleType>(given.scale_type);
   args.is_signs = bits == 1 && args.mapping != Mapping::kAsymmetric;
   args.level_count = args.mapping == Mapping::kCodebook ? 1u << bits : 0;
   args.qmin = static_cast<float>(-(1 << (bits - 1)));
   args.qmax = -args.qmin - 1;
-  args.weights = buffer_of<void>(call, quantize_affine::kWeights);
-  args.qvals = buffer_of<int8_t>(call, quantize_affine::kQvals);
-  args.scales = buffer_of<float>(call, quantize_affine::kScales);
-  args.super_scales = buffer_of<float>(call, quantize_affine::kSuperScales);
-  args.zeros = args.mapping == Mapping::kAsymmetric ? buffer_of<int8_t>(call, quantize_affine::kZeros) : nullptr;
-  const bool has_importance = scalar_of<bool>(call, quantize_affine::kHasImportance);
-  args.importance = has_importance ? buffer_of<const float>(call, quantize_affine::kImportance) : nullptr;
-  args.trials = buffer_of<const float>(call, quantize_affine::kTrials);
-  args.levels = buffer_of<const int8_t>(call, quantize_affine::kLevels);
-  args.failed = buffer_of<int32_t>(call, quantize_affine::kFailed);
-  args.rows = buffer_of<float>(call, quantize_affine::kScratch);
+  args.weights = given.weights;
+  args.qvals = given.qvals;
+  args.scales = given.scales;
+  args.super_scales = given.super_scales;
+  args.zeros = args.mapping == Mapping::kAsymmetric ? given.zeros : nullptr;
+  args.importance = given.importances > 0 ? given.importance : nullptr;
+  args.trials = given.trials;
+  args.levels = given.levels;
+  args.failed = given.failed;
+  args.rows = static_cast<float*>(given.scratch);
   args.searched = args.rows + call.threads * args.k;
   args.groups = (args.k + args.group_size - 1) / args.group_size;
   args.rows_per_tile = std::max<size_t>(1, kTileWeights / args.k);

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "../../families.h"
 #include "../../half.h"
 #include "../linear/packed_rows.h"
+#include "arguments.h"
 
 namespace lowbit {
 namespace {
@@ -193,29 +193,30 @@ struct PackPanels {
   }
 
   static void prepare(Step& step, const Call& call) {
+    const auto given = arguments_of<QuantizePackArguments>(call);
     PackArgs& args = step.init<PackArgs>();
     Panels& w = args.shape;
     w = {};
-    args.n = w.n = scalar_of<uint32_t>(call, quantize_pack::kN);
-    w.k = scalar_of<uint32_t>(call, quantize_pack::kK);
-    w.group_size = scalar_of<uint32_t>(call, quantize_pack::kGroupSize);
-    w.bits = scalar_of<uint32_t>(call, quantize_pack::kBits);
-    w.scale_bytes = scalar_of<uint8_t>(call, quantize_pack::kScaleBytes);
-    w.e4m3_scales = scalar_of<bool>(call, quantize_pack::kHasE4m3);
-    w.has_minima = scalar_of<bool>(call, quantize_pack::kHasMinima);
-    w.has_zeros = scalar_of<bool>(call, quantize_pack::kHasZeros);
-    w.has_levels = scalar_of<bool>(call, quantize_pack::kHasLevels);
-    w.has_bias = scalar_of<bool>(call, quantize_pack::kHasBias);
+    args.n = w.n = given.n;
+    w.k = given.k;
+    w.group_size = given.group_size;
+    w.bits = given.bits;
+    w.scale_bytes = given.scale_bytes;
+    w.e4m3_scales = given.has_e4m3;
+    w.has_minima = given.minima;
+    w.has_zeros = given.zeros;
+    w.has_levels = given.levels;
+    w.has_bias = given.has_bias;
     size_panels(w, Places::kRows);
-    args.qvals = buffer_of<const int8_t>(call, quantize_pack::kQvals);
-    args.scales = buffer_of<const float>(call, quantize_pack::kScales);
-    args.zeros = w.has_zeros ? buffer_of<const int8_t>(call, quantize_pack::kZeros) : nullptr;
-    args.levels = w.has_levels ? buffer_of<const int8_t>(call, quantize_pack::kLevels) : nullptr;
-    args.minima = buffer_of<const float>(call, quantize_pack::kMinima);
-    args.super_scales = buffer_of<const float>(call, quantize_pack::kSuperScales);
-    args.super_minima = buffer_of<const float>(call, quantize_pack::kSuperMinima);
-    args.target = buffer_of<uint8_t>(call, quantize_pack::kPanels);
-    args.negative = buffer_of<int32_t>(call, quantize_pack::kNegative);
+    args.qvals = given.qvals;
+    args.scales = given.scales;
+    args.zeros = given.zeros;
+    args.levels = given.levels;
+    args.minima = given.minima;
+    args.super_scales = given.super_scales;
+    args.super_minima = given.super_minima;
+    args.target = given.panels;
+    args.negative = given.negative;
     args.panels_per_tile = std::max(1u, w.panel_count / (8 * call.threads));
     step.phases = 1;
     step.tiles[0] = ceil_div(w.panel_count, args.panels_per_tile);

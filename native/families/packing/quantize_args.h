@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../../families.h"
 #include "../../half.h"
+#include "arguments.h"
 
 namespace lowbit {
 namespace {
@@ -19,7 +19,7 @@ constexpr float kSmallestHalf = 0x1p-24f, kLargestHalf = 65504;
 constexpr float kIntegerMax = 127;
 constexpr size_t kSuperGroup = 256;
 
-// As numbered in src/kernels/families/packing/quantizer.ts.
+// As numbered in src/kernels/families/packing/fields.ts; k-means gives a codebook.
 enum class Mapping : uint32_t { kSymmetric, kNoClippingError, kAsymmetric, kCodebook };
 enum class Algorithm : uint32_t { kAffine, kHqq, kMse };
 enum class ScaleType : uint32_t { kFloat, kHalf, kInteger };

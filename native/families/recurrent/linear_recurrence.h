@@ -10,6 +10,7 @@
 #include "../division.h"
 #include "../embedding/embedding.h"
 #include "../runs.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -224,20 +225,20 @@ void linear_recurrence_run(const Step& step, uint32_t, uint32_t tile, uint32_t t
 
 template <class Isa>
 size_t linear_recurrence_scratch(const Call& call) {
-  return 4 * static_cast<size_t>(call.threads) * scalar_of<uint32_t>(call, linear_recurrence::kKeyDim) *
-         StateColumns<Isa>::kCount;
+  const auto given = arguments_of<LinearRecurrenceArguments>(call);
+  return 4 * static_cast<size_t>(call.threads) * given.key_dim * StateColumns<Isa>::kCount;
 }
 
 // Of the sizes of a call, without its buffers.
 template <class Isa>
 LinearRecurrenceArgs recurrence_sizes(const Call& call) {
-  namespace from = linear_recurrence;
+  const auto given = arguments_of<LinearRecurrenceArguments>(call);
   LinearRecurrenceArgs args{};
-  args.key_heads = scalar_of<uint32_t>(call, from::kKeyHeads);
-  args.heads = scalar_of<uint32_t>(call, from::kHeads);
-  args.key_dim = scalar_of<uint32_t>(call, from::kKeyDim);
-  args.value_dim = scalar_of<uint32_t>(call, from::kValueDim);
-  args.scale = scalar_of<float>(call, from::kScale);
+  args.key_heads = given.key_heads;
+  args.heads = given.heads;
+  args.key_dim = given.key_dim;
+  args.value_dim = given.value_dim;
+  args.scale = given.scale;
   args.groups = ceil_div(args.value_dim, StateColumns<Isa>::kCount);
   args.streams = args.value_dim % Isa::kLanes == 0 &&
                  sizeof(float) * args.heads * args.key_dim * args.value_dim >= kStreamedStates;
@@ -246,18 +247,17 @@ LinearRecurrenceArgs recurrence_sizes(const Call& call) {
 
 template <class Isa>
 void linear_recurrence_prepare(Step& step, const Call& call) {
-  namespace from = linear_recurrence;
+  const auto given = arguments_of<LinearRecurrenceArguments>(call);
   LinearRecurrenceArgs& args = step.init<LinearRecurrenceArgs>();
   args = recurrence_sizes<Isa>(call);
-  args.q = buffer_of<const float>(call, from::kQ);
-  args.k = buffer_of<const float>(call, from::kK);
-  args.v = buffer_of<const float>(call, from::kV);
-  args.log_decay = buffer_of<const float>(call, from::kLogDecay);
-  args.beta = scalar_of<bool>(call, from::kHasBeta) ? buffer_of<const float>(call, from::kBeta) : nullptr;
-  args.y = buffer_of<float>(call, from::kY);
-  args.scratch = buffer_of<float>(call, from::kScratch);
-  args.table = state_table(call, {from::kRows, from::kStateOffset, from::kRunsMax, from::kSlots, from::kRuns,
-                                  from::kStates, from::kNextStates});
+  args.q = given.q;
+  args.k = given.k;
+  args.v = given.v;
+  args.log_decay = given.log_decay;
+  args.beta = given.beta;
+  args.y = given.y;
+  args.scratch = static_cast<float*>(given.scratch);
+  args.table = state_table(given);
   const size_t values = static_cast<size_t>(args.table.rows) * args.key_dim * StateColumns<Isa>::kCount;
   args.per_tile =
       items_per_tile<Isa>(args.heads * args.groups, kTileValues / std::max<size_t>(1, values), call.threads);

@@ -6,6 +6,7 @@
 #include "../embedding/embedding.h"
 #include "../gate/activations.h"
 #include "../runs.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -66,17 +67,16 @@ void short_convolution_run(const Step& step, uint32_t, uint32_t tile, uint32_t) 
 
 template <class Isa>
 void short_convolution_prepare(Step& step, const Call& call) {
-  namespace from = short_convolution;
+  const auto given = arguments_of<ShortConvolutionArguments>(call);
   ShortConvolutionArgs& args = step.init<ShortConvolutionArgs>();
-  args.x = buffer_of<const float>(call, from::kX);
-  args.weight = buffer_of<const float>(call, from::kWeight);
-  args.bias = scalar_of<bool>(call, from::kHasBias) ? buffer_of<const float>(call, from::kBias) : nullptr;
-  args.y = buffer_of<float>(call, from::kY);
-  args.table = state_table(call, {from::kRows, from::kStateOffset, from::kRunsMax, from::kSlots, from::kRuns,
-                                  from::kStates, from::kNextStates});
-  args.channels = scalar_of<uint32_t>(call, from::kChannels);
-  args.taps = scalar_of<uint32_t>(call, from::kTaps);
-  args.silu = scalar_of<bool>(call, from::kSilu);
+  args.x = given.x;
+  args.weight = given.weight;
+  args.bias = given.bias;
+  args.y = given.y;
+  args.table = state_table(given);
+  args.channels = given.channels;
+  args.taps = given.taps;
+  args.silu = given.silu;
   // A row of a channel reads an input and a weight for each tap.
   const size_t least = kTileValues / std::max<size_t>(1, size_t{2} * args.taps * args.table.rows);
   args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.channels, least, call.threads), 16));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -31,7 +32,7 @@ size_t argmax_of(const float* x, size_t count) {
 }
 
 struct Argmax {
-  using Args = ArgmaxArgs;
+  using Args = ArgmaxArguments;
 
   template <class Isa>
   static void row(const Args& args, size_t row) {

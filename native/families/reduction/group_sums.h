@@ -2,11 +2,12 @@
 #pragma once
 
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
 struct GroupSums {
-  using Args = GroupSumsArgs;
+  using Args = GroupSumsArguments;
 
   template <class Isa>
   static void row(const Args& args, size_t row) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../division.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -20,7 +21,7 @@ float largest_of(const float* x, size_t count) {
 }
 
 struct Softmax {
-  using Args = SoftmaxArgs;
+  using Args = SoftmaxArguments;
 
   template <class Isa>
   static void row(const Args& args, size_t row) {

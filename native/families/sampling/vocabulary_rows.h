@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "../../each_index.h"
-#include "../../families.h"
+#include "arguments.h"
 
 namespace lowbit {
 
@@ -67,11 +67,12 @@ void maxima_run(const Step& step, uint32_t, uint32_t, uint32_t) {
 
 template <class Isa>
 void maxima_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<VocabularyMaximaArguments>(call);
   MaximaArgs& args = step.init<MaximaArgs>();
-  args.x = buffer_of<float>(call, vocabulary_maxima::kX);
-  args.allowed = buffer_of<const uint32_t>(call, vocabulary_maxima::kAllowed);
-  args.maxima = buffer_of<float>(call, vocabulary_maxima::kMaxima);
-  args.blocks = scalar_of<size_t>(call, vocabulary_maxima::kBlocks);
+  args.x = given.x;
+  args.allowed = given.allowed;
+  args.maxima = given.maxima;
+  args.blocks = given.blocks;
   step.phases = 1;
   step.tiles[0] = 1;
   step.run = maxima_run<Isa>;
@@ -142,13 +143,14 @@ void weights_run(const Step& step, uint32_t, uint32_t, uint32_t) {
 
 template <class Isa>
 void weights_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<VocabularyWeightsArguments>(call);
   WeightsArgs& args = step.init<WeightsArgs>();
-  args.x = buffer_of<const float>(call, vocabulary_weights::kX);
-  args.maxima = buffer_of<const float>(call, vocabulary_weights::kMaxima);
-  args.settings = buffer_of<const float>(call, vocabulary_weights::kSettings);
-  args.weights = buffer_of<float>(call, vocabulary_weights::kWeights);
-  args.sums = buffer_of<float>(call, vocabulary_weights::kSums);
-  args.blocks = scalar_of<size_t>(call, vocabulary_weights::kBlocks);
+  args.x = given.x;
+  args.maxima = given.maxima;
+  args.settings = given.settings;
+  args.weights = given.weights;
+  args.sums = given.sums;
+  args.blocks = given.blocks;
   step.phases = 1;
   step.tiles[0] = 1;
   step.run = weights_run<Isa>;

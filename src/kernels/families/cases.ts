@@ -1,4 +1,11 @@
-/** The cases of the families that are declared. Written by `npm run families`. */
+/** The cases of the families that have some. Written by `npm run families`. */
+export {
+  attendTextsCases as attendTexts,
+  attentionCases as attention,
+  ropeAnglesCases as ropeAngles,
+  ropeCases as rope,
+} from "./attention/cases.ts";
+export { gatherColumnsCases as gatherColumns, selectCases as select } from "./copy/cases.ts";
 export { cases as add } from "./elementwise/add.ts";
 export { cases as gelu } from "./elementwise/gelu.ts";
 export { cases as scale } from "./elementwise/scale.ts";

@@ -1,7 +1,10 @@
 /** What a sample call of a row of WebAssembly is: its results, and those of the reference kernel. */
 import type { QuantizedWeights } from "../../quantized.ts";
+import { bytesOf } from "../../tensor.ts";
+import { floats } from "../cases.ts";
 import type { Kernel } from "../contract.ts";
 import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
+import type { SequenceTable } from "../sequence-table.ts";
 import { noSequences } from "../wasm/kernel.ts";
 import type { Placement, WasmStep } from "../wasm/kernel-code.ts";
 
@@ -87,4 +90,16 @@ export function logicalWeights(n: number, k: number, bits: number): QuantizedWei
 export function packed(n: number, k: number, bits: number, layout: string) {
   const logical = logicalWeights(n, k, bits);
   return openPacked(packWeights(logical, null, layoutNamed(layout)), logical);
+}
+
+/** A run of rows from position 20 on, with a state. */
+export function tableOfRun(rows: number, stateElements: number): SequenceTable {
+  const state = { now: bytesOf(floats(stateElements, 8)), next: new Uint8Array(4 * stateElements) };
+  return {
+    ...{ handle: new Int32Array(1), runs: Int32Array.of(1, 0, rows, 20, 0), runsMax: 1, slots: 1 },
+    ...{ states: new BigUint64Array(1), nextStates: new BigUint64Array(1) },
+    state: () => state,
+    layerPages: () => undefined,
+    statePart: () => undefined,
+  };
 }

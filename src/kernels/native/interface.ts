@@ -1,5 +1,5 @@
 /**
- * What the native addon offers, as native/addon.cc implements it. With families.ts this is the contract that an addon
+ * What the native addon offers, as native/addon.cc implements it. With the fields of families this is the contract that an addon
  * and this code must share: abi.ts holds its fingerprint.
  */
 import type { CpuFeature, GroupLimit, NativeCall } from "../contract.ts";

@@ -1,6 +1,6 @@
 /** How fast this machine reads memory, measured by a loop of the native addon. */
+import { measureRead } from "../families/measure/measure-read.ts";
 import { nativeAddon } from "./addon.ts";
-import { argumentNames, orderArguments } from "./families.ts";
 import type { NativeAddon } from "./interface.ts";
 
 /** A call of a row without its scratch. */
@@ -57,7 +57,7 @@ export function readBandwidth(
   const seconds = distances.map((ahead) => {
     const calls = memories.map((data) => ({
       kernel,
-      ...orderArguments(argumentNames.measureRead, { bytes: data.length, rounds: 1, ahead, data }),
+      ...measureRead.argumentsOf({ data, rounds: 1, ahead }),
     }));
     return pick(Array.from({ length: RUNS }, () => secondsOf(addon, calls, threads)));
   });

@@ -7,9 +7,9 @@ import { type Bench, describeRows, heap, isEmulated, run } from "../../../test/s
 import { madeOnce } from "../../../test/support/made-once.ts";
 import { Random } from "../../../test/support/random.ts";
 import { expectSame } from "../../../test/support/same.ts";
-import type { AttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { hostCpu } from "../cpu.ts";
+import type { AttentionArgs } from "../families/attention/fields.ts";
 import * as table from "../families/index.ts";
 
 /** Scratch and threads of a run; tensors are made by `floats`, which begin at odd places. */

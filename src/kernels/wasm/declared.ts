@@ -1,7 +1,16 @@
 /** Rows of WebAssembly of families that are declared: their argument block, and what a tile of them is. */
 
 import type { Kernel } from "../contract.ts";
-import { type ArgumentsOf, checkArguments, type Fields, numbersOf, sizeNames } from "../declaration.ts";
+import {
+  type ArgumentsOf,
+  checkArguments,
+  type Fields,
+  numbersOf,
+  type PlainFields,
+  plainFields,
+  plainValues,
+  sizeNames,
+} from "../declaration.ts";
 import type { Body, Local } from "./assembler/expression.ts";
 import { when } from "./assembler/expression.ts";
 import { f32x4, i32, int } from "./assembler/instructions.ts";
@@ -60,7 +69,8 @@ export function wasmRow<F extends Fields, C>(
   { name, types, fields, by }: Declared<F>,
   code: WasmCode<F, C>,
 ): Kernel<ArgumentsOf<F>> {
-  const block = blockOf(fields);
+  const plain = plainFields(fields);
+  const block = blockOf(plain);
   const codeFor = (special: C): KernelCode => {
     const key = [name, ...Object.values(special ?? {})].join("_");
     const build = () => [
@@ -76,11 +86,12 @@ export function wasmRow<F extends Fields, C>(
     ...plainRow,
     name: `${name}_${types}_1x1x${code.lanes ?? 4}_wasm_simd`,
     step(args, place) {
-      checkArguments(name, fields, args);
-      const values = numbersOf(fields, args);
-      for (const [field, declared] of Object.entries(fields)) {
+      const given = plainValues(fields, args);
+      checkArguments(name, plain, given);
+      const values = numbersOf(plain, given);
+      for (const [field, declared] of Object.entries(plain)) {
         if (declared.kind !== "array") continue;
-        const view = (args as Readonly<Record<string, ArrayBufferView | null>>)[field];
+        const view = given[field] as ArrayBufferView | null;
         values[field] = view ? place[declared.access === "read" ? "read" : "write"](view) : 0;
       }
       const { rows, count } = values;
@@ -91,8 +102,8 @@ export function wasmRow<F extends Fields, C>(
   });
 }
 
-function blockOf(fields: Fields) {
-  const types = { float: "f32", double: "f32", uint32_t: "i32", size_t: "ptr" } as const;
+function blockOf(fields: PlainFields) {
+  const types = { float: "f32", double: "f32", uint32_t: "i32", bool: "i32", size_t: "ptr" } as const;
   const entries = Object.entries(fields).map(([name, field]) => {
     if (field.kind === "array") return [name, "ptr"] as const;
     return [name, field.kind === "number" ? types[field.type] : "i32"] as const;

@@ -1,6 +1,7 @@
 /** aten operators that read or write places of a tensor that other tensors name. */
-import type { GatherColumnsArgs, Indices } from "../../kernels/arguments.ts";
+import type { GatherColumnsArgs } from "../../kernels/families/copy/fields.ts";
 import { gatherColumns } from "../../kernels/families/index.ts";
+import type { Indices } from "../../kernels/records.ts";
 import { broadcastStrides, eachPlace, numbersOf } from "../../kernels/reference/aten/dense.ts";
 import {
   type GatherArgs,

@@ -4,9 +4,9 @@ import { type Bench, describeRows, heap, machine, run } from "../../../../test/s
 import { PagedTable } from "../../../../test/support/paged.ts";
 import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
-import type { AttentionArgs } from "../../arguments.ts";
 import { processMemory } from "../../memory.ts";
 import { attention, updateAndAttend } from "../index.ts";
+import type { AttentionArgs } from "./fields.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 

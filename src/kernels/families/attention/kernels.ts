@@ -1,6 +1,13 @@
 /** Kernels of attention, rotary embedding, and rows of texts. Best first: the reference fits everything and is last. */
-import { listed } from "../../family.ts";
-import * as native from "../../native/families.ts";
+import { family, plainFamily } from "../../family.ts";
+import {
+  attendTextsFields,
+  attentionFields,
+  ropeAnglesFields,
+  ropeFields,
+  ropeSequenceAttentionFields,
+  sequenceAttentionFields,
+} from "./fields.ts";
 import { attentionReference, updateAndAttendReference } from "./reference.ts";
 import { ropeUpdateAndAttendReference } from "./rope-attention-reference.ts";
 import { ropeAnglesReference, ropeReference } from "./rope-reference.ts";
@@ -16,24 +23,27 @@ import {
 import { ropeAnglesWasm, ropeWasm } from "./wasm/rope.ts";
 import { attendTextsWasm } from "./wasm/texts.ts";
 
-export const ropeAngles = listed("rope_angles", native.ropeAngles, [ropeAnglesWasm, ropeAnglesReference]);
-export const rope = listed("rope", native.rope, [ropeWasm, ropeReference]);
-export const attention = listed("attention", native.attention, [
-  attentionRelaxedWasm,
-  attentionWasm,
-  attentionReference,
-]);
+export const ropeAngles = family("rope_angles", ropeAnglesFields, {
+  wasm: [ropeAnglesWasm],
+  reference: ropeAnglesReference,
+});
+export const rope = family("rope", ropeFields, { wasm: [ropeWasm], reference: ropeReference });
+export const attention = family("attention", attentionFields, {
+  wasm: [attentionRelaxedWasm, attentionWasm],
+  reference: attentionReference,
+});
 /** Over the pages of several sequences. */
-export const updateAndAttend = listed("update_and_attend", native.updateAndAttend, [
-  updateAndAttendRelaxedWasm,
-  updateAndAttendWasm,
-  updateAndAttendReference,
-]);
-export const ropeUpdateAndAttend = listed("rope_update_and_attend", native.ropeUpdateAndAttend, [
-  ropeUpdateAndAttendRelaxedWasm,
-  ropeUpdateAndAttendWasm,
-  ropeUpdateAndAttendReference,
-]);
+export const updateAndAttend = family("update_and_attend", sequenceAttentionFields, {
+  wasm: [updateAndAttendRelaxedWasm, updateAndAttendWasm],
+  reference: updateAndAttendReference,
+});
+export const ropeUpdateAndAttend = family("rope_update_and_attend", ropeSequenceAttentionFields, {
+  wasm: [ropeUpdateAndAttendRelaxedWasm, ropeUpdateAndAttendWasm],
+  reference: ropeUpdateAndAttendReference,
+});
 /** Over rows that are several texts. */
-export const attendTexts = listed("attend_texts", native.attendTexts, [attendTextsWasm, attendTextsReference]);
-export const poolTexts = [poolTextsReference];
+export const attendTexts = family("attend_texts", attendTextsFields, {
+  wasm: [attendTextsWasm],
+  reference: attendTextsReference,
+});
+export const poolTexts = plainFamily(poolTextsReference);

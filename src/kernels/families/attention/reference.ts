@@ -6,9 +6,9 @@ import { viewOf } from "../../../dtype.ts";
 import { InvalidArgumentError } from "../../../errors.ts";
 import { f16Table, f32ToF16 } from "../../../half.ts";
 import { roundHalfEven } from "../../../rounding.ts";
-import type { AttentionArgs, SequenceAttentionArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { type KvCacheType, type PagedCache, partOffsets, runsOf } from "../../sequence-table.ts";
+import type { AttentionArgs, SequenceAttentionArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 

@@ -1,6 +1,7 @@
 /** Rotary embedding and attention as what they are made of: the very values of the single reference kernels. */
-import type { RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
+import type { RopeSequenceAttentionArgs, SequenceAttentionArgs } from "./fields.ts";
 import { updateAndAttendReference } from "./reference.ts";
 import { ropeReference } from "./rope-reference.ts";
 

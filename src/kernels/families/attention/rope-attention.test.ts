@@ -4,11 +4,11 @@ import { type Bench, benchesFor, describeRows, heap, machine, run } from "../../
 import { PagedTable } from "../../../../test/support/paged.ts";
 import { Random } from "../../../../test/support/random.ts";
 import { f16Table } from "../../../half.ts";
-import type { RopeSequenceAttentionArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
 import { type KvCacheType, kvCacheTypes } from "../../sequence-table.ts";
 import * as table from "../index.ts";
+import type { RopeSequenceAttentionArgs } from "./fields.ts";
 
 const cpu = machine();
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));

@@ -1,6 +1,7 @@
 /** Rotary embedding as plain loops. */
-import type { RopeAnglesArgs, RopeArgs } from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
+import type { RopeAnglesArgs, RopeArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 

@@ -9,11 +9,11 @@ import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
 import { pageBytesOf, Sequences, type SequencesShape } from "../../../../test/support/sequences.ts";
 import { f32ToF16 } from "../../../half.ts";
-import type { SequenceAttentionArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
 import { kvCacheTypes, partOffsets, type Run } from "../../sequence-table.ts";
 import { attention, ropeUpdateAndAttend, updateAndAttend } from "../index.ts";
+import type { SequenceAttentionArgs } from "./fields.ts";
 
 const memory = processMemory();
 const cpu = machine();

@@ -1,7 +1,7 @@
 /** Attention within texts and what a text's rows become, as plain loops; sums in double precision, rounded to float32. */
 import type { Pooling } from "../../../pooling.ts";
-import type { AttendTextsArgs, PoolTextsArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
+import type { AttendTextsArgs, PoolTextsArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 

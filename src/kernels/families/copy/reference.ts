@@ -1,6 +1,7 @@
 /** Copies as plain loops: columns in another order, and select. */
-import type { GatherColumnsArgs, SelectArgs } from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
+import type { GatherColumnsArgs, SelectArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 

@@ -1,5 +1,5 @@
 /** Columns of rows in another order. A tile is a row. */
-import type { GatherColumnsArgs } from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
 import { when } from "../../wasm/assembler/expression.ts";
 import { f32, float, i32, int } from "../../wasm/assembler/instructions.ts";
@@ -7,6 +7,7 @@ import { advance, elementAt, forRange } from "../../wasm/generate/loops.ts";
 import { plainRow, wasmKernel } from "../../wasm/kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "../../wasm/kernel-code.ts";
 import { indexType, readIndex } from "../embedding/wasm/embedding.ts";
+import type { GatherColumnsArgs } from "./fields.ts";
 
 const block = new ArgumentBlock({ x: "ptr", columns: "ptr", y: "ptr", dim: "i32", count: "i32" });
 

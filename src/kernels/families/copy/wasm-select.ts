@@ -1,11 +1,12 @@
 /** Blocks of rows as copies. A tile is a range of blocks. */
-import type { SelectArgs } from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
 import { when } from "../../wasm/assembler/expression.ts";
 import { i32, memory } from "../../wasm/assembler/instructions.ts";
 import { advance, elementAt, forRange } from "../../wasm/generate/loops.ts";
 import { plainRow, wasmKernel } from "../../wasm/kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "../../wasm/kernel-code.ts";
+import type { SelectArgs } from "./fields.ts";
 
 /** Bytes of a tile: enough that taking it costs little. */
 const TILE_BYTES = 1 << 14;

@@ -113,7 +113,7 @@ describeRows(embeddingPacked, machine(), (kernel) => {
   it.each(kernel.bits!)("reads rows of %i bits", (bits) => {
     for (const { weights, packed, expected } of packedCases(bits)) {
       const { k: dim, scales, zeros, groupSize } = weights;
-      const args = { bits, rows: ROWS, dim, packed, scales, zeros: zeros! };
+      const args = { bits, rows: ROWS, dim, groups: scales.length / ROWS, packed, scales, zeros: zeros! };
       expectRows(kernel, args, expected, `dim ${dim}, group ${groupSize}`);
     }
   });

@@ -1,11 +1,12 @@
 /** Embedding rows as plain loops: float tables, TorchAO-packed tables, and rows of packed linear weights. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import { groupCount } from "../../../quantized.ts";
-import type { FloatEmbeddingArgs, Indices, PackedEmbeddingArgs, SharedEmbeddingArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { layouts, weightRow } from "../../layout/packed.ts";
 import { readEmbeddingRow } from "../../layout/torchao-embedding.ts";
+import type { Indices } from "../../records.ts";
 import { floatRows } from "../linear/reference.ts";
+import type { FloatEmbeddingArgs, PackedEmbeddingArgs, SharedEmbeddingArgs } from "./fields.ts";
 
 const ALL_BITS = [1, 2, 3, 4, 5, 6, 7, 8] as const;
 

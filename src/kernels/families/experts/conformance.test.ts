@@ -12,18 +12,13 @@ import {
 } from "../../../../test/support/conformance.ts";
 import { Random, randomFloatWeights, randomWeights, weightVariants } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
-import type {
-  ExpertLinearArgs,
-  ExpertMatrices,
-  FloatLinearArgs,
-  PackedLinearArgs,
-  RouteArgs,
-} from "../../arguments.ts";
 import type { Cpu, CpuFeature, Kernel, KernelTarget } from "../../contract.ts";
 import { scalarCpu } from "../../cpu.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
 import { packedQuery, selectKernel, selectLayout } from "../../select.ts";
 import * as table from "../index.ts";
+import type { FloatLinearArgs, PackedLinearArgs } from "../linear/fields.ts";
+import type { ExpertLinearArgs, ExpertMatrices, RouteArgs } from "./fields.ts";
 import { routeReference } from "./reference.ts";
 import { routingLength, routingParts } from "./routing.ts";
 
@@ -33,18 +28,19 @@ const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threa
 type Router = Omit<RouteArgs, "logits" | "routing" | "bias" | "factors">;
 
 const routers: readonly Router[] = [
-  { rows: 1, experts: 6, topK: 2, scores: 0, normalize: true, eps: 0, scale: 1 },
-  { rows: 37, experts: 128, topK: 8, scores: 0, normalize: false, eps: 0, scale: 1 },
-  { rows: 9, experts: 7, topK: 3, scores: 1, normalize: true, eps: 1e-6, scale: 2.5 },
-  { rows: 70, experts: 4, topK: 4, scores: 1, normalize: false, eps: 0, scale: 1 },
-  { rows: 5, experts: 1, topK: 1, scores: 0, normalize: true, eps: 0, scale: 1 },
+  { rows: 1, experts: 6, topK: 2, scores: "softmax", normalize: true, eps: 0, scale: 1 },
+  { rows: 37, experts: 128, topK: 8, scores: "softmax", normalize: false, eps: 0, scale: 1 },
+  { rows: 9, experts: 7, topK: 3, scores: "sigmoid", normalize: true, eps: 1e-6, scale: 2.5 },
+  { rows: 70, experts: 4, topK: 4, scores: "sigmoid", normalize: false, eps: 0, scale: 1 },
+  { rows: 5, experts: 1, topK: 1, scores: "softmax", normalize: true, eps: 0, scale: 1 },
 ];
 
 /** Experts and weights of a row as the definition says it, in double precision. */
 function routed(router: Router, logits: Float32Array, bias: Float32Array | null, factors: Float32Array | null) {
   const exps = [...logits].map(Math.exp);
   const total = exps.reduce((sum, value) => sum + value, 0);
-  const scores = router.scores === 0 ? exps.map((value) => value / total) : exps.map((value) => value / (1 + value));
+  const scores =
+    router.scores === "softmax" ? exps.map((value) => value / total) : exps.map((value) => value / (1 + value));
   const rank = (e: number) => scores[e]! + (bias ? bias[e]! : 0);
   const chosen = [...scores.keys()].sort((a, b) => rank(b) - rank(a)).slice(0, router.topK);
   const sum = chosen.reduce((all, e) => all + scores[e]!, 0);
@@ -100,7 +96,17 @@ describeRows(table.route, cpu, (kernel) => {
 function routingOf(random: Random, rows: number, experts: number, topK: number, isEven: boolean): Int32Array {
   const logits = random.floats(rows * experts, 2);
   if (!isEven) for (let row = 0; row < rows; row++) logits[row * experts + 1] = 9;
-  const router = { rows, experts, topK, scores: 0, normalize: true, eps: 0, scale: 1, bias: null, factors: null };
+  const router = {
+    rows,
+    experts,
+    topK,
+    scores: "softmax" as const,
+    normalize: true,
+    eps: 0,
+    scale: 1,
+    bias: null,
+    factors: null,
+  };
   return routingBy(routeReference, { ...router, logits }, benches[0]!);
 }
 

@@ -1,6 +1,12 @@
 /** Kernels of mixtures of experts. Best first: the reference fits everything and is last. */
-import { listed } from "../../family.ts";
-import * as native from "../../native/families.ts";
+import { family } from "../../family.ts";
+import {
+  combineExpertsFields,
+  expertRowsFields,
+  floatExpertFields,
+  packedExpertFields,
+  routeFields,
+} from "./fields.ts";
 import {
   combineExpertsReference,
   expertLinearFloatReference,
@@ -11,18 +17,21 @@ import {
 import { expertLinearFloatWasm, expertLinearPackedWasm } from "./wasm/expert-linear.ts";
 import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./wasm/router.ts";
 
-export const route = listed("route", native.route, [routeWasm, routeReference]);
-export const expertRows = listed("expert_rows", native.expertRows, [expertRowsWasm, expertRowsReference]);
-export const combineExperts = listed("combine_experts", native.expertRows, [
-  combineExpertsWasm,
-  combineExpertsReference,
-]);
+export const route = family("route", routeFields, { wasm: [routeWasm], reference: routeReference });
+export const expertRows = family("expert_rows", expertRowsFields, {
+  wasm: [expertRowsWasm],
+  reference: expertRowsReference,
+});
+export const combineExperts = family("combine_experts", combineExpertsFields, {
+  wasm: [combineExpertsWasm],
+  reference: combineExpertsReference,
+});
 /** Over rows in the order of their experts; the kernels of linear layers multiply. */
-export const expertLinearPacked = listed("expert_linear_packed", native.expertPacked, [
-  expertLinearPackedWasm,
-  expertLinearPackedReference,
-]);
-export const expertLinearFloat = listed("expert_linear_float", native.expertFloat, [
-  expertLinearFloatWasm,
-  expertLinearFloatReference,
-]);
+export const expertLinearPacked = family("expert_linear_packed", packedExpertFields, {
+  wasm: [expertLinearPackedWasm],
+  reference: expertLinearPackedReference,
+});
+export const expertLinearFloat = family("expert_linear_float", floatExpertFields, {
+  wasm: [expertLinearFloatWasm],
+  reference: expertLinearFloatReference,
+});

@@ -1,14 +1,8 @@
 /** Mixtures of experts as plain loops (Shazeer et al. 2017; Fedus et al. 2022): routers, rows by expert, sums by weight. */
-import type {
-  CombineExpertsArgs,
-  ExpertLinearArgs,
-  ExpertMatrices,
-  ExpertRowsArgs,
-  FloatLinearArgs,
-  PackedLinearArgs,
-  RouteArgs,
-} from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
+import type { FloatLinearArgs, PackedLinearArgs } from "../linear/fields.ts";
+import type { ExpertLinearArgs, ExpertMatrices, ExpertRowsArgs, RouteArgs } from "./fields.ts";
 import { expertRuns, type RoutingParts, routingParts } from "./routing.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
@@ -31,7 +25,7 @@ export const routeReference: Kernel<RouteArgs> = {
 function routeRow(args: RouteArgs, row: number, scores: Float64Array, { places, weights }: RoutingParts): void {
   const { experts, topK, bias, factors, normalize, eps, scale } = args;
   const logits = args.logits.subarray(row * experts, (row + 1) * experts);
-  if (args.scores === 0) {
+  if (args.scores === "softmax") {
     const max = logits.reduce((most, logit) => Math.max(most, logit), Number.NEGATIVE_INFINITY);
     let total = 0;
     for (let e = 0; e < experts; e++) total += scores[e] = Math.exp(logits[e]! - max);
@@ -80,7 +74,7 @@ export const expertRowsReference: Kernel<ExpertRowsArgs> = {
   },
 };
 
-export const combineExpertsReference: Kernel<CombineExpertsArgs> = {
+export const combineExpertsReference: Kernel<ExpertRowsArgs> = {
   ...anyShape,
   name: "combine_experts_f32_1x1x1_reference",
   bind(args) {

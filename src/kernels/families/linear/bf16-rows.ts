@@ -1,8 +1,8 @@
 /** Kernels of float32 activations for activations and results in bfloat16: both are converted in the scratch memory. */
 import { viewOf } from "../../../dtype.ts";
 import { decodeBf16, f32ToBf16 } from "../../../half.ts";
-import type { PackedLinearArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
+import type { PackedLinearArgs } from "./fields.ts";
 
 /** The arguments of a packed product with bit patterns of bfloat16 for x [m, k] and y [m, n]. */
 export interface Bf16LinearArgs extends Omit<PackedLinearArgs, "x" | "y"> {

@@ -39,10 +39,11 @@ import {
 import { expectSame } from "../../../../test/support/same.ts";
 import { f16Table, f32ToF16 } from "../../../half.ts";
 import { hasFactors, type QuantizedWeights, SUPER_GROUP } from "../../../quantized.ts";
-import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "../../arguments.ts";
 import type { Kernel, PackedLayout } from "../../contract.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
+import type { FloatWeights } from "../../records.ts";
 import { linearA8, linearA8Blocks, linearFloat, linearWeightOnly } from "../index.ts";
+import type { FloatLinearArgs, PackedLinearArgs } from "./fields.ts";
 
 const single: Bench = { memory: heap, threads: 1 };
 const threaded: Bench = { memory: heap, threads: 3 };

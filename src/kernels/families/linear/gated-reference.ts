@@ -1,7 +1,8 @@
 /** Linear layers whose columns gate each other, as what they are made of: the very values of the single reference kernels. */
-import type { PackedLinearArgs } from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
 import { gateRows } from "../gate/gate-halves.ts";
+import type { PackedLinearArgs } from "./fields.ts";
 import { linearA8BlocksReference, linearA8Reference } from "./reference.ts";
 
 /** Results of the linear layer [m, n] come first in scratch. */

@@ -24,10 +24,10 @@ import {
 import { madeOnce } from "../../../../test/support/made-once.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../../../test/support/random.ts";
 import { hasFactors, type QuantizedWeights } from "../../../quantized.ts";
-import type { PackedLinearArgs } from "../../arguments.ts";
 import type { Kernel, PackedLayout } from "../../contract.ts";
 import { layoutNamed, openPacked, packWeights } from "../../layout/packed.ts";
 import { linearA8BlocksSwiglu, linearA8Swiglu } from "../index.ts";
+import type { PackedLinearArgs } from "./fields.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
 

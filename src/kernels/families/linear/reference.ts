@@ -4,9 +4,9 @@
  */
 import { f16Table } from "../../../half.ts";
 import { groupCount, type WeightSpec } from "../../../quantized.ts";
-import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "../../arguments.ts";
 import type { Kernel, PackedWeights } from "../../contract.ts";
 import { layouts, weightRow } from "../../layout/packed.ts";
+import type { FloatWeights } from "../../records.ts";
 import {
   blocksOf,
   type QuantizedActivations,
@@ -14,6 +14,7 @@ import {
   quantizeActivations,
   quantizeBlocks,
 } from "./activations.ts";
+import type { FloatLinearArgs, PackedLinearArgs } from "./fields.ts";
 
 const ALL_BITS = [1, 2, 3, 4, 5, 6, 7, 8] as const;
 const allLayouts = layouts.map((layout) => layout.name);

@@ -1,8 +1,22 @@
 /** Packing of PyTorch's 4-bit weights (uint8 [n, k/2], even k in the low nibble, value + 8) into a packed layout. */
 import { decodeBf16 } from "../../../half.ts";
-import type { QuantizedWeights } from "../../../quantized.ts";
-import type { Int4PackArgs } from "../../arguments.ts";
-import type { Kernel } from "../../contract.ts";
+import type { QuantizedWeights, WeightSpec } from "../../../quantized.ts";
+import type { Kernel, LayoutPacker, PackedLayout, PackTarget } from "../../contract.ts";
+
+/** Packs weights [n, k] in `layout` at the start of `target`, with zeros behind them. */
+export interface Int4PackArgs {
+  readonly spec: WeightSpec;
+  readonly layout: PackedLayout;
+  /** What packs into the layout. */
+  packer(target: PackTarget): LayoutPacker;
+  /** [n, k/2], even k in the low nibble, each value + 8. */
+  readonly nibbles: Uint8Array;
+  /** [n, groups] float32, or bfloat16 bit patterns. */
+  readonly scales: Float32Array | Uint16Array;
+  readonly bias: Float32Array | null;
+  /** At least of the layout's `byteLength`. */
+  readonly target: Uint8Array;
+}
 
 export const int4PackReference: Kernel<Int4PackArgs> = {
   name: "int4_pack_w4_1x1x1_reference",

@@ -1,4 +1,8 @@
-/** Kernels that pack weights. Best first: the reference fits everything and is last. */
+/** Kernels that round and pack weights. Best first: the reference fits everything and is last. */
+import { nativeFamily, plainFamily } from "../../family.ts";
+import { quantizeAffineFields, quantizePackFields } from "./fields.ts";
 import { int4PackReference } from "./int4-reference.ts";
 
-export const int4Pack = [int4PackReference];
+export const int4Pack = plainFamily(int4PackReference);
+export const quantizeAffine = nativeFamily("quantize_affine", quantizeAffineFields);
+export const quantizePack = nativeFamily("quantize_pack", quantizePackFields);

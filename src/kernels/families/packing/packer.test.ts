@@ -3,7 +3,8 @@ import { describe, expect, it } from "vitest";
 import { Random, randomWeights } from "../../../../test/support/random.ts";
 import { hasFactors, type QuantizedWeights, superGroupCount } from "../../../quantized.ts";
 import { layoutNamed, packWeights } from "../../layout/packed.ts";
-import { packingKernels, startFastPacking } from "./packer.ts";
+import { quantizePack } from "./kernels.ts";
+import { startFastPacking } from "./packer.ts";
 
 /** Rows first .. first + count. */
 function rowsOf(weights: QuantizedWeights, first: number, count: number): QuantizedWeights {
@@ -22,7 +23,7 @@ function rowsOf(weights: QuantizedWeights, first: number, count: number): Quanti
   };
 }
 
-const hasNative = packingKernels.length > 0;
+const hasNative = quantizePack.length > 0;
 
 describe.skipIf(!hasNative)(`native packing${hasNative ? "" : ": there is no native code here"}`, () => {
   it.each(["panel16", "panel32"])("into %s", (name) => {

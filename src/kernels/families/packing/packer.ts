@@ -4,45 +4,12 @@ import type { Cpu, Kernel, LayoutPacker, PackedLayout, PackTarget } from "../../
 import { hostCpu } from "../../cpu.ts";
 import { HEADER_BYTES, writeHeader } from "../../layout/header.ts";
 import { startPacking } from "../../layout/packed.ts";
-import { panelGeometry, scaleBytes } from "../../layout/panel-geometry.ts";
+import { panelGeometry } from "../../layout/panel-geometry.ts";
 import { checkFactors } from "../../layout/panel-packer.ts";
-import { argumentNames, type NativeArguments, orderArguments } from "../../native/families.ts";
-import { nativeKernels } from "../../native/rows.ts";
 import { defaultThreads } from "../../plan.ts";
 import { kernelRefusal } from "../../select.ts";
-
-/** Rows of weights that begin a panel, and the bytes of their panels, which are zero. */
-interface PackingArgs {
-  readonly part: QuantizedWeights;
-  readonly hasBias: boolean;
-  readonly panels: Uint8Array;
-  /** [1], set when a scale is negative. */
-  readonly negative: Int32Array;
-}
-
-const none = new Int8Array(0);
-const noFloats = new Float32Array(0);
-
-function packing({ part, hasBias, panels, negative }: PackingArgs): NativeArguments {
-  const { n, k, groupSize, bits, scaleDType, qvals, scales, zeros, levels } = part;
-  return orderArguments(argumentNames.quantizePack, {
-    ...{ n, k, groupSize, bits, qvals, scales, panels, negative },
-    scaleBytes: scaleBytes[scaleDType],
-    hasE4m3: scaleDType === "e4m3" ? 1 : 0,
-    hasZeros: zeros ? 1 : 0,
-    hasLevels: levels ? 1 : 0,
-    hasMinima: part.hasMinima ? 1 : 0,
-    hasBias: hasBias ? 1 : 0,
-    zeros: zeros ?? none,
-    levels: levels ?? none,
-    minima: part.minima ?? noFloats,
-    superScales: part.superScales ?? noFloats,
-    superMinima: part.superMinima ?? noFloats,
-  });
-}
-
-/** The native kernels; none where there is no native code. */
-export const packingKernels: readonly Kernel<PackingArgs>[] = nativeKernels("quantize_pack", packing);
+import type { QuantizePackArgs } from "./fields.ts";
+import { quantizePack } from "./kernels.ts";
 
 /** A new buffer for weights of this spec and what packs their rows into it, natively where that is possible. */
 export function startFastPacking(
@@ -57,7 +24,7 @@ export function startFastPacking(
 /** What packs weights into a layout on a CPU, natively where that is possible. */
 export function fastPacker(layout: PackedLayout, target: PackTarget, cpu: Cpu = hostCpu()): LayoutPacker {
   const query = { layout: layout.name, bits: target.spec.bits, m: 1 };
-  const kernel = packingKernels.find((candidate) => kernelRefusal(candidate, query, cpu) === null);
+  const kernel = quantizePack.find((candidate) => kernelRefusal(candidate, query, cpu) === null);
   return kernel ? new NativePacker(kernel, { ...target, layout }) : layout.packer(target);
 }
 
@@ -66,12 +33,12 @@ interface Packing extends PackTarget {
 }
 
 class NativePacker implements LayoutPacker {
-  readonly #kernel: Kernel<PackingArgs>;
+  readonly #kernel: Kernel<QuantizePackArgs>;
   readonly #packing: Packing;
   readonly #negative = new Int32Array(1);
   #levels: Int8Array | null = null;
 
-  constructor(kernel: Kernel<PackingArgs>, packing: Packing) {
+  constructor(kernel: Kernel<QuantizePackArgs>, packing: Packing) {
     this.#kernel = kernel;
     this.#packing = packing;
   }

@@ -16,11 +16,11 @@ import { madeOnce } from "../../../../test/support/made-once.ts";
 import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
 import { States } from "../../../../test/support/states.ts";
-import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "../../arguments.ts";
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
 import type { Run } from "../../sequence-table.ts";
 import { linearRecurrence, shortConvolution } from "../index.ts";
+import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "./fields.ts";
 
 const memory = processMemory();
 const cpu = machine();

@@ -1,7 +1,8 @@
 /** Recurrent layers as plain loops: sums in double precision, states and results rounded to float32. */
-import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
 import { type Run, runsOf, type SequenceTable, type StatePart } from "../../sequence-table.ts";
+import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 

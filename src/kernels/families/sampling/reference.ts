@@ -1,9 +1,7 @@
 /** The sampler's passes over the logits of a vocabulary as plain loops. All kernels give the same in every bit. */
-import type { VocabularyMaximaArgs, VocabularyWeightsArgs } from "../../arguments.ts";
-import type { Kernel } from "../../contract.ts";
 
-/** Logits of a block. */
-export const BLOCK_TOKENS = 128;
+import type { Kernel } from "../../contract.ts";
+import { BLOCK_TOKENS, type VocabularyMaximaArgs, type VocabularyWeightsArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 

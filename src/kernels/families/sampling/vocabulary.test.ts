@@ -4,8 +4,9 @@ import { describeRows, heap, machine, run } from "../../../../test/support/confo
 import { Random } from "../../../../test/support/random.ts";
 import type { Kernel } from "../../contract.ts";
 import { scalarCpu } from "../../cpu.ts";
-import { BLOCK_TOKENS } from "./reference.ts";
-import { VocabularyPasses, vocabularyMaxima, vocabularyPasses, vocabularyWeights } from "./vocabulary.ts";
+import { BLOCK_TOKENS } from "./fields.ts";
+import { vocabularyMaxima, vocabularyWeights } from "./kernels.ts";
+import { VocabularyPasses, vocabularyPasses } from "./vocabulary.ts";
 
 const random = new Random(5);
 const bench = { memory: heap, threads: 1 };

@@ -4,28 +4,14 @@
  */
 import { UnsupportedError } from "../../../errors.ts";
 import { warn } from "../../../log.ts";
-import type { VocabularyMaximaArgs, VocabularyWeightsArgs } from "../../arguments.ts";
 import type { Cpu, Kernel } from "../../contract.ts";
 import { hostCpu, scalarCpu } from "../../cpu.ts";
-import * as native from "../../native/families.ts";
-import { nativeKernels } from "../../native/rows.ts";
 import { zeroedBytes } from "../../plan.ts";
 import { selectKernel } from "../../select.ts";
 import { WasmEngine } from "../../wasm/engine/engine.ts";
 import { noSequences } from "../../wasm/kernel.ts";
-import { BLOCK_TOKENS, vocabularyMaximaReference, vocabularyWeightsReference } from "./reference.ts";
-import { vocabularyMaximaWasm, vocabularyWeightsWasm } from "./wasm.ts";
-
-export const vocabularyMaxima: readonly Kernel<VocabularyMaximaArgs>[] = [
-  ...nativeKernels("vocabulary_maxima", native.vocabularyMaxima),
-  vocabularyMaximaWasm,
-  vocabularyMaximaReference,
-];
-export const vocabularyWeights: readonly Kernel<VocabularyWeightsArgs>[] = [
-  ...nativeKernels("vocabulary_weights", native.vocabularyWeights),
-  vocabularyWeightsWasm,
-  vocabularyWeightsReference,
-];
+import { BLOCK_TOKENS } from "./fields.ts";
+import { vocabularyMaxima, vocabularyWeights } from "./kernels.ts";
 
 const query = { layout: null, bits: null, m: 1 };
 const noScratch = new Uint8Array(0);

@@ -1,5 +1,5 @@
 /** The sampler's passes over the logits of a vocabulary, the same in every bit as the reference. */
-import type { VocabularyMaximaArgs, VocabularyWeightsArgs } from "../../arguments.ts";
+
 import type { Kernel } from "../../contract.ts";
 import { type Body, type Expr, type Local, vector, when } from "../../wasm/assembler/expression.ts";
 import { f32, f32x4, float, i32, i32x4, int, v128 } from "../../wasm/assembler/instructions.ts";
@@ -8,7 +8,8 @@ import { advance, forRange } from "../../wasm/generate/loops.ts";
 import { VectorConstants } from "../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../wasm/kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "../../wasm/kernel-code.ts";
-import { BLOCK_TOKENS, LEAST_EXPONENT, POWER, SUM_LANES, WHOLE } from "./reference.ts";
+import { BLOCK_TOKENS, type VocabularyMaximaArgs, type VocabularyWeightsArgs } from "./fields.ts";
+import { LEAST_EXPONENT, POWER, SUM_LANES, WHOLE } from "./reference.ts";
 
 /** Vectors of a round of all lanes of a sum, and rounds of a block. */
 const VECTORS = SUM_LANES / 4;

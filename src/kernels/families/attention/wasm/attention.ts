@@ -2,11 +2,12 @@
  * Rows of attention, over the pages of several sequences and over a cache without pages, which is the one page of one
  * sequence. Over pages, queries and keys may be rotated first. New keys and values are stored before queries are answered.
  */
-import type { AttentionArgs, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../../../arguments.ts";
+
 import type { CpuFeature, Kernel } from "../../../contract.ts";
 import { type KvCacheType, partOffsets } from "../../../sequence-table.ts";
 import { plainRow, type WasmRow, wasmKernel } from "../../../wasm/kernel.ts";
 import type { Placement, WasmPhase } from "../../../wasm/kernel-code.ts";
+import type { AttentionArgs, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../fields.ts";
 import { mergeCode } from "./merge.ts";
 import { type AttentionShape, type AttentionSizes, attentionBlock, splitOf } from "./shape.ts";
 import { RUN_TABLE, runCode, storeCode } from "./store.ts";

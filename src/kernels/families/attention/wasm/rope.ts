@@ -1,5 +1,5 @@
 /** Rotary embedding: its angles, in double precision, and the rotation. A tile is a token. */
-import type { RopeAnglesArgs, RopeArgs } from "../../../arguments.ts";
+
 import type { Kernel } from "../../../contract.ts";
 import { type Body, type Expr, type Local, select, when } from "../../../wasm/assembler/expression.ts";
 import { double, f32, f32x4, f64, i32, i64, int } from "../../../wasm/assembler/instructions.ts";
@@ -9,6 +9,7 @@ import { advance, elementAt, forRange } from "../../../wasm/generate/loops.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import type { RopeAnglesArgs, RopeArgs } from "../fields.ts";
 
 const anglesBlock = new ArgumentBlock({
   position: "ptr",

@@ -7,12 +7,12 @@ import { type Bench, describeRows, heap, machine, run } from "../../../../../tes
 import { looseMemory, type PagedShape, PagedTable, type PageMemory } from "../../../../../test/support/paged.ts";
 import { Random } from "../../../../../test/support/random.ts";
 import { expectSame } from "../../../../../test/support/same.ts";
-import type { AttentionArgs, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../../../arguments.ts";
 import type { Kernel } from "../../../contract.ts";
 import type { KvCacheType, Run } from "../../../sequence-table.ts";
 import { WasmEngine } from "../../../wasm/engine/engine.ts";
 import { hasWideMemory } from "../../../wasm/engine/engine-memory.ts";
 import * as table from "../../index.ts";
+import type { AttentionArgs, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../fields.ts";
 import { updateAndAttendReference } from "../reference.ts";
 import { ropeUpdateAndAttendReference } from "../rope-attention-reference.ts";
 import * as rows from "./attention.ts";

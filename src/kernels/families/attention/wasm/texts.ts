@@ -2,7 +2,7 @@
  * Attention of rows that are several texts, each over its own. A tile is a row of a head: scores of four keys at a time, their
  * weights, and the sum of values. Heads of usual sizes have their query and their sum in variables.
  */
-import type { AttendTextsArgs } from "../../../arguments.ts";
+
 import type { Kernel } from "../../../contract.ts";
 import { type Body, type Expr, type Local, select, when, whileDo, widen } from "../../../wasm/assembler/expression.ts";
 import { f32, f32x4, float, i32, int, ptr, size, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -13,6 +13,7 @@ import { VectorMath } from "../../../wasm/generate/vector-math.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import type { AttendTextsArgs } from "../fields.ts";
 
 const block = new ArgumentBlock({
   q: "ptr",

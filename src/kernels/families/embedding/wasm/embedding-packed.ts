@@ -1,5 +1,5 @@
 /** Rows of embedding tables as TorchAO packs them: chunks of 128, 64 and 32 values, read value by value. A tile is an index. */
-import type { PackedEmbeddingArgs } from "../../../arguments.ts";
+
 import type { Kernel } from "../../../contract.ts";
 import { type ChunkSize, chunkPieces } from "../../../layout/torchao-bits.ts";
 import { TORCHAO_HEADER_BYTES } from "../../../layout/torchao-linear.ts";
@@ -12,6 +12,7 @@ import { advance, elementAt, repeat } from "../../../wasm/generate/loops.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import type { PackedEmbeddingArgs } from "../fields.ts";
 import { indexType, readIndex } from "./embedding.ts";
 
 const block = new ArgumentBlock({

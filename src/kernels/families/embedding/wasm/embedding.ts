@@ -1,7 +1,8 @@
 /** Rows of tables: float tables, and packed linear weights (tied embeddings). A tile is an index. */
-import type { FloatEmbeddingArgs, Indices, SharedEmbeddingArgs } from "../../../arguments.ts";
+
 import type { Kernel } from "../../../contract.ts";
 import { fieldTables } from "../../../layout/fields.ts";
+import type { Indices } from "../../../records.ts";
 import { type Body, type Expr, type Local, when, widen } from "../../../wasm/assembler/expression.ts";
 import {
   f32x4,
@@ -32,6 +33,7 @@ import { blockBytes } from "../../../wasm/generate/panel-blocks.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import type { FloatEmbeddingArgs, SharedEmbeddingArgs } from "../fields.ts";
 
 export const indexType = (indices: Indices) => (indices instanceof Int32Array ? "i32" : "i64");
 

@@ -5,7 +5,6 @@
  */
 
 import { UnsupportedError } from "../../../../errors.ts";
-import type { ExpertLinearArgs, FloatLinearArgs, PackedLinearArgs } from "../../../arguments.ts";
 import type { Kernel } from "../../../contract.ts";
 import {
   call,
@@ -31,6 +30,8 @@ import {
   type WasmPhase,
   type WasmStep,
 } from "../../../wasm/kernel-code.ts";
+import type { FloatLinearArgs, PackedLinearArgs } from "../../linear/fields.ts";
+import type { ExpertLinearArgs } from "../fields.ts";
 
 /** What threads share at the start of the scratch: the next tile to take, and the number of steps. */
 const state = { nextTile: 0, steps: 64, bytes: 128 } as const;

@@ -2,7 +2,7 @@
  * Routers of mixtures of experts: the experts of each row and the places of rows in their order; rows by place; and sums of
  * what a row's experts made. Routings may hold any values: what is read of one is looked at before it is used.
  */
-import type { CombineExpertsArgs, ExpertRowsArgs, RouteArgs } from "../../../arguments.ts";
+
 import type { Kernel } from "../../../contract.ts";
 import { type Body, type Expr, type Local, when, whileDo, widen } from "../../../wasm/assembler/expression.ts";
 import { f32, f32x4, float, i32, int, memory, ptr, size, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -13,6 +13,7 @@ import { VectorMath } from "../../../wasm/generate/vector-math.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import type { ExpertRowsArgs, RouteArgs } from "../fields.ts";
 
 const routeBlock = new ArgumentBlock({
   logits: "ptr",
@@ -209,7 +210,7 @@ export const routeWasm: Kernel<RouteArgs> = wasmKernel<RouteArgs>({
       ...{ scores: place.scratch, rows, experts, topK, normalize: normalize ? 1 : 0, eps, scale },
       ...routingPlaces(place.write(routing), given),
     });
-    const kind = { isSigmoid: scores === 1, hasBias: bias !== null, hasFactors: factors !== null };
+    const kind = { isSigmoid: scores === "sigmoid", hasBias: bias !== null, hasFactors: factors !== null };
     return {
       phases: [
         { code: routeCode(kind), tiles: rows, args },
@@ -309,7 +310,7 @@ export const expertRowsWasm: Kernel<ExpertRowsArgs> = rowsRow(
   expertRowsCode,
   ({ rows, topK }) => rows * topK,
 );
-export const combineExpertsWasm: Kernel<CombineExpertsArgs> = rowsRow(
+export const combineExpertsWasm: Kernel<ExpertRowsArgs> = rowsRow(
   "combine_experts_f32_1x1x4_wasm_simd",
   combineCode,
   ({ rows }) => rows,

@@ -1,5 +1,5 @@
 /** Rows of float linear layers: dot products for few rows of activations, panels of transposed weights for more. */
-import type { FloatLinearArgs } from "../../../arguments.ts";
+
 import type { Kernel } from "../../../contract.ts";
 import { type Body, type Expr, type Local, select, when, widen } from "../../../wasm/assembler/expression.ts";
 import { f32, f32x4, i32, int, ptr, size, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -22,6 +22,7 @@ import { advance, elementAt, forRange } from "../../../wasm/generate/loops.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import type { FloatLinearArgs } from "../fields.ts";
 
 const PANEL_ROWS = 16;
 const TILES_PER_THREAD = 8;

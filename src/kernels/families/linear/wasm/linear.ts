@@ -1,5 +1,5 @@
 /** Rows of integer linear layers: 8-bit dynamic activations times panels of weights, by the ways to multiply. */
-import type { PackedLinearArgs } from "../../../arguments.ts";
+
 import type { CpuFeature, Kernel } from "../../../contract.ts";
 import {
   inBlocks,
@@ -11,6 +11,7 @@ import {
 } from "../../../wasm/generate/packed-panels.ts";
 import { wasmKernel } from "../../../wasm/kernel.ts";
 import type { KernelCode, Placement, WasmStep } from "../../../wasm/kernel-code.ts";
+import type { PackedLinearArgs } from "../fields.ts";
 import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
 import { type DotMode, recordBytes, recordCount } from "./dot-sums.ts";
 import { gemmCode, gemmMode, gemmThreadBytes } from "./gemm.ts";

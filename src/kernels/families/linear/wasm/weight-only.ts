@@ -1,5 +1,5 @@
 /** Rows of weight-only linear layers: float activations times panels of quantized weights, which become floats on the way. */
-import type { PackedLinearArgs } from "../../../arguments.ts";
+
 import type { Kernel } from "../../../contract.ts";
 import type { Body, Local } from "../../../wasm/assembler/expression.ts";
 import { f32x4, i8x16, i32, i32x4, int, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -29,6 +29,7 @@ import { type BlockReader, blockBytes, blockSteps, forFields } from "../../../wa
 import { loadScales, loadZeros, unscaleHalves, VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { wasmKernel } from "../../../wasm/kernel.ts";
 import type { KernelCode } from "../../../wasm/kernel-code.ts";
+import type { PackedLinearArgs } from "../fields.ts";
 
 /** Tiles for each thread, so that none waits long for another. */
 const TILES_PER_THREAD = 8;

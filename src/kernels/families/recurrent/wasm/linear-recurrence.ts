@@ -3,7 +3,7 @@
  * state of a head, which stay in the first-level cache from a run's first row to its last. A column's sums go key by key, so
  * that a row's results are the same whichever rows are beside it.
  */
-import type { LinearRecurrenceArgs } from "../../../arguments.ts";
+
 import type { CpuFeature, Kernel } from "../../../contract.ts";
 import { type Body, type Expr, type Local, when, widen } from "../../../wasm/assembler/expression.ts";
 import { f32x4, i32, int, ptr, size, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -14,6 +14,7 @@ import { VectorMath } from "../../../wasm/generate/vector-math.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import type { LinearRecurrenceArgs } from "../fields.ts";
 import { forStates, stateFields, stateValues } from "./states.ts";
 
 /** Vectors of columns that are worked on at once: as many sums, two of each, as registers hold. */

@@ -2,7 +2,7 @@
  * Causal depthwise convolution over the last inputs of each sequence. A tile is a range of channels of all rows. Sums go from
  * the bias on, oldest input first, so that a row's results are the same whichever rows are beside it.
  */
-import type { ShortConvolutionArgs } from "../../../arguments.ts";
+
 import type { Kernel } from "../../../contract.ts";
 import { type Body, type Expr, type Local, when, widen } from "../../../wasm/assembler/expression.ts";
 import { f32x4, i32, int, memory, ptr, size } from "../../../wasm/assembler/instructions.ts";
@@ -13,6 +13,7 @@ import { VectorMath } from "../../../wasm/generate/vector-math.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import type { ShortConvolutionArgs } from "../fields.ts";
 import { forStates, stateFields, stateValues } from "./states.ts";
 
 /** Channels of a tile: a few rows of them and their weights fit the first-level cache. */

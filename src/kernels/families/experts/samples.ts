@@ -1,14 +1,16 @@
 /** Sample calls of mixtures of experts. */
-import type { ExpertLinearArgs, ExpertMatrices, FloatLinearArgs, PackedLinearArgs } from "../../../arguments.ts";
-import { floats } from "../../../cases.ts";
-import type { Kernel } from "../../../contract.ts";
-import { linearFloatWasm } from "../../linear/wasm/float.ts";
-import { linearA8Wasm } from "../../linear/wasm/linear.ts";
-import { callOf, packed, type SampleCall } from "../../sample-call.ts";
-import * as reference from "../reference.ts";
-import { routingLength } from "../routing.ts";
-import { expertLinearFloatWasm, expertLinearPackedWasm } from "./expert-linear.ts";
-import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./router.ts";
+
+import { floats } from "../../cases.ts";
+import type { Kernel } from "../../contract.ts";
+import type { FloatLinearArgs, PackedLinearArgs } from "../linear/fields.ts";
+import { linearFloatWasm } from "../linear/wasm/float.ts";
+import { linearA8Wasm } from "../linear/wasm/linear.ts";
+import { callOf, packed, type SampleCall } from "../sample-call.ts";
+import type { ExpertLinearArgs, ExpertMatrices } from "./fields.ts";
+import * as reference from "./reference.ts";
+import { routingLength } from "./routing.ts";
+import { expertLinearFloatWasm, expertLinearPackedWasm } from "./wasm/expert-linear.ts";
+import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./wasm/router.ts";
 
 const DIM = 64;
 const N = 48;
@@ -24,14 +26,14 @@ function routed(): Int32Array {
 
 function router() {
   const logits = floats(ROWS * EXPERTS, 3).map((logit, i) => (i % EXPERTS === 1 ? logit + 1 : logit));
-  const rules = { scores: 0, normalize: true, eps: 0, scale: 1, bias: null, factors: null };
+  const rules = { scores: "softmax" as const, normalize: true, eps: 0, scale: 1, bias: null, factors: null };
   return { rows: ROWS, experts: EXPERTS, topK: TOP_K, logits, ...rules };
 }
 
 function routerCalls(): SampleCall[] {
   const kinds = [
     ["softmax", {}],
-    ["sigmoid", { scores: 1, bias: floats(EXPERTS), factors: floats(EXPERTS, 2) }],
+    ["sigmoid", { scores: "sigmoid", bias: floats(EXPERTS), factors: floats(EXPERTS, 2) }],
   ] as const;
   const moved = (from: number, to: number) => () => ({
     ...{ rows: ROWS, experts: EXPERTS, topK: TOP_K, dim: DIM },

@@ -1,0 +1,93 @@
+// The arguments of families of kernels. Written by `npm run families` from src/kernels/families/packing/.
+#pragma once
+
+#include "../../call_arguments.h"
+
+namespace lowbit {
+
+namespace quantize_affine_dtype {
+constexpr uint32_t kF32 = 0, kF16 = 1, kBf16 = 2, kCount = 3;
+}  // namespace quantize_affine_dtype
+
+namespace quantize_affine_mapping_type {
+constexpr uint32_t kSymmetric = 0, kSymmetricNoClippingErr = 1, kAsymmetric = 2, kCodebook = 3, kKmeans = 4, kCount = 5;
+}  // namespace quantize_affine_mapping_type
+
+namespace quantize_affine_algorithm {
+constexpr uint32_t kAffine = 0, kHqqScaleOnly = 1, kMse = 2, kCount = 3;
+}  // namespace quantize_affine_algorithm
+
+namespace quantize_affine_scale_type {
+constexpr uint32_t kF32 = 0, kF16 = 1, kI8 = 2, kCount = 3;
+}  // namespace quantize_affine_scale_type
+
+struct QuantizeAffineArguments {
+  const void* weights;
+  // [n, k]
+  int8_t* qvals;
+  float* scales;
+  float* super_scales;
+  int8_t* zeros;
+  // [importances]
+  const float* importance;
+  const float* trials;
+  const int8_t* levels;
+  // [1]
+  int32_t* failed;
+  size_t n, k, importances;
+  uint32_t group_size;
+  uint32_t bits;
+  // A number of quantize_affine_dtype.
+  uint32_t dtype;
+  // A number of quantize_affine_mapping_type.
+  uint32_t mapping_type;
+  // A number of quantize_affine_algorithm.
+  uint32_t algorithm;
+  // A number of quantize_affine_scale_type.
+  uint32_t scale_type;
+  void* scratch;
+  static constexpr uint32_t kScalars = 9, kBuffers = 9;
+};
+
+template <class Visitor>
+static inline void visit_arguments(QuantizeAffineArguments& args, Visitor& each) {
+  each(args.n, args.k, args.importances, args.weights, args.qvals, args.scales, args.super_scales, args.zeros,
+       args.importance, args.trials, args.levels, args.failed, args.group_size, args.bits, args.dtype,
+       args.mapping_type, args.algorithm, args.scale_type, args.scratch);
+}
+
+struct QuantizePackArguments {
+  // [n, k]
+  const int8_t* qvals;
+  const float* scales;
+  // Or null.
+  const int8_t* zeros;
+  // Or null.
+  const int8_t* levels;
+  // Or null.
+  const float* minima;
+  // Or null.
+  const float* super_scales;
+  // Or null.
+  const float* super_minima;
+  uint8_t* panels;
+  // [1]
+  int32_t* negative;
+  size_t n, k;
+  uint32_t group_size;
+  uint32_t bits;
+  uint32_t scale_bytes;
+  bool has_e4m3;
+  bool has_bias;
+  void* scratch;
+  static constexpr uint32_t kScalars = 12, kBuffers = 9;
+};
+
+template <class Visitor>
+static inline void visit_arguments(QuantizePackArguments& args, Visitor& each) {
+  each(args.n, args.k, args.qvals, args.scales, OrNull{args.zeros}, OrNull{args.levels}, OrNull{args.minima},
+       OrNull{args.super_scales}, OrNull{args.super_minima}, args.group_size, args.bits, args.scale_bytes,
+       args.has_e4m3, args.panels, args.negative, args.has_bias, args.scratch);
+}
+
+}  // namespace lowbit

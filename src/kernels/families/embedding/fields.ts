@@ -1,0 +1,30 @@
+/** What kernels of embeddings are called with. */
+import { type ArgumentsOf, input, output, unsized, whole } from "../../declaration.ts";
+import { floatWeights, indices, packedWeights } from "../../records.ts";
+
+/** y [count, dim] = rows of float weights [rows, dim]. */
+export const embeddingFloatFields = {
+  weights: floatWeights("rows", "dim"),
+  indices: indices("count"),
+  y: output("f32", "count", "dim"),
+};
+export type FloatEmbeddingArgs = ArgumentsOf<typeof embeddingFloatFields>;
+
+/** y [count, dim] = rows of TorchAO-packed integers, (q - zero) * scale. */
+export const embeddingPackedFields = {
+  packed: unsized("u8"),
+  scales: input("f32", "rows", "groups"),
+  zeros: input("i8", "rows", "groups"),
+  indices: indices("count"),
+  y: output("f32", "count", "dim"),
+  bits: whole,
+};
+export type PackedEmbeddingArgs = ArgumentsOf<typeof embeddingPackedFields>;
+
+/** y [count, k] = rows of packed linear weights [n, k]. */
+export const sharedEmbeddingFields = {
+  weights: packedWeights,
+  indices: indices("count"),
+  y: output("f32", "count", "k"),
+};
+export type SharedEmbeddingArgs = ArgumentsOf<typeof sharedEmbeddingFields>;

@@ -1,0 +1,72 @@
+/** What native kernels that round and pack weights are called with. */
+import type { QuantizedWeights } from "../../../quantized.ts";
+import {
+  type ArgumentsOf,
+  boolean,
+  choice,
+  inout,
+  list,
+  output,
+  type RecordField,
+  unsized,
+  whole,
+} from "../../declaration.ts";
+import { scaleBytes } from "../../layout/panel-geometry.ts";
+import { floatTypes } from "../../records.ts";
+
+/** A matrix [n, k] of floats, how its groups are rounded, and where the result goes. */
+export const quantizeAffineFields = {
+  weights: unsized("any"),
+  qvals: output("i8", "n", "k"),
+  /** [n, groups] */
+  scales: unsized("f32", "write"),
+  /** Factors of scales that are integers; else empty. */
+  superScales: unsized("f32", "write"),
+  /** Empty unless the mapping is asymmetric. */
+  zeros: unsized("i8", "write"),
+  /** What errors of each of k columns count; empty where all count alike. Only "mse" looks at it. */
+  importance: list("f32", "importances"),
+  /** Grids that "mse" tries, as `GroupFit` says; else empty. */
+  trials: unsized("f32"),
+  /** Levels of a codebook; empty for other mappings. */
+  levels: unsized("i8"),
+  /** Set when a weight is not finite. */
+  failed: inout("i32", 1),
+  /** 1..k; the last group of a row may be shorter. */
+  groupSize: whole,
+  bits: whole,
+  dtype: choice(floatTypes),
+  mappingType: choice(["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"]),
+  /** How scales are chosen. */
+  algorithm: choice(["affine", "hqq_scale_only", "mse"]),
+  /** What scales are rounded to; integers only by "mse". */
+  scaleType: choice(["f32", "f16", "i8"]),
+};
+export type QuantizeAffineArgs = ArgumentsOf<typeof quantizeAffineFields>;
+
+const rows: RecordField<QuantizedWeights, "n" | "k", never> = {
+  kind: "record",
+  fields: () => ({
+    ...{ qvals: { ...unsized("i8"), sizes: ["n", "k"] }, scales: unsized("f32") },
+    ...{ zeros: { ...unsized("i8"), isOptional: true }, levels: { ...unsized("i8"), isOptional: true } },
+    ...{ minima: { ...unsized("f32"), isOptional: true } },
+    ...{ superScales: { ...unsized("f32"), isOptional: true }, superMinima: { ...unsized("f32"), isOptional: true } },
+    ...{ groupSize: whole, bits: whole, scaleBytes: whole, hasE4m3: boolean },
+  }),
+  values: (part) => ({
+    ...{ n: part.n, k: part.k, groupSize: part.groupSize, bits: part.bits },
+    ...{ qvals: part.qvals, scales: part.scales, zeros: part.zeros, levels: part.levels },
+    ...{ minima: part.minima ?? null, superScales: part.superScales ?? null, superMinima: part.superMinima ?? null },
+    ...{ scaleBytes: scaleBytes[part.scaleDType], hasE4m3: part.scaleDType === "e4m3" },
+  }),
+};
+
+/** Rows of weights that begin a panel, and the bytes of their panels, which are zero. */
+export const quantizePackFields = {
+  part: rows,
+  panels: unsized("u8", "write"),
+  /** Set when a scale is negative. */
+  negative: inout("i32", 1),
+  hasBias: boolean,
+};
+export type QuantizePackArgs = ArgumentsOf<typeof quantizePackFields>;
