@@ -103,6 +103,14 @@ function checkout(...sources) {
     const link = !args.includes("-c");
     appendFileSync(${JSON.stringify(join(folder, "compiled"))}, basename(output) + "\\n");
     writeFileSync(output, fault === "none" ? "whole" : "half");
+    const source = args.find((argument) => argument.endsWith(".cc"));
+    if (args.includes("-MF")) {
+      const { dirname, join } = require("node:path");
+      const included = [...require("node:fs").readFileSync(source, "utf8").matchAll(/#include "(.+)"/g)];
+      const files = [source, ...included.map(([, header]) => join(dirname(source), header))];
+      const list = files.map((file) => file.replaceAll(" ", "\\\\ ")).join(" ");
+      writeFileSync(args[args.indexOf("-MF") + 1], "object: " + list);
+    }
     if (link && fault === "killed") process.kill(process.pid, "SIGKILL");
     if (link && fault === "interrupted") process.kill(process.ppid, "SIGKILL");
     if (fault === "silent") process.exit(3);`,
@@ -186,8 +194,13 @@ describe.skipIf(process.platform === "win32" || allSets === "")("instruction set
     expect(run("none", { sets: [] })).toMatchObject({ stdout: "", compiled: [] });
     writeFileSync(join(copy, "native", "addon.cc"), "// changed");
     expect(run("none", { sets: [least[0]] }).compiled).toEqual(["addon.cc.o"]);
+    // What a header is included by is compiled again, and nothing else.
     writeFileSync(join(copy, "native", "new.h"), "");
-    expect(run("none", { sets: [least[0]] }).compiled).toEqual(["addon.cc.o", leastObject].sort());
+    expect(run("none", { sets: [least[0]] }).compiled).toEqual([]);
+    writeFileSync(join(copy, "native", "addon.cc"), '#include "new.h"');
+    expect(run("none", { sets: [least[0]] }).compiled).toEqual(["addon.cc.o"]);
+    writeFileSync(join(copy, "native", "new.h"), "// changed");
+    expect(run("none", { sets: [least[0]] }).compiled).toEqual(["addon.cc.o"]);
   }, 300_000);
 
   it("are those that the sources' names say, and the compiler can tell which this CPU has", () => {
