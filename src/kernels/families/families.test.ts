@@ -96,7 +96,7 @@ describe.each(Object.entries<Cases>(allCases as never))("%s", (_, { family, smal
       }
     });
 
-    it.runIf(by)("computes the same bits whatever is computed with it", () => {
+    it.skipIf(!by)("computes the same bits whatever is computed with it", () => {
       for (const call of small.map((one) => ({ ...one, [by === "rows" ? "rows" : "count"]: 7 }))) {
         const given = argumentsFor(family, call as never) as unknown as Arrays;
         const whole = copyOf(given);
@@ -115,7 +115,7 @@ describe.each(Object.entries<Cases>(allCases as never))("%s", (_, { family, smal
       }
     });
 
-    it.runIf(by || kernel.target === "native")("refuses arrays that are not as long as their sizes say", () => {
+    it.skipIf(!by && kernel.target !== "native")("refuses arrays that are not as long as their sizes say", () => {
       const args = { ...argumentsFor(family, small[0]!) } as unknown as Arrays;
       const [written] = Object.entries(args).find(
         ([, value]) => value === (writtenBy(family, args as never) as never),
