@@ -95,7 +95,9 @@ describe("lowbit run", () => {
     const missing = await lowbit(["run", program, ...sampling, "nothing.pte"]);
     expect([missing.code, missing.stderr]).toEqual([
       2,
-      expect.stringContaining("--draft: expected lookup, mtp, off, a file, a folder or hf:org/name but found nothing.pte"),
+      expect.stringContaining(
+        "--draft: expected lookup, mtp, off, a file, a folder or hf:org/name but found nothing.pte",
+      ),
     ]);
   });
 
