@@ -7,7 +7,7 @@ import { vocabularyMaximaWasm, vocabularyWeightsWasm } from "./wasm.ts";
 
 const BLOCKS = 3;
 
-/** Blocks of which all tokens are allowed, some, and one. */
+/** Blocks of which all tokens are allowed, some, and one; all have tokens with weights, as those of others are left what they were. */
 export function samplingCalls(): SampleCall[] {
   const words = (BLOCKS * BLOCK_TOKENS) / 32;
   const maxima = (): VocabularyMaximaArgs => ({
@@ -19,8 +19,8 @@ export function samplingCalls(): SampleCall[] {
   });
   const weights = (): VocabularyWeightsArgs => ({
     x: floats(BLOCKS * BLOCK_TOKENS),
-    maxima: Float32Array.of(1, -9, 1),
-    settings: Float32Array.of(1, 1.5, -1),
+    maxima: Float32Array.of(1, 0.5, 1),
+    settings: Float32Array.of(1, 1.5, -0.5),
     weights: new Float32Array(BLOCKS * BLOCK_TOKENS),
     sums: new Float32Array(BLOCKS),
   });
