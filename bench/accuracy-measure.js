@@ -1,7 +1,7 @@
 /** Files that `lowbit quantize` makes of a twin, and rows of what `lowbit compare` says of files. */
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { basename } from "node:path";
+import { basename, dirname, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { digits } from "./report.js";
 
@@ -28,9 +28,11 @@ export const divergenceHead = ["file", "MB", "text", "KL, nats", "99 %", "same t
  */
 export function divergenceRows(files, twin, texts, tokens, more = []) {
   const read = ["--window", "512", "--stride", "511", "--max-tokens", tokens, ...more];
+  // Charts name files as they are given: from their folder on.
+  const cwd = dirname(twin);
   const args = [
     "compare",
-    ...files,
+    ...files.map((file) => relative(cwd, file)),
     "--against",
     twin,
     ...texts.flatMap((text) => ["--text", text]),
@@ -38,7 +40,7 @@ export function divergenceRows(files, twin, texts, tokens, more = []) {
     "--json",
   ];
   const output = execFileSync(process.execPath, [cli, ...args], {
-    encoding: "utf8",
+    ...{ cwd, encoding: "utf8" },
     stdio: ["ignore", "pipe", "inherit"],
     maxBuffer: 2 ** 28,
   });

@@ -15,6 +15,15 @@ const pages = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
   (path) => path.endsWith(".md") && !/(^|\/)(node_modules|build|dist|reference|\.changeset|\.vitepress)\//.test(path),
 );
 
+/** Charts of docs/, as paths from the root. */
+const charts = readdirSync(join(root, "docs"), { recursive: true, encoding: "utf8" })
+  .filter((path) => path.endsWith(".svg") && !/(^|\/)node_modules\//.test(path))
+  .map((path) => join("docs", path));
+
+it.each(charts)("%s names files without the folders of the machine that drew it", (path) => {
+  expect(text(path)).not.toMatch(/<title>(\/|[A-Za-z]:\\)/);
+});
+
 /** Text without blocks of code and comments, whose brackets are no links and whose hashes are no headings. */
 const prose = (markdown: string) => markdown.replace(/^```.*?^```$/gms, "").replace(/<!--.*?-->/gs, "");
 
