@@ -32,11 +32,16 @@ export class StepCosts {
     const before = this.#measured[rows];
     // A pause of the machine is no cost of the rows.
     const own = Math.max(LEAST_MS, before === undefined ? milliseconds : Math.min(milliseconds, 2 * before));
-    this.#measured[rows] = before === undefined ? own : before + NEWEST * (own - before);
+    this.#measured[rows] = before === undefined ? own : averaged(before, own);
   }
+}
+
+/** An average with one more value, of which the newest count most. */
+export function averaged(before: number, value: number): number {
+  return before + NEWEST * (value - before);
 }
 
 /** A chance, with what has come of it once more. */
 export function averageChance(before: number, hasComeTrue: boolean): number {
-  return before + NEWEST * ((hasComeTrue ? 1 : 0) - before);
+  return averaged(before, hasComeTrue ? 1 : 0);
 }

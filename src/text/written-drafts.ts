@@ -6,14 +6,12 @@ import { Backoff } from "./draft-length.ts";
 import type { DraftWriter } from "./draft-writer.ts";
 import { logProbabilities } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
-import { averageChance, type StepCosts } from "./step-costs.ts";
+import { averageChance, averaged, type StepCosts } from "./step-costs.ts";
 
 /** Probabilities that writers give tokens are counted in so many classes. */
 const CLASSES = 8;
 /** Drafts until the mean of their gains says something. */
 const TRIALS = 3;
-/** The share of the newest measurement in an average. */
-const NEWEST = 0.2;
 
 /** How the tokens to come are drawn, and who shares what a drafting model has read. */
 export interface DraftingOptions extends SamplerOptions {
@@ -132,7 +130,7 @@ export class WrittenDrafts {
 
   #tookMs(milliseconds: number): void {
     this.#draftedMs += milliseconds;
-    this.#tokenMs += (this.#tokenMs === 0 ? 1 : NEWEST) * (milliseconds - this.#tokenMs);
+    this.#tokenMs = this.#tokenMs === 0 ? milliseconds : averaged(this.#tokenMs, milliseconds);
   }
 
   #longer({ expected, share, again, rows }: Outlook, chance: number): Outlook {
@@ -160,7 +158,7 @@ export class WrittenDrafts {
 
   #noteSpeed(speed: number): void {
     this.#trials++;
-    this.#speed = this.#trials === 1 ? speed : this.#speed + NEWEST * (speed - this.#speed);
+    this.#speed = this.#trials === 1 ? speed : averaged(this.#speed, speed);
   }
 
   async dispose(): Promise<void> {
