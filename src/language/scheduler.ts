@@ -208,7 +208,7 @@ export class Scheduler {
   #dropAborted(): void {
     for (const pending of this.#pending.slice()) {
       if (pending.signal?.aborted) this.#end(pending, pending.signal.reason);
-      else if (pending.draft && aheadOf(pending) >= this.limits.pagePositions) {
+      else if (pending.draft && (pending.sequence.isEmpty || aheadOf(pending) >= this.limits.pagePositions)) {
         pending.found = LOST;
         this.#end(pending);
       }

@@ -35,6 +35,8 @@ export class SequenceDecoder implements ProgramDecoder {
   #sequence: Sequence | null;
   /** Logits of the last call: the next one writes over them. */
   #logits = new Float32Array(0);
+  readonly #hiddenSize: number;
+  readonly #isDraftFixed: boolean;
   /** Of the last tokens of the last call. */
   #hidden: KnownHidden;
   /** The hidden state behind the last draft, and how many tokens it was of. */
@@ -66,6 +68,8 @@ export class SequenceDecoder implements ProgramDecoder {
     this.#program = program;
     this.#scheduler = scheduler;
     this.draft = program.has(DRAFT_METHOD) ? (ids, options) => this.#draft(ids, options) : undefined;
+    this.#hiddenSize = this.draft ? program.count("get_hidden_size") : 0;
+    this.#isDraftFixed = program.count("get_draft_fixed", 0) > 0;
   }
 
   get position(): number {
@@ -143,7 +147,7 @@ export class SequenceDecoder implements ProgramDecoder {
       for (const id of given) ids.push(id);
       const sequence = this.#sequenceFor(methodFor(this.#program, ids.length));
       const logits = this.#logitsOf(rows);
-      const hidden = this.draft && new Float32Array(rows * this.#program.count("get_hidden_size"));
+      const hidden = this.draft && new Float32Array(rows * this.#hiddenSize);
       this.#draftLength = 0;
       try {
         this.#cachedTokens = await this.#scheduler.run({
@@ -177,7 +181,7 @@ export class SequenceDecoder implements ProgramDecoder {
       const logits = this.#logitsOf(1);
       const all = [...ids, ...given];
       const hidden = new Float32Array(before.length);
-      const isFixed = this.#program.count("get_draft_fixed", 0) > 0;
+      const isFixed = this.#isDraftFixed;
       // What it sees must be there.
       if (isFixed && sequence.position < ids.length) return null;
       const at = isFixed
@@ -198,7 +202,7 @@ export class SequenceDecoder implements ProgramDecoder {
   #hiddenBefore(drafted: number): Float32Array | null {
     if (drafted > 1) return this.#draftLength === drafted - 1 ? this.#drafted : null;
     const { from, values } = this.#hidden;
-    const size = this.#program.count("get_hidden_size");
+    const size = this.#hiddenSize;
     const start = (this.#context.ids.length - 1 - from) * size;
     return start >= 0 && start + size <= values.length ? values.subarray(start, start + size) : null;
   }
