@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import { checkWritable, makeFolder } from "../node-file.ts";
-import { claimPath, type WaitOptions } from "../path-claim.ts";
-import { contentOf, dropCached, findCached, keepCached, makeCachedFolder, programCache } from "./program-cache.ts";
+import type { WaitOptions } from "../path-claim.ts";
+import { cachedOrMade, contentOf, dropCached, keepCached, programCache } from "./program-cache.ts";
 
 /** How `withFileProgram` makes a program of a file; `onWait` tells of another process that makes the same one. */
 export interface FileProgramOptions extends WaitOptions {
@@ -50,24 +50,17 @@ export async function withFileProgram<R>(
   const { cache = programCache(), quantization, signal, onWait } = options;
   const content = await contentOf(file, cache);
   const key = { model: file, content, quantization };
-  const known = await findCached(key, cache);
-  if (known) {
-    try {
-      return await load(known.path);
-    } catch (error) {
-      if (!(error instanceof InvalidFileError)) throw error;
-      await dropCached(key, cache);
-    }
-  }
-  const path = await makeCachedFolder(key, cache);
-  const claim = await claimPath(path, { signal, onWait });
-  try {
-    if (!(await findCached(key, cache))) {
+  const found = () =>
+    cachedOrMade(key, cache, { signal, onWait }, async (path) => {
       await options.make(path);
       await keepCached(key, content, cache);
-    }
+    });
+  const { path, wasThere } = await found();
+  try {
     return await load(path);
-  } finally {
-    await claim.release();
+  } catch (error) {
+    if (!wasThere || !(error instanceof InvalidFileError)) throw error;
   }
+  await dropCached(key, cache);
+  return load((await found()).path);
 }

@@ -10,19 +10,11 @@ import { UnsupportedError } from "../errors.ts";
 import type { HubSettings } from "../hub/settings.ts";
 import { type PullPlan, pullModel } from "../hub/snapshot.ts";
 import { totalMemory } from "../node-memory.ts";
-import { claimPath, type WaitOptions } from "../path-claim.ts";
+import type { WaitOptions } from "../path-claim.ts";
 import { embedding, int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
 import { searched } from "../quantize/qmode.ts";
 import { exportProgram } from "./export-program.ts";
-import {
-  type CacheKey,
-  cachedPath,
-  findCached,
-  hubName,
-  keepCached,
-  makeCachedFolder,
-  programCache,
-} from "./program-cache.ts";
+import { cachedOrMade, hubName, keepCached, programCache } from "./program-cache.ts";
 
 /** What is said of a model before it is downloaded. Sizes of programs are estimates, by the sizes of the files. */
 export interface DownloadPlan {
@@ -90,19 +82,14 @@ export function quantizeByDefault(model: Model): void {
 export async function hubProgram(model: string, options: HubProgramOptions = {}): Promise<string> {
   checkString("model", model);
   checkOptions(options);
-  const { cache = programCache(), quantization, signal } = options;
+  const { cache = programCache(), quantization, signal, onWait } = options;
   const key = { model, quantization: quantization?.name ?? DEFAULT_QUANTIZATION };
-  const known = await findCached(key, cache);
-  if (known) return known.path;
-  const claim = await claimPath(await makeCachedFolder(key, cache), { signal, onWait: options.onWait });
-  try {
-    return (await findCached(key, cache))?.path ?? (await makeProgram(model, key, cache, options));
-  } finally {
-    await claim.release();
-  }
+  const make = async (path: string) => keepCached(key, await makeProgram(model, path, options), cache);
+  return (await cachedOrMade(key, cache, { signal, onWait }, make)).path;
 }
 
-async function makeProgram(model: string, key: CacheKey, cache: string, options: HubProgramOptions): Promise<string> {
+/** Writes the program; gives the commit that it is made of. */
+async function makeProgram(model: string, path: string, options: HubProgramOptions): Promise<string> {
   const { quantization, settings, signal, onWait, onProgress } = options;
   const snapshot = await pullModel(model, {
     settings,
@@ -119,15 +106,13 @@ async function makeProgram(model: string, key: CacheKey, cache: string, options:
   try {
     options.onOpen?.(opened);
     await (quantization?.apply ?? quantizeByDefault)(opened);
-    const path = cachedPath(key, cache);
     await exportProgram(opened, path, {
       signal,
       resume: true,
       onWait,
       onProgress: (done, total) => onProgress?.("quantizing", done, total),
     });
-    await keepCached(key, basename(snapshot), cache);
-    return path;
+    return basename(snapshot);
   } finally {
     await opened.close();
   }

@@ -10,6 +10,7 @@ import { checkFields, checkString } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { parseRepository } from "../hub/settings.ts";
 import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
+import { claimPath, type WaitOptions } from "../path-claim.ts";
 import { version } from "../version.ts";
 
 /** A program in the cache. */
@@ -77,7 +78,7 @@ export function cachedPath(key: CacheKey, cache = programCache()): string {
 const notesOf = (path: string) => `${path}.json`;
 
 /** The program of a key, which counts as used now; null when it is not in the cache. */
-export async function findCached(key: CacheKey, cache = programCache()): Promise<CachedProgram | null> {
+async function findCached(key: CacheKey, cache = programCache()): Promise<CachedProgram | null> {
   const found = await readCached(cachedPath(key, cache));
   const now = new Date();
   if (found) await utimes(notesOf(found.path), now, now).catch(() => {});
@@ -95,6 +96,28 @@ export async function keepCached(key: CacheKey, commit: string, cache = programC
 async function writeJson(path: string, value: unknown): Promise<void> {
   const bytes = new TextEncoder().encode(`${JSON.stringify(value, null, 2)}\n`);
   await writeFileWhole(path, (sink) => sink.write(bytes));
+}
+
+/**
+ * Path of the program of a key in the cache, and whether it was there: else `make` writes and keeps it, in one process at a time.
+ */
+export async function cachedOrMade(
+  key: CacheKey,
+  cache: string,
+  wait: WaitOptions,
+  make: (path: string) => Promise<void>,
+): Promise<{ readonly path: string; readonly wasThere: boolean }> {
+  const known = await findCached(key, cache);
+  if (known) return { path: known.path, wasThere: true };
+  const path = await makeCachedFolder(key, cache);
+  const claim = await claimPath(path, wait);
+  try {
+    const wasThere = (await findCached(key, cache)) !== null;
+    if (!wasThere) await make(path);
+    return { path, wasThere };
+  } finally {
+    await claim.release();
+  }
 }
 
 /** Has the program of a key be made again the next time. */
@@ -136,7 +159,7 @@ function parseContent(text: string | null): { readonly state: string; readonly c
 }
 
 /** Makes the folder that the program of a key goes to, and gives the path of the program. */
-export async function makeCachedFolder(key: CacheKey, cache = programCache()): Promise<string> {
+async function makeCachedFolder(key: CacheKey, cache = programCache()): Promise<string> {
   const path = cachedPath(key, cache);
   await makeFolder(join(path, ".."));
   return path;
