@@ -1,6 +1,6 @@
 // Products of panel16 linear layers on AVX2: of unsigned weights and activations by vpmaddubsw, whose 16-bit sums are
 // exact for weights of 7 bits, and stay so while several are added if weights are smaller; wider ones are multiplied as
-// 16-bit numbers, or as two planes by many rows.
+// magnitudes, with activations that have their signs, as 16-bit numbers, or as two planes by many rows.
 #pragma once
 
 #include "isa_avx2.h"
@@ -25,11 +25,40 @@ struct DotAvx2 {
   static void keep(__m256i& v) { __asm__("" : "+x"(v)); }
 };
 
+struct NarrowAvx2;
+struct SignedAvx2;
+
 struct Avx2 : IsaAvx2<DotAvx2> {
+  using Narrow = NarrowAvx2;
+  using Signed = SignedAvx2;
   // As many as products of weights under 2^Bits stay within 16 bits.
   template <int Bits>
   static constexpr int steps() {
     return Bits < 4 ? 8 : 128 >> Bits;
+  }
+};
+
+// Of codebooks whose levels have 7 bits.
+struct NarrowAvx2 : Avx2 {
+  static constexpr int32_t kLevelOffset = 64;
+  static constexpr int kLevelBits = 7;
+  static Bytes load_levels(const int8_t* levels, int count) { return Avx2::load_levels<kLevelOffset>(levels, count); }
+};
+
+// Of wide weights that stay signed: sum |w| * (sign(w) * x), for x of -127 .. 127.
+struct SignedAvx2 : Avx2 {
+  static constexpr int32_t kLevelOffset = 0;
+  template <int Bits>
+  static constexpr int32_t offset() {
+    return 0;
+  }
+  static Bytes load_levels(const int8_t* levels, int count) { return Avx2::load_levels<kLevelOffset>(levels, count); }
+  template <int Bits>
+  static Bytes weight(Bytes u) {
+    return _mm256_xor_si256(u, _mm256_set1_epi8(-128));
+  }
+  static __m256i dot_wide(__m256i sum, __m256i w, __m256i x) {
+    return add(sum, add_pairs(products(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))));
   }
 };
 

@@ -19,6 +19,7 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   static constexpr int kRows = 8;
   static constexpr int kPanels = 4;
   static constexpr int32_t kLevelOffset = 128;
+  static constexpr int kLevelBits = 8;
 
   template <int Bits>
   static constexpr int32_t offset() {
@@ -52,9 +53,10 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   static Bytes weight(Bytes u) {
     return u;
   }
+  template <int Offset = kLevelOffset>
   static Bytes load_levels(const int8_t* levels, int count) {
     uint8_t table[16] = {};
-    for (int i = 0; i < count; i++) table[i] = static_cast<uint8_t>(levels[i] + 128);
+    for (int i = 0; i < count; i++) table[i] = static_cast<uint8_t>(levels[i] + Offset);
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   }
   static Bytes lookup(Bytes table, Bytes u) { return _mm256_shuffle_epi8(table, u); }

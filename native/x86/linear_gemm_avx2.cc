@@ -26,12 +26,25 @@ struct PlanesAvx2 : ManyAvx2 {
   static Ints join_planes(Ints high, Ints low) { return _mm256_add_epi32(_mm256_slli_epi32(high, 4), low); }
 };
 
+// Codebooks whose levels have 7 bits.
+struct NarrowManyAvx2 : ManyAvx2 {
+  static constexpr int32_t kLevelOffset = NarrowAvx2::kLevelOffset;
+  static constexpr int kLevelBits = NarrowAvx2::kLevelBits;
+  static Bytes load_levels(const int8_t* levels, int count) { return NarrowAvx2::load_levels(levels, count); }
+};
+
 struct GemmCodeAvx2 {
   template <int Bits, bool Levels>
   static constexpr RunFunction run() {
-    using Isa = std::conditional_t<is_wide(Bits, Levels), PlanesAvx2, ManyAvx2>;
+    using Isa = std::conditional_t<is_wide<ManyAvx2, Bits, Levels>(), PlanesAvx2, ManyAvx2>;
     return short_gemm_run<Isa, Bits, Levels>;
   }
+  struct Narrow {
+    template <int Bits, bool Levels>
+    static constexpr RunFunction run() {
+      return short_gemm_run<NarrowManyAvx2, Bits, Levels>;
+    }
+  };
 };
 
 constexpr KernelRow kRows[] = {

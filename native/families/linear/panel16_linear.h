@@ -86,7 +86,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
                 int32_t four;
                 memcpy(&four, x[m] + c + 4 * (i * kFields + f), 4);
                 Ints& each = sum[kSets * (i * kFields + f) / 8][p][m];
-                each = Isa::template dot<is_wide(Bits, Levels)>(each, u, four);
+                each = Isa::template dot<is_wide<Isa, Bits, Levels>()>(each, u, four);
               }
             });
           }
@@ -208,20 +208,44 @@ struct LinearCode {
 
 using RunFunction = void (*)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
 
+// Code::run for a codebook of so many bits.
+template <class Code>
+RunFunction run_for_levels(uint32_t bits) {
+  switch (bits) {
+    case 1: return Code::template run<1, true>();
+    case 2: return Code::template run<2, true>();
+    case 3: return Code::template run<3, true>();
+    default: return Code::template run<4, true>();
+  }
+}
+
 // Code::run for the bits of these weights and for codebooks or none.
 template <class Code>
 RunFunction run_for_bits(const Panel16& w) {
-  const bool levels = w.has_levels;
+  if (w.has_levels) return run_for_levels<Code>(w.bits);
   switch (w.bits) {
-    case 1: return levels ? Code::template run<1, true>() : Code::template run<1, false>();
-    case 2: return levels ? Code::template run<2, true>() : Code::template run<2, false>();
-    case 3: return levels ? Code::template run<3, true>() : Code::template run<3, false>();
-    case 4: return levels ? Code::template run<4, true>() : Code::template run<4, false>();
+    case 1: return Code::template run<1, false>();
+    case 2: return Code::template run<2, false>();
+    case 3: return Code::template run<3, false>();
+    case 4: return Code::template run<4, false>();
     case 5: return Code::template run<5, false>();
     case 6: return Code::template run<6, false>();
     case 7: return Code::template run<7, false>();
     default: return Code::template run<8, false>();
   }
+}
+
+// The code for these weights. Short sums have other code where levels are narrow, and where weights are wide and
+// activations in blocks, which are -127 .. 127.
+template <class Isa>
+RunFunction linear_code(const Panel16& w, Granularity activations) {
+  if constexpr (Isa::kShortSums) {
+    if (has_narrow_levels(w)) return run_for_levels<LinearCode<typename Isa::Narrow>>(w.bits);
+    using Signed = LinearCode<typename Isa::Signed>;
+    if (activations == Granularity::kBlock && w.has_levels) return run_for_levels<Signed>(w.bits);
+    if (activations == Granularity::kBlock && w.bits == 8) return Signed::template run<8, false>();
+  }
+  return run_for_bits<LinearCode<Isa>>(w);
 }
 
 // Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights; in
@@ -254,7 +278,7 @@ void packed_linear_prepare(Step& step, const Call& call) {
   PackedLinear& args = step.init<PackedLinear>();
   bind_packed_linear(args, call, Activations);
   split_packed_linear(step, args, call.threads, Isa::kPanels, Isa::kStreams);
-  step.run = run_for_bits<LinearCode<Isa>>(args.weights);
+  step.run = linear_code<Isa>(args.weights, Activations);
 }
 
 // How a row of activations becomes integers: src/kernels/families/linear/activations.ts.

@@ -36,19 +36,36 @@ constexpr int32_t weight_offset() {
 }
 
 // Of instruction sets whose dot products are 32-bit sums at once. kStreams: whether panels are read as
-// panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are 16-bit ones at first.
+// panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are 16-bit ones at first. kLevelBits: of
+// levels of codebooks.
 struct NoShortSums {
   static constexpr bool kShortSums = false, kStreams = false, kNeighbours = false;
+  static constexpr int kLevelBits = 8;
 };
 
-// Weights of more than 7 bits, as codebooks have them.
-constexpr bool is_wide(uint32_t bits, bool levels) { return levels || bits == 8; }
+// Bits of the unsigned integers that are multiplied.
+template <class Isa, int Bits, bool Levels>
+constexpr int factor_bits() {
+  return Levels ? Isa::kLevelBits : Bits;
+}
+
+// Weights of more than 7 bits.
+template <class Isa, int Bits, bool Levels>
+constexpr bool is_wide() {
+  return factor_bits<Isa, Bits, Levels>() == 8;
+}
+
+// Whether all levels of a codebook are -64 .. 63, which have 7 bits when 64 is added.
+inline bool has_narrow_levels(const Panel16& w) {
+  return w.has_levels &&
+         std::all_of(w.levels, w.levels + (1 << w.bits), [](int8_t level) { return level >= -64 && level < 64; });
+}
 
 // Steps of four columns whose sums of two products each stay in 16 bits; 0 for weights that take more than 7.
 template <class Isa, int Bits, bool Levels>
 constexpr int short_steps() {
-  if (is_wide(Bits, Levels)) return 0;
-  if constexpr (Isa::kShortSums) return Isa::template steps<Bits>();
+  if (is_wide<Isa, Bits, Levels>()) return 0;
+  if constexpr (Isa::kShortSums) return Isa::template steps<factor_bits<Isa, Bits, Levels>()>();
   return 1;
 }
 

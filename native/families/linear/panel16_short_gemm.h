@@ -282,7 +282,8 @@ void short_gemm_prepare(Step& step, const Call& call) {
   gemm.scratch = gemm.inputs + short_inputs_bytes(gemm.linear.weights, gemm.linear.m);
   gemm.thread_bytes = ShortWorkspace::bytes(gemm.linear.m);
   split_packed_linear(step, gemm.linear, call.threads, 1, false);
-  step.run = run_for_bits<Code>(gemm.linear.weights);
+  const Panel16& w = gemm.linear.weights;
+  step.run = has_narrow_levels(w) ? run_for_levels<typename Code::Narrow>(w.bits) : run_for_bits<Code>(w);
 }
 
 }  // namespace
