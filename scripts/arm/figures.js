@@ -57,11 +57,22 @@ const prompts = [
   cases: names.map((kernel) => ({ row: kernel, m, n: 4096, k: K, bits: 4, group: 32, inAll: true })),
 }));
 
+/** Rows that weights are read once for, of sequences that are decoded together and of drafts. */
+const few = [2, 3, 4].flatMap((bits) =>
+  [1, 2, 4, 8].map((m) => ({
+    title: `${bits}-bit, group 32, m = ${m}`,
+    cases: (m < 8 ? [bits === 3 ? mixedRow : row, row] : [matrix, dot])
+      .filter((kernel, i, all) => all.indexOf(kernel) === i)
+      .map((kernel) => ({ row: kernel, m, n: N, k: K, bits, group: 32, inAll: true })),
+  })),
+);
+
 const sections = [
   {
     title: "One row of activations",
     tables: [1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) => sized("1 row,", bits, 1, bits % 2 ? [row, mixedRow] : [row])),
   },
+  { title: "A few rows of activations", tables: few },
   { title: "AQLM 2x8 beside 4-bit group 32, one row of activations", tables: tall },
   { title: "AQLM 2x8 beside 4-bit group 32, several rows of activations", tables: prompts },
   { title: "64 rows, i8mm", tables: [2, 4, 8].flatMap((bits) => sized("i8mm,", bits, M, [matrix])) },

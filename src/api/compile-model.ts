@@ -89,7 +89,7 @@ function forwardSource(
 }
 
 /**
- * draft(tokens int64 [1, T], positions int64 [T], before f32 [1, T, H]) → logits [1, T, V] of the tokens behind them, and hidden
+ * draft(tokens int64 [1, T], positions int64 [T], before f32 [1, T, H]) → logits [1, T, D] of the tokens behind them, D of the least ids, and hidden
  * states of them [1, T, H]. `before`: the hidden states of the tokens before them, which `forward` gives behind its logits.
  */
 function draftSource(head: DraftHead, weights: WeightLookup, { maxSeqLen }: Lengths): MethodSource {
@@ -197,6 +197,7 @@ function decoderProgram(model: Model, options: CompileModelOptions, unread: bool
       ? ["use_sdpa_with_kv_cache", true]
       : ["get_max_logit_rows", logitRows(sizes.maxSeqLen)],
     ...(head ? ([["get_hidden_size", head.hidden]] as const) : []),
+    ...(head ? ([["get_draft_vocab_size", head.vocabularySize]] as const) : []),
     ...(head?.isFixed ? ([["get_draft_fixed", 1]] as const) : []),
     ["enable_dynamic_shape", true],
     ...(longFrom === null ? [] : ([["get_long_context_from", longFrom]] as const)),

@@ -100,3 +100,27 @@ test("to a size, which is no reason to have fewer bits where no prediction shows
   });
   expect(cosine(found, float)).toBeGreaterThan(0.95);
 });
+
+test.each([
+  ["floats", null],
+  ["8 bits", configOf("mse")],
+] as const)("of a large vocabulary, tokens of the least ids are guessed: %s", async (_, config) => {
+  const vocabulary = 65_568;
+  const folder = join(await temporaryFolder(), "large");
+  await writeHybridCheckpoint(folder, "qwen3_5", { mtp_num_hidden_layers: 1, vocab_size: vocabulary });
+  const guessOf = async (change: (model: Model) => void) => {
+    const model = await loadCheckpoint(folder);
+    if (config) quantize(model, [config]);
+    change(model);
+    const logits = await guess(model);
+    await model.close();
+    return logits;
+  };
+  const all = await guessOf(({ decoder }) => {
+    for (const part of [decoder.draftHead!, decoder.transformer!.drafter!])
+      Object.defineProperty(part, "vocabularySize", { value: vocabulary });
+  });
+  const found = await guessOf(() => {});
+  expect([all.length, found.length]).toEqual([vocabulary, 65_536]);
+  expect(found).toEqual(all.subarray(0, found.length));
+});

@@ -11,7 +11,7 @@ import type { Session } from "../runtime/session.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
-import { type ExpectedLogits, hiddenOf, logitsOf } from "./logits.ts";
+import { hiddenOf, logitsOf } from "./logits.ts";
 import { DRAFT_METHOD } from "./program-decoder.ts";
 import { StepInputs } from "./step-inputs.ts";
 import { nextToken, type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
@@ -37,7 +37,9 @@ export class Scheduler {
   readonly #store: SequenceStore;
   readonly #session: Session;
   readonly #inputs: StepInputs;
-  readonly #logits: Pick<ExpectedLogits, "file" | "vocabularySize">;
+  readonly #vocabularySize: number;
+  /** Logits of a token that the model's own head drafts. */
+  readonly #draftVocabularySize: number;
   /** Elements of the hidden states that steps give, 0 for none. */
   readonly #hiddenSize: number;
   readonly #pending: Pending[] = [];
@@ -71,7 +73,8 @@ export class Scheduler {
       endsPages: store.layout.shape.stateBytes > 0,
     };
     this.#inputs = new StepInputs(rows);
-    this.#logits = { file: program.file, vocabularySize: program.count("get_vocab_size") };
+    this.#vocabularySize = program.count("get_vocab_size");
+    this.#draftVocabularySize = program.count("get_draft_vocab_size", this.#vocabularySize);
     this.#hiddenSize = program.has(DRAFT_METHOD) ? program.count("get_hidden_size") : 0;
   }
 
@@ -310,8 +313,10 @@ export class Scheduler {
       const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows, ahead: aheadOf(pending) }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);
-      const rows = parts[0]!.pending.draft ? parts.length : inputs.at(-1)!.data.length;
-      const expected = { ...this.#logits, method, rows };
+      const isDraft = parts[0]!.pending.draft !== undefined;
+      const rows = isDraft ? parts.length : inputs.at(-1)!.data.length;
+      const vocabularySize = isDraft ? this.#draftVocabularySize : this.#vocabularySize;
+      const expected = { file: this.#program.file, vocabularySize, method, rows };
       const read = ([logits, hidden]: readonly Tensor[]) => {
         takeRows(parts, logitsOf(logits, expected), ({ logits }) => logits);
         if (this.#hiddenSize === 0) return;

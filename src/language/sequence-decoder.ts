@@ -37,6 +37,8 @@ export class SequenceDecoder implements ProgramDecoder {
   #logits = new Float32Array(0);
   readonly #hiddenSize: number;
   readonly #isDraftFixed: boolean;
+  /** Logits of a token that is drafted. */
+  readonly #draftVocabularySize: number;
   /** Of the last tokens of the last call. */
   #hidden: KnownHidden;
   /** The hidden state behind the last draft, and how many tokens it was of. */
@@ -69,6 +71,7 @@ export class SequenceDecoder implements ProgramDecoder {
     this.#scheduler = scheduler;
     this.draft = program.has(DRAFT_METHOD) ? (ids, options) => this.#draft(ids, options) : undefined;
     this.#hiddenSize = this.draft ? program.count("get_hidden_size") : 0;
+    this.#draftVocabularySize = program.count("get_draft_vocab_size", this.vocabularySize);
     this.#isDraftFixed = program.count("get_draft_fixed", 0) > 0;
   }
 
@@ -178,7 +181,7 @@ export class SequenceDecoder implements ProgramDecoder {
       const sequence = this.#sequence;
       const before = this.#hiddenBefore(given.length);
       if (!before || !sequence || ids.length + given.length > this.contextLength) return null;
-      const logits = this.#logitsOf(1);
+      const logits = this.#logitsOf(1, this.#draftVocabularySize);
       const all = [...ids, ...given];
       const hidden = new Float32Array(before.length);
       const isFixed = this.#isDraftFixed;
@@ -207,8 +210,8 @@ export class SequenceDecoder implements ProgramDecoder {
     return start >= 0 && start + size <= values.length ? values.subarray(start, start + size) : null;
   }
 
-  #logitsOf(rows: number): Float32Array {
-    const length = rows * this.vocabularySize;
+  #logitsOf(rows: number, vocabularySize = this.vocabularySize): Float32Array {
+    const length = rows * vocabularySize;
     if (this.#logits.length < length) this.#logits = new Float32Array(length);
     return this.#logits.subarray(0, length);
   }

@@ -31,11 +31,13 @@ export class Assistant implements Drafter {
   readonly layers: readonly LayerConfig[];
   readonly isFixed = true;
   readonly hidden: number;
+  readonly vocabularySize: number;
   readonly #config: AssistantConfig;
 
   constructor(config: AssistantConfig) {
     this.#config = config;
     this.hidden = config.hidden;
+    this.vocabularySize = config.vocabulary;
     this.layers = config.layers.map((layer, i) => ({ ...layer, module: `${ASSISTANT_PREFIX}model.layers.${i}` }));
   }
 

@@ -50,6 +50,8 @@ export interface Network {
 export interface DraftHead {
   /** Elements of a hidden state. */
   readonly hidden: number;
+  /** Tokens, those of the least ids, that `draft` gives logits of. */
+  readonly vocabularySize: number;
   /**
    * Whether all tokens of a draft are guessed at the position of the first, from the keys and values of the tokens before it, which
    * `draft` finds where its rows stand; else each at its own, where it stores its own.
@@ -63,7 +65,7 @@ export interface DraftHead {
    */
   forwardAll<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>): readonly [logits: T, ...drafted: T[]];
   /**
-   * Logits [1, T, V] of the tokens behind those of the inputs, and its own hidden states of these [1, T, hidden]. `before`
+   * Logits [1, T, vocabularySize] of the tokens behind those of the inputs, and its own hidden states of these [1, T, hidden]. `before`
    * [1, T, hidden]: the hidden state of the token before each, the decoder's or, behind a draft, its own.
    */
   draft<T>(

@@ -6,8 +6,19 @@ import type { WeightSlot } from "./weight-slot.ts";
 export interface DraftPass<T> extends LayerPass<T> {
   /** Computes one of the drafter's layers, by its index among these. */
   draftLayer(x: T, index: number): T;
-  /** The decoder's logits of hidden states behind its last norm. */
-  logits(x: T): T;
+  /** The decoder's logits of hidden states behind its last norm, of the tokens that are drafted: `draftVocabularySize`. */
+  draftLogits(x: T): T;
+}
+
+/**
+ * Tokens that are drafted with the decoder's head, those of the least ids: tokenizers number them by how often they occur, and the
+ * whole head of a large vocabulary would be most of what a draft costs. FR-Spec (Zhao et al. 2025) chooses them by their counts.
+ */
+const DRAFT_TOKENS = 65_536;
+
+/** Tokens, those of the least ids, that the decoder's head tells apart for drafts. */
+export function draftVocabularySize(vocabulary: number): number {
+  return Math.min(vocabulary, DRAFT_TOKENS);
 }
 
 /** Guesses the tokens behind tokens, from the hidden states before them. */
@@ -21,6 +32,8 @@ export interface Drafter {
    * token of a draft for all of them, as Gemma 4's assistants do.
    */
   readonly isFixed: boolean;
+  /** Tokens, those of the least ids, that it may guess. */
+  readonly vocabularySize: number;
   /** Lists the weights beside those of its layers. */
   slots(): WeightSlot[];
   /** Stores what it reads of all tokens, from the decoder's hidden states of them [1, T, hidden]. Default: nothing. */

@@ -3,7 +3,7 @@
  * state of a token and the embedding of the next one, and guesses the token after that.
  */
 import type { ConfigReader } from "./config-reader.ts";
-import type { Drafter, DraftPass } from "./drafter.ts";
+import { type Drafter, type DraftPass, draftVocabularySize } from "./drafter.ts";
 import type { LayerConfig, LayerPlaces, StoringMixer } from "./layer.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
@@ -19,18 +19,30 @@ interface MultiTokenLayer extends LayerConfig {
   readonly mixer: StoringMixer;
 }
 
+/** Sizes of the decoder that it drafts for. */
+interface DecoderSizes {
+  readonly hidden: number;
+  readonly vocabulary: number;
+}
+
 /** The layer of these parts; undefined where the config has none. */
-export function readMultiToken(config: ConfigReader, hidden: number, parts: MultiTokenLayer): MultiToken | undefined {
-  return config.count(MULTI_TOKEN_LAYERS, 0) > 0 ? new MultiToken(hidden, parts) : undefined;
+export function readMultiToken(
+  config: ConfigReader,
+  sizes: DecoderSizes,
+  parts: MultiTokenLayer,
+): MultiToken | undefined {
+  return config.count(MULTI_TOKEN_LAYERS, 0) > 0 ? new MultiToken(sizes, parts) : undefined;
 }
 
 export class MultiToken implements Drafter {
   readonly layers: readonly [MultiTokenLayer];
   readonly isFixed = false;
   readonly hidden: number;
+  readonly vocabularySize: number;
 
-  constructor(hidden: number, layer: MultiTokenLayer) {
+  constructor({ hidden, vocabulary }: DecoderSizes, layer: MultiTokenLayer) {
     this.hidden = hidden;
+    this.vocabularySize = draftVocabularySize(vocabulary);
     this.layers = [{ ...layer, module: `${MODULE}.layers.0` }];
   }
 
@@ -52,7 +64,7 @@ export class MultiToken implements Drafter {
 
   draft<T>(pass: DraftPass<T>, before: T): readonly [logits: T, hidden: T] {
     const hidden = this.#states(pass, before);
-    return [pass.logits(hidden), hidden];
+    return [pass.draftLogits(hidden), hidden];
   }
 
   visit<T>(pass: DraftPass<T>, before: T): readonly T[] {

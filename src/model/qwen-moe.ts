@@ -80,7 +80,7 @@ export const qwen35Moe: Architecture = {
       () => experts,
     );
     const { attention, norms } = base;
-    const drafter = readMultiToken(config, base.hidden, { mixer: new Attention(attention), mlp: experts, norms });
+    const drafter = readMultiToken(config, base, { mixer: new Attention(attention), mlp: experts, norms });
     return transformer(this.name, { ...stack, drafter });
   },
 };

@@ -67,7 +67,7 @@ export const qwen35: Architecture = {
     const mixers = readMixers(config, base);
     const stack = mixed(base, (i) => mixers[i]!);
     const { attention, norms } = base;
-    const drafter = readMultiToken(config, base.hidden, {
+    const drafter = readMultiToken(config, base, {
       mixer: new Attention(attention),
       mlp: new GatedMlp(base.mlp),
       norms,

@@ -1,7 +1,7 @@
 /** The decoder that every architecture here configures: an embedding, layers of a mixer and an MLP each, a norm, a head. */
 import { UnsupportedError } from "../errors.ts";
 import type { Ops } from "../ops/ops.ts";
-import type { Weight } from "../ops/weight.ts";
+import { firstRows, type Weight } from "../ops/weight.ts";
 import type { Decoder, DraftHead, ForwardInputs, ForwardOptions } from "./decoder.ts";
 import type { Drafter, DraftPass } from "./drafter.ts";
 import type { Encoder } from "./encoder.ts";
@@ -137,8 +137,22 @@ class Pass<T> implements DraftPass<T> {
   }
 
   logits(x: T): T {
+    return this.#finished(this.ops.linear(x, this.weight(HEAD)));
+  }
+
+  draftLogits(x: T): T {
+    const { vocabulary, drafter } = this.#config;
+    const { vocabularySize } = drafter!;
+    if (vocabularySize === vocabulary) return this.logits(x);
+    const head = firstRows(this.weight(HEAD), vocabularySize);
+    return this.#finished(
+      head ? this.ops.linear(x, head) : this.ops.columns(this.ops.linear(x, this.weight(HEAD)), 0, vocabularySize),
+    );
+  }
+
+  #finished(logits: T): T {
     const { scales, logitSoftcap } = this.#config;
-    const scaled = this.#scaled(this.ops.linear(x, this.weight(HEAD)), scales.logits);
+    const scaled = this.#scaled(logits, scales.logits);
     return logitSoftcap > 0 ? this.ops.softcap(scaled, logitSoftcap) : scaled;
   }
 
@@ -252,6 +266,7 @@ function draftHead(config: TransformerConfig, drafter: Drafter): DraftHead {
   const options = { cache: "sequences", logits: "all", longContext: false } as const;
   return {
     hidden: config.hidden,
+    vocabularySize: drafter.vocabularySize,
     isFixed: drafter.isFixed,
     forward: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runForDrafts(drafter),
     forwardAll: (ops, weights, inputs) => new Pass(ops, config, weights, inputs, options).runAll(drafter),

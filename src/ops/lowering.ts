@@ -4,11 +4,25 @@ import { ShapeError } from "../errors.ts";
 import { layoutNamed } from "../kernels/layout/packed.ts";
 import { embeddingByteLength, packEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { selectLayout } from "../kernels/select.ts";
-import { type ActivationKind, groupCount, padColumns, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
-import { type Tensor, toFloat32 } from "../tensor.ts";
+import {
+  type ActivationKind,
+  groupCount,
+  padColumns,
+  pickRows,
+  type QuantizedWeights,
+  type WeightSpec,
+} from "../quantized.ts";
+import { elementCount, type Tensor, toFloat32 } from "../tensor.ts";
 import type { Builder, LazyConstant } from "./builder.ts";
 import { packedWeights } from "./packed-constant.ts";
-import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
+import {
+  type FloatWeight,
+  floatWeight,
+  registerWeightFormat,
+  type Weight,
+  type WeightFormat,
+  withFirstRows,
+} from "./weight.ts";
 
 /** Low-bit weights packed for linear layers; embedding rows are read from the same buffer. */
 export interface AffineFormat extends WeightFormat {
@@ -96,7 +110,13 @@ registerWeightFormat({
     ),
   embedding: (builder, weight, indices) =>
     builder.call("aten::embedding.out", floatConstant(builder, floatWeight(weight)), indices),
+  firstRows: (weight, count) => withFirstRows(floatWeight(weight), count, firstRowsOf, ({ shape }) => shape[0]!),
 });
+
+function firstRowsOf({ shape, data, dtype }: Tensor, count: number): Tensor {
+  const size = elementCount(shape) / shape[0]!;
+  return { dtype, shape: shape.with(0, count), data: data.subarray(0, count * size) };
+}
 
 async function* padded(parts: AsyncIterable<QuantizedWeights>, spec: WeightSpec): AsyncGenerator<QuantizedWeights> {
   for await (const part of parts) yield padColumns(part, spec);
@@ -155,6 +175,17 @@ registerWeightFormat({
     const rows = builder.call(`torchao::_shared_embedding_${bits}bit.out`, packed, groupSize, n, spec.k, indices);
     const { k } = affine.format.spec;
     return spec.k === k ? rows : builder.call("aten::slice_copy.Tensor_out", rows, -1, 0, k, 1);
+  },
+  firstRows(weight, count) {
+    const affine = weight as AffineWeight;
+    const { format } = affine;
+    const rows = (weights: QuantizedWeights, n: number) =>
+      pickRows(
+        weights,
+        Array.from({ length: n }, (_, i) => i),
+      );
+    const first = withFirstRows(affine, count, rows, ({ n }) => n);
+    return { ...first, format: { ...format, spec: { ...format.spec, n: count } } };
   },
 });
 

@@ -6,7 +6,7 @@ import type { DraftModel } from "./draft-source.ts";
 /** Reading more tokens than these at once is reading a prompt, or what another source has drafted: no cost of a draft. */
 const READ_MAX = 4;
 
-/** Logits of a token that is drafted. */
+/** Logits of a token that is drafted: of as many tokens, those of the least ids, as the writer tells apart. */
 export interface WrittenLogits {
   readonly logits: Float32Array;
   /** Whether it took reading a longer text first. */
@@ -17,8 +17,6 @@ export interface WrittenLogits {
 export interface DraftWriter {
   /** Most tokens that a text may have together with its draft. */
   readonly contextLength: number;
-  /** Number of logits of a token. */
-  readonly vocabularySize: number;
   /** Logits behind a text; null where there is nothing to go by. They may be reused by the next call. */
   logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits | null>;
   dispose(): Promise<void>;
@@ -27,7 +25,6 @@ export interface DraftWriter {
 /** Writes with a smaller model. */
 export class ModelWriter implements DraftWriter {
   readonly contextLength: number;
-  readonly vocabularySize: number;
   readonly #decoder: ReturnType<DraftModel["createDecoder"]>;
   /** Tokens that its decoder holds. */
   readonly #ids: number[] = [];
@@ -35,7 +32,6 @@ export class ModelWriter implements DraftWriter {
   constructor(model: DraftModel, scope: PrefixScope | undefined) {
     this.#decoder = model.createDecoder(scope);
     this.contextLength = this.#decoder.contextLength;
-    this.vocabularySize = this.#decoder.vocabularySize ?? model.tokenizer.vocabSize;
   }
 
   async logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits> {
@@ -65,14 +61,11 @@ export class ModelWriter implements DraftWriter {
 /** Writes with the head of the decoder that it drafts for. */
 export class HeadWriter implements DraftWriter {
   readonly contextLength: number;
-  readonly vocabularySize: number;
   readonly #decoder: Decoder;
 
-  /** `tokens`: those of the tokenizer, of which a decoder that does not say otherwise gives as many logits. */
-  constructor(decoder: Decoder, tokens: number) {
+  constructor(decoder: Decoder) {
     this.#decoder = decoder;
     this.contextLength = decoder.contextLength;
-    this.vocabularySize = decoder.vocabularySize ?? tokens;
   }
 
   async logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits | null> {

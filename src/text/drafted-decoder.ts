@@ -54,7 +54,7 @@ export class DraftedDecoder {
     this.#prediction = prediction;
     this.#text = draft === "off" ? null : new SuffixAutomaton();
     const writer = () =>
-      typeof draft === "object" ? new ModelWriter(draft, drawing.prefixScope) : new HeadWriter(decoder, tokens);
+      typeof draft === "object" ? new ModelWriter(draft, drawing.prefixScope) : new HeadWriter(decoder);
     const isWritten = typeof draft === "object" || draft === "mtp";
     this.#written = isWritten ? new WrittenDrafts(writer, tokens, this.#costs, drawing) : null;
   }

@@ -19,7 +19,7 @@ export interface DraftingOptions extends SamplerOptions {
 }
 
 /** Takes the likeliest token after all penalties, which the tokens to come are drawn with. */
-function samplerFor({ vocabularySize: size }: DraftWriter, options: DraftingOptions): Sampler {
+function samplerFor(size: number, options: DraftingOptions): Sampler {
   const { prefixScope: _, logitBias = {}, suppressTokens = [], ...rest } = options;
   return createSampler({
     ...rest,
@@ -48,7 +48,9 @@ export class WrittenDrafts {
   readonly #options: DraftingOptions;
   readonly #costs: StepCosts;
   /** Made for the first draft. */
-  #made: { readonly writer: DraftWriter; readonly sampler: Sampler } | null = null;
+  #writer: DraftWriter | null = null;
+  /** Made when it is known of how many tokens the writer gives logits. */
+  #sampler: Sampler | null = null;
   /** By the probability that the writer gives a token: the chance that it comes. */
   readonly #chances = Array.from({ length: CLASSES }, (_, i) => (i + 0.5) / CLASSES);
   readonly #backoff = new Backoff();
@@ -77,8 +79,8 @@ export class WrittenDrafts {
     this.#classes = [];
     // A step without drafts is what those with them are compared with.
     if (!this.#costs.knows(1) || this.#backoff.skips()) return [];
-    this.#made ??= this.#make();
-    const room = Math.min(most, this.#made.writer.contextLength - history.length);
+    this.#writer ??= this.#createWriter();
+    const room = Math.min(most, this.#writer.contextLength - history.length);
     if (room < 1) return [];
     const isTrial = this.#trials < TRIALS;
     if (!isTrial && this.#speed < 1 / this.#costs.of(1)) {
@@ -87,20 +89,15 @@ export class WrittenDrafts {
       return [];
     }
     if (!isTrial) this.#backoff.reset();
-    const draft = await this.#write(this.#made, history, { room, isTrial, ...options });
+    const draft = await this.#write(this.#writer, history, { room, isTrial, ...options });
     // What was written in vain is a cost, too.
     if (draft.length === 0) this.#noteSpeed(1 / (this.#costs.of(1) + this.#draftedMs));
     return draft;
   }
 
-  #make() {
-    const writer = this.#createWriter();
-    return { writer, sampler: samplerFor(writer, this.#options) };
-  }
-
   /** `isTrial`: whether a token is drafted whatever is known of it and its costs, which others may have put off. */
   async #write(
-    { writer, sampler }: { readonly writer: DraftWriter; readonly sampler: Sampler },
+    writer: DraftWriter,
     history: readonly number[],
     { room, isTrial, ...options }: ComputeOptions & { readonly room: number; readonly isTrial: boolean },
   ): Promise<readonly number[]> {
@@ -114,7 +111,8 @@ export class WrittenDrafts {
       const start = performance.now();
       const written = await writer.logitsBehind(text, options);
       if (!written) break;
-      const id = sampler.sample(written.logits, text);
+      this.#sampler ??= samplerFor(written.logits.length, this.#options);
+      const id = this.#sampler.sample(written.logits, text);
       if (id >= this.#tokens) break;
       const { logprob } = logProbabilities(written.logits, id, 0, hostCpu());
       const own = Math.min(CLASSES - 1, Math.floor(CLASSES * Math.exp(logprob)));
@@ -162,6 +160,6 @@ export class WrittenDrafts {
   }
 
   async dispose(): Promise<void> {
-    await this.#made?.writer.dispose();
+    await this.#writer?.dispose();
   }
 }
