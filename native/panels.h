@@ -78,8 +78,8 @@ static inline void size_panels(Panels& w, uint32_t rows) {
   w.panel_count = ceil_div(w.n, rows);
 }
 
-// Reads a buffer whose header TypeScript has checked, with panels of so many rows.
-static inline Panels read_panels(const void* buffer, uint32_t rows) {
+// Reads a buffer whose header TypeScript has checked, with panels of so many rows, as far as the first n rows of weights.
+static inline Panels read_panels(const void* buffer, uint32_t rows, uint32_t n) {
   const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
   auto u16 = [&](int at) {
     uint16_t v;
@@ -101,7 +101,7 @@ static inline Panels read_panels(const void* buffer, uint32_t rows) {
   w.has_levels = u16(10) & 4;
   w.has_minima = u16(10) & 8;
   w.positive_scales = bytes[15] == 1;
-  w.n = u32(16);
+  w.n = n;
   w.k = u32(20);
   w.group_size = u32(24);
   memcpy(w.levels, bytes + 40, 16);
@@ -111,7 +111,7 @@ static inline Panels read_panels(const void* buffer, uint32_t rows) {
 }
 
 using Panel16 = Panels;
-static inline Panel16 read_panel16(const void* buffer) { return read_panels(buffer, 16); }
+static inline Panel16 read_panel16(const void* buffer, uint32_t n) { return read_panels(buffer, 16, n); }
 
 // The levels that weights of a codebook stand for, as the instruction set looks them up.
 template <class Isa, int Bits>

@@ -200,13 +200,13 @@ struct WeightOnlyCode {
 template <class Places>
 size_t weight_only_scratch(const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
-  return weight_only_scratch_bytes(call, read_panels(given.weights, Places::kRows), Places::kRows);
+  return weight_only_scratch_bytes(call, read_panels(given.weights, Places::kRows, given.n), Places::kRows);
 }
 
 template <class Places>
 void weight_only_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
-  const Panels w = read_panels(given.weights, Places::kRows);
+  const Panels w = read_panels(given.weights, Places::kRows, given.n);
   bind_weight_only(step, call, w, 1);
   step.run = choose_run<WeightOnlyCode<Places>>(w);
 }

@@ -11,7 +11,7 @@ inline void read_call(Linear32& args, const Call& call, Granularity activations)
   const auto given = arguments_of<PackedLinearArguments>(call);
   args.m = given.m;
   args.x = given.x;
-  args.weights = read_panels(given.weights, kPanelRows);
+  args.weights = read_panels(given.weights, kPanelRows, given.n);
   args.y = given.y;
   args.rows.in_blocks = activations == Granularity::kBlock;
   args.chunk = args.weights.parts == 2 ? args.weights.part_length() : args.rows.in_blocks ? kBlockColumns : kChunkMax;

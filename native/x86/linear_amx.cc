@@ -96,7 +96,7 @@ AmxLinear plan_call(const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   AmxLinear a{};
   a.m = given.m;
-  a.weights = read_panel16(given.weights);
+  a.weights = read_panel16(given.weights, given.n);
   const Panel16& w = a.weights;
   a.width = w.group_length % 64 == 0 ? 64 : 32;
   const uint32_t group_steps = w.group_length / a.width;

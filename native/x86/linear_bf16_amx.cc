@@ -115,7 +115,7 @@ Bf16Linear plan_call(const Call& call, bool gated) {
   Bf16Linear a{};
   a.gated = gated;
   a.m = given.m;
-  a.weights = read_panel16(given.weights);
+  a.weights = read_panel16(given.weights, given.n);
   a.steps = a.weights.padded_k() / kStep;
   a.chunk_steps = ceil_div(a.steps, ceil_div(a.steps, kStepsMax));
   const uint32_t share = a.weights.panel_count / (8 * call.threads);

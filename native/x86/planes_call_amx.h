@@ -94,7 +94,7 @@ inline PlanesLinear plan_call(const Call& call, bool gated) {
   a.gated = gated;
   a.m = given.m;
   a.threads = static_cast<uint16_t>(call.threads);
-  a.weights = read_panel16(given.weights);
+  a.weights = read_panel16(given.weights, given.n);
   a.steps = ceil_div(a.weights.padded_k(), kStep);
   const size_t rows = kRows * row_blocks(std::min(a.m, kRowsMax));
   const size_t bytes = rows * kStep * a.steps;

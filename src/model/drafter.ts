@@ -12,9 +12,10 @@ export interface DraftPass<T> extends LayerPass<T> {
 
 /**
  * Tokens that are drafted with the decoder's head, those of the least ids: tokenizers number them by how often they occur, and the
- * whole head of a large vocabulary would be most of what a draft costs. FR-Spec (Zhao et al. 2025) chooses them by their counts.
+ * whole head of a large vocabulary would be most of what a draft costs (FR-Spec, Zhao et al. 2025, counts them). 65,536 would
+ * take a third less time, but leave out a seventh of German text.
  */
-const DRAFT_TOKENS = 65_536;
+const DRAFT_TOKENS = 98_304;
 
 /** Tokens, those of the least ids, that the decoder's head tells apart for drafts. */
 export function draftVocabularySize(vocabulary: number): number {

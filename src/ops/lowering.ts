@@ -12,17 +12,10 @@ import {
   type QuantizedWeights,
   type WeightSpec,
 } from "../quantized.ts";
-import { elementCount, type Tensor, toFloat32 } from "../tensor.ts";
+import { type Tensor, toFloat32 } from "../tensor.ts";
 import type { Builder, LazyConstant } from "./builder.ts";
 import { packedWeights } from "./packed-constant.ts";
-import {
-  type FloatWeight,
-  floatWeight,
-  registerWeightFormat,
-  type Weight,
-  type WeightFormat,
-  withFirstRows,
-} from "./weight.ts";
+import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
 
 /** Low-bit weights packed for linear layers; embedding rows are read from the same buffer. */
 export interface AffineFormat extends WeightFormat {
@@ -34,6 +27,8 @@ export interface AffineFormat extends WeightFormat {
   readonly layout: string | null;
   /** The codebook of weights that have one, where it is known before they are read: equal ones are packed as one. */
   readonly levels?: Int8Array;
+  /** The weights whose first rows these are, and whose buffer is read; absent where these are whole. */
+  readonly whole?: AffineWeight;
   /** Where the levels are learned when the weights are read: what matrices with the same codebook, and no others, have in common. */
   readonly codebook?: string;
 }
@@ -110,13 +105,7 @@ registerWeightFormat({
     ),
   embedding: (builder, weight, indices) =>
     builder.call("aten::embedding.out", floatConstant(builder, floatWeight(weight)), indices),
-  firstRows: (weight, count) => withFirstRows(floatWeight(weight), count, firstRowsOf, ({ shape }) => shape[0]!),
 });
-
-function firstRowsOf({ shape, data, dtype }: Tensor, count: number): Tensor {
-  const size = elementCount(shape) / shape[0]!;
-  return { dtype, shape: shape.with(0, count), data: data.subarray(0, count * size) };
-}
 
 async function* padded(parts: AsyncIterable<QuantizedWeights>, spec: WeightSpec): AsyncGenerator<QuantizedWeights> {
   for await (const part of parts) yield padColumns(part, spec);
@@ -158,14 +147,16 @@ registerWeightFormat({
   kind: "affine",
   linear(builder, x, weight, bias) {
     const affine = weight as AffineWeight;
-    const { constant, spec } = packedConstant(builder, affine, bias);
+    const { whole } = affine.format;
+    const { constant, spec } = packedConstant(builder, whole ?? affine, bias);
+    const n = whole ? affine.format.spec.n : spec.n;
     const operator = {
       int8: "lowbit::linear_8bit_block_act.out",
       int8_per_token: `torchao::_linear_8bit_act_${spec.bits}bit_weight.out`,
       float: "lowbit::linear_weight_only.out",
     }[affine.format.activations];
     const input = withColumns(builder, x, spec.k - affine.format.spec.k);
-    return builder.call(operator, input, builder.constant(constant), spec.groupSize, spec.n, spec.k);
+    return builder.call(operator, input, builder.constant(constant), spec.groupSize, n, spec.k);
   },
   embedding(builder, weight, indices) {
     const affine = weight as AffineWeight;
@@ -177,15 +168,13 @@ registerWeightFormat({
     return spec.k === k ? rows : builder.call("aten::slice_copy.Tensor_out", rows, -1, 0, k, 1);
   },
   firstRows(weight, count) {
-    const affine = weight as AffineWeight;
-    const { format } = affine;
-    const rows = (weights: QuantizedWeights, n: number) =>
-      pickRows(
-        weights,
-        Array.from({ length: n }, (_, i) => i),
-      );
-    const first = withFirstRows(affine, count, rows, ({ n }) => n);
-    return { ...first, format: { ...format, spec: { ...format.spec, n: count } } };
+    const whole = weight as AffineWeight;
+    const { shape, format, load } = whole;
+    return {
+      ...{ name: whole.name, shape: shape.with(0, count) },
+      format: { ...format, spec: { ...format.spec, n: count }, whole },
+      load: async () => pickRows((await load()) as QuantizedWeights, Array.from({ length: count }, (_, i) => i)),
+    };
   },
 });
 

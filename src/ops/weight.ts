@@ -35,7 +35,7 @@ export interface WeightLowering {
   linear<T>(builder: Builder<T>, x: T, weight: Weight, bias: Weight | null): T;
   /** Adds the calls that look up rows of W; absent when the format has none. */
   embedding?<T>(builder: Builder<T>, weight: Weight, indices: T): T;
-  /** Gives the first `count` rows, a multiple of 32, as a weight of their own; absent when the format cannot. */
+  /** Gives the first `count` rows, a multiple of 32, read from the same buffer; absent when the format cannot. */
   firstRows?(weight: Weight, count: number): Weight;
 }
 
@@ -55,35 +55,9 @@ export function loweringOf(weight: Weight): WeightLowering {
   return lowering;
 }
 
-/**
- * The first `count` rows of a matrix, a multiple of 32, as a matrix of their own, whose constant is another one; null where its
- * format has no way to do so.
- */
+/** The first `count` rows of a matrix, a multiple of 32, read from the same buffer; null where its format cannot. */
 export function firstRows(weight: Weight, count: number): Weight | null {
   return loweringOf(weight).firstRows?.(weight, count) ?? null;
-}
-
-/** The same with rows that are read by `rows` from each part of the data. */
-export function withFirstRows<F extends WeightFormat, D>(
-  { name, shape, format, load, loadRows }: Weight<F, D>,
-  count: number,
-  rows: (data: D, count: number) => D,
-  rowsOf: (data: D) => number,
-): Weight<F, D> {
-  async function* parts() {
-    let left = count;
-    for await (const part of loadRows!()) {
-      const rowCount = Math.min(left, rowsOf(part));
-      yield rowCount === rowsOf(part) ? part : rows(part, rowCount);
-      left -= rowCount;
-      if (left === 0) return;
-    }
-  }
-  return {
-    ...{ name: `${name}.first_${count}`, shape: shape.with(0, count), format },
-    load: async () => rows(await load(), count),
-    ...(loadRows && { loadRows: parts }),
-  };
 }
 
 /** InvalidArgumentError for what is no weight, as programs without types may give. */

@@ -96,7 +96,7 @@ void run_aqlm(const KernelRow& row, const Shape& shape, float* x, float* y) {
 void run_linear(const KernelRow& row, const Shape& shape, float* x, float* y) {
   uint8_t header[64] = {};
   write_header(header, shape);
-  const Panels panels = read_panels(header, strcmp(row.layout, "panel32") == 0 ? 32 : 16);
+  const Panels panels = read_panels(header, strcmp(row.layout, "panel32") == 0 ? 32 : 16, shape.n);
   const size_t size = panels.panel_count * panels.panel_bytes;
   uint8_t* weights;
   auto weights_memory = buffer(64 + size, &weights);
@@ -106,6 +106,9 @@ void run_linear(const KernelRow& row, const Shape& shape, float* x, float* y) {
   to.m = shape.m;
   to.x = x;
   to.weights = weights;
+  to.n = shape.n;
+  to.k = shape.k;
+  to.group_size = shape.group;
   to.y = y;
   run_tiles(row, to);
 }

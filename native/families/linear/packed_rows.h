@@ -47,7 +47,7 @@ template <class Places>
 struct PanelRows {
   static constexpr uint32_t kRows = Places::kRows;
 
-  static Panels open(const void* buffer, const WeightShape&) { return read_panels(buffer, kRows); }
+  static Panels open(const void* buffer, const WeightShape& shape) { return read_panels(buffer, kRows, shape.n); }
 
   static float bias(const Panels& w, uint32_t row) {
     float value = 0;

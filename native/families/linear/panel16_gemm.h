@@ -217,7 +217,7 @@ template <class Isa, Granularity Activations>
 size_t packed_gemm_scratch(const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   const size_t panels = call.threads * gemm_panels<Isa>();
-  return packed_linear_scratch<Activations>(call) + panels * gemm_panel_bytes(read_panel16(given.weights));
+  return packed_linear_scratch<Activations>(call) + panels * gemm_panel_bytes(read_panel16(given.weights, given.n));
 }
 
 template <class Isa>

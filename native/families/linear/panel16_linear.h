@@ -20,7 +20,7 @@ namespace {
 template <Granularity Activations>
 size_t packed_linear_scratch(const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
-  return quantized_bytes(given.m, read_panel16(given.weights), Activations);
+  return quantized_bytes(given.m, read_panel16(given.weights, given.n), Activations);
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
@@ -268,7 +268,7 @@ static inline void bind_packed_linear(PackedLinear& args, const Call& call, Gran
   const auto given = arguments_of<PackedLinearArguments>(call);
   args.m = given.m;
   args.x = given.x;
-  args.weights = read_panel16(given.weights);
+  args.weights = read_panel16(given.weights, given.n);
   args.y = given.y;
   args.rows = quantized_rows(static_cast<void*>(given.scratch), args.m, args.weights, activations);
 }

@@ -269,7 +269,7 @@ template <Granularity Activations>
 size_t short_gemm_scratch(const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   const uint32_t m = given.m;
-  return packed_linear_scratch<Activations>(call) + short_inputs_bytes(read_panel16(given.weights), m) +
+  return packed_linear_scratch<Activations>(call) + short_inputs_bytes(read_panel16(given.weights, given.n), m) +
          call.threads * ShortWorkspace::bytes(m);
 }
 

@@ -18,7 +18,7 @@ constexpr uint32_t kPackedPanels = kPanelColumns<Isa> / 16;
 template <class Isa>
 size_t weight_only_panel16_scratch(const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
-  return weight_only_scratch_bytes(call, read_panel16(given.weights), kPanelColumns<Isa>);
+  return weight_only_scratch_bytes(call, read_panel16(given.weights, given.n), kPanelColumns<Isa>);
 }
 
 // Lanes of weights 4 f .. 4 f + 3, one in each byte.
@@ -232,7 +232,7 @@ struct WeightOnlyCode {
 template <class Isa>
 void weight_only_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
-  const Panel16 w = read_panel16(given.weights);
+  const Panel16 w = read_panel16(given.weights, given.n);
   bind_weight_only(step, call, w, kPackedPanels<Isa>);
   step.run = run_for_bits<WeightOnlyCode<Isa>>(w);
 }

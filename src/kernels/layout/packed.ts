@@ -48,7 +48,8 @@ export interface PackedShape {
 }
 
 /**
- * Opens packed weights without copying. `shape` must agree with the header (TorchAO's headers do not carry it).
+ * Opens packed weights without copying. `shape` must agree with the header (TorchAO's headers do not carry it), or be that of
+ * the first rows, a multiple of `PANEL_ROWS_MAX`, which are opened alone.
  */
 export function openPacked(bytes: Uint8Array, shape: PackedShape): PackedWeights {
   if (bytes.byteOffset % 4 !== 0)
@@ -88,14 +89,15 @@ export function describePacked(bytes: Uint8Array, length: number, shape: PackedS
     );
   const refusal = layout.refusal(spec);
   if (refusal) throw new ShapeError(`packed weights: layout ${layout.name}: ${refusal}`);
-  const agrees = spec.n === shape.n && spec.k === shape.k && spec.groupSize === shape.groupSize;
+  const isPart = shape.n < spec.n && shape.n % PANEL_ROWS_MAX === 0;
+  const agrees = (spec.n === shape.n || isPart) && spec.k === shape.k && spec.groupSize === shape.groupSize;
   if (!agrees)
     throw new ShapeError(
       `packed weights: expected n ${shape.n}, k ${shape.k}, group size ${shape.groupSize} but the header says n ${spec.n}, k ${spec.k}, group size ${spec.groupSize}`,
     );
   const expected = layout.byteLength(spec, hasBias);
   if (expected !== length) throw new ShapeError(`packed weights: expected ${expected} bytes but found ${length}`);
-  return { layout, spec, hasBias, levels };
+  return { layout, spec: isPart ? { ...spec, n: shape.n } : spec, hasBias, levels };
 }
 
 /** How packed weights are stored, in words: the same for matrices that one code can read. */

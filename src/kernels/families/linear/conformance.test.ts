@@ -383,6 +383,40 @@ describeRows(linearWeightOnly, cpu, (kernel) => {
   });
 });
 
+describe.each([
+  ["one scale a row", linearA8],
+  ["blocks", linearA8Blocks],
+  ["floats", linearWeightOnly],
+] as const)("the first rows of weights alone: %s", (_, rows) => {
+  const [n, k, groupSize] = [70, 64, 32];
+
+  describeRows(rows, cpu, (kernel) => {
+    const layouts = kernel.layouts!.map(layoutNamed).filter(({ isOfPanels }) => isOfPanels);
+    it.skipIf(layouts.length === 0)("is what all rows give of them", () => {
+      for (const layout of layouts) {
+        const random = new Random(7);
+        const weights = randomWeights(random, { n, k, bits: 4, groupSize });
+        const bytes = packWeights(weights, null, layout);
+        const m = Math.max(3, kernel.mStep);
+        const x = random.floats(m * k);
+        const columns = (count: number) => {
+          const y = floats(threaded, m * count);
+          const opened = openPacked(place(threaded, bytes), { n: count, k, groupSize });
+          run(kernel, { m, x: place(threaded, x), weights: opened, y }, threaded);
+          return y;
+        };
+        const all = columns(n);
+        for (const count of [32, 64]) {
+          const expected = Float32Array.from({ length: m * count }, (_, i) => {
+            return all[Math.floor(i / count) * n + (i % count)]!;
+          });
+          expectSame(columns(count), expected, `${layout.name}, ${count} rows`);
+        }
+      }
+    });
+  });
+});
+
 /** Float weights with activations for the most rows. */
 interface FloatCase {
   readonly name: string;
