@@ -82,11 +82,20 @@ for (const file of sources) {
   }
   for (const { target } of imports) {
     const other = roomOf(target);
-    const vocabulary = other === "vocabulary" && room !== "index" && !/^(aqlm|cli)\b/.test(room);
+    const vocabulary = other === "vocabulary" && room !== "index" && room !== "cli";
     const allowed = other === room || vocabulary || mayImport.get(room)?.has(other);
     if (!allowed && !(room === "index" && other === "vocabulary") && !isTest)
       problems.push(`${file}: "${room}" may not import "${other}" (${target})`);
   }
+}
+
+/** What packages beside the core import: their own files, and what lowbit offers to everyone. */
+const offered = new Set(["lowbit/extension", "lowbit/extension/checkpoint", "lowbit/wasm"]);
+for (const file of filesUnder("packages").filter((path) => /\/src\/.*\.ts$/.test(path) && !path.endsWith(".test.ts"))) {
+  const folder = file.split("/").slice(0, 3).join("/");
+  for (const { target, isFile } of importsOf(file))
+    if (isFile ? !target.startsWith(`${folder}/`) : !offered.has(target) && !isBuiltin(target))
+      problems.push(`${file}: may import its own files and ${[...offered].join(", ")}, not ${target}`);
 }
 
 /** What kernels in native/aqlm/ take from other folders: the contract that the package ships, and helpers by name. */
@@ -129,7 +138,7 @@ function findNode(file, path, met) {
 const met = new Set();
 for (const file of graph.keys()) if (withoutNode.has(roomOf(file))) findNode(file, [], met);
 
-const roots = ["src", "test", "scripts", "bench", "examples", "native", "web"].filter((folder) =>
+const roots = ["src", "packages", "test", "scripts", "bench", "examples", "native", "web"].filter((folder) =>
   statSync(folder, { throwIfNoEntry: false }),
 );
 for (const file of roots.flatMap(filesUnder)) {
@@ -147,7 +156,9 @@ for (const file of roots.flatMap(filesUnder)) {
 /** Names that scripts and benchmarks import from each other and, as built, from src/ must be there: no compiler looks at them. */
 for (const file of ["bench", "scripts"].flatMap(filesUnder).filter((path) => path.endsWith(".js")))
   for (const [, names, path] of readFileSync(file, "utf8").matchAll(/^import \{([^}]*)\} from "(\.[^"]*\.js)";$/gm)) {
-    const target = normalize(join(dirname(file), path)).replace(/^dist\/(.*)\.js$/, "src/$1.ts");
+    const target = normalize(join(dirname(file), path))
+      .replace(/^dist\/aqlm\/(.*)\.js$/, "packages/aqlm/src/$1.ts")
+      .replace(/^dist\/(.*)\.js$/, "src/$1.ts");
     const source = readFileSync(target, "utf8");
     for (const name of names.split(",").flatMap((part) => part.match(/[\w$]+/)?.[0] ?? []))
       if (!new RegExp(`^export [^;]*?\\b${name.replace("$", "\\$")}\\b`, "m").test(source))

@@ -1,11 +1,11 @@
 /** What is told of a checkpoint's weights: kept as stored, quantized now, or float. */
 import { join } from "node:path";
+import { encodeAqlm } from "lowbit/aqlm";
 import { describe, expect, it } from "vitest";
 import { writeAqlmCheckpoint } from "../../test/support/aqlm-checkpoint.ts";
 import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { encodeAqlm } from "../aqlm/checkpoint/index.ts";
 import type { FloatFormat } from "../ops/weight.ts";
 import { int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
 import { loadCheckpoint } from "./load.ts";

@@ -41,21 +41,10 @@ export {
 } from "../api/program-cache.ts";
 export type { ProgramFileOptions } from "../api/program-file.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
-export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "../aqlm/checkpoint/index.ts";
-export {
-  type AqlmForm,
-  type AqlmFormat,
-  type AqlmWeight,
-  type AqlmWeights,
-  aqlmBitsPerWeight,
-  aqlmWeight,
-  dequantizeAqlm,
-  packCodes,
-  unpackCodes,
-} from "../aqlm/index.ts";
 export type { Bundle, BundledFile } from "../bundle/bundle.ts";
 export { isCheckpoint, isHubName } from "../checkpoint/load.ts";
 export { formatRecipe, weightsInRecipe } from "../checkpoint/quantize.ts";
+export { type ChosenEncoding, type EncodingOptions, encodingModes, encodingOf } from "../checkpoint/weight-encoding.ts";
 export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "../checkpoint/weight-origins.ts";
 export { capture, type InputSpec } from "../compile/capture.ts";
 export { type CompileOptions, type CompileTarget, compile } from "../compile/compile.ts";

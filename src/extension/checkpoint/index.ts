@@ -7,6 +7,7 @@ export {
 } from "../../checkpoint/calibrate/walk.ts";
 export { checkFiniteInputs, finiteFloats } from "../../checkpoint/finite.ts";
 export { type AbortOptions, checkModel, Model } from "../../checkpoint/model.ts";
+export { type EncodingOptions, registerWeightEncoding, type WeightEncoding } from "../../checkpoint/weight-encoding.ts";
 export {
   isSameMethod,
   quantMethod,
