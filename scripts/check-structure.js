@@ -36,6 +36,9 @@ function roomOf(path) {
   return paths.findLast((folder) => mayImport.has(folder)) ?? folders[0];
 }
 
+/** Files of modules that are imported by this package's name. @type {Record<string, string[]>} */
+const ownPaths = JSON.parse(readFileSync("tsconfig.json", "utf8")).compilerOptions.paths;
+
 /**
  * Value and type imports of a source file: paths of files, names of packages.
  * @param {string} file @returns {{ target: string, isFile: boolean, typeOnly: boolean }[]}
@@ -47,8 +50,9 @@ function importsOf(file) {
   );
   return [...found].map(([, type, from, typeOf, called, bare]) => {
     const name = from ?? called ?? bare;
-    const isFile = name.startsWith(".");
-    const target = isFile ? normalize(join(dirname(file), name)) : name;
+    const ownName = ownPaths[name]?.[0];
+    const isFile = name.startsWith(".") || ownName !== undefined;
+    const target = isFile ? normalize(ownName ?? join(dirname(file), name)) : name;
     return { target, isFile, typeOnly: (type ?? typeOf) !== undefined };
   });
 }
@@ -59,28 +63,28 @@ const graph = new Map();
 const valueGraph = new Map();
 /** Names of Node's modules that a file imports. */
 const nodeModules = new Map();
+/** Adds a file to the graphs. @param {string} file @param {ReturnType<typeof importsOf>} found */
+function addToGraphs(file, found) {
+  const values = found.filter(({ typeOnly }) => !typeOnly);
+  const filesOf = (/** @type {typeof found} */ imports) =>
+    imports.filter(({ isFile }) => isFile).map(({ target }) => target);
+  graph.set(file, filesOf(found));
+  valueGraph.set(file, filesOf(values));
+  nodeModules.set(
+    file,
+    values.filter(({ target }) => isBuiltin(target)).map(({ target }) => target),
+  );
+}
+
 for (const file of sources) {
   const room = roomOf(file);
   if (room !== "vocabulary" && !mayImport.has(room)) problems.push(`${file}: room "${room}" is not in ARCHITECTURE.md`);
   const isTest = file.endsWith(".test.ts");
   const found = importsOf(file);
-  const imports = found.filter(({ isFile }) => isFile);
-  if (!isTest) {
-    const values = found.filter(({ typeOnly }) => !typeOnly);
-    graph.set(
-      file,
-      imports.map(({ target }) => target),
-    );
-    valueGraph.set(
-      file,
-      values.filter(({ isFile }) => isFile).map(({ target }) => target),
-    );
-    nodeModules.set(
-      file,
-      values.filter(({ target }) => isBuiltin(target)).map(({ target }) => target),
-    );
-  }
-  for (const { target } of imports) {
+  if (!isTest) addToGraphs(file, found);
+  for (const { target, isFile } of found) {
+    // Packages beside the core are imported by name, as those of others.
+    if (!isFile || target.startsWith("packages/")) continue;
     const other = roomOf(target);
     const vocabulary = other === "vocabulary" && room !== "index" && room !== "cli";
     const allowed = other === room || vocabulary || mayImport.get(room)?.has(other);
@@ -89,13 +93,16 @@ for (const file of sources) {
   }
 }
 
-/** What packages beside the core import: their own files, and what lowbit offers to everyone. */
-const offered = new Set(["lowbit/extension", "lowbit/extension/checkpoint", "lowbit/wasm"]);
+/** What packages beside the core import: their own files, and what lowbit offers to everyone, by its name. */
+const offered = ["lowbit/extension", "lowbit/extension/checkpoint", "lowbit/wasm"];
 for (const file of filesUnder("packages").filter((path) => /\/src\/.*\.ts$/.test(path) && !path.endsWith(".test.ts"))) {
+  const found = importsOf(file);
+  addToGraphs(file, found);
   const folder = file.split("/").slice(0, 3).join("/");
-  for (const { target, isFile } of importsOf(file))
-    if (isFile ? !target.startsWith(`${folder}/`) : !offered.has(target) && !isBuiltin(target))
-      problems.push(`${file}: may import its own files and ${[...offered].join(", ")}, not ${target}`);
+  const entries = offered.map((name) => normalize(ownPaths[name][0]));
+  for (const { target, isFile } of found)
+    if (isFile ? !target.startsWith(`${folder}/`) && !entries.includes(target) : !isBuiltin(target))
+      problems.push(`${file}: may import its own files and ${offered.join(", ")}, not ${target}`);
 }
 
 /** What kernels in native/aqlm/ take from other folders: the contract that the package ships, and helpers by name. */
