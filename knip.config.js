@@ -8,14 +8,21 @@ const isProduction = process.argv.includes("--production");
 const entries = [
   "src/{index,{ai-sdk,extension,extension/checkpoint,server,tools,web}/index,extension/wasm,cli/main}.ts!",
   "src/{web/{worker,lazy-modules,gguf},kernels/wasm/engine/worker-program}.ts!",
-  "packages/aqlm/src/{index,register}.ts!",
   "src/bundle/{entries,stand-ins}/**/*.ts!",
   "{scripts,bench,web}/**/*.{js,ts}!",
 ];
 
 export default {
   include: ["files", "exports", "types"],
-  entry: [...entries, "{src,packages,web}/**/*.test.ts", "test/**/*.{ts,js}"],
-  project: ["{src,packages}/**/*.ts!", "!{src,packages}/**/*.test.ts!", "!packages/*/test/**!"],
+  workspaces: {
+    ".": {
+      entry: [...entries, "{src,web}/**/*.test.ts", "test/**/*.{ts,js}"],
+      project: ["src/**/*.ts!", "!src/**/*.test.ts!"],
+    },
+    "packages/*": {
+      entry: ["src/{index,register}.ts!", "src/**/*.test.ts", "test/**/*.ts"],
+      project: ["src/**/*.ts!", "!src/**/*.test.ts!"],
+    },
+  },
   ignoreExportsUsedInFile: isProduction,
 };
