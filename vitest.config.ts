@@ -4,7 +4,8 @@ import { defineConfig } from "vitest/config";
 const source = (path: string) => fileURLToPath(new URL(`src/${path}`, import.meta.url));
 
 /** Rooms whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
-const tidy = "src/{*,{compile,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**}.test.ts";
+const tidy =
+  "src/{*,{compile,executorch,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**}.test.ts";
 
 /** Models on every kind of kernel, which takes minutes: `npm run test:models`, which `npm test` leaves out. */
 const models = "test/{backends,embeddings-reference,embeddings-wasm,golden-reference,hybrid}.test.ts";

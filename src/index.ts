@@ -55,7 +55,7 @@ export {
 } from "./quantize/config.ts";
 export { parseQmode } from "./quantize/qmode.ts";
 export { makeRecipe, parseRecipe, type Recipe } from "./quantize/recipe.ts";
-export { Profile } from "./runtime/profile.ts";
+export { Profile } from "./runtime/calls/profile.ts";
 export type { LoadedProgram } from "./runtime/program.ts";
 export type { Session } from "./runtime/session.ts";
 export type { Tensor } from "./tensor.ts";

@@ -5,15 +5,16 @@ import { checkModel, type Model } from "../checkpoint/model.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import { executorchTarget } from "../executorch/compile/lowering.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { encodeAssets } from "../language/assets.ts";
 import { DRAFT_METHOD, LONG_METHOD } from "../language/program-decoder.ts";
 import type { DraftHead, ForwardOptions, WeightLookup } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import { Ops } from "../ops/ops.ts";
-import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { fileBytes } from "../program/write.ts";
+import { operators } from "../registry/operators.ts";
 import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
 import { type CompileModelOptions, checkChoices } from "./compile-options.ts";
 import { textMetadata, textSource } from "./compile-texts.ts";
@@ -177,7 +178,7 @@ function compiled(model: Model, options: CompileModelOptions, unread: boolean): 
   return compile(sources, {
     registry: operators,
     cpu: options.cpu ?? hostCpu(),
-    target: options.target ?? "lowbit",
+    target: options.target === "executorch" ? executorchTarget : undefined,
     metadata,
     namedData: namedData(model),
   });

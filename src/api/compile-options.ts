@@ -1,9 +1,13 @@
 /** Options of compiling a model, and their checks. */
 import { shown } from "../arguments.ts";
 import type { AbortOptions } from "../checkpoint/model.ts";
-import { type Target, targets } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
+
+/** Who runs a program: `lowbit` itself, or ExecuTorch, too. */
+export const targets = ["lowbit", "executorch"] as const;
+/** Who runs a program: one of `targets`. */
+export type Target = (typeof targets)[number];
 
 /**
  * How a checkpoint becomes a program: rows of a step, target and CPU. Every field has a default.

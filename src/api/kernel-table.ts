@@ -7,7 +7,7 @@ import { unservedFeatures } from "../kernels/native/rows.ts";
 import { kernelRefusal, selectKernel, selectLayout } from "../kernels/select.ts";
 import type { Operator } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
-import { operators } from "../ops/registry.ts";
+import { operators } from "../registry/operators.ts";
 
 /**
  * One kernel: the operators that it serves, the packed layouts and bits that it reads, and the CPU features that it

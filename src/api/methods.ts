@@ -6,8 +6,8 @@ import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { checkPath } from "../node-file.ts";
-import { operators } from "../ops/registry.ts";
 import { saveProgram } from "../program/save.ts";
+import { operators } from "../registry/operators.ts";
 import { LoadedProgram } from "../runtime/program.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 

@@ -6,9 +6,9 @@ import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments
 import type { StoredMatrix } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { weightName } from "../ops/packed-constant.ts";
-import { operators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Instruction, Method, Program, TensorValue, Value } from "../program/program.ts";
+import { operators } from "../registry/operators.ts";
 import { checkProgram } from "../runtime/program.ts";
 import { elementCount } from "../tensor.ts";
 

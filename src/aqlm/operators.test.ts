@@ -18,7 +18,7 @@ import { f32ToF16 } from "../half.ts";
 import { cpuWith } from "../kernels/cpu.ts";
 import { zeroedBytes } from "../kernels/plan.ts";
 import { EagerBuilder } from "../ops/eager.ts";
-import { operators } from "../ops/registry.ts";
+import { operators } from "../registry/operators.ts";
 import type { Tensor } from "../tensor.ts";
 import type { AqlmArgs } from "./arguments.ts";
 import { type AqlmForm, type AqlmWeights, codeArray, formCounts } from "./form.ts";

@@ -6,12 +6,12 @@ import type { Plugin } from "esbuild";
 import { checkString } from "../arguments.ts";
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
+import { isInterpreted } from "../executorch/interpreter.ts";
 import { TORCHAO_MAGIC } from "../kernels/layout/torchao-linear.ts";
 import { checkOutput, makeFolder, openFile, writeFileWhole } from "../node-file.ts";
-import { operators as allOperators } from "../ops/registry.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
-import { isInterpreted } from "../runtime/interpreter.ts";
+import { operators as allOperators } from "../registry/operators.ts";
 import { type Build, fileOf, modulesFolder, modulesWithStandIn, pathOf, standIn } from "./modules.ts";
 import { calledOperators, listsOf, traceSources } from "./selection.ts";
 
@@ -49,7 +49,7 @@ async function hasTorchaoWeights({ constants }: Program): Promise<boolean> {
 async function needed(program: Program): Promise<ReadonlySet<string>> {
   const interpreted = program.methods.some((method) => isInterpreted(method, allOperators));
   return new Set([
-    ...(interpreted ? ["runtime/interpreter"] : []),
+    ...(interpreted ? ["executorch/interpreter"] : []),
     ...((await hasTorchaoWeights(program)) ? ["kernels/layout/torchao-linear"] : []),
   ]);
 }

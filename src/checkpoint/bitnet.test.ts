@@ -9,8 +9,8 @@ import { capture, type MethodSource } from "../compile/capture.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { EagerBuilder } from "../ops/eager.ts";
 import { Ops } from "../ops/ops.ts";
-import { operators } from "../ops/registry.ts";
 import type { Weight } from "../ops/weight.ts";
+import { operators } from "../registry/operators.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import { loadCheckpoint } from "./load.ts";
 

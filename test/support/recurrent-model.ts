@@ -3,9 +3,9 @@ import type { MethodSource } from "../../src/compile/capture.ts";
 import { compile } from "../../src/compile/compile.ts";
 import type { Cpu } from "../../src/kernels/contract.ts";
 import { Ops } from "../../src/ops/ops.ts";
-import { operators } from "../../src/ops/registry.ts";
 import type { FloatWeight } from "../../src/ops/weight.ts";
 import type { Program } from "../../src/program/program.ts";
+import { operators } from "../../src/registry/operators.ts";
 import { Random } from "./random.ts";
 
 export const VOCABULARY = 40;
