@@ -158,6 +158,8 @@ for (const file of roots.flatMap(filesUnder)) {
     problems.push(`${file}: names a machine path or a package registry`);
   if (/^\s*throw new Error\(/m.test(text) && file.startsWith("src/") && !file.endsWith(".test.ts"))
     problems.push(`${file}: throws a bare Error; use a class of src/errors.ts`);
+  if (/\bnew Function\(/.test(text) && file.startsWith("src/") && !file.endsWith(".test.ts"))
+    problems.push(`${file}: makes a function of text, which pages with a content security policy refuse`);
 }
 
 /** Names that scripts and benchmarks import from each other and, as built, from src/ must be there: no compiler looks at them. */
