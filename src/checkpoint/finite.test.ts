@@ -1,4 +1,4 @@
-/** Scales and minima of weights that are carried over, which would make all results of a layer NaN. */
+/** Scales and minima of weights that are kept as stored, which would make all results of a layer NaN. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";

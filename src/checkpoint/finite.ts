@@ -12,10 +12,10 @@ export function finiteFloats(folder: string, name: string, tensor: Tensor, what:
 }
 
 /** Of scales and minima: integers of 8 bits times more, and their sums, are beyond float32. */
-const CARRIED_MAX = 2 ** 110;
+const SCALE_MAX = 2 ** 110;
 
-function checkCarried(folder: string, name: string, what: string, values: Float32Array): void {
-  const at = values.findIndex((value) => !(Math.abs(value) <= CARRIED_MAX));
+function checkBounded(folder: string, name: string, what: string, values: Float32Array): void {
+  const at = values.findIndex((value) => !(Math.abs(value) <= SCALE_MAX));
   if (at >= 0)
     throw new InvalidFileError(folder, `tensor ${name}: expected ${what} of at most 2^110 but found ${values[at]}`);
 }
@@ -24,13 +24,13 @@ function checkCarried(folder: string, name: string, what: string, values: Float3
  * Low-bit weights of `folder` whose scales and minima are looked at when they are read: InvalidFileError for NaN, infinity and
  * numbers whose products float32 has no room for.
  */
-export function finiteCarried(folder: string, name: string, found: LowBitTensor): LowBitTensor {
+export function finiteLowBit(folder: string, name: string, found: LowBitTensor): LowBitTensor {
   const { minima } = found;
   return {
     ...found,
     async rows(first, count) {
       const weights = await found.rows(first, count);
-      checkCarried(folder, name, "scales", weights.scales);
+      checkBounded(folder, name, "scales", weights.scales);
       return weights;
     },
     ...(minima && {
@@ -38,7 +38,7 @@ export function finiteCarried(folder: string, name: string, found: LowBitTensor)
         ...minima,
         async rows(first, count) {
           const values = await minima.rows(first, count);
-          checkCarried(folder, name, "minima", toFloat32(values));
+          checkBounded(folder, name, "minima", toFloat32(values));
           return values;
         },
       },

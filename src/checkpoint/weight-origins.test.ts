@@ -44,13 +44,13 @@ describe("a tied head", () => {
 });
 
 describe("weights of formats of their own", () => {
-  it("that the checkpoint has are carried over", async () => {
+  it("that the checkpoint has are kept as stored", async () => {
     const path = join(folder, "stored");
     await writeAqlmCheckpoint(path, { ...aqlm, plain: [q.replace(".weight", "")] });
     const model = await loadCheckpoint(path);
     const origins = weightOrigins(model);
     await model.close();
-    expect(describeOrigins(origins)).toBe("carried over bit for bit: 13 aqlm; float: 7 f16");
+    expect(describeOrigins(origins)).toBe("kept as stored: 13 aqlm; float: 7 f16");
   });
 
   it("that were made from floats are quantized", async () => {

@@ -257,7 +257,10 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
       `wrote ${output}: ${formatBytes(parts.total)}, ${bitsPerWeight.toFixed(2)} bits per weight, in ${seconds.toFixed(1)} s`,
     );
     // Where weights were encoded, or were quantized already in the checkpoint.
-    if (isEncoded || origins.some(({ treatment, stored }) => treatment === "carried over" || !/^b?f\d+$/i.test(stored)))
+    if (
+      isEncoded ||
+      origins.some(({ treatment, stored }) => treatment === "kept as stored" || !/^b?f\d+$/i.test(stored))
+    )
       await terminal.writeLine(`weights ${describeOrigins(origins)}`);
   }
 }

@@ -113,7 +113,7 @@ function quantizable(model: Model): string[] {
   return model.network.slots
     .filter(({ name, role }) => role === "linear" && isLinear(model.configOf(name)))
     .map(({ name }) => name)
-    .filter((name) => model.storedFormat(name) === null && !model.carriedOver(name));
+    .filter((name) => model.storedFormat(name) === null && !model.keptAsStored(name));
 }
 
 function scales({ algorithm }: QuantizationConfig): boolean {

@@ -172,7 +172,7 @@ describe("a model", () => {
     quantize(float, [int8DynamicActivationIntxWeight({ bits: 8, groupSize: 32, scaleDType: "f16" })]);
     await saveGguf(float, gguf);
     const low = await loadCheckpoint(gguf);
-    expect(low.carriedOver(q)).not.toBe(null);
+    expect(low.keptAsStored(q)).not.toBe(null);
     await encodeAqlm(float, mode);
     await encodeAqlm(low, mode);
     const values = async (model: typeof float) => dequantizeAqlm((await model.weight(q).load()) as AqlmWeights);
