@@ -13,17 +13,17 @@ import { activationsOf, type QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
-import { bitnetWeight } from "./bitnet.ts";
-import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
-import { checkMethod, checkSlot } from "./check-slot.ts";
-import { type Correction, correctedBy } from "./corrected-rows.ts";
 import { expectedPower } from "./expected-power.ts";
-import { finiteFloats, finiteLowBit } from "./finite.ts";
-import { isLearned, learnCodebook, namesOfCodebook, type SharedCodebook } from "./learned-codebooks.ts";
 import { networkOf } from "./network.ts";
-import { orderedColumns } from "./ordered-columns.ts";
-import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
+import { bitnetWeight } from "./stored/bitnet.ts";
+import { centered } from "./stored/centered-minima.ts";
+import { checkMethod, checkSlot } from "./stored/check-slot.ts";
+import { type Correction, correctedBy } from "./stored/corrected-rows.ts";
+import { finiteFloats, finiteLowBit } from "./stored/finite.ts";
+import { isLearned, learnCodebook, namesOfCodebook, type SharedCodebook } from "./stored/learned-codebooks.ts";
+import { orderedColumns } from "./stored/ordered-columns.ts";
+import { inParts, joinRows, quantizeRows } from "./stored/quantize-rows.ts";
 import {
   asStored,
   checkConfigurable,
@@ -32,11 +32,11 @@ import {
   ownWeight,
   type SlotWeight,
   type WeightState,
-} from "./slot-weight.ts";
+} from "./stored/slot-weight.ts";
+import { findStoredWeight, type StoredWeight } from "./stored/weight-storage.ts";
+import { wholeGroups } from "./stored/whole-groups.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING, usualPower } from "./usual-power.ts";
-import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
-import { wholeGroups } from "./whole-groups.ts";
 
 /** Weights of experts are multiplied as one stack, by rows of x in one order of columns. */
 const EXPERT = /\.experts\.\d+\./;
