@@ -29,6 +29,7 @@ export {
   kernelTable,
   type ServingKernel,
 } from "../api/kernel-table.ts";
+export { loadProgramObject } from "../api/load-program-object.ts";
 export { modelFactsOf } from "../api/model-facts.ts";
 export { PrefixCache, type PrefixCacheOptions } from "../api/prefix-cache.ts";
 export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
@@ -60,7 +61,6 @@ export { type Comparison, compareEach, compareModels, type Distribution } from "
 export type { ExecutableTool } from "../language/conversation-tools.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { samplingDefaults } from "../language/generation-settings.ts";
-export { loadProgramObject } from "../language/language-model.ts";
 export { type McpClient, mcpTools } from "../language/mcp-tools.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
 export {

@@ -6,9 +6,9 @@ import { temporaryFolder } from "../../../test/support/folders.ts";
 import { Random } from "../../../test/support/random.ts";
 import { tinyConfig, tinyShapes } from "../../../test/support/tiny-checkpoint.ts";
 import { compileModel } from "../../api/compile-model.ts";
+import { loadProgramObject } from "../../api/load-program-object.ts";
 import { InvalidFileError } from "../../errors.ts";
 import { type TensorEntry, writeSafetensors } from "../../formats/safetensors-writer.ts";
-import { loadProgramObject } from "../../language/language-model.ts";
 import { loadCheckpoint } from "../load.ts";
 
 const folder = await temporaryFolder();
