@@ -1,7 +1,7 @@
 /** Files of Node: positioned reads without loading the whole, and writes that appear complete or not at all. */
 import type { Stats } from "node:fs";
-import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat, statfs } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import { checkFields, checkString, unexpected } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
@@ -348,4 +348,13 @@ export function cannotWrite(path: string, cause: Error): Error {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === undefined || !writeErrors.has(code)) return cause;
   return new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
+}
+
+/** Bytes that are free where a folder is or will be; infinite where the system does not tell. */
+export async function freeDisk(folder: string): Promise<number> {
+  for (let at = resolve(folder); ; at = dirname(at)) {
+    const found = await statfs(at).catch(() => null);
+    if (found) return found.bavail * found.bsize;
+    if (at === dirname(at)) return Number.POSITIVE_INFINITY;
+  }
 }

@@ -1,9 +1,9 @@
 /** Model files here as programs: compiled once, and kept by what they hold. */
-import { stat, statfs } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
-import { checkWritable, makeFolder } from "../node-file.ts";
+import { checkWritable, freeDisk, makeFolder } from "../node-file.ts";
 import type { WaitOptions } from "../path-claim.ts";
 import { cachedOrMade, contentOf, dropCached, keepCached, programCache } from "./program-cache.ts";
 
@@ -30,9 +30,9 @@ export async function keepingRefusal(file: string, cache = programCache()): Prom
     if (error instanceof InvalidFileError) return error.message;
     throw error;
   }
-  const [{ size }, { bavail, bsize }] = await Promise.all([stat(file), statfs(cache)]);
-  if (ROOM * size <= bavail * bsize) return null;
-  return `${cache}: expected ${Math.ceil((ROOM * size) / 1e6)} MB of free disk but found ${Math.floor((bavail * bsize) / 1e6)} MB`;
+  const [{ size }, free] = await Promise.all([stat(file), freeDisk(cache)]);
+  if (ROOM * size <= free) return null;
+  return `${cache}: expected ${Math.ceil((ROOM * size) / 1e6)} MB of free disk but found ${Math.floor(free / 1e6)} MB`;
 }
 
 /**
