@@ -144,10 +144,10 @@ function weightOnlyRow(name: string, layout: string, rows: number): Kernel<Packe
         phases: [...phases, { code: weightOnlyCode(shape), tiles: Math.ceil(panels / perTile), args: linear }],
         products: {
           sharedBytes: paddedBytes(padded),
-          threadScratch: floatPanelBlock.growth({ threadScratch: 1 }),
-          matrix: floatPanelBlock.growth({ weights: matrixBytes, extra: matrixBytes, bias: matrixBytes }),
-          row: floatPanelBlock.growth({ x: 4 * paddedLength(padded), y: 4 * n }),
-          rows: floatPanelBlock.growth({ m: 1 }),
+          threadScratch: floatPanelBlock.slopes({ threadScratch: 1 }),
+          matrix: floatPanelBlock.slopes({ weights: matrixBytes, extra: matrixBytes, bias: matrixBytes }),
+          row: floatPanelBlock.slopes({ x: 4 * paddedLength(padded), y: 4 * n }),
+          rows: floatPanelBlock.slopes({ m: 1 }),
         },
       };
     },
