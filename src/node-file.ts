@@ -25,7 +25,7 @@ export function checkPath(path: unknown): void {
 /** Paths that open sources read, by keys: a map by source would keep sources from being collected. */
 const reading = new Map<symbol, { readonly path: string; readonly status: Stats }>();
 
-/** Whether two paths are of one file or folder, through links, too. */
+/** Whether two states are of one file or folder, whatever the paths and links to it. */
 function isSame(a: Stats, b: Stats): boolean {
   return a.dev === b.dev && a.ino === b.ino;
 }

@@ -38,7 +38,7 @@ const TOKENS_DEFAULT = 16384;
 const PART = 512;
 /** Parts that are generated together, as sequences of a batch. */
 const TOGETHER = 32;
-/** Most texts of a part: seeds of parts are so far apart, and each text has its own. */
+/** Most texts of a part, and the distance between the seeds of parts: each text has a seed of its own. */
 const TEXTS_MAX = 1024;
 /** Fewest and most tokens of a text: none is begun where fewer are left, and none gets more. */
 const TEXT_TOKENS = { least: 16, most: 256 } as const;

@@ -119,7 +119,7 @@ class Lexer {
     return end;
   }
 
-  /** Where text begins behind the end of a tag: trim_blocks and `-` skip white space. */
+  /** Where text begins behind a tag that ends at `end`: `-` skips all white space, trim_blocks one newline. */
   #after(end: number, sign: string): number {
     if (sign === "-") return this.#skipSpace(end);
     return sign === "" && this.#source[end] === "\n" ? end + 1 : end;

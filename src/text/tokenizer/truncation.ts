@@ -64,7 +64,7 @@ function shortenedLengths(
   return kept;
 }
 
-/** Lengths by which the longer of two lists is shortened to fit; where both are longer than half of the room, each gets half. */
+/** How many ids of two lists are kept: the longer one is shortened, or, when that is not enough, both to half of the room. */
 function sharedLengths(first: number, second: number, room: number): number[] {
   let shorter = Math.min(first, second);
   let longer = shorter > room ? shorter : Math.max(shorter, room - shorter);
