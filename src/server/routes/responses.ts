@@ -118,9 +118,9 @@ function addKept(app: App, { responses }: Serving): void {
 }
 
 /** An item as OpenAI lists it: contents of messages as parts. */
-function itemAsListed(item: InputItem): object {
+function itemAsListed(item: InputItem): InputItem {
   const { content, role } = item as { readonly content?: unknown; readonly role?: string };
   if (typeof content !== "string" || role === undefined) return item;
   const type = role === "assistant" ? "output_text" : "input_text";
-  return { ...item, type: "message", status: "completed", content: [{ type, text: content }] };
+  return { ...item, type: "message", status: "completed", content: [{ type, text: content }] } as InputItem;
 }
