@@ -18,6 +18,8 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^lowbit$/, replacement: source("index.ts") },
+      { find: /^lowbit\/aqlm$/, replacement: source("../packages/aqlm/src/index.ts") },
+      { find: /^lowbit\/aqlm\/register$/, replacement: source("../packages/aqlm/src/register.ts") },
       { find: /^lowbit\/extension$/, replacement: source("extension/index.ts") },
       { find: /^lowbit\/extension\/checkpoint$/, replacement: source("extension/checkpoint/index.ts") },
       { find: /^lowbit\/server$/, replacement: source("server/index.ts") },
@@ -34,7 +36,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "alone",
-          include: ["{src,test,scripts,web}/**/*.test.{ts,js}"],
+          include: ["{src,packages,test,scripts,web}/**/*.test.{ts,js}"],
           exclude: [tidy, hostile, models, "**/node_modules/**"],
         },
       },

@@ -47,7 +47,7 @@ export function platformManifest({ name, os, cpu, libc }) {
 
 /** The main package as users get it: nothing to run at install, addons as optional packages of the same version. */
 export function mainManifest() {
-  const { scripts, devDependencies, ...published } = source;
+  const { scripts, devDependencies, workspaces, ...published } = source;
   const addons = platforms.map(({ name }) => [`${scope}/${name}`, version]);
   return { ...published, optionalDependencies: Object.fromEntries(addons) };
 }

@@ -25,9 +25,14 @@ for (const name of only ?? [])
     process.exit(2);
   }
 
+/** @param {string} folder @param {object} manifest */
+function writeManifest(folder, manifest) {
+  writeFileSync(join(folder, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+}
+
 /** Writes a package's manifest and packs its folder. @param {string} folder @param {object} manifest @param {string[]} texts */
 function pack(folder, manifest, texts) {
-  writeFileSync(join(folder, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+  writeManifest(folder, manifest);
   for (const name of texts) cpSync(join(root, name), join(folder, name));
   const report = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", out], {
     cwd: folder,
@@ -44,8 +49,20 @@ rmSync(stage, { recursive: true, force: true });
 const main = join(stage, "main");
 mkdirSync(main, { recursive: true });
 const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
-const output = ["--outDir", join(main, "dist"), "--tsBuildInfoFile", join(stage, "tsbuildinfo")];
-execFileSync(process.execPath, [compiler, "-p", join(root, "tsconfig.build.json"), ...output], { stdio: "inherit" });
+/** Compiles a project to a folder. @param {string} project @param {string} outDir */
+function compile(project, outDir) {
+  const output = [
+    "--outDir",
+    join(main, outDir),
+    "--tsBuildInfoFile",
+    join(stage, `${project.replaceAll("/", "-")}.tsbuildinfo`),
+  ];
+  execFileSync(process.execPath, [compiler, "-p", join(root, project), ...output], { stdio: "inherit" });
+}
+// Modules of the package find each other by its name.
+writeManifest(main, mainManifest());
+compile("tsconfig.build.json", "dist");
+compile("packages/aqlm/tsconfig.build.json", join("dist", "aqlm"));
 await buildWorker(join(main, "dist"));
 await buildServedPage(join(main, "dist"));
 pack(main, mainManifest(), ["LICENSE", "README.md", "native/kernel.h"]);

@@ -1,8 +1,9 @@
 /** From a `.pte` file of Node to a language model. */
 import { dirname, join } from "node:path";
 import { programAssets } from "../language/assets.ts";
-import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
+import type { LanguageModel } from "../language/language-model.ts";
 import { readTextIfAny } from "../node-file.ts";
+import { loadProgramObject } from "./load-program-object.ts";
 import { engineOptions, type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /**

@@ -7,8 +7,11 @@ export type { Cpu, CpuFeature, Kernel, KernelQuery, NativeCall } from "../kernel
 export { cpuWith, hostCpu } from "../kernels/cpu.ts";
 export {
   type ArgumentsOf,
+  type ArrayField,
   boolean,
+  type ChoiceField,
   type NativeArguments,
+  type NumberField,
   nativeArguments,
   type RecordField,
   unsized,

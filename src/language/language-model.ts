@@ -37,6 +37,7 @@ import {
   stopStrings,
   withDefaults,
 } from "./generation-settings.ts";
+import type { LateModules } from "./late-modules.ts";
 import { DRAFT_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 import { type RankOptions, Reranker } from "./reranker.ts";
 import { mapEvents, ResultStream } from "./result-stream.ts";
@@ -56,6 +57,8 @@ export class LanguageModel {
   readonly name: string;
   /** The program that computes. */
   readonly program: LoadedProgram;
+  /** What loads parsers and constraints of answers when they are first needed. */
+  readonly modules: LateModules;
   /** The chat template that came with the model, null without one. */
   readonly template: ChatTemplate | null;
   /** Sampling, and most tokens, recommended by the model's authors; greedy and any number without a recommendation. */
@@ -73,13 +76,14 @@ export class LanguageModel {
   /** A decoder that was used to warm up; the first that is asked for. */
   #warm: ProgramDecoder | null = null;
 
-  constructor(name: string, program: LoadedProgram, texts: ModelAssets) {
+  constructor(name: string, program: LoadedProgram, texts: ModelAssets, modules: LateModules) {
     const { tokenizer, template } = readAssets(texts, name);
     const settingsFile = `${name}, generation_config.json`;
     const settings = texts.generationConfig ? parse(texts.generationConfig, settingsFile) : {};
     const vocabularySize = program.count("get_vocab_size", Number.POSITIVE_INFINITY);
     this.name = name;
     this.program = program;
+    this.modules = modules;
     this.template = template;
     this.#tokenizer = tokenizer;
     this.samplingDefaults = samplingDefaults(settings, settingsFile, vocabularySize);
@@ -205,7 +209,9 @@ export class LanguageModel {
     );
     const settings: GenerateOptions = given;
     if (schema !== undefined)
-      return new StructuredGeneration(schema, (constraint) => this.#generate(prompt, { ...settings, constraint }));
+      return new StructuredGeneration(schema, this.modules, (constraint) =>
+        this.#generate(prompt, { ...settings, constraint }),
+      );
     return new ResultStream(mapEvents(this.#generate(prompt, settings), ({ text }) => (text === "" ? [] : [text])));
   }
 
@@ -232,7 +238,7 @@ export class LanguageModel {
     const decoder = this.createDecoder(settings.prefixScope);
     const ids = () => idsOf(prompt, tokenizer, decoder.contextLength);
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
-      generateConstrained(decoder, tokenizer, ids, { ...settings, seed: seedOf(settings.seed, choice) });
+      generateConstrained(this, decoder, ids, { ...settings, seed: seedOf(settings.seed, choice) });
     return yield* mapEvents(runChoices(decoder, n, ids, begin, onEnd), ({ from: choice, value: { text, logprobs } }) =>
       text !== "" || logprobs ? [{ choice, text, logprobs }] : [],
     );
@@ -243,7 +249,7 @@ export class LanguageModel {
     const decoder = this.createDecoder(settings.prefixScope);
     try {
       const ids = idsOf(prompt, tokenizer, decoder.contextLength);
-      return yield* generateConstrained(decoder, tokenizer, ids, settings);
+      return yield* generateConstrained(this, decoder, ids, settings);
     } finally {
       await decoder.dispose();
     }
@@ -337,11 +343,20 @@ export function checkProgramMemory(program: Program): void {
   checkMemory(hostCpu(), bytesNeeded(program));
 }
 
+/** What a program is loaded with as a language model. */
+export interface LanguageModelOptions extends LoadOptions, SchedulingOptions {
+  /** Tokenizer and template files. Default: those of the program. */
+  readonly texts?: ModelAssets;
+  /** Most milliseconds of warming up. */
+  readonly warmUpMs?: number | undefined;
+}
+
 /** Loads a program, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here. */
-export async function loadProgramObject(
+export async function loadLanguageModel(
   program: Program,
   name: string,
-  options: LoadOptions & SchedulingOptions & { texts?: ModelAssets; warmUpMs?: number | undefined } = {},
+  modules: LateModules,
+  options: LanguageModelOptions = {},
 ): Promise<LanguageModel> {
   checkProgram(program);
   checkString("name", name);
@@ -349,7 +364,7 @@ export async function loadProgramObject(
   const loaded = await LoadedProgram.load(program.file === undefined ? { ...program, file: name } : program, options);
   try {
     scheduleWith(loaded, options);
-    const model = new LanguageModel(name, loaded, options.texts ?? (await programAssets(program)));
+    const model = new LanguageModel(name, loaded, options.texts ?? (await programAssets(program)), modules);
     await model.warmUp(options);
     return model;
   } catch (error) {

@@ -29,6 +29,7 @@ export {
   kernelTable,
   type ServingKernel,
 } from "../api/kernel-table.ts";
+export { loadProgramObject } from "../api/load-program-object.ts";
 export { modelFactsOf } from "../api/model-facts.ts";
 export { PrefixCache, type PrefixCacheOptions } from "../api/prefix-cache.ts";
 export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
@@ -41,21 +42,10 @@ export {
 } from "../api/program-cache.ts";
 export type { ProgramFileOptions } from "../api/program-file.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
-export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "../aqlm/checkpoint/index.ts";
-export {
-  type AqlmForm,
-  type AqlmFormat,
-  type AqlmWeight,
-  type AqlmWeights,
-  aqlmBitsPerWeight,
-  aqlmWeight,
-  dequantizeAqlm,
-  packCodes,
-  unpackCodes,
-} from "../aqlm/index.ts";
 export type { Bundle, BundledFile } from "../bundle/bundle.ts";
 export { isCheckpoint, isHubName } from "../checkpoint/load.ts";
 export { formatRecipe, weightsInRecipe } from "../checkpoint/quantize.ts";
+export { type ChosenEncoding, type EncodingOptions, encodingModes, encodingOf } from "../checkpoint/weight-encoding.ts";
 export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "../checkpoint/weight-origins.ts";
 export { capture, type InputSpec } from "../compile/capture.ts";
 export { type CompileOptions, type CompileTarget, compile } from "../compile/compile.ts";
@@ -71,7 +61,6 @@ export { type Comparison, compareEach, compareModels, type Distribution } from "
 export type { ExecutableTool } from "../language/conversation-tools.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { samplingDefaults } from "../language/generation-settings.ts";
-export { loadProgramObject } from "../language/language-model.ts";
 export { type McpClient, mcpTools } from "../language/mcp-tools.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
 export {

@@ -30,7 +30,7 @@ const begins = [idsOf(70), idsOf(100), idsOf(130)];
 const prompts = Array.from({ length: ${PROMPTS} }, (_, i) => [...begins[i % 3], ...idsOf(5 + 4 * i)]);
 const options = { rows: 48, contextLength: 256, ...JSON.parse(layers) };
 const program = await LoadedProgram.load(recurrentProgram(scalarCpu, options), { cpu: scalarCpu });
-const model = new LanguageModel("stress", program, {});
+const model = new LanguageModel("stress", program, {}, {});
 if (folder !== "") await (await PrefixCache.open({ folder, bytes: Number(bytes) })).keepFor(model);
 for (let turn = 0; folder !== "" || turn < prompts.length; turn++) {
   const number = folder === "" ? turn : Math.floor(Math.random() * prompts.length);
