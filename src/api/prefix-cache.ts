@@ -108,8 +108,9 @@ function archiveIn(blobs: BlobFolder, identity: string): PageArchive {
         .digest("hex"),
     keyOf(previous, ids, salt) {
       const hash = createHash("sha256").update(JSON.stringify([previous, salt]));
-      return ownedName(salt, hash.update(Uint32Array.from(ids)).digest("hex"));
+      return ownedName(salt, identity, hash.update(Uint32Array.from(ids)).digest("hex"));
     },
+    limit: (salt, bytes) => blobs.limit(salt, identity, bytes),
     has: (name) => blobs.has(name),
     read: (name, target) => blobs.read(name, target),
     write: (name, bytes) => blobs.write(name, bytes),
