@@ -1,5 +1,5 @@
-// A plan whose calls can be made ready again for other sizes, such as another number of rows: their numbers are affine in
-// the sizes, and nothing else changes.
+// A plan whose calls can be made ready again for other sizes, such as another number of rows: their numbers are affine
+// in the sizes, and nothing else changes.
 #pragma once
 
 #include <atomic>

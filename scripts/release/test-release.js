@@ -224,7 +224,7 @@ async function testMachine(machine, port) {
 
 const machines = [thisMachine(), ...emulatedArm()];
 const only = machines.map(({ name }) => name).join(",");
-const build = [join(root, "scripts", "release.js"), "--out", release, "--only", only];
+const build = [join(root, "scripts", "release", "release.js"), "--out", release, "--only", only];
 execFileSync(process.execPath, build, { stdio: "inherit" });
 const registry = await startRegistry();
 try {
