@@ -4,7 +4,8 @@ import { defineConfig } from "vitest/config";
 const source = (path: string) => fileURLToPath(new URL(`src/${path}`, import.meta.url));
 
 /** Rooms whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
-const tidy = "src/{*,{compile,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**}.test.ts";
+const tidy =
+  "src/{*,{compile,executorch,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**}.test.ts";
 
 /** Models on every kind of kernel, which takes minutes: `npm run test:models`, which `npm test` leaves out. */
 const models = "test/{backends,embeddings-reference,embeddings-wasm,golden-reference,hybrid}.test.ts";
@@ -17,6 +18,8 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^lowbit$/, replacement: source("index.ts") },
+      { find: /^lowbit\/aqlm$/, replacement: source("../packages/aqlm/src/index.ts") },
+      { find: /^lowbit\/aqlm\/register$/, replacement: source("../packages/aqlm/src/register.ts") },
       { find: /^lowbit\/extension$/, replacement: source("extension/index.ts") },
       { find: /^lowbit\/extension\/checkpoint$/, replacement: source("extension/checkpoint/index.ts") },
       { find: /^lowbit\/server$/, replacement: source("server/index.ts") },
@@ -33,7 +36,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "alone",
-          include: ["{src,test,scripts,web}/**/*.test.{ts,js}"],
+          include: ["{src,packages,test,scripts,web}/**/*.test.{ts,js}"],
           exclude: [tidy, hostile, models, "**/node_modules/**"],
         },
       },

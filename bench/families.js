@@ -73,7 +73,7 @@ for (const name of names)
     command: "node bench/families.js",
     isPartial: true,
     sections: [
-      `Tokens a second of a prompt of ${PROMPT}, and of ${DECODE} tokens after ${BEFORE} others, on ${THREADS} threads. Weights are random, and the same on both sides: Q4_0, carried over bit for bit by lowbit and multiplied with 8-bit activations by both. Engines are asked in turn; medians of the calmer half of ${plan.rounds} rounds.`,
+      `Tokens a second of a prompt of ${PROMPT}, and of ${DECODE} tokens after ${BEFORE} others, on ${THREADS} threads. Weights are random, and the same on both sides: Q4_0, kept as stored by lowbit and multiplied with 8-bit activations by both. Engines are asked in turn; medians of the calmer half of ${plan.rounds} rounds.`,
       `## ${name}\n\n${await measure(name)}\n\nMeasured on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}.`,
     ],
   });

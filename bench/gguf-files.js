@@ -1,5 +1,5 @@
 /**
- * GGUF files that others quantized, carried over: speed beside node-llama-cpp on the same file, asked in turn, and beside
+ * GGUF files that others quantized, kept as stored: speed beside node-llama-cpp on the same file, asked in turn, and beside
  * our own 4-bit format; whether greedy text is what llama.cpp finds likely too; what 8-bit activations cost.
  * `node bench/gguf-files.js <file.gguf …> --text english.txt [--parts programs,speed,greedy,divergence] [--rounds 5]` → results/gguf-files.md,
  * a section a part and file, so that they may be measured one by one.
@@ -78,7 +78,7 @@ async function engines(file) {
       cache: { contextLength: CONTEXT },
     });
   return {
-    carried: await ours("int8"),
+    kept: await ours("int8"),
     own: await ours("8da4w"),
     peer: await EngineProcess.start("peer-llama", { path: file, threads: THREADS }),
   };
@@ -93,7 +93,7 @@ async function programs(file) {
     const count = matrices.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
     const bytes = matrices.reduce((sum, { byteLength }) => sum + byteLength, 0);
     rows.push([
-      form === "8da4w" ? form : `carried, ${form} activations`,
+      form === "8da4w" ? form : `kept, ${form} activations`,
       digits(statSync(path).size / 1e6),
       digits((8 * bytes) / count),
     ]);
@@ -107,41 +107,33 @@ const ASKED = 1.7;
 /** @param {string} file */
 async function speed(file) {
   const all = await engines(file);
-  const { carried, own } = all;
+  const { kept, own } = all;
   const ask = (/** @type {object} */ request, asked = all) =>
     alternate(plan, Object.fromEntries(Object.entries(asked).map(([name, engine]) => [name, { engine, request }])));
   await ask({ what: "prefill", tokens: PROMPT });
   const prefill = await ask({ what: "prefill", tokens: PROMPT });
   const decode = await ask({ what: "decode", tokens: DECODE, context: PROMPT });
-  const memory = await ask({ what: "bandwidth" }, { carried, own });
+  const memory = await ask({ what: "bandwidth" }, { kept, own });
   for (const engine of Object.values(all)) await engine.stop();
   const rate = (/** @type {Record<string, { value: number }>} */ found, count) =>
     Object.fromEntries(Object.entries(found).map(([name, { value }]) => [name, count / value]));
   const [read, written] = [rate(prefill, PROMPT), rate(decode, DECODE)];
-  const decoding = async (/** @type {"carried" | "own"} */ name, /** @type {"int8" | "8da4w"} */ form) => ({
+  const decoding = async (/** @type {"kept" | "own"} */ name, /** @type {"int8" | "8da4w"} */ form) => ({
     bytes: await gigabytesOfToken(await programOf(file, form)),
     rate: written[name],
     memory: memory[name].value / 1e9,
   });
-  const found = { carried: await decoding("carried", "int8"), own: await decoding("own", "8da4w") };
+  const found = { kept: await decoding("kept", "int8"), own: await decoding("own", "8da4w") };
   const rows = Object.entries({ prompt: read, decode: written }).map(([name, found]) => [
     name,
-    ...[found.carried, found.peer, found.carried / found.peer, found.own, found.carried / found.own].map(digits),
+    ...[found.kept, found.peer, found.kept / found.peer, found.own, found.kept / found.own].map(digits),
   ]);
   rows[0].push("");
-  rows[1].push(digits((written.carried * found.carried.bytes) / (written.own * found.own.bytes)));
-  const head = [
-    "what",
-    "carried",
-    "node-llama-cpp",
-    "times it",
-    "8da4w g32",
-    "times 8da4w",
-    "bytes a second of 8da4w's",
-  ];
+  rows[1].push(digits((written.kept * found.kept.bytes) / (written.own * found.own.bytes)));
+  const head = ["what", "kept", "node-llama-cpp", "times it", "8da4w g32", "times 8da4w", "bytes a second of 8da4w's"];
   return (
     `Tokens a second: a prompt of ${PROMPT}, and ${DECODE} tokens after it.\n\n${table(head, rows)}\n\n` +
-    boundTable({ carried: found.carried, "8da4w g32": found.own }, { asked: ASKED, peer: written.peer })
+    boundTable({ kept: found.kept, "8da4w g32": found.own }, { asked: ASKED, peer: written.peer })
   );
 }
 
@@ -176,7 +168,7 @@ async function divergence(file) {
     await model.dispose();
     const { mean, percentile99 } = found.divergence;
     const figures = [mean, percentile99, 100 * found.topAgreement, found.perplexity, found.referencePerplexity];
-    rows.push([form === "int8" ? "carried" : form, ...figures.map(digits)]);
+    rows.push([form === "int8" ? "kept" : form, ...figures.map(digits)]);
   }
   await reference.dispose();
   const head = ["weights", "mean KL", "99 % under", "same likeliest, %", "perplexity", "with float activations"];
@@ -202,7 +194,7 @@ for (const name of options.parts.split(",")) {
       command: "node bench/gguf-files.js",
       isPartial: true,
       sections: [
-        "Weights are carried over bit for bit, for 8-bit activations; 2 threads. Engines are asked in turn; medians of the calmer half of the rounds.",
+        "Weights are kept as stored, for 8-bit activations; 2 threads. Engines are asked in turn; medians of the calmer half of the rounds.",
         `${section}\n\nMeasured on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}.`,
       ],
     });

@@ -4,7 +4,7 @@
  */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { quantizeRows } from "../dist/checkpoint/quantize-rows.js";
+import { quantizeRows } from "../dist/checkpoint/stored/quantize-rows.js";
 import {
   exportProgram,
   int8DynamicActivationIntxWeight,

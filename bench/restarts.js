@@ -10,6 +10,7 @@ import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { loadCheckpoint, loadCompiled, loadProgram } from "../dist/index.js";
 import { PrefixCache } from "../dist/tools/index.js";
+import { watched } from "./calm.js";
 import { programOf } from "./programs.js";
 import { digits, median, table, writeReport } from "./report.js";
 
@@ -45,11 +46,11 @@ async function computeOnce(path, count, ending, folder) {
     await decoder.dispose();
     return found;
   };
-  const first = await timed(prompt(count, ending));
+  const { result: first, others } = await watched([process.pid], () => timed(prompt(count, ending)));
   const alone = await timed(prompt(count, ending + 1000));
   await cache.flush();
   await model.dispose();
-  return { first, alone };
+  return { first, alone, others };
 }
 
 /** The same in a process of its own. */
@@ -72,7 +73,8 @@ async function rowOf(name, path, count) {
     const share = Math.min(...runs.map(({ first }) => first.cachedTokens)) / count;
     const [first, alone] = [seconds((run) => run.first.ms), seconds((run) => run.alone.ms)];
     const beyond = seconds((run) => run.first.ms - run.alone.ms);
-    return [name, String(count), digits(cold.first.ms / 1000), `${digits(100 * share)} %`, first, alone, beyond];
+    const busy = median(runs.map(({ others }) => others)).toFixed(1);
+    return [name, String(count), digits(cold.first.ms / 1000), `${digits(100 * share)} %`, first, alone, beyond, busy];
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -83,7 +85,8 @@ if (process.argv[2] === "--once") {
   console.log(JSON.stringify(await computeOnce(path, Number(count), Number(ending), folder)));
 } else {
   const path = process.argv[2];
-  const head = ["model", "tokens", "cold, s", "found", "after a restart, s", "what is new alone, s", "beyond that, s"];
+  const times = ["cold, s", "found", "after a restart, s", "what is new alone, s", "beyond that, s"];
+  const head = ["model", "tokens", ...times, "cores busy with others"];
   const rows = [
     await rowOf("Qwen2.5-Coder-0.5B", path, 7200),
     await rowOf("shape 1b", await programOf("1b", "4-bit g32"), 24_000),

@@ -1,5 +1,5 @@
 /** A program measured in a worker of a page; bundled by wasm-browser.js. */
-import { loadProgramObject } from "../dist/language/language-model.js";
+import { loadProgramObject } from "../dist/api/load-program-object.js";
 import { readProgram } from "../dist/program/read.js";
 import { blobSource } from "../dist/web/blob-source.js";
 import { measure, measureFirstPrompt } from "./wasm-measure.js";

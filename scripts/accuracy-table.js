@@ -7,9 +7,9 @@ import { fork } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { encodeAqlm } from "../dist/aqlm/index.js";
 import {
   calibrate,
-  encodeAqlm,
   evaluatePerplexity,
   exportProgram,
   inspectProgram,

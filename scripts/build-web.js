@@ -28,18 +28,6 @@ const late = {
   "gguf-bundle.js": "web/gguf.js",
 };
 
-/** Puts the worker's way to load modules late in the place of Node's. @type {import("esbuild").Plugin} */
-const lateModules = {
-  name: "late-modules",
-  setup({ onResolve, resolve }) {
-    onResolve({ filter: /\/lazy-modules\.js$/ }, ({ path, pluginData, ...rest }) => {
-      if (pluginData === "resolved") return undefined;
-      const name = path.replace(/^\.\/lazy-modules/, "../web/lazy-modules");
-      return resolve(name, { ...rest, pluginData: "resolved" });
-    });
-  },
-};
-
 /** Leaves out what only other CPUs than a browser's have, as bundles do. @type {import("esbuild").Plugin} */
 const withoutNative = {
   name: "without-native",
@@ -61,7 +49,7 @@ export async function buildWorker(dist) {
     ...common,
     entryPoints: [join(dist, "web", "worker.js")],
     outfile: worker,
-    plugins: [lateModules, withoutNative],
+    plugins: [withoutNative],
   });
   // Errors say their class to the page by its name.
   for (const [name, entry] of Object.entries(late))
@@ -71,7 +59,7 @@ export async function buildWorker(dist) {
       keepNames: true,
       entryPoints: [join(dist, entry)],
       outfile: join(dist, "web", name),
-      plugins: [lateModules, withoutNative],
+      plugins: [withoutNative],
     });
   const text = readFileSync(worker, "utf8");
   // Bundlers that make a program of the worker look for files that it names by its own address.

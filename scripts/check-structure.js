@@ -36,6 +36,9 @@ function roomOf(path) {
   return paths.findLast((folder) => mayImport.has(folder)) ?? folders[0];
 }
 
+/** Files of modules that are imported by this package's name. @type {Record<string, string[]>} */
+const ownPaths = JSON.parse(readFileSync("tsconfig.json", "utf8")).compilerOptions.paths;
+
 /**
  * Value and type imports of a source file: paths of files, names of packages.
  * @param {string} file @returns {{ target: string, isFile: boolean, typeOnly: boolean }[]}
@@ -47,8 +50,9 @@ function importsOf(file) {
   );
   return [...found].map(([, type, from, typeOf, called, bare]) => {
     const name = from ?? called ?? bare;
-    const isFile = name.startsWith(".");
-    const target = isFile ? normalize(join(dirname(file), name)) : name;
+    const ownName = ownPaths[name]?.[0];
+    const isFile = name.startsWith(".") || ownName !== undefined;
+    const target = isFile ? normalize(ownName ?? join(dirname(file), name)) : name;
     return { target, isFile, typeOnly: (type ?? typeOf) !== undefined };
   });
 }
@@ -59,34 +63,46 @@ const graph = new Map();
 const valueGraph = new Map();
 /** Names of Node's modules that a file imports. */
 const nodeModules = new Map();
+/** Adds a file to the graphs. @param {string} file @param {ReturnType<typeof importsOf>} found */
+function addToGraphs(file, found) {
+  const values = found.filter(({ typeOnly }) => !typeOnly);
+  const filesOf = (/** @type {typeof found} */ imports) =>
+    imports.filter(({ isFile }) => isFile).map(({ target }) => target);
+  graph.set(file, filesOf(found));
+  valueGraph.set(file, filesOf(values));
+  nodeModules.set(
+    file,
+    values.filter(({ target }) => isBuiltin(target)).map(({ target }) => target),
+  );
+}
+
 for (const file of sources) {
   const room = roomOf(file);
   if (room !== "vocabulary" && !mayImport.has(room)) problems.push(`${file}: room "${room}" is not in ARCHITECTURE.md`);
   const isTest = file.endsWith(".test.ts");
   const found = importsOf(file);
-  const imports = found.filter(({ isFile }) => isFile);
-  if (!isTest) {
-    const values = found.filter(({ typeOnly }) => !typeOnly);
-    graph.set(
-      file,
-      imports.map(({ target }) => target),
-    );
-    valueGraph.set(
-      file,
-      values.filter(({ isFile }) => isFile).map(({ target }) => target),
-    );
-    nodeModules.set(
-      file,
-      values.filter(({ target }) => isBuiltin(target)).map(({ target }) => target),
-    );
-  }
-  for (const { target } of imports) {
+  if (!isTest) addToGraphs(file, found);
+  for (const { target, isFile } of found) {
+    // Packages beside the core are imported by name, as those of others.
+    if (!isFile || target.startsWith("packages/")) continue;
     const other = roomOf(target);
-    const vocabulary = other === "vocabulary" && room !== "index" && !/^(aqlm|cli)\b/.test(room);
+    const vocabulary = other === "vocabulary" && room !== "index" && room !== "cli";
     const allowed = other === room || vocabulary || mayImport.get(room)?.has(other);
     if (!allowed && !(room === "index" && other === "vocabulary") && !isTest)
       problems.push(`${file}: "${room}" may not import "${other}" (${target})`);
   }
+}
+
+/** What packages beside the core import: their own files, and what lowbit offers to everyone, by its name. */
+const offered = ["lowbit/extension", "lowbit/extension/checkpoint", "lowbit/wasm"];
+for (const file of filesUnder("packages").filter((path) => /\/src\/.*\.ts$/.test(path) && !path.endsWith(".test.ts"))) {
+  const found = importsOf(file);
+  addToGraphs(file, found);
+  const folder = file.split("/").slice(0, 3).join("/");
+  const entries = offered.map((name) => normalize(ownPaths[name][0]));
+  for (const { target, isFile } of found)
+    if (isFile ? !target.startsWith(`${folder}/`) && !entries.includes(target) : !isBuiltin(target))
+      problems.push(`${file}: may import its own files and ${offered.join(", ")}, not ${target}`);
 }
 
 /** What kernels in native/aqlm/ take from other folders: the contract that the package ships, and helpers by name. */
@@ -129,7 +145,7 @@ function findNode(file, path, met) {
 const met = new Set();
 for (const file of graph.keys()) if (withoutNode.has(roomOf(file))) findNode(file, [], met);
 
-const roots = ["src", "test", "scripts", "bench", "examples", "native", "web"].filter((folder) =>
+const roots = ["src", "packages", "test", "scripts", "bench", "examples", "native", "web"].filter((folder) =>
   statSync(folder, { throwIfNoEntry: false }),
 );
 for (const file of roots.flatMap(filesUnder)) {
@@ -142,12 +158,16 @@ for (const file of roots.flatMap(filesUnder)) {
     problems.push(`${file}: names a machine path or a package registry`);
   if (/^\s*throw new Error\(/m.test(text) && file.startsWith("src/") && !file.endsWith(".test.ts"))
     problems.push(`${file}: throws a bare Error; use a class of src/errors.ts`);
+  if (/\bnew Function\(/.test(text) && file.startsWith("src/") && !file.endsWith(".test.ts"))
+    problems.push(`${file}: makes a function of text, which pages with a content security policy refuse`);
 }
 
 /** Names that scripts and benchmarks import from each other and, as built, from src/ must be there: no compiler looks at them. */
 for (const file of ["bench", "scripts"].flatMap(filesUnder).filter((path) => path.endsWith(".js")))
   for (const [, names, path] of readFileSync(file, "utf8").matchAll(/^import \{([^}]*)\} from "(\.[^"]*\.js)";$/gm)) {
-    const target = normalize(join(dirname(file), path)).replace(/^dist\/(.*)\.js$/, "src/$1.ts");
+    const target = normalize(join(dirname(file), path))
+      .replace(/^dist\/aqlm\/(.*)\.js$/, "packages/aqlm/src/$1.ts")
+      .replace(/^dist\/(.*)\.js$/, "src/$1.ts");
     const source = readFileSync(target, "utf8");
     for (const name of names.split(",").flatMap((part) => part.match(/[\w$]+/)?.[0] ?? []))
       if (!new RegExp(`^export [^;]*?\\b${name.replace("$", "\\$")}\\b`, "m").test(source))

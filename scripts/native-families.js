@@ -99,7 +99,7 @@ function exportLine(exported, module) {
 export async function generatedFiles() {
   const all = declarations();
   const files = all.filter(({ kind }) => kind !== "plainFamily");
-  const aqlm = "src/aqlm/arguments.ts";
+  const aqlm = "packages/aqlm/src/arguments.ts";
   const imports = files.map(
     (file, i) => `import { ${file.export} as f${i} } from "./${FOLDER}/${file.folder}/${file.name}";`,
   );

@@ -23,7 +23,11 @@ async function run(steps) {
 }
 
 if (existsSync(compiler)) {
-  const pages = [[compiler, "-p", "tsconfig.build.json"], ["scripts/build-web.js"]];
+  const pages = [
+    [compiler, "-p", "tsconfig.build.json"],
+    [compiler, "-p", "packages/aqlm/tsconfig.build.json"],
+    ["scripts/build-web.js"],
+  ];
   const codes = await Promise.all([run(pages), run([["scripts/build-native.js"]])]);
   process.exitCode = codes.find((code) => code !== 0) ?? 0;
 } else if (existsSync(join(root, "dist", "index.js"))) {

@@ -1,6 +1,6 @@
 /**
- * `npm run stress:prefixes -- --kills 1000`: processes with one folder of prefixes are killed at any moment, of models whose
- * attention sees all, or a window, beside recurrent layers, and of those alone. Fails where one computes other logits than
+ * `npm run stress:prefixes -- --kills 1000`: processes with one folder of prefixes are killed at any moment, of models of
+ * attention alone, of recurrent layers with attention that sees all, or a window, and of recurrent layers alone. Fails where one computes other logits than
  * without the folder, or the folder has more bytes than its limit.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -12,17 +12,23 @@ import { stressPrefixes } from "../test/support/prefix-stress.js";
 const { values } = parseArgs({
   options: { kills: { type: "string", default: "60" }, processes: { type: "string", default: "2" } },
 });
-const kinds = { 0: "all positions", 40: "a window", "-": "recurrent layers alone" };
+const kinds = [
+  { name: "attention", layers: { window: 0, isRecurrent: false } },
+  { name: "attention, and a window", layers: { window: 40, isRecurrent: false } },
+  { name: "attention and recurrent layers", layers: { window: 0 } },
+  { name: "a window and recurrent layers", layers: { window: 40 } },
+  { name: "recurrent layers", layers: { window: null } },
+];
 const root = mkdtempSync(join(tmpdir(), "lowbit-prefixes-"));
 try {
-  for (const [window, kind] of Object.entries(kinds)) {
+  for (const { name, layers } of kinds) {
     const folder = join(mkdtempSync(join(root, "run-")), "prefixes");
     mkdirSync(folder);
-    const kills = Math.ceil(Number(values.kills) / Object.keys(kinds).length);
-    const options = { folder, kills, processes: Number(values.processes), bytes: 200_000, window };
+    const kills = Math.ceil(Number(values.kills) / kinds.length);
+    const options = { folder, kills, processes: Number(values.processes), bytes: 200_000, layers };
     const { answers, found, mostBytes } = await stressPrefixes(options);
     console.log(
-      `${kind}: ${kills} processes were killed; ${answers} prompts had the right logits, ${found} of them with a prefix from disk; ` +
+      `${name}: ${kills} processes were killed; ${answers} prompts had the right logits, ${found} of them with a prefix from disk; ` +
         `at most ${mostBytes} of ${options.bytes} bytes`,
     );
   }

@@ -57,7 +57,7 @@ const { demoProgram } = await import("./demo-model.js");
 const { bundleProgram, exportProgram, loadCheckpoint, loadProgram, openFile, readProgram, saveProgram } = await import(
   "../dist/index.js"
 );
-const { aqlmWeight } = await import("../dist/tools/index.js");
+const { aqlmWeight } = await import("../dist/aqlm/index.js");
 
 /** With the worker: templates and tokenizers of others, rendered and encoded as the originals do, models of texts, recurrent layers and experts. */
 const PAGE_BYTES_MAX = 256e3;

@@ -2,6 +2,7 @@
  * lowbit: what programs that use language models call. Quantize a checkpoint, export it, load the program, generate text.
  * Command lines and tools find more in `lowbit/tools`, authors of operators in `lowbit/extension`, pages in `lowbit/web`.
  */
+import "lowbit/aqlm";
 
 export type { CompileModelOptions } from "./api/compile-options.ts";
 export { EagerModel } from "./api/eager-model.ts";
@@ -12,7 +13,6 @@ export { loadProgram } from "./api/load-program.ts";
 export { exportMethods, loadMethods } from "./api/methods.ts";
 export { type SaveGgufOptions, saveGguf } from "./api/save-gguf.ts";
 export { saveTorchao } from "./api/save-torchao.ts";
-export { type EncodeOptions, encodeAqlm } from "./aqlm/checkpoint/index.ts";
 export { bundleProgram } from "./bundle/bundle.ts";
 export { type CalibrateOptions, calibrate } from "./checkpoint/calibrate/calibrate.ts";
 export { loadCheckpoint } from "./checkpoint/load.ts";
@@ -55,7 +55,7 @@ export {
 } from "./quantize/config.ts";
 export { parseQmode } from "./quantize/qmode.ts";
 export { makeRecipe, parseRecipe, type Recipe } from "./quantize/recipe.ts";
-export { Profile } from "./runtime/profile.ts";
+export { Profile } from "./runtime/calls/profile.ts";
 export type { LoadedProgram } from "./runtime/program.ts";
 export type { Session } from "./runtime/session.ts";
 export type { Tensor } from "./tensor.ts";

@@ -4,7 +4,10 @@
 export interface PrefixScope {
   /** Whom it is of, such as a tenant; "" for whoever gives none. */
   readonly salt: string;
-  /** Most pages of its own that are kept in memory when no text holds them. Default: as many as there is room for. */
+  /**
+   * Most pages of its own that are kept in memory when no text holds them, and as many on disk. Default: as many as
+   * there is room for.
+   */
   readonly pages?: number | undefined;
   /** Prompts, as token ids, that are nobody's secret: what was computed of their beginnings is everyone's. Default: none. */
   readonly publicPrompts?: readonly (readonly number[])[] | undefined;

@@ -86,7 +86,7 @@ function checkout(...sources) {
   for (const name of ["generic", "x86", "arm", "aqlm/x86", "aqlm/arm"])
     mkdirSync(join(copy, "native", name), { recursive: true });
   for (const name of ["addon.cc", ...sources]) writeFileSync(join(copy, "native", name), "");
-  for (const name of ["src", "node_modules"]) symlinkSync(join(root, name), join(copy, name), "junction");
+  for (const name of ["src", "packages", "node_modules"]) symlinkSync(join(root, name), join(copy, name), "junction");
   writeFileSync(join(copy, "package.json"), '{ "type": "module" }');
   writeFileSync(
     compiler,

@@ -185,7 +185,7 @@ describe("a bundle", () => {
       ...(await Promise.all(lists.map(importsOf))).flat(),
     ];
     for (const [paths, parts] of [
-      [await importsOf("ops/registry"), sources.operators],
+      [await importsOf("registry/operators"), sources.operators],
       [kernels, sources.kernels],
     ] as const) {
       expect(paths.length).toBeGreaterThan(10);

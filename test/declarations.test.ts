@@ -15,6 +15,7 @@ it.skipIf(!isBuilt)(`need nothing else${isBuilt ? "" : " (skipped: dist is absen
   const folder = await temporaryFolder();
   const entries = [
     "index.js",
+    "aqlm/index.js",
     "extension/index.js",
     "extension/checkpoint/index.js",
     "extension/wasm.js",

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it, vi } from "vitest";
 import { registerSquaredRelu } from "../examples/squared-relu/operator.ts";
 import { compile } from "../src/compile/compile.ts";
+import { executorchTarget } from "../src/executorch/compile/lowering.ts";
 import { loadNativeKernels, nativeKernels, Ops, operators } from "../src/extension/index.ts";
 import { cpuWith, exportMethods, hostCpu, InvalidFileError, type MethodSource } from "../src/index.ts";
 import type { Cpu } from "../src/kernels/contract.ts";
@@ -84,7 +85,7 @@ describe("an operator outside the package", () => {
   });
 
   it("stays in programs for ExecuTorch, which an operator library can give it", () => {
-    const { methods } = compile([forward], { registry: operators, cpu: cpuWith("scalar"), target: "executorch" });
+    const { methods } = compile([forward], { registry: operators, cpu: cpuWith("scalar"), target: executorchTarget });
     expect(methods[0]!.operators.map(qualifiedName)).toContain("example::squared_relu.out");
   });
 

@@ -62,7 +62,7 @@ it("carries stacks in few bits, which are near the floats that they were rounded
   const found = await logitsOf(path, (model) => {
     const origins = weightOrigins(model).filter(({ name }) => /experts\.\d+\.\w+_proj\.weight/.test(name));
     expect(origins.length).toBe(24);
-    for (const { stored, treatment } of origins) expect([stored, treatment]).toEqual(["MXFP4", "carried over"]);
+    for (const { stored, treatment } of origins) expect([stored, treatment]).toEqual(["MXFP4", "kept as stored"]);
   });
   expect(distance(found, await logitsOf(source)).correlation).toBeGreaterThan(0.8);
 });

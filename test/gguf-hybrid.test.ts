@@ -222,13 +222,13 @@ it("Qwen 3.5: value heads are moved back, logarithms taken, norms less 1", async
   expectNear((await logitsOf(path)).logits, (await logitsOf(source)).logits);
 });
 
-it("Qwen 3.5 in 8-bit blocks: rows are carried over in their order, columns of value heads of whole groups too", async () => {
+it("Qwen 3.5 in 8-bit blocks: rows are kept as stored in their order, columns of value heads of whole groups too", async () => {
   const sizes = { "ssm.state_size": 32, "ssm.inner_size": 128 };
   const changes = { linear_key_head_dim: 32, linear_value_head_dim: 32 };
   const { source, path } = await writeGgufOf("qwen3_5", { ...qwenFacts, ...sizes }, [], { changes, hasBlocks: true });
   const model = await loadCheckpoint(path);
   for (const module of ["in_proj_qkv", "in_proj_z", "in_proj_a", "out_proj"])
-    expect(model.carriedOver(`model.layers.0.linear_attn.${module}.weight`)?.stored, module).toBe("Q8_0");
+    expect(model.keptAsStored(`model.layers.0.linear_attn.${module}.weight`)?.stored, module).toBe("Q8_0");
   model.activations = "float";
   const eager = await EagerModel.load(model, { logits: "all" });
   const found = eager.forward(IDS, 0).data as Float32Array;

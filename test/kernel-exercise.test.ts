@@ -19,7 +19,7 @@ let root: string;
 
 beforeAll(async () => {
   root = await temporaryFolder();
-  for (const name of ["src", "native", "scripts", "package.json", "tsconfig.json", "tsconfig.build.json"])
+  for (const name of ["src", "packages", "native", "scripts", "package.json", "tsconfig.json", "tsconfig.build.json"])
     cpSync(join(here, name), join(root, name), { recursive: true });
   for (const name of ["node_modules", "build"])
     if (existsSync(join(here, name))) symlinkSync(join(here, name), join(root, name));

@@ -46,7 +46,7 @@ describe.skipIf(!hasModels2026).each(Object.entries(models2026))(
     const opened: Model[] = [];
     const open = async () => {
       const model = await loadCheckpoint(modelFolder(name));
-      // What is carried over in few bits is exact with float activations.
+      // What is kept as stored in few bits is exact with float activations.
       model.activations = "float";
       opened.push(model);
       return model;

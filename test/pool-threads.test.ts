@@ -8,7 +8,7 @@ import { cpuWith, hostCpu } from "../src/kernels/cpu.ts";
 import { nativeAddon } from "../src/kernels/native/addon.ts";
 import { wasmFeatures } from "../src/kernels/wasm/features.ts";
 import { Ops } from "../src/ops/ops.ts";
-import { operators } from "../src/ops/registry.ts";
+import { operators } from "../src/registry/operators.ts";
 import { LoadedProgram } from "../src/runtime/program.ts";
 import type { Tensor } from "../src/tensor.ts";
 

@@ -13,7 +13,7 @@ it("are found by those after them, give the same logits bit for bit, and keep th
     kills: 6,
     processes: 2,
     bytes: 2e5,
-    window: "40",
+    layers: { window: 40 },
   });
   expect(answers).toBeGreaterThan(5);
   expect(found).toBeGreaterThan(0);

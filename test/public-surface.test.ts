@@ -14,7 +14,16 @@ const { exports } = JSON.parse(await readFile(`${root}package.json`, "utf8")) as
 const entries = Object.entries(exports).flatMap(([name, entry]) =>
   typeof entry === "string"
     ? []
-    : [[name, root + entry.types.replace("./dist/", "src/").replace(".d.ts", ".ts")] as const],
+    : [
+        [
+          name,
+          root +
+            entry.types
+              .replace("./dist/aqlm/", "packages/aqlm/src/")
+              .replace("./dist/", "src/")
+              .replace(".d.ts", ".ts"),
+        ] as const,
+      ],
 );
 
 const api = new API({ cwd: root });
@@ -37,7 +46,7 @@ function symbolsOf(file: string): readonly TypeSymbol[] {
 /** Where a symbol is declared in the sources of the package. */
 function declarationsOf({ declarations }: TypeSymbol): ts.Node[] {
   return declarations
-    .filter(({ path }) => path.startsWith(`${root}src/`))
+    .filter(({ path }) => path.startsWith(`${root}src/`) || path.startsWith(`${root}packages/`))
     .map((handle: NodeHandle) => handle.resolve()!);
 }
 

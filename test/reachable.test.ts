@@ -9,7 +9,7 @@ import { expect, it } from "vitest";
 import { writeSafetensors } from "../src/formats/safetensors-writer.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly, loadCheckpoint, quantize } from "../src/index.ts";
 import { buildDecoder } from "../src/model/architectures.ts";
-import { operators } from "../src/ops/registry.ts";
+import { operators } from "../src/registry/operators.ts";
 import { modelGraphs, type targets } from "../src/tools/index.ts";
 import { lowbit } from "./support/command-line.ts";
 import { temporaryFolder } from "./support/folders.ts";

@@ -1,5 +1,6 @@
 /** Every function that users call, its options, and the methods of what it gives, with arguments of wrong types. */
 import { join } from "node:path";
+import { encodeAqlm } from "lowbit/aqlm";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { LowbitError } from "../src/errors.ts";
 import * as api from "../src/index.ts";
@@ -307,7 +308,7 @@ const ofModels: Swept[] = [
   { name: "formatRecipe", call: formatRecipe, given: () => [model], names: ["model"] },
   {
     name: "encodeAqlm",
-    call: api.encodeAqlm,
+    call: encodeAqlm,
     given: () => [model, { codebooks: 1, bits: 2, skip: () => true }],
     names: ["model", "options"],
     options: [

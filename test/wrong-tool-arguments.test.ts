@@ -1,6 +1,7 @@
 /** Functions that command lines and converters are built from, with arguments of wrong types. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import * as aqlm from "lowbit/aqlm";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { operators } from "../src/extension/index.ts";
 import * as api from "../src/index.ts";
@@ -68,10 +69,12 @@ const functions: readonly Swept[] = [
   swept("programCache", tools.programCache, () => [{}], ["environment"]),
   swept("hubSettings", tools.hubSettings, () => [{}], ["environment"]),
   swept("listWeights", tools.listWeights, () => [program], ["program"]),
+  swept("parameterCount", tools.parameterCount, () => [[{ shape: [2] }]], ["weights"]),
   swept("bitsPerWeight", tools.bitsPerWeight, () => [[{ shape: [2], byteLength: 2 }]], ["weights"]),
-  swept("hasAqlmWeights", tools.hasAqlmWeights, () => [model, tools.parseAqlmMode("aqlm-2x8")!], ["model", "mode"]),
-  swept("parseAqlmMode", tools.parseAqlmMode, () => ["aqlm-2x8"], ["qmode"]),
-  swept("aqlmBitsPerWeight", tools.aqlmBitsPerWeight, () => [form], ["form"]),
+  swept("hasAqlmWeights", aqlm.hasAqlmWeights, () => [model, aqlm.parseAqlmMode("aqlm-2x8")!], ["model", "mode"]),
+  swept("parseAqlmMode", aqlm.parseAqlmMode, () => ["aqlm-2x8"], ["qmode"]),
+  swept("aqlmBitsPerWeight", aqlm.aqlmBitsPerWeight, () => [form], ["form"]),
+  swept("encodingOf", tools.encodingOf, () => ["aqlm-2x8"], ["qmode"]),
   swept("isCheckpoint", tools.isCheckpoint, () => [path("tiny")], ["path"]),
   swept("isHubName", tools.isHubName, () => ["hf:a/b"], ["name|path"]),
   swept("weightsInRecipe", tools.weightsInRecipe, () => [model, api.makeRecipe([])], ["model", "recipe"]),
@@ -131,9 +134,9 @@ const functions: readonly Swept[] = [
     () => [path("claimed"), {}],
     ["path", "options"],
   ),
-  swept("dequantizeAqlm", tools.dequantizeAqlm, () => [null], ["weights"]),
-  swept("packCodes", tools.packCodes, () => [null], ["weights"]),
-  swept("unpackCodes", tools.unpackCodes, () => [null], ["codes"]),
+  swept("dequantizeAqlm", aqlm.dequantizeAqlm, () => [null], ["weights"]),
+  swept("packCodes", aqlm.packCodes, () => [null], ["weights"]),
+  swept("unpackCodes", aqlm.unpackCodes, () => [null], ["codes"]),
   swept(
     "LoadedProgram.load",
     async (...given: Parameters<typeof tools.LoadedProgram.load>) =>

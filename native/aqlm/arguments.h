@@ -1,4 +1,4 @@
-// The arguments of families of kernels. Written by `npm run families` from src/aqlm/arguments.ts.
+// The arguments of families of kernels. Written by `npm run families` from packages/aqlm/src/arguments.ts.
 #pragma once
 
 #include "../call_arguments.h"

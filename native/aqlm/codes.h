@@ -1,4 +1,4 @@
-// Geometry of packed AQLM codes, which src/aqlm/layout.ts describes, and how a product is split among threads.
+// Geometry of packed AQLM codes, which packages/aqlm/src/layout.ts describes, and how a product is split among threads.
 //
 // y[o] = scale[o] * sum over groups g, codebooks c of vector[c][code[o][g][c]] . x[g] + bias[o]
 //
@@ -21,12 +21,12 @@ namespace aqlm {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
 namespace {
 
-// Outputs of a tile and input groups of a block: TILE and BLOCK of src/aqlm/layout.ts.
+// Outputs of a tile and input groups of a block: TILE and BLOCK of packages/aqlm/src/layout.ts.
 constexpr uint32_t kTile = 64, kBlock = 16;
 constexpr uint32_t kHeaderBytes = 64;
 // Of every part of the scratch.
 constexpr size_t kAlignment = kScratchAlignment;
-// Inputs of a group at most: GROUP_MAX of src/aqlm/form.ts. Vectors of a codebook for codes of 8 bits.
+// Inputs of a group at most: GROUP_MAX of packages/aqlm/src/form.ts. Vectors of a codebook for codes of 8 bits.
 constexpr uint32_t kInGroupMax = 64, kEntries = 256;
 // Values of codebooks that one work item converts.
 constexpr size_t kValuesAtOnce = 1 << 16;

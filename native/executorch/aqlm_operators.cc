@@ -1,4 +1,4 @@
-// AQLM's operators over packed codes: src/aqlm/operators.ts and layout.ts say what they take.
+// AQLM's operators over packed codes: packages/aqlm/src/operators.ts and layout.ts say what they take.
 #include "../aqlm/codes.h"
 #include "packed_weights.h"
 
@@ -7,7 +7,7 @@ namespace executorch_operators {
 namespace {
 
 constexpr uint32_t kAqlmMagic = 0x3141424c;
-// Of src/aqlm/form.ts: kernels have room for groups so long, and sum so many codebooks in 16 bits.
+// Of packages/aqlm/src/form.ts: kernels have room for groups so long, and sum so many codebooks in 16 bits.
 constexpr uint8_t kCodebooksMax = 16, kBitsMax = 16, kGroupMax = 64;
 
 bool is_within(uint8_t value, uint8_t most) { return value >= 1 && value <= most; }

@@ -25,7 +25,7 @@ const files = {
   "rows-alone": () => import("../../src/kernels/rows-alone.test.ts"),
   edges: () => import("../../src/kernels/families/attention/edges.test.ts"),
   transformer: () => import("../../src/kernels/native/transformer.test.ts"),
-  aqlm: () => import("../../src/aqlm/operators.test.ts"),
+  aqlm: () => import("../../packages/aqlm/src/operators.test.ts"),
 };
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !(name in files));

@@ -10,7 +10,11 @@ const folder = join(docsFolder, "reference");
 function entryPoints() {
   const { name, exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const typed = Object.entries(exports).filter(([, target]) => target.types);
-  const source = (/** @type {string} */ types) => types.replace(/^\.\/dist\//, "src/").replace(/\.d\.ts$/, ".ts");
+  const source = (/** @type {string} */ types) =>
+    types
+      .replace(/^\.\/dist\/aqlm\//, "packages/aqlm/src/")
+      .replace(/^\.\/dist\//, "src/")
+      .replace(/\.d\.ts$/, ".ts");
   return new Map(typed.map(([path, { types }]) => [join(root, source(types)), name + path.slice(1)]));
 }
 
@@ -20,7 +24,7 @@ export async function writeReference() {
   const entries = entryPoints();
   const app = await Application.bootstrapWithPlugins({
     plugin: ["typedoc-plugin-markdown", "typedoc-vitepress-theme"].map(toolFile),
-    ...{ entryPoints: [...entries.keys()], tsconfig: join(root, "tsconfig.build.json"), skipErrorChecking: true },
+    ...{ entryPoints: [...entries.keys()], tsconfig: join(root, "tsconfig.json"), skipErrorChecking: true },
     ...{
       out: folder,
       docsRoot: root,

@@ -1,9 +1,9 @@
 /** The programs that are compared, written with `--target executorch`: two models, and ways to quantize them. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { encodeAqlm } from "../../dist/aqlm/index.js";
 import {
   embedding,
-  encodeAqlm,
   exportProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,

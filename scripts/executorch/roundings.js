@@ -5,11 +5,12 @@
 import { join } from "node:path";
 import { methodSources } from "../../dist/api/compile-model.js";
 import { compile } from "../../dist/compile/compile.js";
+import { executorchTarget } from "../../dist/executorch/compile/lowering.js";
 import { loadCheckpoint, loadMethods } from "../../dist/index.js";
 import { hostCpu } from "../../dist/kernels/cpu.js";
 import { quantizeActivations } from "../../dist/kernels/families/linear/activations.js";
-import { operators } from "../../dist/ops/registry.js";
 import { saveProgram } from "../../dist/program/save.js";
+import { operators } from "../../dist/registry/operators.js";
 import { relativeError, runThere } from "./compare.js";
 import { schemes } from "./programs.js";
 
@@ -41,7 +42,7 @@ async function writeObserved({ folder: checkpoint, scheme, name }, file, folder)
   const model = await loadCheckpoint(checkpoint);
   await schemes[scheme].apply(model, name, folder);
   const { sources } = methodSources(model, { target: "executorch" });
-  const program = compile(sources.map(observed), { registry: operators, cpu: hostCpu(), target: "executorch" });
+  const program = compile(sources.map(observed), { registry: operators, cpu: hostCpu(), target: executorchTarget });
   await saveProgram(program, file);
   await model.close();
 }

@@ -2,14 +2,14 @@
  * Every row of WebAssembly on several threads, again and again: the results of each round are those of one thread, bit for
  * bit, and those are the reference's. stress.js bundles it for Node and for a page.
  */
-import "../../src/aqlm/register.ts";
+import "../../packages/aqlm/src/register.ts";
+import { aqlmCalls } from "../../packages/aqlm/test/sample-calls.ts";
 import { problemOf } from "../../src/kernels/families/sample-call.ts";
 import { sampleCalls } from "../../src/kernels/families/sample-calls.ts";
 import { WasmEngine } from "../../src/kernels/wasm/engine/engine.ts";
 import { wasmFeatures } from "../../src/kernels/wasm/features.ts";
 import { pagesBy, statesBy } from "../../src/kernels/wasm/kernel.ts";
 import { bytesOf } from "../../src/tensor.ts";
-import { aqlmCalls } from "../../test/support/aqlm-calls.ts";
 import { raceFaults } from "../../test/support/wasm-races.ts";
 
 /** @typedef {import("../../src/kernels/families/sample-call.ts").SampleCall} SampleCall */

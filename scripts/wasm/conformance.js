@@ -20,7 +20,7 @@ export function runConformance(isSmall) {
     reduction: () => import("../../src/kernels/families/reduction/reduction.test.ts"),
     "rows-alone": () => import("../../src/kernels/rows-alone.test.ts"),
     sequences: () => import("../../src/kernels/families/attention/wasm/sequences.test.ts"),
-    aqlm: () => import("../../src/aqlm/operators.test.ts"),
+    aqlm: () => import("../../packages/aqlm/src/operators.test.ts"),
   };
   return runFiles(files, isSmall ? new RegExp(`${others.source}|, [3567] bits$`) : others);
 }

@@ -137,12 +137,13 @@ describe("a flood of one owner", () => {
     const folder = await temporaryFolder();
     const limit = 100 * (1000 + 48);
     const write = async (blobs: BlobFolder, owner: string, names: readonly number[]) => {
-      for (const name of names) blobs.write(ownedName(owner, `blob${name}`), () => bytesOf(name));
+      for (const name of names) blobs.write(ownedName(owner, "model", `blob${name}`), () => bytesOf(name));
       await blobs.flush();
     };
     const countOf = async (blobs: BlobFolder, owner: string, names: readonly number[]) => {
       let count = 0;
-      for (const name of names) if (await blobs.read(ownedName(owner, `blob${name}`), new Uint8Array(1000))) count++;
+      for (const name of names)
+        if (await blobs.read(ownedName(owner, "model", `blob${name}`), new Uint8Array(1000))) count++;
       return count;
     };
     const names = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i);
@@ -154,6 +155,50 @@ describe("a flood of one owner", () => {
     expect(await countOf(quiet, "anna", names(0, 30))).toBe(30);
     // Whoever floods finds the last of what he had.
     expect(await countOf(flooding, "ben", names(1990, 10))).toBe(10);
-    expect(ownedName("anna", "blob1")).not.toContain("anna");
+    expect(ownedName("anna", "model", "blob1")).not.toContain("anna");
+  });
+});
+
+describe("a limit of an owner", () => {
+  const names = Array.from({ length: 30 }, (_, i) => i);
+  const write = async (blobs: BlobFolder, owner: string, kind: string) => {
+    for (const name of names) blobs.write(ownedName(owner, kind, `blob${name}`), () => bytesOf(name));
+    await blobs.flush();
+  };
+  const foundOf = async (blobs: BlobFolder, owner: string, kind: string) => {
+    const found: number[] = [];
+    for (const name of names) if (await blobs.has(ownedName(owner, kind, `blob${name}`))) found.push(name);
+    return found;
+  };
+
+  test("is kept for each kind, and the first that were written stay for a while", async () => {
+    const folder = await temporaryFolder();
+    const blobs = await openBlobFolder(folder, 1e6);
+    blobs.limit("ben", "model", 10_000);
+    await write(blobs, "ben", "model");
+    await write(blobs, "ben", "other");
+    await write(blobs, "anna", "model");
+    expect(await foundOf(blobs, "ben", "model")).toEqual(names.slice(0, 10));
+    expect(await foundOf(blobs, "ben", "other")).toEqual(names);
+    expect(await foundOf(blobs, "anna", "model")).toEqual(names);
+  });
+
+  test("gives up what was unused for longest, and nothing of others", async () => {
+    const folder = await temporaryFolder();
+    const first = await openBlobFolder(folder, 1e6);
+    await write(first, "anna", "model");
+    await write(first, "ben", "model");
+    for (const [i, file] of (await readdir(folder)).sort().entries()) {
+      const time = Date.now() / 1000 - 3600 + i;
+      await utimes(join(folder, file), time, time);
+    }
+    const blobs = await openBlobFolder(folder, 1e6);
+    blobs.limit("ben", "model", 16_000);
+    blobs.write(ownedName("ben", "model", "new"), () => bytesOf(99));
+    await blobs.flush();
+    expect(await blobs.has(ownedName("ben", "model", "new"))).toBe(true);
+    const left = await foundOf(blobs, "ben", "model");
+    expect(left).toHaveLength(13);
+    expect(await foundOf(blobs, "anna", "model")).toEqual(names);
   });
 });

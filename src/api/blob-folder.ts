@@ -28,7 +28,7 @@ const LOOKS = 4;
 const LEFTOVER_MS = 3_600_000;
 /** How often a use of a blob is noted. */
 const TOUCH_MS = 60_000;
-/** How long nothing is written after a write has failed, as on a full disk. */
+/** How long nothing is written after a write has failed, as on a full disk, or of whoever has all that he may have. */
 const PAUSE_MS = 60_000;
 const NOTED_MAX = 100_000;
 
@@ -37,19 +37,25 @@ interface Waiting {
   readonly bytes: () => Uint8Array | null;
 }
 
-/** Digits of what owners are told apart by. */
-const OWNER_DIGITS = 8;
+/** Digits of what owners, and kinds of what they have, are told apart by. */
+const DIGITS = 8;
+/** What was used no longer ago is not given up for others of the same owner and kind: the first pages of a prompt for its last. */
+const YOUNG_MS = 600_000;
 
-/** The name of a blob that is of an owner: of those of whoever has most, the longest unused is given up first. */
-export function ownedName(owner: string, name: string): string {
-  return `${createHash("sha256").update(owner).digest("hex").slice(0, OWNER_DIGITS)}.${name}`;
+/** The name of a blob of a kind that is of an owner: of those of whoever has most, the longest unused is given up first. */
+export function ownedName(owner: string, kind: string, name: string): string {
+  return `${groupOf(owner, kind)}.${name}`;
+}
+
+function groupOf(...parts: [owner: string, kind: string]): string {
+  return parts.map((part) => createHash("sha256").update(part).digest("hex").slice(0, DIGITS)).join("-");
 }
 
 /** A file of the folder. */
 interface Found {
   readonly path: string;
-  /** Files of one owner have the same. */
-  readonly owner: string;
+  /** Files of one owner and kind have the same; it begins with what those of one owner have. */
+  readonly group: string;
   readonly bytes: number;
   readonly usedAt: number;
   /** Whether it is one that a process that has ended did not finish. */
@@ -74,6 +80,12 @@ export class BlobFolder {
   /** Bytes that may be written before the next look at the folder. */
   #allowance = 0;
   #pausedUntil = 0;
+  /** Most bytes of groups' blobs. */
+  readonly #quotas = new Map<string, number>();
+  /** When it is looked again for room in groups that had none. */
+  readonly #fullUntil = new Map<string, number>();
+  /** Bytes of groups' blobs, as of the last look and what was written since. */
+  #bytesOf = new Map<string, number>();
 
   /** Internal: `openBlobFolder` makes them. */
   constructor(folder: string, limit: number) {
@@ -122,6 +134,11 @@ export class BlobFolder {
     while (this.#writing) await this.#writing;
   }
 
+  /** Keeps no more bytes of a kind of an owner than so many, but for what others write at the same time. */
+  limit(owner: string, kind: string, bytes: number): void {
+    this.#quotas.set(groupOf(owner, kind), bytes);
+  }
+
   /** Notes that blobs are of use: the later ones are given up before the first ones. */
   touch(names: readonly string[]): void {
     const now = Date.now();
@@ -159,7 +176,7 @@ export class BlobFolder {
       return;
     }
     const content = bytes();
-    if (!content || !(await this.#makeRoom(HEADER_BYTES + content.length))) return;
+    if (!content || !(await this.#makeRoom(groupIn(name), content.length))) return;
     const path = this.#pathOf(name);
     const temporary = `${path}.${newWriterId()}.part`;
     const handle = await open(temporary, "wx", 0o600);
@@ -175,24 +192,56 @@ export class BlobFolder {
     this.#note(name, Date.now());
   }
 
-  /** Whether so many bytes may be written, after others were removed for that. */
-  async #makeRoom(bytes: number): Promise<boolean> {
-    if (this.#allowance < bytes) {
-      const all = await this.#look();
-      const needed = Math.max(LOOKS * bytes, 1);
-      let total = all.reduce((sum, found) => sum + found.bytes, 0);
-      const isFull = total > this.#limit - needed;
-      const most = this.#limit - Math.max(needed, isFull ? this.#limit * SPARE_SHARE : 0);
-      for (const { path, bytes: freed, isLeftover } of inTurn(all)) {
-        if (total <= most && !isLeftover) break;
-        await rm(path, { force: true });
-        total -= freed;
-      }
-      this.#allowance = Math.floor((this.#limit - total) / LOOKS);
-    }
-    if (this.#allowance < bytes) return false;
-    this.#allowance -= bytes;
+  /** Whether a blob of so many bytes may be written in a group, after others were removed for that. */
+  async #makeRoom(group: string, bytes: number): Promise<boolean> {
+    const written = HEADER_BYTES + bytes;
+    if (Date.now() < (this.#fullUntil.get(group) ?? 0)) return false;
+    const isFull = () => this.#bytesIn(group) + bytes > this.#quotaOf(group);
+    if (this.#allowance < written || isFull()) await this.#clear(group, bytes);
+    if (isFull()) this.#fullUntil.set(group, Date.now() + PAUSE_MS);
+    if (this.#allowance < written || isFull()) return false;
+    this.#allowance -= written;
+    this.#bytesOf.set(group, this.#bytesIn(group) + bytes);
     return true;
+  }
+
+  #bytesIn(group: string): number {
+    return this.#bytesOf.get(group) ?? 0;
+  }
+
+  #quotaOf(group: string): number {
+    return this.#quotas.get(group) ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Looks at the folder, and removes what is too much for a blob of so many bytes in a group, and some more at once. */
+  async #clear(group: string, bytes: number): Promise<void> {
+    const all = await this.#look();
+    let total = all.reduce((sum, found) => sum + found.bytes, 0);
+    this.#bytesOf = new Map();
+    for (const found of all) this.#bytesOf.set(found.group, this.#bytesIn(found.group) + found.bytes - HEADER_BYTES);
+    const remove = async ({ path, group, bytes: freed }: Found) => {
+      await rm(path, { force: true });
+      total -= freed;
+      this.#bytesOf.set(group, this.#bytesIn(group) - freed + HEADER_BYTES);
+    };
+    const quota = this.#quotaOf(group);
+    const mostOwn = quota * (1 - SPARE_SHARE) - bytes;
+    const isOwnFull = this.#bytesIn(group) + bytes > quota;
+    const isOwn = (found: Found) => found.group === group && Date.now() - found.usedAt > YOUNG_MS;
+    const removed = new Set<Found>();
+    for (const found of isOwnFull ? all.filter(isOwn) : []) {
+      if (this.#bytesIn(group) <= mostOwn) break;
+      await remove(found);
+      removed.add(found);
+    }
+    const needed = LOOKS * (HEADER_BYTES + bytes);
+    const isFull = total > this.#limit - needed;
+    const most = this.#limit - Math.max(needed, isFull ? this.#limit * SPARE_SHARE : 0);
+    for (const found of inTurn(all.filter((one) => !removed.has(one)))) {
+      if (total <= most && !found.isLeftover) break;
+      await remove(found);
+    }
+    this.#allowance = Math.floor((this.#limit - total) / LOOKS);
   }
 
   /** All files, leftovers first, and then those that were unused for the longest time. */
@@ -205,8 +254,13 @@ export class BlobFolder {
       if (!status?.isFile()) continue;
       const writer = UNFINISHED.exec(name)?.[1];
       const isOver = writer && (isRunning(writer) === false || Date.now() - status.mtimeMs > LEFTOVER_MS);
-      const owner = name.slice(0, Math.max(0, name.indexOf(".")));
-      found.push({ path, owner, bytes: status.size, usedAt: status.mtimeMs, isLeftover: Boolean(isOver) });
+      found.push({
+        path,
+        group: groupIn(name),
+        bytes: status.size,
+        usedAt: status.mtimeMs,
+        isLeftover: Boolean(isOver),
+      });
     }
     return found.sort((a, b) => Number(b.isLeftover) - Number(a.isLeftover) || a.usedAt - b.usedAt);
   }
@@ -224,8 +278,9 @@ function* inTurn(all: readonly Found[]): Generator<Found> {
       yield found;
       continue;
     }
-    const own = owners.get(found.owner) ?? { files: [], bytes: 0 };
-    owners.set(found.owner, own);
+    const owner = found.group.slice(0, DIGITS);
+    const own = owners.get(owner) ?? { files: [], bytes: 0 };
+    owners.set(owner, own);
     own.files.push(found);
     own.bytes += found.bytes;
   }
@@ -237,6 +292,11 @@ function* inTurn(all: readonly Found[]): Generator<Found> {
     most!.bytes -= next.bytes;
     yield next;
   }
+}
+
+/** The group of a blob or file of a name; "" for one that has none. */
+function groupIn(name: string): string {
+  return name.slice(0, Math.max(0, name.indexOf(".")));
 }
 
 const UNFINISHED = new RegExp(`\\${ENDING}\\.(${WRITER_ID})\\.part$`);

@@ -5,9 +5,10 @@ import { capture } from "../compile/capture.ts";
 import { optimize } from "../compile/compile.ts";
 import { formatGraph } from "../compile/graph.ts";
 import { reusePlaces } from "../compile/passes/in-place.ts";
+import { executorchTarget } from "../executorch/compile/lowering.ts";
 import { hostCpu } from "../kernels/cpu.ts";
-import { operators } from "../ops/registry.ts";
 import { formatMethod } from "../program/format.ts";
+import { operators } from "../registry/operators.ts";
 import { methodSources } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
@@ -25,11 +26,12 @@ export interface MethodGraph {
 /** Graphs of what `compileModel` makes with these options. Weights are not read. */
 export function modelGraphs(model: Model, given: CompileModelOptions = {}): MethodGraph[] {
   const { sources } = methodSources(model, given, true);
-  const { cpu = hostCpu(), target = "lowbit" } = given;
+  const { cpu = hostCpu() } = given;
+  const target = given.target === "executorch" ? executorchTarget : undefined;
   return sources.map((source) => {
     const graph = capture(source, operators, cpu);
     const optimized = optimize(graph, { registry: operators, cpu, target });
-    const places = target === "lowbit" ? reusePlaces(optimized, operators) : undefined;
+    const places = target ? undefined : reusePlaces(optimized, operators);
     return { name: source.name, before: formatGraph(graph), after: formatGraph(optimized, places) };
   });
 }

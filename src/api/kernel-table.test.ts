@@ -4,7 +4,7 @@ import type { CpuFeature, Kernel } from "../kernels/contract.ts";
 import { cpuWith } from "../kernels/cpu.ts";
 import { defineOperator, type Operator } from "../ops/operator.ts";
 import { OperatorRegistry } from "../ops/operator-registry.ts";
-import { operators } from "../ops/registry.ts";
+import { operators } from "../registry/operators.ts";
 import { kernelTable } from "./kernel-table.ts";
 
 function kernel(

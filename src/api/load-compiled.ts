@@ -1,12 +1,13 @@
-/** From a model to running it without a file between. */
+/** Models that are compiled and run at once, without a program file. */
 
 import { checkOptions } from "../arguments.ts";
 import { assetsOf } from "../checkpoint/assets.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
-import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
+import type { LanguageModel } from "../language/language-model.ts";
 import type { LoadOptions } from "../runtime/program.ts";
 import { compileModel } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
+import { loadProgramObject } from "./load-program-object.ts";
 import { engineOptions } from "./program-file.ts";
 
 /** Compiles a model and loads the program: weights are read (quantized, packed) now, so the model may be closed after. Throws as `compileModel` does. */

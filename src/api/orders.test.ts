@@ -1,6 +1,7 @@
 /** Orders of calls on a model of a checkpoint: those that work, and those that fail at once with what to do. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { encodeAqlm } from "lowbit/aqlm";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
@@ -9,7 +10,6 @@ import {
   calibrate,
   EagerModel,
   embedding,
-  encodeAqlm,
   exportProgram,
   intxWeightOnly,
   loadCheckpoint,

@@ -13,6 +13,7 @@ import { quantize } from "../checkpoint/quantize.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import { hasNative } from "../kernels/native/rows.ts";
 import type { LanguageModel } from "../language/language-model.ts";
+import type { PrefixScope } from "../prefix-scope.ts";
 import { embedding, int8DynamicActivationIntxWeight } from "../quantize/config.ts";
 import { loadCompiled } from "./load-compiled.ts";
 import { PrefixCache } from "./prefix-cache.ts";
@@ -131,5 +132,20 @@ describe("what one model has computed", () => {
       for (const [j, row] of rows.entries()) expectSame(answers[i]!.rows[j]!, row);
     }
     await model.dispose();
+  });
+
+  it("is on disk as much as whose it is may have", async () => {
+    const cache = await temporaryFolder();
+    const pagesOf = async (scope: PrefixScope) => {
+      const before = (await readdir(cache)).length;
+      const model = await load("dense1", cache);
+      const decoder = model.createDecoder(scope);
+      await decoder.prefill(prompt);
+      await decoder.dispose();
+      await model.dispose();
+      return (await readdir(cache)).length - before;
+    };
+    expect(await pagesOf({ salt: "anna" })).toBe(4);
+    expect(await pagesOf({ salt: "ben", pages: 3 })).toBe(3);
   });
 });

@@ -10,7 +10,7 @@ import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { wasmFeatures } from "../kernels/wasm/features.ts";
 import { int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
-import { Profile } from "../runtime/profile.ts";
+import { Profile } from "../runtime/calls/profile.ts";
 import { exportProgram } from "./export-program.ts";
 import { loadCompiled } from "./load-compiled.ts";
 import { loadProgram } from "./load-program.ts";

@@ -125,9 +125,9 @@ describe.each([
     await saveGguf(model, path);
     const copy = await loadCheckpoint(path);
     quantize(copy, [int8DynamicActivationIntxWeight({ bits, groupSize: 32, scaleDType: "f16" })]);
-    const carried = weightOrigins(copy).filter(({ treatment }) => treatment === "carried over");
-    expect(new Set(carried.map((origin) => origin.stored))).toEqual(new Set([stored]));
-    expect(carried.length).toBeGreaterThan(10);
+    const kept = weightOrigins(copy).filter(({ treatment }) => treatment === "kept as stored");
+    expect(new Set(kept.map((origin) => origin.stored))).toEqual(new Set([stored]));
+    expect(kept.length).toBeGreaterThan(10);
     const [a, b] = [await logits(model), await logits(copy)];
     for (const [i, value] of a.entries()) expect(Math.abs(value - b[i]!)).toBeLessThan(1e-4);
     for (const opened of [model, copy]) await opened.close();
@@ -141,7 +141,7 @@ describe("a type of all matrices", () => {
     ["Q4_K", false],
     ["Q5_K", false],
     ["Q6_K", true],
-  ] as const)("%s is near the floats, and carried over when it is read", async (blockType, tied) => {
+  ] as const)("%s is near the floats, and kept as stored when it is read", async (blockType, tied) => {
     const source = join(folder, `${++count}`);
     const config = { ...tinyConfig, ...wide, tie_word_embeddings: tied, architectures: ["LlamaForCausalLM"] };
     const { slots } = buildDecoder("tiny", config);

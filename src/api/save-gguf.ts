@@ -1,12 +1,12 @@
 /** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
 import { checkOptions, shown } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
-import { baseOf, checkReadBack, modelMetadata } from "../checkpoint/write-gguf/metadata.ts";
-import { commonType, F32, fileTypes, tensorsOf, type WrittenTensor } from "../checkpoint/write-gguf/tensors.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import { ggufArchitectureOf, ggufArchitectures } from "../formats/gguf/architectures.ts";
 import { superBlockTypes } from "../formats/gguf/encode-super-blocks.ts";
+import { baseOf, checkReadBack, modelMetadata } from "../formats/gguf/write/metadata.ts";
+import { commonType, F32, fileTypes, tensorsOf, type WrittenTensor } from "../formats/gguf/write/tensors.ts";
 import { tokenizerMetadata } from "../formats/gguf/write-tokenizer.ts";
 import { type GgufEntry, type GgufTensorEntry, writeGguf } from "../formats/gguf/writer.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";

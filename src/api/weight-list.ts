@@ -6,9 +6,9 @@ import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments
 import type { StoredMatrix } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { weightName } from "../ops/packed-constant.ts";
-import { operators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Instruction, Method, Program, TensorValue, Value } from "../program/program.ts";
+import { operators } from "../registry/operators.ts";
 import { checkProgram } from "../runtime/program.ts";
 import { elementCount } from "../tensor.ts";
 
@@ -76,12 +76,17 @@ export function listWeights(program: Program, registry: OperatorRegistry = opera
   return [...weights.values()];
 }
 
+/** How many numbers weights have: the parameters of a model. */
+export function parameterCount(weights: readonly { readonly shape: readonly number[] }[]): number {
+  checkList("weights", weights, ["shape"], "listWeights()");
+  return weights.reduce((sum, { shape }) => sum + elementCount(shape), 0);
+}
+
 /** Bits that a weight takes in the program, scales and everything else included: the mean over all weights. */
 export function bitsPerWeight(weights: readonly Pick<ListedWeight, "shape" | "byteLength">[]): number {
   checkList("weights", weights, ["shape", "byteLength"], "listWeights()");
   const bytes = weights.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  const count = weights.reduce((sum, { shape }) => sum + elementCount(shape), 0);
-  return (8 * bytes) / count;
+  return (8 * bytes) / parameterCount(weights);
 }
 
 function namedArguments(

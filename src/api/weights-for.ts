@@ -1,10 +1,10 @@
 /** The weights of a model as the programs of a target have them. */
 import type { Model } from "../checkpoint/model.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
-import type { Target } from "../compile/compile.ts";
-import { EXECUTORCH_LAYOUT } from "../compile/executorch.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import { EXECUTORCH_LAYOUT } from "../executorch/compile/lowering.ts";
 import type { WeightLookup } from "../model/decoder.ts";
+import type { Target } from "./compile-options.ts";
 
 /** What of the options of compiling says how weights are stored. */
 export interface TargetOptions {

@@ -1,12 +1,12 @@
 /** The modules of a bundle that say which operators and kernels it has, in place of those with all of them. */
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Kernel } from "../kernels/contract.ts";
-import { operators as allOperators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Program } from "../program/program.ts";
+import { operators as allOperators } from "../registry/operators.ts";
 import { type Build, importedParts, type Part, type Parts, partOf } from "./modules.ts";
 
-const REGISTRY = "ops/registry";
+const REGISTRY = "registry/operators";
 const TABLE = "kernels/families/index";
 
 /** Where bundles find operators and kernels: in what the modules that list them all import. */
@@ -80,7 +80,7 @@ class Imports {
   }
 }
 
-/** `ops/registry` with these operators alone. `to` gives the address of a module. */
+/** `registry/operators` with these operators alone. `to` gives the address of a module. */
 function registryModule(names: readonly string[], sources: Sources, to: (module: string) => string): string {
   const imports = new Imports(to);
   const lists = { operators: new Set<string>(), numbers: new Set<string>(), routines: new Set<string>() };

@@ -6,7 +6,7 @@ import type { Network } from "../model/decoder.ts";
 import type { ScalableActivation } from "../model/scalable.ts";
 import type { Weight } from "../ops/weight.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
-import { configIn, type SlotWeight } from "./slot-weight.ts";
+import { configIn, type SlotWeight } from "./stored/slot-weight.ts";
 
 /** What is asked of a model. */
 interface WeightsOfModel {

@@ -4,8 +4,8 @@ import { isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { checkPath } from "../node-file.ts";
-import { withHeadOf } from "./draft-head.ts";
 import { type Model, modelOf } from "./model.ts";
+import { withHeadOf } from "./wrappers/draft-head.ts";
 
 /** Whether a path names a model on the hub: "hf:org/name". */
 export function isHubName(path: string): boolean {

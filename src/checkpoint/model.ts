@@ -13,17 +13,17 @@ import { activationsOf, type QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
-import { bitnetWeight } from "./bitnet.ts";
-import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
-import { checkMethod, checkSlot } from "./check-slot.ts";
-import { type Correction, correctedBy } from "./corrected-rows.ts";
 import { expectedPower } from "./expected-power.ts";
-import { finiteCarried, finiteFloats } from "./finite.ts";
-import { isLearned, learnCodebook, namesOfCodebook, type SharedCodebook } from "./learned-codebooks.ts";
 import { networkOf } from "./network.ts";
-import { orderedColumns } from "./ordered-columns.ts";
-import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
+import { bitnetWeight } from "./stored/bitnet.ts";
+import { centered } from "./stored/centered-minima.ts";
+import { checkMethod, checkSlot } from "./stored/check-slot.ts";
+import { type Correction, correctedBy } from "./stored/corrected-rows.ts";
+import { finiteFloats, finiteLowBit } from "./stored/finite.ts";
+import { isLearned, learnCodebook, namesOfCodebook, type SharedCodebook } from "./stored/learned-codebooks.ts";
+import { orderedColumns } from "./stored/ordered-columns.ts";
+import { inParts, joinRows, quantizeRows } from "./stored/quantize-rows.ts";
 import {
   asStored,
   checkConfigurable,
@@ -32,11 +32,11 @@ import {
   ownWeight,
   type SlotWeight,
   type WeightState,
-} from "./slot-weight.ts";
+} from "./stored/slot-weight.ts";
+import { findStoredWeight, type StoredWeight } from "./stored/weight-storage.ts";
+import { wholeGroups } from "./stored/whole-groups.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING, usualPower } from "./usual-power.ts";
-import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
-import { wholeGroups } from "./whole-groups.ts";
 
 /** Weights of experts are multiplied as one stack, by rows of x in one order of columns. */
 const EXPERT = /\.experts\.\d+\./;
@@ -55,7 +55,7 @@ export interface WeightUse extends AbortOptions {
   readonly float?: boolean | undefined;
   /** Which of the checkpoint's low-bit weights its place can hold; others are quantized anew. Default: all. */
   readonly holds?: ((stored: LowBitTensor) => boolean) | undefined;
-  /** How activations meet carried weights that nothing says it of. Default: int8. */
+  /** How activations meet weights that are kept as stored and that nothing says it of. Default: int8. */
   readonly activations?: ActivationKind | undefined;
   /** Whether weights are not read, so that those that wait for calibration are given, too. */
   readonly unread?: boolean | undefined;
@@ -70,7 +70,7 @@ export class Model {
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;
   /**
-   * How activations meet low-bit weights that are carried over, where neither the file nor a configuration says it: rounded
+   * How activations meet low-bit weights that are kept as stored, where neither the file nor a configuration says it: rounded
    * to 8 bits, in blocks, as llama.cpp does with the same files, or row by row, or as floats, which is exact and slower.
    * Null: the first in programs, the last in files that other libraries run.
    */
@@ -259,8 +259,8 @@ export class Model {
       throw new InvalidArgumentError(`${name}: is calibrated; load the checkpoint again for its float weights`);
     const stored = slot.tiedTo ?? name;
     if (use.float) return this.#floatWeight(stored, slot.shape);
-    const carried = this.carriedOver(name, use.holds);
-    if (carried) return this.#carriedWeight(slot, carried, use);
+    const kept = this.keptAsStored(name, use.holds);
+    if (kept) return this.#keptWeight(slot, kept, use);
     const config = configIn(state);
     if (!config) return this.#floatWeight(stored, slot.shape);
     const handle = config.kind === "sharedEmbedding" ? stored : name;
@@ -271,7 +271,7 @@ export class Model {
    * The low-bit weights that the checkpoint stores for a slot when they are kept as they are: no configuration is set,
    * or one of as many bits, and `holds` accepts them. Null for weights that are float or quantized anew.
    */
-  carriedOver(name: string, holds: WeightUse["holds"] = () => true): LowBitTensor | null {
+  keptAsStored(name: string, holds: WeightUse["holds"] = () => true): LowBitTensor | null {
     const { slot, state } = this.#of(name);
     if (slot.role === "vector" || state.kind === "calibrated" || ownWeight(this.#ofSource(name))) return null;
     const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
@@ -280,10 +280,10 @@ export class Model {
     return stored.order && EXPERT.test(name) ? null : stored;
   }
 
-  /** How activations meet the weight that `carriedOver` gives; null where it gives none. */
-  carriedActivations(name: string, { holds, activations }: WeightUse = {}): ActivationKind | null {
-    const carried = this.carriedOver(name, holds);
-    return carried && this.#activationsFor(name, carried, activations);
+  /** How activations meet the weight that `keptAsStored` gives; null where it gives none. */
+  keptActivations(name: string, { holds, activations }: WeightUse = {}): ActivationKind | null {
+    const kept = this.keptAsStored(name, holds);
+    return kept && this.#activationsFor(name, kept, activations);
   }
 
   #activationsFor(name: string, found: LowBitTensor, otherwise: ActivationKind = "int8"): ActivationKind {
@@ -306,11 +306,11 @@ export class Model {
     return this.checkpoint.close();
   }
 
-  #carriedWeight({ name: slot, tiedTo }: WeightSlot, found: LowBitTensor, use: WeightUse): Weight {
+  #keptWeight({ name: slot, tiedTo }: WeightSlot, found: LowBitTensor, use: WeightUse): Weight {
     const name = tiedTo ?? slot;
     const { layout } = use;
     const activations = this.#activationsFor(slot, found, use.activations);
-    const checked = finiteCarried(this.checkpoint.folder, name, found);
+    const checked = finiteLowBit(this.checkpoint.folder, name, found);
     const { rows, minima, order, ...stored } =
       activations !== "float" ? centered(layout === undefined ? wholeGroups(checked, this.layout) : checked) : checked;
     // Layouts that a use names are of others, whose scales are float32.

@@ -1,38 +1,25 @@
 /** Which network a checkpoint is of: a decoder, or one that reads whole texts, as sentence-transformers' files say. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
-import { withTurnedHeads } from "../formats/head-rows.ts";
 import { describe, isObject } from "../formats/json.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { SentenceModule, SentenceModules } from "../formats/sentence-modules.ts";
 import { architectures, buildDecoder } from "../model/architectures.ts";
 import type { Network } from "../model/decoder.ts";
 import { type HeadActivation, type HeadStep, textNetwork } from "../model/encoder.ts";
-import { architectureName, buildEncoder, decoderAsEncoder, encoders, withArchitecture } from "../model/encoders.ts";
-import { expertStacks } from "../model/layer.ts";
-import { allLayers } from "../model/transformer-config.ts";
+import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { scoreActivation } from "./assets.ts";
-import { withModelPrefix } from "./base-names.ts";
-import { withDraftHead, withoutLackingHead } from "./draft-head.ts";
-import { withExpertStacks } from "./expert-stacks.ts";
-import { withFoldedOrders } from "./folded-orders.ts";
-import { withTextHalf } from "./text-half.ts";
-import { withStoredHead } from "./tied-head.ts";
+import { withModelPrefix } from "./wrappers/base-names.ts";
+import { decoderOf, withNetworkConfig, withNetworkRows } from "./wrappers/order.ts";
 
 /** The checkpoint under the names, and with the order of rows, that its network has for tensors, and the network. */
 export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Network]> {
-  const [named, network] = await namedNetwork(
-    withDraftHead(withTextHalf({ ...opened, config: withArchitecture(opened.config) })),
-  );
-  const checkpoint = withFoldedOrders(named, network);
-  const paired = new Map(network.slots.flatMap(({ name, pairs }) => (pairs ? [[name, pairs]] : [])));
-  if (paired.size === 0) return [checkpoint, network];
-  const tensors = withTurnedHeads(checkpoint.tensors, (name) => paired.get(name) ?? null);
-  return [{ ...checkpoint, tensors }, network];
+  const [named, network] = await namedNetwork(withNetworkConfig(opened));
+  return [withNetworkRows(named, network), network];
 }
 
-async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Network]> {
+async function namedNetwork(checkpoint: Checkpoint): Promise<readonly [Checkpoint, Network]> {
   const { configFile, config, modules } = checkpoint;
   const score = modules?.modules.find(({ kind }) => kind === "LogitScore");
   if (modules && score) return generativeRerankerOf(checkpoint, modules, score);
@@ -45,12 +32,7 @@ async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Networ
     return embedderOf({ ...checkpoint, notes: [...checkpoint.notes, note] }, [meanOfRows]);
   }
   if (isClassifier) return rerankerOf(checkpoint);
-  const decoder = buildDecoder(configFile, config);
-  const named = withModelPrefix(checkpoint, decoder);
-  const stacks = decoder.transformer ? expertStacks(allLayers(decoder.transformer)) : [];
-  const unstacked = withExpertStacks(named, stacks);
-  const other = decoder.draftHead ? withoutLackingHead(checkpoint, unstacked, decoder.slots) : null;
-  return other ? namedNetwork(other) : withStoredHead(unstacked, decoder);
+  return decoderOf(checkpoint);
 }
 
 function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkpoint, Network] {

@@ -1,11 +1,11 @@
 /** What is told of a checkpoint's weights: kept as stored, quantized now, or float. */
 import { join } from "node:path";
+import { encodeAqlm } from "lowbit/aqlm";
 import { describe, expect, it } from "vitest";
 import { writeAqlmCheckpoint } from "../../test/support/aqlm-checkpoint.ts";
 import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { encodeAqlm } from "../aqlm/checkpoint/index.ts";
 import type { FloatFormat } from "../ops/weight.ts";
 import { int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
 import { loadCheckpoint } from "./load.ts";
@@ -44,13 +44,13 @@ describe("a tied head", () => {
 });
 
 describe("weights of formats of their own", () => {
-  it("that the checkpoint has are carried over", async () => {
+  it("that the checkpoint has are kept as stored", async () => {
     const path = join(folder, "stored");
     await writeAqlmCheckpoint(path, { ...aqlm, plain: [q.replace(".weight", "")] });
     const model = await loadCheckpoint(path);
     const origins = weightOrigins(model);
     await model.close();
-    expect(describeOrigins(origins)).toBe("carried over bit for bit: 13 aqlm; float: 7 f16");
+    expect(describeOrigins(origins)).toBe("kept as stored: 13 aqlm; float: 7 f16");
   });
 
   it("that were made from floats are quantized", async () => {

@@ -8,7 +8,7 @@ import type { ActivationKind } from "../quantized.ts";
 import { checkModel, type Model } from "./model.ts";
 
 /**
- * What becomes of one weight of a checkpoint: how it is stored, and whether it is carried over, quantized or kept as
+ * What becomes of one weight of a checkpoint: how it is stored, and whether it is kept as stored, quantized or kept as
  * floats.
  */
 export interface WeightOrigin {
@@ -17,10 +17,10 @@ export interface WeightOrigin {
   /** Name that the checkpoint has for how it stores the weight: "Q4_0", "bf16", "aqlm". */
   readonly stored: string;
   /**
-   * What becomes of the weight: carried over bit for bit, quantized (or quantized again, or encoded), or kept as
+   * What becomes of the weight: kept as stored, quantized (or quantized again, or encoded), or kept as
    * floats.
    */
-  readonly treatment: "carried over" | "quantized" | "float";
+  readonly treatment: "kept as stored" | "quantized" | "float";
   /** How activations are multiplied with a matrix that a program has in the checkpoint's own few bits; absent for others. */
   readonly activations?: ActivationKind;
 }
@@ -52,7 +52,7 @@ export function weightOrigins(model: Model, destination: Destination = "lowbit")
     const stored =
       model.slotWeight(source).stored?.format.kind ?? tensors.storedType?.(source) ?? tensors.info(source).dtype;
     const isRun = destination === "lowbit" || destination === "executorch";
-    const activations = isRun && slot.role === "linear" ? model.carriedActivations(name, { holds }) : null;
+    const activations = isRun && slot.role === "linear" ? model.keptActivations(name, { holds }) : null;
     return [{ name, stored, treatment: treatmentOf(model, name, holds), ...(activations && { activations }) }];
   });
 }
@@ -70,18 +70,18 @@ export function isQuantizedApart(model: Model, slot: WeightSlot): boolean {
 function treatmentOf(model: Model, name: string, holds: ReturnType<typeof holdsFor>): WeightOrigin["treatment"] {
   const isOther = model.storedFormat(name) !== null;
   if (model.slotWeight(name).state.kind === "replaced") return isOther ? "quantized" : "float";
-  if (isOther || model.carriedOver(name, holds)) return "carried over";
+  if (isOther || model.keptAsStored(name, holds)) return "kept as stored";
   return model.configOf(name) ? "quantized" : "float";
 }
 
-/** A line for people: "carried over bit for bit, for 8-bit activations: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */
+/** A line for people: "kept as stored, for 8-bit activations: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */
 export function describeOrigins(origins: readonly WeightOrigin[]): string {
   checkList("origins", origins, ["treatment"], "weightOrigins()");
   const treatments = [
-    ["carried over", "int8", "carried over bit for bit, for 8-bit activations"],
-    ["carried over", "int8_per_token", "carried over bit for bit, for 8-bit activations with one scale a row"],
-    ["carried over", "float", "carried over bit for bit, for float activations"],
-    ["carried over", undefined, "carried over bit for bit"],
+    ["kept as stored", "int8", "kept as stored, for 8-bit activations"],
+    ["kept as stored", "int8_per_token", "kept as stored, for 8-bit activations with one scale a row"],
+    ["kept as stored", "float", "kept as stored, for float activations"],
+    ["kept as stored", undefined, "kept as stored"],
     ["quantized", undefined, "quantized"],
     ["float", undefined, "float"],
   ] as const;

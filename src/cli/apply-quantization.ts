@@ -1,9 +1,7 @@
 /** Does to a checkpoint what the options of quantization-options.ts say. */
 import {
   calibrate,
-  type EncodeOptions,
   embedding,
-  encodeAqlm,
   type Model,
   parseQmode,
   parseRecipe,
@@ -15,14 +13,15 @@ import {
   sharedEmbedding,
 } from "../index.ts";
 import {
-  hasAqlmWeights,
-  knownAqlmModes,
+  type ChosenEncoding,
+  type EncodingOptions,
+  encodingModes,
   needsActivations,
   parseEmbedding,
   searched,
   weightsInRecipe,
 } from "../tools/index.ts";
-import { aqlmMode } from "./aqlm-options.ts";
+import { encodingFor } from "./encoding-options.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
 import { calibrationTexts, checkWriting, type WritingHooks } from "./self-calibration.ts";
 import { applySize, type SizeHooks } from "./size-option.ts";
@@ -38,7 +37,7 @@ const SIZED_QMODE = "8da4w";
 const STRENGTH_DEFAULT = 0.5;
 
 /** What encoding weights may report and obey, and where it keeps what it has finished. */
-export interface EncodeHooks extends SizeHooks, WritingHooks, Pick<EncodeOptions, "folder" | "onDamagedPart"> {
+export interface EncodeHooks extends SizeHooks, WritingHooks, Pick<EncodingOptions, "folder" | "onDamagedPart"> {
   /** Called before encoding or calibrating, which take long, with the configurations set: throws for what cannot follow. */
   readonly check?: (model: Model) => unknown;
 }
@@ -56,8 +55,8 @@ export async function applyQuantization(
   if (options.damping !== undefined && options.calibrate === undefined)
     throw new UsageError("--damping says how much a text counts: expected --calibrate text.txt");
   checkWriting(options);
-  const mode = aqlmMode(options);
-  const isEncoded = mode !== null && hasAqlmWeights(model, mode);
+  const encoding = encodingFor(options);
+  const isEncoded = encoding?.isStored(model) ?? false;
   const recipe = await readRecipe(options);
   if (recipe) quantizeByRecipe(model, recipe);
   else
@@ -66,15 +65,15 @@ export async function applyQuantization(
       head: headOf(options),
     });
   const wantsCalibration = checkCalibration(model, options, isEncoded);
-  const isToEncode = mode !== null && !isEncoded;
+  const wanted = isEncoded ? null : encoding;
   // Before writing a text, encoding and calibrating, which take long.
-  if (isToEncode || wantsCalibration) hooks.check?.(model);
+  if (wanted || wantsCalibration) hooks.check?.(model);
   const { text, otherText } = await calibrationTexts(model, options, hooks);
   const { calibrationTokens: maxTokens, damping } = options;
-  if (isToEncode) {
+  if (wanted) {
     const skipped = recipe ? weightsInRecipe(model, recipe) : new Set<string>();
     const tokens = { calibrationText: text, calibrationTokens: maxTokens };
-    await encode(model, options, { ...mode, ...hooks, ...tokens, skip: (name) => skipped.has(name) });
+    await encode(wanted, model, options, { ...hooks, ...tokens, skip: (name) => skipped.has(name) });
   }
   await applySize(model, text, options, hooks);
   if (wantsCalibration && asksForText(model, options))
@@ -85,12 +84,17 @@ async function readRecipe({ recipe: path }: QuantizationOptions): Promise<Recipe
   return path === undefined ? null : parseRecipe(await readTextFile(path, "the recipe"), path);
 }
 
-/** Encodes as AQLM what a recipe says nothing of. UsageError when that is nothing. */
-async function encode(model: Model, { qmode, recipe }: QuantizationOptions, options: EncodeOptions): Promise<void> {
+/** Encodes what a recipe says nothing of. UsageError when that is nothing. */
+async function encode(
+  encoding: ChosenEncoding,
+  model: Model,
+  { qmode, recipe }: QuantizationOptions,
+  options: EncodingOptions,
+): Promise<void> {
   const layers = model.network.slots.filter(({ role }) => role === "linear").slice(0, -1);
   if (layers.every(({ name }) => options.skip?.(name)))
     throw new UsageError(`--recipe ${recipe} says what every linear layer is: nothing is left to --qmode ${qmode}`);
-  await encodeAqlm(model, options).catch((cause: unknown) => {
+  await encoding.encode(model, options).catch((cause: unknown) => {
     if (!(cause instanceof ShapeError)) throw cause;
     throw new ShapeError(`${cause.message}; --recipe beside --qmode ${qmode} gives such layers another configuration`, {
       cause,
@@ -113,7 +117,7 @@ function checkCalibration(model: Model, options: QuantizationOptions, isEncoded:
     throw new UsageError(
       `--calibrate: ${model.name} has ${options.qmode} weights already, which no text changes; leave it out`,
     );
-  if (!wanted && path !== undefined && !aqlmMode(options))
+  if (!wanted && path !== undefined && !encodingFor(options))
     throw new UsageError(
       "--calibrate needs something that looks at activations: --algorithm imatrix, gptq, awq or awq+gptq, --smoothquant, --size or --qmode aqlm-2x8",
     );
@@ -170,7 +174,7 @@ function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix
  */
 function optionsFor(model: Model, options: QuantizationOptions): QuantizationOptions {
   if (options.size !== undefined) return sizedOptions(model, options);
-  if (!model.isOfTexts || options.qmode === undefined || aqlmMode(options)) return options;
+  if (!model.isOfTexts || options.qmode === undefined || encodingFor(options)) return options;
   const { algorithm, mappingType, embedding: rows, sharedEmbedding: shared } = options;
   return {
     ...options,
@@ -198,12 +202,12 @@ function mayHaveIntegerScales(options: QuantizationOptions, qmode: string): bool
 /** The configurations that the options ask for. */
 function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const { qmode, groupSize, mappingType } = options;
-  const isAqlm = aqlmMode(options) !== null;
+  const isEncoded = encodingFor(options) !== null;
   const linear =
-    qmode === undefined || isAqlm
+    qmode === undefined || isEncoded
       ? null
-      : parseQmode(qmode, { groupSize, ...fieldsFor(options, options.algorithm ?? byText(options)) }, knownAqlmModes);
-  if (!linear && !isAqlm)
+      : parseQmode(qmode, { groupSize, ...fieldsFor(options, options.algorithm ?? byText(options)) }, encodingModes());
+  if (!linear && !isEncoded)
     for (const [flag, value] of Object.entries({
       "--group-size": options.head === undefined ? groupSize : undefined,
       "--mapping-type": mappingType,

@@ -4,10 +4,10 @@ import { type Command, Option } from "commander";
 import type { Model, QuantizationConfig } from "../index.ts";
 import {
   algorithms,
+  encodingOf,
   knownQmodes,
   layouts,
   mappingTypes,
-  parseAqlmMode,
   parseGroupSize,
   scaleDTypes,
 } from "../tools/index.ts";
@@ -158,9 +158,9 @@ function addSchemeOptions(command: Command): Command {
     );
 }
 
-/** UsageError for a recipe beside a mode of its own layers; AQLM's, which no recipe has, are for the others. */
+/** UsageError for a recipe beside a mode of its own layers; those of encoders, such as AQLM's, are for the others. */
 function checkRecipe({ recipe, qmode }: QuantizationOptions): void {
-  if (recipe !== undefined && qmode !== undefined && !parseAqlmMode(qmode))
+  if (recipe !== undefined && qmode !== undefined && !encodingOf(qmode))
     throw new UsageError(
       `option '--recipe <file.json>' cannot be used with option '--qmode ${qmode}': a recipe says the modes itself, but for AQLM's`,
     );

@@ -15,7 +15,7 @@ import {
   type WeightOrigin,
   weightOrigins,
 } from "../tools/index.ts";
-import { aqlmMode } from "./aqlm-options.ts";
+import { encodingFor } from "./encoding-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import { describeFitted } from "./size-option.ts";
@@ -104,7 +104,7 @@ Examples:
 async function writeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   const { output, format, json, ggufType: blockType } = options;
   checkCheckpointOptions(options);
-  if (aqlmMode(options))
+  if (encodingFor(options))
     throw new UsageError(
       `--format ${format} does not go with --qmode ${options.qmode}, whose weights only a program holds: expected --format pte`,
     );
@@ -212,8 +212,8 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
   const wanted = { maxSeqLen, maxContextLen, target, ...(cpu && { cpu }) };
   const { signal } = terminal;
   const start = performance.now();
-  const isAqlm = aqlmMode(options) !== null;
-  const encoding = terminal.progress(isAqlm ? "encoding" : "calibrating");
+  const isEncoded = encodingFor(options) !== null;
+  const encoding = terminal.progress(isEncoded ? "encoding" : "calibrating");
   let origins: readonly WeightOrigin[] = [];
   const work = async (model: Model) => {
     encoding.stop();
@@ -224,7 +224,7 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
   };
   // Finished layers are kept here until the program is written: an interrupted run goes on where it was.
   const folder = `${output}.parts`;
-  const isLong = isAqlm || options.calibrate !== undefined;
+  const isLong = isEncoded || options.calibrate !== undefined;
   const claim = isLong ? await claimPath(folder, { signal, onWait: terminal.onWait }) : null;
   const onDamagedPart = (notice: string) => {
     encoding.stop();
@@ -257,7 +257,10 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
       `wrote ${output}: ${formatBytes(parts.total)}, ${bitsPerWeight.toFixed(2)} bits per weight, in ${seconds.toFixed(1)} s`,
     );
     // Where weights were encoded, or were quantized already in the checkpoint.
-    if (isAqlm || origins.some(({ treatment, stored }) => treatment === "carried over" || !/^b?f\d+$/i.test(stored)))
+    if (
+      isEncoded ||
+      origins.some(({ treatment, stored }) => treatment === "kept as stored" || !/^b?f\d+$/i.test(stored))
+    )
       await terminal.writeLine(`weights ${describeOrigins(origins)}`);
   }
 }

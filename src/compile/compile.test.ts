@@ -4,9 +4,9 @@ import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts
 import { scalarCpu } from "../kernels/cpu.ts";
 import type { Builder } from "../ops/builder.ts";
 import { Ops } from "../ops/ops.ts";
-import { operators } from "../ops/registry.ts";
 import type { Method, Program, TensorValue, Value } from "../program/program.ts";
 import { verifyProgram } from "../program/verify.ts";
+import { operators } from "../registry/operators.ts";
 import { capture, type InputSpec, type MethodSource } from "./capture.ts";
 import { compile } from "./compile.ts";
 import { formatGraph } from "./graph.ts";

@@ -5,7 +5,6 @@ import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { capture, type MethodSource } from "./capture.ts";
 import { ConstantPool, emitMethod, metadataMethod } from "./emit.ts";
-import { forExecutorch } from "./executorch.ts";
 import type { Graph } from "./graph.ts";
 import { lifetimesOf, planMemory, planState } from "./memory-plan.ts";
 import { fuseAddNorm } from "./passes/add-norm.ts";
@@ -19,10 +18,11 @@ import type { RewriteContext } from "./passes/rewrite.ts";
 import { fuseRopeAttention } from "./passes/rope-attention.ts";
 import { narrowToWantedRows } from "./passes/wanted-rows.ts";
 
-/** What programs are compiled for: `lowbit` itself, or `executorch`, whose programs ExecuTorch runs, too. */
-export const targets = ["lowbit", "executorch"] as const;
-/** What programs are compiled for: one of `targets`. */
-export type Target = (typeof targets)[number];
+/** Another runtime that is to run a program: only operators that it has, none of which writes over its inputs. */
+export interface CompileTarget {
+  /** The graph with calls of the runtime's operators alone; UnsupportedError names a call that has no such form. */
+  lower(graph: Graph, context: RewriteContext): Graph;
+}
 
 /** What graphs are compiled with: the operators, the CPU that weights are packed for, and the target. */
 export interface CompileOptions {
@@ -30,8 +30,8 @@ export interface CompileOptions {
   readonly registry: OperatorRegistry;
   /** The CPU that weights are packed for; need not be this one. */
   readonly cpu: Cpu;
-  /** Who runs the program: this package, or ExecuTorch too, with the operators that it has. Default: lowbit. */
-  readonly target?: Target;
+  /** Another runtime that is to run the program, such as `executorchTarget`. Default: this package. */
+  readonly target?: CompileTarget | undefined;
   /** Methods that return constants, by name. */
   readonly metadata?: ReadonlyMap<string, number | boolean | readonly number[]>;
   /** Data that the program holds by name. */
@@ -47,7 +47,7 @@ export function compile(sources: readonly MethodSource[], options: CompileOption
   const constants = new ConstantPool();
   const state = planState(graphs);
   const methods = graphs.map((graph) => {
-    const places: Places = options.target === "executorch" ? new Map() : reusePlaces(graph, registry);
+    const places: Places = options.target ? new Map() : reusePlaces(graph, registry);
     return emitMethod(graph, { registry, constants, state, places, scratch: planMemory(lifetimesOf(graph, places)) });
   });
   const facts = [...metadata].map(([name, value]) => metadataMethod(name, value));
@@ -58,11 +58,11 @@ export function compile(sources: readonly MethodSource[], options: CompileOption
  * All passes, in order. Another runtime gets only what it has operators for, and neither fused calls nor calls that write
  * over values.
  */
-export function optimize(graph: Graph, { target = "lowbit", registry, cpu }: CompileOptions): Graph {
+export function optimize(graph: Graph, { target, registry, cpu }: CompileOptions): Graph {
   const context = { registry, cpu };
   const shared = foldConstants(mergeCommonCalls(graph, registry), context);
   const narrow = narrowToWantedRows(shared, context);
-  const lowered = target === "executorch" ? forExecutorch(narrow, context) : fuse(narrow, context);
+  const lowered = target ? target.lower(narrow, context) : fuse(narrow, context);
   return removeDeadCode(lowered, registry);
 }
 

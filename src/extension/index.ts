@@ -7,8 +7,11 @@ export type { Cpu, CpuFeature, Kernel, KernelQuery, NativeCall } from "../kernel
 export { cpuWith, hostCpu } from "../kernels/cpu.ts";
 export {
   type ArgumentsOf,
+  type ArrayField,
   boolean,
+  type ChoiceField,
   type NativeArguments,
+  type NumberField,
   nativeArguments,
   type RecordField,
   unsized,
@@ -23,6 +26,7 @@ export { vectorConstant } from "../ops/lowering.ts";
 export type { Operator, OperatorDefinition, StoredMatrix } from "../ops/operator.ts";
 export { OperatorRegistry } from "../ops/operator-registry.ts";
 export { Ops } from "../ops/ops.ts";
-export { operators, registerOperator } from "../ops/registry.ts";
 export { registerWeightFormat, type Weight, type WeightFormat, type WeightLowering } from "../ops/weight.ts";
+export { operators } from "../registry/operators.ts";
+export { registerOperator } from "../registry/register.ts";
 export { isSameShape, type Tensor, toFloat32 } from "../tensor.ts";

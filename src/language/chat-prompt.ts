@@ -10,9 +10,12 @@ import { templateInput } from "../text/template-input.ts";
 import { canThink } from "../text/thinking.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type EncodeChatOptions, wantsThinking } from "./chat-options.ts";
+import type { LateModules } from "./late-modules.ts";
 
 /** What a conversation needs of the model that answers. */
 export interface ChatModel {
+  /** What loads parsers and constraints of answers. */
+  readonly modules: LateModules;
   /** Name of the model, for messages. */
   readonly name: string;
   /** Tokenizer of the model. */
@@ -34,7 +37,7 @@ export interface ChatModel {
  * ContextLengthError for more than `contextLength`.
  */
 export function encodePrompt(
-  { name, tokenizer, template }: ChatModel,
+  { name, tokenizer, template }: Pick<ChatModel, "name" | "tokenizer" | "template">,
   messages: readonly Message[],
   { tools, thinking, templateOptions }: EncodeChatOptions,
   contextLength: number,

@@ -30,6 +30,10 @@ const model: ChatModel & { createDecoder(): ProgramDecoder } = {
     draft: "lookup" as const,
     eosIds: [eos],
     stopStrings: [],
+    modules: {
+      answers: () => import("../text/answer/index.ts"),
+      constraints: () => import("../text/constraints/index.ts"),
+    },
   },
   createDecoder: () => new ScriptedDecoder([]),
 };

@@ -19,7 +19,6 @@ import {
 import type { ChatModel } from "./chat-prompt.ts";
 import { type ConstrainedParts, constrainText } from "./constrained-text.ts";
 import { withDefaults } from "./generation-settings.ts";
-import { loadAnswers, loadConstraints } from "./lazy-modules.ts";
 import { mapEvents } from "./result-stream.ts";
 
 /** Options of a call with what must be known before its prompt is made. InvalidArgumentError for what is no choice of tools. */
@@ -53,7 +52,8 @@ export async function* answer(
     generateOptionsOf(options),
   );
   const { stop = [], ...rest } = settings;
-  const output = options.schema === undefined ? null : await (await loadConstraints()).readSchema(options.schema);
+  const output =
+    options.schema === undefined ? null : await (await model.modules.constraints()).readSchema(options.schema);
   const constraint = output?.constraint ?? rest.constraint;
   const reading = await readingOf(model, ids, begun, options);
   const parts = partsOf(reading.format, options);
@@ -103,7 +103,7 @@ function partsOf(format: AnswerFormat | null, options: ChatOptions): Constrained
 
 /** A parser for the answer to a prompt, where the model may give more than text. */
 async function readingOf(
-  { tokenizer, template }: ChatModel,
+  { tokenizer, template, modules }: ChatModel,
   ids: readonly number[],
   begun: AssistantMessage | null,
   options: ChatOptions,
@@ -114,7 +114,7 @@ async function readingOf(
   const budget = thinking === false ? 0 : thinkingBudget(thinking);
   if (tools.length === 0 && !tags && !hasChannels(source))
     return { parser: null, format: null, budget: null, mayThink: false };
-  const { AnswerParser, answerFormat } = await loadAnswers();
+  const { AnswerParser, answerFormat } = await modules.answers();
   const format = answerFormat(source, tools.length > 0);
   const tail = tokenizer.decode(ids.slice(-TAIL)).trimEnd();
   const isThinking = begun ? goesOnThinking(begun) : tags !== null && tail.endsWith(tags.begin);

@@ -3,11 +3,12 @@ import { beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { compileModel } from "../api/compile-model.ts";
+import { loadProgramObject } from "../api/load-program-object.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { GenerationResult } from "../text/generate.ts";
 import type { ChoicePart } from "./choices.ts";
-import { type LanguageModel, loadProgramObject } from "./language-model.ts";
+import type { LanguageModel } from "./language-model.ts";
 import type { ResultStream } from "./result-stream.ts";
 
 // Bit-identical results in any step are a promise of the reference kernels.

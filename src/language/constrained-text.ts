@@ -6,7 +6,7 @@ import type { Constraint } from "../text/constraint.ts";
 import type { ConstraintMatcher, Vocabulary } from "../text/constraints/index.ts";
 import type { GenerateOptions } from "../text/generate.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { loadConstraints } from "./lazy-modules.ts";
+import type { LateModules } from "./late-modules.ts";
 
 /** Parts of a text, and the tools of which a call is one. */
 export interface ConstrainedParts {
@@ -17,6 +17,7 @@ export interface ConstrainedParts {
 export class ConstrainedText {
   readonly #parts: ConstrainedParts;
   readonly #vocabulary: Vocabulary;
+  readonly #modules: LateModules;
   #step = 0;
   #matcher: ConstraintMatcher | null = null;
   /** A text that comes as it is, and its tokens. */
@@ -26,17 +27,18 @@ export class ConstrainedText {
   #name = "";
   #isEnded = false;
 
-  private constructor(parts: ConstrainedParts, vocabulary: Vocabulary) {
+  private constructor(parts: ConstrainedParts, vocabulary: Vocabulary, modules: LateModules) {
     this.#parts = parts;
     this.#vocabulary = vocabulary;
+    this.#modules = modules;
   }
 
   /** Errors of constraints are thrown before anything is computed. */
-  static async create(parts: ConstrainedParts, vocabulary: Vocabulary): Promise<ConstrainedText> {
-    const text = new ConstrainedText(parts, vocabulary);
+  static async create(parts: ConstrainedParts, vocabulary: Vocabulary, modules: LateModules): Promise<ConstrainedText> {
+    const text = new ConstrainedText(parts, vocabulary, modules);
     for (const step of parts.steps) {
       if (step.kind === "name") checkNames(parts.tools);
-      if (step.kind === "whole") (await loadConstraints()).checkConstraint(step.constraint);
+      if (step.kind === "whole") (await modules.constraints()).checkConstraint(step.constraint);
       if (step.kind === "call" || step.kind === "arguments") await text.#make(step, parts.tools, true);
     }
     return text;
@@ -136,7 +138,7 @@ export class ConstrainedText {
     tools: readonly KnownTool[],
     isCheck = false,
   ): Promise<ConstraintMatcher> {
-    const { createMatcher } = await loadConstraints();
+    const { createMatcher } = await this.#modules.constraints();
     if (step.kind === "whole") return createMatcher(step.constraint, this.#vocabulary);
     const matcher = await createMatcher({ kind: "calls", step, tools }, this.#vocabulary);
     if (isCheck) matcher.dispose();
@@ -156,9 +158,15 @@ export class ConstrainedText {
   }
 }
 
+/** What constraining its texts takes of a model. */
+export interface ConstrainingModel {
+  readonly tokenizer: Tokenizer;
+  readonly modules: LateModules;
+}
+
 /** A text that options hold to a constraint; null where they have none. */
 export async function constrainText(
-  { tokenizer }: { readonly tokenizer: Tokenizer },
+  { tokenizer, modules }: ConstrainingModel,
   vocabularySize: number,
   { constraint, eosIds }: Pick<GenerateOptions, "constraint" | "eosIds">,
   parts: ConstrainedParts | null = constraint ? { steps: [{ kind: "whole", constraint }], tools: [] } : null,
@@ -166,7 +174,7 @@ export async function constrainText(
   if (!parts) return null;
   const ends = eosIds ?? (tokenizer.eos ? [tokenizer.eos.id] : []);
   const endIds = [...new Set(ends)].filter((id) => id < vocabularySize);
-  return ConstrainedText.create(parts, { tokenizer, size: vocabularySize, endIds });
+  return ConstrainedText.create(parts, { tokenizer, size: vocabularySize, endIds }, modules);
 }
 
 /** UnsupportedError where the end of a name does not show: the model's form of calls has a token behind it. */

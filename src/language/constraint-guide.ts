@@ -1,18 +1,18 @@
 /** Holds a generation without messages to a constraint. */
 import type { Decoder } from "../text/decoder.ts";
 import { type GenerateOptions, generate, type TokenGuide } from "../text/generate.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
-import { type ConstrainedText, constrainText } from "./constrained-text.ts";
+import { type ConstrainedText, type ConstrainingModel, constrainText } from "./constrained-text.ts";
 
 /** Generates after a prompt, under the constraint of the options where they have one. */
 export async function* generateConstrained(
+  model: ConstrainingModel,
   decoder: Decoder,
-  tokenizer: Tokenizer,
   ids: readonly number[],
   { constraint, ...options }: GenerateOptions,
 ): ReturnType<typeof generate> {
+  const { tokenizer } = model;
   const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
-  const constrained = await constrainText({ tokenizer }, vocabularySize, { constraint, eosIds: options.eosIds });
+  const constrained = await constrainText(model, vocabularySize, { constraint, eosIds: options.eosIds });
   try {
     return yield* generate(decoder, tokenizer, ids, options, constrained && new ConstraintGuide(constrained));
   } finally {

@@ -37,6 +37,7 @@ import {
   stopStrings,
   withDefaults,
 } from "./generation-settings.ts";
+import type { LateModules } from "./late-modules.ts";
 import { DRAFT_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 import { type RankOptions, Reranker } from "./reranker.ts";
 import { mapEvents, ResultStream } from "./result-stream.ts";
@@ -56,6 +57,8 @@ export class LanguageModel {
   readonly name: string;
   /** The program that computes. */
   readonly program: LoadedProgram;
+  /** What loads parsers and constraints of answers when they are first needed. */
+  readonly modules: LateModules;
   /** The chat template that came with the model, null without one. */
   readonly template: ChatTemplate | null;
   /** Sampling, and most tokens, recommended by the model's authors; greedy and any number without a recommendation. */
@@ -73,13 +76,14 @@ export class LanguageModel {
   /** A decoder that was used to warm up; the first that is asked for. */
   #warm: ProgramDecoder | null = null;
 
-  constructor(name: string, program: LoadedProgram, texts: ModelAssets) {
+  constructor(name: string, program: LoadedProgram, texts: ModelAssets, modules: LateModules) {
     const { tokenizer, template } = readAssets(texts, name);
     const settingsFile = `${name}, generation_config.json`;
     const settings = texts.generationConfig ? parse(texts.generationConfig, settingsFile) : {};
     const vocabularySize = program.count("get_vocab_size", Number.POSITIVE_INFINITY);
     this.name = name;
     this.program = program;
+    this.modules = modules;
     this.template = template;
     this.#tokenizer = tokenizer;
     this.samplingDefaults = samplingDefaults(settings, settingsFile, vocabularySize);
@@ -102,7 +106,7 @@ export class LanguageModel {
     const earlier = this.#warm;
     this.#warm = null;
     await earlier?.dispose();
-    if (!this.#madeOfTexts) this.#warm = await warmDecoder(this.program, options);
+    if (this.makes === "text") this.#warm = await warmDecoder(this.program, options);
   }
 
   /** Whether the model came with a tokenizer; without one, only token ids work. */
@@ -160,16 +164,15 @@ export class LanguageModel {
     return this.#part(this.reranker, "scores").rank(query, documents, options);
   }
 
-  /** What a program that reads whole texts makes of them; null for one that generates text. */
-  get #madeOfTexts(): "embeddings" | "scores" | null {
+  /** What the model gives: text, or embeddings or scores of whole texts. */
+  get makes(): "text" | "embeddings" | "scores" {
     if (this.embedding) return "embeddings";
-    return this.reranker ? "scores" : null;
+    return this.reranker ? "scores" : "text";
   }
 
   #part<P>(part: P | null, wanted: string): P {
     if (part !== null) return part;
-    const made = this.#madeOfTexts;
-    const does = made ? `gives ${made}` : "generates text";
+    const does = this.makes === "text" ? "generates text" : `gives ${this.makes}`;
     throw new UnsupportedError(`${this.name}: the program ${does}; it gives no ${wanted}`);
   }
 
@@ -178,8 +181,8 @@ export class LanguageModel {
    * program that gives embeddings or scores.
    */
   createDecoder(scope?: PrefixScope): ProgramDecoder {
-    const made = this.#madeOfTexts;
-    if (made) throw new UnsupportedError(`${this.name}: the program gives ${made}; it generates no text`);
+    if (this.makes !== "text")
+      throw new UnsupportedError(`${this.name}: the program gives ${this.makes}; it generates no text`);
     if (scope) return createDecoder(this.program, scope);
     const warm = this.#warm;
     this.#warm = null;
@@ -205,7 +208,9 @@ export class LanguageModel {
     );
     const settings: GenerateOptions = given;
     if (schema !== undefined)
-      return new StructuredGeneration(schema, (constraint) => this.#generate(prompt, { ...settings, constraint }));
+      return new StructuredGeneration(schema, this.modules, (constraint) =>
+        this.#generate(prompt, { ...settings, constraint }),
+      );
     return new ResultStream(mapEvents(this.#generate(prompt, settings), ({ text }) => (text === "" ? [] : [text])));
   }
 
@@ -232,7 +237,7 @@ export class LanguageModel {
     const decoder = this.createDecoder(settings.prefixScope);
     const ids = () => idsOf(prompt, tokenizer, decoder.contextLength);
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
-      generateConstrained(decoder, tokenizer, ids, { ...settings, seed: seedOf(settings.seed, choice) });
+      generateConstrained(this, decoder, ids, { ...settings, seed: seedOf(settings.seed, choice) });
     return yield* mapEvents(runChoices(decoder, n, ids, begin, onEnd), ({ from: choice, value: { text, logprobs } }) =>
       text !== "" || logprobs ? [{ choice, text, logprobs }] : [],
     );
@@ -243,7 +248,7 @@ export class LanguageModel {
     const decoder = this.createDecoder(settings.prefixScope);
     try {
       const ids = idsOf(prompt, tokenizer, decoder.contextLength);
-      return yield* generateConstrained(decoder, tokenizer, ids, settings);
+      return yield* generateConstrained(this, decoder, ids, settings);
     } finally {
       await decoder.dispose();
     }
@@ -337,11 +342,20 @@ export function checkProgramMemory(program: Program): void {
   checkMemory(hostCpu(), bytesNeeded(program));
 }
 
+/** What a program is loaded with as a language model. */
+export interface LanguageModelOptions extends LoadOptions, SchedulingOptions {
+  /** Tokenizer and template files. Default: those of the program. */
+  readonly texts?: ModelAssets;
+  /** Most milliseconds of warming up. */
+  readonly warmUpMs?: number | undefined;
+}
+
 /** Loads a program, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here. */
-export async function loadProgramObject(
+export async function loadLanguageModel(
   program: Program,
   name: string,
-  options: LoadOptions & SchedulingOptions & { texts?: ModelAssets; warmUpMs?: number | undefined } = {},
+  modules: LateModules,
+  options: LanguageModelOptions = {},
 ): Promise<LanguageModel> {
   checkProgram(program);
   checkString("name", name);
@@ -349,7 +363,7 @@ export async function loadProgramObject(
   const loaded = await LoadedProgram.load(program.file === undefined ? { ...program, file: name } : program, options);
   try {
     scheduleWith(loaded, options);
-    const model = new LanguageModel(name, loaded, options.texts ?? (await programAssets(program)));
+    const model = new LanguageModel(name, loaded, options.texts ?? (await programAssets(program)), modules);
     await model.warmUp(options);
     return model;
   } catch (error) {

@@ -5,11 +5,11 @@ import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeHybridCheckpoint } from "../../test/support/hybrid-checkpoint.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { compileModel } from "../api/compile-model.ts";
+import type { Target } from "../api/compile-options.ts";
+import { loadProgramObject } from "../api/load-program-object.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
-import type { Target } from "../compile/compile.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { Method, Value } from "../program/program.ts";
-import { loadProgramObject } from "./language-model.ts";
 import { hiddenOf, logitsOf } from "./logits.ts";
 
 const folder = await temporaryFolder();

@@ -1,7 +1,7 @@
 /** Texts that follow a schema, and their values. */
 import type { GenerateOptions, GenerationResult, generate } from "../text/generate.ts";
 import type { OutputSchema } from "../text/output-schema.ts";
-import { loadConstraints } from "./lazy-modules.ts";
+import type { LateModules } from "./late-modules.ts";
 import { mapEvents, ResultStream } from "./result-stream.ts";
 
 /** How a text that follows a schema is generated. */
@@ -18,12 +18,13 @@ export class StructuredGeneration<T> extends ResultStream<string, GenerationResu
   /** `begin` generates under a constraint. */
   constructor(
     schema: OutputSchema<T>,
+    modules: LateModules,
     begin: (constraint: GenerateOptions["constraint"]) => ReturnType<typeof generate>,
   ) {
     let whole = "";
     let parse: (text: string) => Promise<T> | T;
     async function* texts() {
-      const output = await (await loadConstraints()).readSchema(schema);
+      const output = await (await modules.constraints()).readSchema(schema);
       parse = (text) => output.parse(text);
       return yield* mapEvents(begin(output.constraint), ({ text }) => {
         whole += text;

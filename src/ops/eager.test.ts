@@ -2,9 +2,9 @@
 import { describe, expect, it } from "vitest";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
+import { operators } from "../registry/operators.ts";
 import type { LazyConstant } from "./builder.ts";
 import { EagerBuilder } from "./eager.ts";
-import { operators } from "./registry.ts";
 
 const constant = (...values: number[]): LazyConstant => ({
   key: "c",

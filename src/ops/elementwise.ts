@@ -3,8 +3,8 @@
 import { byteSize } from "../dtype.ts";
 import { add, argmax, gate, scale, select, softcap, softmax } from "../kernels/families/index.ts";
 import { bytesOf, elementCount, isSameShape, type Tensor } from "../tensor.ts";
-import { dimensionOf } from "./aten/shapes.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { dimensionOf } from "./dimension.ts";
 import { rowsOf } from "./linear.ts";
 import { defineOperator } from "./operator.ts";
 

@@ -1,11 +1,10 @@
 /** GELU as an operator of its own, between the matrices of an MLP that is not gated. */
 import { gelu } from "../kernels/families/index.ts";
-import { anyGelu } from "./aten/pointwise.ts";
 import { result } from "./elementwise.ts";
-import { defineOperator, type Operator, overload } from "./operator.ts";
+import { defineOperator, type Operator } from "./operator.ts";
 
 /** aten::gelu of float32: `approximate` is "none" (by erf) or "tanh". */
-const ofFloats = defineOperator({
+export const geluOperator: Operator = defineOperator({
   schema: "aten::gelu.out(Tensor self, str approximate, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: gelu,
   inPlace: ["self"],
@@ -16,10 +15,4 @@ const ofFloats = defineOperator({
     approximate: args.string("approximate") === "tanh" ? ("tanh" as const) : ("none" as const),
     ...result(args),
   }),
-});
-
-/** Floats have kernels of their own. */
-export const geluOperator: Operator = overload(anyGelu, {
-  operator: ofFloats,
-  fits: (args) => args.tensor("self").dtype === "f32",
 });

@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { f32ToBf16 } from "../half.ts";
 import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
+import { operators } from "../registry/operators.ts";
 import type { Tensor } from "../tensor.ts";
 import { EagerBuilder } from "./eager.ts";
-import { operators } from "./registry.ts";
 
 interface GoldenCase {
   readonly m: number;

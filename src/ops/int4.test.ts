@@ -3,9 +3,9 @@ import { ShapeError } from "../errors.ts";
 import { f32ToBf16 } from "../half.ts";
 import { cpuWith, hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { openPackedWithin } from "../kernels/layout/packed.ts";
+import { operators } from "../registry/operators.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import { EagerBuilder } from "./eager.ts";
-import { operators } from "./registry.ts";
 
 function random(seed: number): () => number {
   let state = seed;

@@ -2,11 +2,11 @@ import { describe, expect, it } from "vitest";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Kernel } from "../kernels/contract.ts";
 import { cpuWith, scalarCpu } from "../kernels/cpu.ts";
+import { registerOperator } from "../registry/register.ts";
 import { zeroTensor } from "../tensor.ts";
 import { type Argument, Arguments, completeArguments, type TensorSpec } from "./call-arguments.ts";
 import { defineOperator, type OperatorDefinition } from "./operator.ts";
 import { OperatorRegistry } from "./operator-registry.ts";
-import { registerOperator } from "./registry.ts";
 import { parseSchema } from "./schema.ts";
 
 const schema = parseSchema(

@@ -7,10 +7,10 @@ import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { layoutNamed, layouts, packWeights } from "../kernels/layout/packed.ts";
 import { packEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { dequantize } from "../quantized.ts";
+import { operators } from "../registry/operators.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { EagerBuilder } from "./eager.ts";
 import { Ops } from "./ops.ts";
-import { operators } from "./registry.ts";
 
 const eager = new EagerBuilder(operators, scalarCpu);
 const call = (name: string, ...args: Parameters<Ops<Tensor>["call"]> extends [string, ...infer A] ? A : never) =>

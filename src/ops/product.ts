@@ -2,13 +2,14 @@
 import { hostCpu } from "../kernels/cpu.ts";
 import { type Matrix, matrix } from "../matrix.ts";
 import { EagerBuilder } from "./eager.ts";
-import { operators } from "./registry.ts";
+import { linearFloatOperator } from "./linear.ts";
+import { OperatorRegistry } from "./operator-registry.ts";
 
 let builder: EagerBuilder | undefined;
 
 /** Multiplies a [m, k] with b [n, k] transposed and gives [m, n], to about 1e-5 of float32's sums. */
 export function multiplyTransposed(a: Matrix, b: Matrix): Matrix {
-  builder ??= new EagerBuilder(operators, hostCpu());
+  builder ??= new EagerBuilder(new OperatorRegistry([linearFloatOperator]), hostCpu());
   const tensor = ({ rows, columns, data }: Matrix) => ({ dtype: "f32" as const, shape: [rows, columns], data });
   const { data } = builder.call("aten::linear.out", tensor(a), tensor(b), null);
   return matrix(a.rows, b.rows, data as Float32Array);

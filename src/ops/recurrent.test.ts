@@ -4,11 +4,11 @@ import { Random } from "../../test/support/random.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import { processMemory } from "../kernels/memory.ts";
 import type { SequenceUse } from "../kernels/sequence-table.ts";
+import { operators } from "../registry/operators.ts";
 import { SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
 import type { Argument } from "./call-arguments.ts";
 import { EagerBuilder } from "./eager.ts";
-import { operators } from "./registry.ts";
 
 const random = new Random(11);
 const floats = (shape: readonly number[], size = 1): Tensor & { readonly data: Float32Array } => ({

@@ -7,10 +7,10 @@ import { compile } from "../compile/compile.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { cpuWith, hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { Ops } from "../ops/ops.ts";
-import { operators } from "../ops/registry.ts";
 import type { Program, TensorValue } from "../program/program.ts";
+import { operators } from "../registry/operators.ts";
+import { MethodCalls } from "./calls/method-calls.ts";
 import { readyMethod } from "./method.ts";
-import { MethodCalls } from "./method-calls.ts";
 import { LoadedProgram } from "./program.ts";
 
 /** The most rows of a program, and columns. */

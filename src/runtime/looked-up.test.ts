@@ -6,9 +6,9 @@ import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { quantize } from "../checkpoint/quantize.ts";
 import { exportProgram, loadCheckpoint } from "../index.ts";
 import { openFile } from "../node-file.ts";
-import { operators } from "../ops/registry.ts";
 import { readProgram } from "../program/read.ts";
 import { embedding, int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
+import { operators } from "../registry/operators.ts";
 import { lookedUpConstants } from "./looked-up.ts";
 
 const folder = await temporaryFolder();

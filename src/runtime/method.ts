@@ -2,29 +2,18 @@
  * One method of a loaded program, made ready for one set of input sizes: values become views of the arena, the state
  * and the constants; every call gets its kernel and its arguments once, so that running it allocates nothing.
  */
-import { shown, unexpected } from "../arguments.ts";
-import { byteSize, viewOf } from "../dtype.ts";
-import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
+import { ShapeError, UnsupportedError } from "../errors.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
 import { Arguments, type TensorSpec } from "../ops/call-arguments.ts";
 import type { BoundCall, IndexCheck } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
-import { type Method, SCRATCH_MEMORY, SEQUENCE_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
+import type { Method, TensorValue } from "../program/program.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
-import { argumentOf, type CurrentValues, literalOf } from "./call-values.ts";
+import { argumentOf, type CurrentValues, literalOf } from "./calls/call-values.ts";
+import type { MethodCalls } from "./calls/method-calls.ts";
+import { checkInput, checkPlanned, type MethodMemory, viewValue } from "./calls/method-values.ts";
 import { fuseCalls, type ReadyCall } from "./fusion.ts";
-import type { MethodCalls } from "./method-calls.ts";
-
-/** Memory that the views of a method point into. */
-export interface MethodMemory {
-  readonly scratch: Uint8Array;
-  readonly state: Uint8Array;
-  /** What stands for the table of sequences, in programs that work on them. */
-  readonly sequences: Tensor | null;
-  /** Data of the program's constants, by index. */
-  readonly constants: readonly Uint8Array[];
-}
 
 /** A call of a method. */
 interface ReadyStep {
@@ -176,83 +165,4 @@ function inputChecks(inputs: readonly Tensor[], calls: readonly BoundCall[]): In
     if (check && inputs.includes(check.tensor) && check.limit < (checks.get(check.tensor)?.limit ?? Infinity))
       checks.set(check.tensor, check);
   return [...checks.values()];
-}
-
-export function viewValue(value: TensorValue, sizes: readonly number[], memory: MethodMemory): Tensor {
-  const length = elementCount(sizes);
-  if (value.allocation?.memoryId === SEQUENCE_MEMORY) return sequencesOf(value, memory);
-  const bytes = placeOf(value, memory);
-  const needed = length * byteSize(value.dtype);
-  if (bytes.length < needed)
-    throw new ShapeError(
-      `tensor ${value.name ?? ""} [${sizes}]: needs ${needed} bytes but its memory has ${bytes.length}`,
-    );
-  return { dtype: value.dtype, shape: sizes, data: viewOf(value.dtype, bytes.buffer, bytes.byteOffset, length) };
-}
-
-/** The one value of memory 3, whatever place in it the file says. */
-function sequencesOf({ dtype, sizes }: TensorValue, { sequences }: MethodMemory): Tensor {
-  if (!sequences || dtype !== sequences.dtype || !isSameShape(sizes, sequences.shape))
-    throw new UnsupportedError(
-      `a value in memory ${SEQUENCE_MEMORY}: expected the handle of sequences, i32 [1], of a program that works on them but found ${dtype} [${sizes}]`,
-    );
-  return sequences;
-}
-
-function placeOf(value: TensorValue, memory: MethodMemory): Uint8Array {
-  if (value.constant !== null) return memory.constants[value.constant]!;
-  if (!value.allocation) throw new UnsupportedError("tensors without planned memory are not supported");
-  const { memoryId, offset } = value.allocation;
-  if (memoryId === SCRATCH_MEMORY) return memory.scratch.subarray(offset);
-  if (memoryId === STATE_MEMORY) return memory.state.subarray(offset);
-  throw new UnsupportedError(`memory ${memoryId} is not supported, only 1 (scratch), 2 (state) and 3 (sequences)`);
-}
-
-export function checkInput(method: Method, i: number, sizes: readonly number[]): void {
-  const value = method.values[method.inputs[i]!]!;
-  if (value.kind !== "tensor" || value.constant !== null)
-    throw new UnsupportedError(`method ${method.name}: input ${i} is no tensor with memory of its own`);
-  const fits =
-    value.dynamism === "static"
-      ? isSameShape(sizes, value.sizes)
-      : sizes.length === value.sizes.length && sizes.every((size, d) => size >= 1 && size <= value.sizes[d]!);
-  const bound = value.dynamism === "static" ? "" : "from 1 to those of ";
-  if (!fits)
-    throw new InvalidArgumentError(
-      `method ${method.name}, input ${i}: expected sizes ${bound}[${value.sizes}] but found [${sizes}]`,
-    );
-}
-
-/** The value that a result goes to; what the operator computes must fit what the file planned for it. */
-export function checkPlanned(method: Method, name: string, index: number, spec: TensorSpec): TensorValue {
-  const value = method.values[index]!;
-  if (value.kind !== "tensor") throw new ShapeError(`${name}: expected a tensor to write to but found ${value.kind}`);
-  if (value.dtype !== spec.dtype || elementCount(spec.shape) > elementCount(value.sizes))
-    throw new ShapeError(
-      `${name}: gives ${spec.dtype} [${spec.shape}], which does not fit the ${value.dtype} [${value.sizes}] planned for it`,
-    );
-  return value;
-}
-
-export function checkInputCount(method: Method, inputs: readonly Tensor[]): void {
-  const isTensor = (input: Partial<Tensor> | null) => Array.isArray(input?.shape) && ArrayBuffer.isView(input.data);
-  if (!Array.isArray(inputs) || !inputs.every(isTensor))
-    throw unexpected("inputs", "a list of tensors with dtype, shape and data", inputs);
-  if (inputs.length !== method.inputs.length)
-    throw new InvalidArgumentError(
-      `method ${method.name}: expected ${method.inputs.length} inputs but found ${inputs.length}`,
-    );
-}
-
-/** Input `i` into the memory that the method reads it from, which has its sizes. */
-export function copyInput(method: Method, i: number, source: Tensor, target: Tensor): void {
-  if (source.dtype !== target.dtype)
-    throw new InvalidArgumentError(
-      `method ${method.name}, input ${i}: expected dtype ${target.dtype} but found ${shown(source.dtype)}`,
-    );
-  if (source.data.length !== target.data.length)
-    throw new InvalidArgumentError(
-      `method ${method.name}, input ${i}: expected ${target.data.length} values but found ${source.data.length}`,
-    );
-  (target.data as Uint8Array).set(source.data as Uint8Array);
 }

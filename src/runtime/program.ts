@@ -10,16 +10,16 @@ import { logInfo } from "../log.ts";
 import { sequencesSpec } from "../ops/builder.ts";
 import type { KernelCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
-import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { operators } from "../registry/operators.ts";
 import { type SequenceStatistics, SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
+import { MethodCalls } from "./calls/method-calls.ts";
+import type { Profile } from "./calls/profile.ts";
 import { lookedUpConstants } from "./looked-up.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
-import { MethodCalls } from "./method-calls.ts";
-import type { Profile } from "./profile.ts";
 import {
   checkNoSequences,
   chooseSequences,

@@ -11,10 +11,10 @@ import { wasmFeatures } from "../kernels/wasm/features.ts";
 import { defineOperator } from "../ops/operator.ts";
 import { OperatorRegistry } from "../ops/operator-registry.ts";
 import { Ops } from "../ops/ops.ts";
-import { operators } from "../ops/registry.ts";
+import { operators } from "../registry/operators.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
+import { Profile } from "./calls/profile.ts";
 import { readyMethod } from "./method.ts";
-import { Profile } from "./profile.ts";
 import { LoadedProgram } from "./program.ts";
 import { RunList } from "./run-list.ts";
 

@@ -1,13 +1,14 @@
 /** Methods that a session has made ready: for all sizes that the same kernels serve, or one by one where that cannot be. */
+
+import type { InterpreterContext } from "../executorch/interpreter.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import type { Method } from "../program/program.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";
-import type { InterpreterContext } from "./interpreter.ts";
+import type { MethodCalls } from "./calls/method-calls.ts";
+import type { RunTimes } from "./calls/profile.ts";
 import type { Holdings } from "./memory.ts";
 import { type ReadyMethod, readyMethod } from "./method.ts";
-import type { MethodCalls } from "./method-calls.ts";
-import type { RunTimes } from "./profile.ts";
 import { type CallsOfSizes, callsAt, RunList, type RunPlace } from "./run-list.ts";
 import { inputPattern, type MethodEnds, SizedMethod } from "./sized-method.ts";
 

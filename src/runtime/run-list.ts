@@ -3,10 +3,10 @@
  * thread, the rest runs here, call by call, with turns for the event loop.
  */
 import { takeTurn, turnHappened } from "../event-loop.ts";
+import type { SizeRange, Sizes } from "../kernels/affine.ts";
 import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/contract.ts";
-import type { SizeRange, Sizes } from "../kernels/growth.ts";
 import type { KernelCall } from "../ops/operator.ts";
-import type { RunTimes } from "./profile.ts";
+import type { RunTimes } from "./calls/profile.ts";
 
 /**
  * A trip to the native threads and back costs about as much as some small kernels. WebAssembly always goes: a call

@@ -7,9 +7,9 @@ import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
 import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { Ops } from "../ops/ops.ts";
-import { operators } from "../ops/registry.ts";
 import type { Instruction, Method, Program, Value } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
+import { operators } from "../registry/operators.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { LoadedProgram } from "./program.ts";
 

@@ -8,7 +8,7 @@ import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Method } from "../program/program.ts";
 import { bytesForSequence, positionsWithin, type SequenceOptions, sequenceLayout } from "../sequences/layout.ts";
-import { plannedArguments } from "./call-values.ts";
+import { plannedArguments } from "./calls/call-values.ts";
 
 /** How many sequences a program serves at once, how long they may be, and what is kept of them. */
 export interface SequenceLoadOptions {

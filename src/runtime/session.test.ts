@@ -6,7 +6,7 @@ import { compile } from "../compile/compile.ts";
 import { InvalidFileError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import { Ops } from "../ops/ops.ts";
-import { operators } from "../ops/registry.ts";
+import { operators } from "../registry/operators.ts";
 import { LoadedProgram } from "./program.ts";
 
 const LONGEST = 16;

@@ -2,13 +2,13 @@
 import { checkOptions } from "../arguments.ts";
 import { viewOf } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { Interpreter, isInterpreted } from "../executorch/interpreter.ts";
 import { checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
-import { Interpreter, isInterpreted } from "./interpreter.ts";
+import { checkInput, checkInputCount, copyInput } from "./calls/method-values.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
-import { checkInput, checkInputCount, copyInput } from "./method.ts";
 import { ReadyRuns, type RunsProgram } from "./ready-runs.ts";
 
 /** What a session needs of the loaded program that it runs. */

@@ -3,7 +3,7 @@ import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { argumentIndex, qualifiedName } from "../ops/schema.ts";
 import type { Program } from "../program/program.ts";
 import { tensorBytes } from "../program/verify.ts";
-import { plannedArguments } from "./call-values.ts";
+import { plannedArguments } from "./calls/call-values.ts";
 
 /**
  * Lets operators check the constants of their calls. isMapped: whether constants may be of a mapped file, which is read

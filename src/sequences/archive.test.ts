@@ -23,6 +23,7 @@ const models: Record<string, readonly SequenceUse[]> = {
 class MapArchive implements PageArchive {
   readonly blobs = new Map<string, Uint8Array>();
   readonly touched: string[] = [];
+  readonly limits = new Map<string, number>();
   readonly #waiting: (() => void)[] = [];
   reads = 0;
 
@@ -56,6 +57,10 @@ class MapArchive implements PageArchive {
 
   touch(names: readonly string[]): void {
     this.touched.push(...names);
+  }
+
+  limit(salt: string, bytes: number): void {
+    this.limits.set(salt, bytes);
   }
 
   async flush(): Promise<void> {
@@ -184,6 +189,16 @@ describe("an archive", () => {
     archive.touched.length = 0;
     cells.store.open(numbers(5), { branch: "a" });
     expect(archive.touched).toEqual(["a:0,1;-0", "a:0,1;2,3;-0"]);
+  });
+
+  test("is told what scopes may have", () => {
+    const archive = new MapArchive();
+    const { store } = storeWith(archive, models.all!);
+    store.open([], { scope: { salt: "a", pages: 3 } });
+    store.open([], { scope: { salt: "b" } });
+    const { kinds, stateBytes } = store.layout.shape;
+    const bytes = kinds.reduce((sum, { byteLength }) => sum + byteLength, stateBytes);
+    expect([...archive.limits]).toEqual([["a", 3 * bytes]]);
   });
 
   test("gets no pages that were evicted before it asked for them, and none twice", async () => {

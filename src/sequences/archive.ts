@@ -16,6 +16,8 @@ export interface PageArchive {
   read(name: string, target: Uint8Array): Promise<boolean>;
   /** Keeps a copy of bytes, some time later: `bytes` is asked for them then, and gives null where they are gone. */
   write(name: string, bytes: () => Uint8Array | null): void;
+  /** Keeps no more bytes than so many of what is someone's. */
+  limit(salt: string, bytes: number): void;
   /** Notes that names are of use, the first ones most. */
   touch(names: readonly string[]): void;
   /** Resolves when all is written that was given so far. */

@@ -170,9 +170,10 @@ export class PageStore {
       this.#evict(next);
   }
 
-  /** Keeps no more pages of a salt than so many when no sequence holds them. */
+  /** Keeps no more pages of a salt than so many when no sequence holds them, nor in the archive. */
   limit(salt: string, pages: number): void {
     this.#quotas.set(salt, pages);
+    this.#archive?.limit(salt, pages * blockSizes(this.shape).reduce((sum, bytes) => sum + bytes, 0));
   }
 
   /** The sequence does not read the page's block of a kind any more, though it still holds the page. */

@@ -37,7 +37,9 @@ describe("responses that are kept", () => {
     const path = `/v1/responses/${body.id}`;
     expect(await (await served.request(path)).json()).toEqual(body);
     const { data } = await (await served.request(`${path}/input_items`)).json();
-    expect(data).toMatchObject([{ type: "message", role: "user", content: "hi", id: expect.any(String) }]);
+    expect(data).toMatchObject([
+      { type: "message", role: "user", content: [{ type: "input_text", text: "hi" }], id: expect.any(String) },
+    ]);
     await post(served, "/v1/responses", {
       model: "tiny",
       input: [{ type: "item_reference", id: body.output[0].id }, user("x")],

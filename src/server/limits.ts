@@ -29,7 +29,7 @@ export interface ServerLimits {
   readonly responses: number;
   /** Bytes of all responses that are kept. Default: 64 MiB. */
   readonly responseBytes: number;
-  /** Pages of 32 tokens of prompts that are kept in memory for each key and model. Default: as many as there is room for. */
+  /** Pages of 32 tokens of prompts that are kept for each key and model, in memory and as many on disk. Default: as many as there is room for. */
   readonly keyPages: number;
   /** Seconds that requests under way are given when the server is told to end. Default: 30. */
   readonly drainSeconds: number;

@@ -30,6 +30,8 @@ interface Reading {
   readonly path: string;
   /** Whether it is the last one. */
   readonly isLast: boolean;
+  /** Whether it is the first one, and one of the system follows. */
+  readonly isOpening: boolean;
   readonly policy: UnseenPolicy;
   readonly warn: Warn;
   /** Text of the arguments of the call that a block is. */
@@ -48,13 +50,29 @@ export function conversationOf(
   const inputs = new Map<string, string>();
   for (const { indices, text: input } of valueTexts(text, ["messages", null, "content", null, "input"]))
     inputs.set(indices.join(), input);
-  const conversation = messages.flatMap((message, i) =>
+  const turns = messages.map((message, i) =>
     messagesOf(message, {
       ...{ path: `messages.${i}.content`, isLast: i === messages.length - 1, policy, warn },
+      isOpening: i === 0 && messages[1]?.role === "system",
       inputOf: (block) => inputs.get([i, block].join())!,
     }),
   );
+  const conversation = withQuestionLast(turns.flat());
   return content === "" ? conversation : [{ role: "system", content }, ...conversation];
+}
+
+/**
+ * The systems behind the first question in front of it: Claude Code tells there what is the same in all conversations, which
+ * then begin alike up to what is asked.
+ */
+function withQuestionLast(conversation: Message[]): Message[] {
+  const start = conversation.findIndex(({ role }) => role === "system");
+  const opening = conversation.slice(0, Math.max(0, start));
+  if (opening.length === 0 || opening.some(({ role }) => role !== "user")) return conversation;
+  const after = conversation.findIndex(({ role }, index) => index > start && role !== "system");
+  const end = after < 0 ? conversation.length : after;
+  const [context, question] = [opening.slice(0, -1), opening.at(-1)!];
+  return [...context, ...conversation.slice(start, end), question, ...conversation.slice(end)];
 }
 
 function textOfSystem(content: string | readonly { readonly text: string }[]): string {
@@ -78,7 +96,13 @@ function messagesOf(message: MessageParam, reading: Reading): Message[] {
   const parts = content.map((block) => (block.type === "tool_result" ? null : partOf(block as ShownBlock)));
   if (parts.every((part) => part === null)) return results;
   const place = { path: reading.path, isNew: reading.isLast };
-  return [...results, { role: "user", content: contentText(parts, place, reading.policy, "\n") }];
+  const said = (some: readonly (Part | null)[]): Message => ({
+    role: "user",
+    content: contentText(some, place, reading.policy, "\n"),
+  });
+  if (!reading.isOpening || results.length > 0 || parts.length < 2) return [...results, said(parts)];
+  const last = parts.length - 1;
+  return [said(parts.with(last, null)), said(parts.map((part, index) => (index === last ? part : null)))];
 }
 
 /** What a tool gave: what a model cannot see of that is named, unless it is refused everywhere. */

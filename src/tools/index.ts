@@ -9,6 +9,7 @@ export {
   writeCalibrationText,
 } from "../api/calibration-text.ts";
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
+export { type Target, targets } from "../api/compile-options.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
 export { type FileProgramOptions, keepingRefusal, withFileProgram } from "../api/file-program.ts";
 export { type FitSizeOptions, type FittedSize, fitSize, type UniformChoice } from "../api/fit-size.ts";
@@ -28,6 +29,7 @@ export {
   kernelTable,
   type ServingKernel,
 } from "../api/kernel-table.ts";
+export { loadProgramObject } from "../api/load-program-object.ts";
 export { modelFactsOf } from "../api/model-facts.ts";
 export { PrefixCache, type PrefixCacheOptions } from "../api/prefix-cache.ts";
 export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
@@ -39,26 +41,16 @@ export {
   removeCachedPrograms,
 } from "../api/program-cache.ts";
 export type { ProgramFileOptions } from "../api/program-file.ts";
-export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
-export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "../aqlm/checkpoint/index.ts";
-export {
-  type AqlmForm,
-  type AqlmFormat,
-  type AqlmWeight,
-  type AqlmWeights,
-  aqlmBitsPerWeight,
-  aqlmWeight,
-  dequantizeAqlm,
-  packCodes,
-  unpackCodes,
-} from "../aqlm/index.ts";
+export { bitsPerWeight, type ListedWeight, listWeights, parameterCount } from "../api/weight-list.ts";
 export type { Bundle, BundledFile } from "../bundle/bundle.ts";
 export { isCheckpoint, isHubName } from "../checkpoint/load.ts";
 export { formatRecipe, weightsInRecipe } from "../checkpoint/quantize.ts";
+export { type ChosenEncoding, type EncodingOptions, encodingModes, encodingOf } from "../checkpoint/weight-encoding.ts";
 export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "../checkpoint/weight-origins.ts";
 export { capture, type InputSpec } from "../compile/capture.ts";
-export { type CompileOptions, compile, type Target, targets } from "../compile/compile.ts";
+export { type CompileOptions, type CompileTarget, compile } from "../compile/compile.ts";
 export { formatGraph, type Graph } from "../compile/graph.ts";
+export { executorchTarget } from "../executorch/compile/lowering.ts";
 export { type HubSettings, hubSettings } from "../hub/settings.ts";
 export type { PullOptions } from "../hub/snapshot.ts";
 export { knownCpus } from "../kernels/known-cpus.ts";
@@ -69,7 +61,6 @@ export { type Comparison, compareEach, compareModels, type Distribution } from "
 export type { ExecutableTool } from "../language/conversation-tools.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { samplingDefaults } from "../language/generation-settings.ts";
-export { loadProgramObject } from "../language/language-model.ts";
 export { type McpClient, mcpTools } from "../language/mcp-tools.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
 export {
@@ -86,10 +77,10 @@ export type { SaveOptions } from "../program/save.ts";
 export { knownQmodes, parseEmbedding, parseGroupSize, searched } from "../quantize/qmode.ts";
 export { algorithms, mappingTypes, needsActivations, scaleDTypes } from "../quantize/scheme.ts";
 export type { QuantizedWeights, WeightSpec } from "../quantized.ts";
-export type { MemoryOccupancy } from "../runtime/memory-occupancy.ts";
-export type { ProfileEntry, ProfileOptions } from "../runtime/profile.ts";
+export type { MemoryOccupancy } from "../runtime/calls/memory-occupancy.ts";
+export type { ProfileEntry, ProfileOptions } from "../runtime/calls/profile.ts";
+export type { Trace, TraceEvent } from "../runtime/calls/trace.ts";
 export { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
-export type { Trace, TraceEvent } from "../runtime/trace.ts";
 export type { AddedTokenMatcher } from "../text/added-tokens.ts";
 export { ChatTemplate, type RenderOptions, type TemplateLimits, type TemplateMessage } from "../text/chat-template.ts";
 export { type Draft, drafts } from "../text/draft-source.ts";

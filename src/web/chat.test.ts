@@ -1,9 +1,11 @@
 /** Conversations behind a channel: tools whose functions run here, thinking, schemas and messages, as without one. */
+
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { toolTemplate, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { webModules } from "../../test/support/web-modules.ts";
 import { exportProgram } from "../api/export-program.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
@@ -28,7 +30,14 @@ beforeAll(async () => {
   await checkpoint.close();
   local = await loadProgram(path);
   serveModel(port2 as unknown as Port);
-  model = await openModel(new Channel(port1 as unknown as Port), () => port1.close(), new Blob([await readFile(path)]));
+  model = await openModel(
+    new Channel(port1 as unknown as Port),
+    () => port1.close(),
+    new Blob([await readFile(path)]),
+    {
+      modules: webModules,
+    },
+  );
 });
 afterAll(async () => {
   model.dispose();

@@ -1,9 +1,11 @@
 /** The client and the worker's half over a message channel: the same text as without, aborts, errors as their classes. */
+
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { webModules } from "../../test/support/web-modules.ts";
 import { exportProgram } from "../api/export-program.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
@@ -26,7 +28,7 @@ function open(source: Blob, loading: LoadModelOptions = {}): Promise<WebModel> {
   serveModel(port2 as unknown as Port);
   const close = () => port1.close();
   closings.push(close);
-  return openModel(new Channel(port1 as unknown as Port), close, source, loading);
+  return openModel(new Channel(port1 as unknown as Port), close, source, { ...loading, modules: webModules });
 }
 
 async function textOf(stream: AsyncIterable<string>): Promise<string> {
@@ -148,7 +150,7 @@ describe("a model behind a channel", () => {
         PATIENCE,
       );
     serveModel(port);
-    tell({ kind: "load", source: file, threads: 1, id: 1 });
+    tell({ kind: "load", source: file, threads: 1, modules: webModules, id: 1 });
     await ended(1);
     tell({ kind: "generate", prompt: "Hello", options: { ...options, maxTokens: 50 }, id: 2 });
     await ended(2);
@@ -161,7 +163,9 @@ describe("a model behind a channel", () => {
     const getFile = () => Promise.reject(new DOMException("not allowed", "NotAllowedError"));
     const source = { name: "mine.pte", getFile } as unknown as FileSystemFileHandle;
     serveModel(port);
-    port.onmessage!({ data: { kind: "load", source, threads: 1, id: 1 } satisfies Request } as MessageEvent);
+    port.onmessage!({
+      data: { kind: "load", source, threads: 1, modules: webModules, id: 1 } satisfies Request,
+    } as MessageEvent);
     await vi.waitUntil(() => replies.length > 0, PATIENCE);
     const message = "mine.pte: cannot be read: not allowed";
     expect(replies).toEqual([{ kind: "error", id: 1, error: { name: "InvalidFileError", message, file: "mine.pte" } }]);
@@ -221,5 +225,7 @@ it("a load that is aborted while its answer is on the way is an error too", asyn
     },
   };
   const { signal } = controller;
-  await expect(openModel(new Channel(port), () => {}, file, { signal })).rejects.toThrow("too late");
+  await expect(openModel(new Channel(port), () => {}, file, { signal, modules: webModules })).rejects.toThrow(
+    "too late",
+  );
 });

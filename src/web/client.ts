@@ -101,7 +101,7 @@ export async function openModel(
   channel: Channel,
   close: () => void,
   source: string | URL | Blob | FileSystemFileHandle,
-  { threads, onProgress, signal, modules }: LoadModelOptions & { readonly modules?: ModuleAddresses } = {},
+  { threads, onProgress, signal, modules }: LoadModelOptions & { readonly modules: ModuleAddresses },
 ): Promise<WebModel> {
   const posted = postedSource(source);
   const take = (reply: ReplyBody) => {

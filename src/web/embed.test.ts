@@ -1,8 +1,10 @@
 /** Vectors and scores behind a channel: those of the model without one. */
+
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
+import { webModules } from "../../test/support/web-modules.ts";
 import { exportProgram } from "../api/export-program.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
@@ -27,7 +29,9 @@ it("makes vectors of texts in a worker as without one", async () => {
   serveModel(port2 as unknown as Port);
   closings.push(() => port1.close());
   const file = new Blob([await readFile(path)]);
-  const model = await openModel(new Channel(port1 as unknown as Port), () => port1.close(), file);
+  const model = await openModel(new Channel(port1 as unknown as Port), () => port1.close(), file, {
+    modules: webModules,
+  });
   expect(model.facts.makes).toBe("embeddings");
   const texts = ["What is the capital of France?", "Paris", local.embedding!.encode("A bread.")];
   for (const options of [{}, { dimensions: 8 }])

@@ -1,9 +1,11 @@
 /** GGUF files behind a channel, as pages load them: the same text as of the program that Node makes. */
+
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { webModules } from "../../test/support/web-modules.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
 import { saveGguf } from "../api/save-gguf.ts";
 import { memorySource } from "../byte-source.ts";
@@ -18,7 +20,6 @@ import { serveModel } from "./serve.ts";
 const folder = await temporaryFolder();
 const path = join(await temporaryFolder(), "tiny.gguf");
 const options = { temperature: 0, maxTokens: 12, ignoreEos: true };
-const modules = { answers: "", constraints: "", gguf: new URL("./gguf.ts", import.meta.url).pathname };
 const closings: (() => void)[] = [];
 let bytes: Uint8Array<ArrayBuffer>;
 
@@ -27,7 +28,7 @@ function open(source: Blob, loading: LoadModelOptions = {}): Promise<WebModel> {
   serveModel(port2 as unknown as Port);
   const close = () => port1.close();
   closings.push(close);
-  return openModel(new Channel(port1 as unknown as Port), close, source, { ...loading, modules });
+  return openModel(new Channel(port1 as unknown as Port), close, source, { ...loading, modules: webModules });
 }
 
 async function textOf(stream: AsyncIterable<string>): Promise<string> {

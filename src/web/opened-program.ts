@@ -1,7 +1,7 @@
 /** Files of models as programs: their own, or those that are made of GGUF files. */
 import type { ByteSource } from "../byte-source.ts";
 import { readProgram } from "../program/read.ts";
-import { loadGguf } from "./lazy-modules.ts";
+import type { WorkerModules } from "./late-modules.ts";
 import type { MakingOptions, OpenedProgram, StoredModel } from "./model-cache.ts";
 
 const MAGIC = [..."GGUF"].map((letter) => letter.charCodeAt(0));
@@ -14,8 +14,12 @@ async function isGguf(source: ByteSource): Promise<boolean> {
 }
 
 /** The program of a file. Throws as reading it does, and as making it of a GGUF does. */
-export async function openProgram(file: StoredModel, options: MakingOptions): Promise<OpenedProgram> {
+export async function openProgram(
+  file: StoredModel,
+  modules: Pick<WorkerModules, "gguf">,
+  options: MakingOptions,
+): Promise<OpenedProgram> {
   const { source, forget } = file;
-  if (await isGguf(source)) return (await loadGguf()).openGguf(file, options);
+  if (await isGguf(source)) return (await modules.gguf()).openGguf(file, options);
   return { program: await readProgram(source), isMadeNow: false, close: () => source.close(), forget };
 }

@@ -86,7 +86,7 @@ export type RequestBody =
       readonly kind: "load";
       readonly source: PostedSource;
       readonly threads: number | undefined;
-      readonly modules?: ModuleAddresses | undefined;
+      readonly modules: ModuleAddresses;
     }
   | { readonly kind: "generate"; readonly prompt: string | readonly number[]; readonly options: PostedOptions }
   | { readonly kind: "chat"; readonly content: string | readonly Message[]; readonly options: PostedChatOptions }

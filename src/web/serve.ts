@@ -3,7 +3,7 @@
 import { InvalidArgumentError, InvalidFileError, LowbitError } from "../errors.ts";
 import type { Conversation } from "../language/conversation.ts";
 import type { ExecutableTool } from "../language/conversation-tools.ts";
-import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
+import { type LanguageModel, loadLanguageModel } from "../language/language-model.ts";
 import type { Reply as ConversationReply } from "../language/reply.ts";
 import type { ResultStream } from "../language/result-stream.ts";
 import type { ToolCall } from "../text/chat-messages.ts";
@@ -12,7 +12,7 @@ import { takesTools } from "../text/template-input.ts";
 import { canThink } from "../text/thinking.ts";
 import { blobSource } from "./blob-source.ts";
 import { HeadCheck } from "./head-check.ts";
-import { setModuleAddresses } from "./lazy-modules.ts";
+import { modulesAt } from "./late-modules.ts";
 import { fetchModel, type StoredModel } from "./model-cache.ts";
 import { openProgram } from "./opened-program.ts";
 import {
@@ -130,7 +130,7 @@ class ModelServer {
   }
 
   async #load({ source, threads, modules }: Request & { kind: "load" }, { send, signal }: Task): Promise<ModelFacts> {
-    if (modules) setModuleAddresses(modules);
+    const late = modulesAt(modules);
     if (this.#model) throw new InvalidArgumentError("load: expected a worker without a model but found one with");
     const onProgress = (doneBytes: number, totalBytes: number) => send({ kind: "progress", doneBytes, totalBytes });
     const file = await openSource(source, { onProgress, signal });
@@ -138,15 +138,15 @@ class ModelServer {
     const { isCached } = file;
     let { close, forget } = { ...file, close: () => file.source.close() };
     try {
-      const { program, isMadeNow, ...opened } = await openProgram(file, { onProgress, signal });
+      const { program, isMadeNow, ...opened } = await openProgram(file, late, { onProgress, signal });
       ({ close, forget } = opened);
       // Of a file at hand the reading is the progress; of a download it is a moment at the end.
       const progress = isCached === null || isMadeNow ? { onProgress } : {};
-      const model = await loadProgramObject(program, name, { threads, signal, ...progress });
+      const model = await loadLanguageModel(program, name, late, { threads, signal, ...progress });
       this.#model = model;
       return {
         name,
-        makes: model.embedding ? "embeddings" : model.reranker ? "scores" : "text",
+        makes: model.makes,
         contextLength: model.program.count("get_max_context_len", model.program.count("get_max_seq_len")),
         hasChatTemplate: model.template !== null,
         canThink: canThink(model.template?.source ?? ""),

@@ -1,5 +1,5 @@
 /** The worker's entry: bundled with all it needs into worker-bundle.js. */
-import "../aqlm/register.ts";
+import "lowbit/aqlm/register";
 import type { Port } from "./protocol.ts";
 import { serveModel } from "./serve.ts";
 

@@ -40,7 +40,7 @@ describe("the Dockerfile", () => {
     // What the commands of the build call must be there.
     for (const script of build.join(" ").matchAll(/node (scripts\/\S+)/g))
       expect(existsSync(join(root, script[1]))).toBe(true);
-    for (const needed of ["package-lock.json", "scripts", "src", "native", "web", "tsconfig.build.json"])
+    for (const needed of ["package-lock.json", "scripts", "src", "packages", "native", "web", "tsconfig.build.json"])
       expect(ignored).not.toContain(needed);
   });
 });

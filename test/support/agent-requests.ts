@@ -36,7 +36,10 @@ const QUESTIONS = ["What does calc.py do? Read it.", "Rename the function add to
 const RESULT = "1\tdef add(a, b):\n2\t    return a + b\n";
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/** As Claude Code: metadata first in the system prompt, other in each conversation, and a reminder behind results of tools. */
+/**
+ * As Claude Code: metadata first in the system prompt, other in each conversation, agents and skills behind the question, and
+ * a reminder behind results of tools.
+ */
 function claudeCode(): RecordedRequests {
   const system = (fingerprint: string) => [
     {
@@ -58,23 +61,26 @@ function claudeCode(): RecordedRequests {
       { type: "web_search_20250305", name: "web_search", max_uses: 8 },
     ],
   });
-  const asked = (question: string) => ({
-    role: "user",
-    content: [
-      { type: "text", text: `<system-reminder>\n${prose("reminder", 600)}\n</system-reminder>` },
-      { type: "text", text: question, cache_control: { type: "ephemeral" } },
-    ],
-  });
+  const asked = (question: string) => [
+    {
+      role: "user",
+      content: [
+        { type: "text", text: `<system-reminder>\n${prose("reminder", 600)}\n</system-reminder>` },
+        { type: "text", text: question, cache_control: { type: "ephemeral" } },
+      ],
+    },
+    { role: "system", content: prose("skills", 6000) },
+  ];
   const call = { type: "tool_use", id: "toolu_1", name: "Read", input: { file_path: "/p/calc.py" } };
   const image = { type: "image", source: { type: "base64", media_type: "image/png", data: PIXEL } };
   const result = { type: "tool_result", tool_use_id: "toolu_1", content: [{ type: "text", text: RESULT }, image] };
   return {
     ...{ client: "Claude Code", path: "/v1/messages" },
-    first: { ...fields("58e"), messages: [asked(QUESTIONS[0])] },
+    first: { ...fields("58e"), messages: asked(QUESTIONS[0]) },
     second: {
       ...fields("58e"),
       messages: [
-        asked(QUESTIONS[0]),
+        ...asked(QUESTIONS[0]),
         { role: "assistant", content: [{ type: "text", text: "I read it." }, call] },
         {
           role: "user",
@@ -83,7 +89,7 @@ function claudeCode(): RecordedRequests {
         { role: "system", content: "Tokens left: 8900" },
       ],
     },
-    other: { ...fields("c8e"), messages: [asked(QUESTIONS[1])] },
+    other: { ...fields("c8e"), messages: asked(QUESTIONS[1]) },
   };
 }
 

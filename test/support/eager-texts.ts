@@ -7,7 +7,7 @@ import { hostCpu } from "../../src/kernels/cpu.ts";
 import { textInputs } from "../../src/language/text-inputs.ts";
 import { isTextNetwork } from "../../src/model/encoder.ts";
 import { EagerBuilder } from "../../src/ops/eager.ts";
-import { operators } from "../../src/ops/registry.ts";
+import { operators } from "../../src/registry/operators.ts";
 import type { Tensor } from "../../src/tensor.ts";
 
 /** Values of each text, given by its token ids. */

@@ -7,7 +7,7 @@ import { layoutNamed } from "../../src/kernels/layout/packed.ts";
 import type { LazyConstant } from "../../src/ops/builder.ts";
 import { Ops } from "../../src/ops/ops.ts";
 import { packedWeights } from "../../src/ops/packed-constant.ts";
-import { operators } from "../../src/ops/registry.ts";
+import { operators } from "../../src/registry/operators.ts";
 import { Random, randomWeights } from "./random.ts";
 
 export const context: RewriteContext = { registry: operators, cpu: scalarCpu };

@@ -2,8 +2,8 @@
 import { compile } from "../../src/compile/compile.ts";
 import { scalarCpu } from "../../src/kernels/cpu.ts";
 import { Ops } from "../../src/ops/ops.ts";
-import { operators } from "../../src/ops/registry.ts";
 import type { Program } from "../../src/program/program.ts";
+import { operators } from "../../src/registry/operators.ts";
 import { ProgramEditor } from "./program-editor.ts";
 
 export const WIDTH = 64;

@@ -1,5 +1,4 @@
-/** Starts processes that share a folder of prefixes, and kills them; an error tells what was wrong. */
-export function stressPrefixes(options: {
+export interface StressOptions {
   /** An empty folder, in one for the script of the processes. */
   readonly folder: string;
   readonly kills: number;
@@ -7,6 +6,11 @@ export function stressPrefixes(options: {
   readonly processes: number;
   /** Most bytes of the folder. */
   readonly bytes: number;
-  /** Positions that attention sees, "0" for all; "-" for a model of recurrent layers alone. */
-  readonly window: string;
-}): Promise<{ readonly answers: number; readonly found: number; readonly mostBytes: number }>;
+  /** What the model is made of. */
+  readonly layers: { readonly window: number | null; readonly isRecurrent?: boolean };
+}
+
+/** Starts processes that share a folder of prefixes, and kills them; an error tells what was wrong. */
+export function stressPrefixes(
+  options: StressOptions,
+): Promise<{ readonly answers: number; readonly found: number; readonly mostBytes: number }>;

@@ -12,7 +12,7 @@ import { build } from "esbuild";
 const PROMPTS = 24;
 
 /**
- * Runs in each process: `argv` is the folder, "" for none, its limit, and the model's window, "-" for a model of recurrent layers alone.
+ * Runs in each process: `argv` is the folder, "" for none, its limit, and what the model is made of, as JSON.
  * Writes a line for each prompt: its number, what was found of it, and the hash of its logits.
  */
 const WORKER = `
@@ -23,14 +23,14 @@ import { LanguageModel } from "./language/language-model.ts";
 import { LoadedProgram } from "./runtime/program.ts";
 import { Random } from "../test/support/random.ts";
 import { recurrentProgram, VOCABULARY } from "../test/support/recurrent-model.ts";
-const [folder, bytes, window] = process.argv.slice(2);
+const [folder, bytes, layers] = process.argv.slice(2);
 const parts = new Random(3);
 const idsOf = (length) => Array.from({ length }, () => parts.integer(0, VOCABULARY - 1));
 const begins = [idsOf(70), idsOf(100), idsOf(130)];
 const prompts = Array.from({ length: ${PROMPTS} }, (_, i) => [...begins[i % 3], ...idsOf(5 + 4 * i)]);
-const options = { rows: 48, contextLength: 256, window: window === "-" ? null : Number(window) };
+const options = { rows: 48, contextLength: 256, ...JSON.parse(layers) };
 const program = await LoadedProgram.load(recurrentProgram(scalarCpu, options), { cpu: scalarCpu });
-const model = new LanguageModel("stress", program, {});
+const model = new LanguageModel("stress", program, {}, {});
 if (folder !== "") await (await PrefixCache.open({ folder, bytes: Number(bytes) })).keepFor(model);
 for (let turn = 0; folder !== "" || turn < prompts.length; turn++) {
   const number = folder === "" ? turn : Math.floor(Math.random() * prompts.length);
@@ -76,14 +76,14 @@ function bytesIn(folder) {
 /**
  * Kills so many processes. Gives how many prompts they computed, for how many something was found, and the most bytes that
  * the folder had; an error tells what was wrong.
- * @param {{ folder: string, kills: number, processes: number, bytes: number, window: string }} options
+ * @param {import("./prefix-stress.d.ts").StressOptions} options
  */
-export async function stressPrefixes({ folder, kills, processes, bytes, window }) {
+export async function stressPrefixes({ folder, kills, processes, bytes, layers }) {
   const code = join(folder, "..", "worker.mjs");
   await writeWorker(code);
   /** @type {string[]} */
   const hashes = [];
-  const cold = start([code, "", "0", window], (line) => hashes.push(line.split(" ")[2] ?? ""));
+  const cold = start([code, "", "0", JSON.stringify(layers)], (line) => hashes.push(line.split(" ")[2] ?? ""));
   const problem = await cold.ended;
   if (hashes.length !== PROMPTS) throw new Error(problem || "a process without a folder ended early");
   const sums = { answers: 0, found: 0, mostBytes: 0 };
@@ -98,7 +98,7 @@ export async function stressPrefixes({ folder, kills, processes, bytes, window }
       const due = new Promise((resolve) => {
         isDue = resolve;
       });
-      const { child, ended } = start([code, folder, String(bytes), window], (line) => {
+      const { child, ended } = start([code, folder, String(bytes), JSON.stringify(layers)], (line) => {
         const [number, found, hash] = line.split(" ");
         if (hash !== hashes[Number(number)]) wrong.add(`prompt ${number}, of which ${found} tokens were found`);
         sums.answers++;

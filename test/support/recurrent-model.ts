@@ -3,9 +3,9 @@ import type { MethodSource } from "../../src/compile/capture.ts";
 import { compile } from "../../src/compile/compile.ts";
 import type { Cpu } from "../../src/kernels/contract.ts";
 import { Ops } from "../../src/ops/ops.ts";
-import { operators } from "../../src/ops/registry.ts";
 import type { FloatWeight } from "../../src/ops/weight.ts";
 import type { Program } from "../../src/program/program.ts";
+import { operators } from "../../src/registry/operators.ts";
 import { Random } from "./random.ts";
 
 export const VOCABULARY = 40;
@@ -96,10 +96,10 @@ function linearAttention<T>(ops: Ops<T>, x: T): T {
   return ops.linear(ops.linearRecurrence(q, k, v, { state: 3, keyHeads: KEY_HEADS, logDecay }), output);
 }
 
-function attention<T>(ops: Ops<T>, x: T, window: number): T {
+function attention<T>(ops: Ops<T>, x: T, layer: number, window: number): T {
   const { input, output } = weights.attention;
   const [q, k, v] = split(ops, ops.linear(x, input), DIM, DIM, DIM) as [T, T, T];
-  const cache = { layer: 0, kvHeads: 2, headDim: DIM / 2 };
+  const cache = { layer, kvHeads: 2, headDim: DIM / 2 };
   return ops.linear(ops.attention(q, k, v, { cache, scale: 0.3, window }), output);
 }
 
@@ -110,10 +110,13 @@ export interface RecurrentModelOptions {
   readonly contextLength: number;
   /** Positions that a layer of attention sees, 0 for all; null for a model without one. */
   readonly window: number | null;
+  /** Whether it has recurrent layers; one without has another layer of attention, which sees all. Default: true */
+  readonly isRecurrent?: boolean;
 }
 
 /** The program of a model whose weights are always the same. */
-export function recurrentProgram(cpu: Cpu, { rows, contextLength, window }: RecurrentModelOptions): Program {
+export function recurrentProgram(cpu: Cpu, options: RecurrentModelOptions): Program {
+  const { rows, contextLength, window, isRecurrent = true } = options;
   const input = (name: string, shape: readonly number[]) =>
     ({ name, spec: { dtype: "i64", shape }, smallest: shape.map(() => 1) }) as const;
   const forward: MethodSource = {
@@ -121,11 +124,12 @@ export function recurrentProgram(cpu: Cpu, { rows, contextLength, window }: Recu
     inputs: [input("tokens", [1, rows]), input("positions", [rows]), input("rows", [rows])],
     build(builder, [tokens, , wanted]) {
       const ops = new Ops(builder);
+      const seeing = (layer: number, positions: number) => (given: typeof ops, x: typeof tokens) =>
+        attention(given, x!, layer, positions);
       const layers = [
-        gatedConvolution<typeof tokens>,
-        deltaRule<typeof tokens>,
-        ...(window === null ? [] : [(given: typeof ops, x: typeof tokens) => attention(given, x!, window)]),
-        linearAttention<typeof tokens>,
+        ...(isRecurrent ? [gatedConvolution<typeof tokens>, deltaRule<typeof tokens>] : [seeing(1, 0)]),
+        ...(window === null ? [] : [seeing(0, window)]),
+        ...(isRecurrent ? [linearAttention<typeof tokens>] : []),
       ];
       let x = ops.embedding(weights.embedding, tokens!);
       for (const [i, layer] of layers.entries())

@@ -12,12 +12,12 @@ import { needsActivations, weightSpec } from "../../quantize/scheme.ts";
 import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { newWriterId } from "../../writer-id.ts";
-import { type Correction, correctedRows } from "../corrected-rows.ts";
-import { checkFiniteInputs, finiteFloats } from "../finite.ts";
-import { isLearned } from "../learned-codebooks.ts";
 import { checkModel, type Model } from "../model.ts";
-import { quantizeTensor } from "../quantize-rows.ts";
 import { resumeKey } from "../resume-key.ts";
+import { type Correction, correctedRows } from "../stored/corrected-rows.ts";
+import { checkFiniteInputs, finiteFloats } from "../stored/finite.ts";
+import { isLearned } from "../stored/learned-codebooks.ts";
+import { quantizeTensor } from "../stored/quantize-rows.ts";
 import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
@@ -113,7 +113,7 @@ function quantizable(model: Model): string[] {
   return model.network.slots
     .filter(({ name, role }) => role === "linear" && isLinear(model.configOf(name)))
     .map(({ name }) => name)
-    .filter((name) => model.storedFormat(name) === null && !model.carriedOver(name));
+    .filter((name) => model.storedFormat(name) === null && !model.keptAsStored(name));
 }
 
 function scales({ algorithm }: QuantizationConfig): boolean {

@@ -6,9 +6,9 @@ import type { QuantizationConfig } from "../../quantize/config.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize } from "../../quantized.ts";
 import type { Tensor } from "../../tensor.ts";
-import { finiteFloats } from "../finite.ts";
 import type { Model } from "../model.ts";
-import { quantizeTensor } from "../quantize-rows.ts";
+import { finiteFloats } from "../stored/finite.ts";
+import { quantizeTensor } from "../stored/quantize-rows.ts";
 import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
 /** Weights that take the same choice: one matrix, those of a table that is the head, too, or of all experts of a call. */

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { scalarCpu } from "../../kernels/cpu.ts";
 import { Ops } from "../../ops/ops.ts";
-import { operators } from "../../ops/registry.ts";
+import { operators } from "../../registry/operators.ts";
 import { capture, type MethodSource } from "../capture.ts";
 import { formatGraph } from "../graph.ts";
 import { mergeCommonCalls } from "./common-calls.ts";

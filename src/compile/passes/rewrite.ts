@@ -40,8 +40,11 @@ interface Site {
 /** Makes the calls that stand for one call, and gives the value that stands for its result; null leaves it as it is. */
 export type Rewriting = (builder: GraphBuilder, args: CallArguments, site: Site) => GraphValue | null;
 
+/** What graphs are rewritten with. */
 export interface RewriteContext {
+  /** Operators that calls may name. */
   readonly registry: OperatorRegistry;
+  /** The CPU that weights are packed for. */
   readonly cpu: Cpu;
 }
 

@@ -4,7 +4,7 @@ import { after, context, graphOf, packed, rows, vector } from "../../../test/sup
 import { add } from "../../kernels/families/index.ts";
 import { defineOperator } from "../../ops/operator.ts";
 import { OperatorRegistry } from "../../ops/operator-registry.ts";
-import { operators } from "../../ops/registry.ts";
+import { operators } from "../../registry/operators.ts";
 import { formatGraph } from "../graph.ts";
 import { removeDeadCode } from "./dead-code.ts";
 import { narrowToWantedRows } from "./wanted-rows.ts";

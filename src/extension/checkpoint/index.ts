@@ -5,15 +5,16 @@ export {
   visitLinearLayers,
   type WalkOptions,
 } from "../../checkpoint/calibrate/walk.ts";
-export { checkFiniteInputs, finiteFloats } from "../../checkpoint/finite.ts";
 export { type AbortOptions, checkModel, Model } from "../../checkpoint/model.ts";
+export { checkFiniteInputs, finiteFloats } from "../../checkpoint/stored/finite.ts";
 export {
   isSameMethod,
   quantMethod,
   registerWeightStorage,
   type StoredWeight,
   type WeightStorage,
-} from "../../checkpoint/weight-storage.ts";
+} from "../../checkpoint/stored/weight-storage.ts";
+export { type EncodingOptions, registerWeightEncoding, type WeightEncoding } from "../../checkpoint/weight-encoding.ts";
 export { nextMacrotask } from "../../event-loop.ts";
 export type { Checkpoint } from "../../formats/contract.ts";
 export { writeSafetensors } from "../../formats/safetensors-writer.ts";

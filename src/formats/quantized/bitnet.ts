@@ -10,7 +10,7 @@ import { readDivisor, readScales, unknownName } from "./scales.ts";
 export const bitNet: QuantizedFormat = {
   name: "BitNet",
   methods: ["bitnet"],
-  // Those of "online" checkpoints become three values when they are used: checkpoint/bitnet.ts.
+  // Those of "online" checkpoints become three values when they are used: checkpoint/stored/bitnet.ts.
   hasFloats: ({ quantization_mode: mode }) => mode === "online",
   async read(files) {
     const layer = files.text("linear_class") ?? "bitlinear";

@@ -140,7 +140,7 @@ async function hqqMatrix(files: QuantizedFiles, module: string): Promise<Compute
   return {
     ...{ name: `${module}.weight`, shape, stored: `HQQ ${bits}-bit` },
     parts: files.tensors.names.filter((name) => name.startsWith(`${module}.`) && name !== `${module}.bias`),
-    lowBit: axis === 1 && k % groupSize === 0 ? carried(layout, { codes, parameters, scale, zero }) : null,
+    lowBit: axis === 1 && k % groupSize === 0 ? kept(layout, { codes, parameters, scale, zero }) : null,
     async rows(first, count) {
       const [q, scales, zeros] = [await codes(first, count), await parameters(scale), await parameters(zero)];
       const values = new Float32Array(q.length);
@@ -161,7 +161,7 @@ interface Reads {
 }
 
 /** q * scale - zero * scale: the integers and scales as they are, with a minimum a group. */
-function carried({ shape: [n, k], bits, groupSize }: Layout, { codes, parameters, scale, zero }: Reads): LowBitTensor {
+function kept({ shape: [n, k], bits, groupSize }: Layout, { codes, parameters, scale, zero }: Reads): LowBitTensor {
   const spec: WeightSpec = { bits, n, k, groupSize, hasZeros: true, hasLevels: false, scaleDType: "f32" };
   const perRow = groupCount(spec);
   const lowest = -(1 << (bits - 1));

@@ -68,7 +68,7 @@ describe.each(Object.keys(goldens))("%s", (name) => {
     await checkpoint.close();
   });
 
-  it("has integers and scales of the same values, where they are carried over", async () => {
+  it("has integers and scales of the same values, where they are kept as stored", async () => {
     const checkpoint = await open(tensors, settings);
     const { tensors: source } = checkpoint;
     const low = source.lowBit!(WEIGHT);

@@ -137,6 +137,27 @@ describe("a message", () => {
     expect(asked[0]!.options.thinking).toBe(thinking);
   });
 
+  it("has what the system says behind the first question in front of what is asked, and later systems where they are", async () => {
+    const { app, asked } = scripted();
+    const text = (value: string) => ({ type: "text", text: value });
+    const messages = [
+      { role: "user", content: [text("Today."), text("Why?")] },
+      { role: "system", content: "Skills." },
+      { role: "assistant", content: "So." },
+      { role: "user", content: "And?" },
+      { role: "system", content: "Left: 9" },
+    ];
+    await post(app, "/v1/messages", { ...request, messages });
+    const said = asked[0]!.messages.map(({ role, content }) => [role, content]);
+    const start = [
+      ["user", "Today."],
+      ["system", "Skills."],
+      ["user", "Why?"],
+      ["assistant", "So."],
+    ];
+    expect(said).toEqual([...start, ["user", "And?"], ["system", "Left: 9"]]);
+  });
+
   it("shows arguments that are no object as they are", async () => {
     const { app } = scripted({
       events: [

@@ -111,8 +111,16 @@ function addKept(app: App, { responses }: Serving): void {
   });
   const items = { path: "/v1/responses/{id}/input_items", params, summary: "What a response was asked." };
   addGet(app, { ...items, response: itemListSchema }, (c) => {
-    const data = kept(c).input;
+    const data = kept(c).input.map(itemAsListed);
     const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
     return Response.json({ object: "list", data, ...ends, has_more: false });
   });
+}
+
+/** An item as OpenAI lists it: contents of messages as parts. */
+function itemAsListed(item: InputItem): InputItem {
+  const { content, role } = item as { readonly content?: unknown; readonly role?: string };
+  if (typeof content !== "string" || role === undefined) return item;
+  const type = role === "assistant" ? "output_text" : "input_text";
+  return { ...item, type: "message", status: "completed", content: [{ type, text: content }] } as InputItem;
 }

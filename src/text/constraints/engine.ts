@@ -10,7 +10,7 @@ import { UnsupportedError } from "../../errors.ts";
 import { hasThreads } from "../../kernels/wasm/engine/workers.ts";
 import { warn } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
-import { type MaskReply, type MaskRequest, type MaskVocabulary, startMasks } from "./mask-program.ts";
+import { loadScript, type MaskReply, type MaskRequest, type MaskVocabulary, startMasks } from "./mask-program.ts";
 import { MASK_TEXT } from "./mask-text.ts";
 
 /** An engine that has a vocabulary. One request at a time. */
@@ -46,7 +46,7 @@ async function startHere(vocabulary: MaskVocabulary): Promise<Engine> {
 
 async function loadPackage(): Promise<typeof Xgrammar> {
   const inNode = packageInNode();
-  if (inNode) return new Function("require", "file", `${LOAD} return load(file);`)(inNode.require, inNode.file);
+  if (inNode) return loadScript(inNode.require, inNode.file);
   await import("@mlc-ai/web-xgrammar");
   return (globalThis as unknown as { xgrammar: typeof Xgrammar }).xgrammar;
 }
@@ -59,19 +59,10 @@ function packageInNode(): { readonly require: NodeJS.Require; readonly file: str
   return { require, file: require.resolve("@mlc-ai/web-xgrammar") };
 }
 
-/** The package calls itself a module and is a script of the older kind: in Node it is run as that. */
-const LOAD = `const load = (file) => {
-  const { Module } = require("node:module");
-  const module = new Module(file);
-  module.filename = file;
-  module._compile(require("node:fs").readFileSync(file, "utf8"), file, "commonjs");
-  return module.exports;
-};`;
-
 /** What the thread runs: it says that it is ready, then answers. */
-const THREAD = `${LOAD}${MASK_TEXT}
+const THREAD = `${MASK_TEXT}
 const { parentPort, workerData } = require("node:worker_threads");
-startMasks(load(workerData.file), workerData.vocabulary).then((answer) => {
+startMasks(loadScript(require, workerData.file), workerData.vocabulary).then((answer) => {
   parentPort.on("message", async (request) => parentPort.postMessage(await answer(request)));
   parentPort.postMessage("ready");
 });`;

@@ -32,6 +32,15 @@ export type MaskReply =
   | { readonly kind: "done"; readonly mask: Uint32Array<ArrayBuffer> | null; readonly milliseconds: number }
   | { readonly kind: "failed"; readonly problem: string };
 
+/** The engine's package in Node. It calls itself a module and is a script of the older kind, so it is run as one. */
+export function loadScript(require: NodeJS.Require, file: string): typeof Xgrammar {
+  const { Module } = require("node:module") as typeof import("node:module");
+  const module = new Module(file) as NodeJS.Module & { _compile(text: string, file: string, format: string): void };
+  module.filename = file;
+  module._compile((require("node:fs") as typeof import("node:fs")).readFileSync(file, "utf8"), file, "commonjs");
+  return module.exports as typeof Xgrammar;
+}
+
 /** Gives what answers requests. */
 export async function startMasks(
   engine: typeof Xgrammar,

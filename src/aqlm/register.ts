@@ -1,5 +1,0 @@
-/** Registers AQLM's operators: all that running its programs takes. */
-import { registerOperator } from "../extension/index.ts";
-import { aqlmOperators } from "./operators.ts";
-
-for (const operator of aqlmOperators) registerOperator(operator);

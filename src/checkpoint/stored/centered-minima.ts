@@ -1,0 +1,26 @@
+/** Low-bit weights with minima in the form in which rounding activations to 8 bits costs least. */
+import type { LowBitTensor } from "../../formats/tensor-source.ts";
+import { groupCount } from "../../quantized.ts";
+import { toFloat32 } from "../../tensor.ts";
+
+/**
+ * scale * (q - zero) + minimum as scale * q + (minimum - scale * zero): integers around 0 meet rounded activations, and the
+ * rest, in float32, those that are not rounded. From 0 on, integers would carry twice the rounding into the product.
+ */
+export function centered(stored: LowBitTensor): LowBitTensor {
+  const { minima, rows, spec } = stored;
+  if (!minima || !spec.hasZeros) return stored;
+  return {
+    ...stored,
+    spec: { ...spec, hasZeros: false },
+    rows: async (first, count) => ({ ...(await rows(first, count)), hasZeros: false, zeros: null }),
+    minima: {
+      dtype: "f32",
+      async rows(first, count) {
+        const { scales, zeros } = await rows(first, count);
+        const data = toFloat32(await minima.rows(first, count)).map((value, i) => value - scales[i]! * zeros![i]!);
+        return { dtype: "f32", shape: [count, groupCount(spec)], data };
+      },
+    },
+  };
+}

@@ -1,0 +1,69 @@
+/** Which matrices share a codebook, and from which of their rows its levels are learned. */
+import type { TensorSource } from "../../formats/tensor-source.ts";
+import type { Network } from "../../model/decoder.ts";
+import { codebooks } from "../../quantize/codebooks.ts";
+import type { QuantizationConfig } from "../../quantize/config.ts";
+import { type LevelSample, learnLevels } from "../../quantize/learned-levels.ts";
+import { toFloat32 } from "../../tensor.ts";
+import { quantizeTensor } from "./quantize-rows.ts";
+
+/** Weights that levels are learned from, of all matrices together: more were measured to change nothing. */
+const SAMPLE_WEIGHTS = 2 ** 15;
+/** Stacks of experts are packed as one, from many matrices: they keep the codebooks that all have. */
+const EXPERT = /\.experts\./;
+
+/** What is asked of a model. */
+export interface LearningModel {
+  readonly network: Network;
+  configOf(name: string): QuantizationConfig | undefined;
+}
+
+/** Matrices with one codebook, and what errors of their columns count. */
+export interface SharedCodebook {
+  /** Slot names of the matrices that share the codebook. */
+  readonly names: readonly string[];
+  /** The tensor that a slot's weights are read from. */
+  readonly stored: (name: string) => string;
+  /** What errors of each column of a matrix count; null where all count alike. */
+  readonly importance: (name: string) => Promise<Float32Array | null>;
+}
+
+/** Slots with one codebook, `name` among them: those that read the same inputs and have the same configuration, as they are packed as one. */
+export function namesOfCodebook(model: LearningModel, name: string, config: QuantizationConfig): readonly string[] {
+  const readers = model.network.scalable.find((activation) => activation.readers.includes(name))?.readers ?? [name];
+  const key = JSON.stringify(config);
+  return readers.filter((reader) => reader === name || JSON.stringify(model.configOf(reader)) === key);
+}
+
+/** Whether levels of a slot's codebook are learned. */
+export function isLearned(name: string, { mappingType }: QuantizationConfig): boolean {
+  return mappingType === "kmeans" && !EXPERT.test(name);
+}
+
+/** Learns the levels of matrices from rows that are evenly apart. InvalidArgumentError for weights that are not finite. */
+export async function learnCodebook(
+  tensors: TensorSource,
+  { names, stored, importance }: SharedCodebook,
+  config: QuantizationConfig,
+): Promise<Int8Array> {
+  if (config.bits === 1) return codebooks[1]!;
+  const samples: LevelSample[] = [];
+  for (const name of names)
+    samples.push({
+      ...(await sampleRows(tensors, stored(name), SAMPLE_WEIGHTS / names.length)),
+      importance: await importance(name),
+    });
+  const rounding = { ...config, mappingType: "codebook" } as const;
+  return learnLevels(samples, config.bits, ({ n, k, values, importance }, levels) =>
+    quantizeTensor({ dtype: "f32", shape: [n, k], data: values }, rounding, importance, levels),
+  );
+}
+
+/** Rows of a matrix with about so many weights, a row at least. */
+async function sampleRows(tensors: TensorSource, name: string, weights: number) {
+  const [rows, k] = tensors.info(name).shape as [number, number];
+  const n = Math.max(1, Math.min(rows, Math.round(weights / k)));
+  const values = new Float32Array(n * k);
+  for (let i = 0; i < n; i++) values.set(toFloat32(await tensors.readRows(name, Math.floor((i * rows) / n), 1)), i * k);
+  return { n, k, values };
+}

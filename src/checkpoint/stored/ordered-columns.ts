@@ -1,0 +1,49 @@
+/**
+ * Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. Weights of
+ * one order share its constant, so that calls on the same x, such as queries, keys and values, become one like others.
+ */
+import { checksum } from "../../kernels/layout/header.ts";
+import { loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "../../ops/weight.ts";
+import type { QuantizedWeights } from "../../quantized.ts";
+import { bytesOf } from "../../tensor.ts";
+
+interface OrderedFormat extends WeightFormat {
+  readonly kind: "orderedColumns";
+  readonly weights: Weight<WeightFormat, QuantizedWeights>;
+  /** Column j of `weights` is column order[j] of the matrix. */
+  readonly order: Int32Array;
+}
+
+/** A weight of the matrix whose columns `weights` has in another order. */
+export function orderedColumns(
+  weights: Weight<WeightFormat, QuantizedWeights>,
+  order: Int32Array,
+): Weight<OrderedFormat, QuantizedWeights> {
+  const { name, shape, load } = weights;
+  return { name, shape, format: { kind: "orderedColumns", weights, order }, load };
+}
+
+const keys = new WeakMap<Int32Array, string>();
+
+function keyOf(order: Int32Array): string {
+  const known = keys.get(order);
+  if (known !== undefined) return known;
+  const sums = [order, order.toReversed()].map((columns) => checksum(bytesOf(columns)).toString(16).padStart(8, "0"));
+  const key = `columns in order ${sums.join("")}:order`;
+  keys.set(order, key);
+  return key;
+}
+
+registerWeightFormat({
+  kind: "orderedColumns",
+  linear(builder, x, weight, bias) {
+    const { weights, order } = (weight as Weight<OrderedFormat>).format;
+    const columns = builder.constant({
+      key: keyOf(order),
+      dtype: "i32",
+      shape: [order.length],
+      read: async () => order,
+    });
+    return loweringOf(weights).linear(builder, builder.call("aten::index_select.out", x, -1, columns), weights, bias);
+  },
+});

@@ -1,0 +1,44 @@
+/** Low-bit weights with all that a file stores of their groups in one place: minima, and scales with their factors. */
+
+import { e4m3Code, e4m3Table } from "../../float8.ts";
+import type { LowBitTensor } from "../../formats/tensor-source.ts";
+import { layouts } from "../../kernels/layout/packed.ts";
+import type { QuantizedWeights, WeightSpec } from "../../quantized.ts";
+import { toFloat32 } from "../../tensor.ts";
+
+/**
+ * The weights of `stored` with their minima inside, and with scales of a byte as stored, which linear layers with 8-bit
+ * activations read; as they were where the layout (null: any) does not hold them so.
+ */
+export function wholeGroups(stored: LowBitTensor, layoutName: string | null): LowBitTensor {
+  const { minima, factored, spec, rows, ...rest } = stored;
+  if (!minima && !factored) return stored;
+  const scaleDType = factored ?? (spec.scaleDType === "f16" && minima?.dtype === "f16" ? "f16" : "f32");
+  const whole: WeightSpec = {
+    ...spec,
+    scaleDType,
+    ...(minima && { hasZeros: false, hasMinima: true }),
+  };
+  const fits = layouts.some(({ name, refusal }) => (layoutName ?? name) === name && refusal(whole) === null);
+  if (!fits) return stored;
+  return {
+    ...rest,
+    spec: whole,
+    async rows(first, count): Promise<QuantizedWeights> {
+      const [weights, values] = await Promise.all([rows(first, count), minima?.rows(first, count)]);
+      const scales = factored === "e4m3" ? e4m3Products(weights) : weights.scales;
+      if (!values) return { ...weights, ...whole, n: count, scales };
+      return { ...weights, ...whole, n: count, zeros: null, minima: toFloat32(values) };
+    },
+  };
+}
+
+/** Each scale as the e4m3 number that it is nearest to, times the factor of its row. */
+function e4m3Products({ n, scales, superScales }: QuantizedWeights): Float32Array {
+  const values = e4m3Table();
+  const groups = scales.length / n;
+  return scales.map((scale, i) => {
+    const factor = superScales![Math.floor(i / groups)]!;
+    return factor === 0 ? 0 : values[e4m3Code(scale / factor)]! * factor;
+  });
+}

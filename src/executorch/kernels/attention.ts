@@ -1,0 +1,73 @@
+/** Attention as ExecuTorch's custom operators define it beyond the causal float case, in double precision. */
+import type { Tensor } from "../../tensor.ts";
+import { denseKernel, numbersOf } from "./dense.ts";
+
+/** Integers with a scale and a zero point for each row: (q - zero) * scale. */
+interface QuantizedRows {
+  readonly scales: Tensor;
+  readonly zeros: Tensor;
+}
+
+export interface SdpaArgs {
+  /** [1, T, heads, D] */
+  readonly q: Tensor;
+  /** [1, positions, kvHeads, D] */
+  readonly k: Tensor;
+  readonly v: Tensor;
+  readonly quantized: { readonly q: QuantizedRows; readonly k: QuantizedRows; readonly v: QuantizedRows } | null;
+  /** Position of the first query; all see the keys before it and the new ones, or, if causal, up to their own. */
+  readonly start: number;
+  readonly causal: boolean;
+  /** [T, start + T], added to the scores. */
+  readonly mask: Tensor | null;
+  readonly scale: number;
+  readonly out: Tensor;
+}
+
+function floatsOf(tensor: Tensor, quantized: QuantizedRows | undefined): ArrayLike<number> {
+  const values = numbersOf(tensor);
+  if (!quantized) return values;
+  const scales = numbersOf(quantized.scales);
+  const zeros = numbersOf(quantized.zeros);
+  const dim = tensor.shape.at(-1)!;
+  return Float64Array.from(values, (value, i) => {
+    const row = Math.floor(i / dim);
+    return (value - zeros[row]!) * scales[row]!;
+  });
+}
+
+export const sdpaReference = denseKernel<SdpaArgs>("sdpa", (args) => {
+  const { start, causal, scale, quantized } = args;
+  const [, tokens, heads, dim] = args.q.shape as [number, number, number, number];
+  const kvHeads = args.k.shape[2]!;
+  const q = floatsOf(args.q, quantized?.q);
+  const k = floatsOf(args.k, quantized?.k);
+  const v = floatsOf(args.v, quantized?.v);
+  const mask = args.mask ? numbersOf(args.mask) : null;
+  const out = args.out.data as Float32Array;
+  const keys = start + tokens;
+  const weights = new Float64Array(keys);
+  for (let t = 0; t < tokens; t++)
+    for (let h = 0; h < heads; h++) {
+      const seen = causal ? start + t + 1 : keys;
+      const query = (t * heads + h) * dim;
+      const head = Math.floor((h * kvHeads) / heads) * dim;
+      let max = Number.NEGATIVE_INFINITY;
+      for (let p = 0; p < seen; p++) {
+        let dot = 0;
+        for (let d = 0; d < dim; d++) dot += q[query + d]! * k[p * kvHeads * dim + head + d]!;
+        weights[p] = dot * scale + (mask ? mask[t * keys + p]! : 0);
+        max = Math.max(max, weights[p]!);
+      }
+      let total = 0;
+      for (let p = 0; p < seen; p++) {
+        weights[p] = max === Number.NEGATIVE_INFINITY ? 0 : Math.exp(weights[p]! - max);
+        total += weights[p]!;
+      }
+      for (let d = 0; d < dim; d++) {
+        let sum = 0;
+        for (let p = 0; p < seen; p++) sum += weights[p]! * v[p * kvHeads * dim + head + d]!;
+        out[query + d] = total === 0 ? 0 : sum / total;
+      }
+    }
+});

@@ -1,0 +1,102 @@
+/** Operators over packed sequences: the tokens of several texts as rows of one tensor, text i in rows offsets[i] to offsets[i + 1] - 1. */
+import type { AttendTextsArgs, PoolTextsArgs } from "../kernels/families/attention/fields.ts";
+import { attendTexts, poolTexts } from "../kernels/families/index.ts";
+import { isPooling, type Pooling, poolings } from "../pooling.ts";
+import { isSameShape, type Tensor } from "../tensor.ts";
+import { attentionMultiplications } from "./attention.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { rowCount } from "./linear.ts";
+import { defineOperator, type Operator } from "./operator.ts";
+
+/** ShapeError unless there are offsets of at least one text. */
+function checkOffsets(args: Arguments<TensorSpec>): number {
+  const { shape } = args.tensor("offsets", "i64");
+  if (shape.length !== 1 || shape[0]! < 2) args.fail("offsets", `expected shape [texts + 1] but found [${shape}]`);
+  return shape[0]! - 1;
+}
+
+/** Offsets are places of rows, or behind the last. */
+const offsetIndices = (input: string) => ({
+  argument: "offsets",
+  limit: (args: Arguments<Tensor>) => rowCount(args.tensor(input).shape) + 1,
+});
+
+/** Rows that a query sees without a bound; kernels count with 32 bits. */
+const ROWS_MAX = 2 ** 31 - 1;
+
+/** Rows that a query sees at most in one direction. */
+function seenRows(args: Arguments<TensorSpec>, name: "before" | "after"): number {
+  return args.optionalNumber(name) === null ? ROWS_MAX : Math.min(args.integer(name, 0), ROWS_MAX);
+}
+
+/**
+ * Grouped-query attention within texts. q [1, T, heads * head_dim]; k, v [1, T, kv_heads * head_dim]. before, after: rows that
+ * a query sees at most on each side of its own; all of its text without them, and after = 0 is causal.
+ */
+const attendTextsOperator = defineOperator<AttendTextsArgs>({
+  schema:
+    "lowbit::attend_texts.out(Tensor q, Tensor k, Tensor v, Tensor offsets, int head_dim, float scale, int? before=None, int? after=None, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: attendTexts,
+  indices: offsetIndices("q"),
+  query: (args) => ({ layout: null, bits: null, m: rowCount(args.tensor("q").shape) }),
+  multiplications: (args) => attentionMultiplications(args.tensor("q"), rowCount(args.tensor("q").shape)),
+  shape(args) {
+    const { shape } = args.tensor("q", "f32");
+    const keys = args.tensor("k", "f32").shape;
+    const headDim = args.integer("head_dim", 1);
+    const width = keys.at(-1) ?? 0;
+    const rows = rowCount(shape);
+    if (width === 0 || width % headDim !== 0 || rowCount(keys) !== rows)
+      args.fail("k", `expected shape [1, ${rows}, a multiple of ${headDim}] but found [${keys}]`);
+    if (shape.length === 0 || shape.at(-1) === 0 || shape.at(-1)! % width !== 0)
+      args.fail("q", `expected shape [1, T, a multiple of ${width}] but found [${shape}]`);
+    if (!isSameShape(args.tensor("v", "f32").shape, keys))
+      args.fail("v", `expected the shape of k [${keys}] but found [${args.tensor("v").shape}]`);
+    checkOffsets(args);
+    for (const name of ["before", "after"] as const) seenRows(args, name);
+    return { dtype: "f32", shape };
+  },
+  prepare(args) {
+    const [q, k, v, y] = ["q", "k", "v", "out"].map((name) => args.tensor(name).data as Float32Array);
+    const headDim = args.number("head_dim");
+    return {
+      rows: rowCount(args.tensor("q").shape),
+      heads: args.tensor("q").shape.at(-1)! / headDim,
+      kvHeads: args.tensor("k").shape.at(-1)! / headDim,
+      headDim,
+      ...{ q: q!, k: k!, v: v!, y: y! },
+      offsets: args.tensor("offsets").data as BigInt64Array,
+      scale: args.number("scale"),
+      before: seenRows(args, "before"),
+      after: seenRows(args, "after"),
+    };
+  },
+});
+
+/** One row [texts, n] of each text of x [1, T, n], by the names of sentence-transformers' pooling modes. */
+const poolTextsOperator = defineOperator<PoolTextsArgs>({
+  schema: "lowbit::pool_texts.out(Tensor x, Tensor offsets, str mode, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: poolTexts,
+  indices: offsetIndices("x"),
+  shape(args) {
+    const { shape } = args.tensor("x", "f32");
+    const texts = checkOffsets(args);
+    const mode = args.string("mode");
+    if (shape.length === 0) args.fail("x", "expected shape [1, T, n] but found a scalar");
+    if (!isPooling(mode)) args.fail("mode", `expected one of ${poolings.join(", ")} but found ${mode}`);
+    return { dtype: "f32", shape: [texts, shape.at(-1)!] };
+  },
+  prepare(args) {
+    const { shape, data } = args.tensor("x");
+    return {
+      pooling: args.string("mode") as Pooling,
+      rows: rowCount(shape),
+      dim: shape.at(-1)!,
+      x: data as Float32Array,
+      offsets: args.tensor("offsets").data as BigInt64Array,
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
+});
+
+export const packedSequenceOperators: readonly Operator[] = [attendTextsOperator, poolTextsOperator];
