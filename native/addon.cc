@@ -135,7 +135,7 @@ std::vector<double> doubles_of(napi_env env, napi_value value) {
 struct CallArguments {
   uint32_t kernel = 0;
   std::vector<double> scalars;
-  std::vector<double> growth;
+  std::vector<double> slopes;
   std::vector<void*> buffers;
   // Elements of the last buffer, which is bytes.
   size_t scratch_bytes = 0;
@@ -156,7 +156,7 @@ void align_scratch(CallArguments* call) {
   call->scratch_bytes -= skipped;
 }
 
-// { kernel: number, scalars: number[], buffers: TypedArray[], growth?: Float64Array }; the last buffer is the scratch
+// { kernel: number, scalars: number[], buffers: TypedArray[], slopes?: Float64Array }; the last buffer is the scratch
 bool read_call(napi_env env, napi_value object, CallArguments* call) {
   napi_value field, item;
   uint32_t count;
@@ -176,8 +176,8 @@ bool read_call(napi_env env, napi_value object, CallArguments* call) {
     call->buffers.push_back(data_of(env, item, &call->scratch_bytes));
   }
   align_scratch(call);
-  if (napi_get_named_property(env, object, "growth", &field) != napi_ok) return false;
-  call->growth = doubles_of(env, field);
+  if (napi_get_named_property(env, object, "slopes", &field) != napi_ok) return false;
+  call->slopes = doubles_of(env, field);
   return true;
 }
 
@@ -217,7 +217,7 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
       throw_error(env, "createPlan: expected calls of { kernel, scalars, buffers }");
       return nullptr;
     }
-    plan->add({kernel_row(call.kernel), call.scalars, call.buffers}, call.growth, call.scratch_bytes);
+    plan->add({kernel_row(call.kernel), call.scalars, call.buffers}, call.slopes, call.scratch_bytes);
     for (const void* buffer : call.buffers)
       if (auto region = region_of(buffer)) plan->holds.insert(std::move(region));
   }

@@ -1,5 +1,5 @@
-// A plan whose calls can be made ready again for other sizes, such as another number of rows: their numbers grow evenly
-// with the sizes, and nothing else changes.
+// A plan whose calls can be made ready again for other sizes, such as another number of rows: their numbers are affine
+// in the sizes, and nothing else changes.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,9 @@ class SizedPlan : public Plan {
 
   SizedPlan(uint32_t calls, uint32_t threads) : threads_(threads) { steps.reserve(calls); }
 
-  // A call after the others. `growth`, by sizes and then numbers: how much each number is more for a size that is more
+  // A call after the others. `slopes`, by sizes and then numbers: how much each number is more for a size that is more
   // by 1; none where the call is the same for all sizes. `scratch_bytes`: what its scratch has.
-  void add(PreparedCall call, std::vector<double> growth, size_t scratch_bytes);
+  void add(PreparedCall call, std::vector<double> slopes, size_t scratch_bytes);
 
   // For sizes that differ by `change` from those that the calls were added for. False, and nothing is changed, where
   // the scratch of a call is too small.
@@ -38,7 +38,7 @@ class SizedPlan : public Plan {
   struct SizedCall {
     PreparedCall call;
     size_t step;
-    std::vector<double> growth;
+    std::vector<double> slopes;
     size_t scratch_bytes;
     std::vector<double> resized;
 

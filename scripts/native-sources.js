@@ -1,6 +1,6 @@
 /**
  * The C++ files of the native addon and their compiler flags, for scripts/build-native.js (this machine's compiler) and
- * scripts/release.js (zig). A file's name says its instruction set; files without one are compiled for the baseline.
+ * scripts/release/release.js (zig). A file's name says its instruction set; files without one are compiled for the baseline.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";

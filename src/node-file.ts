@@ -1,7 +1,7 @@
-/** Files of Node: positioned reads without loading the whole, and writes that appear complete or not at all. */
+/** Files in Node: reads at positions, and writes that appear complete or not at all. */
 import type { Stats } from "node:fs";
-import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat, statfs } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import { checkFields, checkString, unexpected } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
@@ -11,28 +11,28 @@ import { isRunning, newWriterId, WRITER_ID } from "./writer-id.ts";
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
 
-/** Closes the handles of sources that are forgotten: Node ends processes that leave that to its garbage collector. */
+/** Closes the handles of sources that were never closed, before Node's garbage collector meets them, which ends the process. */
 const forgotten = new FinalizationRegistry(({ handle, key }: { handle: FileHandle; key: symbol }) => {
   reading.delete(key);
   void handle.close();
 });
 
-/** InvalidArgumentError for what is no path, such as a URL: programs without types may give anything. */
+/** InvalidArgumentError for a path that is no string, such as a URL. */
 export function checkPath(path: unknown): void {
   checkString("path", path);
 }
 
-/** Files that sources of this process read; by keys, so that forgotten sources can go. */
+/** Paths that open sources read, by keys: a map by source would keep sources from being collected. */
 const reading = new Map<symbol, { readonly path: string; readonly status: Stats }>();
 
-/** Whether two paths lead to one file or folder, by whatever names and links. */
+/** Whether two states are of one file or folder, whatever the paths and links to it. */
 function isSame(a: Stats, b: Stats): boolean {
   return a.dev === b.dev && a.ino === b.ino;
 }
 
 /**
- * Opens a regular file. Others are refused before: opening a named pipe waits for who writes to it, beyond any signal, and
- * opening a device may do something.
+ * Opens a regular file. Others are refused without being opened: opening a named pipe waits until somebody writes to it, which
+ * no signal ends, and opening a device may have effects.
  */
 async function openRegular(path: string): Promise<{ handle: FileHandle; status: Stats }> {
   checkPath(path);
@@ -41,7 +41,7 @@ async function openRegular(path: string): Promise<{ handle: FileHandle; status: 
     throw new InvalidFileError(path, problem, { cause });
   };
   checkRegular(path, await stat(path).catch(refuse));
-  // Without waiting for a writer, should it have become a pipe meanwhile.
+  // Nonblocking: the file may have been replaced by a pipe since it was looked at.
   const handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)).catch(refuse);
   try {
     const status = await handle.stat();
@@ -58,8 +58,8 @@ function checkRegular(path: string, status: Stats): void {
 }
 
 /**
- * The lines of a regular file of UTF-8 text, read as they are asked for; InvalidFileError as `readFileWhole`, and for a line
- * of more than `charactersMax`, of which no more is read.
+ * The lines of a regular file of UTF-8 text, which is read as far as lines are asked for. InvalidFileError as `readFileWhole`,
+ * and for a line of more than `charactersMax` characters, before the whole line is read.
  */
 export async function* readLines(path: string, charactersMax: number): AsyncGenerator<string> {
   const { handle } = await openRegular(path);
@@ -71,7 +71,7 @@ export async function* readLines(path: string, charactersMax: number): AsyncGene
   }
 }
 
-/** The lines of a text that comes in pieces, as `readLines` gives them. They end with LF or CRLF and nothing else, as JSON has other line ends in its texts. */
+/** The lines of a text that comes in pieces. They end with LF or CRLF alone: strings in JSON may contain Unicode's other line ends. */
 export async function* linesOf(
   pieces: AsyncIterable<string>,
   path: string,
@@ -111,7 +111,7 @@ export async function readFileWhole(path: string): Promise<Uint8Array> {
   }
 }
 
-/** The text of a regular file, null where there is none or it cannot be read: for files that need not be there. */
+/** The text of an optional file; null where it is missing or cannot be read. */
 export async function readTextIfAny(path: string): Promise<string | null> {
   return readFileWhole(path).then(
     (bytes) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes),
@@ -119,13 +119,13 @@ export async function readTextIfAny(path: string): Promise<string | null> {
   );
 }
 
-/** What tells whether a file changed: its size in bytes, and when it was written last, in milliseconds. */
+/** What shows that a file was written: its size in bytes and the time of its last write, in milliseconds. */
 export interface FileState {
   readonly size: number;
   readonly mtimeMs: number;
 }
 
-/** InvalidFileError when a file is not as it was when it was opened. */
+/** InvalidFileError when a file was written since it was opened. */
 export function checkUnchanged(path: string, before: FileState, now: FileState | undefined): void {
   if (now && now.size === before.size && now.mtimeMs === before.mtimeMs) return;
   const problem =
@@ -134,8 +134,8 @@ export function checkUnchanged(path: string, before: FileState, now: FileState |
 }
 
 /**
- * Opens a file for positioned reads; InvalidFileError when it is missing, not a regular file, or a Git LFS pointer. A read is an error, too,
- * once the file was cut or written to: what was read of it before would not fit the rest.
+ * Opens a file for reads at positions. InvalidFileError when it is missing, not a regular file, or a Git LFS pointer, and for
+ * reads after somebody has written to the file or cut it, since they would not fit the earlier ones.
  */
 export async function openFile(path: string): Promise<ByteSource> {
   const { handle, status } = await openRegular(path);
@@ -186,9 +186,8 @@ function describeOther(status: Stats): string {
 }
 
 /**
- * Writes a file under a temporary name beside `path` and renames it when `write` has returned;
- * on any error, the temporary file is removed and what was at `path` stays. Those of processes that were killed are
- * removed by the next write of `path`.
+ * Writes a file under a temporary name beside `path` and renames it when `write` has returned. On an error, the temporary
+ * file is removed and the file at `path` stays as it was. Temporary files of killed processes are removed by the next write.
  */
 export async function writeFileWhole(path: string, write: (sink: ByteSink) => Promise<void>): Promise<void> {
   await checkWritable(path);
@@ -220,12 +219,12 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
   }
 }
 
-/** Of machines and containers whose processes are not seen here: what was not written to for so long is left over. */
+/** Age at which a temporary file counts as left over when its writer is on another machine, or in a container, and cannot be seen. */
 const LEFTOVER_MS = 86_400_000;
 
 /**
- * Removes the unfinished files (or folders) of `path` whose writers have ended, where they end in `.<writer's id><ending>`
- * and are not the one to keep.
+ * Removes temporary files and folders of `path` whose writers have ended: those named `<path>.<writer's id><ending>`, but for
+ * `keep`.
  */
 export async function removeLeftovers(path: string, ending = ".part", keep?: string): Promise<void> {
   const [folder, name] = [dirname(path), basename(path)];
@@ -240,7 +239,7 @@ export async function removeLeftovers(path: string, ending = ".part", keep?: str
   }
 }
 
-/** InvalidFileError for a path that no file can be written to, before the work that makes the file. */
+/** InvalidFileError for a path at which no file can be written: to be asked before the work that makes the file. */
 export async function checkWritable(path: string): Promise<void> {
   checkPath(path);
   if (path === "") throw new InvalidFileError(path, "expected the path of a file to write");
@@ -259,14 +258,13 @@ function overInput(path: string, input: string): InvalidFileError {
   return new InvalidFileError(path, `${what}: write to another path`);
 }
 
-/** Names that a file of a checkpoint folder may have; programs may lie beside them. */
+/** Names of files that belong to a checkpoint folder: an output of such a name would become a part of it. */
 const memberNames = /\.(safetensors|bin|pth?|gguf|jinja|model)$|^(?!.*trace).*\.(json|txt)$/;
 
 /**
- * InvalidFileError for an output that cannot be written, or that is one of the inputs (files, or folders of checkpoints), by
- * whatever path or link, or would become a part of one: replaces a file in such a folder, or is named as one. Inputs that
- * are not there are left to who opens them. To be called before work that takes long, too: `writeFileWhole` looks only
- * whether the file is one that is read at that time.
+ * InvalidFileError for an output that cannot be written, that is one of the inputs (files, or folders of checkpoints), also by
+ * a link, or that would become a part of an input folder by its name. Inputs that are missing are not looked at. Call it
+ * before work that takes long: `writeFileWhole` refuses only files that are open for reading at that moment.
  */
 export async function checkOutput(path: string, inputs: readonly (string | undefined)[]): Promise<void> {
   await checkWritable(path);
@@ -291,7 +289,7 @@ export async function checkOutput(path: string, inputs: readonly (string | undef
   }
 }
 
-/** Throws InvalidFileError where a folder that will be written is an input, or the folder that an input lies in. */
+/** InvalidFileError for an output folder that is an input, or the folder that an input lies in. */
 export async function checkOutputFolder(path: string, inputs: readonly (string | undefined)[]): Promise<void> {
   checkPath(path);
   const target = await stat(path).catch(() => null);
@@ -307,8 +305,8 @@ export async function checkOutputFolder(path: string, inputs: readonly (string |
 }
 
 /**
- * Makes a folder, and those that it lies in; InvalidFileError where there cannot be one. In steps: Node's `recursive` tries
- * for ever where a folder such as /proc has room for none.
+ * Makes a folder and its parents; InvalidFileError where that is not possible. One folder at a time, since `mkdir` with
+ * `recursive` does not return in folders such as /proc.
  */
 export async function makeFolder(path: string): Promise<void> {
   const make = () =>
@@ -327,7 +325,7 @@ export async function makeFolder(path: string): Promise<void> {
     : cannotWrite(path, problem);
 }
 
-/** What is written to of a file of Node; not by Node's own type, which declarations must not need. */
+/** The part of Node's FileHandle that is written to: declarations of this package must not need Node's types. */
 interface WritableHandle {
   write(bytes: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
 }
@@ -348,4 +346,13 @@ export function cannotWrite(path: string, cause: Error): Error {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === undefined || !writeErrors.has(code)) return cause;
   return new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
+}
+
+/** Bytes that are free where a folder is or will be; infinite where the system does not tell. */
+export async function freeDisk(folder: string): Promise<number> {
+  for (let at = resolve(folder); ; at = dirname(at)) {
+    const found = await statfs(at).catch(() => null);
+    if (found) return found.bavail * found.bsize;
+    if (at === dirname(at)) return Number.POSITIVE_INFINITY;
+  }
 }

@@ -5,7 +5,7 @@
 
 export type ScaleDType = "f32" | "f16";
 
-/** Scales of a byte, times a factor that several groups share: integers, or floats of 4 bits of exponent and 3 of fraction. */
+/** Types of scales of one byte, times a factor that several groups share: integers, or floats of 4 exponent and 3 fraction bits. */
 export type FactoredScale = "i8" | "e4m3";
 
 /** Weights along k whose groups share a factor where scales are integers. */
@@ -31,7 +31,7 @@ export interface WeightSpec {
   readonly hasZeros: boolean;
   /** Whether the integers are indices into `levels`, a codebook of 2^bits int8 levels. */
   readonly hasLevels: boolean;
-  /** Whether groups have minima, which weights are counted from; absent when they have none. */
+  /** Whether groups have minima, to which integers from 0 on times the scale are added; absent when they have none. */
   readonly hasMinima?: boolean;
   /**
    * Type that scales, and minima, are stored in. "i8": integers, times a float16 factor of each row and `SUPER_GROUP`
@@ -77,7 +77,7 @@ export function hasFactors({ scaleDType }: Pick<WeightSpec, "scaleDType">): bool
   return scaleDType === "i8" || scaleDType === "e4m3";
 }
 
-/** Some rows of weights by their numbers, in the order that `rows` has them. */
+/** The rows of weights with the numbers in `rows`, in that order. */
 export function pickRows(weights: QuantizedWeights, rows: ArrayLike<number>): QuantizedWeights {
   const pick = <A extends Int8Array | Float32Array>(values: A): A => {
     const width = values.length / weights.n;
@@ -99,7 +99,7 @@ export function pickRows(weights: QuantizedWeights, rows: ArrayLike<number>): Qu
   };
 }
 
-/** Weights with columns of zeros added, for inputs that have zeros there; the groups stay those of the old columns. */
+/** Weights with columns of zeros at the end, for inputs that are padded. Groups of the other columns stay as they are. */
 export function padColumns(weights: QuantizedWeights, { k, groupSize }: WeightSpec): QuantizedWeights {
   if (k === weights.k) return weights;
   const qvals = new Int8Array(weights.n * k);

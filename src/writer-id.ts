@@ -1,14 +1,14 @@
 /**
- * Ids of those who write files: no two are equal, on whatever machines and in whatever containers that share a volume. They
- * are parts of the names of unfinished files, and say of whom such a file is left over.
+ * Ids of writers of files, unique among all machines and containers that share a volume. The name of a temporary file has the id
+ * of its writer, so that others can tell whether the writer still runs.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
 
-/** What ids look like in names of files, such as "3f2a9c01-123-45678-9a1b2c3d4e5f". */
+/** The form of ids in names of files, such as "3f2a9c01-123-45678-9a1b2c3d4e5f". */
 export const WRITER_ID = "[0-9a-f]+-\\d+-\\d+-[0-9a-f]{12}";
 
-/** Whose process numbers mean something here: a machine, from start to start, and its namespace of processes. */
+/** The boot of a machine and its namespace of processes: process numbers mean something within the two alone. */
 interface Place {
   /** "0" where the system does not tell. */
   readonly hash: string;
@@ -19,10 +19,10 @@ interface Place {
 const unknown: Place = { hash: "0", started: "0" };
 let place: Place | null = null;
 
-/** Of Linux; other systems do not tell when another process started, without which a number that is used again misleads. */
+/** On Linux. Other systems do not tell when another process started, so that a number may be that of a later process. */
 function placeOfProcess(): Place {
   try {
-    // Another namespace's /proc shows other processes under the same numbers.
+    // The /proc of another namespace has other processes under the same numbers.
     if (readlinkSync("/proc/self") !== String(process.pid)) return unknown;
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     const facts = [boot, readlinkSync("/proc/self/ns/pid"), readlinkSync("/proc/self/ns/time")].join();
@@ -44,13 +44,13 @@ function startOf(pid: number): string | null {
   }
 }
 
-/** A new id: machine and namespace, process, its start, and what is random. */
+/** A new id, of the machine and namespace, the process number, the start of the process, and random bytes. */
 export function newWriterId(): string {
   place ??= placeOfProcess();
   return [place.hash, process.pid, place.started, randomBytes(6).toString("hex")].join("-");
 }
 
-/** Whether the process of an id is there: null where that cannot be told, as of another machine or container. */
+/** Whether the process of an id still runs; null where that cannot be told, such as for another machine or container. */
 export function isRunning(id: string): boolean | null {
   place ??= placeOfProcess();
   const [hash, pid, started] = id.split("-");

@@ -1,7 +1,7 @@
 /**
  * Every architecture in several configurations against transformers in float32: logits, greedy tokens, and a prompt that
  * is longer than windows and original contexts. The weights are made from their names, here as in
- * scripts/architecture-goldens.py, which wrote the expected values. Rows of the kernel table and the reference alone.
+ * scripts/goldens/architecture-goldens.py, which wrote the expected values. Rows of the kernel table and the reference alone.
  */
 import { readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";

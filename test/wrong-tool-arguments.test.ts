@@ -69,6 +69,7 @@ const functions: readonly Swept[] = [
   swept("programCache", tools.programCache, () => [{}], ["environment"]),
   swept("hubSettings", tools.hubSettings, () => [{}], ["environment"]),
   swept("listWeights", tools.listWeights, () => [program], ["program"]),
+  swept("parameterCount", tools.parameterCount, () => [[{ shape: [2] }]], ["weights"]),
   swept("bitsPerWeight", tools.bitsPerWeight, () => [[{ shape: [2], byteLength: 2 }]], ["weights"]),
   swept("hasAqlmWeights", aqlm.hasAqlmWeights, () => [model, aqlm.parseAqlmMode("aqlm-2x8")!], ["model", "mode"]),
   swept("parseAqlmMode", aqlm.parseAqlmMode, () => ["aqlm-2x8"], ["qmode"]),

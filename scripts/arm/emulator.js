@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { baseFlags, fileFlags, nativeFolder, nativeSources, objectName, root } from "../native-sources.js";
-import { zig } from "../zig.js";
+import { zig } from "../release/zig.js";
 
 const folder = join(root, "build", "arm-figures");
 const plugin = join(folder, "count.so");

@@ -1,4 +1,4 @@
-/** A model that makes vectors of texts, as the AI SDK calls it. */
+/** An embedding model for the AI SDK. */
 import type {
   EmbeddingModelV3,
   EmbeddingModelV3CallOptions,
@@ -13,14 +13,14 @@ import type { LoadedModels } from "./loaded-models.ts";
 /** Names of the library's options that calls may give as `providerOptions.lowbit`. */
 const OWN = ["prompt", "truncate", "dimensions"] as const;
 
-/** What `providerOptions.lowbit` of a call that embeds may have. */
+/** `providerOptions.lowbit` of a call that embeds. */
 export type LowbitEmbeddingOptions = Pick<EmbedOptions, (typeof OWN)[number]>;
 
 export class TextEmbeddingModel implements EmbeddingModelV3 {
   readonly specificationVersion = "v3";
   readonly provider = "lowbit";
   readonly modelId: string;
-  /** The library runs as many together as its memory allows. */
+  /** No limit: the library splits a call into batches by its memory. */
   readonly maxEmbeddingsPerCall = Number.POSITIVE_INFINITY;
   readonly supportsParallelCalls = true;
   readonly #models: LoadedModels;
@@ -30,7 +30,7 @@ export class TextEmbeddingModel implements EmbeddingModelV3 {
     this.#models = models;
   }
 
-  /** Bound, for version 7 of the SDK calls it on a proxy. */
+  /** A bound function, since version 7 of the SDK calls it on a proxy of this object. */
   readonly doEmbed = async (call: EmbeddingModelV3CallOptions): Promise<EmbeddingModelV3Result> => {
     const { own, unknown } = ownOptions<LowbitEmbeddingOptions>(call.providerOptions, OWN);
     const features = [...callerHeaders(call), ...unknown];

@@ -44,7 +44,7 @@ export class LoadedModels {
   /** Gives a model the drafts that the provider has for all. */
   async #drafted(model: LanguageModel): Promise<LanguageModel> {
     const { draft, load } = this.#settings;
-    if (draft === undefined || model.embedding || model.reranker) return model;
+    if (draft === undefined || model.makes !== "text") return model;
     const named = drafts.find((name) => name === draft);
     try {
       model.draft = named ?? (await this.#once(`draft ${draft}`, () => loadModel(draft, load), undefined));

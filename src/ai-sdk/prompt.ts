@@ -9,7 +9,7 @@ import { UnsupportedError } from "../errors.ts";
 import { jsonText } from "../json-text.ts";
 import { type AssistantMessage, joinedTexts, type Message, type ToolMessage } from "../text/chat-messages.ts";
 
-/** The messages of a prompt. UnsupportedError that names the part for what is no text. */
+/** The messages of a prompt. UnsupportedError names a part that is not text. */
 export function messagesOf(prompt: LanguageModelV3Prompt): Message[] {
   return prompt.flatMap((message, index): Message[] => {
     const at = `prompt[${index}].content`;
@@ -36,7 +36,7 @@ function fileText({ data, mediaType }: LanguageModelV3FilePart, at: string): str
   return typeof data === "string" ? Buffer.from(data, "base64").toString() : new TextDecoder().decode(data);
 }
 
-/** The answer, and the results that it had of tools which the model's server ran. */
+/** An assistant's message, and a message for each result of a tool that its provider ran. */
 function assistantMessages(content: Content<"assistant">, at: string): Message[] {
   const texts = { text: "", reasoning: "" };
   const toolCalls = [];

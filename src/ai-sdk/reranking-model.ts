@@ -1,4 +1,4 @@
-/** A model that ranks documents, as the AI SDK calls it. */
+/** A reranking model for the AI SDK. */
 import type { RerankingModelV3, RerankingModelV3CallOptions, SharedV3Warning } from "@ai-sdk/provider";
 import { UnsupportedError } from "../errors.ts";
 import type { RankOptions } from "../language/reranker.ts";
@@ -8,7 +8,7 @@ import type { LoadedModels } from "./loaded-models.ts";
 /** Names of the library's options that calls may give as `providerOptions.lowbit`. */
 const OWN = ["prompt", "truncate"] as const;
 
-/** What `providerOptions.lowbit` of a call that ranks may have. */
+/** `providerOptions.lowbit` of a call that ranks. */
 export type LowbitRerankingOptions = Pick<RankOptions, (typeof OWN)[number]>;
 
 type Ranking = Awaited<ReturnType<RerankingModelV3["doRerank"]>>;
@@ -24,7 +24,7 @@ export class DocumentRerankingModel implements RerankingModelV3 {
     this.#models = models;
   }
 
-  /** Bound, for version 7 of the SDK calls it on a proxy. */
+  /** A bound function, since version 7 of the SDK calls it on a proxy of this object. */
   readonly doRerank = async (call: RerankingModelV3CallOptions): Promise<Ranking> => {
     const { own, unknown } = ownOptions<LowbitRerankingOptions>(call.providerOptions, OWN);
     const features = [...callerHeaders(call), ...unknown];
@@ -33,7 +33,7 @@ export class DocumentRerankingModel implements RerankingModelV3 {
     const does = embedding ? "gives embeddings" : "generates text";
     if (!reranker) throw new UnsupportedError(`${name}: the program ${does}; it ranks no documents`);
     const { documents, query, topN } = call;
-    // Objects are read as JSON, which has the names of their fields.
+    // Documents that are objects are ranked by their JSON.
     const texts = documents.type === "text" ? documents.values : documents.values.map((value) => JSON.stringify(value));
     const scores = await reranker.rank(query, texts, { ...own, signal: call.abortSignal });
     const ranking = scores.map((relevanceScore, index) => ({ index, relevanceScore }));

@@ -34,16 +34,16 @@ export interface CalibrationText {
 }
 
 const TOKENS_DEFAULT = 16384;
-/** Tokens of what is written in one go: texts follow each other there until it is full. */
+/** Tokens of a part of the whole: texts follow each other in it until it is full. */
 const PART = 512;
-/** Parts that are written at once. */
+/** Parts that are generated together, as sequences of a batch. */
 const TOGETHER = 32;
-/** Texts of a part, at most: each has a seed of its own. */
+/** Most texts of a part, and the distance between the seeds of parts: each text has a seed of its own. */
 const TEXTS_MAX = 1024;
-/** Tokens of a text: it is not begun where fewer are left for it, and cut where it has the most. */
+/** Fewest and most tokens of a text: none is begun where fewer are left, and none gets more. */
 const TEXT_TOKENS = { least: 16, most: 256 } as const;
 
-/** The beginning of a text. */
+/** How a text begins, and of which kind it is. */
 interface Prompt {
   readonly kind: string;
   readonly ids: readonly number[];
@@ -112,7 +112,7 @@ async function loadIn8Bits(model: Model, contextLength: number, signal?: AbortSi
   }
 }
 
-/** Beginnings of all kinds, taken from each in turn. */
+/** Beginnings of all kinds, in turn. */
 function promptsOf(llm: LanguageModel): Prompt[] {
   const { tokenizer } = llm;
   const plain = Object.entries(beginnings).map(([kind, texts]) =>
@@ -131,7 +131,7 @@ function isCoprime(a: number, b: number): boolean {
   return b === 0 ? a === 1 : isCoprime(b, a % b);
 }
 
-/** Prompts from another one on for each part. */
+/** The beginnings of a part: each part starts with another. */
 function rotated(prompts: readonly Prompt[], part: number): readonly Prompt[] {
   const first = (part * 3) % prompts.length;
   return [...prompts.slice(first), ...prompts.slice(0, first)];
@@ -146,7 +146,7 @@ interface Part {
   onText(kind: string): void;
 }
 
-/** Texts of so many tokens, one after the other. */
+/** Generates texts one after the other until they have so many tokens. */
 async function writePart(llm: LanguageModel, prompts: readonly Prompt[], part: Part): Promise<string> {
   const { size, seeds, signal, onToken, onText } = part;
   const { tokenizer, eosIds } = llm;

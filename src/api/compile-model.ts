@@ -23,7 +23,7 @@ import { weightsFor } from "./weights-for.ts";
 
 const CONTEXT_DEFAULT_MAX = 2048;
 const CHUNK_DEFAULT_MAX = 512;
-/** Most rows of a step whose logits can be asked for: each takes memory for the whole vocabulary. */
+/** Most tokens of a step whose logits can be asked for: each takes memory for the whole vocabulary. */
 const LOGIT_ROWS_MAX = 64;
 
 interface Lengths {
@@ -33,7 +33,7 @@ interface Lengths {
   readonly maxContextLen: number;
 }
 
-/** Options of programs that keep the keys and values of one sequence in states of their own. */
+/** Options of programs whose states hold the keys and values of one sequence, as those for ExecuTorch. */
 const stateOptions = ["maxContextLen", "logits"] as const;
 
 function lengths(model: Model, options: CompileModelOptions): Lengths {
@@ -121,7 +121,7 @@ export function longContextFrom({ decoder }: Model, maxContextLen: number): numb
 }
 
 /**
- * The methods of a model's program. `unread`: for graphs whose weights are not read, so that weights may still wait for
+ * The methods of a model's program. `unread`: for graphs alone, whose weights are never read; they may still wait for
  * calibration.
  */
 export function methodSources(model: Model, given: CompileModelOptions, unread = false) {
@@ -150,8 +150,8 @@ export function compileModel(model: Model, given: CompileModelOptions = {}): Pro
 }
 
 /**
- * Throws what `compileModel` would throw for these options once the model is calibrated or encoded, and what loading would
- * throw for a context that the model does not have: for before that work, which takes long.
+ * Checks options before the model is calibrated or encoded, which takes long. Throws what `compileModel` would throw afterwards,
+ * and what loading would throw for a context that the model does not have.
  */
 export function checkCompiles(
   model: Model,
@@ -163,7 +163,7 @@ export function checkCompiles(
   if (contextLength !== undefined) checkWhole("contextLength", contextLength, 1, model.decoder.contextLength);
 }
 
-/** Bytes of the file of a model's program; its weights may still wait for calibration. Throws as `compileModel`. */
+/** Bytes of the `.pte` file of a model, whose weights may still wait for calibration. Throws as `compileModel`. */
 export function programBytes(model: Model, given: CompileModelOptions = {}): number {
   return fileBytes(compiled(model, given, true));
 }

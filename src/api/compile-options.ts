@@ -9,9 +9,7 @@ export const targets = ["lowbit", "executorch"] as const;
 /** Who runs a program: one of `targets`. */
 export type Target = (typeof targets)[number];
 
-/**
- * How a checkpoint becomes a program: rows of a step, target and CPU. Every field has a default.
- */
+/** How a checkpoint becomes a program. Every field has a default. */
 export interface CompileModelOptions extends AbortOptions {
   /** The CPU that weights are packed for. Default: this one. */
   readonly cpu?: Cpu;
@@ -21,14 +19,14 @@ export interface CompileModelOptions extends AbortOptions {
   readonly maxContextLen?: number | undefined;
   /** Logits [1, V] of the last token (default), or [1, T, V] of all, of a program for ExecuTorch. Others give those of the rows that are asked for. */
   readonly logits?: "last" | "all";
-  /** Who runs the program. For ExecuTorch, fused operators become those that it has, and weights its layout. */
+  /** Who runs the program. For ExecuTorch, it calls operators that ExecuTorch has, and weights are in TorchAO's layout. Default: lowbit. */
   readonly target?: Target | undefined;
 }
 
-/** Values of options that name one of a few. */
+/** Values of the options that are one of some names. */
 const choices = { logits: ["last", "all"], target: targets } as const;
 
-/** InvalidArgumentError for an option of another value than those it may have. */
+/** InvalidArgumentError for an option whose value is none of its names. */
 export function checkChoices(options: Partial<CompileModelOptions>): void {
   for (const [name, known] of Object.entries(choices)) {
     const value = options[name as keyof typeof choices];

@@ -22,24 +22,24 @@ export interface Diagnosis {
   readonly features: readonly string[];
   /** Where kernels come from: the native addon, WebAssembly, or the reference in TypeScript. */
   readonly backend: "native" | "wasm" | "reference";
-  /** Kernels of 4-bit weights: for a token, and for a prompt. */
+  /** Names of the kernels that multiply 4-bit weights: in decode, and in prefill. */
   readonly kernels: readonly string[];
   /** Threads of kernels, unless a program is loaded with others. */
   readonly threads: number;
   /** Bytes of memory that this process may have, and that are free of it now. */
   readonly memory: { readonly totalBytes: number; readonly freeBytes: number };
   /**
-   * Bytes of memory that kernels read a second, measured for a moment; null without native code. A token reads all weights
-   * of a model, so that no model makes more tokens a second than this divided by its bytes.
+   * Memory bandwidth, in bytes a second, as all threads read; null without native code. A token reads all weights of a model,
+   * so no model generates more tokens a second than this divided by its bytes.
    */
   readonly readBytesPerSecond: number | null;
-  /** What would make this machine faster, in sentences; empty when nothing is known to. */
+  /** Advice that makes models faster on this machine, in sentences; empty where there is none. */
   readonly advice: readonly string[];
 }
 
-/** More than caches hold. */
+/** Bytes that are read to measure bandwidth: more than caches hold. */
 const READ_BYTES = 256e6;
-/** Rows of a prompt. */
+/** Tokens of a prompt, for which the kernel of prefill is looked up. */
 const PREFILL_TOKENS = 64;
 
 /** Looks at this machine: CPU, kernels, threads and memory. Takes about a second. */
@@ -81,7 +81,7 @@ interface Situation {
   readonly unserved: readonly string[];
 }
 
-/** What would be faster, and what to do for it. */
+/** Sentences on what would be faster, and how to have it. */
 export function adviceFor({ backend, threads, cores, unserved }: Situation): string[] {
   const advice: string[] = [];
   if (backend !== "native")
@@ -102,7 +102,7 @@ export function adviceFor({ backend, threads, cores, unserved }: Situation): str
   return advice;
 }
 
-/** Bytes that so many threads read a second; null where there is no room to measure. */
+/** Bytes of memory that so many threads read a second; null where too little memory is free to measure. */
 function readSpeed(threads: number): number | null {
   if (process.availableMemory() < 2 * READ_BYTES) return null;
   const buffer = nativeAddon()?.allocate(READ_BYTES);

@@ -14,7 +14,7 @@ import { Ops } from "../ops/ops.ts";
 import type { Weight } from "../ops/weight.ts";
 import { operators } from "../registry/operators.ts";
 import { checkKvCache } from "../runtime/sequence-options.ts";
-import { LoneSequence } from "../sequences/lone-sequence.ts";
+import { SingleSequence } from "../sequences/single-sequence.ts";
 import type { Tensor } from "../tensor.ts";
 import { longContextFrom } from "./compile-model.ts";
 import { checkChoices } from "./compile-options.ts";
@@ -40,7 +40,7 @@ export class EagerModel {
   readonly contextLength: number;
   readonly #forward: Forward;
   readonly #builder: EagerBuilder;
-  readonly #sequence: LoneSequence;
+  readonly #sequence: SingleSequence;
   readonly #longFrom: number;
   /** Ids that were given, and whether they are computed as those of a sequence beyond `#longFrom`. */
   readonly #ids: number[] = [];
@@ -48,7 +48,7 @@ export class EagerModel {
 
   private constructor(
     forward: Forward,
-    { builder, sequence }: { readonly builder: EagerBuilder; readonly sequence: LoneSequence },
+    { builder, sequence }: { readonly builder: EagerBuilder; readonly sequence: SingleSequence },
     lengths: { readonly contextLength: number; readonly longFrom: number },
   ) {
     this.#forward = forward;
@@ -70,7 +70,7 @@ export class EagerModel {
     const forward = forwardOf(model, remembered(weightsFor(model, { signal }, false)), options);
     const graphs = [false, true].map((long) => graphOf(forward, cpu, long));
     const type = checkKvCache(kvCache);
-    const sequence = new LoneSequence(graphSequenceUses(graphs[0]!, operators), { type, contextLength });
+    const sequence = new SingleSequence(graphSequenceUses(graphs[0]!, operators), { type, contextLength });
     const builder = new EagerBuilder(operators, cpu, { sequences: sequence.table });
     for (const { constant } of graphs.flatMap(({ nodes }) => nodes.flatMap(argumentValues))) {
       signal?.throwIfAborted();

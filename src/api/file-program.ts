@@ -1,9 +1,9 @@
-/** Model files here as programs: compiled once, and kept by what they hold. */
-import { stat, statfs } from "node:fs/promises";
+/** Programs of local model files: compiled once, and kept in a cache by the content of the file. */
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
-import { checkWritable, makeFolder } from "../node-file.ts";
+import { checkWritable, freeDisk, makeFolder } from "../node-file.ts";
 import type { WaitOptions } from "../path-claim.ts";
 import { cachedOrMade, contentOf, dropCached, keepCached, programCache } from "./program-cache.ts";
 
@@ -11,16 +11,16 @@ import { cachedOrMade, contentOf, dropCached, keepCached, programCache } from ".
 export interface FileProgramOptions extends WaitOptions {
   /** Folder that programs are kept in. Default: `programCache()`. */
   readonly cache?: string | undefined;
-  /** Words for how weights are quantized and compiled, which programs are told apart by. */
+  /** How weights are quantized and compiled, as words: a part of the cache's key. */
   readonly quantization: string;
   /** Writes the program to a path. */
   readonly make: (path: string) => Promise<void>;
 }
 
-/** A program takes about what its file does, and never so many times as much. */
+/** Upper bound of a program's bytes as a multiple of its file's, to which they are nearly equal. */
 const ROOM = 1.5;
 
-/** Why no program of a file can be kept in a folder: it cannot be written to, or has no room. Null where it can. */
+/** Why a folder cannot keep the program of a file: it cannot be written to, or the disk is too full. Null where it can. */
 export async function keepingRefusal(file: string, cache = programCache()): Promise<string | null> {
   checkString("file", file);
   try {
@@ -30,15 +30,15 @@ export async function keepingRefusal(file: string, cache = programCache()): Prom
     if (error instanceof InvalidFileError) return error.message;
     throw error;
   }
-  const [{ size }, { bavail, bsize }] = await Promise.all([stat(file), statfs(cache)]);
-  if (ROOM * size <= bavail * bsize) return null;
-  return `${cache}: expected ${Math.ceil((ROOM * size) / 1e6)} MB of free disk but found ${Math.floor((bavail * bsize) / 1e6)} MB`;
+  const [{ size }, free] = await Promise.all([stat(file), freeDisk(cache)]);
+  if (ROOM * size <= free) return null;
+  return `${cache}: expected ${Math.ceil((ROOM * size) / 1e6)} MB of free disk but found ${Math.floor(free / 1e6)} MB`;
 }
 
 /**
- * What `load` gives of a program of a file, such as a GGUF. The first time, the program is made; then it is taken from the
- * cache, for any file of the same content. A program that is damaged there is made again. Throws what `make` and `load`
- * do, and InvalidFileError where the file or the cache cannot be read or written.
+ * Makes a program of a file, such as a GGUF, and gives the result of `load` on it. Later calls take the program from the cache,
+ * for any file of the same content. A damaged program in the cache is made again. Throws as `make` and `load`, and
+ * InvalidFileError where the file or the cache cannot be read or written.
  */
 export async function withFileProgram<R>(
   file: string,

@@ -29,13 +29,13 @@ export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "
   /** Most bytes of the program's file: weights, tokenizer, everything. */
   readonly bytes: number;
   /**
-   * Groups to choose from; those that are no whole part of all rows, or not for scales of their type, are left out. Default: 16
-   * and 32 with scales of 8 bits, 32, 64 and 128 with others.
+   * Group sizes to choose from. Those that do not divide a matrix's rows, or that its type of scales does not allow, are left out.
+   * Default: 16 and 32 with scales of 8 bits, 32, 64 and 128 with others.
    */
   readonly groupSizes?: readonly GroupSize[] | undefined;
   /**
-   * Folder that keeps what was chosen, in size.json: the same call, because what followed was interrupted, takes it from there. What is left
-   * there is the caller's to remove.
+   * Folder in which size.json keeps the choice. When what follows is interrupted, the same call takes the choice from there. The
+   * caller removes the file.
    */
   readonly folder?: string | undefined;
   /** Called as matrices are measured. */
@@ -68,7 +68,7 @@ export interface FittedSize {
 
 const BITS = [2, 3, 4, 5, 6, 7, 8];
 const GROUP_SIZES: readonly GroupSize[] = [16, 32, 64, 128];
-/** How often what the first choice left over is spent. */
+/** Rounds in which bytes that the choice before left over are spent. */
 const ROUNDS = 6;
 
 /**
@@ -114,7 +114,7 @@ async function keepFit(folder: string, key: string, { configs, ...fitted }: Fitt
   });
 }
 
-/** What an earlier call has chosen; null where there is nothing, one of another key, or one that is damaged. */
+/** The choice of an earlier call; null where there is none, or one of another key or damaged. */
 async function keptFit(folder: string, key: string): Promise<FittedSize | null> {
   const text = await readTextIfAny(join(folder, KEPT));
   if (text === null) return null;
@@ -192,7 +192,7 @@ class SizeFit {
     return { ...chosen, uniform };
   }
 
-  /** The choices of least cost whose program takes no more bytes than it may: what was left over is spent, too. Null for none. */
+  /** The choices of least cost whose program fits, with left-over bytes spent; null where none fits. */
   #spend(
     sizes: readonly number[][],
     costs: readonly number[][],
@@ -224,7 +224,7 @@ class SizeFit {
     return programBytes(this.#model, compileOptions(this.#options));
   }
 
-  /** Bytes of the whole file, and of each item's matrices, when all take one choice. */
+  /** Bytes of the whole file, and of each item's matrices, when all items take one choice. */
   #sizesOf(choice: number): { total: number; sizes: number[] } {
     const total = this.#bytesOf(this.#configs(this.#items.map(() => choice)));
     const { sources } = methodSources(this.#model, compileOptions(this.#options), true);
@@ -235,7 +235,7 @@ class SizeFit {
   }
 }
 
-/** What the constant of a weight is found by: all experts of a layer have one configuration, and are stored as stacks. */
+/** The key of a weight's constant. Experts of a layer share one, as they are stored in one stack. */
 const constantKey = (name: string) => name.replace(/\.experts\..*/, ".experts");
 
 /** Bytes of the constants of a graph, before any are joined, by the keys of their weights. */
@@ -250,7 +250,7 @@ function constantBytes({ nodes }: Graph): ReadonlyMap<string, number> {
   return bytes;
 }
 
-/** Slots with configurations, those that take the same one together. Those for drafts alone keep theirs: no prediction is off by them. */
+/** Slots with configurations, in groups that share one. Slots of drafts alone are left out: predictions do not depend on them. */
 function groupsOf(model: Model): readonly (readonly string[])[] {
   const groups = new Map<string, string[]>();
   for (const { name, role, tiedTo } of model.network.slots) {

@@ -1,6 +1,5 @@
 /** Models of the hub as programs: downloaded, quantized once, and kept. */
-import { statfs } from "node:fs/promises";
-import { basename, dirname, resolve } from "node:path";
+import { basename } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
 import { loadCheckpoint } from "../checkpoint/load.ts";
 import type { Model } from "../checkpoint/model.ts";
@@ -9,6 +8,7 @@ import { weightOrigins } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { HubSettings } from "../hub/settings.ts";
 import { type PullPlan, pullModel } from "../hub/snapshot.ts";
+import { freeDisk } from "../node-file.ts";
 import { totalMemory } from "../node-memory.ts";
 import type { WaitOptions } from "../path-claim.ts";
 import { embedding, int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
@@ -133,15 +133,6 @@ async function planOf(model: string, { files, bytes, folder }: PullPlan, share: 
     memoryBytes: programBytes + RUN_BYTES,
     totalMemoryBytes: totalMemory(),
   };
-}
-
-/** Bytes that are free where a folder is or will be; infinite where the system does not tell. */
-async function freeDisk(folder: string): Promise<number> {
-  for (let at = resolve(folder); ; at = dirname(at)) {
-    const found = await statfs(at).catch(() => null);
-    if (found) return found.bavail * found.bsize;
-    if (at === dirname(at)) return Number.POSITIVE_INFINITY;
-  }
 }
 
 function checkRoom({ model, downloadBytes, programBytes, freeDiskBytes }: DownloadPlan): void {

@@ -78,7 +78,7 @@ export interface WeightReport {
   readonly operators: readonly string[];
   /** Packed layout, null for plain tensors. */
   readonly layout: string | null;
-  /** What stored values are where bits and group size do not say it, such as `aqlm 2x8, groups of 8`; else null. */
+  /** The weight's format where bits and group size do not tell it, such as `aqlm 2x8, groups of 8`; else null. */
   readonly form: string | null;
   /** Bits of one weight; scales and the like are not counted. */
   readonly bits: number;
@@ -88,7 +88,7 @@ export interface WeightReport {
   readonly groupSize: number | null;
   /** Type of the scales, "i8" for integers times factors in float16, "e4m3" for 8-bit floats times factors in float32; null for floats. */
   readonly scaleType: WeightSpec["scaleDType"] | null;
-  /** The levels of a codebook that integers are places in; null where they are the levels themselves. */
+  /** The codebook that integers are indices into; null where integers are the levels. */
   readonly levels: readonly number[] | null;
   /** Whether groups have zero points. */
   readonly hasZeros: boolean;
@@ -318,7 +318,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
   };
 }
 
-/** Whether all are; null where nothing tells. */
+/** Whether all checksums match; null where none is known. */
 function areIntact(parts: readonly (boolean | null)[]): boolean | null {
   return parts.includes(null) ? null : parts.every(Boolean);
 }

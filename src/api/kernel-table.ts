@@ -1,4 +1,4 @@
-/** The kernel rows of all operators as data for people: what there is, what serves which call on a CPU, and why. */
+/** The kernels of all operators as data for tables: which there are, and which serves which call on a CPU. */
 import { checkOptions } from "../arguments.ts";
 import type { Cpu, GroupLimit, Kernel, KernelQuery, KernelTarget } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -18,7 +18,7 @@ export interface KernelRow {
   readonly operator: string;
   /** Name of the kernel. */
   readonly kernel: string;
-  /** Origin of the kernel's code. */
+  /** Whether the kernel is native, WebAssembly, or plain TypeScript. */
   readonly target: KernelTarget;
   /** Packed layouts that the kernel reads; null for kernels without packed weights. */
   readonly layouts: readonly string[] | null;
@@ -30,39 +30,39 @@ export interface KernelRow {
   readonly mStep: number;
   /** Columns of the result that the kernel computes together. */
   readonly nStep: number;
-  /** Groups of weights that it serves, within any of these; null when it serves groups of any length. */
+  /** Limits of group sizes, one of which a group must be within; null where the kernel serves any group size. */
   readonly groups: readonly GroupLimit[] | null;
   /** Why the CPU cannot run it, null when it can. */
   readonly refusal: string | null;
 }
 
-/** What serves calls with at least so many rows of activations. */
+/** The kernel of calls with at least so many rows of activations. */
 export interface ServingKernel {
   /** Rows of activations from which on the kernel serves. */
   readonly m: number;
-  /** Name of the kernel; null where the runtime leaves the calls apart that this operator would join. */
+  /** Name of the kernel; null where the runtime runs the calls that this operator would fuse one by one. */
   readonly kernel: string | null;
 }
 
 const GROUP_SIZES = [32, 64, 128, 256, "axis"] as const;
 type GroupSize = (typeof GROUP_SIZES)[number];
 
-/** The kernels that serve an operator's calls; bits and group sizes that are served alike are one entry. */
+/** The kernels that serve an operator's calls. Bits and group sizes with the same kernels share an entry. */
 export interface KernelChoice {
   /** Name of the operator; `{b}` stands for its bits. */
   readonly operator: string;
   /** Layout of the packed weights, null for operators without. */
   readonly layout: string | null;
-  /** Bits of weights that are served so; null for operators without weights. */
+  /** Bits of weights that these kernels serve; null for operators without weights. */
   readonly bits: readonly number[] | null;
-  /** Group sizes that are served so, "axis" for one scale a row; null where there is no choice of layouts. */
+  /** Group sizes that these kernels serve, "axis" for one scale a row; null where there is no choice of layouts. */
   readonly groupSizes: readonly GroupSize[] | null;
   /**
-   * Whether weights in such groups are packed in this layout for this CPU, or only read; null where there is no choice
-   * of layouts.
+   * Whether this CPU's own programs have weights of these groups in this layout; false where it only reads it in programs for
+   * others. Null where there is no choice of layouts.
    */
   readonly packed: boolean | null;
-  /** Kernels by rows of activations, rising; the first serves from 1 row on. */
+  /** Kernels in the order of the fewest rows of activations that they serve; the first serves from 1 row on. */
   readonly serving: readonly ServingKernel[];
 }
 
@@ -83,14 +83,14 @@ export interface KernelTable {
   readonly choices: readonly KernelChoice[];
 }
 
-/** Sizes of the weights that are asked about; no kernel's choice depends on n, or on k but for one scale a row. */
+/** Sizes of the weights that selection is asked about: it depends on neither, but for scales of whole rows. */
 const [ROWS, COLUMNS] = [4096, 4096];
 
-/** Operators that share one list of kernels and, but for their bits, a name. */
+/** Operators that share a list of kernels, and a name but for the bits in it. */
 interface Family {
   readonly name: string;
   readonly kernels: readonly Kernel<never>[];
-  /** Widths of weights that the operators take; null for all that the kernels take. */
+  /** Bits of weights that the operators take; null for all that the kernels take. */
   readonly bits: ReadonlySet<number> | null;
   /** Whether the kernels are of an operator that programs do not name. */
   readonly isFused: boolean;
@@ -121,12 +121,12 @@ function familiesOf(registry: OperatorRegistry): Family[] {
   });
 }
 
-/** Widths that some of the operators take; null when one takes any. */
+/** Bits that some of the operators take; null when one takes any. */
 function bitsOf(members: readonly Operator[]): Family["bits"] {
   return members.some(({ bits }) => bits === null) ? null : new Set(members.flatMap(({ bits }) => bits ?? []));
 }
 
-/** Names that differ in one digit, their bits, become one name with `{b}`, each in its place; others stay. */
+/** Operator names with `{b}` in place of a digit in which some of them differ: their bits. */
 function familyNames(names: readonly string[]): string[] {
   const patterns = new Map<string, Set<string>>();
   for (const name of names)
@@ -139,7 +139,7 @@ function familyNames(names: readonly string[]): string[] {
   return names.map(nameOf);
 }
 
-/** Rows that serve some of the family's widths. */
+/** Kernels that serve some of the bits of a family's operators. */
 function rowsOf({ name: operator, kernels, bits: taken }: Family, cpu: Cpu): KernelRow[] {
   return kernels.flatMap((kernel): KernelRow[] => {
     const { name, target, layouts, needs, mStep, nStep, groups = null } = kernel;
@@ -170,7 +170,7 @@ function choicesOf(family: Family, cpu: Cpu): KernelChoice[] {
       if (last?.bits && bits !== null && isAlike(last.served, served)) last.bits.push(bits);
       else ranges.push({ bits: bits === null ? null : [bits], served });
     }
-    // Calls that are fused for no number of rows are none.
+    // Fused operators that no number of rows runs are left out.
     return ranges.flatMap(({ bits, served }) =>
       served
         .filter(({ serving }) => serving.some(({ kernel }) => kernel !== null))
@@ -181,7 +181,7 @@ function choicesOf(family: Family, cpu: Cpu): KernelChoice[] {
 
 type Served = Pick<KernelChoice, "groupSizes" | "packed" | "serving">;
 
-/** What serves the group sizes of weights in a layout; those that are served alike are one entry. */
+/** The kernels of weights in a layout, by group size; sizes with the same kernels share an entry. */
 function servedGroups(family: Family, weights: Pick<KernelQuery, "layout" | "bits">, cpu: Cpu): readonly Served[] {
   const { layout, bits } = weights;
   if (bits === null || !layouts.some(({ name }) => name === layout))
@@ -199,7 +199,7 @@ function servedGroups(family: Family, weights: Pick<KernelQuery, "layout" | "bit
   return all;
 }
 
-/** Kernels by the fewest rows of activations that each serves: the choice changes only where some kernel begins to serve. */
+/** The chosen kernels by fewest rows of activations. The choice can change only at the `mStep` of some kernel. */
 function servingKernels(
   { kernels, isFused }: Family,
   weights: Omit<KernelQuery, "m">,

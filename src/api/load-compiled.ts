@@ -1,4 +1,4 @@
-/** From a model to running it without a file between. */
+/** Models that are compiled and run at once, without a program file. */
 
 import { checkOptions } from "../arguments.ts";
 import { assetsOf } from "../checkpoint/assets.ts";

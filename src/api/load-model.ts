@@ -1,4 +1,4 @@
-/** A model by its path, whatever it is. */
+/** Loads a model by its path: a program, a checkpoint or a model of the hub. */
 import { isCheckpoint, isHubName, loadCheckpoint } from "../checkpoint/load.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { hubProgram } from "./hub-program.ts";

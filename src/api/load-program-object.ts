@@ -1,4 +1,4 @@
-/** From a program in memory to a language model. */
+/** Loads programs in memory as language models. */
 
 import { type LanguageModel, type LanguageModelOptions, loadLanguageModel } from "../language/language-model.ts";
 import type { LateModules } from "../language/late-modules.ts";

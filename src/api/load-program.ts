@@ -1,4 +1,4 @@
-/** From a `.pte` file of Node to a language model. */
+/** Loads `.pte` files as language models, in Node. */
 import { dirname, join } from "node:path";
 import { programAssets } from "../language/assets.ts";
 import type { LanguageModel } from "../language/language-model.ts";
@@ -7,9 +7,11 @@ import { loadProgramObject } from "./load-program-object.ts";
 import { engineOptions, type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /**
- * Loads a `.pte` file: weights (mapped where the addon can, read otherwise), tokenizer, chat template; those from files
- * beside it, as ExecuTorch keeps them, when it has none. InvalidFileError or UnsupportedError when it cannot run here.
- * While a mapped file is loaded it may be deleted, or replaced by renaming; cutting or writing into it ends the process.
+ * Loads a `.pte` file with its weights, tokenizer and chat template. A file without the last two, as ExecuTorch's, takes them from
+ * files beside it. InvalidFileError or UnsupportedError when it cannot run here.
+ *
+ * The native addon maps weights instead of reading them. A mapped file may be deleted or replaced by renaming; cutting it or
+ * writing into it ends the process.
  */
 export function loadProgram(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
   return withProgramFile(path, options, async (program) => {

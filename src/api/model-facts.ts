@@ -6,9 +6,8 @@ import { programAssets } from "../language/assets.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import type { ModelFacts } from "../model-facts.ts";
 import { readMetadata } from "../runtime/program.ts";
-import { elementCount } from "../tensor.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
-import { bitsPerWeight, listWeights } from "./weight-list.ts";
+import { bitsPerWeight, listWeights, parameterCount } from "./weight-list.ts";
 
 /**
  * What a program is, or a checkpoint on this machine, as its file says it; no weights are read. Loading may cut the context for
@@ -32,7 +31,7 @@ async function ofCheckpoint(path: string): Promise<ModelFacts> {
       makes: isText ? (network.task === "rank" ? "scores" : "embeddings") : "text",
       format: path.endsWith(".gguf") ? "gguf" : "safetensors",
       architecture: network.architecture,
-      parameters: countOf(network.slots.filter(({ tiedTo }) => tiedTo === null)),
+      parameters: parameterCount(network.slots.filter(({ tiedTo }) => tiedTo === null)),
       bitsPerWeight: null,
       contextLength: isText ? longestText(checkpoint, network) : network.contextLength,
       template: checkpoint.chatTemplate,
@@ -52,14 +51,10 @@ async function ofProgram(path: string, options: Pick<ProgramFileOptions, "data">
       makes: has("embed") ? "embeddings" : has("rank") ? "scores" : "text",
       format: "pte",
       architecture: null,
-      parameters: countOf(weights),
+      parameters: parameterCount(weights),
       bitsPerWeight: bitsPerWeight(weights),
       contextLength: typeof found === "number" ? found : null,
       template: (await programAssets(program)).chatTemplate ?? null,
     };
   });
-}
-
-function countOf(weights: readonly { readonly shape: readonly number[] }[]): number {
-  return weights.reduce((sum, { shape }) => sum + elementCount(shape), 0);
 }

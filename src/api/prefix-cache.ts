@@ -17,11 +17,11 @@ import { programCache } from "./program-cache.ts";
 
 /** A folder of prefixes, which any processes share. */
 export interface PrefixCacheOptions {
-  /** Default: `prefixes` in the folder of the cache of programs. */
+  /** The folder. Default: `prefixes` in the folder of the cache of programs. */
   readonly folder?: string | undefined;
   /**
-   * Most bytes of its files; what was unused for the longest time is removed. Default: 20 GiB, and a tenth of what is free on
-   * the disk at most.
+   * Most bytes of its files; the least recently used are removed. Default: 20 GiB, or a tenth of the disk's free space if that
+   * is less.
    */
   readonly bytes?: number | undefined;
 }
@@ -43,9 +43,9 @@ export class PrefixCache {
   }
 
   /**
-   * Keeps what a model computes of prompts from now on, and looks for what was kept before. Prefixes are found by their
-   * tokens, the program, this CPU, the type of the cache and the version of this package. Nothing, of a program that keeps
-   * one sequence in states of its own.
+   * Has a model keep what it computes of prompts in the folder, and look there for prefixes of later ones. Prefixes are found by
+   * tokens, program, CPU, type of the KV cache and version of this package. Does nothing for a program whose states hold its
+   * only sequence.
    */
   async keepFor(model: LanguageModel): Promise<void> {
     checkInstance("model", model, LanguageModel, "one of loadProgram()");
@@ -54,14 +54,14 @@ export class PrefixCache {
     store.archive = archiveIn(this.#blobs, await identityOf(model.program, store.layout));
   }
 
-  /** Resolves when all is written that was computed so far. */
+  /** Resolves when everything that was computed so far is written. */
   async flush(): Promise<void> {
     await this.#blobs.flush();
   }
 }
 
 const BYTES_DEFAULT = 20 * 2 ** 30;
-/** The part of what is free on a disk that is taken without being asked for. */
+/** Largest part of a disk's free space that is used by default. */
 const FREE_SHARE = 1 / 10;
 
 async function defaultBytes(folder: string): Promise<number> {
@@ -69,10 +69,10 @@ async function defaultBytes(folder: string): Promise<number> {
   return Math.max(1, Math.floor(Math.min(BYTES_DEFAULT, bavail * bsize * FREE_SHARE)));
 }
 
-/** Bytes of a constant that are summed up at once. */
+/** Bytes of a constant that are read for its checksum at once. */
 const SUMMED_BYTES = 1 << 20;
 
-/** What tells apart what programs compute: every constant, the calls, the layout of pages, and whose kernels run. */
+/** A key that differs where programs compute other keys and values: of constants, calls, the layout of pages and the kernels. */
 async function identityOf(program: LoadedProgram, layout: SequenceLayout): Promise<string> {
   const { kinds, type, pagePositions, shape } = layout;
   const { name, features } = program.cpu;
@@ -88,10 +88,10 @@ async function identityOf(program: LoadedProgram, layout: SequenceLayout): Promi
   for (const constant of program.constants) {
     hash.update(`${constant.length}:`);
     for (let at = 0; at < constant.length; ) {
-      // Packed weights, one matrix behind the other, have their checksums with them: a program starts without reading all.
+      // Headers of packed weights have checksums: not all weights must be read at the start.
       const packed = packedLength(constant.subarray(at));
       if (packed !== null) hash.update(constant.subarray(at, at + HEADER_BYTES));
-      // Sums, whose hash takes no time, are had in half the time of a hash of all.
+      // A hash of sums takes half the time of a hash of all bytes.
       else hash.update(`${crc32(constant.subarray(at, at + SUMMED_BYTES))},`);
       at += packed ?? SUMMED_BYTES;
       await takeTurn();

@@ -76,12 +76,17 @@ export function listWeights(program: Program, registry: OperatorRegistry = opera
   return [...weights.values()];
 }
 
+/** How many numbers weights have: the parameters of a model. */
+export function parameterCount(weights: readonly { readonly shape: readonly number[] }[]): number {
+  checkList("weights", weights, ["shape"], "listWeights()");
+  return weights.reduce((sum, { shape }) => sum + elementCount(shape), 0);
+}
+
 /** Bits that a weight takes in the program, scales and everything else included: the mean over all weights. */
 export function bitsPerWeight(weights: readonly Pick<ListedWeight, "shape" | "byteLength">[]): number {
   checkList("weights", weights, ["shape", "byteLength"], "listWeights()");
   const bytes = weights.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  const count = weights.reduce((sum, { shape }) => sum + elementCount(shape), 0);
-  return (8 * bytes) / count;
+  return (8 * bytes) / parameterCount(weights);
 }
 
 function namedArguments(

@@ -1,4 +1,4 @@
-/** Writes the part of this package that one program needs as modules that need nothing else: for Node and for pages. */
+/** Bundles the part of this package that one program needs: standalone modules for Node and for pages. */
 
 import { dirname, join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -45,7 +45,7 @@ async function hasTorchaoWeights({ constants }: Program): Promise<boolean> {
   return false;
 }
 
-/** The modules that have a stand-in but that a program needs all the same. */
+/** Modules that bundles replace by stand-ins, but for programs that need them: those that this program needs. */
 async function needed(program: Program): Promise<ReadonlySet<string>> {
   const interpreted = program.methods.some((method) => isInterpreted(method, allOperators));
   return new Set([
@@ -54,7 +54,7 @@ async function needed(program: Program): Promise<ReadonlySet<string>> {
   ]);
 }
 
-/** What a bundle of the program has: modules by their contents, and modules with the stand-in in their place. */
+/** What a program's bundle has: its operators, modules that are written for it, and modules that stand-ins replace. */
 interface Choice {
   readonly operators: readonly string[];
   readonly written: ReadonlyMap<string, string>;
@@ -78,7 +78,7 @@ function selecting({ written, replaced }: Choice): Plugin {
         const contents = written.get(pathOf(path));
         return contents === undefined ? undefined : { contents, loader: "js", resolveDir: dirname(path) };
       });
-      // Nothing here is imported for what it does: modules whose exports nobody needs are left out.
+      // No module is imported for side effects: those whose exports are not used are left out.
       build.onResolve({ filter: /^(\.|\/)/ }, async ({ path, pluginData, ...rest }) => {
         if (pluginData === "resolved") return undefined;
         const found = await build.resolve(path, { ...rest, pluginData: "resolved" });
@@ -103,10 +103,10 @@ async function esbuild(): Promise<Build> {
   }
 }
 
-/** What modules of bundles look like. */
+/** esbuild's options for the modules of bundles. */
 const shape = { format: "esm", target: "es2022", legalComments: "none", logLevel: "silent", write: false } as const;
 
-/** A module without what nothing in it uses: that a call has no effect counts only within a module, so in the second step. */
+/** A bundled module, minified. Only a second pass over the whole drops unused calls that are marked pure. */
 async function shrunk(build: Build, contents: string): Promise<Uint8Array> {
   const options = { ...shape, stdin: { contents }, minify: true, treeShaking: true, metafile: true } as const;
   return (await build(options)).outputFiles[0]!.contents;

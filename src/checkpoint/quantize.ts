@@ -17,11 +17,12 @@ export interface QuantizeOptions {
 }
 
 /**
- * Sets the configurations of a model: linear layers take the (one) linear configuration, the embedding takes
- * `embedding`, a tied embedding and lm_head take `sharedEmbedding` together. Linear layers of encoders that spare least keep 8
- * bits at least, and some of them float activations; `quantizeByRecipe` gives each what it says. Matrices that none of them is for stay as they
- * are stored, whatever was set before. InvalidArgumentError when two configurations claim the same weights or one fits none,
- * for weights in formats of their own, and after `calibrate`; nothing is set then.
+ * Sets the configurations of a model. The linear configuration, of which there may be one, is for all linear layers, `embedding`
+ * for the embedding, and `sharedEmbedding` for an embedding that is the lm_head, too. All other matrices stay as they are stored.
+ *
+ * Linear layers of encoders on which embeddings depend most get 8 bits at least, and some of them float activations;
+ * `quantizeByRecipe` has no such exceptions. InvalidArgumentError when two configurations are for the same weights or one is for
+ * none, for weights in formats of their own, and after `calibrate`. Nothing is set then.
  */
 export function quantize(model: Model, configs: readonly QuantizationConfig[], options: QuantizeOptions = {}): Model {
   checkModel(model);
@@ -52,10 +53,10 @@ export function quantize(model: Model, configs: readonly QuantizationConfig[], o
   return configure(model, configOf);
 }
 
-/** The bits of weights that are delicate. */
+/** Least bits of delicate weights: those on which embeddings depend most. */
 const DELICATE_BITS = 8;
 
-/** The configuration of all linear layers as one of them takes it. */
+/** The configuration for one linear layer: more bits, and float activations, where it is delicate. */
 function spared(config: QuantizationConfig, { delicate }: WeightSlot): QuantizationConfig {
   if (delicate === undefined) return config;
   const { kind, ...fields } = atBits(config, DELICATE_BITS);
@@ -94,7 +95,7 @@ export function formatRecipe(model: Model): string {
   return `{\n${[`  "_model": ${JSON.stringify(description(model))}`, ...lines].join(",\n")}\n}\n`;
 }
 
-/** Tells models of other sizes apart. */
+/** What a recipe says of its model, so that a model of other sizes refuses it. */
 function description({ network: { architecture, slots } }: Model): string {
   const matrices = slots.filter(({ role, tiedTo }) => role !== "vector" && tiedTo === null);
   const weights = matrices.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);

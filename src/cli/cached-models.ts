@@ -7,6 +7,7 @@ import {
   isCheckpoint,
   isHubName,
   listCachedPrograms,
+  parameterCount,
   programCache,
   removeCachedPrograms,
   samplingDefaults,
@@ -129,11 +130,6 @@ async function newestOf(name: string): Promise<CachedProgram> {
   );
 }
 
-/** Numbers in tensors of these shapes. */
-function countOf(shapes: readonly (readonly number[])[]): number {
-  return shapes.reduce((sum, shape) => sum + shape.reduce((a, b) => a * b, 1), 0);
-}
-
 async function checkpointFacts(path: string): Promise<ModelFacts> {
   const model = await loadCheckpoint(path);
   try {
@@ -142,7 +138,7 @@ async function checkpointFacts(path: string): Promise<ModelFacts> {
     return {
       model: path,
       path,
-      parameters: countOf(network.slots.filter(({ tiedTo }) => tiedTo === null).map(({ shape }) => shape)),
+      parameters: parameterCount(network.slots.filter(({ tiedTo }) => tiedTo === null)),
       stored: describeOrigins(weightOrigins(model)),
       bytes: bytesAt(path),
       contextLength: network.contextLength,
@@ -167,7 +163,7 @@ async function programFacts(model: string, path: string): Promise<ModelFacts> {
     return {
       model,
       path,
-      parameters: countOf(weights.map(({ shape }) => shape)),
+      parameters: parameterCount(weights),
       bitsPerWeight,
       bytes: parts.total,
       contextLength: Number(program.metadata.get("get_max_context_len") ?? contextLength),

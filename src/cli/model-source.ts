@@ -157,8 +157,7 @@ export async function openModel(
   const { prefixes, draft, ...how } = open;
   const model = await openRunnable(path, options, terminal, how);
   try {
-    const writes = model.hasTokenizer && !model.embedding && !model.reranker;
-    if (draft && writes) model.draft = await draft();
+    if (draft && model.hasTokenizer && model.makes === "text") model.draft = await draft();
     await prefixes?.keepFor(model);
     setLimits(model, options.limit ?? []);
   } catch (error) {

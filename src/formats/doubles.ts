@@ -1,8 +1,8 @@
-/** Tensors of doubles as float32, in which models are computed; files of training in double precision have them. */
+/** Tensors of float64, which training in double precision stores, as float32, in which models are computed. */
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
-/** `base` with values of float64 rounded to float32 as they are read. */
+/** The tensors of `base`, those of float64 rounded to float32 as they are read. */
 export function withFloat32Doubles(base: OpenTensors): OpenTensors {
   const rounded = (tensor: Tensor): Tensor =>
     tensor.dtype === "f64" ? { ...tensor, dtype: "f32", data: toFloat32(tensor) } : tensor;

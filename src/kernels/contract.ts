@@ -1,6 +1,6 @@
 /** Types only: what a CPU, a packed layout and a kernel are. Dispatch, tests, benchmarks and docs iterate over rows of these. */
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
-import type { SizeRange, Sizes } from "./growth.ts";
+import type { SizeRange, Sizes } from "./affine.ts";
 import type { Placement, WasmStep } from "./wasm/kernel-code.ts";
 
 /**
@@ -95,7 +95,7 @@ export interface NativeCall {
   /** Buffers that the kernel reads and writes; the scratch is the last one. */
   readonly buffers: readonly ArrayBufferView[];
   /** Steps [sizes, scalars] by which each number grows where one of a plan's sizes grows by 1; absent where all stay. */
-  readonly growth?: Float64Array;
+  readonly slopes?: Float64Array;
 }
 
 /** A call of a WebAssembly kernel, whose code and arguments are made when its memory is known. */

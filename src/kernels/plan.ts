@@ -1,7 +1,7 @@
 /** Runs of native calls: one trip off the JavaScript thread for a whole sequence of kernels. */
 import { UnsupportedError } from "../errors.ts";
+import { pointsOf, type Sizes, slopesOf } from "./affine.ts";
 import type { CallPlan, EncodedCall, NativeCall, SizedCalls } from "./contract.ts";
-import { growthOf, pointsOf, type Sizes } from "./growth.ts";
 import { nativeAddon } from "./native/addon.ts";
 import { wasmThreads } from "./wasm/engine/workers.ts";
 
@@ -9,10 +9,10 @@ import { wasmThreads } from "./wasm/engine/workers.ts";
 export function planNativeCalls(calls: readonly NativeCall[], threads: number, sized?: SizedCalls): CallPlan {
   const addon = nativeAddon();
   if (!addon) throw new UnsupportedError("native calls need the native addon");
-  const growing = sized && growingCalls(calls, sized);
-  let held = growing ?? calls;
+  const affine = sized && affineCalls(calls, sized);
+  let held = affine ?? calls;
   let plan = addon.createPlan(held, threads);
-  /** Where the calls do not grow evenly, a plan of those that they are now. */
+  /** Where the calls are not affine in the sizes: a plan of what they are at these. */
   const replace = (sizes: Sizes): boolean => {
     const now = nativeCalls(calls.map((_, i) => sized!.at(i, sizes)));
     if (!now) return false;
@@ -30,15 +30,15 @@ export function planNativeCalls(calls: readonly NativeCall[], threads: number, s
     // The arrays hold the memory that the plan points into.
     run: (abort, times) => addon.runPlanAsync(plan, threads, abort, times).then(() => void held),
     runHere: (times) => addon.runPlan(plan, threads, times),
-    ...(sized && { resize: growing ? resize : replace }),
+    ...(sized && { resize: affine ? resize : replace }),
     dispose() {},
   };
 }
 
-/** The calls with the growth of their numbers; null where some do not grow evenly or are elsewhere for other sizes. */
-function growingCalls(calls: readonly NativeCall[], { range, at }: SizedCalls): readonly NativeCall[] | null {
+/** The calls with the slopes of their numbers; null where some are not affine, or where buffers are elsewhere for other sizes. */
+function affineCalls(calls: readonly NativeCall[], { range, at }: SizedCalls): readonly NativeCall[] | null {
   const points = pointsOf(range).slice(1);
-  const growing: NativeCall[] = [];
+  const affine: NativeCall[] = [];
   for (const [index, call] of calls.entries()) {
     const { kernel, scalars, buffers } = call;
     const others = nativeCalls(points.map((sizes) => at(index, sizes)));
@@ -46,12 +46,12 @@ function growingCalls(calls: readonly NativeCall[], { range, at }: SizedCalls): 
       (other) => other.kernel === kernel && other.buffers.every((b, i) => isAt(b, buffers[i]!)),
     );
     if (!isSame) return null;
-    const growths = scalars.map((value, i) => growthOf(range, [value, ...others!.map((other) => other.scalars[i]!)]));
-    if (!growths.every((growth) => growth !== null)) return null;
-    const growth = Float64Array.from(range.smallest.flatMap((_, size) => growths.map((steps) => steps[size]!)));
-    growing.push(growth.some((step) => step > 0) ? { ...call, growth } : call);
+    const allSlopes = scalars.map((value, i) => slopesOf(range, [value, ...others!.map((other) => other.scalars[i]!)]));
+    if (!allSlopes.every((slopes) => slopes !== null)) return null;
+    const slopes = Float64Array.from(range.smallest.flatMap((_, size) => allSlopes.map((steps) => steps[size]!)));
+    affine.push(slopes.some((step) => step > 0) ? { ...call, slopes } : call);
   }
-  return growing;
+  return affine;
 }
 
 /** Null where one has no room. */

@@ -106,7 +106,7 @@ export class LanguageModel {
     const earlier = this.#warm;
     this.#warm = null;
     await earlier?.dispose();
-    if (!this.#madeOfTexts) this.#warm = await warmDecoder(this.program, options);
+    if (this.makes === "text") this.#warm = await warmDecoder(this.program, options);
   }
 
   /** Whether the model came with a tokenizer; without one, only token ids work. */
@@ -164,16 +164,15 @@ export class LanguageModel {
     return this.#part(this.reranker, "scores").rank(query, documents, options);
   }
 
-  /** What a program that reads whole texts makes of them; null for one that generates text. */
-  get #madeOfTexts(): "embeddings" | "scores" | null {
+  /** What the model gives: text, or embeddings or scores of whole texts. */
+  get makes(): "text" | "embeddings" | "scores" {
     if (this.embedding) return "embeddings";
-    return this.reranker ? "scores" : null;
+    return this.reranker ? "scores" : "text";
   }
 
   #part<P>(part: P | null, wanted: string): P {
     if (part !== null) return part;
-    const made = this.#madeOfTexts;
-    const does = made ? `gives ${made}` : "generates text";
+    const does = this.makes === "text" ? "generates text" : `gives ${this.makes}`;
     throw new UnsupportedError(`${this.name}: the program ${does}; it gives no ${wanted}`);
   }
 
@@ -182,8 +181,8 @@ export class LanguageModel {
    * program that gives embeddings or scores.
    */
   createDecoder(scope?: PrefixScope): ProgramDecoder {
-    const made = this.#madeOfTexts;
-    if (made) throw new UnsupportedError(`${this.name}: the program gives ${made}; it generates no text`);
+    if (this.makes !== "text")
+      throw new UnsupportedError(`${this.name}: the program gives ${this.makes}; it generates no text`);
     if (scope) return createDecoder(this.program, scope);
     const warm = this.#warm;
     this.#warm = null;

@@ -7,7 +7,7 @@ import type { Weight } from "../ops/weight.ts";
 import type { ScalableActivation } from "./scalable.ts";
 import type { WeightSlot } from "./weight-slot.ts";
 
-/** Which tokens of its text each sees, where several texts are read whole and nothing is kept of them. */
+/** Which tokens each token sees in packed sequences, of which no keys and values are kept. */
 export interface TextsSeen<T> {
   /** Where each text begins, and where the last ends, int64 [texts + 1]. */
   readonly offsets: T;
@@ -17,7 +17,7 @@ export interface TextsSeen<T> {
 
 /** States for the keys and values of one sequence. */
 export interface CacheStates {
-  /** Positions that they hold. */
+  /** Positions that the states have room for. */
   readonly capacity: number;
 }
 
@@ -43,7 +43,7 @@ export interface LayerPass<T> {
   norm(x: T, module: string): T;
   /** Cosines and sines of one of the config's ropes, computed once a pass. */
   angles(rope: string): T;
-  /** What `make` computes, once a pass for each `key`. */
+  /** The result of `make`, which is called once a pass for each `key`. */
   once(key: string, make: () => T): T;
 }
 
@@ -51,15 +51,15 @@ export interface LayerPass<T> {
 export interface Place {
   /** Full name of the part, with which the names of its weights begin: "model.layers.3.self_attn". */
   readonly module: string;
-  /** Number of the part's cache among those of the model's layers; of that which it shares, where it shares one. */
+  /** Number of the cache that the part reads, among the caches of the model: its own, or that of the layer it shares with. */
   readonly cacheLayer: number;
-  /** Number of the part's first recurrent state in the model; its others follow. */
+  /** Number of the part's first recurrent state among those of the model; its other states follow. */
   readonly firstState: number;
 }
 
 /** Activations of a part whose channels may be scaled against weights. */
 export interface PartActivations {
-  /** The weights of linear layers that read the part's input, and nothing else does; empty where something else does. */
+  /** Names of the linear weights that read the part's input. Empty where something else reads it, too, so that it cannot be scaled. */
   readonly readers: readonly string[];
   /** Activations within the part, in the order in which they are computed. */
   readonly inner: readonly ScalableActivation[];
@@ -71,9 +71,9 @@ export interface ExpertStack {
   readonly tensor: string;
   /** Number of experts. */
   readonly experts: number;
-  /** The slots, with "*" for the number of the expert, whose rows an expert's matrix has, each as many. */
+  /** Slots whose rows an expert's matrix holds, equally many of each; "*" stands for the number of the expert. */
   readonly slots: readonly string[];
-  /** Whether rows of the slots take turns, rather than follow one slot after the other. */
+  /** Whether rows of the slots alternate: one of each slot in turn. Else all rows of a slot stand together. */
   readonly isInterleaved: boolean;
   /** Whether matrices are [k, n]. */
   readonly isTransposed: boolean;

@@ -15,7 +15,7 @@ function readQwen(config: ConfigReader, defaults: Defaults): StackConfig {
   return readStack(config, { contextLength: 32768, kvHeads: 32, ...defaults });
 }
 
-/** Windows, when they are used at all, of the layers from `max_window_layers` on. */
+/** Sliding windows by layer: with `use_sliding_window`, the layers from `max_window_layers` on have one. */
 function windowsOf(config: ConfigReader, depth: number): number[] {
   const window = config.boolean("use_sliding_window", false) ? config.sizeOrNull("sliding_window", 4096) : null;
   const firstSliding = config.count("max_window_layers", 28);

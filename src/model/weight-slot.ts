@@ -8,29 +8,29 @@ export interface WeightSlot {
   /** Shape of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
   /**
-   * How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector, as which the few matrices
-   * count that always stay floats.
+   * How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector. The few matrices that always
+   * stay floats count as vectors.
    */
   readonly role: "embedding" | "linear" | "vector";
   /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
   readonly tiedTo: string | null;
   /**
-   * How rows of heads stand in the checkpoint where they are stored for rotation of neighbours, in pairs 2i and 2i + 1. The
-   * network has them as Hugging Face's Llama does, in pairs i and i + half. Absent where both are alike.
+   * Heads whose rows the checkpoint stores for rotation of neighbours, rows 2i and 2i + 1. The network rotates rows i and
+   * i + half, as Hugging Face's Llama does. Absent where the order of rows is the same.
    */
   readonly pairs?: PairedRows;
   /**
-   * What of a linear layer shows most in what the network gives, absent where it is as that of others: its weights, or its
-   * inputs, too. `quantize` gives such layers 8 bits at least, and leaves such inputs floats.
+   * Where rounding this layer harms the network's results more than rounding others: its weights, or its inputs, too.
+   * `quantize` gives such weights 8 bits at least, and leaves such inputs floats. Absent for other layers.
    */
   readonly delicate?: "weights" | "inputs";
 }
 
-/** Rows of heads of which the first are stored as pairs of neighbours. */
+/** Heads whose rotated rows are stored as pairs of neighbours. */
 interface PairedRows {
   /** Rows of a head. */
   readonly headDim: number;
-  /** Rows of a head that are rotated, the first. */
+  /** How many rows of a head are rotated: its first ones. */
   readonly rotated: number;
 }
 

@@ -31,7 +31,7 @@ export interface SchemaArgument {
   readonly type: ArgumentType;
   /** Whether the operator writes the argument: a state, or the out tensor. */
   readonly mutable: boolean;
-  /** Whether the argument is written to as the result. */
+  /** Whether the argument is an out tensor, which the result is written to. */
   readonly isOut: boolean;
   /** The value when a call leaves the argument out; undefined when it is required. */
   readonly default: Default | undefined;
@@ -51,7 +51,7 @@ export interface Schema {
   readonly returns: "tensor" | "number" | "other";
 }
 
-/** Return types of operators that give a number or a truth value. */
+/** Return types of operators that give a number or a boolean. */
 const numberTypes = ["int", "SymInt", "float", "bool", "Scalar"];
 
 const types: readonly ArgumentType[] = [
@@ -140,7 +140,7 @@ function parseArgument(schema: string, part: string, afterStar: boolean): Schema
   return { name: name!, type, mutable, isOut: afterStar && mutable, default: defaultValue };
 }
 
-/** The value of a default, of a list of `size` where a single number stands for all of them; NaN when it is none. */
+/** The value of a default. A single number stands for a whole list of `size` numbers. NaN for text that is no value. */
 function parseDefault(text: string, size: string | undefined): Default {
   if (text === "None") return null;
   if (text === "True" || text === "False") return text === "True";

@@ -8,11 +8,11 @@ import { writeFileResumable } from "../resumable-file.ts";
 import type { Program } from "./program.ts";
 import { encodeStart, type WriteOptions, writeProgram } from "./write.ts";
 
-/** Options of `saveProgram`: those of writing, and how a save that was interrupted is known again. */
+/** Options of `saveProgram`: those of writing, and what lets an interrupted save be resumed. */
 export interface SaveOptions extends WriteOptions {
-  /** Names what the data is made from: a save that was interrupted goes on where it was when this is the same. */
+  /** Key of what the data is made from. An interrupted save of the same key is resumed. */
   readonly resumeKey?: string | null;
-  /** Called where it takes seconds to find out whether another process still writes the same path. */
+  /** Called while it is found out, for seconds, whether another process still writes the same path. */
   readonly onWait?: WaitOptions["onWait"];
 }
 

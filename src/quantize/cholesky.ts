@@ -33,12 +33,12 @@ export function solveCholesky(lower: Float64Array, size: number, b: Float64Array
     }
 }
 
-/** Columns that are factored in doubles before the rest is updated by one product. */
+/** Columns of a block. */
 const BLOCK = 128;
 
 /**
- * The upper triangle R of A = R R^T; A [size, size] is overwritten. From the last columns to the first, in blocks whose
- * own triangles are found in double precision; the rest is float32.
+ * The upper triangle R of A = R R^T; A [size, size] is overwritten by R. Blocks of columns are factored from the last to the
+ * first: triangles on the diagonal in double precision, what is above them by products in float32.
  */
 export function upperFactor(a: Matrix, product: Product): Matrix {
   const { rows: size, data } = a;
@@ -80,7 +80,7 @@ export function solveFactored(factor: Matrix, b: Matrix, product: Product): Matr
   return b;
 }
 
-/** R of the block at `first` on the diagonal: L of the block with rows and columns in opposite order, turned back. */
+/** R of the `count` x `count` block at `first` on the diagonal: by L of the block with rows and columns reversed. */
 function upperTriangle({ columns: size, data }: Matrix, first: number, count: number): Float64Array {
   const turned = new Float64Array(count * count);
   const last = first + count - 1;

@@ -8,13 +8,13 @@ import { hasCodebook, type Scheme, weightSpec } from "./scheme.ts";
 
 const { abs, fround, max, min } = Math;
 
-/** Grids that are tried at once, one in each lane of a vector; sums over a group run in as many lanes. */
+/** Grids that are tried for a group: one in each lane of a vector of floats. Sums over a group have as many lanes. */
 const LANES = 16;
 const HALF = LANES / 2;
 /** Largest magnitude of scales that are integers. */
 const INTEGER_MAX = 127;
 const HALF_MAX = 65504;
-/** The least and the most of the range of the weights that grids cover: the fewer the levels, the more clipping pays. */
+/** By bits: the smallest and the largest part of the weights' range that grids cover. Fewer levels gain more by clipping. */
 const PARTS: readonly (readonly [least: number, most: number])[] = [
   [1, 1],
   [0.35, 1.15],
@@ -28,11 +28,11 @@ const PARTS: readonly (readonly [least: number, most: number])[] = [
 ];
 
 /**
- * What distinguishes the grids that are tried. Half of them have the scale's sign turned: so the end that reaches further
- * serves the longer tail. With zero points, half of them have the next higher zero point instead.
+ * What the grids that are tried differ in. Symmetric integers reach one further below 0 than above, so half of the grids have a
+ * negative scale, for weights whose longer tail is positive. With zero points, half of the grids have the next higher zero point.
  */
 export interface Trials {
-  /** Of symmetric grids: what weights that are 1 at most are multiplied by. With zero points: parts of the range. */
+  /** Symmetric: 1 / scale for weights whose largest magnitude is 1. With zero points: parts of the weights' range. */
   readonly factors: Float32Array;
   /** Levels of a codebook; null for whole numbers. */
   readonly levels: Int8Array | null;
@@ -53,7 +53,7 @@ export function trialsOf(
   return { factors, levels };
 }
 
-/** Sums of products of integers with weights, and with themselves: their ratio is the best scale for these integers. */
+/** Sums over a group of q * w and q * q, by lanes: the scale of least squared error for integers q is their ratio. */
 interface Sums {
   readonly products: Float32Array;
   readonly squares: Float32Array;
@@ -69,14 +69,14 @@ export class GroupFit {
   readonly spec: ReturnType<typeof weightSpec>;
   scale = 1;
   zero = 0;
-  /** Where scales are integers: what times an integer is the scale. `fitFactor` chooses it. */
+  /** Factor of scales that are stored as integers: scale = factor * integer. `fitFactor` chooses it. */
   factor = 1;
-  /** The codebook that integers are places in; null when they are the levels themselves. */
+  /** The codebook whose entries the integers number; null where integers are levels. */
   readonly levels: Int8Array | null;
   readonly #trials: Trials;
   readonly #lowest: number;
   readonly #highest: number;
-  /** Weights over the largest magnitude, their importance, and the products of both. */
+  /** Weights divided by their largest magnitude; their importance; importance * weight. */
   #values = new Float32Array(0);
   #importance = new Float32Array(0);
   #products = new Float32Array(0);
@@ -85,7 +85,7 @@ export class GroupFit {
   readonly #trialSums = makeSums();
   readonly #laneSums = makeSums();
 
-  /** `levels`: those of the codebook, 2^bits that rise, where it is not that of `codebooks`. */
+  /** `levels`: 2^bits ascending levels of a codebook; without them, that of `codebooks` for these bits. */
   constructor(n: number, k: number, scheme: Scheme, levels?: Int8Array | null) {
     this.spec = weightSpec(n, k, scheme);
     this.#trials = trialsOf(scheme, levels ?? undefined);
@@ -94,14 +94,14 @@ export class GroupFit {
     this.levels = this.spec.hasLevels ? (levels ?? codebooks[scheme.bits]!) : null;
   }
 
-  /** Columns of a row that share a factor; those of a group where scales have none. */
+  /** Columns of a row that share a factor; the columns of a group where scales have no factor. */
   get factorColumns(): number {
     return this.spec.scaleDType === "i8" ? SUPER_GROUP : this.spec.groupSize;
   }
 
   /**
-   * Sets the factor for the groups of values start .. end - 1, at most `factorColumns` of a row; nothing where scales have
-   * none. Importance is as in `fit`.
+   * Chooses the factor of the groups of values start .. end - 1, at most `factorColumns` of a row. Does nothing where scales
+   * have no factor. Importance is as in `fit`.
    */
   fitFactor(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
     if (this.spec.scaleDType !== "i8") return;
@@ -115,21 +115,21 @@ export class GroupFit {
     this.setFactor(peak);
   }
 
-  /** Sets the factor for scales of at most a magnitude. */
+  /** Sets the factor so that scales of magnitudes up to `peak` are integers of 8 bits. */
   setFactor(peak: number): void {
     this.factor = storedFactor(fround(peak / INTEGER_MAX));
   }
 
   /**
-   * Chooses the grid of least sum of importance * error^2, of those that are tried, for values start .. end - 1, which are
-   * finite; `importance`, null for alike, begins with that of the first.
+   * Sets scale and zero point of the group of values start .. end - 1, which are finite: those of the grid with the least sum of
+   * importance * error^2. `importance` has a number for each value of the group; null where all count alike.
    */
   fit(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
     this.search(values, start, end, importance);
     this.store(this.scale);
   }
 
-  /** As `fit`, with the scale not yet as it is stored. */
+  /** As `fit`, but leaves the scale exact: not yet rounded to its stored type. */
   search(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
     const peak = this.#read(values, start, end, importance);
     this.zero = 0;
@@ -138,7 +138,7 @@ export class GroupFit {
     else this.#search(end - start, peak);
   }
 
-  /** Sets the scale to one as it is stored. 0 is the scale of zeros where a codebook or integers have it. */
+  /** Rounds the scale to its stored type. */
   store(scale: number): void {
     const { scaleDType, hasLevels } = this.spec;
     if (scaleDType === "i8") {
@@ -150,7 +150,7 @@ export class GroupFit {
     this.scale = scale < 0 ? -stored : stored;
   }
 
-  /** The integer nearest to a value. */
+  /** The integer that stands for the grid's value nearest to a weight. */
   round(value: number): number {
     const { levels } = this.#trials;
     if (this.spec.bits === 1 && this.spec.hasLevels) return value < 0 ? -1 : 0;
@@ -160,7 +160,7 @@ export class GroupFit {
     return roundHalfEven(max(this.#lowest - this.zero, min(this.#highest - this.zero, scaled))) + this.zero;
   }
 
-  /** The value of an integer. */
+  /** The weight that an integer stands for. */
   value(q: number): number {
     const { levels } = this.#trials;
     if (this.spec.bits === 1 && this.spec.hasLevels) return q < 0 ? -this.scale : this.scale;
@@ -225,7 +225,7 @@ export class GroupFit {
     this.zero = zero;
   }
 
-  /** Sums for one grid, a lane a weight. */
+  /** The sums over the first `count` weights for one grid. */
   #sumsOf(count: number, inverse: number, zero: number): readonly [products: number, squares: number] {
     const { products, squares } = this.#laneSums;
     products.fill(0);
@@ -238,14 +238,14 @@ export class GroupFit {
     return [sumOf(products), sumOf(squares)];
   }
 
-  /** The nearest level, or the nearest whole number of those that a zero point leaves. */
+  /** q - zero nearest to a scaled weight: a level of the codebook, or a whole number whose q has these bits. */
   #rounded(scaled: number, zero: number): number {
     const { levels } = this.#trials;
     if (levels) return levels[nearestLevel(levels, scaled)]!;
     return roundHalfEven(max(this.#lowest - zero, min(this.#highest - zero, scaled)));
   }
 
-  /** Parts of the range between the least and the largest weight, with the zero points below and above the exact one. */
+  /** Sets the grids with zero points: parts of the range from the least to the largest weight, zero points rounded down and up. */
   #tryZeros(count: number): void {
     let low = 0;
     let high = 0;
@@ -265,7 +265,7 @@ export class GroupFit {
   }
 }
 
-/** The least binary16 number that is not below a factor; 0 for 0, the largest for what is beyond. */
+/** A factor rounded up to binary16, at most its largest finite number: scales / factor must not exceed 127. */
 function storedFactor(factor: number): number {
   const bits = f32ToF16(factor);
   const near = f16Table()[bits]!;
@@ -279,12 +279,12 @@ function nearestLevel(levels: Int8Array, value: number): number {
   return place;
 }
 
-/** How much squared error integers of these sums take away with their best scale. */
+/** By how much the best scale for these sums lessens sum(w * w), the squared error of zeros: product^2 / square. */
 function score(product: number, square: number): number {
   return square > 0 ? fround(fround(product * product) / square) : 0;
 }
 
-/** The sum of the lanes in float32, neighbours at half the distance first; changes them. */
+/** The sum of the lanes in float32, as vectors add them: lane i and i + 8, then + 4, + 2, + 1. Overwrites the lanes. */
 function sumOf(lanes: Float32Array): number {
   for (let width = LANES / 2; width >= 1; width /= 2) for (let i = 0; i < width; i++) lanes[i]! += lanes[i + width]!;
   return lanes[0]!;

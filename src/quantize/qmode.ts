@@ -16,9 +16,13 @@ export const knownQmodes: readonly string[] = ["8da{1..8}w", "torchao:8da{1..8}w
 const GROUP_SIZE = 32;
 
 /**
- * What options leave open becomes the most accurate for its bytes: a codebook of up to 4 bits, of 2 bits and more in groups of 16 with
- * scales of 8 bits, else even steps in groups of 32 with scales in f16, all by "mse"; where a group or a type of scales is given, the other
- * is 32 or f16. Beside TorchAO's algorithms it stays what TorchAO has.
+ * Options with what is most accurate for its bytes in place of what they leave open:
+ * - algorithm: "mse";
+ * - mapping: a codebook up to 4 bits, symmetric above;
+ * - groups and scales: 16 with scales of 8 bits for codebooks of 2 bits and more, else 32 with scales in f16. Where one of the
+ *   two is given, the other is 32 or f16.
+ *
+ * TorchAO's algorithms keep TorchAO's defaults.
  */
 export function searched(given: ConfigOptions & { readonly bits: number }): ConfigOptions {
   checkOptions(given);
@@ -76,7 +80,7 @@ export function parseQmode(
   throw new InvalidArgumentError(`unknown qmode "${qmode}"; known are ${[...knownQmodes, ...others].join(", ")}`);
 }
 
-/** A group size as typed: a whole number, or `axis` (`per-axis`) for one scale a row; else InvalidArgumentError. */
+/** A group size as typed: a whole number, or `axis` (`per-axis`) for one scale a row. InvalidArgumentError for others. */
 export function parseGroupSize(text: string): GroupSize {
   checkString("text", text);
   if (text === "axis" || text === "per-axis") return "axis";
@@ -89,8 +93,8 @@ export function parseGroupSize(text: string): GroupSize {
 }
 
 /**
- * The fields of `<bits>,<group size or axis>[,<mapping>]`, such as `4,32,symmetric`, with what `options` say; else
- * InvalidArgumentError. What neither says is as `searched` has it, after `torchao:` TorchAO's.
+ * The options that `<bits>,<group size or axis>[,<mapping>]` says, such as `4,32,symmetric`, and those of `options`. What
+ * neither says is as `searched` has it, or as TorchAO has it behind `torchao:`. InvalidArgumentError for another form.
  */
 export function parseEmbedding(spec: string, options: Omit<ConfigOptions, "bits"> = {}): ConfigOptions {
   checkString("spec", spec);

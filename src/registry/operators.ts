@@ -28,10 +28,10 @@ import {
 import { groupSumsOperator } from "../ops/minima.ts";
 import { addRmsNormOperator, layerNormOperator, rmsNormOperator } from "../ops/norm.ts";
 import { OperatorRegistry } from "../ops/operator-registry.ts";
+import { packedSequenceOperators } from "../ops/packed-sequences.ts";
 import { partOperators } from "../ops/parts.ts";
 import { recurrentOperators } from "../ops/recurrent.ts";
 import { sequenceOperators } from "../ops/sequences.ts";
-import { textOperators } from "../ops/texts.ts";
 import { ropeAnglesOperator, ropeOperator } from "../ops/transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
@@ -69,7 +69,7 @@ export const operators = new OperatorRegistry(
     ...sequenceOperators,
     ...recurrentOperators,
     ...partOperators,
-    ...textOperators,
+    ...packedSequenceOperators,
     gelu,
     ...quantizedDecomposedOperators,
   ],

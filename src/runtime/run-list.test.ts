@@ -1,7 +1,7 @@
 /** Lists of bound calls on plans of the test's own: what an abort leaves behind. */
 import { expect, it } from "vitest";
+import type { SizeRange } from "../kernels/affine.ts";
 import type { CallPlan, EncodedCall, KernelMemory, NativeCall, SizedCalls } from "../kernels/contract.ts";
-import type { SizeRange } from "../kernels/growth.ts";
 import { processMemory } from "../kernels/memory.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import { type CallsOfSizes, RunList } from "./run-list.ts";

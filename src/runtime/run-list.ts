@@ -3,8 +3,8 @@
  * thread, the rest runs here, call by call, with turns for the event loop.
  */
 import { takeTurn, turnHappened } from "../event-loop.ts";
+import type { SizeRange, Sizes } from "../kernels/affine.ts";
 import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/contract.ts";
-import type { SizeRange, Sizes } from "../kernels/growth.ts";
 import type { KernelCall } from "../ops/operator.ts";
 import type { RunTimes } from "./calls/profile.ts";
 

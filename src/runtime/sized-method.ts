@@ -2,8 +2,9 @@
  * A method for inputs of many sizes at once: its calls are resolved for a few of them, and what they are for the others
  * follows. Sizes that are alike vary together (tokens and their positions); 1 and the largest stay what they are.
  */
+
+import { type AtSizes, affineAt, fitted, pointsOf, type SizeRange, type Sizes, slopesOf } from "../kernels/affine.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
-import { type Grown, grown, grownNumber, growthOf, pointsOf, type SizeRange, type Sizes } from "../kernels/growth.ts";
 import { selectKernel } from "../kernels/select.ts";
 import type { BoundCall, IndexCheck, KernelCall } from "../ops/operator.ts";
 import { kernelCall } from "../ops/operator.ts";
@@ -51,17 +52,17 @@ export function inputPattern(method: Method, inputSizes: readonly (readonly numb
 }
 
 /** A call for sizes of a pattern. */
-interface GrownCall {
+interface AffineCall {
   readonly operator: string;
   readonly candidates: readonly Kernel<never>[];
-  readonly query: Grown<BoundCall["query"]>;
-  readonly args: Grown<unknown>;
+  readonly query: AtSizes<BoundCall["query"]>;
+  readonly args: AtSizes<unknown>;
 }
 
 /** A step of the method: a call, and it and the one before it as one. */
-interface GrownStep {
-  readonly call: GrownCall;
-  readonly fused: GrownCall | null;
+interface AffineStep {
+  readonly call: AffineCall;
+  readonly fused: AffineCall | null;
 }
 
 /** Calls for the sizes of a class: those that the same kernels serve. */
@@ -81,9 +82,9 @@ export interface MethodEnds {
 }
 
 export class SizedMethod {
-  readonly ends: Grown<MethodEnds>;
+  readonly ends: AtSizes<MethodEnds>;
   readonly #pattern: InputPattern;
-  readonly #steps: readonly GrownStep[];
+  readonly #steps: readonly AffineStep[];
   readonly #cpu: Cpu;
   /** For each varying size, where its classes end: other kernels serve from there on. */
   readonly #bounds: readonly (readonly number[])[];
@@ -91,7 +92,7 @@ export class SizedMethod {
   private constructor(
     pattern: InputPattern,
     cpu: Cpu,
-    parts: { readonly ends: Grown<MethodEnds>; readonly steps: readonly GrownStep[] },
+    parts: { readonly ends: AtSizes<MethodEnds>; readonly steps: readonly AffineStep[] },
   ) {
     this.ends = parts.ends;
     this.#pattern = pattern;
@@ -102,7 +103,7 @@ export class SizedMethod {
   }
 
   /**
-   * The method for all sizes of a pattern. Null where its calls do not grow evenly with them, or where it cannot be
+   * The method for all sizes of a pattern. Null where its calls are not affine in them, or where it cannot be
    * resolved for some: they are resolved one by one then.
    */
   static of(
@@ -119,15 +120,15 @@ export class SizedMethod {
       // The sizes that are asked for may be others: what is wrong with them is said when they are resolved.
       return null;
     }
-    const ends = grownEnds(range, ready);
+    const ends = endsAt(range, ready);
     const steps = ready[0]!.steps.map((_, i) => {
-      const call = grownCall(
+      const call = affineCall(
         range,
         ready.map(({ steps }) => steps[i]!.call),
       );
       const fused = ready.map(({ steps }) => steps[i]!.fused);
       const isUsed = fused.some((one) => one !== null && one.kernel.target !== "reference");
-      const both = fused.every((one) => one !== null) ? grownCall(range, fused) : null;
+      const both = fused.every((one) => one !== null) ? affineCall(range, fused) : null;
       return call && (both || !isUsed) ? { call, fused: both } : null;
     });
     if (!ends || !steps.every((step) => step !== null)) return null;
@@ -160,8 +161,8 @@ export class SizedMethod {
     return sizes.map((size, i) => this.#bounds[i]!.findLastIndex((bound) => size >= bound)).join(" ");
   }
 
-  #callsAt(sizes: Sizes): { readonly call: GrownCall; readonly kernel: Kernel<never> }[] {
-    const choose = (call: GrownCall) => selectKernel(call.candidates, call.query(sizes), this.#cpu);
+  #callsAt(sizes: Sizes): { readonly call: AffineCall; readonly kernel: Kernel<never> }[] {
+    const choose = (call: AffineCall) => selectKernel(call.candidates, call.query(sizes), this.#cpu);
     const fused = this.#steps.map((step) => (step.fused ? choose(step.fused) : undefined));
     return fusedPlaces(fused).map(({ place, isFused }) => {
       const { call, fused: both } = this.#steps[place]!;
@@ -170,8 +171,8 @@ export class SizedMethod {
   }
 }
 
-function grownEnds(range: SizeRange, ready: readonly ReadyMethod[]): Grown<MethodEnds> | null {
-  const tensors = grown(
+function endsAt(range: SizeRange, ready: readonly ReadyMethod[]): AtSizes<MethodEnds> | null {
+  const tensors = fitted(
     range,
     ready.map(({ inputs, outputs }) => ({ inputs, outputs })),
   );
@@ -181,8 +182,8 @@ function grownEnds(range: SizeRange, ready: readonly ReadyMethod[]): Grown<Metho
     const isSame = ready.every((one) => one.checks[i]?.where === where && one.inputs[input] === one.checks[i].tensor);
     // Positions leave room for the rows that follow: fewer for more rows.
     const values = ready.map((one) => one.checks[i]?.limit ?? Number.NaN);
-    const growth = isSame ? growthOf(range, values, Number.NEGATIVE_INFINITY) : null;
-    return growth && { input, where, at: (sizes: Sizes) => grownNumber(range, values[0]!, growth, sizes) };
+    const slopes = isSame ? slopesOf(range, values, Number.NEGATIVE_INFINITY) : null;
+    return slopes && { input, where, at: (sizes: Sizes) => affineAt(range, values[0]!, slopes, sizes) };
   });
   const isEven = limits.every((limit) => limit !== null) && ready.every((one) => one.checks.length === checks.length);
   if (!tensors || !isEven) return null;
@@ -193,13 +194,13 @@ function grownEnds(range: SizeRange, ready: readonly ReadyMethod[]): Grown<Metho
   };
 }
 
-function grownCall(range: SizeRange, calls: readonly BoundCall[]): GrownCall | null {
+function affineCall(range: SizeRange, calls: readonly BoundCall[]): AffineCall | null {
   const { operator, candidates } = calls[0]!;
-  const query = grown(
+  const query = fitted(
     range,
     calls.map((call) => call.query),
   );
-  const args = grown(
+  const args = fitted(
     range,
     calls.map((call) => call.args),
   );
@@ -208,17 +209,22 @@ function grownCall(range: SizeRange, calls: readonly BoundCall[]): GrownCall | n
 }
 
 /** Sizes from which on other kernels may serve a call, in order. */
-function boundsOf(calls: readonly GrownCall[], { smallest, largest }: SizeRange, variable: number, cpu: Cpu): number[] {
+function boundsOf(
+  calls: readonly AffineCall[],
+  { smallest, largest }: SizeRange,
+  variable: number,
+  cpu: Cpu,
+): number[] {
   const first = smallest[variable]!;
   const bounds = new Set<number>();
   for (const { candidates, query } of calls) {
     const m = query(smallest).m;
-    const growth = query(smallest.with(variable, first + 1)).m - m;
-    if (growth === 0) continue;
+    const slope = query(smallest.with(variable, first + 1)).m - m;
+    if (slope === 0) continue;
     for (const { needs, mStep, groups = [] } of candidates) {
       if (needs.some((feature) => !cpu.features.has(feature))) continue;
       for (const least of [mStep, ...groups.map((limit) => limit.m)])
-        bounds.add(first + Math.ceil((least - m) / growth));
+        bounds.add(first + Math.ceil((least - m) / slope));
     }
   }
   return [...bounds].filter((bound) => bound > first && bound <= largest[variable]!).sort((a, b) => a - b);

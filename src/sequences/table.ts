@@ -17,11 +17,11 @@ import type { Sequence } from "./sequence.ts";
 export interface StepRun {
   readonly sequence: Sequence;
   readonly rows: number;
-  /** How many positions behind the sequence's tokens its rows begin, or before their end: for what is not committed. Default 0. */
+  /** Distance of the first row's position from the sequence's end: above 0 behind rows that are not committed, below 0 to compute tokens again. Default 0. */
   readonly ahead?: number;
 }
 
-/** A slot holds the sequence that was last written to it, so that little is to be written for the next step. */
+/** A slot of the table keeps the sequence that was last written to it, so that the next step writes only what is new. */
 export class Table implements SequenceTable {
   readonly handle = new Int32Array(1);
   readonly runs: Int32Array;
@@ -73,7 +73,7 @@ export class Table implements SequenceTable {
     registerTable(this);
   }
 
-  /** Writes what kernels read of a step. */
+  /** Writes the sequences of a step, for kernels to read. */
   write(runs: readonly StepRun[]): void {
     if (this.#moves !== this.#store.pool.moves)
       for (const sequence of this.#sequences) if (sequence) sequence.changedFrom = 0;
@@ -90,7 +90,7 @@ export class Table implements SequenceTable {
     this.runs[0] = runs.length;
   }
 
-  /** Nothing is in a step any more. */
+  /** Ends the step: no sequence is in one any more. */
   clear(): void {
     this.runs[0] = 0;
   }
@@ -126,7 +126,7 @@ export class Table implements SequenceTable {
     return block.bytes;
   }
 
-  /** The slot that it was in last, a free one, or that of a sequence that is not in the step. */
+  /** The slot for a sequence: the one it was in last, else a free one, else that of a sequence that is not in the step. */
   #slotOf(sequence: Sequence, inStep: ReadonlySet<Sequence>): number {
     const known = this.#sequences.indexOf(sequence);
     if (known >= 0) return known;

@@ -45,7 +45,7 @@ function partOf(part: ContentPart): Part | null {
   return isThought(part) ? null : otherPart(part);
 }
 
-/** Thinking as a part of what a model said, as Mistral's API has it. */
+/** Whether a part of an assistant's message is its thinking, as in Mistral's API. */
 function isThought({ type }: ContentPart): boolean {
   return type === "thinking" || type === "reasoning";
 }
@@ -72,7 +72,7 @@ export function chatMessages(messages: readonly ChatMessage[], policy: UnseenPol
 function messageOf(message: ChatMessage, textOf: (content: Content) => string): Message {
   if (message.role === "tool")
     return { role: "tool", content: textOf(message.content ?? ""), toolCallId: message.tool_call_id };
-  // Results of the API before tools have the name of the function alone.
+  // OpenAI's functions, which tools replaced: a result names its function and has no id.
   if (message.role === "function")
     return { role: "tool", content: message.content ?? "", toolCallId: message.name, name: message.name };
   if (message.role === "user") return { role: "user", content: textOf(message.content ?? "") };
@@ -125,7 +125,7 @@ export function chatTools({ tools }: ChatRequest, max: number, warn: Warn): Offe
   return offered;
 }
 
-/** Options but those of thinking, which depend on the model. */
+/** The request's options of generation but for thinking, whose options depend on the model. */
 export function chatOptions(request: ChatRequest, tools: OfferedTools): ChatOptions {
   const { tool_choice, logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
   if (typeof top_logprobs === "number" && !logprobs)
@@ -138,7 +138,7 @@ export function chatOptions(request: ChatRequest, tools: OfferedTools): ChatOpti
   };
 }
 
-/** The text that a client expects. */
+/** The predicted output of a request, which is drafted; undefined without one. */
 function predicted(prediction: ChatRequest["prediction"]): string | undefined {
   const content = prediction?.content;
   return typeof content === "string" ? content : content?.map(({ text }) => text).join("");
@@ -153,7 +153,7 @@ function toolChoiceOf(choice: Choice): ToolChoice {
   return { names: tools.map(chosenName), mode };
 }
 
-/** Name of a chosen tool; "" for one of a kind that is left out. */
+/** Name of a tool that `tool_choice` names; "" for a kind of tool that is not supported. */
 function chosenName(choice: object): string {
   const { function: fn, custom } = choice as { function?: { name: string }; custom?: { name: string } };
   return (fn ?? custom)?.name ?? "";

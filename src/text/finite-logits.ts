@@ -1,8 +1,8 @@
-/** Logits that no token can be chosen by: the fault of who gives them, a caller or the file of a program. */
+/** Logits that are not numbers, by which no token can be drawn: the fault of a caller or of a program's file. */
 import { checkInstance } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 
-/** What is wrong with logits; null where they are finite, or -Infinity for some. */
+/** What is wrong with logits, for a message; null for numbers that are finite or, for some tokens, -Infinity. */
 export function logitsProblem(logits: Float32Array): string | null {
   checkInstance("logits", logits, Float32Array, "a Float32Array");
   const id = logits.findIndex((logit) => Number.isNaN(logit) || logit === Number.POSITIVE_INFINITY);
@@ -11,7 +11,7 @@ export function logitsProblem(logits: Float32Array): string | null {
   return `logits: all ${logits.length} are -Infinity, no token can follow`;
 }
 
-/** What `work` makes of a program's logits; InvalidFileError naming `file` where it fails because of them. */
+/** The result of `work` on a program's logits; InvalidFileError naming the program's `file` where it fails because of them. */
 export function ofLogits<R>(file: string | undefined, logits: Float32Array, work: () => R): R {
   try {
     return work();

@@ -1,6 +1,6 @@
-/** Schemas that answers are constrained to and that their values are typed by. */
+/** Schemas that constrain answers and give their values a type. */
 
-/** What zod, valibot and others offer under `~standard`: see standardschema.dev. */
+/** A schema of zod, valibot or another library that follows Standard Schema (standardschema.dev). */
 export interface StandardSchema<T = unknown> {
   /** What every library of the standard offers under this name. */
   readonly "~standard": {

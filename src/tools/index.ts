@@ -41,7 +41,7 @@ export {
   removeCachedPrograms,
 } from "../api/program-cache.ts";
 export type { ProgramFileOptions } from "../api/program-file.ts";
-export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
+export { bitsPerWeight, type ListedWeight, listWeights, parameterCount } from "../api/weight-list.ts";
 export type { Bundle, BundledFile } from "../bundle/bundle.ts";
 export { isCheckpoint, isHubName } from "../checkpoint/load.ts";
 export { formatRecipe, weightsInRecipe } from "../checkpoint/quantize.ts";

@@ -1,11 +1,11 @@
-/** A program's needs checked while its file is still coming, from the part that has come. */
+/** Checks while a program is still downloaded whether it can run here, by the part that has come. */
 
 import { UnsupportedError } from "../errors.ts";
 import { checkProgramMemory } from "../language/language-model.ts";
 import { readProgram } from "../program/read.ts";
 import { ArrivingFile } from "./arriving-file.ts";
 
-/** Is given the bytes of a file in order. */
+/** The check of one file, whose bytes it is given in order. */
 export class HeadCheck {
   readonly #file: ArrivingFile;
 
@@ -18,7 +18,7 @@ export class HeadCheck {
     readProgram(this.#file)
       .then(checkProgramMemory)
       .catch((error) => {
-        // What else is wrong with the file is found again when it is loaded.
+        // Other errors are raised when the file is loaded.
         if (error instanceof UnsupportedError) refuse(error);
       })
       .finally(() => void this.#file.close());

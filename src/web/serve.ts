@@ -146,7 +146,7 @@ class ModelServer {
       this.#model = model;
       return {
         name,
-        makes: model.embedding ? "embeddings" : model.reranker ? "scores" : "text",
+        makes: model.makes,
         contextLength: model.program.count("get_max_context_len", model.program.count("get_max_seq_len")),
         hasChatTemplate: model.template !== null,
         canThink: canThink(model.template?.source ?? ""),

@@ -1,4 +1,4 @@
-/** What comes of generations in the worker. */
+/** Streams of texts and answers in a page, of generations that run in its worker. */
 import type { ChatResult } from "../language/chat-options.ts";
 import { type ExecutableTool, type OnToolCall, textOf } from "../language/conversation-tools.ts";
 import { Reply } from "../language/reply.ts";
@@ -7,7 +7,7 @@ import type { GenerationResult } from "../text/generate.ts";
 import type { Channel } from "./channel.ts";
 import { type Answer, type Reply as Posted, postedError, type RequestBody } from "./protocol.ts";
 
-/** What comes before an answer; leaving it early ends the work, and waits until it has ended. */
+/** What the worker sends for a request until its answer. Who leaves the iteration early aborts the request and waits for its end. */
 async function* repliesTo(
   channel: Channel,
   body: RequestBody,
@@ -31,7 +31,7 @@ async function* repliesTo(
     wake();
   });
   try {
-    // What has come already is not given after an abort.
+    // After an abort, nothing is yielded that has come already.
     while (!signal.aborted && (!isEnded || replies.length > 0)) {
       if (replies.length > 0) yield replies.shift()!;
       else
@@ -48,7 +48,7 @@ async function* repliesTo(
   }
 }
 
-/** Text of a generation in the worker, which begins with its iteration and ends when that ends early. */
+/** The text of a generation. It begins when the stream is iterated, and is aborted when the iteration is left early. */
 export function generationIn(
   channel: Channel,
   body: RequestBody,
@@ -60,7 +60,7 @@ export function generationIn(
   return new ResultStream(mapEvents(replies, textsOf, (answer) => answer as GenerationResult));
 }
 
-/** What an answer in the page takes: its signal, and what runs calls of tools. */
+/** Options of an answer that cannot be posted to the worker. */
 interface ReplyOptions {
   /** Ends the answer; the signal's reason is thrown. */
   readonly signal: AbortSignal | undefined;
@@ -70,7 +70,7 @@ interface ReplyOptions {
   readonly onToolCall: OnToolCall | undefined;
 }
 
-/** What follows a message in the worker; functions of tools run in the page. */
+/** The answer to a message. The worker generates it; functions of tools run in the page. */
 export function replyIn(channel: Channel, body: RequestBody, options: ReplyOptions): Reply {
   const stop = new AbortController();
   const signal = withStop(options.signal, stop);

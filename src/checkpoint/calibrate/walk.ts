@@ -26,7 +26,7 @@ import { Ops } from "../../ops/ops.ts";
 import { weightName } from "../../ops/packed-constant.ts";
 import type { Weight } from "../../ops/weight.ts";
 import { operators } from "../../registry/operators.ts";
-import { LoneSequence } from "../../sequences/lone-sequence.ts";
+import { SingleSequence } from "../../sequences/single-sequence.ts";
 import { elementCount, type Tensor, toFloat32 } from "../../tensor.ts";
 import { readAssets } from "../../text/model-assets.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
@@ -153,7 +153,7 @@ function windowInputs({ network }: WalkedModel, ids: readonly number[]) {
 export class FloatWalk {
   readonly #graph: Graph;
   /** Begins anew with each window and call: what a call keeps, no other reads. */
-  readonly #sequence: LoneSequence | null;
+  readonly #sequence: SingleSequence | null;
   readonly #builder: EagerBuilder;
   readonly #inputs: Values;
   /** Index of the last node that reads a value. */
@@ -171,7 +171,7 @@ export class FloatWalk {
     const size = windows.reduce((most, { length }) => Math.max(most, length), 0);
     this.#graph = captureFloat(model, size);
     const uses = graphSequenceUses(this.#graph, operators);
-    this.#sequence = uses.length === 0 ? null : new LoneSequence(uses, { type: "f32", contextLength: size });
+    this.#sequence = uses.length === 0 ? null : new SingleSequence(uses, { type: "f32", contextLength: size });
     const sequences = this.#sequence ? { sequences: this.#sequence.table } : {};
     this.#builder = new EagerBuilder(operators, hostCpu(), sequences);
     this.#signal = signal;

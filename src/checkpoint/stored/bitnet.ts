@@ -1,6 +1,6 @@
 /**
- * BitNet's "online" checkpoints as transformers runs them (AutoBitLinear): float weights become three values with one scale
- * a tensor, and the rows that they multiply 8-bit integers with a scale each, in every forward pass.
+ * BitNet's "online" checkpoints as transformers runs them (AutoBitLinear). Weights are stored as floats and rounded to -1, 0 or
+ * 1 times one scale a tensor; each row of activations is rounded to 8-bit integers with a scale of its own.
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
@@ -16,10 +16,10 @@ import { inParts } from "./quantize-rows.ts";
 import { isSameMethod, quantMethod, type StoredWeight } from "./weight-storage.ts";
 
 const BITNET = "BitNet";
-/** Below it, transformers divides by it in place of a mean or a largest value. */
+/** Least divisor: transformers takes it in place of a smaller mean or largest magnitude. */
 const LEAST = 1e-5;
 
-/** Weights of which each row that they multiply is rounded to 8-bit integers first. */
+/** Weights whose activations are rounded to 8-bit integers first, a row at a time. */
 interface RoundedRowsFormat extends WeightFormat {
   readonly kind: "roundedRows";
   readonly weights: Weight<AffineFormat, QuantizedWeights>;

@@ -6,13 +6,13 @@ import { moduleOf, type WeightSlot } from "../../model/decoder.ts";
 import { isSameShape } from "../../tensor.ts";
 import { isSameMethod, quantMethod, storageNames } from "./weight-storage.ts";
 
-/** What files' readers serve themselves, beside the storages. */
+/** Methods whose weights the readers of `formats` give as plain tensors, without a registered storage. */
 const readMethods = ["TorchAO", ...quantizedNames];
 const floatTypes = ["f32", "f16", "bf16"] as const;
 
 /**
- * The stored tensor must have the slot's shape and a float dtype: InvalidFileError, ShapeError, or UnsupportedError
- * when config.json names a quantization method that no storage reads.
+ * Checks that a slot's tensor has the slot's shape and a float dtype. InvalidFileError when it is missing, ShapeError when it is
+ * another; UnsupportedError in place of both when config.json names a quantization method that is not supported.
  */
 export function checkSlot(checkpoint: Checkpoint, slot: WeightSlot): void {
   const method = quantMethod(checkpoint);
@@ -28,7 +28,7 @@ export function checkSlot(checkpoint: Checkpoint, slot: WeightSlot): void {
   }
 }
 
-/** UnsupportedError for a method that would quantize weights which are stored as floats, and that nothing here does. */
+/** UnsupportedError when config.json names a quantization method that is not supported, though all weights are stored as floats. */
 export function checkMethod(checkpoint: Checkpoint): void {
   const method = quantMethod(checkpoint);
   if (method === null || isRead(method)) return;

@@ -1,4 +1,4 @@
-/** Block formats against values that ggml's gguf package computed in numpy (scripts/gguf-goldens.py). */
+/** Block formats against values that ggml's gguf package computed in numpy (scripts/goldens/gguf-goldens.py). */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { expectSame } from "../../../test/support/same.ts";

@@ -1,5 +1,5 @@
 /**
- * Points of the lattices of ggml's IQ formats, which ggml-common.h lists. Made by scripts/lattice-tables.py from gguf 0.19.0 (MIT):
+ * Points of the lattices of ggml's IQ formats, which ggml-common.h lists. Made by scripts/goldens/lattice-tables.py from gguf 0.19.0 (MIT):
  * the values that occur, how many a point has, and their places among the values as a stream of bits in base64.
  */
 

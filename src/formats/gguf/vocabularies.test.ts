@@ -1,4 +1,4 @@
-/** Parts of the vocabularies of real GGUF files: strings and ids by gguf and Rust's tokenizers (scripts/gguf-vocabularies.js). */
+/** Parts of the vocabularies of real GGUF files: strings and ids by gguf and Rust's tokenizers (scripts/goldens/gguf-vocabularies.js). */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { ggufFile, type Metadata } from "../../../test/support/gguf.ts";

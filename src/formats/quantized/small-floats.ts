@@ -1,7 +1,7 @@
 /** Values of floats of 4 and 8 bits (OCP 8-bit and Microscaling formats). */
 import { e4m3Table } from "../../float8.ts";
 
-/** Twice the 16 values of e2m1 by code, which are integers: sign in bit 3, two bits of exponent, one of fraction. */
+/** The 16 values of e2m1 times 2, which makes them integers, by code: sign in bit 3, two bits of exponent, one of fraction. */
 export const e2m1Doubled: Int8Array = Int8Array.of(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
 
 /** The 256 values of a type by code, by safetensors' name of the type. */
@@ -13,7 +13,7 @@ const kinds: Readonly<Record<string, (code: number) => number>> = {
   F8_E8M0: (code) => (code === 255 ? Number.NaN : 2 ** (code - 127)),
 };
 
-/** The values of floats of 8 bits by their codes; null for a type that is none of them. */
+/** The 256 values of a type of 8-bit floats, by code; null for another type. */
 export function float8Values(storedType: string): Float32Array | null {
   const kind = Object.hasOwn(kinds, storedType) ? kinds[storedType] : undefined;
   if (!kind) return null;
@@ -24,7 +24,7 @@ export function float8Values(storedType: string): Float32Array | null {
   return table;
 }
 
-/** The value of a code of a sign, bits of exponent and of fraction, where all codes are numbers. */
+/** The value of a code with a sign bit and so many bits of exponent and fraction, in a type without infinities and NaN. */
 export function floatOf(code: number, exponentBits: number, fractionBits: number): number {
   const sign = code & 0x80 ? -1 : 1;
   const exponent = (code >> fractionBits) & ((1 << exponentBits) - 1);

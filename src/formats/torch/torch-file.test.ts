@@ -1,4 +1,4 @@
-/** Files that torch.save wrote (scripts/torch-goldens.py), pickles with code, and damaged ones. */
+/** Files that torch.save wrote (scripts/goldens/torch-goldens.py), pickles with code, and damaged ones. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { Random } from "../../../test/support/random.ts";

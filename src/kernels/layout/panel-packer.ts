@@ -125,22 +125,22 @@ export class PanelPacker implements LayoutPacker {
   }
 }
 
-/** Which of its row's factors a group has. */
+/** Number of a group's factor among those of its row. */
 function factorOf({ groupSize, scaleDType }: WeightSpec, group: number): number {
   return scaleDType === "e4m3" ? 0 : Math.floor((group * groupSize) / SUPER_GROUP);
 }
 
-/** The integer that times the factor is the value. */
+/** The integer q with q * factor = value. */
 function integerOf(value: number, factor: number): number {
   return factor === 0 ? 0 : Math.round(value / factor);
 }
 
-/** The code of the e4m3 number that times the factor is the value. */
+/** The code of the e4m3 number x with x * factor = value. */
 function e4m3CodeOf(value: number, factor: number): number {
   return factor === 0 ? 0 : e4m3Code(value / factor);
 }
 
-/** ShapeError where scales are no bytes times their factors, or these no numbers of their type: they would be rounded. */
+/** ShapeError for scales that are not exactly a byte times their factor, and for factors that their type cannot hold exactly. */
 export function checkFactors(part: QuantizedWeights): void {
   if (!hasFactors(part)) return;
   checkProducts(part, "scale", part.scales, part.superScales);

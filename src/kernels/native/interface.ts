@@ -57,7 +57,7 @@ export interface NativeAddon {
   createPlan(calls: readonly NativeCall[], threads: number): NativePlan;
   /**
    * Makes the calls of a plan that does not run those of other sizes: `change` is by how much each size is more than when
-   * the plan was made, of which `growth` of the calls tells. False, and nothing is changed, where their scratch is too small.
+   * the plan was made, of which `slopes` of the calls tells. False, and nothing is changed, where their scratch is too small.
    */
   resizePlan(plan: NativePlan, change: Float64Array): boolean;
   /** Runs on this thread too, and returns when the plan has ended. */

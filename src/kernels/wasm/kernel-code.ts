@@ -114,8 +114,8 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     return new Uint8Array(view.buffer);
   }
 
-  /** Makes the bytes of values of which most are 0. */
-  growth(values: { readonly [N in keyof F]?: number }): Uint8Array {
+  /** Makes the bytes of values of which most are 0: by how much each field is more for one more of something. */
+  slopes(values: { readonly [N in keyof F]?: number }): Uint8Array {
     return this.encode(values as { readonly [N in keyof F]: number });
   }
 

@@ -28,15 +28,15 @@ export function wasmKernel<A>({ step, ...row }: WasmRow<A>): Kernel<A> {
   };
 }
 
-let lone: WasmEngine | undefined;
-const LONE_BYTES = 1 << 20;
+let single: WasmEngine | undefined;
+const SINGLE_BYTES = 1 << 20;
 
 /** An engine on the caller's thread, for calls that come alone. */
 function loneEngine(byteLength: number): WasmEngine {
-  if (lone && lone.byteLength >= byteLength) return lone;
-  void lone?.dispose();
-  lone = new WasmEngine({ bytes: Math.max(LONE_BYTES, 2 * byteLength), threads: 1, isShared: false });
-  return lone;
+  if (single && single.byteLength >= byteLength) return single;
+  void single?.dispose();
+  single = new WasmEngine({ bytes: Math.max(SINGLE_BYTES, 2 * byteLength), threads: 1, isShared: false });
+  return single;
 }
 
 type Address = Placement["read"];

@@ -1,4 +1,4 @@
-/** What those who run a server ask: whether it lives, whether it is ready, what it does, what it offers. */
+/** Routes for those who run a server: /health, /ready, /metrics and /openapi.json. */
 import { z } from "@hono/zod-openapi";
 import { openapiDocument } from "../openapi.ts";
 import type { Serving } from "../serving.ts";
@@ -6,7 +6,7 @@ import { type App, addGet } from "./route.ts";
 
 const healthSchema = z.object({ status: z.string() }).openapi("Health");
 
-/** `isReady`: whether what is to be loaded first has been. */
+/** Adds the routes. `isReady`: whether the models that are loaded at the start have been. */
 export function addOperations(app: App, serving: Serving, isReady: () => boolean): void {
   const health = { path: "/health", summary: "Whether the server lives.", response: healthSchema, open: true };
   addGet(app, health, (c) => c.json({ status: "ok" }));

@@ -1,7 +1,7 @@
-/** Numbers and words that are values, as JSON, Python and small models write them. */
+/** Numbers, true, false and null, as JSON, Python and small models write them. */
 import type { TextRule } from "./schema-types.ts";
 
-/** How values are written. */
+/** In which language values are written. */
 export type LiteralKind = "json" | "python" | "gemma";
 
 const WORDS: Readonly<Record<string, string>> = {
@@ -12,12 +12,12 @@ const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
 const INTEGER = /^([-+]?)(0[xX](?:_?[\da-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+|[1-9](?:_?\d)*|0(?:_?0)*)$/;
 const FLOAT = /^([-+]?)(\d(?:_?\d)*)?(?:\.((?:\d(?:_?\d)*)?))?([eE][-+]?\d(?:_?\d)*)?$/;
 
-/** JSON of a number or word with all its digits; null where it is none. */
+/** The JSON of a number, true, false or null, with all digits of the number; null for another text. */
 export function scalarText(word: string): string | null {
   return Object.hasOwn(WORDS, word) ? WORDS[word]! : numberText(word);
 }
 
-/** JSON of a number with all its digits, whether JSON or Python has it so; null where it is none. */
+/** The JSON of a number in JSON's or Python's form, with all its digits; null for another text. */
 export function numberText(word: string): string | null {
   if (JSON_NUMBER.test(word)) return word;
   const integer = INTEGER.exec(word);

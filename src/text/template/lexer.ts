@@ -10,7 +10,7 @@ import { integer } from "./values.ts";
 /** "data", "name", "string", "integer", "float", "eof", a bracket of a tag such as "{%", or an operator as it is written. */
 export interface Token {
   readonly type: string;
-  /** What it says: unescaped for strings, as a number for numbers. */
+  /** Its value: strings unescaped, numbers as numbers. */
   readonly value: string | number | bigint;
   readonly line: number;
 }
@@ -37,7 +37,7 @@ class Lexer {
   #line = 1;
   /** The first newline that is not counted in #line. */
   #newline: number;
-  /** Whether what was read last ended a line, or nothing was read. */
+  /** Whether the next character begins a line. */
   #lineStarts = true;
   readonly #tokens: Token[] = [];
 
@@ -56,7 +56,7 @@ class Lexer {
     this.#tokens.push({ type, value, line: this.#lineAt(this.#position) });
   }
 
-  /** Positions come in order, so that each newline is looked for once. */
+  /** The line of a position. Positions must ascend: each newline is counted once. */
   #lineAt(position: number): number {
     while (this.#newline < position) {
       this.#line++;
@@ -101,7 +101,7 @@ class Lexer {
     return character === "-" || character === "+" ? character : "";
   }
 
-  /** Text before a tag, without the white space that the tag's sign or lstrip_blocks takes away. */
+  /** Text before a tag, without the white space that the tag's `-` or lstrip_blocks removes. */
   #trimmed(start: number, end: number, sign: string, isBlock: boolean): string {
     const text = this.#source.slice(start, end);
     let length = text.length;
@@ -119,7 +119,7 @@ class Lexer {
     return end;
   }
 
-  /** Where the text after the end of a tag begins. */
+  /** Where text begins behind a tag that ends at `end`: `-` skips all white space, trim_blocks one newline. */
   #after(end: number, sign: string): number {
     if (sign === "-") return this.#skipSpace(end);
     return sign === "" && this.#source[end] === "\n" ? end + 1 : end;

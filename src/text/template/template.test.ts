@@ -11,7 +11,7 @@ const render = (source: string, variables: Record<string, unknown> = {}) =>
 
 type Snippet = readonly [template: string, text: string | null, error: string | null];
 
-/** Made by scripts/template-goldens.py: what jinja2 renders, and the class of what it raises for the others. */
+/** Made by scripts/goldens/template-goldens.py: what jinja2 renders, and the class of what it raises for the others. */
 const readGolden = (name: string) => JSON.parse(readFileSync(new URL(`${name}.json.golden`, import.meta.url), "utf8"));
 const { variables, snippets: rendered } = readGolden("rendered") as {
   readonly variables: Record<string, unknown>;

@@ -1,4 +1,4 @@
-/** Every component and option of tokenizer.json against Rust's tokenizers 0.23.3 (scripts/tokenizer-goldens.py). */
+/** Every component and option of tokenizer.json against Rust's tokenizers 0.23.3 (scripts/goldens/tokenizer-goldens.py). */
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { LowbitError } from "../../errors.ts";

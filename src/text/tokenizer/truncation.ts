@@ -4,13 +4,13 @@ import type { Field } from "./field.ts";
 
 /** How a tokenizer.json shortens the ids of a text, or of two. */
 export interface Truncation {
-  /** The most ids that the result has, with those that are put around the text. */
+  /** Most ids of the result, special tokens around the text included. */
   readonly maxLength: number;
   /** Which of two texts loses ids: the longer one, or always the first or the second. */
   readonly strategy: "LongestFirst" | "OnlyFirst" | "OnlySecond";
   /** The end at which ids are left out. */
   readonly direction: "Left" | "Right";
-  /** How many ids the parts of a text share that other libraries return beside the first; here it is checked only. */
+  /** Ids that neighbouring parts of a long text share. Only the first part is returned here, so this is checked and not used. */
   readonly stride: number;
 }
 
@@ -64,7 +64,7 @@ function shortenedLengths(
   return kept;
 }
 
-/** The longer of two lists is shortened; when that is not enough, both are, to halves of the room. */
+/** How many ids of two lists are kept: the longer one is shortened, or, when that is not enough, both to half of the room. */
 function sharedLengths(first: number, second: number, room: number): number[] {
   let shorter = Math.min(first, second);
   let longer = shorter > room ? shorter : Math.max(shorter, room - shorter);

@@ -1,5 +1,5 @@
 /**
- * Where the Rust library's tables of characters differ from Unicode 17. Made by scripts/unicode-versions.py, which
+ * Where the Rust library's tables of characters differ from Unicode 17. Made by scripts/goldens/unicode-versions.py, which
  * asks tokenizers 0.23.3 for each code point. Its newest tables are Unicode 17's, too; others are older and stay so.
  */
 

@@ -14,7 +14,7 @@ export interface Int4PackArgs {
   /** [n, groups] float32, or bfloat16 bit patterns. */
   readonly scales: Float32Array | Uint16Array;
   readonly bias: Float32Array | null;
-  /** At least of the layout's `byteLength`. */
+  /** The packed weights, at least as many bytes as the layout's `byteLength`. */
   readonly target: Uint8Array;
 }
 

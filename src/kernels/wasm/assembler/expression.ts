@@ -44,11 +44,11 @@ export interface Expr<T extends ValueType> {
   readonly node: Node;
 }
 
-/** Something done for its effect. */
+/** An instruction without a value, such as a store. */
 export interface Statement {
   /** The statement as part of the syntax tree. */
   readonly node: Node;
-  /** Absent, so that a value cannot stand for a statement: drop it. */
+  /** Always absent: makes a value, which has a type, no statement. `drop` makes one of it. */
   readonly type?: never;
 }
 

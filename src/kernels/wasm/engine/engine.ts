@@ -9,15 +9,15 @@ import { UnsupportedError } from "../../../errors.ts";
 import { takeTurn } from "../../../event-loop.ts";
 import { warn } from "../../../log.ts";
 import { bytesOf } from "../../../tensor.ts";
+import { pointsOf, type SizeRange, type Sizes } from "../../affine.ts";
 import type { CallPlan, EncodedCall, KernelMemory, SizedCalls } from "../../contract.ts";
-import { pointsOf, type SizeRange, type Sizes } from "../../growth.ts";
 import type { Placement, WasmStep } from "../kernel-code.ts";
+import { affineSteps, type SetStep } from "./affine-steps.ts";
 import { Allocator } from "./allocator.ts";
 import { type CodeModule, CodeTable } from "./code-table.ts";
 import { type EngineMemory, growMemory, needsWide, releaseMemory, takeMemory } from "./engine-memory.ts";
 import { LocalThread } from "./local-thread.ts";
 import { HEAP_START, type PlacedPlan, record, THREADS_MAX, words } from "./runner.ts";
-import { type StepGrowth, stepGrowth } from "./step-growth.ts";
 import { StepPlan } from "./step-plan.ts";
 import type { WasmModule } from "./web-assembly.ts";
 import { WorkerTeam } from "./worker-team.ts";
@@ -117,13 +117,13 @@ export class WasmEngine implements KernelMemory {
     };
     const at = (index: number, sizes: Sizes) => prepare(sized!.at(index, sizes));
     const steps = calls.map((call) => prepare(call)!);
-    const growths = sized && steps.map((step, index) => growthOfStep(sized.range, index, step, at));
+    const setters = sized && steps.map((step, index) => affineStepOf(sized.range, index, step, at));
     let plan = this.#place(steps);
     return {
       run: (abort, nanoseconds) => this.#run(plan.placed, abort, nanoseconds),
-      ...(growths && {
+      ...(setters && {
         resize: (sizes) => {
-          const resized = this.#resize(plan, growths, (index) => at(index, sizes), sizes);
+          const resized = this.#resize(plan, setters, (index) => at(index, sizes), sizes);
           plan = resized ?? plan;
           return resized !== null;
         },
@@ -138,26 +138,26 @@ export class WasmEngine implements KernelMemory {
   /** The plan with its steps at other sizes, or one in its stead where a step has other phases then; null for no room. */
   #resize(
     plan: StepPlan,
-    growths: readonly (StepGrowth | null)[],
+    setters: readonly (SetStep | null)[],
     at: (index: number) => WasmStep | null,
     sizes: Sizes,
   ): StepPlan | null {
     this.#checkUsable();
     const made = new Map<number, WasmStep>();
-    for (const [index, growth] of growths.entries()) {
-      const step = growth ? undefined : at(index);
+    for (const [index, set] of setters.entries()) {
+      const step = set ? undefined : at(index);
       if (step === null) return null;
       if (step) made.set(index, step);
     }
     this.#loadCode([...made.values()]);
     if (![...made].every(([index, step]) => plan.fits(index, step))) {
-      const steps = growths.map((_, index) => made.get(index) ?? at(index));
+      const steps = setters.map((_, index) => made.get(index) ?? at(index));
       if (!steps.every((step) => step !== null)) return null;
       this.#release(plan.placed.address);
       return this.#place(steps);
     }
     for (const [index, step] of made) plan.setStep(index, step);
-    for (const growth of growths) growth?.(plan, sizes);
+    for (const set of setters) set?.(plan, sizes);
     plan.finish();
     return plan;
   }
@@ -274,14 +274,14 @@ export class WasmEngine implements KernelMemory {
 }
 
 /** Null where the step is to be made again for other sizes. */
-function growthOfStep(
+function affineStepOf(
   range: SizeRange,
   index: number,
   first: WasmStep,
   at: (index: number, sizes: Sizes) => WasmStep | null,
-): StepGrowth | null {
+): SetStep | null {
   const others = pointsOf(range)
     .slice(1)
     .map((sizes) => at(index, sizes));
-  return others.every((step) => step !== null) ? stepGrowth(range, index, [first, ...others]) : null;
+  return others.every((step) => step !== null) ? affineSteps(range, index, [first, ...others]) : null;
 }

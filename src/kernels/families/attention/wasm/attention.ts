@@ -72,11 +72,11 @@ const noFields = Object.fromEntries(Object.keys(attentionBlock.fields).map((name
 function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[] {
   const { rows, common, given, cache, sinks } = call;
   const { kvHeads, headDim, scale, softcap } = common;
-  const { lone, ratio, split, threadBytes, slots } = splitOf(sizesOf(call), place.threads);
+  const { single, ratio, split, threadBytes, slots } = splitOf(sizesOf(call), place.threads);
   const places = scratchPlaces(call, place.threads);
   const stores = "qkv" in given || given.k !== null;
   const shape: AttentionShape = {
-    lone,
+    single,
     hasLonger: rows > 1,
     isMixed: rows > 1 && ratio % 4 > 0,
     isRelaxed,

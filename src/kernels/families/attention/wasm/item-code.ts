@@ -10,19 +10,24 @@ const itemParams = { args: "ptr", run: "ptr", item: "i32", thread: "i32" } as co
 type ItemCode = FunctionCode<typeof itemParams, null>;
 
 /** The functions that groups of queries need, by the runs that they serve. */
-export function groupShapes(shape: AttentionShape): { readonly lone: GroupShape; readonly longer: GroupShape | null } {
+export function groupShapes(shape: AttentionShape): {
+  readonly single: GroupShape;
+  readonly longer: GroupShape | null;
+} {
   const longer: GroupShape = { ...shape, queries: 4 };
-  if (shape.hasLonger && shape.lone === 4) return { lone: longer, longer: null };
-  return { lone: { ...shape, queries: shape.lone, isMixed: false }, longer: shape.hasLonger ? longer : null };
+  if (shape.hasLonger && shape.single === 4) return { single: longer, longer: null };
+  return { single: { ...shape, queries: shape.single, isMixed: false }, longer: shape.hasLonger ? longer : null };
 }
 
 /** A call of the function for a run: `longer` unless it has one row. */
 export function callForRun(
   run: Run,
-  { lone, longer }: { readonly lone: ItemCode; readonly longer: ItemCode | null },
+  { single, longer }: { readonly single: ItemCode; readonly longer: ItemCode | null },
   given: Parameters<typeof call<typeof itemParams>>[1],
 ): Body {
-  return longer ? [when(i32.eq(run.count, int(1)), [call(lone, given)], [call(longer, given)])] : [call(lone, given)];
+  return longer
+    ? [when(i32.eq(run.count, int(1)), [call(single, given)], [call(longer, given)])]
+    : [call(single, given)];
 }
 
 /** A function of an item. */

@@ -17,7 +17,7 @@ export function mergeCode(shape: AttentionShape): KernelCode {
     build: () => {
       const shapes = groupShapes(shape);
       const codes = {
-        lone: merge(`${key}_item`, shapes.lone),
+        single: merge(`${key}_item`, shapes.single),
         longer: shapes.longer && merge(`${key}_longer_item`, shapes.longer),
       };
       const main = kernelFunction(key, attentionBlock, (fields, { args, tile, thread }, scope) =>
@@ -30,7 +30,7 @@ export function mergeCode(shape: AttentionShape): KernelCode {
           take: (run, at, item) => callForRun(run, codes, { args, run: at, item, thread }),
         }),
       );
-      return [main, codes.lone, ...(codes.longer ? [codes.longer] : [])];
+      return [main, codes.single, ...(codes.longer ? [codes.longer] : [])];
     },
   };
 }

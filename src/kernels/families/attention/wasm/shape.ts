@@ -6,7 +6,7 @@ type GroupQueries = 1 | 2 | 4;
 
 export interface AttentionShape {
   /** Queries of a group in runs of one row, and whether there may be longer ones, whose groups are of four. */
-  readonly lone: GroupQueries;
+  readonly single: GroupQueries;
   readonly hasLonger: boolean;
   /** Whether queries of several rows are in a group. */
   readonly isMixed: boolean;
@@ -75,7 +75,7 @@ export const attentionBlock = new ArgumentBlock({
 export type AttentionFields = FieldsOf<typeof attentionBlock>;
 
 export function attentionKey(shape: AttentionShape): string {
-  const { lone, hasLonger, isMixed, isRelaxed, cache, hasWindow, hasSoftcap, hasSinks } = shape;
+  const { single, hasLonger, isMixed, isRelaxed, cache, hasWindow, hasSoftcap, hasSinks } = shape;
   const marks = {
     _longer: hasLonger,
     _mixed: isMixed,
@@ -85,7 +85,7 @@ export function attentionKey(shape: AttentionShape): string {
     _sinks: hasSinks,
   };
   const names = Object.entries(marks).map(([name, isSo]) => (isSo ? name : ""));
-  return `attention_${lone}_${cache}${names.join("")}`;
+  return `attention_${single}_${cache}${names.join("")}`;
 }
 
 /** Runs of up to so many rows are short: an item is all queries of some heads, or of all over a part of the positions. */
@@ -133,8 +133,8 @@ const stateBytes = (headDim: number, queries: number) => STATE.sums + VECTOR * q
 export function splitOf(sizes: AttentionSizes, threads: number) {
   const { rows, heads, kvHeads, headDim, positions, window } = sizes;
   const ratio = heads / kvHeads;
-  const lone: GroupQueries = ratio >= 3 ? 4 : ratio === 2 ? 2 : 1;
-  const queries = rows > 1 ? 4 : lone;
+  const single: GroupQueries = ratio >= 3 ? 4 : ratio === 2 ? 2 : 1;
+  const queries = rows > 1 ? 4 : single;
   const spanHeads = Math.ceil(kvHeads / Math.min(kvHeads, threads));
   const headSpans = Math.ceil(kvHeads / spanHeads);
   const isShort = rows <= SHORT_ROWS;
@@ -144,13 +144,13 @@ export function splitOf(sizes: AttentionSizes, threads: number) {
     groups * (3 * stateBytes(headDim, queries) + WEIGHTS) + itemHeads * BLOCK * (4 + rowBytes);
   const shortGroups = Math.ceil((Math.min(rows, SHORT_ROWS) * ratio) / queries);
   const bytes = Math.max(
-    itemBytes(kvHeads, kvHeads * Math.max(shortGroups, Math.ceil(ratio / lone))),
+    itemBytes(kvHeads, kvHeads * Math.max(shortGroups, Math.ceil(ratio / single))),
     isShort ? 0 : itemBytes(1, SPAN_GROUPS),
     4 * kvHeads * headDim,
   );
   const seen = window > 0 ? Math.min(positions, window + SHORT_ROWS) : positions;
   return {
-    lone,
+    single,
     ratio,
     split: {
       ...{ spanHeads, headSpans, parts, manyRuns: 2 * threads },
@@ -159,7 +159,7 @@ export function splitOf(sizes: AttentionSizes, threads: number) {
     threadBytes: Math.ceil(bytes / 64) * 64,
     slots: {
       slotBytes: parts > 1 ? stateBytes(headDim, queries) : 0,
-      slotGroups: rows * Math.ceil(ratio / lone),
+      slotGroups: rows * Math.ceil(ratio / single),
       slotChunks: Math.ceil(seen / CHUNK) + 1,
     },
   };

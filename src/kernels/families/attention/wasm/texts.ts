@@ -278,7 +278,7 @@ function codeFor(headDim: number): KernelCode {
   return code;
 }
 
-/** Bytes of a thread's scores: they grow evenly with the rows. */
+/** Bytes of a thread's scores: affine in the rows. */
 const scoreBytes = ({ rows }: AttendTextsArgs) => 4 * rows + 16;
 
 export const attendTextsWasm: Kernel<AttendTextsArgs> = wasmKernel<AttendTextsArgs>({

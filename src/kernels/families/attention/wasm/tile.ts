@@ -42,7 +42,7 @@ export function attendCode(shape: AttentionShape): KernelCode {
     build: () => {
       const shapes = groupShapes(shape);
       const codes = {
-        lone: attend(`${key}_item`, shapes.lone),
+        single: attend(`${key}_item`, shapes.single),
         longer: shapes.longer && attend(`${key}_longer_item`, shapes.longer),
       };
       const main = kernelFunction(key, attentionBlock, (fields, { args, tile, thread }, scope) => [
@@ -56,7 +56,7 @@ export function attendCode(shape: AttentionShape): KernelCode {
           take: (run, at, item) => callForRun(run, codes, { args, run: at, item, thread }),
         }),
       ]);
-      return [main, codes.lone, ...(codes.longer ? [codes.longer] : [])];
+      return [main, codes.single, ...(codes.longer ? [codes.longer] : [])];
     },
   };
 }

@@ -46,7 +46,7 @@ interface Way {
   /** What is done with all rows first. */
   readonly before: readonly WasmPhase[];
   readonly product: WasmPhase;
-  readonly growth: RowProducts;
+  readonly slopes: RowProducts;
   /** Number of rows that the product's arguments are for. */
   readonly rows: number;
 }
@@ -76,8 +76,8 @@ function waysOf<A>(
       if (!products || !isShared || last.args.length > step.bytes - step.args)
         throw new UnsupportedError(`${kernel.name} cannot multiply the rows of experts`);
       const { shared, threads } = scratch[i]!;
-      const moved = grown(last.args, products.threadScratch, threads - shared - products.sharedBytes);
-      return { from: least, before, product: { ...last, args: moved }, growth: products, rows };
+      const withScratch = moved(last.args, products.threadScratch, threads - shared - products.sharedBytes);
+      return { from: least, before, product: { ...last, args: withScratch }, slopes: products, rows };
     };
     if (stepOf(i, places).products?.rows) return [way(from, places)];
     const next = matrices.choices[i + 1]?.from ?? from;
@@ -87,9 +87,9 @@ function waysOf<A>(
 
 const keyOf = ({ before }: Pick<Way, "before">) => before.map(({ code }) => code.key).join();
 
-/** Arguments that have grown by so many times what they grow by. */
-function grown(args: Uint8Array, growth: Uint8Array, times: number): Uint8Array {
-  const [from, by] = [args, growth].map(({ buffer, byteOffset, length }) => new DataView(buffer, byteOffset, length));
+/** args + times * slopes, number by number. */
+function moved(args: Uint8Array, slopes: Uint8Array, times: number): Uint8Array {
+  const [from, by] = [args, slopes].map(({ buffer, byteOffset, length }) => new DataView(buffer, byteOffset, length));
   const result = new DataView(new ArrayBuffer(args.length));
   for (let at = 0; at < args.length; at += 8)
     result.setBigInt64(at, from!.getBigInt64(at, true) + BigInt(times) * by!.getBigInt64(at, true), true);
@@ -162,19 +162,19 @@ function stepsArguments(
   const bytes = new Uint8Array(WAYS + wayBytes * ways.length);
   bytes.set(stepsBlock.encode({ ...values, ways: ways.length, wayBytes }));
   const view = new DataView(bytes.buffer);
-  for (const [i, { from, product, growth, rows }] of ways.entries()) {
+  for (const [i, { from, product, slopes, rows }] of ways.entries()) {
     const at = WAYS + i * wayBytes;
     view.setInt32(at + entry.from, from, true);
     view.setInt32(at + entry.tiles, product.tiles, true);
     view.setInt32(at + entry.count, product.args.length / 8, true);
-    const parts = [product.args, growth.matrix, growth.row, growth.rows ?? new Uint8Array(product.args.length)];
+    const parts = [product.args, slopes.matrix, slopes.row, slopes.rows ?? new Uint8Array(product.args.length)];
     const [base, , , each] = parts.map((part) => new DataView(part.buffer, part.byteOffset, part.length));
     for (let field = 0; field < product.args.length / 8; field++) {
       const number = at + entry.numbers + entry.numberBytes * field;
       for (const [j, part] of parts.entries()) bytes.set(part.subarray(8 * field, 8 * field + 8), number + 8 * j);
       // Without any rows, which are counted when the call runs.
       const none = base!.getBigInt64(8 * field, true) - BigInt(rows) * each!.getBigInt64(8 * field, true);
-      view.setBigInt64(number, growth.rows ? none : base!.getBigInt64(8 * field, true), true);
+      view.setBigInt64(number, slopes.rows ? none : base!.getBigInt64(8 * field, true), true);
     }
   }
   return bytes;

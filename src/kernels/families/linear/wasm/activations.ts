@@ -49,7 +49,7 @@ export interface QuantizedPlaces {
   readonly byteLength: number;
 }
 
-/** Places the parts from an address on, for so many groups as stored, with room that grows evenly with m. */
+/** Places the parts from an address on, for so many groups as stored, with room that is affine in m. */
 export function quantizedPlaces(
   start: number,
   m: number,

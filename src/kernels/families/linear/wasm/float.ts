@@ -218,9 +218,9 @@ const linearFloatDotsWasm: Kernel<FloatLinearArgs> = wasmKernel({
     const matrixBytes = n * k * storedBytes[type];
     const products = {
       sharedBytes: 0,
-      threadScratch: dotBlock.growth({}),
-      matrix: dotBlock.growth({ weights: matrixBytes, bias: bias ? 4 * n : 0 }),
-      row: dotBlock.growth({ x: 4 * k, y: 4 * n }),
+      threadScratch: dotBlock.slopes({}),
+      matrix: dotBlock.slopes({ weights: matrixBytes, bias: bias ? 4 * n : 0 }),
+      row: dotBlock.slopes({ x: 4 * k, y: 4 * n }),
       rows: null,
     };
     return { phases, ...(m <= DOT_X_ROWS && { products }) };
@@ -265,10 +265,10 @@ const linearFloatPanelsWasm: Kernel<FloatLinearArgs> = wasmKernel({
       phases: [...phases, { code: panelCode(type, bias !== null), tiles, args: linear }],
       products: {
         sharedBytes: paddedBytes(padded),
-        threadScratch: floatPanelBlock.growth({ threadScratch: 1 }),
-        matrix: floatPanelBlock.growth({ weights: n * k * storedBytes[type], bias: bias ? 4 * n : 0 }),
-        row: floatPanelBlock.growth({ x: 4 * paddedLength(padded), y: 4 * n }),
-        rows: floatPanelBlock.growth({ m: 1 }),
+        threadScratch: floatPanelBlock.slopes({ threadScratch: 1 }),
+        matrix: floatPanelBlock.slopes({ weights: n * k * storedBytes[type], bias: bias ? 4 * n : 0 }),
+        row: floatPanelBlock.slopes({ x: 4 * paddedLength(padded), y: 4 * n }),
+        rows: floatPanelBlock.slopes({ m: 1 }),
       },
     };
   },

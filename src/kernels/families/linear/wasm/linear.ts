@@ -116,10 +116,10 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
     ],
     products: {
       sharedBytes: places.byteLength,
-      threadScratch: linearBlock.growth({ threadScratch: 1 }),
-      matrix: linearBlock.growth({ panels: matrixBytes, levels: matrixBytes }),
-      row: linearBlock.growth({ records: recordsBytes, scales: 4, zeros: 4, y: 4 * n }),
-      rows: linearBlock.growth({ m: 1 }),
+      threadScratch: linearBlock.slopes({ threadScratch: 1 }),
+      matrix: linearBlock.slopes({ panels: matrixBytes, levels: matrixBytes }),
+      row: linearBlock.slopes({ records: recordsBytes, scales: 4, zeros: 4, y: 4 * n }),
+      rows: linearBlock.slopes({ m: 1 }),
     },
   };
 }

@@ -1,4 +1,4 @@
-/** Rows of weight-only linear layers: float activations times panels of quantized weights, which become floats on the way. */
+/** Kernels of weight-only linear layers: float activations times panels of quantized weights, which are dequantized panel by panel. */
 
 import type { Kernel } from "../../../contract.ts";
 import type { Body, Local } from "../../../wasm/assembler/expression.ts";
@@ -31,10 +31,10 @@ import { wasmKernel } from "../../../wasm/kernel.ts";
 import type { KernelCode } from "../../../wasm/kernel-code.ts";
 import type { PackedLinearArgs } from "../fields.ts";
 
-/** Tiles for each thread, so that none waits long for another. */
+/** Tiles for each thread: with several, no thread waits long for another at the end. */
 const TILES_PER_THREAD = 8;
 
-/** Makes (level - zero) * scale of 32 k of a panel. */
+/** Dequantizes 32 k of a panel: (level - zero) * scale. */
 function unpackCode(name: string, shape: PanelShape): UnpackCode {
   return defineFunction(name, unpackParams, ({ args, panel, unit, to }, scope) => {
     const { fields, statements } = floatPanelBlock.load(scope, args);
@@ -144,10 +144,10 @@ function weightOnlyRow(name: string, layout: string, rows: number): Kernel<Packe
         phases: [...phases, { code: weightOnlyCode(shape), tiles: Math.ceil(panels / perTile), args: linear }],
         products: {
           sharedBytes: paddedBytes(padded),
-          threadScratch: floatPanelBlock.growth({ threadScratch: 1 }),
-          matrix: floatPanelBlock.growth({ weights: matrixBytes, extra: matrixBytes, bias: matrixBytes }),
-          row: floatPanelBlock.growth({ x: 4 * paddedLength(padded), y: 4 * n }),
-          rows: floatPanelBlock.growth({ m: 1 }),
+          threadScratch: floatPanelBlock.slopes({ threadScratch: 1 }),
+          matrix: floatPanelBlock.slopes({ weights: matrixBytes, extra: matrixBytes, bias: matrixBytes }),
+          row: floatPanelBlock.slopes({ x: 4 * paddedLength(padded), y: 4 * n }),
+          rows: floatPanelBlock.slopes({ m: 1 }),
         },
       };
     },

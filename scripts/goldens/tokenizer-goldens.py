@@ -3,7 +3,7 @@ Writes src/text/tokenizer/components.json.golden: random tokenizers of every com
 makes of random texts and ids. Made with tokenizers 0.23.3 and sentencepiece 0.2.3:
 
     pip install tokenizers==0.23.3 sentencepiece==0.2.3 protobuf
-    python scripts/tokenizer-goldens.py
+    python scripts/goldens/tokenizer-goldens.py
 
 With a seed and a number as arguments, other and more tokenizers.
 """
@@ -489,7 +489,7 @@ for kind in ["pre", "norm", "added", "post", "dec", "all", "length"]:
             continue
         tests = length_tests(tokenizer) if kind == "length" else tests_of(tokenizer, parts["post_processor"])
         cases.append({"model": place, "parts": parts, "tests": tests})
-path = os.path.join(os.path.dirname(__file__), "../src/text/tokenizer/components.json.golden")
+path = os.path.join(os.path.dirname(__file__), "../../src/text/tokenizer/components.json.golden")
 with open(path, "w") as file:
     json.dump({"madeWith": "tokenizers 0.23.3", "models": models, "cases": cases}, file, separators=(",", ":"))
     file.write("\n")

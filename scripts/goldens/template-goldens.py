@@ -2,7 +2,7 @@
 in transformers' settings, and those that it refuses. What src/text/template/left-out.ts names is not among them.
 
     python3 -m venv .venv && .venv/bin/pip install jinja2==3.1.6
-    .venv/bin/python scripts/template-goldens.py
+    .venv/bin/python scripts/goldens/template-goldens.py
 
 With arguments (a seed and a count) it prints other templates, one JSON line each, to try what the golden files do not hold.
 """

@@ -11,11 +11,11 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { emulated, installNode } from "./arm/toolchain.js";
-import { nativeSources, objectName, root } from "./native-sources.js";
+import { emulated, installNode } from "../arm/toolchain.js";
+import { nativeSources, objectName, root } from "../native-sources.js";
+import { walkthrough } from "../walkthrough.js";
 import { addonFaults } from "./release-checks.js";
 import { mainManifest, platformManifest, platforms, tarballName } from "./release-packages.js";
-import { walkthrough } from "./walkthrough.js";
 
 // Where sums in another order round an activation to the next of 256 integers, logits (about -10 to 10) move so far.
 const LOGITS_DIFFERENCE_MAX = 0.3;
@@ -224,7 +224,7 @@ async function testMachine(machine, port) {
 
 const machines = [thisMachine(), ...emulatedArm()];
 const only = machines.map(({ name }) => name).join(",");
-const build = [join(root, "scripts", "release.js"), "--out", release, "--only", only];
+const build = [join(root, "scripts", "release", "release.js"), "--out", release, "--only", only];
 execFileSync(process.execPath, build, { stdio: "inherit" });
 const registry = await startRegistry();
 try {

@@ -6,9 +6,9 @@ texts: what every token decodes to, and 80,000 code points, each alone and withi
 file's vocabulary and some texts, which src/formats/gguf/vocabularies.test.ts compares with.
 
     pip install gguf tokenizers (made with 0.19.0 and 0.23.3)
-    python scripts/gguf-vocabularies.py model.gguf ... [--golden]
+    python scripts/goldens/gguf-vocabularies.py model.gguf ... [--golden]
 
-scripts/gguf-vocabularies.js runs it and compares.
+scripts/goldens/gguf-vocabularies.js runs it and compares.
 """
 
 import json

@@ -1,14 +1,14 @@
 /**
  * `npm run release -- --out build/release [--only linux-x64-gnu,darwin-arm64]`: builds the packages that are published,
- * as tarballs: the main one, and one per platform with its native addon, cross-compiled from here with zig (scripts/zig.js).
+ * as tarballs: the main one, and one per platform with its native addon, cross-compiled from here with zig (scripts/release/zig.js).
  * Publish the platform packages first. Needs Python 3, PyPI and npm; the first run builds zig's libraries for minutes.
  */
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { buildServedPage, buildWorker } from "./build-web.js";
-import { root } from "./native-sources.js";
+import { buildServedPage, buildWorker } from "../build-web.js";
+import { root } from "../native-sources.js";
 import { addonFaults } from "./release-checks.js";
 import { mainManifest, platformManifest, platforms } from "./release-packages.js";
 import { buildAddon, installZig } from "./zig.js";

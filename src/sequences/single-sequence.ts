@@ -5,7 +5,7 @@ import { bytesForSequence, type SequenceOptions, sequenceLayout } from "./layout
 import type { Sequence } from "./sequence.ts";
 import { SequenceStore } from "./store.ts";
 
-export class LoneSequence {
+export class SingleSequence {
   readonly #store: SequenceStore;
   #sequence: Sequence;
 

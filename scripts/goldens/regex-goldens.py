@@ -3,7 +3,7 @@ Writes src/text/tokenizer/regex.json.golden: what patterns find in texts when On
 calls it. Made with tokenizers 0.23.3:
 
     pip install tokenizers==0.23.3
-    python scripts/regex-goldens.py
+    python scripts/goldens/regex-goldens.py
 
 With a seed and a number as arguments, as many random patterns and texts instead, to compare with.
 """
@@ -67,7 +67,7 @@ if len(sys.argv) > 2:
     texts = ["".join(r.choice(POOL) for _ in range(r.choice([1, 4, 9, 16]))) for _ in range(20)]
     patterns = REGEX + [random_pattern(r) for _ in range(count)]
 made = [(pattern, found(pattern, texts)) for pattern in dict.fromkeys(patterns)]
-path = os.path.join(os.path.dirname(__file__), "../src/text/tokenizer/regex.json.golden")
+path = os.path.join(os.path.dirname(__file__), "../../src/text/tokenizer/regex.json.golden")
 with open(path, "w") as file:
     note = "tokenizers 0.23.3: Split(Regex(pattern), 'removed', invert=True).pre_tokenize_str(text)"
     kept = [one for one in made if one[1] is not None]

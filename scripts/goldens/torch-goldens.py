@@ -57,7 +57,7 @@ def main() -> None:
         "empty": saved({}),
         "negated": saved({"matrix": torch._neg_view(base)}),
     }
-    target = Path(__file__).parent.parent / "src" / "formats" / "torch" / "torch-files.json.golden"
+    target = Path(__file__).parents[2] / "src" / "formats" / "torch" / "torch-files.json.golden"
     target.write_text(json.dumps(files, indent=1) + "\n")
 
 

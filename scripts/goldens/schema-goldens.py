@@ -1,7 +1,7 @@
 """Random JSON schemas with texts that are valid and invalid: src/text/constraints/schemas.json.golden.
 
 pip install hypothesis-jsonschema==0.23.1 hypothesis==6.98.0 'jsonschema[format]==4.26.0' regress==2026.9.1
-python scripts/schema-goldens.py [--count 60] [--seed 1] [--instances 20] [--out src/text/constraints/schemas.json.golden]
+python scripts/goldens/schema-goldens.py [--count 60] [--seed 1] [--instances 20] [--out src/text/constraints/schemas.json.golden]
 
 hypothesis-jsonschema draws valid values of each schema; jsonschema says of these, and of values that were changed or drawn
 for others, whether they are valid, with expressions as ECMA-262 has them, which regress reads. Objects are written with their
@@ -291,7 +291,7 @@ def main():
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--instances", type=int, default=20)
-    parser.add_argument("--out", default=str(Path(__file__).parent.parent / "src/text/constraints/schemas.json.golden"))
+    parser.add_argument("--out", default=str(Path(__file__).parents[2] / "src/text/constraints/schemas.json.golden"))
     options = parser.parse_args()
     cases = []
     number = options.seed
@@ -317,7 +317,7 @@ def main():
             print(len(cases), file=sys.stderr)
     versions = "hypothesis-jsonschema 0.23.1, hypothesis 6.98.0, jsonschema 4.26.0, regress 2026.9.1"
     lines = ",\n".join(json.dumps(case) for case in cases)
-    Path(options.out).write_text('{"from": "scripts/schema-goldens.py --count %d --seed %d --instances %d: %s",\n"cases": [\n%s\n]}\n' % (options.count, options.seed, options.instances, versions, lines))
+    Path(options.out).write_text('{"from": "scripts/goldens/schema-goldens.py --count %d --seed %d --instances %d: %s",\n"cases": [\n%s\n]}\n' % (options.count, options.seed, options.instances, versions, lines))
 
 
 main()

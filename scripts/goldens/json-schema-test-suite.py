@@ -1,7 +1,7 @@
 """JSON-Schema-Test-Suite in one file: src/text/constraints/json-schema-test-suite.json.golden.
 
 git clone https://github.com/json-schema-org/JSON-Schema-Test-Suite (MIT; copyright 2012 Julian Berman)
-python scripts/json-schema-test-suite.py JSON-Schema-Test-Suite
+python scripts/goldens/json-schema-test-suite.py JSON-Schema-Test-Suite
 """
 
 import json
@@ -26,5 +26,5 @@ for path in sorted(tests.rglob("*.json")):
         cases.append({"file": name, "about": group["description"], "schema": schema, "valid": values["true"], "invalid": values["false"]})
 lines = ",\n".join(json.dumps(case) for case in cases)
 origin = f"JSON-Schema-Test-Suite {commit or sys.argv[2]}, draft2020-12; MIT license, copyright 2012 Julian Berman"
-golden = Path(__file__).parent.parent / "src/text/constraints/json-schema-test-suite.json.golden"
+golden = Path(__file__).parents[2] / "src/text/constraints/json-schema-test-suite.json.golden"
 golden.write_text(f'{{"from": "{origin}",\n"cases": [\n{lines}\n]}}\n')

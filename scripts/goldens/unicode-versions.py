@@ -3,7 +3,7 @@ Writes src/text/tokenizer/unicode-versions.ts: where the tables of characters in
 this JavaScript, found by asking the library for each code point. Made with tokenizers 0.23.3 and a Node of Unicode 17:
 
     pip install tokenizers==0.23.3
-    python scripts/unicode-versions.py && npm run format
+    python scripts/goldens/unicode-versions.py && npm run format
 """
 
 import json
@@ -72,10 +72,10 @@ LISTS = [
     ("withoutScript", "What UnicodeScripts knows no script of.", scriptless & assigned),
 ]
 
-path = os.path.join(os.path.dirname(__file__), "../src/text/tokenizer/unicode-versions.ts")
+path = os.path.join(os.path.dirname(__file__), "../../src/text/tokenizer/unicode-versions.ts")
 with open(path, "w") as file:
     print("/**", file=file)
-    print(" * Where the Rust library's tables of characters differ from Unicode 17. Made by scripts/unicode-versions.py, which", file=file)
+    print(" * Where the Rust library's tables of characters differ from Unicode 17. Made by scripts/goldens/unicode-versions.py, which", file=file)
     print(" * asks tokenizers 0.23.3 for each code point. Its newest tables are Unicode 17's, too; others are older and stay so.", file=file)
     print(" */", file=file)
     for name, what, codes in LISTS:

@@ -1,7 +1,7 @@
 """Random grammars in EBNF with texts that they have and have not: src/text/constraints/grammars.json.golden.
 
 pip install lark==1.3.1
-python scripts/grammar-goldens.py [--count 120] [--seed 1] [--texts 8] [--out src/text/constraints/grammars.json.golden]
+python scripts/goldens/grammar-goldens.py [--count 120] [--seed 1] [--texts 8] [--out src/text/constraints/grammars.json.golden]
 
 Each grammar is written twice: in the EBNF of llama.cpp and xgrammar, and in Lark's. Lark's Earley parser says which texts,
 drawn from the grammar, near to such, or of its letters in any order, the grammar has.
@@ -193,11 +193,11 @@ def main():
     parser.add_argument("--count", type=int, default=120)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--texts", type=int, default=8)
-    parser.add_argument("--out", default=str(Path(__file__).parent.parent / "src/text/constraints/grammars.json.golden"))
+    parser.add_argument("--out", default=str(Path(__file__).parents[2] / "src/text/constraints/grammars.json.golden"))
     options = parser.parse_args()
     cases = [case_of(options.seed * 1_000_000 + index, options.texts) for index in range(options.count)]
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
-    Path(options.out).write_text('{"from": "scripts/grammar-goldens.py --count %d --seed %d --texts %d: lark 1.3.1",\n"cases": [\n%s\n]}\n' % (options.count, options.seed, options.texts, lines))
+    Path(options.out).write_text('{"from": "scripts/goldens/grammar-goldens.py --count %d --seed %d --texts %d: lark 1.3.1",\n"cases": [\n%s\n]}\n' % (options.count, options.seed, options.texts, lines))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 /** What grows evenly with sizes, against the same values worked out for each size. */
 import { describe, expect, it } from "vitest";
-import { type Grown, grown, growthOf, pointsOf, type SizeRange, type Sizes } from "./growth.ts";
+import { type AtSizes, fitted, pointsOf, type SizeRange, type Sizes, slopesOf } from "./affine.ts";
 
 const one: SizeRange = { smallest: [2], largest: [40] };
 const two: SizeRange = { smallest: [2, 8], largest: [40, 30] };
 const buffer = new ArrayBuffer(4096);
 
-function of<T>(range: SizeRange, value: (...sizes: number[]) => T): Grown<T> | null {
+function of<T>(range: SizeRange, value: (...sizes: number[]) => T): AtSizes<T> | null {
   const values = pointsOf(range).map((sizes) => value(...sizes));
-  return grown(range, values);
+  return fitted(range, values);
 }
 
 function allSizes({ smallest, largest }: SizeRange): Sizes[] {
@@ -71,8 +71,8 @@ describe("values that grow evenly", () => {
   });
 
   it("lets numbers fall where it is allowed", () => {
-    expect(growthOf(one, [98, 97, 60], Number.NEGATIVE_INFINITY)).toEqual([-1]);
-    expect(growthOf(one, [98, 97, 61], Number.NEGATIVE_INFINITY)).toBeNull();
-    expect(growthOf(one, [98, 97, 60])).toBeNull();
+    expect(slopesOf(one, [98, 97, 60], Number.NEGATIVE_INFINITY)).toEqual([-1]);
+    expect(slopesOf(one, [98, 97, 61], Number.NEGATIVE_INFINITY)).toBeNull();
+    expect(slopesOf(one, [98, 97, 60])).toBeNull();
   });
 });

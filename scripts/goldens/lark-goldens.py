@@ -1,7 +1,7 @@
 """Grammars in Lark's form with texts that they have and have not: src/server/lark.json.golden.
 
 pip install lark==1.3.1
-python scripts/lark-goldens.py [--out src/server/lark.json.golden]
+python scripts/goldens/lark-goldens.py [--out src/server/lark.json.golden]
 
 Lark's Earley parser says which texts a grammar has.
 """

@@ -35,5 +35,5 @@ def golden(settings: dict) -> dict:
     return {"settings": settings, "tensors": tensors, "values": text(values)}
 
 
-target = Path(__file__).parent.parent / "src" / "formats" / "mlx.json.golden"
+target = Path(__file__).parents[2] / "src" / "formats" / "mlx.json.golden"
 target.write_text(json.dumps([golden(settings) for settings in MODES], indent=1) + "\n")

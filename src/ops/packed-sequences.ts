@@ -1,4 +1,4 @@
-/** Operators over rows that are several texts, one after the other, without anything between: text i is rows offsets[i] to offsets[i + 1] - 1. */
+/** Operators over packed sequences: the tokens of several texts as rows of one tensor, text i in rows offsets[i] to offsets[i + 1] - 1. */
 import type { AttendTextsArgs, PoolTextsArgs } from "../kernels/families/attention/fields.ts";
 import { attendTexts, poolTexts } from "../kernels/families/index.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
@@ -21,7 +21,7 @@ const offsetIndices = (input: string) => ({
   limit: (args: Arguments<Tensor>) => rowCount(args.tensor(input).shape) + 1,
 });
 
-/** Far beyond any text: kernels count with 32 bits. */
+/** Rows that a query sees without a bound; kernels count with 32 bits. */
 const ROWS_MAX = 2 ** 31 - 1;
 
 /** Rows that a query sees at most in one direction. */
@@ -99,4 +99,4 @@ const poolTextsOperator = defineOperator<PoolTextsArgs>({
   },
 });
 
-export const textOperators: readonly Operator[] = [attendTextsOperator, poolTextsOperator];
+export const packedSequenceOperators: readonly Operator[] = [attendTextsOperator, poolTextsOperator];

@@ -1,5 +1,5 @@
 /**
- * `node scripts/gguf-vocabularies.js model.gguf ...`: compares the tokenizers of real GGUF files with those that
+ * `node scripts/goldens/gguf-vocabularies.js model.gguf ...`: compares the tokenizers of real GGUF files with those that
  * gguf-vocabularies.py makes of gguf's strings and Rust's rules: every token, its decoded text and the ids of that, and the
  * ids of 80,000 code points, and what they decode to. `--golden` writes src/formats/gguf/vocabularies.json.golden instead.
  * PYTHON names a Python with the packages gguf and tokenizers.
@@ -7,8 +7,8 @@
 import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { openGguf } from "../dist/formats/gguf/open.js";
-import { Tokenizer } from "../dist/text/tokenizer.js";
+import { openGguf } from "../../dist/formats/gguf/open.js";
+import { Tokenizer } from "../../dist/text/tokenizer.js";
 
 const CODE_POINTS = 80_000;
 const files = process.argv.slice(2).filter((argument) => !argument.startsWith("--"));
@@ -44,8 +44,8 @@ if (golden) {
   const kinds = [];
   for await (const kind of oracle("--golden")) kinds.push(kind);
   const origin =
-    "scripts/gguf-vocabularies.py (gguf 0.19.0, tokenizers 0.23.3): parts of the vocabularies of real files";
-  const path = new URL("../src/formats/gguf/vocabularies.json.golden", import.meta.url);
+    "scripts/goldens/gguf-vocabularies.py (gguf 0.19.0, tokenizers 0.23.3): parts of the vocabularies of real files";
+  const path = new URL("../../src/formats/gguf/vocabularies.json.golden", import.meta.url);
   writeFileSync(path, JSON.stringify({ origin, kinds }));
 } else {
   const characters = Array.from({ length: CODE_POINTS }, (_, i) => String.fromCodePoint(i < 0xd800 ? i : i + 0x800));

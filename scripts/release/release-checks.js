@@ -1,5 +1,5 @@
 /** What must hold for the addon of each platform before it is published, as its file says. */
-import { readSharedLibrary } from "./shared-library.js";
+import { readSharedLibrary } from "../shared-library.js";
 
 const ADDON_BYTES_MAX = 7e6;
 /** Of the oldest Linux that Node 20 runs on. */

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gguf.quants as quants
 
-TARGET = Path(__file__).parent.parent / "src" / "formats" / "gguf" / "lattice-points.ts"
+TARGET = Path(__file__).parents[2] / "src" / "formats" / "gguf" / "lattice-points.ts"
 NAMES = ["IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S"]
 
 
@@ -24,7 +24,7 @@ def places(name: str) -> tuple[list[int], int, bytes]:
 def main() -> None:
     lines = [
         "/**",
-        " * Points of the lattices of ggml's IQ formats, which ggml-common.h lists. Made by scripts/lattice-tables.py from gguf 0.19.0 (MIT):",
+        " * Points of the lattices of ggml's IQ formats, which ggml-common.h lists. Made by scripts/goldens/lattice-tables.py from gguf 0.19.0 (MIT):",
         " * the values that occur, how many a point has, and their places among the values as a stream of bits in base64.",
         " */",
         "",

@@ -77,7 +77,7 @@ def main() -> None:
         codes = (stream * (1 << np.arange(bits))).sum(axis=2).astype(np.int32)
         values = (value(codes) * factors.astype(np.float32)[:, None]).astype(np.float32)
         formats[name] = {"id": number, "blocks": encode(blocks), "values": encode(values)}
-    target = Path(__file__).parent.parent / "src" / "formats" / "gguf" / "blocks.json.golden"
+    target = Path(__file__).parents[2] / "src" / "formats" / "gguf" / "blocks.json.golden"
     target.write_text(json.dumps(formats, indent=1) + "\n")
 
 

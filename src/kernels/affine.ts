@@ -21,13 +21,14 @@ export function pointsOf({ smallest, largest }: SizeRange): readonly Sizes[] {
 }
 
 /** A value for any sizes of a range. */
-export type Grown<T> = (sizes: Sizes) => T;
+export type AtSizes<T> = (sizes: Sizes) => T;
 
 /**
- * By what a number grows with each of the sizes: whole numbers, none of them below `least`. From 0 on, what is in bounds at
- * the largest sizes is in bounds at all. Null where it does not grow evenly. `values`: at the points of the range.
+ * By how much a number is more for each size that is 1 more: whole numbers, none of them below `least`. With slopes from 0 on,
+ * what is in bounds at the largest sizes is in bounds at all. Null where the number is not affine. `values`: at the points of
+ * the range.
  */
-export function growthOf(
+export function slopesOf(
   { smallest, largest }: SizeRange,
   values: readonly number[],
   least = 0,
@@ -36,20 +37,21 @@ export function growthOf(
   if (values.every((value) => Object.is(value, first))) return smallest.map(() => 0);
   let point = 1;
   let last = first;
-  const growth: number[] = [];
+  const slopes: number[] = [];
   for (const [i, size] of smallest.entries()) {
     const step = size < largest[i]! ? values[point++]! - first : 0;
-    growth.push(step);
+    slopes.push(step);
     last += step * (largest[i]! - size);
   }
-  const isEven = Object.is(last, values[point]!) && growth.every((step) => Number.isSafeInteger(step) && step >= least);
-  return isEven ? growth : null;
+  const isAffine =
+    Object.is(last, values[point]!) && slopes.every((step) => Number.isSafeInteger(step) && step >= least);
+  return isAffine ? slopes : null;
 }
 
-/** `value` of the smallest sizes at others. */
-export function grownNumber({ smallest }: SizeRange, value: number, growth: readonly number[], sizes: Sizes): number {
+/** A number at any sizes, from its value at the smallest and its slopes. */
+export function affineAt({ smallest }: SizeRange, value: number, slopes: readonly number[], sizes: Sizes): number {
   let sum = value;
-  for (let i = 0; i < growth.length; i++) sum += growth[i]! * (sizes[i]! - smallest[i]!);
+  for (let i = 0; i < slopes.length; i++) sum += slopes[i]! * (sizes[i]! - smallest[i]!);
   return sum;
 }
 
@@ -63,29 +65,29 @@ const isPlain = (value: unknown): value is Fields =>
   [Object.prototype, Array.prototype].includes(Object.getPrototypeOf(value));
 
 /**
- * A value in whose numbers and lengths of arrays is all that differs between sizes, from what it is at the points of the
- * range; null where it is another. Of what does not differ, it has that of the first point itself.
+ * A value at any sizes, from its values at the points of the range, which may differ in numbers and lengths of arrays alone;
+ * null where they differ in more, or not in an affine way. What does not differ is taken from the first point.
  */
-export function grown<T>(range: SizeRange, values: readonly T[]): Grown<T> | null {
+export function fitted<T>(range: SizeRange, values: readonly T[]): AtSizes<T> | null {
   const change = changeOf(range, values);
   if (change === undefined) return null;
-  return (change ?? (() => values[0]!)) as Grown<T>;
+  return (change ?? (() => values[0]!)) as AtSizes<T>;
 }
 
 /** Null where nothing differs, undefined where it does in another way. */
-function changeOf(range: SizeRange, values: readonly unknown[]): Grown<unknown> | null | undefined {
+function changeOf(range: SizeRange, values: readonly unknown[]): AtSizes<unknown> | null | undefined {
   const first = values[0];
   if (values.every((value) => Object.is(value, first))) return null;
   if (values.every((value) => typeof value === "number")) {
-    const growth = growthOf(range, values);
-    return growth ? (sizes) => grownNumber(range, first as number, growth, sizes) : undefined;
+    const slopes = slopesOf(range, values);
+    return slopes ? (sizes) => affineAt(range, first as number, slopes, sizes) : undefined;
   }
   if (values.every(isTypedArray)) return changeOfArrays(range, values);
   return values.every(isPlain) ? changeOfFields(range, values) : undefined;
 }
 
 /** Views of one place. Arrays elsewhere that hold the same are what calls are given as literals. */
-function changeOfArrays(range: SizeRange, values: readonly Array_[]): Grown<unknown> | null | undefined {
+function changeOfArrays(range: SizeRange, values: readonly Array_[]): AtSizes<unknown> | null | undefined {
   const first = values[0]!;
   const Type = first.constructor as new (buffer: ArrayBufferLike, offset: number, length: number) => Array_;
   if (values.some((value) => value.constructor !== Type)) return undefined;
@@ -95,22 +97,22 @@ function changeOfArrays(range: SizeRange, values: readonly Array_[]): Grown<unkn
     const isElsewhere = new Set(values.map((value) => value.buffer)).size === values.length;
     return isElsewhere && values.every(isSame) ? null : undefined;
   }
-  const growth = growthOf(
+  const slopes = slopesOf(
     range,
     values.map(({ length }) => length),
   );
-  if (!growth) return undefined;
-  if (growth.every((step) => step === 0)) return null;
-  return (sizes) => new Type(buffer, byteOffset, grownNumber(range, first.length, growth, sizes));
+  if (!slopes) return undefined;
+  if (slopes.every((step) => step === 0)) return null;
+  return (sizes) => new Type(buffer, byteOffset, affineAt(range, first.length, slopes, sizes));
 }
 
-function changeOfFields(range: SizeRange, values: readonly Fields[]): Grown<unknown> | null | undefined {
+function changeOfFields(range: SizeRange, values: readonly Fields[]): AtSizes<unknown> | null | undefined {
   const first = values[0]!;
   const names = Object.keys(first);
   const isSame = (value: Fields) =>
     Array.isArray(value) === Array.isArray(first) && Object.keys(value).join() === names.join();
   if (!values.every(isSame)) return undefined;
-  const changes: [string, Grown<unknown>][] = [];
+  const changes: [string, AtSizes<unknown>][] = [];
   for (const name of names) {
     const change = changeOf(
       range,

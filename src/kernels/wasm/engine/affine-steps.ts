@@ -1,45 +1,40 @@
-/**
- * What of a call's steps grows evenly with sizes, such as the number of rows: it is set without making the step again.
- */
-import { grownNumber, growthOf, type SizeRange, type Sizes } from "../../growth.ts";
+/** Steps of a call as affine functions of the sizes: other sizes set numbers of a plan, and no step is made again. */
+import { affineAt, type SizeRange, type Sizes, slopesOf } from "../../affine.ts";
 import type { WasmStep } from "../kernel-code.ts";
 import type { StepPlan } from "./step-plan.ts";
 
 /** A number of a phase: its tiles, or one of its arguments. */
-interface Growing {
+interface AffineNumber {
   readonly phase: number;
   /** Byte of the arguments; null for tiles. */
   readonly at: number | null;
   readonly value: number;
-  readonly growth: readonly number[];
+  readonly slopes: readonly number[];
 }
 
 /** Sets a step of a plan to what it is for sizes. */
-export type StepGrowth = (plan: StepPlan, sizes: Sizes) => void;
+export type SetStep = (plan: StepPlan, sizes: Sizes) => void;
 
 /** Numbers of arguments beyond are parts of float64 values. */
 const HIGH_MAX = 2 ** 21;
 
-/**
- * Growth of the steps of one call over the points of a range; null where they differ in more than numbers that grow
- * evenly.
- */
-export function stepGrowth(range: SizeRange, index: number, steps: readonly WasmStep[]): StepGrowth | null {
-  const growing: Growing[] = [];
+/** What sets the steps of one call, from those at the points of the range; null where they differ in more than affine numbers. */
+export function affineSteps(range: SizeRange, index: number, steps: readonly WasmStep[]): SetStep | null {
+  const changing: AffineNumber[] = [];
   for (const [phase, { code, args }] of steps[0]!.phases.entries()) {
     const others = steps.map(({ phases }) => phases[phase]);
     if (!others.every((other) => other?.code.key === code.key && other.args.length === args.length)) return null;
     const numbers = [{ at: null, values: others.map((other) => other!.tiles) }, ...changedArguments(others)];
     for (const { at, values } of numbers) {
-      const growth = growthOf(range, values);
-      if (!growth || !values.every(Number.isSafeInteger)) return null;
-      if (growth.some((step) => step > 0)) growing.push({ phase, at, value: values[0]!, growth });
+      const slopes = slopesOf(range, values);
+      if (!slopes || !values.every(Number.isSafeInteger)) return null;
+      if (slopes.some((step) => step > 0)) changing.push({ phase, at, value: values[0]!, slopes });
     }
   }
   if (steps.some(({ phases }) => phases.length !== steps[0]!.phases.length)) return null;
   return (plan, sizes) => {
-    for (const { phase, at, value, growth } of growing) {
-      const now = grownNumber(range, value, growth, sizes);
+    for (const { phase, at, value, slopes } of changing) {
+      const now = affineAt(range, value, slopes, sizes);
       if (at === null) plan.setTiles(index, phase, now);
       else plan.setArgument(index, phase, at, now);
     }

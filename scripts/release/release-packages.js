@@ -1,10 +1,10 @@
 /**
  * What is published: the main package and one package per platform that holds its native addon. Manifests only, made
- * from package.json and one template; scripts/release.js builds their contents.
+ * from package.json and one template; scripts/release/release.js builds their contents.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "./native-sources.js";
+import { root } from "../native-sources.js";
 
 /** @typedef {{ name: string, os: string, cpu: string, libc?: string, zig: string }} Platform */
 

@@ -379,7 +379,7 @@ def main() -> None:
         "rows": ROWS,
         "models": {name: golden(name, *entry) for name, entry in CONFIGS.items()},
     }
-    target = Path(__file__).parent.parent / "test" / "architectures.json.golden"
+    target = Path(__file__).parents[2] / "test" / "architectures.json.golden"
     lines = json.dumps(result["models"], separators=(",", ":")).replace('},"', '},\n"')
     head = json.dumps({key: value for key, value in result.items() if key != "models"})
     target.write_text(f'{head[:-1]}, "models": {lines}}}\n')

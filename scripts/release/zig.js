@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { baseFlags, fileFlags, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
+import { baseFlags, fileFlags, nativeFolder, nativeSources, objectName, root } from "../native-sources.js";
 
 const ZIG = "ziglang==0.17.0";
 const folder = join(root, "build", "zig");
