@@ -69,6 +69,9 @@ class Known {
   }
 }
 
+/** So many pages ahead, it is asked whether the archive has them. */
+const ASKED_AHEAD = 16;
+
 /** Most pages, those held included, after which a sequence can go on with what is held and what the archive has. */
 async function usablePages({ shape }: PageStore, known: Known, { held }: Prefix): Promise<number> {
   const { keys } = known;
@@ -77,6 +80,8 @@ async function usablePages({ shape }: PageStore, known: Known, { held }: Prefix)
   const whole = shape.kinds.flatMap(({ window }, kind) => (window === 0 ? [kind] : []));
   let count = whole.length > 0 ? held.length : keys.length;
   const hasWhole = async (page: number) => {
+    // An answer of a busy machine takes long, however little it is.
+    if (page + ASKED_AHEAD < keys.length) for (const kind of whole) void hasBlock(page + ASKED_AHEAD, kind);
     for (const kind of whole) if (!(await hasBlock(page, kind))) return false;
     return true;
   };

@@ -116,3 +116,11 @@ export function systemText(content: string | readonly string[], between = ""): s
   if (typeof content === "string") return withoutMetadata(content);
   return content.filter((text) => !isMetadata(text)).join(between);
 }
+
+/** The state of the repository, with which Claude Code ends its system prompt. */
+const SNAPSHOT = /(?:^|\n+)gitStatus: This is the git status at the start of the conversation/;
+
+/** Where the part of a system prompt begins that is other in each conversation; its length where it has none. */
+export function snapshotStart(text: string): number {
+  return SNAPSHOT.exec(text)?.index ?? text.length;
+}

@@ -9,7 +9,16 @@ import {
   type ToolCall,
   type ToolChoice,
 } from "../text/chat-messages.ts";
-import { base64Text, contentText, otherPart, type Part, systemText, type UnseenPolicy } from "./contents.ts";
+import { reminder } from "../text/template-turns.ts";
+import {
+  base64Text,
+  contentText,
+  otherPart,
+  type Part,
+  snapshotStart,
+  systemText,
+  type UnseenPolicy,
+} from "./contents.ts";
 import type { Thinking } from "./model-options.ts";
 import { OfferedTools } from "./offered-tools.ts";
 import { given } from "./schemas/fields.ts";
@@ -30,7 +39,7 @@ interface Reading {
   readonly path: string;
   /** Whether it is the last one. */
   readonly isLast: boolean;
-  /** Whether it is the first one, and one of the system follows. */
+  /** Whether it is the first one, and something is put in front of its last block. */
   readonly isOpening: boolean;
   readonly policy: UnseenPolicy;
   readonly warn: Warn;
@@ -46,33 +55,45 @@ export function conversationOf(
   { system, messages }: PromptFields,
   { text, policy, warn }: { readonly text: string; readonly policy: UnseenPolicy; readonly warn: Warn },
 ): Message[] {
-  const content = system ? textOfSystem(system) : "";
+  const [content, snapshot] = partedSystem(system ? textOfSystem(system) : "", messages[0]);
   const inputs = new Map<string, string>();
   for (const { indices, text: input } of valueTexts(text, ["messages", null, "content", null, "input"]))
     inputs.set(indices.join(), input);
   const turns = messages.map((message, i) =>
     messagesOf(message, {
       ...{ path: `messages.${i}.content`, isLast: i === messages.length - 1, policy, warn },
-      isOpening: i === 0 && messages[1]?.role === "system",
+      isOpening: i === 0 && (snapshot !== "" || messages[1]?.role === "system"),
       inputOf: (block) => inputs.get([i, block].join())!,
     }),
   );
-  const conversation = withQuestionLast(turns.flat());
+  const conversation = withQuestionLast(turns, snapshot);
   return content === "" ? conversation : [{ role: "system", content }, ...conversation];
 }
 
 /**
- * The systems behind the first question in front of it: Claude Code tells there what is the same in all conversations, which
- * then begin alike up to what is asked.
+ * A system prompt without the state of the project at its end, which Claude Code tells there, and that: where a turn of the
+ * user begins the conversation, it can stand there, behind the tools, which other conversations have, too.
  */
-function withQuestionLast(conversation: Message[]): Message[] {
-  const start = conversation.findIndex(({ role }) => role === "system");
-  const opening = conversation.slice(0, Math.max(0, start));
-  if (opening.length === 0 || opening.some(({ role }) => role !== "user")) return conversation;
-  const after = conversation.findIndex(({ role }, index) => index > start && role !== "system");
-  const end = after < 0 ? conversation.length : after;
-  const [context, question] = [opening.slice(0, -1), opening.at(-1)!];
-  return [...context, ...conversation.slice(start, end), question, ...conversation.slice(end)];
+function partedSystem(text: string, first: MessageParam | undefined): [system: string, snapshot: string] {
+  const isAsked =
+    first?.role === "user" &&
+    (typeof first.content === "string" || first.content.every(({ type }) => type !== "tool_result"));
+  const at = isAsked ? snapshotStart(text) : text.length;
+  return [text.slice(0, at), text.slice(at).trim()];
+}
+
+/**
+ * The first question behind what stands beside it: the systems that follow it, in which Claude Code tells of agents and skills,
+ * and the state of the project. What is the same in all conversations is in front, so that they begin alike.
+ */
+function withQuestionLast([first = [], ...turns]: readonly Message[][], snapshot: string): Message[] {
+  const others = turns.flat();
+  const question = first.at(-1);
+  if (question?.role !== "user" || first.some(({ role }) => role !== "user")) return [...first, ...others];
+  const next = others.findIndex(({ role }) => role !== "system");
+  const systems = others.slice(0, next < 0 ? others.length : next);
+  const asked = snapshot === "" ? question : { ...question, content: `${reminder(snapshot)}\n\n${question.content}` };
+  return [...first.slice(0, -1), ...systems, asked, ...others.slice(systems.length)];
 }
 
 function textOfSystem(content: string | readonly { readonly text: string }[]): string {

@@ -100,7 +100,7 @@ function takesLater(before: Message | undefined, turns: TemplateTurns): boolean 
 }
 
 /** Marks of what the user did not write, as coding agents write them. */
-function reminder(text: string): string {
+export function reminder(text: string): string {
   return `<system-reminder>\n${text}\n</system-reminder>`;
 }
 

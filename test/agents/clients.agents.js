@@ -1,4 +1,5 @@
 /** Coding agents, started by `lowbit launch` on a server: question, call, result, another question, new conversation. */
+import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
@@ -19,6 +20,11 @@ const clients = agentClients.filter(({ name }) => programs[name]);
 const templates = JSON.parse(process.env.AGENT_TEMPLATES ?? '["qwen2.5"]');
 mkdirSync(project);
 writeFileSync(file, CONTENT);
+writeFileSync(join(project, "CLAUDE.md"), "Write docstrings.\n");
+// Agents tell the model what is changed in a repository, which is other in each conversation.
+const git = (...argv) =>
+  spawnSync("git", ["-c", "user.name=a", "-c", "user.email=a@localhost", ...argv], { cwd: project });
+for (const argv of [["init"], ["add", "."], ["commit", "-m", "First"]]) git(...argv);
 afterAll(() => rmSync(folder, { recursive: true }));
 
 let model;
@@ -94,7 +100,8 @@ describe.each(templates)("with the template %s", (template) => {
       if (hasTools) expect(turn.cachedTokens / tokens).toBeGreaterThanOrEqual(0.92);
     });
 
-    it("begins a new one with what it has in common", async () => {
+    it("begins a new one with what it has in common, after files have changed", async () => {
+      writeFileSync(join(project, `changed-${name}-${template}.py`), "");
       const { code, log } = await launch(name, other);
       expect(code).toBe(0);
       const [turn] = turnsOf(log);

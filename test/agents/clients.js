@@ -52,7 +52,8 @@ export const agentClients = [
     next: null,
   },
   {
-    ...{ name: "continue", npm: "@continuedev/cli@1.5.47" },
+    // Its system prompt tells, in front of the tools, what is changed in the repository.
+    ...{ name: "continue", npm: "@continuedev/cli@1.5.47", otherShare: 0.05 },
     ...asked((question) => ["-p", "--auto", question]),
     next: ["-p", "--auto", "--resume", FURTHER],
   },

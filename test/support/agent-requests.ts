@@ -36,9 +36,17 @@ const QUESTIONS = ["What does calc.py do? Read it.", "Rename the function add to
 const RESULT = "1\tdef add(a, b):\n2\t    return a + b\n";
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
+/** The end of Claude Code's system prompt in a repository with files that are not committed. */
+function gitStatus(file: string): string {
+  return (
+    "\n\ngitStatus: This is the git status at the start of the conversation. Note that this status is a snapshot in time, and " +
+    `will not update during the conversation.\n\nCurrent branch: main\n\nStatus:\n?? ${file}.py\n\nRecent commits:\nc71131e first`
+  );
+}
+
 /**
- * As Claude Code: metadata first in the system prompt, other in each conversation, agents and skills behind the question, and
- * a reminder behind results of tools.
+ * As Claude Code: metadata first in the system prompt and the state of the repository last, other in each conversation, agents
+ * and skills behind the question, and a reminder behind results of tools.
  */
 function claudeCode(): RecordedRequests {
   const system = (fingerprint: string) => [
@@ -47,7 +55,7 @@ function claudeCode(): RecordedRequests {
       text: `x-anthropic-billing-header: cc_version=2.1.197.${fingerprint}; cc_entrypoint=cli; cch=0${fingerprint};`,
     },
     { type: "text", text: "You are an agent for software.", cache_control: { type: "ephemeral" } },
-    { type: "text", text: prose("agent", 9000), cache_control: { type: "ephemeral" } },
+    { type: "text", text: prose("agent", 9000) + gitStatus(fingerprint), cache_control: { type: "ephemeral" } },
   ];
   const fields = (fingerprint: string) => ({
     ...{ model: "tiny", max_tokens: 32000, stream: true, thinking: { type: "adaptive" }, system: system(fingerprint) },

@@ -158,6 +158,39 @@ describe("a message", () => {
     expect(said).toEqual([...start, ["user", "And?"], ["system", "Left: 9"]]);
   });
 
+  it("has the state of the repository in front of what is asked", async () => {
+    const { app, asked } = scripted();
+    const status =
+      "gitStatus: This is the git status at the start of the conversation. It is a snapshot.\n\nStatus:\nM a.py";
+    const text = (value: string) => ({ type: "text", text: value });
+    const system = [text("You help."), text(`Be brief.\n\n${status}`)];
+    const said = async (messages: object[]) => {
+      await post(app, "/v1/messages", { ...request, system, messages });
+      return asked.at(-1)!.messages.map(({ role, content }) => [role, content]);
+    };
+    const noted = `<system-reminder>\n${status}\n</system-reminder>\n\nWhy?`;
+    expect(await said([{ role: "user", content: "Why?" }])).toEqual([
+      ["system", "You help.Be brief."],
+      ["user", noted],
+    ]);
+    const talk = [
+      { role: "user", content: [text("Today."), text("Why?")] },
+      { role: "system", content: "Skills." },
+      { role: "assistant", content: "So." },
+      { role: "user", content: "And?" },
+    ];
+    expect(await said(talk)).toEqual([
+      ["system", "You help.Be brief."],
+      ["user", "Today."],
+      ["system", "Skills."],
+      ["user", noted],
+      ["assistant", "So."],
+      ["user", "And?"],
+    ]);
+    const result = { role: "user", content: [{ type: "tool_result", tool_use_id: "x", content: "R" }] };
+    expect((await said([result]))[0]).toEqual(["system", `You help.Be brief.\n\n${status}`]);
+  });
+
   it("shows arguments that are no object as they are", async () => {
     const { app } = scripted({
       events: [
