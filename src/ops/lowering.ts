@@ -173,7 +173,11 @@ registerWeightFormat({
     return {
       ...{ name: whole.name, shape: shape.with(0, count) },
       format: { ...format, spec: { ...format.spec, n: count }, whole },
-      load: async () => pickRows((await load()) as QuantizedWeights, Array.from({ length: count }, (_, i) => i)),
+      load: async () =>
+        pickRows(
+          (await load()) as QuantizedWeights,
+          Array.from({ length: count }, (_, i) => i),
+        ),
     };
   },
 });
