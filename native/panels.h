@@ -78,7 +78,8 @@ static inline void size_panels(Panels& w, uint32_t rows) {
   w.panel_count = ceil_div(w.n, rows);
 }
 
-// Reads a buffer whose header TypeScript has checked, with panels of so many rows, as far as the first n rows of weights.
+// Reads a buffer whose header TypeScript has checked, with panels of so many rows, as far as the first n rows of
+// weights.
 static inline Panels read_panels(const void* buffer, uint32_t rows, uint32_t n) {
   const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
   auto u16 = [&](int at) {

@@ -53,7 +53,8 @@ PackedWeights open_panels(const uint8_t* bytes, size_t size, const PackedShape& 
     return {nullptr, bits};
   for (const PanelLayout& layout : kPanelLayouts)
     if (layout.id == u16_at(bytes, 6) && layout.rows == bytes[12])
-      return {has_size(read_panels(bytes, layout.rows, static_cast<uint32_t>(shape.n)), size) ? layout.name : nullptr, bits};
+      return {has_size(read_panels(bytes, layout.rows, static_cast<uint32_t>(shape.n)), size) ? layout.name : nullptr,
+              bits};
   return {nullptr, bits};
 }
 

@@ -36,8 +36,8 @@ constexpr int32_t weight_offset() {
 }
 
 // Of instruction sets whose dot products are 32-bit sums at once. kStreams: whether panels are read as
-// panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are 16-bit ones at first. kLevelBits: of
-// levels of codebooks.
+// panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are 16-bit ones at first. kLevelBits:
+// of levels of codebooks.
 struct NoShortSums {
   static constexpr bool kShortSums = false, kStreams = false, kNeighbours = false;
   static constexpr int kLevelBits = 8;
