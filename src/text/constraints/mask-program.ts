@@ -33,7 +33,7 @@ export type MaskReply =
   | { readonly kind: "failed"; readonly problem: string };
 
 /** The engine's package in Node. It calls itself a module and is a script of the older kind, so it is run as one. */
-export function loadScript(require: NodeJS.Require, file: string): typeof Xgrammar {
+export function loadScript(require: (name: string) => unknown, file: string): typeof Xgrammar {
   const { Module } = require("node:module") as typeof import("node:module");
   const module = new Module(file) as NodeJS.Module & { _compile(text: string, file: string, format: string): void };
   module.filename = file;
