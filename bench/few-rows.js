@@ -117,12 +117,13 @@ async function measure(kind, cpu) {
       );
     return { kernel: kernel.name, plans: parts.map(planOf), milliseconds: [] };
   });
+  // All copies for each number of rows: the last ones would be in caches for the next number else.
   for (let round = 0; round <= Number(options.rounds); round++)
-    for (let i = 0; i < parts.length; i++)
-      for (const { plans, milliseconds } of measured) {
+    for (const { plans, milliseconds } of measured)
+      for (const [i, plan] of plans.entries()) {
         const start = performance.now();
-        if (plans[i].runHere) plans[i].runHere();
-        else await plans[i].run(memory.abort);
+        if (plan.runHere) plan.runHere();
+        else await plan.run(memory.abort);
         // In the first round, memory comes and code is compiled.
         if (round > 0) milliseconds.push((performance.now() - start) / parts[i].length);
       }

@@ -21,6 +21,9 @@ const common = {
   nodePaths: [join(root, "node_modules")],
 };
 
+/** The same for compiled modules: this package's names in them are of compiled modules, not of sources as tsconfig.json has them. */
+const ofModules = { ...common, tsconfigRaw: "{}" };
+
 /** Modules that the worker loads late, from where the page says they are: bundles of their own. */
 const late = {
   "answers-bundle.js": "text/answer/index.js",
@@ -46,7 +49,7 @@ const withoutNative = {
 export async function buildWorker(dist) {
   const worker = join(dist, "web", "worker-bundle.js");
   await build({
-    ...common,
+    ...ofModules,
     entryPoints: [join(dist, "web", "worker.js")],
     outfile: worker,
     plugins: [withoutNative],
@@ -54,7 +57,7 @@ export async function buildWorker(dist) {
   // Errors say their class to the page by its name.
   for (const [name, entry] of Object.entries(late))
     await build({
-      ...common,
+      ...ofModules,
       external: ["node:*", "module", "url"],
       keepNames: true,
       entryPoints: [join(dist, entry)],
