@@ -1,6 +1,6 @@
 /**
  * What a linear layer of few rows costs beside one of a single row, its weights read from memory: `node bench/few-rows.js
- * [--cpu zen3,zen4,host,wasm] [--rows 1,2,4,8,16] [--kinds "4-bit,4-bit codebook"] [--threads 2] [--rounds 7]`. Kernels are those that
+ * [--cpu zen3,zen4,host,wasm] [--rows 1,2,4,8,16,64] [--kinds "4-bit,4-bit codebook"] [--threads 2] [--rounds 7]`. Kernels are those that
  * are chosen for each class of CPU, as far as this machine can run them. Writes bench/results/few-rows.md.
  */
 import { parseArgs } from "node:util";
