@@ -113,13 +113,17 @@ async function* padded(parts: AsyncIterable<QuantizedWeights>, spec: WeightSpec)
 
 interface PackedConstant {
   readonly constant: LazyConstant;
-  /** What the buffer holds, which may have more columns than the weights. */
+  /** What is read of the buffer, which may have more columns than the weights. */
   readonly spec: WeightSpec;
 }
 
 /** A weight and its bias packed for the CPU of a builder. */
 export function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): PackedConstant {
-  const { spec, layout: name, levels, codebook } = weight.format;
+  const { spec, layout: name, levels, codebook, whole } = weight.format;
+  if (whole) {
+    const all = packedConstant(builder, whole, bias);
+    return { ...all, spec: { ...all.spec, n: spec.n } };
+  }
   const layout = name ? layoutNamed(name) : selectLayout(spec, builder.cpu);
   const stored = layout.padded?.(spec) ?? spec;
   const loadBias = async () => (bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null);
@@ -147,16 +151,14 @@ registerWeightFormat({
   kind: "affine",
   linear(builder, x, weight, bias) {
     const affine = weight as AffineWeight;
-    const { whole } = affine.format;
-    const { constant, spec } = packedConstant(builder, whole ?? affine, bias);
-    const n = whole ? affine.format.spec.n : spec.n;
+    const { constant, spec } = packedConstant(builder, affine, bias);
     const operator = {
       int8: "lowbit::linear_8bit_block_act.out",
       int8_per_token: `torchao::_linear_8bit_act_${spec.bits}bit_weight.out`,
       float: "lowbit::linear_weight_only.out",
     }[affine.format.activations];
     const input = withColumns(builder, x, spec.k - affine.format.spec.k);
-    return builder.call(operator, input, builder.constant(constant), spec.groupSize, n, spec.k);
+    return builder.call(operator, input, builder.constant(constant), spec.groupSize, spec.n, spec.k);
   },
   embedding(builder, weight, indices) {
     const affine = weight as AffineWeight;
