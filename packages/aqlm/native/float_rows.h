@@ -6,14 +6,14 @@
 #include "float_gemm.h"
 
 // `Isa8` supplies eight floats as codeword.h wants them, `Isa` vectors as families/linear/float_rows.h does, in panels
-// of `COLUMNS`.
-#define LOWBIT_AQLM_FLOAT_ROWS(TARGET, NEEDS, Isa8, Isa, COLUMNS)                                  \
-  KernelRow{"aqlm_f32_cx_16x" #COLUMNS "x1_" TARGET,                                               \
+// of `COLUMNS`, which serve from `ROWS` rows of x on.
+#define LOWBIT_AQLM_FLOAT_ROWS(TARGET, NEEDS, Isa8, Isa, ROWS, COLUMNS)                            \
+  KernelRow{"aqlm_f32_cx_" #ROWS "x" #COLUMNS "x1_" TARGET,                                        \
             "aqlm",                                                                                \
             "aqlm_tiles",                                                                          \
             0,                                                                                     \
             NEEDS,                                                                                 \
-            16,                                                                                    \
+            ROWS,                                                                                  \
             COLUMNS,                                                                               \
             float_gemm_scratch<Isa>,                                                               \
             float_gemm_prepare<Isa>},                                                              \

@@ -2,8 +2,8 @@
 // of float linear layers are. An `Isa` is one of families/linear/float_rows.h.
 #pragma once
 
-#include "../families/linear/float_panels.h"
 #include "codes.h"
+#include "families/linear/float_panels.h"
 
 namespace lowbit {
 namespace aqlm {

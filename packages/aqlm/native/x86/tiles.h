@@ -3,9 +3,9 @@
 
 #include <immintrin.h>
 
-#include "../../x86/split_bf16.h"
-#include "../../x86/tiles_amx.h"
 #include "../codes.h"
+#include "x86/split_bf16.h"
+#include "x86/tiles_amx.h"
 
 namespace lowbit {
 namespace aqlm {

@@ -5,9 +5,9 @@
 // left out, which makes 4e-6 for three times as many products.
 #include <arm_neon.h>
 
-#include "../../families/linear/float_panels.h"
-#include "../../kernel.h"
 #include "../codes.h"
+#include "families/linear/float_panels.h"
+#include "kernel.h"
 
 namespace lowbit {
 namespace aqlm {

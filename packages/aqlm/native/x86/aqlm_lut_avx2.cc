@@ -5,8 +5,8 @@
 // some 8e-4 of a result; activations of 8 bits make 5e-3. (16 bits took a quarter more time, 8 bits made 1.4e-2.)
 #include <immintrin.h>
 
-#include "../../kernel.h"
 #include "../codes.h"
+#include "kernel.h"
 #include "vector_pairs.h"
 
 namespace lowbit {

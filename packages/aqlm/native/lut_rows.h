@@ -11,7 +11,7 @@
 // times lengths of vectors of a run may sum up to.
 #pragma once
 
-#include "../families/linear/float_panels.h"
+#include "families/linear/float_panels.h"
 #include "vector_sizes.h"
 
 namespace lowbit {

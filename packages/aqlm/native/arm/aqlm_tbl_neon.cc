@@ -5,8 +5,8 @@
 // each layer and up to 7e-2 of a model's logits.)
 #include <arm_neon.h>
 
-#include "../../kernel.h"
 #include "../table.h"
+#include "kernel.h"
 
 namespace lowbit {
 namespace aqlm {

@@ -1,15 +1,15 @@
 // AQLM on NEON.
-#include "../../generic/floats.h"
-#include "../../kernel.h"
 #include "../float_rows.h"
 #include "floats8.h"
+#include "generic/floats.h"
+#include "kernel.h"
 
 namespace lowbit {
 namespace aqlm {
 namespace {
 
 constexpr KernelRow kRows[] = {
-    LOWBIT_AQLM_FLOAT_ROWS("neon", kNeon, Neon, FloatsBaseline, 8),
+    LOWBIT_AQLM_FLOAT_ROWS("neon", kNeon, Neon, FloatsBaseline, 16, 8),
 };
 
 }  // namespace

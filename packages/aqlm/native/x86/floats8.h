@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "../../x86/floats_avx2.h"
+#include "x86/floats_avx2.h"
 
 namespace lowbit {
 namespace aqlm {

@@ -7,8 +7,8 @@
 // aqlm_digits_amx.cc.
 #include <algorithm>
 
-#include "../../kernel.h"
 #include "bf16_decoder.h"
+#include "kernel.h"
 
 namespace lowbit {
 namespace aqlm {

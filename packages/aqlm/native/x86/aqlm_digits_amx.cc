@@ -7,8 +7,8 @@
 // are a hundred times as large as the others of their chunk.
 #include <algorithm>
 
-#include "../../kernel.h"
 #include "digit_decoder.h"
+#include "kernel.h"
 
 namespace lowbit {
 namespace aqlm {

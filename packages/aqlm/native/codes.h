@@ -13,8 +13,8 @@
 #include <immintrin.h>
 #endif
 
-#include "../half.h"
 #include "arguments.h"
+#include "half.h"
 
 namespace lowbit {
 namespace aqlm {

@@ -1,10 +1,15 @@
 // AQLM's operators over packed codes: packages/aqlm/src/operators.ts and layout.ts say what they take.
-#include "../aqlm/codes.h"
-#include "packed_weights.h"
+#include "../codes.h"
+#include "executorch/packed_weights.h"
+
+// Of library.cc.
+extern "C" lowbit::KernelLibrary lowbit_kernel_library();
 
 namespace lowbit {
 namespace executorch_operators {
 namespace {
+
+const bool rows_are_added = add_kernel_rows(lowbit_kernel_library().rows);
 
 constexpr uint32_t kAqlmMagic = 0x3141424c;
 // Of packages/aqlm/src/form.ts: kernels have room for groups so long, and sum so many codebooks in 16 bits.

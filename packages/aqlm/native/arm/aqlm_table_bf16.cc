@@ -1,7 +1,7 @@
 // AQLM through tables of float32 on Arm cores with bf16, which load as much in a cycle as TBL looks up in two, and more
 // exactly.
-#include "../../kernel.h"
 #include "../table.h"
+#include "kernel.h"
 
 namespace lowbit {
 namespace aqlm {

@@ -6,8 +6,8 @@
 // 5e-3 (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 256 rows of codes.
 #include <immintrin.h>
 
-#include "../../kernel.h"
 #include "../codes.h"
+#include "kernel.h"
 #include "vector_pairs.h"
 
 namespace lowbit {

@@ -2,10 +2,10 @@
 // floats.
 #include <arm_neon.h>
 
-#include "../../generic/floats.h"
-#include "../../kernel.h"
 #include "../lut_rows.h"
 #include "floats8.h"
+#include "generic/floats.h"
+#include "kernel.h"
 
 namespace lowbit {
 namespace aqlm {

@@ -1,7 +1,7 @@
 // The arguments of families of kernels. Written by `npm run families` from packages/aqlm/src/arguments.ts.
 #pragma once
 
-#include "../call_arguments.h"
+#include "call_arguments.h"
 
 namespace lowbit {
 namespace aqlm {
