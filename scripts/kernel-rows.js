@@ -112,7 +112,8 @@ for (const [i, file] of files.entries()) {
   writeFileSync(path, render(Object.fromEntries(lines), file));
 }
 
-run([process.execPath, join(root, "node_modules", "typescript", "bin", "tsc"), "-p", "tsconfig.build.json"]);
+for (const project of ["tsconfig.build.json", ...libraries.map((name) => `packages/${name}/tsconfig.build.json`)])
+  run([process.execPath, join(root, "node_modules", "typescript", "bin", "tsc"), "-p", project]);
 const { cpuWith } = await import("../dist/index.js");
 const { kernelTable, knownCpus } = await import("../dist/tools/index.js");
 writeFileSync(docsFile, renderDocs({ kernelTable, cpuWith, knownCpus }));
