@@ -1,4 +1,4 @@
-/** Every row of the kernel table that reads rows of several texts. */
+/** Every kernel of packed sequences: attention, and pooling. */
 import { expect, it } from "vitest";
 import {
   type Bench,
@@ -14,8 +14,8 @@ import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
 import { poolings } from "../../../pooling.ts";
 import type { Kernel } from "../../contract.ts";
-import { attendTexts, poolTexts } from "../index.ts";
-import type { AttendTextsArgs } from "./fields.ts";
+import { attendPacked, poolPacked } from "../index.ts";
+import type { AttendPackedArgs } from "./fields.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
 const cpu = machine();
@@ -44,7 +44,7 @@ function offsetsOf(lengths: readonly number[]): BigInt64Array {
   return BigInt64Array.from([0, ...ends], BigInt);
 }
 
-function argsOf({ lengths, heads, kvHeads, headDim, before, after }: Case): Omit<AttendTextsArgs, "y"> {
+function argsOf({ lengths, heads, kvHeads, headDim, before, after }: Case): Omit<AttendPackedArgs, "y"> {
   const rows = lengths.reduce((sum, length) => sum + length, 0);
   const random = new Random(rows);
   const [q, k, v] = [heads, kvHeads, kvHeads].map((count) => random.floats(rows * count * headDim));
@@ -52,15 +52,15 @@ function argsOf({ lengths, heads, kvHeads, headDim, before, after }: Case): Omit
   return { rows, heads, kvHeads, headDim, q: q!, k: k!, v: v!, offsets, scale: 1.3, before, after };
 }
 
-function attended(kernel: Kernel<AttendTextsArgs>, args: Omit<AttendTextsArgs, "y">, bench: Bench): Float32Array {
+function attended(kernel: Kernel<AttendPackedArgs>, args: Omit<AttendPackedArgs, "y">, bench: Bench): Float32Array {
   const y = floats(bench, args.q.length);
   const [q, k, v] = [args.q, args.k, args.v].map((values) => place(bench, values));
   run(kernel, { ...args, q: q!, k: k!, v: v!, offsets: place(bench, args.offsets), y }, bench);
   return y;
 }
 
-/** In double precision, text by text. */
-function expectedAttention(args: Omit<AttendTextsArgs, "y">): number[] {
+/** In double precision, sequence by sequence. */
+function expectedAttention(args: Omit<AttendPackedArgs, "y">): number[] {
   const { q, k, v, heads, kvHeads, headDim, offsets, scale, before, after } = args;
   const y: number[] = new Array(q.length).fill(Number.NaN);
   for (let text = 0; text + 1 < offsets.length; text++) {
@@ -94,14 +94,14 @@ function expectNear(found: ArrayLike<number>, expected: ArrayLike<number>, toler
   }
 }
 
-describeRows(attendTexts, cpu, (kernel) => {
-  it.each(cases)("attention within texts: %o", (given) => {
+describeRows(attendPacked, cpu, (kernel) => {
+  it.each(cases)("attention of packed sequences: %o", (given) => {
     const args = argsOf(given);
     const expected = expectedAttention(args);
     for (const bench of benchesFor(kernel, benches)) expectNear(attended(kernel, args, bench), expected, 5e-6);
   });
 
-  it.each(cases)("a text's rows are the same alone, bit for bit: %o", (given) => {
+  it.each(cases)("a sequence's tokens are the same alone, bit for bit: %o", (given) => {
     const args = argsOf(given);
     const together = attended(kernel, args, benches[0]!);
     for (const [i, length] of given.lengths.entries()) {
@@ -112,7 +112,7 @@ describeRows(attendTexts, cpu, (kernel) => {
       };
       const [q, k, v] = [args.q, args.k, args.v].map(part);
       const alone = { ...args, rows: length, q: q!, k: k!, v: v!, offsets: offsetsOf([length]) };
-      expectSame(attended(kernel, alone, benches[0]!), part(together), `text ${i}`);
+      expectSame(attended(kernel, alone, benches[0]!), part(together), `sequence ${i}`);
     }
   });
 
@@ -121,12 +121,12 @@ describeRows(attendTexts, cpu, (kernel) => {
     for (const changes of [{ headDim: 2 ** 26 }, { rows: 2 ** 28 }]) {
       const scratch = () => kernel.scratchBytes?.({ ...args, ...changes }, 2) ?? 0;
       if (kernel.target === "native")
-        expect(scratch).toThrow(/^attend_texts: expected \d+ values of .+ but found \d+$/);
+        expect(scratch).toThrow(/^attend_packed: expected \d+ values of .+ but found \d+$/);
       else expect(scratch()).toBeGreaterThanOrEqual(0);
     }
   });
 
-  it("rows of no text give NaN, and offsets out of range are those of the ends", () => {
+  it("rows of no sequence give NaN, and offsets out of range are those of the ends", () => {
     const args = argsOf({ ...cases[0]!, lengths: [6, 6] });
     const width = args.heads * args.headDim;
     const within = (offsets: bigint[]) =>
@@ -140,7 +140,7 @@ describeRows(attendTexts, cpu, (kernel) => {
   });
 });
 
-describeRows(poolTexts, cpu, (kernel) => {
+describeRows(poolPacked, cpu, (kernel) => {
   it.each(poolings)("%s of each text", (pooling) => {
     const [dim, lengths] = [9, [3, 1, 5]];
     const x = new Random(4).floats(9 * dim);

@@ -1,6 +1,6 @@
 /**
- * Attention of rows that are several texts, each over its own. A tile is a row of a head: scores of four keys at a time, their
- * weights, and the sum of values. Heads of usual sizes have their query and their sum in variables.
+ * Attention of packed sequences, as native/families/attention/packed_sequences.h. A tile is a token of a head: scores of four keys at a
+ * time, softmax, and the weighted sum of values. Queries and sums of up to 16 vectors are in variables.
  */
 
 import type { Kernel } from "../../../contract.ts";
@@ -13,7 +13,7 @@ import { VectorMath } from "../../../wasm/generate/vector-math.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../../../wasm/kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
-import type { AttendTextsArgs } from "../fields.ts";
+import type { AttendPackedArgs } from "../fields.ts";
 
 const block = new ArgumentBlock({
   q: "ptr",
@@ -31,7 +31,7 @@ const block = new ArgumentBlock({
   /** Heads that share keys and values. */
   group: "i32",
   headDim: "i32",
-  texts: "i32",
+  sequences: "i32",
   before: "i32",
   after: "i32",
   scale: "f32",
@@ -60,9 +60,9 @@ interface Tile {
 
 const VECTORS_MAX = 16;
 
-/** begin .. end become the row's text; end is not behind the row where it has none. */
-function findText({ scope, fields, row, begin, end, i }: Tile): Body {
-  const { offsets, rows, texts } = fields;
+/** begin .. end become the sequence of the row; end is not behind the row where it is in none. */
+function findSequence({ scope, fields, row, begin, end, i }: Tile): Body {
+  const { offsets, rows, sequences } = fields;
   const high = scope.local("i32", "high");
   const place = (index: Expr<"i32">, target: Local<"i32">): Body => [
     target.set(i32.load(elementAt(offsets, index, 8))),
@@ -74,7 +74,7 @@ function findText({ scope, fields, row, begin, end, i }: Tile): Body {
     place(int(0), begin),
     place(int(1), end),
     i.set(int(1)),
-    whileDo(i32.and(i32.le_u(end, row), i32.lt_u(i, texts)), [
+    whileDo(i32.and(i32.le_u(end, row), i32.lt_u(i, sequences)), [
       begin.set(end),
       i.set(i32.add(i, int(1))),
       place(i, end),
@@ -213,7 +213,7 @@ function addValues(tile: Tile, y: Expr<"ptr">): Body {
 }
 
 function attendCode(vectors: number): KernelCode {
-  const key = `attend_texts_${vectors}`;
+  const key = `attend_packed_${vectors}`;
   return {
     key,
     build: () => [
@@ -254,7 +254,7 @@ function attendCode(vectors: number): KernelCode {
           scores.set(elementAt(scratch, thread, scratchBytes)),
           q.set(elementAt(q, tile, headBytes)),
           y.set(elementAt(y, tile, headBytes)),
-          findText(parts),
+          findSequence(parts),
           when(
             i32.and(i32.le_u(begin, row), i32.lt_u(row, end)),
             [seenKeys(parts), rowsFrom(k), scoreKeys(parts, q), weighKeys(parts), rowsFrom(v), addValues(parts, y)],
@@ -279,18 +279,18 @@ function codeFor(headDim: number): KernelCode {
 }
 
 /** Bytes of a thread's scores: affine in the rows. */
-const scoreBytes = ({ rows }: AttendTextsArgs) => 4 * rows + 16;
+const scoreBytes = ({ rows }: AttendPackedArgs) => 4 * rows + 16;
 
-export const attendTextsWasm: Kernel<AttendTextsArgs> = wasmKernel<AttendTextsArgs>({
+export const attendPackedWasm: Kernel<AttendPackedArgs> = wasmKernel<AttendPackedArgs>({
   ...plainRow,
-  name: "attend_texts_f32_1x1x4_wasm_simd",
+  name: "attend_packed_f32_1x1x4_wasm_simd",
   scratchBytes: (args, threads) => threads * scoreBytes(args),
   step(args, place) {
     const { q, k, v, offsets, y, rows, heads, kvHeads, headDim, before, after, scale } = args;
     const values = {
       ...{ q: place.read(q), k: place.read(k), v: place.read(v), offsets: place.read(offsets), y: place.write(y) },
       ...{ scratch: place.scratch, scratchBytes: scoreBytes(args), rowBytes: 4 * kvHeads * headDim },
-      ...{ rows, heads, group: heads / kvHeads, headDim, texts: offsets.length - 1, before, after, scale },
+      ...{ rows, heads, group: heads / kvHeads, headDim, sequences: offsets.length - 1, before, after, scale },
     };
     return { phases: [{ code: codeFor(headDim), tiles: rows * heads, args: block.encode(values) }] };
   },

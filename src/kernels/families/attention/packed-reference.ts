@@ -1,21 +1,21 @@
-/** Attention within texts and what a text's rows become, as plain loops; sums in double precision, rounded to float32. */
+/** Attention and pooling of packed sequences, as plain loops; sums in double precision, rounded to float32. */
 import type { Pooling } from "../../../pooling.ts";
 import type { Kernel } from "../../contract.ts";
-import type { AttendTextsArgs, PoolTextsArgs } from "./fields.ts";
+import type { AttendPackedArgs, PoolPackedArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 
-/** Rows from `first` to before `end` of the text of a row; null for a row of no text. */
-function textOf(row: number, offsets: BigInt64Array, rows: number): { first: number; end: number } | null {
+/** Rows from `first` to before `end` of the sequence of a row; null for a row of no sequence. */
+function sequenceOf(row: number, offsets: BigInt64Array, rows: number): { first: number; end: number } | null {
   const place = (i: number) => Math.min(Math.max(Number(offsets[i]!), 0), rows);
   for (let i = 0; i + 1 < offsets.length; i++)
     if (place(i + 1) > row) return place(i) <= row ? { first: place(i), end: place(i + 1) } : null;
   return null;
 }
 
-export const attendTextsReference: Kernel<AttendTextsArgs> = {
+export const attendPackedReference: Kernel<AttendPackedArgs> = {
   ...anyShape,
-  name: "attend_texts_f32_1x1x1_reference",
+  name: "attend_packed_f32_1x1x1_reference",
   scratchBytes: ({ rows, headDim }) => 8 * (rows + headDim),
   bind(args, { buffer, byteOffset }) {
     const { rows, heads, headDim, offsets, before, after, y } = args;
@@ -23,12 +23,12 @@ export const attendTextsReference: Kernel<AttendTextsArgs> = {
     const sums = new Float64Array(buffer, byteOffset + 8 * rows, headDim);
     return () => {
       for (let row = 0; row < rows; row++) {
-        const text = textOf(row, offsets, rows);
-        if (!text) {
+        const sequence = sequenceOf(row, offsets, rows);
+        if (!sequence) {
           y.fill(Number.NaN, row * heads * headDim, (row + 1) * heads * headDim);
           continue;
         }
-        const seen = { first: Math.max(text.first, row - before), end: Math.min(text.end, row + after + 1) };
+        const seen = { first: Math.max(sequence.first, row - before), end: Math.min(sequence.end, row + after + 1) };
         for (let head = 0; head < heads; head++) attend(args, row, head, seen, scores, sums);
       }
     };
@@ -37,7 +37,7 @@ export const attendTextsReference: Kernel<AttendTextsArgs> = {
 
 /** One query of one head: softmax(q . k * scale) . v over the rows from `first` to before `end`. */
 function attend(
-  { q, k, v, y, heads, kvHeads, headDim, scale }: AttendTextsArgs,
+  { q, k, v, y, heads, kvHeads, headDim, scale }: AttendPackedArgs,
   row: number,
   head: number,
   { first, end }: { readonly first: number; readonly end: number },
@@ -65,7 +65,7 @@ function attend(
   for (let d = 0; d < headDim; d++) y[query + d] = sums[d]! / total;
 }
 
-/** By what row i of a text of n rows is multiplied in a sum of them. */
+/** By what token i of a sequence of n is multiplied in a sum of them. */
 const weights: Readonly<Record<Exclude<Pooling, "max">, (i: number, n: number) => number>> = {
   cls: (i) => (i === 0 ? 1 : 0),
   lasttoken: (i, n) => (i === n - 1 ? 1 : 0),
@@ -74,9 +74,9 @@ const weights: Readonly<Record<Exclude<Pooling, "max">, (i: number, n: number) =
   weightedmean: (i, n) => (2 * (i + 1)) / (n * (n + 1)),
 };
 
-export const poolTextsReference: Kernel<PoolTextsArgs> = {
+export const poolPackedReference: Kernel<PoolPackedArgs> = {
   ...anyShape,
-  name: "pool_texts_f32_1x1x1_reference",
+  name: "pool_packed_f32_1x1x1_reference",
   scratchBytes: ({ dim }) => 8 * dim,
   bind({ pooling, rows, dim, x, offsets, y }, { buffer, byteOffset }) {
     const values = new Float64Array(buffer, byteOffset, dim);

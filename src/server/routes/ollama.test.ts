@@ -1,15 +1,15 @@
 /** Ollama's API: the forms of its answers and errors, against what the library itself generates. */
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it } from "vitest";
-import { scriptedModel, toolScript } from "../../test/support/scripted-model.ts";
-import { post, servedApp, tinyModel, tinySource } from "../../test/support/served.ts";
-import { toolTemplate } from "../../test/support/tiny-checkpoint.ts";
-import { loadCompiled } from "../api/load-compiled.ts";
-import { loadCheckpoint } from "../checkpoint/load.ts";
-import { InvalidFileError } from "../errors.ts";
-import type { LanguageModel } from "../language/language-model.ts";
-import type { ServerOptions } from "./listen.ts";
-import type { App } from "./routes/route.ts";
+import { scriptedModel, toolScript } from "../../../test/support/scripted-model.ts";
+import { post, servedApp, tinyModel, tinySource } from "../../../test/support/served.ts";
+import { toolTemplate } from "../../../test/support/tiny-checkpoint.ts";
+import { loadCompiled } from "../../api/load-compiled.ts";
+import { loadCheckpoint } from "../../checkpoint/load.ts";
+import { InvalidFileError } from "../../errors.ts";
+import type { LanguageModel } from "../../language/language-model.ts";
+import type { ServerOptions } from "../listen.ts";
+import type { App } from "./route.ts";
 
 let llm: LanguageModel;
 let app: App;
@@ -185,7 +185,7 @@ describe("/api/generate", () => {
 });
 
 describe("models", () => {
-  const folder = fileURLToPath(new URL("../../models/tiny-bge", import.meta.url));
+  const folder = fileURLToPath(new URL("../../../models/tiny-bge", import.meta.url));
   async function twoModels(more: Partial<ServerOptions> = {}) {
     const model = await loadCheckpoint(folder);
     const bge = await loadCompiled(model);
