@@ -14,7 +14,15 @@ struct DotAvx2Words {
 
 using Words = WordsAvx2<DotAvx2Words>;
 
-constexpr KernelRow kRows[] = {LOWBIT_WORDS_ROWS(Words, "avx2", "16", kAvx2)};
+constexpr uint32_t kNeeds = kAvx2;
+
+constexpr KernelRow kRows[] = {
+    {"update_and_attend_f32_32x1x16_avx2", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1, words_scratch<Words>,
+     words_prepare<Words>},
+    {"rope_update_and_attend_f32_32x1x16_avx2", "rope_update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
+     rope_update_and_attend_scratch<words_scratch<Words>>,
+     rope_update_and_attend_prepare<Words::Floats, words_prepare<Words>>},
+};
 
 }  // namespace
 

@@ -25,8 +25,8 @@ struct WordsAvx512 : FloatsAvx512 {
   static V floats_of(Words sum) { return _mm512_cvtepi32_ps(sum); }
   // Rounds to even; values are within -32768 .. 32767.
   static void store_words(int16_t* p, V a, V b) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(a)));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p) + 1, _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(b)));
+    const __m512i words = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), words));
   }
   // The same with quarters of 128 bits of both in turn.
   static void store_weights(int16_t* p, V a, V b) {

@@ -11,6 +11,8 @@ namespace lowbit {
 
 // Rows of a prompt from which words serve: more than are drafted, which have the results of single tokens.
 constexpr uint32_t kWordRowsLeast = 32;
+// Most queries of a part: a block's words are made for all of them.
+constexpr uint32_t kWordQueries = 512;
 
 // Where the parts of one thread's scratch begin, in floats.
 template <class Isa>
@@ -103,9 +105,7 @@ class WordsPart : AttentionPart<typename Isa::Floats, Element> {
         total = kWordWeight * first.total;
       }
       const WordRow<Isa>& row = block_.rows[0];
-      float squares;
-      const float own = row.load(this->args_.q + place_of_query(query), scale, squares);
-      factor = row.round_to_length(squares, own);
+      factor = row.round_to_length(this->args_.q + place_of_query(query), scale);
       odd += 0 * factor;
       int16_t* to = words_of(group) + 2 * lane;
       for (uint32_t pair = 0; pair < block_.pairs; pair++) memcpy(to + 2 * kRows * pair, row.words + 2 * pair, 4);
@@ -271,9 +271,11 @@ void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
 // The numbers of a call, with scratch for words.
 template <class Isa>
 AttentionArgs words_args(const Call& call) {
-  AttentionArgs args = pages_args<typename Isa::Floats>(call);
+  using Floats = typename Isa::Floats;
+  AttentionArgs args = pages_args<Floats>(call);
+  args.rows_per_tile = rows_of_tile(args, kWordQueries);
   const WordsScratch<Isa> at(args.head_dim, args.rows_per_tile * args.group);
-  args.thread_floats = std::max(args.thread_floats, at.floats);
+  args.thread_floats = std::max(floats_of_thread<Floats>(args), at.floats);
   return args;
 }
 
@@ -294,13 +296,5 @@ void words_prepare(Step& step, const Call& call) {
     case CacheType::kIntegers: step.run = words_run<Isa, int8_t>; break;
   }
 }
-
-// Rows for prompts: `tile` is their least rows and the words of a sum.
-#define LOWBIT_WORDS_ROWS(Isa, target, words, needs)                                                              \
-  {"update_and_attend_f32_32x1x" words "_" target, "update_and_attend", nullptr, 0, needs, kWordRowsLeast, 1,     \
-   words_scratch<Isa>, words_prepare<Isa>},                                                                       \
-      {"rope_update_and_attend_f32_32x1x" words "_" target, "rope_update_and_attend", nullptr, 0, needs,          \
-       kWordRowsLeast, 1, rope_update_and_attend_scratch<words_scratch<Isa>>,                                     \
-       rope_update_and_attend_prepare<typename Isa::Floats, words_prepare<Isa>>}
 
 }  // namespace lowbit

@@ -44,6 +44,20 @@ static inline uint32_t pair_of_words(int16_t first, int16_t second) {
   return static_cast<uint16_t>(first) | static_cast<uint32_t>(static_cast<uint16_t>(second)) << 16;
 }
 
+// The exponent of a power of two that is larger than a number that is not negative; -126 for the least of these.
+static inline int exponent_above(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  return static_cast<int>(bits >> 23) - 126;
+}
+// 2^n for n in -126 .. 127.
+static inline float power_of_two(int n) {
+  const uint32_t bits = static_cast<uint32_t>(n + 127) << 23;
+  float power;
+  memcpy(&power, &bits, 4);
+  return power;
+}
+
 // Floats of one row of a head, padded with zeros to whole vectors of words, and what they become.
 template <class Isa>
 struct WordRow {
@@ -53,27 +67,18 @@ struct WordRow {
   float* floats;
   int16_t* words;
 
-  // Loads a row times a scale. 0 where all of it is finite, else NaN, and the sum of its squares.
-  template <class Element>
-  float load(const Element* row, float scale, float& squares) const {
+  // Loads a row times a scale and calls each(value). 0 where all of it is finite, else NaN.
+  template <class Element, class Each>
+  float load(const Element* row, float scale, Each&& each) const {
     const auto factor = Isa::set(scale);
-    auto sum = Isa::set(0), odd = Isa::set(0);
+    auto odd = Isa::set(0);
     each_vector<Isa>(dim, [&](size_t d, auto vector) {
       const auto value = vector.load(row + d) * factor;
-      sum = Isa::multiply_add(value, value, sum);
       odd = Isa::multiply_add(value, Isa::set(0), odd);
+      each(value);
       Isa::store(floats + d, value);
     });
-    squares = Isa::sum(sum);
     return Isa::sum(odd);
-  }
-  float largest() const {
-    auto most = Isa::set(0);
-    for (uint32_t d = 0; d < dim; d += Isa::kLanes) {
-      const auto value = Isa::load(floats + d);
-      most = Isa::max(Isa::max(value, Isa::set(0) - value), most);
-    }
-    return Isa::largest(most);
   }
   // To words: floats times a factor, rounded.
   void round(float factor) const {
@@ -83,15 +88,28 @@ struct WordRow {
       Isa::store_words(words + d, Isa::load(floats + d) * times, second * times);
     }
   }
-  // To words of the length kWordLength; gives what one counts, NaN where not all floats are finite.
-  float round_to_length(float squares, float odd) const {
-    const float length = std::sqrt(squares);
+  // To words of the length kWordLength, times a scale; gives what one counts, NaN where not all is finite.
+  template <class Element>
+  float round_to_length(const Element* row, float scale) const {
+    auto squares = Isa::set(0);
+    const float odd = load(row, scale, [&](auto value) { squares = Isa::multiply_add(value, value, squares); });
+    const float length = std::sqrt(Isa::sum(squares));
     if (!(length >= 1e-30f)) {
       round(0);
       return odd;
     }
     round(kWordLength / length);
     return length / kWordLength + odd;
+  }
+  // To words of at most kWordValue, which count 2^exponent. 0 where all is finite, else NaN.
+  template <class Element>
+  float round_to_power(const Element* row, float scale, int& exponent) const {
+    auto most = Isa::set(0);
+    const float odd =
+        load(row, scale, [&](auto value) { most = Isa::max(Isa::max(value, Isa::set(0) - value), most); });
+    exponent = std::min(std::max(exponent_above(Isa::largest(most) / kWordValue), kLeastExponent), 126);
+    round(power_of_two(-exponent));
+    return odd;
   }
 };
 
@@ -163,31 +181,26 @@ struct WordBlock {
   template <class Element>
   float pack_key(const CacheBlock<Element>& block, uint32_t key) {
     const WordRow<Isa>& row = rows[0];
-    float squares;
-    float odd = row.load(block.keys[key], 1, squares);
     if constexpr (CacheBlock<Element>::kIsScaled) {
+      row.load(block.keys[key], 1, [](auto) {});
       row.round(1);
       key_units[key] = block.key_scales[key][0];
-      odd = 0 * key_units[key];
     } else {
-      key_units[key] = row.round_to_length(squares, odd);
+      key_units[key] = row.round_to_length(block.keys[key], 1);
     }
     char* to = reinterpret_cast<char*>(keys + size_t{2} * (key / kColumns * pairs * kColumns + key % kColumns));
     for (uint32_t pair = 0; pair < pairs; pair++) memcpy(to + 4 * pair * kColumns, row.words + 2 * pair, 4);
-    return odd;
+    return 0 * key_units[key];
   }
 
   template <class Element>
   float round_value(const CacheBlock<Element>& block, uint32_t key, const WordRow<Isa>& row) {
-    float scale = 1, squares;
+    float scale = 1;
     if constexpr (CacheBlock<Element>::kIsScaled) scale = block.value_scales[key][0];
-    const float odd = row.load(block.values[key], scale, squares);
     int exponent;
-    std::frexp(row.largest() / kWordValue, &exponent);
-    exponent = std::max(exponent, kLeastExponent);
+    const float odd = row.round_to_power(block.values[key], scale, exponent);
     value_logs[key] = static_cast<float>(exponent);
-    value_inverses[key] = std::ldexp(1.0f, -exponent);
-    row.round(value_inverses[key]);
+    value_inverses[key] = power_of_two(-exponent);
     return odd;
   }
 
