@@ -192,9 +192,10 @@ class WordsPart : AttentionPart<typename Isa::Floats, Element> {
     const V times = Isa::set(factor), cap = Isa::set(softcap * kLog2e), none = Isa::set(-INFINITY);
     V largest = Isa::set(kNoneYet);
     for (uint32_t key = seen.first; key < seen.last; key += kLanes) {
-      V score = Isa::load(scores + key) * Isa::load(block_.key_units + key) * times;
-      if (softcap > 0) score = cap * tanh_of<typename Isa::Floats>(score);
-      score = score + Isa::load(block_.value_logs + key);
+      const V product = Isa::load(scores + key) * Isa::load(block_.key_units + key);
+      const V log = Isa::load(block_.value_logs + key);
+      V score = softcap > 0 ? Isa::multiply_add(cap, tanh_of<typename Isa::Floats>(product * times), log)
+                            : Isa::multiply_add(product, times, log);
       const V index = lane_keys<typename Isa::Floats, 1>() + Isa::set(static_cast<float>(key));
       score = Isa::choose_less(index, from, none, Isa::choose_less(index, to, score, none));
       largest = Isa::max(score, largest);
