@@ -51,7 +51,9 @@ function measured(cpu, dtype, shape, context) {
   const scratch = new Uint8Array(kernel.scratchBytes(args, 1));
   const addon = requireAddon();
   const plan = addon.createPlan([kernel.encode(args, scratch)], 1);
-  return { kernel: kernel.name, macs, run: () => addon.runPlan(plan, 1), args, best: Number.POSITIVE_INFINITY };
+  // A plan does not keep the memory that it works on.
+  const memory = { args, scratch };
+  return { kernel: kernel.name, macs, run: () => addon.runPlan(plan, 1), memory, best: Number.POSITIVE_INFINITY };
 }
 
 const floatPeak = multiplyAdds("f32", 1);
