@@ -51,9 +51,9 @@ const threaded: Bench = { memory: heap, threads: 3 };
 const cpu = machine();
 const runs = ({ needs }: Pick<Kernel<never>, "needs">) => needs.every((feature) => cpu.features.has(feature));
 
-/** The last count is for kernels that take no fewer. */
-const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 101, 150];
-const M_MAX = 150;
+/** The last count is for kernels that take no fewer than 32. */
+const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 75];
+const M_MAX = 75;
 /** Rows of cases with few counts: the least that every kernel of this CPU takes and more than 8. Emulated CPUs are slow. */
 const M_FEW = isEmulated
   ? Math.max(13, ...[...linearA8, ...linearA8Blocks, ...linearWeightOnly].filter(runs).map(({ mStep }) => mStep))
@@ -159,7 +159,7 @@ function forCounts(
   item: LinearCase,
   check: (found: Float32Array, m: number, message: string) => void,
 ): void {
-  const most = kernel.mStep >= 32 ? M_MAX : 101;
+  const most = kernel.mStep >= 32 ? M_MAX : 43;
   const all = rowCounts.filter((m) => m >= kernel.mStep && m <= most);
   const few = [all[0]!, all.find((m) => m > 8)!];
   // Those of the reference do not work on several rows at once.
@@ -391,11 +391,10 @@ describe.each([
   const [n, k, groupSize] = [70, 64, 32];
 
   describeRows(rows, cpu, (kernel) => {
-    const layouts = kernel.layouts!.map(layoutNamed).filter(({ isOfPanels }) => isOfPanels);
-    it.skipIf(layouts.length === 0)("is what all rows give of them", () => {
-      for (const layout of layouts) {
+    describeLayouts(kernel, (layout, bits) => {
+      it.skipIf(!layout.isOfPanels)("is what all rows give of them", () => {
         const random = new Random(7);
-        const weights = randomWeights(random, { n, k, bits: 4, groupSize });
+        const weights = randomWeights(random, { n, k, bits, groupSize });
         const bytes = packWeights(weights, null, layout);
         const m = Math.max(3, kernel.mStep);
         const x = random.floats(m * k);
@@ -410,9 +409,9 @@ describe.each([
           const expected = Float32Array.from({ length: m * count }, (_, i) => {
             return all[Math.floor(i / count) * n + (i % count)]!;
           });
-          expectSame(columns(count), expected, `${layout.name}, ${count} rows`);
+          expectSame(columns(count), expected, `${count} rows`);
         }
-      }
+      });
     });
   });
 });
@@ -458,7 +457,7 @@ function expectFloatLinear(kernel: Kernel<FloatLinearArgs>, bench: Bench, item: 
   expectWithin(y, expected, `${name}, m ${m}, ${bench.threads} threads`, kernel.mStep >= 128 ? parts : {});
 }
 
-const floatCounts = [...rowCounts, 131];
+const floatCounts = [...rowCounts, 131, 150];
 const floatShapes = [
   [1, 1],
   [16, 64],
