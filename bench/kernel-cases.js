@@ -142,9 +142,9 @@ const caches = {
 };
 
 /** Pages of one sequence in no order, as a step finds them: what `update_and_attend` reads, native memory. */
-function pagedTable({ m, dtype, context }) {
-  const cache = { type: dtype, kvHeads: KV_HEADS, headDim: HEAD_DIM, window: 0, pagePositions: PAGE };
-  const { layerBytes } = partOffsets(cache);
+function pagedTable({ m, dtype, context, kvHeads, headDim }) {
+  const cache = { type: dtype, kvHeads, headDim, window: 0, pagePositions: PAGE };
+  const { layerBytes, keyScales } = partOffsets(cache);
   const pagesMax = Math.ceil((context + m) / PAGE);
   const bytes = new Uint8Array(
     requireAddon().allocate(pagesMax * layerBytes) ?? new ArrayBuffer(pagesMax * layerBytes),
@@ -152,6 +152,9 @@ function pagedTable({ m, dtype, context }) {
   const { data } = caches[dtype];
   const filled = data(bytes.length / caches[dtype].width);
   bytes.set(new Uint8Array(filled.buffer, filled.byteOffset, filled.byteLength));
+  // Any bytes are integers, but not any are scales.
+  for (let at = keyScales; dtype === "int8" && at < bytes.length; at += layerBytes)
+    new Float32Array(bytes.buffer, bytes.byteOffset + at, (layerBytes - keyScales) / 4).fill(2 ** -7);
   const start = requireAddon().addressOf(bytes);
   const order = Array.from({ length: pagesMax }, (_, i) => i).sort((a, b) => noise[a] - noise[b]);
   const pages = BigUint64Array.from(order, (i) => start + BigInt(i * layerBytes));
@@ -162,18 +165,25 @@ function pagedTable({ m, dtype, context }) {
 }
 
 /** @returns {Case} */
-function pagedAttention({ m, dtype, context = CONTEXT }) {
-  const kv = KV_HEADS * HEAD_DIM;
-  const pairs = HEADS * m * (context + (m + 1) / 2);
+export function pagedAttention({
+  m,
+  dtype,
+  context = CONTEXT,
+  heads = HEADS,
+  kvHeads = KV_HEADS,
+  headDim = HEAD_DIM,
+}) {
+  const kv = kvHeads * headDim;
+  const pairs = heads * m * (context + (m + 1) / 2);
   return {
-    what: `${m} tokens after ${context}, ${HEADS}/${KV_HEADS} heads of ${HEAD_DIM}, pages of ${dtype}`,
-    bytes: 2 * caches[dtype].width * (context + m) * kv + 4 * 2 * m * HEADS * HEAD_DIM,
-    macs: 2 * pairs * HEAD_DIM,
+    what: `${m} tokens after ${context}, ${heads}/${kvHeads} heads of ${headDim}, pages of ${dtype}`,
+    bytes: 2 * caches[dtype].width * (context + m) * kv + 4 * 2 * m * heads * headDim,
+    macs: 2 * pairs * headDim,
     type: "f32",
     args: () => ({
-      ...{ rows: m, heads: HEADS, kvHeads: KV_HEADS, headDim: HEAD_DIM, window: 0, softcap: 0 },
-      ...{ q: floats(m * HEADS * HEAD_DIM), k: floats(m * kv), v: floats(m * kv), scale: HEAD_DIM ** -0.5 },
-      ...{ ...pagedTable({ m, dtype, context }), sinks: null, y: new Float32Array(m * HEADS * HEAD_DIM) },
+      ...{ rows: m, heads, kvHeads, headDim, window: 0, softcap: 0 },
+      ...{ q: floats(m * heads * headDim), k: floats(m * kv), v: floats(m * kv), scale: headDim ** -0.5 },
+      ...{ ...pagedTable({ m, dtype, context, kvHeads, headDim }), sinks: null, y: new Float32Array(m * heads * headDim) },
     }),
   };
 }

@@ -20,7 +20,10 @@
   TABLE(linear_float_avx2_rows)    \
   TABLE(attention_amx_rows)        \
   TABLE(recurrence_amx_rows)       \
+  TABLE(attention_avx512_rows)     \
   TABLE(transformer_avx512_rows)   \
+  TABLE(attention_avxvnni_rows)    \
+  TABLE(attention_avx2_rows)       \
   TABLE(transformer_avx2_rows)     \
   TABLE(quantize_avx512_rows)      \
   TABLE(quantize_avx2_rows)        \

@@ -54,6 +54,8 @@ const instructionSets = {
 export const passedOver = {
   "generic/linear_float.cc": ["kAvx2"],
   "generic/transformer.cc": ["kAvx2"],
+  "x86/attention_avxvnni.cc": ["kAvx512"],
+  "x86/attention_avx2.cc": ["kAvx512", "kAvxVnni"],
   "x86/transformer_avx2.cc": ["kAvx512"],
   "x86/linear_float_avx2.cc": ["kAvx512"],
   "x86/linear_gemm_avx2.cc": ["kAvxVnni", "kAvx512Vnni"],

@@ -7,16 +7,15 @@
 
 namespace lowbit {
 
-// Most rows of a part that share copies of keys and values. So many queries make up for the copies, and what they need
-// stays in the second cache.
-static inline uint32_t rows_of_tile_most(const AttentionArgs& args) {
-  return std::max(1u, std::min(256u, 16384 / args.head_dim) / args.group);
-}
+// Most queries of a part that share copies of keys and values: they make up for the copies, and what they need stays in
+// the second cache.
+constexpr uint32_t kPartQueries = 256;
 
-// Fewer when there are threads to feed.
-static inline uint32_t rows_of_tile(const AttentionArgs& args) {
+// Rows of a part of so many queries with heads of 64 columns; fewer when there are threads to feed.
+static inline uint32_t rows_of_tile(const AttentionArgs& args, uint32_t queries) {
+  const uint32_t most = std::max(1u, std::min(queries, 64 * queries / args.head_dim) / args.group);
   const uint32_t tiles_wanted = ceil_div(4 * args.threads, args.kv_heads);
-  return std::max(1u, std::min(rows_of_tile_most(args), args.rows / tiles_wanted));
+  return std::max(1u, std::min(most, args.rows / tiles_wanted));
 }
 
 // Floats of one thread's scratch.
@@ -35,7 +34,7 @@ size_t floats_of_thread(const AttentionArgs& args) {
 template <class Isa>
 void size_attention(AttentionArgs& args) {
   args.group = args.heads / args.kv_heads;
-  args.rows_per_tile = rows_of_tile(args);
+  args.rows_per_tile = rows_of_tile(args, kPartQueries);
   const size_t stored_least = kTileValues / std::max<size_t>(1, args.stride());
   args.stored_per_tile = items_per_tile<Isa>(args.rows, stored_least, args.threads);
   args.split_rows = args.threads > 1 ? std::min(args.rows, kSplitRowsMost) : 0;

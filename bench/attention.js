@@ -1,0 +1,99 @@
+/**
+ * Attention of a prompt's tokens far into it, by classes of CPU: `node bench/attention.js [--cpu zen3,alder-lake,zen4,host]
+ * [--shapes 32/8x64,14/2x64] [--contexts 2048,8192] [--rows 512] [--rounds 5]`. Kernels are those that are chosen for each
+ * class, as far as this machine can run them; pages of float32 keep exact floats, the others take words of 16 bits or
+ * tiles. Build with `node scripts/build-native.js --fast`: others leave kernels of other classes slow. Writes
+ * bench/results/attention.md.
+ */
+import { parseArgs } from "node:util";
+import { hostCpu } from "../dist/index.js";
+import { cpuWith } from "../dist/kernels/cpu.js";
+import { updateAndAttend } from "../dist/kernels/families/index.js";
+import { selectKernel } from "../dist/kernels/select.js";
+import { pagedAttention } from "./kernel-cases.js";
+import { multiplyAdds, requireAddon } from "./peak.js";
+import { digits, table, writeReport } from "./report.js";
+
+const { values: options } = parseArgs({
+  options: {
+    cpu: { type: "string", default: "zen3,alder-lake,zen4,host" },
+    shapes: { type: "string", default: "32/8x64,14/2x64,16/8x128" },
+    contexts: { type: "string", default: "2048,8192,16384" },
+    rows: { type: "string", default: "512" },
+    rounds: { type: "string", default: "5" },
+  },
+});
+const m = Number(options.rows);
+const DTYPES = ["f32", "f16", "int8"];
+
+/** A CPU of a class, as far as this machine has its features. @param {string} name */
+function cpuOf(name) {
+  if (name === "host") return hostCpu();
+  const able = hostCpu().features;
+  return { name, features: new Set([...cpuWith(name).features].filter((feature) => able.has(feature))) };
+}
+
+/**
+ * Multiply-adds of a cycle on a core with three vector ports, as Intel's, of which two multiply and with vectors of 512
+ * bits two are there: products of floats, and of words where additions are apart and where they are not.
+ */
+const perCycle = ({ features }) => {
+  if (features.has("amx_bf16")) return { floats: 32, words: 512 };
+  if (features.has("avx512_vnni")) return { floats: 32, words: 64 };
+  return { floats: 16, words: features.has("avx_vnni") ? 32 : 24 };
+};
+
+function measured(cpu, dtype, shape, context) {
+  const [heads, kvHeads, headDim] = shape.split(/[/x]/).map(Number);
+  const { args: make, macs } = pagedAttention({ m, dtype, context, heads, kvHeads, headDim });
+  const args = make();
+  const kernel = selectKernel(updateAndAttend, { layout: null, bits: null, m }, cpu);
+  const scratch = new Uint8Array(kernel.scratchBytes(args, 1));
+  const addon = requireAddon();
+  const plan = addon.createPlan([kernel.encode(args, scratch)], 1);
+  // A plan does not keep the memory that it works on.
+  const memory = { args, scratch };
+  return { kernel: kernel.name, macs, run: () => addon.runPlan(plan, 1), memory, best: Number.POSITIVE_INFINITY };
+}
+
+const floatPeak = multiplyAdds("f32", 1);
+const sections = [];
+for (const name of options.cpu.split(",")) {
+  const cpu = cpuOf(name);
+  const bounds = perCycle(cpu);
+  // The peak of floats is that of vectors of 512 bits.
+  const bound = (macs) => digits((floatPeak * macs) / 32 / 1e9);
+  const rows = [];
+  const names = new Set();
+  for (const shape of options.shapes.split(","))
+    for (const context of options.contexts.split(",").map(Number)) {
+      const all = DTYPES.map((dtype) => measured(cpu, dtype, shape, context));
+      for (let round = 0; round <= Number(options.rounds); round++)
+        for (const each of all) {
+          const start = performance.now();
+          each.run();
+          if (round > 0) each.best = Math.min(each.best, performance.now() - start);
+        }
+      const rates = all.map(({ kernel, macs, best }) => {
+        names.add(kernel);
+        return macs / best / 1e6;
+      });
+      const [exact, ...others] = rates;
+      rows.push([shape, String(context), digits(exact), ...others.map((r) => `${digits(r)} (${(r / exact).toFixed(2)})`)]);
+      console.error(name, ...rows.at(-1));
+    }
+  const head = ["heads", "tokens before", ...DTYPES.map((dtype) => `pages of ${dtype}`)];
+  sections.push(
+    `## ${name}\n\nKernel: ${[...names].join(", ")}. Bounds: ${bound(bounds.floats)} of floats, ${bound(bounds.words)} of words or tiles.\n\n${table(head, rows)}`,
+  );
+}
+
+writeReport("attention", {
+  title: "Attention of prompts",
+  command: "node bench/attention.js",
+  isPartial: true,
+  sections: [
+    `GMAC/s of one core for ${m} tokens of a prompt, whose keys and values are in pages: the best of ${options.rounds} runs in turn; in brackets beside pages of f32, which keep exact floats. Other names than \`host\` are kernels for those CPUs, run on this one. Bounds are those of products alone, by the multiply-adds that floats of 512 bits reach here just before: 16 a cycle of floats of 256 bits, 24 of words on AVX2 (a product and an addition of 16, three operations a cycle; 32 on cores with four), 32 on AVX-VNNI, 64 on AVX-512 with VNNI, 512 of bf16 tiles.`,
+    ...sections,
+  ],
+});

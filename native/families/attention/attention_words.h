@@ -1,0 +1,301 @@
+// Attention of many queries of one head of keys and values by products of words of 16 bits. Queries and keys are rounded
+// to 1/65534 of their lengths, values to 1/4096 of the largest of their row at most, and weights to 1/16382 of the
+// largest weighted row of a block of keys. Pages of floats, which say that exactness is wanted, have none.
+// A row's result is bit for bit the same whichever rows are beside it, and for any number of threads.
+#pragma once
+
+#include "rope_attention.h"
+#include "word_blocks.h"
+
+namespace lowbit {
+
+// Rows of a prompt from which words serve: more than are drafted, which have the results of single tokens.
+constexpr uint32_t kWordRowsLeast = 32;
+// Most queries of a part: a block's words are made for all of them.
+constexpr uint32_t kWordQueries = 512;
+
+// Where the parts of one thread's scratch begin, in floats.
+template <class Isa>
+struct WordsScratch {
+  static constexpr uint32_t kLanes = Isa::kLanes, kRows = Isa::kWordRows;
+  static_assert(kRows <= kLanes);
+
+  uint32_t groups;
+  // Of one group of queries: words [pairs][kRows][2], and sums [kRows][columns].
+  size_t query_floats, columns;
+  size_t queries, sums, largest, totals, factors, scores, weights, block, floats;
+
+  WordsScratch(uint32_t head_dim, uint32_t count)
+      : groups(ceil_div(count, kRows)),
+        query_floats(size_t{WordBlock<Isa>::pairs_of(head_dim)} * kRows),
+        columns(size_t{WordBlock<Isa>::panels_of(head_dim)} * WordBlock<Isa>::kColumns) {
+    queries = 0;
+    sums = round_up(queries + groups * query_floats, 16);
+    largest = sums + groups * kRows * columns;
+    totals = largest + groups * kLanes;
+    factors = totals + groups * kLanes;
+    scores = round_up(factors + groups * kLanes, 16);
+    weights = scores + kRows * kBlockKeys;
+    block = round_up(weights + kRows * kBlockKeys / 2, 16);
+    floats = round_up(block + WordBlock<Isa>::floats(head_dim), 16);
+  }
+};
+
+template <class Isa, class Element>
+class WordsPart : AttentionPart<typename Isa::Floats, Element> {
+  using Part = AttentionPart<typename Isa::Floats, Element>;
+  using V = typename Isa::V;
+  static constexpr uint32_t kLanes = Isa::kLanes, kRows = Isa::kWordRows, kColumns = WordBlock<Isa>::kColumns;
+  static constexpr float kLog2e = 1.44269504f;
+
+ public:
+  WordsPart(const Part& part, float* scratch)
+      : Part(part),
+        at_(this->args_.head_dim, this->queries()),
+        scratch_(scratch),
+        block_(this->args_.head_dim, scratch + at_.block) {}
+
+  // False where a query, key or value is not finite: nothing is written then.
+  bool attend() {
+    bool are_finite = begin_queries();
+    this->each_block([&](const CacheBlock<Element>& block, uint32_t, bool) {
+      are_finite = are_finite && block_.pack(block);
+      if (are_finite) attend_block(block);
+    });
+    if (are_finite) end_queries();
+    return are_finite;
+  }
+
+ private:
+  // Rows of a group see keys of a block from `first` to before `last`; `some` where not all see these.
+  struct Seen {
+    uint32_t first, last;
+    bool some;
+  };
+
+  float* sums_of(uint32_t query) const { return scratch_ + at_.sums + query * at_.columns; }
+  float* state_of(size_t state, uint32_t group) const { return scratch_ + state + size_t{group} * kLanes; }
+  int16_t* words_of(uint32_t group) const {
+    return reinterpret_cast<int16_t*>(scratch_ + at_.queries + group * at_.query_floats);
+  }
+  // Queries beyond the last one are as that.
+  uint32_t position_of(uint32_t query) const {
+    return this->run_.position + this->row_of(std::min(query, this->queries() - 1));
+  }
+  size_t place_of_query(uint32_t query) const {
+    return this->place_of(this->row_of(query), this->head_of(this->kv_first_, query));
+  }
+
+  bool begin_queries() {
+    const ScoreRule& rule = this->args_.rule;
+    const float scale = rule.softcap > 0 ? rule.scale / rule.softcap : rule.scale * kLog2e;
+    memset(scratch_ + at_.queries, 0, 4 * at_.groups * at_.query_floats);
+    memset(scratch_ + at_.sums, 0, 4 * at_.groups * kRows * at_.columns);
+    float odd = 0;
+    for (uint32_t query = 0; query < at_.groups * kRows; query++) {
+      const uint32_t group = query / kRows, lane = query % kRows;
+      float &largest = state_of(at_.largest, group)[lane], &total = state_of(at_.totals, group)[lane];
+      float& factor = state_of(at_.factors, group)[lane];
+      largest = kNoneYet;
+      total = factor = 0;
+      if (query >= this->queries()) continue;
+      const PartialResult first = first_result(this->args_, this->head_of(this->kv_first_, query));
+      if (first.total > 0) {
+        largest = first.largest * kLog2e;
+        total = kWordWeight * first.total;
+      }
+      const WordRow<Isa>& row = block_.rows[0];
+      factor = row.round_to_length(this->args_.q + place_of_query(query), scale);
+      odd += 0 * factor;
+      int16_t* to = words_of(group) + 2 * lane;
+      for (uint32_t pair = 0; pair < block_.pairs; pair++) memcpy(to + 2 * kRows * pair, row.words + 2 * pair, 4);
+    }
+    return odd == 0;
+  }
+
+  // Queries are in the order of rows: the first one of a group sees from the earliest key, the last one to the latest.
+  Seen seen_of(const CacheBlock<Element>& block, uint32_t group) const {
+    const uint32_t first = position_of(group * kRows), last = position_of(group * kRows + kRows - 1);
+    const uint32_t from = std::max(this->args_.first_seen(first), block.start + block.first) - block.start;
+    const uint32_t end = std::min(last + 1, block.start + block.last);
+    if (end <= block.start + from) return {0, 0, false};
+    const uint32_t begin = from / kColumns * kColumns;
+    const uint32_t to = static_cast<uint32_t>(round_up(end - block.start, kColumns));
+    const bool all = this->args_.first_seen(last) <= block.start + begin && first + 1 >= block.start + to &&
+                     block.first <= begin && block.last >= to;
+    return {begin, to, !all};
+  }
+
+  void attend_block(const CacheBlock<Element>& block) const {
+    for (uint32_t group = 0; group < at_.groups; group++) {
+      const Seen seen = seen_of(block, group);
+      if (seen.first == seen.last) continue;
+      multiply_keys(group, seen);
+      float shrink[kLanes], unit[kLanes];
+      weigh(block, group, seen, shrink, unit);
+      add_values(group, seen, shrink, unit);
+    }
+  }
+
+  // scores [kRows][kBlockKeys] of integers.
+  void multiply_keys(uint32_t group, Seen seen) const {
+    for (uint32_t panel = seen.first / kColumns; panel < seen.last / kColumns; panel++) {
+      float* to = scratch_ + at_.scores + panel * kColumns;
+      multiply_panel<Isa, 2, 2 * kRows>(words_of(group), block_.key_panel(panel), block_.pairs,
+                                        [to](auto r, auto c, typename Isa::Words sum) LOWBIT_INLINE {
+                                          Isa::store(to + r * kBlockKeys + c * kLanes, Isa::floats_of(sum));
+                                        });
+    }
+  }
+
+  // Scores to weights; `shrink` is that of earlier sums and totals, and `unit` what the block's sums are to be times.
+  void weigh(const CacheBlock<Element>& block, uint32_t group, Seen seen, float* shrink, float* unit) const {
+    float found[kLanes] = {}, added[kLanes] = {};
+    const float* factors = state_of(at_.factors, group);
+    for (uint32_t row = 0; row < kRows; row++) {
+      if (seen.some || this->args_.rule.softcap > 0)
+        found[row] = rule_row(block, group * kRows + row, factors[row], seen);
+      else found[row] = scale_row(row, factors[row], seen);
+    }
+    for (uint32_t row = 0; row < kRows; row++) added[row] = weigh_row(row, found[row], seen);
+    float *largest = state_of(at_.largest, group), *totals = state_of(at_.totals, group);
+    const V before = Isa::load(largest), own = Isa::load(found), most = Isa::max(own, before);
+    const V factor = Isa::exp2(before - most), block_factor = Isa::exp2(own - most);
+    Isa::store(largest, most);
+    Isa::store(shrink, factor);
+    Isa::store(unit, block_factor);
+    Isa::store(totals, Isa::multiply_add(Isa::load(totals), factor, Isa::load(added) * block_factor));
+  }
+
+  // Products to logarithms of weights, with those of what words of values count; gives the largest.
+  float scale_row(uint32_t row, float factor, Seen seen) const {
+    float* scores = scratch_ + at_.scores + row * kBlockKeys;
+    const V times = Isa::set(factor);
+    V largest = Isa::set(kNoneYet);
+    for (uint32_t key = seen.first; key < seen.last; key += kLanes) {
+      const V product = Isa::load(scores + key) * Isa::load(block_.key_units + key);
+      const V score = Isa::multiply_add(product, times, Isa::load(block_.value_logs + key));
+      largest = Isa::max(score, largest);
+      Isa::store(scores + key, score);
+    }
+    return Isa::largest(largest);
+  }
+
+  // The same with a cap, and without keys that the query does not see.
+  LOWBIT_APART float rule_row(const CacheBlock<Element>& block, uint32_t query, float factor, Seen seen) const {
+    float* scores = scratch_ + at_.scores + query % kRows * kBlockKeys;
+    const uint32_t position = position_of(query);
+    const uint32_t first = std::max(this->args_.first_seen(position), block.start + block.first) - block.start;
+    const uint32_t end = std::max(std::min(position + 1, block.start + block.last), block.start) - block.start;
+    const V from = Isa::set(static_cast<float>(first)), to = Isa::set(static_cast<float>(end));
+    const float softcap = this->args_.rule.softcap;
+    const V times = Isa::set(factor), cap = Isa::set(softcap * kLog2e), none = Isa::set(-INFINITY);
+    V largest = Isa::set(kNoneYet);
+    for (uint32_t key = seen.first; key < seen.last; key += kLanes) {
+      const V product = Isa::load(scores + key) * Isa::load(block_.key_units + key);
+      const V log = Isa::load(block_.value_logs + key);
+      V score = softcap > 0 ? Isa::multiply_add(cap, tanh_of<typename Isa::Floats>(product * times), log)
+                            : Isa::multiply_add(product, times, log);
+      const V index = lane_keys<typename Isa::Floats, 1>() + Isa::set(static_cast<float>(key));
+      score = Isa::choose_less(index, from, none, Isa::choose_less(index, to, score, none));
+      largest = Isa::max(score, largest);
+      Isa::store(scores + key, score);
+    }
+    return Isa::largest(largest);
+  }
+
+  // Logarithms to weights [kRows][kBlockKeys] of words; gives the total of weights of keys without those of values.
+  float weigh_row(uint32_t row, float largest, Seen seen) const {
+    const float* scores = scratch_ + at_.scores + row * kBlockKeys;
+    int16_t* weights = reinterpret_cast<int16_t*>(scratch_ + at_.weights) + row * kBlockKeys;
+    // Its largest weight is kWordWeight.
+    constexpr float kLog2OfMost = 12.99982387f;
+    const V most = Isa::set(largest) - Isa::set(kLog2OfMost);
+    V totals[2] = {Isa::set(0), Isa::set(0)};
+    for (uint32_t key = seen.first; key < seen.last; key += 2 * kLanes) {
+      V weight[2];
+      each_index<2>([&](auto i) LOWBIT_INLINE {
+        weight[i] = Isa::exp2(Isa::load(scores + key + i * kLanes) - most);
+        totals[i] = Isa::multiply_add(weight[i], Isa::load(block_.value_inverses + key + i * kLanes), totals[i]);
+      });
+      Isa::store_weights(weights + key, weight[0], weight[1]);
+    }
+    return Isa::sum(totals[0] + totals[1]);
+  }
+
+  // sums = sums * shrink + weights . values * unit
+  void add_values(uint32_t group, Seen seen, const float* shrink, const float* unit) const {
+    const int16_t* weights = reinterpret_cast<int16_t*>(scratch_ + at_.weights) + seen.first;
+    for (uint32_t panel = 0; panel < block_.panels; panel++) {
+      float* sums = sums_of(group * kRows) + panel * kColumns;
+      const size_t apart = at_.columns;
+      multiply_panel<Isa, kBlockKeys, 2>(weights, block_.value_panel(panel, seen.first / 2),
+                                         (seen.last - seen.first) / 2,
+                                         [=](auto r, auto c, typename Isa::Words sum) LOWBIT_INLINE {
+                                           float* to = sums + r * apart + c * kLanes;
+                                           const V before = Isa::load(to) * Isa::set(shrink[r]);
+                                           const V own = Isa::floats_of(sum);
+                                           Isa::store(to, Isa::multiply_add(own, Isa::set(unit[r]), before));
+                                         });
+    }
+  }
+
+  void end_queries() const {
+    for (uint32_t query = 0; query < this->queries(); query++) {
+      const V inverse = Isa::set(1 / state_of(at_.totals, query / kRows)[query % kRows]);
+      const float* sums = sums_of(query);
+      float* y = this->args_.y + place_of_query(query);
+      each_vector<Isa>(this->args_.head_dim,
+                       [&](size_t d, auto vector) { vector.store(y + d, Isa::load(sums + d) * inverse); });
+    }
+  }
+
+  const WordsScratch<Isa> at_;
+  float* scratch_;
+  WordBlock<Isa> block_;
+};
+
+// Of pages of halves and integers: floats serve runs of few rows, and those with a number that is not finite.
+template <class Isa, class Element>
+void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  using Floats = typename Isa::Floats;
+  if (phase != 1) return attention_run<Floats, Element>(step, phase, tile, thread);
+  const AttentionArgs& args = step.as<AttentionArgs>();
+  float* scratch = thread_scratch(args, thread);
+  each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
+    const AttentionPart<Floats, Element> part(args, job, index);
+    const bool takes_words = job.run.rows >= kWordRowsLeast && !part.is_empty();
+    if (!takes_words || !WordsPart<Isa, Element>(part, scratch).attend()) attend_part<Floats>(part, scratch);
+  });
+}
+
+// The numbers of a call, with scratch for words.
+template <class Isa>
+AttentionArgs words_args(const Call& call) {
+  using Floats = typename Isa::Floats;
+  AttentionArgs args = pages_args<Floats>(call);
+  args.rows_per_tile = rows_of_tile(args, kWordQueries);
+  const WordsScratch<Isa> at(args.head_dim, args.rows_per_tile * args.group);
+  args.thread_floats = std::max(floats_of_thread<Floats>(args), at.floats);
+  return args;
+}
+
+template <class Isa>
+size_t words_scratch(const Call& call) {
+  return 4 * attention_floats(words_args<Isa>(call));
+}
+
+template <class Isa>
+void words_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<UpdateAndAttendArguments>(call);
+  AttentionArgs args = words_args<Isa>(call);
+  bind_pages(args, call);
+  begin_attention(step, args);
+  switch (static_cast<CacheType>(given.cache_type)) {
+    case CacheType::kFloats: step.run = attention_run<typename Isa::Floats, float>; break;
+    case CacheType::kHalves: step.run = words_run<Isa, uint16_t>; break;
+    case CacheType::kIntegers: step.run = words_run<Isa, int8_t>; break;
+  }
+}
+
+}  // namespace lowbit
