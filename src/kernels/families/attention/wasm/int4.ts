@@ -1,0 +1,375 @@
+/**
+ * Attention over pages of int4, plainly: rows of int4 and f16 become floats one after the other. What pages hold:
+ * ../int4-pages.ts. Columns of a page's keys and rows of its values are lines, whose bytes are in one order.
+ */
+import { type Body, type Expr, type Local, select, when } from "../../../wasm/assembler/expression.ts";
+import { f32, f32x4, float, i16x8, i32, i32x4, int, ptr, size, v128 } from "../../../wasm/assembler/instructions.ts";
+import type { Scope } from "../../../wasm/assembler/module.ts";
+import { halvesOfFloats } from "../../../wasm/generate/halves.ts";
+import { forLanes, lanesOf, sumOfLanes } from "../../../wasm/generate/lanes.ts";
+import { advance, elementAt, forRange } from "../../../wasm/generate/loops.ts";
+import { VectorMath } from "../../../wasm/generate/vector-math.ts";
+import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
+import { type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
+import { copyRow } from "./cache-rows.ts";
+import { fillOthers } from "./item.ts";
+import { PagePlace } from "./pages.ts";
+import { type AttentionFields, attentionBlock } from "./shape.ts";
+import { findPlace } from "./store.ts";
+
+const POSITIONS = 64;
+
+/** Bytes of a thread's scratch: a head of a page as floats, or scores of all positions and a row. */
+export function int4ThreadBytes({ kvHeads, headDim, positions }: Record<"kvHeads" | "headDim" | "positions", number>) {
+  const floats = Math.max(kvHeads * headDim, POSITIONS * headDim, positions + 8 + 2 * headDim + 64);
+  return Math.ceil(floats / 16) * 64;
+}
+
+/** What all of it is made with. */
+class Int4Generator {
+  readonly scope: Scope;
+  readonly constants: VectorConstants;
+  readonly fields: AttentionFields;
+  readonly position: Local<"i32">;
+  readonly slot: Local<"i32">;
+  readonly head: Local<"i32">;
+  readonly columns: Local<"i32">;
+  readonly scratch: Local<"ptr">;
+  readonly #full: PagePlace;
+  readonly #halves: PagePlace;
+  readonly #page: Local<"ptr">;
+  readonly #scales: Local<"ptr">;
+
+  constructor(scope: Scope, fields: AttentionFields) {
+    this.scope = scope;
+    this.fields = fields;
+    this.constants = new VectorConstants(scope);
+    this.position = scope.local("i32", "position");
+    this.slot = scope.local("i32", "slot");
+    this.head = scope.local("i32", "kv_head");
+    this.columns = scope.local("i32", "columns");
+    this.scratch = scope.local("ptr", "own_scratch");
+    this.#full = new PagePlace(scope);
+    this.#halves = new PagePlace(scope);
+    this.#page = scope.local("ptr", "head_bytes");
+    this.#scales = scope.local("ptr", "head_scales");
+  }
+
+  /** Where the row is, and what is the same for all of it; leaves where it is of no run. */
+  begin(row: Local<"i32">, thread: Local<"i32">): Body {
+    const { fields } = this;
+    return [
+      this.constants.prepare,
+      findPlace(this, this.#halves, row),
+      this.columns.set(i32.and(i32.add(fields.headDim, int(31)), int(-32))),
+      this.scratch.set(elementAt(fields.scratch, thread, fields.threadBytes)),
+    ];
+  }
+
+  /** Numbers of a line, and lines. */
+  #sizes(isOfKeys: boolean) {
+    const { headDim } = this.fields;
+    return isOfKeys
+      ? { numbers: int(POSITIONS) as Expr<"i32">, length: int(POSITIONS) as Expr<"i32">, lines: headDim as Expr<"i32"> }
+      : { numbers: this.columns, length: headDim, lines: int(POSITIONS) };
+  }
+
+  /** Finds the head's part of the full page of a position. */
+  #findFull(isOfKeys: boolean, position: Expr<"i32">): Body {
+    const { fields, head, columns } = this;
+    const [offset, scales] = isOfKeys
+      ? [fields.fullKeyOffset, fields.keyScaleOffset]
+      : [fields.fullValueOffset, fields.valueScaleOffset];
+    return [
+      this.#full.find({ ...fields, pages: fields.fullPages }, this.slot, position),
+      this.#page.set(elementAt(ptr.add(this.#full.page, offset), i32.mul(head, columns), POSITIONS / 2)),
+      this.#scales.set(
+        elementAt(ptr.add(this.#full.page, scales), i32.mul(head, isOfKeys ? columns : int(POSITIONS)), 4),
+      ),
+    ];
+  }
+
+  /** Copies a row of a head that is in f16 to `to`, which moves on. */
+  copyHalves(isOfKeys: boolean, position: Expr<"i32">, to: Local<"ptr">): Body {
+    const { fields, head, scope, constants } = this;
+    const { kvHeads, headDim, keyOffset, valueOffset } = fields;
+    const from = scope.local("ptr", "halves");
+    const row = i32.add(i32.mul(this.#halves.place, kvHeads), head);
+    return [
+      this.#halves.find(fields, this.slot, position),
+      from.set(elementAt(ptr.add(this.#halves.page, isOfKeys ? keyOffset : valueOffset), i32.mul(row, headDim), 2)),
+      copyRow({ scope, constants, cache: "f16" }, { from, to, count: headDim, scale: null }),
+    ];
+  }
+
+  /** Makes floats of a row of int4: four columns of a key, or of a value in the order of their bytes. */
+  copyInt4(isOfKeys: boolean, position: Local<"i32">, target: Local<"ptr">): Body {
+    const { scope, constants, columns } = this;
+    const lanes = lanesOf(4, constants);
+    const place = this.#full.place;
+    const [from, to, scales] = ["from", "to", "scales"].map((name) => scope.local("ptr", name)) as Local<"ptr">[];
+    const [step, least, value] = ["step", "least", "value"].map((name) => scope.local("v128", name)) as Local<"v128">[];
+    const wide = (count: Expr<"i32">, stride: number) => elementAt(size(0), count, stride);
+    const store = (offset: number) =>
+      v128.store(to!, f32x4.add(least!, f32x4.mul(step!, f32x4.convert_i32x4_s(value!))), offset);
+    const begin = [this.#findFull(isOfKeys, position), to!.set(target), scales!.set(this.#scales)];
+    if (isOfKeys)
+      return [
+        begin,
+        from!.set(
+          elementAt(
+            this.#page,
+            i32.add(i32.shl(i32.shr_u(place, int(5)), int(6)), i32.shl(i32.and(place, int(15)), int(2))),
+            1,
+          ),
+        ),
+        forRange(
+          scope.local("i32", "d"),
+          int(0),
+          this.fields.headDim,
+          [
+            value!.set(
+              v128.and(
+                i32x4.shr_u(v128.load32_zero(from!), i32.shr_u(i32.and(place, int(16)), int(2))),
+                constants.words(0x0f0f0f0f),
+              ),
+            ),
+            value!.set(i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(value!))),
+            step!.set(lanes.load(scales!, "f16")),
+            least!.set(lanes.load(ptr.add(scales!, wide(columns, 2)), "f16")),
+            store(0),
+            advance(from!, 128),
+            advance(scales!, 8),
+            advance(to!, 16),
+          ],
+          4,
+        ),
+      ];
+    const scalar = (offset: number) =>
+      f32x4.splat(f32x4.extract_lane(lanesOf(1, constants).load(elementAt(scales!, place, 2), "f16", offset), 0));
+    const shift = scope.local("i32", "shift");
+    return [
+      begin,
+      step!.set(scalar(0)),
+      least!.set(scalar(2 * POSITIONS)),
+      shift.set(i32.shl(i32.and(place, int(3)), int(3))),
+      from!.set(ptr.add(this.#page, wide(i32.mul(i32.shr_u(place, int(2)), columns), 2))),
+      forRange(
+        scope.local("i32", "d"),
+        int(0),
+        columns,
+        [
+          [0, 1].map((half) =>
+            [0, 1, 2, 3].map((quad) => [
+              value!.set(
+                v128.and(i32x4.shr_u(v128.load(from!, 16 * quad), i32.add(shift, int(4 * half))), constants.words(15)),
+              ),
+              store(64 * half + 16 * quad),
+            ]),
+          ),
+          advance(from!, 64),
+          advance(to!, 128),
+        ],
+        32,
+      ),
+    ];
+  }
+
+  /** Makes the head's lines of the position's page of [POSITIONS, headDim] floats in scratch. */
+  fill(isOfKeys: boolean): Body {
+    const { scope, constants, scratch, fields } = this;
+    const { numbers, length, lines } = this.#sizes(isOfKeys);
+    const [line, i, integer, shift] = ["line", "i", "integer", "shift"].map((name) =>
+      scope.local("i32", name),
+    ) as Local<"i32">[];
+    const [x, least, most, finite] = ["x", "least", "most", "finite"].map((name) =>
+      scope.local("f32", name),
+    ) as Local<"f32">[];
+    const [from, to] = [scope.local("ptr", "from"), scope.local("ptr", "to")];
+    const pair = scope.local("v128", "pair");
+    const { body, halves } = halvesOfFloats(pair, scope, constants);
+    const half = scope.local("v128", "half_scales");
+    const rowBytes = elementAt(size(0), fields.headDim, 4);
+    const [step, inverse] = [scope.local("f32", "step"), scope.local("f32", "inverse")];
+    const eachNumber = (visit: Body) => [
+      from.set(isOfKeys ? elementAt(scratch, line!, 4) : elementAt(scratch, line!, rowBytes)),
+      forRange(i!, int(0), length, [x!.set(f32.load(from)), visit, advance(from, isOfKeys ? rowBytes : 4)]),
+    ];
+    const scaleAt = elementAt(this.#scales, line!, 2);
+    return [
+      this.#findFull(isOfKeys, this.position),
+      forRange(line!, int(0), lines, [
+        least!.set(float(Number.POSITIVE_INFINITY)),
+        most!.set(float(Number.NEGATIVE_INFINITY)),
+        finite!.set(float(0)),
+        eachNumber([
+          least!.set(f32.min(least!, x!)),
+          most!.set(f32.max(most!, x!)),
+          finite!.set(f32.add(finite!, f32.mul(x!, float(0)))),
+        ]),
+        least!.set(f32.add(f32.add(least!, float(0)), finite!)),
+        pair.set(f32x4.splat(f32.div(f32.sub(most!, least!), float(15)))),
+        pair.set(f32x4.replace_lane(pair, least!, 1)),
+        body,
+        half.set(halves),
+        i32.store16(scaleAt, i32x4.extract_lane(half, 0)),
+        i32.store16(
+          ptr.add(scaleAt, elementAt(size(0), isOfKeys ? this.columns : int(POSITIONS), 2)),
+          i32x4.extract_lane(half, 1),
+        ),
+        step.set(f32x4.extract_lane(lanesOf(1, constants).load(scaleAt, "f16"), 0)),
+        inverse.set(select(f32.gt(step, float(0)), f32.div(float(1), step), float(0))),
+        eachNumber([
+          pair.set(f32x4.splat(f32.min(f32.nearest(f32.mul(f32.sub(x!, least!), inverse)), float(15)))),
+          integer!.set(i32x4.extract_lane(i32x4.trunc_sat_f32x4_s(pair), 0)),
+          to.set(elementAt(this.#page, i32.mul(i32.shr_u(line!, int(2)), numbers), 2)),
+          to.set(
+            elementAt(
+              to,
+              i32.add(
+                i32.shl(i32.shr_u(i!, int(5)), int(6)),
+                i32.add(i32.shl(i32.and(i!, int(15)), int(2)), i32.and(line!, int(3))),
+              ),
+              1,
+            ),
+          ),
+          shift!.set(i32.shr_u(i32.and(i!, int(16)), int(2))),
+          i32.store8(to, i32.or(select(shift!, i32.load8_u(to), int(0)), i32.shl(integer!, shift!))),
+        ]),
+      ]),
+    ];
+  }
+
+  /** Zeros in all of the head's part of a page. */
+  clear(isOfKeys: boolean): Body {
+    const at = this.scope.local("ptr", "at");
+    const words = (count: Expr<"i32">) =>
+      forRange(this.scope.local("i32", "word"), int(0), count, [i32.store(at, int(0)), advance(at, 4)]);
+    return [
+      this.#findFull(isOfKeys, this.position),
+      at.set(this.#page),
+      words(i32.shl(this.columns, int(3))),
+      at.set(this.#scales),
+      words(isOfKeys ? this.columns : int(POSITIONS)),
+    ];
+  }
+}
+
+/** Makes the page that ends with a row. A tile is a row. */
+export const int4FillCode: KernelCode = {
+  key: "attention_int4_fill",
+  build: () => [
+    kernelFunction("attention_int4_fill", attentionBlock, (fields, { tile, thread }, scope) => {
+      const made = new Int4Generator(scope, fields);
+      const { position, head, scratch } = made;
+      const to = scope.local("ptr", "row");
+      const last = scope.local("i32", "last");
+      return [
+        made.begin(tile, thread),
+        when(i32.eq(i32.and(position, int(POSITIONS - 1)), int(POSITIONS - 1)), [
+          last.set(position),
+          forRange(head, int(0), fields.kvHeads, [
+            [true, false].map((isOfKeys) => [
+              to.set(scratch),
+              forRange(position, i32.sub(last, int(POSITIONS - 1)), i32.add(last, int(1)), [
+                made.copyHalves(isOfKeys, position, to),
+              ]),
+              position.set(last),
+              made.clear(isOfKeys),
+              made.fill(isOfKeys),
+            ]),
+          ]),
+        ]),
+      ];
+    }),
+  ],
+};
+
+/** Answers a query. A tile is a query; the first one fills rows of no run. */
+export function int4AttendCode({ hasSinks }: { readonly hasSinks: boolean }): KernelCode {
+  const key = `attention_int4${hasSinks ? "_sinks" : ""}`;
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, attentionBlock, (fields, { tile, thread }, scope) => {
+        const made = new Int4Generator(scope, fields);
+        const row = scope.local("i32", "row");
+        const heads = scope.local("i32", "heads");
+        return [
+          when(i32.eqz(tile), [made.constants.prepare, fillOthers(scope, fields)]),
+          heads.set(i32.mul(fields.kvHeads, fields.ratio)),
+          row.set(i32.div_u(tile, heads)),
+          made.begin(row, thread),
+          made.head.set(i32.div_u(i32.rem_u(tile, heads), fields.ratio)),
+          attend(made, tile, hasSinks ? elementAt(fields.sinks, i32.rem_u(tile, heads), 4) : null),
+        ];
+      }),
+    ],
+  };
+}
+
+/** Scores of all positions, then weights, then sums of values: twice over the pages. */
+function attend(made: Int4Generator, tile: Local<"i32">, sink: Expr<"ptr"> | null): Body {
+  const { scope, constants, fields, position, scratch } = made;
+  const { headDim, window, scale, softcap } = fields;
+  const math = new VectorMath(scope, constants);
+  const [first, own, p] = ["first", "own", "p"].map((name) => scope.local("i32", name)) as Local<"i32">[];
+  const [scores, row, a, b] = ["scores", "floats", "a", "b"].map((name) => scope.local("ptr", name)) as Local<"ptr">[];
+  const [sum, weight, largest, total] = ["sum", "weight", "largest", "total"].map((name) =>
+    scope.local("v128", name),
+  ) as Local<"v128">[];
+  const lanes = { scope, constants, count: headDim };
+  /** The rows of all positions in turn, as floats at `b`. */
+  const eachRow = (isOfKeys: boolean, body: Body) => [
+    scores!.set(scratch),
+    forRange(p!, first!, i32.add(position, int(1)), [
+      b!.set(row!),
+      when(i32.ge_u(p!, own!), [made.copyHalves(isOfKeys, p!, b!)], [made.copyInt4(isOfKeys, p!, b!)]),
+      b!.set(row!),
+      body,
+      advance(scores!, 4),
+    ]),
+  ];
+  const query = (from: Local<"ptr">) => elementAt(from, i32.mul(tile, headDim), 4);
+  const splat = (value: Expr<"f32">) => f32x4.splat(value);
+  return [
+    first!.set(
+      select(
+        i32.and(i32.gt_u(window, int(0)), i32.ge_u(position, window)),
+        i32.add(i32.sub(position, window), int(1)),
+        int(0),
+      ),
+    ),
+    own!.set(i32.and(position, int(-POSITIONS))),
+    row!.set(ptr.add(elementAt(scratch, i32.add(i32.sub(position, first!), int(8)), 4), size(0))),
+    largest!.set(sink ? splat(f32.load(sink)) : constants.floats(-1e30)),
+    eachRow(true, [
+      sum!.set(constants.words(0)),
+      a!.set(query(fields.q)),
+      forLanes({ ...lanes, pointers: [[a!], [b!]] }, ({ load }) => [
+        sum!.set(f32x4.add(sum!, f32x4.mul(load(a!), load(b!)))),
+      ]),
+      sum!.set(splat(f32.mul(sumOfLanes(sum!), scale))),
+      when(f32.gt(softcap, float(0)), [
+        math.tanh(f32x4.div(sum!, splat(softcap)), weight!),
+        sum!.set(f32x4.mul(weight!, splat(softcap))),
+      ]),
+      f32.store(scores!, f32x4.extract_lane(sum!, 0)),
+      largest!.set(f32x4.pmax(largest!, sum!)),
+    ]),
+    total!.set(constants.words(0)),
+    sink ? math.exp(f32x4.sub(splat(f32.load(sink)), largest!), total!) : [],
+    a!.set(query(fields.y)),
+    forLanes({ ...lanes, pointers: [[a!]] }, ({ store }) => [store(a!, constants.words(0))]),
+    eachRow(false, [
+      math.exp(f32x4.sub(splat(f32.load(scores!)), largest!), weight!),
+      total!.set(f32x4.add(total!, weight!)),
+      a!.set(query(fields.y)),
+      forLanes({ ...lanes, pointers: [[a!], [b!]] }, ({ load, store }) => [
+        store(a!, f32x4.add(load(a!), f32x4.mul(weight!, load(b!)))),
+      ]),
+    ]),
+    a!.set(query(fields.y)),
+    forLanes({ ...lanes, pointers: [[a!]] }, ({ load, store }) => [store(a!, f32x4.div(load(a!), total!))]),
+  ];
+}
