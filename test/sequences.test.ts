@@ -72,7 +72,7 @@ function largest(values: Float32Array): number {
 }
 
 describe.each(cpus)("on $name", (cpu) => {
-  it.each(["f32", "f16", "int8"] as const)(
+  it.each(["f32", "f16", "int8", "int4"] as const)(
     "a sequence is the same alone and among others, %s",
     async (kvCache) => {
       const alone = await load({ cpu, kvCache, threads: 1, maxSeqLen: 256 });

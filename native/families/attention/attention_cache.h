@@ -14,8 +14,8 @@ struct AttentionArgs {
   const float* v;
   float* y;
   float* scratch;
-  // Addresses of a cache, or bytes from the address of a page. Of int4, keys and values are those in f16, and scales those
-  // of full pages.
+  // Addresses of a cache, or bytes from the address of a page. Of int4, keys and values are those in f16, and scales
+  // those of full pages.
   uintptr_t keys, values, key_scales, value_scales;
   // [slots][pages_max], or null for a cache.
   const uint64_t* pages;

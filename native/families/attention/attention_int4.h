@@ -1,6 +1,6 @@
-// Attention over pages of int4: keys and values of a row's own page in f16, those of pages before it in 4 bits, which are
-// multiplied as bytes. Queries times steps of keys become bytes with a scale for each page, and so do weights times steps
-// of values; what least values add is made of floats. `Bytes` are vectors of bytes of an instruction set.
+// Attention over pages of int4: keys and values of a row's own page in f16, those of pages before it in 4 bits, which
+// are multiplied as bytes. Queries times steps of keys become bytes with a scale for each page, and so do weights times
+// steps of values; what least values add is made of floats. `Bytes` are vectors of bytes of an instruction set.
 #pragma once
 
 #include "attention_few_rows.h"
@@ -19,8 +19,8 @@ void each_stored_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles,
 // Vectors of sums of positions or columns that bytes of a vector are of: two loads of halves of bytes.
 constexpr int kInt4Vectors = 4;
 
-// The first position or column of those that the low halves of byte `at` and those behind it are of; the high ones' is 16
-// after it.
+// The first position or column of those that the low halves of byte `at` and those behind it are of; the high ones' is
+// 16 after it.
 constexpr uint32_t int4_place(uint32_t at) { return at / 64 * 32 + at % 64 / 4; }
 
 // scores[r][position] of `Rows` queries' bytes, a row `apart` from the last, times units[r], and bases[r].
@@ -48,13 +48,15 @@ LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, c
         const typename Bytes::V nibbles[] = {Bytes::low(a), Bytes::high(a), Bytes::low(b), Bytes::high(b)};
         each_index<Rows>([&](auto r) LOWBIT_INLINE {
           const auto four = Bytes::signed_four(queries + r * columns + d + 4 * i);
-          each_index<kInt4Vectors>(
-              [&](auto v) LOWBIT_INLINE { parts[r][v] = Bytes::add_signed(parts[r][v], nibbles[v], four); });
+          each_index<kInt4Vectors>([&](auto v) LOWBIT_INLINE {
+            parts[r][v] = Bytes::add_signed(parts[r][v], nibbles[v], four);
+          });
         });
       });
       each_index<Rows>([&](auto r) LOWBIT_INLINE {
-        each_index<kInt4Vectors>(
-            [&](auto v) LOWBIT_INLINE { sums[r][v] = Bytes::template end<true>(sums[r][v], parts[r][v]); });
+        each_index<kInt4Vectors>([&](auto v) LOWBIT_INLINE {
+          sums[r][v] = Bytes::template end<true>(sums[r][v], parts[r][v]);
+        });
       });
     }
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
@@ -75,8 +77,8 @@ struct Int4Weights {
 
 // sums[r] = sums[r] * shrink + weights[r] . values, for `Loads` loads' columns from byte `at` of a row of fours on.
 template <class Bytes, int Rows, int Loads>
-LOWBIT_APART void add_int4_values(const uint8_t* values, const uint8_t* next, uint32_t columns, uint32_t at, uint32_t dim,
-                                  const Int4Weights* weights, float* const* sums_of_rows) {
+LOWBIT_APART void add_int4_values(const uint8_t* values, const uint8_t* next, uint32_t columns, uint32_t at,
+                                  uint32_t dim, const Int4Weights* weights, float* const* sums_of_rows) {
   using Isa = typename Bytes::Isa;
   constexpr uint32_t kLoad = 4 * Isa::kLanes;
   constexpr int kVectors = 2 * Loads;
@@ -102,15 +104,17 @@ LOWBIT_APART void add_int4_values(const uint8_t* values, const uint8_t* next, ui
       });
       each_index<Rows>([&](auto r) LOWBIT_INLINE {
         const auto four = Bytes::unsigned_four(weights[r].bytes + position + 4 * i);
-        each_index<kVectors>(
-            [&](auto v) LOWBIT_INLINE { parts[r][v] = Bytes::add_unsigned(parts[r][v], nibbles[v], four); });
+        each_index<kVectors>([&](auto v) LOWBIT_INLINE {
+          parts[r][v] = Bytes::add_unsigned(parts[r][v], nibbles[v], four);
+        });
       });
       from += apart;
       ahead += apart;
     });
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
-      each_index<kVectors>(
-          [&](auto v) LOWBIT_INLINE { sums[r][v] = Bytes::template end<false>(sums[r][v], parts[r][v]); });
+      each_index<kVectors>([&](auto v) LOWBIT_INLINE {
+        sums[r][v] = Bytes::template end<false>(sums[r][v], parts[r][v]);
+      });
     });
   }
   each_index<Rows>([&](auto r) LOWBIT_INLINE {
@@ -199,7 +203,9 @@ void soften_int4(QueryVector<typename Bytes::Isa>& v, uint32_t start, float soft
   const V before = Isa::load(v.largest);
   V chains[kCount] = {before, before, before, before};
   for (uint32_t i = 0; i < kInt4Positions; i += kCount * kLanes)
-    each_index<kCount>([&](auto c) LOWBIT_INLINE { chains[c] = Isa::max(Isa::load(scores + i + c * kLanes), chains[c]); });
+    each_index<kCount>([&](auto c) LOWBIT_INLINE {
+      chains[c] = Isa::max(Isa::load(scores + i + c * kLanes), chains[c]);
+    });
   const float top = Isa::largest(Isa::max(Isa::max(chains[0], chains[1]), Isa::max(chains[2], chains[3])));
   const V largest = Isa::set(top);
   V total = Isa::set(0), offset = Isa::set(0), most = Isa::set(0);
@@ -257,9 +263,10 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
       const uint32_t next = start + kBlockKeys, chunk = chunk_index(start);
       if (begins) this->begin_chunk(chunk);
       // Queries are in the order of rows.
-      const uint32_t own = queries_before(start), later = queries_before(next);
+      const uint32_t own = queries_before(start), later = queries_before(next), window = this->args_.window;
+      const uint32_t beyond = window > 0 ? queries_before(next + window - 1) : this->vectors_per_head_;
       if (own < later) attend_own(start, own, later);
-      if (later < this->vectors_per_head_) attend_page(start, later);
+      if (later < beyond) attend_page(start, later, beyond);
       begins = next >= this->end_ || is_chunk_begin(next);
       if (begins) this->end_chunk(chunk);
     }
@@ -292,8 +299,8 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     }
   }
 
-  // Queries of each head from `first` on over a full page.
-  void attend_page(uint32_t start, uint32_t first) {
+  // Queries first .. last of each head, all of which see some of it, over a full page.
+  void attend_page(uint32_t start, uint32_t first, uint32_t last) {
     const uint32_t page = start / kInt4Positions;
     // Pages are read in turn, each head after the other; what is fetched for nothing at the end is not waited for.
     const uint32_t next = start + kBlockKeys < this->end_ ? page + 1 : page;
@@ -306,8 +313,8 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
       floats_of_halves<Isa>(at.key_scales, 2 * columns_, work_.key_scales);
       floats_of_halves<Isa>(at.value_scales, 2 * kInt4Positions, work_.value_scales);
       Vector* vectors = this->vectors_ + head * this->vectors_per_head_;
-      for (uint32_t i = first; i < this->vectors_per_head_; i += Bytes::kRows)
-        attend_some(start, vectors + i, std::min<uint32_t>(Bytes::kRows, this->vectors_per_head_ - i), at, ahead);
+      for (uint32_t i = first; i < last; i += Bytes::kRows)
+        attend_some(start, vectors + i, std::min<uint32_t>(Bytes::kRows, last - i), at, ahead);
     }
   }
 
@@ -327,7 +334,8 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     float units[Count], bases[Count];
     float* sums[Count];
     for (int r = 0; r < Count; r++) {
-      bytes_of_int4_query(vectors[r], work_.key_scales, dim, columns_, work_.queries + r * columns_, units[r], bases[r]);
+      bytes_of_int4_query(vectors[r], work_.key_scales, dim, columns_, work_.queries + r * columns_, units[r],
+                          bases[r]);
       sums[r] = vectors[r].sums[0];
     }
     multiply_int4_keys<Bytes, Count>(at.keys, ahead.keys, work_.queries, columns_, units, bases, work_.scores);

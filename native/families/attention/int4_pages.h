@@ -48,9 +48,7 @@ struct Int4Scales {
     step = Isa::load_halves(halves);
     inverse = Isa::choose_less(Isa::set(0), step, Isa::set(1) / step, Isa::set(0));
   }
-  V integers(V x) const {
-    return Isa::min(Isa::max((x - least) * inverse, Isa::set(0)), Isa::set(kInt4Most));
-  }
+  V integers(V x) const { return Isa::min(Isa::max((x - least) * inverse, Isa::set(0)), Isa::set(kInt4Most)); }
 };
 
 // Integers [columns][positions] of a head's keys to their order.

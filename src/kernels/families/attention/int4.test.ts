@@ -1,6 +1,6 @@
 /** Pages of int4: every row against plain loops that know neither pages nor bytes, and against the reference bit for bit. */
 import { expect, it } from "vitest";
-import { benchesFor, type Bench, describeRows, heap, machine, run } from "../../../../test/support/conformance.ts";
+import { type Bench, benchesFor, describeRows, heap, machine, run } from "../../../../test/support/conformance.ts";
 import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
 import { pageBytesOf, Sequences } from "../../../../test/support/sequences.ts";

@@ -102,77 +102,49 @@ class Int4Generator {
     ];
   }
 
-  /** Makes floats of a row of int4: four columns of a key, or of a value in the order of their bytes. */
-  copyInt4(isOfKeys: boolean, position: Local<"i32">, target: Local<"ptr">): Body {
+  /** Makes floats of a row of int4, four columns at a time. */
+  copyInt4(isOfKeys: boolean, position: Local<"i32">, to: Local<"ptr">): Body {
     const { scope, constants, columns } = this;
-    const lanes = lanesOf(4, constants);
     const place = this.#full.place;
-    const [from, to, scales] = ["from", "to", "scales"].map((name) => scope.local("ptr", name)) as Local<"ptr">[];
+    const lanes = lanesOf(isOfKeys ? 4 : 1, constants);
+    const d = scope.local("i32", "d");
+    const from = scope.local("ptr", "from");
     const [step, least, value] = ["step", "least", "value"].map((name) => scope.local("v128", name)) as Local<"v128">[];
-    const wide = (count: Expr<"i32">, stride: number) => elementAt(size(0), count, stride);
-    const store = (offset: number) =>
-      v128.store(to!, f32x4.add(least!, f32x4.mul(step!, f32x4.convert_i32x4_s(value!))), offset);
-    const begin = [this.#findFull(isOfKeys, position), to!.set(target), scales!.set(this.#scales)];
-    if (isOfKeys)
-      return [
-        begin,
-        from!.set(
-          elementAt(
-            this.#page,
-            i32.add(i32.shl(i32.shr_u(place, int(5)), int(6)), i32.shl(i32.and(place, int(15)), int(2))),
-            1,
-          ),
-        ),
-        forRange(
-          scope.local("i32", "d"),
-          int(0),
-          this.fields.headDim,
-          [
-            value!.set(
-              v128.and(
-                i32x4.shr_u(v128.load32_zero(from!), i32.shr_u(i32.and(place, int(16)), int(2))),
-                constants.words(0x0f0f0f0f),
-              ),
-            ),
-            value!.set(i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(value!))),
-            step!.set(lanes.load(scales!, "f16")),
-            least!.set(lanes.load(ptr.add(scales!, wide(columns, 2)), "f16")),
-            store(0),
-            advance(from!, 128),
-            advance(scales!, 8),
-            advance(to!, 16),
-          ],
-          4,
-        ),
-      ];
-    const scalar = (offset: number) =>
-      f32x4.splat(f32x4.extract_lane(lanesOf(1, constants).load(elementAt(scales!, place, 2), "f16", offset), 0));
-    const shift = scope.local("i32", "shift");
+    const splat = (scales: Expr<"v128">) => (isOfKeys ? scales : f32x4.splat(f32x4.extract_lane(scales, 0)));
+    const scale = (index: Expr<"i32">) => splat(lanes.load(elementAt(this.#scales, index, 2), "f16"));
+    const line = isOfKeys ? d : place;
+    const scales = [step!.set(scale(line)), least!.set(scale(i32.add(line, isOfKeys ? columns : int(POSITIONS))))];
+    const high = i32.shr_u(i32.and(isOfKeys ? place : d, int(16)), int(2));
+    const bytes = isOfKeys
+      ? i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(v128.load32_zero(from)))
+      : v128.load(from);
     return [
-      begin,
-      step!.set(scalar(0)),
-      least!.set(scalar(2 * POSITIONS)),
-      shift.set(i32.shl(i32.and(place, int(3)), int(3))),
-      from!.set(ptr.add(this.#page, wide(i32.mul(i32.shr_u(place, int(2)), columns), 2))),
+      this.#findFull(isOfKeys, position),
+      isOfKeys ? [] : scales,
       forRange(
-        scope.local("i32", "d"),
+        d,
         int(0),
-        columns,
+        this.fields.headDim,
         [
-          [0, 1].map((half) =>
-            [0, 1, 2, 3].map((quad) => [
-              value!.set(
-                v128.and(i32x4.shr_u(v128.load(from!, 16 * quad), i32.add(shift, int(4 * half))), constants.words(15)),
-              ),
-              store(64 * half + 16 * quad),
-            ]),
+          isOfKeys ? scales : [],
+          from.set(
+            isOfKeys ? this.#byteAt(d, place, int(POSITIONS)) : this.#byteAt(i32.and(place, int(-4)), d, columns),
           ),
-          advance(from!, 64),
-          advance(to!, 128),
+          value!.set(i32x4.shr_u(bytes, isOfKeys ? high : i32.add(high, i32.shl(i32.and(place, int(3)), int(3))))),
+          value!.set(f32x4.convert_i32x4_s(v128.and(value!, constants.words(15)))),
+          v128.store(to, f32x4.add(least!, f32x4.mul(step!, value!))),
+          advance(to, 16),
         ],
-        32,
+        4,
       ),
     ];
+  }
+
+  /** The byte of a number of a line. */
+  #byteAt(line: Expr<"i32">, number: Expr<"i32">, numbers: Expr<"i32">): Expr<"ptr"> {
+    const four = i32.add(i32.mul(i32.shr_u(line, int(2)), i32.shl(numbers, int(1))), i32.and(line, int(3)));
+    const group = i32.add(i32.shl(i32.and(number, int(-32)), int(1)), i32.shl(i32.and(number, int(15)), int(2)));
+    return elementAt(this.#page, i32.add(four, group), 1);
   }
 
   /** Makes the head's lines of the position's page of [POSITIONS, headDim] floats in scratch. */
@@ -222,17 +194,7 @@ class Int4Generator {
         eachNumber([
           pair.set(f32x4.splat(f32.min(f32.nearest(f32.mul(f32.sub(x!, least!), inverse)), float(15)))),
           integer!.set(i32x4.extract_lane(i32x4.trunc_sat_f32x4_s(pair), 0)),
-          to.set(elementAt(this.#page, i32.mul(i32.shr_u(line!, int(2)), numbers), 2)),
-          to.set(
-            elementAt(
-              to,
-              i32.add(
-                i32.shl(i32.shr_u(i!, int(5)), int(6)),
-                i32.add(i32.shl(i32.and(i!, int(15)), int(2)), i32.and(line!, int(3))),
-              ),
-              1,
-            ),
-          ),
+          to.set(this.#byteAt(line!, i!, numbers)),
           shift!.set(i32.shr_u(i32.and(i!, int(16)), int(2))),
           i32.store8(to, i32.or(select(shift!, i32.load8_u(to), int(0)), i32.shl(integer!, shift!))),
         ]),
