@@ -1,6 +1,7 @@
 /** Pages of int4: every row against plain loops that know neither pages nor bytes, and against the reference bit for bit. */
 import { expect, it } from "vitest";
 import { type Bench, benchesFor, describeRows, heap, machine, run } from "../../../../test/support/conformance.ts";
+import { madeOnce } from "../../../../test/support/made-once.ts";
 import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
 import { pageBytesOf, Sequences } from "../../../../test/support/sequences.ts";
@@ -139,18 +140,28 @@ function distance(found: Float32Array, expected: Float32Array): number {
   return Math.sqrt(error / length);
 }
 
+const pagesOfReference = () =>
+  madeOnce("pages of int4 by the reference", () =>
+    cases.map((item) => {
+      const sequences = sequencesOf(item);
+      steps(updateAndAttend.at(-1)!, item, sequences, { from: 0, to: POSITIONS, rows: POSITIONS }, benches[0]!);
+      return sequences.bytes;
+    }),
+  );
+
 describeRows(updateAndAttend, machine(), (kernel) => {
   // Numbers halfway between two levels may become either; native rows multiply bytes of queries and of weights.
   const bound = kernel.target === "native" ? 1e-2 : 3e-3;
 
   it("is softmax(q k) v over 16 levels of columns of keys and rows of values, the same however a prompt is cut", () => {
-    for (const item of cases) {
+    for (const [i, item] of cases.entries()) {
       const expected = expectedOf(item);
       for (const bench of benchesFor(kernel, benches)) {
         const name = JSON.stringify(item);
         const whole = sequencesOf(item);
         const y = steps(kernel, item, whole, { from: 0, to: POSITIONS, rows: POSITIONS }, bench);
         expect(distance(y, expected), name).toBeLessThan(bound);
+        expectSame(whole.bytes, pagesOfReference()[i]!, name);
         const single = sequencesOf(item);
         expectSame(steps(kernel, item, single, { from: 0, to: POSITIONS, rows: 37 }, bench), y, name);
         expectSame(single.bytes, whole.bytes, name);

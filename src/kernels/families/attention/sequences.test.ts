@@ -48,7 +48,7 @@ function fillLayer(random: Random, shape: Sizes, { buffer }: Uint8Array, at: num
   if (type === "int4") {
     for (let i = at; i < at + keyScales; i++) new Uint8Array(buffer)[i] = random.integer(0, 255);
     const scales = random.floats((layerBytes - keyScales) / 2, 0.1);
-    new Uint16Array(buffer, at + keyScales, scales.length).set(scales.map((scale) => f32ToF16(Math.abs(scale) - 0.02)));
+    new Uint16Array(buffer, at + keyScales, scales.length).set(scales.map((scale) => f32ToF16(Math.abs(scale))));
     return;
   }
   const rows = pagePositions * kvHeads;

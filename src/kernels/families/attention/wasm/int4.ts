@@ -21,7 +21,7 @@ const POSITIONS = 64;
 
 /** Bytes of a thread's scratch: a head of a page as floats, or scores of all positions and a row. */
 export function int4ThreadBytes({ kvHeads, headDim, positions }: Record<"kvHeads" | "headDim" | "positions", number>) {
-  const floats = Math.max(kvHeads * headDim, POSITIONS * headDim, positions + 8 + 2 * headDim + 64);
+  const floats = Math.max(kvHeads * headDim, POSITIONS * headDim + 32, positions + 8 + 2 * headDim + 64);
   return Math.ceil(floats / 16) * 64;
 }
 
@@ -64,14 +64,6 @@ class Int4Generator {
       this.columns.set(i32.and(i32.add(fields.headDim, int(31)), int(-32))),
       this.scratch.set(elementAt(fields.scratch, thread, fields.threadBytes)),
     ];
-  }
-
-  /** Numbers of a line, and lines. */
-  #sizes(isOfKeys: boolean) {
-    const { headDim } = this.fields;
-    return isOfKeys
-      ? { numbers: int(POSITIONS) as Expr<"i32">, length: int(POSITIONS) as Expr<"i32">, lines: headDim as Expr<"i32"> }
-      : { numbers: this.columns, length: headDim, lines: int(POSITIONS) };
   }
 
   /** Finds the head's part of the full page of a position. */
@@ -147,72 +139,57 @@ class Int4Generator {
     return elementAt(this.#page, i32.add(four, group), 1);
   }
 
-  /** Makes the head's lines of the position's page of [POSITIONS, headDim] floats in scratch. */
+  /**
+   * Makes the head's lines of the position's page of [POSITIONS, headDim] floats in scratch. Columns that a head has not are as
+   * zeros of keys, and as the least of values.
+   */
   fill(isOfKeys: boolean): Body {
-    const { scope, constants, scratch, fields } = this;
-    const { numbers, length, lines } = this.#sizes(isOfKeys);
-    const [line, i, integer, shift] = ["line", "i", "integer", "shift"].map((name) =>
-      scope.local("i32", name),
-    ) as Local<"i32">[];
-    const [x, least, most, finite] = ["x", "least", "most", "finite"].map((name) =>
+    const { scope, constants, scratch, fields, columns } = this;
+    const { headDim } = fields;
+    const [line, i, shift] = ["line", "i", "shift"].map((name) => scope.local("i32", name)) as Local<"i32">[];
+    const [x, least, most, step] = ["x", "least", "most", "step"].map((name) =>
       scope.local("f32", name),
     ) as Local<"f32">[];
-    const [from, to] = [scope.local("ptr", "from"), scope.local("ptr", "to")];
+    const [from, to] = ["from", "to"].map((name) => scope.local("ptr", name)) as Local<"ptr">[];
     const pair = scope.local("v128", "pair");
     const { body, halves } = halvesOfFloats(pair, scope, constants);
-    const half = scope.local("v128", "half_scales");
-    const rowBytes = elementAt(size(0), fields.headDim, 4);
-    const [step, inverse] = [scope.local("f32", "step"), scope.local("f32", "inverse")];
-    const eachNumber = (visit: Body) => [
-      from.set(isOfKeys ? elementAt(scratch, line!, 4) : elementAt(scratch, line!, rowBytes)),
-      forRange(i!, int(0), length, [x!.set(f32.load(from)), visit, advance(from, isOfKeys ? rowBytes : 4)]),
-    ];
-    const scaleAt = elementAt(this.#scales, line!, 2);
+    const [lines, numbers] = isOfKeys ? [columns, int(POSITIONS)] : [int(POSITIONS), columns];
+    const [place, d] = isOfKeys ? [i!, line!] : [line!, i!];
+    const eachNumber = (visit: Body) =>
+      forRange(i!, int(0), numbers, [
+        from!.set(elementAt(scratch, i32.add(i32.mul(place, headDim), d), 4)),
+        x!.set(select(i32.lt_u(d, headDim), f32.load(from!), isOfKeys ? float(0) : least!)),
+        visit,
+      ]);
     return [
       this.#findFull(isOfKeys, this.position),
       forRange(line!, int(0), lines, [
         least!.set(float(Number.POSITIVE_INFINITY)),
         most!.set(float(Number.NEGATIVE_INFINITY)),
-        finite!.set(float(0)),
-        eachNumber([
-          least!.set(f32.min(least!, x!)),
-          most!.set(f32.max(most!, x!)),
-          finite!.set(f32.add(finite!, f32.mul(x!, float(0)))),
-        ]),
-        least!.set(f32.add(f32.add(least!, float(0)), finite!)),
+        eachNumber([least!.set(f32.min(least!, x!)), most!.set(f32.max(most!, x!))]),
+        least!.set(f32.add(least!, float(0))),
         pair.set(f32x4.splat(f32.div(f32.sub(most!, least!), float(15)))),
         pair.set(f32x4.replace_lane(pair, least!, 1)),
         body,
-        half.set(halves),
-        i32.store16(scaleAt, i32x4.extract_lane(half, 0)),
-        i32.store16(
-          ptr.add(scaleAt, elementAt(size(0), isOfKeys ? this.columns : int(POSITIONS), 2)),
-          i32x4.extract_lane(half, 1),
-        ),
-        step.set(f32x4.extract_lane(lanesOf(1, constants).load(scaleAt, "f16"), 0)),
-        inverse.set(select(f32.gt(step, float(0)), f32.div(float(1), step), float(0))),
+        pair.set(halves),
+        to!.set(elementAt(this.#scales, line!, 2)),
+        i32.store16(to!, i32x4.extract_lane(pair, 0)),
+        i32.store16(elementAt(to!, lines, 2), i32x4.extract_lane(pair, 1)),
+        step!.set(f32x4.extract_lane(lanesOf(1, constants).load(to!, "f16"), 0)),
+        step!.set(select(f32.gt(step!, float(0)), f32.div(float(1), step!), float(0))),
         eachNumber([
-          pair.set(f32x4.splat(f32.min(f32.nearest(f32.mul(f32.sub(x!, least!), inverse)), float(15)))),
-          integer!.set(i32x4.extract_lane(i32x4.trunc_sat_f32x4_s(pair), 0)),
-          to.set(this.#byteAt(line!, i!, numbers)),
+          pair.set(f32x4.splat(f32.min(f32.nearest(f32.mul(f32.sub(x!, least!), step!)), float(15)))),
+          to!.set(this.#byteAt(line!, i!, numbers)),
           shift!.set(i32.shr_u(i32.and(i!, int(16)), int(2))),
-          i32.store8(to, i32.or(select(shift!, i32.load8_u(to), int(0)), i32.shl(integer!, shift!))),
+          i32.store8(
+            to!,
+            i32.or(
+              select(shift!, i32.load8_u(to!), int(0)),
+              i32.shl(i32x4.extract_lane(i32x4.trunc_sat_f32x4_s(pair), 0), shift!),
+            ),
+          ),
         ]),
       ]),
-    ];
-  }
-
-  /** Zeros in all of the head's part of a page. */
-  clear(isOfKeys: boolean): Body {
-    const at = this.scope.local("ptr", "at");
-    const words = (count: Expr<"i32">) =>
-      forRange(this.scope.local("i32", "word"), int(0), count, [i32.store(at, int(0)), advance(at, 4)]);
-    return [
-      this.#findFull(isOfKeys, this.position),
-      at.set(this.#page),
-      words(i32.shl(this.columns, int(3))),
-      at.set(this.#scales),
-      words(isOfKeys ? this.columns : int(POSITIONS)),
     ];
   }
 }
@@ -237,7 +214,6 @@ export const int4FillCode: KernelCode = {
                 made.copyHalves(isOfKeys, position, to),
               ]),
               position.set(last),
-              made.clear(isOfKeys),
               made.fill(isOfKeys),
             ]),
           ]),
