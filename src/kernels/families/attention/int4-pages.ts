@@ -24,6 +24,7 @@ export class Int4Rows {
   readonly #kvHeads: number;
   readonly #headDim: number;
   readonly #columns: number;
+  #values: Float64Array | null = null;
 
   constructor(part: Int4Part, isOfKeys: boolean, kvHeads: number, headDim: number) {
     this.#part = part;
@@ -35,17 +36,26 @@ export class Int4Rows {
 
   /** One value of a row. */
   at(row: number, d: number): number {
-    const head = row % this.#kvHeads;
-    const position = Math.floor(row / this.#kvHeads);
-    const { byte, shift } = this.#place(head, position, d);
-    const { step, least } = this.#scalePlaces(head, position, d);
+    this.#values ??= this.#read();
+    return this.#values[row * this.#headDim + d]!;
+  }
+
+  /** All values: a page is read many times. */
+  #read(): Float64Array {
     const { bytes, scales } = this.#part;
     const table = f16Table();
-    return table[scales[least]!]! + table[scales[step]!]! * ((bytes[byte]! >> shift) & MOST);
+    return Float64Array.from({ length: INT4_POSITIONS * this.#kvHeads * this.#headDim }, (_, i) => {
+      const row = Math.floor(i / this.#headDim);
+      const [head, position, d] = [row % this.#kvHeads, Math.floor(row / this.#kvHeads), i % this.#headDim];
+      const { byte, shift } = this.#place(head, position, d);
+      const { step, least } = this.#scalePlaces(head, position, d);
+      return table[scales[least]!]! + table[scales[step]!]! * ((bytes[byte]! >> shift) & MOST);
+    });
   }
 
   /** Makes all rows of those in f16: [INT4_POSITIONS, kvHeads, headDim]. */
   fill(halves: Uint16Array): void {
+    this.#values = null;
     const { bytes, scales } = this.#part;
     bytes.fill(0);
     scales.fill(0);
