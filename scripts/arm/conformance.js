@@ -3,6 +3,7 @@
  * CPU, and scripts/sanitize/test.js. Arguments name some of the files; all run without any. Rows in TypeScript and in
  * WebAssembly are tested without emulation.
  */
+import { writeSync } from "node:fs";
 import { runFiles } from "./vitest.js";
 
 const files = {
@@ -36,6 +37,9 @@ if (unknown.length > 0) {
 const chosen = Object.fromEntries(
   Object.entries(files).filter(([name]) => wanted.length === 0 || wanted.includes(name)),
 );
-const { failed, log } = await runFiles(chosen, /_reference( |$)|_wasm_|^packed codes$|^operators$/);
+// Written at once, so that it is there when a kernel ends the process.
+const tell = (name) => writeSync(2, `running ${name}\n`);
+const omitted = /_reference( |$)|_wasm_|^packed codes$|^operators$/;
+const { failed, log } = await runFiles(chosen, omitted, process.env.LOWBIT_EMULATED ? tell : undefined);
 console.log(log.join("\n"));
 process.exit(failed > 0 ? 1 : 0);

@@ -59,8 +59,18 @@ function runTests(command, args, env) {
     child.stderr.on("data", (data) => {
       output += data;
     });
-    child.on("close", (code, signal) => resolve({ end: code ?? signal, output }));
+    child.on("close", (code, signal) => resolve({ end: code ?? signal, output: withoutFinished(output, signal) }));
   });
+}
+
+/**
+ * Leaves out the lines that say which test runs, but the last of a process that a signal ended.
+ * @param {string} output @param {NodeJS.Signals | null} signal
+ */
+function withoutFinished(output, signal) {
+  const lines = output.split("\n");
+  const last = lines.findLastIndex((line) => line.startsWith("running "));
+  return lines.filter((line, i) => !line.startsWith("running ") || (signal && i === last)).join("\n");
 }
 
 /** @param {{ cpu: string, like: string }} emulatedCpu @param {string} node */

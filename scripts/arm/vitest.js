@@ -55,9 +55,10 @@ it.skipIf = (condition) => (condition ? skip : it);
  * tests skip and of how many passed.
  * @param {Readonly<Record<string, () => Promise<unknown>>>} files imports by name
  * @param {RegExp} leftOut
+ * @param {(name: string) => void} [onTest] called before each test: who is ended by a signal has told which it was
  * @returns {Promise<{ failed: number, passed: number, log: string[] }>}
  */
-export async function runFiles(files, leftOut) {
+export async function runFiles(files, leftOut, onTest = () => {}) {
   omitted = leftOut;
   for (const [name, load] of Object.entries(files)) {
     path = [name];
@@ -66,6 +67,7 @@ export async function runFiles(files, leftOut) {
   const log = [];
   let failed = 0;
   for (const { name, body } of tests) {
+    onTest(name);
     try {
       await body();
     } catch (error) {

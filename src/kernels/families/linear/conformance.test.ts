@@ -391,11 +391,10 @@ describe.each([
   const [n, k, groupSize] = [70, 64, 32];
 
   describeRows(rows, cpu, (kernel) => {
-    const layouts = kernel.layouts!.map(layoutNamed).filter(({ isOfPanels }) => isOfPanels);
-    it.skipIf(layouts.length === 0)("is what all rows give of them", () => {
-      for (const layout of layouts) {
+    describeLayouts(kernel, (layout, bits) => {
+      it.skipIf(!layout.isOfPanels)("is what all rows give of them", () => {
         const random = new Random(7);
-        const weights = randomWeights(random, { n, k, bits: 4, groupSize });
+        const weights = randomWeights(random, { n, k, bits, groupSize });
         const bytes = packWeights(weights, null, layout);
         const m = Math.max(3, kernel.mStep);
         const x = random.floats(m * k);
@@ -410,9 +409,9 @@ describe.each([
           const expected = Float32Array.from({ length: m * count }, (_, i) => {
             return all[Math.floor(i / count) * n + (i % count)]!;
           });
-          expectSame(columns(count), expected, `${layout.name}, ${count} rows`);
+          expectSame(columns(count), expected, `${count} rows`);
         }
-      }
+      });
     });
   });
 });
