@@ -111,15 +111,6 @@ export class Table implements SequenceTable {
     return place && { ...this.#pagesOf(place.kind, place.number), residual: this.#residualOf(place) };
   }
 
-  #pagesOf(kind: number, number: number): LayerPages {
-    return { cache: this.#caches[kind]!, offset: number * this.#layout.kinds[kind]!.layerBytes };
-  }
-
-  #residualOf({ kind, number }: { readonly kind: number; readonly number: number }): LayerPages | undefined {
-    const { type, kinds } = this.#layout;
-    return type === "int4" ? this.#pagesOf(kinds.length / 2 + kind, number) : undefined;
-  }
-
   statePart(index: number): StatePart | undefined {
     return this.#layout.states.get(index);
   }
@@ -127,6 +118,15 @@ export class Table implements SequenceTable {
   dispose(): void {
     this.#sequences.fill(null);
     this.#release();
+  }
+
+  #pagesOf(kind: number, number: number): LayerPages {
+    return { cache: this.#caches[kind]!, offset: number * this.#layout.kinds[kind]!.layerBytes };
+  }
+
+  #residualOf({ kind, number }: { readonly kind: number; readonly number: number }): LayerPages | undefined {
+    const { type, kinds } = this.#layout;
+    return type === "int4" ? this.#pagesOf(kinds.length / 2 + kind, number) : undefined;
   }
 
   #page(kind: number, slot: number, index: number): Uint8Array {
