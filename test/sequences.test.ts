@@ -298,7 +298,7 @@ it.each([
   [{ contextLength: 200, cacheBytes: 4e4 }, "cacheBytes: expected at least"],
   [{ sequences: 0 }, "sequences: expected a whole number from 1"],
   [{ prefillTokens: 0 }, "prefillTokens: expected a whole number from 1"],
-  [{ kvCache: "bf16" }, 'kvCache: expected f32 or f16 or int8 but found "bf16"'],
+  [{ kvCache: "bf16" }, 'kvCache: expected f32 or f16 or int8 or int4 but found "bf16"'],
 ])("refuses %j", async (options, message) => {
   await expect(load({ cpu: scalarCpu, ...options } as Options)).rejects.toThrow(message);
 });
