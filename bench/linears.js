@@ -4,7 +4,7 @@
  * `node bench/linears.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code] [--only Q4_K] [--keep]` → results/linears.md
  */
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -62,6 +62,7 @@ const BLOCK = 256;
 
 const program = join(folder, "llama-type");
 function build() {
+  mkdirSync(folder, { recursive: true });
   const source = fileURLToPath(new URL("llama-type.cc", import.meta.url));
   if (!existsSync(program))
     execFileSync("c++", ["-O1", "-std=c++17", source, "-o", program, "-ldl"], { stdio: "inherit" });

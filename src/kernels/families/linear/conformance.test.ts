@@ -51,9 +51,9 @@ const threaded: Bench = { memory: heap, threads: 3 };
 const cpu = machine();
 const runs = ({ needs }: Pick<Kernel<never>, "needs">) => needs.every((feature) => cpu.features.has(feature));
 
-/** The last count is for kernels that take no fewer. */
-const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 101, 150];
-const M_MAX = 150;
+/** The last count is for kernels that take no fewer than 32. */
+const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 75];
+const M_MAX = 75;
 /** Rows of cases with few counts: the least that every kernel of this CPU takes and more than 8. Emulated CPUs are slow. */
 const M_FEW = isEmulated
   ? Math.max(13, ...[...linearA8, ...linearA8Blocks, ...linearWeightOnly].filter(runs).map(({ mStep }) => mStep))
@@ -159,7 +159,7 @@ function forCounts(
   item: LinearCase,
   check: (found: Float32Array, m: number, message: string) => void,
 ): void {
-  const most = kernel.mStep >= 32 ? M_MAX : 101;
+  const most = kernel.mStep >= 32 ? M_MAX : 43;
   const all = rowCounts.filter((m) => m >= kernel.mStep && m <= most);
   const few = [all[0]!, all.find((m) => m > 8)!];
   // Those of the reference do not work on several rows at once.
@@ -457,7 +457,7 @@ function expectFloatLinear(kernel: Kernel<FloatLinearArgs>, bench: Bench, item: 
   expectWithin(y, expected, `${name}, m ${m}, ${bench.threads} threads`, kernel.mStep >= 128 ? parts : {});
 }
 
-const floatCounts = [...rowCounts, 131];
+const floatCounts = [...rowCounts, 131, 150];
 const floatShapes = [
   [1, 1],
   [16, 64],
