@@ -1,6 +1,6 @@
 // Attention over pages of int4: keys and values of a row's own page in f16, those of pages before it in 4 bits, which
-// are multiplied as bytes. Queries times steps of keys become bytes with a scale for each page, and so do weights times
-// steps of values; what least values add is made of floats. `Bytes` are vectors of bytes of an instruction set.
+// are multiplied as bytes. Queries times steps of keys become two bytes with a scale for each page, and so do weights
+// times steps of values; what least values add is made of floats. `Bytes` are vectors of bytes of an instruction set.
 #pragma once
 
 #include "attention_few_rows.h"
@@ -23,7 +23,8 @@ constexpr int kInt4Vectors = 4;
 // 16 after it.
 constexpr uint32_t int4_place(uint32_t at) { return at / 64 * 32 + at % 64 / 4; }
 
-// scores[r][position] of `Rows` queries' bytes, a row `apart` from the last, times units[r], and bases[r].
+// scores[r][position] of `Rows` queries' bytes, a row `apart` from the last, times units[r], and bases[r]; added to the
+// scores where bases are null.
 template <class Bytes, int Rows>
 LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, const int8_t* queries, uint32_t columns,
                                      const float* units, const float* bases, float* scores) {
@@ -60,10 +61,12 @@ LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, c
       });
     }
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
-      const auto unit = Isa::set(units[r]), base = Isa::set(bases[r]);
+      const auto unit = Isa::set(units[r]);
       each_index<kInt4Vectors>([&](auto v) LOWBIT_INLINE {
         const uint32_t position = int4_place(at + v / 2 * kLoad) + v % 2 * 16;
-        Isa::store(scores + r * kInt4Positions + position, Isa::multiply_add(Bytes::floats(sums[r][v]), unit, base));
+        float* to = scores + r * kInt4Positions + position;
+        const auto base = bases ? Isa::set(bases[r]) : Isa::load(to);
+        Isa::store(to, Isa::multiply_add(Bytes::floats(sums[r][v]), unit, base));
       });
     });
   }
@@ -139,7 +142,7 @@ struct Int4Work {
   // Steps and least values of a head's keys [2][columns] and values [2][positions].
   float* key_scales;
   float* value_scales;
-  // [kRows][columns], [kRows] and [kRows][positions].
+  // [2][kRows][columns], [2][kRows] and [kRows][positions]: high bytes, then low ones.
   int8_t* queries;
   Int4Weights* weights;
   float* scores;
@@ -148,11 +151,11 @@ struct Int4Work {
       : key_scales(at),
         value_scales(key_scales + 2 * columns),
         queries(reinterpret_cast<int8_t*>(value_scales + 2 * kInt4Positions)),
-        weights(reinterpret_cast<Int4Weights*>(queries + Bytes::kRows * columns)),
+        weights(reinterpret_cast<Int4Weights*>(queries + 2 * Bytes::kRows * columns)),
         scores(at + floats(columns) - Bytes::kRows * kInt4Positions) {}
 
   static size_t floats(uint32_t columns) {
-    return 2 * columns + 2 * kInt4Positions + Bytes::kRows * (columns + sizeof(Int4Weights)) / 4 +
+    return 2 * columns + 2 * kInt4Positions + 2 * Bytes::kRows * (columns + sizeof(Int4Weights)) / 4 +
            Bytes::kRows * kInt4Positions;
   }
 };
@@ -163,10 +166,26 @@ typename Isa::V int4_inverse(float most, float byte_most) {
   return Isa::set(most < 1e-30f ? 0.0f : byte_most / most);
 }
 
-// A query times steps of keys as bytes; what one counts goes to `unit`, and query . least values to `base`.
+// Values between whole numbers and what these leave of them.
+template <class Isa>
+struct WholeAndRest {
+  typename Isa::V whole, rest;
+
+  explicit WholeAndRest(typename Isa::V x, typename Isa::V down) {
+    // Adding and taking away 1.5 * 2^23 rounds to whole numbers.
+    const auto rounder = Isa::set(12582912.0f);
+    whole = (x - down + rounder) - rounder;
+    rest = x - whole;
+  }
+};
+// What a low byte of a query counts, and of a weight, beside a high one.
+constexpr float kQueryLow = 254, kWeightLow = 255;
+
+// A query times steps of keys as bytes: high ones, and low ones `apart` after them. What a high one counts goes to
+// `unit`, and query . least values to `base`.
 template <class Isa>
 void bytes_of_int4_query(const QueryVector<Isa>& v, const float* scales, uint32_t dim, uint32_t columns, int8_t* target,
-                         float& unit, float& base) {
+                         size_t apart, float& unit, float& base) {
   using V = typename Isa::V;
   V most = Isa::set(0), sum = Isa::set(0);
   for (uint32_t d = 0; d < dim; d += Isa::kLanes) {
@@ -178,14 +197,17 @@ void bytes_of_int4_query(const QueryVector<Isa>& v, const float* scales, uint32_
   base = Isa::sum(sum);
   unit = largest / 127;
   const V inverse = int4_inverse<Isa>(largest, 127);
-  for (uint32_t d = 0; d < dim; d += Isa::kLanes)
-    Isa::store_integers(target + d, Isa::load(v.q + d) * Isa::load(scales + d) * inverse);
+  for (uint32_t d = 0; d < dim; d += Isa::kLanes) {
+    const WholeAndRest<Isa> parts(Isa::load(v.q + d) * Isa::load(scales + d) * inverse, Isa::set(0));
+    Isa::store_integers(target + d, parts.whole);
+    Isa::store_integers(target + apart + d, parts.rest * Isa::set(kQueryLow));
+  }
 }
 
 // Scores of a page from `start` on to weights: times steps of values as bytes, and times least values.
 template <class Bytes>
 void soften_int4(QueryVector<typename Bytes::Isa>& v, uint32_t start, float softcap, float* scores, const float* scales,
-                 Int4Weights& weights) {
+                 Int4Weights& weights, Int4Weights& low) {
   using Isa = typename Bytes::Isa;
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kCount = 4;
@@ -225,8 +247,14 @@ void soften_int4(QueryVector<typename Bytes::Isa>& v, uint32_t start, float soft
   weights.unit = heaviest / 255;
   weights.offset = Isa::sum(offset);
   const V inverse = int4_inverse<Isa>(heaviest, 255);
-  for (uint32_t i = 0; i < kInt4Positions; i += kLanes)
-    Bytes::store_unsigned(weights.bytes + i, Isa::load(scores + i) * inverse);
+  for (uint32_t i = 0; i < kInt4Positions; i += kLanes) {
+    const WholeAndRest<Isa> parts(Isa::load(scores + i) * inverse, Isa::set(0.5f));
+    Bytes::store_unsigned(weights.bytes + i, parts.whole);
+    Bytes::store_unsigned(low.bytes + i, parts.rest * Isa::set(kWeightLow));
+  }
+  low.unit = weights.unit / kWeightLow;
+  low.offset = 0;
+  low.shrink = 1;
   const V sum = Isa::set(Isa::sum(total));
   weights.shrink = 1;
   if (top > v.largest[0]) {
@@ -278,7 +306,7 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
       : Rows(part, scratch, at),
         columns_(int4_columns(this->args_.head_dim)),
         work_(scratch + at.floats, columns_) {
-    memset(work_.queries, 0, Bytes::kRows * columns_);
+    memset(work_.queries, 0, 2 * Bytes::kRows * columns_);
   }
 
   // Queries of a head whose rows are before a position.
@@ -331,23 +359,30 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
   template <int Count>
   void attend_rows(uint32_t start, Vector* vectors, const Int4Head& at, const Int4Head& ahead) {
     const uint32_t dim = this->args_.head_dim;
-    float units[Count], bases[Count];
+    const size_t apart = Bytes::kRows * columns_;
+    float units[Count], low_units[Count], bases[Count];
     float* sums[Count];
     for (int r = 0; r < Count; r++) {
-      bytes_of_int4_query(vectors[r], work_.key_scales, dim, columns_, work_.queries + r * columns_, units[r],
+      bytes_of_int4_query(vectors[r], work_.key_scales, dim, columns_, work_.queries + r * columns_, apart, units[r],
                           bases[r]);
+      low_units[r] = units[r] / kQueryLow;
       sums[r] = vectors[r].sums[0];
     }
     multiply_int4_keys<Bytes, Count>(at.keys, ahead.keys, work_.queries, columns_, units, bases, work_.scores);
+    multiply_int4_keys<Bytes, Count>(at.keys, at.keys, work_.queries + apart, columns_, low_units, nullptr,
+                                     work_.scores);
+    Int4Weights* low = work_.weights + Bytes::kRows;
     for (int r = 0; r < Count; r++)
       soften_int4<Bytes>(vectors[r], start, this->args_.rule.softcap, work_.scores + r * kInt4Positions,
-                         work_.value_scales, work_.weights[r]);
+                         work_.value_scales, work_.weights[r], low[r]);
     constexpr uint32_t kLoad = 4 * Isa::kLanes;
-    uint32_t byte = 0;
-    for (; byte + 2 * kLoad <= 2 * columns_; byte += 2 * kLoad)
-      add_int4_values<Bytes, Count, 2>(at.values, ahead.values, columns_, byte, dim, work_.weights, sums);
-    if (byte < 2 * columns_)
-      add_int4_values<Bytes, Count, 1>(at.values, ahead.values, columns_, byte, dim, work_.weights, sums);
+    for (const Int4Weights* weights : {work_.weights, low}) {
+      uint32_t byte = 0;
+      for (; byte + 2 * kLoad <= 2 * columns_; byte += 2 * kLoad)
+        add_int4_values<Bytes, Count, 2>(at.values, ahead.values, columns_, byte, dim, weights, sums);
+      if (byte < 2 * columns_)
+        add_int4_values<Bytes, Count, 1>(at.values, ahead.values, columns_, byte, dim, weights, sums);
+    }
   }
 
   const uint32_t columns_;

@@ -133,8 +133,8 @@ function pagesOf(type: KvCacheType, pagePositions: number) {
   return { type, pagePositions: type === "int4" ? INT4_POSITIONS : pagePositions };
 }
 
-/** Queries and weights are bytes where pages are of int4. */
-const INT4_BOUND = 1.5e-2;
+/** Queries and weights are two bytes where pages are of int4. */
+const INT4_BOUND = 2e-4;
 
 /** Distance over length of what are numbers; infinite where not the same are. */
 function distance(found: Float32Array, expected: Float32Array): number {
@@ -479,7 +479,8 @@ describeRows(native(ropeUpdateAndAttend), cpu, (kernel) => {
       run(ropeUpdateAndAttend.at(-1)!, { ...args, table: expected.table, pages: expected.pages }, bench(1));
       run(kernel, { ...args, y, table: found.table, pages: found.pages }, bench(3));
       const name = JSON.stringify({ sizes, runs });
-      const bounds = { f32: 1e-5, f16: 1e-3, int8: 3e-3, int4: INT4_BOUND };
+      // A number that is turned a little differently may become another level.
+      const bounds = { f32: 1e-5, f16: 1e-3, int8: 3e-3, int4: 5e-3 };
       expect(distance(y, args.y), name).toBeLessThan(bounds[sizes.type]);
     }
   });
