@@ -72,7 +72,7 @@ function largest(values: Float32Array): number {
 }
 
 describe.each(cpus)("on $name", (cpu) => {
-  it.each(["f32", "f16", "int8"] as const)(
+  it.each(["f32", "f16", "int8", "int4"] as const)(
     "a sequence is the same alone and among others, %s",
     async (kvCache) => {
       const alone = await load({ cpu, kvCache, threads: 1, maxSeqLen: 256 });
@@ -298,7 +298,7 @@ it.each([
   [{ contextLength: 200, cacheBytes: 4e4 }, "cacheBytes: expected at least"],
   [{ sequences: 0 }, "sequences: expected a whole number from 1"],
   [{ prefillTokens: 0 }, "prefillTokens: expected a whole number from 1"],
-  [{ kvCache: "bf16" }, 'kvCache: expected f32 or f16 or int8 but found "bf16"'],
+  [{ kvCache: "bf16" }, 'kvCache: expected f32 or f16 or int8 or int4 but found "bf16"'],
 ])("refuses %j", async (options, message) => {
   await expect(load({ cpu: scalarCpu, ...options } as Options)).rejects.toThrow(message);
 });

@@ -84,7 +84,7 @@ const schemes: readonly Scheme[] = [
     checkpoint: tied,
     apply: (model: Model) => quantize(model, [linear(4), sharedEmbedding({ bits, groupSize: 64 })]),
   })),
-  ...(["f16", "int8"] as const).map((kvCache) => ({
+  ...(["f16", "int8", "int4"] as const).map((kvCache) => ({
     name: `KV cache of ${kvCache}`,
     kvCache,
     checkpoint: tied,

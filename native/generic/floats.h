@@ -20,7 +20,10 @@ namespace {
 #define LOWBIT_FLOATS_TARGET "neon"
 constexpr uint32_t kBaselineNeeds = kNeon;
 
+struct BytesBaseline;
+
 struct FloatsBaseline {
+  using Bytes = BytesBaseline;
   using V = float32x4_t;
   static constexpr uint32_t kLanes = 4;
   // Vectors of a row that attention keeps in registers for four rows at once.
@@ -92,7 +95,10 @@ struct FloatsBaseline {
 #define LOWBIT_FLOATS_TARGET "sse2"
 constexpr uint32_t kBaselineNeeds = kSse2;
 
+struct BytesBaseline;
+
 struct FloatsBaseline {
+  using Bytes = BytesBaseline;
   using V = __m128;
   static constexpr uint32_t kLanes = 4;
   // Vectors of a row that attention keeps in registers for four rows at once.
@@ -212,6 +218,102 @@ struct FloatsBaseline {
   static V power(__m128i n) { return _mm_castsi128_ps(_mm_slli_epi32(_mm_add_epi32(n, _mm_set1_epi32(127)), 23)); }
 #endif
 };
+
+// Vectors of bytes that attention over int4 multiplies, four to a lane: halves of bytes by four bytes of a query or of
+// weights. A part of a sum takes four products, in 16 bits; `end` adds it.
+#if defined(__aarch64__)
+struct BytesBaseline {
+  using Isa = FloatsBaseline;
+  using V = uint8x16_t;
+  using Sums = int32x4_t;
+  // Products of the first half of a vector and of the second.
+  using Part = int16x8x2_t;
+  // Queries that are multiplied at once.
+  static constexpr int kRows = 2;
+
+  static V load(const uint8_t* p) { return vld1q_u8(p); }
+  static V low(V bytes) { return vandq_u8(bytes, vdupq_n_u8(15)); }
+  static V high(V bytes) { return vshrq_n_u8(bytes, 4); }
+  static int8x8_t signed_four(const int8_t* p) {
+    int32_t four;
+    memcpy(&four, p, 4);
+    return vreinterpret_s8_s32(vdup_n_s32(four));
+  }
+  static uint8x8_t unsigned_four(const uint8_t* p) {
+    return vreinterpret_u8_s8(signed_four(reinterpret_cast<const int8_t*>(p)));
+  }
+  static Sums none() { return vdupq_n_s32(0); }
+  static Part begin(Sums) { return {{vdupq_n_s16(0), vdupq_n_s16(0)}}; }
+  static Part add_signed(Part part, V halves, int8x8_t four) {
+    const int8x16_t own = vreinterpretq_s8_u8(halves);
+    return {{vmlal_s8(part.val[0], vget_low_s8(own), four), vmlal_s8(part.val[1], vget_high_s8(own), four)}};
+  }
+  static Part add_unsigned(Part part, V halves, uint8x8_t four) {
+    const uint16x8_t a = vmlal_u8(vreinterpretq_u16_s16(part.val[0]), vget_low_u8(halves), four);
+    const uint16x8_t b = vmlal_u8(vreinterpretq_u16_s16(part.val[1]), vget_high_u8(halves), four);
+    return {{vreinterpretq_s16_u16(a), vreinterpretq_s16_u16(b)}};
+  }
+  template <bool IsSigned>
+  static Sums end(Sums sums, Part part) {
+    return vaddq_s32(sums, vpaddq_s32(vpaddlq_s16(part.val[0]), vpaddlq_s16(part.val[1])));
+  }
+  static float32x4_t floats(Sums sums) { return vcvtq_f32_s32(sums); }
+  // Rounds to even; values are within 0 .. 255.
+  static void store_unsigned(uint8_t* p, float32x4_t v) {
+    const uint16x4_t words = vqmovun_s32(vcvtnq_s32_f32(v));
+    const uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(vqmovn_u16(vcombine_u16(words, words))), 0);
+    memcpy(p, &bytes, 4);
+  }
+};
+#else
+struct BytesBaseline {
+  using Isa = FloatsBaseline;
+  using V = __m128i;
+  using Sums = __m128i;
+  // Products of the first half of a vector and of the second.
+  struct Part {
+    __m128i low, high;
+  };
+  // Queries that are multiplied at once.
+  static constexpr int kRows = 1;
+
+  static V load(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static V low(V bytes) { return _mm_and_si128(bytes, _mm_set1_epi8(15)); }
+  static V high(V bytes) { return low(_mm_srli_epi16(bytes, 4)); }
+  // Four bytes as words, twice.
+  static V signed_four(const int8_t* p) {
+    const V four = unsigned_four(reinterpret_cast<const uint8_t*>(p));
+    return _mm_srai_epi16(_mm_slli_epi16(four, 8), 8);
+  }
+  static V unsigned_four(const uint8_t* p) {
+    int32_t four;
+    memcpy(&four, p, 4);
+    return _mm_unpacklo_epi8(_mm_set1_epi32(four), _mm_setzero_si128());
+  }
+  static Sums none() { return _mm_setzero_si128(); }
+  static Part begin(Sums) { return {none(), none()}; }
+  static Part add_signed(Part part, V halves, V four) {
+    const V low = _mm_unpacklo_epi8(halves, none()), high = _mm_unpackhi_epi8(halves, none());
+    return {_mm_add_epi16(part.low, _mm_mullo_epi16(low, four)), _mm_add_epi16(part.high, _mm_mullo_epi16(high, four))};
+  }
+  static Part add_unsigned(Part part, V halves, V four) { return add_signed(part, halves, four); }
+  template <bool IsSigned>
+  static Sums end(Sums sums, Part part) {
+    const V ones = _mm_set1_epi16(1);
+    const __m128 a = _mm_castsi128_ps(_mm_madd_epi16(part.low, ones));
+    const __m128 b = _mm_castsi128_ps(_mm_madd_epi16(part.high, ones));
+    const V even = _mm_castps_si128(_mm_shuffle_ps(a, b, 0x88)), odd = _mm_castps_si128(_mm_shuffle_ps(a, b, 0xdd));
+    return _mm_add_epi32(sums, _mm_add_epi32(even, odd));
+  }
+  static __m128 floats(Sums sums) { return _mm_cvtepi32_ps(sums); }
+  // Rounds to even; values are within 0 .. 255.
+  static void store_unsigned(uint8_t* p, __m128 v) {
+    const __m128i words = _mm_packs_epi32(_mm_cvtps_epi32(v), none());
+    const int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+    memcpy(p, &bytes, 4);
+  }
+};
+#endif
 
 }  // namespace
 }  // namespace lowbit

@@ -420,21 +420,27 @@ void cache_prepare(Step& step, const Call& call) {
   step.run = amx_run<float>;
 }
 
-size_t pages_scratch(const Call& call) { return 4 * attention_floats(with_tiles(pages_args<FloatsAvx512>(call))); }
+// Pages of int4 are multiplied by VNNI.
+size_t pages_scratch(const Call& call) {
+  const AttentionArgs args = pages_args<FloatsAvx512>(call);
+  return 4 * attention_floats(args.is_int4 ? args : with_tiles(args));
+}
 
 void pages_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<UpdateAndAttendArguments>(call);
-  AttentionArgs args = with_tiles(pages_args<FloatsAvx512>(call));
+  AttentionArgs args = pages_args<FloatsAvx512>(call);
+  if (!args.is_int4) args = with_tiles(args);
   bind_pages(args, call);
   begin_attention(step, args);
   switch (static_cast<CacheType>(given.cache_type)) {
     case CacheType::kFloats: step.run = amx_run<float>; break;
     case CacheType::kHalves: step.run = amx_run<uint16_t>; break;
     case CacheType::kIntegers: step.run = amx_run<int8_t>; break;
+    case CacheType::kInt4: step.run = int4_run<BytesAvx512Vnni>; break;
   }
 }
 
-constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vbmi | kAvx512Bf16 | kAmxBf16 | kAmxInt8;
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi | kAvx512Bf16 | kAmxBf16 | kAmxInt8;
 
 constexpr KernelRow kRows[] = {
     {"attention_f32_16x1x32_amx", "attention", nullptr, 0, kNeeds, 16, 1, cache_scratch, cache_prepare},

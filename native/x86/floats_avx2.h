@@ -9,8 +9,11 @@
 namespace lowbit {
 namespace {
 
+struct BytesAvx2;
+
 struct FloatsAvx2 {
   using V = __m256;
+  using Bytes = BytesAvx2;
   static constexpr uint32_t kLanes = 8;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 2;
@@ -161,6 +164,47 @@ struct FloatsAvx2 {
   }
   static V power(__m256i n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+  }
+};
+
+// Vectors of bytes that attention over int4 multiplies, four to a lane: halves of bytes by four bytes of a query or of
+// weights. A part of a sum takes four products; `end` adds it.
+struct BytesAvx2 {
+  using Isa = FloatsAvx2;
+  using V = __m256i;
+  using Sums = __m256i;
+  using Part = __m256i;
+  // Queries that are multiplied at once.
+  static constexpr int kRows = 2;
+
+  static V load(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static V low(V bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
+  static V high(V bytes) { return low(_mm256_srli_epi16(bytes, 4)); }
+  static V signed_four(const int8_t* p) {
+    int32_t four;
+    memcpy(&four, p, 4);
+    return _mm256_set1_epi32(four);
+  }
+  static V unsigned_four(const uint8_t* p) { return signed_four(reinterpret_cast<const int8_t*>(p)); }
+  static Sums none() { return _mm256_setzero_si256(); }
+  // Sums of two products, eight of which 16 bits hold.
+  static Part begin(Sums) { return _mm256_setzero_si256(); }
+  static Part add_signed(Part part, V halves, V four) {
+    return _mm256_add_epi16(part, _mm256_maddubs_epi16(halves, four));
+  }
+  static Part add_unsigned(Part part, V halves, V four) {
+    return _mm256_add_epi16(part, _mm256_maddubs_epi16(four, halves));
+  }
+  template <bool IsSigned>
+  static Sums end(Sums sums, Part part) {
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(part, _mm256_set1_epi16(1)));
+  }
+  static __m256 floats(Sums sums) { return _mm256_cvtepi32_ps(sums); }
+  // Rounds to even; values are within 0 .. 255.
+  static void store_unsigned(uint8_t* p, __m256 v) {
+    const __m256i whole = _mm256_cvtps_epi32(v);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
   }
 };
 

@@ -4,12 +4,16 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace lowbit {
 namespace {
 
+struct BytesAvx512;
+
 struct FloatsAvx512 {
   using V = __m512;
+  using Bytes = BytesAvx512;
   static constexpr uint32_t kLanes = 16;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 4;
@@ -101,6 +105,56 @@ struct FloatsAvx512 {
   // Quarters 0 + 1 and 2 + 3 of a, then of b.
   static V fold_quarters(V a, V b) {
     return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  }
+};
+
+// Vectors of bytes that attention over int4 multiplies, four to a lane: halves of bytes by four bytes of a query or of
+// weights. A part of a sum takes four products; `end` adds it.
+struct BytesAvx512 {
+  using Isa = FloatsAvx512;
+  using V = __m512i;
+  using Sums = __m512i;
+  using Part = __m512i;
+  // Queries that are multiplied at once.
+  static constexpr int kRows = 4;
+
+  static V load(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static V low(V bytes) { return _mm512_and_si512(bytes, _mm512_set1_epi8(15)); }
+  static V high(V bytes) { return low(_mm512_srli_epi16(bytes, 4)); }
+  static V signed_four(const int8_t* p) {
+    int32_t four;
+    memcpy(&four, p, 4);
+    return _mm512_set1_epi32(four);
+  }
+  static V unsigned_four(const uint8_t* p) { return signed_four(reinterpret_cast<const int8_t*>(p)); }
+  static Sums none() { return _mm512_setzero_si512(); }
+  // Sums of two products, eight of which 16 bits hold.
+  static Part begin(Sums) { return _mm512_setzero_si512(); }
+  static Part add_signed(Part part, V halves, V four) {
+    return _mm512_add_epi16(part, _mm512_maddubs_epi16(halves, four));
+  }
+  static Part add_unsigned(Part part, V halves, V four) {
+    return _mm512_add_epi16(part, _mm512_maddubs_epi16(four, halves));
+  }
+  template <bool IsSigned>
+  static Sums end(Sums sums, Part part) {
+    return _mm512_add_epi32(sums, _mm512_madd_epi16(part, _mm512_set1_epi16(1)));
+  }
+  static __m512 floats(Sums sums) { return _mm512_cvtepi32_ps(sums); }
+  // Rounds to even; values are within 0 .. 255.
+  static void store_unsigned(uint8_t* p, __m512 v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(v)));
+  }
+};
+
+// The same with VNNI.
+struct BytesAvx512Vnni : BytesAvx512 {
+  static Part begin(Sums sums) { return sums; }
+  static Part add_signed(Part part, V halves, V four) { return _mm512_dpbusd_epi32(part, halves, four); }
+  static Part add_unsigned(Part part, V halves, V four) { return _mm512_dpbusd_epi32(part, four, halves); }
+  template <bool IsSigned>
+  static Sums end(Sums, Part part) {
+    return part;
   }
 };
 

@@ -8,6 +8,7 @@ namespace {
 
 struct WordsAvx512 : FloatsAvx512 {
   using Floats = FloatsAvx512;
+  using Bytes = BytesAvx512Vnni;
   using Words = __m512i;
   // Rows and vectors of columns that are multiplied at once.
   static constexpr uint32_t kWordRows = 12, kWordColumns = 2;

@@ -11,6 +11,7 @@ const files = {
   conformance: () => import("../../src/kernels/families/linear/conformance.test.ts"),
   "conformance-long": () => import("../../src/kernels/families/linear/long.test.ts"),
   "conformance-attention": () => import("../../src/kernels/families/attention/conformance.test.ts"),
+  "conformance-int4": () => import("../../src/kernels/families/attention/int4.test.ts"),
   "conformance-rope": () => import("../../src/kernels/families/attention/rope.test.ts"),
   "conformance-choice": () => import("../../src/kernels/families/copy/conformance.test.ts"),
   "conformance-embedding": () => import("../../src/kernels/families/embedding/conformance.test.ts"),

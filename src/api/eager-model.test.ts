@@ -13,7 +13,7 @@ describe.each([
   ["that see all", {}],
   ["with windows", sliding],
 ])("of layers %s", (_, config) => {
-  it.each(["f32", "f16", "int8"] as const)("forward at a position, %s", async (kvCache) => {
+  it.each(["f32", "f16", "int8", "int4"] as const)("forward at a position, %s", async (kvCache) => {
     const folder = await temporaryFolder();
     await writeTinyCheckpoint(folder, { config: { ...config, max_position_embeddings: 256 } });
     const model = await loadCheckpoint(folder);

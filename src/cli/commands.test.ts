@@ -73,7 +73,7 @@ describe("lowbit", () => {
       ["kernels", "--text", "k", "--cpu", "scalar"],
       "option '--text <kernel>' cannot be used with option '--cpu <cpu>'",
     ],
-    [["run", "x", "a", "--kv-cache", "int4"], "Allowed choices are f32, f16, int8"],
+    [["run", "x", "a", "--kv-cache", "int2"], "Allowed choices are f32, f16, int8, int4"],
     [["quantize", "x", "-o", "y", "--kv-cache", "f16"], "unknown option '--kv-cache'"],
     [
       ["quantize", "x", "-o", "y", "--layout", "panel16", "--cpu", "zen4"],

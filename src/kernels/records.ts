@@ -75,19 +75,28 @@ export const partOfState: RecordField<StatePart, never, never> = {
   values: ({ offset }) => ({ stateOffset: offset }),
 };
 
-/** The pages of a layer's keys and values: offsets of its parts are bytes from the address of a page. */
+/**
+ * The pages of a layer's keys and values: offsets of its parts are bytes from the address of a page. Of int4, the same of the
+ * pages in f16; of other types, those are the pages again.
+ */
 export const pagesOfLayer: RecordField<LayerPages, never, never> = {
   kind: "record",
   fields: () => ({
     ...{ pages: unsized("u64"), pagePositions: whole, pagesMax: whole, cacheType: choice(kvCacheTypes) },
     ...{ keyOffset: size, valueOffset: size, keyScaleOffset: size, valueScaleOffset: size },
+    ...{ residualPages: unsized("u64"), residualKeyOffset: size, residualValueOffset: size },
   }),
-  values({ cache, offset }) {
+  values(layer) {
+    const { cache, offset, residual = layer } = layer;
     const { keys, values, keyScales, valueScales } = partOffsets(cache);
+    const halves = partOffsets(residual.cache);
     return {
       ...{ pages: cache.pages, pagePositions: cache.pagePositions, pagesMax: cache.pagesMax, cacheType: cache.type },
       ...{ keyOffset: offset + keys, valueOffset: offset + values },
       ...{ keyScaleOffset: offset + keyScales, valueScaleOffset: offset + valueScales },
+      residualPages: residual.cache.pages,
+      residualKeyOffset: residual.offset + halves.keys,
+      residualValueOffset: residual.offset + halves.values,
     };
   },
 };

@@ -7,10 +7,14 @@ import { byteSize, type TypedArray } from "../dtype.ts";
 /** Numbers of a run in `SequenceTable.runs`: its first row, its rows, the position of its first row, its slot. */
 export const RUN_FIELDS = 4;
 
-/** What keys and values are kept in: int8 has a scale for each row of a head. */
-export const kvCacheTypes = ["f32", "f16", "int8"] as const;
 /**
- * The type that keys and values are kept in: `f32` as computed, `f16` in half the memory, `int8` in about a quarter.
+ * What keys and values are kept in: int8 has a scale for each row of a head; int4 a step and a least value for each row of
+ * values and for each column of a page's keys (Liu et al. 2024, KIVI).
+ */
+export const kvCacheTypes = ["f32", "f16", "int8", "int4"] as const;
+/**
+ * The type that keys and values are kept in: `f32` as computed, `f16` in half the memory, `int8` in about a quarter, `int4`
+ * in about a seventh.
  */
 export type KvCacheType = (typeof kvCacheTypes)[number];
 
@@ -43,12 +47,20 @@ export interface PagedCache extends LayerCacheShape {
   page(slot: number, index: number): Uint8Array;
 }
 
+/** Positions of a page of int4: those that share steps of keys. */
+export const INT4_POSITIONS = 64;
+
 /** The part of each page that belongs to one layer. */
 export interface LayerPages {
   /** Cache that holds the layer's pages. */
   readonly cache: PagedCache;
   /** Bytes from the start of a page to the layer's part. */
   readonly offset: number;
+  /**
+   * Of int4: the same positions in f16, which rows read of their own page, and of which full pages are made. Pages that no
+   * row to come is in are not there.
+   */
+  readonly residual?: LayerPages | undefined;
 }
 
 /** The part of each sequence's state that belongs to one recurrent layer. */
@@ -91,7 +103,10 @@ export interface SequenceTable {
 export interface PartOffsets {
   readonly keys: number;
   readonly values: number;
-  /** Place of the keys' scales where they are int8: f32 [pagePositions, kvHeads]. */
+  /**
+   * Place of the keys' scales where they are int8: f32 [pagePositions, kvHeads]; where they are int4, f16
+   * [kvHeads, 2, columns] of steps and least values, and of values [kvHeads, 2, pagePositions].
+   */
   readonly keyScales: number;
   readonly valueScales: number;
   readonly layerBytes: number;
@@ -100,23 +115,30 @@ export interface PartOffsets {
 /** Each part begins at a cache line. */
 const PART_ALIGNMENT = 64;
 
-const elementBytes: Readonly<Record<KvCacheType, number>> = { f32: 4, f16: 2, int8: 1 };
+const elementBytes: Readonly<Record<KvCacheType, number>> = { f32: 4, f16: 2, int8: 1, int4: 0.5 };
 
-/** Keys and values [pagePositions, kvHeads, headDim], then their scales. */
+/** Columns that heads of int4 have room for. */
+export function int4Columns(headDim: number): number {
+  return Math.ceil(headDim / 32) * 32;
+}
+
+/**
+ * Keys and values [pagePositions, kvHeads, headDim], then their scales; of int4, [kvHeads, pagePositions, int4Columns] in the
+ * order of native/families/attention/int4_blocks.h.
+ */
 export function partOffsets(cache: Pick<PagedCache, "type" | "kvHeads" | "headDim" | "pagePositions">): PartOffsets {
   const { type, kvHeads, headDim, pagePositions } = cache;
+  const columns = type === "int4" ? int4Columns(headDim) : headDim;
   const rows = pagePositions * kvHeads;
   const aligned = (bytes: number) => Math.ceil(bytes / PART_ALIGNMENT) * PART_ALIGNMENT;
-  const rowBytes = aligned(rows * headDim * elementBytes[type]);
-  const scaleBytes = type === "int8" ? aligned(rows * byteSize("f32")) : 0;
-  const keyScales = 2 * rowBytes;
-  return {
-    keys: 0,
-    values: rowBytes,
-    keyScales,
-    valueScales: keyScales + scaleBytes,
-    layerBytes: keyScales + 2 * scaleBytes,
+  const rowBytes = aligned(rows * columns * elementBytes[type]);
+  const scaleBytes = (numbers: number) => {
+    if (type === "int8") return aligned(rows * byteSize("f32"));
+    return type === "int4" ? aligned(2 * numbers * kvHeads * byteSize("f16")) : 0;
   };
+  const keyScales = 2 * rowBytes;
+  const valueScales = keyScales + scaleBytes(columns);
+  return { keys: 0, values: rowBytes, keyScales, valueScales, layerBytes: valueScales + scaleBytes(pagePositions) };
 }
 
 const tables = new WeakMap<TypedArray, SequenceTable>();

@@ -15,7 +15,7 @@ export interface SequenceLoadOptions {
   /** Most tokens of a sequence. Default: the model's own, as far as `cacheBytes` hold it. */
   readonly contextLength?: number | undefined;
   /**
-   * What keys and values are kept in: each token reads all of them, and f16 halves, int8 quarters what f32 takes.
+   * What keys and values are kept in: each token reads all of them. f16 takes half of what f32 takes, int8 a quarter, int4 a seventh.
    * Default: f32 while those of a whole context are at most 32 MiB in f32, which stays in processor caches; else f16.
    */
   readonly kvCache?: KvCacheType | undefined;

@@ -2,6 +2,7 @@
 import { checkWhole } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import {
+  INT4_POSITIONS,
   type KvCacheType,
   kvCacheTypes,
   type LayerCacheShape,
@@ -23,12 +24,13 @@ export interface SequenceOptions {
   readonly cacheBytes: number;
   /** Most tokens that a sequence has in one step. Default: those of a page. */
   readonly stepTokens?: number | undefined;
-  /** Positions of a page, a power of two. Default: 32. */
+  /** Positions of a page, a power of two. Default: 32, and 64 of int4, which has no other. */
   readonly pagePositions?: number | undefined;
 }
 
 /** Layers of one kind: their keys and values are in one block of each page. */
 interface LayerKind extends LayerCacheShape {
+  readonly type: KvCacheType;
   readonly layers: number;
   /** Bytes of one layer in a page. */
   readonly layerBytes: number;
@@ -39,9 +41,10 @@ export interface SequenceLayout {
   readonly slots: number;
   readonly pagePositions: number;
   readonly pagesMax: number;
+  /** Of int4, each kind has another as long after them all: the same in f16, of the pages that the next rows are in. */
   readonly kinds: readonly LayerKind[];
-  /** By number of the layer in the program. */
-  readonly layers: ReadonlyMap<number, { readonly kind: number; readonly offset: number }>;
+  /** By number of the layer in the program: which of its kind it is. */
+  readonly layers: ReadonlyMap<number, { readonly kind: number; readonly number: number }>;
   readonly states: ReadonlyMap<number, { readonly offset: number; readonly byteLength: number }>;
   readonly shape: PageShape;
 }
@@ -57,7 +60,8 @@ export function sequenceLayout(
   uses: readonly SequenceUse[],
   options: Omit<SequenceOptions, "cacheBytes">,
 ): SequenceLayout {
-  const { type, contextLength, sequences, pagePositions = PAGE_POSITIONS } = options;
+  const { type, contextLength, sequences } = options;
+  const pagePositions = options.pagePositions ?? (type === "int4" ? INT4_POSITIONS : PAGE_POSITIONS);
   if (!kvCacheTypes.includes(type))
     throw new InvalidArgumentError(`type: expected one of ${kvCacheTypes.join(", ")} but found ${type}`);
   checkWhole("contextLength", contextLength, 1, COUNT_MAX);
@@ -65,18 +69,20 @@ export function sequenceLayout(
   checkWhole("pagePositions", pagePositions, 1, COUNT_MAX);
   if ((pagePositions & (pagePositions - 1)) !== 0)
     throw new InvalidArgumentError(`pagePositions: expected a power of two but found ${pagePositions}`);
+  if (type === "int4" && pagePositions !== INT4_POSITIONS)
+    throw new InvalidArgumentError(`pagePositions: expected ${INT4_POSITIONS} of int4 but found ${pagePositions}`);
   const shapes: (LayerCacheShape & { count: number; layerBytes: number })[] = [];
-  const layers = new Map<number, { kind: number; offset: number }>();
+  const layers = new Map<number, { kind: number; number: number }>();
   for (const { layer, kvHeads, headDim, window } of cacheUses(uses, contextLength)) {
     let kind = shapes.findIndex((shape) => isSameKind(shape, { kvHeads, headDim, window }));
     if (kind < 0) {
       const { layerBytes } = partOffsets({ type, kvHeads, headDim, pagePositions });
       kind = shapes.push({ kvHeads, headDim, window, count: 0, layerBytes }) - 1;
     }
-    const shape = shapes[kind]!;
-    layers.set(layer, { kind, offset: shape.count++ * shape.layerBytes });
+    layers.set(layer, { kind, number: shapes[kind]!.count++ });
   }
-  const kinds = shapes.map(({ count, ...shape }) => ({ ...shape, layers: count }));
+  const own = shapes.map(({ count, ...shape }): LayerKind => ({ type, ...shape, layers: count }));
+  const kinds = type === "int4" ? [...own, ...own.map((kind) => residualKind(kind, pagePositions))] : own;
   const { states, stateBytes } = placeStates(uses);
   return {
     type,
@@ -88,10 +94,19 @@ export function sequenceLayout(
     states,
     shape: {
       positions: pagePositions,
-      kinds: kinds.map(({ window, layers, layerBytes }) => ({ window, byteLength: layers * layerBytes })),
+      kinds: kinds.map(({ window, layers, layerBytes }, i) => {
+        const isResidual = i >= own.length;
+        return { window, byteLength: layers * layerBytes, isResidual };
+      }),
       stateBytes,
     },
   };
+}
+
+/** The same layers in f16: a row sees those of its own page, as one with a window of itself would. */
+function residualKind(kind: LayerKind, pagePositions: number): LayerKind {
+  const { layerBytes } = partOffsets({ ...kind, type: "f16", pagePositions });
+  return { ...kind, type: "f16", window: 1, layerBytes };
 }
 
 /**

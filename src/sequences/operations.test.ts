@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { CellStore } from "../../test/support/sequence-cells.ts";
 import { memorySource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
-import type { SequenceUse } from "../kernels/sequence-table.ts";
+import { INT4_POSITIONS, type SequenceUse } from "../kernels/sequence-table.ts";
 import { bytesForSequence, sequenceLayout } from "./layout.ts";
 import type { Page } from "./page.ts";
 import type { Sequence } from "./sequence.ts";
@@ -15,6 +15,7 @@ const SLOTS = 3;
 const STEP_ROWS = 6;
 
 const cache = (layer: number, window = 0): SequenceUse => ({ kind: "cache", layer, kvHeads: 1, headDim: 1, window });
+const wide = (layer: number, window = 0) => ({ ...cache(layer, window), headDim: 2 }) as SequenceUse;
 const state = (index: number, byteLength = 4): SequenceUse => ({ kind: "state", index, byteLength });
 
 /** Kinds of models. */
@@ -27,39 +28,53 @@ const models: Record<string, readonly SequenceUse[]> = {
   "states alone": [state(0)],
 };
 
+/** The same of pages of int4, in which each id stands so many times. */
+const int4Models: Record<string, readonly SequenceUse[]> = {
+  "full, int4": [wide(0), wide(1)],
+  "windows and states, int4": [wide(0), wide(1, 90), state(0)],
+};
+const REPEATS = 23;
+
 /** Few ids, of which one is frequent, so that sequences often have something in common. */
 const id = fc.constantFrom(0, 0, 0, 0, 0, 1, 2);
-const ids = fc.array(id, { minLength: 1, maxLength: 30, size: "max" });
 const pick = fc.nat(99);
-const operation = fc.oneof(
-  {
-    weight: 3,
-    arbitrary: fc.record({ kind: fc.constant("open" as const), ids, branch: fc.constantFrom("", "", "b") }),
-  },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant("continue" as const), pick, ids }) },
-  {
-    weight: 14,
-    arbitrary: fc.record({
-      kind: fc.constant("step" as const),
-      runs: fc.array(fc.record({ pick, ids: fc.array(id, { minLength: 1, maxLength: STEP_ROWS, size: "max" }) }), {
-        minLength: 1,
-        maxLength: SLOTS,
+/** Operations with ids of which each stands `repeats` times. */
+const operationOf = (repeats: number) => {
+  const some = (maxLength: number) =>
+    fc
+      .array(id, { minLength: 1, maxLength, size: "max" })
+      .map((ids) => ids.flatMap((id) => new Array<number>(repeats).fill(id)));
+  const ids = some(30);
+  return fc.oneof(
+    {
+      weight: 3,
+      arbitrary: fc.record({ kind: fc.constant("open" as const), ids, branch: fc.constantFrom("", "", "b") }),
+    },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant("continue" as const), pick, ids }) },
+    {
+      weight: 14,
+      arbitrary: fc.record({
+        kind: fc.constant("step" as const),
+        runs: fc.array(fc.record({ pick, ids: some(STEP_ROWS) }), {
+          minLength: 1,
+          maxLength: SLOTS,
+        }),
+        outcome: fc.constantFrom("commit" as const, "commit" as const, "some" as const, "fail" as const),
+        meanwhile: fc.constantFrom("nothing" as const, "nothing" as const, "fork" as const, "dispose" as const),
+        isCut: fc.boolean(),
+        keepsStart: fc.boolean(),
       }),
-      outcome: fc.constantFrom("commit" as const, "commit" as const, "some" as const, "fail" as const),
-      meanwhile: fc.constantFrom("nothing" as const, "nothing" as const, "fork" as const, "dispose" as const),
-      isCut: fc.boolean(),
-      keepsStart: fc.boolean(),
-    }),
-  },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant("fork" as const), pick }) },
-  { weight: 3, arbitrary: fc.record({ kind: fc.constant("truncate" as const), pick, position: pick }) },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant("dispose" as const), pick }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant("release" as const), pick, ids: fc.option(ids) }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant("save" as const), pick }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant("restore" as const), pick }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant("clear" as const) }) },
-);
-type Operation = typeof operation extends fc.Arbitrary<infer O> ? O : never;
+    },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant("fork" as const), pick }) },
+    { weight: 3, arbitrary: fc.record({ kind: fc.constant("truncate" as const), pick, position: pick }) },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant("dispose" as const), pick }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("release" as const), pick, ids: fc.option(ids) }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("save" as const), pick }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("restore" as const), pick }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant("clear" as const) }) },
+  );
+};
+type Operation = ReturnType<typeof operationOf> extends fc.Arbitrary<infer O> ? O : never;
 type Step = Operation & { kind: "step" };
 
 /** A sequence and what it should hold. */
@@ -82,14 +97,18 @@ class Run {
   readonly #isFull: boolean;
   readonly #hasWindows: boolean;
 
-  constructor(uses: readonly SequenceUse[], spareBytes: number) {
-    const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepTokens: STEP_ROWS };
-    const layout = sequenceLayout(uses, { ...options, type: "f32" });
-    this.#cacheBytes = bytesForSequence(layout, CONTEXT, STEP_ROWS) + spareBytes;
+  constructor(uses: readonly SequenceUse[], spareBytes: number, repeats: number) {
+    const type = repeats > 1 ? ("int4" as const) : ("f32" as const);
+    const pagePositions = repeats > 1 ? INT4_POSITIONS : POSITIONS;
+    const [contextLength, stepTokens] = [CONTEXT * repeats, STEP_ROWS * repeats];
+    const options = { contextLength, sequences: SLOTS, pagePositions, stepTokens, type };
+    const layout = sequenceLayout(uses, options);
+    this.#cacheBytes = bytesForSequence(layout, contextLength, stepTokens) + spareBytes * repeats;
     this.cells = new CellStore(uses, { ...options, cacheBytes: this.#cacheBytes });
     this.#tableBytes = this.cells.memory.bytes;
-    this.#hasWindows = uses.some((use) => use.kind === "cache" && use.window > 0);
-    this.#isFull = uses.every((use) => use.kind === "cache" && use.window === 0);
+    // What pages of int4 are made of is left behind as windows leave pages behind.
+    this.#hasWindows = type === "int4" || uses.some((use) => use.kind === "cache" && use.window > 0);
+    this.#isFull = type !== "int4" && uses.every((use) => use.kind === "cache" && use.window === 0);
   }
 
   #pick(index: number): Held | undefined {
@@ -123,7 +142,7 @@ class Run {
       const kept = sequence.truncate(position);
       expect(kept).toBeLessThanOrEqual(position);
       if (position === chosen.ids.length) expect(kept).toBe(position);
-      const { start = CONTEXT } = chosen;
+      const { start = store.contextLength } = chosen;
       if (start <= position && !this.#hasWindows) expect(kept).toBeGreaterThanOrEqual(start);
       if (kept < position) delete chosen.start;
       chosen.ids = chosen.ids.slice(0, kept);
@@ -155,7 +174,8 @@ class Run {
   }
 
   #note({ sequence: { branch }, ids }: Held): void {
-    this.computed.push({ branch, ids: ids.slice(0, Math.floor(ids.length / POSITIONS) * POSITIONS) });
+    const { pagePositions } = this.cells.store.layout;
+    this.computed.push({ branch, ids: ids.slice(0, Math.floor(ids.length / pagePositions) * pagePositions) });
   }
 
   #dispose(chosen: Held): void {
@@ -169,7 +189,8 @@ class Run {
       const held = this.#pick(run.pick);
       if (!held || ready.some(({ sequence }) => sequence === held.sequence)) continue;
       const { sequence } = held;
-      const end = Math.min(CONTEXT, isCut ? sequence.nextBoundary : CONTEXT);
+      const { contextLength } = this.cells.store;
+      const end = Math.min(contextLength, isCut ? sequence.nextBoundary : contextLength);
       const ids = run.ids.slice(0, end - held.ids.length);
       if (ids.length > 0 && (await this.#reserve(held, ids.length))) ready.push({ held, sequence, ids });
     }
@@ -263,15 +284,16 @@ class Run {
   }
 }
 
-test.each(Object.keys(models))(
+test.each([...Object.keys(models), ...Object.keys(int4Models)])(
   "%s: whatever is done, each sequence holds what was computed for its ids",
   async (name) => {
-    const operations = fc.array(operation, { minLength: 10, maxLength: 80, size: "max" });
+    const repeats = name in int4Models ? REPEATS : 1;
+    const operations = fc.array(operationOf(repeats), { minLength: 10, maxLength: 80, size: "max" });
     const property = fc.asyncProperty(
       operations,
       fc.oneof(fc.nat(1000), fc.nat(20000)),
       async (operations, spareBytes) => {
-        const run = new Run(models[name]!, spareBytes);
+        const run = new Run((models[name] ?? int4Models[name])!, spareBytes, repeats);
         for (const operation of operations) {
           await run.do(operation);
           run.check();
@@ -279,6 +301,6 @@ test.each(Object.keys(models))(
         run.end();
       },
     );
-    await fc.assert(property, { numRuns: 50 });
+    await fc.assert(property, { numRuns: repeats > 1 ? 8 : 50 });
   },
 );

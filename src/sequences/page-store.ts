@@ -12,6 +12,8 @@ interface PageKind {
   readonly window: number;
   /** Bytes of the layers' keys and values in a page. */
   readonly byteLength: number;
+  /** Whether it is what another kind is made of, page by page: it is of no use once a page is full and left behind. */
+  readonly isResidual: boolean;
 }
 
 export interface PageShape {
@@ -22,8 +24,9 @@ export interface PageShape {
   readonly stateBytes: number;
 }
 
-/** Pages behind a window that stay, so that a sequence can be cut back a little. */
+/** Pages behind a window that stay, so that a sequence can be cut back a little; of larger ones, fewer. */
 const SPARE_PAGES = 2;
+const SPARE_RESIDUALS = 1;
 
 /** The first page that a row at `position` reads in layers of a kind. */
 export function firstPageRead({ positions, kinds }: PageShape, kind: number, position: number): number {
@@ -33,7 +36,8 @@ export function firstPageRead({ positions, kinds }: PageShape, kind: number, pos
 
 /** The first page that is kept for layers of a kind while a sequence grows beyond `position`. */
 export function firstPageKept(shape: PageShape, kind: number, position: number): number {
-  return Math.max(0, firstPageRead(shape, kind, position) - SPARE_PAGES);
+  const spare = shape.kinds[kind]!.isResidual ? SPARE_RESIDUALS : SPARE_PAGES;
+  return Math.max(0, firstPageRead(shape, kind, position) - spare);
 }
 
 /**
@@ -211,8 +215,8 @@ export class PageStore {
     if (!archive || page.isArchived || page.ids.length < this.shape.positions) return;
     page.isArchived = true;
     const key = keyOfPage(archive, page);
-    for (const [kind, { byteLength }] of this.shape.kinds.entries())
-      archive.write(blockName(key, kind), () => page.blocks[kind]?.bytes.slice(0, byteLength) ?? null);
+    for (const [kind, { byteLength, isResidual }] of this.shape.kinds.entries())
+      if (!isResidual) archive.write(blockName(key, kind), () => page.blocks[kind]?.bytes.slice(0, byteLength) ?? null);
   }
 
   /** Gives the states of known pages to the archive: those that are left when others were thinned. */
@@ -234,7 +238,7 @@ export class PageStore {
     const names = pages.flatMap((page) => {
       if (!page.isArchived || !page.isKnown) return [];
       const key = keyOfPage(archive, page);
-      const blocks = this.shape.kinds.map((_, kind) => blockName(key, kind));
+      const blocks = this.shape.kinds.flatMap(({ isResidual }, kind) => (isResidual ? [] : [blockName(key, kind)]));
       return page.isStateArchived ? [...blocks, stateName(key)] : blocks;
     });
     if (names.length > 0) archive.touch(names);

@@ -56,11 +56,15 @@ function boundaryOf({ pages, position }: Sequence, { shape, pagePositions }: Seq
   return (pages.slice(0, count).findLastIndex(({ state }) => state) + 1) * pagePositions;
 }
 
-/** What a block held before is nobody's business: zeros in place of positions from `positions` on. */
+/** What a block held before is nobody's business: zeros in place of positions from `positions` on, of int4 in place of all. */
 function clearAfter(bytes: Uint8Array, layout: SequenceLayout, kind: number, positions: number): void {
-  const { type, pagePositions } = layout;
-  const { kvHeads, headDim, layers, layerBytes } = layout.kinds[kind]!;
+  const { pagePositions } = layout;
+  const { type, kvHeads, headDim, layers, layerBytes } = layout.kinds[kind]!;
   if (positions >= pagePositions) return;
+  if (type === "int4") {
+    bytes.fill(0);
+    return;
+  }
   const offsets = partOffsets({ type, kvHeads, headDim, pagePositions });
   const rowBytes = kvHeads * headDim * byteSize(type === "int8" ? "i8" : type);
   const scaleBytes = kvHeads * byteSize("f32");

@@ -37,7 +37,7 @@ export class Table implements SequenceTable {
   #moves = 0;
 
   constructor(memory: KernelMemory, store: PageStore, layout: SequenceLayout) {
-    const { slots, pagesMax, pagePositions, type } = layout;
+    const { slots, pagesMax, pagePositions } = layout;
     const parts: Uint8Array[] = [];
     const allocate = (byteLength: number) => {
       const bytes = memory.allocate(byteLength);
@@ -57,7 +57,7 @@ export class Table implements SequenceTable {
     this.runs = new Int32Array(buffer, byteOffset, 1 + RUN_FIELDS * slots);
     this.states = addresses(slots);
     this.nextStates = addresses(slots);
-    this.#caches = layout.kinds.map(({ kvHeads, headDim, window }, kind) => ({
+    this.#caches = layout.kinds.map(({ type, kvHeads, headDim, window }, kind) => ({
       type,
       kvHeads,
       headDim,
@@ -108,7 +108,7 @@ export class Table implements SequenceTable {
 
   layerPages(layer: number): LayerPages | undefined {
     const place = this.#layout.layers.get(layer);
-    return place && { cache: this.#caches[place.kind]!, offset: place.offset };
+    return place && { ...this.#pagesOf(place.kind, place.number), residual: this.#residualOf(place) };
   }
 
   statePart(index: number): StatePart | undefined {
@@ -118,6 +118,15 @@ export class Table implements SequenceTable {
   dispose(): void {
     this.#sequences.fill(null);
     this.#release();
+  }
+
+  #pagesOf(kind: number, number: number): LayerPages {
+    return { cache: this.#caches[kind]!, offset: number * this.#layout.kinds[kind]!.layerBytes };
+  }
+
+  #residualOf({ kind, number }: { readonly kind: number; readonly number: number }): LayerPages | undefined {
+    const { type, kinds } = this.#layout;
+    return type === "int4" ? this.#pagesOf(kinds.length / 2 + kind, number) : undefined;
   }
 
   #page(kind: number, slot: number, index: number): Uint8Array {

@@ -12,7 +12,8 @@ import {
 import type { Random } from "./random.ts";
 
 export interface PagedShape {
-  readonly type: KvCacheType;
+  /** Not int4, whose pages are two: `Sequences` has them. */
+  readonly type: Exclude<KvCacheType, "int4">;
   readonly kvHeads: number;
   readonly headDim: number;
   readonly window: number;
@@ -46,7 +47,7 @@ export class PagedTable implements SequenceTable {
   readonly slots: number;
   readonly states = new BigUint64Array(0);
   readonly nextStates = new BigUint64Array(0);
-  readonly cache: PagedCache;
+  readonly cache: PagedCache & Pick<PagedShape, "type">;
   readonly #pages: Uint8Array[];
   readonly #addressOf: PageMemory["addressOf"];
 

@@ -2,7 +2,13 @@
 import { expect } from "vitest";
 import type { KernelMemory } from "../../src/kernels/contract.ts";
 import { processMemory } from "../../src/kernels/memory.ts";
-import { partOffsets, runsOf, type SequenceUse } from "../../src/kernels/sequence-table.ts";
+import {
+  type KvCacheType,
+  type LayerPages,
+  partOffsets,
+  runsOf,
+  type SequenceUse,
+} from "../../src/kernels/sequence-table.ts";
 import type { SequenceOptions } from "../../src/sequences/layout.ts";
 import type { Sequence } from "../../src/sequences/sequence.ts";
 import { SequenceStore } from "../../src/sequences/store.ts";
@@ -94,9 +100,10 @@ export class CellStore {
   readonly store: SequenceStore;
   readonly uses: readonly SequenceUse[];
 
-  constructor(uses: readonly SequenceUse[], options: Omit<SequenceOptions, "type">) {
+  /** Cells take 4 bytes: heads of pages of int4, of which rows are in f16, have two columns. */
+  constructor(uses: readonly SequenceUse[], options: Omit<SequenceOptions, "type"> & { readonly type?: KvCacheType }) {
     this.uses = uses;
-    this.store = new SequenceStore(this.memory, uses, { ...options, type: "f32" });
+    this.store = new SequenceStore(this.memory, uses, { type: "f32", ...options });
   }
 
   /** Computes the ids that follow in each sequence, as kernels would, and checks what these would read. */
@@ -159,8 +166,8 @@ export class CellStore {
     const state = this.uses.find((use) => use.kind === "state");
     if (state) return wordAt(table.state(slot).now, table.statePart(state.index)!.offset) - state.index;
     const seen = this.uses.find((use) => use.kind === "cache" && use.window !== 1) as SequenceUse & { kind: "cache" };
-    const { cache, offset } = table.layerPages(seen.layer)!;
-    const page = this.#page(slot, seen.layer, Math.floor((position - 1) / cache.pagePositions));
+    const { cache, offset } = partFor(table.layerPages(seen.layer)!, position - 1, position);
+    const page = this.#page(slot, cache, Math.floor((position - 1) / cache.pagePositions));
     return wordAt(page, offset + partOffsets(cache).keys + 4 * ((position - 1) % cache.pagePositions));
   }
 
@@ -176,7 +183,7 @@ export class CellStore {
       for (const use of this.uses) {
         if (use.kind !== "cache") continue;
         this.#writeCell(slot, use.layer, position + i, numbers[position + i + 1]!);
-        const pageAt = (index: number) => this.#page(slot, use.layer, index);
+        const pageAt = (index: number, { cache }: LayerPages) => this.#page(slot, cache, index);
         this.#checkCells(pageAt, use, { row: position + i, numbers: numbers.slice(0, position + i + 2) });
       }
     const { table } = this.store;
@@ -191,8 +198,7 @@ export class CellStore {
   }
 
   /** By `page`, as plain loops find it, which must be where its address leads. */
-  #page(slot: number, layer: number, index: number): Uint8Array {
-    const { cache } = this.store.table.layerPages(layer)!;
+  #page(slot: number, cache: LayerPages["cache"], index: number): Uint8Array {
     const bytes = cache.page(slot, index);
     const { buffer, byteOffset } = this.memory.at(cache.pages[slot * cache.pagesMax + index]!, bytes.length);
     if (buffer !== bytes.buffer || byteOffset !== bytes.byteOffset) expect.fail(`page ${index}: found another address`);
@@ -201,16 +207,21 @@ export class CellStore {
 
   /** By address, as native kernels do. */
   #writeCell(slot: number, layer: number, position: number, value: number): void {
-    const { cache, offset } = this.store.table.layerPages(layer)!;
-    const { pagePositions, pagesMax, pages } = cache;
-    const { keys, values, layerBytes } = partOffsets(cache);
-    const page = this.memory.at(
-      pages[slot * pagesMax + Math.floor(position / pagePositions)]! + BigInt(offset),
-      layerBytes,
-    );
-    const at = 4 * (position % pagePositions);
+    const full = this.store.table.layerPages(layer)!;
+    const index = Math.floor(position / full.cache.pagePositions);
+    const bytesOf = ({ cache, offset }: LayerPages) =>
+      this.memory.at(cache.pages[slot * cache.pagesMax + index]! + BigInt(offset), partOffsets(cache).layerBytes);
+    const part = partFor(full, position, position);
+    const { keys, values } = partOffsets(part.cache);
+    const page = bytesOf(part);
+    const at = 4 * (position % full.cache.pagePositions);
     setWord(page, keys + at, value);
     setWord(page, values + at, value + layer);
+    if (part === full || (position + 1) % full.cache.pagePositions !== 0) return;
+    // The page is full.
+    const to = partOffsets(full.cache);
+    bytesOf(full).set(page.subarray(keys, keys + at + 4), to.keys);
+    bytesOf(full).set(page.subarray(values, values + at + 4), to.values);
   }
 
   /** What the next row of a sequence reads holds what was written for exactly its ids. */
@@ -223,25 +234,29 @@ export class CellStore {
         if (sequence.position > 0) expect(wordAt(now!, offset)).toBe(numbers.at(-1)! + use.index);
         continue;
       }
-      const { kinds, layers } = this.store.layout;
+      const { layout } = this.store;
+      const { kinds, layers } = layout;
       const { kind } = layers.get(use.layer)!;
       expect(kinds[kind]!.window === 0 || kinds[kind]!.window === use.window).toBe(true);
-      const pageAt = (index: number) => sequence.pages[index]!.blocks[kind]!.bytes;
+      const pageAt = (index: number, { cache }: LayerPages) =>
+        sequence.pages[index]!.blocks[cache.type === layout.type ? kind : layout.kinds.length / 2 + kind]!.bytes;
       this.#checkCells(pageAt, use, { row: sequence.position, numbers });
     }
   }
 
   /** What a row reads, of the cells that were written. */
   #checkCells(
-    pageAt: (index: number) => Uint8Array,
+    pageAt: (index: number, part: LayerPages) => Uint8Array,
     use: SequenceUse & { kind: "cache" },
     { row, numbers }: { row: number; numbers: readonly number[] },
   ): void {
-    const { cache, offset } = this.store.table.layerPages(use.layer)!;
-    const { keys, values } = partOffsets(cache);
+    const layer = this.store.table.layerPages(use.layer)!;
     const first = use.window > 0 ? Math.max(0, row - use.window + 1) : 0;
     for (let position = first; position < numbers.length - 1; position++) {
-      const page = pageAt(Math.floor(position / cache.pagePositions));
+      const part = partFor(layer, position, row);
+      const { cache, offset } = part;
+      const { keys, values } = partOffsets(cache);
+      const page = pageAt(Math.floor(position / cache.pagePositions), part);
       const at = offset + 4 * (position % cache.pagePositions);
       const expected = numbers[position + 1]!;
       if (wordAt(page, keys + at) !== expected || wordAt(page, values + at) !== expected + use.layer)
@@ -259,6 +274,12 @@ export class CellStore {
     }
     return true;
   }
+}
+
+/** Where a row finds a position: of its own page, in f16 where others are of int4. */
+function partFor(layer: LayerPages, position: number, row: number): LayerPages {
+  const index = (at: number) => Math.floor(at / layer.cache.pagePositions);
+  return index(position) === index(row) ? (layer.residual ?? layer) : layer;
 }
 
 function wordAt(bytes: Uint8Array, offset: number): number {

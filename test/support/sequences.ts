@@ -30,18 +30,28 @@ export class Sequences {
     this.bytes.set(bytes);
     const pageBytes = pageBytesOf(shape);
     const pagesMax = Math.max(...slots.map((pages) => pages.length));
-    const room = array(8 * slots.length * pagesMax);
-    const addresses = new BigUint64Array(room.buffer, room.byteOffset, slots.length * pagesMax);
-    const page = (slot: number, index: number) => {
-      const number = slots[slot]![index]!;
-      if (number < 0) throw new Error(`page ${index} of slot ${slot} is none`);
-      return this.bytes.subarray(number * pageBytes, (number + 1) * pageBytes);
+    /** Some bytes of each page. */
+    const cacheOf = (part: PartShape & { readonly window: number }, from: number, to: number): PagedCache => {
+      const room = array(8 * slots.length * pagesMax);
+      const pages = new BigUint64Array(room.buffer, room.byteOffset, slots.length * pagesMax);
+      const page = (slot: number, index: number) => {
+        const number = slots[slot]![index]!;
+        if (number < 0) throw new Error(`page ${index} of slot ${slot} is none`);
+        return this.bytes.subarray(number * pageBytes + from, number * pageBytes + to);
+      };
+      for (const [slot, numbers] of slots.entries())
+        for (const [index, number] of numbers.entries())
+          if (number >= 0) pages[slot * pagesMax + index] = memory.addressOf(page(slot, index));
+      return { ...part, pagesMax, pages, page };
     };
-    for (const [slot, numbers] of slots.entries())
-      for (const [index, number] of numbers.entries())
-        if (number >= 0) addresses[slot * pagesMax + index] = memory.addressOf(page(slot, index));
-    const cache = { type, kvHeads, headDim, window, pagePositions, pagesMax, pages: addresses, page };
-    this.pages = { cache, offset: layer * partOffsets(shape).layerBytes };
+    const layerPages = (part: PartShape & { readonly window: number }, from: number, to: number): LayerPages => ({
+      cache: cacheOf(part, from, to),
+      offset: layer * partOffsets(part).layerBytes,
+    });
+    const own = { type, kvHeads, headDim, window, pagePositions };
+    const start = residualStart(shape);
+    const residual = type === "int4" ? layerPages({ ...own, type: "f16", window: 1 }, start, pageBytes) : undefined;
+    this.pages = { ...layerPages(own, 0, start), residual };
     const runs = array(4 * (1 + RUN_FIELDS * runsMax));
     this.table = {
       handle: new Int32Array(1),
@@ -66,6 +76,16 @@ export class Sequences {
 /** Layers of a page. */
 const LAYERS = 2;
 
-export function pageBytesOf(shape: Pick<PagedCache, "type" | "kvHeads" | "headDim" | "pagePositions">): number {
+type PartShape = Pick<PagedCache, "type" | "kvHeads" | "headDim" | "pagePositions">;
+
+/** Bytes of a page: of int4, with what is in f16. */
+export function pageBytesOf(shape: PartShape): number {
+  return (
+    residualStart(shape) + (shape.type === "int4" ? LAYERS * partOffsets({ ...shape, type: "f16" }).layerBytes : 0)
+  );
+}
+
+/** Where what is in f16 begins in a page of int4. */
+export function residualStart(shape: PartShape): number {
   return LAYERS * partOffsets(shape).layerBytes;
 }

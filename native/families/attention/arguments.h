@@ -71,7 +71,7 @@ static inline void visit_arguments(AttentionArguments& args, Visitor& each) {
 }
 
 namespace update_and_attend_cache_type {
-constexpr uint32_t kF32 = 0, kF16 = 1, kInt8 = 2, kCount = 3;
+constexpr uint32_t kF32 = 0, kF16 = 1, kInt8 = 2, kInt4 = 3, kCount = 4;
 }  // namespace update_and_attend_cache_type
 
 struct UpdateAndAttendArguments {
@@ -83,6 +83,7 @@ struct UpdateAndAttendArguments {
   const float* v;
   const int32_t* runs;
   const uint64_t* pages;
+  const uint64_t* residual_pages;
   // [heads], or null
   const float* sinks;
   // [rows, heads, head_dim]
@@ -97,23 +98,25 @@ struct UpdateAndAttendArguments {
   size_t value_offset;
   size_t key_scale_offset;
   size_t value_scale_offset;
+  size_t residual_key_offset;
+  size_t residual_value_offset;
   float scale;
   double window;
   float softcap;
   void* scratch;
-  static constexpr uint32_t kScalars = 18, kBuffers = 7;
+  static constexpr uint32_t kScalars = 20, kBuffers = 8;
 };
 
 template <class Visitor>
 static inline void visit_arguments(UpdateAndAttendArguments& args, Visitor& each) {
   each(args.rows, args.heads, args.head_dim, args.kv_heads, args.q, OrNull{args.k}, OrNull{args.v}, args.runs,
        args.runs_max, args.pages, args.page_positions, args.pages_max, args.cache_type, args.key_offset,
-       args.value_offset, args.key_scale_offset, args.value_scale_offset, OrNull{args.sinks}, args.y, args.scale,
-       args.window, args.softcap, args.scratch);
+       args.value_offset, args.key_scale_offset, args.value_scale_offset, args.residual_pages, args.residual_key_offset,
+       args.residual_value_offset, OrNull{args.sinks}, args.y, args.scale, args.window, args.softcap, args.scratch);
 }
 
 namespace rope_update_and_attend_cache_type {
-constexpr uint32_t kF32 = 0, kF16 = 1, kInt8 = 2, kCount = 3;
+constexpr uint32_t kF32 = 0, kF16 = 1, kInt8 = 2, kInt4 = 3, kCount = 4;
 }  // namespace rope_update_and_attend_cache_type
 
 struct RopeUpdateAndAttendArguments {
@@ -122,6 +125,7 @@ struct RopeUpdateAndAttendArguments {
   const float* angles;
   const int32_t* runs;
   const uint64_t* pages;
+  const uint64_t* residual_pages;
   // [heads], or null
   const float* sinks;
   // [rows, heads, head_dim]
@@ -137,19 +141,21 @@ struct RopeUpdateAndAttendArguments {
   size_t value_offset;
   size_t key_scale_offset;
   size_t value_scale_offset;
+  size_t residual_key_offset;
+  size_t residual_value_offset;
   float scale;
   double window;
   float softcap;
   void* scratch;
-  static constexpr uint32_t kScalars = 17, kBuffers = 6;
+  static constexpr uint32_t kScalars = 19, kBuffers = 7;
 };
 
 template <class Visitor>
 static inline void visit_arguments(RopeUpdateAndAttendArguments& args, Visitor& each) {
   each(args.rows, args.half, args.heads, args.head_dim, args.qkv, args.angles, args.kv_heads, args.runs, args.runs_max,
        args.pages, args.page_positions, args.pages_max, args.cache_type, args.key_offset, args.value_offset,
-       args.key_scale_offset, args.value_scale_offset, OrNull{args.sinks}, args.y, args.scale, args.window,
-       args.softcap, args.scratch);
+       args.key_scale_offset, args.value_scale_offset, args.residual_pages, args.residual_key_offset,
+       args.residual_value_offset, OrNull{args.sinks}, args.y, args.scale, args.window, args.softcap, args.scratch);
 }
 
 struct AttendPackedArguments {

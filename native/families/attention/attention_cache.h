@@ -14,10 +14,14 @@ struct AttentionArgs {
   const float* v;
   float* y;
   float* scratch;
-  // Addresses of a cache, or bytes from the address of a page.
+  // Addresses of a cache, or bytes from the address of a page. Of int4, keys and values are those in f16, and scales
+  // those of full pages.
   uintptr_t keys, values, key_scales, value_scales;
   // [slots][pages_max], or null for a cache.
   const uint64_t* pages;
+  // Of int4: addresses of full pages, and where their keys and values begin.
+  const uint64_t* full_pages;
+  uintptr_t full_keys, full_values;
   // A number of runs and [run][kRunFields] of int32, or of a cache the position of the first row as int64.
   const void* runs;
   // A score of each head that has no value, or null.
@@ -34,6 +38,7 @@ struct AttentionArgs {
   uint32_t half;
   ScoreRule rule;
   uint32_t threads;
+  bool is_int4;
   // Rows of a tile where many share their keys, and of a tile that stores.
   uint32_t rows_per_tile, stored_per_tile;
   // Floats of one thread's scratch; rows that may have results of single chunks.

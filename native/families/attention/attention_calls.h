@@ -4,6 +4,7 @@
 #include "../division.h"
 #include "arguments.h"
 #include "attention.h"
+#include "attention_int4.h"
 
 namespace lowbit {
 
@@ -27,7 +28,8 @@ size_t floats_of_thread(const AttentionArgs& args) {
   const LaneShape<Isa> shape(std::min(many, Isa::kLanes));
   const size_t of_one_head = FewRowsScratch<Isa>(args.head_dim, 1, shape).floats;
   const size_t of_many = ManyRowsScratch<Isa>(args.head_dim, many).floats;
-  return std::max({of_few, of_one_head, of_many});
+  const size_t of_int4 = args.is_int4 ? int4_floats<Isa>(args, few, many) : 0;
+  return std::max({of_few, of_one_head, of_many, of_int4});
 }
 
 // What follows from the sizes.
@@ -59,6 +61,9 @@ AttentionArgs cache_args(const Call& call) {
   return args;
 }
 
+// What pages hold, as numbered in src/kernels/sequence-table.ts.
+enum class CacheType : uint32_t { kFloats, kHalves, kIntegers, kInt4 };
+
 template <class Isa>
 AttentionArgs pages_args(const Call& call) {
   const auto given = arguments_of<UpdateAndAttendArguments>(call);
@@ -75,6 +80,7 @@ AttentionArgs pages_args(const Call& call) {
   args.rule = {given.scale, given.softcap};
   args.window = static_cast<uint32_t>(std::min(given.window, 1.0 * args.capacity));
   args.threads = call.threads;
+  args.is_int4 = static_cast<CacheType>(given.cache_type) == CacheType::kInt4;
   size_attention<Isa>(args);
   return args;
 }
@@ -94,9 +100,6 @@ template <class Isa>
 size_t update_and_attend_scratch(const Call& call) {
   return 4 * attention_floats(pages_args<Isa>(call));
 }
-
-// What pages hold, as numbered in src/kernels/sequence-table.ts.
-enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
 
 static inline void begin_attention(Step& step, const AttentionArgs& args) {
   step.init<AttentionArgs>() = args;
@@ -143,9 +146,17 @@ static inline void bind_pages(AttentionArgs& args, const Call& call) {
   args.sinks = given.sinks;
   args.y = given.y;
   args.scratch = static_cast<float*>(given.scratch);
+  if (!args.is_int4) return;
+  args.full_pages = given.pages;
+  args.full_keys = given.key_offset;
+  args.full_values = given.value_offset;
+  args.pages = given.residual_pages;
+  args.keys = given.residual_key_offset;
+  args.values = given.residual_value_offset;
 }
 
-template <class Isa>
+// `Bytes` are those that multiply 4 bits.
+template <class Isa, class Bytes = typename Isa::Bytes>
 void update_and_attend_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<UpdateAndAttendArguments>(call);
   AttentionArgs args = pages_args<Isa>(call);
@@ -155,6 +166,7 @@ void update_and_attend_prepare(Step& step, const Call& call) {
     case CacheType::kFloats: step.run = attention_run<Isa, float>; break;
     case CacheType::kHalves: step.run = attention_run<Isa, uint16_t>; break;
     case CacheType::kIntegers: step.run = attention_run<Isa, int8_t>; break;
+    case CacheType::kInt4: step.run = int4_run<Bytes>; break;
   }
 }
 

@@ -66,12 +66,7 @@ class FewRowsPart : protected AttentionPart<Isa, Element> {
   // Calls body(block, begins, ends) for each block, and whether it is the first and the last of its chunk.
   template <class Body>
   void attend_chunks(Body&& body) {
-    const uint32_t dim = this->args_.head_dim;
-    if (!this->is_split())
-      this->each_query([&](const Query& query) {
-        result_of(query) = first_result(this->args_, query.head);
-        memset(query.y, 0, 4 * static_cast<size_t>(dim));
-      });
+    begin_results();
     bool begins = true;
     this->each_block([&](const CacheBlock<Element>& block, uint32_t chunk, bool ends) {
       if (begins) begin_chunk(chunk);
@@ -79,16 +74,21 @@ class FewRowsPart : protected AttentionPart<Isa, Element> {
       if (ends) end_chunk(chunk);
       begins = ends;
     });
-    if (!this->is_split())
-      this->each_query([&](const Query& query) { divide_sums<Isa>(query.y, result_of(query), dim); });
+    end_results();
   }
 
-  float* scores_;
-  // Of one vector.
-  size_t score_floats_;
+  void begin_results() {
+    if (this->is_split()) return;
+    this->each_query([&](const Query& query) {
+      result_of(query) = first_result(this->args_, query.head);
+      memset(query.y, 0, 4 * static_cast<size_t>(this->args_.head_dim));
+    });
+  }
 
- private:
-  PartialResult& result_of(const Query& query) { return results_[query.vector * this->lane_rows_ + query.lane]; }
+  void end_results() {
+    if (this->is_split()) return;
+    this->each_query([&](const Query& query) { divide_sums<Isa>(query.y, result_of(query), this->args_.head_dim); });
+  }
 
   void begin_chunk(uint32_t chunk) {
     const size_t dim = this->args_.head_dim;
@@ -117,6 +117,13 @@ class FewRowsPart : protected AttentionPart<Isa, Element> {
       else if (this->sees_chunk(v, query.lane, index)) merge_chunk<Isa>(result_of(query), query.y, chunk, sums, dim);
     });
   }
+
+  float* scores_;
+  // Of one vector.
+  size_t score_floats_;
+
+ private:
+  PartialResult& result_of(const Query& query) { return results_[query.vector * this->lane_rows_ + query.lane]; }
 
   PartialResult* results_;
   float* sums_;

@@ -146,6 +146,11 @@ class AttentionPart {
     }
   }
 
+  void find_block(uint32_t start, CacheBlock<Element>* block) {
+    find_rows<Element>(args_, run_.slot, kv_first_, start, std::max(start, begin_), std::min(start + kBlockKeys, end_),
+                       block);
+  }
+
   const AttentionArgs& args_;
   const AttentionJob& job_;
   const Run& run_;
@@ -189,11 +194,6 @@ class AttentionPart {
     v.earliest = v.first[0];
     v.latest = v.last[lane_rows_ - 1];
     if constexpr (kScoresWords<Isa, Element>) words_of_query<Isa>(v, args_.head_dim);
-  }
-
-  void find_block(uint32_t start, CacheBlock<Element>* block) {
-    find_rows<Element>(args_, run_.slot, kv_first_, start, std::max(start, begin_), std::min(start + kBlockKeys, end_),
-                       block);
   }
 };
 

@@ -274,6 +274,7 @@ template <class Isa>
 AttentionArgs words_args(const Call& call) {
   using Floats = typename Isa::Floats;
   AttentionArgs args = pages_args<Floats>(call);
+  if (args.is_int4) return args;
   args.rows_per_tile = rows_of_tile(args, kWordQueries);
   const WordsScratch<Isa> at(args.head_dim, args.rows_per_tile * args.group);
   args.thread_floats = std::max(floats_of_thread<Floats>(args), at.floats);
@@ -295,6 +296,7 @@ void words_prepare(Step& step, const Call& call) {
     case CacheType::kFloats: step.run = attention_run<typename Isa::Floats, float>; break;
     case CacheType::kHalves: step.run = words_run<Isa, uint16_t>; break;
     case CacheType::kIntegers: step.run = words_run<Isa, int8_t>; break;
+    case CacheType::kInt4: step.run = int4_run<typename Isa::Bytes>; break;
   }
 }
 

@@ -23,14 +23,15 @@ void rope_update_and_attend_run(const Step& step, uint32_t phase, uint32_t tile,
   // Into scratch, wherever the rows are: the attention checks.
   if (phase == 0) {
     const size_t kv = to.stride(), q = static_cast<size_t>(to.heads) * to.head_dim;
-    const uint32_t first = tile * to.stored_per_tile, last = std::min(to.rows, first + to.stored_per_tile);
-    for (size_t t = first; t < last; t++) {
-      const float* row = args.qkv + t * (q + 2 * kv);
-      const float* angles = args.angles + t * 2 * to.half;
-      rotate_heads<Isa>(row, angles, to.half, to.heads, to.head_dim, const_cast<float*>(to.q) + t * q);
-      rotate_heads<Isa>(row + q, angles, to.half, to.kv_heads, to.head_dim, const_cast<float*>(to.k) + t * kv);
-      memcpy(const_cast<float*>(to.v) + t * kv, row + q + kv, 4 * kv);
-    }
+    each_stored_range(to, tile, step.tiles[0], [&](uint32_t first, uint32_t last) {
+      for (size_t t = first; t < last; t++) {
+        const float* row = args.qkv + t * (q + 2 * kv);
+        const float* angles = args.angles + t * 2 * to.half;
+        rotate_heads<Isa>(row, angles, to.half, to.heads, to.head_dim, const_cast<float*>(to.q) + t * q);
+        rotate_heads<Isa>(row + q, angles, to.half, to.kv_heads, to.head_dim, const_cast<float*>(to.k) + t * kv);
+        memcpy(const_cast<float*>(to.v) + t * kv, row + q + kv, 4 * kv);
+      }
+    });
   }
   args.attend(step, phase, tile, thread);
 }
@@ -73,6 +74,9 @@ static inline UpdateAndAttendArguments rotated_arguments(const RopeUpdateAndAtte
   to.value_offset = given.value_offset;
   to.key_scale_offset = given.key_scale_offset;
   to.value_scale_offset = given.value_scale_offset;
+  to.residual_pages = given.residual_pages;
+  to.residual_key_offset = given.residual_key_offset;
+  to.residual_value_offset = given.residual_value_offset;
   to.scale = given.scale;
   to.window = given.window;
   to.softcap = given.softcap;

@@ -7,8 +7,17 @@ import { InvalidArgumentError } from "../../../errors.ts";
 import { f16Table, f32ToF16 } from "../../../half.ts";
 import { roundHalfEven } from "../../../rounding.ts";
 import type { Kernel } from "../../contract.ts";
-import { type KvCacheType, type PagedCache, partOffsets, runsOf } from "../../sequence-table.ts";
+import {
+  INT4_POSITIONS,
+  type KvCacheType,
+  type LayerPages,
+  type PagedCache,
+  partOffsets,
+  type Run,
+  runsOf,
+} from "../../sequence-table.ts";
 import type { AttentionArgs, SequenceAttentionArgs } from "./fields.ts";
+import { Int4Rows } from "./int4-pages.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 
@@ -43,40 +52,72 @@ export const updateAndAttendReference: Kernel<SequenceAttentionArgs> = {
   scratchBytes: ({ pages: { cache }, headDim }) => attendBytes(cache.pagesMax * cache.pagePositions, headDim),
   bind(args, scratch) {
     const { rows, heads, kvHeads, headDim, table, y, k, v } = args;
-    const { cache, offset } = args.pages;
+    const { cache, residual = args.pages } = args.pages;
     const { pagePositions, pagesMax } = cache;
     const place = attendPlace(scratch, pagesMax * pagePositions, headDim);
     return () => {
       y.fill(Number.NaN);
       for (const run of runsOf(table, rows)) {
-        const known = new Map<number, ReturnType<typeof layerRows>>();
-        const at = (position: number) => {
-          const index = Math.floor(position / pagePositions);
-          const parts = known.get(index) ?? layerRows(cache, cache.page(run.slot, index).subarray(offset));
-          known.set(index, parts);
-          return { ...parts, row: position % pagePositions };
-        };
+        const pagesAt = pageReader(args.pages, run);
+        const rowsAt = residual === args.pages ? pagesAt : pageReader(residual, run);
+        const isSamePage = (a: number, b: number) => Math.floor(a / pagePositions) === Math.floor(b / pagePositions);
         const width = kvHeads * headDim;
         for (let i = 0; i < run.rows && k && v; i++) {
-          const { keys, values, row } = at(run.position + i);
+          const { keys, values, row } = rowsAt(run.position + i);
           const own = (all: Float32Array) => all.subarray((run.row + i) * width, (run.row + i + 1) * width);
-          storeRows(keys, own(k), row * kvHeads);
-          storeRows(values, own(v), row * kvHeads);
+          storeRows(keys as CacheRows, own(k), row * kvHeads);
+          storeRows(values as CacheRows, own(v), row * kvHeads);
+          if (cache.type === "int4" && row === INT4_POSITIONS - 1) fillPage(rowsAt, pagesAt, run.position + i);
         }
         for (let i = 0; i < run.rows; i++)
-          for (let head = 0; head < heads; head++)
-            attend(args, { row: run.row + i, position: run.position + i, head }, at, place);
+          for (let head = 0; head < heads; head++) {
+            const last = run.position + i;
+            const at: RowsAt = (position) => (isSamePage(position, last) ? rowsAt : pagesAt)(position);
+            attend(args, { row: run.row + i, position: last, head }, at, place);
+          }
       }
     };
   },
 };
 
-const dtypes: Readonly<Record<KvCacheType, "f32" | "f16" | "i8">> = { f32: "f32", f16: "f16", int8: "i8" };
+/** What leads to the keys and values of a run's positions. */
+function pageReader({ cache, offset }: LayerPages, { slot }: Run): RowsAt {
+  const known = new Map<number, ReturnType<typeof layerRows>>();
+  return (position) => {
+    const index = Math.floor(position / cache.pagePositions);
+    const parts = known.get(index) ?? layerRows(cache, cache.page(slot, index).subarray(offset));
+    known.set(index, parts);
+    return { ...parts, row: position % cache.pagePositions };
+  };
+}
+
+/** Makes the page of int4 at a position of that in f16. */
+function fillPage(halves: RowsAt, pages: RowsAt, position: number): void {
+  const [from, to] = [halves(position), pages(position)];
+  for (const part of ["keys", "values"] as const)
+    (to[part] as Int4Rows).fill((from[part] as CacheRows).cache as Uint16Array);
+}
+
+const dtypes: Readonly<Record<Exclude<KvCacheType, "int4">, "f32" | "f16" | "i8">> = {
+  f32: "f32",
+  f16: "f16",
+  int8: "i8",
+};
 
 /** Keys and values of one layer in one page, of which `bytes` are the part. */
-function layerRows(cache: PagedCache, bytes: Uint8Array): { keys: CacheRows; values: CacheRows } {
+function layerRows(cache: PagedCache, bytes: Uint8Array): { keys: LayerRows; values: LayerRows } {
   const { type, kvHeads, headDim, pagePositions } = cache;
   const offsets = partOffsets(cache);
+  if (type === "int4") {
+    const part = (isOfKeys: boolean, at: number, end: number, scalesAt: number, scalesEnd: number) => {
+      const scales = new Uint16Array(bytes.buffer, bytes.byteOffset + scalesAt, (scalesEnd - scalesAt) / 2);
+      return new Int4Rows({ bytes: bytes.subarray(at, end), scales }, isOfKeys, kvHeads, headDim);
+    };
+    return {
+      keys: part(true, offsets.keys, offsets.values, offsets.keyScales, offsets.valueScales),
+      values: part(false, offsets.values, offsets.keyScales, offsets.valueScales, offsets.layerBytes),
+    };
+  }
   const rows = pagePositions * kvHeads;
   const part = (at: number, scalesAt: number): CacheRows => ({
     cache: viewOf(dtypes[type], bytes.buffer, bytes.byteOffset + at, rows * headDim),
@@ -92,6 +133,8 @@ interface CacheRows {
   readonly scales: Float32Array | null;
   readonly headDim: number;
 }
+
+type LayerRows = CacheRows | Int4Rows;
 
 /** Writes values as rows from `row` on. */
 function storeRows({ cache, scales, headDim }: CacheRows, values: Float32Array, row: number): void {
@@ -117,7 +160,9 @@ function quantizeRow(values: Float32Array, target: Int8Array, at: number): numbe
 }
 
 /** Reads one value of a row of a head. */
-function valueAt({ cache, scales, headDim }: CacheRows, row: number, d: number): number {
+function valueAt(rows: LayerRows, row: number, d: number): number {
+  if (rows instanceof Int4Rows) return rows.at(row, d);
+  const { cache, scales, headDim } = rows;
   const value = cache[row * headDim + d]!;
   if (cache instanceof Int8Array) return value * scales![row]!;
   return cache instanceof Uint16Array ? f16Table()[value]! : value;
@@ -125,8 +170,8 @@ function valueAt({ cache, scales, headDim }: CacheRows, row: number, d: number):
 
 /** Where the keys and values of a position are: rows [positions, kvHeads], and which of the positions. */
 type RowsAt = (position: number) => {
-  readonly keys: CacheRows;
-  readonly values: CacheRows;
+  readonly keys: LayerRows;
+  readonly values: LayerRows;
   readonly row: number;
 };
 

@@ -6,7 +6,6 @@ import { Random } from "../../../../test/support/random.ts";
 import { f16Table } from "../../../half.ts";
 import type { Kernel } from "../../contract.ts";
 import { processMemory } from "../../memory.ts";
-import { type KvCacheType, kvCacheTypes } from "../../sequence-table.ts";
 import * as table from "../index.ts";
 import type { RopeSequenceAttentionArgs } from "./fields.ts";
 
@@ -30,8 +29,11 @@ interface Shape {
   readonly headDim: number;
   readonly half: number;
   readonly first: number;
-  readonly type: KvCacheType;
+  readonly type: (typeof types)[number];
 }
+
+/** Of int4, sequences.test.ts has rotated rows. */
+const types = ["f32", "f16", "int8"] as const;
 
 const CAPACITY = 208;
 
@@ -60,7 +62,7 @@ function ropeCall(shape: Shape) {
   return { args, keys };
 }
 
-const shapes: readonly Shape[] = kvCacheTypes.flatMap((type) =>
+const shapes: readonly Shape[] = types.flatMap((type) =>
   [1, 2, 5, 33, 130].flatMap((rows) => [
     { rows, heads: 4, kvHeads: 2, headDim: 16, half: 8, first: 0, type },
     { rows, heads: 3, kvHeads: 3, headDim: 10, half: 3, first: 60, type },

@@ -8,6 +8,7 @@ import { type KvCacheType, partOffsets } from "../../../sequence-table.ts";
 import { plainRow, type WasmRow, wasmKernel } from "../../../wasm/kernel.ts";
 import type { Placement, WasmPhase } from "../../../wasm/kernel-code.ts";
 import type { AttentionArgs, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../fields.ts";
+import { int4AttendCode, int4FillCode, int4ThreadBytes } from "./int4.ts";
 import { mergeCode } from "./merge.ts";
 import { type AttentionShape, type AttentionSizes, attentionBlock, splitOf } from "./shape.ts";
 import { RUN_TABLE, runCode, storeCode } from "./store.ts";
@@ -47,10 +48,17 @@ function sizesOf({ rows, common, cache }: Call): AttentionSizes {
   return { rows, heads, kvHeads, headDim, window, positions: cache.pagesMax * cache.pagePositions };
 }
 
+/** Rows over pages of int4 are not split. */
+function splitFor(call: Call, threads: number) {
+  const sizes = sizesOf(call);
+  const all = splitOf(sizes, threads);
+  return call.cache.type === "int4" ? { ...all, threadBytes: int4ThreadBytes(sizes) } : all;
+}
+
 /** Where in scratch what lies: the table of one run, rotated queries, what threads keep, then states of chunks. */
 function scratchPlaces(call: Call, threads: number) {
   const { rows, common, given } = call;
-  const { threadBytes, slots } = splitOf(sizesOf(call), threads);
+  const { threadBytes, slots } = splitFor(call, threads);
   const queries = RUN_TABLE.bytes;
   const own = queries + ("qkv" in given ? aligned(4 * rows * common.heads * common.headDim) : 0);
   const states = own + threads * threadBytes;
@@ -72,15 +80,16 @@ const noFields = Object.fromEntries(Object.keys(attentionBlock.fields).map((name
 function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[] {
   const { rows, common, given, cache, sinks } = call;
   const { kvHeads, headDim, scale, softcap } = common;
-  const { single, ratio, split, threadBytes, slots } = splitOf(sizesOf(call), place.threads);
+  const { single, ratio, split, threadBytes, slots } = splitFor(call, place.threads);
   const places = scratchPlaces(call, place.threads);
   const stores = "qkv" in given || given.k !== null;
+  const type = cache.type === "int4" ? "f16" : cache.type;
   const shape: AttentionShape = {
     single,
     hasLonger: rows > 1,
     isMixed: rows > 1 && ratio % 4 > 0,
     isRelaxed,
-    cache: cache.type,
+    cache: type,
     hasWindow: common.window > 0,
     hasSoftcap: softcap > 0,
     hasSinks: sinks !== null,
@@ -100,9 +109,16 @@ function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[]
     // Longer ones show all, too, and need not fit 32 bits.
     window: Math.min(common.window, sizesOf(call).positions),
   });
+  const storing = stores ? [{ code: storeCode(type, "qkv" in given), tiles: rows, args }] : [];
+  if (cache.type === "int4")
+    return [
+      ...storing,
+      ...(stores ? [{ code: int4FillCode, tiles: rows, args }] : []),
+      { code: int4AttendCode(shape), tiles: rows * common.heads, args },
+    ];
   return [
     ...(cache.isAlone ? [{ code: runCode, tiles: 1, args }] : []),
-    ...(stores ? [{ code: storeCode(cache.type, "qkv" in given), tiles: rows, args }] : []),
+    ...storing,
     { code: attendCode(shape), tiles: split.tiles, args },
     ...(split.parts > 1 ? [{ code: mergeCode(shape), tiles: split.tiles, args }] : []),
   ];
@@ -125,13 +141,11 @@ function loneCache({ capacity, keyCache, valueCache, position }: AttentionArgs):
   };
 }
 
-function pagedCache({
-  rows,
-  table,
-  pages: { cache, offset },
-}: SequenceAttentionArgs | RopeSequenceAttentionArgs): Cache {
+function pagedCache({ rows, table, pages }: SequenceAttentionArgs | RopeSequenceAttentionArgs): Cache {
+  const { cache, offset, residual = pages } = pages;
   const { type, pagePositions, pagesMax } = cache;
   const parts = partOffsets(cache);
+  const halves = partOffsets(residual.cache);
   return {
     type,
     pagePositions,
@@ -139,11 +153,18 @@ function pagedCache({
     isAlone: false,
     place: (place) => ({
       runs: place.read(table.runs),
-      pages: place.pages(cache, table, rows),
-      keyOffset: offset + parts.keys,
-      valueOffset: offset + parts.values,
+      pages: place.pages(residual.cache, table, rows),
+      keyOffset: residual.offset + halves.keys,
+      valueOffset: residual.offset + halves.values,
       keyScaleOffset: offset + parts.keyScales,
       valueScaleOffset: offset + parts.valueScales,
+      ...(type === "int4"
+        ? {
+            fullPages: place.pages(cache, table, rows),
+            fullKeyOffset: offset + parts.keys,
+            fullValueOffset: offset + parts.values,
+          }
+        : {}),
     }),
   };
 }

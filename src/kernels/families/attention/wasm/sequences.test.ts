@@ -29,7 +29,7 @@ interface Heads {
 }
 
 interface Case extends Heads {
-  readonly type: KvCacheType;
+  readonly type: Exclude<KvCacheType, "int4">;
   readonly window: number;
   readonly softcap: number;
   readonly hasSinks?: boolean;

@@ -42,6 +42,10 @@ export const attentionBlock = new ArgumentBlock({
   valueOffset: "ptr",
   keyScaleOffset: "ptr",
   valueScaleOffset: "ptr",
+  /** The same of full pages of int4; `pages` are those in f16 then. */
+  fullPages: "ptr",
+  fullKeyOffset: "ptr",
+  fullValueOffset: "ptr",
   /** Position of the first row, in calls over a cache without pages. */
   position: "ptr",
   /** What each thread keeps while it works on an item. */

@@ -52,9 +52,10 @@ export function storeCode(cache: AttentionShape["cache"], isRotated: boolean): K
           offset.set(elementAt(ptr.add(at.page, offset), i32.mul(at.place, kvHeads), bytes));
         const width = elementAt(size(0), headDim, storedBytes[cache]);
         const given = [k, v].map((from) => from.set(elementAt(from, i32.mul(tile, i32.mul(kvHeads, headDim)), 4)));
+        const [position, slot] = [scope.local("i32", "position"), scope.local("i32", "slot")];
         return [
           storing.constants.prepare,
-          findPlace(storing, at, tile),
+          findPlace({ scope, fields, position, slot }, at, tile),
           isRotated ? rotateRow(storing, tile, thread) : given,
           [keyOffset, valueOffset].map((offset) => find(offset, width)),
           cache === "int8" ? [keyScaleOffset, valueScaleOffset].map((offset) => find(offset, size(4))) : [],
@@ -73,10 +74,17 @@ interface Storing {
   readonly cache: AttentionShape["cache"];
 }
 
-/** The place of a row's position; leaves where the row is of no run. */
-function findPlace({ scope, fields }: Storing, at: PagePlace, row: Local<"i32">): Body {
-  const position = scope.local("i32", "position");
-  const slot = scope.local("i32", "slot");
+/** A row's position and slot, and where that is; leaves where the row is of no run. */
+export function findPlace(
+  {
+    scope,
+    fields,
+    position,
+    slot,
+  }: Pick<Storing, "scope" | "fields"> & Readonly<Record<"position" | "slot", Local<"i32">>>,
+  at: PagePlace,
+  row: Local<"i32">,
+): Body {
   const nowhere = int(-1);
   return [
     position.set(nowhere),

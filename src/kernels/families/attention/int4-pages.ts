@@ -1,0 +1,115 @@
+/**
+ * Keys and values of a full page in 4 bits (Liu et al. 2024, KIVI): x = least + step * n, n in 0 .. 15, with a step and a least
+ * value for each column of the page's keys, whose columns differ, and for each row of its values. The order is that in which
+ * vectors of bytes multiply four columns of keys, or four positions of values, at once.
+ */
+import { f16Table, f32ToF16 } from "../../../half.ts";
+import { roundHalfEven } from "../../../rounding.ts";
+import { INT4_POSITIONS, int4Columns } from "../../sequence-table.ts";
+
+/** The largest integer. */
+const MOST = 15;
+
+/** Where a head's keys or values are: 4 bits each, [kvHeads, INT4_POSITIONS, columns], and [kvHeads, 2, numbers] of f16. */
+export interface Int4Part {
+  readonly bytes: Uint8Array;
+  /** Steps and least values. */
+  readonly scales: Uint16Array;
+}
+
+/** Rows [INT4_POSITIONS, kvHeads] of keys or values of one layer in a page. */
+export class Int4Rows {
+  readonly #part: Int4Part;
+  readonly #isOfKeys: boolean;
+  readonly #kvHeads: number;
+  readonly #headDim: number;
+  readonly #columns: number;
+  #values: Float64Array | null = null;
+
+  constructor(part: Int4Part, isOfKeys: boolean, kvHeads: number, headDim: number) {
+    this.#part = part;
+    this.#isOfKeys = isOfKeys;
+    this.#kvHeads = kvHeads;
+    this.#headDim = headDim;
+    this.#columns = int4Columns(headDim);
+  }
+
+  /** One value of a row. */
+  at(row: number, d: number): number {
+    this.#values ??= this.#read();
+    return this.#values[row * this.#headDim + d]!;
+  }
+
+  /** All values: a page is read many times. */
+  #read(): Float64Array {
+    const { bytes, scales } = this.#part;
+    const table = f16Table();
+    return Float64Array.from({ length: INT4_POSITIONS * this.#kvHeads * this.#headDim }, (_, i) => {
+      const row = Math.floor(i / this.#headDim);
+      const [head, position, d] = [row % this.#kvHeads, Math.floor(row / this.#kvHeads), i % this.#headDim];
+      const { byte, shift } = this.#place(head, position, d);
+      const { step, least } = this.#scalePlaces(head, position, d);
+      return table[scales[least]!]! + table[scales[step]!]! * ((bytes[byte]! >> shift) & MOST);
+    });
+  }
+
+  /** Makes all rows of those in f16: [INT4_POSITIONS, kvHeads, headDim]. */
+  fill(halves: Uint16Array): void {
+    this.#values = null;
+    const { bytes, scales } = this.#part;
+    bytes.fill(0);
+    scales.fill(0);
+    const [lines, length] = this.#isOfKeys ? [this.#headDim, INT4_POSITIONS] : [INT4_POSITIONS, this.#headDim];
+    for (let head = 0; head < this.#kvHeads; head++)
+      for (let line = 0; line < lines; line++) {
+        const placeOf = (i: number): [number, number] => (this.#isOfKeys ? [i, line] : [line, i]);
+        const values = Float32Array.from({ length }, (_, i) => {
+          const [position, d] = placeOf(i);
+          return f16Table()[halves[(position * this.#kvHeads + head) * this.#headDim + d]!]!;
+        });
+        const { integers, step, least } = quantized(values);
+        const places = this.#scalePlaces(head, ...placeOf(0));
+        scales[places.step] = step;
+        scales[places.least] = least;
+        for (const [i, integer] of integers.entries()) {
+          const { byte, shift } = this.#place(head, ...placeOf(i));
+          bytes[byte]! |= integer << shift;
+        }
+      }
+  }
+
+  /** Bytes of 64 or, of keys, of 128 hold four columns of all positions, or four positions of 32 columns. */
+  #place(head: number, position: number, d: number): { readonly byte: number; readonly shift: number } {
+    const start = (head * INT4_POSITIONS * this.#columns) / 2;
+    if (this.#isOfKeys) {
+      const byte = Math.floor(d / 4) * 128 + Math.floor(position / 32) * 64 + (position % 16) * 4 + (d % 4);
+      return { byte: start + byte, shift: position & 16 ? 4 : 0 };
+    }
+    const byte = Math.floor(position / 4) * 2 * this.#columns + Math.floor(d / 32) * 64 + (d % 16) * 4 + (position % 4);
+    return { byte: start + byte, shift: d & 16 ? 4 : 0 };
+  }
+
+  #scalePlaces(head: number, position: number, d: number): { readonly step: number; readonly least: number } {
+    const [numbers, index] = this.#isOfKeys ? [this.#columns, d] : [INT4_POSITIONS, position];
+    const step = 2 * head * numbers + index;
+    return { step, least: step + numbers };
+  }
+}
+
+/** Integers of values, and the halves that they count. In float32, so that every kernel stores the same. */
+function quantized(values: Float32Array): {
+  readonly integers: Uint8Array;
+  readonly step: number;
+  readonly least: number;
+} {
+  const integers = new Uint8Array(values.length);
+  // No -0: which of the zeros is the least one depends on the order.
+  const least = Math.min(...values) + 0;
+  const range = Math.fround(Math.max(...values) - least);
+  if (!Number.isFinite(range)) return { integers, step: f32ToF16(Number.NaN), least: f32ToF16(Number.NaN) };
+  const step = f32ToF16(Math.fround(range / MOST));
+  const inverse = step === 0 ? 0 : Math.fround(1 / f16Table()[step]!);
+  for (const [i, value] of values.entries())
+    integers[i] = Math.min(MOST, roundHalfEven(Math.fround(Math.fround(value - least) * inverse)));
+  return { integers, step, least: f32ToF16(least) };
+}
