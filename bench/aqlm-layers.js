@@ -15,7 +15,7 @@ import { openPacked, packWeights } from "../dist/kernels/layout/packed.js";
 import { zeroedBytes } from "../dist/kernels/plan.js";
 import { selectKernel, selectLayout } from "../dist/kernels/select.js";
 import { createRandom } from "../dist/text/random.js";
-import { baseFlags, featureFlags, nativeSources } from "../scripts/native-sources.js";
+import { baseFlags, featureFlags, sourceOf } from "../scripts/native-sources.js";
 import { requireAddon } from "./peak.js";
 import { median } from "./report.js";
 
@@ -135,9 +135,9 @@ function loadLibrary(file, name, flags) {
 
 /** Files of table kernels that split inputs, by the target in their kernels' names, and the functions of their rows. */
 const splitFiles = {
-  avx512_vbmi: ["aqlm/x86/aqlm_avx512vbmi.cc", "aqlm_avx512vbmi_rows"],
-  avx2: ["aqlm/x86/aqlm_lut_avx2.cc", "aqlm_lut_avx2_rows"],
-  neon: ["aqlm/arm/aqlm_tbl_neon.cc", "aqlm_tbl_neon_rows"],
+  avx512_vbmi: ["x86/aqlm_avx512vbmi.cc", "aqlm_avx512vbmi_rows"],
+  avx2: ["x86/aqlm_lut_avx2.cc", "aqlm_lut_avx2_rows"],
+  neon: ["arm/aqlm_tbl_neon.cc", "aqlm_tbl_neon_rows"],
 };
 
 /** The kernel that this machine runs for one row of x, split over inputs as it is, and over outputs. */
@@ -146,9 +146,13 @@ export function splitKernels() {
   const found = Object.entries(splitFiles).find(([target]) => chosen.name.endsWith(target));
   if (!found) return [];
   const [file, rows] = found[1];
-  const { features } = nativeSources(process.arch).find((source) => source.file === file);
+  const { features } = sourceOf(process.arch, file);
   const flags = [...baseFlags(), ...featureFlags(process.arch, features, "cc")];
-  loadLibrary("aqlm-split.cc", "aqlm-split", [...flags, `-DSPLIT_FILE="${file}"`, `-DSPLIT_ROWS=${rows}`]);
+  loadLibrary("aqlm-split.cc", "aqlm-split", [
+    ...flags,
+    `-DSPLIT_FILE="../packages/aqlm/native/${file}"`,
+    `-DSPLIT_ROWS=${rows}`,
+  ]);
   const byOutputs = nativeKernels("aqlm_by_outputs", nativeArguments("aqlm_by_outputs", aqlmFields));
   return [chosen, byOutputs.find(({ name }) => name === `${chosen.name}_by_outputs`)];
 }

@@ -273,7 +273,7 @@ function elementwise(what, length, arrays, args) {
 }
 
 /** Texts of up to 32 rows. */
-const poolTexts = ({ m }) => {
+const poolPacked = ({ m }) => {
   const texts = Math.ceil(m / 32);
   const offsets = BigInt64Array.from({ length: texts + 1 }, (_, i) => BigInt(Math.min(m, 32 * i)));
   const args = () => ({
@@ -344,7 +344,7 @@ export const families = {
   ropeUpdateAndAttend: { make: ropePagedAttention, dtypes: Object.keys(caches), isNative: true },
   shortConvolution: { make: shortConvolution, isNative: true },
   linearRecurrence: { make: linearRecurrence, dtypes: ["delta", "plain"], isNative: true },
-  poolTexts: { make: poolTexts },
+  poolPacked: { make: poolPacked },
 };
 
 /** Options of all cases that a kernel is measured on. @returns {object[]} */

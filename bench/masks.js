@@ -3,18 +3,15 @@
  * step of the 1B shape. Writes bench/results/masks.md.
  * `npm run build && node bench/masks.js [--step 45] [--tokenizer tokenizer.json] [--answers 8]`
  */
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { availableParallelism, loadavg } from "node:os";
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { createMatcher } from "../dist/text/constraints/index.js";
 import { createSampler } from "../dist/text/sampler.js";
 import { toByteCharacters } from "../dist/text/tokenizer/byte-alphabet.js";
 import { Tokenizer } from "../dist/text/tokenizer.js";
 import { median, table, writeReport } from "./report.js";
-
-const VOCABULARY = 128_256;
-const root = fileURLToPath(new URL("..", import.meta.url));
+import { repositoryTokenizer, VOCABULARY } from "./repository-tokenizer.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -26,36 +23,6 @@ const { values: options } = parseArgs({
     answers: { type: "string", default: "8" },
   },
 });
-
-/** A vocabulary of the words of this repository, with and without spaces, their pieces, and runs of signs. */
-function repositoryTokenizer() {
-  const tokens = new Map();
-  const add = (text) => {
-    const token = toByteCharacters(text);
-    if (tokens.size < VOCABULARY - 1 && token !== "" && !tokens.has(token)) tokens.set(token, tokens.size);
-  };
-  for (let byte = 0; byte < 128; byte++) add(String.fromCharCode(byte));
-  for (let point = 128; point < 0x800; point++) add(String.fromCharCode(point));
-  const files = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
-    (name) =>
-      /^(src|docs|native|test|scripts|models)\/.*\.(ts|md|cc|h|js|py|txt|json)$/.test(name) &&
-      !/node_modules/.test(name),
-  );
-  const pieces = new Set();
-  for (const name of files.sort())
-    for (const [text] of readFileSync(root + name, "utf8").matchAll(
-      / ?[A-Za-z]{1,20}| ?[0-9]{1,3}| ?[^\sA-Za-z0-9]{1,6}|\s{1,8}/g,
-    )) {
-      add(text);
-      for (let end = 2; end < text.length; end++) pieces.add(text.slice(0, end)).add(text.slice(-end));
-    }
-  for (const piece of pieces) add(piece);
-  for (let i = 0; tokens.size < VOCABULARY - 1; i++) add(`w${i.toString(36)}`);
-  const vocab = Object.fromEntries(tokens);
-  const added = [{ id: tokens.size, content: "<|end|>", special: true }];
-  const model = { type: "BPE", vocab, merges: [] };
-  return new Tokenizer({ model, added_tokens: added, decoder: { type: "ByteLevel" } }, { eos_token: "<|end|>" });
-}
 
 const person = {
   type: "object",

@@ -25,14 +25,6 @@
   TABLE(attention_avxvnni_rows)    \
   TABLE(attention_avx2_rows)       \
   TABLE(transformer_avx2_rows)     \
-  TABLE(aqlm_amx_rows)             \
-  TABLE(aqlm_digits_amx_rows)      \
-  TABLE(aqlm_lut_rows_avx512_rows) \
-  TABLE(aqlm_avx512vbmi_rows)      \
-  TABLE(aqlm_avx512_rows)          \
-  TABLE(aqlm_lut_rows_avx2_rows)   \
-  TABLE(aqlm_lut_avx2_rows)        \
-  TABLE(aqlm_avx2_rows)            \
   TABLE(quantize_avx512_rows)      \
   TABLE(quantize_avx2_rows)        \
   TABLE(vocabulary_avx512_rows)    \
@@ -43,12 +35,7 @@
   TABLE(linear_dotprod_rows)     \
   TABLE(linear_neon_rows)        \
   TABLE(linear_weight_only_rows) \
-  TABLE(linear_float_bf16_rows)  \
-  TABLE(aqlm_bf16_rows)          \
-  TABLE(aqlm_lut_rows_neon_rows) \
-  TABLE(aqlm_table_bf16_rows)    \
-  TABLE(aqlm_tbl_neon_rows)      \
-  TABLE(aqlm_neon_rows)
+  TABLE(linear_float_bf16_rows)
 #else
 #define LOWBIT_OWN_TABLES(TABLE)
 #endif

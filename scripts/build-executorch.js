@@ -1,13 +1,21 @@
 /**
  * Builds our kernels as an operator library for ExecuTorch, build/executorch/liblowbit_executorch.so, against the headers
  * and the runtime of an installed `executorch` package: `--python=file` says whose, default python3. A process that
- * loads it (Python: ctypes.CDLL after importing executorch.runtime) has the operators of native/executorch/.
+ * loads it (Python: ctypes.CDLL after importing executorch.runtime) has the operators of native/executorch/ and of packages.
  */
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { emptyTables, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
+import {
+  emptyTables,
+  libraries,
+  librarySources,
+  nativeFolder,
+  nativeSources,
+  objectName,
+  root,
+} from "./native-sources.js";
 
 /** What only the addon needs. */
 const addonOnly = ["addon.cc", "kernel_library.cc"];
@@ -42,7 +50,9 @@ function compile(args) {
  */
 async function kernelObjects(build) {
   const addon = join(root, "build", "lowbit.node");
-  const sources = nativeSources(process.arch).filter(({ file }) => !addonOnly.includes(file));
+  const { arch } = process;
+  const ofLibraries = libraries.flatMap((name) => librarySources(arch, name));
+  const sources = [...nativeSources(arch), ...ofLibraries].filter(({ file }) => !addonOnly.includes(file));
   const objectOf = (/** @type {string} */ file) => join(root, "build", "native", objectName(file));
   // An addon that was brought from elsewhere has no objects here.
   if (!sources.some(({ file }) => existsSync(objectOf(file)))) rmSync(addon, { force: true });
@@ -86,11 +96,15 @@ export async function buildExecutorch(python, build = join(root, "build", "execu
   const includes = [include, join(include, "executorch", "runtime", "core", "portable_type", "c10")];
   const target = join(build, "liblowbit_executorch.so");
   mkdirSync(build, { recursive: true });
-  const sources = readdirSync(join(nativeFolder, "executorch")).filter((name) => name.endsWith(".cc"));
-  const objects = sources.map(async (name) => {
-    const object = join(build, objectName(name));
-    const source = join(nativeFolder, "executorch", name);
-    await compile([...flags, ...includes.map((path) => `-isystem${path}`), "-c", source, "-o", object]);
+  const folders = [nativeFolder, ...libraries.map((name) => join(root, "packages", name, "native"))];
+  const sources = folders
+    .map((within) => join(within, "executorch"))
+    .flatMap((within) => readdirSync(within).map((name) => join(within, name)))
+    .filter((file) => file.endsWith(".cc"));
+  const objects = sources.map(async (source) => {
+    const object = join(build, objectName(basename(source)));
+    const paths = [`-I${nativeFolder}`, ...includes.map((path) => `-isystem${path}`)];
+    await compile([...flags, ...paths, "-c", source, "-o", object]);
     return object;
   });
   const kernels = await kernelObjects(build);

@@ -1,6 +1,6 @@
 /**
- * Builds the native addon (build/lowbit.node) with this machine's C++ compiler: the kernels that this CPU can run, of which
- * those that it never chooses are not optimized, but for `--fast`; or with `--all` those of every instruction set of
+ * Builds the native addon (build/lowbit.node) and the libraries of packages beside it (build/lowbit-aqlm.node) with this
+ * machine's C++ compiler: the kernels that this CPU can run, of which those that it never chooses are not optimized, but for `--fast`; or with `--all` those of every instruction set of
  * its architecture, all fast. Without a compiler, or where the build fails, it says so and
  * succeeds: the package works without the addon, only slower. `--strict` makes a failure an error, and compiles for the
  * other instruction sets, too, without optimizing: it shows that they compile, and which rows they have.
@@ -30,6 +30,9 @@ import {
   filesFingerprint,
   includedFiles,
   instructionSetsOf,
+  libraries,
+  libraryBeside,
+  librarySources,
   nativeFolder,
   nativeSources,
   objectName,
@@ -57,7 +60,12 @@ const note = `${target}.sources`;
 const strict = process.argv.includes("--strict");
 const all = cross !== undefined || process.argv.includes("--all");
 const fast = all || process.argv.includes("--fast");
-const sources = nativeSources(arch);
+/** What is linked: the addon, then the libraries of packages. @typedef {{ path: string, sources: import("./native-sources.js").Source[] }} Product */
+/** @type {Product[]} */
+const products = [
+  { path: target, sources: nativeSources(arch) },
+  ...libraries.map((name) => ({ path: libraryBeside(target, name), sources: librarySources(arch, name) })),
+];
 
 /** A command and its first arguments, and what it says of its version; or undefined. */
 function compiler() {
@@ -104,7 +112,7 @@ function placeName() {
 /** Removes what builds whose processes were killed have left. */
 function removeLeftovers() {
   const leftover = new RegExp(`^[-.]${placeName()}-(\\d+)-[0-9a-f]{12}$`);
-  for (const path of [objects, target]) {
+  for (const path of [objects, ...products.map((product) => product.path)]) {
     const folder = dirname(path);
     for (const name of existsSync(folder) ? readdirSync(folder) : []) {
       const pid = name.startsWith(basename(path)) && leftover.exec(name.slice(basename(path).length))?.[1];
@@ -201,40 +209,47 @@ async function compileAll(cxx, jobs) {
   if (failure) throw failure;
 }
 
-/** The object that stands in for sources that are left out. @param {string[]} cxx @param {{ file: string }[]} absent */
-async function compileEmptyTables(cxx, absent) {
-  const source = join(unfinished, "absent.cc");
+/** The object that stands in for sources that are left out. @param {string[]} cxx @param {string} name @param {{ file: string }[]} absent */
+async function compileEmptyTables(cxx, name, absent) {
+  const source = join(unfinished, `${name}.absent.cc`);
   writeFileSync(source, emptyTables(absent.map(({ file }) => file)));
   await run(cxx, [...baseFlags(), ...instrumented, `-I${nativeFolder}`, "-c", source, "-o", `${source}.o`]);
   return `${source}.o`;
 }
 
 /**
- * The addon gets its name when it is whole: who loads half an addon dies of it. Until then the old one stays.
+ * Links a product under a name of this process. @param {string[]} cxx @param {Product} product
+ * @param {(source: { set: string }) => boolean} isWanted
+ */
+async function link(cxx, { path, sources }, isWanted) {
+  const linked = sources.filter(isWanted).map(({ file }) => join(objects, objectName(file)));
+  const absent = sources.filter((source) => !isWanted(source));
+  if (absent.length > 0) linked.push(await compileEmptyTables(cxx, basename(path), absent));
+  const shared = platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-pthread"];
+  await run(cxx, [...shared, ...instrumented, ...ownTemplates, ...linked, "-o", `${path}.${ownName}`]);
+}
+
+/**
+ * The addon and libraries get their names when they are whole: who loads half an addon dies of it. Until then the old ones stay.
  * @param {{ cxx: string[], version: string }} compiler
  * @param {{ sets: string[], slowFiles: string[] }} optimized @param {string} fingerprint
  */
 async function build({ cxx, version }, optimized, fingerprint) {
   const { sets } = optimized;
   for (const folder of [unfinished, objects]) mkdirSync(folder, { recursive: true });
-  const describe = compilation(cxx, version, optimized);
   const isWanted = (/** @type {{ set: string }} */ { set }) => strict || set === "" || sets.includes(set);
-  const wanted = slowestFirst(sources.filter(isWanted)).map(describe);
-  await compileAll(cxx, wanted);
-  const linked = wanted.map(({ name }) => join(objects, name));
-  const absent = sources.filter((source) => !isWanted(source));
-  if (absent.length > 0) linked.push(await compileEmptyTables(cxx, absent));
-  const shared = platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-pthread"];
-  const addon = `${target}.${ownName}`;
+  const sources = products.flatMap((product) => product.sources);
+  const describe = compilation(cxx, version, optimized);
+  await compileAll(cxx, slowestFirst(sources.filter(isWanted)).map(describe));
   try {
-    await run(cxx, [...shared, ...instrumented, ...ownTemplates, ...linked, "-o", addon]);
-    // Without its note, the addon is built again should this process end between the two.
+    for (const product of products) await link(cxx, product, isWanted);
+    // Without its note, all is built again should this process end between the two.
     rmSync(note, { force: true });
-    renameSync(addon, target);
-    const more = [...(absent.length > 0 ? [] : [WHOLE]), ...(fast ? [FAST] : [])];
+    for (const { path } of products) renameSync(`${path}.${ownName}`, path);
+    const more = [...(sources.every(isWanted) ? [WHOLE] : []), ...(fast ? [FAST] : [])];
     writeFileSync(note, `${fingerprint}\n${[...sets, ...more].join(" ")}`);
   } finally {
-    rmSync(addon, { force: true });
+    for (const { path } of products) rmSync(`${path}.${ownName}`, { force: true });
   }
 }
 
@@ -249,7 +264,7 @@ const FAST = "fast";
  * @param {string} fingerprint
  */
 function builtSets(fingerprint) {
-  if (!existsSync(target) || !existsSync(note)) return undefined;
+  if (![note, ...products.map(({ path }) => path)].every((path) => existsSync(path))) return undefined;
   const [of, sets = ""] = readFileSync(note, "utf8").split("\n");
   return of === fingerprint ? sets.split(" ") : undefined;
 }
@@ -260,7 +275,7 @@ const hasAll = (built, sets) => built !== undefined && sets.every((set) => built
 try {
   const fingerprint = sourcesFingerprint(`${platform}-${arch}`);
   const built = builtSets(fingerprint);
-  if (sources.length === 0) throw new Error(`there are no kernels for ${arch}`);
+  if (products[0].sources.length === 0) throw new Error(`there are no kernels for ${arch}`);
   const effort = fast ? [FAST] : [];
   if (!hasAll(built, [...instructionSetsOf(arch), ...effort])) {
     removeLeftovers();

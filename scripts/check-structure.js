@@ -1,6 +1,6 @@
 /**
  * Checks what ARCHITECTURE.md promises: imports go only where its table allows, rooms with "Nothing of Node" reach none of
- * its modules, AQLM's kernels include what they may, there are no import rings among files, files stay small, names say
+ * its modules, C++ of packages includes what it may, there are no import rings among files, files stay small, names say
  * something, files that `npm run families` and `worker-texts` write are up to date, and the project mentions no machine.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
@@ -105,9 +105,10 @@ for (const file of filesUnder("packages").filter((path) => /\/src\/.*\.ts$/.test
       problems.push(`${file}: may import its own files and ${offered.join(", ")}, not ${target}`);
 }
 
-/** What kernels in native/aqlm/ take from other folders: the contract that the package ships, and helpers by name. */
-const aqlmIncludes = new Set([
+/** What C++ of packages takes from native/: the contract that lowbit ships, and helpers by name. */
+const offeredIncludes = new Set([
   "native/call_arguments.h",
+  "native/executorch/packed_weights.h",
   "native/kernel.h",
   "native/half.h",
   "native/generic/floats.h",
@@ -117,11 +118,12 @@ const aqlmIncludes = new Set([
   "native/x86/split_bf16.h",
   "native/x86/tiles_amx.h",
 ]);
-for (const file of filesUnder("native/aqlm"))
+for (const file of filesUnder("packages").filter((path) => /\.(cc|h)$/.test(path)))
   for (const [, path] of readFileSync(file, "utf8").matchAll(/^\s*#\s*include\s+"([^"]+)"/gm)) {
-    const target = normalize(join(dirname(file), path));
-    if (!target.startsWith("native/aqlm/") && !aqlmIncludes.has(target))
-      problems.push(`${file}: may include files of native/aqlm/ and ${[...aqlmIncludes].join(", ")}, not ${target}`);
+    const own = normalize(join(dirname(file), path));
+    const isOwn = own.startsWith(file.split("/").slice(0, 3).join("/")) && statSync(own, { throwIfNoEntry: false });
+    if (!isOwn && !offeredIncludes.has(`native/${path}`))
+      problems.push(`${file}: may include its package's files and ${[...offeredIncludes].join(", ")}, not ${path}`);
   }
 
 /** Import rings, those through types among them: a depth-first walk that meets a file on its own path. @param {string} file @param {string[]} path */

@@ -6,7 +6,7 @@ import { root } from "./native-sources.js";
 
 /** clang-format as WebAssembly: one version, which gives the same on every machine. */
 const clangFormat = join(root, "node_modules", "@wasm-fmt", "clang-format", "clang-format-cli.cjs");
-const folders = ["native", "examples", "bench", "scripts", "test"];
+const folders = ["native", "packages", "examples", "bench", "scripts", "test"];
 const files = folders.flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
     .filter((name) => /\.(cc|h|c)$/.test(name) && !/(^|[\\/])(node_modules|build|dist)[\\/]/.test(name))

@@ -119,10 +119,10 @@ export async function generatedFiles() {
   const headers = new Map([
     ...declaredHeaders(files.map((file, i) => describe(file.folder, declared[i]))),
     [
-      "native/aqlm/arguments.h",
+      "packages/aqlm/native/arguments.h",
       argumentsHeader(
         aqlm,
-        "../call_arguments.h",
+        "call_arguments.h",
         ["lowbit", "aqlm"],
         [describe("aqlm", { family: "aqlm", fields: aqlmFields })],
       ),

@@ -1,5 +1,5 @@
 /**
- * The C++ files of the native addon and their compiler flags, for scripts/build-native.js (this machine's compiler) and
+ * The C++ files of the native addon and of the libraries beside it, and their compiler flags, for scripts/build-native.js (this machine's compiler) and
  * scripts/release/release.js (zig). A file's name says its instruction set; files without one are compiled for the baseline.
  */
 import { createHash } from "node:crypto";
@@ -9,6 +9,15 @@ import { fileURLToPath } from "node:url";
 
 export const root = fileURLToPath(new URL("..", import.meta.url));
 export const nativeFolder = join(root, "native");
+
+/** Packages whose kernels are built as libraries beside the addon, which loads them: their C++ is in packages/<name>/native. */
+export const libraries = ["aqlm"];
+
+/** Where the library of a package is, beside an addon. @param {string} addon @param {string} name */
+export const libraryBeside = (addon, name) => addon.replace(/(\.node)?$/, `-${name}.node`);
+
+/** A package's folder of C++, as a path within native/. @param {string} name */
+const libraryFolder = (name) => join("..", "packages", name, "native");
 
 const avx2 = ["avx2", "fma", "f16c"];
 const avx512 = [...avx2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"];
@@ -55,19 +64,30 @@ export const passedOver = {
   "x86/linear_avx512.cc": ["kAmxInt8"],
 };
 
-const folders = {
-  x64: ["", "generic", "x86", "aqlm/x86"],
-  arm64: ["", "generic", "arm", "aqlm/arm"],
-};
+/** Folders of what only an architecture compiles. */
+const folders = { x64: "x86", arm64: "arm" };
+
+/** @typedef {{ file: string, set: string, features: string[] }} Source */
 
 /**
  * The files of an architecture, as paths within native/, the instruction set that the name of each says ("_avx2"; "" for
  * the baseline) and the CPU features that it may use. None for an architecture without kernels.
  * @param {string} arch as process.arch says it
- * @returns {{ file: string, set: string, features: string[] }[]}
+ * @returns {Source[]}
  */
 export function nativeSources(arch) {
-  return (folders[arch] ?? [])
+  return sourcesIn(arch, ["", "generic", folders[arch]]);
+}
+
+/** The same of a package's library. @param {string} arch @param {string} name */
+export function librarySources(arch, name) {
+  return sourcesIn(arch, [libraryFolder(name), join(libraryFolder(name), folders[arch] ?? "")]);
+}
+
+/** @param {string} arch @param {string[]} within folders, as paths within native/ @returns {Source[]} */
+function sourcesIn(arch, within) {
+  if (!folders[arch]) return [];
+  return within
     .flatMap((folder) => readdirSync(join(nativeFolder, folder)).map((name) => join(folder, name)))
     .filter((file) => file.endsWith(".cc"))
     .map((file) => sourceOf(arch, file));
@@ -143,7 +163,9 @@ export function emptyTables(files) {
  */
 export function fileFlags(arch, { file, features }, compiler) {
   const abi = file === "addon.cc" ? [`-DLOWBIT_ABI="${nativeAbi()}"`] : [];
-  return [...abi, ...featureFlags(arch, features, compiler)];
+  // Packages include the contract of kernels by its name.
+  const include = file.startsWith("..") ? [`-I${nativeFolder}`] : [];
+  return [...abi, ...include, ...featureFlags(arch, features, compiler)];
 }
 
 /**
@@ -179,20 +201,22 @@ export function nativeAbi() {
 }
 
 function nativeFiles() {
-  return readdirSync(nativeFolder, { recursive: true, withFileTypes: true })
+  return [nativeFolder, ...libraries.map((name) => join(nativeFolder, libraryFolder(name)))]
+    .flatMap((folder) => readdirSync(folder, { recursive: true, withFileTypes: true }))
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
     .sort();
 }
 
 /**
- * The files within native/ that a compiler's list of dependencies (-MMD) names, as paths within it.
+ * The files of the addon and of libraries that a compiler's list of dependencies (-MMD) names, as paths within native/.
  * @param {string} list
  */
 export function includedFiles(list) {
   const names = list.slice(list.indexOf(": ") + 2).split(/\s*\\?\r?\n\s*|(?<!\\)\s+/);
   const within = names.map((name) => relative(nativeFolder, name.replaceAll("\\ ", " ")));
-  return [...new Set(within.filter((name) => name !== "" && !name.startsWith("..")))].sort();
+  const isOurs = (/** @type {string} */ name) => !name.startsWith("..") || name.startsWith(join("..", "packages"));
+  return [...new Set(within.filter((name) => name !== "" && isOurs(name)))].sort();
 }
 
 /**
@@ -209,7 +233,7 @@ export function filesFingerprint(command, files) {
 }
 
 /**
- * All that an addon is built from, by content: a checkout gives files any time. And what for: machines may share one.
+ * All that an addon and its libraries are built from, by content: a checkout gives files any time. And what for: machines may share one.
  * @param {string} machine
  */
 export function sourcesFingerprint(machine) {
@@ -245,5 +269,5 @@ export function baseFlags() {
 
 /** The name of a source file's object file. @param {string} file */
 export function objectName(file) {
-  return `${file.replaceAll(/[\\/]/g, "_")}.o`;
+  return `${file.replace(/^\.\.[\\/]/, "").replaceAll(/[\\/]/g, "_")}.o`;
 }

@@ -448,7 +448,7 @@ try {
   await checkGguf(browser, page, { address, folder: pageFolder, files });
   console.log("a GGUF answers as in Node");
   await checkTexts(context, { address, files });
-  console.log("vectors of texts are Node's");
+  console.log("embeddings are Node's");
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");
   await checkQuota(browser, address, expected);

@@ -18,6 +18,8 @@ import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import {
   instructionSetsOf,
+  libraries,
+  libraryBeside,
   nativeSources,
   objectName,
   passedOver,
@@ -56,6 +58,7 @@ it("--strict makes it an error", () => {
 it("an addon is up to date when it was built from these very sources, whenever that was", () => {
   const later = Date.now() / 1000 + 3600;
   writeFileSync(out, "of these sources");
+  for (const name of libraries) writeFileSync(libraryBeside(out, name), "of these sources");
   writeFileSync(`${out}.sources`, `${sourcesFingerprint(machine)}\n${allSets}`);
   utimesSync(out, 0, 0);
   expect(build(["--strict"])).toMatchObject({ status: 0, stdout: "", stderr: "" });
@@ -83,10 +86,17 @@ function checkout(...sources) {
   mkdirSync(join(copy, "scripts"), { recursive: true });
   for (const name of ["build-native.js", "native-sources.js", "compile-progress.js"])
     copyFileSync(join(root, "scripts", name), join(copy, "scripts", name));
-  for (const name of ["generic", "x86", "arm", "aqlm/x86", "aqlm/arm"])
-    mkdirSync(join(copy, "native", name), { recursive: true });
+  for (const name of [
+    "native/generic",
+    "native/x86",
+    "native/arm",
+    "packages/aqlm/native/x86",
+    "packages/aqlm/native/arm",
+  ])
+    mkdirSync(join(copy, name), { recursive: true });
   for (const name of ["addon.cc", ...sources]) writeFileSync(join(copy, "native", name), "");
-  for (const name of ["src", "packages", "node_modules"]) symlinkSync(join(root, name), join(copy, name), "junction");
+  writeFileSync(join(copy, "packages/aqlm/native/library.cc"), "");
+  for (const name of ["src", "node_modules"]) symlinkSync(join(root, name), join(copy, name), "junction");
   writeFileSync(join(copy, "package.json"), '{ "type": "module" }');
   writeFileSync(
     compiler,
@@ -126,7 +136,7 @@ function checkout(...sources) {
     });
     const compiled = existsSync(join(folder, "compiled")) ? readFileSync(join(folder, "compiled"), "utf8") : "";
     // Neither the addon itself nor what stands in for files that are left out.
-    const objects = compiled.split("\n").filter((name) => name.endsWith(".cc.o") && name !== "absent.cc.o");
+    const objects = compiled.split("\n").filter((name) => name.endsWith(".cc.o") && !name.endsWith("absent.cc.o"));
     return { ...result, compiled: objects.sort() };
   };
   return { copy, built, addon: join(built, "lowbit.node"), run };
@@ -136,7 +146,7 @@ it("an addon appears when it is whole, the old one stays until then, and what a 
   const { built, addon, run } = checkout();
   expect(run("none").stdout).toBe("lowbit: native addon built\n");
   expect(readFileSync(addon, "utf8")).toBe("whole");
-  expect(readdirSync(built).sort()).toEqual(["lowbit.node", "lowbit.node.sources", "native"]);
+  expect(readdirSync(built).sort()).toEqual(["lowbit-aqlm.node", "lowbit.node", "lowbit.node.sources", "native"]);
   const note = readFileSync(`${addon}.sources`, "utf8");
   for (const [fault, said] of [
     ["silent", " ended with 3\n"],
@@ -152,7 +162,7 @@ it("an addon appears when it is whole, the old one stays until then, and what a 
   expect(readFileSync(addon, "utf8")).toBe("whole");
   expect(readFileSync(`${addon}.sources`, "utf8")).toBe(note);
   // Also of what the interrupted build left.
-  expect(readdirSync(built).sort()).toEqual(["lowbit.node", "lowbit.node.sources", "native"]);
+  expect(readdirSync(built).sort()).toEqual(["lowbit-aqlm.node", "lowbit.node", "lowbit.node.sources", "native"]);
 });
 
 describe.skipIf(process.platform === "win32" || allSets === "")("instruction sets", () => {
@@ -166,13 +176,14 @@ describe.skipIf(process.platform === "win32" || allSets === "")("instruction set
           ["_i8mm", "arm/linear_i8mm.cc"],
           ["_bf16", "arm/linear_bf16.cc"],
         ];
+  const libraryObject = objectName("../packages/aqlm/native/library.cc");
   const [leastObject, mostObject] = [least, most].map(([, file]) => objectName(file));
 
   it("of this CPU are built, those of a better one or all on demand, and no object twice", () => {
     const { copy, built, addon, run } = checkout(least[1], most[1]);
     const first = run("none", { sets: [least[0]] });
     expect(first.stdout).toBe("lowbit: native addon built, with the kernels that this CPU runs\n");
-    expect(first.compiled).toEqual(["addon.cc.o", leastObject].sort());
+    expect(first.compiled).toEqual(["addon.cc.o", libraryObject, leastObject].sort());
     expect(run("none", { sets: [least[0]] })).toMatchObject({ stdout: "", stderr: "", compiled: [] });
     // The same folder on a CPU that has more.
     expect(run("none", { sets: [least[0], most[0]] }).compiled).toEqual([mostObject]);

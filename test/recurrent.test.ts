@@ -131,7 +131,7 @@ describe("a sequence with states", () => {
         { dtype: "i64", shape: [1], data: vector([ids.length - 1]) },
       ] as const;
       const run = () => session.use("forward", inputs, ([logits]) => Float32Array.from(logits!.data as Float32Array));
-      const logits = await store.step([{ sequence, rows: ids.length }], run);
+      const logits = await store.step([{ sequence, tokens: ids.length }], run);
       sequence.commit(ids);
       return logits;
     };

@@ -48,7 +48,7 @@ async function stepOf<R>(program: LoadedProgram, rows: number, work: () => Promi
   const store = storeOf(program)!;
   const sequence = store.open();
   expect(sequence.reserve(rows)).toBe(true);
-  const result = await store.step([{ sequence, rows }], work);
+  const result = await store.step([{ sequence, tokens: rows }], work);
   sequence.dispose();
   return result;
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "attention/attention_calls.h"
+#include "attention/packed_sequences.h"
 #include "attention/rope.h"
 #include "attention/rope_attention.h"
-#include "attention/texts.h"
 #include "embedding/embedding.h"
 #include "recurrent/linear_recurrence.h"
 #include "recurrent/short_convolution.h"
@@ -25,8 +25,8 @@
       LOWBIT_FLOAT_ROW("rope_update_and_attend", "rope_update_and_attend", target, lanes, needs,                       \
                        rope_update_and_attend_scratch<update_and_attend_scratch<Isa>>,                                 \
                        rope_update_and_attend_prepare<Isa, update_and_attend_prepare<Isa>>),                           \
-      LOWBIT_FLOAT_ROW("attend_texts", "attend_texts", target, lanes, needs, attend_texts_scratch<Isa>,                \
-                       attend_texts_prepare<Isa>),                                                                     \
+      LOWBIT_FLOAT_ROW("attend_packed", "attend_packed", target, lanes, needs, attend_packed_scratch<Isa>,             \
+                       attend_packed_prepare<Isa>),                                                                    \
       LOWBIT_FLOAT_ROW("short_convolution", "short_convolution", target, lanes, needs, nullptr,                        \
                        short_convolution_prepare<Isa>),                                                                \
       LOWBIT_FLOAT_ROW("linear_recurrence", "linear_recurrence", target, lanes, needs, linear_recurrence_scratch<Isa>, \

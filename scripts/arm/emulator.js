@@ -2,7 +2,15 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { baseFlags, fileFlags, nativeFolder, nativeSources, objectName, root } from "../native-sources.js";
+import {
+  baseFlags,
+  fileFlags,
+  librarySources,
+  nativeFolder,
+  nativeSources,
+  objectName,
+  root,
+} from "../native-sources.js";
 import { zig } from "../release/zig.js";
 
 const folder = join(root, "build", "arm-figures");
@@ -21,7 +29,8 @@ export async function buildEmulated() {
   mkdirSync(folder, { recursive: true });
   const target = ["-target", "aarch64-linux-musl"];
   const bench = { file: join("arm", "bench", "run_row.cc"), features: [] };
-  const sources = [...nativeSources("arm64").filter(({ file }) => !notKernels.test(file)), bench];
+  const kernels = nativeSources("arm64").filter(({ file }) => !notKernels.test(file));
+  const sources = [...kernels, ...librarySources("arm64", "aqlm"), bench];
   const objects = await Promise.all(
     sources.map(async (source) => {
       const { file } = source;

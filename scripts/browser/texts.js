@@ -1,4 +1,4 @@
-/** Vectors of texts in a worker of Chromium, against Node's. */
+/** Embeddings in a worker of Chromium, against Node's. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

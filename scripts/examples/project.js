@@ -28,14 +28,18 @@ export function packPackage(folder) {
     throw new Error("dist/ is not built: run npm install");
   // Addons of other platforms are not published yet: npm would look for them.
   const { optionalDependencies, ...manifest } = mainManifest();
-  const files = ["dist", "native/kernel.h", "LICENSE"].map((path) => [path, path]);
-  const main = pack(folder, manifest, files);
+  const main = pack(
+    folder,
+    manifest,
+    ["dist", "native/kernel.h", "LICENSE"].map((path) => [path, path]),
+  );
   const addon = join("build", "lowbit.node");
   const platform = platforms.find(
     ({ os, cpu, libc }) => os === process.platform && cpu === process.arch && libc !== "musl",
   );
   if (!platform || !existsSync(join(root, addon))) return [main];
-  return [main, pack(folder, platformManifest(platform), [[addon, "lowbit.node"]])];
+  const files = binaries.map((name) => [join("build", name), name]);
+  return [main, pack(folder, platformManifest(platform), files)];
 }
 
 /**

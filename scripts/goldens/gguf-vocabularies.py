@@ -3,7 +3,7 @@
 
 Writes JSON of each file to standard output, a line for each: its tokens, what each token alone decodes to, and the ids of
 texts: what every token decodes to, and 80,000 code points, each alone and within a text. With --golden, a part of each
-file's vocabulary and some texts, which src/formats/gguf/vocabularies.test.ts compares with.
+file's vocabulary and some texts, which src/formats/gguf/tokenizer.test.ts compares with.
 
     pip install gguf tokenizers (made with 0.19.0 and 0.23.3)
     python scripts/goldens/gguf-vocabularies.py model.gguf ... [--golden]

@@ -1,10 +1,10 @@
 /**
- * What is published: the main package and one package per platform that holds its native addon. Manifests only, made
+ * What is published: the main package and one package per platform that holds its native addon and libraries of kernels. Manifests only, made
  * from package.json and one template; scripts/release/release.js builds their contents.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { libraries, libraryBeside, root } from "../native-sources.js";
 
 /** @typedef {{ name: string, os: string, cpu: string, libc?: string, zig: string }} Platform */
 
@@ -28,6 +28,11 @@ const source = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const scope = `@${source.name}`;
 const { version, license, repository, engines } = source;
 
+const ADDON = "lowbit.node";
+
+/** What a platform's package holds: the native addon, and the libraries of packages beside it. */
+export const binaries = [ADDON, ...libraries.map((name) => libraryBeside(ADDON, name))];
+
 /** @param {Platform} platform */
 export function platformManifest({ name, os, cpu, libc }) {
   return {
@@ -37,8 +42,8 @@ export function platformManifest({ name, os, cpu, libc }) {
     license,
     repository,
     engines,
-    main: "lowbit.node",
-    files: ["lowbit.node"],
+    main: ADDON,
+    files: binaries,
     os: [os],
     cpu: [cpu],
     libc: libc === undefined ? undefined : [libc],

@@ -9,9 +9,9 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { buildServedPage, buildWorker } from "../build-web.js";
 import { root } from "../native-sources.js";
-import { addonFaults } from "./release-checks.js";
-import { mainManifest, platformManifest, platforms } from "./release-packages.js";
-import { buildAddon, installZig } from "./zig.js";
+import { binaryFaults } from "./release-checks.js";
+import { binaries, mainManifest, platformManifest, platforms } from "./release-packages.js";
+import { buildBinaries, installZig } from "./zig.js";
 
 const { values } = parseArgs({
   options: { out: { type: "string", default: "build/release" }, only: { type: "string" } },
@@ -72,12 +72,14 @@ for (const platform of platforms.filter(({ name }) => only?.includes(name) ?? tr
   const folder = join(stage, platform.name);
   mkdirSync(folder, { recursive: true });
   const start = performance.now();
-  const addon = join(folder, "lowbit.node");
-  await buildAddon(platform, addon);
+  await buildBinaries(platform, join(folder, "lowbit.node"));
   const seconds = ((performance.now() - start) / 1000).toFixed(0);
-  const bytes = readFileSync(addon);
-  console.log(`${platform.name}: ${(bytes.length / 1e6).toFixed(2)} MB in ${seconds} s`);
-  const faults = addonFaults(platform, bytes);
-  if (faults.length > 0) throw new Error(`the addon of ${platform.name} ${faults.join("; ")}`);
+  const files = binaries.map((name) => ({ name, bytes: readFileSync(join(folder, name)) }));
+  const sizes = files.map(({ name, bytes }) => `${name} ${(bytes.length / 1e6).toFixed(2)} MB`);
+  console.log(`${platform.name}: ${sizes.join(", ")} in ${seconds} s`);
+  for (const { name, bytes } of files) {
+    const faults = binaryFaults(platform, name, bytes);
+    if (faults.length > 0) throw new Error(`${name} of ${platform.name} ${faults.join("; ")}`);
+  }
   pack(folder, platformManifest(platform), ["LICENSE"]);
 }

@@ -12,10 +12,10 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { emulated, installNode } from "../arm/toolchain.js";
-import { nativeSources, objectName, root } from "../native-sources.js";
+import { libraries, librarySources, nativeSources, objectName, root } from "../native-sources.js";
 import { walkthrough } from "../walkthrough.js";
-import { addonFaults } from "./release-checks.js";
-import { mainManifest, platformManifest, platforms, tarballName } from "./release-packages.js";
+import { binaryFaults } from "./release-checks.js";
+import { binaries, mainManifest, platformManifest, platforms, tarballName } from "./release-packages.js";
 
 // Where sums in another order round an activation to the next of 256 integers, logits (about -10 to 10) move so far.
 const LOGITS_DIFFERENCE_MAX = 0.3;
@@ -107,19 +107,21 @@ function checkMainPackage(folder) {
 
 /** @param {string} folder @param {string} name */
 function checkPlatformPackage(folder, name) {
-  assert.deepEqual(readdirSync(folder).sort(), ["LICENSE", "lowbit.node", "package.json"]);
+  assert.deepEqual(readdirSync(folder).sort(), ["LICENSE", ...binaries, "package.json"].sort());
   const installed = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   assert.equal(installed.version, manifest.version);
   assert.equal(installed.scripts, undefined);
   const platform = platforms.find((candidate) => candidate.name === name);
-  assert.deepEqual(addonFaults(platform, readFileSync(join(folder, "lowbit.node"))), [], name);
+  for (const file of binaries)
+    assert.deepEqual(binaryFaults(platform, file, readFileSync(join(folder, file))), [], `${name}: ${file}`);
 }
 
 /** Functions that the linker may share must not come from files compiled for special instruction sets. @param {string} name */
 function checkObjects(name) {
   const { cpu } = platforms.find((platform) => platform.name === name);
   if (spawnSync("nm", ["--version"]).status !== 0) return console.log(`${name}: no nm, object files not checked`);
-  for (const { file, features } of nativeSources(cpu)) {
+  const sources = [...nativeSources(cpu), ...libraries.flatMap((library) => librarySources(cpu, library))];
+  for (const { file, features } of sources) {
     if (features.length === 0) continue;
     const object = join(root, "build", "zig", "objects", name, objectName(file));
     const symbols = execFileSync("nm", ["-C", "--defined-only", object], { encoding: "utf8" }).split("\n");

@@ -2,8 +2,18 @@
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { join } from "node:path";
-import { baseFlags, fileFlags, nativeFolder, nativeSources, objectName, root } from "../native-sources.js";
+import { basename, join } from "node:path";
+import {
+  baseFlags,
+  fileFlags,
+  libraries,
+  libraryBeside,
+  librarySources,
+  nativeFolder,
+  nativeSources,
+  objectName,
+  root,
+} from "../native-sources.js";
 
 const ZIG = "ziglang==0.17.0";
 const folder = join(root, "build", "zig");
@@ -55,35 +65,46 @@ async function nodeLibrary(cpu, objects) {
   return library;
 }
 
-/** What the linker needs to know on each system. @param {string} os @param {string} cpu @param {string} objects */
-async function systemFlags(os, cpu, objects) {
-  if (os === "darwin") return ["-Wl,-undefined,dynamic_lookup", "-Wl,-install_name,@rpath/lowbit.node"];
-  if (os === "win32") return [await nodeLibrary(cpu, objects)];
+/**
+ * What the linker needs to know on each system of a file that exports these functions.
+ * @param {string} os @param {string} objects @param {string} name the file's @param {string[]} exported
+ */
+function systemFlags(os, objects, name, exported) {
+  if (os === "darwin") return ["-Wl,-undefined,dynamic_lookup", `-Wl,-install_name,@rpath/${name}`];
+  if (os === "win32") return [];
   // Else the allocator of the C++ library inside would be exported, and mix with that of Node.
-  const exports = join(objects, "exports.map");
-  writeFileSync(exports, "{ global: napi_register_module_v1; node_api_module_get_api_version_v1; local: *; };\n");
+  const exports = join(objects, `${name}.map`);
+  writeFileSync(exports, `{ global: ${exported.join("; ")}; local: *; };\n`);
   return [`-Wl,--version-script=${exports}`];
 }
 
 /**
- * Builds the addon of a platform; the C++ library is linked statically.
+ * Builds the addon of a platform, and the libraries of packages beside it; the C++ library is linked statically.
  * @param {import("./release-packages.js").Platform} platform
- * @param {string} output
+ * @param {string} addon the file
  */
-export async function buildAddon({ name, os, cpu, zig: target }, output) {
+export async function buildBinaries({ name, os, cpu, zig: target }, addon) {
   const objects = join(folder, "objects", name);
   mkdirSync(objects, { recursive: true });
-  const jobs = nativeSources(cpu).map((source) => {
-    const { file } = source;
-    const object = join(objects, objectName(file));
-    const flags = ["-target", target, ...baseFlags(), ...fileFlags(cpu, source, "zig")];
-    return { object, args: ["c++", ...flags, "-c", join(nativeFolder, file), "-o", object] };
-  });
-  const queue = [...jobs];
+  const objectOf = (/** @type {{ file: string }} */ { file }) => join(objects, objectName(file));
+  const ofLibraries = libraries.map((library) => ({
+    path: libraryBeside(addon, library),
+    sources: librarySources(cpu, library),
+  }));
+  const queue = [...nativeSources(cpu), ...ofLibraries.flatMap(({ sources }) => sources)];
   const worker = async () => {
-    for (let job = queue.shift(); job; job = queue.shift()) await zig(job.args);
+    for (let source = queue.shift(); source; source = queue.shift()) {
+      const flags = ["-target", target, ...baseFlags(), ...fileFlags(cpu, source, "zig")];
+      await zig(["c++", ...flags, "-c", join(nativeFolder, source.file), "-o", objectOf(source)]);
+    }
   };
   await Promise.all(Array.from({ length: availableParallelism() }, worker));
-  const link = ["-shared", "-s", ...jobs.map(({ object }) => object), ...(await systemFlags(os, cpu, objects))];
-  await zig(["c++", "-target", target, ...link, "-o", output]);
+  /** @param {string} path @param {{ file: string }[]} sources @param {string[]} exported @param {string[]} linked */
+  const link = (path, sources, exported, linked = []) => {
+    const flags = ["-target", target, "-shared", "-s", ...sources.map(objectOf), ...linked];
+    return zig(["c++", ...flags, ...systemFlags(os, objects, basename(path), exported), "-o", path]);
+  };
+  const node = os === "win32" ? [await nodeLibrary(cpu, objects)] : [];
+  await link(addon, nativeSources(cpu), ["napi_register_module_v1", "node_api_module_get_api_version_v1"], node);
+  for (const { path, sources } of ofLibraries) await link(path, sources, ["lowbit_kernel_library"]);
 }

@@ -13,7 +13,7 @@ export function runConformance(isSmall) {
     "conformance-choice": () => import("../../src/kernels/families/copy/conformance.test.ts"),
     "conformance-embedding": () => import("../../src/kernels/families/embedding/conformance.test.ts"),
     "conformance-recurrent": () => import("../../src/kernels/families/recurrent/conformance.test.ts"),
-    families: () => import("../../src/kernels/families/families.test.ts"),
+    families: () => import("../../src/kernels/families/cases.test.ts"),
     elementwise: () => import("../../src/kernels/families/elementwise/elementwise.test.ts"),
     gate: () => import("../../src/kernels/families/gate/gate.test.ts"),
     norm: () => import("../../src/kernels/families/norm/norm.test.ts"),

@@ -1,4 +1,4 @@
-/** Calls of the AI SDK's specification for vectors of texts. */
+/** Calls of the AI SDK's specification for embeddings. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";

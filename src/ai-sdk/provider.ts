@@ -13,7 +13,7 @@ export interface LowbitProvider extends ProviderV3 {
   (modelId: string): LanguageModelV3;
   /** Gives the language model of a name or path; it is loaded when it is first used. */
   languageModel(modelId: string): LanguageModelV3;
-  /** Gives the model of a name or path that makes vectors of texts; it is loaded when it is first used. */
+  /** Gives the model of a name or path that makes embeddings; it is loaded when it is first used. */
   embeddingModel(modelId: string): EmbeddingModelV3;
   /** Gives the model of a name or path that ranks documents by a query; it is loaded when it is first used. */
   rerankingModel(modelId: string): RerankingModelV3;

@@ -18,7 +18,7 @@ interface EmbedCommandOptions extends ModelOptions {
 export function addEmbed(program: Command, terminal: Terminal): void {
   const command = program
     .command("embed")
-    .summary("print vectors of texts")
+    .summary("print embeddings of texts")
     .description('Prints a line of JSON for each text: {"index": 0, "tokens": 7, "embedding": [...]}.')
     .argument("<model>", MODEL_HELP)
     .argument("[texts...]", "texts; without any, and without --file, the lines of stdin")

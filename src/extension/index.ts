@@ -18,7 +18,8 @@ export {
   whole,
 } from "../kernels/declaration.ts";
 export { checksum } from "../kernels/layout/header.ts";
-export { loadNativeKernels, nativeKernels } from "../kernels/native/rows.ts";
+export type { NativeRow } from "../kernels/native/interface.ts";
+export { loadKernelsBesideAddon, loadNativeKernels, nativeKernels } from "../kernels/native/rows.ts";
 export type { Builder, LazyConstant } from "../ops/builder.ts";
 export type { Argument, Arguments, TensorSpec } from "../ops/call-arguments.ts";
 export { EagerBuilder } from "../ops/eager.ts";

@@ -1,4 +1,4 @@
-/** A program that makes vectors of texts, with its tokenizer: what `LanguageModel.embed` calls. */
+/** A program that makes embeddings, with its tokenizer: what `LanguageModel.embed` calls. */
 import { checkIds, checkOptions, checkString, checkWhole } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
@@ -28,7 +28,7 @@ export interface EmbedOptions extends EncodeEmbeddingOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A program that makes vectors of texts. `LanguageModel.embedding` has one. */
+/** A program that makes embeddings of texts. `LanguageModel.embedding` has one. */
 export class EmbeddingModel {
   /** Numbers of a vector. */
   readonly dimensions: number;
@@ -71,7 +71,7 @@ export class EmbeddingModel {
     return ids;
   }
 
-  /** Vectors of texts, or of their token ids, in order. Errors are those of `encode`. */
+  /** Embeddings of texts, or of their token ids, in order. Errors are those of `encode`. */
   async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {
     checkOptions(options);
     if (!Array.isArray(texts)) throw new InvalidArgumentError("texts: expected a list of texts; give [text]");

@@ -67,7 +67,7 @@ export class LanguageModel {
   readonly stopStrings: readonly string[];
   /** Names of settings of generation_config.json that transformers would obey and that are ignored here. */
   readonly ignoredSettings: readonly string[];
-  /** What makes vectors of texts, of a program that does; null of one that generates text. */
+  /** What makes embeddings, of a program that does; null of one that generates text. */
   readonly embedding: EmbeddingModel | null;
   /** What scores documents by a query, of a program that does; null of others. */
   readonly reranker: Reranker | null;
@@ -145,7 +145,7 @@ export class LanguageModel {
   }
 
   /**
-   * Vectors of texts, or of their token ids, in order: what texts mean, as numbers that can be compared.
+   * Embeddings of texts, or of their token ids, in order: what texts mean, as numbers that can be compared.
    * UnsupportedError for a program that generates text; ContextLengthError for texts longer than the model takes.
    * @example
    * const [query, answer] = await model.embed(["What is the capital of France?", "Paris"], { dimensions: 256 });

@@ -151,7 +151,7 @@ class Run {
   #failure: unknown;
 
   constructor(uses: readonly SequenceUse[], spareBytes: number, prefillTokens = PREFILL_TOKENS) {
-    const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepRows: ROWS };
+    const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepTokens: ROWS };
     const layout = sequenceLayout(uses, { ...options, type: "f32" });
     const cacheBytes = bytesForSequence(layout, CONTEXT, ROWS) + spareBytes;
     this.cells = new CellStore(uses, { ...options, cacheBytes });

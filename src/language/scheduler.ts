@@ -1,6 +1,6 @@
 /**
  * Runs the sequences of a program together: what several callers ask for at the same time shares steps, single tokens and
- * parts of prompts alike, under a budget of rows.
+ * parts of prompts alike, under a budget of tokens.
  */
 import { UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
@@ -19,10 +19,10 @@ import { nextToken, type Part, type Pending, planStep, type SequenceRequest, typ
 /** How long others may take to ask for their next token before a step goes on without them, in turns of the event loop. */
 const GATHER_TURNS = 3;
 
-/** Rows of a step with drafts at most: more are computed in another way on some CPUs, which changes bits. */
+/** Tokens of a step with drafts at most: more are computed in another way on some CPUs, which changes bits. */
 const DRAFT_ROWS = 8;
 
-/** Rows of a step of prompts while nobody else asks, in `prefillTokens`. */
+/** Tokens of a step of prompts while nobody else asks, in `prefillTokens`. */
 const ALONE = 4;
 
 /** What a draft gives for tokens found whose sequence has lost those before it. */
@@ -63,16 +63,16 @@ export class Scheduler {
     this.#program = program;
     this.#store = store;
     this.#session = program.createSession();
-    const rows = program.count("get_max_seq_len");
+    const tokens = program.count("get_max_seq_len");
     this.limits = {
-      rows,
-      prefillTokens: Math.min(options.prefillTokens, rows),
-      logitRows: Math.min(rows, program.count("get_max_logit_rows", 1)),
+      tokens,
+      prefillTokens: Math.min(options.prefillTokens, tokens),
+      logitRows: Math.min(tokens, program.count("get_max_logit_rows", 1)),
       sequences: store.table.slots,
       pagePositions: store.layout.pagePositions,
       endsPages: store.layout.shape.stateBytes > 0,
     };
-    this.#inputs = new StepInputs(rows);
+    this.#inputs = new StepInputs(tokens);
     this.#vocabularySize = program.count("get_vocab_size");
     this.#draftVocabularySize = program.count("get_draft_vocab_size", this.#vocabularySize);
     this.#hiddenSize = program.has(DRAFT_METHOD) ? program.count("get_hidden_size") : 0;
@@ -273,11 +273,11 @@ export class Scheduler {
     let oldest: Pending | null = null;
     for (;;) {
       const others = this.#pending.filter((pending) => !waiting.has(pending));
-      const parts = planStep(others, this.limits, { late, rows: this.#promptTokens() });
+      const parts = planStep(others, this.limits, { late, tokens: this.#promptTokens() });
       if (parts.map(({ pending }) => findPrefix(pending)).includes(true)) continue;
       const inTurn = parts.toSorted((a, b) => a.pending.age - b.pending.age);
-      const lacking = inTurn.find(({ pending, rows }) => {
-        const more = aheadOf(pending) + rows;
+      const lacking = inTurn.find(({ pending, tokens }) => {
+        const more = aheadOf(pending) + tokens;
         return more > 0 && !pending.sequence.reserve(more);
       })?.pending;
       if (!lacking) return { parts, lacking: oldest };
@@ -310,7 +310,11 @@ export class Scheduler {
     const stop = new AbortController();
     const release = abortWhenAll(parts, stop);
     try {
-      const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows, ahead: aheadOf(pending) }));
+      const runs = parts.map(({ pending, tokens }) => ({
+        sequence: pending.sequence,
+        tokens,
+        ahead: aheadOf(pending),
+      }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);
       const isDraft = parts[0]!.pending.draft !== undefined;
@@ -318,9 +322,9 @@ export class Scheduler {
       const vocabularySize = isDraft ? this.#draftVocabularySize : this.#vocabularySize;
       const expected = { file: this.#program.file, vocabularySize, method, rows };
       const read = ([logits, hidden]: readonly Tensor[]) => {
-        takeRows(parts, logitsOf(logits, expected), ({ logits }) => logits);
+        takeValues(parts, logitsOf(logits, expected), ({ logits }) => logits);
         if (this.#hiddenSize === 0) return;
-        takeRows(parts, hiddenOf(hidden, this.#hiddenSize, expected), (pending) => pending.hidden);
+        takeValues(parts, hiddenOf(hidden, this.#hiddenSize, expected), (pending) => pending.hidden);
       };
       await this.#store
         .step(runs, () => this.#session.use(method, inputs, read, stop.signal))
@@ -334,7 +338,7 @@ export class Scheduler {
   }
 
   /** Notes what was computed, and ends the request when it has all it asked for. */
-  #commit({ pending, rows }: Part): void {
+  #commit({ pending, tokens }: Part): void {
     const { sequence, ids, keepsStart, draft, signal } = pending;
     if (sequence.isDisposed) return;
     if (draft) {
@@ -342,31 +346,31 @@ export class Scheduler {
       this.#end(pending);
       return;
     }
-    const end = sequence.position + rows;
+    const end = sequence.position + tokens;
     sequence.commit(ids.slice(sequence.position, end), { keepsStart });
     pending.servedAt = this.#steps;
     if (end < ids.length) return;
-    if (rows > 1 && !keepsStart) sequence.archiveStates();
+    if (tokens > 1 && !keepsStart) sequence.archiveStates();
     if (!signal?.aborted) this.#expected.add(sequence);
     this.#end(pending);
   }
 }
 
-/** How far behind the tokens of its sequence the rows of a request begin. */
+/** How far behind the tokens of its sequence those of a request begin. */
 function aheadOf({ draft, sequence }: Pending): number {
   return draft ? draft.row - sequence.position : 0;
 }
 
-/** Rows of values of a step, as many of each row, to those who want them, before what was computed is committed. */
-function takeRows(
+/** Copies values of a step, as many of each token, to those who want them, before what was computed is committed. */
+function takeValues(
   parts: readonly Part[],
   values: Float32Array,
   targetOf: (pending: Pending) => Float32Array | undefined,
 ): void {
-  const wanted = parts.map(({ pending, rows }) => {
+  const wanted = parts.map(({ pending, tokens }) => {
     const start = nextToken(pending);
     const first = Math.max(start, pending.logitsFrom);
-    return { pending, first, count: Math.max(0, start + rows - first) };
+    return { pending, first, count: Math.max(0, start + tokens - first) };
   });
   const all = wanted.reduce((sum, { count }) => sum + count, 0);
   if (all === 0) return;

@@ -10,20 +10,20 @@ export class StepInputs {
   /** Hidden states before the tokens of drafts, as many as there are at once so far. */
   #before = new Float32Array(0);
 
-  constructor(rows: number) {
-    this.#tokens = new BigInt64Array(rows);
-    this.#positions = new BigInt64Array(rows);
-    this.#wanted = new BigInt64Array(rows);
+  constructor(tokens: number) {
+    this.#tokens = new BigInt64Array(tokens);
+    this.#positions = new BigInt64Array(tokens);
+    this.#wanted = new BigInt64Array(tokens);
   }
 
   /** Inputs of the next step, valid until the one after it. A step that wants no logits is asked for those of its last row. */
   fill(parts: readonly Part[]): readonly Tensor[] {
     let row = 0;
     let wanted = 0;
-    for (const { pending, rows } of parts) {
+    for (const { pending, tokens } of parts) {
       const { ids, logitsFrom, draft } = pending;
       const start = nextToken(pending);
-      for (let i = start; i < start + rows; i++, row++) {
+      for (let i = start; i < start + tokens; i++, row++) {
         if (i >= logitsFrom) this.#wanted[wanted++] = BigInt(row);
         this.#tokens[row] = BigInt(ids[i]!);
         this.#positions[row] = BigInt(draft?.position ?? i);
@@ -35,8 +35,8 @@ export class StepInputs {
       shape,
       data: values.subarray(0, shape.at(-1)),
     });
-    const rows = [vector(this.#tokens, [1, row]), vector(this.#positions, [row])];
-    return [...rows, this.#hidden(parts) ?? vector(this.#wanted, [wanted])];
+    const inputs = [vector(this.#tokens, [1, row]), vector(this.#positions, [row])];
+    return [...inputs, this.#hidden(parts) ?? vector(this.#wanted, [wanted])];
   }
 
   /** The hidden states before the tokens of drafts [1, T, hidden], null for a step of others. */

@@ -1,7 +1,7 @@
-/** Which requests share the next step, with how many rows each. A pure function of what waits. */
+/** Which requests share the next step, with how many tokens each. A pure function of what waits. */
 import type { Sequence } from "../sequences/sequence.ts";
 
-/** Where the row of a draft stands. */
+/** Where a draft stands. */
 interface DraftRow {
   /** The hidden state of the token before it [hidden]. */
   readonly before: Float32Array;
@@ -48,14 +48,14 @@ export interface Pending extends SequenceRequest {
 
 /** How steps are made up. */
 export interface StepLimits {
-  /** Rows of a step at most. */
-  readonly rows: number;
+  /** Tokens of a step at most. */
+  readonly tokens: number;
   /**
-   * Most rows of a step with parts of prompts while answers are under way, a row of each included: the longest gap between
+   * Most tokens of a step with parts of prompts while answers are under way, one of each included: the longest gap between
    * two of their tokens is what they take. Prompts are given half of them at least.
    */
   readonly prefillTokens: number;
-  /** Rows of which a step gives logits at most. */
+  /** Tokens of which a step gives logits at most. */
   readonly logitRows: number;
   /** Sequences of a step at most. */
   readonly sequences: number;
@@ -65,10 +65,10 @@ export interface StepLimits {
   readonly endsPages: boolean;
 }
 
-/** A request's share of a step: its next `rows` tokens. */
+/** A request's share of a step: its next `tokens`. */
 export interface Part {
   readonly pending: Pending;
-  readonly rows: number;
+  readonly tokens: number;
 }
 
 /** What is left to compute of a request. */
@@ -76,7 +76,7 @@ function restOf({ ids, sequence, draft }: Pending): number {
   return draft ? 1 : ids.length - sequence.position;
 }
 
-/** The index among its ids of a request's next row. */
+/** The index among its ids of a request's next token. */
 export function nextToken({ ids, sequence, draft }: SequenceRequest): number {
   return draft ? ids.length - 1 : sequence.position;
 }
@@ -93,14 +93,19 @@ function sharedEnd(older: Pending, prompt: Pending, { pagePositions }: StepLimit
 }
 
 /**
- * Rows of a part of a prompt, at most `rows`: of one that is to end pages, up to the last page that it can end and that the same
+ * Tokens of a part of a prompt, at most `tokens`: of one that is to end pages, up to the last page that it can end and that the same
  * prompt can go on from, whose last token is computed again.
  */
-function rowsToEnd({ ids, sequence: { position } }: Pending, rows: number, ends: number, limits: StepLimits): number {
-  const end = Math.min(position + rows, ends, ids.length - 1);
-  if (!limits.endsPages) return rows;
+function tokensToEnd(
+  { ids, sequence: { position } }: Pending,
+  tokens: number,
+  ends: number,
+  limits: StepLimits,
+): number {
+  const end = Math.min(position + tokens, ends, ids.length - 1);
+  if (!limits.endsPages) return tokens;
   const lastPage = Math.floor(end / limits.pagePositions) * limits.pagePositions;
-  return lastPage > position ? lastPage - position : rows;
+  return lastPage > position ? lastPage - position : tokens;
 }
 
 /** Prompts of so many times `prefillTokens` are not divided, so that they wait once. */
@@ -109,28 +114,28 @@ const SHORT = 2;
 /** The part of `prefillTokens` that is kept for long prompts beside short ones. */
 const LONG_SHARE = 4;
 
-/** Rows for prompts of a step with so many answers. */
-function rowsBeside(answers: number, { rows, prefillTokens }: StepLimits): number {
-  return Math.min(rows - answers, Math.max(prefillTokens - answers, Math.ceil(prefillTokens / 2)));
+/** Tokens for prompts of a step with so many answers. */
+function tokensBeside(answers: number, { tokens, prefillTokens }: StepLimits): number {
+  return Math.min(tokens - answers, Math.max(prefillTokens - answers, Math.ceil(prefillTokens / 2)));
 }
 
 /** What is known of a step beside the requests that wait. */
 export interface StepCompany {
   /** Answers that are under way and do not wait yet. */
   readonly late: number;
-  /** Most rows of a step of prompts alone, unless that divides short ones. */
-  readonly rows: number;
+  /** Most tokens of a step of prompts alone, unless that divides short ones. */
+  readonly tokens: number;
 }
 
 /**
  * Single tokens first, those served longest ago before others, then parts of prompts: short ones whole, others with equal
  * shares of what is left. Only requests of one method go together: that of the one served longest ago.
  */
-export function planStep(waiting: readonly Pending[], limits: StepLimits, { late, rows: most }: StepCompany): Part[] {
+export function planStep(waiting: readonly Pending[], limits: StepLimits, { late, tokens: most }: StepCompany): Part[] {
   const inTurn = waiting.toSorted((a, b) => a.servedAt - b.servedAt || a.order - b.order);
   const method = inTurn[0]?.method;
   const together = inTurn.filter((pending) => pending.method === method);
-  const tokens = together.filter((pending) => restOf(pending) === 1);
+  const single = together.filter((pending) => restOf(pending) === 1);
   const allPrompts = together.filter((pending) => restOf(pending) > 1);
   /** By prompt, where others wait for it to have come. */
   const awaited = new Map<Pending, number>();
@@ -144,24 +149,24 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, { late
   const take = (pending: Pending, most: number): number => {
     const withoutLogits = Math.max(0, pending.logitsFrom - nextToken(pending));
     const room = Math.min(most, restOf(pending), withoutLogits + logitRows);
-    const rows = rowsToEnd(pending, room, awaited.get(pending) ?? Infinity, limits);
-    if (rows < 1 || parts.length >= limits.sequences) return 0;
-    logitRows -= Math.max(0, rows - withoutLogits);
-    parts.push({ pending, rows });
-    return rows;
+    const tokens = tokensToEnd(pending, room, awaited.get(pending) ?? Infinity, limits);
+    if (tokens < 1 || parts.length >= limits.sequences) return 0;
+    logitRows -= Math.max(0, tokens - withoutLogits);
+    parts.push({ pending, tokens });
+    return tokens;
   };
   // A prompt that is served longest ago has a place, however many answers there are.
-  const isPromptDue = prompts.length > 0 && prompts[0]!.servedAt <= (tokens[0]?.servedAt ?? Number.POSITIVE_INFINITY);
-  const places = Math.min(limits.sequences, limits.rows) - (isPromptDue ? 1 : 0);
-  for (const pending of tokens.slice(0, Math.max(isPromptDue ? 0 : 1, places))) take(pending, 1);
+  const isPromptDue = prompts.length > 0 && prompts[0]!.servedAt <= (single[0]?.servedAt ?? Number.POSITIVE_INFINITY);
+  const places = Math.min(limits.sequences, limits.tokens) - (isPromptDue ? 1 : 0);
+  for (const pending of single.slice(0, Math.max(isPromptDue ? 0 : 1, places))) take(pending, 1);
   const answering = parts.length;
-  // Whoever waits longest has a place; the shortest have their rows first.
+  // Whoever waits longest has a place; the shortest have their tokens first.
   const atOnce = prompts.slice(0, limits.sequences - answering).sort((a, b) => restOf(a) - restOf(b));
   const reserve = Math.ceil(limits.prefillTokens / LONG_SHARE);
   const shortest = atOnce.length > 0 ? restOf(atOnce[0]!) : 0;
   const wanted = shortest <= SHORT * limits.prefillTokens ? shortest + (atOnce.length > 1 ? reserve : 0) : 0;
-  const alone = Math.min(Math.max(most, wanted), limits.rows);
-  let left = answering + late > 0 ? rowsBeside(answering, limits) : alone;
+  const alone = Math.min(Math.max(most, wanted), limits.tokens);
+  let left = answering + late > 0 ? tokensBeside(answering, limits) : alone;
   for (const [i, prompt] of atOnce.entries()) {
     if (left <= 0) break;
     const others = atOnce.length - i - 1;

@@ -30,7 +30,7 @@ export class TextBatches {
   readonly #vocabularySize: number;
   readonly #firstPosition: number;
   readonly #hasTypes: boolean;
-  readonly #stepRows: number;
+  readonly #stepTokens: number;
   readonly #waiting: Waiting[] = [];
   #isRunning = false;
 
@@ -44,7 +44,7 @@ export class TextBatches {
     const first = program.metadata.get("get_first_position") ?? 0;
     this.#firstPosition = Number.isSafeInteger(first) ? (first as number) : 0;
     this.#hasTypes = program.count("get_token_types", 1) > 1;
-    this.#stepRows = Math.min(rows, STEP_ROWS);
+    this.#stepTokens = Math.min(rows, STEP_ROWS);
     const { inputs, outputs, values } = program.method(method);
     const output = values[outputs[0] ?? -1];
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.length !== 2)
@@ -138,7 +138,7 @@ export class TextBatches {
         next.reject(next.signal.reason);
       } else {
         rows += next.text.ids.length;
-        if (taken.length > 0 && rows > this.#stepRows) break;
+        if (taken.length > 0 && rows > this.#stepTokens) break;
         taken.push(next);
       }
       this.#waiting.shift();

@@ -1,6 +1,6 @@
 /** Grouped-query attention (Ainslie et al. 2023), with what families add: windows, norms of queries and keys, soft caps. */
 import { UnsupportedError } from "../errors.ts";
-import type { LayerPass, PartActivations, Place, StoringMixer, TextsSeen } from "./layer.ts";
+import type { LayerPass, PackedSequences, PartActivations, Place, StoringMixer } from "./layer.ts";
 import { madeByLinear, madeByNorm } from "./scalable.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
@@ -185,8 +185,8 @@ export class Attention implements StoringMixer {
     const boundV = normedV === null ? null : this.#clipped(pass, normedV);
     const sizes = { kvHeads, headDim };
     const attend = () => {
-      if (typeof cache === "object" && "texts" in cache)
-        return ops.attendTexts(turnedQ, turnedK!, boundV!, { headDim, scale, ...textWindow(cache.texts, window) });
+      if (typeof cache === "object" && "packed" in cache)
+        return ops.attendPacked(turnedQ, turnedK!, boundV!, { headDim, scale, ...windowOf(cache.packed, window) });
       const kept =
         cache === "sequences"
           ? { layer: cacheLayer, ...sizes }
@@ -246,7 +246,7 @@ export class Attention implements StoringMixer {
   #grown<T>(pass: LayerPass<T>, q: T): T {
     const { queryGrowth } = this.config;
     if (!queryGrowth) return q;
-    if (pass.cache !== "sequences" && !("texts" in pass.cache))
+    if (pass.cache !== "sequences" && !("packed" in pass.cache))
       throw new UnsupportedError("queries that grow with positions are not supported in programs for ExecuTorch");
     const { beta, length } = queryGrowth;
     const factors = pass.once("query_growth", () => pass.ops.positionGrowth(pass.position, beta, length));
@@ -254,8 +254,8 @@ export class Attention implements StoringMixer {
   }
 }
 
-/** Rows that a query of a text sees; those of windows in both directions, as transformers counts them, are half on each side. */
-function textWindow<T>({ offsets, isBidirectional }: TextsSeen<T>, window: number) {
+/** Tokens that a query of a packed sequence sees; a window in both directions, as transformers counts it, is half on each side. */
+function windowOf<T>({ offsets, isBidirectional }: PackedSequences<T>, window: number) {
   if (isBidirectional) {
     const half = window === 0 ? null : Math.floor(window / 2);
     return { offsets, before: half, after: half };

@@ -96,7 +96,7 @@ function hiddenStates<T>(config: BertConfig, ops: Ops<T>, weights: WeightLookup,
   for (let i = 0; i < layers; i++) {
     const name = `encoder.layer.${i}`;
     const [q, k, v] = ["query", "key", "value"].map((part) => linear(x, `${name}.attention.self.${part}`));
-    const mixed = ops.attendTexts(q!, k!, v!, { offsets, headDim, scale: headDim ** -0.5 });
+    const mixed = ops.attendPacked(q!, k!, v!, { offsets, headDim, scale: headDim ** -0.5 });
     x = norm(ops.add(linear(mixed, `${name}.attention.output.dense`), x), `${name}.attention.output.LayerNorm`);
     const wide = ops.gelu(linear(x, `${name}.intermediate.dense`), gelu);
     x = norm(ops.add(linear(wide, `${name}.output.dense`), x), `${name}.output.LayerNorm`);

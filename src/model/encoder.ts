@@ -1,22 +1,22 @@
-/** Networks that read whole texts at once: a hidden state of each token, and what is made of those of a text. */
+/** Networks that read whole sequences at once: a hidden state of each token, and what is made of those of a sequence. */
 import type { Ops } from "../ops/ops.ts";
 import type { Pooling } from "../pooling.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Network, WeightLookup, WeightSlot } from "./decoder.ts";
 
-/** Tokens of several texts, one after the other. */
+/** Tokens of packed sequences. */
 export interface TextInputs<T> {
   /** Token ids, int64 [1, T]. */
   readonly tokens: T;
-  /** Positions of the tokens in their texts, int64 [1, T], the first `firstPosition`. */
+  /** Positions of the tokens in their sequences, int64 [1, T], the first `firstPosition`. */
   readonly positions: T;
-  /** Where each text begins, and where the last ends, int64 [texts + 1]. */
+  /** Where each sequence begins, and where the last ends, int64 [sequences + 1]. */
   readonly offsets: T;
   /** Kinds of the tokens, int64 [1, T]; null for a network that knows one kind. */
   readonly types: T | null;
 }
 
-/** A network that gives a hidden state of each token of whole texts. */
+/** A network that gives a hidden state of each token of packed sequences. */
 export interface Encoder extends Network {
   /** Elements of a hidden state. */
   readonly hidden: number;
@@ -36,7 +36,7 @@ export interface TextNetwork extends Network, Pick<Encoder, "firstPosition" | "t
   readonly task: TextTask;
   /** Values of a text. */
   readonly size: number;
-  /** Computes [texts, size]. */
+  /** Computes [sequences, size]. */
   compute<T>(ops: Ops<T>, weights: WeightLookup, inputs: TextInputs<T>): T;
 }
 
@@ -48,9 +48,9 @@ export function isTextNetwork(network: Network): network is TextNetwork {
 /** A function between matrices of a head. */
 export type HeadActivation = "tanh" | "gelu" | "relu";
 
-/** A step from the rows of a text to its values. */
+/** A step from the hidden states of a sequence to its values. */
 export type HeadStep =
-  /** One row of a text, or several side by side. */
+  /** One vector of a sequence, or several side by side. */
   | { readonly kind: "pool"; readonly poolings: readonly Pooling[] }
   /** A linear layer [n, k] of the module of this name, and a function behind it. */
   | {
@@ -97,7 +97,7 @@ function slotsOf(step: HeadStep, size: number): WeightSlot[] {
 
 function take<T>(ops: Ops<T>, weights: WeightLookup, step: HeadStep, x: T, offsets: T): T {
   if (step.kind === "pool") {
-    const [first, ...rest] = step.poolings.map((pooling) => ops.poolTexts(x, offsets, pooling));
+    const [first, ...rest] = step.poolings.map((pooling) => ops.poolPacked(x, offsets, pooling));
     return rest.length === 0 ? first! : ops.call("aten::cat.out", [first!, ...rest], -1);
   }
   if (step.kind === "normalize") return ops.normalize(x);

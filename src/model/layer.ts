@@ -8,8 +8,8 @@ import type { ScalableActivation } from "./scalable.ts";
 import type { WeightSlot } from "./weight-slot.ts";
 
 /** Which tokens each token sees in packed sequences, of which no keys and values are kept. */
-export interface TextsSeen<T> {
-  /** Where each text begins, and where the last ends, int64 [texts + 1]. */
+export interface PackedSequences<T> {
+  /** Where each sequence begins, and where the last ends, int64 [sequences + 1]. */
   readonly offsets: T;
   /** Whether tokens see those after them. */
   readonly isBidirectional: boolean;
@@ -33,8 +33,8 @@ export interface LayerPass<T> {
   readonly eps: number;
   /** Positions of the tokens, int64 [T]; of the first alone, [1], where keys and values are states of the program. */
   readonly position: T;
-  /** Where keys and values are kept; of texts that are read whole, nowhere. */
-  readonly cache: "sequences" | CacheStates | { readonly texts: TextsSeen<T> };
+  /** Where keys and values are kept; of packed sequences, nowhere. */
+  readonly cache: "sequences" | CacheStates | { readonly packed: PackedSequences<T> };
   /** The weight of a slot. */
   weight(name: string): Weight;
   /** The linear layer `module`, with its bias where it has one. */
@@ -110,7 +110,7 @@ export interface Mixer extends LayerPart {
   readonly cache: "own" | number | null;
   /** How many recurrent states it keeps of a sequence. */
   readonly states: number;
-  /** Whether it can work on texts that are read whole, without anything that is kept. */
+  /** Whether it can work on packed sequences, without anything that is kept. */
   readonly readsTexts: boolean;
 }
 

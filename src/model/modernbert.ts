@@ -118,7 +118,7 @@ function hiddenStates<T>(config: ModernBertConfig, ops: Ops<T>, weights: WeightL
     const [q, k, v] = [0, 1, 2].map((part) => ops.columns(qkv, part * hidden, (part + 1) * hidden));
     const [turnedQ, turnedK] = [q!, k!].map((value) => ops.rope(value, anglesOf(type), headDim));
     const seen = type === "full_attention" ? {} : { before: window, after: window };
-    const mixed = ops.attendTexts(turnedQ!, turnedK!, v!, { offsets, headDim, scale: headDim ** -0.5, ...seen });
+    const mixed = ops.attendPacked(turnedQ!, turnedK!, v!, { offsets, headDim, scale: headDim ** -0.5, ...seen });
     x = ops.add(x, linear(mixed, `${name}.attn.Wo`, biases.attention));
     const both = linear(norm(x, `${name}.mlp_norm`), `${name}.mlp.Wi`, biases.mlp);
     const [gate, up] = [0, 1].map((part) => ops.columns(both, part * intermediate, (part + 1) * intermediate));

@@ -5,7 +5,13 @@ import { firstRows, type Weight } from "../ops/weight.ts";
 import type { Decoder, DraftHead, ForwardInputs, ForwardOptions } from "./decoder.ts";
 import type { Drafter, DraftPass } from "./drafter.ts";
 import type { Encoder } from "./encoder.ts";
-import { type LayerConfig, type LayerPlaces, layerPlaces, type PartActivations, type TextsSeen } from "./layer.ts";
+import {
+  type LayerConfig,
+  type LayerPlaces,
+  layerPlaces,
+  type PackedSequences,
+  type PartActivations,
+} from "./layer.ts";
 import type { RopeConfig } from "./rope.ts";
 import { madeByNorm, type ScalableActivation } from "./scalable.ts";
 import { allLayers, type TransformerConfig } from "./transformer-config.ts";
@@ -68,9 +74,9 @@ function unusedModules({ layers }: TransformerConfig): string[] {
   ]);
 }
 
-/** What a pass is told beside its inputs. `texts`: of texts that are read whole. */
+/** What a pass is told beside its inputs. `packed`: of sequences that are read whole. */
 interface PassOptions<T> extends Omit<ForwardOptions, "cache"> {
-  readonly cache: ForwardOptions["cache"] | { readonly texts: TextsSeen<T> };
+  readonly cache: ForwardOptions["cache"] | { readonly packed: PackedSequences<T> };
 }
 
 /** One forward pass over one set of operators. */
@@ -235,7 +241,7 @@ function checkKept(architecture: string, { layers }: TransformerConfig, { cache 
 }
 
 /**
- * The decoder of an architecture without its head, for texts that are read whole. UnsupportedError for what its attention
+ * The decoder of an architecture without its head, for packed sequences. UnsupportedError for what its attention
  * would need besides.
  */
 export function transformerEncoder(file: string, decoder: Decoder, isBidirectional: boolean): Encoder {
@@ -256,7 +262,7 @@ export function transformerEncoder(file: string, decoder: Decoder, isBidirection
         config,
         weights,
         { tokens, position: positions, rows: null },
-        { cache: { texts: { offsets, isBidirectional } }, logits: "all", longContext: false },
+        { cache: { packed: { offsets, isBidirectional } }, logits: "all", longContext: false },
       ).hiddenStates(),
   };
 }

@@ -96,17 +96,17 @@ export interface LinearRecurrenceOptions<T> {
   readonly scale?: number;
 }
 
-/** What attention within texts works on beside queries, keys and values. */
-export interface TextAttentionOptions<T> {
-  /** Where each text begins, and where the last one ends, int64 [texts + 1]. */
+/** What attention of packed sequences works on beside queries, keys and values. */
+export interface PackedAttentionOptions<T> {
+  /** Where each sequence begins, and where the last one ends, int64 [sequences + 1]. */
   readonly offsets: T;
   /** Columns of a head. */
   readonly headDim: number;
   /** Factor of the products of queries and keys. */
   readonly scale: number;
-  /** Rows before its own that a query sees at most. Default: all of its text. */
+  /** Tokens before its own that a query sees at most. Default: all of its sequence. */
   readonly before?: number | null;
-  /** Rows after its own that a query sees at most; 0 is causal. Default: all of its text. */
+  /** Tokens after its own that a query sees at most; 0 is causal. Default: all of its sequence. */
   readonly after?: number | null;
 }
 
@@ -263,16 +263,16 @@ export class Ops<T> {
     return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, position, scale, window, softcap);
   }
 
-  /** Computes the attention of rows [1, T, …] that are several texts, each over the rows of its own text. */
-  attendTexts(q: T, k: T, v: T, options: TextAttentionOptions<T>): T {
+  /** Computes the attention of packed sequences, T tokens in all, each over its own tokens. */
+  attendPacked(q: T, k: T, v: T, options: PackedAttentionOptions<T>): T {
     checkOptions(options);
     const { offsets, headDim, scale, before, after } = options;
-    return this.call("lowbit::attend_texts.out", q, k, v, offsets, headDim, scale, before ?? null, after ?? null);
+    return this.call("lowbit::attend_packed.out", q, k, v, offsets, headDim, scale, before ?? null, after ?? null);
   }
 
-  /** Makes one row of each text of x [1, T, n], to [texts, n]; `offsets` are those of `attendTexts`. */
-  poolTexts(x: T, offsets: T, pooling: Pooling): T {
-    return this.call("lowbit::pool_texts.out", x, offsets, pooling);
+  /** Pools each packed sequence of x [1, T, n] to one vector, [sequences, n]; `offsets` are those of `attendPacked`. */
+  poolPacked(x: T, offsets: T, pooling: Pooling): T {
+    return this.call("lowbit::pool_packed.out", x, offsets, pooling);
   }
 
   /**

@@ -1,6 +1,6 @@
-/** Operators over packed sequences: the tokens of several texts as rows of one tensor, text i in rows offsets[i] to offsets[i + 1] - 1. */
-import type { AttendTextsArgs, PoolTextsArgs } from "../kernels/families/attention/fields.ts";
-import { attendTexts, poolTexts } from "../kernels/families/index.ts";
+/** Operators over packed sequences: rows of one tensor, of which offsets[i] to offsets[i + 1] - 1 are the tokens of sequence i. */
+import type { AttendPackedArgs, PoolPackedArgs } from "../kernels/families/attention/fields.ts";
+import { attendPacked, poolPacked } from "../kernels/families/index.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";
 import { attentionMultiplications } from "./attention.ts";
@@ -8,10 +8,10 @@ import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
 
-/** ShapeError unless there are offsets of at least one text. */
+/** ShapeError unless there are offsets of at least one sequence. */
 function checkOffsets(args: Arguments<TensorSpec>): number {
   const { shape } = args.tensor("offsets", "i64");
-  if (shape.length !== 1 || shape[0]! < 2) args.fail("offsets", `expected shape [texts + 1] but found [${shape}]`);
+  if (shape.length !== 1 || shape[0]! < 2) args.fail("offsets", `expected shape [sequences + 1] but found [${shape}]`);
   return shape[0]! - 1;
 }
 
@@ -21,22 +21,22 @@ const offsetIndices = (input: string) => ({
   limit: (args: Arguments<Tensor>) => rowCount(args.tensor(input).shape) + 1,
 });
 
-/** Rows that a query sees without a bound; kernels count with 32 bits. */
+/** Tokens that a query sees without a bound; kernels count with 32 bits. */
 const ROWS_MAX = 2 ** 31 - 1;
 
-/** Rows that a query sees at most in one direction. */
+/** Tokens that a query sees at most in one direction. */
 function seenRows(args: Arguments<TensorSpec>, name: "before" | "after"): number {
   return args.optionalNumber(name) === null ? ROWS_MAX : Math.min(args.integer(name, 0), ROWS_MAX);
 }
 
 /**
- * Grouped-query attention within texts. q [1, T, heads * head_dim]; k, v [1, T, kv_heads * head_dim]. before, after: rows that
- * a query sees at most on each side of its own; all of its text without them, and after = 0 is causal.
+ * Grouped-query attention of packed sequences. q [1, T, heads * head_dim]; k, v [1, T, kv_heads * head_dim]. before, after:
+ * tokens that a query sees at most on each side of its own; all of its sequence without them, and after = 0 is causal.
  */
-const attendTextsOperator = defineOperator<AttendTextsArgs>({
+const attendPackedOperator = defineOperator<AttendPackedArgs>({
   schema:
-    "lowbit::attend_texts.out(Tensor q, Tensor k, Tensor v, Tensor offsets, int head_dim, float scale, int? before=None, int? after=None, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: attendTexts,
+    "lowbit::attend_packed.out(Tensor q, Tensor k, Tensor v, Tensor offsets, int head_dim, float scale, int? before=None, int? after=None, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: attendPacked,
   indices: offsetIndices("q"),
   query: (args) => ({ layout: null, bits: null, m: rowCount(args.tensor("q").shape) }),
   multiplications: (args) => attentionMultiplications(args.tensor("q"), rowCount(args.tensor("q").shape)),
@@ -73,18 +73,18 @@ const attendTextsOperator = defineOperator<AttendTextsArgs>({
   },
 });
 
-/** One row [texts, n] of each text of x [1, T, n], by the names of sentence-transformers' pooling modes. */
-const poolTextsOperator = defineOperator<PoolTextsArgs>({
-  schema: "lowbit::pool_texts.out(Tensor x, Tensor offsets, str mode, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: poolTexts,
+/** One vector [sequences, n] of each sequence of x [1, T, n], by the names of sentence-transformers' pooling modes. */
+const poolPackedOperator = defineOperator<PoolPackedArgs>({
+  schema: "lowbit::pool_packed.out(Tensor x, Tensor offsets, str mode, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: poolPacked,
   indices: offsetIndices("x"),
   shape(args) {
     const { shape } = args.tensor("x", "f32");
-    const texts = checkOffsets(args);
+    const sequences = checkOffsets(args);
     const mode = args.string("mode");
     if (shape.length === 0) args.fail("x", "expected shape [1, T, n] but found a scalar");
     if (!isPooling(mode)) args.fail("mode", `expected one of ${poolings.join(", ")} but found ${mode}`);
-    return { dtype: "f32", shape: [texts, shape.at(-1)!] };
+    return { dtype: "f32", shape: [sequences, shape.at(-1)!] };
   },
   prepare(args) {
     const { shape, data } = args.tensor("x");
@@ -99,4 +99,4 @@ const poolTextsOperator = defineOperator<PoolTextsArgs>({
   },
 });
 
-export const packedSequenceOperators: readonly Operator[] = [attendTextsOperator, poolTextsOperator];
+export const packedSequenceOperators: readonly Operator[] = [attendPackedOperator, poolPackedOperator];

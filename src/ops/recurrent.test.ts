@@ -32,7 +32,7 @@ async function inParts(
   parts: readonly number[],
   call: (builder: EagerBuilder, first: number, end: number) => Tensor,
 ): Promise<Float32Array> {
-  const options = { contextLength: 64, sequences: 2, cacheBytes: 1 << 20, type: "f32", stepRows: 64 } as const;
+  const options = { contextLength: 64, sequences: 2, cacheBytes: 1 << 20, type: "f32", stepTokens: 64 } as const;
   const store = new SequenceStore(processMemory(), [use], options);
   const builder = new EagerBuilder(operators, scalarCpu, { threads: 1, sequences: store.table });
   const sequence = store.open();
@@ -40,7 +40,7 @@ async function inParts(
   for (const rows of parts) {
     const first = sequence.position;
     sequence.reserve(rows);
-    const y = await store.step([{ sequence, rows }], async () => call(builder, first, first + rows));
+    const y = await store.step([{ sequence, tokens: rows }], async () => call(builder, first, first + rows));
     sequence.commit(new Array(rows).fill(0));
     found.push(...(y.data as Float32Array));
   }

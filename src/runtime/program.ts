@@ -296,10 +296,10 @@ function sequencesOf(program: Program, registry: OperatorRegistry, cpu: Cpu, opt
   }
   const file = program.file ?? "program";
   const metadata = readMetadata(program);
-  const stepRows = countOf(metadata, "get_max_seq_len", { file });
-  const contextLength = countOf(metadata, "get_max_context_len", { file, fallback: stepRows });
+  const stepTokens = countOf(metadata, "get_max_seq_len", { file });
+  const contextLength = countOf(metadata, "get_max_context_len", { file, fallback: stepTokens });
   const most = cpu.features.has("simd128") ? WASM_CACHE_BYTES_MAX : Number.POSITIVE_INFINITY;
-  return { uses, chosen: chooseSequences(uses, { contextLength, stepRows }, options, most) };
+  return { uses, chosen: chooseSequences(uses, { contextLength, stepTokens }, options, most) };
 }
 
 /** What a program will have in memory, as far as it is known. */

@@ -58,25 +58,25 @@ export function checkKvCache(type: KvCacheType): KvCacheType {
 /** What is chosen of a program's sequences, from what was asked for, what the model has and what this machine has. */
 export function chooseSequences(
   uses: readonly SequenceUse[],
-  model: { readonly contextLength: number; readonly stepRows: number },
+  model: { readonly contextLength: number; readonly stepTokens: number },
   options: SequenceLoadOptions,
   cacheBytesMax = Number.POSITIVE_INFINITY,
 ): SequenceOptions {
-  const { stepRows } = model;
+  const { stepTokens } = model;
   const sequences = checkWhole("sequences", options.sequences ?? SEQUENCES_DEFAULT, 1, SEQUENCES_MAX);
   const wanted = checkWhole("contextLength", options.contextLength ?? model.contextLength, 1, model.contextLength);
-  const type = checkKvCache(options.kvCache ?? defaultType(uses, wanted, stepRows));
+  const type = checkKvCache(options.kvCache ?? defaultType(uses, wanted, stepTokens));
   const layout = sequenceLayout(uses, { type, contextLength: wanted, sequences });
-  const one = bytesForSequence(layout, wanted, Math.min(stepRows, wanted));
+  const one = bytesForSequence(layout, wanted, Math.min(stepTokens, wanted));
   const cacheBytes = options.cacheBytes ?? defaultBytes(one, sequences, cacheBytesMax);
   if (!(cacheBytes > 0 && cacheBytes < Number.POSITIVE_INFINITY))
     throw new InvalidArgumentError(`cacheBytes: expected a number of bytes but found ${shown(cacheBytes)}`);
-  const chosen = { type, sequences, cacheBytes, stepRows: Math.min(stepRows, wanted) };
+  const chosen = { type, sequences, cacheBytes, stepTokens: Math.min(stepTokens, wanted) };
   if (one <= cacheBytes) return { ...chosen, contextLength: wanted };
-  const contextLength = positionsWithin(layout, cacheBytes, wanted, stepRows);
+  const contextLength = positionsWithin(layout, cacheBytes, wanted, stepTokens);
   if (options.contextLength !== undefined || contextLength < 1) {
     const least = options.contextLength ?? 1;
-    const needed = bytesForSequence(layout, least, Math.min(stepRows, least));
+    const needed = bytesForSequence(layout, least, Math.min(stepTokens, least));
     throw new InvalidArgumentError(
       `cacheBytes: expected at least ${needed}, for ${least === 1 ? "a token" : `${least} tokens`} of one sequence in ${type}, but found ${cacheBytes}`,
     );
@@ -86,7 +86,7 @@ export function chooseSequences(
       `contexts are cut to ${contextLength} of the model's ${wanted} tokens: the keys and values of one would take ` +
       `${one} bytes in ${type}, and cacheBytes is ${cacheBytes}`,
   );
-  return { ...chosen, contextLength, stepRows: Math.min(stepRows, contextLength) };
+  return { ...chosen, contextLength, stepTokens: Math.min(stepTokens, contextLength) };
 }
 
 /** InvalidArgumentError for options of sequences given to a program that keeps one sequence in states of its own. */
@@ -98,9 +98,9 @@ export function checkNoSequences(options: SequenceLoadOptions): void {
       );
 }
 
-function defaultType(uses: readonly SequenceUse[], contextLength: number, stepRows: number): KvCacheType {
+function defaultType(uses: readonly SequenceUse[], contextLength: number, stepTokens: number): KvCacheType {
   const layout = sequenceLayout(uses, { type: "f32", contextLength, sequences: 1 });
-  const bytes = bytesForSequence(layout, contextLength, Math.min(stepRows, contextLength));
+  const bytes = bytesForSequence(layout, contextLength, Math.min(stepTokens, contextLength));
   return bytes <= F32_CONTEXT_BYTES_MAX ? "f32" : "f16";
 }
 

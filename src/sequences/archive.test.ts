@@ -7,7 +7,7 @@ import type { PageArchive } from "./archive.ts";
 import { bytesForSequence, sequenceLayout } from "./layout.ts";
 
 const POSITIONS = 2;
-const options = { contextLength: 40, sequences: 2, cacheBytes: 1 << 20, pagePositions: POSITIONS, stepRows: 6 };
+const options = { contextLength: 40, sequences: 2, cacheBytes: 1 << 20, pagePositions: POSITIONS, stepTokens: 6 };
 const cache = (layer: number, window = 0): SequenceUse => ({ kind: "cache", layer, kvHeads: 1, headDim: 1, window });
 const state = (index: number): SequenceUse => ({ kind: "state", index, byteLength: 8 });
 const models: Record<string, readonly SequenceUse[]> = {

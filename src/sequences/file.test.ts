@@ -14,7 +14,7 @@ const cache = (layer: number, window = 0, kvHeads = 1): SequenceUse => ({
   window,
 });
 const state = (index: number): SequenceUse => ({ kind: "state", index, byteLength: 8 });
-const options = { contextLength: 64, sequences: 2, cacheBytes: 1 << 20, pagePositions: 4, stepRows: 8 };
+const options = { contextLength: 64, sequences: 2, cacheBytes: 1 << 20, pagePositions: 4, stepTokens: 8 };
 const uses = [cache(0), cache(1, 6), state(0)];
 const numbers = (length: number, first = 0) => Array.from({ length }, (_, i) => first + i);
 const joined = (parts: Iterable<Uint8Array>) => new Uint8Array(Buffer.concat([...parts]));

@@ -21,8 +21,8 @@ export interface SequenceOptions {
   readonly sequences: number;
   /** Most bytes of keys, values and states of all sequences together. */
   readonly cacheBytes: number;
-  /** Most rows that a sequence has in one step. Default: those of a page. */
-  readonly stepRows?: number | undefined;
+  /** Most tokens that a sequence has in one step. Default: those of a page. */
+  readonly stepTokens?: number | undefined;
   /** Positions of a page, a power of two. Default: 32. */
   readonly pagePositions?: number | undefined;
 }
@@ -95,16 +95,17 @@ export function sequenceLayout(
 }
 
 /**
- * Least `cacheBytes` with which one sequence can grow to `positions` tokens, `stepRows` at a time, whatever else the store
+ * Least `cacheBytes` with which one sequence can grow to `positions` tokens, `stepTokens` at a time, whatever else the store
  * holds for later.
  */
-export function bytesForSequence({ shape }: SequenceLayout, positions: number, stepRows: number): number {
-  return limitFor(blockSizes(shape), blocksOf(shape, positions, stepRows));
+export function bytesForSequence({ shape }: SequenceLayout, positions: number, stepTokens: number): number {
+  return limitFor(blockSizes(shape), blocksOf(shape, positions, stepTokens));
 }
 
 /** The longest context, up to `most`, of which `cacheBytes` hold one sequence; 0 when they do not hold a step. */
-export function positionsWithin(layout: SequenceLayout, cacheBytes: number, most: number, stepRows: number): number {
-  const fits = (positions: number) => bytesForSequence(layout, positions, Math.min(stepRows, positions)) <= cacheBytes;
+export function positionsWithin(layout: SequenceLayout, cacheBytes: number, most: number, stepTokens: number): number {
+  const fits = (positions: number) =>
+    bytesForSequence(layout, positions, Math.min(stepTokens, positions)) <= cacheBytes;
   let low = 0;
   let high = most;
   while (low < high) {
@@ -116,11 +117,11 @@ export function positionsWithin(layout: SequenceLayout, cacheBytes: number, most
 }
 
 /** Most pages at once for each kind of layers; a shared page that is written is copied, so there is one more. */
-function blocksOf(shape: PageShape, positions: number, stepRows: number): number[] {
+function blocksOf(shape: PageShape, positions: number, stepTokens: number): number[] {
   const pages = Math.ceil(positions / shape.positions);
   const counts = shape.kinds.map(({ window }, kind) => {
     if (window === 0) return pages + 1;
-    const start = Math.max(0, positions - stepRows);
+    const start = Math.max(0, positions - stepTokens);
     return pages - firstPageKept(shape, kind, start) + 1;
   });
   return shape.stateBytes > 0 ? [...counts, STATES_OF_SEQUENCE] : counts;

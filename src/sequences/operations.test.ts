@@ -83,7 +83,7 @@ class Run {
   readonly #hasWindows: boolean;
 
   constructor(uses: readonly SequenceUse[], spareBytes: number) {
-    const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepRows: STEP_ROWS };
+    const options = { contextLength: CONTEXT, sequences: SLOTS, pagePositions: POSITIONS, stepTokens: STEP_ROWS };
     const layout = sequenceLayout(uses, { ...options, type: "f32" });
     this.#cacheBytes = bytesForSequence(layout, CONTEXT, STEP_ROWS) + spareBytes;
     this.cells = new CellStore(uses, { ...options, cacheBytes: this.#cacheBytes });

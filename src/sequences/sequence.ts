@@ -43,7 +43,7 @@ export class Sequence {
   #nextState: State | null = null;
   /** Where the last step began, with the state there, while that can be gone back to. */
   #earlier: { readonly position: number; readonly state: State } | null = null;
-  /** Rows of the last step that are not committed. */
+  /** Tokens of the last step that are not committed. */
   #computed = 0;
   /** Positions up to here are everyone's: they were public prompts'. */
   #publicEnd = 0;
@@ -245,7 +245,7 @@ export class Sequence {
 
   /** Internal: what keeps a step of so many tokens from running now; null when nothing does. */
   refusal(count: number, ahead = 0): string | null {
-    if (!Number.isInteger(count) || count < 1) return `${count} rows`;
+    if (!Number.isInteger(count) || count < 1) return `${count} tokens`;
     if (this.#isDisposed) return "a sequence that was disposed of";
     if (this.#isInStep) return "a sequence that is in a step";
     // Nothing is stored where all is there.

@@ -11,7 +11,7 @@ export class SingleSequence {
 
   /** InvalidArgumentError for options out of range. */
   constructor(uses: readonly SequenceUse[], { type, contextLength }: Pick<SequenceOptions, "type" | "contextLength">) {
-    const options = { type, contextLength, sequences: 1, stepRows: contextLength };
+    const options = { type, contextLength, sequences: 1, stepTokens: contextLength };
     const cacheBytes = bytesForSequence(sequenceLayout(uses, options), contextLength, contextLength);
     this.#store = new SequenceStore(processMemory(), uses, { ...options, cacheBytes });
     this.#sequence = this.#store.open();
@@ -27,11 +27,11 @@ export class SingleSequence {
     return this.#sequence.position;
   }
 
-  /** Runs calls on rows after the tokens that it holds. Their tokens are held once they are committed. */
-  step<R>(rows: number, work: () => R): R {
+  /** Runs calls on tokens after those that it holds, which it holds once they are committed. */
+  step<R>(tokens: number, work: () => R): R {
     // There is room for a whole context, and nobody else who takes it.
-    this.#sequence.reserve(rows);
-    return this.#store.stepNow([{ sequence: this.#sequence, rows }], work);
+    this.#sequence.reserve(tokens);
+    return this.#store.stepNow([{ sequence: this.#sequence, tokens }], work);
   }
 
   /** Appends the tokens of the last step. */

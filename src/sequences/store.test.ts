@@ -15,7 +15,7 @@ const cache = (layer: number, window = 0, kvHeads = 1): SequenceUse => ({
   window,
 });
 const state = (index: number): SequenceUse => ({ kind: "state", index, byteLength: 8 });
-const options = { contextLength: 64, sequences: 2, cacheBytes: 1 << 20, pagePositions: 4, stepRows: 8 };
+const options = { contextLength: 64, sequences: 2, cacheBytes: 1 << 20, pagePositions: 4, stepTokens: 8 };
 const numbers = (length: number, first = 0) => Array.from({ length }, (_, i) => first + i);
 
 describe("prefixes", () => {
@@ -191,10 +191,10 @@ describe("steps", () => {
     await cells.extend(sequence, numbers(5));
     sequence.reserve(2);
     let fork = sequence;
-    await cells.store.step([{ sequence, rows: 2 }], async () => {
+    await cells.store.step([{ sequence, tokens: 2 }], async () => {
       expect(() => sequence.truncate(2)).toThrow(InvalidArgumentError);
       expect(() => sequence.reserve(1)).toThrow("expected a sequence that is not in a step");
-      await expect(cells.store.step([{ sequence, rows: 2 }], async () => {})).rejects.toThrow("one step at a time");
+      await expect(cells.store.step([{ sequence, tokens: 2 }], async () => {})).rejects.toThrow("one step at a time");
       fork = sequence.fork();
       const before = cells.store.statistics.usedBytes;
       sequence.dispose();
@@ -280,7 +280,7 @@ describe("memory", () => {
     const file = memorySource("file", new Uint8Array(Buffer.concat([...others.store.save(saved, "")])));
     const { cells, kept } = await scattered();
     for (const sequence of kept) expect(sequence.reserve(1)).toBe(true);
-    const runs = kept.map((sequence) => ({ sequence, rows: 1 }));
+    const runs = kept.map((sequence) => ({ sequence, tokens: 1 }));
     const places = () =>
       kept.flatMap(({ pages }) => pages.flatMap(({ blocks }) => blocks.map((block) => block?.address)));
     await cells.store.step(runs, async () => {
@@ -374,7 +374,7 @@ describe("bad input", () => {
     expect(() => sequence.truncate(2)).toThrow("expected a position from 0 to 1 but found 2");
     expect(() => sequence.match([1])).toThrow("expected a sequence without tokens but found 1");
     const other = new SequenceStore(cells.memory, cells.uses, { ...options, type: "f32" });
-    await expect(other.step([{ sequence, rows: 1 }], async () => {})).rejects.toThrow("of this store");
+    await expect(other.step([{ sequence, tokens: 1 }], async () => {})).rejects.toThrow("of this store");
     sequence.dispose();
     sequence.dispose();
     for (const call of [() => sequence.fork(), () => sequence.reserve(1), () => sequence.release()])

@@ -61,9 +61,9 @@ export class SequenceStore {
     this.layout = sequenceLayout(uses, options);
     this.contextLength = contextLength;
     const { pagePositions } = this.layout;
-    const stepRows = Math.min(options.stepRows ?? pagePositions, contextLength);
-    const positions = Math.min(contextLength, pagePositions + stepRows);
-    const needed = bytesForSequence(this.layout, positions, stepRows);
+    const stepTokens = Math.min(options.stepTokens ?? pagePositions, contextLength);
+    const positions = Math.min(contextLength, pagePositions + stepTokens);
+    const needed = bytesForSequence(this.layout, positions, stepTokens);
     if (!(cacheBytes >= needed))
       throw new InvalidArgumentError(
         `cacheBytes: expected at least ${needed}, for ${positions} tokens of one sequence in ${type}, but found ${cacheBytes}`,
@@ -94,8 +94,8 @@ export class SequenceStore {
   }
 
   /**
-   * Runs a step: writes the table for its runs, whose rows follow each other, and waits for `work`, in which kernels read
-   * it. The sequences then `commit` the tokens, but for those of rows that begin ahead of them. When `work` fails, they are as they were. InvalidArgumentError for runs
+   * Runs a step: writes the table for its runs, whose tokens follow each other, and waits for `work`, in which kernels read
+   * it. The sequences then `commit` the tokens, but for those that begin ahead of them. When `work` fails, they are as they were. InvalidArgumentError for runs
    * without `reserve`, more runs than slots, and a second step at a time.
    */
   async step<R>(runs: readonly StepRun[], work: () => Promise<R>): Promise<R> {
@@ -136,7 +136,7 @@ export class SequenceStore {
     return (isDone) => {
       this.#isStepping = false;
       this.#table.clear();
-      for (const { sequence, rows, ahead } of runs) sequence.endStep(isDone && !ahead ? rows : 0);
+      for (const { sequence, tokens, ahead } of runs) sequence.endStep(isDone && !ahead ? tokens : 0);
     };
   }
 
@@ -278,11 +278,11 @@ export class SequenceStore {
         `step: expected from 1 to ${this.#table.slots} sequences in a step but found ${runs.length}`,
       );
     const met = new Set<Sequence>();
-    for (const { sequence, rows, ahead = 0 } of runs) {
+    for (const { sequence, tokens, ahead = 0 } of runs) {
       if (!this.#sequences.has(sequence) || met.has(sequence))
         throw new InvalidArgumentError("step: expected open sequences of this store, each once");
       met.add(sequence);
-      const refusal = sequence.refusal(rows, ahead);
+      const refusal = sequence.refusal(tokens, ahead);
       if (refusal) throw new InvalidArgumentError(`step: expected sequences that are ready but found ${refusal}`);
     }
   }

@@ -13,11 +13,11 @@ import type { SequenceLayout } from "./layout.ts";
 import type { PageStore } from "./page-store.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** A sequence's part of a step: its next `rows` tokens. */
+/** A sequence's part of a step: its next `tokens`. */
 export interface StepRun {
   readonly sequence: Sequence;
-  readonly rows: number;
-  /** Distance of the first row's position from the sequence's end: above 0 behind rows that are not committed, below 0 to compute tokens again. Default 0. */
+  readonly tokens: number;
+  /** Distance of the first token's position from the sequence's end: above 0 behind tokens that are not committed, below 0 to compute tokens again. Default 0. */
   readonly ahead?: number;
 }
 
@@ -80,12 +80,12 @@ export class Table implements SequenceTable {
     this.#moves = this.#store.pool.moves;
     const inStep = new Set(runs.map(({ sequence }) => sequence));
     let row = 0;
-    for (const [i, { sequence, rows, ahead = 0 }] of runs.entries()) {
+    for (const [i, { sequence, tokens, ahead = 0 }] of runs.entries()) {
       const slot = this.#slotOf(sequence, inStep);
       this.#writePages(slot, sequence);
       this.#writeStates(slot, sequence);
-      this.runs.set([row, rows, sequence.position + ahead, slot], 1 + RUN_FIELDS * i);
-      row += rows;
+      this.runs.set([row, tokens, sequence.position + ahead, slot], 1 + RUN_FIELDS * i);
+      row += tokens;
     }
     this.runs[0] = runs.length;
   }

@@ -178,7 +178,7 @@ export class WebModel {
   }
 
   /**
-   * Vectors of texts, or of their token ids, in order, of a program of embeddings. UnsupportedError for another;
+   * Embeddings of texts, or of their token ids, in order, of a program of embeddings. UnsupportedError for another;
    * ContextLengthError for texts longer than the model takes; an abort throws the signal's reason.
    */
   async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {

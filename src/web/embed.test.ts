@@ -19,7 +19,7 @@ afterAll(() => {
   for (const close of closings) close();
 });
 
-it("makes vectors of texts in a worker as without one", async () => {
+it("makes embeddings in a worker as without one", async () => {
   const path = join(await temporaryFolder(), "bge.pte");
   const checkpoint = await loadCheckpoint(new URL("../../models/tiny-bge", import.meta.url).pathname);
   await exportProgram(checkpoint, path);

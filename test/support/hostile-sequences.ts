@@ -172,11 +172,11 @@ function layers(): void {
 function texts(): void {
   const attend = (e: ProgramEditor, offsets: number) => {
     const [q, k, v, out] = [0, 1, 2, 3].map(() => floats(e, 1, 4, 32)) as [number, number, number, number];
-    return e.call("lowbit::attend_texts.out", q, k, v, offsets, e.int(16), e.double(1), e.none(), e.none(), out, out);
+    return e.call("lowbit::attend_packed.out", q, k, v, offsets, e.int(16), e.double(1), e.none(), e.none(), out, out);
   };
   const pool = (e: ProgramEditor, offsets: number, mode = "mean") => {
     const [x, out] = [floats(e, 1, 4, 32), floats(e, 2, 32)];
-    return e.call("lowbit::pool_texts.out", x, offsets, e.value({ kind: "string", value: mode }), out, out);
+    return e.call("lowbit::pool_packed.out", x, offsets, e.value({ kind: "string", value: mode }), out, out);
   };
   const wild = [
     [-1, 2, 4],
@@ -200,7 +200,7 @@ function texts(): void {
     const [x, out] = [floats(e, 1, 4, 32), floats(e, 2, 32)];
     const offsets = e.tensor("i64", [3], { offset: e.offsetOf(out) });
     const mode = e.value({ kind: "string", value: "mean" });
-    e.first(e.call("lowbit::pool_texts.out", x, offsets, mode, out, out));
+    e.first(e.call("lowbit::pool_packed.out", x, offsets, mode, out, out));
   });
   for (const row of [-1, 4, 2 ** 31, 2 ** 40])
     addBoth(`row ${row} of four`, ANY, (e) => {

@@ -104,10 +104,10 @@ export class CellStore {
     runs: readonly { sequence: Sequence; ids: readonly number[] }[],
     { fails = false, during = () => {} }: { fails?: boolean; during?: () => void } = {},
   ): Promise<void> {
-    const rows = runs.map(({ sequence, ids }) => ({ sequence, rows: ids.length }));
-    await this.store.step(rows, async () => {
+    const steps = runs.map(({ sequence, ids }) => ({ sequence, tokens: ids.length }));
+    await this.store.step(steps, async () => {
       const { table } = this.store;
-      const total = rows.reduce((sum, { rows }) => sum + rows, 0);
+      const total = steps.reduce((sum, { tokens }) => sum + tokens, 0);
       const found = [...runsOf(table, total)];
       expect(found.length).toBe(runs.length);
       for (const [i, { position, slot }] of found.entries()) this.#compute(slot, position, runs[i]!);

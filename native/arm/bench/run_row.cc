@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <memory>
 
-#include "../../aqlm/codes.h"
+#include "../../../packages/aqlm/native/codes.h"
 #include "../../families/linear/arguments.h"
 #include "../../panels.h"
+
+extern "C" lowbit::KernelLibrary lowbit_kernel_library();
 
 using namespace lowbit;
 
@@ -125,6 +127,7 @@ void run(const KernelRow& row, const Shape& shape) {
 }  // namespace
 
 int main(int count, char** words) {
+  add_kernel_rows(lowbit_kernel_library().rows);
   const KernelRow* row = count == 7 ? find_row(words[1]) : nullptr;
   if (!row || (row->needs & ~cpu_features()) != 0) {
     fprintf(stderr, "run_row: expected ROW M N K BITS GROUP with a row that this CPU has\n");

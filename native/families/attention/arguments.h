@@ -152,7 +152,7 @@ static inline void visit_arguments(RopeUpdateAndAttendArguments& args, Visitor& 
        args.softcap, args.scratch);
 }
 
-struct AttendTextsArguments {
+struct AttendPackedArguments {
   // [rows, heads, head_dim]
   const float* q;
   // [rows, kv_heads, head_dim]
@@ -172,7 +172,7 @@ struct AttendTextsArguments {
 };
 
 template <class Visitor>
-static inline void visit_arguments(AttendTextsArguments& args, Visitor& each) {
+static inline void visit_arguments(AttendPackedArguments& args, Visitor& each) {
   each(args.rows, args.heads, args.head_dim, args.kv_heads, args.bounds, args.q, args.k, args.v, args.offsets, args.y,
        args.scale, args.before, args.after, args.scratch);
 }

@@ -1,4 +1,4 @@
-/** Arguments of AQLM's kernels, validated by the operators: `npm run families` writes native/aqlm/arguments.h from them. */
+/** Arguments of AQLM's kernels, validated by the operators: `npm run families` writes packages/aqlm/native/arguments.h from them. */
 import { type ArgumentsOf, boolean, type RecordField, unsized, whole } from "lowbit/extension";
 import type { Floats } from "./form.ts";
 import type { OpenCodes } from "./layout.ts";

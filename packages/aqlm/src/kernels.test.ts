@@ -1,9 +1,11 @@
 /** Which of AQLM's rows serve how many rows of x, on CPUs that need not be here. */
 import { describe, expect, it } from "vitest";
 import { cpuWith } from "../../../src/kernels/cpu.ts";
+import { nativeAddon } from "../../../src/kernels/native/addon.ts";
 import { selectKernel } from "../../../src/kernels/select.ts";
 import { neverChosen, passedOver } from "../../../test/support/passed-over.ts";
 import { aqlmKernels } from "./kernels.ts";
+import { knownRows } from "./known-rows.ts";
 
 const bf16 = ["neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m2", "apple-m4"] as const;
 
@@ -36,6 +38,27 @@ it("WebAssembly shares tables of words among eight rows of x, from 64 on", () =>
   const chosen = (m: number) => selectKernel(aqlmKernels, { layout: "aqlm_tiles8", bits: null, m }, cpu).name;
   expect([1, 2, 63].map(chosen)).toEqual([1, 2, 2].map((rows) => `aqlm_f32_c8_${rows}x64x8_wasm_simd`));
   expect([64, 512].map(chosen)).toEqual(new Array(2).fill("aqlm_lut16_c8_64x64x32_wasm_simd"));
+});
+
+it.skipIf(nativeAddon() === null)(
+  "the known rows are those of this machine's library (npm run rows writes them)",
+  () => {
+    const rows = nativeAddon()!
+      .kernels()
+      .filter(({ family }) => family === "aqlm");
+    const built = rows.reduce((bits, { needs }) => bits | needs, 0);
+    expect(rows.length).toBeGreaterThan(0);
+    expect(knownRows[process.arch]!.filter(({ needs }) => (needs & ~built) === 0)).toEqual(rows);
+  },
+);
+
+it.each([
+  ["skylake-x", "avx512"],
+  ["haswell", "avx2"],
+])("vectors serve codes of 16 bits on %s up to 63 rows, panels from 64 on", (name, target) => {
+  const chosen = (m: number) => selectKernel(aqlmKernels, { layout: "aqlm_tiles", bits: null, m }, cpuWith(name)).name;
+  expect([1, 63].map(chosen)).toEqual(new Array(2).fill(`aqlm_f32_cx_1x64x128_${target}`));
+  expect([64, 512].map(chosen)).toEqual(new Array(2).fill(`aqlm_f32_cx_64x${target === "avx2" ? 16 : 32}x1_${target}`));
 });
 
 it("every row is chosen for some call", () => {

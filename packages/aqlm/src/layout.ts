@@ -18,7 +18,7 @@ import { type AqlmForm, type AqlmWeights, checkForm, checkWeights, codeArray, fo
 export const HEADER_BYTES = 64;
 const MAGIC = 0x3141424c;
 const VERSION = 1;
-/** Outputs of a tile; native/aqlm/codes.h has the same. */
+/** Outputs of a tile; native/codes.h has the same. */
 export const TILE = 64;
 /** Input groups of a block. */
 export const BLOCK = 16;

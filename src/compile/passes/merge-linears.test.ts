@@ -166,7 +166,7 @@ it("joins queries, keys and values of attention within texts", () => {
   const offsets = { name: "offsets", spec: { dtype: "i64", shape: [5] }, smallest: [2] } as const;
   const graph = graphOf([rows("x", 32), offsets], (ops, [x, offsets], constant) => {
     const [q, k, v] = ["q", "k", "v"].map((name) => linear(ops, x!, constant(packed(name, 32, 32)), 32));
-    return [ops.attendTexts(q!, k!, v!, { offsets: offsets!, headDim: 16, scale: 1 })];
+    return [ops.attendPacked(q!, k!, v!, { offsets: offsets!, headDim: 16, scale: 1 })];
   });
   expect(after(mergeLinears, graph)).toMatchInlineSnapshot(`
     "forward(x: f32[1, <=4, 32], offsets: i64[<=5])
@@ -174,7 +174,7 @@ it("joins queries, keys and values of attention within texts", () => {
       %1: f32[1, <=4, 32] = aten::slice_copy.Tensor_out(%0, -1, 0, 32, 1)
       %2: f32[1, <=4, 32] = aten::slice_copy.Tensor_out(%0, -1, 32, 64, 1)
       %3: f32[1, <=4, 32] = aten::slice_copy.Tensor_out(%0, -1, 64, 96, 1)
-      %4: f32[1, <=4, 32] = lowbit::attend_texts.out(%1, %2, %3, offsets, 16, 1, null, null)
+      %4: f32[1, <=4, 32] = lowbit::attend_packed.out(%1, %2, %3, offsets, 16, 1, null, null)
       return %4"
   `);
 });

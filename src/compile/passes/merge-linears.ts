@@ -55,9 +55,9 @@ function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
   return isLinear(first) && parts.every(alike) ? parts : null;
 }
 
-/** Queries, keys and values of attention within texts, before they are rotated where they are. */
+/** Queries, keys and values of attention of packed sequences, before they are rotated where they are. */
 function textInputs({ operator, args }: GraphNode, uses: Uses): readonly GraphValue[] | undefined {
-  if (operator !== "lowbit::attend_texts.out") return undefined;
+  if (operator !== "lowbit::attend_packed.out") return undefined;
   return (args.slice(0, 3) as GraphValue[]).map((value) => {
     const maker = soleMaker(value, uses);
     return maker?.operator === "lowbit::rope.out" ? (maker.args[0] as GraphValue) : value;

@@ -1,6 +1,6 @@
 /** The cases of the families that have some. Written by `npm run families`. */
 export {
-  attendTextsCases as attendTexts,
+  attendPackedCases as attendPacked,
   attentionCases as attention,
   ropeAnglesCases as ropeAngles,
   ropeCases as rope,

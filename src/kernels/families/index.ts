@@ -1,8 +1,8 @@
 /** All families of kernels: lists, best first. Written by `npm run families`. */
 export {
-  attendTexts,
+  attendPacked,
   attention,
-  poolTexts,
+  poolPacked,
   rope,
   ropeAngles,
   ropeUpdateAndAttend,

@@ -9,6 +9,7 @@ import type { NativeAddon } from "./interface.ts";
 import { cutShort } from "./shared-object.ts";
 
 let loaded: NativeAddon | null | undefined;
+let loadedFile: string | null = null;
 let problem = "";
 
 /**
@@ -18,6 +19,12 @@ let problem = "";
 export function nativeAddon(): NativeAddon | null {
   if (loaded === undefined) loaded = load();
   return loaded;
+}
+
+/** The file of the addon of `nativeAddon`; null where that gave none. */
+export function nativeAddonFile(): string | null {
+  nativeAddon();
+  return loadedFile;
 }
 
 /** The address of this file; of a bundle as CommonJS, which knows none, that of the folder that it runs in. */
@@ -58,6 +65,7 @@ function load(): NativeAddon | null {
       }
       const addon: Partial<NativeAddon> = require(file);
       if (addon.abi === NATIVE_ABI) {
+        loadedFile = file;
         if (reasons.length > 0) logInfo(() => `native addon ${path} serves: ${reasons.join("; ")}`);
         return addon as NativeAddon;
       }

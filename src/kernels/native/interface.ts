@@ -28,12 +28,19 @@ interface NativePlan {
 
 /** A row as native/kernel.h declares it: `bits` (0x200: reads minima) and `needs` are bit sets. */
 export interface NativeRow {
+  /** Tells it apart from all others. */
   readonly name: string;
+  /** What it computes. */
   readonly family: string;
+  /** Packed layout that it reads; null for those that read none. */
   readonly layout: string | null;
+  /** Bit b is set where it takes weights of b bits; 0 without packed weights. */
   readonly bits: number;
+  /** Bits of the features that a CPU must have, as `featureBits` numbers them. */
   readonly needs: number;
+  /** Rows of activations from which on it serves. */
   readonly mStep: number;
+  /** Outputs of a tile. */
   readonly nStep: number;
   /** Null when it serves groups of any length. */
   readonly groups: readonly GroupLimit[] | null;

@@ -8,7 +8,7 @@ import { logInfo } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import type { CpuFeature, Kernel, NativeCall } from "../contract.ts";
 import type { NativeArguments } from "../declaration.ts";
-import { missingAddon, nativeAddon } from "./addon.ts";
+import { missingAddon, nativeAddon, nativeAddonFile } from "./addon.ts";
 import { featureBits, type NativeAddon, type NativeRow } from "./interface.ts";
 import { knownRows } from "./known-rows.ts";
 import { cutShort } from "./shared-object.ts";
@@ -64,38 +64,46 @@ function neededBy(rows: readonly NativeRow[]): number {
 /** One for all calls: an array's memory is made when native code first looks at it. */
 const noScratch = new Uint8Array(0);
 
-/** A row of an architecture; `index` is its place in the addon that can run it, null where none here can. */
+/** A row of an architecture; `index` is its place among those that are loaded, null where it is not. */
 interface ListedRow {
   readonly row: NativeRow;
   readonly index: number | null;
 }
 
-let listed: Map<string, ListedRow[]> | undefined;
+/** Rows by architecture, as process.arch names it. */
+export type KnownRows = Readonly<Record<string, readonly NativeRow[]>>;
 
-/** All rows by family, best first in each architecture. */
-function listRows(): Map<string, ListedRow[]> {
-  const families = new Map<string, ListedRow[]>();
-  const add = (row: NativeRow, index: number | null) => {
-    const rows = families.get(row.family);
-    if (rows) rows.push({ row, index });
-    else families.set(row.family, [{ row, index }]);
-  };
-  const addon = nativeAddon();
-  for (const { row, index } of addon ? ownRows(addon) : []) add(row, index);
-  for (const [architecture, rows] of Object.entries(knownRows)) {
-    if (addon && architecture === process.arch) continue;
-    // Rows that need no feature would be chosen for this machine too, which cannot run them.
-    for (const row of rows) if (row.needs !== 0) add(row, null);
-  }
-  return families;
+let listed: ListedRow[] | undefined;
+
+/** Rows of the addon and of libraries that it has loaded. */
+function loadedRows(): ListedRow[] {
+  listed ??=
+    nativeAddon()
+      ?.kernels()
+      .map((row, index) => ({ row, index })) ?? [];
+  return listed;
 }
 
-/** The addon's rows, and at their places among them known ones of instruction sets that it was not built for. */
-function ownRows(addon: NativeAddon): ListedRow[] {
-  const rows: ListedRow[] = addon.kernels().map((row, index) => ({ row, index }));
+/** Rows of a family, best first in each architecture. */
+function listRows(family: string, known: KnownRows): ListedRow[] {
+  const isOf = ({ row }: { row: NativeRow }) => row.family === family;
+  const addon = nativeAddon();
+  const knownOf = (architecture: string) => (known[architecture] ?? []).filter((row) => isOf({ row }));
+  const own = addon ? withUnbuilt(addon, loadedRows().filter(isOf), knownOf(process.arch)) : [];
+  const others = Object.keys(known)
+    .filter((architecture) => !addon || architecture !== process.arch)
+    .flatMap(knownOf)
+    // Rows that need no feature would be chosen for this machine too, which cannot run them.
+    .filter(({ needs }) => needs !== 0);
+  return [...own, ...others.map((row) => ({ row, index: null }))];
+}
+
+/** Rows that are loaded, and at their places among them known ones of instruction sets that the addon was not built for. */
+function withUnbuilt(addon: NativeAddon, loaded: readonly ListedRow[], known: readonly NativeRow[]): ListedRow[] {
+  const rows = [...loaded];
   const here = servedFeatures(addon);
   let next = rows.length;
-  for (const row of (knownRows[process.arch] ?? []).toReversed()) {
+  for (const row of known.toReversed()) {
     const at = rows.findIndex(({ row: { name } }) => name === row.name);
     if (at >= 0) next = at;
     // One that this CPU could run is none of the addon's sources any more.
@@ -106,14 +114,16 @@ function ownRows(addon: NativeAddon): ListedRow[] {
 
 /**
  * Kernels of one family, best first in each architecture; those that no addon here has, or that need what this CPU does
- * not have, can be chosen, but not run.
+ * not have, can be chosen, but not run. `known` has those of all architectures: the core's unless a package says its own.
  */
-export function nativeKernels<A>(family: string, argumentsOf: (args: A) => NativeArguments): Kernel<A>[] {
-  listed ??= listRows();
-  const rows = listed.get(family) ?? [];
+export function nativeKernels<A>(
+  family: string,
+  argumentsOf: (args: A) => NativeArguments,
+  known: KnownRows = knownRows,
+): Kernel<A>[] {
   const addon = nativeAddon();
   const here = addon ? servedFeatures(addon) : 0;
-  return rows.map(({ row, index }) => {
+  return listRows(family, known).map(({ row, index }) => {
     if (index === null) return absent(row, "is not in the native addon of this machine");
     const missing = featuresOf(row.needs & ~here);
     if (missing.length > 0) return absent(row, `needs ${missing.join(", ")}, which this CPU does not have`);
@@ -134,6 +144,22 @@ export function loadNativeKernels(path: string): void {
   const problem = cutShort(file) ?? addon.loadKernels(file);
   if (problem !== null) throw new InvalidFileError(path, `is no library of kernels: ${problem}`);
   listed = undefined;
+}
+
+/**
+ * Adds the kernels of a package that is built and published with lowbit, such as AQLM's: those of the library
+ * `lowbit-<name>.node` beside the native addon. Where there is none that can be loaded, slower kernels serve, and a line at
+ * info level says so.
+ */
+export function loadKernelsBesideAddon(name: string): void {
+  const addon = nativeAddonFile();
+  if (addon === null) return;
+  const library = addon.replace(/(\.node)?$/, `-${name}.node`);
+  try {
+    loadNativeKernels(library);
+  } catch (error) {
+    logInfo(() => `slower kernels of ${name} serve: ${(error as Error).message}`);
+  }
 }
 
 /** The bits of kReadsMinima and kReadsFactors in native/kernel.h. */

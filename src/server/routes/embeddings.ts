@@ -38,7 +38,7 @@ interface VectorOptions {
   readonly truncate: boolean;
 }
 
-/** Vectors of texts or of their tokens, and how many tokens they have. ApiError 400 for a model that gives none. */
+/** Embeddings of texts or of their tokens, and how many tokens they have. ApiError 400 for a model that gives none. */
 export async function vectorsOf(
   { model, signal, took }: Job,
   texts: readonly (string | readonly number[])[],

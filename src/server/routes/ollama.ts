@@ -187,7 +187,7 @@ function beginText(job: Job, body: Generation, prompt: string, warn: Warn): Begu
 }
 
 function addEmbed(app: App, serving: Serving): void {
-  const embed = { path: "/api/embed", summary: "Vectors of texts (Ollama)." };
+  const embed = { path: "/api/embed", summary: "Embeddings of texts (Ollama)." };
   addPost(app, { ...embed, request: ollamaEmbedRequest, response: ollamaEmbedSchema }, (c, body) => {
     const name = servedName(serving.pool, body.model);
     const { startedAt } = c.get("record");

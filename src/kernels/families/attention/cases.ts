@@ -1,6 +1,6 @@
-/** Cases of rotary embedding, of attention over one cache, and within texts. */
+/** Cases of rotary embedding, of attention over one cache, and of packed sequences. */
 import { casesOf, floats } from "../../cases.ts";
-import { attendTexts, attention, rope, ropeAngles } from "./kernels.ts";
+import { attendPacked, attention, rope, ropeAngles } from "./kernels.ts";
 
 /** Positions before a model's step. */
 const CONTEXT = 2000;
@@ -35,8 +35,8 @@ export const attentionCases = casesOf(attention, {
   }),
 });
 
-export const attendTextsCases = casesOf(attendTexts, {
-  // Texts of 3 and 14 rows, of heads in variables and of others.
+export const attendPackedCases = casesOf(attendPacked, {
+  // Sequences of 3 and 14 tokens, of heads in variables and of others.
   small: [16, 22].map((headDim) => ({
     ...{ rows: 17, heads: 4, kvHeads: 2, headDim, scale: 0.5, before: 9, after: 4 },
     offsets: BigInt64Array.of(0n, 3n, 17n),

@@ -1,4 +1,4 @@
-/** What kernels of attention, of rotary embedding and of rows of texts are called with. */
+/** What kernels of attention, of rotary embedding and of pooling are called with. */
 import type { Pooling } from "../../../pooling.ts";
 import {
   type ArgumentsOf,
@@ -86,33 +86,33 @@ export const ropeSequenceAttentionFields = {
 export type RopeSequenceAttentionArgs = ArgumentsOf<typeof ropeSequenceAttentionFields>;
 
 /**
- * Grouped-query attention of rows that are several texts, one after the other, each over the rows of its own text: text i is
- * the rows from offsets[i] to before offsets[i + 1]. Rows of no text give NaN.
+ * Grouped-query attention of packed sequences, each over its own tokens: sequence i is rows offsets[i] to offsets[i + 1] - 1.
+ * Rows of no sequence give NaN.
  */
-export const attendTextsFields = {
+export const attendPackedFields = {
   q: input("f32", "rows", "heads", "headDim"),
   k: input("f32", "rows", "kvHeads", "headDim"),
   v: input("f32", "rows", "kvHeads", "headDim"),
-  /** [texts + 1] */
+  /** [sequences + 1] */
   offsets: list("i64", "bounds"),
   y: output("f32", "rows", "heads", "headDim"),
   scale: float,
-  /** Rows before its own that a query sees at most. */
+  /** Tokens before its own that a query sees at most. */
   before: whole,
-  /** Rows after its own that a query sees at most. */
+  /** Tokens after its own that a query sees at most. */
   after: whole,
 };
-export type AttendTextsArgs = ArgumentsOf<typeof attendTextsFields>;
+export type AttendPackedArgs = ArgumentsOf<typeof attendPackedFields>;
 
-/** One row of each text, which are as in `attendTextsFields`. Texts without rows give NaN. */
-export interface PoolTextsArgs {
+/** One vector of each packed sequence, which are as in `attendPackedFields`. Sequences without tokens give NaN. */
+export interface PoolPackedArgs {
   readonly pooling: Pooling;
   readonly rows: number;
   readonly dim: number;
   /** [rows, dim] */
   readonly x: Float32Array;
-  /** [texts + 1] */
+  /** [sequences + 1] */
   readonly offsets: BigInt64Array;
-  /** [texts, dim] */
+  /** [sequences, dim] */
   readonly y: Float32Array;
 }

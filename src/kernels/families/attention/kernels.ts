@@ -1,17 +1,17 @@
-/** Kernels of attention, rotary embedding, and rows of texts. Best first: the reference fits everything and is last. */
+/** Kernels of attention, rotary embedding and pooling. Best first: the reference fits everything and is last. */
 import { family, plainFamily } from "../../family.ts";
 import {
-  attendTextsFields,
+  attendPackedFields,
   attentionFields,
   ropeAnglesFields,
   ropeFields,
   ropeSequenceAttentionFields,
   sequenceAttentionFields,
 } from "./fields.ts";
+import { attendPackedReference, poolPackedReference } from "./packed-reference.ts";
 import { attentionReference, updateAndAttendReference } from "./reference.ts";
 import { ropeUpdateAndAttendReference } from "./rope-attention-reference.ts";
 import { ropeAnglesReference, ropeReference } from "./rope-reference.ts";
-import { attendTextsReference, poolTextsReference } from "./texts-reference.ts";
 import {
   attentionRelaxedWasm,
   attentionWasm,
@@ -20,8 +20,8 @@ import {
   updateAndAttendRelaxedWasm,
   updateAndAttendWasm,
 } from "./wasm/attention.ts";
+import { attendPackedWasm } from "./wasm/packed.ts";
 import { ropeAnglesWasm, ropeWasm } from "./wasm/rope.ts";
-import { attendTextsWasm } from "./wasm/texts.ts";
 
 export const ropeAngles = family("rope_angles", ropeAnglesFields, {
   wasm: [ropeAnglesWasm],
@@ -41,9 +41,9 @@ export const ropeUpdateAndAttend = family("rope_update_and_attend", ropeSequence
   wasm: [ropeUpdateAndAttendRelaxedWasm, ropeUpdateAndAttendWasm],
   reference: ropeUpdateAndAttendReference,
 });
-/** Over rows that are several texts. */
-export const attendTexts = family("attend_texts", attendTextsFields, {
-  wasm: [attendTextsWasm],
-  reference: attendTextsReference,
+/** Over packed sequences. */
+export const attendPacked = family("attend_packed", attendPackedFields, {
+  wasm: [attendPackedWasm],
+  reference: attendPackedReference,
 });
-export const poolTexts = plainFamily(poolTextsReference);
+export const poolPacked = plainFamily(poolPackedReference);

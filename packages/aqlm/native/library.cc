@@ -1,0 +1,54 @@
+// AQLM's kernels as a library that the native addon loads: the rows of all instruction sets, best first.
+#include <initializer_list>
+
+#include "kernel.h"
+
+#if defined(__x86_64__) || defined(_M_X64)
+#define LOWBIT_AQLM_TABLES(TABLE)  \
+  TABLE(aqlm_amx_rows)             \
+  TABLE(aqlm_digits_amx_rows)      \
+  TABLE(aqlm_lut_rows_avx512_rows) \
+  TABLE(aqlm_avx512vbmi_rows)      \
+  TABLE(aqlm_avx512_rows)          \
+  TABLE(aqlm_lut_rows_avx2_rows)   \
+  TABLE(aqlm_lut_avx2_rows)        \
+  TABLE(aqlm_avx2_rows)
+#elif defined(__aarch64__)
+#define LOWBIT_AQLM_TABLES(TABLE) \
+  TABLE(aqlm_bf16_rows)           \
+  TABLE(aqlm_lut_rows_neon_rows)  \
+  TABLE(aqlm_table_bf16_rows)     \
+  TABLE(aqlm_tbl_neon_rows)       \
+  TABLE(aqlm_neon_rows)
+#endif
+
+namespace lowbit {
+
+// Each table is a function at the end of its kernel file.
+#define LOWBIT_DECLARE(table) KernelRows table();
+LOWBIT_AQLM_TABLES(LOWBIT_DECLARE)
+
+namespace {
+
+constexpr size_t kRowsMax = 32;
+
+// The tables one after the other, copied when the library is loaded.
+struct AllRows {
+  KernelRow rows[kRowsMax] = {};
+  size_t count = 0;
+
+  AllRows() {
+#define LOWBIT_LIST(table) table(),
+    for (const KernelRows& table : {LOWBIT_AQLM_TABLES(LOWBIT_LIST)})
+      for (size_t i = 0; i < table.count && count < kRowsMax; i++) rows[count++] = table.rows[i];
+  }
+};
+
+const AllRows all;
+
+}  // namespace
+}  // namespace lowbit
+
+extern "C" __attribute__((visibility("default"))) lowbit::KernelLibrary lowbit_kernel_library() {
+  return {lowbit::kContract, {lowbit::all.rows, lowbit::all.count}};
+}
