@@ -79,7 +79,12 @@ for (const name of options.cpu.split(",")) {
         return macs / best / 1e6;
       });
       const [exact, ...others] = rates;
-      rows.push([shape, String(context), digits(exact), ...others.map((r) => `${digits(r)} (${(r / exact).toFixed(2)})`)]);
+      rows.push([
+        shape,
+        String(context),
+        digits(exact),
+        ...others.map((r) => `${digits(r)} (${(r / exact).toFixed(2)})`),
+      ]);
       console.error(name, ...rows.at(-1));
     }
   const head = ["heads", "tokens before", ...DTYPES.map((dtype) => `pages of ${dtype}`)];

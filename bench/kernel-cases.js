@@ -165,14 +165,7 @@ function pagedTable({ m, dtype, context, kvHeads, headDim }) {
 }
 
 /** @returns {Case} */
-export function pagedAttention({
-  m,
-  dtype,
-  context = CONTEXT,
-  heads = HEADS,
-  kvHeads = KV_HEADS,
-  headDim = HEAD_DIM,
-}) {
+export function pagedAttention({ m, dtype, context = CONTEXT, heads = HEADS, kvHeads = KV_HEADS, headDim = HEAD_DIM }) {
   const kv = kvHeads * headDim;
   const pairs = heads * m * (context + (m + 1) / 2);
   return {
@@ -183,7 +176,11 @@ export function pagedAttention({
     args: () => ({
       ...{ rows: m, heads, kvHeads, headDim, window: 0, softcap: 0 },
       ...{ q: floats(m * heads * headDim), k: floats(m * kv), v: floats(m * kv), scale: headDim ** -0.5 },
-      ...{ ...pagedTable({ m, dtype, context, kvHeads, headDim }), sinks: null, y: new Float32Array(m * heads * headDim) },
+      ...{
+        ...pagedTable({ m, dtype, context, kvHeads, headDim }),
+        sinks: null,
+        y: new Float32Array(m * heads * headDim),
+      },
     }),
   };
 }

@@ -109,7 +109,9 @@ scales inside groups, as [weights of GGUF files](formats.md#gguf) have them: the
   tokens (SmolLM2 135M, Qwen2.5-Coder 0.5B, Gemma 3 270M; float activations). Pages of f32 keep floats.
 - Attention on AVX-512 with VNNI, AVX-VNNI and AVX2 takes 32 rows of a prompt and more, over pages of f16 and int8, as
   words of 16 bits: queries and keys are rounded to 1/65534 of their lengths, values to 1/4096 of the largest of their
-  row at most, and weights to 1/16382 of the largest weighted row of a block of keys. Pages of f32 keep floats.
+  row at most, and weights to 1/16382 of the largest weighted row of a block of keys. Divergence of pages of f16 from
+  attention in floats over pages of f32 is 0.00001 at most on 900 tokens of the same three models. Pages of f32 keep
+  floats.
 - AQLM's \`i16\` rows round vectors of codebooks and, row by row, 256 values of activations to 1/32639 of the largest, which
   is 1e-4 of a result. Its \`bf16\` rows round both factors to one bf16.
 - Rows of \`a8\` activations without a finite range (a NaN, an infinity, more than the largest float) give NaN with all

@@ -7,8 +7,11 @@ namespace lowbit {
 namespace {
 
 struct DotAvx2Words {
+  // Compilers would make the products of many rows first, and have sums in memory.
   static __m256i add_products(__m256i sum, __m256i a, __m256i b) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    __m256i products;
+    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(products) : "x"(a), "x"(b));
+    return sum;
   }
 };
 
@@ -17,8 +20,8 @@ using Words = WordsAvx2<DotAvx2Words>;
 constexpr uint32_t kNeeds = kAvx2;
 
 constexpr KernelRow kRows[] = {
-    {"update_and_attend_f32_32x1x16_avx2", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1, words_scratch<Words>,
-     words_prepare<Words>},
+    {"update_and_attend_f32_32x1x16_avx2", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
+     words_scratch<Words>, words_prepare<Words>},
     {"rope_update_and_attend_f32_32x1x16_avx2", "rope_update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
      rope_update_and_attend_scratch<words_scratch<Words>>,
      rope_update_and_attend_prepare<Words::Floats, words_prepare<Words>>},

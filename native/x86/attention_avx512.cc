@@ -11,8 +11,8 @@ using Words = WordsAvx512;
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni;
 
 constexpr KernelRow kRows[] = {
-    {"update_and_attend_f32_32x1x32_avx512_vnni", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1, words_scratch<Words>,
-     words_prepare<Words>},
+    {"update_and_attend_f32_32x1x32_avx512_vnni", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
+     words_scratch<Words>, words_prepare<Words>},
     {"rope_update_and_attend_f32_32x1x32_avx512_vnni", "rope_update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
      rope_update_and_attend_scratch<words_scratch<Words>>,
      rope_update_and_attend_prepare<Words::Floats, words_prepare<Words>>},

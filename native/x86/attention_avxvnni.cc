@@ -19,8 +19,8 @@ using Words = WordsAvx2<DotAvxVnniWords>;
 constexpr uint32_t kNeeds = kAvx2 | kAvxVnni;
 
 constexpr KernelRow kRows[] = {
-    {"update_and_attend_f32_32x1x16_avx_vnni", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1, words_scratch<Words>,
-     words_prepare<Words>},
+    {"update_and_attend_f32_32x1x16_avx_vnni", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
+     words_scratch<Words>, words_prepare<Words>},
     {"rope_update_and_attend_f32_32x1x16_avx_vnni", "rope_update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
      rope_update_and_attend_scratch<words_scratch<Words>>,
      rope_update_and_attend_prepare<Words::Floats, words_prepare<Words>>},

@@ -1,7 +1,7 @@
-// Attention of many queries of one head of keys and values by products of words of 16 bits. Queries and keys are rounded
-// to 1/65534 of their lengths, values to 1/4096 of the largest of their row at most, and weights to 1/16382 of the
-// largest weighted row of a block of keys. Pages of floats, which say that exactness is wanted, have none.
-// A row's result is bit for bit the same whichever rows are beside it, and for any number of threads.
+// Attention of many queries of one head of keys and values by products of words of 16 bits. Queries and keys are
+// rounded to 1/65534 of their lengths, values to 1/4096 of the largest of their row at most, and weights to 1/16382 of
+// the largest weighted row of a block of keys. Pages of floats, which say that exactness is wanted, have none. A row's
+// result is bit for bit the same whichever rows are beside it, and for any number of threads.
 #pragma once
 
 #include "rope_attention.h"

@@ -31,7 +31,8 @@ LOWBIT_APART void multiply_panel(const int16_t* rows, const int16_t* panel, uint
     each_index<kColumns>([&](auto c) LOWBIT_INLINE { own[c] = Isa::load_pairs(panel + 2 * c * Isa::kLanes); });
     each_index<kRows>([&](auto r) LOWBIT_INLINE {
       const Words row = Isa::broadcast_pair(rows + r * Apart);
-      each_index<kColumns>([&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::add_products(sums[r][c], row, own[c]); });
+      each_index<kColumns>(
+          [&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::add_products(sums[r][c], row, own[c]); });
     });
   }
   each_index<kRows>([&](auto r) LOWBIT_INLINE {

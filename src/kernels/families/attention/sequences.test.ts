@@ -405,27 +405,40 @@ describeRows(native(updateAndAttend), cpu, (kernel) => {
     }
   });
 
-  it.runIf(takesWords(kernel))("gives rows of a prompt the same bits however it is cut, on any number of threads", () => {
-    const shape = { heads: 6, kvHeads: 2, headDim: 33, pagePositions: 32 };
-    for (const type of ["f16", "int8"] as const)
-      for (const limits of [{ window: 0, softcap: 0 }, { window: 90, softcap: 10, hasSinks: true }]) {
-        const item = { sizes: { ...shape, type, ...limits }, first: 70, count: 160 };
-        const random = new Random(type.length);
-        const pages = Math.ceil((item.first + item.count) / shape.pagePositions);
-        const slots = [0, pages].map((from) => Array.from({ length: pages }, (_, i) => from + i));
-        const bytes = randomPages(random, item.sizes, 2 * pages);
-        const tokens = new Tokens(random, item.sizes, item.count);
-        const results = (steps: readonly [number, number], threads: number) =>
-          resultsOf(kernel, tokens, new Sequences(memory, { ...item.sizes, layer: 0, slots }, bytes), item, steps, threads);
-        const whole = results([160, 0], 1);
-        for (const [steps, threads] of [
-          [[80, 0], 1],
-          [[40, 60], 2],
-          [[32, 1], 5],
-        ] as const)
-          expectSame(results(steps, threads), whole, `${JSON.stringify(item)}, ${steps} rows, ${threads} threads`);
-      }
-  });
+  it.runIf(takesWords(kernel))(
+    "gives rows of a prompt the same bits however it is cut, on any number of threads",
+    () => {
+      const shape = { heads: 6, kvHeads: 2, headDim: 33, pagePositions: 32 };
+      for (const type of ["f16", "int8"] as const)
+        for (const limits of [
+          { window: 0, softcap: 0 },
+          { window: 90, softcap: 10, hasSinks: true },
+        ]) {
+          const item = { sizes: { ...shape, type, ...limits }, first: 70, count: 160 };
+          const random = new Random(type.length);
+          const pages = Math.ceil((item.first + item.count) / shape.pagePositions);
+          const slots = [0, pages].map((from) => Array.from({ length: pages }, (_, i) => from + i));
+          const bytes = randomPages(random, item.sizes, 2 * pages);
+          const tokens = new Tokens(random, item.sizes, item.count);
+          const results = (steps: readonly [number, number], threads: number) =>
+            resultsOf(
+              kernel,
+              tokens,
+              new Sequences(memory, { ...item.sizes, layer: 0, slots }, bytes),
+              item,
+              steps,
+              threads,
+            );
+          const whole = results([160, 0], 1);
+          for (const [steps, threads] of [
+            [[80, 0], 1],
+            [[40, 60], 2],
+            [[32, 1], 5],
+          ] as const)
+            expectSame(results(steps, threads), whole, `${JSON.stringify(item)}, ${steps} rows, ${threads} threads`);
+        }
+    },
+  );
 
   it("gives the bits of attention over one cache", () => {
     // Rows of words leave floats to those of vectors, of which VNNI has no others.
