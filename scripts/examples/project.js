@@ -3,7 +3,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../native-sources.js";
-import { mainManifest, platformManifest, platforms } from "../release/release-packages.js";
+import { binaries, mainManifest, platformManifest, platforms } from "../release/release-packages.js";
 
 /**
  * `folder` is temporary, `packages` are tarballs of the package and, where it was built, this platform's addon, `program` is the

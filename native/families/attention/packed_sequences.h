@@ -49,7 +49,8 @@ PackedSequencesArgs packed_sequences_args(const Call& call) {
 struct SequencePart {
   uint32_t first, last, sequence_begin, sequence_end, begin, end;
 
-  SequencePart(const PackedSequencesArgs& args, uint32_t first, uint32_t last, uint32_t sequence_begin, uint32_t sequence_end)
+  SequencePart(const PackedSequencesArgs& args, uint32_t first, uint32_t last, uint32_t sequence_begin,
+               uint32_t sequence_end)
       : first(first),
         last(last),
         sequence_begin(sequence_begin),
@@ -78,7 +79,7 @@ static inline void transpose_keys(const float* keys, size_t stride, uint32_t cou
 // Scores of `Rows` queries with a block of keys.
 template <class Isa, int Rows>
 LOWBIT_APART void score_sequence(const float* q, size_t q_stride, const float* keys, uint32_t count, uint32_t dim,
-                               float scale, float* scores, size_t score_stride) {
+                                 float scale, float* scores, size_t score_stride) {
   using V = typename Isa::V;
   constexpr uint32_t kVectors = 2, kStep = kVectors * Isa::kLanes;
   const V factor = Isa::set(scale);
@@ -127,7 +128,8 @@ float weigh_sequence(float* scores, uint32_t begin, uint32_t end, uint32_t count
 // `Columns` vectors of the results of `Rows` queries.
 template <class Isa, int Rows, int Columns, class Vector>
 LOWBIT_APART void add_sequence_columns(const float* weights, size_t weight_stride, const float* values, size_t stride,
-                                     uint32_t count, const float* inverses, float* y, size_t y_stride, Vector vector) {
+                                       uint32_t count, const float* inverses, float* y, size_t y_stride,
+                                       Vector vector) {
   using V = typename Isa::V;
   V sums[Rows][Columns];
   each_index<Rows>([&](auto r) LOWBIT_INLINE {
@@ -152,18 +154,18 @@ LOWBIT_APART void add_sequence_columns(const float* weights, size_t weight_strid
 
 template <class Isa, int Rows>
 void add_sequence_values(const float* weights, size_t weight_stride, const float* values, size_t stride, uint32_t count,
-                       const float* inverses, float* y, size_t y_stride, uint32_t dim) {
+                         const float* inverses, float* y, size_t y_stride, uint32_t dim) {
   constexpr int kColumns = Rows == 4 ? Isa::kColumns : 4;
   uint32_t d = 0;
   for (; d + kColumns * Isa::kLanes <= dim; d += kColumns * Isa::kLanes)
     add_sequence_columns<Isa, Rows, kColumns>(weights, weight_stride, values + d, stride, count, inverses, y + d,
-                                            y_stride, WholeVector<Isa>{});
+                                              y_stride, WholeVector<Isa>{});
   for (; d + Isa::kLanes <= dim; d += Isa::kLanes)
     add_sequence_columns<Isa, Rows, 1>(weights, weight_stride, values + d, stride, count, inverses, y + d, y_stride,
-                                     WholeVector<Isa>{});
+                                       WholeVector<Isa>{});
   if (d < dim)
     add_sequence_columns<Isa, Rows, 1>(weights, weight_stride, values + d, stride, count, inverses, y + d, y_stride,
-                                     PartialVector<Isa>{dim - d});
+                                       PartialVector<Isa>{dim - d});
 }
 
 template <class Isa>
@@ -172,7 +174,8 @@ void attend_sequence_part(const PackedSequencesArgs& args, const SequencePart& p
   const size_t q_stride = static_cast<size_t>(args.heads) * dim, stride = static_cast<size_t>(args.kv_heads) * dim;
   const size_t kv_head = static_cast<size_t>(head) * args.kv_heads / args.heads;
   const size_t kv_at = kv_head * dim, apart = args.score_floats;
-  float *scores = scratch, *keys = scores + kSequenceRows * apart, *inverses = keys + static_cast<size_t>(dim) * kSequenceKeys;
+  float *scores = scratch, *keys = scores + kSequenceRows * apart,
+        *inverses = keys + static_cast<size_t>(dim) * kSequenceKeys;
   const size_t q_at = part.first * q_stride + static_cast<size_t>(head) * dim;
   for (uint32_t from = 0; from < count; from += kSequenceKeys) {
     const uint32_t some = std::min(kSequenceKeys, count - from);
@@ -180,22 +183,22 @@ void attend_sequence_part(const PackedSequencesArgs& args, const SequencePart& p
     uint32_t row = 0;
     for (; row + 4 <= rows; row += 4)
       score_sequence<Isa, 4>(args.q + q_at + row * q_stride, q_stride, keys, some, dim, args.scale,
-                           scores + row * apart + from, apart);
+                             scores + row * apart + from, apart);
     for (; row < rows; row++)
       score_sequence<Isa, 1>(args.q + q_at + row * q_stride, q_stride, keys, some, dim, args.scale,
-                           scores + row * apart + from, apart);
+                             scores + row * apart + from, apart);
   }
   for (uint32_t row = 0; row < rows; row++)
     inverses[row] = weigh_sequence<Isa>(scores + row * apart, part.seen_from(args, part.first + row) - part.begin,
-                                      part.seen_to(args, part.first + row) - part.begin, count);
+                                        part.seen_to(args, part.first + row) - part.begin, count);
   const float* values = args.v + part.begin * stride + kv_at;
   uint32_t row = 0;
   for (; row + 4 <= rows; row += 4)
     add_sequence_values<Isa, 4>(scores + row * apart, apart, values, stride, count, inverses + row,
-                              args.y + q_at + row * q_stride, q_stride, dim);
+                                args.y + q_at + row * q_stride, q_stride, dim);
   for (; row < rows; row++)
     add_sequence_values<Isa, 1>(scores + row * apart, apart, values, stride, count, inverses + row,
-                              args.y + q_at + row * q_stride, q_stride, dim);
+                                args.y + q_at + row * q_stride, q_stride, dim);
 }
 
 // A tile is a block of rows of one head.
