@@ -20,7 +20,7 @@ import { hasNative } from "../src/kernels/native/rows.ts";
 import { wasmFeatures } from "../src/kernels/wasm/features.ts";
 import { restorePrefix, savePrefix } from "../src/tools/index.ts";
 import { distance } from "./support/distance.ts";
-import { exactHost, hostHasExceptions } from "./support/exact-rows.ts";
+import { attendsExactly, exactHost, hostHasExceptions } from "./support/exact-rows.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { Random } from "./support/random.ts";
 import { expectSame } from "./support/same.ts";
@@ -79,6 +79,10 @@ describe.each(cpus)("on $name", (cpu) => {
       const expected: Float32Array[] = [];
       for (const prompt of prompts) expected.push(await logitsOf(alone, prompt));
       await alone.dispose();
+      const expectAlike = (row: Float32Array, i: number, message: string) => {
+        if (attendsExactly(cpu, kvCache)) expectSame(row, expected[i]!, message);
+        else expect(distance(row, expected[i]!).relative, message).toBeLessThan(0.03);
+      };
       for (const [threads, maxSeqLen, prefillTokens] of [
         [1, 16, 5],
         [2, 64, 64],
@@ -86,10 +90,10 @@ describe.each(cpus)("on $name", (cpu) => {
       ]) {
         const llm = await load({ cpu, kvCache, threads, maxSeqLen, prefillTokens } as Options);
         const found = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
-        for (const [i, row] of found.entries()) expectSame(row, expected[i]!, `prompt ${i}, ${threads} threads`);
+        for (const [i, row] of found.entries()) expectAlike(row, i, `prompt ${i}, ${threads} threads`);
         // A second time, prefixes are in the store.
         const again = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
-        for (const [i, row] of again.entries()) expectSame(row, expected[i]!, `prompt ${i} again`);
+        for (const [i, row] of again.entries()) expectAlike(row, i, `prompt ${i} again`);
         expect(llm.program.sequenceStatistics!.reusedTokens).toBeGreaterThan(128);
         await llm.dispose();
       }

@@ -57,8 +57,8 @@ export interface LayerPages {
   /** Bytes from the start of a page to the layer's part. */
   readonly offset: number;
   /**
-   * Of int4: the same positions in f16, which rows read of their own page, and of which full pages are made. Pages that no
-   * row to come is in are not there.
+   * The same positions in f16, of a cache of int4: tokens read their own page here, and full pages of int4 are made of it.
+   * Only pages that tokens to come are in are there.
    */
   readonly residual?: LayerPages | undefined;
 }
