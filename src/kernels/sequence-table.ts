@@ -57,7 +57,7 @@ export interface LayerPages {
   /** Bytes from the start of a page to the layer's part. */
   readonly offset: number;
   /**
-   * The same positions in f16, of a cache of int4: tokens read their own page here, and full pages of int4 are made of it.
+   * Pages of f16 beside those of int4: tokens read their own page here, and full pages of int4 are made of it.
    * Only pages that tokens to come are in are there.
    */
   readonly residual?: LayerPages | undefined;
