@@ -210,7 +210,7 @@ function packedWeights(): void {
     for (const size of [4096, 1 << 22])
       add(
         `weights in ${layout} whose header changes to ${size} rows`,
-        layout === "torchao_universal" ? /n 64|bytes/ : /header says n/,
+        layout === "torchao_universal" ? /n 64|bytes/ : /packed weights: expected \d+ bytes but found \d+/,
         (e) => {
           const good = packWeights(filled, null, layoutNamed(layout));
           const bad = good.slice();
