@@ -71,6 +71,32 @@ it("runs a plan that takes long in pieces of its calls, for the sizes of now, an
   expect(disposed).toBe(1 + pieces.length);
 });
 
+it("divides a plan by its own time, not by that of others for which it waits", async () => {
+  let pool = Promise.resolve();
+  const counts: number[][] = [[], []];
+  const listOf = (number: number, milliseconds: number) => {
+    const planCalls = (calls: readonly EncodedCall[]): CallPlan => ({
+      run() {
+        counts[number]!.push(calls.length);
+        const own = (milliseconds * calls.length) / 8;
+        pool = pool.then(() => new Promise((resolve) => setTimeout(resolve, own)));
+        return pool;
+      },
+      dispose() {},
+    });
+    const memory: KernelMemory = { ...processMemory(), planCalls };
+    const calls = Array.from({ length: 8 }, () => call);
+    return new RunList(calls, { memory, threads: 1, kernelScratch: (length) => new Uint8Array(length) });
+  };
+  const [short, long] = [listOf(0, 1), listOf(1, 160)];
+  const many = async (list: RunList, times: number) => {
+    for (let i = 0; i < times; i++) await list.run(undefined);
+  };
+  await Promise.all([many(short, 6), many(long, 2)]);
+  expect(counts[0]).toEqual([8, 8, 8, 8, 8, 8]);
+  expect(counts[1]).toEqual([8, 1, 1, 1, 1, 1, 1, 1, 1]);
+});
+
 it("sees an abort between two pieces", async () => {
   const controller = new AbortController();
   let runs = 0;

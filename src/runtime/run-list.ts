@@ -27,6 +27,9 @@ const SHORT_PLAN_MS = 1;
 const PIECE_MS = 15;
 const PIECES_MAX = 32;
 
+/** When a plan of this process last ended. Native plans run one after the other, so that the next one began then. */
+let lastEnd = 0;
+
 /** `first`: the first of its calls, of which it has `count`. */
 type Part = (BoundSteps | TimedPlan) & { readonly first: number; readonly count: number };
 
@@ -37,7 +40,7 @@ interface BoundSteps {
 interface TimedPlan {
   readonly count: number;
   readonly plan: CallPlan;
-  /** What its last run took, or what one of the present sizes is taken to; Infinity before the first. */
+  /** What its last run took without waiting for other programs, or what one of the present sizes is taken to; Infinity before the first. */
   milliseconds: number;
   /** Makes plans of its calls from one to another; null where pieces are of no use. */
   readonly divide: ((from: number, to: number) => CallPlan) | null;
@@ -197,18 +200,23 @@ export class RunList {
 
   async #runPlan(part: TimedPlan, signal: AbortSignal | undefined, times: Float64Array | undefined): Promise<void> {
     const { plan } = part;
-    const start = performance.now();
     if (plan.runHere && part.milliseconds < SHORT_PLAN_MS) {
+      const start = performance.now();
       plan.runHere(times);
       part.milliseconds = performance.now() - start;
       await takeTurn(signal);
     } else {
+      let milliseconds = 0;
       for (const piece of this.#piecesOf(part)) {
+        const asked = performance.now();
         await piece.plan.run(this.#memory.abort, times?.subarray(piece.from, piece.to));
+        const end = performance.now();
+        milliseconds += end - Math.max(asked, lastEnd);
+        lastEnd = end;
         turnHappened();
         if (signal?.aborted) break;
       }
-      part.milliseconds = performance.now() - start;
+      part.milliseconds = milliseconds;
     }
   }
 }
