@@ -30,8 +30,9 @@ export class StepCosts {
   /** Notes what a step took, in milliseconds. */
   took(rows: number, milliseconds: number): void {
     const before = this.#measured[rows];
-    // A pause of the machine is no cost of the rows.
-    const own = Math.max(LEAST_MS, before === undefined ? milliseconds : Math.min(milliseconds, 2 * before));
+    // Neither a pause of the machine nor what the first step of so many rows prepares is a cost of the rows.
+    const most = this.#measured.length === 0 ? Number.POSITIVE_INFINITY : 2 * this.of(rows);
+    const own = Math.max(LEAST_MS, Math.min(milliseconds, most));
     this.#measured[rows] = before === undefined ? own : averaged(before, own);
   }
 }

@@ -154,9 +154,11 @@ export class WrittenDrafts {
     this.#noteSpeed((accepted + 1) / (stepMs + againMs + this.#draftedMs));
   }
 
+  /** The first ones count alike, so that no single one ends drafts. */
   #noteSpeed(speed: number): void {
     this.#trials++;
-    this.#speed = this.#trials === 1 ? speed : averaged(this.#speed, speed);
+    if (this.#trials > TRIALS) this.#speed = averaged(this.#speed, speed);
+    else this.#speed = ((this.#trials - 1) * this.#speed + speed) / this.#trials;
   }
 
   async dispose(): Promise<void> {
