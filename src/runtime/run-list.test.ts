@@ -1,5 +1,5 @@
 /** Lists of bound calls on plans of the test's own: what an abort leaves behind. */
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import type { SizeRange } from "../kernels/affine.ts";
 import type { CallPlan, EncodedCall, KernelMemory, NativeCall, SizedCalls } from "../kernels/contract.ts";
 import { processMemory } from "../kernels/memory.ts";
@@ -92,7 +92,14 @@ it("divides a plan by its own time, not by that of others for which it waits", a
   const many = async (list: RunList, times: number) => {
     for (let i = 0; i < times; i++) await list.run(undefined);
   };
-  await Promise.all([many(short, 6), many(long, 2)]);
+  vi.useFakeTimers();
+  try {
+    const both = Promise.all([many(short, 6), many(long, 2)]);
+    await vi.runAllTimersAsync();
+    await both;
+  } finally {
+    vi.useRealTimers();
+  }
   expect(counts[0]).toEqual([8, 8, 8, 8, 8, 8]);
   expect(counts[1]).toEqual([8, 1, 1, 1, 1, 1, 1, 1, 1]);
 });
