@@ -124,7 +124,7 @@ export function int4Columns(headDim: number): number {
 
 /**
  * Keys and values [pagePositions, kvHeads, headDim], then their scales; of int4, [kvHeads, pagePositions, int4Columns] in the
- * order of native/families/attention/int4_blocks.h.
+ * order of native/families/attention/int4_pages.h.
  */
 export function partOffsets(cache: Pick<PagedCache, "type" | "kvHeads" | "headDim" | "pagePositions">): PartOffsets {
   const { type, kvHeads, headDim, pagePositions } = cache;
