@@ -1,5 +1,6 @@
 // AQLM's kernels as a library that the native addon loads: the rows of all instruction sets, best first.
 #include <initializer_list>
+#include <vector>
 
 #include "kernel.h"
 
@@ -30,25 +31,20 @@ LOWBIT_AQLM_TABLES(LOWBIT_DECLARE)
 
 namespace {
 
-constexpr size_t kRowsMax = 32;
-
 // The tables one after the other, copied when the library is loaded.
-struct AllRows {
-  KernelRow rows[kRowsMax] = {};
-  size_t count = 0;
-
-  AllRows() {
+std::vector<KernelRow> all_rows() {
+  std::vector<KernelRow> rows;
 #define LOWBIT_LIST(table) table(),
-    for (const KernelRows& table : {LOWBIT_AQLM_TABLES(LOWBIT_LIST)})
-      for (size_t i = 0; i < table.count && count < kRowsMax; i++) rows[count++] = table.rows[i];
-  }
-};
+  for (const KernelRows& table : {LOWBIT_AQLM_TABLES(LOWBIT_LIST)})
+    rows.insert(rows.end(), table.rows, table.rows + table.count);
+  return rows;
+}
 
-const AllRows all;
+const std::vector<KernelRow> all = all_rows();
 
 }  // namespace
 }  // namespace lowbit
 
 extern "C" __attribute__((visibility("default"))) lowbit::KernelLibrary lowbit_kernel_library() {
-  return {lowbit::kContract, {lowbit::all.rows, lowbit::all.count}};
+  return {lowbit::kContract, {lowbit::all.data(), lowbit::all.size()}};
 }
