@@ -162,7 +162,8 @@ function compilation(cxx, version, { sets, slowFiles }) {
     const isPassedOver = !fast && !sanitizers && slowFiles.includes(file.replaceAll("\\", "/"));
     const speed = isPassedOver || (set !== "" && !sets.includes(set)) ? unoptimized : [];
     const flags = [...fileFlags(arch, source, kind), ...speed];
-    const command = [version, ...cxx, ...base, ...flags];
+    // Objects that a copy of this folder brings along are good there, too.
+    const command = [version, ...cxx, ...base, ...flags].map((word) => word.replaceAll(root, ""));
     return { name: objectName(file), args: [...base, ...flags, "-c", join(nativeFolder, file)], command };
   };
 }
