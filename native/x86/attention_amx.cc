@@ -212,25 +212,27 @@ class Softmax {
 
 // Queries of one head of keys and values, in order: all heads of a row, then the next row.
 template <class Element>
-class TilesPart : AttentionPart<FloatsAvx512, Element> {
-  using Part = AttentionPart<FloatsAvx512, Element>;
+class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
+  using Shared = SharedBlocksPart<FloatsAvx512, Element>;
   static constexpr int kParts = kPartsOf<Element>;
   static constexpr float kUnit = kLog2e * kSteps<kParts>;
 
  public:
-  TilesPart(const Part& part, float* scratch)
-      : Part(part),
+  TilesPart(const AttentionPart<FloatsAvx512, Element>& part, float* scratch)
+      : Shared(part),
         sizes_(this->args_.head_dim, this->queries(), kParts),
-        w_(workspace_at(reinterpret_cast<uint8_t*>(scratch), sizes_)) {}
+        w_(workspace_at(reinterpret_cast<uint8_t*>(scratch), sizes_)),
+        expanded_(scratch + round_up(sizes_.bytes(), 64) / 4) {}
 
   // False where a query, key or value is not finite: nothing is written then.
   bool attend() {
     bool are_finite = begin_queries();
     const TileScope tiles;
-    this->each_block([&](const CacheBlock<Element>& block, uint32_t, bool) {
+    this->each_shared_block(expanded_, [&](const CacheBlock<Element>& block, QueryRange range) {
       if (!are_finite) return;
       are_finite =
           convert_keys<kParts>(block, sizes_.steps, w_.keys) && convert_values<kParts>(block, sizes_.steps, w_.values);
+      range_ = range;
       if (are_finite) attend_block(block);
     });
     if (are_finite) end_queries();
@@ -270,9 +272,10 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
 
   // Queries are in the order of rows: the first one of a pair sees from the earliest key, the last one to the latest.
   uint32_t halves(const CacheBlock<Element>& block, uint32_t pair) const {
-    const uint32_t last_query = std::min(this->queries(), kPair * (pair + 1)) - 1;
-    const uint32_t from = static_cast<uint32_t>(w_.first[kPair * pair]),
-                   to = static_cast<uint32_t>(w_.last[last_query]);
+    const QueryRange own = {std::max(range_.first, kPair * pair), std::min(range_.last, kPair * (pair + 1))};
+    if (own.first >= own.last) return 0;
+    const uint32_t from = static_cast<uint32_t>(w_.first[own.first]),
+                   to = static_cast<uint32_t>(w_.last[own.last - 1]);
     const bool sees = to > block.start && from < block.start + block.last;
     return sees ? ceil_div(std::min(to - block.start, block.last), 32) : 0;
   }
@@ -284,11 +287,18 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
     return {index, 0};
   }
 
+  // Those of 16 queries that are in the range.
+  __mmask16 lanes_in_range(uint32_t query) const {
+    const auto before = [&](uint32_t end) { return (1u << std::min(std::max(end, query) - query, 16u)) - 1; };
+    return static_cast<__mmask16>(before(range_.last) & ~before(range_.first));
+  }
+
   void hide(uint32_t start, Pair pair, float* scores) const {
     const float cap = this->args_.rule.softcap * kUnit;
     for (uint32_t i = 0; i < 2; i++) {
       const uint32_t tile = 2 * pair.index + i, count = 32 * pair.halves;
-      const __m512i first = _mm512_load_si512(w_.first + 16 * tile), last = _mm512_load_si512(w_.last + 16 * tile);
+      const __m512i first = _mm512_load_si512(w_.first + 16 * tile);
+      const __m512i last = _mm512_maskz_load_epi32(lanes_in_range(16 * tile), w_.last + 16 * tile);
       const __m512i begin = _mm512_set1_epi32(static_cast<int>(start));
       const __m512i end = _mm512_set1_epi32(static_cast<int>(start + count));
       const bool some_unseen = _mm512_cmplt_epi32_mask(last, end) | _mm512_cmpgt_epi32_mask(first, begin);
@@ -340,6 +350,9 @@ class TilesPart : AttentionPart<FloatsAvx512, Element> {
 
   Sizes sizes_;
   Workspace w_;
+  float* expanded_;
+  // Queries that may see the block.
+  QueryRange range_;
 };
 
 // Queries of one head of keys and values that make up for tiles of these; fewer stay on vectors of floats.
@@ -356,8 +369,9 @@ bool is_for_tiles(const AttentionArgs& args, const Run& run) {
   return run.rows >= kTileRows && run.rows * args.group >= kTileQueries;
 }
 
-template <class Element>
+template <class Element, bool IsInt4 = false>
 void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  if (phase != 1 && IsInt4) return int4_run<BytesAvx512Vnni>(step, phase, tile, thread);
   if (phase != 1) return attention_run<FloatsAvx512, Element>(step, phase, tile, thread);
   const AttentionArgs& args = step.as<AttentionArgs>();
   float* scratch = thread_scratch(args, thread);
@@ -367,8 +381,9 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
       if (!is_for_tiles<Element>(args, job.run)) return IntegersPart(part, scratch).attend();
     }
     // Vectors leave out values that are not finite for the queries that do not see them.
-    if (!is_for_tiles<Element>(args, job.run) || !TilesPart<Element>(part, scratch).attend())
-      attend_part<FloatsAvx512>(part, scratch);
+    if (is_for_tiles<Element>(args, job.run) && TilesPart<Element>(part, scratch).attend()) return;
+    if constexpr (IsInt4) Int4Part<BytesAvx512Vnni>(part, scratch).attend();
+    else attend_part<FloatsAvx512>(part, scratch);
   });
 }
 
@@ -406,7 +421,8 @@ size_t integers_bytes(const AttentionArgs& args) {
 AttentionArgs with_tiles(AttentionArgs args) {
   args.rows_per_tile = rows_for_tiles(args);
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group, kPartsOf<float>);
-  args.thread_floats = std::max(floats_of_thread<FloatsAvx512>(args), round_up(sizes.bytes(), 64) / 4);
+  const size_t of_tiles = round_up(sizes.bytes(), 64) / 4 + expanded_floats(args);
+  args.thread_floats = std::max(floats_of_thread<FloatsAvx512>(args), of_tiles);
   args.thread_floats = std::max(args.thread_floats, integers_bytes(args) / 4);
   return args;
 }
@@ -420,23 +436,18 @@ void cache_prepare(Step& step, const Call& call) {
   step.run = amx_run<float>;
 }
 
-// Pages of int4 are multiplied by VNNI.
-size_t pages_scratch(const Call& call) {
-  const AttentionArgs args = pages_args<FloatsAvx512>(call);
-  return 4 * attention_floats(args.is_int4 ? args : with_tiles(args));
-}
+size_t pages_scratch(const Call& call) { return 4 * attention_floats(with_tiles(pages_args<FloatsAvx512>(call))); }
 
 void pages_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<UpdateAndAttendArguments>(call);
-  AttentionArgs args = pages_args<FloatsAvx512>(call);
-  if (!args.is_int4) args = with_tiles(args);
+  AttentionArgs args = with_tiles(pages_args<FloatsAvx512>(call));
   bind_pages(args, call);
   begin_attention(step, args);
   switch (static_cast<CacheType>(given.cache_type)) {
     case CacheType::kFloats: step.run = amx_run<float>; break;
     case CacheType::kHalves: step.run = amx_run<uint16_t>; break;
     case CacheType::kIntegers: step.run = amx_run<int8_t>; break;
-    case CacheType::kInt4: step.run = int4_run<BytesAvx512Vnni>; break;
+    case CacheType::kInt4: step.run = amx_run<uint16_t, true>; break;
   }
 }
 

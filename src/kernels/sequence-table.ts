@@ -57,8 +57,8 @@ export interface LayerPages {
   /** Bytes from the start of a page to the layer's part. */
   readonly offset: number;
   /**
-   * Pages of f16 beside those of int4: tokens read their own page here, and full pages of int4 are made of it.
-   * Only pages that tokens to come are in are there.
+   * Pages of f16 beside those of int4: tokens read their own page and the first one here, and full pages of int4 are made of it.
+   * Only the first page and those that tokens to come are in are there.
    */
   readonly residual?: LayerPages | undefined;
 }

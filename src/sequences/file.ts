@@ -12,7 +12,7 @@ import { InvalidFileError } from "../errors.ts";
 import { parseJson } from "../json-text.ts";
 import { crc32c } from "./crc32c.ts";
 import type { SequenceLayout } from "./layout.ts";
-import { firstPageRead } from "./page-store.ts";
+import { firstPageRead, isReadFrom } from "./page-store.ts";
 
 const MAGIC = 0x5153424c;
 const VERSION = 1;
@@ -48,7 +48,9 @@ function identity(layout: SequenceLayout, program: string): FileIdentity {
     program,
     type,
     pagePositions,
-    kinds: kinds.map(({ kvHeads, headDim, window, layers }) => ({ kvHeads, headDim, window, layers })),
+    kinds: kinds.map(({ kvHeads, headDim, window, layers, keepsFirst }) => ({
+      ...{ kvHeads, headDim, window, layers, keepsFirst },
+    })),
     stateBytes: shape.stateBytes,
   };
 }
@@ -123,7 +125,7 @@ export function* blocksInFile(
   { tokens, firstPages }: FileContent,
 ): Generator<{ page: number; kind: number }> {
   for (let page = 0; page * shape.positions < tokens; page++)
-    for (const [kind, first] of firstPages.entries()) if (page >= first) yield { page, kind };
+    for (const [kind, first] of firstPages.entries()) if (isReadFrom(shape, kind, first, page)) yield { page, kind };
 }
 
 /** Bytes of a whole file. */

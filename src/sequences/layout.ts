@@ -10,7 +10,7 @@ import {
   type SequenceUse,
 } from "../kernels/sequence-table.ts";
 import { blockSize, limitFor } from "./block-pool.ts";
-import { blockSizes, firstPageKept, type PageShape } from "./page-store.ts";
+import { blockSizes, firstPageKept, isReadFrom, type PageShape } from "./page-store.ts";
 
 /** Sizes that are chosen when a program is loaded. */
 export interface SequenceOptions {
@@ -32,6 +32,8 @@ export interface SequenceOptions {
 interface LayerKind extends LayerCacheShape {
   readonly type: KvCacheType;
   readonly layers: number;
+  /** Whether all rows read the first page here. */
+  readonly keepsFirst?: true;
   /** Bytes of one layer in a page. */
   readonly layerBytes: number;
 }
@@ -41,7 +43,7 @@ export interface SequenceLayout {
   readonly slots: number;
   readonly pagePositions: number;
   readonly pagesMax: number;
-  /** Of int4, each kind has another as long after them all: the same in f16, of the pages that the next rows are in. */
+  /** Of int4, each kind has another as long after them all: the same in f16, of the first page and those that the next rows are in. */
   readonly kinds: readonly LayerKind[];
   /** By number of the layer in the program: which of its kind it is. */
   readonly layers: ReadonlyMap<number, { readonly kind: number; readonly number: number }>;
@@ -103,10 +105,10 @@ export function sequenceLayout(
   };
 }
 
-/** The same layers in f16: a row sees those of its own page, as one with a window of itself would. */
+/** The same layers in f16: a row sees those of its own page, as one with a window of itself would, and of the first. */
 function residualKind(kind: LayerKind, pagePositions: number): LayerKind {
   const { layerBytes } = partOffsets({ ...kind, type: "f16", pagePositions });
-  return { ...kind, type: "f16", window: 1, layerBytes };
+  return { ...kind, type: "f16", window: 1, keepsFirst: true, layerBytes };
 }
 
 /**
@@ -137,7 +139,8 @@ function blocksOf(shape: PageShape, positions: number, stepTokens: number): numb
   const counts = shape.kinds.map(({ window }, kind) => {
     if (window === 0) return pages + 1;
     const start = Math.max(0, positions - stepTokens);
-    return pages - firstPageKept(shape, kind, start) + 1;
+    const first = firstPageKept(shape, kind, start);
+    return pages - first + (first > 0 && isReadFrom(shape, kind, first, 0) ? 2 : 1);
   });
   return shape.stateBytes > 0 ? [...counts, STATES_OF_SEQUENCE] : counts;
 }

@@ -1,7 +1,7 @@
 /** Pages of a prefix that an archive has and the memory of a store has not. */
 import { blockName, type PageArchive, stateName } from "./archive.ts";
 import type { Page } from "./page.ts";
-import { firstPageRead, type PageStore } from "./page-store.ts";
+import { firstPageRead, isReadFrom, type PageStore } from "./page-store.ts";
 import type { State } from "./state.ts";
 
 /** A prefix that begins with what is in memory. */
@@ -100,8 +100,9 @@ async function hasWindows(
 ): Promise<boolean> {
   for (const [kind, { window }] of shape.kinds.entries()) {
     if (window === 0) continue;
-    for (let page = firstPageRead(shape, kind, count * shape.positions); page < count; page++)
-      if (!(await hasBlock(page, kind))) return false;
+    const first = firstPageRead(shape, kind, count * shape.positions);
+    for (let page = 0; page < count; page++)
+      if (isReadFrom(shape, kind, first, page) && !(await hasBlock(page, kind))) return false;
   }
   return true;
 }
@@ -123,7 +124,9 @@ async function readAll(
     store.releaseState(state);
   };
   for (let i = held.length; i < count; i++) {
-    const page = store.newPage(ids.slice(i * positions, (i + 1) * positions), (kind) => i >= firstPages[kind]!);
+    const page = store.newPage(ids.slice(i * positions, (i + 1) * positions), (kind) =>
+      isReadFrom(shape, kind, firstPages[kind]!, i),
+    );
     if (page) pages.push(page);
   }
   if (pages.length < count - held.length || (stateBytes > 0 && !state)) {

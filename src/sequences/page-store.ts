@@ -12,7 +12,10 @@ interface PageKind {
   readonly window: number;
   /** Bytes of the layers' keys and values in a page. */
   readonly byteLength: number;
-  /** Whether it is what another kind is made of, page by page: it is of no use once a page is full and left behind. */
+  /**
+   * Whether it is what another kind is made of, page by page: it is of no use once a page is full and left behind, but for the
+   * first page, which all rows read here.
+   */
   readonly isResidual: boolean;
 }
 
@@ -32,6 +35,11 @@ const SPARE_RESIDUALS = 1;
 export function firstPageRead({ positions, kinds }: PageShape, kind: number, position: number): number {
   const { window } = kinds[kind]!;
   return window === 0 ? 0 : Math.floor(Math.max(0, position - window + 1) / positions);
+}
+
+/** Whether a page's block of a kind is one of those that are read from page `first` on. */
+export function isReadFrom({ kinds }: PageShape, kind: number, first: number, page: number): boolean {
+  return page >= first || (page === 0 && kinds[kind]!.isResidual);
 }
 
 /** The first page that is kept for layers of a kind while a sequence grows beyond `position`. */
@@ -56,8 +64,9 @@ export function usablePosition(shape: PageShape, pages: readonly Page[], positio
       const first = firstPageRead(shape, kind, usable);
       const end = Math.ceil(usable / shape.positions);
       if (shape.kinds[kind]!.window === 0) continue;
-      const missing = pages.slice(first, end).findLastIndex(({ blocks }) => !blocks[kind]);
-      if (missing >= 0) usable = (first + missing) * shape.positions;
+      const isMissing = ({ blocks }: Page, page: number) => !blocks[kind] && isReadFrom(shape, kind, first, page);
+      const missing = pages.slice(0, end).findLastIndex(isMissing);
+      if (missing >= 0) usable = missing * shape.positions;
     }
   }
   return usable;
@@ -215,8 +224,14 @@ export class PageStore {
     if (!archive || page.isArchived || page.ids.length < this.shape.positions) return;
     page.isArchived = true;
     const key = keyOfPage(archive, page);
-    for (const [kind, { byteLength, isResidual }] of this.shape.kinds.entries())
-      if (!isResidual) archive.write(blockName(key, kind), () => page.blocks[kind]?.bytes.slice(0, byteLength) ?? null);
+    for (const [kind, { byteLength }] of this.shape.kinds.entries())
+      if (this.#isArchived(kind, page))
+        archive.write(blockName(key, kind), () => page.blocks[kind]?.bytes.slice(0, byteLength) ?? null);
+  }
+
+  /** Of the kinds that others are made of, the first page of a sequence alone. */
+  #isArchived(kind: number, page: Page): boolean {
+    return !this.shape.kinds[kind]!.isResidual || page.parent!.parent === null;
   }
 
   /** Gives the states of known pages to the archive: those that are left when others were thinned. */
@@ -238,7 +253,9 @@ export class PageStore {
     const names = pages.flatMap((page) => {
       if (!page.isArchived || !page.isKnown) return [];
       const key = keyOfPage(archive, page);
-      const blocks = this.shape.kinds.flatMap(({ isResidual }, kind) => (isResidual ? [] : [blockName(key, kind)]));
+      const blocks = this.shape.kinds.flatMap((_, kind) =>
+        this.#isArchived(kind, page) ? [blockName(key, kind)] : [],
+      );
       return page.isStateArchived ? [...blocks, stateName(key)] : blocks;
     });
     if (names.length > 0) archive.touch(names);

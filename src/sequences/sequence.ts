@@ -5,7 +5,7 @@ import { type PrefixScope, publicLength } from "../prefix-scope.ts";
 import type { PageArchive } from "./archive.ts";
 import { loadPages } from "./load.ts";
 import type { Page } from "./page.ts";
-import { firstPageKept, firstPageRead, type PageStore, usablePosition } from "./page-store.ts";
+import { firstPageKept, firstPageRead, isReadFrom, type PageStore, usablePosition } from "./page-store.ts";
 import type { RestoredSequence } from "./restore.ts";
 import type { State } from "./state.ts";
 
@@ -345,12 +345,14 @@ export class Sequence {
 
   #enter(page: Page, index: number): void {
     this.#store.hold(page);
-    for (const [kind, first] of this.#first.entries()) if (index >= first) page.readers[kind]!++;
+    for (const [kind, first] of this.#first.entries())
+      if (isReadFrom(this.#store.shape, kind, first, index)) page.readers[kind]!++;
     this.changedFrom = Math.min(this.changedFrom, index);
   }
 
   #leave(page: Page, index: number): void {
-    for (const [kind, first] of this.#first.entries()) if (index >= first) page.readers[kind]!--;
+    for (const [kind, first] of this.#first.entries())
+      if (isReadFrom(this.#store.shape, kind, first, index)) page.readers[kind]!--;
     this.#store.release(page);
     this.changedFrom = Math.min(this.changedFrom, index);
   }
@@ -364,12 +366,15 @@ export class Sequence {
 
   /** Reads the blocks of each kind from another page on: `first` is asked for it. */
   #readFrom(first: typeof firstPageRead, position: number): void {
+    const { shape } = this.#store;
     for (const [kind, old] of this.#first.entries()) {
-      const now = first(this.#store.shape, kind, position);
+      const now = first(shape, kind, position);
       if (now === old) continue;
       const end = this.#pages.length;
-      for (let i = old; i < Math.min(now, end); i++) this.#store.leaveBehind(this.#pages[i]!, kind);
-      for (let i = now; i < Math.min(old, end); i++) this.#pages[i]!.readers[kind]!++;
+      for (let i = old; i < Math.min(now, end); i++)
+        if (!isReadFrom(shape, kind, now, i)) this.#store.leaveBehind(this.#pages[i]!, kind);
+      for (let i = now; i < Math.min(old, end); i++)
+        if (!isReadFrom(shape, kind, old, i)) this.#pages[i]!.readers[kind]!++;
       if (now < old) this.changedFrom = Math.min(this.changedFrom, now);
       this.#first[kind] = now;
     }

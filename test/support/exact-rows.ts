@@ -22,7 +22,7 @@ export const hostHasExceptions = [...hostCpu().features].some(isException);
 
 /**
  * Whether attention has the same results for a row of a prompt, bit for bit, however many are computed at once: not on CPUs with AVX2
- * over keys and values of f16 and int8, which 32 rows and more take as words of 16 bits.
+ * over keys and values but those of f32, which 32 rows and more take as words of 16 bits.
  */
 export const attendsExactly = ({ features }: Cpu, kvCache: KvCacheType): boolean =>
-  !features.has("avx2") || kvCache === "f32" || kvCache === "int4";
+  !features.has("avx2") || kvCache === "f32";

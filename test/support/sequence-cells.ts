@@ -276,10 +276,10 @@ export class CellStore {
   }
 }
 
-/** Where a row finds a position: of its own page, in f16 where others are of int4. */
+/** Where a row finds a position: of its own page and the first one, in f16 where others are of int4. */
 function partFor(layer: LayerPages, position: number, row: number): LayerPages {
   const index = (at: number) => Math.floor(at / layer.cache.pagePositions);
-  return index(position) === index(row) ? (layer.residual ?? layer) : layer;
+  return index(position) === 0 || index(position) === index(row) ? (layer.residual ?? layer) : layer;
 }
 
 function wordAt(bytes: Uint8Array, offset: number): number {

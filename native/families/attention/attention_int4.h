@@ -1,10 +1,10 @@
-// Attention over pages of int4: keys and values of a row's own page in f16, those of pages before it in 4 bits, which
-// are multiplied as bytes. Queries times steps of keys become two bytes with a scale for each page, and so do weights
+// Attention over pages of int4: keys and values of a row's own page and of the first one, to which most attention goes,
+// in f16, those of pages between in 4 bits, which are multiplied as bytes. Queries times steps of keys become two bytes with a scale for each page, and so do weights
 // times steps of values; what least values add is made of floats. `Bytes` are vectors of bytes of an instruction set.
 #pragma once
 
+#include "attention_expanded.h"
 #include "attention_few_rows.h"
-#include "int4_pages.h"
 
 namespace lowbit {
 
@@ -267,12 +267,6 @@ void soften_int4(QueryVector<typename Bytes::Isa>& v, uint32_t start, float soft
   }
 }
 
-// Halves to floats.
-template <class Isa>
-void floats_of_halves(const uint16_t* from, uint32_t count, float* target) {
-  for (uint32_t i = 0; i < count; i += Isa::kLanes) Isa::store(target + i, Isa::load_halves(from + i));
-}
-
 template <class Bytes>
 class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
   using Isa = typename Bytes::Isa;
@@ -290,11 +284,9 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     for (uint32_t start = this->begin_ / kBlockKeys * kBlockKeys; start < this->end_; start += kBlockKeys) {
       const uint32_t next = start + kBlockKeys, chunk = chunk_index(start);
       if (begins) this->begin_chunk(chunk);
-      // Queries are in the order of rows.
-      const uint32_t own = queries_before(start), later = queries_before(next), window = this->args_.window;
-      const uint32_t beyond = window > 0 ? queries_before(next + window - 1) : this->vectors_per_head_;
-      if (own < later) attend_own(start, own, later);
-      if (later < beyond) attend_page(start, later, beyond);
+      const auto [near, far] = this->int4_ranges(start);
+      if (near.first < near.last) attend_near(start, near);
+      if (far.first < far.last) attend_page(start, far.first, far.last);
       begins = next >= this->end_ || is_chunk_begin(next);
       if (begins) this->end_chunk(chunk);
     }
@@ -309,20 +301,14 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     memset(work_.queries, 0, 2 * Bytes::kRows * columns_);
   }
 
-  // Queries of a head whose rows are before a position.
-  uint32_t queries_before(uint32_t position) const {
-    const uint32_t first = this->run_.position + this->first_, last = this->run_.position + this->last_;
-    return (std::min(std::max(position, first), last) - first) * this->args_.group;
-  }
-
-  // Queries first .. last of each head over their own page, in f16.
-  void attend_own(uint32_t start, uint32_t first, uint32_t last) {
+  // Queries of each head over a page in f16.
+  void attend_near(uint32_t start, QueryRange range) {
     CacheBlock<uint16_t> block;
     this->find_block(start, &block);
     block.next = nullptr;
     for (uint32_t head = 0; head < this->heads(); head++) {
-      const uint32_t at = head * this->vectors_per_head_ + first;
-      attend_block<Isa>(this->vectors_ + at, last - first, block, {block.first, block.last}, this->args_.rule.softcap,
+      const uint32_t at = head * this->vectors_per_head_ + range.first;
+      attend_block<Isa>(this->vectors_ + at, range.last - range.first, block, {block.first, block.last}, this->args_.rule.softcap,
                         this->scores_ + at * this->score_floats_, this->score_floats_, this->args_.head_dim);
     }
   }

@@ -1,6 +1,8 @@
 // One part of a run's work: some of its rows, heads of keys and values, and positions.
 #pragma once
 
+#include <utility>
+
 #include "attention_plan.h"
 #include "attention_softmax.h"
 
@@ -57,6 +59,11 @@ void divide_sums(float* sums, PartialResult result, uint32_t dim) {
   const auto inverse = Isa::set(1 / result.total);
   each_vector<Isa>(dim, [&](size_t d, auto vector) { vector.store(sums + d, vector.load(sums + d) * inverse); });
 }
+
+// Queries of a head of keys and values, from `first` to before `last`.
+struct QueryRange {
+  uint32_t first, last;
+};
 
 // Rows first .. last of a run, heads of keys and values kv_first .. kv_last and positions begin .. end.
 template <class Isa, class Element>
@@ -121,6 +128,19 @@ class AttentionPart {
   // Row and head of one of the queries of a head of keys and values.
   uint32_t row_of(uint32_t query) const { return first_ + query / args_.group; }
   uint32_t head_of(uint32_t kv, uint32_t query) const { return kv * args_.group + query % args_.group; }
+  // Queries of a head of keys and values whose rows are before a position.
+  uint32_t queries_before(uint32_t position) const {
+    const uint32_t first = run_.position + first_, last = run_.position + last_;
+    return (std::min(std::max(position, first), last) - first) * args_.group;
+  }
+  // Those that see the page of int4 from `start` on as rows in f16, and those that see it in 4 bits. Queries are in the
+  // order of rows.
+  std::pair<QueryRange, QueryRange> int4_ranges(uint32_t start) const {
+    const uint32_t next = start + kBlockKeys, window = args_.window;
+    const uint32_t own = queries_before(start), beyond = window > 0 ? queries_before(next + window - 1) : queries();
+    const uint32_t later = start == 0 ? beyond : queries_before(next);
+    return {{own, later}, {later, beyond}};
+  }
   // Of q and y.
   size_t place_of(uint32_t row, uint32_t head) const {
     return (static_cast<size_t>(run_.row + row) * args_.heads + head) * args_.head_dim;

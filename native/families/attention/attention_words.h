@@ -42,15 +42,15 @@ struct WordsScratch {
 };
 
 template <class Isa, class Element>
-class WordsPart : AttentionPart<typename Isa::Floats, Element> {
-  using Part = AttentionPart<typename Isa::Floats, Element>;
+class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
+  using Shared = SharedBlocksPart<typename Isa::Floats, Element>;
   using V = typename Isa::V;
   static constexpr uint32_t kLanes = Isa::kLanes, kRows = Isa::kWordRows, kColumns = WordBlock<Isa>::kColumns;
   static constexpr float kLog2e = 1.44269504f;
 
  public:
-  WordsPart(const Part& part, float* scratch)
-      : Part(part),
+  WordsPart(const AttentionPart<typename Isa::Floats, Element>& part, float* scratch)
+      : Shared(part),
         at_(this->args_.head_dim, this->queries()),
         scratch_(scratch),
         block_(this->args_.head_dim, scratch + at_.block) {}
@@ -58,8 +58,9 @@ class WordsPart : AttentionPart<typename Isa::Floats, Element> {
   // False where a query, key or value is not finite: nothing is written then.
   bool attend() {
     bool are_finite = begin_queries();
-    this->each_block([&](const CacheBlock<Element>& block, uint32_t, bool) {
+    this->each_shared_block(scratch_ + at_.floats, [&](const CacheBlock<Element>& block, QueryRange range) {
       are_finite = are_finite && block_.pack(block);
+      range_ = range;
       if (are_finite) attend_block(block);
     });
     if (are_finite) end_queries();
@@ -115,14 +116,17 @@ class WordsPart : AttentionPart<typename Isa::Floats, Element> {
 
   // Queries are in the order of rows: the first one of a group sees from the earliest key, the last one to the latest.
   Seen seen_of(const CacheBlock<Element>& block, uint32_t group) const {
-    const uint32_t first = position_of(group * kRows), last = position_of(group * kRows + kRows - 1);
+    const uint32_t begins = group * kRows, ends = std::min(begins + kRows, this->queries());
+    const QueryRange own = {std::max(begins, range_.first), std::min(ends, range_.last)};
+    if (own.first >= own.last) return {0, 0, false};
+    const uint32_t first = position_of(own.first), last = position_of(own.last - 1);
     const uint32_t from = std::max(this->args_.first_seen(first), block.start + block.first) - block.start;
     const uint32_t end = std::min(last + 1, block.start + block.last);
     if (end <= block.start + from) return {0, 0, false};
     const uint32_t begin = from / kColumns * kColumns;
     const uint32_t to = static_cast<uint32_t>(round_up(end - block.start, kColumns));
-    const bool all = this->args_.first_seen(last) <= block.start + begin && first + 1 >= block.start + to &&
-                     block.first <= begin && block.last >= to;
+    const bool all = own.first == begins && own.last == ends && this->args_.first_seen(last) <= block.start + begin &&
+                     first + 1 >= block.start + to && block.first <= begin && block.last >= to;
     return {begin, to, !all};
   }
 
@@ -186,7 +190,8 @@ class WordsPart : AttentionPart<typename Isa::Floats, Element> {
     float* scores = scratch_ + at_.scores + query % kRows * kBlockKeys;
     const uint32_t position = position_of(query);
     const uint32_t first = std::max(this->args_.first_seen(position), block.start + block.first) - block.start;
-    const uint32_t end = std::max(std::min(position + 1, block.start + block.last), block.start) - block.start;
+    const uint32_t before = query >= range_.first && query < range_.last ? position + 1 : 0;
+    const uint32_t end = std::max(std::min(before, block.start + block.last), block.start) - block.start;
     const V from = Isa::set(static_cast<float>(first)), to = Isa::set(static_cast<float>(end));
     const float softcap = this->args_.rule.softcap;
     const V times = Isa::set(factor), cap = Isa::set(softcap * kLog2e), none = Isa::set(-INFINITY);
@@ -253,19 +258,26 @@ class WordsPart : AttentionPart<typename Isa::Floats, Element> {
   const WordsScratch<Isa> at_;
   float* scratch_;
   WordBlock<Isa> block_;
+  // Queries that may see the block.
+  QueryRange range_;
 };
 
-// Of pages of halves and integers: floats serve runs of few rows, and those with a number that is not finite.
-template <class Isa, class Element>
+// Of pages of halves, integers and int4: what serves else has runs of few rows, and those with a number that is not
+// finite.
+template <class Isa, class Element, bool IsInt4 = false>
 void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   using Floats = typename Isa::Floats;
+  using Bytes = typename Isa::Bytes;
+  if (phase != 1 && IsInt4) return int4_run<Bytes>(step, phase, tile, thread);
   if (phase != 1) return attention_run<Floats, Element>(step, phase, tile, thread);
   const AttentionArgs& args = step.as<AttentionArgs>();
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<Floats, Element> part(args, job, index);
     const bool takes_words = job.run.rows >= kWordRowsLeast && !part.is_empty();
-    if (!takes_words || !WordsPart<Isa, Element>(part, scratch).attend()) attend_part<Floats>(part, scratch);
+    if (takes_words && WordsPart<Isa, Element>(part, scratch).attend()) return;
+    if constexpr (IsInt4) Int4Part<Bytes>(part, scratch).attend();
+    else attend_part<Floats>(part, scratch);
   });
 }
 
@@ -274,10 +286,9 @@ template <class Isa>
 AttentionArgs words_args(const Call& call) {
   using Floats = typename Isa::Floats;
   AttentionArgs args = pages_args<Floats>(call);
-  if (args.is_int4) return args;
   args.rows_per_tile = rows_of_tile(args, kWordQueries);
   const WordsScratch<Isa> at(args.head_dim, args.rows_per_tile * args.group);
-  args.thread_floats = std::max(floats_of_thread<Floats>(args), at.floats);
+  args.thread_floats = std::max(floats_of_thread<Floats>(args), at.floats + expanded_floats(args));
   return args;
 }
 
@@ -296,7 +307,7 @@ void words_prepare(Step& step, const Call& call) {
     case CacheType::kFloats: step.run = attention_run<typename Isa::Floats, float>; break;
     case CacheType::kHalves: step.run = words_run<Isa, uint16_t>; break;
     case CacheType::kIntegers: step.run = words_run<Isa, int8_t>; break;
-    case CacheType::kInt4: step.run = int4_run<typename Isa::Bytes>; break;
+    case CacheType::kInt4: step.run = words_run<Isa, uint16_t, true>; break;
   }
 }
 

@@ -72,7 +72,8 @@ export const updateAndAttendReference: Kernel<SequenceAttentionArgs> = {
         for (let i = 0; i < run.rows; i++)
           for (let head = 0; head < heads; head++) {
             const last = run.position + i;
-            const at: RowsAt = (position) => (isSamePage(position, last) ? rowsAt : pagesAt)(position);
+            const isNear = (position: number) => position < pagePositions || isSamePage(position, last);
+            const at: RowsAt = (position) => (isNear(position) ? rowsAt : pagesAt)(position);
             attend(args, { row: run.row + i, position: last, head }, at, place);
           }
       }

@@ -262,7 +262,7 @@ function attend(made: Int4Generator, tile: Local<"i32">, sink: Expr<"ptr"> | nul
     scores!.set(scratch),
     forRange(p!, first!, i32.add(position, int(1)), [
       b!.set(row!),
-      when(i32.ge_u(p!, own!), [made.copyHalves(isOfKeys, p!, b!)], [made.copyInt4(isOfKeys, p!, b!)]),
+      when(i32.or(i32.ge_u(p!, own!), i32.lt_u(p!, int(POSITIONS))), [made.copyHalves(isOfKeys, p!, b!)], [made.copyInt4(isOfKeys, p!, b!)]),
       b!.set(row!),
       body,
       advance(scores!, 4),
