@@ -6,11 +6,12 @@ import { programOf } from "./programs.js";
 import { digits, median, table } from "./report.js";
 import { shapeNamed } from "./shapes.js";
 
-/** Shapes, positions and types of keys and values, with bytes of an element: int8 has four more for each head's scale. */
+/** Shapes, positions and types of keys and values, with bytes of an element: int8 has four more for each head's scale, int4 six for its steps. */
 const CASES = [
   { shape: "smollm2", context: 8192, kvCache: "f16", bytes: 2 },
   { shape: "qwen2.5-0.5b", context: 32768, kvCache: "f16", bytes: 2 },
   { shape: "qwen2.5-0.5b", context: 32768, kvCache: "int8", bytes: 1, scale: 4 },
+  { shape: "qwen2.5-0.5b", context: 32768, kvCache: "int4", bytes: 0.5, scale: 6 },
   { shape: "qwen2.5-0.5b", context: 32768, kvCache: "f32", bytes: 4 },
 ];
 /** Tokens of one stretch of decoding. */

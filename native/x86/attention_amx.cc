@@ -274,8 +274,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
   uint32_t halves(const CacheBlock<Element>& block, uint32_t pair) const {
     const QueryRange own = {std::max(range_.first, kPair * pair), std::min(range_.last, kPair * (pair + 1))};
     if (own.first >= own.last) return 0;
-    const uint32_t from = static_cast<uint32_t>(w_.first[own.first]),
-                   to = static_cast<uint32_t>(w_.last[own.last - 1]);
+    const uint32_t from = static_cast<uint32_t>(w_.first[own.first]), to = static_cast<uint32_t>(w_.last[own.last - 1]);
     const bool sees = to > block.start && from < block.start + block.last;
     return sees ? ceil_div(std::min(to - block.start, block.last), 32) : 0;
   }

@@ -9,7 +9,7 @@ export const RUN_FIELDS = 4;
 
 /**
  * What keys and values are kept in: int8 has a scale for each row of a head; int4 a step and a least value for each row of
- * values and for each column of a page's keys (Liu et al. 2024, KIVI).
+ * values and for each column of 32 positions' keys (Liu et al. 2024, KIVI).
  */
 export const kvCacheTypes = ["f32", "f16", "int8", "int4"] as const;
 /**
@@ -47,8 +47,9 @@ export interface PagedCache extends LayerCacheShape {
   page(slot: number, index: number): Uint8Array;
 }
 
-/** Positions of a page of int4: those that share steps of keys. */
+/** Positions of a page of int4, and those that share steps of keys. */
 export const INT4_POSITIONS = 64;
+export const INT4_SHARED = 32;
 
 /** The part of each page that belongs to one layer. */
 export interface LayerPages {
@@ -105,7 +106,7 @@ export interface PartOffsets {
   readonly values: number;
   /**
    * Place of the keys' scales where they are int8: f32 [pagePositions, kvHeads]; where they are int4, f16
-   * [kvHeads, 2, columns] of steps and least values, and of values [kvHeads, 2, pagePositions].
+   * [kvHeads, pagePositions / INT4_SHARED, 2, columns] of steps and least values, and of values [kvHeads, 2, pagePositions].
    */
   readonly keyScales: number;
   readonly valueScales: number;
@@ -137,7 +138,7 @@ export function partOffsets(cache: Pick<PagedCache, "type" | "kvHeads" | "headDi
     return type === "int4" ? aligned(2 * numbers * kvHeads * byteSize("f16")) : 0;
   };
   const keyScales = 2 * rowBytes;
-  const valueScales = keyScales + scaleBytes(columns);
+  const valueScales = keyScales + scaleBytes((columns * pagePositions) / INT4_SHARED);
   return { keys: 0, values: rowBytes, keyScales, valueScales, layerBytes: valueScales + scaleBytes(pagePositions) };
 }
 

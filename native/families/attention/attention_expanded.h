@@ -1,5 +1,5 @@
-// Blocks of keys and values for products that many queries share. Pages of int4, of which a block is one, become rows in
-// f16 for all queries that see them in 4 bits.
+// Blocks of keys and values for products that many queries share. Pages of int4, of which a block is one, become rows
+// in f16 for all queries that see them in 4 bits.
 #pragma once
 
 #include "attention_part.h"
@@ -20,14 +20,14 @@ void expand_int4_keys(const Int4Head& head, uint32_t columns, uint16_t* rows) {
   static_assert(kLanes >= 4);
   const uint8_t* from = head.keys;
   for (uint32_t d = 0; d < columns; d += 4) {
-    float steps[kLanes], least[kLanes];
-    uint16_t scales[kLanes];
-    for (uint32_t i = 0; i < kLanes; i++) scales[i] = head.key_scales[d + i % 4];
-    Isa::store(steps, Isa::load_halves(scales));
-    for (uint32_t i = 0; i < kLanes; i++) scales[i] = head.key_scales[columns + d + i % 4];
-    Isa::store(least, Isa::load_halves(scales));
-    // Bytes of 16 positions are side by side, then those of the 16 in the high halves.
     for (uint32_t position = 0; position < kInt4Positions; position += 32, from += 64) {
+      const uint16_t* of_columns = head.key_scales + position / kInt4Shared * 2 * columns + d;
+      uint16_t scales[2][kLanes];
+      for (uint32_t i = 0; i < kLanes; i++) {
+        scales[0][i] = of_columns[i % 4];
+        scales[1][i] = of_columns[columns + i % 4];
+      }
+      const auto step = Isa::load_halves(scales[0]), least = Isa::load_halves(scales[1]);
       int8_t integers[128];
       for (uint32_t i = 0; i < 64; i++) {
         integers[i] = static_cast<int8_t>(from[i] & 15);
@@ -35,7 +35,7 @@ void expand_int4_keys(const Int4Head& head, uint32_t columns, uint16_t* rows) {
       }
       for (uint32_t i = 0; i < 128; i += kLanes) {
         uint16_t halves[kLanes];
-        Isa::store_halves(halves, Isa::multiply_add(Isa::load_integers(integers + i), Isa::load(steps), Isa::load(least)));
+        Isa::store_halves(halves, Isa::multiply_add(Isa::load_integers(integers + i), step, least));
         for (uint32_t c = 0; c < kLanes; c += 4) memcpy(rows + (position + (i + c) / 4) * columns + d, halves + c, 8);
       }
     }

@@ -1,6 +1,7 @@
 // Attention over pages of int4: keys and values of a row's own page and of the first one, to which most attention goes,
-// in f16, those of pages between in 4 bits, which are multiplied as bytes. Queries times steps of keys become two bytes with a scale for each page, and so do weights
-// times steps of values; what least values add is made of floats. `Bytes` are vectors of bytes of an instruction set.
+// in f16, those of pages between in 4 bits, which are multiplied as bytes. Queries times steps of keys become two bytes
+// with a scale for each page, and so do weights times steps of values; what least values add is made of floats. `Bytes`
+// are vectors of bytes of an instruction set.
 #pragma once
 
 #include "attention_expanded.h"
@@ -23,13 +24,16 @@ constexpr int kInt4Vectors = 4;
 // 16 after it.
 constexpr uint32_t int4_place(uint32_t at) { return at / 64 * 32 + at % 64 / 4; }
 
-// scores[r][position] of `Rows` queries' bytes, a row `apart` from the last, times units[r], and bases[r]; added to the
-// scores where bases are null.
+// scores[r][position] of `Rows` queries' bytes [kInt4Halves][kRows][columns] for the halves of a page, times units
+// [kInt4Halves][r], and bases; added to the scores where bases are null.
 template <class Bytes, int Rows>
 LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, const int8_t* queries, uint32_t columns,
-                                     const float* units, const float* bases, float* scores) {
+                                     const float (*units)[Rows], const float (*bases)[Rows], float* scores) {
   using Isa = typename Bytes::Isa;
   constexpr uint32_t kLanes = Isa::kLanes, kLoad = 4 * kLanes;
+  // Halves of a page that two loads are of.
+  constexpr uint32_t kHalves = 2 * kLoad / 64 > 1 ? 2 * kLoad / 64 : 1;
+  const size_t apart = size_t{Bytes::kRows} * columns;
   for (uint32_t at = 0; at < 128; at += 2 * kLoad) {
     typename Bytes::Sums sums[Rows][kInt4Vectors];
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
@@ -48,9 +52,11 @@ LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, c
         __builtin_prefetch(ahead + 128 * i + kLoad, 0, 2);
         const typename Bytes::V nibbles[] = {Bytes::low(a), Bytes::high(a), Bytes::low(b), Bytes::high(b)};
         each_index<Rows>([&](auto r) LOWBIT_INLINE {
-          const auto four = Bytes::signed_four(queries + r * columns + d + 4 * i);
+          const int8_t* query = queries + at / 64 * apart + r * columns + d + 4 * i;
+          const auto first = Bytes::signed_four(query);
+          const auto second = kHalves > 1 ? Bytes::signed_four(query + apart) : first;
           each_index<kInt4Vectors>([&](auto v) LOWBIT_INLINE {
-            parts[r][v] = Bytes::add_signed(parts[r][v], nibbles[v], four);
+            parts[r][v] = Bytes::add_signed(parts[r][v], nibbles[v], v < 2 ? first : second);
           });
         });
       });
@@ -61,12 +67,11 @@ LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, c
       });
     }
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
-      const auto unit = Isa::set(units[r]);
       each_index<kInt4Vectors>([&](auto v) LOWBIT_INLINE {
-        const uint32_t position = int4_place(at + v / 2 * kLoad) + v % 2 * 16;
+        const uint32_t position = int4_place(at + v / 2 * kLoad) + v % 2 * 16, half = position / kInt4Shared;
         float* to = scores + r * kInt4Positions + position;
-        const auto base = bases ? Isa::set(bases[r]) : Isa::load(to);
-        Isa::store(to, Isa::multiply_add(Bytes::floats(sums[r][v]), unit, base));
+        const auto base = bases ? Isa::set(bases[half][r]) : Isa::load(to);
+        Isa::store(to, Isa::multiply_add(Bytes::floats(sums[r][v]), Isa::set(units[half][r]), base));
       });
     });
   }
@@ -139,24 +144,24 @@ LOWBIT_APART void add_int4_values(const uint8_t* values, const uint8_t* next, ui
 // What a thread needs for a page beside what FewRowsPart has.
 template <class Bytes>
 struct Int4Work {
-  // Steps and least values of a head's keys [2][columns] and values [2][positions].
+  // Steps and least values of a head's keys [kInt4Halves][2][columns] and values [2][positions].
   float* key_scales;
   float* value_scales;
-  // [2][kRows][columns], [2][kRows] and [kRows][positions]: high bytes, then low ones.
+  // [2][kInt4Halves][kRows][columns], [2][kRows] and [kRows][positions]: high bytes, then low ones.
   int8_t* queries;
   Int4Weights* weights;
   float* scores;
 
   Int4Work(float* at, uint32_t columns)
       : key_scales(at),
-        value_scales(key_scales + 2 * columns),
+        value_scales(key_scales + 2 * kInt4Halves * columns),
         queries(reinterpret_cast<int8_t*>(value_scales + 2 * kInt4Positions)),
-        weights(reinterpret_cast<Int4Weights*>(queries + 2 * Bytes::kRows * columns)),
+        weights(reinterpret_cast<Int4Weights*>(queries + 2 * kInt4Halves * Bytes::kRows * columns)),
         scores(at + floats(columns) - Bytes::kRows * kInt4Positions) {}
 
   static size_t floats(uint32_t columns) {
-    return 2 * columns + 2 * kInt4Positions + 2 * Bytes::kRows * (columns + sizeof(Int4Weights)) / 4 +
-           Bytes::kRows * kInt4Positions;
+    return 2 * kInt4Halves * columns + 2 * kInt4Positions +
+           2 * Bytes::kRows * (kInt4Halves * columns + sizeof(Int4Weights)) / 4 + Bytes::kRows * kInt4Positions;
   }
 };
 
@@ -298,7 +303,7 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
       : Rows(part, scratch, at),
         columns_(int4_columns(this->args_.head_dim)),
         work_(scratch + at.floats, columns_) {
-    memset(work_.queries, 0, 2 * Bytes::kRows * columns_);
+    memset(work_.queries, 0, 2 * kInt4Halves * Bytes::kRows * columns_);
   }
 
   // Queries of each head over a page in f16.
@@ -308,8 +313,9 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     block.next = nullptr;
     for (uint32_t head = 0; head < this->heads(); head++) {
       const uint32_t at = head * this->vectors_per_head_ + range.first;
-      attend_block<Isa>(this->vectors_ + at, range.last - range.first, block, {block.first, block.last}, this->args_.rule.softcap,
-                        this->scores_ + at * this->score_floats_, this->score_floats_, this->args_.head_dim);
+      attend_block<Isa>(this->vectors_ + at, range.last - range.first, block, {block.first, block.last},
+                        this->args_.rule.softcap, this->scores_ + at * this->score_floats_, this->score_floats_,
+                        this->args_.head_dim);
     }
   }
 
@@ -322,9 +328,9 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
       const uint32_t kv = this->kv_first_ + head;
       const Int4Head at = int4_head(this->args_, this->run_.slot, page, kv);
       const Int4Head ahead = int4_head(this->args_, this->run_.slot, next, kv);
-      fetch_row(ahead.key_scales, 2 * columns_);
+      fetch_row(ahead.key_scales, 2 * kInt4Halves * columns_);
       fetch_row(ahead.value_scales, 2 * kInt4Positions);
-      floats_of_halves<Isa>(at.key_scales, 2 * columns_, work_.key_scales);
+      floats_of_halves<Isa>(at.key_scales, 2 * kInt4Halves * columns_, work_.key_scales);
       floats_of_halves<Isa>(at.value_scales, 2 * kInt4Positions, work_.value_scales);
       Vector* vectors = this->vectors_ + head * this->vectors_per_head_;
       for (uint32_t i = first; i < last; i += Bytes::kRows)
@@ -345,13 +351,15 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
   template <int Count>
   void attend_rows(uint32_t start, Vector* vectors, const Int4Head& at, const Int4Head& ahead) {
     const uint32_t dim = this->args_.head_dim;
-    const size_t apart = Bytes::kRows * columns_;
-    float units[Count], low_units[Count], bases[Count];
+    const size_t half_apart = Bytes::kRows * columns_, apart = kInt4Halves * half_apart;
+    float units[kInt4Halves][Count], low_units[kInt4Halves][Count], bases[kInt4Halves][Count];
     float* sums[Count];
     for (int r = 0; r < Count; r++) {
-      bytes_of_int4_query(vectors[r], work_.key_scales, dim, columns_, work_.queries + r * columns_, apart, units[r],
-                          bases[r]);
-      low_units[r] = units[r] / kQueryLow;
+      for (uint32_t half = 0; half < kInt4Halves; half++) {
+        bytes_of_int4_query(vectors[r], work_.key_scales + 2 * half * columns_, dim, columns_,
+                            work_.queries + half * half_apart + r * columns_, apart, units[half][r], bases[half][r]);
+        low_units[half][r] = units[half][r] / kQueryLow;
+      }
       sums[r] = vectors[r].sums[0];
     }
     multiply_int4_keys<Bytes, Count>(at.keys, ahead.keys, work_.queries, columns_, units, bases, work_.scores);

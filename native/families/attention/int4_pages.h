@@ -1,10 +1,10 @@
 // Full pages of keys and values in 4 bits (Liu et al. 2024, KIVI), made of those in f16: x = least + step * n, n in
-// 0 .. 15, with a step and a least value for each column of a page's keys, and for each row of its values.
+// 0 .. 15, with a step and a least value for each column of each 32 of a page's keys, and for each row of its values.
 //
 // Of each head, bytes hold four columns of keys side by side: [columns / 4][2][16 positions][4 columns], positions
 // 32 h + i in the low halves and 32 h + 16 + i in the high ones; and four positions of values: [16 fours of
 // positions][columns / 32][16 columns][4 positions], columns 32 g + i in the low halves and 32 g + 16 + i in the high
-// ones. Scales are f16: steps, then least values.
+// ones. Scales are f16: steps, then least values; of keys, of the first 32 positions and then of the others.
 #pragma once
 
 #include "attention_cache.h"
@@ -13,6 +13,8 @@ namespace lowbit {
 
 // Positions of a page: those of a block.
 constexpr uint32_t kInt4Positions = kBlockKeys;
+// Positions that share steps of keys, and how many such there are.
+constexpr uint32_t kInt4Shared = 32, kInt4Halves = kInt4Positions / kInt4Shared;
 constexpr float kInt4Most = 15;
 
 // Columns that a head has room for.
@@ -22,7 +24,7 @@ static inline uint32_t int4_columns(uint32_t head_dim) { return round_up(head_di
 struct Int4Head {
   uint8_t* keys;
   uint8_t* values;
-  // [columns] steps, [columns] least values; [positions] of each.
+  // [kInt4Halves] of [columns] steps and [columns] least values; [positions] of each.
   uint16_t* key_scales;
   uint16_t* value_scales;
 };
@@ -32,7 +34,7 @@ static inline Int4Head int4_head(const AttentionArgs& args, uint32_t slot, uint3
   const size_t columns = int4_columns(args.head_dim), bytes = head * columns * kInt4Positions / 2;
   return {reinterpret_cast<uint8_t*>(at + args.full_keys + bytes),
           reinterpret_cast<uint8_t*>(at + args.full_values + bytes),
-          reinterpret_cast<uint16_t*>(at + args.key_scales) + 2 * head * columns,
+          reinterpret_cast<uint16_t*>(at + args.key_scales) + 2 * kInt4Halves * head * columns,
           reinterpret_cast<uint16_t*>(at + args.value_scales) + 2 * head * kInt4Positions};
 }
 
@@ -76,25 +78,29 @@ template <class Isa>
 void fill_int4_keys(const uint16_t* rows, size_t stride, uint32_t dim, int8_t* integers, const Int4Head& target) {
   const uint32_t columns = int4_columns(dim);
   memset(integers, 0, columns * kInt4Positions);
-  memset(target.key_scales, 0, 4 * columns);
-  each_vector<Isa>(dim, [&](size_t d, auto vector) {
-    auto least = vector.load(rows + d), most = least, finite = Isa::set(0);
-    for (uint32_t i = 0; i < kInt4Positions; i++) {
-      const auto x = vector.load(rows + i * stride + d);
-      least = Isa::min(x, least);
-      most = Isa::max(x, most);
-      finite = Isa::multiply_add(x, Isa::set(0), finite);
-    }
-    const Int4Scales<Isa> scales(least, most, finite);
-    vector.store(target.key_scales + d, scales.step + finite);
-    vector.store(target.key_scales + columns + d, scales.least);
-    const uint32_t count = std::min<uint32_t>(Isa::kLanes, dim - static_cast<uint32_t>(d));
-    for (uint32_t i = 0; i < kInt4Positions; i++) {
-      int8_t all[Isa::kLanes];
-      Isa::store_integers(all, scales.integers(vector.load(rows + i * stride + d)));
-      for (uint32_t c = 0; c < count; c++) integers[(d + c) * kInt4Positions + i] = all[c];
-    }
-  });
+  memset(target.key_scales, 0, 4 * kInt4Halves * columns);
+  for (uint32_t first = 0; first < kInt4Positions; first += kInt4Shared) {
+    const uint16_t* from = rows + first * stride;
+    uint16_t* to = target.key_scales + first / kInt4Shared * 2 * columns;
+    each_vector<Isa>(dim, [&](size_t d, auto vector) {
+      auto least = vector.load(from + d), most = least, finite = Isa::set(0);
+      for (uint32_t i = 0; i < kInt4Shared; i++) {
+        const auto x = vector.load(from + i * stride + d);
+        least = Isa::min(x, least);
+        most = Isa::max(x, most);
+        finite = Isa::multiply_add(x, Isa::set(0), finite);
+      }
+      const Int4Scales<Isa> scales(least, most, finite);
+      vector.store(to + d, scales.step + finite);
+      vector.store(to + columns + d, scales.least);
+      const uint32_t count = std::min<uint32_t>(Isa::kLanes, dim - static_cast<uint32_t>(d));
+      for (uint32_t i = 0; i < kInt4Shared; i++) {
+        int8_t all[Isa::kLanes];
+        Isa::store_integers(all, scales.integers(vector.load(from + i * stride + d)));
+        for (uint32_t c = 0; c < count; c++) integers[(d + c) * kInt4Positions + first + i] = all[c];
+      }
+    });
+  }
   order_keys(integers, columns, target.keys);
 }
 

@@ -1,16 +1,19 @@
 /**
  * Keys and values of a full page in 4 bits (Liu et al. 2024, KIVI): x = least + step * n, n in 0 .. 15, with a step and a least
- * value for each column of the page's keys, whose columns differ, and for each row of its values. The order is that in which
+ * value for each column of each 32 of the page's keys, whose columns differ, and for each row of its values. The order is that in which
  * vectors of bytes multiply four columns of keys, or four positions of values, at once.
  */
 import { f16Table, f32ToF16 } from "../../../half.ts";
 import { roundHalfEven } from "../../../rounding.ts";
-import { INT4_POSITIONS, int4Columns } from "../../sequence-table.ts";
+import { INT4_POSITIONS, INT4_SHARED, int4Columns } from "../../sequence-table.ts";
 
 /** The largest integer. */
 const MOST = 15;
 
-/** Where a head's keys or values are: 4 bits each, [kvHeads, INT4_POSITIONS, columns], and [kvHeads, 2, numbers] of f16. */
+/**
+ * Where a head's keys or values are: 4 bits each, [kvHeads, INT4_POSITIONS, columns], and f16 of keys [kvHeads, halves of the page, 2,
+ * columns], of values [kvHeads, 2, INT4_POSITIONS].
+ */
 export interface Int4Part {
   readonly bytes: Uint8Array;
   /** Steps and least values. */
@@ -59,10 +62,14 @@ export class Int4Rows {
     const { bytes, scales } = this.#part;
     bytes.fill(0);
     scales.fill(0);
-    const [lines, length] = this.#isOfKeys ? [this.#headDim, INT4_POSITIONS] : [INT4_POSITIONS, this.#headDim];
+    const [lines, length] = this.#isOfKeys
+      ? [(INT4_POSITIONS / INT4_SHARED) * this.#headDim, INT4_SHARED]
+      : [INT4_POSITIONS, this.#headDim];
     for (let head = 0; head < this.#kvHeads; head++)
       for (let line = 0; line < lines; line++) {
-        const placeOf = (i: number): [number, number] => (this.#isOfKeys ? [i, line] : [line, i]);
+        const first = Math.floor(line / this.#headDim) * INT4_SHARED;
+        const placeOf = (i: number): [number, number] =>
+          this.#isOfKeys ? [first + i, line % this.#headDim] : [line, i];
         const values = Float32Array.from({ length }, (_, i) => {
           const [position, d] = placeOf(i);
           return f16Table()[halves[(position * this.#kvHeads + head) * this.#headDim + d]!]!;
@@ -90,9 +97,13 @@ export class Int4Rows {
   }
 
   #scalePlaces(head: number, position: number, d: number): { readonly step: number; readonly least: number } {
-    const [numbers, index] = this.#isOfKeys ? [this.#columns, d] : [INT4_POSITIONS, position];
-    const step = 2 * head * numbers + index;
-    return { step, least: step + numbers };
+    if (!this.#isOfKeys) {
+      const step = 2 * head * INT4_POSITIONS + position;
+      return { step, least: step + INT4_POSITIONS };
+    }
+    const half = (head * INT4_POSITIONS + position) / INT4_SHARED;
+    const step = 2 * Math.floor(half) * this.#columns + d;
+    return { step, least: step + this.#columns };
   }
 }
 

@@ -66,7 +66,8 @@ function leveled(values: Float32Array, { kvHeads, headDim }: Case, isOfKeys: boo
         number[],
         number[],
       ];
-      if (isOfKeys) for (const d of ds) lines.push(ps.map((p) => at(p, d)));
+      const halves = [ps.slice(0, 32), ps.slice(32)];
+      if (isOfKeys) for (const d of ds) for (const half of halves) lines.push(half.map((p) => at(p, d)));
       else for (const p of ps) lines.push(ds.map((d) => at(p, d)));
     }
   for (const line of lines)

@@ -18,6 +18,8 @@ import { type AttentionFields, attentionBlock } from "./shape.ts";
 import { findPlace } from "./store.ts";
 
 const POSITIONS = 64;
+/** Positions that share steps of keys. */
+const SHARED = 32;
 
 /** Bytes of a thread's scratch: a head of a page as floats, or scores of all positions and a row. */
 export function int4ThreadBytes({ kvHeads, headDim, positions }: Record<"kvHeads" | "headDim" | "positions", number>) {
@@ -76,7 +78,11 @@ class Int4Generator {
       this.#full.find({ ...fields, pages: fields.fullPages }, this.slot, position),
       this.#page.set(elementAt(ptr.add(this.#full.page, offset), i32.mul(head, columns), POSITIONS / 2)),
       this.#scales.set(
-        elementAt(ptr.add(this.#full.page, scales), i32.mul(head, isOfKeys ? columns : int(POSITIONS)), 4),
+        elementAt(
+          ptr.add(this.#full.page, scales),
+          i32.mul(head, isOfKeys ? columns : int(POSITIONS)),
+          isOfKeys ? 8 : 4,
+        ),
       ),
     ];
   }
@@ -104,7 +110,7 @@ class Int4Generator {
     const [step, least, value] = ["step", "least", "value"].map((name) => scope.local("v128", name)) as Local<"v128">[];
     const splat = (scales: Expr<"v128">) => (isOfKeys ? scales : f32x4.splat(f32x4.extract_lane(scales, 0)));
     const scale = (index: Expr<"i32">) => splat(lanes.load(elementAt(this.#scales, index, 2), "f16"));
-    const line = isOfKeys ? d : place;
+    const line = isOfKeys ? this.#keyScale(d, place) : place;
     const scales = [step!.set(scale(line)), least!.set(scale(i32.add(line, isOfKeys ? columns : int(POSITIONS))))];
     const high = i32.shr_u(i32.and(isOfKeys ? place : d, int(16)), int(2));
     const bytes = isOfKeys
@@ -132,6 +138,11 @@ class Int4Generator {
     ];
   }
 
+  /** Where the step of a column of keys is, of the half of the page that a place is in. */
+  #keyScale(d: Expr<"i32">, place: Expr<"i32">): Expr<"i32"> {
+    return i32.add(d, i32.mul(this.columns, i32.shr_u(i32.and(place, int(SHARED)), int(4))));
+  }
+
   /** The byte of a number of a line. */
   #byteAt(line: Expr<"i32">, number: Expr<"i32">, numbers: Expr<"i32">): Expr<"ptr"> {
     const four = i32.add(i32.mul(i32.shr_u(line, int(2)), i32.shl(numbers, int(1))), i32.and(line, int(3)));
@@ -140,10 +151,10 @@ class Int4Generator {
   }
 
   /**
-   * Makes the head's lines of the position's page of [POSITIONS, headDim] floats in scratch. Columns that a head has not are as
-   * zeros of keys, and as the least of values.
+   * Makes the head's lines of the position's page of [POSITIONS, headDim] floats in scratch, of keys those of SHARED positions from
+   * `first` on. Columns that a head has not are as zeros of keys, and as the least of values.
    */
-  fill(isOfKeys: boolean): Body {
+  fill(isOfKeys: boolean, first = 0): Body {
     const { scope, constants, scratch, fields, columns } = this;
     const { headDim } = fields;
     const [line, i, shift] = ["line", "i", "shift"].map((name) => scope.local("i32", name)) as Local<"i32">[];
@@ -156,7 +167,7 @@ class Int4Generator {
     const [lines, numbers] = isOfKeys ? [columns, int(POSITIONS)] : [int(POSITIONS), columns];
     const [place, d] = isOfKeys ? [i!, line!] : [line!, i!];
     const eachNumber = (visit: Body) =>
-      forRange(i!, int(0), numbers, [
+      forRange(i!, int(first), isOfKeys ? int(first + SHARED) : numbers, [
         from!.set(elementAt(scratch, i32.add(i32.mul(place, headDim), d), 4)),
         x!.set(select(i32.lt_u(d, headDim), f32.load(from!), isOfKeys ? float(0) : least!)),
         visit,
@@ -172,7 +183,7 @@ class Int4Generator {
         pair.set(f32x4.replace_lane(pair, least!, 1)),
         body,
         pair.set(halves),
-        to!.set(elementAt(this.#scales, line!, 2)),
+        to!.set(elementAt(this.#scales, isOfKeys ? this.#keyScale(line!, int(first)) : line!, 2)),
         i32.store16(to!, i32x4.extract_lane(pair, 0)),
         i32.store16(elementAt(to!, lines, 2), i32x4.extract_lane(pair, 1)),
         step!.set(f32x4.extract_lane(lanesOf(1, constants).load(to!, "f16"), 0)),
@@ -215,6 +226,7 @@ export const int4FillCode: KernelCode = {
               ]),
               position.set(last),
               made.fill(isOfKeys),
+              isOfKeys ? made.fill(true, SHARED) : [],
             ]),
           ]),
         ]),
@@ -262,7 +274,11 @@ function attend(made: Int4Generator, tile: Local<"i32">, sink: Expr<"ptr"> | nul
     scores!.set(scratch),
     forRange(p!, first!, i32.add(position, int(1)), [
       b!.set(row!),
-      when(i32.or(i32.ge_u(p!, own!), i32.lt_u(p!, int(POSITIONS))), [made.copyHalves(isOfKeys, p!, b!)], [made.copyInt4(isOfKeys, p!, b!)]),
+      when(
+        i32.or(i32.ge_u(p!, own!), i32.lt_u(p!, int(POSITIONS))),
+        [made.copyHalves(isOfKeys, p!, b!)],
+        [made.copyInt4(isOfKeys, p!, b!)],
+      ),
       b!.set(row!),
       body,
       advance(scores!, 4),
