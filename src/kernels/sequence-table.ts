@@ -39,6 +39,8 @@ export interface PagedCache extends LayerCacheShape {
   readonly type: KvCacheType;
   /** Positions of a page, a power of two. */
   readonly pagePositions: number;
+  /** Whether all rows read the first page, whatever the window. */
+  readonly keepsFirst?: true | undefined;
   /** Most pages of a sequence. */
   readonly pagesMax: number;
   /** Addresses [slots * pagesMax] of pages in the memory of kernels. Those behind a window are never read. */

@@ -57,11 +57,12 @@ export class Table implements SequenceTable {
     this.runs = new Int32Array(buffer, byteOffset, 1 + RUN_FIELDS * slots);
     this.states = addresses(slots);
     this.nextStates = addresses(slots);
-    this.#caches = layout.kinds.map(({ type, kvHeads, headDim, window }, kind) => ({
+    this.#caches = layout.kinds.map(({ type, kvHeads, headDim, window, keepsFirst }, kind) => ({
       type,
       kvHeads,
       headDim,
       window,
+      keepsFirst,
       pagePositions,
       pagesMax,
       pages: addresses(slots * pagesMax),

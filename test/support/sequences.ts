@@ -50,7 +50,8 @@ export class Sequences {
     });
     const own = { type, kvHeads, headDim, window, pagePositions };
     const start = residualStart(shape);
-    const residual = type === "int4" ? layerPages({ ...own, type: "f16", window: 1 }, start, pageBytes) : undefined;
+    const residual =
+      type === "int4" ? layerPages({ ...own, type: "f16", window: 1, keepsFirst: true }, start, pageBytes) : undefined;
     this.pages = { ...layerPages(own, 0, start), residual };
     const runs = array(4 * (1 + RUN_FIELDS * runsMax));
     this.table = {
@@ -76,7 +77,7 @@ export class Sequences {
 /** Layers of a page. */
 const LAYERS = 2;
 
-type PartShape = Pick<PagedCache, "type" | "kvHeads" | "headDim" | "pagePositions">;
+type PartShape = Pick<PagedCache, "type" | "kvHeads" | "headDim" | "pagePositions" | "keepsFirst">;
 
 /** Bytes of a page: of int4, with what is in f16. */
 export function pageBytesOf(shape: PartShape): number {

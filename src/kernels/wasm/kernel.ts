@@ -44,13 +44,14 @@ type Address = Placement["read"];
 /** Addresses of the pages that runs read and write, by a function that gives a page an address. */
 export const pagesBy =
   (read: Address, write: Address): Placement["pages"] =>
-  ({ page, pages, pagesMax, pagePositions, window }, table, rows) => {
+  ({ page, pages, pagesMax, pagePositions, window, keepsFirst }, table, rows) => {
     const places = new Map<string, number>();
     const buffers = new Map<ArrayBufferLike, number>();
     const addresses = new BigUint64Array(pages.length);
     for (const { slot, position, rows: count } of runsOf(table, rows)) {
-      const first = window > 0 ? Math.max(0, position - window + 1) : 0;
-      for (let i = Math.floor(first / pagePositions); i * pagePositions < position + count; i++) {
+      const first = window > 0 ? Math.floor(Math.max(0, position - window + 1) / pagePositions) : 0;
+      for (let i = keepsFirst ? 0 : first; i * pagePositions < position + count; i++) {
+        if (i > 0 && i < first) continue;
         const bytes = page(slot, i);
         const buffer = buffers.get(bytes.buffer) ?? buffers.size;
         buffers.set(bytes.buffer, buffer);

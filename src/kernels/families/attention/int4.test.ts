@@ -30,7 +30,7 @@ const cases: readonly Case[] = [
   { heads: 2, kvHeads: 2, headDim: 96, window: 150, softcap: 7, hasSinks: true },
   { heads: 5, kvHeads: 1, headDim: 130, window: 0, softcap: 3 },
 ];
-const POSITIONS = 210;
+const POSITIONS = 160;
 const PAGES = Math.ceil(POSITIONS / INT4_POSITIONS);
 
 function tokensOf({ heads, kvHeads, headDim, hasSinks, ...rest }: Case) {
