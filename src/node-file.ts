@@ -11,7 +11,7 @@ import { isRunning, newWriterId, WRITER_ID } from "./writer-id.ts";
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
 
-/** Closes the handles of sources that were not closed before they are garbage collected, which would end the process. */
+/** Closes the handle of a source that is garbage collected unclosed: Node ends the process where it collects a FileHandle. */
 const forgotten = new FinalizationRegistry(({ handle, key }: { handle: FileHandle; key: symbol }) => {
   reading.delete(key);
   void handle.close();
@@ -263,7 +263,7 @@ function overInput(path: string, input: string): InvalidFileError {
   return new InvalidFileError(path, `${what}: write to another path`);
 }
 
-/** Names of files that belong to a checkpoint folder, of which an output with such a name would become a part. */
+/** Names of files that belong to a checkpoint folder: an output with such a name there would become a part of it. */
 const memberNames = /\.(safetensors|bin|pth?|gguf|jinja|model)$|^(?!.*trace).*\.(json|txt)$/;
 
 /**

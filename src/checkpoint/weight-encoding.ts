@@ -20,7 +20,7 @@ export interface EncodingOptions extends AbortOptions {
 
 /** An encoding; `registerWeightEncoding` adds its modes to the command line. */
 export interface WeightEncoding<Mode = unknown> {
-  /** Its modes, for messages, such as "aqlm-{1..16}x{1..16}". */
+  /** Modes of the encoding, for messages, such as "aqlm-{1..16}x{1..16}". */
   readonly modes: string;
   /** Parses a mode's name; null for names of other encodings. InvalidArgumentError for a bad one. */
   parse(qmode: string): Mode | null;

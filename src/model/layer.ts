@@ -111,7 +111,7 @@ export interface SharedTable {
 
 /** The part of a layer through which a token sees earlier ones: attention, or a recurrence. */
 export interface Mixer extends LayerPart {
-  /** Whose keys and values it reads: its own, or those of another layer, by its index; null for a mixer without. */
+  /** Keys and values that the mixer reads: its own, or those of another layer, by its index; null for a mixer without. */
   readonly cache: "own" | number | null;
   /** Number of recurrent states that it keeps of a sequence. */
   readonly states: number;

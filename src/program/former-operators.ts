@@ -1,7 +1,7 @@
 /** Maps former operators to those that replaced them by one operator with an argument, so that older programs still run. */
 import type { Method, OperatorName, Value } from "./program.ts";
 
-/** The operator that replaced another, with `word` as a further argument after `inputs` others. */
+/** The operator that replaced another, with `word` as a further argument at index `at`. */
 interface Successor {
   readonly name: string;
   readonly at: number;

@@ -13,7 +13,7 @@ export type Part = string | Unseen;
 /** An image or file, which models of text cannot see. */
 interface Unseen {
   readonly what: "image" | "audio" | "document" | "file" | "content";
-  /** Its type or name, such as "image/png"; "" where that is unknown. */
+  /** Media type or name, such as "image/png"; "" where that is unknown. */
   readonly label: string;
 }
 
