@@ -56,7 +56,7 @@ export function mapEvents<Event, Result, To>(
   events: AsyncGenerator<Event, Result, void>,
   each: (event: Event) => Iterable<To>,
 ): AsyncGenerator<To, Result, void>;
-/** Also replaces the result, by what `finish` makes of it. */
+/** Replaces the events as above, and the result by what `finish` makes of it. */
 export function mapEvents<Event, Result, To, Finished>(
   events: AsyncGenerator<Event, Result, void>,
   each: (event: Event) => Iterable<To>,
