@@ -16,7 +16,7 @@ const LISTED: readonly CallStep[] = [
   { kind: "text", text: "]" },
 ];
 
-/** Older models write lists, those whose templates have a marker for arguments write names. */
+/** Older models write a list of objects; those whose templates have a marker for arguments write the name before it. */
 export const mistral = (template: string): CallFormat => ({
   steps: template.includes(ARGUMENTS) ? MARKED : LISTED,
   starts: [START],
