@@ -1,4 +1,6 @@
-/** The section `truncation` of tokenizer.json: how many ids a text, or two, may have. Follows truncation.rs of tokenizers 0.23. */
+/**
+ * The section `truncation` of tokenizer.json, which limits the ids of a text or pair. Follows truncation.rs of tokenizers 0.23.
+ */
 import { InvalidArgumentError } from "../../errors.ts";
 import type { Field } from "./field.ts";
 
