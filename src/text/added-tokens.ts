@@ -14,7 +14,7 @@ export interface AddedToken {
   readonly content: string;
   /** Whether the token is special: left out of decoded text that skips special tokens, and never typed by users. */
   readonly special?: boolean | undefined;
-  /** Whether the token is found only where no letter or digit stands next to it. */
+  /** Whether the token matches only where no letter or digit is next to it. */
   readonly single_word?: boolean | undefined;
   /** Whether white space before the token belongs to it. */
   readonly lstrip?: boolean | undefined;
@@ -51,7 +51,7 @@ export function readAddedTokens(field: Field, { ids, size }: Vocabulary): AddedT
   return [...tokens.values()];
 }
 
-/** Finds the text of added tokens as it stands in templates and messages. */
+/** Finds the text of added tokens in chat templates and messages. */
 export class AddedTokenMatcher {
   readonly #tokens: readonly AddedToken[];
   /** Trie of the tokens' contents and of their normalized forms; a value is the token's index in `#tokens`. */

@@ -5,7 +5,7 @@ import type { VocabularyPasses } from "../kernels/families/sampling/vocabulary.t
 import { findThreshold, sorted, ThresholdRoom } from "./threshold.ts";
 
 const LOWEST = -(2 - 2 ** -23) * 2 ** 127;
-/** Stride of the sample of logits from which a lower bound of the top k is estimated. */
+/** Stride of the sample of logits from which a lower bound of the `count`-th largest is estimated. */
 const SAMPLED = 16;
 
 /** Finds the k largest logits of one row at a time, once its block maxima are known. */

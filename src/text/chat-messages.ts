@@ -2,11 +2,11 @@
 import { checkNestingOf } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 
-/** A part of what a user says. */
+/** A text part of a user message. */
 export interface TextPart {
   /** Kind of the part. */
   readonly type: "text";
-  /** What is said. */
+  /** The text. */
   readonly text: string;
 }
 
@@ -23,29 +23,29 @@ export interface ToolCall {
   readonly arguments: string;
 }
 
-/** What a model is told before a conversation. */
+/** A system message: instructions before a conversation. */
 interface SystemMessage {
   /** Who speaks. */
   readonly role: "system";
-  /** What the model is told. */
+  /** The instructions. */
   readonly content: string;
 }
 
-/** What a user says. */
+/** A user message. */
 export interface UserMessage {
   /** Who speaks. */
   readonly role: "user";
-  /** What is said: a text, or parts that are joined to one. */
+  /** The text, or parts that are joined to one text. */
   readonly content: string | readonly TextPart[];
 }
 
-/** What a model answered: text, what it thought before, and the tools that it called. */
+/** An answer of the model: its text, the thinking before it, and tool calls. */
 export interface AssistantMessage {
   /** Who speaks. */
   readonly role: "assistant";
   /** The answer's text; null where the model only called tools. */
   readonly content: string | null;
-  /** What the model thought before it answered. Most templates leave it out of later prompts. */
+  /** The model's thinking before the answer. Most templates omit it from later prompts. */
   readonly reasoning?: string | undefined;
   /** Calls of tools, in their order. */
   readonly toolCalls?: readonly ToolCall[] | undefined;

@@ -7,7 +7,10 @@ const WINDOW_MAX = 16;
 
 const NONE: ReadonlySet<number> = new Set();
 
-/** An unfinished UTF-8 sequence has at most 3 bytes, hence tokens; one more token gives it its left context. */
+/**
+ * Least tokens kept in the window: an unfinished UTF-8 sequence has at most 3 bytes, hence tokens, and one more gives it left
+ * context.
+ */
 const CONTEXT_MIN = 4;
 
 export interface DetokenizerOptions {
@@ -21,8 +24,8 @@ export interface DetokenizerOptions {
 }
 
 /**
- * Streaming decoder. The pieces of `push` and the last one of `flush` together are what
- * `tokenizer.decode(ids, { skipSpecialTokens: true, stream: true })` gives for all ids. Only a short window of ids is decoded again.
+ * Streaming detokenizer. The texts that `push` and finally `flush` return join to
+ * `tokenizer.decode(ids, { skipSpecialTokens: true, stream: true })` of all ids. Only a short window of ids is decoded again.
  */
 export class Detokenizer {
   readonly #tokenizer: Tokenizer;

@@ -93,7 +93,7 @@ export interface GenerationResult {
   readonly finishReason: "stop" | "length";
   /** A sentence to show to users: which limit cut the text, and what to do about it; null when none did. */
   readonly message: string | null;
-  /** The stop string that was found; null when none was. */
+  /** The stop string that ended the text; null when none did. */
   readonly stopString: string | null;
   /** Tokens of the prompt that were not yet in the context. */
   readonly promptTokens: number;

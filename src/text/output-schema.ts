@@ -21,5 +21,5 @@ type StandardResult<T> =
   | { readonly value: T; readonly issues?: undefined }
   | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] };
 
-/** A Standard Schema, which types the value, or a JSON schema. */
+/** A Standard Schema, whose type the value gets, or a JSON schema. */
 export type OutputSchema<T = unknown> = StandardSchema<T> | Readonly<Record<string, unknown>>;

@@ -139,8 +139,8 @@ class LogitSampler implements Sampler {
   }
 
   /**
-   * Draws from softmax(logits / temperature) cut by top-k, top-p and min-p: each cut keeps the tokens from some logit on.
-   * Null should rounding leave none.
+   * Draws from softmax(logits / temperature) restricted by top-k, top-p and min-p, each of which keeps the tokens from some
+   * logit on. Null should rounding leave none.
    */
   #draw(passes: VocabularyPasses, largest: number): number | null {
     const { temperature, topK, topP, minP } = this.#settings;

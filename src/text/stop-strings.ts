@@ -1,4 +1,4 @@
-/** Finds stop strings in streamed text and holds back what might be the beginning of one. */
+/** Finds stop strings in streamed text, and withholds text that may be the beginning of one. */
 import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 

@@ -7,7 +7,7 @@ import { type AnswerEvent, AnswerWriter, type KnownTool } from "./events.ts";
 /** Options of an AnswerParser. */
 export interface AnswerParserOptions {
   readonly tools: readonly KnownTool[];
-  /** Whether the prompt ends within the model's thinking, which it has opened. */
+  /** Whether the prompt has opened the model's thinking. */
   readonly isThinking: boolean;
   /** Makes the id of a call. */
   readonly makeId: () => string;

@@ -88,7 +88,7 @@ function* follows(cursor: AnswerCursor, offset: number): Reading<Following> {
   return marker === KEY ? "end" : yield* behindEnd(cursor, at + END.length);
 }
 
-/** An end marker of the call counts only if no marker that belongs within a call follows it. */
+/** Classifies a call's end marker: it counts only if no marker that belongs inside a call follows. */
 function* behindEnd(cursor: AnswerCursor, offset: number): Reading<Following> {
   const at = yield* cursor.spaceEnd(offset);
   return (yield* cursor.whichAt(at, STRAY)) ? "other" : "end";

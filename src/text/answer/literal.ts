@@ -159,7 +159,7 @@ export class LiteralReader {
     this.#take("{");
     this.#open.push("}");
     let separator = yield* this.#space();
-    // Models double braces where their templates show them so.
+    // Models write doubled braces if their templates show such.
     const isDoubled = this.#isJson && (yield* cursor.peek()) === "{";
     if (isDoubled) {
       cursor.skip(1);

@@ -1,4 +1,4 @@
-/** Calls behind `[TOOL_CALLS]`: a list of objects, or a name with its arguments, as Mistral's models write them. */
+/** Calls after `[TOOL_CALLS]`, as Mistral's models write them: a list of objects, or a name with its arguments. */
 import type { CallFormat, CallStep } from "./call-format.ts";
 import { passStray, readArguments, readJsonCalls } from "./json.ts";
 

@@ -1,4 +1,4 @@
-/** Reads text between markers that may themselves occur in it: an end marker counts only if what must follow it follows. */
+/** Reads text between markers that may occur in it, too: an end marker counts only if what follows it can follow the text. */
 import type { AnswerCursor, Reading } from "./cursor.ts";
 
 /**
@@ -11,12 +11,13 @@ export type Following = "end" | "perhaps" | "other" | "cut";
 export interface TagRules {
   /** End marker of a value. */
   readonly close: string;
-  /** Begin marker of a value; one within a value brings an end marker of its own. */
+  /** Begin marker of a value; a nested one is matched by its own end marker. */
   readonly nested: string;
   /** Markers that end a value whose own end marker is missing. */
   readonly ends: readonly string[];
   /**
-   * Whether a line break after the begin marker and before the end marker is not part of the value. One before `ends` never is.
+   * Whether the line breaks after the begin marker and before the end marker belong to the markers; one before `ends` always
+   * does.
    */
   readonly inLines?: boolean | undefined;
   /** Classifies an end marker by the text after it, which begins at an offset. */

@@ -123,7 +123,7 @@ class FunctionReader {
     });
   }
 
-  /** Skips the end of the function; where it is missing, what may follow a function must stand here. */
+  /** Skips the function's end marker. Without one, returns whether another function or an end marker follows. */
   *#end(): Reading<boolean> {
     const cursor = this.#cursor;
     if (yield* cursor.attempt(() => passesWhole(cursor, [FUNCTION_END]))) return true;
@@ -147,7 +147,7 @@ class FunctionReader {
     return next === false && this.#isWrapped ? "perhaps" : "end";
   }
 
-  /** An end marker of the wrapper counts only if no marker that belongs within one follows. */
+  /** Classifies a wrapper's end marker: it counts only if no marker that belongs inside a wrapper follows. */
   *#behindWrapper(offset: number): Reading<Following> {
     const at = yield* this.#cursor.spaceEnd(offset);
     return (yield* this.#cursor.whichAt(at, [PARAMETER_END, FUNCTION_END])) ? "other" : "end";

@@ -15,7 +15,7 @@ import { MASK_TEXT } from "./mask-text.ts";
 
 /** An engine for one vocabulary. It takes one request at a time. */
 export interface Engine {
-  /** Whether it has ended without being asked, as a thread that runs out of memory. */
+  /** Whether it has ended by itself, as a thread does that runs out of memory. */
   readonly hasEnded: boolean;
   ask(request: MaskRequest): Promise<MaskReply>;
   /** Ends the engine, even during a request. */

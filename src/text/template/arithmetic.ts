@@ -19,7 +19,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** Bits of the longest integer. Python has no limit, but prints none with more than 4300 digits (14,285 bits). */
+/** Most bits of an integer. Python has no limit, but prints only integers of up to 4300 digits (14,285 bits). */
 const INTEGER_BITS = 2 ** 16;
 
 /** An integer result, checked against the limit. */

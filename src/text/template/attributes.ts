@@ -1,4 +1,4 @@
-/** Attributes, items and slices of values, as jinja2's immutable sandbox gives them to templates. */
+/** Attributes, items and slices of values, with the restrictions of jinja2's immutable sandbox. */
 import { contains, equals } from "./compare.ts";
 import { fault, isFault, typeError, valueError } from "./faults.ts";
 import { LEFT_OUT_METHODS, unsupported } from "./left-out.ts";

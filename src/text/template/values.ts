@@ -309,7 +309,7 @@ interface Sized {
   readonly length: number;
 }
 
-/** `len(value)`; undefined where it has none. */
+/** `len(value)`; undefined for values without a length. */
 export function lengthOf(value: Value): number | undefined {
   if (isText(value)) return codePointLength(textOf(value));
   if (Array.isArray(value)) return value.length;

@@ -86,7 +86,7 @@ export class Trie {
     return this.#children.get(node, unit);
   }
 
-  /** The number of the text that ends at a node, -1 for none. */
+  /** The number of the text that ends at this node, -1 if none does. */
   value(node: number): number {
     return this.#values[node]!;
   }

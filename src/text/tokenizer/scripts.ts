@@ -34,7 +34,7 @@ const unknown = codePoints(withoutScript);
 const known = new Map<number, string | null>();
 let patterns: (readonly [string, RegExp])[] | undefined;
 
-/** Name of a character's script; null for the space and characters that belong to none. */
+/** Name of a character's script; null for the space and for characters without a script. */
 export function scriptOf(codePoint: number): string | null {
   let script = known.get(codePoint);
   if (script === undefined) {
