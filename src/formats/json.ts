@@ -65,8 +65,8 @@ export function quote(name: string): string {
 }
 
 /**
- * The first key that occurs twice in one object of valid JSON text, null when there is none. `JSON.parse` keeps the
- * last one silently. Looks at the outer `depthLimit` levels only, which bounds its memory on deeply nested text.
+ * The first key that occurs twice in an object of valid JSON text, null when there is none; `JSON.parse` would silently keep
+ * the last. Only the outer `depthLimit` levels are examined, which bounds the memory for deeply nested text.
  */
 export function duplicateKey(text: string, depthLimit: number): string | null {
   const keysAt: Set<string>[] = [];

@@ -237,7 +237,7 @@ function mambaEntries(model: Model, blocks: readonly Block[], { config }: Mamba2
   ];
 }
 
-/** Number of rotated pairs of a head for time, height and width, which are equal for text. */
+/** Number of a head's pairs that RoPE rotates by temporal, vertical and horizontal position, which are equal in text. */
 function ropeSections(model: Model, blocks: readonly Block[]): number[] {
   const { mrope_section: said } = (model.checkpoint.config.rope_parameters ?? {}) as Record<string, unknown>;
   if (Array.isArray(said) && said.length === 3 && said.every(Number.isInteger)) return [...said, 0];
