@@ -14,7 +14,7 @@ import { type HubSettings, hubSettings, parseRepository, type RepositoryName } f
 
 /** Options of `pullModel`: the hub's settings, which files to download, progress in bytes, and an abort signal. */
 export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
-  /** Address, cache and token of the hub. Default: those of the environment. */
+  /** Address, cache and token of the hub. Default: from the environment variables. */
   readonly settings?: HubSettings | undefined;
   /** Chooses the files of the repository to download. Default: config, tokenizer and one format of weights. */
   readonly wanted?: ((names: readonly string[]) => readonly string[]) | undefined;
