@@ -82,8 +82,8 @@ async function attempt(url: string, target: DownloadTarget, options: DownloadOpt
   if (!isRest) await target.restart(version);
   const problem = await take(response.body!, target, version, isRest ? { ...options, watch: () => null } : options);
   if (problem) return problem;
-  // More bytes than announced are accepted: the announced length may be the compressed one, which browsers do not reveal across
-  // origins.
+  // A whole response may be longer than announced: with Content-Encoding hidden across origins, the announced length may be
+  // that of compressed data.
   const { byteLength } = version;
   if (byteLength !== null && (target.size < byteLength || (isRest && target.size > byteLength)))
     return new InvalidFileError(url, `expected ${byteLength} bytes but found ${target.size}`);
