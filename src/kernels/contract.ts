@@ -87,7 +87,7 @@ export interface Kernel<A> {
 
 /** A call of a native kernel as data: numbers and buffers in the order that the kernel's family declares. */
 export interface NativeCall {
-  /** Tells native calls from those of WebAssembly. */
+  /** Distinguishes native calls from those of WebAssembly. */
   readonly target: "native";
   /** Index of the kernel in the addon's table. */
   readonly kernel: number;
@@ -101,7 +101,7 @@ export interface NativeCall {
 
 /** A call of a WebAssembly kernel, whose code and arguments are made when its addresses are known. */
 interface WasmCall {
-  /** Tells calls of WebAssembly from native ones. */
+  /** Distinguishes calls of WebAssembly from native ones. */
   readonly target: "wasm";
   /** Scratch memory of the call. */
   readonly scratch: Uint8Array;

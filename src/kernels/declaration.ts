@@ -34,7 +34,7 @@ export interface ArrayField<
   N extends string = string,
   O extends boolean = boolean,
 > {
-  /** Tells arrays from other fields. */
+  /** Distinguishes arrays from other fields. */
   readonly kind: "array";
   /** Element type. */
   readonly type: T;
@@ -52,7 +52,7 @@ export interface ArrayField<
 
 /** A number argument. `type` is its C++ type; WebAssembly uses a float for a double and an address for a `size_t`. */
 export interface NumberField<T extends NumberType = NumberType> {
-  /** Tells numbers from other fields. */
+  /** Distinguishes numbers from other fields. */
   readonly kind: "number";
   /** Type of the number in C++. */
   readonly type: T;
@@ -61,7 +61,7 @@ type NumberType = "float" | "double" | "uint32_t" | "size_t" | "bool";
 
 /** Several numbers, which are an array in C++. */
 interface NumbersField {
-  /** Tells several numbers from other fields. */
+  /** Distinguishes several numbers from other fields. */
   readonly kind: "numbers";
   /** Type of each number in C++. */
   readonly type: "uint32_t";
@@ -71,7 +71,7 @@ interface NumbersField {
 
 /** One of several words; native code gets its index. */
 export interface ChoiceField<C extends string = string> {
-  /** Tells words from other fields. */
+  /** Distinguishes choices from other fields. */
   readonly kind: "choice";
   /** The words, by index. */
   readonly choices: readonly C[];
@@ -85,7 +85,7 @@ type Values = Readonly<Record<string, unknown>>;
  * A value `V` that native code gets as several fields. It defines the sizes `S`, and refers to sizes `N` that are arguments.
  */
 export interface RecordField<V = unknown, S extends string = string, N extends string = string> {
-  /** Tells values of several fields from others. */
+  /** Distinguishes records from other fields. */
   readonly kind: "record";
   /** The native fields that replace a field of this name. */
   fields(name: string): PlainFields;
@@ -171,7 +171,7 @@ export function numbers(count: number): NumbersField {
   return { kind: "numbers", type: "uint32_t", count };
 }
 
-/** One of some words. */
+/** An argument that is one of several words. */
 /* @__NO_SIDE_EFFECTS__ */
 export function choice<const C extends string>(choices: readonly C[]): ChoiceField<C> {
   return { kind: "choice", choices };

@@ -10,7 +10,7 @@ import { readTorchaoHeader, TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversa
 /** All layouts of quantized linear weights, best first. */
 export const layouts: readonly PackedLayout[] = [panel32, panel16, torchaoUniversal];
 
-/** Largest number of rows of a panel, of which the others are divisors. */
+/** Largest number of rows of a panel: panels of every layout begin at multiples of it. */
 export const PANEL_ROWS_MAX = Math.max(...layouts.map(({ nr }) => nr));
 
 /** The layout of that name; ShapeError lists the known ones. */

@@ -11,7 +11,7 @@ import { ArgumentBlock, type KernelCode, kernelFunction } from "../../wasm/kerne
 import { BLOCK_TOKENS, type VocabularyMaximaArgs, type VocabularyWeightsArgs } from "./fields.ts";
 import { LEAST_EXPONENT, POWER, SUM_LANES, WHOLE } from "./reference.ts";
 
-/** Vectors that all lanes of a sum take, and rounds of them in a block. */
+/** Vectors that hold the SUM_LANES lanes, and additions to each lane in a block. */
 const VECTORS = SUM_LANES / 4;
 const ROUNDS = BLOCK_TOKENS / SUM_LANES;
 const BLOCK_BYTES = 4 * BLOCK_TOKENS;

@@ -129,10 +129,7 @@ export function growMemory({ memory, isWide }: EngineMemory, bytes: number): voi
   }
 }
 
-/**
- * A reused memory may exceed the request by this or by its double, whichever is more: otherwise small programs would keep large
- * memories.
- */
+/** A reused memory may be this much larger than twice the request: otherwise small programs would keep large memories. */
 const SPARE_BYTES = 1 << 26;
 
 /** Takes the smallest idle memory that is large enough. */

@@ -17,7 +17,7 @@ const RUN = 1;
 
 interface Waiter {
   readonly kind: WorkerReply["kind"];
-  /** Replies still to come. */
+  /** Number of replies still to come. */
   left: number;
   resolve(): void;
   reject(error: Error): void;
