@@ -76,7 +76,7 @@ export async function pullModel(name: string, options: PullOptions = {}): Promis
   return snapshot;
 }
 
-/** Saves the commit of a revision, for later use offline. If the cache is read-only, it is complete and usable anyway. */
+/** Saves the commit of a revision, for later use offline. A failure is ignored: a read-only cache is usable without it. */
 async function keepRef(path: string, commit: string): Promise<void> {
   if (basename(path) === commit || (await readTextIfAny(path)) === commit) return;
   try {
