@@ -1,11 +1,12 @@
 // The quantizer's rounding on AVX2.
 #include "../families/packing/affine_rows.h"
+#include "../families/packing/gptq_blocks.h"
 #include "../kernel.h"
 
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW("avx2", kAvx2)};
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW("avx2", kAvx2), LOWBIT_GPTQ_ROWS("avx2", kAvx2)};
 
 }  // namespace
 

@@ -59,9 +59,9 @@ export interface NativeFamily<F extends Fields = Fields> extends Family<F> {
 
 /** Declares a family of native kernels alone. */
 /* @__NO_SIDE_EFFECTS__ */
-export function nativeFamily<const F extends Fields>(name: string, fields: F): NativeFamily<F> {
+export function nativeFamily<const F extends Fields>(name: string, fields: F, shared: Shared = {}): NativeFamily<F> {
   const argumentsOf = nativeArguments(name, fields);
-  return Object.assign(nativeKernels(name, argumentsOf), { family: name, fields, argumentsOf });
+  return Object.assign(nativeKernels(name, argumentsOf), { family: name, fields, argumentsOf, ...shared });
 }
 
 /** A family of a plain loop alone. */

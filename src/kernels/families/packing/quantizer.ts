@@ -1,12 +1,12 @@
-/** The rounding of `quantize/affine.ts` and `quantize/mse.ts` in native code: the same in every bit, on all cores, off the JavaScript thread. */
+/** The rounding of `quantize/affine.ts`, `quantize/mse.ts` and `quantize/gptq-blocks.ts` in native code: the same in every bit, on all cores, off the JavaScript thread. */
 import type { DType } from "../../../dtype.ts";
-import type { Cpu, NativeCall } from "../../contract.ts";
+import type { Cpu, Kernel, NativeCall } from "../../contract.ts";
 import { hostCpu } from "../../cpu.ts";
 import { defaultThreads, planNativeCalls } from "../../plan.ts";
 import { floatTypes } from "../../records.ts";
 import { kernelRefusal, selectKernel } from "../../select.ts";
-import type { QuantizeAffineArgs } from "./fields.ts";
-import { quantizeAffine } from "./kernels.ts";
+import type { GptqBlockArgs, QuantizeAffineArgs } from "./fields.ts";
+import { gptqRound, gptqSweep, quantizeAffine } from "./kernels.ts";
 
 /** What is rounded, and where the result goes. */
 export type RoundingArgs = Omit<QuantizeAffineArgs, "failed">;
@@ -22,10 +22,37 @@ export function canRoundNatively(dtype: DType, cpu: Cpu = hostCpu()): dtype is R
 }
 
 /** Fills integers, scales and zero points; false when a weight is not finite. */
-export async function roundNatively(args: RoundingArgs, cpu: Cpu = hostCpu()): Promise<boolean> {
-  const kernel = selectKernel(quantizeAffine, query, cpu);
+export function roundNatively(args: RoundingArgs, cpu: Cpu = hostCpu()): Promise<boolean> {
+  return run(quantizeAffine, args, cpu);
+}
+
+/** Rows of a block that GPTQ works on. */
+export type BlockArgs = Omit<GptqBlockArgs, "failed">;
+
+/** Whether native kernels round and sweep GPTQ's blocks on a CPU. */
+export function canRunBlocksNatively(cpu: Cpu = hostCpu()): boolean {
+  return [gptqRound, gptqSweep].every((family) => family.some((kernel) => kernelRefusal(kernel, query, cpu) === null));
+}
+
+/** Rounds a block as `quantize/gptq-blocks.ts` does; false when a weight is not finite. */
+export function roundBlockNatively(args: BlockArgs, cpu: Cpu = hostCpu()): Promise<boolean> {
+  return run(gptqRound, args, cpu);
+}
+
+/** Chooses a block's scales and integers anew, as `quantize/gptq-blocks.ts` does. */
+export async function sweepBlockNatively(args: BlockArgs, cpu: Cpu = hostCpu()): Promise<void> {
+  await run(gptqSweep, args, cpu);
+}
+
+/** False when a weight is not finite. */
+async function run<A extends { readonly failed: Int32Array }>(
+  family: readonly Kernel<A>[],
+  args: Omit<A, "failed">,
+  cpu: Cpu,
+): Promise<boolean> {
+  const kernel = selectKernel(family, query, cpu);
   const threads = defaultThreads();
-  const call: QuantizeAffineArgs = { ...args, failed: new Int32Array(1) };
+  const call = { ...args, failed: new Int32Array(1) } as unknown as A;
   const scratch = new Uint8Array(kernel.scratchBytes!(call, threads));
   const plan = planNativeCalls([kernel.encode!(call, scratch) as NativeCall], threads);
   await plan.run(new Int32Array(1));
