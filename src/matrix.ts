@@ -41,9 +41,16 @@ export function columnsOf({ rows, columns, data }: Matrix, first: number, count:
   return result;
 }
 
-/** Rows first .. end - 1 of columns from .. to - 1. */
-export function partOf({ columns: k, data }: Matrix, first: number, end: number, from: number, to: number): Matrix {
-  const result = matrix(end - first, to - from);
+/** Rows first .. end - 1 of columns from .. to - 1, in `room` where it is given. */
+export function partOf(
+  { columns: k, data }: Matrix,
+  first: number,
+  end: number,
+  from: number,
+  to: number,
+  room?: Float32Array,
+): Matrix {
+  const result = matrix(end - first, to - from, room?.subarray(0, (end - first) * (to - from)));
   for (let r = first; r < end; r++)
     result.data.set(data.subarray(r * k + from, r * k + to), (r - first) * result.columns);
   return result;

@@ -42,11 +42,12 @@ const BLOCK = 128;
  */
 export function upperFactor(a: Matrix, product: Product): Matrix {
   const { rows: size, data } = a;
+  const room = new Float32Array(Math.ceil(size / 2) ** 2);
   for (let end = size; end > 0; end -= Math.min(end, BLOCK)) {
     const first = Math.max(0, end - BLOCK);
     const count = end - first;
     if (end < size) {
-      const known = partOf(a, 0, end, end, size);
+      const known = partOf(a, 0, end, end, size, room);
       const own = matrix(count, size - end, known.data.subarray(first * (size - end)));
       addColumns(a, first, product(known, own), -1);
     }

@@ -4,7 +4,7 @@
  */
 import { ShapeError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
-import { addColumns, columnsOf, type Matrix, matrix, type Product, partOf, transpose } from "../matrix.ts";
+import { addColumns, columnsOf, type Matrix, matrix, type Product, partOf } from "../matrix.ts";
 import { groupCount, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { solveFactored, upperFactor } from "./cholesky.ts";
 import { BLOCK, type Block, type BlockTools, type GptqRows, plainBlocks } from "./gptq-blocks.ts";
@@ -15,6 +15,8 @@ import { checkScheme, type Scheme } from "./scheme.ts";
 /** What GPTQ is computed with. */
 export interface GptqTools {
   readonly product: Product;
+  /** Is told products that are not read any more. */
+  readonly recycle?: (product: Matrix) => void;
   /** Default: plain loops. */
   readonly blocks?: BlockTools;
 }
@@ -48,24 +50,23 @@ const CHUNK_WEIGHTS = 2 ** 24;
 export async function quantizeGptq(
   weights: Matrix,
   hessian: Matrix,
-  { product, blocks = plainBlocks }: GptqTools,
+  tools: GptqTools,
   options: GptqOptions,
 ): Promise<QuantizedWeights> {
   checkScheme("quantizeGptq", options);
+  const { product, recycle, blocks = plainBlocks } = tools;
   const { rows: n, columns: k, data } = weights;
   if (hessian.rows !== k || hessian.columns !== k)
     throw new ShapeError(`quantizeGptq: expected X^T X [${k}, ${k}] but found [${hessian.rows}, ${hessian.columns}]`);
   const { lacking, sweeps = 0, signal } = options;
   damp(hessian, options.damping ?? DAMPING);
-  const kept = sweeps > 0 ? matrix(k, k, hessian.data.slice()) : null;
-  const factor = upperFactor(hessian, product);
+  const factor = upperFactor(matrix(k, k, hessian.data.slice()), product);
   const original = data.slice();
   if (lacking) {
     const more = solveFactored(factor, lacking, product).data;
     for (let i = 0; i < data.length; i++) original[i] = data[i]! += more[i]!;
   }
   const importance = normalize(factor);
-  const lower = transpose(factor);
   const result = emptyWeights(new GroupFit(n, k, options, options.levels));
   const step = Math.max(1, Math.floor(CHUNK_WEIGHTS / k));
   for (let row = 0; row < n; row += step) {
@@ -77,15 +78,17 @@ export async function quantizeGptq(
         await nextMacrotask();
       };
       await eachBlock({ first: 0, end: k }, blockSize(result.groupSize), each, (done, rest) =>
-        addProduct(rows, product, { done, rest, by, sign }),
+        addProduct(rows, tools, { done, rest, by, sign }),
       );
     };
-    await later((block) => blocks.roundBlock(rows, block, factor, importance), lower, 1);
-    const errors = rows.changes.slice();
+    await later((block) => blocks.roundBlock(rows, block, factor, importance), factor, 1);
+    const errors = matrix(rows.result.n, k, rows.changes.slice());
     for (let i = 0; i < sweeps; i++) {
-      if (i > 0) for (let j = 0; j < errors.length; j++) errors[j]! -= rows.changes[j]!;
-      rows.current.set(product(matrix(rows.result.n, k, errors), kept!).data);
-      await later((block) => blocks.sweepBlock(rows, block, kept!), kept!, -1);
+      if (i > 0) for (let j = 0; j < rows.changes.length; j++) errors.data[j]! -= rows.changes[j]!;
+      const gradient = product(errors, hessian);
+      rows.current.set(gradient.data);
+      recycle?.(gradient);
+      await later((block) => blocks.sweepBlock(rows, block, hessian), hessian, -1);
     }
   }
   return result;
@@ -96,16 +99,16 @@ type Later = (visit: (block: Block) => Promise<void>, by: Matrix, sign: 1 | -1) 
 
 /** Adds a part of each number of the diagonal to it, and a tenth as much of their mean. Rows of zeros get ones. */
 function damp({ rows: k, data }: Matrix, part: number): void {
-  let trace = 0;
-  for (let i = 0; i < k; i++) trace += data[i * k + i]!;
-  const more = (part * trace) / (10 * k);
-  for (let i = 0; i < k; i++) data[i * k + i] = (data[i * k + i] || 1) * (1 + part) + more;
+  const diagonal = Float32Array.from({ length: k }, (_, i) => data[i * k + i]!);
+  const more = (part * diagonal.reduce((sum, value) => sum + value, 0)) / (10 * k);
+  for (const [i, value] of diagonal.entries()) data[i * k + i] = (value || 1) * (1 + part) + more;
 }
 
-/** Divides the columns of R by its diagonal; gives the squares of that. */
+/** Divides the columns of R by its diagonal, and puts the columns into the rows, too; gives the squares of the diagonal. */
 function normalize({ rows: k, data }: Matrix): Float32Array {
   const diagonal = Float64Array.from({ length: k }, (_, i) => data[i * k + i]!);
-  for (let r = 0; r < k; r++) for (let c = r; c < k; c++) data[r * k + c] = data[r * k + c]! / diagonal[c]!;
+  for (let r = 0; r < k; r++)
+    for (let c = r; c < k; c++) data[r * k + c] = data[c * k + r] = data[r * k + c]! / diagonal[c]!;
   return Float32Array.from(diagonal, (value) => value * value);
 }
 
@@ -149,6 +152,7 @@ async function eachBlock(
   await eachBlock({ first: middle, end }, size, visit, between);
 }
 
+/** Which columns are done, which follow, and what changes are multiplied with between them. */
 interface LaterProduct {
   readonly done: Block;
   readonly rest: Block;
@@ -156,9 +160,13 @@ interface LaterProduct {
   readonly sign: 1 | -1;
 }
 
-function addProduct({ result, changes, current }: GptqRows, product: Product, { done, rest, by, sign }: LaterProduct) {
-  const { n, k } = result;
+function addProduct(
+  { result: { n, k }, changes, current }: GptqRows,
+  { product, recycle }: GptqTools,
+  { done, rest, by, sign }: LaterProduct,
+): void {
   const own = columnsOf(matrix(n, k, changes), done.first, done.end - done.first);
-  const others = partOf(by, rest.first, rest.end, done.first, done.end);
-  addColumns(matrix(n, k, current), rest.first, product(own, others), sign);
+  const more = product(own, partOf(by, rest.first, rest.end, done.first, done.end));
+  addColumns(matrix(n, k, current), rest.first, more, sign);
+  recycle?.(more);
 }

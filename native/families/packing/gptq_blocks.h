@@ -73,7 +73,7 @@ struct WholeRounding {
 
 template <size_t Count>
 struct LevelRounding {
-  explicit LevelRounding(const QuantizeArgs& args) : levels(args.levels) {
+  explicit LevelRounding(const QuantizeArgs& args) : codebook(args.levels) {
     for (size_t i = 0; i < Count; i++) all[i] = static_cast<float>(args.levels[i]);
   }
   RoundedLanes round(const Lanes& x, const GroupGrids& grids) const {
@@ -81,10 +81,10 @@ struct LevelRounding {
     constexpr float kLowest = -static_cast<float>(Count / 2);
     for (size_t j = 0; j < kLanes; j++) {
       const float scaled = x.at[j] * grids.inverse.at[j];
-      float place = kLowest, level = levels.lowest;
+      float place = kLowest, level = codebook.lowest;
       for (size_t i = 0; i + 1 < Count; i++) {
-        place += scaled > levels.thresholds[i] ? 1.0f : 0.0f;
-        level += scaled > levels.thresholds[i] ? levels.steps[i] : 0.0f;
+        place += scaled > codebook.thresholds[i] ? 1.0f : 0.0f;
+        level += scaled > codebook.thresholds[i] ? codebook.steps[i] : 0.0f;
       }
       result.q.at[j] = grids.scale.at[j] == 0 ? 0 : place;
       result.value.at[j] = level * grids.scale.at[j];
@@ -92,7 +92,7 @@ struct LevelRounding {
     return result;
   }
   float level(float q, float) const { return all[static_cast<int32_t>(q) + static_cast<int32_t>(Count / 2)]; }
-  CodebookLevels<Count> levels;
+  Codebook<Count> codebook;
   float all[Count];
 };
 
@@ -141,11 +141,13 @@ inline GroupGrids grids_of(const QuantizeArgs& args, const BlockRows& rows, size
   return grids;
 }
 
+template <class Search>
 inline Grid search_at(const QuantizeArgs& args, const float* row, size_t start, uint32_t thread) {
-  return search_group(args, row, {0, start, std::min(args.group_size, args.k - start), 0}, thread);
+  return search_group<Search>(args, row, {0, start, std::min(args.group_size, args.k - start), 0}, thread);
 }
 
 // Chooses the grids of groups that begin at a column, and factors that do.
+template <class Search>
 inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, uint32_t thread) {
   const QuantizeArgs& args = given.grids;
   const size_t supers = (args.k + kSuperGroup - 1) / kSuperGroup;
@@ -160,14 +162,14 @@ inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, ui
       if (column % kSuperGroup == 0) {
         float peak = 0;
         for (size_t c = column; c < std::min(args.k, column + kSuperGroup); c += args.group_size) {
-          const float scale = search_at(args, values, c, thread).scale;
+          const float scale = search_at<Search>(args, values, c, thread).scale;
           peak = larger(peak, scale < 0 ? -scale : scale);
         }
         stored = factor_of(peak);
       }
       factor = stored;
     }
-    const Grid grid = search_at(args, values, column, thread);
+    const Grid grid = search_at<Search>(args, values, column, thread);
     const size_t at = row * args.groups + column / args.group_size;
     args.scales[at] = stored_scale(args, grid.scale, factor);
     if (args.zeros) args.zeros[at] = static_cast<int8_t>(grid.zero);
@@ -192,12 +194,12 @@ inline size_t strip_end(const GptqArgs& args, size_t column) {
   return std::min(args.end, (column / args.grids.group_size + 1) * args.grids.group_size);
 }
 
-template <class Rounding>
+template <class Search, class Rounding>
 void round_rows(const GptqArgs& args, BlockRows& rows, uint32_t thread) {
   const QuantizeArgs& grids = args.grids;
   const Rounding rounding(grids);
   for (size_t c = args.first; c < args.end;) {
-    if (c % grids.group_size == 0) fit_groups(args, rows, c, thread);
+    if (c % grids.group_size == 0) fit_groups<Search>(args, rows, c, thread);
     const GroupGrids own = grids_of(grids, rows, c);
     for (const size_t end = strip_end(args, c); c < end; c++) {
       const RoundedLanes found = rounding.round(rows.current_of(c), own);
@@ -281,10 +283,11 @@ void sweep_rows(const GptqArgs& args, BlockRows& rows, uint32_t) {
   write_changes(args, rows);
 }
 
+template <class Search>
 struct RoundsBlock {
   template <class Rounding>
   static void run(const GptqArgs& args, BlockRows& rows, uint32_t thread) {
-    round_rows<Rounding>(args, rows, thread);
+    round_rows<Search, Rounding>(args, rows, thread);
   }
 };
 struct SweepsBlock {
@@ -331,9 +334,9 @@ void gptq_prepare(Step& step, const Call& call) {
   step.tiles[0] = static_cast<uint32_t>((args.grids.n + kLanes - 1) / kLanes);
 }
 
-#define LOWBIT_GPTQ_ROWS(target, needs)                                                                               \
+#define LOWBIT_GPTQ_ROWS(Search, target, needs)                                                                               \
   KernelRow{"gptq_round_f32_wx_1x1x128_" target, "gptq_round", nullptr, 0, needs, 1, 1, gptq_scratch,                \
-            gptq_prepare<RoundsBlock>},                                                                               \
+            gptq_prepare<RoundsBlock<Search>>},                                                                               \
       KernelRow {                                                                                                     \
     "gptq_sweep_f32_wx_1x1x128_" target, "gptq_sweep", nullptr, 0, needs, 1, 1, gptq_scratch, gptq_prepare<SweepsBlock> \
   }

@@ -398,7 +398,10 @@ function heldOutLoss(
   return (quantized) => {
     const found = multiplyTransposed(inputs, matrix(weights.rows, weights.columns, dequantize(quantized))).data;
     let sum = 0;
-    for (let i = 0; i < found.length; i++) sum += (found[i]! - wanted[i]!) ** 2;
+    for (let i = 0; i < found.length; i++) {
+      const difference = found[i]! - wanted[i]!;
+      sum += difference * difference;
+    }
     return sum;
   };
 }

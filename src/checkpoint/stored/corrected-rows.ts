@@ -7,7 +7,7 @@ import {
   sweepBlockNatively,
 } from "../../kernels/families/packing/quantizer.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
-import { multiplyTransposed } from "../../ops/product.ts";
+import { multiplyTransposed, recycleProduct } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
 import { type GptqOptions, quantizeGptq } from "../../quantize/gptq.ts";
 import { type Block, type BlockTools, type GptqRows, notFiniteSums } from "../../quantize/gptq-blocks.ts";
@@ -63,7 +63,7 @@ export function correctedRows(
   return quantizeGptq(
     matrix(rows, columns, data.slice()),
     matrix(columns, columns, hessian.data.slice()),
-    { product: multiplyTransposed, ...(canRunBlocksNatively() && { blocks: nativeBlocks() }) },
+    { product: multiplyTransposed, recycle: recycleProduct, ...(canRunBlocksNatively() && { blocks: nativeBlocks() }) },
     { ...config, damping, lacking, sweeps: SWEEPS, signal },
   );
 }

@@ -49,7 +49,7 @@ describe.skipIf(!canRunBlocksNatively())("GPTQ's blocks in native code", () => {
       for (const [n, k, first, end] of [
         [1, 70, 0, 70],
         [17, 300, 0, 128],
-        [33, 300, 256, 300],
+        [18, 300, 256, 300],
       ] as const) {
         const groupSize: GroupSize = changes.groupSize ?? 32;
         const scheme: Scheme = {
