@@ -8,7 +8,8 @@
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(PlainSearch, LOWBIT_FLOATS_TARGET, kBaselineNeeds), LOWBIT_GPTQ_ROWS(PlainSearch, LOWBIT_FLOATS_TARGET, kBaselineNeeds),
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(PlainSearch, LOWBIT_FLOATS_TARGET, kBaselineNeeds),
+                               LOWBIT_GPTQ_ROWS(PlainSearch, LOWBIT_FLOATS_TARGET, kBaselineNeeds),
                                LOWBIT_PACK_ROWS(LOWBIT_FLOATS_TARGET)};
 
 }  // namespace

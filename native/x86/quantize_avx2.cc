@@ -6,7 +6,8 @@
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(PlainSearch, "avx2", kAvx2), LOWBIT_GPTQ_ROWS(PlainSearch, "avx2", kAvx2)};
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(PlainSearch, "avx2", kAvx2),
+                               LOWBIT_GPTQ_ROWS(PlainSearch, "avx2", kAvx2)};
 
 }  // namespace
 

@@ -43,7 +43,8 @@ struct Avx512Search {
   using Levels = HalvedLevels<Count>;
 };
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(Avx512Search, "avx512", kAvx512), LOWBIT_GPTQ_ROWS(Avx512Search, "avx512", kAvx512)};
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(Avx512Search, "avx512", kAvx512),
+                               LOWBIT_GPTQ_ROWS(Avx512Search, "avx512", kAvx512)};
 
 }  // namespace
 

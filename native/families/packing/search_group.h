@@ -211,11 +211,11 @@ inline Grid search_whole(const QuantizeArgs& args, const SearchedGroup& group) {
   memcpy(inverses, args.trials, sizeof inverses);
   if (args.zeros) try_zeros(args, group, inverses, zeros);
   const LaneFloats none = {}, zero_lanes = load_lanes(zeros);
-  const Found found = find_grid(group, inverses, WholeLevels{args.qmin - zero_lanes, args.qmax - zero_lanes},
-                                [&](size_t place) {
-                                  const LaneFloats zero = none + zeros[place];
-                                  return WholeLevels{args.qmin - zero, args.qmax - zero};
-                                });
+  const Found found =
+      find_grid(group, inverses, WholeLevels{args.qmin - zero_lanes, args.qmax - zero_lanes}, [&](size_t place) {
+        const LaneFloats zero = none + zeros[place];
+        return WholeLevels{args.qmin - zero, args.qmax - zero};
+      });
   return {found.scale * group.peak, zeros[found.place]};
 }
 
