@@ -33,6 +33,14 @@ export function transpose({ rows, columns, data }: Matrix): Matrix {
   return result;
 }
 
+/** Makes a square matrix symmetric: what is below its diagonal becomes what is above. */
+export function mirror({ rows, data }: Matrix): void {
+  for (let top = 0; top < rows; top += TILE)
+    for (let left = 0; left <= top; left += TILE)
+      for (let r = top; r < Math.min(rows, top + TILE); r++)
+        for (let c = left; c < Math.min(r, left + TILE); c++) data[r * rows + c] = data[c * rows + r]!;
+}
+
 /** Columns first .. first + count. */
 export function columnsOf({ rows, columns, data }: Matrix, first: number, count: number): Matrix {
   const result = matrix(rows, count);

@@ -4,7 +4,7 @@
  */
 import { ShapeError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
-import { addColumns, columnsOf, type Matrix, matrix, type Product, partOf } from "../matrix.ts";
+import { addColumns, columnsOf, type Matrix, matrix, mirror, type Product, partOf } from "../matrix.ts";
 import { groupCount, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { solveFactored, upperFactor } from "./cholesky.ts";
 import { BLOCK, type Block, type BlockTools, type GptqRows, plainBlocks } from "./gptq-blocks.ts";
@@ -105,10 +105,11 @@ function damp({ rows: k, data }: Matrix, part: number): void {
 }
 
 /** Divides the columns of R by its diagonal, and puts the columns into the rows, too; gives the squares of the diagonal. */
-function normalize({ rows: k, data }: Matrix): Float32Array {
+function normalize(factor: Matrix): Float32Array {
+  const { rows: k, data } = factor;
   const diagonal = Float64Array.from({ length: k }, (_, i) => data[i * k + i]!);
-  for (let r = 0; r < k; r++)
-    for (let c = r; c < k; c++) data[r * k + c] = data[c * k + r] = data[r * k + c]! / diagonal[c]!;
+  for (let r = 0; r < k; r++) for (let c = r; c < k; c++) data[r * k + c] = data[r * k + c]! / diagonal[c]!;
+  mirror(factor);
   return Float32Array.from(diagonal, (value) => value * value);
 }
 

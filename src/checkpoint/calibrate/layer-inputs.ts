@@ -1,7 +1,7 @@
 /** What goes into a linear layer while a model reads a text, window by window, and sums of its products. */
 
 import { roundToBf16 } from "../../half.ts";
-import { type Matrix, matrix } from "../../matrix.ts";
+import { type Matrix, matrix, mirror } from "../../matrix.ts";
 import { multiplyTransposed, recycleProduct, type WordMatrix } from "../../ops/product.ts";
 import type { Tensor } from "../../tensor.ts";
 
@@ -141,8 +141,7 @@ function sumsOf(
     roundToBf16(difference!.data, room.words);
     multiply(drift, false);
   }
-  const { data } = hessian;
-  for (let r = 0; r < columns; r++) for (let c = 0; c < r; c++) data[r * columns + c] = data[c * columns + r]!;
+  mirror(hessian);
   return { hessian, drift };
 }
 
