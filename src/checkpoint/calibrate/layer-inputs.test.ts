@@ -28,7 +28,8 @@ function sums(windows: Windows, right: (w: number, at: number) => number, rounde
     if (!isIn(windows, w)) continue;
     for (let start = 0; start < data.length; start += columns)
       for (let i = 0; i < columns; i++)
-        for (let j = 0; j < columns; j++) found[i * columns + j]! += rounded(data[start + i] as number) * rounded(right(w, start + j));
+        for (let j = 0; j < columns; j++)
+          found[i * columns + j]! += rounded(data[start + i] as number) * rounded(right(w, start + j));
   }
   return found;
 }

@@ -1,4 +1,4 @@
-/** What native kernels that round and pack weights are called with. */
+/** Arguments of native kernels that quantize and pack weights. */
 import type { QuantizedWeights } from "../../../quantized.ts";
 import {
   type ArgumentsOf,
@@ -15,27 +15,27 @@ import {
 import { scaleBytes } from "../../layout/panel-geometry.ts";
 import { floatTypes } from "../../records.ts";
 
-/** Integers and scales of a matrix [n, k], and how its groups are rounded. */
+/** Integers and scales of a matrix [n, k], and how its groups are quantized. */
 const gridFields = {
-  /** [n, groups] */
+  /** Scales [n, groups]. */
   scales: unsized("f32", "change"),
-  /** Factors of scales that are integers; else empty. */
+  /** Factors of factored integer scales; otherwise empty. */
   superScales: unsized("f32", "change"),
-  /** Empty unless the mapping is asymmetric. */
+  /** Zero points [n, groups]; empty unless the mapping is asymmetric. */
   zeros: unsized("i8", "change"),
-  /** What errors of each of k columns count; empty where all count alike. */
+  /** Weight of each of the k columns in the error that is minimized; empty for equal weights. */
   importance: list("f32", "importances"),
-  /** Grids that are tried, as `GroupFit` says; else empty. */
+  /** Grids that are tried, as in `GroupFit`; otherwise empty. */
   trials: unsized("f32"),
-  /** Levels of a codebook; empty for other mappings. */
+  /** Levels of the codebook; empty for other mappings. */
   levels: unsized("i8"),
-  /** Set when a weight is not finite. */
+  /** Set to 1 when a weight is not finite. */
   failed: inout("i32", 1),
-  /** 1..k; the last group of a row may be shorter. */
+  /** Group size, 1 to k; the last group of a row may be shorter. */
   groupSize: whole,
   bits: whole,
   mappingType: choice(["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"]),
-  /** What scales are rounded to; integers only where grids are tried. */
+  /** Type that scales are rounded to; integers only where grids are tried. */
   scaleType: choice(["f32", "f16", "i8"]),
 };
 
@@ -82,11 +82,11 @@ const rows: RecordField<QuantizedWeights, "n" | "k", never> = {
   }),
 };
 
-/** Rows of weights that begin a panel, and the bytes of their panels, which are zero. */
+/** Packs rows of weights, whose first row begins a panel, into the zeroed bytes of their panels. */
 export const quantizePackFields = {
   part: rows,
   panels: unsized("u8", "write"),
-  /** Set when a scale is negative. */
+  /** Set to 1 when a scale is negative. */
   negative: inout("i32", 1),
   hasBias: boolean,
 };
