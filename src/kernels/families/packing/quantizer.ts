@@ -30,7 +30,7 @@ export function roundNatively(args: RoundingArgs, cpu: Cpu = hostCpu()): Promise
 }
 
 /** Rows of a block that GPTQ works on. */
-export type BlockArgs = Omit<GptqBlockArgs, "failed">;
+type BlockArgs = Omit<GptqBlockArgs, "failed">;
 
 /** Whether native kernels round and sweep GPTQ's blocks on a CPU. */
 export function canRunBlocksNatively(cpu: Cpu = hostCpu()): boolean {
