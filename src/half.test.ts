@@ -1,6 +1,6 @@
 /** Half-float conversions against bit fields assembled by a DataView and against a search for the nearest value. */
 import { describe, expect, test } from "vitest";
-import { decodeBf16, decodeF16Array, f16Table, f32ToBf16, f32ToF16 } from "./half.ts";
+import { decodeBf16, decodeF16Array, f16Table, f32ToBf16, f32ToF16, roundToBf16 } from "./half.ts";
 
 const view = new DataView(new ArrayBuffer(4));
 
@@ -152,4 +152,16 @@ describe("bfloat16", () => {
     for (const bits of [0x7fc00000, 0xffc00000, 0x7f800001, 0xff800001, 0x7fffffff])
       expect(bf16.value(f32ToBf16(floatOf(bits)))).toBeNaN();
   });
+});
+
+test("rounds arrays to bf16 as single values", () => {
+  const values = Float32Array.from(
+    { length: 2 ** 16 },
+    (_, i) => floatOf((i * 65537 + 0x7f01) % 0x7f000000) * (i % 2 ? 1 : -1),
+  );
+  const [expected, words] = [Uint16Array.from(values, f32ToBf16), new Uint16Array(values.length)];
+  roundToBf16(values, words);
+  expect(words).toEqual(expected);
+  expect(Uint16Array.from(values, f32ToBf16)).toEqual(expected);
+  expect(values.every((value, i) => value === bf16.value(expected[i]!))).toBe(true);
 });

@@ -59,3 +59,13 @@ export function decodeF16Array(source: Uint16Array, target: Float32Array): void 
   const table = f16Table();
   for (let i = 0; i < source.length; i++) target[i] = table[source[i]!]!;
 }
+
+/** Rounds finite floats to the nearest bf16 numbers, ties to even, in place; gives these as words in `words`, too. */
+export function roundToBf16(values: Float32Array, words: Uint16Array): void {
+  const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
+  for (let i = 0; i < bits.length; i++) {
+    const word = (bits[i]! + 0x7fff + ((bits[i]! >>> 16) & 1)) >>> 16;
+    words[i] = word;
+    bits[i] = word << 16;
+  }
+}

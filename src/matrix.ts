@@ -33,6 +33,14 @@ export function transpose({ rows, columns, data }: Matrix): Matrix {
   return result;
 }
 
+/** Makes a square matrix symmetric: copies what is above its diagonal to below it. */
+export function mirror({ rows, data }: Matrix): void {
+  for (let top = 0; top < rows; top += TILE)
+    for (let left = 0; left <= top; left += TILE)
+      for (let r = top; r < Math.min(rows, top + TILE); r++)
+        for (let c = left; c < Math.min(r, left + TILE); c++) data[r * rows + c] = data[c * rows + r]!;
+}
+
 /** A copy of columns first .. first + count - 1. */
 export function columnsOf({ rows, columns, data }: Matrix, first: number, count: number): Matrix {
   const result = matrix(rows, count);
@@ -41,9 +49,16 @@ export function columnsOf({ rows, columns, data }: Matrix, first: number, count:
   return result;
 }
 
-/** A copy of rows first .. end - 1 and columns from .. to - 1. */
-export function partOf({ columns: k, data }: Matrix, first: number, end: number, from: number, to: number): Matrix {
-  const result = matrix(end - first, to - from);
+/** A copy of rows first .. end - 1 and columns from .. to - 1, in `room` where it is given. */
+export function partOf(
+  { columns: k, data }: Matrix,
+  first: number,
+  end: number,
+  from: number,
+  to: number,
+  room?: Float32Array,
+): Matrix {
+  const result = matrix(end - first, to - from, room?.subarray(0, (end - first) * (to - from)));
   for (let r = first; r < end; r++)
     result.data.set(data.subarray(r * k + from, r * k + to), (r - first) * result.columns);
   return result;

@@ -1,5 +1,6 @@
 // The quantizer's rounding and packing on what every CPU of the architecture has.
 #include "../families/packing/affine_rows.h"
+#include "../families/packing/gptq_blocks.h"
 #include "../families/packing/pack_panels.h"
 #include "../kernel.h"
 #include "floats.h"
@@ -7,7 +8,8 @@
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(LOWBIT_FLOATS_TARGET, kBaselineNeeds),
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(PlainSearch, LOWBIT_FLOATS_TARGET, kBaselineNeeds),
+                               LOWBIT_GPTQ_ROWS(PlainSearch, LOWBIT_FLOATS_TARGET, kBaselineNeeds),
                                LOWBIT_PACK_ROWS(LOWBIT_FLOATS_TARGET)};
 
 }  // namespace

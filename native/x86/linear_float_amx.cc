@@ -1,6 +1,7 @@
 // Linear layers over float weights on AMX for many rows of x. Factors are sums of bf16 that are exactly they: three of
 // x and of f32 weights, two of f16 weights, bf16 weights as they are (see split_bf16.h). Products of parts that come to
-// less than 2^-24 of the whole are left out, so that the error is that of sums in f32.
+// less than 2^-24 of the whole are left out, so that the error is that of sums in f32. Rows of x that are bf16 have one
+// part: products of the others, which are zeros, are left out, too.
 #include <algorithm>
 
 #include "../families/linear/arguments.h"
@@ -28,13 +29,15 @@ constexpr uint32_t parts_of(FloatType type) {
 }
 
 struct AmxFloatLinear : FloatCall {
-  // x as tiles [blocks of 16 rows][steps of k][parts].
+  // x as tiles [blocks of 16 rows][steps of k][parts], and of each block whether all but the first parts are zeros.
   uint8_t* rows;
+  uint8_t* is_bf16;
   // For each thread: weights as tiles [16 columns][steps of kDepth][parts], then sums [16 rows][16 columns].
   uint8_t* local;
   uint32_t steps, row_tiles;
 
   uint32_t row_blocks() const { return 2 * ceil_div(m, 32); }
+  size_t flag_bytes() const { return round_up(row_blocks(), 64); }
   size_t rows_bytes() const { return size_t{row_blocks()} * steps * kRowBytes; }
 };
 static_assert(sizeof(AmxFloatLinear) <= kArgsMax);
@@ -60,6 +63,8 @@ inline ThreeParts split_halves(const uint16_t* p, uint32_t count) {
 // A block of 16 rows of x.
 void split_rows(const AmxFloatLinear& args, uint32_t block) {
   uint8_t* tile = args.rows + size_t{block} * args.steps * kRowBytes;
+  // What is left of a value is 0 where its second part is, and may be -0.
+  __m512i left = _mm512_setzero_si512();
   for (uint32_t step = 0; step < args.steps; step++, tile += kRowBytes) {
     const uint32_t c = step * kStep;
     for (uint32_t i = 0; i < 16; i++) {
@@ -68,8 +73,10 @@ void split_rows(const AmxFloatLinear& args, uint32_t block) {
       if (row < args.m) split = split_floats(args.x + size_t{row} * args.k + c, args.k - c);
       for (uint32_t part = 0; part < kParts; part++)
         _mm512_store_si512(tile + part * kTileBytes + 64 * i, split.parts[part]);
+      left = _mm512_or_si512(left, split.parts[1]);
     }
   }
+  args.is_bf16[block] = _mm512_test_epi16_mask(left, _mm512_set1_epi16(0x7fff)) == 0;
 }
 
 inline ThreeParts split_weights(const AmxFloatLinear& args, size_t at, uint32_t count) {
@@ -101,8 +108,8 @@ void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, u
 }
 
 // Adds `steps` of k to four tiles of sums, of 32 rows and 32 columns: products of parts i of x and j of weights with
-// i + j <= 2, the largest last.
-template <uint32_t Count>
+// i + j <= 2, the largest last; of x that is bf16, i = 0.
+template <uint32_t Count, bool IsBf16>
 void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t b_stride, uint32_t steps, uint8_t* sums,
                     bool first) {
   constexpr size_t kNextRows = kTileColumns / 16 * kTileBytes;
@@ -114,6 +121,14 @@ void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t 
   };
   begin_sums(sums, kNextRows, first);
   for (uint32_t step = 0; step < steps; step++, a += kRowBytes, b += Count * kTileBytes) {
+    if constexpr (IsBf16) {
+      left(0);
+      for (uint32_t part = Count; part-- > 0;) {
+        right(part);
+        multiply_bf16();
+      }
+      continue;
+    }
     if constexpr (Count == 3) {
       right(2);
       left(0);
@@ -137,13 +152,14 @@ void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t 
   end_sums(sums, kNextRows);
 }
 
-using MultiplyBlock = decltype(&multiply_block<1>);
+using MultiplyBlock = decltype(&multiply_block<1, false>);
 
+template <bool IsBf16>
 MultiplyBlock multiply_of(FloatType type) {
   switch (parts_of(type)) {
-    case 1: return multiply_block<1>;
-    case 2: return multiply_block<2>;
-    default: return multiply_block<kParts>;
+    case 1: return multiply_block<1, IsBf16>;
+    case 2: return multiply_block<2, IsBf16>;
+    default: return multiply_block<kParts, IsBf16>;
   }
 }
 
@@ -170,13 +186,15 @@ void amx_float_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
   const uint32_t groups = 2 * ceil_div(std::min(kTileColumns, args.n - column), 32);
   const size_t row_stride = size_t{args.steps} * kRowBytes;
   const size_t column_stride = kDepth / kStep * parts_of(args.type) * kTileBytes;
-  const MultiplyBlock multiply = multiply_of(args.type);
+  const MultiplyBlock multiplies[] = {multiply_of<false>(args.type), multiply_of<true>(args.type)};
   for (uint32_t start = 0; start < args.steps; start += kDepth / kStep) {
     const uint32_t steps = std::min(kDepth / kStep, args.steps - start);
     for (uint32_t g = 0; g < groups; g++)
       pack_columns(args, column + 16 * g, start * kStep, steps, weights + g * column_stride);
     for (uint32_t b = 0; b < blocks; b += 2) {
       const uint8_t* x = args.rows + (row / 16 + b) * row_stride + size_t{start} * kRowBytes;
+      const uint8_t* is_bf16 = args.is_bf16 + row / 16 + b;
+      const MultiplyBlock multiply = multiplies[is_bf16[0] & is_bf16[1]];
       for (uint32_t g = 0; g < groups; g += 2) {
         uint8_t* at = sums + (b * (kTileColumns / 16) + g) * kTileBytes;
         multiply(x, row_stride, weights + g * column_stride, column_stride, steps, at, start == 0);
@@ -192,12 +210,14 @@ AmxFloatLinear read_amx_float(const Call& call) {
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
   args.rows = static_cast<uint8_t*>(given.scratch);
-  args.local = args.rows + args.rows_bytes();
+  args.is_bf16 = args.rows + args.rows_bytes();
+  args.local = args.is_bf16 + args.flag_bytes();
   return args;
 }
 
 size_t amx_float_scratch(const Call& call) {
-  return read_amx_float(call).rows_bytes() + call.threads * (kWeightBytes + kSumBytes);
+  const AmxFloatLinear args = read_amx_float(call);
+  return args.rows_bytes() + args.flag_bytes() + call.threads * (kWeightBytes + kSumBytes);
 }
 
 void amx_float_prepare(Step& step, const Call& call) {

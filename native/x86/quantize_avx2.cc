@@ -1,11 +1,13 @@
 // The quantizer's rounding on AVX2.
 #include "../families/packing/affine_rows.h"
+#include "../families/packing/gptq_blocks.h"
 #include "../kernel.h"
 
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW("avx2", kAvx2)};
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(PlainSearch, "avx2", kAvx2),
+                               LOWBIT_GPTQ_ROWS(PlainSearch, "avx2", kAvx2)};
 
 }  // namespace
 

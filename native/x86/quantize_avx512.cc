@@ -1,11 +1,50 @@
 // The quantizer's rounding on AVX-512.
+#include <immintrin.h>
+
 #include "../families/packing/affine_rows.h"
+#include "../families/packing/gptq_blocks.h"
 #include "../kernel.h"
 
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW("avx512", kAvx512)};
+// The nearest level by halves: a comparison and a lookup for each bit.
+template <size_t Count>
+struct HalvedLevels {
+  static constexpr int kSteps = Count == 4 ? 2 : Count == 8 ? 3 : 4;
+  // Thresholds by how many levels are known to lie below, a table for each step; then the levels.
+  __m512 tables[kSteps], levels;
+
+  explicit HalvedLevels(const int8_t* given) {
+    const Codebook<Count> codebook(given);
+    float values[kLanes] = {};
+    for (size_t i = 0; i < Count; i++) values[i] = given[i];
+    levels = _mm512_loadu_ps(values);
+    for (int step = 0; step < kSteps; step++) {
+      const size_t half = Count >> (step + 1);
+      for (size_t i = 0; i + half <= Count - 1; i++) values[i] = codebook.thresholds[i + half - 1];
+      tables[step] = _mm512_loadu_ps(values);
+    }
+  }
+  void round(const LaneFloats& scaled, LaneFloats& q) const {
+    const __m512 x = reinterpret_cast<const __m512&>(scaled);
+    __m512i place = _mm512_setzero_si512();
+    for (int step = 0; step < kSteps; step++) {
+      const __mmask16 above = _mm512_cmp_ps_mask(x, _mm512_permutexvar_ps(place, tables[step]), _CMP_GT_OQ);
+      const __m512i half = _mm512_set1_epi32(static_cast<int>(Count >> (step + 1)));
+      place = _mm512_mask_add_epi32(place, above, place, half);
+    }
+    reinterpret_cast<__m512&>(q) = _mm512_permutexvar_ps(place, levels);
+  }
+};
+
+struct Avx512Search {
+  template <size_t Count>
+  using Levels = HalvedLevels<Count>;
+};
+
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(Avx512Search, "avx512", kAvx512),
+                               LOWBIT_GPTQ_ROWS(Avx512Search, "avx512", kAvx512)};
 
 }  // namespace
 

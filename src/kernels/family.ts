@@ -60,9 +60,9 @@ export interface NativeFamily<F extends Fields = Fields> extends Family<F> {
 
 /** Declares a family of native kernels only. */
 /* @__NO_SIDE_EFFECTS__ */
-export function nativeFamily<const F extends Fields>(name: string, fields: F): NativeFamily<F> {
+export function nativeFamily<const F extends Fields>(name: string, fields: F, shared: Shared = {}): NativeFamily<F> {
   const argumentsOf = nativeArguments(name, fields);
-  return Object.assign(nativeKernels(name, argumentsOf), { family: name, fields, argumentsOf });
+  return Object.assign(nativeKernels(name, argumentsOf), { family: name, fields, argumentsOf, ...shared });
 }
 
 /** Declares a family of a reference kernel only. */

@@ -1,16 +1,23 @@
 /** Dense matrix products outside of models, by the float linear operator with its native kernels. */
 import { hostCpu } from "../kernels/cpu.ts";
 import { type Matrix, matrix } from "../matrix.ts";
+import type { Tensor } from "../tensor.ts";
 import { EagerBuilder } from "./eager.ts";
 import { linearFloatOperator } from "./linear.ts";
 import { OperatorRegistry } from "./operator-registry.ts";
 
 let builder: EagerBuilder | undefined;
 
+/** A matrix of bf16 numbers. */
+export type WordMatrix = Omit<Matrix, "data"> & { readonly data: Uint16Array };
+
 /** Computes a b^T for a [m, k] and b [n, k], to [m, n], within about 1e-5 of float32 sums. */
-export function multiplyTransposed(a: Matrix, b: Matrix): Matrix {
+export function multiplyTransposed(a: Matrix, b: Matrix | WordMatrix): Matrix {
   builder ??= new EagerBuilder(new OperatorRegistry([linearFloatOperator]), hostCpu());
-  const tensor = ({ rows, columns, data }: Matrix) => ({ dtype: "f32" as const, shape: [rows, columns], data });
+  const tensor = ({ rows, columns, data }: Matrix | WordMatrix): Tensor =>
+    data instanceof Float32Array
+      ? { dtype: "f32", shape: [rows, columns], data }
+      : { dtype: "bf16", shape: [rows, columns], data };
   const { data } = builder.call("aten::linear.out", tensor(a), tensor(b), null);
   return matrix(a.rows, b.rows, data as Float32Array);
 }

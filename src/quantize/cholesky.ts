@@ -42,17 +42,20 @@ const BLOCK = 128;
  */
 export function upperFactor(a: Matrix, product: Product): Matrix {
   const { rows: size, data } = a;
+  const room = new Float32Array(Math.ceil(size / 2) ** 2);
   for (let end = size; end > 0; end -= Math.min(end, BLOCK)) {
     const first = Math.max(0, end - BLOCK);
     const count = end - first;
+    if (end < size) {
+      const known = partOf(a, 0, end, end, size, room);
+      const own = matrix(count, size - end, known.data.subarray(first * (size - end)));
+      addColumns(a, first, product(known, own), -1);
+    }
     const triangle = upperTriangle(a, first, count);
-    const above = columnsOf(matrix(first, size, data.subarray(0, first * size)), first, count);
-    const panel = product(above, inverseOf(triangle, count));
-    setColumns(a, first, panel);
+    if (first > 0) setColumns(a, first, product(partOf(a, 0, first, first, end), inverseOf(triangle, count)));
     for (let r = 0; r < count; r++)
       for (let c = 0; c < count; c++) data[(first + r) * size + first + c] = c < r ? 0 : triangle[r * count + c]!;
     for (let r = first; r < end; r++) data.fill(0, r * size, r * size + first);
-    if (first > 0) addColumns(a, 0, product(panel, panel), -1);
   }
   return a;
 }
@@ -60,23 +63,32 @@ export function upperFactor(a: Matrix, product: Product): Matrix {
 /** X [n, size] of X R R^T = B, for R of `upperFactor`; B is overwritten. */
 export function solveFactored(factor: Matrix, b: Matrix, product: Product): Matrix {
   const { rows: size } = factor;
-  const blocks = Array.from({ length: Math.ceil(size / BLOCK) }, (_, i) => {
+  const inverses = Array.from({ length: Math.ceil(size / BLOCK) }, (_, i) => {
     const first = i * BLOCK;
     const end = Math.min(size, first + BLOCK);
-    const triangle = Float64Array.from(partOf(factor, first, end, first, end).data);
-    return { first, end, inverse: inverseOf(triangle, end - first) };
+    return inverseOf(Float64Array.from(partOf(factor, first, end, first, end).data), end - first);
   });
-  // Y R^T = B from the last columns, then X R = Y from the first.
-  for (const { first, end, inverse } of blocks.toReversed()) {
-    const found = product(columnsOf(b, first, end - first), inverse);
-    setColumns(b, first, found);
-    if (first > 0) addColumns(b, 0, product(found, partOf(factor, 0, first, first, end)), -1);
-  }
-  for (const { first, end, inverse } of blocks) {
-    const found = product(columnsOf(b, first, end - first), transpose(inverse));
-    setColumns(b, first, found);
-    if (end < size) addColumns(b, end, product(found, transpose(partOf(factor, first, end, end, size))), -1);
-  }
+  // Y R^T = B from the last columns, then X R = Y from the first. Halves of columns are solved one after the other.
+  const solve = (first: number, end: number, isFirst: boolean): void => {
+    if (end - first <= BLOCK) {
+      const inverse = inverses[first / BLOCK]!;
+      setColumns(b, first, product(columnsOf(b, first, end - first), isFirst ? inverse : transpose(inverse)));
+      return;
+    }
+    const middle = first + BLOCK * Math.ceil((end - first) / BLOCK / 2);
+    const above = partOf(factor, first, middle, middle, end);
+    if (isFirst) {
+      solve(middle, end, true);
+      addColumns(b, first, product(columnsOf(b, middle, end - middle), above), -1);
+      solve(first, middle, true);
+    } else {
+      solve(first, middle, false);
+      addColumns(b, middle, product(columnsOf(b, first, middle - first), transpose(above)), -1);
+      solve(middle, end, false);
+    }
+  };
+  solve(0, size, true);
+  solve(0, size, false);
   return b;
 }
 

@@ -4,26 +4,26 @@
  */
 import { ShapeError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
-import { addColumns, columnsOf, type Matrix, matrix, type Product, partOf, setColumns, transpose } from "../matrix.ts";
-import { groupCount, type QuantizedWeights, SUPER_GROUP, superGroupCount } from "../quantized.ts";
+import { addColumns, columnsOf, type Matrix, matrix, mirror, type Product, partOf } from "../matrix.ts";
+import { groupCount, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { solveFactored, upperFactor } from "./cholesky.ts";
+import { BLOCK, type Block, type BlockTools, type GptqRows, plainBlocks } from "./gptq-blocks.ts";
 import { GroupFit } from "./group-fit.ts";
-import { emptyWeights, quantizeMse } from "./mse.ts";
-import { checkScheme, type GroupSize, type Scheme } from "./scheme.ts";
-
-/** A scheme, and the levels of a codebook that is not one of `codebooks`. */
-type SchemeOfLevels = Scheme & { readonly levels?: Int8Array | null };
-
-/** Rounds a matrix each weight for itself, with what errors of its columns count: `quantizeMse`, or as it does. */
-export type Rounding = (weights: Matrix, scheme: SchemeOfLevels, importance: Float32Array) => Promise<QuantizedWeights>;
+import { emptyWeights } from "./mse.ts";
+import { checkScheme, type Scheme } from "./scheme.ts";
 
 /** What GPTQ is computed with. */
 export interface GptqTools {
   readonly product: Product;
-  readonly round?: Rounding;
+  /** Is told products that are not read any more. */
+  readonly recycle?: (product: Matrix) => void;
+  /** Default: plain loops. */
+  readonly blocks?: BlockTools;
 }
 
-export interface GptqOptions extends SchemeOfLevels {
+export interface GptqOptions extends Scheme {
+  /** Levels of a codebook that is not one of `codebooks`. */
+  readonly levels?: Int8Array | null;
   /** Part of the diagonal of X^T X, and a tenth as much of its mean, that is added to it. Default 0.2. */
   readonly damping?: number | undefined;
   /**
@@ -37,280 +37,137 @@ export interface GptqOptions extends SchemeOfLevels {
 }
 
 const DAMPING = 0.2;
-/** Columns that are rounded before the later ones are updated by one product. */
-const BLOCK = 128;
-/** Columns of those that are rounded before the others of the block are. */
-const STRIP = 32;
 /** Weights that are rounded at a time: rows do not depend on each other. */
 const CHUNK_WEIGHTS = 2 ** 24;
-
-const roundPlainly: Rounding = async ({ rows: n, columns: k, data }, scheme, importance) =>
-  quantizeMse(data, { ...scheme, n, k }, importance, scheme.levels);
 
 /**
  * GPTQ of weights [n, k] by H = X^T X [k, k] of their inputs; both are overwritten. With H = U D U^T, U upper with ones
  * on the diagonal, column j is rounded from w_j + sum over i < j of (w_i - ŵ_i) U_ij, which is the solution of the
  * paper (Chee et al. 2023, arXiv 2307.13304, theorem 6) without an inverse. Grids of groups are fitted when their first
  * column is reached, to what the columns then are; so are factors of integer scales. Inputs that were always zero take no part.
+ * InvalidArgumentError for weights or sums that are not finite.
  */
 export async function quantizeGptq(
   weights: Matrix,
   hessian: Matrix,
-  { product, round = roundPlainly }: GptqTools,
+  tools: GptqTools,
   options: GptqOptions,
 ): Promise<QuantizedWeights> {
   checkScheme("quantizeGptq", options);
+  const { product, recycle, blocks = plainBlocks } = tools;
   const { rows: n, columns: k, data } = weights;
   if (hessian.rows !== k || hessian.columns !== k)
     throw new ShapeError(`quantizeGptq: expected X^T X [${k}, ${k}] but found [${hessian.rows}, ${hessian.columns}]`);
-  const { lacking, sweeps = 0 } = options;
+  const { lacking, sweeps = 0, signal } = options;
   damp(hessian, options.damping ?? DAMPING);
-  const kept = sweeps > 0 ? matrix(k, k, hessian.data.slice()) : null;
-  const factor = upperFactor(hessian, product);
+  const factor = upperFactor(matrix(k, k, hessian.data.slice()), product);
+  const original = data.slice();
   if (lacking) {
     const more = solveFactored(factor, lacking, product).data;
-    for (let i = 0; i < data.length; i++) data[i]! += more[i]!;
+    for (let i = 0; i < data.length; i++) original[i] = data[i]! += more[i]!;
   }
   const importance = normalize(factor);
-  const fit = new GroupFit(n, k, options, options.levels);
-  const result = emptyWeights(fit);
+  const result = emptyWeights(new GroupFit(n, k, options, options.levels));
   const step = Math.max(1, Math.floor(CHUNK_WEIGHTS / k));
   for (let row = 0; row < n; row += step) {
-    const count = Math.min(step, n - row);
-    const part = matrix(count, k, data.subarray(row * k, (row + count) * k));
-    const original = part.data.slice();
-    const rows: Rows = { fit, result, importance, row, current: part, original, product, round, options };
-    await roundRows(rows, factor);
-    for (let i = 0; i < sweeps; i++) await sweepRows(rows, kept!);
+    const rows = rowsFrom(row, Math.min(step, n - row), { scheme: options, result, original, current: data });
+    const later: Later = async (visit, by, sign) => {
+      const each = async (block: Block) => {
+        signal?.throwIfAborted();
+        await visit(block);
+        await nextMacrotask();
+      };
+      await eachBlock({ first: 0, end: k }, blockSize(result.groupSize), each, (done, rest) =>
+        addProduct(rows, tools, { done, rest, by, sign }),
+      );
+    };
+    await later((block) => blocks.roundBlock(rows, block, factor, importance), factor, 1);
+    const errors = matrix(rows.result.n, k, rows.changes.slice());
+    for (let i = 0; i < sweeps; i++) {
+      if (i > 0) for (let j = 0; j < rows.changes.length; j++) errors.data[j]! -= rows.changes[j]!;
+      const gradient = product(errors, hessian);
+      rows.current.set(gradient.data);
+      recycle?.(gradient);
+      await later((block) => blocks.sweepBlock(rows, block, hessian), hessian, -1);
+    }
   }
   return result;
 }
 
+/** Visits blocks in order; what a block changed is then multiplied with columns of `by` [k, k], and added to later columns. */
+type Later = (visit: (block: Block) => Promise<void>, by: Matrix, sign: 1 | -1) => Promise<void>;
+
 /** Adds a part of each number of the diagonal to it, and a tenth as much of their mean. Rows of zeros get ones. */
 function damp({ rows: k, data }: Matrix, part: number): void {
-  let trace = 0;
-  for (let i = 0; i < k; i++) trace += data[i * k + i]!;
-  const more = (part * trace) / (10 * k);
-  for (let i = 0; i < k; i++) data[i * k + i] = (data[i * k + i] || 1) * (1 + part) + more;
+  const diagonal = Float32Array.from({ length: k }, (_, i) => data[i * k + i]!);
+  const more = (part * diagonal.reduce((sum, value) => sum + value, 0)) / (10 * k);
+  for (const [i, value] of diagonal.entries()) data[i * k + i] = (value || 1) * (1 + part) + more;
 }
 
-/** Divides the columns of R by its diagonal; gives the squares of that. */
-function normalize({ rows: k, data }: Matrix): Float32Array {
+/** Divides the columns of R by its diagonal, and puts the columns into the rows, too; gives the squares of the diagonal. */
+function normalize(factor: Matrix): Float32Array {
+  const { rows: k, data } = factor;
   const diagonal = Float64Array.from({ length: k }, (_, i) => data[i * k + i]!);
   for (let r = 0; r < k; r++) for (let c = r; c < k; c++) data[r * k + c] = data[r * k + c]! / diagonal[c]!;
+  mirror(factor);
   return Float32Array.from(diagonal, (value) => value * value);
 }
 
-/** Some rows of weights that are being rounded. */
-interface Rows {
-  readonly fit: GroupFit;
-  readonly result: ReturnType<typeof emptyWeights>;
-  readonly importance: Float32Array;
-  /** The first row, of all. */
-  readonly row: number;
-  /** Weights with the errors of earlier columns made up for. */
-  readonly current: Matrix;
-  readonly original: Float32Array;
-  readonly product: Product;
-  readonly round: Rounding;
-  readonly options: GptqOptions;
+/** So many rows of all, from a row on; `changes` are zeros. */
+function rowsFrom(row: number, n: number, { result, scheme, original, current }: Omit<GptqRows, "changes">): GptqRows {
+  const { k, qvals, scales, zeros, superScales } = result;
+  const part = <A extends Float32Array | Int8Array>(values: A, width: number) =>
+    values.subarray(row * width, (row + n) * width) as A;
+  const groups = groupCount(result);
+  const own: QuantizedWeights = {
+    ...result,
+    n,
+    qvals: part(qvals, k),
+    scales: part(scales, groups),
+    zeros: zeros && part(zeros, groups),
+    ...(superScales && { superScales: part(superScales, superGroupCount(result)) }),
+  };
+  const parts = { original: part(original, k), current: part(current, k) };
+  return { scheme, result: own, ...parts, changes: new Float32Array(n * k) };
 }
 
-/** Columns from `first` to `end`, which no group but the one at `first` may begin in. */
-interface Strip {
-  readonly first: number;
-  readonly end: number;
-}
-
-/** The strips of blocks: of at most `STRIP` columns of a group. */
-function blocksOf(k: number, groupSize: number): Strip[][] {
-  const blocks: Strip[][] = [];
-  for (let first = 0; first < k; ) {
-    const strips: Strip[] = [];
-    const start = first;
-    while (first < k && first - start < BLOCK) {
-      const end = Math.min(k, first + STRIP, first - (first % groupSize) + groupSize);
-      strips.push({ first, end });
-      first = end;
-    }
-    blocks.push(strips);
-  }
-  return blocks;
-}
-
-async function roundRows(rows: Rows, factor: Matrix): Promise<void> {
-  const { current, product, options, fit } = rows;
-  const { columns: k } = current;
-  for (const strips of blocksOf(k, fit.spec.groupSize)) {
-    options.signal?.throwIfAborted();
-    const [start, blockEnd] = [strips[0]!.first, strips.at(-1)!.end];
-    const errors = matrix(current.rows, blockEnd - start);
-    for (const { first, end } of strips) {
-      if (first % fit.spec.groupSize === 0) await fitGroups(rows, first);
-      const own = roundStrip(rows, partOf(factor, first, end, first, end), first);
-      setColumns(errors, first - start, own);
-      if (end < blockEnd)
-        addColumns(current, end, product(own, transpose(partOf(factor, first, end, end, blockEnd))), 1);
-    }
-    if (blockEnd < k)
-      addColumns(current, blockEnd, product(errors, transpose(partOf(factor, start, blockEnd, blockEnd, k))), 1);
-    await nextMacrotask();
-  }
-}
-
-/** Scales and zero points of the groups that begin at a column, and factors that do. */
-async function fitGroups(rows: Rows, first: number): Promise<void> {
-  const { fit, result, row, current } = rows;
-  const { groupSize } = fit.spec;
-  if (result.superScales && first % SUPER_GROUP === 0) await fitFactors(rows, result.superScales, first);
-  const found = await searchScales(rows, first, Math.min(groupSize, current.columns - first), "axis");
-  for (let r = 0; r < current.rows; r++) {
-    const group = useGrid(rows, row + r, first);
-    fit.store(found.scales[r]!);
-    result.scales[group] = fit.scale;
-    if (result.zeros) result.zeros[group] = found.zeros![r]!;
-  }
-}
-
-/** Factors of integer scales for the groups from a column on. */
-async function fitFactors(rows: Rows, superScales: Float32Array, first: number): Promise<void> {
-  const { fit, row, current } = rows;
-  const found = await searchScales(rows, first, Math.min(SUPER_GROUP, current.columns - first), rows.options.groupSize);
-  const groups = groupCount(found);
-  for (let r = 0; r < current.rows; r++) {
-    const scales = found.scales.subarray(r * groups, (r + 1) * groups);
-    fit.setFactor(scales.reduce((most, scale) => Math.max(most, Math.abs(scale)), 0));
-    superScales[(row + r) * superGroupCount(fit.spec) + first / SUPER_GROUP] = fit.factor;
-  }
-}
-
-/** Rounds columns from `first` on by themselves, with scales that are no integers. */
-function searchScales(
-  { importance, current, round, options }: Rows,
-  first: number,
-  width: number,
-  groupSize: GroupSize,
-): Promise<QuantizedWeights> {
-  const scaleDType = options.scaleDType === "i8" ? "f32" : options.scaleDType;
-  return round(
-    columnsOf(current, first, width),
-    { ...options, groupSize, scaleDType },
-    importance.subarray(first, first + width),
-  );
-}
-
-/** Takes the grid of the group that a column of a row is in. */
-function useGrid({ fit, result }: Rows, row: number, column: number): number {
-  const group = row * groupCount(fit.spec) + Math.floor(column / fit.spec.groupSize);
-  const factor = row * superGroupCount(fit.spec) + Math.floor(column / SUPER_GROUP);
-  if (result.superScales) fit.factor = result.superScales[factor]!;
-  fit.scale = result.scales[group]!;
-  fit.zero = result.zeros?.[group] ?? 0;
-  return group;
-}
-
-/** Rounds the columns from `first` on; `factor` is U's square of them. Gives the errors. */
-function roundStrip(rows: Rows, factor: Matrix, first: number): Matrix {
-  const { fit, result, row, original, current } = rows;
-  const k = current.columns;
-  const count = factor.rows;
-  const errors = matrix(current.rows, count);
-  for (let r = 0; r < current.rows; r++) {
-    const start = r * k + first;
-    useGrid(rows, row + r, first);
-    for (let j = 0; j < count; j++) {
-      const q = fit.round(current.data[start + j]!);
-      const error = original[start + j]! - fit.value(q);
-      result.qvals[row * k + start + j] = q;
-      errors.data[r * count + j] = error;
-      for (let c = j + 1; c < count; c++) current.data[start + c]! += error * factor.data[j * count + c]!;
-    }
-  }
-  return errors;
+/** Columns of a block: of whole groups, where several are as many. */
+function blockSize(groupSize: number): number {
+  return groupSize < BLOCK ? BLOCK - (BLOCK % groupSize) : BLOCK;
 }
 
 /**
- * Chooses scales and integers anew, group by group, each the best for what all others are (coordinate descent): `current`
- * becomes the gradient (W - Ŵ) H of what is lost.
+ * Visits columns a block after the other. After the first half of them, and of each half again, `between` is told which are done
+ * and which follow, so that few large products bring what was done to what follows.
  */
-async function sweepRows(rows: Rows, hessian: Matrix): Promise<void> {
-  const { current, original, product, options, fit, result, row } = rows;
-  const { columns: k, rows: n } = current;
-  const errors = matrix(n, k);
-  for (let r = 0; r < n; r++)
-    for (let c = 0; c < k; c++) {
-      if (c % fit.spec.groupSize === 0) useGrid(rows, row + r, c);
-      errors.data[r * k + c] = original[r * k + c]! - fit.value(result.qvals[(row + r) * k + c]!);
-    }
-  current.data.set(product(errors, hessian).data);
-  for (const strips of blocksOf(k, fit.spec.groupSize)) {
-    options.signal?.throwIfAborted();
-    const [start, blockEnd] = [strips[0]!.first, strips.at(-1)!.end];
-    const changes = matrix(n, blockEnd - start);
-    for (const { first, end } of strips) {
-      const own = sweepStrip(rows, partOf(hessian, first, end, first, end), first);
-      setColumns(changes, first - start, own);
-      if (end < blockEnd) addColumns(current, end, product(own, partOf(hessian, end, blockEnd, first, end)), -1);
-    }
-    if (blockEnd < k)
-      addColumns(current, blockEnd, product(changes, partOf(hessian, blockEnd, k, start, blockEnd)), -1);
-    await nextMacrotask();
-  }
+async function eachBlock(
+  { first, end }: Block,
+  size: number,
+  visit: (block: Block) => Promise<void>,
+  between: (done: Block, rest: Block) => void,
+): Promise<void> {
+  if (end - first <= size) return visit({ first, end });
+  const middle = first + size * Math.ceil((end - first) / size / 2);
+  await eachBlock({ first, end: middle }, size, visit, between);
+  between({ first, end: middle }, { first: middle, end });
+  await eachBlock({ first: middle, end }, size, visit, between);
 }
 
-/** Of the columns from `first` on; gives what was added to them. */
-function sweepStrip(rows: Rows, hessian: Matrix, first: number): Matrix {
-  const { fit, result, row, current } = rows;
-  const k = current.columns;
-  const count = hessian.rows;
-  const changes =
-    count === Math.min(fit.spec.groupSize, k - first) ? rescale(rows, hessian, first) : matrix(current.rows, count);
-  for (let r = 0; r < current.rows; r++) {
-    const start = r * k + first;
-    const at = row * k + start;
-    useGrid(rows, row + r, first);
-    for (let j = 0; j < count; j++) {
-      const before = result.qvals[at + j]!;
-      const value = fit.value(before);
-      const q = fit.round(value + current.data[start + j]! / hessian.data[j * count + j]!);
-      if (q === before) continue;
-      const change = fit.value(q) - value;
-      result.qvals[at + j] = q;
-      changes.data[r * count + j]! += change;
-      for (let c = 0; c < count; c++) current.data[start + c]! -= change * hessian.data[j * count + c]!;
-    }
-  }
-  return changes;
+/** Which columns are done, which follow, and what changes are multiplied with between them. */
+interface LaterProduct {
+  readonly done: Block;
+  readonly rest: Block;
+  readonly by: Matrix;
+  readonly sign: 1 | -1;
 }
 
-/** Gives the groups that begin at a column the scales that suit their integers best; gives what that adds to them. */
-function rescale(rows: Rows, hessian: Matrix, first: number): Matrix {
-  const { fit, result, row, current, product } = rows;
-  const k = current.columns;
-  const count = hessian.rows;
-  const levels = matrix(current.rows, count);
-  for (let r = 0; r < current.rows; r++) {
-    useGrid(rows, row + r, first);
-    if (fit.scale === 0) continue;
-    for (let j = 0; j < count; j++)
-      levels.data[r * count + j] = fit.value(result.qvals[(row + r) * k + first + j]!) / fit.scale;
-  }
-  const slopes = product(levels, hessian).data;
-  for (let r = 0; r < current.rows; r++) {
-    const group = useGrid(rows, row + r, first);
-    const start = r * k + first;
-    let [slope, curve] = [0, 0];
-    for (let i = r * count, j = 0; j < count; i++, j++) {
-      slope += levels.data[i]! * current.data[start + j]!;
-      curve += levels.data[i]! * slopes[i]!;
-    }
-    const before = fit.scale;
-    if (curve > 0) fit.store(before + slope / curve);
-    result.scales[group] = fit.scale;
-    for (let i = r * count, j = 0; j < count; i++, j++) {
-      current.data[start + j]! -= (fit.scale - before) * slopes[i]!;
-      levels.data[i]! *= fit.scale - before;
-    }
-  }
-  return levels;
+function addProduct(
+  { result: { n, k }, changes, current }: GptqRows,
+  { product, recycle }: GptqTools,
+  { done, rest, by, sign }: LaterProduct,
+): void {
+  const own = columnsOf(matrix(n, k, changes), done.first, done.end - done.first);
+  const more = product(own, partOf(by, rest.first, rest.end, done.first, done.end));
+  addColumns(matrix(n, k, current), rest.first, more, sign);
+  recycle?.(more);
 }

@@ -162,9 +162,14 @@ export class GroupFit {
 
   /** The weight that an integer stands for. */
   value(q: number): number {
+    return this.level(q) * this.scale;
+  }
+
+  /** The weight that an integer stands for, in units of the scale. */
+  level(q: number): number {
     const { levels } = this.#trials;
-    if (this.spec.bits === 1 && this.spec.hasLevels) return q < 0 ? -this.scale : this.scale;
-    return (levels ? levels[q - this.#lowest]! : q - this.zero) * this.scale;
+    if (this.spec.bits === 1 && this.spec.hasLevels) return q < 0 ? -1 : 1;
+    return levels ? levels[q - this.#lowest]! : q - this.zero;
   }
 
   /** Keeps what the search needs of a group; gives the largest magnitude. */

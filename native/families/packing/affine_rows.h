@@ -126,6 +126,7 @@ inline const float* row_of(const QuantizeArgs& args, size_t row, uint32_t thread
   return values;
 }
 
+template <class Search>
 void quantize_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   const QuantizeArgs& args = step.as<QuantizeArgs>();
   const size_t last = std::min(args.n, (tile + 1) * args.rows_per_tile);
@@ -134,7 +135,7 @@ void quantize_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
     if (args.algorithm == Algorithm::kMse) {
       const size_t step = args.scale_type == ScaleType::kInteger ? kSuperGroup / args.group_size : args.groups;
       for (size_t group = 0; group < args.groups; group += step)
-        search_groups(args, values, row, group, std::min(args.groups, group + step), thread);
+        search_groups<Search>(args, values, row, group, std::min(args.groups, group + step), thread);
       continue;
     }
     for (size_t group = 0; group < args.groups; group++) {
@@ -154,42 +155,27 @@ size_t quantize_scratch(const Call& call) {
   return 4 * (given.k + 3 * searched) * call.threads;
 }
 
+template <class Search>
 void quantize_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<QuantizeAffineArguments>(call);
   QuantizeArgs& args = step.init<QuantizeArgs>();
-  args.n = given.n;
-  args.k = given.k;
-  args.group_size = given.group_size;
-  const int bits = given.bits;
-  args.type = static_cast<FloatType>(given.dtype);
-  args.mapping = std::min(static_cast<Mapping>(given.mapping_type), Mapping::kCodebook);
+  args = {};
+  set_scheme(args, given);
   args.algorithm = static_cast<Algorithm>(given.algorithm);
-  args.scale_type = static_cast<ScaleType>(given.scale_type);
-  args.is_signs = bits == 1 && args.mapping != Mapping::kAsymmetric;
-  args.level_count = args.mapping == Mapping::kCodebook ? 1u << bits : 0;
-  args.qmin = static_cast<float>(-(1 << (bits - 1)));
-  args.qmax = -args.qmin - 1;
+  args.type = static_cast<FloatType>(given.dtype);
   args.weights = given.weights;
-  args.qvals = given.qvals;
-  args.scales = given.scales;
-  args.super_scales = given.super_scales;
-  args.zeros = args.mapping == Mapping::kAsymmetric ? given.zeros : nullptr;
-  args.importance = given.importances > 0 ? given.importance : nullptr;
-  args.trials = given.trials;
-  args.levels = given.levels;
-  args.failed = given.failed;
   args.rows = static_cast<float*>(given.scratch);
   args.searched = args.rows + call.threads * args.k;
-  args.groups = (args.k + args.group_size - 1) / args.group_size;
   args.rows_per_tile = std::max<size_t>(1, kTileWeights / args.k);
-  step.run = quantize_run;
+  step.run = quantize_run<Search>;
   step.phases = 1;
   step.tiles[0] = static_cast<uint32_t>((args.n + args.rows_per_tile - 1) / args.rows_per_tile);
 }
 
-#define LOWBIT_QUANTIZE_ROW(target, needs)                                                                           \
-  KernelRow {                                                                                                        \
-    "quantize_any_wx_1x1x16_" target, "quantize_affine", nullptr, 0, needs, 1, 1, quantize_scratch, quantize_prepare \
+#define LOWBIT_QUANTIZE_ROW(Search, target, needs)                                                  \
+  KernelRow {                                                                                       \
+    "quantize_any_wx_1x1x16_" target, "quantize_affine", nullptr, 0, needs, 1, 1, quantize_scratch, \
+        quantize_prepare<Search>                                                                    \
   }
 
 }  // namespace

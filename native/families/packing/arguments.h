@@ -5,21 +5,21 @@
 
 namespace lowbit {
 
-namespace quantize_affine_dtype {
-constexpr uint32_t kF32 = 0, kF16 = 1, kBf16 = 2, kCount = 3;
-}  // namespace quantize_affine_dtype
-
 namespace quantize_affine_mapping_type {
 constexpr uint32_t kSymmetric = 0, kSymmetricNoClippingErr = 1, kAsymmetric = 2, kCodebook = 3, kKmeans = 4, kCount = 5;
 }  // namespace quantize_affine_mapping_type
 
-namespace quantize_affine_algorithm {
-constexpr uint32_t kAffine = 0, kHqqScaleOnly = 1, kMse = 2, kCount = 3;
-}  // namespace quantize_affine_algorithm
-
 namespace quantize_affine_scale_type {
 constexpr uint32_t kF32 = 0, kF16 = 1, kI8 = 2, kCount = 3;
 }  // namespace quantize_affine_scale_type
+
+namespace quantize_affine_dtype {
+constexpr uint32_t kF32 = 0, kF16 = 1, kBf16 = 2, kCount = 3;
+}  // namespace quantize_affine_dtype
+
+namespace quantize_affine_algorithm {
+constexpr uint32_t kAffine = 0, kHqqScaleOnly = 1, kMse = 2, kCount = 3;
+}  // namespace quantize_affine_algorithm
 
 struct QuantizeAffineArguments {
   const void* weights;
@@ -37,14 +37,14 @@ struct QuantizeAffineArguments {
   size_t n, k, importances;
   uint32_t group_size;
   uint32_t bits;
-  // A number of quantize_affine_dtype.
-  uint32_t dtype;
   // A number of quantize_affine_mapping_type.
   uint32_t mapping_type;
-  // A number of quantize_affine_algorithm.
-  uint32_t algorithm;
   // A number of quantize_affine_scale_type.
   uint32_t scale_type;
+  // A number of quantize_affine_dtype.
+  uint32_t dtype;
+  // A number of quantize_affine_algorithm.
+  uint32_t algorithm;
   void* scratch;
   static constexpr uint32_t kScalars = 9, kBuffers = 9;
 };
@@ -52,8 +52,56 @@ struct QuantizeAffineArguments {
 template <class Visitor>
 static inline void visit_arguments(QuantizeAffineArguments& args, Visitor& each) {
   each(args.n, args.k, args.importances, args.weights, args.qvals, args.scales, args.super_scales, args.zeros,
-       args.importance, args.trials, args.levels, args.failed, args.group_size, args.bits, args.dtype,
-       args.mapping_type, args.algorithm, args.scale_type, args.scratch);
+       args.importance, args.trials, args.levels, args.failed, args.group_size, args.bits, args.mapping_type,
+       args.scale_type, args.dtype, args.algorithm, args.scratch);
+}
+
+namespace gptq_block_mapping_type {
+constexpr uint32_t kSymmetric = 0, kSymmetricNoClippingErr = 1, kAsymmetric = 2, kCodebook = 3, kKmeans = 4, kCount = 5;
+}  // namespace gptq_block_mapping_type
+
+namespace gptq_block_scale_type {
+constexpr uint32_t kF32 = 0, kF16 = 1, kI8 = 2, kCount = 3;
+}  // namespace gptq_block_scale_type
+
+struct GptqBlockArguments {
+  float* scales;
+  float* super_scales;
+  int8_t* zeros;
+  // [importances]
+  const float* importance;
+  const float* trials;
+  const int8_t* levels;
+  // [1]
+  int32_t* failed;
+  // [n, k]
+  int8_t* qvals;
+  // [n, k]
+  const float* original;
+  // [n, k]
+  float* current;
+  // [n, k]
+  float* changes;
+  // [k, k]
+  const float* square;
+  size_t importances, n, k;
+  uint32_t group_size;
+  uint32_t bits;
+  // A number of gptq_block_mapping_type.
+  uint32_t mapping_type;
+  // A number of gptq_block_scale_type.
+  uint32_t scale_type;
+  uint32_t first;
+  uint32_t end;
+  void* scratch;
+  static constexpr uint32_t kScalars = 9, kBuffers = 12;
+};
+
+template <class Visitor>
+static inline void visit_arguments(GptqBlockArguments& args, Visitor& each) {
+  each(args.importances, args.n, args.k, args.scales, args.super_scales, args.zeros, args.importance, args.trials,
+       args.levels, args.failed, args.group_size, args.bits, args.mapping_type, args.scale_type, args.qvals,
+       args.original, args.current, args.changes, args.square, args.first, args.end, args.scratch);
 }
 
 struct QuantizePackArguments {

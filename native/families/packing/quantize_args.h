@@ -53,6 +53,30 @@ struct QuantizeArgs {
   bool is_signs;
 };
 
+// What calls of several families say in the same fields.
+template <class Given>
+void set_scheme(QuantizeArgs& args, const Given& given) {
+  const int bits = given.bits;
+  args.n = given.n;
+  args.k = given.k;
+  args.group_size = given.group_size;
+  args.groups = (args.k + args.group_size - 1) / args.group_size;
+  args.mapping = std::min(static_cast<Mapping>(given.mapping_type), Mapping::kCodebook);
+  args.scale_type = static_cast<ScaleType>(given.scale_type);
+  args.is_signs = bits == 1 && args.mapping != Mapping::kAsymmetric;
+  args.level_count = args.mapping == Mapping::kCodebook ? 1u << bits : 0;
+  args.qmin = static_cast<float>(-(1 << (bits - 1)));
+  args.qmax = -args.qmin - 1;
+  args.qvals = given.qvals;
+  args.scales = given.scales;
+  args.super_scales = given.super_scales;
+  args.zeros = args.mapping == Mapping::kAsymmetric ? given.zeros : nullptr;
+  args.importance = given.importances > 0 ? given.importance : nullptr;
+  args.trials = given.trials;
+  args.levels = given.levels;
+  args.failed = given.failed;
+}
+
 inline float smaller(float a, float b) { return b < a ? b : a; }
 inline float larger(float a, float b) { return b > a ? b : a; }
 inline float clamp(float value, float low, float high) { return value < low ? low : value > high ? high : value; }

@@ -19,32 +19,65 @@ struct SearchedGroup {
   float peak;
 };
 
+// A number in each lane, and where one is so: vectors of any instruction set.
+typedef float LaneFloats __attribute__((vector_size(4 * kLanes)));
+
+inline LaneFloats load_lanes(const float* p) {
+  LaneFloats lanes;
+  memcpy(&lanes, p, sizeof lanes);
+  return lanes;
+}
+
 // Whole numbers of those that a zero point leaves, a zero point a lane.
 struct WholeLevels {
-  const float *least, *most;
-  float at(float scaled, size_t lane) const { return rounded(clamp(scaled, least[lane], most[lane])); }
+  LaneFloats least, most;
+  void round(const LaneFloats& scaled, LaneFloats& q) const {
+    const LaneFloats raised = scaled < least ? least : scaled;
+    q = ((raised > most ? most : raised) + kWhole) - kWhole;
+  }
 };
 
-// The nearest level: the lowest, and the steps over all thresholds that are below.
+// Levels of a codebook, and where values are nearer to the next one.
 template <size_t Count>
-struct CodebookLevels {
+struct Codebook {
   float lowest, steps[Count - 1], thresholds[Count - 1];
-  explicit CodebookLevels(const int8_t* levels) : lowest(levels[0]) {
+  explicit Codebook(const int8_t* levels) : lowest(levels[0]) {
     for (size_t i = 0; i + 1 < Count; i++) {
       steps[i] = static_cast<float>(levels[i + 1] - levels[i]);
       thresholds[i] = static_cast<float>(levels[i] + levels[i + 1]) / 2;
     }
   }
-  float at(float scaled, size_t) const {
-    float level = lowest;
-    for (size_t i = 0; i + 1 < Count; i++) level += scaled > thresholds[i] ? steps[i] : 0;
-    return level;
+};
+
+// The nearest level: the lowest, and the steps over all thresholds that are below.
+template <size_t Count>
+struct SummedLevels {
+  const Codebook<Count> codebook;
+  explicit SummedLevels(const int8_t* levels) : codebook(levels) {}
+  void round(const LaneFloats& scaled, LaneFloats& q) const {
+    const LaneFloats zeros = {};
+    q = zeros + codebook.lowest;
+    for (size_t i = 0; i + 1 < Count; i++)
+      q += scaled > zeros + codebook.thresholds[i] ? zeros + codebook.steps[i] : zeros;
   }
+};
+
+// How the nearest levels are found where an instruction set has no better way.
+struct PlainSearch {
+  template <size_t Count>
+  using Levels = SummedLevels<Count>;
 };
 
 struct SearchSums {
   float products[kLanes] = {}, squares[kLanes] = {};
 };
+
+inline SearchSums stored_sums(const LaneFloats& products, const LaneFloats& squares) {
+  SearchSums sums;
+  memcpy(sums.products, &products, sizeof products);
+  memcpy(sums.squares, &squares, sizeof squares);
+  return sums;
+}
 
 inline float sum_of_lanes(float* lanes) {
   for (size_t width = kLanes / 2; width > 0; width /= 2)
@@ -57,29 +90,26 @@ inline float score_of(float product, float square) { return square > 0 ? product
 // Sums of all grids, a grid a lane.
 template <class Levels>
 inline SearchSums sums_of_trials(const SearchedGroup& group, const float* inverses, const Levels& levels) {
-  SearchSums sums;
+  const LaneFloats factors = load_lanes(inverses);
+  LaneFloats q, products = {}, squares = {};
   for (size_t i = 0; i < group.count; i++) {
-    const float value = group.values[i], importance = group.importance[i], product = group.products[i];
-    for (size_t j = 0; j < kLanes; j++) {
-      const float q = levels.at(value * inverses[j], j);
-      sums.products[j] += product * q;
-      sums.squares[j] += importance * q * q;
-    }
+    levels.round(group.values[i] * factors, q);
+    products += group.products[i] * q;
+    squares += group.importance[i] * q * q;
   }
-  return sums;
+  return stored_sums(products, squares);
 }
 
 // Sums of one grid, a weight a lane. What is beyond the last weight has no importance.
 template <class Levels>
 inline SearchSums sums_of_grid(const SearchedGroup& group, float inverse, const Levels& levels) {
-  SearchSums sums;
-  for (size_t i = 0; i < group.count; i += kLanes)
-    for (size_t j = 0; j < kLanes; j++) {
-      const float q = levels.at(group.values[i + j] * inverse, j);
-      sums.products[j] += group.products[i + j] * q;
-      sums.squares[j] += group.importance[i + j] * q * q;
-    }
-  return sums;
+  LaneFloats q, products = {}, squares = {};
+  for (size_t i = 0; i < group.count; i += kLanes) {
+    levels.round(load_lanes(group.values + i) * inverse, q);
+    products += load_lanes(group.products + i) * q;
+    squares += load_lanes(group.importance + i) * q * q;
+  }
+  return stored_sums(products, squares);
 }
 
 // Floats that a thread keeps of each kind.
@@ -137,10 +167,14 @@ struct Found {
   float scale;
 };
 
-inline size_t best_trial(const SearchSums& sums) {
+// The best of some grids, the first of equal ones.
+inline size_t best_trial(const SearchSums& sums, float& score) {
+  const LaneFloats zeros = {}, products = load_lanes(sums.products), squares = load_lanes(sums.squares);
+  const LaneFloats scores = squares > zeros ? products * products / squares : zeros;
   size_t best = 0;
   for (size_t j = 1; j < kLanes; j++)
-    if (score_of(sums.products[j], sums.squares[j]) > score_of(sums.products[best], sums.squares[best])) best = j;
+    if (scores[j] > scores[best]) best = j;
+  score = scores[best];
   return best;
 }
 
@@ -148,8 +182,8 @@ inline size_t best_trial(const SearchSums& sums) {
 template <class Levels, class LevelsAt>
 inline Found find_grid(const SearchedGroup& group, const float* inverses, const Levels& levels, LevelsAt levels_at) {
   const SearchSums sums = sums_of_trials(group, inverses, levels);
-  const size_t best = best_trial(sums);
-  const float score = score_of(sums.products[best], sums.squares[best]);
+  float score;
+  const size_t best = best_trial(sums, score);
   const float scale = score > 0 ? sums.products[best] / sums.squares[best] : 1.0f / inverses[best];
   SearchSums again = sums_of_grid(group, 1.0f / scale, levels_at(best));
   const float product = sum_of_lanes(again.products), square = sum_of_lanes(again.squares);
@@ -173,27 +207,21 @@ inline void try_zeros(const QuantizeArgs& args, const SearchedGroup& group, floa
 }
 
 inline Grid search_whole(const QuantizeArgs& args, const SearchedGroup& group) {
-  float inverses[kLanes], zeros[kLanes] = {}, least[kLanes], most[kLanes];
+  float inverses[kLanes], zeros[kLanes] = {};
   memcpy(inverses, args.trials, sizeof inverses);
   if (args.zeros) try_zeros(args, group, inverses, zeros);
-  for (size_t j = 0; j < kLanes; j++) {
-    least[j] = args.qmin - zeros[j];
-    most[j] = args.qmax - zeros[j];
-  }
-  float chosen_least[kLanes], chosen_most[kLanes];
-  const Found found = find_grid(group, inverses, WholeLevels{least, most}, [&](size_t place) {
-    for (size_t j = 0; j < kLanes; j++) {
-      chosen_least[j] = least[place];
-      chosen_most[j] = most[place];
-    }
-    return WholeLevels{chosen_least, chosen_most};
-  });
+  const LaneFloats none = {}, zero_lanes = load_lanes(zeros);
+  const Found found =
+      find_grid(group, inverses, WholeLevels{args.qmin - zero_lanes, args.qmax - zero_lanes}, [&](size_t place) {
+        const LaneFloats zero = none + zeros[place];
+        return WholeLevels{args.qmin - zero, args.qmax - zero};
+      });
   return {found.scale * group.peak, zeros[found.place]};
 }
 
-template <size_t Count>
+template <class Search, size_t Count>
 inline Grid search_levels(const QuantizeArgs& args, const SearchedGroup& group) {
-  const CodebookLevels<Count> levels(args.levels);
+  const typename Search::template Levels<Count> levels(args.levels);
   return {find_grid(group, args.trials, levels, [&](size_t) { return levels; }).scale * group.peak, 0};
 }
 
@@ -210,13 +238,13 @@ inline void round_whole(const QuantizeArgs& args, const float* w, size_t count, 
 
 template <size_t Count>
 inline void round_to_levels(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
-  const CodebookLevels<Count> levels(args.levels);
+  const Codebook<Count> codebook(args.levels);
   const float inverse = 1.0f / grid.scale;
   for_blocks(w, count, [&](const float* block, size_t first, size_t some) {
     int8_t places[kLanes];
     for (size_t j = 0; j < kLanes; j++) {
       int32_t place = -static_cast<int32_t>(Count / 2);
-      for (size_t i = 0; i + 1 < Count; i++) place += block[j] * inverse > levels.thresholds[i] ? 1 : 0;
+      for (size_t i = 0; i + 1 < Count; i++) place += block[j] * inverse > codebook.thresholds[i] ? 1 : 0;
       places[j] = static_cast<int8_t>(place);
     }
     memcpy(q + first, places, some);
@@ -224,14 +252,15 @@ inline void round_to_levels(const QuantizeArgs& args, const float* w, size_t cou
 }
 
 // The grid of a group; that of zeros has no scale.
+template <class Search>
 inline Grid search_group(const QuantizeArgs& args, const float* row, const GroupPlace& place, uint32_t thread) {
   const SearchedGroup group = read_group(args, row, place, thread);
   if (args.is_signs) return search_signs(group);
   if (!(group.peak > 0)) return {0, 0};
   switch (args.level_count) {
-    case 4: return search_levels<4>(args, group);
-    case 8: return search_levels<8>(args, group);
-    case 16: return search_levels<16>(args, group);
+    case 4: return search_levels<Search, 4>(args, group);
+    case 8: return search_levels<Search, 8>(args, group);
+    case 16: return search_levels<Search, 16>(args, group);
     default: return search_whole(args, group);
   }
 }
@@ -276,6 +305,7 @@ inline float factor_of(float peak) {
 }
 
 // Groups first .. last - 1 of a row, which share a factor where scales are integers.
+template <class Search>
 inline void search_groups(const QuantizeArgs& args, const float* values, size_t row, size_t first, size_t last,
                           uint32_t thread) {
   float* const scales = args.scales + row * args.groups;
@@ -292,7 +322,7 @@ inline void search_groups(const QuantizeArgs& args, const float* values, size_t 
   };
   for (size_t group = first; group < last; group++) {
     const GroupPlace place = place_of(group);
-    const Grid grid = search_group(args, values, place, thread);
+    const Grid grid = search_group<Search>(args, values, place, thread);
     if (args.scale_type != ScaleType::kInteger) {
       store(place, grid, 1);
       continue;

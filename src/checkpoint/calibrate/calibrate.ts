@@ -5,7 +5,7 @@ import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import { isTextNetwork } from "../../model/encoder.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
-import { multiplyTransposed } from "../../ops/product.ts";
+import { multiplyTransposed, recycleProduct } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
 import { divideRows } from "../../quantize/divided-scales.ts";
 import { needsActivations, weightSpec } from "../../quantize/scheme.ts";
@@ -408,9 +408,14 @@ function heldOutLoss(
   const floats = layer.floatInputs("held out");
   const wanted = multiplyTransposed(floats ? divided(floats, factors) : inputs, weights).data;
   return (quantized) => {
-    const found = multiplyTransposed(inputs, matrix(weights.rows, weights.columns, dequantize(quantized))).data;
+    const outputs = multiplyTransposed(inputs, matrix(weights.rows, weights.columns, dequantize(quantized)));
+    const found = outputs.data;
     let sum = 0;
-    for (let i = 0; i < found.length; i++) sum += (found[i]! - wanted[i]!) ** 2;
+    for (let i = 0; i < found.length; i++) {
+      const difference = found[i]! - wanted[i]!;
+      sum += difference * difference;
+    }
+    recycleProduct(outputs);
     return sum;
   };
 }

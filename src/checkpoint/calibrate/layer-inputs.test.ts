@@ -14,14 +14,22 @@ const [x, float] = [lengths.map(window), lengths.map(window)] as const;
 const isIn = (windows: Windows, w: number) =>
   windows === "all" || (windows === "held out") === (w % HELD_OUT === HELD_OUT - 1);
 
-/** Sums over rows of products of what two functions give for a row, by plain loops. */
-function sums(windows: Windows, right: (w: number, at: number) => number): number[] {
+/** The nearest bf16 number: 8 bits of it count. */
+function bf16(value: number): number {
+  if (value === 0) return 0;
+  const step = 2 ** (Math.floor(Math.log2(Math.abs(value))) - 7);
+  return Math.round(value / step) * step;
+}
+
+/** Sums over rows of products of inputs and what a function gives for a row, in bf16, by plain loops. */
+function sums(windows: Windows, right: (w: number, at: number) => number, rounded = bf16): number[] {
   const found = new Array<number>(columns * columns).fill(0);
   for (const [w, { data }] of x.entries()) {
     if (!isIn(windows, w)) continue;
     for (let start = 0; start < data.length; start += columns)
       for (let i = 0; i < columns; i++)
-        for (let j = 0; j < columns; j++) found[i * columns + j]! += (data[start + i] as number) * right(w, start + j);
+        for (let j = 0; j < columns; j++)
+          found[i * columns + j]! += rounded(data[start + i] as number) * rounded(right(w, start + j));
   }
   return found;
 }
@@ -32,7 +40,7 @@ it.each(["all", "fitted", "held out"] as const)(
     const inputs = layerInputs(columns, x, float);
     const at = (tensors: readonly Tensor[], w: number, i: number) => tensors[w]!.data[i] as number;
     const hessian = sums(windows, (w, i) => at(x, w, i));
-    const drift = sums(windows, (w, i) => at(float, w, i) - at(x, w, i));
+    const drift = sums(windows, (w, i) => Math.fround(at(float, w, i) - at(x, w, i)));
     for (const [found, expected] of [
       [inputs.hessian(windows), hessian],
       [inputs.drift(windows)!, drift],
@@ -48,7 +56,11 @@ it.each(["all", "fitted", "held out"] as const)(
 it("has mean squares, and no drift without float inputs", () => {
   const inputs = layerInputs(columns, x);
   const total = lengths.reduce((sum, length) => sum + length, 0);
-  const squares = sums("all", (w, i) => x[w]!.data[i] as number);
+  const squares = sums(
+    "all",
+    (w, i) => x[w]!.data[i] as number,
+    (value) => value,
+  );
   for (const [c, value] of inputs.power().entries()) expect(value).toBeCloseTo(squares[c * columns + c]! / total, 4);
   expect([inputs.drift(), inputs.floatInputs(), inputs.tokens]).toEqual([null, null, total]);
 });

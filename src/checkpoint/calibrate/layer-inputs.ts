@@ -1,6 +1,7 @@
 /** Inputs of a linear layer while a model reads a text, window by window, and sums of their products. */
-import { type Matrix, matrix } from "../../matrix.ts";
-import { multiplyTransposed, recycleProduct } from "../../ops/product.ts";
+import { roundToBf16 } from "../../half.ts";
+import { type Matrix, matrix, mirror } from "../../matrix.ts";
+import { multiplyTransposed, recycleProduct, type WordMatrix } from "../../ops/product.ts";
 import type { Tensor } from "../../tensor.ts";
 
 /** All windows; those that weights are fitted to; or those that are held out to check them. */
@@ -34,18 +35,22 @@ const BAND = 512;
 /** Rows and columns of a tile of the transposition, which fits in a cache. */
 const TILE = 32;
 
-/** Inputs [.., columns] of a layer, a tensor for each window; `known` keeps the sums of layers with the same inputs. */
+/**
+ * Inputs [.., columns] of a layer, a tensor for each window; `known` keeps the sums of layers with the same inputs, and `room`
+ * the memory that sums are computed in.
+ */
 export function layerInputs(
   columns: number,
   tensors: readonly Tensor[],
   floats: readonly Tensor[] | null = null,
   known: Map<string, Matrix> = new Map(),
+  room: SumRoom = new SumRoom(),
 ): LayerInputs {
   const inputs = (windows: Windows = "all") => rowsOf(chosen(tensors, windows), columns);
   const sumOnce = (name: string, windows: Windows): Matrix => {
     const key = `${name} ${windows}`;
     if (!known.has(key)) {
-      const { hessian, drift } = sumsOf(chosen(tensors, windows), floats && chosen(floats, windows), columns);
+      const { hessian, drift } = sumsOf(chosen(tensors, windows), floats && chosen(floats, windows), columns, room);
       known.set(`hessian ${windows}`, hessian);
       if (drift) known.set(`drift ${windows}`, drift);
     }
@@ -87,44 +92,66 @@ export function inChunks(tensors: readonly Tensor[]): Tensor[][] {
   return chunks;
 }
 
-/** X^T X of rows X, and X^T (F - X) with rows F, where there are some. */
-function sumsOf(tensors: readonly Tensor[], floats: readonly Tensor[] | null, columns: number) {
+/** Memory for the sums of one layer after the other: new memory costs time. */
+export class SumRoom {
+  #values = new Float32Array(0);
+  #differences = new Float32Array(0);
+  #words = new Uint16Array(0);
+
+  /** Of so many numbers, and for rows of floats beside them; what is in it is of earlier sums. */
+  take(length: number, hasFloats: boolean) {
+    if (this.#values.length < length) [this.#values, this.#words] = [new Float32Array(length), new Uint16Array(length)];
+    if (hasFloats && this.#differences.length < length) this.#differences = new Float32Array(length);
+    return { values: this.#values, differences: this.#differences, words: this.#words };
+  }
+}
+
+/**
+ * X^T X of rows X, and X^T (F - X) with rows F, where there are some: of X and F - X rounded to bf16, which is near enough for
+ * sums of many rows, keeps X^T X that of some inputs, and is multiplied in less time.
+ */
+function sumsOf(
+  tensors: readonly Tensor[],
+  floats: readonly Tensor[] | null,
+  columns: number,
+  sumRoom: SumRoom,
+): { readonly hessian: Matrix; readonly drift: Matrix | null } {
   const hessian = matrix(columns, columns);
   const drift = floats && matrix(columns, columns);
   const chunks = inChunks(tensors);
   const floatChunks = floats && inChunks(floats);
-  // Allocating memory costs time, so all chunks use the same.
-  const room = () => new Float32Array(columns * mostRows(chunks));
-  const [ownRoom, driftRoom] = [room(), drift && room()];
+  const room = sumRoom.take(columns * mostRows(chunks), drift !== null);
   for (const [i, chunk] of chunks.entries()) {
-    const x = transposed(chunk, null, columns, ownRoom);
-    for (let first = 0; first < columns; first += BAND) {
-      const end = Math.min(columns, first + BAND);
-      const band = matrix(end - first, x.columns, x.data.subarray(first * x.columns, end * x.columns));
-      const others = matrix(columns - first, x.columns, x.data.subarray(first * x.columns));
-      addProduct(hessian, first, multiplyTransposed(band, others));
-    }
+    const x = transposed(chunk, null, columns, room.values);
+    const tokens = x.columns;
+    const difference = drift && transposed(floatChunks![i]!, chunk, columns, room.differences);
+    const words = (first: number): WordMatrix => ({
+      ...{ rows: columns - first, columns: tokens },
+      data: room.words.subarray(first * tokens, columns * tokens),
+    });
+    const multiply = (to: Matrix, isSymmetric: boolean) => {
+      for (let first = 0; first < columns; first += BAND) {
+        const end = Math.min(columns, first + BAND);
+        const band = matrix(end - first, tokens, x.data.subarray(first * tokens, end * tokens));
+        const from = isSymmetric ? first : 0;
+        addProduct(to, first, from, multiplyTransposed(band, words(from)));
+      }
+    };
+    roundToBf16(x.data, room.words);
+    multiply(hessian, true);
     if (!drift) continue;
-    const difference = transposed(floatChunks![i]!, chunk, columns, driftRoom!);
-    for (let first = 0; first < columns; first += BAND) {
-      const end = Math.min(columns, first + BAND);
-      const band = matrix(end - first, x.columns, x.data.subarray(first * x.columns, end * x.columns));
-      addProduct({ ...drift, data: drift.data.subarray(first * columns) }, 0, multiplyTransposed(band, difference));
-    }
+    roundToBf16(difference!.data, room.words);
+    multiply(drift, false);
   }
-  const { data } = hessian;
-  for (let r = 0; r < columns; r++) for (let c = 0; c < r; c++) data[r * columns + c] = data[c * columns + r]!;
+  mirror(hessian);
   return { hessian, drift };
 }
 
-/**
- * Adds a product to the square part of a matrix that begins at (first, first), and frees the product's memory for the next
- * one.
- */
-function addProduct({ columns, data }: Matrix, first: number, product: Matrix): void {
+/** Adds a product to the part of a matrix that begins at (row, column), and frees the product's memory for the next one. */
+function addProduct({ columns, data }: Matrix, row: number, column: number, product: Matrix): void {
   const { rows, columns: width, data: more } = product;
   for (let r = 0, i = 0; r < rows; r++) {
-    const start = (first + r) * columns + first;
+    const start = (row + r) * columns + column;
     for (let c = 0; c < width; c++) data[start + c]! += more[i++]!;
   }
   recycleProduct(product);

@@ -31,7 +31,7 @@ import { elementCount, type Tensor, toFloat32 } from "../../tensor.ts";
 import { readAssets } from "../../text/model-assets.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
 import { assetsOf } from "../assets.ts";
-import { inChunks, joinRows, type LayerInputs, layerInputs, splitRows } from "./layer-inputs.ts";
+import { inChunks, joinRows, type LayerInputs, layerInputs, SumRoom, splitRows } from "./layer-inputs.ts";
 
 /** How much of a text is read, in tokens, and an abort signal. */
 export interface WalkOptions {
@@ -160,6 +160,7 @@ export class FloatWalk {
   readonly #signal: AbortSignal | undefined;
   /** Sums of products of the last layer's inputs, for layers with the same inputs. */
   #sums: { inputs: readonly Tensor[]; known: Map<string, Matrix> } | null = null;
+  readonly #sumRoom = new SumRoom();
   /** Constants that are kept for several runs. */
   readonly #kept = new Map<GraphValue, Tensor>();
   #keptRoom = 0;
@@ -383,7 +384,7 @@ export class FloatWalk {
     const known = floats && floats !== inputs ? floats : null;
     return {
       name: weightNames(node)[0]!,
-      ...layerInputs(value.spec.shape.at(-1)!, inputs, known, this.#sums.known),
+      ...layerInputs(value.spec.shape.at(-1)!, inputs, known, this.#sums.known, this.#sumRoom),
     };
   }
 }

@@ -1,11 +1,20 @@
 /** GPTQ of a matrix some rows at a time, for heads and embeddings, which are large; rows do not depend on each other. */
+import type { Cpu } from "../../kernels/contract.ts";
+import { hostCpu } from "../../kernels/cpu.ts";
+import {
+  canRunBlocksNatively,
+  roundBlockNatively,
+  sweepBlockNatively,
+} from "../../kernels/families/packing/quantizer.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
-import { multiplyTransposed } from "../../ops/product.ts";
+import { multiplyTransposed, recycleProduct } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
-import { type GptqOptions, quantizeGptq, type Rounding } from "../../quantize/gptq.ts";
+import { type GptqOptions, quantizeGptq } from "../../quantize/gptq.ts";
+import { type Block, type BlockTools, type GptqRows, notFiniteSums } from "../../quantize/gptq-blocks.ts";
+import { trialsOf } from "../../quantize/group-fit.ts";
 import type { QuantizedWeights } from "../../quantized.ts";
 import { toFloat32 } from "../../tensor.ts";
-import { quantizeTensor } from "./quantize-rows.ts";
+import type { quantizeTensor } from "./quantize-rows.ts";
 
 /** Sums of products of a matrix's inputs, by which GPTQ chooses the weights of a row together. */
 export interface Correction {
@@ -25,14 +34,26 @@ export interface Correction {
 /** Number of passes over the weights. */
 const SWEEPS = 2;
 
-/** Rounds a matrix by importance, on all cores where there is native code. */
-const round: Rounding = ({ rows: n, columns: k, data }, scheme, importance) =>
-  quantizeTensor(
-    { dtype: "f32", shape: [n, k], data },
-    { ...scheme, kind: "intxWeightOnly" },
-    importance,
-    scheme.levels,
-  );
+const none = { scales: new Float32Array(0), zeros: new Int8Array(0) };
+
+/** GPTQ's work on blocks by the best kernels of a CPU that has some, on all cores. */
+export function nativeBlocks(cpu: Cpu = hostCpu()): BlockTools {
+  return {
+    async roundBlock(rows, block, factor, importance) {
+      if (!(await roundBlockNatively({ ...blockArgs(rows, block, factor), importance }, cpu))) throw notFiniteSums();
+    },
+    sweepBlock: (rows, block, hessian) =>
+      sweepBlockNatively({ ...blockArgs(rows, block, hessian), importance: none.scales }, cpu),
+  };
+}
+
+function blockArgs({ scheme, result, ...values }: GptqRows, block: Block, { data: square }: Matrix) {
+  const { n, k, groupSize, qvals, scales, superScales = none.scales, zeros } = result;
+  const { bits, mappingType, scaleDType: scaleType } = scheme;
+  const { factors: trials, levels } = trialsOf(scheme, result.levels ?? undefined);
+  const grids = { scales, superScales, zeros: zeros ?? none.zeros, trials, levels: levels ?? none.zeros };
+  return { n, k, groupSize, qvals, ...grids, bits, mappingType, scaleType, ...values, ...block, square };
+}
 
 /** Quantizes rows [n, k] of a matrix by GPTQ, without changing them. */
 export function correctedRows(
@@ -45,7 +66,7 @@ export function correctedRows(
   return quantizeGptq(
     matrix(rows, columns, data.slice()),
     matrix(columns, columns, hessian.data.slice()),
-    { product: multiplyTransposed, round },
+    { product: multiplyTransposed, recycle: recycleProduct, ...(canRunBlocksNatively() && { blocks: nativeBlocks() }) },
     { ...config, damping, lacking, sweeps: SWEEPS, signal },
   );
 }

@@ -470,6 +470,13 @@ const plainCases = floatShapes.map(([n, k]) => {
   const makeX = (random: Random) => random.floats(Math.max(...floatCounts) * k, 3);
   return { name, cases: floatLinearCases(name, [n, k], [false, true], makeX) };
 });
+/** Rows that bf16 holds exactly, which kernels may multiply apart, and others: no block of them ends where the former do. */
+const wordCases = floatLinearCases("rows of bf16", [37, 75], [false], (random) => {
+  const x = random.floats(131 * 75, 3);
+  const bits = new Uint32Array(x.buffer, x.byteOffset, 70 * 75);
+  for (let i = 0; i < bits.length; i++) bits[i]! &= 0xffff0000;
+  return x;
+});
 const LONG_M = isEmulated ? 128 : 530;
 const longCases = floatLinearCases("long rows", [133, 1123], [true], (random) => random.floats(LONG_M * 1123));
 const onceExtreme = floatLinearCases("extremes", [19, 70], [false], (random) => extremes(random, 70, extremeRows));
@@ -506,6 +513,11 @@ describeRows(linearFloat, cpu, (kernel) => {
   it("sums within rounding: long rows, many columns, threads", () => {
     for (const item of longCases())
       for (const m of isForMany ? [128, LONG_M] : [1, 13]) expectFloatLinear(kernel, threaded, item, m);
+  });
+
+  it("sums within rounding: rows of bf16 among others", () => {
+    for (const item of wordCases())
+      for (const m of isForMany ? [128, 131] : [1, 13]) expectFloatLinear(kernel, threaded, item, m);
   });
 
   it("reads the smallest and largest halves, infinite ones and NaN", () => {

@@ -5,6 +5,7 @@ import {
   boolean,
   choice,
   inout,
+  input,
   list,
   output,
   type RecordField,
@@ -14,19 +15,17 @@ import {
 import { scaleBytes } from "../../layout/panel-geometry.ts";
 import { floatTypes } from "../../records.ts";
 
-/** Quantizes a matrix [n, k] of floats to integers and scales of groups. */
-export const quantizeAffineFields = {
-  weights: unsized("any"),
-  qvals: output("i8", "n", "k"),
+/** Integers and scales of a matrix [n, k], and how its groups are quantized. */
+const gridFields = {
   /** Scales [n, groups]. */
-  scales: unsized("f32", "write"),
+  scales: unsized("f32", "change"),
   /** Factors of factored integer scales; otherwise empty. */
-  superScales: unsized("f32", "write"),
+  superScales: unsized("f32", "change"),
   /** Zero points [n, groups]; empty unless the mapping is asymmetric. */
-  zeros: unsized("i8", "write"),
-  /** Weight of each of the k columns in the error that "mse" minimizes; empty for equal weights. */
+  zeros: unsized("i8", "change"),
+  /** Weight of each of the k columns in the error that is minimized; empty for equal weights. */
   importance: list("f32", "importances"),
-  /** Grids that "mse" tries, as in `GroupFit`; otherwise empty. */
+  /** Grids that are tried, as in `GroupFit`; otherwise empty. */
   trials: unsized("f32"),
   /** Levels of the codebook; empty for other mappings. */
   levels: unsized("i8"),
@@ -35,14 +34,36 @@ export const quantizeAffineFields = {
   /** Group size, 1 to k; the last group of a row may be shorter. */
   groupSize: whole,
   bits: whole,
-  dtype: choice(floatTypes),
   mappingType: choice(["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"]),
-  /** Algorithm that chooses scales. */
-  algorithm: choice(["affine", "hqq_scale_only", "mse"]),
-  /** Type that scales are rounded to; integers only with "mse". */
+  /** Type that scales are rounded to; integers only where grids are tried. */
   scaleType: choice(["f32", "f16", "i8"]),
 };
+
+/** A matrix of floats, how its groups are rounded, and where the result goes. Only "mse" looks at importance and trials. */
+export const quantizeAffineFields = {
+  weights: unsized("any"),
+  qvals: output("i8", "n", "k"),
+  ...gridFields,
+  dtype: choice(floatTypes),
+  /** How scales are chosen. */
+  algorithm: choice(["affine", "hqq_scale_only", "mse"]),
+};
 export type QuantizeAffineArgs = ArgumentsOf<typeof quantizeAffineFields>;
+
+/** Rows of a matrix, of which columns first .. end - 1 are rounded or swept, as `quantize/gptq-blocks.ts` says. */
+export const gptqBlockFields = {
+  ...gridFields,
+  qvals: inout("i8", "n", "k"),
+  original: input("f32", "n", "k"),
+  current: inout("f32", "n", "k"),
+  /** Only those of the block are written. */
+  changes: inout("f32", "n", "k"),
+  /** What errors or changes of a column are multiplied with, for each other one. */
+  square: input("f32", "k", "k"),
+  first: whole,
+  end: whole,
+};
+export type GptqBlockArgs = ArgumentsOf<typeof gptqBlockFields>;
 
 const rows: RecordField<QuantizedWeights, "n" | "k", never> = {
   kind: "record",

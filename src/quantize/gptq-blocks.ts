@@ -1,0 +1,156 @@
+/**
+ * What GPTQ does with a block of columns, a row after the other: rounds it, and chooses its weights anew. All is computed in
+ * float32, in the order of native/families/packing/gptq_blocks.h, which gives the same bits.
+ */
+import { InvalidArgumentError } from "../errors.ts";
+import type { Matrix } from "../matrix.ts";
+import { groupCount, type QuantizedWeights, SUPER_GROUP, superGroupCount } from "../quantized.ts";
+import { GroupFit } from "./group-fit.ts";
+import type { Scheme } from "./scheme.ts";
+
+const { fround, min } = Math;
+
+/** Some rows of weights [n, k] that are being quantized. */
+export interface GptqRows {
+  readonly scheme: Scheme;
+  /** Integers, scales, their factors and zero points, which blocks set and sweeps change. */
+  readonly result: QuantizedWeights;
+  readonly original: Float32Array;
+  /**
+   * `roundBlock`: weights with the errors of earlier columns made up for. `sweepBlock`: what moving each weight up gains. What is left
+   * in the columns of the block says nothing.
+   */
+  readonly current: Float32Array;
+  /** Of a block that was rounded: original - rounded; of one that was swept, by how much its weights rose. */
+  readonly changes: Float32Array;
+}
+
+/** Columns first .. end - 1, at most `BLOCK`; groups of fewer columns lie in one block. */
+export interface Block {
+  readonly first: number;
+  readonly end: number;
+}
+
+/** Most columns of a block. */
+export const BLOCK = 128;
+
+/** What rounds and sweeps a block of columns. */
+export interface BlockTools {
+  /**
+   * Rounds a block column after column: the error of each, times its row of `factor` [k, k], is added to the later ones of the block.
+   * Grids of groups, and factors of integer scales, are those of least error by `importance` when their first column is reached.
+   */
+  roundBlock(rows: GptqRows, block: Block, factor: Matrix, importance: Float32Array): Promise<void>;
+  /** Chooses scales of groups that lie in the block, then integers, each the best for what all others are by `hessian` [k, k]. */
+  sweepBlock(rows: GptqRows, block: Block, hessian: Matrix): Promise<void>;
+}
+
+/** Plain loops, which define what native code computes. */
+export const plainBlocks: BlockTools = {
+  async roundBlock(rows, block, factor, importance) {
+    const { n, k } = rows.result;
+    const fit = fitOf(rows);
+    for (let r = 0; r < n; r++)
+      for (let c = block.first; c < block.end; ) {
+        if (c % fit.spec.groupSize === 0) fitGroup(rows, fit, r * k, c, importance);
+        const end = useGrid(rows, fit, r, c, block.end);
+        for (; c < end; c++) {
+          const q = fit.round(rows.current[r * k + c]!);
+          const error = fround(rows.original[r * k + c]! - fround(fit.value(q)));
+          rows.result.qvals[r * k + c] = q;
+          rows.changes[r * k + c] = error;
+          for (let j = c + 1; j < block.end; j++) rows.current[r * k + j]! += fround(error * factor.data[c * k + j]!);
+        }
+      }
+  },
+
+  async sweepBlock(rows, block, { data: hessian }) {
+    const { current, changes } = rows;
+    const { n, k } = rows.result;
+    const fit = fitOf(rows);
+    for (let r = 0; r < n; r++)
+      for (let first = block.first; first < block.end; ) {
+        const end = useGrid(rows, fit, r, first, block.end);
+        const isWhole = first % fit.spec.groupSize === 0 && end - first === min(fit.spec.groupSize, k - first);
+        changes.fill(0, r * k + first, r * k + end);
+        if (isWhole) rescale(rows, fit, r, { first, end }, hessian);
+        for (let c = first; c < end; c++) {
+          const at = r * k + c;
+          const value = fround(fit.value(rows.result.qvals[at]!));
+          const q = fit.round(fround(value + fround(current[at]! / hessian[c * k + c]!)));
+          const change = fround(fround(fit.value(q)) - value);
+          rows.result.qvals[at] = q;
+          changes[at]! += change;
+          for (let j = first; j < end; j++) current[r * k + j]! -= fround(change * hessian[c * k + j]!);
+        }
+        for (let c = first; c < end; c++)
+          for (let j = end; j < block.end; j++)
+            current[r * k + j]! -= fround(changes[r * k + c]! * hessian[c * k + j]!);
+        first = end;
+      }
+  },
+};
+
+function fitOf({ scheme, result }: GptqRows): GroupFit {
+  return new GroupFit(result.n, result.k, scheme, result.levels);
+}
+
+/** Chooses the grid of the group at a column of the row that begins at `start`, and the factor where one begins. */
+function fitGroup({ result, current }: GptqRows, fit: GroupFit, start: number, c: number, importance: Float32Array) {
+  const { k, superScales, zeros } = result;
+  const row = start / k;
+  const counts = (end: number) => importance.subarray(c, end);
+  if (superScales && c % SUPER_GROUP === 0) {
+    const end = min(k, c + SUPER_GROUP);
+    fit.fitFactor(current, start + c, start + end, counts(end));
+    superScales[row * superGroupCount(fit.spec) + c / SUPER_GROUP] = fit.factor;
+  }
+  if (superScales) fit.factor = superScales[row * superGroupCount(fit.spec) + Math.floor(c / SUPER_GROUP)]!;
+  const end = min(k, c + fit.spec.groupSize);
+  if (!current.subarray(start + c, start + end).every(Number.isFinite)) throw notFiniteSums();
+  fit.fit(current, start + c, start + end, counts(end));
+  const group = row * groupCount(fit.spec) + c / fit.spec.groupSize;
+  result.scales[group] = fit.scale;
+  if (zeros) zeros[group] = fit.zero;
+}
+
+/** Takes the grid of the group that a column of a row is in; gives where the group, or the block, ends. */
+function useGrid({ result }: GptqRows, fit: GroupFit, row: number, column: number, blockEnd: number): number {
+  const { groupSize } = fit.spec;
+  const place = Math.floor(column / groupSize);
+  const group = row * groupCount(fit.spec) + place;
+  const factor = row * superGroupCount(fit.spec) + Math.floor(column / SUPER_GROUP);
+  if (result.superScales) fit.factor = result.superScales[factor]!;
+  fit.scale = result.scales[group]!;
+  fit.zero = result.zeros?.[group] ?? 0;
+  return min(blockEnd, (place + 1) * groupSize);
+}
+
+/** Gives a group of a row the scale that suits its integers best. */
+function rescale(rows: GptqRows, fit: GroupFit, row: number, { first, end }: Block, hessian: Float32Array): void {
+  const { k, scales, qvals } = rows.result;
+  const before = fit.scale;
+  if (before === 0) return;
+  const at = row * k;
+  const levels = Float32Array.from(qvals.subarray(at + first, at + end), (q) => fit.level(q));
+  const slopes = new Float32Array(end - first);
+  for (const [i, level] of levels.entries())
+    for (let j = 0; j < slopes.length; j++) slopes[j]! += fround(level * hessian[(first + i) * k + first + j]!);
+  let [slope, curve] = [0, 0];
+  for (const [j, level] of levels.entries()) {
+    slope = fround(slope + fround(level * rows.current[at + first + j]!));
+    curve = fround(curve + fround(level * slopes[j]!));
+  }
+  if (curve > 0) fit.store(fround(before + fround(slope / curve)));
+  scales[row * groupCount(fit.spec) + first / fit.spec.groupSize] = fit.scale;
+  const change = fround(fit.scale - before);
+  for (const [j, level] of levels.entries()) {
+    rows.current[at + first + j]! -= fround(change * slopes[j]!);
+    rows.changes[at + first + j] = fround(change * level);
+  }
+}
+
+/** What is said where sums of inputs or weights are too large for floats. */
+export function notFiniteSums(): InvalidArgumentError {
+  return new InvalidArgumentError("GPTQ: weights must be finite, and sums of products of their inputs, too");
+}
