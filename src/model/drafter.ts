@@ -6,8 +6,11 @@ import type { WeightSlot } from "./weight-slot.ts";
 export interface DraftPass<T> extends LayerPass<T> {
   /** Computes one of the drafter's layers, by its index among these. */
   draftLayer(x: T, index: number): T;
-  /** The decoder's logits of hidden states behind its last norm, of the tokens that are drafted: `draftVocabularySize`. */
-  draftLogits(x: T): T;
+  /**
+   * Logits of hidden states behind a norm like the decoder's last, of the tokens that are drafted, `draftVocabularySize`. `head`: the
+   * slot of its matrix; default: the decoder's.
+   */
+  draftLogits(x: T, head?: string): T;
 }
 
 /**

@@ -38,11 +38,11 @@ export class StepCosts {
 }
 
 /** An average with one more value, of which the newest count most. */
-export function averaged(before: number, value: number): number {
-  return before + NEWEST * (value - before);
+export function averaged(before: number, value: number, newest = NEWEST): number {
+  return before + newest * (value - before);
 }
 
 /** A chance, with what has come of it once more. */
-export function averageChance(before: number, hasComeTrue: boolean): number {
-  return averaged(before, hasComeTrue ? 1 : 0);
+export function averageChance(before: number, hasComeTrue: boolean, newest = NEWEST): number {
+  return averaged(before, hasComeTrue ? 1 : 0, newest);
 }

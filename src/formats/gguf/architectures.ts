@@ -3,7 +3,7 @@ import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { expertParts, sharedParts, withSharedGate } from "./expert-parts.ts";
-import { gemma4Config, gemma4Names } from "./gemma4.ts";
+import { assistantConfig, assistantNames, assistantText, gemma4Config, gemma4Names } from "./gemma4.ts";
 import { graniteHybridConfig, mambaNames, sharedMlpNames, withMamba } from "./mamba.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { lfm2Config, lfm2Names, qwen35Config, qwen35Names, withDeltaHeads, withTaps } from "./recurrent.ts";
@@ -36,6 +36,8 @@ export interface GgufArchitecture {
   /** What tensors stand for, where that is not what they are under their names. */
   readonly tensors?: (tensors: OpenTensors, metadata: GgufMetadata) => OpenTensors;
   config(facts: Facts): JsonObject;
+  /** The config of the whole, where what files say is of its text half. */
+  readonly wholeConfig?: (text: JsonObject, metadata: GgufMetadata, tensors: GgufTensors) => JsonObject;
 }
 
 /** What a file says, as far as it was read already. */
@@ -214,6 +216,12 @@ const sandwich = {
   post_ffw_norm: "post_feedforward_layernorm",
 };
 
+const gemma4Assistant: GgufArchitecture = {
+  ...{ ...plain, name: "Gemma4AssistantForCausalLM", hasOwnSizes: true, ropeTensors: true },
+  names: { ...sandwich, ...assistantNames },
+  ...{ config: assistantText, wholeConfig: assistantConfig },
+};
+
 export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
   llama: {
     ...plain,
@@ -300,6 +308,9 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     ropeTensors: true,
     config: gemma4Config,
   },
+  "gemma4-assistant": gemma4Assistant,
+  gemma4_assistant: gemma4Assistant,
+  gemma4_mtp: gemma4Assistant,
   phi3: {
     ...plain,
     name: "Phi3ForCausalLM",
