@@ -14,10 +14,24 @@ const CLASSES = 8;
 const TRIALS = 3;
 
 /**
- * The share of the newest token in the chances: with more, a chance of 0.7 is now and then taken for one that is worth nothing, which
- * costs a tenth of the speed.
+ * The share of the newest token in a chance: the first ones say more, and later, with more, a chance of 0.7 would now and then be
+ * taken for one that is worth nothing, which costs a tenth of the speed.
  */
-const NEWEST = 0.1;
+const newestOf = (count: number) => Math.max(0.1, 1 / (3 + count));
+
+/** How often tokens of a kind come true. */
+class Chance {
+  value: number;
+  #count = 0;
+
+  constructor(value: number) {
+    this.value = value;
+  }
+
+  note(hasComeTrue: boolean): void {
+    this.value = averageChance(this.value, hasComeTrue, newestOf(this.#count++));
+  }
+}
 
 /** How the tokens to come are drawn, and who shares what a drafting model has read. */
 export interface DraftingOptions extends SamplerOptions {
@@ -58,7 +72,7 @@ export class WrittenDrafts {
   /** Made when it is known of how many tokens the writer gives logits. */
   #sampler: Sampler | null = null;
   /** By the probability that the writer gives a token: the chance that it comes. */
-  readonly #chances = Array.from({ length: CLASSES }, (_, i) => (i + 0.5) / CLASSES);
+  readonly #chances = Array.from({ length: CLASSES }, (_, i) => new Chance((i + 0.5) / CLASSES));
   readonly #backoff = new Backoff();
   /** Classes of the tokens of the last draft, and what making it took. */
   #classes: number[] = [];
@@ -70,14 +84,18 @@ export class WrittenDrafts {
   #trials = 0;
   /** Whether accepted tokens are computed again with the next ones where others of their step were not. */
   #computesAgain = false;
-  /** How often its tokens are accepted. */
-  chance = 0.5;
+  readonly #any = new Chance(0.5);
 
   constructor(createWriter: () => DraftWriter, tokens: number, costs: StepCosts, options: DraftingOptions) {
     this.#createWriter = createWriter;
     this.#tokens = tokens;
     this.#costs = costs;
     this.#options = options;
+  }
+
+  /** How often its tokens are accepted. */
+  get chance(): number {
+    return this.#any.value;
   }
 
   /** What may come behind `history`, at most `most` tokens: as many as are worth what they cost; none while they are not. */
@@ -123,7 +141,7 @@ export class WrittenDrafts {
       const { logprob } = logProbabilities(written.logits, id, 0, hostCpu());
       const own = Math.min(CLASSES - 1, Math.floor(CLASSES * Math.exp(logprob)));
       if (!written.hasRead) this.#tookMs(performance.now() - start);
-      const longer = this.#longer(outlook, this.#chances[own]!);
+      const longer = this.#longer(outlook, this.#chances[own]!.value);
       if (!isForced && this.#gain(longer, 0) < this.#gain(outlook, 0)) break;
       text.push(id);
       this.#classes.push(own);
@@ -152,8 +170,8 @@ export class WrittenDrafts {
   /** Notes how many tokens of the last draft were accepted, what the step took that computed them, and what it computes again. */
   noteAccepted(accepted: number, stepMs: number, recomputed: number): void {
     for (const [i, own] of this.#classes.slice(0, accepted + 1).entries()) {
-      this.#chances[own] = averageChance(this.#chances[own]!, i < accepted, NEWEST);
-      this.chance = averageChance(this.chance, i < accepted, NEWEST);
+      this.#chances[own]!.note(i < accepted);
+      this.#any.note(i < accepted);
     }
     this.#computesAgain ||= recomputed > 0;
     const againMs = this.#costs.of(1 + recomputed) - this.#costs.of(1);
