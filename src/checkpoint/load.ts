@@ -26,8 +26,8 @@ export async function isCheckpoint(path: string): Promise<boolean> {
 /** How checkpoints are opened, and downloaded. */
 export interface LoadCheckpointOptions extends PullOptions {
   /**
-   * A checkpoint of its own with what drafts for the model: an assistant of Gemma 4, or Qwen3.5's tensors `mtp.*`. Default: what
-   * the checkpoint itself has.
+   * A checkpoint or GGUF file of its own with what drafts for the model: an assistant of Gemma 4, or Qwen3.5's tensors `mtp.*`.
+   * Default: what the checkpoint itself has.
    */
   readonly draftHead?: string | undefined;
 }
