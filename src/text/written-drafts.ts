@@ -14,10 +14,10 @@ const CLASSES = 8;
 const TRIALS = 3;
 
 /**
- * The share of the newest token in a chance: the first ones say more, and later, with more, a chance of 0.7 would now and then be
- * taken for one that is worth nothing, which costs a tenth of the speed.
+ * The share of the newest token in chances, and of the newest step in the speed: with more, tokens of which 0.7 come true would now
+ * and then be taken for such that are worth nothing, which costs a tenth of what they gain.
  */
-const newestOf = (count: number) => Math.max(0.1, 1 / (3 + count));
+const NEWEST = 0.1;
 
 /** How often tokens of a kind come true. */
 class Chance {
@@ -29,7 +29,9 @@ class Chance {
   }
 
   note(hasComeTrue: boolean): void {
-    this.value = averageChance(this.value, hasComeTrue, newestOf(this.#count++));
+    // The first ones say more.
+    const share = Math.max(NEWEST, 1 / (2 + this.#count++));
+    this.value = averageChance(this.value, hasComeTrue, share);
   }
 }
 
@@ -59,6 +61,8 @@ interface Outlook {
   readonly again: number;
   readonly rows: number;
 }
+
+const NONE: Outlook = { expected: 1, share: 1, again: 0, rows: 1 };
 
 /** Drafts for one text. */
 export class WrittenDrafts {
@@ -107,7 +111,8 @@ export class WrittenDrafts {
     const room = Math.min(most, this.#writer.contextLength - history.length);
     if (room < 1) return [];
     const isTrial = this.#trials < TRIALS;
-    if (!isTrial && this.#speed < 1 / this.#costs.of(1)) {
+    // Without tokens there is no news of their chances: they are tried again, or would never come.
+    if (!isTrial && (this.#speed < 1 / this.#costs.of(1) || !this.#isWorthOne())) {
       this.#backoff.begin();
       this.#trials = 0;
       return [];
@@ -126,7 +131,7 @@ export class WrittenDrafts {
     { room, isTrial, ...options }: ComputeOptions & { readonly room: number; readonly isTrial: boolean },
   ): Promise<readonly number[]> {
     const text = [...history];
-    let outlook: Outlook = { expected: 1, share: 1, again: 0, rows: 1 };
+    let outlook = NONE;
     this.#draftedMs = 0;
     while (text.length - history.length < room) {
       const isForced = isTrial && outlook.rows === 1;
@@ -148,6 +153,12 @@ export class WrittenDrafts {
       outlook = longer;
     }
     return text.slice(history.length);
+  }
+
+  /** Whether a token is expected to save more than it takes. */
+  #isWorthOne(): boolean {
+    this.#draftedMs = 0;
+    return this.#gain(this.#longer(NONE, this.chance), this.#tokenMs) >= this.#gain(NONE, 0);
   }
 
   #tookMs(milliseconds: number): void {
@@ -181,7 +192,7 @@ export class WrittenDrafts {
   /** The first ones count alike, so that no single one ends drafts. */
   #noteSpeed(speed: number): void {
     this.#trials++;
-    if (this.#trials > TRIALS) this.#speed = averaged(this.#speed, speed);
+    if (this.#trials > TRIALS) this.#speed = averaged(this.#speed, speed, NEWEST);
     else this.#speed = ((this.#trials - 1) * this.#speed + speed) / this.#trials;
   }
 
