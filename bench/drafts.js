@@ -1,8 +1,10 @@
 /**
  * Decoding with drafts that are looked up, beside decoding without, in turns: tasks that repeat what they read, JSON and prose,
  * greedy, on a model of the caller's; of a GGUF file beside llama.cpp's own lookup, too, where node-llama-cpp is installed.
- * `node bench/drafts.js model.gguf [--rounds 3] [--tokens 220]` → results/drafts.md
+ * `node bench/drafts.js model.gguf [--rounds 3] [--tokens 1200] [--tasks prose,JSON] [--alone]` → results/drafts.md; `--alone`: without
+ * the peer.
  */
+import { readFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { basename } from "node:path";
 import { parseArgs } from "node:util";
@@ -12,46 +14,96 @@ import { digits, median, table, writeReport } from "./report.js";
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: "string", default: "3" }, tokens: { type: "string", default: "220" } },
+  options: {
+    rounds: { type: "string", default: "3" },
+    tokens: { type: "string", default: "1200" },
+    tasks: { type: "string", default: "" },
+    show: { type: "boolean", default: false },
+    alone: { type: "boolean", default: false },
+  },
 });
 const [path] = positionals;
 if (!path) throw new Error("expected a model: node bench/drafts.js model.gguf");
 
-const file = `function total(items) {
-  let sum = 0;
-  for (const item of items) {
-    if (item.price > 0) {
-      sum += item.price * item.count;
-    }
-  }
-  return sum;
-}
-
-function average(items) {
-  if (items.length === 0) {
-    return 0;
-  }
-  return total(items) / items.length;
-}
-
-function largest(items) {
-  let best = null;
-  for (const item of items) {
-    if (best === null || item.price > best.price) {
-      best = item;
-    }
-  }
-  return best;
-}
-`;
+/** Of a file of this project, 100 lines. */
+const FILE = "draft-length.ts";
+const file = readFileSync(new URL(`../src/text/${FILE}`, import.meta.url), "utf8")
+  .split("\n")
+  .slice(0, 100)
+  .join("\n");
 const people =
   "Anna, 31, lives in Paris. Bob, 45, lives in Rome. Carl is 22 and from Oslo. Dora, 67, Lisbon. Emil, 19, Vienna.";
-/** @type {Record<string, string>} */
+
+/** @typedef {import("../dist/index.js").ChatOptions} ChatOptions */
+/** @typedef {import("../dist/index.js").Message} Message */
+/** @typedef {{ messages: Message[], how?: ChatOptions }} Turn */
+
+/** @param {string} content @param {ChatOptions} [how] @returns {Turn[]} */
+const asked = (content, how) => [{ messages: [{ role: "user", content }], ...(how && { how }) }];
+
+/** @param {string} name @param {string[]} names */
+const tool = (name, ...names) => ({
+  name,
+  description: `${name}: as agents for code have it.`,
+  parameters: {
+    type: "object",
+    properties: Object.fromEntries(names.map((argument) => [argument, { type: "string" }])),
+    required: names,
+    additionalProperties: false,
+  },
+});
+const tools = [
+  tool("Read", "file_path"),
+  tool("Edit", "file_path", "old_string", "new_string"),
+  tool("Write", "file_path", "content"),
+  tool("Bash", "command", "description"),
+];
+
+/** What an agent's model is asked, turn by turn, with the calls and results before each. @returns {Turn[]} */
+function agentTurns() {
+  /** @type {Message[]} */
+  const messages = [
+    { role: "system", content: "You are an agent that works on code with tools. Call one tool at a time." },
+    { role: "user", content: `Rename the class Backoff in src/text/${FILE} to Pause, everywhere. Then run the tests.` },
+  ];
+  /** @param {string} name @param {object} args @param {string} result */
+  const called = (name, args, result) => {
+    const id = `call_${messages.length}`;
+    messages.push({ role: "assistant", content: null, toolCalls: [{ id, name, arguments: JSON.stringify(args) }] });
+    messages.push({ role: "tool", toolCallId: id, content: result });
+  };
+  /** @param {string} name @returns {Turn} */
+  const turn = (name) => ({ messages: [...messages], how: { tools, toolChoice: { name } } });
+  const path = `src/text/${FILE}`;
+  const turns = [turn("Read")];
+  called("Read", { file_path: path }, file);
+  turns.push(turn("Edit"), turn("Write"));
+  called("Write", { file_path: path, content: file.replaceAll("Backoff", "Pause") }, "The file was written.");
+  turns.push(turn("Bash"));
+  called("Bash", { command: `npx vitest run ${path}`, description: "Runs the tests" }, "Tests: 12 passed");
+  return [...turns, { messages: [...messages], how: { tools, toolChoice: "none" } }];
+}
+
+/** @type {Record<string, Turn[]>} */
 const tasks = {
-  "a file, one name changed": `Rename the variable \`sum\` to \`amount\` in this file, and write the whole file again:\n\`\`\`js\n${file}\`\`\``,
-  "a file once more": `Repeat this file exactly:\n\`\`\`js\n${file}\`\`\``,
-  "JSON of a text": `Extract all people as a JSON list with name, age and city: ${people}`,
-  prose: "Tell a story about an old lighthouse keeper and a storm.",
+  "a file of 100 lines, one name changed": asked(
+    `Rename the class \`Backoff\` to \`Pause\` in this file, and write the whole file again:\n\`\`\`ts\n${file}\n\`\`\``,
+  ),
+  "a file of 100 lines once more": asked(`Repeat this file exactly:\n\`\`\`ts\n${file}\n\`\`\``),
+  "an agent's calls: read, edit, write, run, report": agentTurns(),
+  "JSON of a text": asked(`Extract all people as a JSON list with name, age and city: ${people}`),
+  "JSON of a text, held to a schema": asked(`Extract all people as a JSON list with name, age and city: ${people}`, {
+    schema: {
+      type: "array",
+      items: {
+        type: "object",
+        properties: { name: { type: "string" }, age: { type: "integer" }, city: { type: "string" } },
+        required: ["name", "age", "city"],
+        additionalProperties: false,
+      },
+    },
+  }),
+  prose: asked("Tell a story about an old lighthouse keeper and a storm."),
 };
 
 const CONTEXT = 4096;
@@ -60,36 +112,54 @@ const llm = checkpoint
   ? await loadCompiled(checkpoint, { contextLength: CONTEXT, threads: 2 })
   : await loadProgram(path, { threads: 2 });
 await checkpoint?.close();
-const peer = path.endsWith(".gguf") ? await EngineProcess.start("peer-llama", { path, threads: 2 }) : null;
+const peer =
+  path.endsWith(".gguf") && !options.alone ? await EngineProcess.start("peer-llama", { path, threads: 2 }) : null;
 
-/** @param {string} content @param {"lookup" | "off"} draft */
-async function answer(content, draft) {
-  const maxTokens = Number(options.tokens);
-  const { message, generation } = await llm.chat([{ role: "user", content }], { maxTokens, temperature: 0, draft })
-    .result;
-  return {
-    text: message.content,
-    generation,
-    ms: (1000 * generation.decodeSeconds) / (generation.generatedTokens - 1),
-  };
+/** Answers of all turns with their times. @param {Turn[]} turns @param {"lookup" | "off"} draft @param {number} [most] */
+async function answer(turns, draft, most = Number(options.tokens)) {
+  const texts = [];
+  const sums = { seconds: 0, generatedTokens: 0, draftedTokens: 0, acceptedTokens: 0 };
+  for (const { messages, how } of turns) {
+    const { message, generation } = await llm.chat(messages, { ...how, maxTokens: most, temperature: 0, draft }).result;
+    texts.push(message.content, ...(message.toolCalls ?? []).map((call) => call.arguments));
+    sums.seconds += generation.decodeSeconds;
+    for (const name of /** @type {const} */ (["generatedTokens", "draftedTokens", "acceptedTokens"]))
+      sums[name] += generation[name];
+  }
+  return { text: JSON.stringify(texts), ...sums, ms: (1000 * sums.seconds) / (sums.generatedTokens - turns.length) };
+}
+
+/** How many times as fast the peer's own lookup makes it. @param {Turn[]} turns */
+async function peerRatio(turns) {
+  let [off, lookup] = [0, 0];
+  for (const { messages, how } of turns) {
+    const prompt = llm.encodeChat(messages, how?.tools && { tools: how.tools });
+    const found = await peer.ask({ what: "lookup", prompt, tokens: Number(options.tokens), contextSize: CONTEXT });
+    off += found.off * found.count;
+    lookup += found.lookup * found.count;
+  }
+  return off / lookup;
 }
 
 const rows = [];
-for (const [name, content] of Object.entries(tasks)) {
+const chosen = options.tasks.split(",");
+for (const [name, turns] of Object.entries(tasks)) {
+  if (!chosen.some((part) => name.includes(part))) continue;
   /** @type {number[][]} */
   const times = [];
   /** @type {number[]} */
   const peers = [];
   let counts = "";
+  // Both ways find the prompts computed.
+  await answer(turns, "off", 1);
   for (let round = 0; round < Number(options.rounds); round++) {
-    const off = await answer(content, "off");
-    const lookup = await answer(content, "lookup");
+    const off = await answer(turns, "off");
+    const lookup = await answer(turns, "lookup");
     if (off.text !== lookup.text) throw new Error(`${name}: the text with drafts is another`);
+    if (round === 0 && options.show) console.log(off.text);
     times.push([off.ms, lookup.ms]);
-    const prompt = llm.encodeChat([{ role: "user", content }]);
-    const other = await peer?.ask({ what: "lookup", prompt, tokens: Number(options.tokens), contextSize: CONTEXT });
-    if (other) peers.push(other.off / other.lookup);
-    const { generatedTokens, draftedTokens, acceptedTokens } = lookup.generation;
+    if (peer) peers.push(await peerRatio(turns));
+    const { generatedTokens, draftedTokens, acceptedTokens } = lookup;
     counts = `${generatedTokens}, ${draftedTokens}, ${acceptedTokens}`;
   }
   const ratios = times.map(([off, lookup]) => off / lookup);
@@ -102,6 +172,7 @@ for (const [name, content] of Object.entries(tasks)) {
     counts,
     peers.length > 0 ? digits(median(peers)) : "–",
   ]);
+  console.log(rows.at(-1).join("  "));
 }
 await llm.dispose();
 await peer?.stop();

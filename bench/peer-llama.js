@@ -54,6 +54,7 @@ await serveEngine(async ({ path, threads }) => {
             if (done || model.isEogToken(value)) break;
           }
           found[way] = (performance.now() - start) / count;
+          found.count = count;
           await own.dispose();
         }
         return found;

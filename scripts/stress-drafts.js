@@ -1,32 +1,47 @@
 /**
- * `npm run stress:drafts [-- model.pte --prompts 200 --tokens 40 --draft smaller.pte]`: prompts by every sampler option, with each
- * kind of draft and without: ids, log probabilities, ends and counts are the same. Default: the demo model, which drafts for
- * itself, too. Programs with a layer of multi-token prediction draft with that as well.
+ * `npm run stress:drafts [-- model --prompts 200 --from 0 --tokens 40 --draft smaller --wasm]`: prompts by every sampler option, with
+ * each kind of draft and without: texts, log probabilities, ends and counts are the same. Models are programs or checkpoints;
+ * default: the demo model, which drafts for itself, too. Those with what drafts for them draft with that as well. `--wasm`: the
+ * kernels of pages.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { loadProgram } from "../dist/index.js";
+import { isCheckpoint } from "../dist/checkpoint/load.js";
+import { loadCheckpoint, loadCompiled, loadProgram } from "../dist/index.js";
+import { wasmFeatures } from "../dist/kernels/wasm/features.js";
 import { demoProgram } from "./demo-model.js";
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     prompts: { type: "string", default: "200" },
+    from: { type: "string", default: "0" },
     tokens: { type: "string", default: "40" },
+    wasm: { type: "boolean", default: false },
     draft: { type: "string" },
   },
 });
 const path = positionals[0] ?? (await demoProgram());
-const llm = await loadProgram(path);
-const smaller = await loadProgram(options.draft ?? path);
-const count = Number(options.prompts);
+const own = options.wasm ? { cpu: { name: "WebAssembly", features: new Set(wasmFeatures()) } } : {};
+/** @param {string} name */
+async function load(name) {
+  if (!(await isCheckpoint(name))) return loadProgram(name, own);
+  const model = await loadCheckpoint(name);
+  const loaded = await loadCompiled(model, { ...own, contextLength: 1024 });
+  await model.close();
+  return loaded;
+}
+const llm = await load(path);
+const smaller = await load(options.draft ?? path);
+const [first, count] = [Number(options.from), Number(options.prompts)];
 
 /** Beginnings of this project's documents, some of which are there twice, as edits are. */
 const words = ["../README.md", "../ARCHITECTURE.md", "../CONTRIBUTING.md", "../docs/generate.md"]
   .flatMap((name) => readFileSync(new URL(name, import.meta.url), "utf8").split(/(?<=\s)/))
   .filter((word) => word.trim() !== "");
-const prompts = Array.from({ length: count }, (_, i) => {
+const prompts = Array.from({ length: count }, (_, n) => {
+  const i = first + n;
   const text = words.slice((i * 37) % (words.length - 60), ((i * 37) % (words.length - 60)) + 12 + (i % 20)).join("");
   return i % 3 === 0 ? `${text}\n${text.slice(0, text.length / 2)}` : text;
 });
@@ -68,7 +83,8 @@ async function write(prompt, how) {
 
 const kinds = ["lookup", "prediction", "model", ...(llm.program.has("draft") ? ["mtp"] : [])];
 const drafted = Object.fromEntries(kinds.map((kind) => [kind, [0, 0]]));
-for (const [index, prompt] of prompts.entries()) {
+for (const [place, prompt] of prompts.entries()) {
+  const index = first + place;
   for (const [number, sampler] of samplers.entries()) {
     const how = { seed: index, maxTokens: Number(options.tokens), ...sampler };
     const { told } = await write(prompt, { ...how, draft: "off" });
@@ -81,7 +97,7 @@ for (const [index, prompt] of prompts.entries()) {
       drafted[kind][1] += found.draftedTokens;
     }
   }
-  if ((index + 1) % 20 === 0) console.log(`${index + 1} of ${count} prompts`);
+  if ((place + 1) % 20 === 0) console.log(`${place + 1} of ${count} prompts`);
 }
 for (const kind of kinds) {
   const [accepted, all] = drafted[kind];

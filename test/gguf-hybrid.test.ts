@@ -259,7 +259,7 @@ it("Qwen 3.5: a layer of multi-token prediction is written and read", async () =
   await source.close();
 });
 
-it("Qwen 3.5: a layer of multi-token prediction that lacks tensors, and several, are left out, which a note says", async () => {
+it("Qwen 3.5: a layer of multi-token prediction that lacks tensors is left out, and so are those behind the first, as notes say", async () => {
   const draft = { name: "blk.3.nextn.enorm.weight", sizes: [32], type: 0, data: new Uint8Array(128) };
   const facts = { ...qwenFacts, block_count: 4, nextn_predict_layers: 1 };
   const { source, path } = await writeGgufOf("qwen3_5", facts, [draft]);
@@ -270,7 +270,8 @@ it("Qwen 3.5: a layer of multi-token prediction that lacks tensors, and several,
   const last = { ...draft, name: "blk.4.nextn.enorm.weight" };
   const two = await writeGgufOf("qwen3_5", { ...facts, block_count: 5, nextn_predict_layers: 2 }, [draft, last]);
   expect((await logitsOf(two.path)).notes).toEqual([
-    `${two.path}: mtp_num_hidden_layers 2 is not supported; the model cannot draft for itself`,
+    `${two.path}: of 2 layers of multi-token prediction, the first drafts`,
+    `${two.path}: ${lacks}; the model cannot draft for itself`,
   ]);
 });
 

@@ -19,7 +19,7 @@ import { mixtral } from "./mixtral.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
 import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
-import { qwen2, qwen3 } from "./qwen.ts";
+import { mimo, qwen2, qwen3 } from "./qwen.ts";
 import { qwen3Moe, qwen35Moe } from "./qwen-moe.ts";
 import { qwen35 } from "./qwen3-5.ts";
 import { smollm3 } from "./smollm3.ts";
@@ -57,6 +57,7 @@ export const architectures: readonly Architecture[] = [
   lfm3,
   qwen35,
   qwen35Moe,
+  mimo,
 ];
 
 /**

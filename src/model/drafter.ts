@@ -6,8 +6,11 @@ import type { WeightSlot } from "./weight-slot.ts";
 export interface DraftPass<T> extends LayerPass<T> {
   /** Computes one of the drafter's layers, by its index. */
   draftLayer(x: T, index: number): T;
-  /** Computes the decoder's logits, over `draftVocabularySize` ids, of hidden states after its last norm. */
-  draftLogits(x: T): T;
+  /**
+   * Computes logits, over `draftVocabularySize` ids, of hidden states after a norm. `head`: slot of the head's matrix; default: the
+   * decoder's.
+   */
+  draftLogits(x: T, head?: string): T;
 }
 
 /**

@@ -11,8 +11,31 @@ import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 const MODULE = "mtp";
 export const MULTI_TOKEN_PREFIX = `${MODULE}.`;
 
-/** Config field with the number of such layers. */
+/** Config fields: number of such layers, and whether they have an embedding and a head of their own. */
 export const MULTI_TOKEN_LAYERS = "mtp_num_hidden_layers";
+const OWN_EMBEDDING = "mtp_use_dedicated_embeddings";
+const OWN_HEAD = "mtp_use_dedicated_head";
+const EMBEDDING = `${MODULE}.embed_tokens.weight`;
+const HEAD = `${MODULE}.shared_head.head`;
+
+/** A class whose checkpoints have the layer under other names. */
+export const MIMO = "MiMoForCausalLM";
+
+/** How they call its modules, beside those of the layer. */
+const mimoModules: Readonly<Record<string, string>> = {
+  input_proj: "fc",
+  token_layernorm: "pre_fc_norm_embedding",
+  hidden_layernorm: "pre_fc_norm_hidden",
+  final_layernorm: "norm",
+};
+
+/** The name that a tensor of MiMo's has in Qwen3.5's checkpoints; other names as they are. */
+export function ofMimo(name: string): string {
+  const [, layer = "", module = "", rest = ""] = /^model\.mtp_layers\.(\d+)\.(\w+)\.(.+)$/.exec(name) ?? [];
+  if (module === "") return name;
+  const own = Object.hasOwn(mimoModules, module) && layer === "0" ? mimoModules[module] : null;
+  return own ? `${MODULE}.${own}.${rest}` : `${MODULE}.layers.${layer}.${module}.${rest}`;
+}
 
 /** The layer; its keys and values are computed from each token and the hidden state before it. */
 interface MultiTokenLayer extends LayerConfig {
@@ -23,6 +46,14 @@ interface MultiTokenLayer extends LayerConfig {
 interface DecoderSizes {
   readonly hidden: number;
   readonly vocabulary: number;
+  /** Whether `fc` has hidden states before embeddings. */
+  readonly isHiddenFirst?: boolean;
+}
+
+/** What it has of its own where others read the decoder's. */
+interface OwnTables {
+  readonly embedding: boolean;
+  readonly head: boolean;
 }
 
 /** The drafter of a config with such a layer; undefined without. */
@@ -31,7 +62,9 @@ export function readMultiToken(
   sizes: DecoderSizes,
   parts: MultiTokenLayer,
 ): MultiToken | undefined {
-  return config.count(MULTI_TOKEN_LAYERS, 0) > 0 ? new MultiToken(sizes, parts) : undefined;
+  if (config.count(MULTI_TOKEN_LAYERS, 0) === 0) return undefined;
+  const own = { embedding: config.boolean(OWN_EMBEDDING, false), head: config.boolean(OWN_HEAD, false) };
+  return new MultiToken(sizes, parts, own);
 }
 
 export class MultiToken implements Drafter {
@@ -39,8 +72,14 @@ export class MultiToken implements Drafter {
   readonly isFixed = false;
   readonly hidden: number;
   readonly vocabularySize: number;
+  readonly #own: OwnTables;
+  readonly #vocabulary: number;
+  readonly #isHiddenFirst: boolean;
 
-  constructor({ hidden, vocabulary }: DecoderSizes, layer: MultiTokenLayer) {
+  constructor({ hidden, vocabulary, isHiddenFirst = false }: DecoderSizes, layer: MultiTokenLayer, own: OwnTables) {
+    this.#own = own;
+    this.#vocabulary = vocabulary;
+    this.#isHiddenFirst = isHiddenFirst;
     this.hidden = hidden;
     this.vocabularySize = draftVocabularySize(vocabulary);
     this.layers = [{ ...layer, module: `${MODULE}.layers.0` }];
@@ -48,7 +87,12 @@ export class MultiToken implements Drafter {
 
   slots(): WeightSlot[] {
     const norms = ["pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"];
+    const table: WeightSlot[] = [
+      { name: EMBEDDING, shape: [this.#vocabulary, this.hidden], role: "embedding", tiedTo: null },
+    ];
     return [
+      ...(this.#own.embedding ? table : []),
+      ...(this.#own.head ? linearSlots(HEAD, this.#vocabulary, this.hidden) : []),
       ...linearSlots(`${MODULE}.fc`, this.hidden, 2 * this.hidden),
       ...norms.map((name) => vectorSlot(`${MODULE}.${name}.weight`, this.hidden)),
     ];
@@ -64,7 +108,7 @@ export class MultiToken implements Drafter {
 
   draft<T>(pass: DraftPass<T>, before: T): readonly [logits: T, hidden: T] {
     const hidden = this.#states(pass, before);
-    return [pass.draftLogits(hidden), hidden];
+    return [pass.draftLogits(hidden, this.#own.head ? `${HEAD}.weight` : undefined), hidden];
   }
 
   visit<T>(pass: DraftPass<T>, before: T): readonly T[] {
@@ -80,10 +124,12 @@ export class MultiToken implements Drafter {
    * The layer's input: fc of the normed embeddings of the tokens, concatenated with the normed hidden states before them.
    */
   #input<T>(pass: DraftPass<T>, before: T): T {
+    const embedded = this.#own.embedding ? pass.ops.embedding(pass.weight(EMBEDDING), pass.tokens) : pass.embedded;
     const parts = [
-      pass.norm(pass.embedded, `${MODULE}.pre_fc_norm_embedding`),
+      pass.norm(embedded, `${MODULE}.pre_fc_norm_embedding`),
       pass.norm(before, `${MODULE}.pre_fc_norm_hidden`),
     ];
+    if (this.#isHiddenFirst) parts.reverse();
     return pass.linear(pass.ops.call("aten::cat.out", parts, -1), `${MODULE}.fc`);
   }
 }

@@ -1,6 +1,9 @@
 /** Qwen 2 and 2.5 (Yang et al. 2024): biases on queries, keys and values. Qwen 3 (2025): norms of queries and keys. */
+import { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
+import { GatedMlp } from "./gated-mlp.ts";
+import { MIMO, readMultiToken } from "./multi-token.ts";
 import { transformer } from "./transformer.ts";
 import {
   attentionBias,
@@ -46,6 +49,21 @@ export const qwen2: Architecture = {
       this.name,
       stacked({ ...base, attention }, (i) => ({ window: windows[i]! })),
     );
+  },
+};
+
+/** MiMo (Xiaomi 2025): Qwen 2 with a layer of multi-token prediction, which joins hidden states and embeddings in the other order. */
+export const mimo: Architecture = {
+  name: MIMO,
+  modelType: "mimo",
+  build(config) {
+    const base = readQwen(config, {});
+    const windows = windowsOf(config, base.depth);
+    const attention = { ...base.attention, biases: { qkv: config.boolean("attention_bias", true), output: false } };
+    const stack = stacked({ ...base, attention }, (i) => ({ window: windows[i]! }));
+    const parts = { mixer: new Attention(attention), mlp: new GatedMlp(base.mlp), norms: base.norms };
+    const drafter = readMultiToken(config, { ...base, isHiddenFirst: true }, parts);
+    return transformer(this.name, { ...stack, ...(drafter && { drafter }) });
   },
 };
 

@@ -146,13 +146,13 @@ class Pass<T> implements DraftPass<T> {
     return this.#finished(this.ops.linear(x, this.weight(HEAD)));
   }
 
-  draftLogits(x: T): T {
+  draftLogits(x: T, name = HEAD): T {
     const { vocabulary, drafter } = this.#config;
     const { vocabularySize } = drafter!;
-    if (vocabularySize === vocabulary) return this.logits(x);
-    const head = firstRows(this.weight(HEAD), vocabularySize);
+    const head = this.weight(name);
+    const first = vocabularySize === vocabulary ? head : firstRows(head, vocabularySize);
     return this.#finished(
-      head ? this.ops.linear(x, head) : this.ops.columns(this.ops.linear(x, this.weight(HEAD)), 0, vocabularySize),
+      first ? this.ops.linear(x, first) : this.ops.columns(this.ops.linear(x, head), 0, vocabularySize),
     );
   }
 

@@ -274,6 +274,16 @@ describe("a text with drafts", () => {
         `draft: expected a model with the tokens of the model but draft.pte has ${tokenizer.vocabSize + 1} tokens, not ${tokenizer.vocabSize}`,
       ),
     );
+    const renamed = structuredClone(json);
+    const last = renamed.added_tokens.at(-1);
+    const before = last.content;
+    last.content = "<|other|>";
+    const sameSize = { ...draftModel(), tokenizer: new Tokenizer(renamed) };
+    await expect(run(new RepeatingDecoder(8), [1], { draft: sameSize })).rejects.toThrow(
+      new InvalidArgumentError(
+        `draft: expected a model with the tokens of the model but draft.pte has "<|other|>" as token ${last.id}, not "${before}"`,
+      ),
+    );
   });
 
   it("leaves what was drawn in the context where its reader goes away, or a call fails", async () => {

@@ -40,11 +40,11 @@ export class StepCosts {
 }
 
 /** An exponential moving average after one more value. */
-export function averaged(before: number, value: number): number {
-  return before + NEWEST * (value - before);
+export function averaged(before: number, value: number, newest = NEWEST): number {
+  return before + newest * (value - before);
 }
 
 /** A probability estimate after one more outcome. */
-export function averageChance(before: number, hasComeTrue: boolean): number {
-  return averaged(before, hasComeTrue ? 1 : 0);
+export function averageChance(before: number, hasComeTrue: boolean, newest = NEWEST): number {
+  return averaged(before, hasComeTrue ? 1 : 0, newest);
 }

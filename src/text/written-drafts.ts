@@ -13,6 +13,28 @@ const CLASSES = 8;
 /** Number of drafts before their average speed is meaningful. */
 const TRIALS = 3;
 
+/**
+ * Weight of the newest outcome in averages. With 0.2, drafts of which 0.7 are accepted stopped too often by chance, which cost a
+ * tenth of their gain.
+ */
+const NEWEST = 0.1;
+
+/** Estimate of the probability that a drafted token is accepted. */
+class Chance {
+  value: number;
+  #count = 0;
+
+  constructor(value: number) {
+    this.value = value;
+  }
+
+  note(hasComeTrue: boolean): void {
+    // The first outcomes weigh more.
+    const share = Math.max(NEWEST, 1 / (2 + this.#count++));
+    this.value = averageChance(this.value, hasComeTrue, share);
+  }
+}
+
 /** Sampler options of the text, and the prefix-caching scope of the draft model. */
 export interface DraftingOptions extends SamplerOptions {
   readonly prefixScope?: PrefixScope | undefined;
@@ -40,6 +62,8 @@ interface Outlook {
   readonly rows: number;
 }
 
+const NONE: Outlook = { expected: 1, share: 1, again: 0, rows: 1 };
+
 /** Makes drafts for one text. */
 export class WrittenDrafts {
   readonly #createWriter: () => DraftWriter;
@@ -52,7 +76,7 @@ export class WrittenDrafts {
   /** Created when the number of the writer's logits is known. */
   #sampler: Sampler | null = null;
   /** By class of the probability that the writer gives a token: how often such tokens are accepted. */
-  readonly #chances = Array.from({ length: CLASSES }, (_, i) => (i + 0.5) / CLASSES);
+  readonly #chances = Array.from({ length: CLASSES }, (_, i) => new Chance((i + 0.5) / CLASSES));
   readonly #backoff = new Backoff();
   /** Classes of the last draft's tokens, and the milliseconds that drafting took. */
   #classes: number[] = [];
@@ -64,14 +88,18 @@ export class WrittenDrafts {
   #trials = 0;
   /** Whether accepted tokens must be computed again with the next step when others of their step were rejected. */
   #computesAgain = false;
-  /** Probability that a drafted token is accepted. */
-  chance = 0.5;
+  readonly #any = new Chance(0.5);
 
   constructor(createWriter: () => DraftWriter, tokens: number, costs: StepCosts, options: DraftingOptions) {
     this.#createWriter = createWriter;
     this.#tokens = tokens;
     this.#costs = costs;
     this.#options = options;
+  }
+
+  /** Probability that a drafted token is accepted. */
+  get chance(): number {
+    return this.#any.value;
   }
 
   /** Drafts at most `most` tokens after `history`: as many as pay for their cost, perhaps none. */
@@ -83,7 +111,8 @@ export class WrittenDrafts {
     const room = Math.min(most, this.#writer.contextLength - history.length);
     if (room < 1) return [];
     const isTrial = this.#trials < TRIALS;
-    if (!isTrial && this.#speed < 1 / this.#costs.of(1)) {
+    // Without tokens there is no news of their chances: they are tried again, or would never come.
+    if (!isTrial && (this.#speed < 1 / this.#costs.of(1) || !this.#isWorthOne())) {
       this.#backoff.begin();
       this.#trials = 0;
       return [];
@@ -105,7 +134,7 @@ export class WrittenDrafts {
     { room, isTrial, ...options }: ComputeOptions & { readonly room: number; readonly isTrial: boolean },
   ): Promise<readonly number[]> {
     const text = [...history];
-    let outlook: Outlook = { expected: 1, share: 1, again: 0, rows: 1 };
+    let outlook = NONE;
     this.#draftedMs = 0;
     while (text.length - history.length < room) {
       const isForced = isTrial && outlook.rows === 1;
@@ -120,13 +149,19 @@ export class WrittenDrafts {
       const { logprob } = logProbabilities(written.logits, id, 0, hostCpu());
       const own = Math.min(CLASSES - 1, Math.floor(CLASSES * Math.exp(logprob)));
       if (!written.hasRead) this.#tookMs(performance.now() - start);
-      const longer = this.#longer(outlook, this.#chances[own]!);
+      const longer = this.#longer(outlook, this.#chances[own]!.value);
       if (!isForced && this.#gain(longer, 0) < this.#gain(outlook, 0)) break;
       text.push(id);
       this.#classes.push(own);
       outlook = longer;
     }
     return text.slice(history.length);
+  }
+
+  /** Whether a token is expected to save more than it takes. */
+  #isWorthOne(): boolean {
+    this.#draftedMs = 0;
+    return this.#gain(this.#longer(NONE, this.chance), this.#tokenMs) >= this.#gain(NONE, 0);
   }
 
   #tookMs(milliseconds: number): void {
@@ -152,8 +187,8 @@ export class WrittenDrafts {
    */
   noteAccepted(accepted: number, stepMs: number, recomputed: number): void {
     for (const [i, own] of this.#classes.slice(0, accepted + 1).entries()) {
-      this.#chances[own] = averageChance(this.#chances[own]!, i < accepted);
-      this.chance = averageChance(this.chance, i < accepted);
+      this.#chances[own]!.note(i < accepted);
+      this.#any.note(i < accepted);
     }
     this.#computesAgain ||= recomputed > 0;
     const againMs = this.#costs.of(1 + recomputed) - this.#costs.of(1);
@@ -163,7 +198,7 @@ export class WrittenDrafts {
   /** Records a speed. The first few are averaged equally, so that no single one ends drafting. */
   #noteSpeed(speed: number): void {
     this.#trials++;
-    if (this.#trials > TRIALS) this.#speed = averaged(this.#speed, speed);
+    if (this.#trials > TRIALS) this.#speed = averaged(this.#speed, speed, NEWEST);
     else this.#speed = ((this.#trials - 1) * this.#speed + speed) / this.#trials;
   }
 

@@ -1,6 +1,6 @@
 /** Checkpoint folders of some kilobytes of decoders whose layers are not alike, of random weights with the byte-level test tokenizer. */
 import { buildDecoder } from "../../src/model/architectures.ts";
-import { tinyConfig, writeTinyCheckpoint } from "./tiny-checkpoint.ts";
+import { type TinyOptions, tinyConfig, writeTinyCheckpoint } from "./tiny-checkpoint.ts";
 
 const base = { ...tinyConfig, max_position_embeddings: 256, intermediate_size: 32 };
 
@@ -64,8 +64,13 @@ export type HybridName = keyof typeof hybridConfigs;
 export const hybridNames = Object.keys(hybridConfigs) as readonly HybridName[];
 
 /** Writes the folder of a config, some fields of which may be replaced. */
-export function writeHybridCheckpoint(folder: string, name: HybridName, changes: object = {}): Promise<void> {
-  return writeDecoderCheckpoint(folder, { ...hybridConfigs[name], ...changes });
+export function writeHybridCheckpoint(
+  folder: string,
+  name: HybridName,
+  changes: object = {},
+  edit?: TinyOptions["edit"],
+): Promise<void> {
+  return writeDecoderCheckpoint(folder, { ...hybridConfigs[name], ...changes }, edit);
 }
 
 /** Writes the folder of a small Gemma 4 assistant that drafts for `hybridConfigs.gemma4`. */
@@ -119,7 +124,12 @@ export const mixtureConfigs = {
 };
 
 /** Writes the folder of any decoder's config, whose tensors have the values of their names. */
-export async function writeDecoderCheckpoint(folder: string, config: Readonly<Record<string, unknown>>): Promise<void> {
+export async function writeDecoderCheckpoint(
+  folder: string,
+  config: Readonly<Record<string, unknown>>,
+  edit?: TinyOptions["edit"],
+): Promise<void> {
   const slots = buildDecoder("config.json", config).slots.filter(({ tiedTo }) => tiedTo === null);
-  await writeTinyCheckpoint(folder, { config, shapes: new Map(slots.map(({ name, shape }) => [name, shape])) });
+  const shapes = new Map(slots.map(({ name, shape }) => [name, shape]));
+  await writeTinyCheckpoint(folder, { config, shapes, ...(edit && { edit }) });
 }

@@ -4,28 +4,51 @@
  */
 import { InvalidFileError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
+import type { JsonObject } from "../../formats/json.ts";
 import { renamedTensors } from "../../formats/renamed-tensors.ts";
 import type { TensorSource } from "../../formats/tensor-source.ts";
 import { ASSISTANT_CONFIG, ASSISTANT_PREFIX } from "../../model/assistant.ts";
 import { moduleOf, type WeightSlot } from "../../model/decoder.ts";
 import { architectureName } from "../../model/encoders.ts";
-import { MULTI_TOKEN_LAYERS, MULTI_TOKEN_PREFIX } from "../../model/multi-token.ts";
+import { MIMO, MULTI_TOKEN_LAYERS, MULTI_TOKEN_PREFIX, ofMimo } from "../../model/multi-token.ts";
 
 /** Whether a slot's weight is only used for drafts, so that predictions do not depend on it. */
 export function isForDrafts(name: string): boolean {
   return [MULTI_TOKEN_PREFIX, ASSISTANT_PREFIX].some((prefix) => name.startsWith(prefix));
 }
 
-/** Config field of a layer with an embedding and a head of its own. */
-const OWN_EMBEDDING = "mtp_use_dedicated_embeddings";
+/** Layers behind the first, each of which would draft one token further. */
+const LATER_LAYER = /^mtp\.layers\.[1-9]/;
+/** How GLM, DeepSeek and those after them call the number of such layers. */
+const NEXT_LAYERS = "num_nextn_predict_layers";
 
-/** The checkpoint without layers of multi-token prediction that are not supported, with a note. */
-export function withDraftHead(checkpoint: Checkpoint): Checkpoint {
-  const { config, configFile } = checkpoint;
-  const count = config[MULTI_TOKEN_LAYERS] ?? 0;
-  if (count === 0 || (count === 1 && config[OWN_EMBEDDING] !== true)) return checkpoint;
-  const found = count === 1 ? `${OWN_EMBEDDING} true` : `${MULTI_TOKEN_LAYERS} ${JSON.stringify(count)}`;
-  return withoutDraftHead(checkpoint, `${configFile}: ${found} is not supported; the model cannot draft for itself`);
+/**
+ * The checkpoint with one layer of multi-token prediction at most, with a note where it has more: the first of several drafts all
+ * tokens, as each sees its own tokens as well. Layers of models that have no place for them are named.
+ */
+export function withDraftHead(given: Checkpoint): Checkpoint {
+  const checkpoint = architectureName(given.config) === MIMO ? fromMimo(given) : given;
+  const { config, configFile, notes, tensors } = checkpoint;
+  const count = Number(config[MULTI_TOKEN_LAYERS] ?? 0);
+  if (count === 0 && Number(config[NEXT_LAYERS] ?? 0) > 0)
+    return withoutDraftHead(
+      checkpoint,
+      `${configFile}: ${NEXT_LAYERS} ${JSON.stringify(config[NEXT_LAYERS])} of ${architectureName(config)} is not supported; the model cannot draft for itself`,
+    );
+  if (!(count > 1)) return checkpoint;
+  const note = `${configFile}: of ${count} layers of multi-token prediction, the first drafts`;
+  return {
+    ...checkpoint,
+    config: { ...config, [MULTI_TOKEN_LAYERS]: 1 },
+    tensors: renamedTensors(tensors, (name) => (LATER_LAYER.test(name) ? null : name)),
+    notes: [...notes, note],
+  };
+}
+
+/** MiMo's checkpoint under Qwen3.5's names. */
+function fromMimo({ config, tensors, ...rest }: Checkpoint): Checkpoint {
+  const fields = { ...config, [MULTI_TOKEN_LAYERS]: config[NEXT_LAYERS] ?? 0 };
+  return { ...rest, config: fields, tensors: renamedTensors(tensors, ofMimo) };
 }
 
 /** The checkpoint as if its config had no such layers. */
@@ -78,15 +101,26 @@ export function withHeadOf(checkpoint: Checkpoint, head: Checkpoint): Checkpoint
     ...checkpoint,
     config: {
       ...checkpoint.config,
-      ...(isAssistant ? { [ASSISTANT_CONFIG]: head.config } : { [MULTI_TOKEN_LAYERS]: 1 }),
+      ...(isAssistant ? { [ASSISTANT_CONFIG]: head.config } : multiTokenConfig(head.config)),
     },
-    tensors: joined(checkpoint.tensors, own),
+    tensors: joined(isAssistant ? checkpoint.tensors : withoutOwn(checkpoint.tensors), own),
     parts: [...(checkpoint.parts ?? []), head.folder],
     async close() {
       await checkpoint.close();
       await head.close();
     },
   };
+}
+
+/** Without the tensors of the model's own layer, so that no layer is made of two. */
+function withoutOwn(tensors: TensorSource): TensorSource {
+  return renamedTensors(tensors, (name) => (/(?:^|\.)mtp\./.test(name) ? null : name));
+}
+
+/** What a config says of layers of multi-token prediction; one where it says nothing. */
+function multiTokenConfig(config: JsonObject): JsonObject {
+  const said = Object.entries(config).filter(([field]) => field.startsWith("mtp_"));
+  return { [MULTI_TOKEN_LAYERS]: 1, ...Object.fromEntries(said) };
 }
 
 /** The tensors of both sources; the second's where both have a name. */

@@ -5,7 +5,7 @@ import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { expertParts, sharedParts, withSharedGate } from "./expert-parts.ts";
-import { gemma4Config, gemma4Names } from "./gemma4.ts";
+import { assistantConfig, assistantNames, assistantText, gemma4Config, gemma4Names } from "./gemma4.ts";
 import { graniteHybridConfig, mambaNames, sharedMlpNames, withMamba } from "./mamba.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { lfm2Config, lfm2Names, qwen35Config, qwen35Names, withDeltaHeads, withTaps } from "./recurrent.ts";
@@ -38,6 +38,8 @@ export interface GgufArchitecture {
   /** Adapts tensors whose stored values differ from those of transformers. */
   readonly tensors?: (tensors: OpenTensors, metadata: GgufMetadata) => OpenTensors;
   config(facts: Facts): JsonObject;
+  /** The config of the whole, where what files say is of its text half. */
+  readonly wholeConfig?: (text: JsonObject, metadata: GgufMetadata, tensors: GgufTensors) => JsonObject;
 }
 
 /** Facts of a file that are read before its config is made. */
@@ -219,6 +221,12 @@ const sandwich = {
   post_ffw_norm: "post_feedforward_layernorm",
 };
 
+const gemma4Assistant: GgufArchitecture = {
+  ...{ ...plain, name: "Gemma4AssistantForCausalLM", hasOwnSizes: true, ropeTensors: true },
+  names: { ...sandwich, ...assistantNames },
+  ...{ config: assistantText, wholeConfig: assistantConfig },
+};
+
 export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
   llama: {
     ...plain,
@@ -305,6 +313,9 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     ropeTensors: true,
     config: gemma4Config,
   },
+  "gemma4-assistant": gemma4Assistant,
+  gemma4_assistant: gemma4Assistant,
+  gemma4_mtp: gemma4Assistant,
   phi3: {
     ...plain,
     name: "Phi3ForCausalLM",

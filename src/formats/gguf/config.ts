@@ -106,7 +106,7 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
   const contextLength = size("{arch}.context_length");
   const rotated = architecture.hasOwnSizes ? headDim : readHeads(metadata, architecture, headDim);
   const scaling = await scalingOf(architecture, { metadata, tensors, dimensions: rotated, contextLength });
-  return {
+  const config = {
     architectures: [architecture.nameOf?.(metadata) ?? architecture.name],
     hidden_size: hidden,
     intermediate_size: size("{arch}.feed_forward_length"),
@@ -123,6 +123,7 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
     rope_scaling: scaling,
     ...architecture.config({ metadata, tensors, headDim, layers, scaling }),
   };
+  return architecture.wholeConfig?.(config, metadata, tensors) ?? config;
 }
 
 /** RoPE scaling of a file. UnsupportedError where the architecture does not support it. */

@@ -14,6 +14,8 @@ const modules: Readonly<Record<string, string>> = {
   "nextn.enorm": "mtp.pre_fc_norm_embedding",
   "nextn.hnorm": "mtp.pre_fc_norm_hidden",
   "nextn.shared_head_norm": "mtp.norm",
+  "nextn.embed_tokens": "mtp.embed_tokens",
+  "nextn.shared_head_head": "mtp.shared_head.head",
 };
 
 /** Number of a file's layers that are for multi-token prediction. */
@@ -27,19 +29,23 @@ export function draftConfig(metadata: GgufMetadata, tensors: GgufTensors, layers
   const isOwn = (part: string) => tensors.has(`blk.${layers - count}.nextn.${part}.weight`);
   return {
     mtp_num_hidden_layers: count,
-    mtp_use_dedicated_embeddings: ["embed_tokens", "shared_head_head"].some(isOwn),
+    mtp_use_dedicated_embeddings: isOwn("embed_tokens"),
+    mtp_use_dedicated_head: isOwn("shared_head_head"),
   };
 }
 
-/** Renames the tensors of the first draft layer as in Hugging Face's checkpoints. */
+/** Renames the tensors of draft layers as in Hugging Face's checkpoints, where these layers are counted from 0. */
 export function withDraftLayer(tensors: OpenTensors, metadata: GgufMetadata): OpenTensors {
   const count = draftLayers(metadata);
   if (count === 0) return tensors;
-  const number = (metadata.number("{arch}.block_count") ?? 0) - count;
+  const first = (metadata.number("{arch}.block_count") ?? 0) - count;
   const shown = (name: string) => {
-    const [, part = "", ending = ""] = new RegExp(`^blk\\.${number}\\.(.+)\\.(\\w+)$`).exec(name) ?? [];
-    if (Object.hasOwn(modules, part)) return `${modules[part]}.${ending}`;
-    return name.replace(new RegExp(`^model\\.layers\\.${number}\\.`), "mtp.layers.0.");
+    const [, number, part = ""] = /^(?:blk|model\.layers)\.(\d+)\.(.+)$/.exec(name) ?? [];
+    const index = Number(number) - first;
+    if (!(index >= 0)) return name;
+    const [, module = "", ending = ""] = /^(.+)\.(\w+)$/.exec(part) ?? [];
+    if (index === 0 && Object.hasOwn(modules, module)) return `${modules[module]}.${ending}`;
+    return `mtp.layers.${index}.${part}`;
   };
   return { ...renamedTensors(tensors, shown), close: () => tensors.close() };
 }

@@ -104,7 +104,8 @@ function besides({ metadata }: Gemma4Facts): JsonObject {
   };
 }
 
-export function gemma4Config(facts: Gemma4Facts): JsonObject {
+/** What files of the model and of its assistants say of layers. */
+function layersConfig(facts: Gemma4Facts): JsonObject {
   const { metadata, tensors, layers, headDim } = facts;
   const flags = metadata.flags(PATTERN);
   const isFull = (layer: number) => layer === layers - 1 || !flags[layer];
@@ -116,8 +117,6 @@ export function gemma4Config(facts: Gemma4Facts): JsonObject {
     num_key_value_heads: sizeOf(facts, KV_HEADS, isOne),
   });
   const hasWindows = flags.slice(0, layers - 1).some(Boolean);
-  const perLayer = metadata.number("{arch}.embedding_length_per_layer_input") ?? 0;
-  const base = (key: string) => metadata.positive(`{arch}.rope.${key}`);
   return {
     layer_types: Array.from({ length: layers }, (_, i) => (isFull(i) ? "full_attention" : "sliding_attention")),
     sliding_window: metadata.size("{arch}.attention.sliding_window"),
@@ -129,10 +128,20 @@ export function gemma4Config(facts: Gemma4Facts): JsonObject {
     attention_k_eq_v: !tensors.has(`blk.${first}.attn_v.weight`),
     num_kv_shared_layers: shared,
     use_double_wide_mlp: isDoubled(facts, shared),
+    rope_scaling: null,
+    hidden_activation: "gelu_pytorch_tanh",
+  };
+}
+
+export function gemma4Config(facts: Gemma4Facts): JsonObject {
+  const { metadata, tensors } = facts;
+  const perLayer = metadata.number("{arch}.embedding_length_per_layer_input") ?? 0;
+  const base = (key: string) => metadata.positive(`{arch}.rope.${key}`);
+  return {
+    ...layersConfig(facts),
     ...besides(facts),
     hidden_size_per_layer_input: perLayer,
     ...(perLayer > 0 && { vocab_size_per_layer_input: tensors.info("per_layer_token_embd.weight").shape[0]! }),
-    rope_scaling: null,
     rope_parameters: {
       full_attention: {
         ...{ rope_type: "proportional", rope_theta: base("freq_base") ?? 1e6 },
@@ -140,7 +149,31 @@ export function gemma4Config(facts: Gemma4Facts): JsonObject {
       },
       sliding_attention: { rope_type: "default", rope_theta: base("freq_base_swa") ?? 1e4 },
     },
-    hidden_activation: "gelu_pytorch_tanh",
     final_logit_softcapping: metadata.number("{arch}.final_logit_softcapping") ?? 30,
   };
+}
+
+/** Modules of an assistant beside its layers, whose names came in three spellings. */
+export const assistantNames: Readonly<Record<string, string>> = {
+  ...gemma4Names,
+  ...Object.fromEntries(
+    ["nextn.", "mtp.", "mtp_"].flatMap((prefix) => [
+      [`${prefix}pre_${prefix === "mtp_" ? "proj" : "projection"}`, "pre_projection"],
+      [`${prefix}post_${prefix === "mtp_" ? "proj" : "projection"}`, "post_projection"],
+      [`${prefix}centroids`, "masked_embedding.centroids"],
+      [`${prefix}token_ordering`, "masked_embedding.token_ordering"],
+    ]),
+  ),
+};
+
+/** The rope is that of the model, whose keys the layers read. */
+export const assistantText = layersConfig;
+
+/** The config of an assistant, from that of its layers: how wide the model is, one of its matrices says. */
+export function assistantConfig(text: JsonObject, { file }: GgufMetadata, tensors: GgufTensors): JsonObject {
+  const name = tensors.names.find((other) => assistantNames[other.replace(/\.weight$/, "")] === "post_projection");
+  if (name === undefined)
+    throw new InvalidFileError(file, "expected a tensor nextn.post_projection.weight, which assistants have");
+  const { architectures, ...layers } = text;
+  return { architectures, backbone_hidden_size: tensors.info(name).shape[0]!, text_config: layers };
 }
