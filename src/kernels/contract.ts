@@ -24,7 +24,8 @@ export type CpuFeature =
   | "neon"
   | "dotprod"
   | "i8mm"
-  | "bf16";
+  | "bf16"
+  | "sme2";
 
 /** A CPU as selection sees it; invented ones serve to export for, or to test, machines that are not here. */
 export interface Cpu {
