@@ -31,6 +31,8 @@ const allCpus = [
   { cpu: "max,sve=off,pauth-impdef=on", like: "neoverse-n2" },
   { cpu: "max,pauth-impdef=on,sme=off", like: "neoverse-v2" },
   { cpu: "max,pauth-impdef=on,sme-default-vector-length=64", like: "apple-m4", sme2: true },
+  { cpu: "max,pauth-impdef=on,sme-default-vector-length=32", like: "apple-m4", sme2: true },
+  { cpu: "max,pauth-impdef=on,sme-default-vector-length=16", like: "apple-m4", sme2: true },
 ];
 const { values: options, positionals } = parseArgs({
   options: { "each-row-once": { type: "boolean", default: false } },
@@ -41,7 +43,10 @@ if (unknown) {
   console.error(`CPU "${unknown}": expected some of ${allCpus.map(({ cpu }) => cpu).join(" ")}`);
   process.exit(2);
 }
-const cpus = allCpus.filter(({ cpu }) => positionals.length === 0 || positionals.includes(cpu));
+const named = allCpus.filter(({ cpu }) => positionals.length === 0 || positionals.includes(cpu));
+const hasOwnRows = (/** @type {{ like: string }} */ { like }, /** @type {number} */ i) =>
+  i === 0 || named[i - 1].like !== like;
+const cpus = options["each-row-once"] ? named.filter(hasOwnRows) : named;
 
 /** A CPU that takes longer hangs. */
 const PATIENCE_MS = 15 * 60_000;
