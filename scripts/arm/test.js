@@ -51,14 +51,21 @@ const cpus = options["each-row-once"] ? named.filter(hasOwnRows) : named;
 /** A CPU that takes longer hangs. */
 const PATIENCE_MS = 15 * 60_000;
 
+/** Files of tests that know which rows are tested elsewhere: of those, a CPU that differs in linear layers tests no others. */
+const linearFiles = ["emulated", "conformance", "conformance-long"];
+
 /**
  * Runs the tests in a process; resolves with its exit code, or the signal that ended it, and output.
- * @param {string} command @param {string[]} args @param {NodeJS.ProcessEnv} env
+ * @param {string} command @param {string[]} args @param {NodeJS.ProcessEnv} env @param {string[]} files those to test, all if empty
  */
-function runTests(command, args, env) {
+function runTests(command, args, env, files = []) {
   return new Promise((resolve) => {
     const sizes = { LOWBIT_EMULATED: "1", LOWBIT_CASES: cases };
-    const child = spawn(command, [...args, tests], { cwd: root, env: { ...env, ...sizes }, timeout: PATIENCE_MS });
+    const child = spawn(command, [...args, tests, ...files], {
+      cwd: root,
+      env: { ...env, ...sizes },
+      timeout: PATIENCE_MS,
+    });
     let output = "";
     child.stdout.on("data", (data) => {
       output += data;
@@ -81,14 +88,15 @@ function withoutFinished(output, signal) {
 }
 
 /** @param {(typeof allCpus)[number]} emulatedCpu @param {string} emulator @param {string} node */
-function testOn({ cpu, like }, emulator, node) {
+function testOn({ cpu, like, sme2 }, emulator, node) {
   const before = options["each-row-once"] ? cpus[cpus.findIndex((other) => other.cpu === cpu) - 1] : undefined;
-  return runTests(emulator, ["-cpu", cpu, node], {
+  const env = {
     ...emulated,
     LOWBIT_NATIVE_PATH: addon,
     LOWBIT_EMULATED_CPU: like,
     LOWBIT_TESTED_ELSEWHERE: before?.like,
-  });
+  };
+  return runTests(emulator, ["-cpu", cpu, node], env, before && sme2 ? linearFiles : []);
 }
 
 /** The plainest rows of this machine need all cases; emulated, making them would take longer than all else. */
