@@ -35,7 +35,7 @@ function origin(command) {
 }
 
 /** Instruction sets, widest first, that tell the kernels of machines apart. */
-const WIDEST = ["amx_int8", "avx512_vnni", "avx512", "avx_vnni", "avx2", "i8mm", "dotprod", "neon"];
+const WIDEST = ["amx_int8", "avx512_vnni", "avx512", "avx_vnni", "avx2", "sme2", "i8mm", "dotprod", "neon"];
 
 /** Results of machines without AMX have files of their own. */
 function fileOf(name) {

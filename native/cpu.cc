@@ -1,6 +1,9 @@
 // CPU features from CPUID (x86) and from the operating system (Arm), without compiler run-time helpers.
 #include "kernel.h"
 
+#if defined(__aarch64__)
+#include "arm/streaming.h"
+#endif
 #if defined(__x86_64__) || defined(_M_X64)
 #include <cpuid.h>
 #if defined(__linux__)
@@ -10,6 +13,8 @@
 #include <windows.h>
 #endif
 #elif defined(__aarch64__) && defined(__linux__)
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/auxv.h>
 #elif defined(__aarch64__) && defined(__APPLE__)
 #include <sys/sysctl.h>
@@ -93,6 +98,9 @@ uint32_t detect() {
 #elif defined(__aarch64__)
 namespace {
 
+// Kernels know streaming vectors of 128 to 512 bits.
+uint32_t streaming_features() { return streaming_bytes() <= 64 ? kSme2 : 0; }
+
 #if defined(__linux__)
 uint32_t detect() {
   unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
@@ -100,33 +108,71 @@ uint32_t detect() {
   if (hwcap & (1ul << 20)) features |= kDotprod;
   if (hwcap2 & (1ul << 13)) features |= kI8mm;
   if (hwcap2 & (1ul << 14)) features |= kBf16;
+  if (hwcap2 & (1ul << 37)) features |= streaming_features();
   return features;
 }
+
+// CPUs tell in a register which unit serves them: those with one affinity share it. Where they do not say, one serves
+// all.
+uint32_t count_units() {
+  constexpr unsigned long long kAffinity = 0xffffffff00000fffull;
+  constexpr uint32_t kUnitsMax = 64;
+  unsigned long long units[kUnitsMax];
+  uint32_t count = 0;
+  for (uint32_t cpu = 0; count < kUnitsMax; cpu++) {
+    char path[96], line[32];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/regs/identification/smidr_el1", cpu);
+    FILE* file = fopen(path, "r");
+    if (!file) break;
+    const bool said = fgets(line, sizeof line, file) != nullptr;
+    fclose(file);
+    const unsigned long long unit = said ? strtoull(line, nullptr, 16) & kAffinity : 0;
+    uint32_t known = 0;
+    while (known < count && units[known] != unit) known++;
+    if (known == count) units[count++] = unit;
+  }
+  return count;
+}
 #elif defined(__APPLE__)
-bool sysctl_flag(const char* name) {
+// 0 where there is no such number.
+int sysctl_number(const char* name) {
   int value = 0;
   size_t size = sizeof value;
-  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 ? value : 0;
 }
+
+bool sysctl_flag(const char* name) { return sysctl_number(name) != 0; }
 
 uint32_t detect() {
   uint32_t features = kNeon;
   if (sysctl_flag("hw.optional.arm.FEAT_DotProd")) features |= kDotprod;
   if (sysctl_flag("hw.optional.arm.FEAT_I8MM")) features |= kI8mm;
   if (sysctl_flag("hw.optional.arm.FEAT_BF16")) features |= kBf16;
+  if (sysctl_flag("hw.optional.arm.FEAT_SME2")) features |= streaming_features();
   return features;
 }
+
+// Clusters of performance cores, which share a second-level cache and a unit.
+uint32_t count_units() {
+  const int cores = sysctl_number("hw.perflevel0.physicalcpu"), together = sysctl_number("hw.perflevel0.cpusperl2");
+  return together > 0 ? static_cast<uint32_t>((cores + together - 1) / together) : 0;
+}
 #elif defined(_WIN32)
-// Numbers of PF_ARM_V82_DP_, PF_ARM_V82_I8MM_ and PF_ARM_V86_BF16_INSTRUCTIONS_AVAILABLE, which older headers lack.
+// Numbers of PF_ARM_V82_DP_, PF_ARM_V82_I8MM_, PF_ARM_V86_BF16_ and PF_ARM_SME2_INSTRUCTIONS_AVAILABLE, which older
+// headers lack.
 uint32_t detect() {
   uint32_t features = kNeon;
   if (IsProcessorFeaturePresent(43)) features |= kDotprod;
   if (IsProcessorFeaturePresent(66)) features |= kI8mm;
   if (IsProcessorFeaturePresent(68)) features |= kBf16;
+  if (IsProcessorFeaturePresent(71)) features |= streaming_features();
   return features;
 }
+
+uint32_t count_units() { return 1; }
 #else
 uint32_t detect() { return kNeon; }
+uint32_t count_units() { return 1; }
 #endif
 
 }  // namespace
@@ -140,5 +186,12 @@ uint32_t cpu_features() {
   static const uint32_t features = detect();
   return features;
 }
+
+#if defined(__aarch64__)
+uint32_t streaming_units() {
+  static const uint32_t units = count_units();
+  return units > 0 ? units : 1;
+}
+#endif
 
 }  // namespace lowbit

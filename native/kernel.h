@@ -28,6 +28,8 @@ enum Feature : uint32_t {
   kBf16 = 1u << 11,
   // What every x86-64 CPU has: tells its baseline rows from those of other architectures.
   kSse2 = 1u << 12,
+  // With streaming vectors of 128 to 512 bits.
+  kSme2 = 1u << 13,
 };
 
 // Where a number or buffer of a call is.
@@ -117,6 +119,9 @@ bool add_kernel_rows(KernelRows rows);
 
 // Features of this CPU that the operating system lets programs use.
 uint32_t cpu_features();
+
+// Threads that streaming mode serves at once at full speed: cores share its units. At least 1.
+uint32_t streaming_units();
 
 // Functions in headers are static: of shared copies the linker might keep one compiled for AVX-512.
 static inline uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }

@@ -31,6 +31,7 @@
   TABLE(vocabulary_avx2_rows)
 #elif defined(__aarch64__)
 #define LOWBIT_OWN_TABLES(TABLE) \
+  TABLE(linear_sme2_rows)        \
   TABLE(linear_i8mm_rows)        \
   TABLE(linear_dotprod_rows)     \
   TABLE(linear_neon_rows)        \

@@ -9,7 +9,7 @@ import { root } from "./native-sources.js";
 export const docsFile = join(root, "docs", "kernels.md");
 
 /** CPUs of each architecture that have all its features together: every row runs on one of them. */
-const architectures = { "x86-64": "sapphire-rapids", arm64: "neoverse-v2" };
+const architectures = { "x86-64": "sapphire-rapids", arm64: "apple-m4" };
 
 /** @param {readonly string[]} heading @param {readonly (readonly string[])[]} rows */
 function markdown(heading, rows) {

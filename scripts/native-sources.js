@@ -42,6 +42,8 @@ const instructionSets = {
   arm64: {
     _dotprod: { features: dotprod, runs: ["kDotprod"] },
     _i8mm: { features: [...dotprod, "i8mm"], runs: ["kI8mm"] },
+    // Instructions of streaming mode are written as words: compilers must use none by themselves.
+    _sme2: { features: [...dotprod, "i8mm"], runs: ["kSme2"] },
     _bf16: { features: [...dotprod, "bf16"], runs: ["kBf16"] },
   },
 };

@@ -21,7 +21,8 @@ struct DotprodIsa {
   static constexpr uint32_t kWideChunk = 64;
   static constexpr size_t kScaleCopies = 1;
 
-  static void store_weights(int8_t* at, int8x16_t low, int8x16_t high) {
+  static void store_weights(int8_t* panel, QuadColumns columns, int8x16_t low, int8x16_t high) {
+    int8_t* at = panel + columns.offset();
     vst1q_s8(at, low);
     vst1q_s8(at + 16, high);
   }

@@ -2,6 +2,7 @@
 // single rows of odd widths.
 #include "panel32_dotprod.h"
 #include "panel32_gemm.h"
+#include "panel32_i8mm.h"
 
 #include "../kernel.h"
 
@@ -13,10 +14,11 @@ struct MatrixIsa {
   static constexpr int kRowStep = 2;
   static constexpr uint32_t kWideChunk = 64;
   // Scales are kept in the order of sums: rows 0 1 0 1 and 2 3 2 3 of a quad.
-  static constexpr size_t kScaleCopies = 2;
+  static constexpr size_t kScaleCopies = kI8mmScaleCopies;
 
   // Two vectors of 4 rows and 4 k become two of 2 rows and 8 k.
-  static void store_weights(int8_t* at, int8x16_t low, int8x16_t high) {
+  static void store_weights(int8_t* panel, QuadColumns columns, int8x16_t low, int8x16_t high) {
+    int8_t* at = panel + columns.offset();
     const int32x4_t a = vreinterpretq_s32_s8(low), b = vreinterpretq_s32_s8(high);
     vst1q_s8(at, vreinterpretq_s8_s32(vzip1q_s32(a, b)));
     vst1q_s8(at + 16, vreinterpretq_s8_s32(vzip2q_s32(a, b)));
@@ -88,6 +90,8 @@ constexpr KernelRow kRows[] = {
 };
 
 }  // namespace
+
+Run i8mm_run(const Panels& weights) { return choose_run<GemmCode<MatrixIsa>>(weights); }
 
 KernelRows linear_i8mm_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
 

@@ -30,6 +30,8 @@ constexpr float kMagic = 12582912.0f;
 // Quantized rows. Values are int8, groups padded with zeros to a multiple of 32, rows interleaved as the kernel wants.
 struct Activations {
   int8_t* values;
+  // The same rows in the order of streaming tiles, for kernels with such.
+  int8_t* streamed;
   // Of each chunk, the sum of the values, with minima times the factor; and what sums are times: the scale of a block,
   // else 1. [chunk][row_stride].
   float* sums;

@@ -25,6 +25,15 @@ struct UnpackedPanel {
 alignas(16) constexpr int32_t kStarts[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
                                             kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 
+// Of an unpacked panel of so many columns, 8 columns of a quad.
+struct QuadColumns {
+  size_t padded_k;
+  uint32_t quad, column;
+
+  // Where they are where quads follow each other.
+  size_t offset() const { return 4 * (quad * padded_k + column); }
+};
+
 // Floats that an Isa keeps of each group.
 template <class Isa>
 constexpr size_t kScaleFloats = kPanelRows * Isa::kScaleCopies;
@@ -57,9 +66,9 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
       int8x16_t low[kQuads], high[kQuads];
       unpack_step<Bits, Levels>(at, levels, low);
       unpack_step<Bits, Levels>(at + 16 * Bits, levels, high);
-      int8_t* to = panel.vectors + 4 * (g * w.group_length + k);
+      const uint32_t column = g * w.group_length + k;
       for (uint32_t quad = 0; quad < kQuads; quad++)
-        Isa::store_weights(to + 4 * quad * padded_k, low[quad], high[quad]);
+        Isa::store_weights(panel.vectors, {padded_k, quad, column}, low[quad], high[quad]);
     }
     for (uint32_t i = 0; i < w.parts * kQuads; i++) {
       const QuadPlace place{group, g, i % kQuads, i / kQuads};
@@ -150,8 +159,20 @@ void row_tiles(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
 
 // Rows of activations in one tile of phase 1.
 inline uint32_t rows_of_pass(const Panels& w) {
-  return std::max<uint32_t>(32, static_cast<uint32_t>(kRowBytes / w.padded_k()) / 8 * 8);
+  return std::max<uint32_t>(32, static_cast<uint32_t>(kRowBytes / w.padded_k()) / 16 * 16);
 }
+
+// What a tile of phase 1 multiplies: a panel, and rows of activations, in whole steps.
+struct PassTile {
+  uint32_t panel, first, end;
+
+  PassTile(const Linear32& args, uint32_t tile, uint32_t row_step) {
+    const uint32_t rows = static_cast<uint32_t>(round_up(args.m, row_step)), pass = rows_of_pass(args.weights);
+    panel = tile % args.weights.panel_count;
+    first = tile / args.weights.panel_count * pass;
+    end = std::min(rows, first + pass);
+  }
+};
 
 template <class Isa, int Bits, bool Levels>
 void gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
@@ -159,8 +180,7 @@ void gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) 
   if (phase == 0) return quantize_rows<Isa::kRowStep>(args, tile, nullptr);
   const Panels& w = args.weights;
   const UnpackedPanel panel = unpacked_panel<Isa>(args, thread);
-  const uint32_t index = tile % w.panel_count, first = tile / w.panel_count * rows_of_pass(w);
-  const uint32_t end = std::min(args.rows.row_stride, first + rows_of_pass(w));
+  const auto [index, first, end] = PassTile(args, tile, Isa::kRowStep);
   unpack_panel<Isa, Bits, Levels>(w, index, panel);
   constexpr Beside kNothing = Beside::kNothing, kMinima = Beside::kMinima;
   if constexpr (kMayPair<Bits, Levels>)
@@ -196,17 +216,22 @@ size_t gemm_scratch(const Call& call) {
   return carve_gemm<Isa>(args, nullptr, call.threads);
 }
 
+// Phases of quantization and of products.
+inline void split_passes(Step& step, Linear32& args, uint32_t row_step, uint32_t threads) {
+  args.rows_per_tile = static_cast<uint32_t>(round_up(ceil_div(args.m, 4 * threads), row_step));
+  args.panels_per_tile = 1;
+  step.phases = 2;
+  step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
+  step.tiles[1] = args.weights.panel_count * ceil_div(args.m, rows_of_pass(args.weights));
+}
+
 template <class Isa, Granularity Of>
 void prepare_gemm(Step& step, const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   Linear32& args = step.init<Linear32>();
   read_call(args, call, Of);
   carve_gemm<Isa>(args, static_cast<uint8_t*>(given.scratch), call.threads);
-  args.rows_per_tile = static_cast<uint32_t>(round_up(ceil_div(args.m, 4 * call.threads), Isa::kRowStep));
-  args.panels_per_tile = 1;
-  step.phases = 2;
-  step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
-  step.tiles[1] = args.weights.panel_count * ceil_div(args.rows.row_stride, rows_of_pass(args.weights));
+  split_passes(step, args, Isa::kRowStep, call.threads);
   step.run = choose_run<GemmCode<Isa>>(args.weights);
 }
 

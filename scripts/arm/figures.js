@@ -13,6 +13,7 @@ import { allStretches, cores, cyclesOf, steadyLoop } from "./cycles.js";
 import { buildEmulated, countInstructions } from "./emulator.js";
 import { peers } from "./peers.js";
 import { installPackages } from "./toolchain.js";
+import { checkWords } from "./words.js";
 
 const N = 256;
 const K = 1024;
@@ -150,6 +151,16 @@ four masks with 4 bits, eight and six with 2, ten and seven with 3 (six with i8m
 applied. That is at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 and of 128 end below
 KleidiAI's fastest kernels for 4 bits on N1 (12.5 to 12.8, 14.3 to 15.0) and on A55, and above them on cores with i8mm.
 
+Cores with SME2 multiply prompts and batches of 16 rows and more by outer products, 1024 multiply-adds an instruction with
+streaming vectors of 512 bits. llvm-mca has no model of such a unit, and qemu with SME2 takes no plugins here. So the loop
+for a tile of 16 rows and 32 outputs was counted in its assembly. For 1000 multiply-adds it is 8.1 instructions with scales
+of activations in blocks and groups of 32, of which one is an outer product; with one scale a row 5.7 in groups of 32, 2.8
+in groups of 128 and 2.7 per channel. Weights are unpacked by NEON before, once for all rows. What is no outer product runs
+slower on a unit than on a core, as far as measurements of an Apple M4 are published. So other threads go on with i8mm beside
+those that stream. Single rows stay with NEON: masks, shifts and dot products on streaming vectors would be about 45
+instructions for 1000 multiply-adds where NEON has 169, but a core starts up to four of these in a cycle, and several cores
+share one unit. Table lookups in streaming mode would be fewer, about 15, and need weights packed in another order.
+
 AQLM's tables count all loops of a call, also those that make tables of sums. These are made once for all outputs, so a
 taller layer takes fewer cycles. One row of activations takes more than with 4 bits. What AQLM saves is memory: it reads
 less than half. TBL looks up bytes, and 12 bits take one and a half times as long. Tables of 8 bits would take two thirds of
@@ -176,6 +187,7 @@ function installLlvm() {
 
 installPackages({ "qemu-aarch64": "qemu-user" });
 const llvm = installLlvm();
+checkWords(llvm);
 await installZig();
 await buildEmulated();
 const text = documentText(llvm);

@@ -25,7 +25,8 @@ export type CpuFeature =
   | "neon"
   | "dotprod"
   | "i8mm"
-  | "bf16";
+  | "bf16"
+  | "sme2";
 
 /** A CPU as kernel selection sees it; it may be hypothetical, to export for or test other machines. */
 export interface Cpu {

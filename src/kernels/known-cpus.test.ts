@@ -41,7 +41,9 @@ describe("4-bit linear layers of groups of 32", () => {
     ["neoverse-n2", "panel32", "neon_dotprod", null, "neon_i8mm"],
     ["neoverse-v1", "panel32", "neon_dotprod", null, "neon_i8mm"],
     ["neoverse-v2", "panel32", "neon_dotprod", null, "neon_i8mm"],
-    ["apple-m4", "panel32", "neon_dotprod", null, "neon_i8mm"],
+    ["apple-m2", "panel32", "neon_dotprod", null, "neon_i8mm"],
+    ["apple-m4", "panel32", "neon_dotprod", null, "sme2"],
+    ["arm-c1", "panel32", "neon_dotprod", null, "sme2"],
   ])("%s: %s; m = 1: %s, m = 4: %s, m = 512: %s", (cpu, layout, ...targets) => {
     expect(selectLayout({ ...weights, bits: 4 }, cpuWith(cpu)).name).toBe(layout);
     for (const [i, m] of [1, 4, 512].entries())
@@ -196,7 +198,7 @@ describe("the known rows", () => {
 
   it.each([
     ["x64", /^(sse2|avx|amx)/],
-    ["arm64", /^(neon|dotprod|i8mm|bf16)/],
+    ["arm64", /^(neon|dotprod|i8mm|bf16|sme2)/],
   ])("of %s need features of that architecture, and at least one", (architecture, names) => {
     for (const { name, needs } of knownRows[architecture]!) {
       const features = featureBits.filter((_, bit) => (needs >> bit) & 1);

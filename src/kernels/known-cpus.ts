@@ -9,6 +9,7 @@ const iceLake = [...avx512, "avx512_vnni", "avx512_vbmi"] as const;
 const sapphireRapids = [...iceLake, "avx_vnni", "avx512_bf16", "amx_int8", "amx_bf16"] as const;
 const armv82 = ["neon", "dotprod"] as const;
 const armv86 = [...armv82, "i8mm", "bf16"] as const;
+const armv92 = [...armv86, "sme2"] as const;
 
 /** Features by CPU name; `cpuWith` makes a `Cpu` of them. */
 export const knownCpus: Readonly<Record<string, readonly CpuFeature[]>> = {
@@ -33,5 +34,6 @@ export const knownCpus: Readonly<Record<string, readonly CpuFeature[]>> = {
   "neoverse-v2": armv86,
   "apple-m1": armv82,
   "apple-m2": armv86,
-  "apple-m4": armv86,
+  "apple-m4": armv92,
+  "arm-c1": armv92,
 };

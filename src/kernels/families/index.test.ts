@@ -29,6 +29,7 @@ const NATIVE_TARGETS: Readonly<Record<string, readonly CpuFeature[]>> = {
   neon_dotprod: ["neon", "dotprod"],
   neon_i8mm: ["neon", "dotprod", "i8mm"],
   neon_bf16: ["neon", "bf16"],
+  sme2: ["neon", "dotprod", "i8mm", "sme2"],
 };
 
 describe.each(rows.map((kernel) => [kernel.name, kernel] as const))("%s", (name, kernel) => {

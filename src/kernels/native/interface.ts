@@ -19,6 +19,7 @@ export const featureBits: readonly CpuFeature[] = [
   "i8mm",
   "bf16",
   "sse2",
+  "sme2",
 ];
 
 /** Plan of native calls; opaque. */

@@ -139,6 +139,8 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["expert_linear_float_any_1x1x1_sse2", "expert_linear_float", null, 0x0, 0x1000, 1, 1],
   ],
   arm64: [
+    ["linear_a8_wx_16x32x4_sme2", "linear_a8", "panel32", 0x3fe, 0x2700, 16, 32],
+    ["linear_a8b32_wx_16x32x4_sme2", "linear_a8b32", "panel32", 0x3fe, 0x2700, 16, 32],
     ["linear_a8_wx_8x32x8_neon_i8mm", "linear_a8", "panel32", 0x3fe, 0x700, 8, 32],
     ["linear_a8_wx_1x32x4_neon_i8mm", "linear_a8", "panel32", 0xaa, 0x700, 1, 32],
     ["linear_a8b32_wx_8x32x8_neon_i8mm", "linear_a8b32", "panel32", 0x3fe, 0x700, 8, 32],

@@ -49,15 +49,12 @@ const single: Bench = { memory: heap, threads: 1 };
 const threaded: Bench = { memory: heap, threads: 3 };
 
 const cpu = machine();
-const runs = ({ needs }: Pick<Kernel<never>, "needs">) => needs.every((feature) => cpu.features.has(feature));
 
 /** The last count is for kernels that take no fewer than 32. */
 const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 75];
 const M_MAX = 75;
-/** Rows of cases with few counts: the least that every kernel of this CPU takes and more than 8. Emulated CPUs are slow. */
-const M_FEW = isEmulated
-  ? Math.max(13, ...[...linearA8, ...linearA8Blocks, ...linearWeightOnly].filter(runs).map(({ mStep }) => mStep))
-  : 32;
+/** Rows of cases with few counts: the first count that every kernel takes that reads low-bit weights. Emulated CPUs are slow. */
+const M_FEW = isEmulated ? 21 : 32;
 
 /** n, k, group size: tiles of every layout, one more and one less, primes, groups that do not divide k. */
 const shapes = [

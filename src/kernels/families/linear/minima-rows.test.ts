@@ -31,7 +31,7 @@ it.each(Object.keys(knownCpus))("%s has rows of its own for few and for many row
       const plain = selectKernel(linearA8, { ...query, hasMinima: false, hasFactors: false }, cpu);
       expect(kernel.mStep > 1, `${kernel.name}, m ${m}`).toBe(plain.mStep > 1);
       // Neither the reference nor the rows of every CPU of an architecture.
-      expect(kernel.name, `m ${m}`).toMatch(/_(avx2|avx_vnni|avx512_vnni|amx_int8|neon|neon_dotprod|neon_i8mm)$/);
+      expect(kernel.name, `m ${m}`).toMatch(/_(avx2|avx_vnni|avx512_vnni|amx_int8|neon|neon_dotprod|neon_i8mm|sme2)$/);
       expect(kernel.name, `m ${m}`).not.toMatch(/x1_(neon|sse2)$/);
     }
 });
