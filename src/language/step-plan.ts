@@ -18,6 +18,8 @@ export interface SequenceRequest {
   readonly method: string;
   /** All tokens of the sequence, those that it holds included. */
   readonly ids: readonly number[];
+  /** Which of them are of answers: steps compute those of prompts apart. */
+  readonly isAnswer: readonly boolean[];
   /** Logits are given of the tokens from this one on, in `logits` [ids.length - logitsFrom, vocabulary]. */
   readonly logitsFrom: number;
   readonly logits: Float32Array;
@@ -65,10 +67,15 @@ export interface StepLimits {
   readonly endsPages: boolean;
 }
 
-/** A request's share of a step: its next `tokens`. */
+/** A request's share of a step: its next `tokens`, all of a prompt or all of an answer. */
 export interface Part {
   readonly pending: Pending;
   readonly tokens: number;
+}
+
+/** Whether the next token of a request is of a prompt. */
+export function isPrefill(request: SequenceRequest): boolean {
+  return !request.isAnswer[nextToken(request)];
 }
 
 /** What is left to compute of a request. */
@@ -79,6 +86,14 @@ function restOf({ ids, sequence, draft }: Pending): number {
 /** The index among its ids of a request's next token. */
 export function nextToken({ ids, sequence, draft }: SequenceRequest): number {
   return draft ? ids.length - 1 : sequence.position;
+}
+
+/** Tokens of a request, at most `most`, that are all of a prompt or all of an answer. */
+function tokensAlike(request: Pending, most: number): number {
+  const start = nextToken(request);
+  let end = start;
+  while (end < start + most && request.isAnswer[end] === request.isAnswer[start]) end++;
+  return end - start;
 }
 
 /** The end of the pages that an older prompt is about to compute and another, without tokens of its own, begins with; else 0. */
@@ -148,7 +163,7 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, { late
   let logitRows = limits.logitRows;
   const take = (pending: Pending, most: number): number => {
     const withoutLogits = Math.max(0, pending.logitsFrom - nextToken(pending));
-    const room = Math.min(most, restOf(pending), withoutLogits + logitRows);
+    const room = tokensAlike(pending, Math.min(most, restOf(pending), withoutLogits + logitRows));
     const tokens = tokensToEnd(pending, room, awaited.get(pending) ?? Infinity, limits);
     if (tokens < 1 || parts.length >= limits.sequences) return 0;
     logitRows -= Math.max(0, tokens - withoutLogits);

@@ -27,11 +27,11 @@ export class SingleSequence {
     return this.#sequence.position;
   }
 
-  /** Runs calls on tokens after those that it holds, which it holds once they are committed. */
+  /** Runs calls on tokens after those that it holds, which it holds once they are committed: several are of a prompt. */
   step<R>(tokens: number, work: () => R): R {
     // There is room for a whole context, and nobody else who takes it.
     this.#sequence.reserve(tokens);
-    return this.#store.stepNow([{ sequence: this.#sequence, tokens }], work);
+    return this.#store.stepNow([{ sequence: this.#sequence, tokens, isPrefill: tokens > 1 }], work);
   }
 
   /** Appends the tokens of the last step. */

@@ -36,9 +36,10 @@ export class ModelWriter implements DraftWriter {
 
   async logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits> {
     const rest = this.#follow(text);
-    const logits = await this.#decoder.prefill(rest, options);
+    const hasRead = rest.length > READ_MAX;
+    const logits = await this.#decoder.prefill(rest, { ...options, of: hasRead ? "prompt" : "answer" });
     for (const id of rest) this.#ids.push(id);
-    return { logits, hasRead: rest.length > READ_MAX };
+    return { logits, hasRead };
   }
 
   /** Cuts its context back to what it has in common with a text; gives what it has to read. */

@@ -1,10 +1,12 @@
 /** Runs of rows, as kernels read a table of sequences. */
+
+import { RUN_FIELDS } from "../../sequence-table.ts";
 import { type Body, type Expr, type Local, select, when, whileDo } from "../assembler/expression.ts";
 import { i32, int, ptr, size } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
 import { advance } from "./loops.ts";
 
-const RUN_BYTES = 16;
+const RUN_BYTES = 4 * RUN_FIELDS;
 
 /** What a function must know of a call: its rows, and the address of its runs. */
 export interface RunFields {
