@@ -53,6 +53,14 @@ const answers = {
   peak: () => peakBytes(),
 };
 
+/** Seconds that work takes, of the clock and of all processors. @param {() => Promise<unknown>} work */
+export async function timed(work) {
+  const before = process.cpuUsage();
+  const elapsed = await seconds(work);
+  const { user, system } = process.cpuUsage(before);
+  return { seconds: elapsed, processor: (user + system) / 1e6 };
+}
+
 async function seconds(work) {
   const start = performance.now();
   await work();

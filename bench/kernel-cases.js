@@ -141,6 +141,9 @@ const caches = {
   int8: { width: 1, data: (length) => integers(length, 8) },
 };
 
+/** Rows from which a step is of a prompt. */
+const PROMPT_ROWS = 32;
+
 /** Pages of one sequence in no order, as a step finds them: what `update_and_attend` reads, native memory. */
 function pagedTable({ m, dtype, context, kvHeads, headDim }) {
   const cache = { type: dtype, kvHeads, headDim, window: 0, pagePositions: PAGE };
@@ -160,7 +163,7 @@ function pagedTable({ m, dtype, context, kvHeads, headDim }) {
   const pages = BigUint64Array.from(order, (i) => start + BigInt(i * layerBytes));
   const page = (_slot, index) => bytes.subarray(order[index] * layerBytes, (order[index] + 1) * layerBytes);
   const runs = new Int32Array(1 + RUN_FIELDS);
-  runs.set([1, 0, m, context, 0]);
+  runs.set([1, 0, m, context, 0, Number(m >= PROMPT_ROWS)]);
   return { table: { runs, runsMax: 1 }, pages: { cache: { ...cache, pagesMax, pages, page }, offset: 0 } };
 }
 

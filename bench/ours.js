@@ -1,6 +1,6 @@
 /** This package as an engine: a .pte file and token ids, through the public API. Started by engine-process.js. */
 import { loadProgram } from "../dist/index.js";
-import { randomIds, serveEngine } from "./engine-process.js";
+import { randomIds, serveEngine, timed } from "./engine-process.js";
 import { readBandwidth, requireAddon } from "./peak.js";
 import { median } from "./report.js";
 import { sequenceRequests } from "./sequence-requests.js";
@@ -59,6 +59,22 @@ await serveEngine(async ({ path, threads, cache }) => {
     others: {
       ...sequenceRequests(model),
       memory: () => model.program.memoryUse,
+      /** Reads a span of a prompt whose tokens before were read. */
+      async span({ from, to }) {
+        if (from === 0) decoder.rewind(0);
+        const ids = randomIds(to, decoder.vocabularySize).slice(from);
+        return timed(async () => {
+          logits = await decoder.prefill(ids);
+        });
+      },
+      /** Seconds of tokens behind all that was read, and bytes a second of reading the weights. */
+      async decodedBehind({ tokens }) {
+        logits = await decoder.step(largest(logits));
+        const { seconds } = await timed(async () => {
+          for (let i = 0; i < tokens; i++) logits = await decoder.step(largest(logits));
+        });
+        return { far: seconds, memory: await readBandwidth(model.program.constants, threads, { pick: median }) };
+      },
       contexts: (request) => decodeAtContexts(model, request),
       copy() {
         const start = performance.now();

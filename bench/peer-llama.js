@@ -1,13 +1,13 @@
 /** node-llama-cpp as an engine: a GGUF file, token ids, the CPU. Started by engine-process.js. */
-import { distinctIds, serveEngine } from "./engine-process.js";
+import { distinctIds, randomIds, serveEngine, timed } from "./engine-process.js";
 import { CHUNK_LENGTH } from "./programs.js";
 import { CONTEXT_LENGTH } from "./shapes.js";
 
-await serveEngine(async ({ path, threads }) => {
+await serveEngine(async ({ path, threads, contextLength = CONTEXT_LENGTH }) => {
   const { getLlama, InputLookupTokenPredictor, LlamaLogLevel } = await import("node-llama-cpp");
   const llama = await getLlama({ gpu: false, build: "never", logLevel: LlamaLogLevel.error, maxThreads: threads });
   const model = await llama.loadModel({ modelPath: path });
-  const context = await model.createContext({ contextSize: CONTEXT_LENGTH, batchSize: CHUNK_LENGTH, threads });
+  const context = await model.createContext({ contextSize: contextLength, batchSize: CHUNK_LENGTH, threads });
   const sequence = context.getSequence();
   const settings = { temperature: 0, yieldEogToken: true };
   /** Tokens after those that are in the context; the next one is computed when it is asked for. */
@@ -25,6 +25,15 @@ await serveEngine(async ({ path, threads }) => {
       for (let i = 0; i < count; i++) await tokens.next();
     },
     others: {
+      /** Reads a span of a prompt whose tokens before were read. */
+      async span({ from, to }) {
+        if (from === 0) {
+          await tokens?.return();
+          await sequence.clearHistory();
+        }
+        const ids = randomIds(to, vocabulary).slice(from);
+        return timed(() => sequence.controlledEvaluate(ids));
+      },
       /** Of each token after a prompt: how many others llama.cpp finds likelier there. */
       async ranks({ prompt, tokens }) {
         await sequence.clearHistory();

@@ -103,11 +103,10 @@ scales inside groups, as [weights of GGUF files](formats.md#gguf) have them: the
   sign of the largest magnitude that a weight of its row could have: they are off by at most 2^-13 of it. The other \`a8\`
   rows sum integers exactly.
 - \`amx_bf16\` layers take each float as the sum of up to three bf16, which is all of it.
-- Attention on \`amx_int8\`, over pages of int8, rounds the weights of a block of keys to 1/32639 of the largest. Attention
-  on \`amx\` takes 32 rows of a prompt and more, over pages of f16 and int8, as one bf16 each, and its weights are off by
+- Attention on \`amx\` takes prompts, over pages of f16 and int8, as one bf16 each, and its weights are off by
   0.8 % at most. Divergence from attention in floats over pages of f32 is 0.00014 to 0.00022 on a text of 1,000 to 2,000
   tokens (SmolLM2 135M, Qwen2.5-Coder 0.5B, Gemma 3 270M; float activations). Pages of f32 keep floats.
-- Attention on AVX-512 with VNNI, AVX-VNNI and AVX2 takes 32 rows of a prompt and more, over pages of f16 and int8, as
+- Attention on AVX-512 with VNNI, AVX-VNNI and AVX2 takes prompts, over pages of f16 and int8, as
   words of 16 bits: queries and keys are rounded to 1/65534 of their lengths, values to 1/4096 of the largest of their
   row at most, and weights to 1/16382 of the largest weighted row of a block of keys. Divergence of pages of f16 from
   attention in floats over pages of f32 is 0.00001 at most on 900 tokens of the same three models. Pages of f32 keep

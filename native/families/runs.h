@@ -11,8 +11,10 @@ namespace lowbit {
 // Rows that are consecutive positions of one sequence.
 struct Run {
   uint32_t row, rows, position, slot;
+  // Whether they are of a prompt.
+  bool is_prefill;
 };
-constexpr uint32_t kRunFields = 4;
+constexpr uint32_t kRunFields = 5;
 
 // Calls body with each run of a table whose rows are below `rows` and whose positions are below `positions`. What says
 // so is read once.
@@ -27,7 +29,7 @@ void each_run_of(const void* table, uint32_t runs_max, uint32_t rows, uint32_t p
     if (row < free || own < 1 || row + own > rows || position < 0 || position + own > positions || slot < 0) continue;
     free = row + own;
     body(Run{static_cast<uint32_t>(row), static_cast<uint32_t>(own), static_cast<uint32_t>(position),
-             static_cast<uint32_t>(slot)});
+             static_cast<uint32_t>(slot), fields[4] == 1});
   }
 }
 

@@ -16,15 +16,18 @@
 #define LOWBIT_DECLARED_ROW(family, target, lanes, needs, ...) \
   LOWBIT_FLOAT_ROW(family, family, target, lanes, needs, nullptr, __VA_ARGS__)
 
+// Attention over pages, where prompts are computed as answers are.
+#define LOWBIT_PAGES_ROWS(Isa, target, lanes, needs)                                                               \
+  LOWBIT_FLOAT_ROW("update_and_attend", "update_and_attend", target, lanes, needs, update_and_attend_scratch<Isa>, \
+                   update_and_attend_prepare<Isa>),                                                                \
+      LOWBIT_FLOAT_ROW("rope_update_and_attend", "rope_update_and_attend", target, lanes, needs,                   \
+                       rope_update_and_attend_scratch<update_and_attend_scratch<Isa>>,                             \
+                       rope_update_and_attend_prepare<Isa, update_and_attend_prepare<Isa>>)
+
 #define LOWBIT_TRANSFORMER_ROWS(Isa, target, lanes, needs)                                                             \
   LOWBIT_DECLARED_ROWS(LOWBIT_DECLARED_ROW, Isa, target, lanes, needs),                                                \
       LOWBIT_FLOAT_ROW("attention", "attention", target, lanes, needs, attention_scratch<Isa>,                         \
                        attention_prepare<Isa>),                                                                        \
-      LOWBIT_FLOAT_ROW("update_and_attend", "update_and_attend", target, lanes, needs, update_and_attend_scratch<Isa>, \
-                       update_and_attend_prepare<Isa>),                                                                \
-      LOWBIT_FLOAT_ROW("rope_update_and_attend", "rope_update_and_attend", target, lanes, needs,                       \
-                       rope_update_and_attend_scratch<update_and_attend_scratch<Isa>>,                                 \
-                       rope_update_and_attend_prepare<Isa, update_and_attend_prepare<Isa>>),                           \
       LOWBIT_FLOAT_ROW("attend_packed", "attend_packed", target, lanes, needs, attend_packed_scratch<Isa>,             \
                        attend_packed_prepare<Isa>),                                                                    \
       LOWBIT_FLOAT_ROW("short_convolution", "short_convolution", target, lanes, needs, nullptr,                        \

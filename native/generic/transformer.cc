@@ -6,7 +6,8 @@
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_TRANSFORMER_ROWS(FloatsBaseline, LOWBIT_FLOATS_TARGET, "4", kBaselineNeeds)};
+constexpr KernelRow kRows[] = {LOWBIT_PAGES_ROWS(FloatsBaseline, LOWBIT_FLOATS_TARGET, "4", kBaselineNeeds),
+                               LOWBIT_TRANSFORMER_ROWS(FloatsBaseline, LOWBIT_FLOATS_TARGET, "4", kBaselineNeeds)};
 
 }  // namespace
 

@@ -4,7 +4,6 @@
 // a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
 #include "../families/attention/rope_attention.h"
 #include "../kernel.h"
-#include "attention_integers_amx.h"
 #include "attention_tiles_amx.h"
 #include "floats_avx512.h"
 
@@ -354,18 +353,13 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
   QueryRange range_;
 };
 
-// Queries of one head of keys and values that make up for tiles of these; fewer stay on vectors of floats.
-constexpr uint32_t kTileQueries = 64;
-// Rows from which tiles serve: more than are drafted, which have the results of single tokens.
-constexpr uint32_t kTileRows = 32;
-// The same for a cache of float32, where they pay. Pages of float32, which say that exactness is wanted, stay on
-// vectors.
+// Rows from which tiles serve a cache of floats. Pages of floats, which say that exactness is wanted, stay on vectors.
 constexpr uint32_t kFloatRows = 128;
 
 template <class Element>
 bool is_for_tiles(const AttentionArgs& args, const Run& run) {
-  if (std::is_same_v<Element, float> && (args.pages || run.rows < kFloatRows)) return false;
-  return run.rows >= kTileRows && run.rows * args.group >= kTileQueries;
+  if constexpr (std::is_same_v<Element, float>) return !args.pages && run.rows >= kFloatRows;
+  else return run.is_prefill;
 }
 
 template <class Element, bool IsInt4 = false>
@@ -376,9 +370,6 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<FloatsAvx512, Element> part(args, job, index);
-    if constexpr (std::is_same_v<Element, int8_t>) {
-      if (!is_for_tiles<Element>(args, job.run)) return IntegersPart(part, scratch).attend();
-    }
     // Vectors leave out values that are not finite for the queries that do not see them.
     if (is_for_tiles<Element>(args, job.run) && TilesPart<Element>(part, scratch).attend()) return;
     if constexpr (IsInt4) Int4Part<BytesAvx512Vnni>(part, scratch).attend();
@@ -391,38 +382,12 @@ constexpr uint32_t kPartFloats = 65536;
 // What converting keys and values costs, in queries that are multiplied with them.
 constexpr uint32_t kConvertCost = 40;
 
-// Rows of a part such that threads are done soonest: pairs of tiles are filled, and keys are converted for few parts.
-uint32_t rows_for_tiles(const AttentionArgs& args) {
-  const uint32_t most = std::max(1u, kPartFloats / args.head_dim / args.group);
-  uint32_t best = 0;
-  uint64_t least = UINT64_MAX;
-  for (uint32_t parts = ceil_div(args.rows, most); parts <= std::min(args.rows, 16 * args.threads); parts++) {
-    const uint32_t rows = ceil_div(args.rows, parts);
-    const uint64_t cost = round_up(rows * args.group, kPair) + kConvertCost;
-    const uint64_t longest = ceil_div(args.kv_heads * parts, args.threads) * cost;
-    if (longest < least) {
-      least = longest;
-      best = rows;
-    }
-  }
-  return best > 0 ? best : most;
-}
-
-// Of the integers of all heads of few rows, or of one head.
-size_t integers_bytes(const AttentionArgs& args) {
-  const uint32_t few = std::min(args.rows, kFewRows) * args.group;
-  const uint32_t many = std::max(few, args.rows_per_tile * args.group);
-  const IntegersScratch of_few(args.head_dim, args.kv_heads, few), of_many(args.head_dim, 1, many);
-  return round_up(std::max(of_few.bytes, of_many.bytes), 64);
-}
-
 // The same numbers, with parts for tiles, and scratch for these.
 AttentionArgs with_tiles(AttentionArgs args) {
-  args.rows_per_tile = rows_for_tiles(args);
+  args.rows_per_tile = rows_of_copies(args, kPartFloats / args.head_dim, {kPair, kConvertCost});
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group, kPartsOf<float>);
   const size_t of_tiles = round_up(sizes.bytes(), 64) / 4 + expanded_floats(args);
   args.thread_floats = std::max(floats_of_thread<FloatsAvx512>(args), of_tiles);
-  args.thread_floats = std::max(args.thread_floats, integers_bytes(args) / 4);
   return args;
 }
 
@@ -435,11 +400,17 @@ void cache_prepare(Step& step, const Call& call) {
   step.run = amx_run<float>;
 }
 
-size_t pages_scratch(const Call& call) { return 4 * attention_floats(with_tiles(pages_args<FloatsAvx512>(call))); }
+AttentionArgs tile_pages_args(const Call& call) {
+  AttentionArgs args = pages_args<FloatsAvx512>(call);
+  args.copies_for_prefill = rounds_prompts(call);
+  return with_tiles(args);
+}
+
+size_t pages_scratch(const Call& call) { return 4 * attention_floats(tile_pages_args(call)); }
 
 void pages_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<UpdateAndAttendArguments>(call);
-  AttentionArgs args = with_tiles(pages_args<FloatsAvx512>(call));
+  AttentionArgs args = tile_pages_args(call);
   bind_pages(args, call);
   begin_attention(step, args);
   switch (static_cast<CacheType>(given.cache_type)) {
@@ -450,12 +421,12 @@ void pages_prepare(Step& step, const Call& call) {
   }
 }
 
-constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi | kAvx512Bf16 | kAmxBf16 | kAmxInt8;
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi | kAvx512Bf16 | kAmxBf16;
 
 constexpr KernelRow kRows[] = {
     {"attention_f32_16x1x32_amx", "attention", nullptr, 0, kNeeds, 16, 1, cache_scratch, cache_prepare},
-    {"update_and_attend_f32_16x1x32_amx", "update_and_attend", nullptr, 0, kNeeds, 16, 1, pages_scratch, pages_prepare},
-    {"rope_update_and_attend_f32_16x1x32_amx", "rope_update_and_attend", nullptr, 0, kNeeds, 16, 1,
+    {"update_and_attend_f32_1x1x32_amx", "update_and_attend", nullptr, 0, kNeeds, 1, 1, pages_scratch, pages_prepare},
+    {"rope_update_and_attend_f32_1x1x32_amx", "rope_update_and_attend", nullptr, 0, kNeeds, 1, 1,
      rope_update_and_attend_scratch<pages_scratch>, rope_update_and_attend_prepare<FloatsAvx512, pages_prepare>},
 };
 

@@ -1,4 +1,4 @@
-// Attention of prompts by words on AVX2.
+// Attention over pages, that of prompts by words on AVX2.
 #include "../families/attention/attention_words.h"
 #include "../kernel.h"
 #include "words_avx2.h"
@@ -20,9 +20,9 @@ using Words = WordsAvx2<DotAvx2Words>;
 constexpr uint32_t kNeeds = kAvx2;
 
 constexpr KernelRow kRows[] = {
-    {"update_and_attend_f32_32x1x16_avx2", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
-     words_scratch<Words>, words_prepare<Words>},
-    {"rope_update_and_attend_f32_32x1x16_avx2", "rope_update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
+    {"update_and_attend_f32_1x1x16_avx2", "update_and_attend", nullptr, 0, kNeeds, 1, 1, words_scratch<Words>,
+     words_prepare<Words>},
+    {"rope_update_and_attend_f32_1x1x16_avx2", "rope_update_and_attend", nullptr, 0, kNeeds, 1, 1,
      rope_update_and_attend_scratch<words_scratch<Words>>,
      rope_update_and_attend_prepare<Words::Floats, words_prepare<Words>>},
 };

@@ -1,4 +1,4 @@
-// Attention of prompts by words on AVX-VNNI.
+// Attention over pages, that of prompts by words on AVX-VNNI.
 #include "../families/attention/attention_words.h"
 #include "../kernel.h"
 #include "words_avx2.h"
@@ -19,9 +19,9 @@ using Words = WordsAvx2<DotAvxVnniWords>;
 constexpr uint32_t kNeeds = kAvx2 | kAvxVnni;
 
 constexpr KernelRow kRows[] = {
-    {"update_and_attend_f32_32x1x16_avx_vnni", "update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
-     words_scratch<Words>, words_prepare<Words>},
-    {"rope_update_and_attend_f32_32x1x16_avx_vnni", "rope_update_and_attend", nullptr, 0, kNeeds, kWordRowsLeast, 1,
+    {"update_and_attend_f32_1x1x16_avx_vnni", "update_and_attend", nullptr, 0, kNeeds, 1, 1, words_scratch<Words>,
+     words_prepare<Words>},
+    {"rope_update_and_attend_f32_1x1x16_avx_vnni", "rope_update_and_attend", nullptr, 0, kNeeds, 1, 1,
      rope_update_and_attend_scratch<words_scratch<Words>>,
      rope_update_and_attend_prepare<Words::Floats, words_prepare<Words>>},
 };

@@ -4,8 +4,8 @@
  */
 import { byteSize, type TypedArray } from "../dtype.ts";
 
-/** Numbers of a run in `SequenceTable.runs`: its first row, its number of rows, the position of its first row, its slot. */
-export const RUN_FIELDS = 4;
+/** Numbers of a run in `SequenceTable.runs`: its first row, its number of rows, the position of its first row, its slot, 1 for prefill. */
+export const RUN_FIELDS = 5;
 
 /**
  * Storage types of the KV cache: int8 has a scale for each row of a head; int4 has a scale and a minimum for each row of values
@@ -160,17 +160,26 @@ export interface Run {
   readonly rows: number;
   readonly position: number;
   readonly slot: number;
+  /**
+   * Whether its tokens are of a prompt: kernels may compute these in another way than those of answers, and compute each of
+   * them in that way, however many there are. Default false.
+   */
+  readonly isPrefill?: boolean;
+}
+
+/** Writes the runs of a step to a table. */
+export function writeRuns({ runs }: Pick<SequenceTable, "runs">, all: readonly Run[]): void {
+  runs[0] = all.length;
+  for (const [i, { row, rows, position, slot, isPrefill = false }] of all.entries())
+    runs.set([row, rows, position, slot, Number(isPrefill)], 1 + i * RUN_FIELDS);
 }
 
 /** The runs of a table, limited to the first `rows` rows. */
 export function* runsOf({ runs }: SequenceTable, rows: number): Generator<Run> {
   for (let i = 0; i < runs[0]!; i++) {
-    const [row, count, position, slot] = runs.subarray(1 + i * RUN_FIELDS, 1 + (i + 1) * RUN_FIELDS) as unknown as [
-      number,
-      number,
-      number,
-      number,
-    ];
-    if (row + count <= rows) yield { row, rows: count, position, slot };
+    const at = 1 + i * RUN_FIELDS;
+    const [row, count] = [runs[at]!, runs[at + 1]!];
+    if (row + count > rows) continue;
+    yield { row, rows: count, position: runs[at + 2]!, slot: runs[at + 3]!, isPrefill: runs[at + 4] === 1 };
   }
 }

@@ -17,7 +17,7 @@ export async function* logitRows(
   if (first > 0) await decoder.prefill(ids.slice(0, first), { signal });
   for (let start = first; start < ids.length; start += most) {
     const chunk = ids.slice(start, start + most);
-    const logits = await decoder.allLogits(chunk, { signal });
+    const logits = await decoder.allLogits(chunk, { signal, of: "prompt" });
     for (let i = 0; i < chunk.length; i++) yield logits.subarray(i * vocabularySize, (i + 1) * vocabularySize);
   }
 }

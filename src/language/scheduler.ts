@@ -14,7 +14,15 @@ import type { Tensor } from "../tensor.ts";
 import { hiddenOf, logitsOf } from "./logits.ts";
 import { DRAFT_METHOD } from "./program-decoder.ts";
 import { StepInputs } from "./step-inputs.ts";
-import { nextToken, type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
+import {
+  isPrefill,
+  nextToken,
+  type Part,
+  type Pending,
+  planStep,
+  type SequenceRequest,
+  type StepLimits,
+} from "./step-plan.ts";
 
 /** Turns of the event loop that a step waits for sequences that are expected to ask for their next token. */
 const GATHER_TURNS = 3;
@@ -312,6 +320,7 @@ export class Scheduler {
         sequence: pending.sequence,
         tokens,
         ahead: aheadOf(pending),
+        isPrefill: isPrefill(pending),
       }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);

@@ -1,5 +1,5 @@
 /** Decoder of a program with a paged KV cache: one sequence, which the scheduler runs beside others. */
-import { checkIds, checkOptions } from "../arguments.ts";
+import { checkIds, checkOptions, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
@@ -124,15 +124,15 @@ export class SequenceDecoder implements ProgramDecoder {
 
   /** After an abort, parts of the prompt may have been appended: see `position`. Other errors append nothing. */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
-    return this.#append("prefill", ids, { ...options, rows: 1 });
+    return this.#append("prefill", ids, { ...options, rows: 1, of: options?.of ?? "prompt" });
   }
 
   step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
-    return this.#append("step", [id], { ...options, rows: 1 });
+    return this.#append("step", [id], { ...options, rows: 1, of: options?.of ?? "answer" });
   }
 
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
-    return this.#append("allLogits", ids, { ...options, rows: ids?.length });
+    return this.#append("allLogits", ids, { ...options, rows: ids?.length, of: options?.of ?? "answer" });
   }
 
   /** Appends ids to the context, computes them, and gives the logits of the last `rows`. */
@@ -143,14 +143,16 @@ export class SequenceDecoder implements ProgramDecoder {
   ): Promise<Float32Array> {
     this.#checkUsable();
     checkOptions(options);
-    const { signal, rows } = options;
+    const { signal, rows, of } = options;
+    if (of !== "prompt" && of !== "answer")
+      throw new InvalidArgumentError(`of: expected prompt or answer but found ${shown(of)}`);
     return this.#context.alone(async () => {
       checkIds(call, given);
       if (given.length === 0) throw new InvalidArgumentError(`${call}: expected at least one token`);
       this.#context.check(given);
-      const { ids } = this.#context;
+      const { ids, isAnswer } = this.#context;
       const before = ids.length;
-      for (const id of given) ids.push(id);
+      for (const id of given) this.#context.push(id, of === "answer");
       const sequence = this.#sequenceFor(methodFor(this.#program, ids.length));
       const logits = this.#logitsOf(rows);
       const hidden = this.draft && new Float32Array(rows * this.#hiddenSize);
@@ -159,8 +161,7 @@ export class SequenceDecoder implements ProgramDecoder {
         this.#cachedTokens = await this.#scheduler.run({
           sequence,
           method: sequence.branch,
-          ids,
-          logits,
+          ...{ ids, isAnswer, logits },
           logitsFrom: ids.length - rows,
           keepsStart: rows > 1,
           ...{ hidden, signal },
@@ -168,7 +169,7 @@ export class SequenceDecoder implements ProgramDecoder {
         if (hidden) this.#hidden = { from: ids.length - rows, values: hidden };
         return logits;
       } catch (error) {
-        ids.length = signal?.aborted ? Math.max(before, sequence.position) : before;
+        this.#context.cut(signal?.aborted ? Math.max(before, sequence.position) : before);
         if (!sequence.isDisposed && sequence.position > ids.length) sequence.truncate(ids.length);
         throw error;
       }
@@ -180,12 +181,13 @@ export class SequenceDecoder implements ProgramDecoder {
     checkOptions(options);
     return this.#context.alone(async () => {
       checkIds("draft", given);
-      const { ids } = this.#context;
+      const { ids, isAnswer } = this.#context;
       const sequence = this.#sequence;
       const before = this.#hiddenBefore(given.length);
       if (!before || !sequence || ids.length + given.length > this.contextLength) return null;
       const logits = this.#logitsOf(1, this.#draftVocabularySize);
       const all = [...ids, ...given];
+      const areAnswers = [...isAnswer, ...given.map(() => true)];
       const hidden = new Float32Array(before.length);
       const isFixed = this.#isDraftFixed;
       // The keys and values that the draft attends to must exist.
@@ -194,7 +196,15 @@ export class SequenceDecoder implements ProgramDecoder {
         ? { position: ids.length, row: ids.length - 1 }
         : { position: all.length - 1, row: all.length - 1 };
       const isComputed = await this.#scheduler.draft({
-        ...{ sequence, method: DRAFT_METHOD, ids: all, logits, logitsFrom: all.length - 1, keepsStart: false },
+        ...{
+          sequence,
+          method: DRAFT_METHOD,
+          ids: all,
+          isAnswer: areAnswers,
+          logits,
+          logitsFrom: all.length - 1,
+          keepsStart: false,
+        },
         ...{ hidden, draft: { before, ...at }, signal: options.signal },
       });
       if (!isComputed) return null;

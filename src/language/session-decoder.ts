@@ -137,7 +137,7 @@ export class SessionDecoder implements ProgramDecoder {
 
   async #append(tokens: Tensor, options: ComputeOptions): Promise<Float32Array> {
     const logits = await this.#compute(tokens, options);
-    for (const id of tokens.data) this.#context.ids.push(Number(id));
+    for (const id of tokens.data) this.#context.push(Number(id), false);
     return logits;
   }
 

@@ -20,6 +20,8 @@ export interface SequenceRequest {
   readonly method: string;
   /** All tokens of the sequence, including those that it holds. */
   readonly ids: readonly number[];
+  /** Which of the ids are of answers: a run is all of a prompt or all of an answer. */
+  readonly isAnswer: readonly boolean[];
   /** Index of the first token whose logits are wanted; they go to `logits` [ids.length - logitsFrom, vocabulary]. */
   readonly logitsFrom: number;
   readonly logits: Float32Array;
@@ -70,10 +72,15 @@ export interface StepLimits {
   readonly endsPages: boolean;
 }
 
-/** A request's share of a step: its next `tokens`. */
+/** A request's share of a step: its next `tokens`, all of a prompt or all of an answer. */
 export interface Part {
   readonly pending: Pending;
   readonly tokens: number;
+}
+
+/** Whether the next token of a request is of a prompt. */
+export function isPrefill(request: SequenceRequest): boolean {
+  return !request.isAnswer[nextToken(request)];
 }
 
 /** Number of tokens of a request that are still to be computed. */
@@ -84,6 +91,14 @@ function restOf({ ids, sequence, draft }: Pending): number {
 /** Index, among the request's ids, of the next token to compute. */
 export function nextToken({ ids, sequence, draft }: SequenceRequest): number {
   return draft ? ids.length - 1 : sequence.position;
+}
+
+/** Tokens of a request, at most `most`, that are all of a prompt or all of an answer. */
+function tokensAlike(request: Pending, most: number): number {
+  const start = nextToken(request);
+  let end = start;
+  while (end < start + most && request.isAnswer[end] === request.isAnswer[start]) end++;
+  return end - start;
 }
 
 /**
@@ -156,7 +171,7 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, { late
   let logitRows = limits.logitRows;
   const take = (pending: Pending, most: number): number => {
     const withoutLogits = Math.max(0, pending.logitsFrom - nextToken(pending));
-    const room = Math.min(most, restOf(pending), withoutLogits + logitRows);
+    const room = tokensAlike(pending, Math.min(most, restOf(pending), withoutLogits + logitRows));
     const tokens = tokensToEnd(pending, room, awaited.get(pending) ?? Infinity, limits);
     if (tokens < 1 || parts.length >= limits.sequences) return 0;
     logitRows -= Math.max(0, tokens - withoutLogits);

@@ -12,6 +12,8 @@ export interface ContextLimits {
 
 export class TokenContext {
   readonly ids: number[] = [];
+  /** Which of the ids are of answers. */
+  readonly isAnswer: boolean[] = [];
   readonly #limits: ContextLimits;
   #isBusy = false;
 
@@ -34,7 +36,7 @@ export class TokenContext {
   fork(): TokenContext {
     this.#checkIdle();
     const fork = new TokenContext(this.#limits);
-    for (const id of this.ids) fork.ids.push(id);
+    for (const [i, id] of this.ids.entries()) fork.push(id, this.isAnswer[i]!);
     return fork;
   }
 
@@ -47,7 +49,19 @@ export class TokenContext {
     const { length } = this.ids;
     if (!Number.isInteger(position) || position < 0 || position > length)
       throw new InvalidArgumentError(`rewind: expected a position up to ${length} but found ${shown(position)}`);
-    this.ids.length = position;
+    this.cut(position);
+  }
+
+  /** Appends an id, of an answer or of a prompt. */
+  push(id: number, isAnswer: boolean): void {
+    this.ids.push(id);
+    this.isAnswer.push(isAnswer);
+  }
+
+  /** Leaves the first `length` ids. */
+  cut(length: number): void {
+    this.ids.length = length;
+    this.isAnswer.length = length;
   }
 
   /** ContextLengthError for more ids than the context has room for, InvalidArgumentError for ids beyond the vocabulary. */

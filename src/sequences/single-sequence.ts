@@ -27,11 +27,11 @@ export class SingleSequence {
     return this.#sequence.position;
   }
 
-  /** Runs calls on `tokens` tokens after those that it holds; `commit` then appends them. */
+  /** Runs calls on `tokens` tokens after those that it holds, as of a prompt when there are several; `commit` then appends them. */
   step<R>(tokens: number, work: () => R): R {
     // There is room for a whole context, and no other sequence.
     this.#sequence.reserve(tokens);
-    return this.#store.stepNow([{ sequence: this.#sequence, tokens }], work);
+    return this.#store.stepNow([{ sequence: this.#sequence, tokens, isPrefill: tokens > 1 }], work);
   }
 
   /** Appends the tokens of the last step. */

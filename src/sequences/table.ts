@@ -5,9 +5,11 @@ import {
   type LayerPages,
   type PagedCache,
   RUN_FIELDS,
+  type Run,
   registerTable,
   type SequenceTable,
   type StatePart,
+  writeRuns,
 } from "../kernels/sequence-table.ts";
 import type { SequenceLayout } from "./layout.ts";
 import type { PageStore } from "./page-store.ts";
@@ -22,6 +24,8 @@ export interface StepRun {
    * compute tokens again. Default 0.
    */
   readonly ahead?: number;
+  /** Whether its tokens are of a prompt. Default false. */
+  readonly isPrefill?: boolean;
 }
 
 /**
@@ -85,15 +89,16 @@ export class Table implements SequenceTable {
       for (const sequence of this.#sequences) if (sequence) sequence.changedFrom = 0;
     this.#moves = this.#store.pool.moves;
     const inStep = new Set(runs.map(({ sequence }) => sequence));
+    const written: Run[] = [];
     let row = 0;
-    for (const [i, { sequence, tokens, ahead = 0 }] of runs.entries()) {
+    for (const { sequence, tokens, ahead = 0, isPrefill } of runs) {
       const slot = this.#slotOf(sequence, inStep);
       this.#writePages(slot, sequence);
       this.#writeStates(slot, sequence);
-      this.runs.set([row, tokens, sequence.position + ahead, slot], 1 + RUN_FIELDS * i);
+      written.push({ row, rows: tokens, position: sequence.position + ahead, slot, ...(isPrefill && { isPrefill }) });
       row += tokens;
     }
-    this.runs[0] = runs.length;
+    writeRuns(this, written);
   }
 
   /** Ends the step. */

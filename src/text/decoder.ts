@@ -3,6 +3,11 @@
 export interface ComputeOptions {
   /** Aborts the computation, which throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
+  /**
+   * What tokens are of, which some CPUs compute in two ways: `prefill` computes those of a prompt unless this says other, `step` and
+   * `allLogits` those of an answer.
+   */
+  readonly of?: "prompt" | "answer" | undefined;
 }
 
 /** A language model with a context that tokens are appended to. */

@@ -39,9 +39,10 @@ export class ModelWriter implements DraftWriter {
 
   async logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits> {
     const rest = this.#follow(text);
-    const logits = await this.#decoder.prefill(rest, options);
+    const hasRead = rest.length > READ_MAX;
+    const logits = await this.#decoder.prefill(rest, { ...options, of: hasRead ? "prompt" : "answer" });
     for (const id of rest) this.#ids.push(id);
-    return { logits, hasRead: rest.length > READ_MAX };
+    return { logits, hasRead };
   }
 
   /** Rewinds the context to the prefix that it shares with a text; returns the rest of the text, which is still to be read. */

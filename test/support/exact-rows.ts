@@ -1,7 +1,6 @@
 /** CPUs on which rows have the same results, bit for bit, however many are computed at once. */
 import type { Cpu, CpuFeature } from "../../src/kernels/contract.ts";
 import { hostCpu } from "../../src/kernels/cpu.ts";
-import type { KvCacheType } from "../../src/kernels/sequence-table.ts";
 
 /** AMX's tiles and Arm's bf16 compute many rows in another way than few: the exceptions of docs/sequences.md. */
 const isException = (feature: CpuFeature) => feature.startsWith("amx") || feature === "bf16";
@@ -19,10 +18,3 @@ export const exactHost = (): Cpu => exactRows(hostCpu());
 
 /** Whether this CPU has what is an exception. */
 export const hostHasExceptions = [...hostCpu().features].some(isException);
-
-/**
- * Whether attention has the same results for a row of a prompt, bit for bit, however many are computed at once: not on CPUs with AVX2
- * over keys and values but those of f32, which 32 rows and more take as words of 16 bits.
- */
-export const attendsExactly = ({ features }: Cpu, kvCache: KvCacheType): boolean =>
-  !features.has("avx2") || kvCache === "f32";

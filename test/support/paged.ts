@@ -8,6 +8,7 @@ import {
   RUN_FIELDS,
   type Run,
   type SequenceTable,
+  writeRuns,
 } from "../../src/kernels/sequence-table.ts";
 import type { Random } from "./random.ts";
 
@@ -95,10 +96,7 @@ export class PagedTable implements SequenceTable {
   }
 
   setRuns(runs: readonly Run[]): void {
-    this.runs[0] = runs.length;
-    runs.forEach(({ row, rows, position, slot }, i) => {
-      this.runs.set([row, rows, position, slot], 1 + RUN_FIELDS * i);
-    });
+    writeRuns(this, runs);
   }
 
   /** All bytes of all pages, one slot after the other. */

@@ -70,11 +70,12 @@ export function rowsOfFile(file: string): string[] {
   const text = readFileSync(new URL(`../../native/${file}`, import.meta.url), "utf8");
   const shared = readFileSync(new URL("../../native/families/vector_rows.h", import.meta.url), "utf8");
   const own = [...text.matchAll(/"(\w+_\d+x\d+x\d+_\w*)"( LOWBIT_FLOATS_TARGET)?/g)];
-  const [, target, lanes] = /LOWBIT_TRANSFORMER_ROWS\(\w+, "?(\w+)"?, "(\d+)"/.exec(text) ?? [];
-  const names = target ? [...shared.matchAll(/LOWBIT_FLOAT_ROW\("(\w+)"/g)].map(([, name]) => name) : [];
-  const ends = target === "LOWBIT_FLOATS_TARGET" ? "sse2" : target;
-  return [
-    ...own.map(([, name, baseline]) => (baseline ? `${name}sse2` : name!)),
-    ...names.map((name) => `${name}_f32_1x1x${lanes}_${ends}`),
-  ];
+  const ofMacros = [...text.matchAll(/(LOWBIT_\w+_ROWS)\(\w+, "?(\w+)"?, "(\d+)"/g)].flatMap(
+    ([, macro, target, lanes]) => {
+      const body = new RegExp(`#define ${macro}\\(.*\\\\\n(?:.*\\\\\n)*.*`).exec(shared)![0];
+      const ends = target === "LOWBIT_FLOATS_TARGET" ? "sse2" : target;
+      return [...body.matchAll(/LOWBIT_FLOAT_ROW\("(\w+)"/g)].map(([, name]) => `${name}_f32_1x1x${lanes}_${ends}`);
+    },
+  );
+  return [...own.map(([, name, baseline]) => (baseline ? `${name}sse2` : name!)), ...ofMacros];
 }

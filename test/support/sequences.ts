@@ -7,6 +7,7 @@ import {
   RUN_FIELDS,
   type Run,
   type SequenceTable,
+  writeRuns,
 } from "../../src/kernels/sequence-table.ts";
 
 export interface SequencesShape extends Pick<PagedCache, "type" | "kvHeads" | "headDim" | "window" | "pagePositions"> {
@@ -68,9 +69,7 @@ export class Sequences {
   }
 
   setRuns(runs: readonly Run[]): void {
-    this.table.runs[0] = runs.length;
-    for (const [i, { row, rows, position, slot }] of runs.entries())
-      this.table.runs.set([row, rows, position, slot], 1 + RUN_FIELDS * i);
+    writeRuns(this.table, runs);
   }
 }
 

@@ -1,6 +1,12 @@
 /** States of the sequences of a step for tests of kernels, in a kernel memory: those to read and those to write. */
 import type { KernelMemory } from "../../src/kernels/contract.ts";
-import { RUN_FIELDS, type Run, type SequenceTable, type StatePart } from "../../src/kernels/sequence-table.ts";
+import {
+  RUN_FIELDS,
+  type Run,
+  type SequenceTable,
+  type StatePart,
+  writeRuns,
+} from "../../src/kernels/sequence-table.ts";
 
 /** Bytes around the call's part of a state, which it must leave alone. */
 const MARGIN = 64;
@@ -38,9 +44,7 @@ export class States {
   }
 
   setRuns(runs: readonly Run[]): void {
-    this.table.runs[0] = runs.length;
-    for (const [i, { row, rows, position, slot }] of runs.entries())
-      this.table.runs.set([row, rows, position, slot], 1 + RUN_FIELDS * i);
+    writeRuns(this.table, runs);
   }
 
   /** What a slot's state is now, or will be after the step. */

@@ -39,6 +39,8 @@ struct AttentionArgs {
   ScoreRule rule;
   uint32_t threads;
   bool is_int4;
+  // Whether runs of prompts are computed in another way, by keys and values in copies.
+  bool copies_for_prefill;
   // Rows of a tile where many share their keys, and of a tile that stores.
   uint32_t rows_per_tile, stored_per_tile;
   // Floats of one thread's scratch; rows that may have results of single chunks.
@@ -57,7 +59,7 @@ void each_run(const AttentionArgs& args, Body&& body) {
   if (!args.pages) {
     const int64_t start = *static_cast<const volatile int64_t*>(args.runs);
     if (start >= 0 && start <= static_cast<int64_t>(args.capacity) - args.rows)
-      body(Run{0, args.rows, static_cast<uint32_t>(start), 0});
+      body(Run{0, args.rows, static_cast<uint32_t>(start), 0, false});
     return;
   }
   each_run_of(args.runs, args.runs_max, args.rows, args.capacity, body);

@@ -19,6 +19,28 @@ static inline uint32_t rows_of_tile(const AttentionArgs& args, uint32_t queries)
   return std::max(1u, std::min(most, args.rows / tiles_wanted));
 }
 
+// Queries that are multiplied at once, and what copies of a block cost in queries that are multiplied with them.
+struct CopyCosts {
+  uint32_t at_once, copies;
+};
+
+// Rows of a part, of `queries` at most, such that threads that copy keys and values are done soonest.
+static inline uint32_t rows_of_copies(const AttentionArgs& args, uint32_t queries, CopyCosts costs) {
+  const uint32_t most = std::max(1u, queries / args.group);
+  uint32_t best = 0;
+  uint64_t least = UINT64_MAX;
+  for (uint32_t parts = ceil_div(args.rows, most); parts <= std::min(args.rows, 16 * args.threads); parts++) {
+    const uint32_t rows = ceil_div(args.rows, parts);
+    const uint64_t cost = round_up(rows * args.group, costs.at_once) + costs.copies;
+    const uint64_t longest = ceil_div(args.kv_heads * parts, args.threads) * cost;
+    if (longest < least) {
+      least = longest;
+      best = rows;
+    }
+  }
+  return best > 0 ? best : most;
+}
+
 // Floats of one thread's scratch.
 template <class Isa>
 size_t floats_of_thread(const AttentionArgs& args) {
@@ -63,6 +85,12 @@ AttentionArgs cache_args(const Call& call) {
 
 // What pages hold, as numbered in src/kernels/sequence-table.ts.
 enum class CacheType : uint32_t { kFloats, kHalves, kIntegers, kInt4 };
+
+// Pages whose prompts may be computed with rounded factors: those of floats say that exactness is wanted.
+static inline bool rounds_prompts(const Call& call) {
+  const auto type = static_cast<CacheType>(arguments_of<UpdateAndAttendArguments>(call).cache_type);
+  return type != CacheType::kFloats;
+}
 
 template <class Isa>
 AttentionArgs pages_args(const Call& call) {
@@ -155,8 +183,7 @@ static inline void bind_pages(AttentionArgs& args, const Call& call) {
   args.values = given.residual_value_offset;
 }
 
-// `Bytes` are those that multiply 4 bits.
-template <class Isa, class Bytes = typename Isa::Bytes>
+template <class Isa>
 void update_and_attend_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<UpdateAndAttendArguments>(call);
   AttentionArgs args = pages_args<Isa>(call);
@@ -166,7 +193,7 @@ void update_and_attend_prepare(Step& step, const Call& call) {
     case CacheType::kFloats: step.run = attention_run<Isa, float>; break;
     case CacheType::kHalves: step.run = attention_run<Isa, uint16_t>; break;
     case CacheType::kIntegers: step.run = attention_run<Isa, int8_t>; break;
-    case CacheType::kInt4: step.run = int4_run<Bytes>; break;
+    case CacheType::kInt4: step.run = int4_run<typename Isa::Bytes>; break;
   }
 }
 

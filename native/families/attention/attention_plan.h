@@ -109,7 +109,7 @@ static inline void plan_attention(const AttentionArgs& args) {
   for (uint32_t i = 0; i < plan.jobs; i++) {
     AttentionJob& job = jobs[i];
     const uint64_t cost = cost_of(args, job.run);
-    if (job.run.rows > kFewRows) {
+    if (job.run.rows > kFewRows || (args.copies_for_prefill && job.run.is_prefill)) {
       job.head_parts = args.kv_heads;
       job.row_parts = ceil_div(job.run.rows, args.rows_per_tile);
     } else if (args.threads > 1) {

@@ -1,6 +1,6 @@
-// Attention of many queries of one head of keys and values by products of words of 16 bits. Queries and keys are
-// rounded to 1/65534 of their lengths, values to 1/4096 of the largest of their row at most, and weights to 1/16382 of
-// the largest weighted row of a block of keys. Pages of floats, which say that exactness is wanted, have none. A row's
+// Attention of prompts, of one head of keys and values, by products of words of 16 bits. Queries and keys are rounded
+// to 1/65534 of their lengths, values to 1/4096 of the largest of their row at most, and weights to 1/16382 of the
+// largest weighted row of a block of keys. Pages of floats, which say that exactness is wanted, have none. A row's
 // result is bit for bit the same whichever rows are beside it, and for any number of threads.
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace lowbit {
 
-// Rows of a prompt from which words serve: more than are drafted, which have the results of single tokens.
-constexpr uint32_t kWordRowsLeast = 32;
 // Most queries of a part: a block's words are made for all of them.
 constexpr uint32_t kWordQueries = 512;
+// What making words of a block costs, in queries that are multiplied with them.
+constexpr uint32_t kWordCopyCost = 16;
 
 // Where the parts of one thread's scratch begin, in floats.
 template <class Isa>
@@ -262,8 +262,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
   QueryRange range_;
 };
 
-// Of pages of halves, integers and int4: what serves else has runs of few rows, and those with a number that is not
-// finite.
+// Pages of halves, integers and int4: other kernels serve answers, and parts with a number that is not finite.
 template <class Isa, class Element, bool IsInt4 = false>
 void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   using Floats = typename Isa::Floats;
@@ -274,7 +273,7 @@ void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<Floats, Element> part(args, job, index);
-    const bool takes_words = job.run.rows >= kWordRowsLeast && !part.is_empty();
+    const bool takes_words = job.run.is_prefill && !part.is_empty();
     if (takes_words && WordsPart<Isa, Element>(part, scratch).attend()) return;
     if constexpr (IsInt4) Int4Part<Bytes>(part, scratch).attend();
     else attend_part<Floats>(part, scratch);
@@ -286,7 +285,10 @@ template <class Isa>
 AttentionArgs words_args(const Call& call) {
   using Floats = typename Isa::Floats;
   AttentionArgs args = pages_args<Floats>(call);
-  args.rows_per_tile = rows_of_tile(args, kWordQueries);
+  args.copies_for_prefill = rounds_prompts(call);
+  if (!args.copies_for_prefill) return args;
+  args.rows_per_tile =
+      rows_of_copies(args, kWordQueries * 64 / args.head_dim, {WordsScratch<Isa>::kRows, kWordCopyCost});
   const WordsScratch<Isa> at(args.head_dim, args.rows_per_tile * args.group);
   args.thread_floats = std::max(floats_of_thread<Floats>(args), at.floats + expanded_floats(args));
   return args;

@@ -96,7 +96,7 @@ export function packed(n: number, k: number, bits: number, layout: string) {
 export function tableOfRun(rows: number, stateElements: number): SequenceTable {
   const state = { now: bytesOf(floats(stateElements, 8)), next: new Uint8Array(4 * stateElements) };
   return {
-    ...{ handle: new Int32Array(1), runs: Int32Array.of(1, 0, rows, 20, 0), runsMax: 1, slots: 1 },
+    ...{ handle: new Int32Array(1), runs: Int32Array.of(1, 0, rows, 20, 0, 0), runsMax: 1, slots: 1 },
     ...{ states: new BigUint64Array(1), nextStates: new BigUint64Array(1) },
     state: () => state,
     layerPages: () => undefined,

@@ -1,10 +1,11 @@
 /** Reads runs of rows from a sequence table. */
+import { RUN_FIELDS } from "../../sequence-table.ts";
 import { type Body, type Expr, type Local, select, when, whileDo } from "../assembler/expression.ts";
 import { i32, int, ptr, size } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
 import { advance } from "./loops.ts";
 
-const RUN_BYTES = 16;
+const RUN_BYTES = 4 * RUN_FIELDS;
 
 /** Arguments that a function needs to read runs: the number of rows, and the address of the runs. */
 export interface RunFields {
