@@ -73,6 +73,6 @@ it("is found by a row's name", () => {
     /^\(module\n.*\(func \$gemv_relaxed_w4_.*relaxed_dot/s,
   );
   expect(() => wasmKernelText("linear")).toThrow(
-    /"linear" is no WebAssembly row: expected one of linear_a8_wx_4x16x32/,
+    /"linear" is no WebAssembly row: expected one of linear_a8_wx_8x16x32/,
   );
 });
