@@ -62,7 +62,10 @@ function gemvFunctions(key: string, shape: PanelShape, mode: DotMode, most: numb
   const rows = Array.from({ length: most }, (_, i) =>
     defineFunction(`${key}_m${i + 1}`, rowsParams, ({ args, tile, thread, row }, scope) => {
       const { fields, statements } = linearBlock.load(scope, args);
-      return [statements, new GemvGenerator({ shape, mode, fields, scope, thread, row, count: i + 1 }).build(tile)];
+      return [
+        statements,
+        new GemvGenerator({ shape, mode, fields, scope, thread, row, count: i + 1, most }).build(tile),
+      ];
     }),
   );
   const main = kernelFunction(key, linearBlock, ({ m }, params, scope) => {
@@ -81,6 +84,8 @@ interface GemvContext {
   /** The first row of activations, and how many are multiplied at once. */
   readonly row: Local<"i32">;
   readonly count: number;
+  /** The most rows that the code multiplies at once. */
+  readonly most: number;
 }
 
 class GemvGenerator {
@@ -96,6 +101,7 @@ class GemvGenerator {
   readonly #offset: Local<"v128">;
   readonly #row: Local<"i32">;
   readonly #x: readonly Local<"ptr">[];
+  readonly #most: number;
   readonly #levels: Local<"v128">;
   readonly #vectors: readonly Local<"v128">[];
   readonly #field: Local<"v128">;
@@ -104,7 +110,7 @@ class GemvGenerator {
   /** Results in the thread's scratch: engines that keep them in variables load a whole group before they compute. */
   readonly #resultsAt: Local<"ptr">;
 
-  constructor({ shape, mode, fields, scope, thread, row, count }: GemvContext) {
+  constructor({ shape, mode, fields, scope, thread, row, count, most }: GemvContext) {
     this.#shape = shape;
     this.#mode = mode;
     this.#fields = fields;
@@ -116,6 +122,7 @@ class GemvGenerator {
     this.#scale = scope.local("v128", "scale");
     this.#offset = scope.local("v128", "offset");
     this.#row = row;
+    this.#most = most;
     this.#x = scope.localArray("ptr", "x", count);
     this.#levels = scope.local("v128", "level_table");
     this.#vectors = scope.localArray("v128", "vector", fieldTables[shape.bits]!.vectors);
@@ -131,14 +138,21 @@ class GemvGenerator {
     const left = this.#scope.local("i32", "left");
     const each = this.#scope.local("i32", "each");
     const start = this.#scope.local("i32", "start");
-    const streams = this.#x.length > 1 ? FEW_STREAMS : STREAMS;
-    const panels = [
-      each.set(i32.div_u(left, int(streams))),
+    const apart = this.#scope.local("i32", "apart");
+    const ofOne = [
+      each.set(i32.div_u(left, int(STREAMS))),
       start.set(first),
-      when(each, this.#stripe(streams, start, each)),
-      start.set(i32.add(first, i32.mul(each, int(streams)))),
-      each.set(i32.rem_u(left, int(streams))),
-      streams > 1 ? when(each, this.#stripe(1, start, each)) : [],
+      apart.set(each),
+      when(each, this.#stripe(STREAMS, { start, apart, count: each })),
+      start.set(i32.add(first, i32.mul(each, int(STREAMS)))),
+      each.set(i32.rem_u(left, int(STREAMS))),
+      when(each, this.#stripe(1, { start, apart, count: each })),
+    ];
+    // Of an odd number, both have the panel in the middle.
+    const ofSome = [
+      each.set(i32.shr_u(i32.add(left, int(1)), int(1))),
+      apart.set(i32.sub(left, each)),
+      this.#stripe(FEW_STREAMS, { start: first, apart, count: each }),
     ];
     return [
       first.set(i32.mul(tile, perTile)),
@@ -149,17 +163,17 @@ class GemvGenerator {
         ? this.#levels.set(levelTable(this.#mode, this.#shape, v128.load(levels), this.#constants))
         : [],
       this.#resultsAt.set(ptr.add(elementAt(threadScratch, this.#thread, threadBytes), size(RESULTS_START))),
-      panels,
+      this.#most > 1 ? ofSome : ofOne,
     ];
   }
 
-  /** `count` panels of each of some streams, which begin `count` panels apart. */
-  #stripe(streams: number, start: Local<"i32">, count: Local<"i32">): Body {
+  /** `count` panels of each of some streams, which begin `apart` panels apart. */
+  #stripe(streams: number, { start, apart, count }: Record<"start" | "apart" | "count", Local<"i32">>): Body {
     const { panels, panelBytes, correctionOffset, frontBytes, records, groups } = this.#fields;
     const weights = this.#scope.localArray("ptr", "weights", streams);
     const turns = this.#scope.local("i32", "turns");
     const group = this.#scope.local("i32", "group");
-    const first = (s: number): Expr<"i32"> => i32.add(start, i32.mul(count, int(s)));
+    const first = (s: number): Expr<"i32"> => i32.add(start, i32.mul(apart, int(s)));
     const bytes = recordCount(this.#shape, 1) * recordBytes(this.#mode, this.#shape);
     return [
       weights.map((weight, s) => weight.set(elementAt(panels, first(s), panelBytes))),
