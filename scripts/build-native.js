@@ -81,6 +81,10 @@ function compiler() {
 /** Functions of ours stay functions, and nothing is optimized: a file takes seconds where it takes minutes else. */
 const unoptimized = ["-O0", "-Dalways_inline=unused"];
 
+/** Of files that are passed over, what tests compute much with. @param {string} file */
+const isTestedLong = (file) => /(attention|transformer)_/.test(file);
+const lightlyOptimized = ["-O1", "-Dalways_inline=unused"];
+
 /** Flags of sanitizers: reports name lines, and frames are there. Optimizing checks of each access would take minutes. */
 const instrumented = sanitizers ? [...unoptimized, "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`] : [];
 
@@ -160,7 +164,8 @@ function compilation(cxx, version, { sets, slowFiles }) {
   return (/** @type {{ file: string, set: string, features: string[] }} */ source) => {
     const { file, set } = source;
     const isPassedOver = !fast && !sanitizers && slowFiles.includes(file.replaceAll("\\", "/"));
-    const speed = isPassedOver || (set !== "" && !sets.includes(set)) ? unoptimized : [];
+    const isUnused = isPassedOver || (set !== "" && !sets.includes(set));
+    const speed = isPassedOver && isTestedLong(file) ? lightlyOptimized : isUnused ? unoptimized : [];
     const flags = [...fileFlags(arch, source, kind), ...speed];
     // Objects that a copy of this folder brings along are good there, too.
     const command = [version, ...cxx, ...base, ...flags].map((word) => word.replaceAll(root, ""));
