@@ -139,7 +139,7 @@ class GemvGenerator {
     const each = this.#scope.local("i32", "each");
     const start = this.#scope.local("i32", "start");
     const apart = this.#scope.local("i32", "apart");
-    const ofOne = [
+    const ofOne = () => [
       each.set(i32.div_u(left, int(STREAMS))),
       start.set(first),
       apart.set(each),
@@ -149,7 +149,7 @@ class GemvGenerator {
       when(each, this.#stripe(1, { start, apart, count: each })),
     ];
     // Of an odd number, both have the panel in the middle.
-    const ofSome = [
+    const ofSome = () => [
       each.set(i32.shr_u(i32.add(left, int(1)), int(1))),
       apart.set(i32.sub(left, each)),
       this.#stripe(FEW_STREAMS, { start: first, apart, count: each }),
@@ -163,7 +163,7 @@ class GemvGenerator {
         ? this.#levels.set(levelTable(this.#mode, this.#shape, v128.load(levels), this.#constants))
         : [],
       this.#resultsAt.set(ptr.add(elementAt(threadScratch, this.#thread, threadBytes), size(RESULTS_START))),
-      this.#most > 1 ? ofSome : ofOne,
+      this.#most > 1 ? ofSome() : ofOne(),
     ];
   }
 
