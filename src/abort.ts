@@ -1,6 +1,6 @@
-/** Waiting that an abort ends. */
+/** Lets an abort signal end a wait. */
 
-/** What a promise gives, unless the signal aborts first: then its reason is thrown. */
+/** Resolves as the promise does, unless the signal aborts first: its reason is then thrown. */
 export function orAbort<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {

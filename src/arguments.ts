@@ -1,13 +1,13 @@
-/** Checks of arguments that programs without types may get wrong, such as a model that was not awaited. */
+/** Checks of arguments for callers without types, who may, for example, pass a model that was not awaited. */
 import { InvalidArgumentError } from "./errors.ts";
 
-/** What kind of value was found: "Promise", "Null", or the name of a class. */
+/** Type of a value for messages: "Promise", "Null", or the name of its class. */
 function foundType(value: unknown): string {
   const kind = Object.prototype.toString.call(value).slice(8, -1);
   return kind === "Object" ? ((value as object).constructor?.name ?? kind) : kind;
 }
 
-/** A value in a message: the first 200 characters of its JSON where it has such a form, and its type otherwise. */
+/** A value for messages: the first 200 characters of its JSON, or its type where it has none. */
 export function shown(value: unknown): string {
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value === "symbol" || typeof value === "function") return foundType(value);
@@ -33,10 +33,10 @@ export function checkIds(name: string, ids: unknown, expected = "a list of token
       throw new InvalidArgumentError(`${name}: expected token ids but found ${shown(list[i])} at index ${i}`);
 }
 
-/** Levels of lists and objects in each other, as `parseJson` takes them from texts. */
+/** Most nesting of lists and objects, the same as `parseJson` allows. */
 const NESTING_MAX = 256;
 
-/** InvalidArgumentError for a value with too many levels of lists and objects: functions that call themselves read it. */
+/** InvalidArgumentError for a value that is nested too deeply for recursive functions. */
 export function checkNestingOf(name: string, value: unknown): void {
   const waiting = [{ item: value, depth: 0 }];
   for (let next = waiting.pop(); next; next = waiting.pop()) {
@@ -50,14 +50,14 @@ export function checkNestingOf(name: string, value: unknown): void {
   }
 }
 
-/** The value; InvalidArgumentError for what is no whole number from `min` to `max`. */
+/** Gives the value back. InvalidArgumentError for anything but a whole number from `min` to `max`. */
 export function checkWhole(name: string, value: unknown, min: number, max = Number.POSITIVE_INFINITY): number {
   if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
   const bound = max === Number.POSITIVE_INFINITY ? "" : ` to ${max}`;
   throw new InvalidArgumentError(`${name}: expected a whole number from ${min}${bound} but found ${shown(value)}`);
 }
 
-/** InvalidArgumentError for what is no instance of a class; `expected` says what makes one. */
+/** InvalidArgumentError for anything but an instance of a class; `expected` says where to get one. */
 export function checkInstance(
   name: string,
   value: unknown,
@@ -67,19 +67,19 @@ export function checkInstance(
   if (!(value instanceof type)) throw unexpected(name, expected, value);
 }
 
-/** InvalidArgumentError for what is no object with some fields; `expected` says what has them. */
+/** InvalidArgumentError for anything but an object with these fields; `expected` says where to get one. */
 export function checkFields(name: string, value: unknown, fields: readonly string[], expected: string): void {
   if (typeof value !== "object" || value === null || !fields.every((field) => field in value))
     throw unexpected(name, expected, value);
 }
 
-/** InvalidArgumentError for what is no list of objects with some fields; `expected` says what has them. */
+/** InvalidArgumentError for anything but a list of objects with these fields; `expected` says where to get one. */
 export function checkList(name: string, value: unknown, fields: readonly string[], expected: string): void {
   if (!Array.isArray(value)) throw unexpected(name, `a list of ${expected}`, value);
   for (const [i, item] of value.entries()) checkFields(`${name}[${i}]`, item, fields, `one of ${expected}`);
 }
 
-/** What an option may be, and whether a value is that. */
+/** What an option's value must be, and the check for it. */
 type Kind = readonly [expected: string, isIt: (value: never) => boolean];
 
 const flag: Kind = ["true or false", (value: unknown) => typeof value === "boolean"];
@@ -87,7 +87,10 @@ const text: Kind = ["a string", (value: unknown) => typeof value === "string"];
 const number: Kind = ["a number", (value: unknown) => typeof value === "number"];
 const callback: Kind = ["a function", (value: unknown) => typeof value === "function"];
 
-/** Options by name: each is of one kind in all functions that have it. Others, and their ranges, are checked where they count. */
+/**
+ * Kinds of options by name, which is the same in all functions that have the option. Other options, and ranges, are checked
+ * where they are used.
+ */
 const optionKinds: Readonly<Record<string, Kind>> = {
   signal: [
     "an AbortSignal",
@@ -122,7 +125,7 @@ const optionKinds: Readonly<Record<string, Kind>> = {
   ),
 };
 
-/** InvalidArgumentError for options that are no object, and for one of another kind than it has everywhere. */
+/** InvalidArgumentError for options that are no object, and for an option of the wrong kind. */
 export function checkOptions(options: object): void {
   if (typeof options !== "object" || options === null || Array.isArray(options))
     throw unexpected("options", "an object", options);
@@ -132,7 +135,7 @@ export function checkOptions(options: object): void {
   }
 }
 
-/** The error for an argument of another kind than expected. */
+/** The error for an argument of the wrong kind. */
 export function unexpected(name: string, expected: string, found: unknown): InvalidArgumentError {
   const hint = found instanceof Promise ? "; await it" : "";
   return new InvalidArgumentError(`${name}: expected ${expected} but found ${foundType(found)}${hint}`);

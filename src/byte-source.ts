@@ -1,4 +1,4 @@
-/** Random access to the bytes of a file, a blob or a buffer, and a sequential sink; the same in Node and the browser. */
+/** Random access to the bytes of a file, blob or buffer, and a sequential sink, in both Node and browsers. */
 import { shown } from "./arguments.ts";
 import { InvalidFileError } from "./errors.ts";
 
@@ -7,14 +7,14 @@ export interface ByteSource {
   readonly name: string;
   /** Number of bytes. */
   readonly size: number;
-  /** Reads `length` bytes at `offset`, not to be written to; InvalidFileError when they reach past the end. */
+  /** Reads `length` bytes at `offset`, which must not be written to. InvalidFileError when they reach past the end. */
   read(offset: number, length: number): Promise<Uint8Array>;
   /**
-   * Fills `target`, which may be shared memory, with the bytes at `offset`; InvalidFileError when they reach past the
-   * end. Absent where bytes are had by `read` only.
+   * Fills `target`, which may be shared memory, with the bytes at `offset`. InvalidFileError when they reach past the end.
+   * Absent where only `read` is possible.
    */
   readInto?(offset: number, target: Uint8Array): Promise<void>;
-  /** Closes what is read. */
+  /** Closes the source. */
   close(): Promise<void>;
 }
 
@@ -24,19 +24,19 @@ export interface ByteSink {
   readonly position: number;
   /** Appends bytes. */
   write(bytes: Uint8Array): Promise<void>;
-  /** Replaces bytes from `position` on that were written since the last mark. */
+  /** Overwrites bytes from `position` on, which must have been written since the last mark. */
   rewrite(position: number, bytes: Uint8Array): Promise<void>;
-  /** Notes that what was written until now need not be written again if the work is interrupted. */
+  /** Marks all bytes so far as finished, so that they are kept if the work is interrupted. */
   mark?(): Promise<void>;
 }
 
-/** Bytes in parts, of which the first ones, a head that says something of the others, are known last. */
+/** Bytes in parts where a header, the first bytes, is known only at the end. */
 export interface HeadedParts {
-  /** How many bytes the head has. */
+  /** Bytes of the header. */
   readonly headBytes: number;
-  /** What follows the head, in order. */
+  /** The bytes after the header, in order. */
   readonly rest: AsyncIterable<Uint8Array>;
-  /** The head, once the rest was taken. */
+  /** The header, once the rest was read. */
   head(): Uint8Array;
 }
 

@@ -1,6 +1,6 @@
-/** A promise and what settles it, as `Promise.withResolvers` gives them where engines are newer than Node 20. */
+/** `Promise.withResolvers` for Node 20, which lacks it: a promise and the functions that settle it. */
 
-/** A promise that others settle. */
+/** A promise that is settled from outside. */
 export interface Deferred<T = void> {
   readonly promise: Promise<T>;
   readonly resolve: (value: T) => void;

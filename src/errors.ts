@@ -1,9 +1,9 @@
 /** The errors lowbit throws. Every message names the argument or file, what was expected and what was found. */
 
-/** Names and lists in messages come from files, which make them as long as they like. */
+/** Most characters of a message, since names and lists from files can be of any length. */
 const MESSAGE_MAX = 4000;
 
-/** A message without its middle where it is long, and with control characters, which would steer a terminal, as escapes. */
+/** A message with control characters, which could steer a terminal, as escapes, and without its middle where it is long. */
 function shown(message: string): string {
   const half = MESSAGE_MAX / 2;
   const left = message.length - MESSAGE_MAX;
@@ -14,7 +14,7 @@ function shown(message: string): string {
   );
 }
 
-/** Base of all errors thrown on purpose; anything else escaping the library is a bug. */
+/** Base class of all errors that are thrown on purpose; any other error from the library is a bug. */
 export class LowbitError extends Error {
   override readonly name: string = this.constructor.name;
 
@@ -34,8 +34,8 @@ export class InvalidFileError extends LowbitError {
 }
 
 /**
- * A chat template or a tokenizer asks for more work than its limits allow. The message names the limit; `limits` of
- * `LanguageModel.template` and `LanguageModel.tokenizer` set it for models that are trusted.
+ * A chat template or tokenizer needs more work than its limits allow. The message names the limit; `limits` of
+ * `LanguageModel.template` and `LanguageModel.tokenizer` set it for trusted models.
  */
 export class LimitError extends InvalidFileError {}
 
@@ -47,7 +47,7 @@ export class ShapeError extends LowbitError {}
 
 /** A well-formed request that this version cannot serve; the message lists what it can. */
 export class UnsupportedError extends LowbitError {
-  /** The file whose contents ask for what cannot be served; null where a call did, or the file is not known. */
+  /** The file whose contents are not supported; null where a call's arguments are not, or where the file is not known. */
   readonly file: string | null;
   constructor(message = "", { file = null, ...options }: ErrorOptions & { file?: string | null } = {}) {
     super(message, options);
@@ -55,5 +55,5 @@ export class UnsupportedError extends LowbitError {
   }
 }
 
-/** The prompt and the tokens asked for do not fit the context length of the program. */
+/** The prompt and the requested tokens do not fit the context length of the program. */
 export class ContextLengthError extends LowbitError {}

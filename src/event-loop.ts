@@ -1,4 +1,4 @@
-/** Turns of the event loop for timers and input between two pieces of work, without the 1 to 4 ms that setTimeout costs. */
+/** Gives the event loop turns for timers and input, without the 1 to 4 ms of setTimeout. */
 
 /** Resolves in a new macrotask. */
 export const nextMacrotask: () => Promise<void> =
@@ -15,17 +15,17 @@ function postToSelf(resolve: () => void): void {
   port2.postMessage(null);
 }
 
-/** How long work may go on before the event loop gets a turn, so that timers and abort signals are seen. */
+/** Milliseconds of work after which the event loop gets a turn, so that timers and abort signals take effect. */
 const TURN_MS = 20;
-/** When it last had one: of all work, since one piece may be shorter than a turn and followed by the next at once. */
+/** When the event loop had its last turn: one for all work, since pieces may be short and follow each other at once. */
 let turnStart = 0;
 
-/** Whether it is time for `takeTurn`, for work whose pieces are too short to wait for that to find out. */
+/** Whether a turn is due, for work whose pieces are too short to await `takeTurn` each time. */
 export function isTurnDue(): boolean {
   return performance.now() - turnStart >= TURN_MS;
 }
 
-/** Gives the event loop its turn when it is time; then throws the signal's reason if it was aborted. */
+/** Gives the event loop a turn when one is due; then throws the signal's reason if it is aborted. */
 export async function takeTurn(signal?: AbortSignal): Promise<void> {
   if (!isTurnDue()) return;
   await nextMacrotask();
@@ -33,7 +33,7 @@ export async function takeTurn(signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();
 }
 
-/** To be called by work that waited for other threads: the event loop had its turn meanwhile. */
+/** To be called after waiting for other threads, during which the event loop had its turn. */
 export function turnHappened(): void {
   turnStart = performance.now();
 }

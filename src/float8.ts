@@ -1,13 +1,13 @@
-/** Floats of 8 bits with 4 of exponent and 3 of fraction (e4m3 of OCP's 8-bit formats), of which scales of NVFP4 are. */
+/** 8-bit floats with 4 exponent and 3 fraction bits (OCP's e4m3), the type of NVFP4's scales. */
 
 const FRACTION_BITS = 3;
 const BIAS = 7;
-/** The code of the largest number, 448; the next one is NaN. */
+/** The code of the largest value, 448; the code after it is NaN. */
 const LARGEST = 0x7e;
 
 let table: Float32Array | undefined;
 
-/** The 256 values by code. */
+/** The values of all 256 codes. */
 export function e4m3Table(): Float32Array {
   table ??= Float32Array.from({ length: 256 }, (_, code) => decode(code));
   return table;
@@ -21,7 +21,7 @@ function decode(code: number): number {
   return sign * (exponent === 0 ? fraction * 2 ** (1 - BIAS) : (1 + fraction) * 2 ** (exponent - BIAS));
 }
 
-/** The code of the nearest value; of numbers past the largest that one's. */
+/** The code of the nearest value; numbers beyond the largest are clamped. */
 export function e4m3Code(value: number): number {
   const magnitude = Math.abs(value);
   const exponent = Math.max(1 - BIAS, Math.floor(Math.log2(magnitude)));

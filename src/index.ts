@@ -1,6 +1,7 @@
 /**
- * lowbit: what programs that use language models call. Quantize a checkpoint, export it, load the program, generate text.
- * Command lines and tools find more in `lowbit/tools`, authors of operators in `lowbit/extension`, pages in `lowbit/web`.
+ * lowbit: API for programs that use language models. Quantize a checkpoint, export it, load the program, generate text.
+ * `lowbit/tools` has more for command lines and tools, `lowbit/extension` for authors of operators, `lowbit/web` for web
+ * pages.
  */
 import "lowbit/aqlm";
 

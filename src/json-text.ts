@@ -1,9 +1,9 @@
-/** JSON as others write it, and with what JavaScript cannot hold: long integers, texts as they are, numbers that are not finite. */
+/** JSON beyond JavaScript's own: Python's NaN and Infinity, long integers, and values as raw text. */
 
-/** Real files have a dozen; functions that call themselves for each level would run out of stack. */
+/** Most nesting: real files have a dozen levels, and recursive parsers of more would overflow the stack. */
 const NESTING_MAX = 256;
 
-/** The value of a JSON text. SyntaxError where it is none, or has more than 256 levels of lists and objects in each other. */
+/** Parses JSON. SyntaxError for invalid text, and for more than 256 levels of lists and objects. */
 export function parseJson(text: string): unknown {
   checkNesting(text, NESTING_MAX);
   return JSON.parse(text);
@@ -12,8 +12,8 @@ export function parseJson(text: string): unknown {
 const CONSTANT = /-?Infinity|NaN/y;
 
 /**
- * The value of a JSON text as Python's `json` reads it, which wrote most files of models: NaN, Infinity and -Infinity are
- * numbers. SyntaxError as `parseJson`, and for a byte order mark.
+ * Parses JSON as Python's `json`, which wrote most files of models: NaN, Infinity and -Infinity are numbers. SyntaxError as
+ * `parseJson`, and for a byte order mark.
  */
 export function parsePythonJson(text: string): unknown {
   if (text.startsWith("\uFEFF"))
@@ -25,7 +25,7 @@ export function parsePythonJson(text: string): unknown {
     return JSON.parse(text);
   } catch (error) {
     const constant = unusedText(text);
-    // As an object, which no key can be.
+    // Written as an object with a key that the text does not contain.
     const marked = withConstants(text, (word) => `{"${constant}":"${word}"}`);
     if (marked === text) throw error;
     return JSON.parse(marked, (_key, value) => {
@@ -35,7 +35,7 @@ export function parsePythonJson(text: string): unknown {
   }
 }
 
-/** The JSON text of a value, with numbers that are not finite as Python's `json` writes them. */
+/** Writes JSON with NaN and infinities as Python's `json` does. */
 export function pythonJson(value: unknown, indent?: number): string {
   return withSources(
     value,
@@ -44,14 +44,14 @@ export function pythonJson(value: unknown, indent?: number): string {
   );
 }
 
-/** A text that does not occur in another. */
+/** A string that does not occur in the text. */
 function unusedText(text: string): string {
   let unused = "number:";
   while (text.includes(unused)) unused = `number${unused}`;
   return unused;
 }
 
-/** A JSON text with other texts in place of Python's constants outside of strings. */
+/** The JSON text with Python's constants, outside of strings, replaced by `shown`. */
 function withConstants(text: string, shown: (word: string) => string): string {
   const parts: string[] = [];
   let done = 0;
@@ -69,7 +69,7 @@ function withConstants(text: string, shown: (word: string) => string): string {
   return parts.join("") + text.slice(done);
 }
 
-/** SyntaxError for a JSON text with more than `most` levels of lists and objects in each other. */
+/** SyntaxError for JSON text with more than `most` levels of lists and objects. */
 export function checkNesting(text: string, most: number): void {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -82,7 +82,7 @@ export function checkNesting(text: string, most: number): void {
   }
 }
 
-/** Index of the quote that ends the string that begins at `start`; that of the text's end where none does. */
+/** Index of the quote that ends the string starting at `start`; the text's end where there is none. */
 function endOfString(text: string, start: number): number {
   for (let end = text.indexOf('"', start + 1); end >= 0; end = text.indexOf('"', end + 1)) {
     let slashes = 0;
@@ -92,31 +92,31 @@ function endOfString(text: string, start: number): number {
   return text.length;
 }
 
-/** A string, with its quotes, or a number of a JSON text. */
+/** A string with its quotes, or a number, in JSON text. */
 const SCALAR = /"(?:\\.|[^"\\])*"|-?\d[\d.eE+-]*/g;
 
-/** How the values of a JSON text are made that JavaScript does not have as they are written. */
+/** How numbers and objects of JSON text are turned into values, where JavaScript's own lose something. */
 export interface JsonShapes {
-  /** A number, of its text. */
+  /** Makes the value of a number from its text. */
   readonly number: (text: string) => unknown;
-  /** An object, of its keys and values in the order of the text. */
+  /** Makes the value of an object from its entries, in the order of the text. */
   readonly object: (entries: readonly (readonly [key: string, value: unknown])[]) => unknown;
 }
 
-/** The value of a JSON text with numbers and objects as `shapes` makes them. SyntaxError where it is none. */
+/** Parses JSON with numbers and objects made by `shapes`. SyntaxError for invalid text. */
 export function parseShaped(text: string, { number, object }: JsonShapes): unknown {
   parseJson(text);
-  // JavaScript would round numbers, and put keys such as "2" in front of others.
+  // JavaScript would round numbers, and move keys such as "2" before others.
   const marked = text.replace(SCALAR, (scalar) => (scalar[0] === '"' ? `"s${scalar.slice(1)}` : `"n${scalar}"`));
   return JSON.parse(marked, (_key, value) => {
     if (typeof value === "string") return value[0] === "s" ? value.slice(1) : number(value.slice(1));
     if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-    // What `object` has made within is reached as it is.
+    // Values that `object` has made are not converted again.
     return object(Object.entries(value as object).map(([key, item]) => [key.slice(1), item] as const));
   });
 }
 
-/** The value of a JSON text in which integers beyond 2^53 are BigInts. SyntaxError where it is none. */
+/** Parses JSON with integers beyond 2^53 as BigInts. SyntaxError for invalid text. */
 export function parseExactly(text: string): unknown {
   return parseShaped(text, {
     number: (digits) => {
@@ -127,7 +127,7 @@ export function parseExactly(text: string): unknown {
   });
 }
 
-/** A text of JSON that `jsonText` writes as it is. */
+/** A JSON text that `jsonText` inserts unchanged. */
 export class JsonSource {
   readonly text: string;
 
@@ -136,14 +136,14 @@ export class JsonSource {
   }
 }
 
-/** JSON of a value, in which BigInts are numbers with all their digits. */
+/** Writes JSON with BigInts as numbers with all digits, and `JsonSource`s unchanged. */
 export function jsonText(value: unknown): string {
   return withSources(value, (item) =>
     typeof item === "bigint" ? String(item) : item instanceof JsonSource ? item.text : null,
   );
 }
 
-/** JSON of a value, in which items for which `sourceOf` gives a text are that text. */
+/** Writes JSON in which items are replaced by the text that `sourceOf` gives for them; null keeps an item. */
 function withSources(value: unknown, sourceOf: (item: unknown) => string | null, indent?: number): string {
   const sources: string[] = [];
   const key = crypto.getRandomValues(new BigUint64Array(2)).join("-");
@@ -159,16 +159,16 @@ function withSources(value: unknown, sourceOf: (item: unknown) => string | null,
   return text.replace(new RegExp(`"${key}:(\\d+)"`, "g"), (_, index) => sources[Number(index)]!);
 }
 
-/** A value of a JSON text as it is written there, and the indices on its path. */
+/** A value of a JSON text as it is written there, and the list indices on its path. */
 export interface JsonPlace {
   readonly indices: readonly number[];
   readonly text: string;
 }
 
-/** The texts of the values at a path of a sound JSON text: keys of objects, and null for all items of a list. */
+/** The texts of the values at a path of valid JSON text: `path` has keys of objects, and null for all items of a list. */
 export function valueTexts(text: string, path: readonly (string | null)[]): JsonPlace[] {
   const found: JsonPlace[] = [];
-  /** Passes over the value at `start`, and gives the end of it. */
+  /** Skips the value at `start`, collects matches within it, and gives its end. */
   const pass = (start: number, depth: number, isOnPath: boolean, indices: readonly number[]): number => {
     const step = path[depth];
     const first = text[start]!;
@@ -203,7 +203,7 @@ function endOfSpace(text: string, start: number): number {
   return at;
 }
 
-/** Index behind the value that begins at `start`. */
+/** Index after the value that begins at `start`. */
 function endOfValue(text: string, start: number): number {
   let depth = 0;
   for (let at = start; at < text.length; at++) {

@@ -1,8 +1,8 @@
-/** Lines for people who ask what is going on: LOWBIT_LOG=info (or TORCH_CPP_LOG_LEVEL=INFO, as for TorchAO). */
+/** Log lines for LOWBIT_LOG=info (or TORCH_CPP_LOG_LEVEL=INFO, as for TorchAO). */
 
 let isChecked = false;
 
-/** Says once where LOWBIT_LOG is no level: what was meant is not known, and no reason to stop. */
+/** Whether the log is on. An unknown level in LOWBIT_LOG is warned about once. */
 function wanted(): boolean {
   const { LOWBIT_LOG: level, TORCH_CPP_LOG_LEVEL: torchLevel } = globalThis.process?.env ?? {};
   if (level && level !== "info" && !isChecked) {
@@ -12,9 +12,9 @@ function wanted(): boolean {
   return level === "info" || torchLevel === "INFO";
 }
 
-/** Says what users should know although nothing fails, as the process or the page shows warnings. */
+/** Warns users of something that does not fail, as the process or the page shows warnings. */
 export function warn(message: string): void {
-  // Bundlers of pages may leave a process without it.
+  // Bundlers for web pages may leave a process without `emitWarning`.
   const { process } = globalThis as { process?: Partial<NodeJS.Process> };
   if (process?.emitWarning) process.emitWarning(`lowbit: ${message}`);
   else console.warn(`lowbit: ${message}`);

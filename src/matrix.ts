@@ -1,6 +1,6 @@
-/** Dense float32 matrices of quantizers that look at activations. */
+/** Dense float32 matrices, for quantizers that use activations. */
 
-/** Row-major [rows, columns]. */
+/** A matrix [rows, columns], row-major. */
 export interface Matrix {
   /** Number of rows. */
   readonly rows: number;
@@ -10,18 +10,18 @@ export interface Matrix {
   readonly data: Float32Array;
 }
 
-/** a [m, k] times b [n, k] transposed → [m, n]. */
+/** Computes a b^T for a [m, k] and b [n, k], to [m, n]. */
 export type Product = (a: Matrix, b: Matrix) => Matrix;
 
-/** A matrix [rows, columns] over `data`, which is all zeros unless it is given. */
+/** Makes a matrix [rows, columns] over `data`, by default zeros. */
 export function matrix(rows: number, columns: number, data: Float32Array = new Float32Array(rows * columns)): Matrix {
   return { rows, columns, data };
 }
 
-/** Rows and columns that are transposed at a time, in a cache. */
+/** Rows and columns of a tile of the transposition, which fits in a cache. */
 const TILE = 32;
 
-/** The transposed matrix [columns, rows], in memory of its own. */
+/** A transposed copy, [columns, rows]. */
 export function transpose({ rows, columns, data }: Matrix): Matrix {
   const result = matrix(columns, rows);
   for (let top = 0; top < rows; top += TILE)
@@ -33,7 +33,7 @@ export function transpose({ rows, columns, data }: Matrix): Matrix {
   return result;
 }
 
-/** Columns first .. first + count. */
+/** A copy of columns first .. first + count - 1. */
 export function columnsOf({ rows, columns, data }: Matrix, first: number, count: number): Matrix {
   const result = matrix(rows, count);
   for (let r = 0; r < rows; r++)
@@ -41,7 +41,7 @@ export function columnsOf({ rows, columns, data }: Matrix, first: number, count:
   return result;
 }
 
-/** Rows first .. end - 1 of columns from .. to - 1. */
+/** A copy of rows first .. end - 1 and columns from .. to - 1. */
 export function partOf({ columns: k, data }: Matrix, first: number, end: number, from: number, to: number): Matrix {
   const result = matrix(end - first, to - from);
   for (let r = first; r < end; r++)
@@ -49,12 +49,12 @@ export function partOf({ columns: k, data }: Matrix, first: number, end: number,
   return result;
 }
 
-/** Puts a matrix in the place of the columns from `first` on. */
+/** Writes a matrix over the columns of `to` from `first` on. */
 export function setColumns(to: Matrix, first: number, { rows, columns, data }: Matrix): void {
   for (let r = 0; r < rows; r++) to.data.set(data.subarray(r * columns, (r + 1) * columns), r * to.columns + first);
 }
 
-/** Adds so many times a matrix to the columns from `first` on of the first rows. */
+/** Adds `times` a matrix to the columns of `to` from `first` on, in its first rows. */
 export function addColumns(to: Matrix, first: number, { rows, columns, data }: Matrix, times: number): void {
   for (let r = 0; r < rows; r++) {
     const start = r * to.columns + first;

@@ -1,16 +1,16 @@
-/** What is known of a model before it is loaded. */
+/** Facts about a model that are known before it is loaded. */
 export interface ModelFacts {
-  /** What it makes of texts. */
+  /** What it gives: generated text, or embeddings or scores of texts. */
   readonly makes: "text" | "embeddings" | "scores";
-  /** What its files are, such as "pte". */
+  /** Format of its files, such as "pte". */
   readonly format: string;
-  /** Name of its architecture; null where its file does not say it. */
+  /** Name of its architecture; null where its file does not tell. */
   readonly architecture: string | null;
-  /** Numbers in its weights. */
+  /** Number of its weights' elements (parameters). */
   readonly parameters: number;
-  /** Bits that a weight takes with its scales; null where that is decided when it is loaded. */
+  /** Mean bits of a weight, scales included; null where loading decides that. */
   readonly bitsPerWeight: number | null;
-  /** Tokens that a text of it may have; null where its file does not say it. */
+  /** Context length in tokens; null where its file does not tell. */
   readonly contextLength: number | null;
   /** Chat template that came with it; null without one. */
   readonly template: string | null;

@@ -1,4 +1,4 @@
-/** Node's built-in modules without an import, which pages and bundlers for pages would stumble over. */
+/** Node's built-in modules without an import, which would fail in web pages and their bundlers. */
 
 /** The module `name` ("node:fs"); undefined outside of Node. */
 export function nodeBuiltin<M>(name: string): M | undefined {

@@ -1,4 +1,4 @@
-/** Files in Node: reads at positions, and writes that appear complete or not at all. */
+/** Files in Node: random-access reads, and writes that appear complete or not at all. */
 import type { Stats } from "node:fs";
 import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat, statfs } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
@@ -11,7 +11,7 @@ import { isRunning, newWriterId, WRITER_ID } from "./writer-id.ts";
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
 
-/** Closes the handles of sources that were never closed, before Node's garbage collector meets them, which ends the process. */
+/** Closes the handle of a source that is garbage collected unclosed: Node ends the process where it collects a FileHandle. */
 const forgotten = new FinalizationRegistry(({ handle, key }: { handle: FileHandle; key: symbol }) => {
   reading.delete(key);
   void handle.close();
@@ -22,17 +22,17 @@ export function checkPath(path: unknown): void {
   checkString("path", path);
 }
 
-/** Paths that open sources read, by keys: a map by source would keep sources from being collected. */
+/** Paths of open sources, by key: a map by source would keep sources from being garbage collected. */
 const reading = new Map<symbol, { readonly path: string; readonly status: Stats }>();
 
-/** Whether two states are of one file or folder, whatever the paths and links to it. */
+/** Whether two states are of one file or folder, also through different paths and links. */
 function isSame(a: Stats, b: Stats): boolean {
   return a.dev === b.dev && a.ino === b.ino;
 }
 
 /**
- * Opens a regular file. Others are refused without being opened: opening a named pipe waits until somebody writes to it, which
- * no signal ends, and opening a device may have effects.
+ * Opens a regular file. Anything else is refused without being opened: opening a named pipe blocks, even for signals, until
+ * somebody writes to it, and opening a device may have effects.
  */
 async function openRegular(path: string): Promise<{ handle: FileHandle; status: Stats }> {
   checkPath(path);
@@ -41,7 +41,7 @@ async function openRegular(path: string): Promise<{ handle: FileHandle; status: 
     throw new InvalidFileError(path, problem, { cause });
   };
   checkRegular(path, await stat(path).catch(refuse));
-  // Nonblocking: the file may have been replaced by a pipe since it was looked at.
+  // Nonblocking, since a pipe may have replaced the file after it was checked.
   const handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)).catch(refuse);
   try {
     const status = await handle.stat();
@@ -58,8 +58,8 @@ function checkRegular(path: string, status: Stats): void {
 }
 
 /**
- * The lines of a regular file of UTF-8 text, which is read as far as lines are asked for. InvalidFileError as `readFileWhole`,
- * and for a line of more than `charactersMax` characters, before the whole line is read.
+ * Reads the lines of a UTF-8 file as they are asked for. InvalidFileError as `readFileWhole`, and for a line of more than
+ * `charactersMax` characters, before the whole line is read.
  */
 export async function* readLines(path: string, charactersMax: number): AsyncGenerator<string> {
   const { handle } = await openRegular(path);
@@ -71,7 +71,9 @@ export async function* readLines(path: string, charactersMax: number): AsyncGene
   }
 }
 
-/** The lines of a text that comes in pieces. They end with LF or CRLF alone: strings in JSON may contain Unicode's other line ends. */
+/**
+ * The lines of a text that comes in pieces. Only LF or CRLF end a line: JSON strings may contain Unicode's other line ends.
+ */
 export async function* linesOf(
   pieces: AsyncIterable<string>,
   path: string,
@@ -99,7 +101,7 @@ export async function* linesOf(
   if (line !== "") yield line;
 }
 
-/** All bytes of a regular file; InvalidFileError when it is missing, or is something else. */
+/** Reads all bytes of a regular file. InvalidFileError when it is missing or no regular file. */
 export async function readFileWhole(path: string): Promise<Uint8Array> {
   const { handle } = await openRegular(path);
   try {
@@ -111,7 +113,7 @@ export async function readFileWhole(path: string): Promise<Uint8Array> {
   }
 }
 
-/** The text of an optional file; null where it is missing or cannot be read. */
+/** Reads an optional text file; null where it is missing or cannot be read. */
 export async function readTextIfAny(path: string): Promise<string | null> {
   return readFileWhole(path).then(
     (bytes) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes),
@@ -119,13 +121,13 @@ export async function readTextIfAny(path: string): Promise<string | null> {
   );
 }
 
-/** What shows that a file was written: its size in bytes and the time of its last write, in milliseconds. */
+/** State by which writes to a file are detected: size in bytes, and modification time in milliseconds. */
 export interface FileState {
   readonly size: number;
   readonly mtimeMs: number;
 }
 
-/** InvalidFileError when a file was written since it was opened. */
+/** InvalidFileError when a file was written after it was opened. */
 export function checkUnchanged(path: string, before: FileState, now: FileState | undefined): void {
   if (now && now.size === before.size && now.mtimeMs === before.mtimeMs) return;
   const problem =
@@ -134,8 +136,8 @@ export function checkUnchanged(path: string, before: FileState, now: FileState |
 }
 
 /**
- * Opens a file for reads at positions. InvalidFileError when it is missing, not a regular file, or a Git LFS pointer, and for
- * reads after somebody has written to the file or cut it, since they would not fit the earlier ones.
+ * Opens a file for random-access reads. InvalidFileError when it is missing, not a regular file, or a Git LFS pointer, and
+ * for reads after somebody wrote to the file or truncated it, since they would not fit earlier ones.
  */
 export async function openFile(path: string): Promise<ByteSource> {
   const { handle, status } = await openRegular(path);
@@ -186,8 +188,9 @@ function describeOther(status: Stats): string {
 }
 
 /**
- * Writes a file under a temporary name beside `path` and renames it when `write` has returned. On an error, the temporary
- * file is removed and the file at `path` stays as it was. Temporary files of killed processes are removed by the next write.
+ * Writes a file under a temporary name beside `path`, and renames it when `write` has returned. After an error, the
+ * temporary file is removed and the file at `path` stays as it was. Temporary files of killed processes are removed by the
+ * next write.
  */
 export async function writeFileWhole(path: string, write: (sink: ByteSink) => Promise<void>): Promise<void> {
   await checkWritable(path);
@@ -219,11 +222,13 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
   }
 }
 
-/** Age at which a temporary file counts as left over when its writer is on another machine, or in a container, and cannot be seen. */
+/**
+ * Age at which a temporary file is a leftover when its writer, on another machine or in a container, cannot be looked up.
+ */
 const LEFTOVER_MS = 86_400_000;
 
 /**
- * Removes temporary files and folders of `path` whose writers have ended: those named `<path>.<writer's id><ending>`, but for
+ * Removes temporary files and folders of `path`, named `<path>.<writer's id><ending>`, whose writers have ended, except
  * `keep`.
  */
 export async function removeLeftovers(path: string, ending = ".part", keep?: string): Promise<void> {
@@ -239,7 +244,7 @@ export async function removeLeftovers(path: string, ending = ".part", keep?: str
   }
 }
 
-/** InvalidFileError for a path at which no file can be written: to be asked before the work that makes the file. */
+/** InvalidFileError for a path at which no file can be written. Call it before the work that makes the file. */
 export async function checkWritable(path: string): Promise<void> {
   checkPath(path);
   if (path === "") throw new InvalidFileError(path, "expected the path of a file to write");
@@ -258,13 +263,13 @@ function overInput(path: string, input: string): InvalidFileError {
   return new InvalidFileError(path, `${what}: write to another path`);
 }
 
-/** Names of files that belong to a checkpoint folder: an output of such a name would become a part of it. */
+/** Names of files that belong to a checkpoint folder: an output with such a name there would become a part of it. */
 const memberNames = /\.(safetensors|bin|pth?|gguf|jinja|model)$|^(?!.*trace).*\.(json|txt)$/;
 
 /**
- * InvalidFileError for an output that cannot be written, that is one of the inputs (files, or folders of checkpoints), also by
- * a link, or that would become a part of an input folder by its name. Inputs that are missing are not looked at. Call it
- * before work that takes long: `writeFileWhole` refuses only files that are open for reading at that moment.
+ * InvalidFileError for an output that cannot be written, that is one of the inputs (files or checkpoint folders), also
+ * through a link, or that its name would make a part of an input folder. Missing inputs are ignored. Call it before long
+ * work: `writeFileWhole` refuses only files that are open for reading at that moment.
  */
 export async function checkOutput(path: string, inputs: readonly (string | undefined)[]): Promise<void> {
   await checkWritable(path);
@@ -289,7 +294,7 @@ export async function checkOutput(path: string, inputs: readonly (string | undef
   }
 }
 
-/** InvalidFileError for an output folder that is an input, or the folder that an input lies in. */
+/** InvalidFileError for an output folder that is an input, or that contains one. */
 export async function checkOutputFolder(path: string, inputs: readonly (string | undefined)[]): Promise<void> {
   checkPath(path);
   const target = await stat(path).catch(() => null);
@@ -305,8 +310,8 @@ export async function checkOutputFolder(path: string, inputs: readonly (string |
 }
 
 /**
- * Makes a folder and its parents; InvalidFileError where that is not possible. One folder at a time, since `mkdir` with
- * `recursive` does not return in folders such as /proc.
+ * Makes a folder and its parents. InvalidFileError where that is impossible. One folder at a time, since `mkdir` with
+ * `recursive` never returns in folders such as /proc.
  */
 export async function makeFolder(path: string): Promise<void> {
   const make = () =>
@@ -325,7 +330,7 @@ export async function makeFolder(path: string): Promise<void> {
     : cannotWrite(path, problem);
 }
 
-/** The part of Node's FileHandle that is written to: declarations of this package must not need Node's types. */
+/** The part of Node's FileHandle that is used for writing, so that this package's declarations do not need Node's types. */
 interface WritableHandle {
   write(bytes: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
 }
@@ -340,7 +345,7 @@ export async function writeAll(handle: WritableHandle, bytes: Uint8Array, positi
 
 const writeErrors = new Set(["ENOSPC", "EFBIG", "EDQUOT", "EIO", "EACCES", "ENOENT", "EISDIR", "EROFS", "ENOTDIR"]);
 
-/** An error of the file system in writing `path` as InvalidFileError; any other error as it is. */
+/** An error of the file system while writing `path`, as InvalidFileError; any other error unchanged. */
 export function cannotWrite(path: string, cause: Error): Error {
   checkFields("cause", cause, [], "an error");
   const { code } = cause as NodeJS.ErrnoException;
@@ -348,7 +353,7 @@ export function cannotWrite(path: string, cause: Error): Error {
   return new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
 }
 
-/** Bytes that are free where a folder is or will be; infinite where the system does not tell. */
+/** Free bytes on the disk of a folder, which need not exist yet; Infinity where the system does not tell. */
 export async function freeDisk(folder: string): Promise<number> {
   for (let at = resolve(folder); ; at = dirname(at)) {
     const found = await statfs(at).catch(() => null);

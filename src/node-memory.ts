@@ -1,7 +1,7 @@
-/** Memory of the machine that Node runs on. */
+/** Memory of the machine, in Node. */
 import { totalmem } from "node:os";
 
-/** Bytes of memory of this machine or, where there is one with less, of the container that this process is in. */
+/** Bytes of memory of this machine, or of the container if it has less. */
 export function totalMemory(): number {
   return Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY);
 }

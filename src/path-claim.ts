@@ -1,9 +1,9 @@
 /**
- * Claims of paths, by which one task at a time does work that two would do twice: `<path>.lock` says who does it. They hold
- * between the processes of all machines and containers that share a volume: whoever has a claim writes to its lock each
- * second, from a thread that work does not block, and a lock that stays as it is for some seconds is left over. Clocks of
- * two machines are never compared. One who was stopped for that long may go on beside who took over, so files are
- * kept whole by names of their own, not by claims.
+ * Claims of paths, which let one task at a time do work that two would do twice: `<path>.lock` names the holder. They work
+ * between processes on all machines and containers that share a volume: the holder writes to its lock each second, from a
+ * thread of its own, and a lock that stays unchanged for some seconds is a leftover. Clocks of two machines are never
+ * compared. A holder that was stopped for so long may go on beside its successor, so files are protected by unique names,
+ * not by claims.
  */
 
 import { open, rm } from "node:fs/promises";
@@ -18,35 +18,35 @@ import { cannotWrite, readFileWhole } from "./node-file.ts";
 import { isRunning, newWriterId } from "./writer-id.ts";
 
 const LOOK_MS = 200;
-/** Looks at a lock that stayed as it is, after which it is left over: 6 seconds, or longer where this process was stopped, too. */
+/** Looks at an unchanged lock after which it is a leftover: 6 seconds, or longer where this process was stopped, too. */
 const SILENT_LOOKS = 30;
-/** Nobody takes over that soon after a look. */
+/** Least time between the last look and taking over. */
 const FRESH_MS = 2000;
-/** Looks before the user is told of the wait. */
+/** Looks before the user is told about the wait. */
 const UNTOLD_LOOKS = 5;
 
-/** A path that is claimed. */
+/** A claim of a path. */
 export interface Claim {
-  /** Whether it is still: not when another took over, because this process was stopped for seconds. */
+  /** Whether the claim is still held: not after another process took over because this one was stopped for seconds. */
   isHeld(): Promise<boolean>;
-  /** Gives it up. */
+  /** Gives the claim up. */
   release(): Promise<void>;
 }
 
-/** How to wait for a path. */
+/** Options of waiting for a path. */
 export interface WaitOptions {
   /** Ends the wait; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
-  /** Called once with a sentence when there is somebody to wait for, such as another replica that does the same. */
+  /** Called once, with a sentence, when another process must be waited for, such as a replica that does the same work. */
   readonly onWait?: ((reason: string) => void) | undefined;
 }
 
-/** Claims a file or folder, which need not be there, as soon as nobody else has it. */
+/** Claims a file or folder, which need not exist, as soon as nobody else holds it. */
 export async function claimPath(path: string, options: WaitOptions = {}): Promise<Claim> {
   return (await claim(path, options, true)) as Claim;
 }
 
-/** Claims a file or folder, or says who works there: "process 17 on replica-2". Takes seconds where that must be found out. */
+/** Claims a file or folder, or gives its holder: "process 17 on replica-2". Takes seconds where that must be found out. */
 export function tryClaimPath(path: string, options: WaitOptions = {}): Promise<Claim | string> {
   return claim(path, options, false);
 }
@@ -82,7 +82,7 @@ async function claim(path: string, options: WaitOptions, isPatient: boolean): Pr
   };
 }
 
-/** Makes the lock; or gives who has it, but if one is to wait. */
+/** Makes the lock and gives null; otherwise gives its holder, or waits where `isPatient`. */
 async function take(
   lock: string,
   text: string,
@@ -113,7 +113,7 @@ async function take(
   return null;
 }
 
-/** Removes a lock that says `text`, one after the other: not one that has been put in its place. */
+/** Removes a lock with content `text`, one process at a time, so that a new lock in its place stays. */
 async function remove(lock: string, text: string | null): Promise<void> {
   const removal = `${lock}.removal`;
   const id = newWriterId();
@@ -122,7 +122,7 @@ async function remove(lock: string, text: string | null): Promise<void> {
   if (idIn(await read(removal)) === id) await rm(removal, { force: true });
 }
 
-/** What a lock says: for programs, and for people who find it. */
+/** Content of a lock, for programs and for people who find it. */
 function textOf(id: string): string {
   return `${JSON.stringify({ id, host: hostname(), pid: process.pid })}\n`;
 }
@@ -135,7 +135,7 @@ function factsIn(text: string | null): { readonly id?: unknown; readonly host?: 
   }
 }
 
-/** The id in a lock; null where it has none (yet). */
+/** The holder's id in a lock; null where it has none (yet). */
 function idIn(text: string | null): string | null {
   const { id } = factsIn(text);
   return typeof id === "string" ? id : null;
@@ -146,13 +146,13 @@ function holderIn(text: string | null): string {
   return Number.isInteger(pid) ? `process ${pid}${typeof host === "string" ? ` on ${host}` : ""}` : "another process";
 }
 
-/** What a lock says; null when there is none. */
+/** Reads a lock; null when there is none. */
 function read(lock: string): Promise<string | null> {
   return readFileWhole(lock).then(
     (bytes) => new TextDecoder().decode(bytes),
     ({ cause, message }: Error) => {
       const { code } = (cause ?? {}) as NodeJS.ErrnoException;
-      // On shared volumes, also one that was removed since it was opened.
+      // ESTALE: on shared volumes, a file that was removed after it was opened.
       if (code !== "ENOENT" && code !== "ESTALE")
         throw new InvalidFileError(lock, message.replace(`${lock}: `, ""), { cause });
       return null;
@@ -160,7 +160,7 @@ function read(lock: string): Promise<string | null> {
   );
 }
 
-/** Writes the lock; false when there is one. */
+/** Makes the lock; false when there is one. */
 async function make(lock: string, text: string): Promise<boolean> {
   try {
     const handle = await open(lock, "wx");
@@ -180,9 +180,9 @@ async function make(lock: string, text: string): Promise<boolean> {
 }
 
 /**
- * Writes to a lock each second: to the file that it opened, which is nobody's any more when another took over. Its own
- * thread opens and closes the file, so that no beat goes to a file that has got the same number. Network file systems
- * show others what was written when it is on the server.
+ * Thread that writes to a lock each second: to the file that it opened, which belongs to nobody after another process took
+ * over. It opens and closes the file itself, so that no write goes to a file that has got the same descriptor. On network
+ * file systems, others see the write when it has reached the server.
  */
 const BEAT = `
 const { workerData: { lock, id } } = require("node:worker_threads");
@@ -210,7 +210,7 @@ else {
 
 function startBeat(lock: string, id: string): Worker {
   const worker = new Worker(BEAT, { eval: true, workerData: { lock, id }, execArgv: [], env: {} });
-  // Without a beat the claim is one that others may take over.
+  // Without these writes, others may take the claim over.
   worker.on("error", (error) => logInfo(() => `${lock}: is not kept: ${error.message}`));
   worker.unref();
   return worker;

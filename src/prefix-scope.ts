@@ -1,22 +1,24 @@
-/** Who shares what was computed of prompts. */
+/** Scopes of the prefix cache: who shares keys and values of prompts. */
 
-/** Texts of one salt find what was computed of each other's beginnings, and nothing of those of another. */
+/** Sequences with the same salt share the prefix cache of their beginnings; other salts share nothing with it. */
 export interface PrefixScope {
-  /** Whom it is of, such as a tenant; "" for whoever gives none. */
+  /** Owner, such as a tenant; "" for sequences without a scope. */
   readonly salt: string;
   /**
-   * Most pages of its own that are kept in memory when no text holds them, and as many on disk. Default: as many as
-   * there is room for.
+   * Most pages of this owner that are cached without a sequence that holds them, in memory and as many again on disk.
+   * Default: unlimited.
    */
   readonly pages?: number | undefined;
-  /** Prompts, as token ids, that are nobody's secret: what was computed of their beginnings is everyone's. Default: none. */
+  /**
+   * Prompts, as token ids, that are no secret: keys and values of their beginnings are shared by all scopes. Default: none.
+   */
   readonly publicPrompts?: readonly (readonly number[])[] | undefined;
 }
 
-/** The scope of those who give none. */
+/** The scope of sequences without one. */
 export const everyone: PrefixScope = { salt: "" };
 
-/** How many of the first ids are of beginnings that are everyone's. */
+/** Number of leading ids that are a public prompt's beginning. */
 export function publicLength({ salt, publicPrompts = [] }: PrefixScope, ids: readonly number[]): number {
   if (salt === "") return Number.POSITIVE_INFINITY;
   let longest = 0;

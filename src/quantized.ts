@@ -1,23 +1,26 @@
 /**
- * Logical low-bit weights: integers, scales and zero points, without any byte layout.
- * Quantizers make them, packed layouts store them.
+ * Low-bit weights as integers, scales and zero points, without a byte layout. Quantizers make them, packed layouts store
+ * them.
  */
 
 export type ScaleDType = "f32" | "f16";
 
-/** Types of scales of one byte, times a factor that several groups share: integers, or floats of 4 exponent and 3 fraction bits. */
+/**
+ * Types of one-byte scales, multiplied by a factor that several groups share: integers, or floats with 4 exponent and 3
+ * fraction bits.
+ */
 export type FactoredScale = "i8" | "e4m3";
 
-/** Weights along k whose groups share a factor where scales are integers. */
+/** Weights along k that share a factor, where scales are integers. */
 export const SUPER_GROUP = 256;
 
 /**
- * How activations are multiplied with low-bit weights: rounded to 8 bits, with a scale for each block of 32 ("int8") or with one
- * scale and zero point a row, as TorchAO has it ("int8_per_token"), or as floats.
+ * Activations of low-bit weights: quantized to 8 bits with a scale for each block of 32 values ("int8"), or with one scale
+ * and zero point a token as in TorchAO ("int8_per_token"), or float.
  */
 export type ActivationKind = "int8" | "int8_per_token" | "float";
 
-/** What is known of quantized weights before their values: enough to size buffers and choose layouts and kernels. */
+/** Facts about quantized weights before their values are known: enough to size buffers and select layouts and kernels. */
 export interface WeightSpec {
   /** Bits of one weight, 1..8. */
   readonly bits: number;
@@ -25,17 +28,17 @@ export interface WeightSpec {
   readonly n: number;
   /** Input features. */
   readonly k: number;
-  /** Weights along k that share a scale; `k` or more means one scale a channel. The last group may be shorter. */
+  /** Weights along k that share a scale; `k` or more means one scale a row. The last group may be shorter. */
   readonly groupSize: number;
   /** Whether groups have zero points. */
   readonly hasZeros: boolean;
   /** Whether the integers are indices into `levels`, a codebook of 2^bits int8 levels. */
   readonly hasLevels: boolean;
-  /** Whether groups have minima, to which integers from 0 on times the scale are added; absent when they have none. */
+  /** Whether groups have minima: a weight is then scale * integer (from 0 on) + minimum. Absent for none. */
   readonly hasMinima?: boolean;
   /**
-   * Type that scales, and minima, are stored in. "i8": integers, times a float16 factor of each row and `SUPER_GROUP`
-   * weights. "e4m3": 8-bit floats, times a float32 factor of each row.
+   * Type of scales and minima. "i8": integers times a float16 factor for each row and `SUPER_GROUP` weights. "e4m3": 8-bit
+   * floats times a float32 factor for each row.
    */
   readonly scaleDType: ScaleDType | FactoredScale;
 }
@@ -54,11 +57,11 @@ export interface QuantizedWeights extends WeightSpec {
   readonly zeros: Int8Array | null;
   /** Codebook [2^bits]; null when the integers are the levels themselves. */
   readonly levels: Int8Array | null;
-  /** Minima [n, groups] of weights that have them. */
+  /** Minima [n, groups]; absent for none. */
   readonly minima?: Float32Array;
-  /** Factors [n, `superGroupCount`] of scales that are stored in a byte. */
+  /** Factors [n, `superGroupCount`] of one-byte scales. */
   readonly superScales?: Float32Array;
-  /** Factors [n, `superGroupCount`] of minima that are stored as integers. */
+  /** Factors [n, `superGroupCount`] of integer minima. */
   readonly superMinima?: Float32Array;
 }
 
@@ -67,17 +70,17 @@ export function groupCount(spec: { k: number; groupSize: number }): number {
   return Math.ceil(spec.k / spec.groupSize);
 }
 
-/** Factors of a row whose scales are stored in a byte: one for e4m3, of integers one for each `SUPER_GROUP` weights. */
+/** Number of factors of a row with one-byte scales: one for e4m3, one for each `SUPER_GROUP` weights for integers. */
 export function superGroupCount({ k, scaleDType }: Pick<WeightSpec, "k" | "scaleDType">): number {
   return scaleDType === "e4m3" ? 1 : Math.ceil(k / SUPER_GROUP);
 }
 
-/** Whether scales are stored in a byte and have factors. */
+/** Whether scales have one byte and factors. */
 export function hasFactors({ scaleDType }: Pick<WeightSpec, "scaleDType">): boolean {
   return scaleDType === "i8" || scaleDType === "e4m3";
 }
 
-/** The rows of weights with the numbers in `rows`, in that order. */
+/** Rows of the weights by their indices, in the order of `rows`. */
 export function pickRows(weights: QuantizedWeights, rows: ArrayLike<number>): QuantizedWeights {
   const pick = <A extends Int8Array | Float32Array>(values: A): A => {
     const width = values.length / weights.n;
@@ -99,7 +102,9 @@ export function pickRows(weights: QuantizedWeights, rows: ArrayLike<number>): Qu
   };
 }
 
-/** Weights with columns of zeros at the end, for inputs that are padded. Groups of the other columns stay as they are. */
+/**
+ * The weights with columns of zeros added at the end, for inputs that are padded. Groups of other columns are unchanged.
+ */
 export function padColumns(weights: QuantizedWeights, { k, groupSize }: WeightSpec): QuantizedWeights {
   if (k === weights.k) return weights;
   const qvals = new Int8Array(weights.n * k);

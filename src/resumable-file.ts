@@ -1,31 +1,31 @@
-/** Files whose writing may be interrupted and continued by another process: what was written stays beside them. */
+/** Files whose writing can be interrupted and resumed by another process: what was written stays beside them. */
 import type { FileHandle } from "node:fs/promises";
 import type { ByteSink } from "./byte-source.ts";
 import { cannotWrite, checkWritable, writeAll, writeFileWhole } from "./node-file.ts";
 import { tryClaimPath, type WaitOptions } from "./path-claim.ts";
 import { claimOf, openUnfinished, type UnfinishedFile } from "./unfinished-file.ts";
 
-/** Notes wait for the disk, so they are not made more often. */
+/** Least time between two notes, since each waits for the disk. */
 const NOTE_MS = 5000;
 
 export interface ResumeOptions extends WaitOptions {
-  /** Says what is written: only a write of the same key is continued. */
+  /** Identifies what is written: only a write with the same key is resumed. */
   readonly key: string;
-  /** Aborted, it keeps what was written; any other error removes it. */
+  /** An abort keeps what was written; any other error removes it. */
   readonly signal?: AbortSignal | undefined;
-  /** Least time between two notes. Default: 5000. */
+  /** Least milliseconds between two notes. Default: 5000. */
   readonly noteMs?: number;
 }
 
 interface Progress {
   readonly key: string;
-  /** Bytes that need not be written again. */
+  /** Bytes that are finished and need not be written again. */
   readonly bytes: number;
 }
 
 /**
- * Writes `path`, which appears complete or not at all. The sink's position is where an interrupted write of the same key
- * had last called `mark`, else 0. While another writes the same path, this is `writeFileWhole`.
+ * Writes `path`, which appears complete or not at all. The sink starts at the last mark of an interrupted write with the
+ * same key, else at 0. While another process writes the same path, this works as `writeFileWhole`.
  */
 export async function writeFileResumable(
   path: string,

@@ -1,7 +1,7 @@
 /**
- * Files that are written over a long time, and gone on with by another process when one was ended: while it is written, the
- * file is `<path>.<writer's id>.partial`, which no other process writes to, and `<path>.partial.json` says what it is, how
- * much of it is done, and which of these files it is.
+ * Unfinished files, which take long to write and which another process resumes when their writer has ended: the file is
+ * written as `<path>.<writer's id>.partial`, by one process only, and `<path>.partial.json` notes its key, how much of it
+ * is done, and which of these files it is.
  */
 import { constants, copyFile, type FileHandle, open, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -13,35 +13,35 @@ const ENDING = ".partial";
 interface Note<S> {
   /** Name of the unfinished file. */
   readonly file: string;
-  /** Whether its writer has given it up. */
+  /** Whether its writer has left it for others. */
   readonly isLeft: boolean;
   readonly state: S;
 }
 
-/** A file that is written, by whoever has claimed `claimOf` its path. */
+/** A file that is being written, by the holder of the claim `claimOf(path)`. */
 export interface UnfinishedFile<S> {
   readonly handle: FileHandle;
   /** Path of the file that is written. */
   readonly file: string;
-  /** What an earlier writer has kept; null when there is nothing to go on from, and the file is empty. */
+  /** The state that an earlier writer noted; null for an empty file with nothing to resume. */
   readonly state: S | null;
-  /** Notes how far the file is, once that is on the disk. */
+  /** Notes a new state, after the file's data is on disk. */
   keep(state: S): Promise<void>;
-  /** Notes it for another writer, and closes the file. */
+  /** Notes the state for another writer, and closes the file. */
   leave(state: S): Promise<void>;
-  /** Closes the file and gives it its name. */
+  /** Closes the file and renames it to its path. */
   finish(): Promise<void>;
   /** Closes the file and removes it. */
   discard(): Promise<void>;
 }
 
-/** What to claim before a file is opened here. */
+/** The path to claim before opening an unfinished file. */
 export const claimOf = (path: string) => `${path}${ENDING}`;
 const noteOf = (path: string) => `${path}${ENDING}.json`;
 
 /**
- * Opens the unfinished file of a path, or begins one. `stateOf` reads what an earlier writer has noted of a file of so many
- * bytes: null for what cannot be gone on with.
+ * Opens the unfinished file of a path, or begins one. `stateOf` parses the state that an earlier writer noted for a file of
+ * `bytes` bytes; null for one that cannot be resumed.
  */
 export async function openUnfinished<S>(
   path: string,
@@ -54,7 +54,7 @@ export async function openUnfinished<S>(
   await removeLeftovers(path);
   await removeLeftovers(path, ENDING, state === null ? undefined : note!.file);
   const own = `${path}.${newWriterId()}${ENDING}`;
-  // One whose end is not certain may go on writing: its file stays its own until this one is finished.
+  // A writer that may still run keeps its own file until this one is finished.
   const isEnded = note !== null && (note.isLeft || isRunning(idIn(note.file)) === false);
   try {
     if (earlier !== null && isEnded) await (state === null ? rm(earlier, { force: true }) : rename(earlier, own));
@@ -94,7 +94,7 @@ function unfinished<S>(
       await handle.sync();
       await handle.close();
       await rename(file, path).catch(async (cause: NodeJS.ErrnoException) => {
-        // One who took over, while this process was stopped, has finished and removed this file: as if it had come later.
+        // Another process took over while this one was stopped, then finished and removed this file: its result counts.
         if (cause.code !== "ENOENT" || !(await stat(path).catch(() => null))) throw cause;
       });
       await removeNote();
@@ -110,7 +110,7 @@ function unfinished<S>(
 
 const idIn = (file: string) => file.slice(0, -ENDING.length).split(".").at(-1)!;
 
-/** The note beside a path; null when there is none, or none that can be read. */
+/** The note beside a path; null when there is none that can be read. */
 async function readNote(path: string): Promise<Note<unknown> | null> {
   try {
     const { file, isLeft, state } = JSON.parse((await readTextIfAny(noteOf(path))) ?? "");

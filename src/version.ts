@@ -1,2 +1,2 @@
-/** Version of this package: package.json's, which a bundle of an application does not have beside it. */
+/** Version of this package, as in package.json, which bundled applications do not have. */
 export const version = "0.1.0";

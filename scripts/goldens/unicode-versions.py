@@ -62,21 +62,21 @@ scriptless = {c for c in CODES if len(pieces(by_script, "a" + chr(c))) == 1 and 
 assigned = set(CODES) - javascript(r"\p{Cn}\p{Co}\p{Script=Unknown}") - {32}
 
 LISTS = [
-    ("beyondUnicode16", "Code points that Oniguruma and the regex crate (Unicode 16) take for unassigned.", beyond),
-    ("notPunctuation", "What is punctuation now and not in the library.", P - marked),
-    ("oncePunctuation", "What is punctuation in the library and not any more.", marked - P),
-    ("notNonspacing", "What is of the category Mn now and no accent of BertNormalizer.", Mn - nonspacing),
-    ("onceNonspacing", "What is an accent of BertNormalizer and not of the category Mn any more.", nonspacing - Mn),
-    ("notCombining", "What is of the category M now and no accent of StripAccents.", M - combining),
-    ("onceCombining", "What is an accent of StripAccents and not of the category M any more.", combining - M),
-    ("withoutScript", "What UnicodeScripts knows no script of.", scriptless & assigned),
+    ("beyondUnicode16", "Code points that are unassigned for Oniguruma and the regex crate (Unicode 16).", beyond),
+    ("notPunctuation", "Punctuation in Unicode 17 that is none in the library.", P - marked),
+    ("oncePunctuation", "Punctuation in the library that is none in Unicode 17.", marked - P),
+    ("notNonspacing", "Characters of category Mn in Unicode 17 that are no accents for BertNormalizer.", Mn - nonspacing),
+    ("onceNonspacing", "Accents for BertNormalizer that are not of category Mn in Unicode 17.", nonspacing - Mn),
+    ("notCombining", "Characters of category M in Unicode 17 that are no accents for StripAccents.", M - combining),
+    ("onceCombining", "Accents for StripAccents that are not of category M in Unicode 17.", combining - M),
+    ("withoutScript", "Characters without a script for UnicodeScripts.", scriptless & assigned),
 ]
 
 path = os.path.join(os.path.dirname(__file__), "../../src/text/tokenizer/unicode-versions.ts")
 with open(path, "w") as file:
     print("/**", file=file)
-    print(" * Where the Rust library's tables of characters differ from Unicode 17. Made by scripts/goldens/unicode-versions.py, which", file=file)
-    print(" * asks tokenizers 0.23.3 for each code point. Its newest tables are Unicode 17's, too; others are older and stay so.", file=file)
+    print(" * Differences of the Rust library's Unicode tables from Unicode 17, made by scripts/goldens/unicode-versions.py, which queries", file=file)
+    print(" * tokenizers 0.23.3 for each code point. The library's newest tables are Unicode 17's, too; others are older and stay so.", file=file)
     print(" */", file=file)
     for name, what, codes in LISTS:
         lines = textwrap.wrap(ranges(codes), 104)

@@ -1,4 +1,4 @@
-/** From the settings of a call to options of the library, with a warning for each that has no effect. */
+/** Converts the settings of an AI SDK call to the library's options, with a warning for each setting without effect. */
 import type { LanguageModelV3CallOptions, SharedV3Warning } from "@ai-sdk/provider";
 import { type ChatOptions, withOwnStops } from "../language/chat-options.ts";
 import type { LanguageModel } from "../language/language-model.ts";
@@ -21,15 +21,15 @@ const OWN = [
   "prediction",
 ] as const;
 
-/** What `providerOptions.lowbit` of a call may have: options of `llm.chat` that the AI SDK has no setting for. */
+/** Fields of a call's `providerOptions.lowbit`: options of `llm.chat` that the AI SDK has no setting for. */
 export type LowbitOptions = Pick<ChatOptions, (typeof OWN)[number]>;
 
-/** Version 7 of the SDK has a setting that its specification v3 lacks, and passes it on. */
+/** Version 7 of the SDK has a setting, `reasoning`, that its specification v3 lacks, and passes it on. */
 type CallOptions = LanguageModelV3CallOptions & { readonly reasoning?: string };
 
 type ThinkingModel = Pick<LanguageModel, "template" | "stopStrings">;
 
-/** The library's options for a call of a model, and what the caller is to be told of the others. */
+/** The library's options for a call of a model, and warnings about settings without effect. */
 export function chatOptionsOf(
   call: CallOptions,
   model: ThinkingModel,
@@ -68,12 +68,12 @@ export function chatOptionsOf(
   return { chatOptions: withOwnStops(model, chatOptions), warnings };
 }
 
-/** `headers`, where a call has some of its caller's: the SDK says in others who it is. */
+/** ["headers"] where the caller gave some, which have no effect; the SDK itself only adds its user agent. */
 export function callerHeaders({ headers = {} }: Pick<CallOptions, "headers">): string[] {
   return Object.keys(headers).some((name) => name.toLowerCase() !== "user-agent") ? ["headers"] : [];
 }
 
-/** The options that calls give for this provider: those of known names, and where the others are. */
+/** The `providerOptions.lowbit` of a call: options of known names, and paths of the others. */
 export function ownOptions<Own>(
   given: CallOptions["providerOptions"],
   names: readonly (keyof Own & string)[],
@@ -95,10 +95,10 @@ function constraintOf(format: CallOptions["responseFormat"]): ChatOptions["const
   return format.schema === undefined ? { kind: "json" } : { kind: "jsonSchema", schema: format.schema };
 }
 
-/** Efforts by the names that templates know. */
+/** Efforts that most templates do not know, by the nearest that they do. */
 const EFFORTS: Readonly<Record<string, string>> = { minimal: "low", xhigh: "high", max: "high" };
 
-/** How a model thinks with an effort of version 7. */
+/** Thinking options for an effort of the SDK's version 7. */
 function thinkingOf(effort: string | undefined, { template }: ThinkingModel, warnings: SharedV3Warning[]): ChatOptions {
   const source = template?.source ?? "";
   if (effort === undefined || effort === "provider-default") return {};

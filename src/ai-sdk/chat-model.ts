@@ -1,4 +1,4 @@
-/** A language model as the AI SDK calls it. */
+/** A language model in the AI SDK's interface. */
 import type {
   LanguageModelV3,
   LanguageModelV3CallOptions,
@@ -16,7 +16,7 @@ export class ChatModel implements LanguageModelV3 {
   readonly specificationVersion = "v3";
   readonly provider = "lowbit";
   readonly modelId: string;
-  /** Files are not read, from wherever they come. */
+  /** URLs of files are never fetched. */
   readonly supportedUrls = {};
   readonly #models: LoadedModels;
 
@@ -25,7 +25,7 @@ export class ChatModel implements LanguageModelV3 {
     this.#models = models;
   }
 
-  // Bound, for the SDK and its wrappers call them on proxies.
+  // Bound functions, since the SDK and its wrappers call them on proxies.
   readonly doGenerate = async (options: LanguageModelV3CallOptions): Promise<LanguageModelV3GenerateResult> => {
     const { parts, warnings, response } = await this.#answer(options);
     const content: LanguageModelV3Content[] = [];
@@ -38,7 +38,7 @@ export class ChatModel implements LanguageModelV3 {
     }
   };
 
-  /** What fails before the first token is thrown; a later failure is a part of the stream. */
+  /** Errors before the first token are thrown; later ones are a part of the stream. */
   readonly doStream = async (options: LanguageModelV3CallOptions): Promise<LanguageModelV3StreamResult> => {
     const { parts, warnings, response } = await this.#answer(options);
     const first = await parts.next();
@@ -61,7 +61,10 @@ export class ChatModel implements LanguageModelV3 {
 
 type Parts = ReturnType<typeof answerParts>;
 
-/** The parts of an answer behind the `head`, each computed when it is asked for; an abort ends the answer, read or not. */
+/**
+ * The parts of an answer after the `head`, each computed when it is read; an abort ends the answer, whether it is being
+ * read or not.
+ */
 function streamOf(
   first: IteratorResult<LanguageModelV3StreamPart, LanguageModelV3StreamPart>,
   parts: Parts,
@@ -107,7 +110,7 @@ function streamOf(
   );
 }
 
-/** Adds a part of a stream to what is given whole. */
+/** Adds a stream part to the content of an answer that is not streamed. */
 function addTo(content: LanguageModelV3Content[], part: LanguageModelV3StreamPart): void {
   if (part.type === "text-start") content.push({ type: "text", text: "" });
   else if (part.type === "reasoning-start") content.push({ type: "reasoning", text: "" });

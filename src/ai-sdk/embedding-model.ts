@@ -1,4 +1,4 @@
-/** An embedding model for the AI SDK. */
+/** An embedding model in the AI SDK's interface. */
 import type {
   EmbeddingModelV3,
   EmbeddingModelV3CallOptions,
@@ -13,7 +13,7 @@ import type { LoadedModels } from "./loaded-models.ts";
 /** Names of the library's options that calls may give as `providerOptions.lowbit`. */
 const OWN = ["prompt", "truncate", "dimensions"] as const;
 
-/** `providerOptions.lowbit` of a call that embeds. */
+/** Fields of `providerOptions.lowbit` in calls of embedding models. */
 export type LowbitEmbeddingOptions = Pick<EmbedOptions, (typeof OWN)[number]>;
 
 export class TextEmbeddingModel implements EmbeddingModelV3 {

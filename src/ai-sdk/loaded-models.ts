@@ -1,23 +1,23 @@
-/** Models of a provider, each loaded once, when it is first used. */
+/** Models of a provider, each loaded once, when first used. */
 import { orAbort } from "../abort.ts";
 import { loadModel } from "../api/load-model.ts";
 import type { ProgramFileOptions } from "../api/program-file.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { drafts } from "../text/draft-source.ts";
 
-/** Which models a provider has, and how they are loaded. */
+/** Settings of a provider: its models, and how they are loaded. */
 export interface LowbitSettings {
   /**
-   * Models by the names that calls use: paths, loaded models, which stay the caller's, or functions that load one. A name that is
-   * not among them is a path. Paths are those of `.pte` files, of checkpoint folders and GGUF files, whose weights stay as they
-   * are stored, or "hf:org/name", which is made a program of 4 bits once.
+   * Models by the names that calls use: paths, loaded models (which the caller disposes of), or functions that load one. A
+   * name that is not among them is a path: of a `.pte` file, of a checkpoint folder or GGUF file (whose weights are kept as
+   * stored), or "hf:org/name", which becomes a 4-bit program once.
    */
   readonly models?: Readonly<Record<string, string | LanguageModel | (() => Promise<LanguageModel>)>> | undefined;
-  /** How models are loaded from paths: threads, the backend's CPU, progress. */
+  /** Options of loading models from paths, such as threads, CPU and progress. */
   readonly load?: Omit<ProgramFileOptions, "signal"> | undefined;
   /**
-   * Where drafts of the models that the provider loads come from: "lookup", "off", or the path of a smaller model with the
-   * same tokens. Default: lookup.
+   * Where drafts come from for models that the provider loads: "lookup", "off", or the path of a smaller model with the
+   * same tokens. Default: "lookup".
    */
   readonly draft?: string | undefined;
 }
@@ -30,7 +30,7 @@ export class LoadedModels {
     this.#settings = settings;
   }
 
-  /** The model of a name or path. An abort ends the wait alone: others may wait for the same model. */
+  /** Gives the model of a name or path. An abort only ends the wait, since others may wait for the same model. */
   async use(modelId: string, signal: AbortSignal | undefined): Promise<LanguageModel> {
     const { models = {}, load } = this.#settings;
     const model = Object.hasOwn(models, modelId) ? models[modelId]! : modelId;
@@ -41,7 +41,7 @@ export class LoadedModels {
     return this.#once(key, async () => this.#drafted(await begin()), signal);
   }
 
-  /** Gives a model the drafts that the provider has for all. */
+  /** Sets the provider's drafts on a model. */
   async #drafted(model: LanguageModel): Promise<LanguageModel> {
     const { draft, load } = this.#settings;
     if (draft === undefined || model.makes !== "text") return model;
@@ -63,7 +63,7 @@ export class LoadedModels {
   #begin(key: string, load: () => Promise<LanguageModel>): Promise<LanguageModel> {
     const loading = Promise.resolve().then(load);
     this.#loads.set(key, loading);
-    // What failed is tried again when it is asked for again.
+    // After a failure, the next use tries again.
     loading.catch(() => {
       if (this.#loads.get(key) === loading) this.#loads.delete(key);
     });

@@ -1,4 +1,4 @@
-/** From the AI SDK's messages to the library's. */
+/** Converts the AI SDK's messages to the library's. */
 import type {
   LanguageModelV3FilePart,
   LanguageModelV3Message,
@@ -26,17 +26,17 @@ function userText(content: Content<"user">, at: string): string {
   return content.map((part, i) => (part.type === "text" ? part.text : fileText(part, `${at}[${i}]`))).join("");
 }
 
-/** The text of an attached file of text. */
+/** The text of an attached text file. */
 function fileText({ data, mediaType }: LanguageModelV3FilePart, at: string): string {
   if (!mediaType.startsWith("text/") || data instanceof URL)
     throw new UnsupportedError(`${at}: expected text but found ${data instanceof URL ? data : mediaType}`);
-  // Version 7 of the SDK has texts as they are, too.
+  // Version 7 of the SDK also has plain texts.
   const { text } = data as { readonly text?: unknown };
   if (typeof text === "string") return text;
   return typeof data === "string" ? Buffer.from(data, "base64").toString() : new TextDecoder().decode(data);
 }
 
-/** An assistant's message, and a message for each result of a tool that its provider ran. */
+/** An assistant's message, and a message for each result of a tool that its provider has run. */
 function assistantMessages(content: Content<"assistant">, at: string): Message[] {
   const texts = { text: "", reasoning: "" };
   const toolCalls = [];
@@ -49,7 +49,7 @@ function assistantMessages(content: Content<"assistant">, at: string): Message[]
     else if (part.type === "file") texts.text += fileText(part, `${at}[${i}]`);
     else if (part.type === "tool-result") results.push(toolMessage(part, `${at}[${i}]`));
     else {
-      // Of a call that was no JSON, the SDK keeps the text.
+      // For tool calls whose arguments were no JSON, the SDK keeps the text.
       const text = typeof part.input === "string" ? part.input : jsonText(part.input ?? {});
       toolCalls.push({ id: part.toolCallId, name: part.toolName, arguments: text });
     }
@@ -63,7 +63,7 @@ function assistantMessages(content: Content<"assistant">, at: string): Message[]
   return [message, ...results];
 }
 
-/** Whether what comes behind a part stands apart from the text before it. */
+/** Whether what follows a part is separate from the text before it. */
 function isApart(part: Content<"assistant">[number] | undefined): boolean {
   return part !== undefined && part.type !== "text" && part.type !== "file";
 }

@@ -1,4 +1,4 @@
-/** The provider: models by name or path, loaded when they are first used. */
+/** The provider for the AI SDK: models by name or path, loaded when first used. */
 import type { EmbeddingModelV3, LanguageModelV3, ProviderV3, RerankingModelV3 } from "@ai-sdk/provider";
 import { checkOptions, checkString } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -7,21 +7,21 @@ import { TextEmbeddingModel } from "./embedding-model.ts";
 import { LoadedModels, type LowbitSettings } from "./loaded-models.ts";
 import { DocumentRerankingModel } from "./reranking-model.ts";
 
-/** A provider of the AI SDK's specification v3, which versions 6 and 7 of the package `ai` take. */
+/** A provider in the AI SDK's specification v3, which versions 6 and 7 of the package `ai` accept. */
 export interface LowbitProvider extends ProviderV3 {
-  /** Gives the language model of a name or path; it is loaded when it is first used. */
+  /** Gives the language model of a name or path; it is loaded when first used. */
   (modelId: string): LanguageModelV3;
-  /** Gives the language model of a name or path; it is loaded when it is first used. */
+  /** Gives the language model of a name or path; it is loaded when first used. */
   languageModel(modelId: string): LanguageModelV3;
-  /** Gives the model of a name or path that makes embeddings; it is loaded when it is first used. */
+  /** Gives the embedding model of a name or path; it is loaded when first used. */
   embeddingModel(modelId: string): EmbeddingModelV3;
-  /** Gives the model of a name or path that ranks documents by a query; it is loaded when it is first used. */
+  /** Gives the reranker of a name or path; it is loaded when first used. */
   rerankingModel(modelId: string): RerankingModelV3;
-  /** Refuses: there are no models of images. */
+  /** Throws, since there are no image models. */
   imageModel(modelId: string): never;
   /**
-   * Frees the models that the provider has loaded, and ends what they generate with an error. A model that is used again
-   * is loaded again.
+   * Frees the models that the provider has loaded; generations under way end with an error. A model that is used again is
+   * loaded again.
    */
   dispose(): Promise<void>;
 }
@@ -58,5 +58,5 @@ export function createLowbit(settings: LowbitSettings = {}): LowbitProvider {
   });
 }
 
-/** The provider whose models are paths: `lowbit("llama-1b.pte")`. */
+/** The provider without named models, whose models are paths: `lowbit("llama-1b.pte")`. */
 export const lowbit: LowbitProvider = createLowbit();

@@ -1,4 +1,4 @@
-/** A reranking model for the AI SDK. */
+/** A reranker in the AI SDK's interface. */
 import type { RerankingModelV3, RerankingModelV3CallOptions, SharedV3Warning } from "@ai-sdk/provider";
 import { UnsupportedError } from "../errors.ts";
 import type { RankOptions } from "../language/reranker.ts";
@@ -8,7 +8,7 @@ import type { LoadedModels } from "./loaded-models.ts";
 /** Names of the library's options that calls may give as `providerOptions.lowbit`. */
 const OWN = ["prompt", "truncate"] as const;
 
-/** `providerOptions.lowbit` of a call that ranks. */
+/** Fields of `providerOptions.lowbit` in calls of rerankers. */
 export type LowbitRerankingOptions = Pick<RankOptions, (typeof OWN)[number]>;
 
 type Ranking = Awaited<ReturnType<RerankingModelV3["doRerank"]>>;
@@ -33,7 +33,7 @@ export class DocumentRerankingModel implements RerankingModelV3 {
     const does = embedding ? "gives embeddings" : "generates text";
     if (!reranker) throw new UnsupportedError(`${name}: the program ${does}; it ranks no documents`);
     const { documents, query, topN } = call;
-    // Documents that are objects are ranked by their JSON.
+    // Documents that are objects are ranked as JSON.
     const texts = documents.type === "text" ? documents.values : documents.values.map((value) => JSON.stringify(value));
     const scores = await reranker.rank(query, texts, { ...own, signal: call.abortSignal });
     const ranking = scores.map((relevanceScore, index) => ({ index, relevanceScore }));

@@ -1,4 +1,4 @@
-/** An answer as parts of the AI SDK's streams: blocks of text, of thinking and of calls, one after the other. */
+/** Converts an answer to parts of the AI SDK's streams: blocks of text, thinking and tool calls, one after the other. */
 import type { LanguageModelV3StreamPart, LanguageModelV3Usage } from "@ai-sdk/provider";
 import type { ChatEvent, ChatResult, ChatStream } from "../language/chat-options.ts";
 
@@ -7,7 +7,10 @@ type Part = LanguageModelV3StreamPart;
 /** The part that ends a stream. */
 export type Finish = Part & { readonly type: "finish" };
 
-/** The parts of an answer; what it returns is the last. With `isRaw`, the library's events come, too, each before what becomes of it. */
+/**
+ * The parts of an answer; the last one is returned. With `isRaw`, each library event is also a part, before those made of
+ * it.
+ */
 export async function* answerParts(answer: ChatStream, isRaw: boolean): AsyncGenerator<Part, Finish, void> {
   const blocks = new Blocks();
   for await (const event of answer) {
@@ -18,11 +21,11 @@ export async function* answerParts(answer: ChatStream, isRaw: boolean): AsyncGen
   return finishOf(await answer.result);
 }
 
-/** The block that is open, if any. */
+/** Tracks the open block of a stream. */
 class Blocks {
   #kind: "text" | "reasoning" | "call" | null = null;
   #id = "";
-  /** Name and arguments of the call that is open. */
+  /** Name of the open tool call; `#input`: its arguments. */
   #name = "";
   #input = "";
   #count = 0;
@@ -90,7 +93,7 @@ const unknownUsage: LanguageModelV3Usage = {
   outputTokens: { total: undefined, text: undefined, reasoning: undefined },
 };
 
-/** The end of an answer that failed on its way. */
+/** The last part of an answer that failed. */
 export const failedFinish: Finish = {
   type: "finish",
   finishReason: { unified: "error", raw: "error" },

@@ -1,11 +1,11 @@
 /**
- * Bytes by names in a folder, within a limit of bytes that several processes keep together. A blob is a file:
+ * Blobs by name in a folder, under a byte limit that several processes share. A blob is a file:
  *
  *     0 u32 magic "LBKV"    4 u32 version    8 u32 bytes of the content    12 u32 CRC-32 of it
  *     16 [32] SHA-256 of the name
  *     48 content
  *
- * A process may be killed at any time: files appear whole, under their names, when they are renamed.
+ * Files are written under temporary names and renamed, so that a process may be killed at any time.
  */
 import { createHash } from "node:crypto";
 import { constants, type FileHandle, open, readdir, rename, rm, stat, utimes } from "node:fs/promises";
@@ -20,15 +20,15 @@ const MAGIC = 0x564b424c;
 const VERSION = 1;
 const HEADER_BYTES = 48;
 const ENDING = ".kv";
-/** Of what is over the limit, so much more is removed at once, as a part of the limit: it is not full again soon. */
+/** Share of the limit (or quota) that is freed beyond what is needed, so that the folder is not full again at once. */
 const SPARE_SHARE = 1 / 8;
-/** What is left of the limit is written in so many parts, each after a look at what others have written. */
+/** A look at the folder allows this process 1 / LOOKS of the free bytes, since other processes write meanwhile. */
 const LOOKS = 4;
-/** Unfinished files of processes that cannot be seen are left over after so long. */
+/** Age from which an unfinished file is a leftover even where its process is not known to have ended. */
 const LEFTOVER_MS = 3_600_000;
-/** How often a use of a blob is noted. */
+/** Least time between two updates of a blob's modification time. */
 const TOUCH_MS = 60_000;
-/** How long nothing is written after a write has failed, as on a full disk, or of whoever has all that he may have. */
+/** How long nothing is written after a failed write (such as on a full disk), or to a group whose quota is full. */
 const PAUSE_MS = 60_000;
 const NOTED_MAX = 100_000;
 
@@ -37,12 +37,18 @@ interface Waiting {
   readonly bytes: () => Uint8Array | null;
 }
 
-/** Digits of what owners, and kinds of what they have, are told apart by. */
+/** Hexadecimal digits of the hashes of an owner and of a kind, which begin a blob's name. */
 const DIGITS = 8;
-/** What was used no longer ago is not given up for others of the same owner and kind: the first pages of a prompt for its last. */
+/**
+ * Blobs used within this time are not removed for others of their group: the first pages of a prompt must not go for its
+ * last.
+ */
 const YOUNG_MS = 600_000;
 
-/** The name of a blob of a kind that is of an owner: of those of whoever has most, the longest unused is given up first. */
+/**
+ * The name of a blob of an owner and a kind. When the folder is full, the owner with most bytes loses the longest unused
+ * first.
+ */
 export function ownedName(owner: string, kind: string, name: string): string {
   return `${groupOf(owner, kind)}.${name}`;
 }
@@ -54,37 +60,37 @@ function groupOf(...parts: [owner: string, kind: string]): string {
 /** A file of the folder. */
 interface Found {
   readonly path: string;
-  /** Files of one owner and kind have the same; it begins with what those of one owner have. */
+  /** Hash of owner and kind, shared by all files of both; its first `DIGITS` are the owner's. */
   readonly group: string;
   readonly bytes: number;
   readonly usedAt: number;
-  /** Whether it is one that a process that has ended did not finish. */
+  /** Whether it is an unfinished file of a process that has ended. */
   readonly isLeftover: boolean;
 }
 
-/** Opens a folder. InvalidFileError where nothing can be written to it. */
+/** Opens a folder of blobs of at most `limit` bytes. InvalidFileError where nothing can be written to it. */
 export async function openBlobFolder(folder: string, limit: number): Promise<BlobFolder> {
   checkWhole("bytes", limit, 1);
   await checkWritable(join(folder, "new"));
   return new BlobFolder(folder, limit);
 }
 
-/** Blobs of a folder, as one process has them. */
+/** A folder of blobs as one process sees it. */
 export class BlobFolder {
   readonly #folder: string;
   readonly #limit: number;
   readonly #waiting: Waiting[] = [];
-  /** When blobs were last noted as used, by names. */
+  /** When this process last noted a blob as used, by name. */
   readonly #usedAt = new Map<string, number>();
   #writing: Promise<void> | null = null;
-  /** Bytes that may be written before the next look at the folder. */
+  /** Bytes that may be written before the folder must be listed again. */
   #allowance = 0;
   #pausedUntil = 0;
-  /** Most bytes of groups' blobs. */
+  /** Most bytes of the blobs of a group, by group. */
   readonly #quotas = new Map<string, number>();
-  /** When it is looked again for room in groups that had none. */
+  /** Until when nothing is written to a group that was full, by group. */
   readonly #fullUntil = new Map<string, number>();
-  /** Bytes of groups' blobs, as of the last look and what was written since. */
+  /** Bytes of the blobs of each group: those of the last listing, and what was written since. */
   #bytesOf = new Map<string, number>();
 
   /** Internal: `openBlobFolder` makes them. */
@@ -93,7 +99,7 @@ export class BlobFolder {
     this.#limit = limit;
   }
 
-  /** Whether there is a blob of a name, damaged or not. */
+  /** Whether a blob of this name exists, damaged or not. */
   async has(name: string): Promise<boolean> {
     return (await stat(this.#pathOf(name)).catch(() => null))?.isFile() ?? false;
   }
@@ -121,7 +127,7 @@ export class BlobFolder {
     return false;
   }
 
-  /** Writes a blob when those before it are written; `bytes` may give null then, for none. */
+  /** Queues a blob to be written after those before it. `bytes` is called then, and may give null to write nothing. */
   write(name: string, bytes: () => Uint8Array | null): void {
     this.#waiting.push({ name, bytes });
     this.#writing ??= this.#writeAll().finally(() => {
@@ -129,17 +135,19 @@ export class BlobFolder {
     });
   }
 
-  /** Resolves when all is written that was given so far. */
+  /** Resolves when all blobs queued so far are written. */
   async flush(): Promise<void> {
     while (this.#writing) await this.#writing;
   }
 
-  /** Keeps no more bytes of a kind of an owner than so many, but for what others write at the same time. */
+  /**
+   * Sets a quota in bytes for the blobs of an owner and a kind. Other processes that write at the same time may exceed it.
+   */
   limit(owner: string, kind: string, bytes: number): void {
     this.#quotas.set(groupOf(owner, kind), bytes);
   }
 
-  /** Notes that blobs are of use: the later ones are given up before the first ones. */
+  /** Marks blobs as used now. Those later in the list count as older, and are removed first. */
   touch(names: readonly string[]): void {
     const now = Date.now();
     for (const [index, name] of names.entries()) {
@@ -170,7 +178,7 @@ export class BlobFolder {
   }
 
   async #writeOne({ name, bytes }: Waiting): Promise<void> {
-    // One that was neither read nor written by this process may be damaged, and is written anew.
+    // A blob that this process neither read nor wrote may be damaged, so it is written again.
     if (this.#usedAt.has(name) && (await this.has(name))) {
       this.touch([name]);
       return;
@@ -192,7 +200,7 @@ export class BlobFolder {
     this.#note(name, Date.now());
   }
 
-  /** Whether a blob of so many bytes may be written in a group, after others were removed for that. */
+  /** Removes files until a blob of `bytes` fits into a group; false where it does not. */
   async #makeRoom(group: string, bytes: number): Promise<boolean> {
     const written = HEADER_BYTES + bytes;
     if (Date.now() < (this.#fullUntil.get(group) ?? 0)) return false;
@@ -213,7 +221,7 @@ export class BlobFolder {
     return this.#quotas.get(group) ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Looks at the folder, and removes what is too much for a blob of so many bytes in a group, and some more at once. */
+  /** Lists the folder and removes what is too much for a blob of `bytes` in a group, and `SPARE_SHARE` more. */
   async #clear(group: string, bytes: number): Promise<void> {
     const all = await this.#look();
     let total = all.reduce((sum, found) => sum + found.bytes, 0);
@@ -244,7 +252,7 @@ export class BlobFolder {
     this.#allowance = Math.floor((this.#limit - total) / LOOKS);
   }
 
-  /** All files, leftovers first, and then those that were unused for the longest time. */
+  /** All files: leftovers first, then by time of last use, the longest unused first. */
   async #look(): Promise<Found[]> {
     const names = (await readdir(this.#folder)).filter((name) => name.endsWith(ENDING) || UNFINISHED.test(name));
     const found: Found[] = [];
@@ -270,7 +278,7 @@ export class BlobFolder {
   }
 }
 
-/** Files in the order in which they are given up: leftovers, and then of whoever has most bytes the longest unused. */
+/** Files in the order of removal: leftovers, then again and again the longest unused file of the owner with most bytes. */
 function* inTurn(all: readonly Found[]): Generator<Found> {
   const owners = new Map<string, { readonly files: Found[]; bytes: number }>();
   for (const found of all) {
@@ -294,7 +302,7 @@ function* inTurn(all: readonly Found[]): Generator<Found> {
   }
 }
 
-/** The group of a blob or file of a name; "" for one that has none. */
+/** The group in a blob's or file's name; "" for a name without one. */
 function groupIn(name: string): string {
   return name.slice(0, Math.max(0, name.indexOf(".")));
 }

@@ -1,6 +1,6 @@
 /**
- * A text that a model writes itself, to be calibrated with where nobody gives one (Liu et al. 2023, arXiv 2305.17888): what
- * it says by itself is near to what it was trained on.
+ * A calibration text that the model writes itself, for users who give none (Liu et al. 2023, arXiv 2305.17888): what a
+ * model generates is near to what it was trained on.
  */
 import { checkOptions, checkWhole } from "../arguments.ts";
 import { beginnings, questions } from "../checkpoint/calibration-beginnings.ts";
@@ -17,7 +17,7 @@ import { loadCompiled } from "./load-compiled.ts";
 export interface CalibrationTextOptions {
   /** Tokens that are written. Default 16384. */
   readonly tokens?: number | undefined;
-  /** A whole number from 0: with the same one, a model writes the same on the same CPU. Default 0. */
+  /** A whole number from 0: with the same seed, a model writes the same text on the same CPU. Default 0. */
   readonly seed?: number | undefined;
   /** Ends the work; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
@@ -34,13 +34,13 @@ export interface CalibrationText {
 }
 
 const TOKENS_DEFAULT = 16384;
-/** Tokens of a part of the whole: texts follow each other in it until it is full. */
+/** Tokens of a part of the whole text: texts are generated one after the other until a part is full. */
 const PART = 512;
-/** Parts that are generated together, as sequences of a batch. */
+/** Parts that are generated at the same time, as sequences of a batch. */
 const TOGETHER = 32;
-/** Most texts of a part, and the distance between the seeds of parts: each text has a seed of its own. */
+/** Most texts of a part, and the distance between the seeds of parts, so that each text has a seed of its own. */
 const TEXTS_MAX = 1024;
-/** Fewest and most tokens of a text: none is begun where fewer are left, and none gets more. */
+/** Least and most tokens of a text: no text is begun with fewer tokens left, and none gets more. */
 const TEXT_TOKENS = { least: 16, most: 256 } as const;
 
 /** How a text begins, and of which kind it is. */
@@ -50,8 +50,8 @@ interface Prompt {
 }
 
 /**
- * Lets a model write a text for `calibrate`: plain texts in several languages, code, and answers in its chat template where
- * it has one, each token drawn with its probability, as the weights of 8 bits give it. Configurations stay as they are.
+ * Lets a model write a text for `calibrate`: plain text in several languages, code, and answers in its chat template where
+ * it has one. Tokens are sampled at temperature 1 from the model with 8-bit weights; its configurations stay as they are.
  * UnsupportedError for a model that writes no text, InvalidFileError without a tokenizer, InvalidArgumentError after
  * `calibrate`.
  * @example
@@ -94,7 +94,7 @@ export async function writeCalibrationText(
   }
 }
 
-/** The model as a program with weights of 8 bits; those of formats of their own stay as they are. */
+/** The model as a program with 8-bit weights; weights that are kept as stored stay so. */
 async function loadIn8Bits(model: Model, contextLength: number, signal?: AbortSignal): Promise<LanguageModel> {
   const { configs, layout } = model;
   const none = () => model.configure(new Map([...configs.keys()].map((name) => [name, null])));
@@ -112,7 +112,7 @@ async function loadIn8Bits(model: Model, contextLength: number, signal?: AbortSi
   }
 }
 
-/** Beginnings of all kinds, in turn. */
+/** Prompts of all kinds, the kinds mixed. */
 function promptsOf(llm: LanguageModel): Prompt[] {
   const { tokenizer } = llm;
   const plain = Object.entries(beginnings).map(([kind, texts]) =>
@@ -122,7 +122,7 @@ function promptsOf(llm: LanguageModel): Prompt[] {
     ? questions.map((content) => ({ kind: "chat", ids: llm.encodeChat([{ role: "user", content }]) }))
     : [];
   const all = [...plain.flat(), ...chats];
-  // Steps of about the golden section go through all of them, the kinds mixed.
+  // A step of about the golden section, coprime to the length, visits every prompt and mixes the kinds.
   const step = [...all.keys()].find((i) => i > 0.618 * all.length && isCoprime(i, all.length)) ?? 1;
   return all.map((_, i) => all[(i * step) % all.length]!);
 }
@@ -131,7 +131,7 @@ function isCoprime(a: number, b: number): boolean {
   return b === 0 ? a === 1 : isCoprime(b, a % b);
 }
 
-/** The beginnings of a part: each part starts with another. */
+/** The prompts in the order of a part: each part starts with another. */
 function rotated(prompts: readonly Prompt[], part: number): readonly Prompt[] {
   const first = (part * 3) % prompts.length;
   return [...prompts.slice(first), ...prompts.slice(0, first)];
@@ -139,14 +139,14 @@ function rotated(prompts: readonly Prompt[], part: number): readonly Prompt[] {
 
 interface Part {
   readonly size: number;
-  /** The seed of the first text; the others have those after it. */
+  /** Seed of the first text of the part; the text after it has the next seed, and so on. */
   readonly seeds: number;
   readonly signal: AbortSignal | undefined;
   onToken(): void;
   onText(kind: string): void;
 }
 
-/** Generates texts one after the other until they have so many tokens. */
+/** Generates texts one after the other until the part has `size` tokens. */
 async function writePart(llm: LanguageModel, prompts: readonly Prompt[], part: Part): Promise<string> {
   const { size, seeds, signal, onToken, onText } = part;
   const { tokenizer, eosIds } = llm;

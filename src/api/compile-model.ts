@@ -1,4 +1,4 @@
-/** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
+/** Compiles a model to a program: the method `forward`, ExecuTorch's metadata methods, tokenizer and template. */
 import { checkOptions, checkWhole } from "../arguments.ts";
 import { assetsOf } from "../checkpoint/assets.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
@@ -23,17 +23,17 @@ import { weightsFor } from "./weights-for.ts";
 
 const CONTEXT_DEFAULT_MAX = 2048;
 const CHUNK_DEFAULT_MAX = 512;
-/** Most tokens of a step whose logits can be asked for: each takes memory for the whole vocabulary. */
+/** Most tokens of a step whose logits can be asked for: each takes V floats. */
 const LOGIT_ROWS_MAX = 64;
 
 interface Lengths {
-  /** Most tokens of one call. */
+  /** Most tokens of one call of `forward`. */
   readonly maxSeqLen: number;
   /** Positions of the KV cache. */
   readonly maxContextLen: number;
 }
 
-/** Options of programs whose states hold the keys and values of one sequence, as those for ExecuTorch. */
+/** Options of programs with a contiguous KV cache of one sequence, as those for ExecuTorch have. */
 const stateOptions = ["maxContextLen", "logits"] as const;
 
 function lengths(model: Model, options: CompileModelOptions): Lengths {
@@ -61,8 +61,9 @@ function forwardOptions(options: CompileModelOptions, capacity: number, longCont
 }
 
 /**
- * forward(tokens int64 [1, T], positions int64 [T], rows int64 [R]) → logits of those rows [1, R, V], T up to maxSeqLen, and their
- * hidden states [1, R, H] where the model has a head for drafts. For ExecuTorch forward(tokens, input_pos int64 [1]) → logits of the last token, or of all.
+ * forward(tokens int64 [1, T], positions int64 [T], rows int64 [R]) → logits [1, R, V] of the tokens at `rows`, T up to
+ * maxSeqLen, and their hidden states [1, R, H] where the model has a draft head. For ExecuTorch: forward(tokens, input_pos
+ * int64 [1]) → logits of the last token, or of all.
  */
 function forwardSource(
   { decoder }: Model,
@@ -90,8 +91,9 @@ function forwardSource(
 }
 
 /**
- * draft(tokens int64 [1, T], positions int64 [T], before f32 [1, T, H]) → logits [1, T, D] of the tokens behind them, D of the least ids, and hidden
- * states of them [1, T, H]. `before`: the hidden states of the tokens before them, which `forward` gives behind its logits.
+ * draft(tokens int64 [1, T], positions int64 [T], before f32 [1, T, H]) → logits [1, T, D] of the token after each, over
+ * the D lowest ids, and hidden states [1, T, H]. `before`: the hidden states of the tokens before `tokens`, which `forward`
+ * gives beside its logits.
  */
 function draftSource(head: DraftHead, weights: WeightLookup, { maxSeqLen }: Lengths): MethodSource {
   const rows = logitRows(maxSeqLen);
@@ -114,14 +116,14 @@ function logitRows(maxSeqLen: number): number {
   return Math.min(maxSeqLen, LOGIT_ROWS_MAX);
 }
 
-/** Length up to which `forward` serves a sequence, when the program holds longer ones that it does not serve. */
+/** Most tokens of a sequence that `forward` computes, where the program has `forward_long` for longer ones; else null. */
 export function longContextFrom({ decoder }: Model, maxContextLen: number): number | null {
   const from = decoder.longContextFrom;
   return from !== null && from < maxContextLen ? from : null;
 }
 
 /**
- * The methods of a model's program. `unread`: for graphs alone, whose weights are never read; they may still wait for
+ * The methods of a model's program. `unread`: only for graphs or sizes, so that weights are not read and may still wait for
  * calibration.
  */
 export function methodSources(model: Model, given: CompileModelOptions, unread = false) {
@@ -142,16 +144,16 @@ function decoderSources(model: Model, given: CompileModelOptions, unread: boolea
 
 /**
  * Compiles a model to a program whose weights are packed when they are read. InvalidArgumentError for lengths that the
- * model does not have, options of unknown values and weights that wait for calibration, UnsupportedError for what the target
- * has no form for.
+ * model does not have, unknown values of options, and weights that wait for calibration; UnsupportedError for what the
+ * target cannot express.
  */
 export function compileModel(model: Model, given: CompileModelOptions = {}): Program {
   return compiled(model, given, false);
 }
 
 /**
- * Checks options before the model is calibrated or encoded, which takes long. Throws what `compileModel` would throw afterwards,
- * and what loading would throw for a context that the model does not have.
+ * Checks options before the model is calibrated or encoded, which takes long. Throws what `compileModel` would throw
+ * afterwards, and what loading would throw for a `contextLength` longer than the model's.
  */
 export function checkCompiles(
   model: Model,
@@ -163,7 +165,7 @@ export function checkCompiles(
   if (contextLength !== undefined) checkWhole("contextLength", contextLength, 1, model.decoder.contextLength);
 }
 
-/** Bytes of the `.pte` file of a model, whose weights may still wait for calibration. Throws as `compileModel`. */
+/** Bytes of a model's `.pte` file. Weights are not read, and may still wait for calibration. Throws as `compileModel`. */
 export function programBytes(model: Model, given: CompileModelOptions = {}): number {
   return fileBytes(compiled(model, given, true));
 }

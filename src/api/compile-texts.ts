@@ -1,4 +1,6 @@
-/** Programs of networks that read whole texts: one method, for rows of several texts in one step. */
+/**
+ * Compiles encoders (embedding models and rerankers): one method, which takes the tokens of several packed texts in a step.
+ */
 import { checkWhole } from "../arguments.ts";
 import { longestText } from "../checkpoint/assets.ts";
 import type { Model } from "../checkpoint/model.ts";
@@ -9,7 +11,7 @@ import { Ops } from "../ops/ops.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
 import { weightsFor } from "./weights-for.ts";
 
-/** A step holds a whole text; more are shorter than this, and room for it is taken when a text needs it. */
+/** A step must hold a whole text, which is seldom longer than this; memory for it is taken when a text needs it. */
 const ROWS_DEFAULT_MAX = 8192;
 
 interface TextLengths {
@@ -19,7 +21,10 @@ interface TextLengths {
   readonly rows: number;
 }
 
-/** InvalidArgumentError for options that programs of texts do not have, UnsupportedError for targets that cannot run them. */
+/**
+ * InvalidArgumentError for options that programs of encoders do not have, UnsupportedError for targets that cannot run
+ * them.
+ */
 function lengths({ checkpoint, name }: Model, network: TextNetwork, options: CompileModelOptions): TextLengths {
   if (options.target === "executorch")
     throw new UnsupportedError(
@@ -36,13 +41,13 @@ function lengths({ checkpoint, name }: Model, network: TextNetwork, options: Com
   return { longest: Math.min(longest, rows), rows };
 }
 
-/** Rows of several short texts that are as fast as more. */
+/** Tokens of a step of several short texts from which more tokens bring no more speed. */
 const MANY_ROWS = 512;
 const ROWS_MAX = 1 << 20;
 
 /**
- * embed, or rank: (tokens int64 [1, T], positions int64 [1, T], offsets int64 [texts + 1], types int64 [1, T] where the network
- * has several) → values of each text [texts, size].
+ * embed or rank: (tokens int64 [1, T], positions int64 [1, T], offsets int64 [texts + 1], types int64 [1, T] where the
+ * network has token types) → values [texts, size] of each text.
  */
 export function textSource(
   model: Model,
@@ -68,7 +73,7 @@ export function textSource(
   };
 }
 
-/** Numbers that are needed to run the method. */
+/** Metadata that running the method needs. */
 export function textMetadata(
   model: Model,
   network: TextNetwork,

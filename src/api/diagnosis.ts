@@ -1,4 +1,4 @@
-/** What this machine runs models with, and what would make it faster. */
+/** Which CPU, kernels and memory this machine runs models with, and what would make it faster. */
 import { cpus } from "node:os";
 import { hostCpu } from "../kernels/cpu.ts";
 import { missingAddon, nativeAddon } from "../kernels/native/addon.ts";
@@ -8,7 +8,7 @@ import { totalMemory } from "../node-memory.ts";
 import { version } from "../version.ts";
 import { kernelTable } from "./kernel-table.ts";
 
-/** What `diagnose` finds. */
+/** What `diagnose` finds: CPU, kernels, threads, memory and advice. */
 export interface Diagnosis {
   /** Version of lowbit. */
   readonly version: string;
@@ -24,22 +24,22 @@ export interface Diagnosis {
   readonly backend: "native" | "wasm" | "reference";
   /** Names of the kernels that multiply 4-bit weights: in decode, and in prefill. */
   readonly kernels: readonly string[];
-  /** Threads of kernels, unless a program is loaded with others. */
+  /** Threads that kernels run on, unless a program is loaded with another number. */
   readonly threads: number;
-  /** Bytes of memory that this process may have, and that are free of it now. */
+  /** Bytes of memory that this process may use, and those of them that are free now. */
   readonly memory: { readonly totalBytes: number; readonly freeBytes: number };
   /**
-   * Memory bandwidth, in bytes a second, as all threads read; null without native code. A token reads all weights of a model,
-   * so no model generates more tokens a second than this divided by its bytes.
+   * Memory bandwidth in bytes a second, all threads reading; null without native code. Decoding reads all weights for each
+   * token, so tokens a second are at most this divided by the model's bytes.
    */
   readonly readBytesPerSecond: number | null;
   /** Advice that makes models faster on this machine, in sentences; empty where there is none. */
   readonly advice: readonly string[];
 }
 
-/** Bytes that are read to measure bandwidth: more than caches hold. */
+/** Bytes that are read to measure bandwidth: more than CPU caches hold. */
 const READ_BYTES = 256e6;
-/** Tokens of a prompt, for which the kernel of prefill is looked up. */
+/** Tokens of a prompt for which the kernel of prefill is looked up. */
 const PREFILL_TOKENS = 64;
 
 /** Looks at this machine: CPU, kernels, threads and memory. Takes about a second. */
@@ -102,7 +102,7 @@ export function adviceFor({ backend, threads, cores, unserved }: Situation): str
   return advice;
 }
 
-/** Bytes of memory that so many threads read a second; null where too little memory is free to measure. */
+/** Memory bandwidth of `threads` in bytes a second; null where too little memory is free to measure. */
 function readSpeed(threads: number): number | null {
   if (process.availableMemory() < 2 * READ_BYTES) return null;
   const buffer = nativeAddon()?.allocate(READ_BYTES);

@@ -20,15 +20,15 @@ import { longContextFrom } from "./compile-model.ts";
 import { checkChoices } from "./compile-options.ts";
 import { weightsFor } from "./weights-for.ts";
 
-/** How a model is executed operator by operator: the CPU, positions that keys and values are kept for and their type, logits. */
+/** How a model is executed operator by operator: CPU, context length, type of the KV cache, and which logits it gives. */
 export interface EagerOptions extends AbortOptions {
-  /** The CPU that weights are packed for. Default: this one. */
+  /** The CPU that weights are packed for. Default: this machine's. */
   readonly cpu?: Cpu;
-  /** Positions that keys and values are kept for. Default: the model's, at most 2048. */
+  /** Positions of the KV cache. Default: the model's context length, at most 2048. */
   readonly contextLength?: number | undefined;
-  /** Logits [1, V] of the last token (default), or [1, T, V] of all. */
+  /** Which logits `forward` gives: [1, V] of the last token (default), or [1, T, V] of all. */
   readonly logits?: "last" | "all";
-  /** What keys and values are kept in. Default: f32. */
+  /** Type of the KV cache. Default: f32. */
   readonly kvCache?: KvCacheType | undefined;
 }
 
@@ -36,13 +36,13 @@ const CONTEXT_DEFAULT_MAX = 2048;
 
 /** A model executed operator by operator, without compiling: the same model code and kernels, for experiments. */
 export class EagerModel {
-  /** Positions that keys and values are kept for. */
+  /** Positions of the KV cache. */
   readonly contextLength: number;
   readonly #forward: Forward;
   readonly #builder: EagerBuilder;
   readonly #sequence: SingleSequence;
   readonly #longFrom: number;
-  /** Ids that were given, and whether they are computed as those of a sequence beyond `#longFrom`. */
+  /** Ids computed so far, and whether with the RoPE frequencies of sequences longer than `#longFrom`. */
   readonly #ids: number[] = [];
   #long = false;
 
@@ -58,7 +58,7 @@ export class EagerModel {
     this.contextLength = lengths.contextLength;
   }
 
-  /** Reads (and quantizes and packs) all weights. InvalidArgumentError for a context that the model does not have. */
+  /** Reads, quantizes and packs all weights. InvalidArgumentError for a context longer than the model's. */
   static async load(model: Model, options: EagerOptions = {}): Promise<EagerModel> {
     checkModel(model);
     checkOptions(options);
@@ -80,7 +80,7 @@ export class EagerModel {
     return new EagerModel(forward, { builder, sequence }, { contextLength, longFrom });
   }
 
-  /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
+  /** Computes logits of token ids from a position on; keys and values of earlier positions are those of earlier calls. */
   forward(ids: readonly number[], position: number): Tensor {
     checkIds("ids", ids);
     for (const id of ids) checkWhole("ids", id, 0);
@@ -91,10 +91,10 @@ export class EagerModel {
       );
     this.#ids.length = position;
     const long = position + ids.length > this.#longFrom;
-    // What was kept so far is of the other frequencies.
+    // Keys and values so far were computed with the other RoPE frequencies.
     if (long !== this.#long) this.#sequence.restart(long ? "long" : "short");
     this.#long = long;
-    // Windows may have left behind what is to be gone on from.
+    // Sliding windows may have dropped positions that are needed to go on from here: those are computed again.
     const held = this.#sequence.truncate(Math.min(position, this.#sequence.position));
     if (held < position) this.#run(this.#ids.slice(held));
     const logits = this.#run(ids);
@@ -126,7 +126,7 @@ function forwardOf(model: Model, weights: WeightLookup, { logits = "last" }: Eag
     );
 }
 
-/** The calls of a pass, and what they read. */
+/** The graph of a forward pass of one token. */
 function graphOf(forward: Forward, cpu: Cpu, long: boolean): Graph {
   const vector = (name: string, shape: readonly number[]) =>
     ({ name, spec: { dtype: "i64", shape }, smallest: shape }) as const;
@@ -138,7 +138,7 @@ function graphOf(forward: Forward, cpu: Cpu, long: boolean): Graph {
   return capture(source, operators, cpu);
 }
 
-/** A lookup that gives the same weight whenever a name is asked for. */
+/** A lookup that gives the same weight each time a name is asked for. */
 function remembered(weights: WeightLookup): WeightLookup {
   const known = new Map<string, Weight>();
   return (name) => {

@@ -1,4 +1,4 @@
-/** Programs of local model files: compiled once, and kept in a cache by the content of the file. */
+/** Programs of local model files: compiled once, and cached by the SHA-256 of the file. */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
@@ -7,20 +7,22 @@ import { checkWritable, freeDisk, makeFolder } from "../node-file.ts";
 import type { WaitOptions } from "../path-claim.ts";
 import { cachedOrMade, contentOf, dropCached, keepCached, programCache } from "./program-cache.ts";
 
-/** How `withFileProgram` makes a program of a file; `onWait` tells of another process that makes the same one. */
+/**
+ * Options of `withFileProgram`: how a file becomes a program. `onWait` is called while another process makes the same one.
+ */
 export interface FileProgramOptions extends WaitOptions {
-  /** Folder that programs are kept in. Default: `programCache()`. */
+  /** Folder of cached programs. Default: `programCache()`. */
   readonly cache?: string | undefined;
-  /** How weights are quantized and compiled, as words: a part of the cache's key. */
+  /** Describes how weights are quantized and compiled: a part of the cache's key. */
   readonly quantization: string;
   /** Writes the program to a path. */
   readonly make: (path: string) => Promise<void>;
 }
 
-/** Upper bound of a program's bytes as a multiple of its file's, to which they are nearly equal. */
+/** Upper bound of a program's bytes as a multiple of its source file's; the two are nearly equal. */
 const ROOM = 1.5;
 
-/** Why a folder cannot keep the program of a file: it cannot be written to, or the disk is too full. Null where it can. */
+/** Why a folder cannot keep the program of a file: it is not writable, or the disk is too full. Null where it can. */
 export async function keepingRefusal(file: string, cache = programCache()): Promise<string | null> {
   checkString("file", file);
   try {
@@ -36,8 +38,8 @@ export async function keepingRefusal(file: string, cache = programCache()): Prom
 }
 
 /**
- * Makes a program of a file, such as a GGUF, and gives the result of `load` on it. Later calls take the program from the cache,
- * for any file of the same content. A damaged program in the cache is made again. Throws as `make` and `load`, and
+ * Compiles a model file, such as a GGUF, to a program and calls `load` on it. Later calls take the program from the cache,
+ * for any file of the same content; a damaged program there is made again. Throws as `make` and `load`, and
  * InvalidFileError where the file or the cache cannot be read or written.
  */
 export async function withFileProgram<R>(

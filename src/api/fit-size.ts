@@ -1,4 +1,4 @@
-/** Chooses bits and groups of every matrix of a model so that its program takes a number of bytes. */
+/** Chooses bits and group size of every matrix of a model so that its program takes at most a number of bytes. */
 import { join } from "node:path";
 import { checkOptions, checkString, checkWhole, unexpected } from "../arguments.ts";
 import { type Choosable, Sensitivity } from "../checkpoint/calibrate/sensitivity.ts";
@@ -24,25 +24,25 @@ import { elementCount } from "../tensor.ts";
 import { checkCompiles, methodSources, programBytes } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
 
-/** How large the program may be, how it is compiled, and how much of the text is read. */
+/** Options of `fitSize`: how large the program may be, how it is compiled, and how much of the text is read. */
 export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "signal"> {
-  /** Most bytes of the program's file: weights, tokenizer, everything. */
+  /** Most bytes of the program's file: weights, tokenizer and all else. */
   readonly bytes: number;
   /**
-   * Group sizes to choose from. Those that do not divide a matrix's rows, or that its type of scales does not allow, are left out.
-   * Default: 16 and 32 with scales of 8 bits, 32, 64 and 128 with others.
+   * Group sizes to choose from. Sizes that do not divide a matrix's columns, or that its type of scales does not allow, are
+   * left out. Default: 16 and 32 with 8-bit scales, else 32, 64 and 128.
    */
   readonly groupSizes?: readonly GroupSize[] | undefined;
   /**
-   * Folder in which size.json keeps the choice. When what follows is interrupted, the same call takes the choice from there. The
+   * Folder in which size.json keeps the choice, so that the same call after an interruption does not measure again. The
    * caller removes the file.
    */
   readonly folder?: string | undefined;
-  /** Called as matrices are measured. */
+  /** Called as matrices are measured, with weights done and weights in all. */
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
 
-/** A choice that gives all matrices the same bits and groups. */
+/** A choice with the same bits and group size for all matrices, and what it measured. */
 export interface UniformChoice {
   /** Bits of a weight. */
   readonly bits: number;
@@ -60,23 +60,24 @@ export interface FittedSize {
   readonly bytes: number;
   /** Mean Kullback-Leibler divergence of the predictions from those of the float weights, in nats a token. */
   readonly divergence: number;
-  /** The best of the choices that are the same for all matrices and fit; null when none does. */
+  /** The best choice with the same bits and group size for all matrices that fits; null when none does. */
   readonly uniform: UniformChoice | null;
-  /** Configurations by slot name, which the model has now. */
+  /** The chosen configurations by slot name, which the model now has. */
   readonly configs: ReadonlyMap<string, QuantizationConfig>;
 }
 
 const BITS = [2, 3, 4, 5, 6, 7, 8];
 const GROUP_SIZES: readonly GroupSize[] = [16, 32, 64, 128];
-/** Rounds in which bytes that the choice before left over are spent. */
+/** Rounds of choosing: each spends the bytes that the round before left over. */
 const ROUNDS = 6;
 
 /**
- * Gives each matrix of a model that has a configuration the bits and the group size that suit it, so that the program takes at
- * most `bytes` and its predictions for the text are as near to those of the float weights as possible; kind, algorithm and type of
- * scales stay those of the configuration. How much the predictions suffer is measured for each matrix alone, and once for all
- * together, beside the best choice that is the same for all, which is taken where it is better. `calibrate` may follow.
- * InvalidArgumentError for a model without configurations or with less than the fewest bytes that are possible, which it tells.
+ * Gives each matrix of a model that has a configuration the bits and the group size that suit it, so that the program takes
+ * at most `bytes` and its predictions for the text are as near as possible to those of the float weights. Kind, algorithm
+ * and type of scales stay those of the configuration. The divergence is measured for each matrix alone, then for the whole
+ * choice and for the best choice with the same bits for all; the better one is taken. `calibrate` may follow.
+ * InvalidArgumentError for a model without configurations, or for fewer bytes than the least that are possible, which it
+ * names.
  */
 export async function fitSize(model: Model, text: string, options: FitSizeOptions): Promise<FittedSize> {
   checkModel(model);
@@ -101,7 +102,7 @@ export async function fitSize(model: Model, text: string, options: FitSizeOption
 
 const KEPT = "size.json";
 
-/** What the text of a choice follows from, and its checksum. */
+/** The first line of size.json: the key of the call and the checksum of the rest. */
 const keptHead = (key: string, bytes: Uint8Array) => `${key} ${checksum(bytes)}\n`;
 
 async function keepFit(folder: string, key: string, { configs, ...fitted }: FittedSize): Promise<void> {
@@ -114,7 +115,7 @@ async function keepFit(folder: string, key: string, { configs, ...fitted }: Fitt
   });
 }
 
-/** The choice of an earlier call; null where there is none, or one of another key or damaged. */
+/** The choice that an earlier call kept; null where there is none, or where it is damaged or has another key. */
 async function keptFit(folder: string, key: string): Promise<FittedSize | null> {
   const text = await readTextIfAny(join(folder, KEPT));
   if (text === null) return null;
@@ -192,7 +193,7 @@ class SizeFit {
     return { ...chosen, uniform };
   }
 
-  /** The choices of least cost whose program fits, with left-over bytes spent; null where none fits. */
+  /** The choice of least cost whose program fits, with left-over bytes spent; null where none fits. */
   #spend(
     sizes: readonly number[][],
     costs: readonly number[][],
@@ -224,7 +225,7 @@ class SizeFit {
     return programBytes(this.#model, compileOptions(this.#options));
   }
 
-  /** Bytes of the whole file, and of each item's matrices, when all items take one choice. */
+  /** Bytes of the whole file, and of each item's matrices, when all items take choice number `choice`. */
   #sizesOf(choice: number): { total: number; sizes: number[] } {
     const total = this.#bytesOf(this.#configs(this.#items.map(() => choice)));
     const { sources } = methodSources(this.#model, compileOptions(this.#options), true);
@@ -238,7 +239,7 @@ class SizeFit {
 /** The key of a weight's constant. Experts of a layer share one, as they are stored in one stack. */
 const constantKey = (name: string) => name.replace(/\.experts\..*/, ".experts");
 
-/** Bytes of the constants of a graph, before any are joined, by the keys of their weights. */
+/** Bytes of a graph's constants before load-time fusion joins any, by the keys of their weights. */
 function constantBytes({ nodes }: Graph): ReadonlyMap<string, number> {
   const constants = new Set<GraphValue>(nodes.flatMap((node) => [...argumentValues(node)]));
   const bytes = new Map<string, number>();
@@ -250,7 +251,10 @@ function constantBytes({ nodes }: Graph): ReadonlyMap<string, number> {
   return bytes;
 }
 
-/** Slots with configurations, in groups that share one. Slots of drafts alone are left out: predictions do not depend on them. */
+/**
+ * Slots with configurations, grouped where they share a constant. Slots that only draft are left out: predictions do not
+ * depend on them.
+ */
 function groupsOf(model: Model): readonly (readonly string[])[] {
   const groups = new Map<string, string[]>();
   for (const { name, role, tiedTo } of model.network.slots) {
@@ -263,7 +267,9 @@ function groupsOf(model: Model): readonly (readonly string[])[] {
   return [...groups.values()];
 }
 
-/** Bits and group sizes that all of some matrices can have, at least those with the groups that they have. */
+/**
+ * Pairs of bits and group size that all these matrices can have; their own group size with all bits where there is none.
+ */
 function schemesFor(model: Model, names: readonly string[], groupSizes: readonly GroupSize[]) {
   const chosen = new Set(names);
   const columns = model.network.slots.flatMap(({ name, shape }) => (chosen.has(name) ? [shape[1]!] : []));

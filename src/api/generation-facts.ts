@@ -8,8 +8,8 @@ export interface GenerationFacts {
 }
 
 /**
- * Ids from generation_config.json, else from config.json; negative and immense ones stand for none. InvalidFileError for ids that are no
- * whole numbers, and for sampling that is out of range.
+ * Ids from generation_config.json, else from config.json; negative and immense ones stand for none. InvalidFileError for
+ * ids that are no whole numbers, and for sampling settings out of range.
  */
 export function generationFacts({ folder, configFile, config, generationConfig }: Checkpoint): GenerationFacts {
   const settings = generationConfig?.value ?? {};

@@ -1,4 +1,4 @@
-/** Graphs as text: of a model before and after the passes, and of a program as it is stored. */
+/** Graphs as text: a model's before and after the passes, and a program's as stored. */
 
 import type { Model } from "../checkpoint/model.ts";
 import { capture } from "../compile/capture.ts";
@@ -13,17 +13,17 @@ import { methodSources } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
-/** The graph of one method, a call a line. */
+/** The graph of one method as text, a call a line. */
 export interface MethodGraph {
   /** Name of the method. */
   readonly name: string;
-  /** Graph as the model makes it, before any pass; null for a program that is compiled already. */
+  /** The graph as the model makes it, before any pass; null for a program that is compiled already. */
   readonly before: string | null;
-  /** Graph as it is compiled. */
+  /** The graph as it is compiled, after the passes. */
   readonly after: string;
 }
 
-/** Graphs of what `compileModel` makes with these options. Weights are not read. */
+/** Gives the graphs of what `compileModel` makes with these options. Weights are not read. */
 export function modelGraphs(model: Model, given: CompileModelOptions = {}): MethodGraph[] {
   const { sources } = methodSources(model, given, true);
   const { cpu = hostCpu() } = given;
@@ -36,7 +36,7 @@ export function modelGraphs(model: Model, given: CompileModelOptions = {}): Meth
   });
 }
 
-/** Graphs of the methods of a .pte file that call operators. */
+/** Gives the graphs of those methods of a .pte file that call operators. */
 export function programGraphs(path: string, options: Pick<ProgramFileOptions, "data"> = {}): Promise<MethodGraph[]> {
   return withProgramFile(path, options, async ({ methods }) => {
     const called = methods.filter(({ instructions }) => instructions.length > 0);

@@ -16,35 +16,41 @@ import { searched } from "../quantize/qmode.ts";
 import { exportProgram } from "./export-program.ts";
 import { cachedOrMade, hubName, keepCached, programCache } from "./program-cache.ts";
 
-/** What is said of a model before it is downloaded. Sizes of programs are estimates, by the sizes of the files. */
+/**
+ * What downloading and quantizing a model will take, told before it begins. Sizes of programs are estimated from those of
+ * files.
+ */
 export interface DownloadPlan {
   /** Name of the model. */
   readonly model: string;
   /** Bytes that will be downloaded. */
   readonly downloadBytes: number;
-  /** Bytes that the program will take on disk, about. */
+  /** Bytes that the program will take on disk, estimated. */
   readonly programBytes: number;
-  /** Bytes that are free on the disk that they go to. */
+  /** Bytes that are free on the disk that download and program go to. */
   readonly freeDiskBytes: number;
-  /** Bytes of memory that running it takes, about: its weights, and keys and values of a context of some thousand tokens. */
+  /** Bytes of memory that running it takes, estimated: its weights, and the KV cache of some thousand tokens. */
   readonly memoryBytes: number;
-  /** Bytes of memory of this machine, or that its container has. */
+  /** Bytes of memory of this machine, or of its container. */
   readonly totalMemoryBytes: number;
 }
 
-/** How `hubProgram` gets and quantizes a model; `onWait` tells of another process that makes the same program. */
+/**
+ * Options of `hubProgram`: how it gets and quantizes a model. `onWait` is called while another process makes the same
+ * program.
+ */
 export interface HubProgramOptions extends WaitOptions {
-  /** Address, cache and token of the hub. Default: those of the environment. */
+  /** Address, cache and token of the hub. Default: those in the environment. */
   readonly settings?: HubSettings | undefined;
-  /** Folder that programs are kept in. Default: `programCache()`. */
+  /** Folder of cached programs. Default: `programCache()`. */
   readonly cache?: string | undefined;
-  /** Another quantization than `quantizeByDefault`, and words for it, which programs are told apart by. */
+  /** A quantization to apply instead of `quantizeByDefault`, and a name for it, which is a part of the cache's key. */
   readonly quantization?: { readonly name: string; readonly apply: (model: Model) => unknown } | undefined;
   /** Ends the work; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
-  /** Called before a download. What it throws ends the work before it. */
+  /** Called before a download. An error that it throws ends the work before anything is downloaded. */
   readonly onPlan?: ((plan: DownloadPlan) => void) | undefined;
-  /** Called with the model when it was opened, before it is quantized. */
+  /** Called with the model after it was opened, before it is quantized. */
   readonly onOpen?: ((model: Model) => void) | undefined;
   /** Called as files arrive, and as the program is written, with bytes done and bytes in all. */
   readonly onProgress?:
@@ -52,18 +58,18 @@ export interface HubProgramOptions extends WaitOptions {
     | undefined;
 }
 
-/** Words for what `quantizeByDefault` does. */
+/** The name of what `quantizeByDefault` does. */
 export const DEFAULT_QUANTIZATION = "4 bits of a codebook, groups of 16 with scales of 8 bits";
 const DEFAULT_WEIGHTS = searched({ bits: 4 });
 
-/** What a program in 4 bits with scales takes, as a share of a checkpoint in 16 bits. */
+/** Bytes of a 4-bit program with scales, as a share of those of a 16-bit checkpoint. */
 const DEFAULT_SHARE = 4.5625 / 16;
-/** Keys, values and activations. */
+/** Bytes of KV cache and activations in the estimate of memory. */
 const RUN_BYTES = 300e6;
 
 /**
- * Sets the quantization that models get where nobody says another: all matrices in 4 bits of a codebook, in groups of 16 with
- * scales of 8 bits, for 8-bit activations; a tied embedding and head in one buffer. Weights that are low-bit already stay as they are.
+ * Sets the default quantization: all matrices to 4-bit codebook indices, in groups of 16 with 8-bit scales, for 8-bit
+ * activations; a tied embedding and head in one buffer. A model with weights that are low-bit already stays as it is.
  */
 export function quantizeByDefault(model: Model): void {
   if (!weightOrigins(model).every(({ treatment }) => treatment === "float")) return;
@@ -75,9 +81,9 @@ export function quantizeByDefault(model: Model): void {
 }
 
 /**
- * Path of a program of a model of the hub ("hf:org/name[@revision]"). The first time, the model is downloaded, quantized
- * and written; then the program is taken from the cache, without asking the hub. HubError when the hub does not have the
- * model, UnsupportedError when the disk has no room for it, before anything is downloaded.
+ * Gives the path of the program of a hub model ("hf:org/name[@revision]"). The first call downloads, quantizes and writes
+ * it; later calls take the program from the cache without asking the hub. HubError when the hub does not have the model,
+ * UnsupportedError when the disk has no room for it, before anything is downloaded.
  */
 export async function hubProgram(model: string, options: HubProgramOptions = {}): Promise<string> {
   checkString("model", model);
@@ -88,7 +94,7 @@ export async function hubProgram(model: string, options: HubProgramOptions = {})
   return (await cachedOrMade(key, cache, { signal, onWait }, make)).path;
 }
 
-/** Writes the program; gives the commit that it is made of. */
+/** Writes the program; gives the commit of the repository that it is made of. */
 async function makeProgram(model: string, path: string, options: HubProgramOptions): Promise<string> {
   const { quantization, settings, signal, onWait, onProgress } = options;
   const snapshot = await pullModel(model, {
@@ -118,7 +124,7 @@ async function makeProgram(model: string, path: string, options: HubProgramOptio
   }
 }
 
-/** `share`: what a program takes of the bytes of float weights. */
+/** `share`: bytes of the program as a share of those of the float weights. */
 async function planOf(model: string, { files, bytes, folder }: PullPlan, share: number): Promise<DownloadPlan> {
   const isWeights = /\.(safetensors|bin|pth|gguf)$/;
   const weightBytes = files

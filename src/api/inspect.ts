@@ -1,4 +1,6 @@
-/** What a `.pte` file holds: methods, operators, memory, weights, sizes by part. Of weights only the headers are read. */
+/**
+ * Reports what a `.pte` file holds: methods, operators, memory, weights and sizes. Of weights only the headers are read.
+ */
 import { checkOptions } from "../arguments.ts";
 import type { ByteSource } from "../byte-source.ts";
 import { byteSize } from "../dtype.ts";
@@ -45,28 +47,25 @@ interface PlannedTensorReport {
   readonly sizes: readonly number[];
 }
 
-/**
- * One method of a program: its operators by number of calls, its inputs and outputs, and the memory that it plans in
- * bytes.
- */
+/** One method of a program: its operators by number of calls, its inputs and outputs, and bytes of its planned memory. */
 export interface MethodReport {
   /** Name of the method. */
   readonly name: string;
-  /** Values that the method takes. */
+  /** Inputs of the method. */
   readonly inputs: readonly ValueReport[];
-  /** Values that the method gives. */
+  /** Outputs of the method. */
   readonly outputs: readonly ValueReport[];
-  /** Operators by calls, most first; `known` when this process can run them. */
+  /** Operators by number of calls, most first. `known`: whether this process can run the operator. */
   readonly operators: readonly { readonly name: string; readonly calls: number; readonly known: boolean }[];
-  /** Names of the backends that parts of the method were made for; lowbit runs none of them. */
+  /** Names of the delegates that the method calls; lowbit runs none of them. */
   readonly delegates: readonly string[];
-  /** Bytes of memory 1, which calls overwrite. */
+  /** Bytes of memory 1, scratch, which calls overwrite. */
   readonly scratchBytes: number;
-  /** Bytes of memory 2, which a session keeps. */
+  /** Bytes of memory 2, state, which a session keeps between calls. */
   readonly stateBytes: number;
   /** Bytes of the states (keys, values, and scales of integers) by dtype. */
   readonly stateTypes: Readonly<Record<string, number>>;
-  /** The largest planned tensors of scratch, then of state; each largest first. */
+  /** The largest planned tensors: first those of scratch, then those of state, each from the largest down. */
   readonly largest: readonly PlannedTensorReport[];
 }
 
@@ -76,19 +75,22 @@ export interface WeightReport {
   readonly name: string;
   /** Full names of the operators that use the weight. */
   readonly operators: readonly string[];
-  /** Packed layout, null for plain tensors. */
+  /** Packed layout; null for plain tensors. */
   readonly layout: string | null;
   /** The weight's format where bits and group size do not tell it, such as `aqlm 2x8, groups of 8`; else null. */
   readonly form: string | null;
-  /** Bits of one weight; scales and the like are not counted. */
+  /** Bits of one weight, without scales and zero points. */
   readonly bits: number;
   /** Sizes of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
   /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
-  /** Type of the scales, "i8" for integers times factors in float16, "e4m3" for 8-bit floats times factors in float32; null for floats. */
+  /**
+   * Type of the scales: "i8" for integers times a float16 factor, "e4m3" for 8-bit floats times a float32 factor; null for
+   * float weights.
+   */
   readonly scaleType: WeightSpec["scaleDType"] | null;
-  /** The codebook that integers are indices into; null where integers are the levels. */
+  /** The codebook whose indices the stored integers are; null where the integers are the levels. */
   readonly levels: readonly number[] | null;
   /** Whether groups have zero points. */
   readonly hasZeros: boolean;
@@ -100,21 +102,21 @@ export interface WeightReport {
   readonly dtype: string;
   /** Bytes with scales, zero points and padding. */
   readonly byteLength: number;
-  /** Bits of all bytes, divided by the number of weights. */
+  /** Bits of all bytes, scales and padding included, divided by the number of weights. */
   readonly bitsPerWeight: number;
   /** Whether the checksum matches; null when not verified, or when the layout has none. */
   readonly intact: boolean | null;
 }
 
-/** What `inspectProgram` finds in a `.pte` file: methods, weights, memory and embedded texts, with sizes in bytes. */
+/** What `inspectProgram` finds in a `.pte` file: methods, weights, memory and assets, with sizes in bytes. */
 export interface ProgramReport {
   /** Name of the file. */
   readonly file: string;
-  /** Bytes of the file's parts. */
+  /** Bytes of each part of the file. */
   readonly parts: ProgramLayout;
-  /** What each method takes, gives and needs. */
+  /** Inputs, outputs, operators and memory of each method. */
   readonly methods: readonly MethodReport[];
-  /** Constant methods of the program, by name. */
+  /** Constant methods of the program (`get_max_seq_len` and so on), by name. */
   readonly metadata: Readonly<Record<string, Metadata>>;
   /** The weights that the program holds. */
   readonly weights: readonly WeightReport[];
@@ -126,13 +128,13 @@ export interface ProgramReport {
 
 /** Options of `inspectProgram`. */
 export interface InspectOptions {
-  /** Reads all weights and checks their checksums. Default false. */
+  /** Whether to read all weights and check their checksums. Default false. */
   readonly verify?: boolean | undefined;
-  /** Operators that are known. Default: those of this package and those registered. */
+  /** Operators that count as known. Default: those of this package and those registered. */
   readonly registry?: OperatorRegistry;
-  /** Paths of files of tensors (.ptd) that the program leaves outside. */
+  /** Paths of files of tensors (.ptd) that the program keeps outside itself. */
   readonly data?: readonly string[] | undefined;
-  /** Called as weights are verified. */
+  /** Called as weights are verified, with bytes done and bytes in all. */
   readonly onProgress?: ((doneBytes: number, totalBytes: number) => void) | undefined;
   /** Ends the inspection; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
@@ -300,7 +302,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
   const experts = shape.length === 3 ? shape[0]! : 1;
   const wanted = { n, k, groupSize: groupSize! };
   const bytes = await (verify ? weight.data.read() : start(weight.data));
-  // Experts' matrices follow each other, each with a header of its own.
+  // Matrices of experts follow each other, each with a header of its own.
   const length = weight.data.byteLength / experts;
   const { layout, spec, hasBias, levels } = describePacked(bytes, length, wanted);
   const parts = () => Array.from({ length: experts }, (_, i) => bytes.subarray(i * length, (i + 1) * length));
@@ -323,7 +325,7 @@ function areIntact(parts: readonly (boolean | null)[]): boolean | null {
   return parts.includes(null) ? null : parts.every(Boolean);
 }
 
-/** The first bytes of data: enough for any header. */
+/** The first bytes of a weight's data, enough for any header. */
 async function start(data: DataSource): Promise<Uint8Array> {
   const length = Math.min(HEADER_BYTES, data.byteLength);
   return data.readRange ? data.readRange(0, length) : (await data.read()).subarray(0, length);

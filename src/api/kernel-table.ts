@@ -1,4 +1,4 @@
-/** The kernels of all operators as data for tables: which there are, and which serves which call on a CPU. */
+/** The kernels of all operators as data for tables: which there are, and which of them serves a call on a CPU. */
 import { checkOptions } from "../arguments.ts";
 import type { Cpu, GroupLimit, Kernel, KernelQuery, KernelTarget } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -14,7 +14,7 @@ import { operators } from "../registry/operators.ts";
  * needs.
  */
 export interface KernelRow {
-  /** Name of the operators that share the kernel; `{b}` stands for their bits. */
+  /** Name of the operators that share the kernel; `{b}` stands for the bits of their weights. */
   readonly operator: string;
   /** Name of the kernel. */
   readonly kernel: string;
@@ -22,25 +22,25 @@ export interface KernelRow {
   readonly target: KernelTarget;
   /** Packed layouts that the kernel reads; null for kernels without packed weights. */
   readonly layouts: readonly string[] | null;
-  /** Bits of weights that the kernel serves; null for kernels without. */
+  /** Bits of weights that the kernel reads; null for kernels without weights. */
   readonly bits: readonly number[] | null;
   /** CPU features without which the kernel cannot run. */
   readonly needs: readonly string[];
-  /** Rows of activations that the kernel takes together. */
+  /** Tokens (rows of activations) of one tile, M. */
   readonly mStep: number;
-  /** Columns of the result that the kernel computes together. */
+  /** Columns of the result of one tile, N. */
   readonly nStep: number;
-  /** Limits of group sizes, one of which a group must be within; null where the kernel serves any group size. */
+  /** Ranges of group sizes that the kernel serves, with the least tokens for each; null where it serves any group size. */
   readonly groups: readonly GroupLimit[] | null;
-  /** Why the CPU cannot run it, null when it can. */
+  /** Why the CPU cannot run the kernel; null when it can. */
   readonly refusal: string | null;
 }
 
-/** The kernel of calls with at least so many rows of activations. */
+/** The kernel that serves calls of at least `m` tokens. */
 export interface ServingKernel {
-  /** Rows of activations from which on the kernel serves. */
+  /** Tokens (rows of activations) from which on the kernel serves. */
   readonly m: number;
-  /** Name of the kernel; null where the runtime runs the calls that this operator would fuse one by one. */
+  /** Name of the kernel; null where there is no fused kernel and the runtime runs the calls one by one. */
   readonly kernel: string | null;
 }
 
@@ -49,20 +49,20 @@ type GroupSize = (typeof GROUP_SIZES)[number];
 
 /** The kernels that serve an operator's calls. Bits and group sizes with the same kernels share an entry. */
 export interface KernelChoice {
-  /** Name of the operator; `{b}` stands for its bits. */
+  /** Name of the operator; `{b}` stands for the bits of its weights. */
   readonly operator: string;
-  /** Layout of the packed weights, null for operators without. */
+  /** Layout of the packed weights; null for operators without. */
   readonly layout: string | null;
   /** Bits of weights that these kernels serve; null for operators without weights. */
   readonly bits: readonly number[] | null;
   /** Group sizes that these kernels serve, "axis" for one scale a row; null where there is no choice of layouts. */
   readonly groupSizes: readonly GroupSize[] | null;
   /**
-   * Whether this CPU's own programs have weights of these groups in this layout; false where it only reads it in programs for
-   * others. Null where there is no choice of layouts.
+   * Whether programs packed for this CPU have weights of these groups in this layout; false where it only reads the layout
+   * from programs packed for other CPUs. Null where there is no choice of layouts.
    */
   readonly packed: boolean | null;
-  /** Kernels in the order of the fewest rows of activations that they serve; the first serves from 1 row on. */
+  /** Kernels by the least tokens (rows of activations) that they serve; the first serves from 1 token on. */
   readonly serving: readonly ServingKernel[];
 }
 
@@ -73,8 +73,8 @@ export interface KernelTable {
   /** Features of the CPU that kernels may need. */
   readonly features: readonly string[];
   /**
-   * Features of this machine's CPU, whichever CPU the table is for, that its native addon was not built for: it comes from
-   * a machine without them, and `node scripts/build-native.js` adds their kernels.
+   * Features of this machine's CPU, whichever CPU the table is for, that its native addon was not built for: it was built
+   * on a machine without them, and `node scripts/build-native.js` adds their kernels.
    */
   readonly unserved: readonly string[];
   /** Kernels of this package for the architecture of the CPU. */
@@ -83,20 +83,22 @@ export interface KernelTable {
   readonly choices: readonly KernelChoice[];
 }
 
-/** Sizes of the weights that selection is asked about: it depends on neither, but for scales of whole rows. */
+/**
+ * Rows and columns of the weights that kernels are selected for: selection depends on neither, except for one scale a row.
+ */
 const [ROWS, COLUMNS] = [4096, 4096];
 
-/** Operators that share a list of kernels, and a name but for the bits in it. */
+/** Operators that share a list of kernels, and a name except for the bits in it. */
 interface Family {
   readonly name: string;
   readonly kernels: readonly Kernel<never>[];
-  /** Bits of weights that the operators take; null for all that the kernels take. */
+  /** Bits of weights that the operators take; null for all that their kernels take. */
   readonly bits: ReadonlySet<number> | null;
-  /** Whether the kernels are of an operator that programs do not name. */
+  /** Whether the operator exists only by load-time fusion: programs do not name it. */
   readonly isFused: boolean;
 }
 
-/** All kernels of a registry, and the choice among them, for this CPU or another. */
+/** Lists all kernels of a registry, and which of them serves which calls, for this CPU or another. */
 export function kernelTable(cpu: Cpu = hostCpu(), registry: OperatorRegistry = operators): KernelTable {
   checkOptions({ cpu });
   const families = familiesOf(registry);
@@ -126,7 +128,7 @@ function bitsOf(members: readonly Operator[]): Family["bits"] {
   return members.some(({ bits }) => bits === null) ? null : new Set(members.flatMap(({ bits }) => bits ?? []));
 }
 
-/** Operator names with `{b}` in place of a digit in which some of them differ: their bits. */
+/** Operator names with `{b}` in place of the bits, where some of them differ in nothing else. */
 function familyNames(names: readonly string[]): string[] {
   const patterns = new Map<string, Set<string>>();
   for (const name of names)
@@ -150,7 +152,7 @@ function rowsOf({ name: operator, kernels, bits: taken }: Family, cpu: Cpu): Ker
   });
 }
 
-/** Whether a kernel is compiled for the CPU's architecture; all but the native ones are for all. */
+/** Whether a kernel is compiled for the CPU's architecture, as all are that are not native. */
 function isFor({ target, needs }: Kernel<never>, { features }: Cpu): boolean {
   return target !== "native" || features.has(needs.includes("neon") ? "neon" : "sse2");
 }
@@ -170,7 +172,7 @@ function choicesOf(family: Family, cpu: Cpu): KernelChoice[] {
       if (last?.bits && bits !== null && isAlike(last.served, served)) last.bits.push(bits);
       else ranges.push({ bits: bits === null ? null : [bits], served });
     }
-    // Fused operators that no number of rows runs are left out.
+    // Fused operators for which no kernel serves any number of tokens are left out.
     return ranges.flatMap(({ bits, served }) =>
       served
         .filter(({ serving }) => serving.some(({ kernel }) => kernel !== null))
@@ -199,7 +201,7 @@ function servedGroups(family: Family, weights: Pick<KernelQuery, "layout" | "bit
   return all;
 }
 
-/** The chosen kernels by fewest rows of activations. The choice can change only at the `mStep` of some kernel. */
+/** The selected kernels by least tokens. The selection can change only at the `mStep` or a group limit of some kernel. */
 function servingKernels(
   { kernels, isFused }: Family,
   weights: Omit<KernelQuery, "m">,

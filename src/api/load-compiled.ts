@@ -1,4 +1,4 @@
-/** Models that are compiled and run at once, without a program file. */
+/** Compiles models and runs them at once, without a program file. */
 
 import { checkOptions } from "../arguments.ts";
 import { assetsOf } from "../checkpoint/assets.ts";
@@ -10,7 +10,10 @@ import type { CompileModelOptions } from "./compile-options.ts";
 import { loadProgramObject } from "./load-program-object.ts";
 import { engineOptions } from "./program-file.ts";
 
-/** Compiles a model and loads the program: weights are read (quantized, packed) now, so the model may be closed after. Throws as `compileModel` does. */
+/**
+ * Compiles a model and loads the program. Weights are read, quantized and packed now, so the model may be closed
+ * afterwards. Throws as `compileModel` does.
+ */
 export async function loadCompiled(
   model: Model,
   options: CompileModelOptions & LoadOptions = {},

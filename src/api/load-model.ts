@@ -7,8 +7,8 @@ import { loadProgram } from "./load-program.ts";
 import type { ProgramFileOptions } from "./program-file.ts";
 
 /**
- * Loads a program, a checkpoint folder or GGUF file, whose weights stay as they are stored, or a model of the hub
- * ("hf:org/name"), which is made a program of 4 bits once. Throws as `loadProgram`, `loadCheckpoint` and `hubProgram` do.
+ * Loads a `.pte` program, a checkpoint folder or GGUF file (whose weights are kept as stored), or a model of the hub
+ * ("hf:org/name"), which becomes a 4-bit program once. Throws as `loadProgram`, `loadCheckpoint` and `hubProgram` do.
  */
 export async function loadModel(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
   const { signal } = options;

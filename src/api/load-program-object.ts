@@ -9,7 +9,9 @@ const modules: LateModules = {
   constraints: () => import("../text/constraints/index.ts"),
 };
 
-/** Loads a program, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here. */
+/**
+ * Loads a program in memory, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here.
+ */
 export async function loadProgramObject(
   program: Program,
   name: string,

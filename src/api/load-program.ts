@@ -7,11 +7,11 @@ import { loadProgramObject } from "./load-program-object.ts";
 import { engineOptions, type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /**
- * Loads a `.pte` file with its weights, tokenizer and chat template. A file without the last two, as ExecuTorch's, takes them from
- * files beside it. InvalidFileError or UnsupportedError when it cannot run here.
+ * Loads a `.pte` file with its weights, tokenizer and chat template. A file without tokenizer and template, such as
+ * ExecuTorch's, takes them from files beside it. InvalidFileError or UnsupportedError when it cannot run here.
  *
- * The native addon maps weights instead of reading them. A mapped file may be deleted or replaced by renaming; cutting it or
- * writing into it ends the process.
+ * The native addon maps weights instead of reading them. A mapped file may be deleted or replaced by renaming; truncating
+ * it or writing into it ends the process.
  */
 export function loadProgram(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
   return withProgramFile(path, options, async (program) => {

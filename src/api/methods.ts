@@ -11,7 +11,9 @@ import { operators } from "../registry/operators.ts";
 import { LoadedProgram } from "../runtime/program.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
-/** Captures methods and writes them as one `.pte` file. `cpu`: the CPU that weights are packed for; default: this one. */
+/**
+ * Captures methods and writes them as one `.pte` file. `cpu`: the CPU that weights are packed for; default: this machine's.
+ */
 export async function exportMethods(
   methods: readonly MethodSource[],
   path: string,
@@ -29,7 +31,9 @@ export async function exportMethods(
   await saveProgram(compile(methods, { registry: operators, cpu: options.cpu ?? hostCpu() }), path);
 }
 
-/** Loads a `.pte` file of any methods; `createSession().run(name, inputs)` runs one of them. Throws as `loadProgram` does. */
+/**
+ * Loads a `.pte` file of any methods; `createSession().run(name, inputs)` runs one of them. Throws as `loadProgram` does.
+ */
 export function loadMethods(path: string, options: ProgramFileOptions = {}): Promise<LoadedProgram> {
   return withProgramFile(path, options, (program) => LoadedProgram.load(program, options));
 }

@@ -1,4 +1,4 @@
-/** What a model is, without loading it. */
+/** Facts about a model (architecture, context, sizes) without loading it. */
 
 import { longestText } from "../checkpoint/assets.ts";
 import { isCheckpoint, loadCheckpoint } from "../checkpoint/load.ts";
@@ -10,8 +10,8 @@ import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 import { bitsPerWeight, listWeights, parameterCount } from "./weight-list.ts";
 
 /**
- * What a program is, or a checkpoint on this machine, as its file says it; no weights are read. Loading may cut the context for
- * memory. Throws as `loadProgram` and `loadCheckpoint` do.
+ * Reads the facts of a program, or of a checkpoint on this machine, without its weights. Loading may shorten the context to
+ * fit memory. Throws as `loadProgram` and `loadCheckpoint` do.
  */
 export async function modelFactsOf(
   path: string,

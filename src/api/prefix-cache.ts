@@ -1,4 +1,4 @@
-/** Prefixes in a folder of Node: pages of prompts that programs have computed, for other processes to go on from. */
+/** Prefix cache on disk: pages of the KV cache that programs have computed of prompts, kept for other processes. */
 import { createHash } from "node:crypto";
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,18 +15,18 @@ import { version } from "../version.ts";
 import { type BlobFolder, openBlobFolder, ownedName } from "./blob-folder.ts";
 import { programCache } from "./program-cache.ts";
 
-/** A folder of prefixes, which any processes share. */
+/** Options of the prefix cache on disk, a folder that any number of processes share. */
 export interface PrefixCacheOptions {
-  /** The folder. Default: `prefixes` in the folder of the cache of programs. */
+  /** The folder. Default: `prefixes` within `programCache()`. */
   readonly folder?: string | undefined;
   /**
-   * Most bytes of its files; the least recently used are removed. Default: 20 GiB, or a tenth of the disk's free space if that
-   * is less.
+   * Most bytes of the folder's files; the least recently used are removed. Default: 20 GiB, or a tenth of the disk's free
+   * space if that is less.
    */
   readonly bytes?: number | undefined;
 }
 
-/** Prefixes of any models in one folder. */
+/** Prefix cache on disk: pages of the KV cache of any models in one folder. */
 export class PrefixCache {
   readonly #blobs: BlobFolder;
 
@@ -34,7 +34,7 @@ export class PrefixCache {
     this.#blobs = blobs;
   }
 
-  /** InvalidFileError for a folder that cannot be written to. */
+  /** Opens or makes the folder. InvalidFileError for a folder that cannot be written to. */
   static async open(options: PrefixCacheOptions = {}): Promise<PrefixCache> {
     checkOptions(options);
     const { folder = join(programCache(), "prefixes"), bytes } = options;
@@ -43,9 +43,9 @@ export class PrefixCache {
   }
 
   /**
-   * Has a model keep what it computes of prompts in the folder, and look there for prefixes of later ones. Prefixes are found by
-   * tokens, program, CPU, type of the KV cache and version of this package. Does nothing for a program whose states hold its
-   * only sequence.
+   * Makes a model write the pages that it computes of prompts to the folder, and look there for prefixes of later prompts.
+   * Prefixes are found by tokens, program, CPU, type of the KV cache and version of this package. Does nothing for a
+   * program with a contiguous KV cache, such as one for ExecuTorch.
    */
   async keepFor(model: LanguageModel): Promise<void> {
     checkInstance("model", model, LanguageModel, "one of loadProgram()");
@@ -54,14 +54,14 @@ export class PrefixCache {
     store.archive = archiveIn(this.#blobs, await identityOf(model.program, store.layout));
   }
 
-  /** Resolves when everything that was computed so far is written. */
+  /** Resolves when all pages computed so far are written. */
   async flush(): Promise<void> {
     await this.#blobs.flush();
   }
 }
 
 const BYTES_DEFAULT = 20 * 2 ** 30;
-/** Largest part of a disk's free space that is used by default. */
+/** Default limit as a share of the disk's free space. */
 const FREE_SHARE = 1 / 10;
 
 async function defaultBytes(folder: string): Promise<number> {
@@ -69,10 +69,12 @@ async function defaultBytes(folder: string): Promise<number> {
   return Math.max(1, Math.floor(Math.min(BYTES_DEFAULT, bavail * bsize * FREE_SHARE)));
 }
 
-/** Bytes of a constant that are read for its checksum at once. */
+/** Bytes of a plain constant whose CRC-32 is computed at a time. */
 const SUMMED_BYTES = 1 << 20;
 
-/** A key that differs where programs compute other keys and values: of constants, calls, the layout of pages and the kernels. */
+/**
+ * A key that differs wherever programs would compute other keys and values: constants, calls, layout of pages, and kernels.
+ */
 async function identityOf(program: LoadedProgram, layout: SequenceLayout): Promise<string> {
   const { kinds, type, pagePositions, shape } = layout;
   const { name, features } = program.cpu;
@@ -88,10 +90,10 @@ async function identityOf(program: LoadedProgram, layout: SequenceLayout): Promi
   for (const constant of program.constants) {
     hash.update(`${constant.length}:`);
     for (let at = 0; at < constant.length; ) {
-      // Headers of packed weights have checksums: not all weights must be read at the start.
+      // Headers of packed weights have checksums, so the weights themselves need not be read at the start.
       const packed = packedLength(constant.subarray(at));
       if (packed !== null) hash.update(constant.subarray(at, at + HEADER_BYTES));
-      // A hash of sums takes half the time of a hash of all bytes.
+      // A hash of CRC-32 sums takes half the time of a hash of all bytes.
       else hash.update(`${crc32(constant.subarray(at, at + SUMMED_BYTES))},`);
       at += packed ?? SUMMED_BYTES;
       await takeTurn();

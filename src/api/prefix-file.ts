@@ -1,4 +1,4 @@
-/** Prefixes as files of Node: what a model has computed of a prompt, for another process to go on from. */
+/** Prefixes as files: the KV cache of a prompt, for another process to go on from. */
 import { checkIds, checkInstance, checkString } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { LanguageModel } from "../language/language-model.ts";
@@ -16,9 +16,9 @@ function storeOfModel(model: LanguageModel) {
 }
 
 /**
- * Writes the keys and values that the model holds of the longest prefix of a prompt (a text, or ids) to a file, which appears
- * complete or not at all. Gives how many tokens it has. InvalidArgumentError when the model holds none of it: generate from
- * the prompt first.
+ * Writes the keys and values that the model holds of the longest prefix of a prompt (a text, or ids) to a file, which
+ * appears complete or not at all. Gives the number of its tokens. InvalidArgumentError when the model holds none of the
+ * prompt: generate from it first.
  */
 export async function savePrefix(
   model: LanguageModel,
@@ -46,8 +46,8 @@ export async function savePrefix(
 }
 
 /**
- * Reads what `savePrefix` wrote, in this or another process: prompts that begin with it are computed from its end on. Gives how
- * many tokens it has. InvalidFileError for a file that is damaged, or of another program, cache type or version.
+ * Reads a file of `savePrefix`, in this or another process: prompts that begin with it are computed from its end on. Gives
+ * the number of its tokens. InvalidFileError for a file that is damaged, or of another program, KV cache type or version.
  */
 export async function restorePrefix(model: LanguageModel, path: string): Promise<number> {
   const store = storeOfModel(model);

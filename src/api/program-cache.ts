@@ -1,4 +1,4 @@
-/** Programs that were made of models of the hub and of files here, kept in a folder for the next time. */
+/** Cache folder of programs that were made of hub models and local files. */
 
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -13,11 +13,11 @@ import { makeFolder, readTextIfAny, writeFileWhole } from "../node-file.ts";
 import { claimPath, type WaitOptions } from "../path-claim.ts";
 import { version } from "../version.ts";
 
-/** A program in the cache. */
+/** A program in the cache, and what it was made of. */
 export interface CachedProgram {
-  /** Name of the model, "hf:org/name", with "@revision" where one was asked for; of a file here, its path. */
+  /** Name of the model, "hf:org/name", with "@revision" where one was asked for; of a local file, its path. */
   readonly model: string;
-  /** Commit of the repository that it was made of; of a file, the SHA-256 of what it holds. */
+  /** Commit of the repository that the program was made of; for a local file, the SHA-256 of its content. */
   readonly commit: string;
   /** How its weights were quantized, in words. */
   readonly quantization: string;
@@ -29,17 +29,19 @@ export interface CachedProgram {
   readonly usedAt: Date;
 }
 
-/** What a cached program is found by: the model's name, and how it was quantized. */
+/** The key of a cached program: the model's name, and how it is quantized. */
 export interface CacheKey {
-  /** Name of the model, "hf:org/name[@revision]" or without "hf:"; of a file, its path. */
+  /** Name of the model, "hf:org/name[@revision]" or without "hf:"; for a local file, its path. */
   readonly model: string;
-  /** SHA-256 of what a file here holds, which stands in place of its path. */
+  /** SHA-256 of a local file's content, which the key has in place of its path. */
   readonly content?: string;
   /** How its weights are quantized, in words. */
   readonly quantization: string;
 }
 
-/** Programs of other versions of this are made again: kernels of a machine want the layouts of their own. */
+/**
+ * Version of the cache's format: programs of another version are made again, since kernels want the layouts of their time.
+ */
 const VERSION = 1;
 const HASH_LENGTH = 10;
 const READ_BYTES = 2 ** 22;
@@ -57,13 +59,16 @@ export function hubName(model: string): string {
   return `hf:${repository}${revision === "main" ? "" : `@${revision}`}`;
 }
 
-/** Name of the model of a key, as it is listed. */
+/** Name of a key's model, as it is listed. */
 const nameOf = ({ model, content }: CacheKey) => (content === undefined ? hubName(model) : resolve(model));
 
-/** Folder in the cache of programs of files. */
+/** Folder, within the cache, of programs of local files. */
 const FILES = "files";
 
-/** Path of the program of a key, whether it is there or not. Files are compiled by the same version only. */
+/**
+ * Path of the program of a key, whether it exists or not. Programs of local files are used by the version that made them
+ * only.
+ */
 export function cachedPath(key: CacheKey, cache = programCache()): string {
   const { content, quantization } = key;
   const name = nameOf(key);
@@ -77,7 +82,7 @@ export function cachedPath(key: CacheKey, cache = programCache()): string {
 
 const notesOf = (path: string) => `${path}.json`;
 
-/** The program of a key, which counts as used now; null when it is not in the cache. */
+/** The cached program of a key, marked as used now; null when it is not in the cache. */
 async function findCached(key: CacheKey, cache = programCache()): Promise<CachedProgram | null> {
   const found = await readCached(cachedPath(key, cache));
   const now = new Date();
@@ -85,7 +90,7 @@ async function findCached(key: CacheKey, cache = programCache()): Promise<Cached
   return found;
 }
 
-/** Makes the program at the path of a key known, which was written meanwhile. */
+/** Adds the program of a key, which was written to its path meanwhile, to the cache. */
 export async function keepCached(key: CacheKey, commit: string, cache = programCache()): Promise<void> {
   const path = cachedPath(key, cache);
   const { size } = await stat(path);
@@ -99,7 +104,8 @@ async function writeJson(path: string, value: unknown): Promise<void> {
 }
 
 /**
- * Path of the program of a key in the cache, and whether it was there: else `make` writes and keeps it, in one process at a time.
+ * Path of the program of a key in the cache, and whether it was there; otherwise `make` writes it, in one process at a
+ * time.
  */
 export async function cachedOrMade(
   key: CacheKey,
@@ -120,7 +126,7 @@ export async function cachedOrMade(
   }
 }
 
-/** Has the program of a key be made again the next time. */
+/** Removes the program of a key, so that it is made again the next time. */
 export async function dropCached(key: CacheKey, cache = programCache()): Promise<void> {
   await removeProgram(cachedPath(key, cache));
 }
@@ -131,8 +137,8 @@ async function removeProgram(path: string): Promise<void> {
 }
 
 /**
- * SHA-256 of what a file holds, in hexadecimal. It is computed again where the file's size, times or place on the disk differ
- * from those that the cache knows.
+ * SHA-256 of a file's content, in hexadecimal. It is computed again only where the file's size, times or inode differ from
+ * those that the cache has noted.
  */
 export async function contentOf(path: string, cache = programCache()): Promise<string> {
   const { size, mtimeMs, ctimeMs, ino, dev } = await stat(path);
@@ -183,7 +189,7 @@ async function readCached(path: string): Promise<CachedProgram | null> {
   }
 }
 
-/** All programs of the cache, the last used first. */
+/** Lists all programs of the cache, the last used first. */
 export async function listCachedPrograms(cache = programCache()): Promise<CachedProgram[]> {
   checkString("cache", cache);
   const names = await readdir(cache, { recursive: true }).catch(() => []);
@@ -194,8 +200,8 @@ export async function listCachedPrograms(cache = programCache()): Promise<Cached
 }
 
 /**
- * Removes the programs of a model, or one by the name of its file, and gives what was removed. What was downloaded of the
- * model stays in the hub's cache. InvalidArgumentError when the cache has none of that name.
+ * Removes the programs of a model, or one by the name of its file, and gives what was removed. Downloads stay in the hub's
+ * cache. InvalidArgumentError when the cache has no program of that name.
  */
 export async function removeCachedPrograms(name: string, cache = programCache()): Promise<CachedProgram[]> {
   checkString("name", name);

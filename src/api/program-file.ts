@@ -1,4 +1,4 @@
-/** Opening of `.pte` files of Node, with the files of tensors that they need. */
+/** Opens `.pte` files in Node, with the files of tensors (.ptd) that they need. */
 import { checkOptions, checkString, unexpected } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -11,21 +11,24 @@ import type { LoadOptions } from "../runtime/program.ts";
 
 /** How a `.pte` file is opened and loaded: files of data beside it, threads, CPU, progress and an abort signal. */
 export interface ProgramFileOptions extends LoadOptions {
-  /** Paths of files of tensors (.ptd) that the program leaves outside; several programs may share one. */
+  /** Paths of files of tensors (.ptd) that the program keeps outside itself; several programs may share one. */
   readonly data?: readonly string[] | undefined;
 }
 
-/** V8's optimising compiler takes longer then. */
+/** Time to warm up with revectorization, where V8's optimising compiler takes longer. */
 const REVECTORIZED_MS = 2000;
 
-/** Turns on what the environment asks of Node's WebAssembly (see `revectorize`), and how long to warm programs up for it. */
+/**
+ * Turns on revectorization of WebAssembly where the environment asks for it (see `revectorize`); gives how long to warm up
+ * then.
+ */
 export function engineOptions({ cpu = hostCpu() }: LoadOptions): { warmUpMs?: number } {
   return cpu.features.has("simd128") && revectorize() ? { warmUpMs: REVECTORIZED_MS } : {};
 }
 
 /**
- * Reads a program (mapped where the addon can), and closes its files when `work` has ended. What cannot be served here,
- * such as an operator that is not registered, is an UnsupportedError that names the file.
+ * Reads a program (mapped where the addon can), and closes its files when `work` has ended. What cannot run here, such as
+ * an unregistered operator, is an UnsupportedError that names the file.
  */
 export async function withProgramFile<R>(
   path: string,

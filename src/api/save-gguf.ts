@@ -1,4 +1,4 @@
-/** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
+/** Writes a model as a GGUF file, for llama.cpp and what is built on it. */
 import { checkOptions, shown } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
@@ -17,7 +17,7 @@ import { bytesOf } from "../tensor.ts";
 import { type AddedToken, withConfigTokens } from "../text/added-tokens.ts";
 import { generationFacts } from "./generation-facts.ts";
 
-/** Classes of transformers that are written, for messages. */
+/** Classes of transformers whose models can be written, for messages. */
 const written = [
   ...Object.values(ggufArchitectures).map(({ name }) => name),
   "MistralForCausalLM",
@@ -27,19 +27,20 @@ const written = [
 /** Options of `saveGguf`: progress in bytes, and an abort signal. */
 export interface SaveGgufOptions extends AbortOptions {
   /**
-   * Type of all matrices, which are quantized from their float values for it: the head, and an embedding that is the
-   * head too, become Q6_K all the same, as llama.cpp has it, and rows that are no blocks of 256 Q8_0 or floats. Default: weights are written as
-   * they are quantized.
+   * Quantizes all matrices from their float values to this type, with llama.cpp's exceptions: the head, or an embedding
+   * that is the head too, becomes Q6_K, and rows that are no multiple of 256 become Q8_0 or floats. Default: each weight is
+   * written as it is quantized.
    */
   readonly blockType?: "Q4_K" | "Q5_K" | "Q6_K" | undefined;
-  /** Called as the file is written, with bytes done and bytes in all. What it throws ends the work. */
+  /** Called as the file is written, with bytes done and bytes in all. An error that it throws ends the work. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 
 /**
- * Writes `path`, matrix by matrix: integers of up to 4 bits as Q4_0, of 5 as Q5_0, of up to 8 as
- * Q8_0, a bit more where they have zero points, others as they are stored, or all of them as one of K-quants where `blockType` says so; norms and biases as F32. UnsupportedError for what the format or llama.cpp has no place for:
- * scales that are not f16, groups that are no multiple of 32, ropes and windows that files of the architecture do not say.
+ * Writes a GGUF file to `path`, matrix by matrix: integers of up to 4 bits as Q4_0, of 5 as Q5_0, of up to 8 as Q8_0 (a bit
+ * more where they have zero points), others as they are stored, or all matrices as the K-quant `blockType`; norms and
+ * biases as F32. UnsupportedError for what GGUF or llama.cpp cannot express: scales that are not f16, groups that are no
+ * multiple of 32, and RoPE or window settings that files of the architecture do not have.
  */
 export async function saveGguf(model: Model, path: string, options: SaveGgufOptions = {}): Promise<void> {
   checkModel(model);
@@ -64,7 +65,7 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
   await writeGguf(path, metadata, reported(all, options));
 }
 
-/** The tensors, whose bytes are counted as they are written. */
+/** The tensors, wrapped so that progress is told as they are written. */
 function reported(tensors: readonly WrittenTensor[], { onProgress, signal }: SaveGgufOptions): GgufTensorEntry[] {
   const total = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
   let done = 0;
@@ -81,7 +82,7 @@ function reported(tensors: readonly WrittenTensor[], { onProgress, signal }: Sav
   }));
 }
 
-/** InvalidArgumentError for a type of all weights where some have a form already, or for no type. */
+/** InvalidArgumentError for an unknown `blockType`, or one for a model with weights that are kept as stored. */
 function checkBlockType(model: Model, blockType: SaveGgufOptions["blockType"]): void {
   if (blockType === undefined) return;
   if (typeof blockType !== "string" || !Object.hasOwn(superBlockTypes, blockType))
@@ -97,26 +98,26 @@ function checkBlockType(model: Model, blockType: SaveGgufOptions["blockType"]): 
     );
 }
 
-/** Divisors of the frequencies base^(-2i/d). */
+/** Divisors d_i of the RoPE frequencies: frequency_i = base^(-i / length) / d_i. */
 function divisorsOf(base: number, frequencies: Float32Array): Float32Array {
   const { length } = frequencies;
   return frequencies.map((frequency, i) => base ** (-i / length) / frequency);
 }
 
-/** Divisors of Llama's rope, where it is not the plain one. */
+/** Frequency divisors of Llama 3's scaled RoPE; null for plain RoPE. */
 function llamaDivisors(model: Model, architecture: string, { rope }: TransformerConfig["ropes"]): Float32Array | null {
   if (architecture !== "llama" || !rope || rope.long) return null;
   const divisors = divisorsOf(baseOf(model), rope.inverseFrequencies);
   return divisors.every((divisor) => Math.abs(divisor - 1) < 1e-5) ? null : divisors;
 }
 
-/** Gemma 4's full layers rotate a part of each head: llama.cpp divides the other frequencies by so much that none is left. */
+/** Gemma 4's full-attention layers rotate a part of each head. GGUF says so by dividing the other frequencies by 1e30. */
 function partDivisors(ropes: TransformerConfig["ropes"]): Float32Array | null {
   const [, full] = Object.entries(ropes).find(([name]) => name.startsWith("full_attention")) ?? [];
   return full ? full.inverseFrequencies.map((frequency) => (frequency === 0 ? 1e30 : 1)) : null;
 }
 
-/** Llama's and Gemma 4's files hold divisors that metadata cannot say as a tensor. */
+/** The tensor of frequency divisors that Llama's and Gemma 4's files hold where metadata cannot say them. */
 function ropeTensor(
   model: Model,
   architecture: string,
@@ -148,7 +149,10 @@ function tokenizerOf(model: Model, config: TransformerConfig): Map<string, GgufE
   });
 }
 
-/** The tokenizer's added tokens, and those that only tokenizer_config.json has, as far as the model has a place for them. */
+/**
+ * The tokenizer's added tokens, and those that only tokenizer_config.json has, as far as their ids are within the model's
+ * vocabulary.
+ */
 function addedTokens({ tokenizerConfig }: Checkpoint, tokenizer: JsonObject, vocabulary: number): AddedToken[] {
   const { added_tokens, model } = tokenizer;
   const own = (Array.isArray(added_tokens) ? added_tokens.filter(isObject) : []) as unknown as AddedToken[];

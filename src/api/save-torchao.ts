@@ -1,4 +1,4 @@
-/** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
+/** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, for transformers with torchao. */
 import { join } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
 import { assetsOf } from "../checkpoint/assets.ts";
@@ -18,20 +18,20 @@ import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import { claimPath, type WaitOptions } from "../path-claim.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 
-/** One tensor of the model, or the three of a quantized matrix, with what the file's metadata says of it. */
+/** What one slot becomes: one float tensor, or the three of a quantized matrix, and their metadata. */
 interface Written {
   readonly slot: WeightSlot;
   readonly entries: readonly TensorEntry[];
   readonly metadata: string;
-  /** Null for floats. */
+  /** Quantized format; null for floats. */
   readonly format: AffineFormat | null;
 }
 
 /**
- * Writes `folder`: model.safetensors with integers of a byte each (IntxUnpackedToInt8Tensor), config.json that names the
- * quantization, tokenizer and template. Matrices are quantized and written one by one. UnsupportedError for weights that
- * TorchAO's type cannot hold: codebooks, groups that do not divide a row, and formats of their own. Waits while another
- * process writes the folder, whose files must fit each other.
+ * Writes a Hugging Face folder: model.safetensors with integers of a byte each (IntxUnpackedToInt8Tensor), config.json with
+ * the quantization, tokenizer and template. Matrices are quantized and written one by one. UnsupportedError for weights
+ * that TorchAO's type cannot hold: codebooks, groups that do not divide a row, and formats of their own. Waits while
+ * another process writes the folder, whose files must fit each other.
  */
 export async function saveTorchao(
   model: Model,
@@ -68,7 +68,10 @@ export async function saveTorchao(
   }
 }
 
-/** Whether a slot is a tensor of its own there. UnsupportedError for weights that TorchAO's one tensor for two has no place for. */
+/**
+ * Whether a slot is a tensor of its own in the folder. UnsupportedError for tied weights that differ: TorchAO has one
+ * tensor for both.
+ */
 function isWritten(model: Model, { name, tiedTo }: WeightSlot): boolean {
   if (tiedTo === null) return true;
   if (model.slotWeight(name).state.kind === "replaced")
@@ -102,7 +105,7 @@ function write(model: Model, slot: WeightSlot, options: AbortOptions): Written {
   };
 }
 
-/** A tensor as the model has it, with its rows in the checkpoint's order. */
+/** A float tensor of the model, with its rows in the checkpoint's order. */
 function floatEntry(
   { name, shape, format, load }: FloatWeight,
   pairs: WeightSlot["pairs"],
@@ -115,7 +118,7 @@ function floatEntry(
   return { entries: [entry], metadata: JSON.stringify({ _type: "Tensor" }) };
 }
 
-/** What transformers needs to know; each tensor's own metadata says the rest. */
+/** The `quantization_config` of config.json; each tensor's own metadata says the rest. */
 function quantizationConfig(written: readonly Written[]): object | undefined {
   const matrices = written.filter(({ format }) => format !== null);
   const [first] = matrices;

@@ -1,4 +1,4 @@
-/** The weights of a program, found from the operator calls that use them; nothing is read. */
+/** Lists the weights of a program from the operator calls that use them; nothing is read. */
 import { checkList } from "../arguments.ts";
 import { byteSize } from "../dtype.ts";
 import type { PackedShape } from "../kernels/layout/packed.ts";
@@ -13,41 +13,43 @@ import { checkProgram } from "../runtime/program.ts";
 import { elementCount } from "../tensor.ts";
 
 /**
- * A weight as far as operator calls tell: packed for linear layers, packed embedding rows, a matrix of several tensors
- * that its operator describes, or a plain tensor.
+ * A weight as operator calls describe it: packed for linear layers, packed embedding rows, a matrix of several tensors that
+ * its operator describes, or a plain tensor.
  */
 export interface ListedWeight {
   /**
-   * How the weight is stored: packed for kernels, as rows to look up, as an operator's own matrix, or as a plain
-   * tensor.
+   * How the weight is stored: packed for linear kernels, as embedding rows to look up, as an operator's own matrix, or as a
+   * plain tensor.
    */
   readonly kind: "packed" | "embedding" | "matrix" | "plain";
   /** Name of the weight in the program. */
   readonly name: string;
   /** Full names of the operators that use it; two for tied embeddings. */
   readonly operators: readonly string[];
-  /** Sizes [n, k] of quantized weights, [experts, n, k] of those of experts, else the sizes of the tensor. */
+  /** Sizes [n, k] of quantized weights, [experts, n, k] of experts' weights, else the sizes of the tensor. */
   readonly shape: readonly number[];
   /** Type of the stored elements. */
   readonly dtype: TensorValue["dtype"];
-  /** Bits of a weight: of the operator for embeddings, of the dtype for plain tensors, null where the header says. */
+  /**
+   * Bits of a weight: the operator's for embeddings, the dtype's for plain tensors; null where the packed header says them.
+   */
   readonly bits: number | null;
   /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
   /** Bytes of the values with their scales and zero points. */
   readonly byteLength: number;
-  /** Bytes of the values. */
+  /** The values, which can be read. */
   readonly data: DataSource;
-  /** What the operator says of its matrix; null for other kinds than "matrix". */
+  /** The operator's description of its matrix; null for other kinds than "matrix". */
   readonly matrix: StoredMatrix | null;
 }
 
-/** Arguments of a call by the names of its schema; those of unknown operators have none. */
+/** Arguments of a call by their names in the operator's schema; none for unknown operators. */
 type NamedArguments = ReadonlyMap<string, Value>;
 
 type Kernel = Extract<Instruction, { kind: "kernel" }>;
 
-/** Weights in the order of first use; a buffer that several calls or methods use is one weight. */
+/** Lists weights in the order of first use; a buffer that several calls or methods use is one weight. */
 export function listWeights(program: Program, registry: OperatorRegistry = operators): readonly ListedWeight[] {
   checkProgram(program);
   const weights = new Map<DataSource, ListedWeight>();
@@ -76,13 +78,13 @@ export function listWeights(program: Program, registry: OperatorRegistry = opera
   return [...weights.values()];
 }
 
-/** How many numbers weights have: the parameters of a model. */
+/** Number of elements of all weights: a model's parameters. */
 export function parameterCount(weights: readonly { readonly shape: readonly number[] }[]): number {
   checkList("weights", weights, ["shape"], "listWeights()");
   return weights.reduce((sum, { shape }) => sum + elementCount(shape), 0);
 }
 
-/** Bits that a weight takes in the program, scales and everything else included: the mean over all weights. */
+/** Mean number of bits that a weight takes in the program, scales and all else included. */
 export function bitsPerWeight(weights: readonly Pick<ListedWeight, "shape" | "byteLength">[]): number {
   checkList("weights", weights, ["shape", "byteLength"], "listWeights()");
   const bytes = weights.reduce((sum, { byteLength }) => sum + byteLength, 0);
@@ -100,7 +102,7 @@ function namedArguments(
   return new Map(schema.args.flatMap(({ name }, i) => (i < args.length ? [[name, method.values[args[i]!]!]] : [])));
 }
 
-/** One operator call as it tells of its weights. */
+/** One operator call, as far as it tells about weights. */
 interface WeightCall {
   readonly operator: string;
   readonly named: NamedArguments;
@@ -158,7 +160,7 @@ function describe(
   return { ...base, kind: "plain", shape: value.sizes, bits: 8 * byteSize(value.dtype), groupSize: null };
 }
 
-/** Scales and zero points of an embedding, which are tensors of their own. */
+/** Scales and zero points of an embedding, which are separate tensors. */
 function embeddingParts(program: Program, named: NamedArguments): DataSource[] {
   return constantsOf(program, named, ["weight_scales", "weight_zeros"]);
 }

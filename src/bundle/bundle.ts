@@ -15,19 +15,19 @@ import { operators as allOperators } from "../registry/operators.ts";
 import { type Build, fileOf, modulesFolder, modulesWithStandIn, pathOf, standIn } from "./modules.ts";
 import { calledOperators, listsOf, traceSources } from "./selection.ts";
 
-/** One file of a bundle: its path, its size in bytes, raw and gzipped, and the modules that it is made of. */
+/** One file of a bundle: its path, its size in bytes, raw and gzipped, and the modules that it contains. */
 export interface BundledFile {
   /** Path of the file. */
   readonly path: string;
   /** Size of the file. */
   readonly bytes: number;
-  /** Size of the file when gzip has compressed it. */
+  /** Size of the file compressed by gzip. */
   readonly gzippedBytes: number;
-  /** Modules of this package in the file, as paths without their endings, such as "runtime/session". */
+  /** Modules of this package in the file, as paths without extensions, such as "runtime/session". */
   readonly modules: readonly string[];
 }
 
-/** What `bundleProgram` wrote: the files, and the operators that they have. */
+/** Result of `bundleProgram`: the files, and the operators that they contain. */
 export interface Bundle {
   /** Full names of the operators in the bundle. */
   readonly operators: readonly string[];
@@ -35,7 +35,7 @@ export interface Bundle {
   readonly files: readonly BundledFile[];
 }
 
-/** Whether a program has weights in layouts of TorchAO. */
+/** Whether a program has weights in TorchAO's layouts. */
 async function hasTorchaoWeights({ constants }: Program): Promise<boolean> {
   for (const { data } of constants) {
     const bytes = await (data.readRange ? data.readRange(0, Math.min(data.byteLength, 4)) : data.read());
@@ -45,7 +45,7 @@ async function hasTorchaoWeights({ constants }: Program): Promise<boolean> {
   return false;
 }
 
-/** Modules that bundles replace by stand-ins, but for programs that need them: those that this program needs. */
+/** The modules that this program needs, of those that bundles otherwise replace by stand-ins. */
 async function needed(program: Program): Promise<ReadonlySet<string>> {
   const interpreted = program.methods.some((method) => isInterpreted(method, allOperators));
   return new Set([
@@ -54,7 +54,7 @@ async function needed(program: Program): Promise<ReadonlySet<string>> {
   ]);
 }
 
-/** What a program's bundle has: its operators, modules that are written for it, and modules that stand-ins replace. */
+/** Contents of a bundle: operators, modules generated for it, and modules that stand-ins replace. */
 interface Choice {
   readonly operators: readonly string[];
   readonly written: ReadonlyMap<string, string>;
@@ -78,7 +78,7 @@ function selecting({ written, replaced }: Choice): Plugin {
         const contents = written.get(pathOf(path));
         return contents === undefined ? undefined : { contents, loader: "js", resolveDir: dirname(path) };
       });
-      // No module is imported for side effects: those whose exports are not used are left out.
+      // No module has side effects, so those whose exports are unused are left out.
       build.onResolve({ filter: /^(\.|\/)/ }, async ({ path, pluginData, ...rest }) => {
         if (pluginData === "resolved") return undefined;
         const found = await build.resolve(path, { ...rest, pluginData: "resolved" });

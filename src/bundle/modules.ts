@@ -1,4 +1,4 @@
-/** The modules of this package: where they are, what they import and what they export. */
+/** The modules of this package: their files, imports and exports. */
 import { readdir } from "node:fs/promises";
 import { dirname, extname, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -9,17 +9,17 @@ export type Build = (options: BuildOptions) => Promise<BuildResult<{ metafile: t
 /** Exports by name: operators or kernels, or lists of them, and anything else. */
 export type Part = Readonly<Record<string, unknown>>;
 
-/** Modules by their paths under the package's modules, without endings ("runtime/session"), with what they export. */
+/** Modules with their exports, by path without extension ("runtime/session"). */
 export type Parts = ReadonlyMap<string, Part>;
 
-/** The folder with this package's modules, and their ending: sources in its own tests, else what was compiled of them. */
+/** The folder of this package's modules, and their extension: sources in its own tests, else compiled modules. */
 export const modulesFolder = dirname(dirname(fileURLToPath(import.meta.url)));
 const ending = extname(fileURLToPath(import.meta.url));
 
 export const fileOf = (module: string) => join(modulesFolder, `${module}${ending}`);
 export const pathOf = (file: string) => relative(modulesFolder, file).split(sep).join("/").slice(0, -ending.length);
 
-/** What the modules that a module imports export. */
+/** The exports of the modules that a module imports. */
 export async function importedParts(build: Build, module: string): Promise<Parts> {
   const file = fileOf(module);
   const { metafile } = await build({
@@ -30,7 +30,7 @@ export async function importedParts(build: Build, module: string): Promise<Parts
     write: false,
     metafile: true,
     absWorkingDir: modulesFolder,
-    // Only this module is read; imports of types alone are gone then.
+    // Only this module is parsed; type-only imports are dropped.
     plugins: [
       {
         name: "imports",
@@ -52,7 +52,7 @@ export function partOf(module: string): Promise<Part> {
   return import(pathToFileURL(fileOf(module)).href);
 }
 
-/** The folder of modules that stand in for others, by the same paths, in bundles that do not need those. */
+/** Folder of stand-ins, which replace modules of the same path in bundles that do not need these. */
 const STAND_INS = "bundle/stand-ins";
 
 /** Paths of the modules that have a stand-in. */

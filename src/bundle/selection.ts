@@ -1,4 +1,4 @@
-/** The modules of a bundle that say which operators and kernels it has, in place of those with all of them. */
+/** Generates the modules of a bundle that list its operators and kernels, in place of those that list all. */
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Kernel } from "../kernels/contract.ts";
 import { qualifiedName } from "../ops/schema.ts";
@@ -9,18 +9,18 @@ import { type Build, importedParts, type Part, type Parts, partOf } from "./modu
 const REGISTRY = "registry/operators";
 const TABLE = "kernels/families/index";
 
-/** Where bundles find operators and kernels: in what the modules that list them all import. */
+/** The operators and kernels that bundles choose from: exports of the modules that the full lists import. */
 export interface Sources {
   readonly operators: Parts;
   readonly kernels: Parts;
-  /** Lists of rows by family, as operators use them. */
+  /** Lists of kernels by family. */
   readonly families: Part;
 }
 
 export async function traceSources(build: Build): Promise<Sources> {
   const [operators, families] = [await importedParts(build, REGISTRY), await importedParts(build, TABLE)];
   const kernels = new Map(families);
-  // Lists of families that are not declared: their rows come from the modules that those import.
+  // Families that are not declared have hand-written lists, whose kernels come from the modules that these import.
   for (const list of [...families.keys()].filter((module) => module.endsWith("/kernels"))) {
     kernels.delete(list);
     for (const [module, part] of await importedParts(build, list)) kernels.set(module, part);
@@ -28,7 +28,7 @@ export async function traceSources(build: Build): Promise<Sources> {
   return { operators, kernels, families: await partOf(TABLE) };
 }
 
-/** Full names of the operators that a program calls. UnsupportedError lists those that no bundle can hold. */
+/** Full names of the operators that a program calls. UnsupportedError lists those that no bundle can contain. */
 export function calledOperators({ methods }: Program, sources: Sources): string[] {
   const names = [...new Set(methods.flatMap(({ operators }) => operators.map(qualifiedName)))].sort();
   const strange = names.filter((name) => !exportOf(sources.operators, name));
@@ -42,7 +42,7 @@ export function calledOperators({ methods }: Program, sources: Sources): string[
   return names;
 }
 
-/** Where an operator or a kernel of a name is exported, by itself or in a list. */
+/** Where an operator or kernel is exported, by itself or in a list. */
 interface Export {
   readonly module: string;
   readonly name: string;
@@ -59,7 +59,7 @@ function exportOf(modules: Parts, wanted: string): Export | undefined {
   return undefined;
 }
 
-/** Import statements for exports, each under a name of its own. */
+/** Import statements for exports, each under a unique name. */
 class Imports {
   readonly #names = new Map<string, string>();
   readonly lines: string[] = [];
@@ -80,7 +80,7 @@ class Imports {
   }
 }
 
-/** `registry/operators` with these operators alone. `to` gives the address of a module. */
+/** Source of `registry/operators` with only these operators. `to` gives the import path of a module. */
 function registryModule(names: readonly string[], sources: Sources, to: (module: string) => string): string {
   const imports = new Imports(to);
   const lists = { operators: new Set<string>(), numbers: new Set<string>(), routines: new Set<string>() };
@@ -100,7 +100,10 @@ function registryModule(names: readonly string[], sources: Sources, to: (module:
   ].join("\n");
 }
 
-/** `kernels/families/index` with the WebAssembly and reference rows of these operators alone; other families are empty. */
+/**
+ * Source of `kernels/families/index` with only the WebAssembly and reference kernels of these operators; other families are
+ * empty.
+ */
 export function tableModule(names: readonly string[], sources: Sources, to: (module: string) => string): string {
   const imports = new Imports(to);
   const wanted = new Set(names.flatMap((name) => allOperators.find(name)?.kernels.map((kernel) => kernel.name) ?? []));
@@ -118,7 +121,7 @@ export function tableModule(names: readonly string[], sources: Sources, to: (mod
   return [...imports.lines, ...lines].join("\n");
 }
 
-/** Modules that bundles have in another form: the lists of all operators and kernels. */
+/** The generated modules, by the path of the module that each replaces. */
 export function listsOf(
   names: readonly string[],
   sources: Sources,

@@ -1,11 +1,11 @@
-/** The texts of a checkpoint that travel with the programs made from it. */
+/** Assets of a checkpoint (tokenizer, chat template, settings), which become part of programs made from it. */
 import type { Checkpoint } from "../formats/contract.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";
 import type { TextNetwork } from "../model/encoder.ts";
 import type { ModelAssets } from "../text/model-assets.ts";
 import type { TextSettings } from "../text/text-settings.ts";
 
-/** Tokenizer, chat template, generation settings and settings of texts of a checkpoint. */
+/** Tokenizer, chat template, generation settings, and sentence-transformers' settings of a checkpoint. */
 export function assetsOf(checkpoint: Checkpoint): ModelAssets {
   return {
     tokenizerJson: checkpoint.tokenizerJson?.text ?? null,
@@ -16,7 +16,7 @@ export function assetsOf(checkpoint: Checkpoint): ModelAssets {
   };
 }
 
-/** What programs keep of sentence-transformers' files and fields, as JSON; null where there are none. */
+/** sentence-transformers' settings that programs keep, as JSON; null where there are none. */
 function settingsOf({ modules, config }: Checkpoint): string | null {
   const isScoreRaw = (modules?.activation ?? scoreActivation(config))?.endsWith("Identity") ?? false;
   if (!modules && !isScoreRaw) return null;
@@ -30,15 +30,15 @@ function settingsOf({ modules, config }: Checkpoint): string | null {
   return JSON.stringify(settings);
 }
 
-/** Most tokens of a text: what sentence-transformers' files say, else the tokenizer's, as far as the network goes. */
+/** Most tokens of a text: as sentence-transformers' files say, else the tokenizer's limit, at most the network's. */
 export function longestText({ modules, tokenizerConfig }: Checkpoint, { contextLength }: TextNetwork): number {
   const { model_max_length: most } = tokenizerConfig?.value ?? {};
-  // Where it has no limit, transformers writes 1e30.
+  // transformers writes 1e30 for a tokenizer without a limit.
   const ofTokenizer = typeof most === "number" && most >= 1 ? Math.trunc(most) : contextLength;
   return Math.min(modules?.maxTokens ?? ofTokenizer, contextLength);
 }
 
-/** Name of the function behind the scores of a cross-encoder, where its config says one. */
+/** Name of the activation after a cross-encoder's scores, where its config names one. */
 export function scoreActivation(config: JsonObject): string | null {
   const { sentence_transformers: settings, sbert_ce_default_activation_function: older } = config;
   const found = (isObject(settings) ? settings.activation_fn : undefined) ?? older;

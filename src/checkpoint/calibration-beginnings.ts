@@ -1,4 +1,7 @@
-/** How texts begin, by language or kind, and what a model is asked in chats: what models read where nobody gives a text. */
+/**
+ * Beginnings of texts, by language or kind, and questions for chats: what models read or continue where nobody gives a
+ * text.
+ */
 
 /** Beginnings of plain texts, by kind. */
 export const beginnings: Readonly<Record<string, readonly string[]>> = {
@@ -20,7 +23,7 @@ export const beginnings: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** What a model with a chat template is asked. */
+/** Questions for a model with a chat template. */
 export const questions: readonly string[] = [
   "Hello! What can you do?",
   "Write a short story about a journey.",

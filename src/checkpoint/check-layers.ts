@@ -1,10 +1,13 @@
-/** Whether a config has more layers than its checkpoint: what is made for each layer must not follow a number alone. */
+/**
+ * Checks that a checkpoint has the layers of its config, so that a wrong number cannot make the loader build endless
+ * layers.
+ */
 import { InvalidFileError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 
 const LAYER = /(?:^|\.)layers\.(\d+)\./;
 
-/** InvalidFileError for layers beyond the last one that has a tensor, where any has. */
+/** InvalidFileError where the config has more layers than the last one with a tensor. */
 export function checkLayers({ configFile, config, tensors }: Checkpoint): void {
   const { num_hidden_layers: count } = config;
   const present = tensors.names.reduce((most, name) => Math.max(most, Number(LAYER.exec(name)?.[1] ?? -1) + 1), 0);

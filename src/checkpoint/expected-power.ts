@@ -1,6 +1,6 @@
 /**
- * What goes into a linear layer, without a text: mean squares of its inputs up to a common factor, by the weights of
- * whatever makes them. Errors of the weights that meet large inputs count more.
+ * Expected inputs of a linear layer without a text: mean squares, up to a common factor, estimated from the weights that
+ * make them. Errors of weights with large inputs count more.
  */
 import type { Network } from "../model/decoder.ts";
 import type { ScalableActivation } from "../model/scalable.ts";
@@ -8,7 +8,7 @@ import type { Weight } from "../ops/weight.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import { configIn, type SlotWeight } from "./stored/slot-weight.ts";
 
-/** What is asked of a model. */
+/** What the estimate needs of a model. */
 interface WeightsOfModel {
   readonly network: Network;
   slotWeight(name: string): SlotWeight;
@@ -17,12 +17,12 @@ interface WeightsOfModel {
 }
 
 /**
- * Power of a norm's factors that is their expected mean square: less than 2, because channels with large factors often
- * have small values before the norm (least output error at 4 bits, of 1, 1.5 and 2, on SmolLM2-135M).
+ * Expected mean squares are the norm's factors to this power; less than 2, because channels with large factors often have
+ * small values before the norm (least output error at 4 bits, of 1, 1.5 and 2, on SmolLM2-135M).
  */
 const NORM_POWER = 1.5;
 
-/** Expected mean squares of the inputs of a linear layer, by its weight's slot; null where nothing is known of them. */
+/** Expected mean squares of a linear layer's inputs, by its weight's slot; null where nothing is known of them. */
 export async function expectedPower(model: WeightsOfModel, name: string): Promise<Float32Array | null> {
   const { slots, transformer } = model.network;
   const head = slots.findLast(({ role }) => role === "linear")?.name;
@@ -41,7 +41,7 @@ export async function expectedPower(model: WeightsOfModel, name: string): Promis
   );
 }
 
-/** What a norm gives, in the order of `rows`, if channels have one in other than its own. */
+/** Expected mean squares of a norm's outputs, in the order of `rows`. */
 async function normPower(
   model: WeightsOfModel,
   name: string,
@@ -57,15 +57,15 @@ function readBy({ network }: WeightsOfModel, name: string): ScalableActivation |
   return network.scalable.find(({ readers }) => readers.includes(name));
 }
 
-/** Magnitudes of what a norm multiplies its values with. */
+/** Magnitudes of a norm's factors. */
 async function gainsOf(model: WeightsOfModel, name: string, offset: number): Promise<Float32Array> {
   const stored = toFloat32((await model.weight(name).load()) as Tensor);
   return stored.map((value) => Math.abs(value + offset));
 }
 
 /**
- * Mean squares of what a linear layer gives, if the values that its norm multiplies do not depend on each other; null for
- * weights that are not there as floats.
+ * Expected mean squares of a linear layer's outputs, taking its inputs before the norm's factors as independent; null for
+ * weights without float values.
  */
 async function rowPower(model: WeightsOfModel, name: string): Promise<Float32Array | null> {
   if (model.slotWeight(name).state.kind === "calibrated" || model.storedFormat(name) !== null) return null;
@@ -87,11 +87,11 @@ async function rowPower(model: WeightsOfModel, name: string): Promise<Float32Arr
   return power;
 }
 
-/** Steps, and the end, of the sum that stands for an integral over a normal distribution. */
+/** Step and end of the sum that approximates an integral over the normal distribution. */
 const STEP = 0.25;
 const END = 4;
 
-/** The mean square of SiLU of normal numbers with a deviation; that of GELU is much the same. */
+/** Mean square of SiLU(x) for normal x with this standard deviation; GELU's is about the same. */
 function gatePower(deviation: number): number {
   let sum = 0;
   let total = 0;
@@ -104,7 +104,7 @@ function gatePower(deviation: number): number {
   return sum / total;
 }
 
-/** Mean squares over their mean; null unless they are finite and any is positive. */
+/** Mean squares divided by their mean; null unless they are finite and not all 0. */
 function usable(power: Float32Array): Float32Array | null {
   const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
   return mean > 0 && mean < Number.POSITIVE_INFINITY ? power.map((value) => value / mean) : null;

@@ -1,4 +1,4 @@
-/** Checkpoints by path or name: files and folders, and models on the hub, which are downloaded. */
+/** Opens checkpoints by path or name: files, folders, and hub models, which are downloaded. */
 import { checkOptions, checkString } from "../arguments.ts";
 import { isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
 import type { Checkpoint } from "../formats/contract.ts";
@@ -7,26 +7,26 @@ import { checkPath } from "../node-file.ts";
 import { type Model, modelOf } from "./model.ts";
 import { withHeadOf } from "./wrappers/draft-head.ts";
 
-/** Whether a path names a model on the hub: "hf:org/name". */
+/** Whether a path names a hub model: "hf:org/name". */
 export function isHubName(path: string): boolean {
   checkString("path", path);
   return path.startsWith("hf:");
 }
 
 /**
- * Whether a path names a checkpoint, which `loadCheckpoint` opens, rather than a program, which `loadProgram` does: a folder,
- * a file of weights by its ending, or a model on the hub. InvalidFileError where nothing is.
+ * Whether a path names a checkpoint (for `loadCheckpoint`) rather than a program (for `loadProgram`): a folder, a file of
+ * weights by its extension, or a hub model. InvalidFileError where nothing exists.
  */
 export async function isCheckpoint(path: string): Promise<boolean> {
   checkPath(path);
   return isHubName(path) || isCheckpointPath(path);
 }
 
-/** How checkpoints are opened, and downloaded. */
+/** How a checkpoint is downloaded and opened. */
 export interface LoadCheckpointOptions extends PullOptions {
   /**
-   * A checkpoint of its own with what drafts for the model: an assistant of Gemma 4, or Qwen3.5's tensors `mtp.*`. Default: what
-   * the checkpoint itself has.
+   * Path of a separate checkpoint that drafts for the model: an assistant of Gemma 4, or Qwen3.5's tensors `mtp.*`.
+   * Default: the checkpoint's own layer of multi-token prediction, if any.
    */
   readonly draftHead?: string | undefined;
 }

@@ -1,4 +1,4 @@
-/** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
+/** A checkpoint opened as a model: an architecture, and weights that are read and quantized when needed. */
 import { checkInstance, checkOptions, checkString } from "../arguments.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
@@ -38,58 +38,57 @@ import { wholeGroups } from "./stored/whole-groups.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING, usualPower } from "./usual-power.ts";
 
-/** Weights of experts are multiplied as one stack, by rows of x in one order of columns. */
+/** Weights of experts, which are multiplied as one stack, so that all have the same order of columns. */
 const EXPERT = /\.experts\.\d+\./;
 
-/** How work on a model is ended early. */
+/** Options with an abort signal. */
 export interface AbortOptions {
-  /** Ends the work when it is aborted; its reason is thrown. */
+  /** Ends the work; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How one use of a model wants its weights. */
+/** How a weight is wanted by one use of a model. */
 export interface WeightUse extends AbortOptions {
-  /** Packed layout, in place of the model's. */
+  /** Packed layout that replaces the model's. */
   readonly layout?: string | undefined;
-  /** The values that are stored, whatever configuration is set. */
+  /** Whether to give the stored values, whatever the configuration. */
   readonly float?: boolean | undefined;
-  /** Which of the checkpoint's low-bit weights its place can hold; others are quantized anew. Default: all. */
+  /** Which stored low-bit weights the destination can hold; others are quantized anew. Default: all. */
   readonly holds?: ((stored: LowBitTensor) => boolean) | undefined;
-  /** How activations meet weights that are kept as stored and that nothing says it of. Default: int8. */
+  /** Activations of weights that are kept as stored, where neither file nor model says them. Default: int8. */
   readonly activations?: ActivationKind | undefined;
-  /** Whether weights are not read, so that those that wait for calibration are given, too. */
+  /** Whether weights will not be read, so that those that wait for calibration are given, too. */
   readonly unread?: boolean | undefined;
 }
 
-/** A checkpoint as a model: its architecture, and for each slot of that a weight in one state. */
+/** A checkpoint as a model: an architecture, and a weight, with its state, for each of the architecture's slots. */
 export class Model {
-  /** The architecture with its sizes and weights, as a function over operators: a decoder, or what reads whole texts. */
+  /** The architecture with its sizes and weights, as a function over operators: a decoder or an encoder. */
   readonly network: Network;
   /** The files that the model was opened from. */
   readonly checkpoint: Checkpoint;
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;
   /**
-   * How activations meet low-bit weights that are kept as stored, where neither the file nor a configuration says it: rounded
-   * to 8 bits, in blocks, as llama.cpp does with the same files, or row by row, or as floats, which is exact and slower.
-   * Null: the first in programs, the last in files that other libraries run.
+   * Activations of low-bit weights that are kept as stored, where neither the file nor a configuration says them: quantized
+   * to 8 bits in blocks (as llama.cpp does with such files), or by token, or float, which is exact and slower. Null: in
+   * blocks for programs, float for files of other libraries.
    */
   activations: ActivationKind | null = null;
-  /** Names of the checkpoint's tensors that the model has no place for, such as biases that the config does not say. */
+  /** Names of the checkpoint's tensors that no slot reads, such as biases that the config does not mention. */
   readonly unreadTensors: readonly string[];
   /** By slot name, in the model's order. */
   readonly #weights: ReadonlyMap<string, { slot: WeightSlot; stored: StoredWeight | null; state: WeightState }>;
   #isClosed = false;
-  /** What usually goes into matrices, once it was read. */
+  /** Mean squares of typical inputs by slot, once they were measured. */
   #usual: Promise<ReadonlyMap<string, Float32Array>> | null = null;
-  /** Codebooks that were learned, by what those who share one have in common. */
+  /** Learned codebooks, by the key of the matrices that share one. */
   readonly #levels = new Map<string, Promise<Int8Array>>();
-  /** The last quantized weight: some formats read one weight for several constants in a row. */
+  /** The last quantized weight, since some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
   /**
-   * Makes a model of a checkpoint and the network that its config describes. Throws for a checkpoint that lacks weights
-   * of the network.
+   * Makes a model of a checkpoint and the network of its config. Throws for a checkpoint that lacks weights of the network.
    */
   constructor(checkpoint: Checkpoint, network: Network) {
     this.checkpoint = checkpoint;
@@ -108,7 +107,7 @@ export class Model {
     this.unreadTensors = findUnread(checkpoint, network, ({ name }) => this.#of(name).stored !== null);
   }
 
-  /** The network of a model that generates text. UnsupportedError for one that makes embeddings or scores of texts. */
+  /** The network as a decoder. UnsupportedError for a model that makes embeddings or scores. */
   get decoder(): Decoder {
     const { network } = this;
     if (!isTextNetwork(network)) return network as Decoder;
@@ -116,17 +115,17 @@ export class Model {
     throw new UnsupportedError(`${this.name}: ${network.architecture} gives ${made} of texts; it generates none`);
   }
 
-  /** Whether it makes embeddings or scores of texts, rather than text. */
+  /** Whether it makes embeddings or scores of texts, rather than generating text. */
   get isOfTexts(): boolean {
     return isTextNetwork(this.network);
   }
 
-  /** Name of the checkpoint's folder, or of its file, without what is before it in the path. */
+  /** Name of the checkpoint's folder or file, without the path before it. */
   get name(): string {
     return this.checkpoint.folder.match(/[^\\/]+(?=[\\/]*$)/)?.[0] ?? "";
   }
 
-  /** The weight of a slot as it is now: what the checkpoint stores, and what was asked of it. InvalidArgumentError for no slot. */
+  /** The present weight of a slot: its stored form and its state. InvalidArgumentError for an unknown slot. */
   slotWeight(name: string): SlotWeight {
     return { ...this.#of(name) };
   }
@@ -138,21 +137,21 @@ export class Model {
     throw new InvalidArgumentError(`weight ${name}: ${this.network.architecture} has none of that name`);
   }
 
-  /** Configurations by slot name, as `quantize` set them; slots that are not here stay as they are. */
+  /** Configurations by slot name, as `quantize` set them; other slots keep their stored weights. */
   get configs(): ReadonlyMap<string, QuantizationConfig> {
     const set = [...this.#weights].map(([name, { state }]) => [name, configIn(state)] as const);
     return new Map(set.filter((entry): entry is [string, QuantizationConfig] => entry[1] !== undefined));
   }
 
-  /** The configuration of a slot; undefined for one that stays as it is. */
+  /** The configuration of a slot; undefined for none. */
   configOf(name: string): QuantizationConfig | undefined {
     return configIn(this.#of(name).state);
   }
 
   /**
-   * Sets the configurations of slots, or none where null is given: all of them, or none when one is refused.
-   * InvalidArgumentError for slots whose weights are not quantized again, and after calibration, which counts for the
-   * configurations that it found.
+   * Sets configurations of slots, or removes them where null is given; all of them, or none when one is refused.
+   * InvalidArgumentError for slots whose weights cannot be quantized again, and after calibration, which belongs to the
+   * configurations at that time.
    */
   configure(configs: ReadonlyMap<string, QuantizationConfig | null>): void {
     checkInstance("configs", configs, Map, "a Map of configurations");
@@ -170,8 +169,8 @@ export class Model {
   }
 
   /**
-   * Gives a slot a weight of any registered format, which is not quantized further; slots that are tied to it get it, too.
-   * ShapeError for one of another shape.
+   * Replaces the weight of a slot, and of those tied to it, by one of any registered format, which is not quantized
+   * further. ShapeError for another shape.
    */
   replaceWeight(name: string, weight: Weight): void {
     this.checkOpen();
@@ -184,7 +183,7 @@ export class Model {
     replaced.state = { kind: "replaced", weight };
   }
 
-  /** Gives a slot that has a configuration its quantized weights. InvalidArgumentError for one without. */
+  /** Sets the calibrated weights of a slot. InvalidArgumentError for a slot without a configuration. */
   setCalibrated(name: string, load: () => Promise<QuantizedWeights>): void {
     checkInstance("load", load, Function, "a function");
     const weight = this.#of(name);
@@ -194,8 +193,8 @@ export class Model {
   }
 
   /**
-   * Says what errors of each column of a slot's weight count by a text, for when it is quantized, and with `correction` by what
-   * GPTQ chooses its weights. InvalidArgumentError for one without a configuration.
+   * Sets, from a text, how much errors of each column of a slot's weight count when it is quantized, and with `correction`
+   * the sums by which GPTQ chooses its weights. InvalidArgumentError for a slot without a configuration.
    */
   setImportance(name: string, importance: Float32Array, correction: Correction | null = null): void {
     checkInstance("importance", importance, Float32Array, "a Float32Array");
@@ -205,17 +204,17 @@ export class Model {
     weight.state = { kind: "configured", config, importance, correction };
   }
 
-  /** Whether weights were calibrated: no configuration can be set any more. */
+  /** Whether weights were calibrated, so that no configuration can be set any more. */
   get isCalibrated(): boolean {
     return [...this.#weights.values()].some(({ state }) => isByText(state));
   }
 
-  /** Whether weights were replaced or calibrated: what they are does not follow from the checkpoint alone. */
+  /** Whether weights were replaced or calibrated, so that they do not follow from the checkpoint alone. */
   get hasForeignWeights(): boolean {
     return [...this.#weights.values()].some(({ state }) => isByText(state) || state.kind === "replaced");
   }
 
-  /** Does work that changes weights; when it fails, all of them are again what they were before. */
+  /** Runs work that changes weights; when it fails, all weights are as before. */
   async atomically<R>(work: () => Promise<R>): Promise<R> {
     checkInstance("work", work, Function, "a function");
     const before = [...this.#weights.values()].map((weight) => [weight, weight.state] as const);
@@ -227,27 +226,30 @@ export class Model {
     }
   }
 
-  /** Format of a slot's weight when it has one of its own, "aqlm"; null for a plain float tensor. */
+  /**
+   * Kind of a slot's stored or replaced weight where it has a format of its own, such as "aqlm"; null for a plain float
+   * tensor.
+   */
   storedFormat(name: string): string | null {
     const kind = ownWeight(this.#ofSource(name))?.format.kind ?? null;
     return kind === "float" ? null : kind;
   }
 
-  /** The weight that a slot has of itself, or shares with the one that it is tied to. */
+  /** The weight of a slot, or of the slot that it is tied to. */
   #ofSource(name: string) {
     const weight = this.#of(name);
     const { slot, state } = weight;
     return slot.tiedTo === null || state.kind === "replaced" ? weight : this.#of(slot.tiedTo);
   }
 
-  /** InvalidArgumentError for a model that was closed. */
+  /** InvalidArgumentError after `close`. */
   checkOpen(): void {
     if (this.#isClosed) throw new InvalidArgumentError(`${this.name}: the model is closed; load the checkpoint again`);
   }
 
   /**
-   * The weight of a slot in the format it runs in. A tied slot of the same format is its source's very buffer.
-   * InvalidArgumentError for a slot whose algorithm waits for calibration, and for the float values of one that has it behind it.
+   * The weight of a slot in the format it runs in. A tied slot with the same format gets the same buffer as its source.
+   * InvalidArgumentError for a slot that waits for calibration, and for the float values of a calibrated one.
    */
   weight(name: string, use: WeightUse = {}): Weight {
     checkOptions(use);
@@ -268,8 +270,8 @@ export class Model {
   }
 
   /**
-   * The low-bit weights that the checkpoint stores for a slot when they are kept as they are: no configuration is set,
-   * or one of as many bits, and `holds` accepts them. Null for weights that are float or quantized anew.
+   * The stored low-bit weights of a slot that is kept as stored: without a configuration, or with one of as many bits, and
+   * accepted by `holds`. Null for weights that are float or quantized anew.
    */
   keptAsStored(name: string, holds: WeightUse["holds"] = () => true): LowBitTensor | null {
     const { slot, state } = this.#of(name);
@@ -280,7 +282,7 @@ export class Model {
     return stored.order && EXPERT.test(name) ? null : stored;
   }
 
-  /** How activations meet the weight that `keptAsStored` gives; null where it gives none. */
+  /** The activations of a weight that `keptAsStored` gives; null where it gives none. */
   keptActivations(name: string, { holds, activations }: WeightUse = {}): ActivationKind | null {
     const kept = this.keptAsStored(name, holds);
     return kept && this.#activationsFor(name, kept, activations);
@@ -292,7 +294,10 @@ export class Model {
     return activationsOf(config);
   }
 
-  /** Checks norms, biases, and what can be of weights in formats of their own without reading them whole; errors name the tensor. */
+  /**
+   * Checks norms, biases, and weights in formats of their own as far as possible without reading them whole; errors name
+   * the tensor.
+   */
   async checkTensors(): Promise<void> {
     for (const { stored } of this.#weights.values()) await stored?.verify?.();
     const { folder, tensors } = this.checkpoint;
@@ -300,7 +305,7 @@ export class Model {
       if (role === "vector") finiteFloats(folder, name, await tensors.read(name), "numbers");
   }
 
-  /** Closes the weight files. Programs that were made of the model and not written or loaded yet cannot be any more. */
+  /** Closes the weight files. Programs made of the model that were not written or loaded yet become unusable. */
   close(): Promise<void> {
     this.#isClosed = true;
     return this.checkpoint.close();
@@ -313,7 +318,7 @@ export class Model {
     const checked = finiteLowBit(this.checkpoint.folder, name, found);
     const { rows, minima, order, ...stored } =
       activations !== "float" ? centered(layout === undefined ? wholeGroups(checked, this.layout) : checked) : checked;
-    // Layouts that a use names are of others, whose scales are float32.
+    // A use names a layout for ExecuTorch only, whose scales are float32.
     const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
     const { levels } = stored;
     const kept = { layout: layout ?? this.layout, ...(levels && { levels }) };
@@ -367,8 +372,8 @@ export class Model {
   }
 
   /**
-   * What errors of each column of a slot's weight count: by the text of `calibrate`, else by what usually goes into it, or is expected to
-   * by the weights of the model, where its algorithm looks at that; null where all count alike.
+   * How much errors of each column of a slot's weight count: by the calibration text, else by typical or expected inputs
+   * where its algorithm uses them; null where all count alike.
    */
   async importanceOf(name: string, signal?: AbortSignal): Promise<Float32Array | null> {
     const { slot, state } = this.#of(name);
@@ -381,7 +386,10 @@ export class Model {
     return power ? damped(power, isTable ? TABLE_DAMPING : IMPORTANCE_DAMPING) : expectedPower(this, name);
   }
 
-  /** What usually goes into matrices, read once with the float weights, if the algorithm of any asks for it. */
+  /**
+   * Mean squares of typical inputs by slot, measured once with the float weights, if any configuration's algorithm uses
+   * them.
+   */
   readUsual(signal?: AbortSignal): Promise<ReadonlyMap<string, Float32Array>> {
     const asking = [...this.configs.values()].some(
       ({ kind, algorithm }) => kind !== "embedding" && algorithm === "mse",
@@ -394,7 +402,7 @@ export class Model {
     return this.#usual;
   }
 
-  /** What is known of a slot's codebook before its weights are read. */
+  /** The codebook of a slot, or its key, before its weights are read. */
   #codebookOf(name: string, config: QuantizationConfig, spec: WeightSpec): Pick<AffineFormat, "levels" | "codebook"> {
     if (!spec.hasLevels) return {};
     if (!isLearned(name, config)) return { levels: codebooks[spec.bits]! };
@@ -402,8 +410,8 @@ export class Model {
   }
 
   /**
-   * The levels of a slot with a configuration of mapping "kmeans", learned once with those of all matrices that share its
-   * codebook; `importance` says what errors of the columns of a matrix count.
+   * The levels of a slot with mapping "kmeans", learned once for all matrices that share its codebook; `importance`: how
+   * much errors of the columns of a matrix count.
    */
   levelsOf(name: string, config: QuantizationConfig, importance: SharedCodebook["importance"]): Promise<Int8Array> {
     const names = namesOfCodebook(this, name, config);
@@ -431,7 +439,7 @@ function codebookKey(names: readonly string[], config: QuantizationConfig): stri
   return `${names.join()} ${JSON.stringify(config)}`;
 }
 
-/** A checkpoint as a model; its norms, biases and formats are checked. Errors are those of the checkpoint's files. */
+/** Makes a model of a checkpoint, and checks its norms, biases and formats. Errors are those of the checkpoint's files. */
 export async function modelOf(checkpoint: Checkpoint): Promise<Model> {
   checkLayers(checkpoint);
   const model = new Model(...(await networkOf(checkpoint)));
@@ -439,7 +447,7 @@ export async function modelOf(checkpoint: Checkpoint): Promise<Model> {
   return model;
 }
 
-/** InvalidArgumentError for what is no model. */
+/** InvalidArgumentError for anything but a model. */
 export function checkModel(model: Model): void {
   checkInstance("model", model, Model, "one of loadCheckpoint()");
 }

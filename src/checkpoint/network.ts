@@ -1,4 +1,4 @@
-/** Which network a checkpoint is of: a decoder, or one that reads whole texts, as sentence-transformers' files say. */
+/** Finds the network of a checkpoint: a decoder, or an encoder, as sentence-transformers' files say. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import { describe, isObject } from "../formats/json.ts";
@@ -13,7 +13,7 @@ import { scoreActivation } from "./assets.ts";
 import { withModelPrefix } from "./wrappers/base-names.ts";
 import { decoderOf, withNetworkConfig, withNetworkRows } from "./wrappers/order.ts";
 
-/** The checkpoint under the names, and with the order of rows, that its network has for tensors, and the network. */
+/** The network, and the checkpoint with tensors under the names and with the order of rows that the network expects. */
 export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Network]> {
   const [named, network] = await namedNetwork(withNetworkConfig(opened));
   return [withNetworkRows(named, network), network];
@@ -24,7 +24,7 @@ async function namedNetwork(checkpoint: Checkpoint): Promise<readonly [Checkpoin
   const score = modules?.modules.find(({ kind }) => kind === "LogitScore");
   if (modules && score) return generativeRerankerOf(checkpoint, modules, score);
   const isClassifier = architectureName(config).endsWith(CLASSIFIER);
-  // sentence-transformers lists the transformer of a cross-encoder alone.
+  // For a cross-encoder, sentence-transformers lists only the transformer.
   if (modules && !(isClassifier && modules.modules.length === 0))
     return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
   if (architectureName(config).endsWith("Model") && buildEncoder(configFile, config)) {
@@ -50,10 +50,10 @@ function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkp
   );
 }
 
-/** What names of classes that give a number for each label end with. */
+/** Ending of class names of classifiers. */
 const CLASSIFIER = "ForSequenceClassification";
 
-/** A cross-encoder: a classifier of one label, which scores pairs. UnsupportedError for one of several. */
+/** A cross-encoder: a classifier of one label, which scores pairs. UnsupportedError for several labels. */
 function rerankerOf(checkpoint: Checkpoint): [Checkpoint, Network] {
   const { configFile, config, modules } = checkpoint;
   const built = buildEncoder(configFile, config);
@@ -77,7 +77,10 @@ function checkActivation(file: string, activation: string | null): void {
     throw new UnsupportedError(`${file}: scores by ${activation} are not supported, only Sigmoid and Identity`);
 }
 
-/** A language model whose logits behind a pair, of a token such as "yes" and another, are its score (Qwen3-Reranker). */
+/**
+ * A language model as reranker (Qwen3-Reranker): the score is the logit of a token such as "yes" after the pair, minus that
+ * of another.
+ */
 function generativeRerankerOf(
   checkpoint: Checkpoint,
   { modules, activation }: SentenceModules,
@@ -108,16 +111,20 @@ function generativeRerankerOf(
   return [withModelPrefix(checkpoint, network), network];
 }
 
-/** Labels of a classifier; transformers counts names of them where the config says no number, and takes two for none. */
+/**
+ * Number of labels of a classifier. Without a number, transformers counts the names of labels, and takes 2 without names.
+ */
 function labelCount({ num_labels: count, id2label: names }: Checkpoint["config"]): number {
   if (typeof count === "number") return count;
   return isObject(names) ? Object.keys(names).length : 2;
 }
 
-/** What sentence-transformers does where nothing says it. */
+/** sentence-transformers' default head. */
 const meanOfRows: HeadStep = { kind: "pool", poolings: ["mean"] };
 
-/** The checkpoint of an encoder with a head as that of the encoder, as far as names go; norms have today's names. */
+/**
+ * The checkpoint with the encoder's own names: without the prefix of classes with a head, and with today's names of norms.
+ */
 function withoutPrefix(checkpoint: Checkpoint, prefix: string): Checkpoint {
   const { tensors } = checkpoint;
   const shown = (name: string) =>
@@ -129,7 +136,7 @@ function withoutPrefix(checkpoint: Checkpoint, prefix: string): Checkpoint {
     : { ...checkpoint, tensors: renamedTensors(tensors, shown) };
 }
 
-/** Steps of a module of sentence-transformers. UnsupportedError for a module that is not here. */
+/** Head steps of a sentence-transformers module. UnsupportedError for an unknown module. */
 function stepsOf(module: SentenceModule): HeadStep[] {
   switch (module.kind) {
     case "Pooling":
@@ -147,7 +154,7 @@ function stepsOf(module: SentenceModule): HeadStep[] {
   }
 }
 
-/** Names of modes in older files, which say each as true or false, in the order in which results stand side by side. */
+/** Pooling fields of older files, one boolean for each mode, in the order in which results are concatenated. */
 const olderModes = [
   ["pooling_mode_cls_token", "cls"],
   ["pooling_mode_max_tokens", "max"],
@@ -175,7 +182,7 @@ function poolingsOf({ config, configFile }: SentenceModule): Pooling[] {
   return names as Pooling[];
 }
 
-/** Functions by the ends of their names in PyTorch. */
+/** Activations by the last part of their names in PyTorch. */
 const activations: Readonly<Record<string, HeadActivation | null>> = {
   Identity: null,
   Tanh: "tanh",

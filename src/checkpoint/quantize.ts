@@ -1,4 +1,4 @@
-/** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
+/** Sets in how many bits the weights of a model run. Nothing is computed yet: weights are quantized one by one on use. */
 import { checkList, checkOptions, shown, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
@@ -8,21 +8,22 @@ import { checkConfig, makeConfig, type QuantizationConfig } from "../quantize/co
 import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
 import { checkModel, type Model } from "./model.ts";
 
-/** What `quantize` does with the output layer (lm_head): quantize it like the others, differently, or not at all. */
+/** Options of `quantize` for the output layer (lm_head): quantized like the others, differently, or not at all. */
 export interface QuantizeOptions {
   /** Whether the lm_head is quantized with the other linear layers. Default true. */
   readonly quantizeHead?: boolean;
-  /** Configuration of the lm_head, instead of that of the other linear layers. */
+  /** Configuration of the lm_head that replaces that of the other linear layers. */
   readonly head?: QuantizationConfig | null;
 }
 
 /**
- * Sets the configurations of a model. The linear configuration, of which there may be one, is for all linear layers, `embedding`
- * for the embedding, and `sharedEmbedding` for an embedding that is the lm_head, too. All other matrices stay as they are stored.
+ * Sets the configurations of a model. A linear configuration, of which there may be one, is for all linear layers,
+ * `embedding` for the embedding, and `sharedEmbedding` for an embedding that is the lm_head, too. Other matrices stay as
+ * they are stored.
  *
- * Linear layers of encoders on which embeddings depend most get 8 bits at least, and some of them float activations;
- * `quantizeByRecipe` has no such exceptions. InvalidArgumentError when two configurations are for the same weights or one is for
- * none, for weights in formats of their own, and after `calibrate`. Nothing is set then.
+ * Linear layers of encoders that embeddings depend on most get at least 8 bits, some of them with float activations;
+ * `quantizeByRecipe` has no such exceptions. InvalidArgumentError, with nothing set, when two configurations are for the
+ * same weights or one is for none, for weights in formats of their own, and after `calibrate`.
  */
 export function quantize(model: Model, configs: readonly QuantizationConfig[], options: QuantizeOptions = {}): Model {
   checkModel(model);
@@ -53,10 +54,10 @@ export function quantize(model: Model, configs: readonly QuantizationConfig[], o
   return configure(model, configOf);
 }
 
-/** Least bits of delicate weights: those on which embeddings depend most. */
+/** Least bits of delicate weights, which embeddings depend on most. */
 const DELICATE_BITS = 8;
 
-/** The configuration for one linear layer: more bits, and float activations, where it is delicate. */
+/** The configuration of one linear layer, with more bits and float activations where it is delicate. */
 function spared(config: QuantizationConfig, { delicate }: WeightSlot): QuantizationConfig {
   if (delicate === undefined) return config;
   const { kind, ...fields } = atBits(config, DELICATE_BITS);
@@ -67,8 +68,8 @@ function spared(config: QuantizationConfig, { delicate }: WeightSlot): Quantizat
 
 /**
  * Sets configurations by module name: exact names, `re:` patterns, `_default`; null leaves a module float.
- * InvalidArgumentError for an exact name that the model lacks, for weights in formats of their own, and after `calibrate`;
- * nothing is set then.
+ * InvalidArgumentError, with nothing set, for an exact name that the model lacks, for weights in formats of their own, and
+ * after `calibrate`.
  */
 export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
   checkModel(model);
@@ -84,8 +85,8 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
 }
 
 /**
- * The configurations of a model as the text of a recipe, in JSON, which `parseRecipe` reads: a line a module, to be edited. Models of other
- * sizes refuse it, unless the line of `_model` is taken away.
+ * Formats the configurations of a model as a recipe in JSON, which `parseRecipe` reads: a line a module, to be edited.
+ * Models of other sizes refuse it, unless the line `_model` is removed.
  */
 export function formatRecipe(model: Model): string {
   checkModel(model);
@@ -95,14 +96,14 @@ export function formatRecipe(model: Model): string {
   return `{\n${[`  "_model": ${JSON.stringify(description(model))}`, ...lines].join(",\n")}\n}\n`;
 }
 
-/** What a recipe says of its model, so that a model of other sizes refuses it. */
+/** Describes a model in its recipe, so that a model of other sizes refuses it. */
 function description({ network: { architecture, slots } }: Model): string {
   const matrices = slots.filter(({ role, tiedTo }) => role !== "vector" && tiedTo === null);
   const weights = matrices.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);
   return `${architecture}: ${matrices.length} matrices, ${weights} weights`;
 }
 
-/** Names of the weights of which a recipe says something: a configuration that fits them, or null. */
+/** Names of the weights that a recipe mentions, with a fitting configuration or null. */
 export function weightsInRecipe(model: Model, recipe: Recipe): ReadonlySet<string> {
   checkModel(model);
   checkList("recipe", recipe, ["name", "config"], "makeRecipe()");
@@ -119,10 +120,10 @@ export function weightsInRecipe(model: Model, recipe: Recipe): ReadonlySet<strin
   );
 }
 
-/** Names of a recipe that are no module's. */
+/** Names in a recipe that are not modules. */
 const NO_MODULES: ReadonlySet<string> = new Set(["_default", "_model"]);
 
-/** InvalidArgumentError for a recipe of another model, or that names what this one lacks. */
+/** InvalidArgumentError for a recipe of another model, or one that names modules that this model lacks. */
 function checkFor(model: Model, recipe: Recipe): void {
   const { network, name: modelName } = model;
   const isEntry = (entry: Partial<Recipe[number]> | null) => typeof entry?.name === "string" && "config" in entry;
@@ -140,7 +141,7 @@ function checkFor(model: Model, recipe: Recipe): void {
     );
 }
 
-/** A configuration for linear layers says nothing of an embedding, and the other way round. */
+/** The configuration, unless it is a linear one for an embedding or the other way round; then null. */
 function fitRole(slot: WeightSlot, config: QuantizationConfig | null): QuantizationConfig | null {
   const forRows = config?.kind === "embedding" || config?.kind === "sharedEmbedding";
   return forRows === (slot.role === "embedding") ? config : null;
@@ -160,7 +161,7 @@ function configure(model: Model, configOf: (slot: WeightSlot) => QuantizationCon
   return model;
 }
 
-/** The output layer of a decoder: the last linear slot. */
+/** The output layer of a decoder, which is the last linear slot. */
 function headName(model: Model): string | undefined {
   if (isTextNetwork(model.network)) return undefined;
   return model.network.slots.findLast(({ role }) => role === "linear")?.name;

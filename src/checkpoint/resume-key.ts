@@ -1,4 +1,7 @@
-/** What a model's quantized weights follow from: by this an interrupted calibration or export is continued. */
+/**
+ * The key of everything that a model's quantized weights depend on, by which an interrupted calibration or export is
+ * resumed.
+ */
 import { createHash } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -6,8 +9,8 @@ import { version } from "../version.ts";
 import type { Model } from "./model.ts";
 
 /**
- * The checkpoint's files with their sizes and times, the configurations, this package's version and what else is given, as
- * JSON; null for a model whose weights were replaced or calibrated.
+ * The key as JSON: the checkpoint's files with sizes and times, the configurations, this package's version and `more`; null
+ * for a model with replaced or calibrated weights.
  */
 export async function resumeKey(model: Model, more: readonly unknown[] = []): Promise<string | null> {
   if (model.hasForeignWeights) return null;

@@ -1,14 +1,14 @@
-/** Tensors of a checkpoint that its model has no place for. */
+/** Finds tensors of a checkpoint that its model does not read. */
 import type { Checkpoint } from "../formats/contract.ts";
 import { moduleOf, type Network, type WeightSlot } from "../model/decoder.ts";
 
-/** Tables that follow from the config: masks of attention, and frequencies of rotary embeddings. */
+/** Names of tensors that follow from the config: attention masks and RoPE frequencies. */
 const derived =
   /\.(?:inv_freq|position_ids|cos_cached|sin_cached|masked_bias)$|^rope(?:\.freqs|_freqs\.weight|_factors_(?:long|short)\.weight)$/;
 
 /**
- * Names of the tensors that no slot reads, but for those that say nothing new. What lies in the module of a slot that a
- * storage has (`isStored`) is its own, but for the bias.
+ * Names of the tensors that no slot reads, except for derived ones. All tensors in the module of a slot with a storage
+ * (`isStored`) count as read, except the bias.
  */
 export function findUnread(
   { tensors }: Checkpoint,

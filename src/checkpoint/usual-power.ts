@@ -1,22 +1,24 @@
 /**
- * What goes into the linear layers of a model where nobody gives a text: mean squares of their inputs while the model reads how
- * texts in several languages, code and questions usually begin. Errors of the weights that meet large inputs count more.
+ * Typical inputs of a model's linear layers, for quantization without a text: mean squares of their inputs while the model
+ * reads beginnings of texts in several languages, code and questions. Errors of weights with large inputs count more.
  */
 import { logInfo } from "../log.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import { calibrationWindows, FloatWalk, type WalkedModel, type WalkOptions } from "./calibrate/walk.ts";
 import { beginnings, questions } from "./calibration-beginnings.ts";
 
-/** Tokens that are read: on SmolLM2-135M, 4,096 tokens of a book give no weights that are nearer to the float model's. */
+/** Tokens that are read: on SmolLM2-135M, 4,096 tokens of a book give no better weights. */
 const TOKENS = 128;
-/** An expert that fewer tokens reach is left to `expectedPower`. */
+/** Least tokens of an expert; for fewer, `expectedPower` is used. */
 const TOKENS_LEAST = 16;
-/** What is added to mean squares, as a part of their mean. */
+/** Share of the mean that is added to mean squares. */
 export const IMPORTANCE_DAMPING = 0.01;
-/** The same for a table that is the head, too: errors of the rows that are looked up count in all columns alike. */
+/**
+ * Share of the mean for an embedding that is the head, too: errors of rows that are looked up count in all columns alike.
+ */
 export const TABLE_DAMPING = 0.1;
 
-/** Mean squares of inputs by the slot of the weight; of no slot for a checkpoint without a tokenizer. Errors are those of its files. */
+/** Mean squares of inputs by slot name; empty for a checkpoint without a tokenizer. Errors are those of its files. */
 export async function usualPower(
   model: WalkedModel,
   options: Pick<WalkOptions, "signal"> = {},
@@ -37,7 +39,7 @@ export async function usualPower(
   return found;
 }
 
-/** Mean squares over their mean, and a part of it more. */
+/** Mean squares divided by their mean, plus `damping`. */
 export function damped(power: Float32Array, damping: number): Float32Array {
   const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
   return mean === 0 ? new Float32Array(power.length).fill(1) : power.map((value) => value / mean + damping);

@@ -1,4 +1,4 @@
-/** What becomes of the weights of a checkpoint: which are kept as they are stored, which are quantized anew. */
+/** Tells what becomes of a checkpoint's weights: kept as stored, or quantized anew. */
 import { checkFields, checkList } from "../arguments.ts";
 import { blockTypeFor } from "../formats/gguf/encode-blocks.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
@@ -8,27 +8,23 @@ import type { ActivationKind } from "../quantized.ts";
 import { checkModel, type Model } from "./model.ts";
 
 /**
- * What becomes of one weight of a checkpoint: how it is stored, and whether it is kept as stored, quantized or kept as
- * floats.
+ * What becomes of one weight of a checkpoint: its stored type, and whether it is kept as stored, quantized or kept float.
  */
 export interface WeightOrigin {
   /** Name of the weight. */
   readonly name: string;
-  /** Name that the checkpoint has for how it stores the weight: "Q4_0", "bf16", "aqlm". */
+  /** Type in which the checkpoint stores the weight: "Q4_0", "bf16", "aqlm". */
   readonly stored: string;
-  /**
-   * What becomes of the weight: kept as stored, quantized (or quantized again, or encoded), or kept as
-   * floats.
-   */
+  /** What becomes of the weight: kept as stored, quantized (from floats, or again), or kept float. */
   readonly treatment: "kept as stored" | "quantized" | "float";
-  /** How activations are multiplied with a matrix that a program has in the checkpoint's own few bits; absent for others. */
+  /** Activations of a low-bit matrix that is kept as stored; absent for others. */
   readonly activations?: ActivationKind;
 }
 
-/** Where weights go: a program of ours or for ExecuTorch, or files of others. */
+/** Where weights go: a program of ours or for ExecuTorch, or files of other libraries. */
 export type Destination = "lowbit" | "executorch" | "torchao" | "gguf";
 
-/** Which low-bit weights of a checkpoint a destination can hold as they are. */
+/** Which stored low-bit weights a destination can hold as they are. */
 export function holdsFor(destination: Destination): (stored: LowBitTensor) => boolean {
   if (destination === "lowbit") return () => true;
   if (destination === "gguf")
@@ -38,8 +34,8 @@ export function holdsFor(destination: Destination): (stored: LowBitTensor) => bo
 }
 
 /**
- * One entry a tensor, in the model's order. A tied slot is its source's tensor and is not listed, unless it is quantized
- * in another way (TorchAO's files keep one tensor for both).
+ * Lists what becomes of each tensor, in the model's order. A tied slot is not listed unless it is quantized differently
+ * from its source (TorchAO's files keep one tensor for both).
  */
 export function weightOrigins(model: Model, destination: Destination = "lowbit"): readonly WeightOrigin[] {
   checkModel(model);
@@ -57,7 +53,7 @@ export function weightOrigins(model: Model, destination: Destination = "lowbit")
   });
 }
 
-/** Whether a tied slot is asked to be quantized in another way than its source, or was given a weight, so that it is a tensor of its own. */
+/** Whether a tied slot is a tensor of its own, because it is quantized differently from its source, or was replaced. */
 export function isQuantizedApart(model: Model, slot: WeightSlot): boolean {
   checkModel(model);
   checkFields("slot", slot, ["name", "tiedTo"], "one of model.network.slots");

@@ -1,4 +1,4 @@
-/** Does to a checkpoint what the options of quantization-options.ts say. */
+/** Applies the options of quantization-options.ts to a checkpoint. */
 import {
   calibrate,
   embedding,
@@ -30,19 +30,25 @@ import { UsageError } from "./usage-error.ts";
 
 type Fields = Pick<NonNullable<Parameters<typeof embedding>[0]>, "algorithm" | "mappingType" | "scaleDType">;
 
-/** The mode of `--size` alone: its bits are what is chosen. */
+/** Mode for `--size` without `--qmode`; its bits are replaced by those that are chosen. */
 const SIZED_QMODE = "8da4w";
 
-/** SmoothQuant's strength when none is given: that of its paper. */
+/** SmoothQuant's default strength alpha, that of its paper (Xiao et al. 2023). */
 const STRENGTH_DEFAULT = 0.5;
 
-/** What encoding weights may report and obey, and where it keeps what it has finished. */
+/** Callbacks of encoding weights, and the folder in which finished layers are kept. */
 export interface EncodeHooks extends SizeHooks, WritingHooks, Pick<EncodingOptions, "folder" | "onDamagedPart"> {
-  /** Called before encoding or calibrating, which take long, with the configurations set: throws for what cannot follow. */
+  /**
+   * Called with the configurations set, before encoding or calibrating, which take long: throws for what could not be
+   * written.
+   */
   readonly check?: (model: Model) => unknown;
 }
 
-/** Sets the configurations of a model. InvalidArgumentError or UsageError for options that do not fit. */
+/**
+ * Sets the configurations of a model, calibrates and encodes it. InvalidArgumentError or UsageError for options that do not
+ * fit.
+ */
 export async function applyQuantization(
   model: Model,
   options: QuantizationOptions,
@@ -66,7 +72,7 @@ export async function applyQuantization(
     });
   const wantsCalibration = checkCalibration(model, options, isEncoded);
   const wanted = isEncoded ? null : encoding;
-  // Before writing a text, encoding and calibrating, which take long.
+  // Checked before writing a text, encoding and calibrating, which take long.
   if (wanted || wantsCalibration) hooks.check?.(model);
   const { text, otherText } = await calibrationTexts(model, options, hooks);
   const { calibrationTokens: maxTokens, damping } = options;
@@ -84,7 +90,7 @@ async function readRecipe({ recipe: path }: QuantizationOptions): Promise<Recipe
   return path === undefined ? null : parseRecipe(await readTextFile(path, "the recipe"), path);
 }
 
-/** Encodes what a recipe says nothing of. UsageError when that is nothing. */
+/** Encodes the layers that the recipe does not name. UsageError when there are none. */
 async function encode(
   encoding: ChosenEncoding,
   model: Model,
@@ -104,7 +110,9 @@ async function encode(
 
 const strengthOf = ({ smoothquant }: QuantizationOptions) => (smoothquant === true ? STRENGTH_DEFAULT : smoothquant);
 
-/** Whether options or configurations ask for quantization by a text. UsageError when there is none, or one in vain. */
+/**
+ * Whether options or configurations need a calibration text. UsageError for a text that is missing, or given without use.
+ */
 function checkCalibration(model: Model, options: QuantizationOptions, isEncoded: boolean): boolean {
   const { calibrate: path, size } = options;
   const asking = asksForText(model, options) ?? (size === undefined ? null : "--size");
@@ -124,7 +132,7 @@ function checkCalibration(model: Model, options: QuantizationOptions, isEncoded:
   return wanted;
 }
 
-/** What of calibration looks at a text; null for nothing. */
+/** The option or algorithm that needs a calibration text; null for none. */
 function asksForText(model: Model, { smoothquant }: QuantizationOptions): string | null {
   const algorithm = [...model.configs.values()].map((config) => config.algorithm).find(needsActivations);
   return algorithm ? `algorithm ${algorithm}` : smoothquant !== undefined ? "--smoothquant" : null;
@@ -135,7 +143,10 @@ function headOf(options: QuantizationOptions): QuantizationConfig | null {
   return head === undefined ? null : parseQmode(head, { groupSize, ...headFields(options) });
 }
 
-/** Fields of linear layers but for bits and groups: what is not said, where others read them, is what those have. */
+/**
+ * Configuration of linear layers except for bits and groups. What is not given is what the other reader (`--reader`) can
+ * load.
+ */
 function fieldsFor(options: QuantizationOptions, algorithm: Fields["algorithm"]): Fields {
   const { layout, reader, mappingType, scaleDtype: scaleDType } = options;
   if (reader === "gguf") return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType: scaleDType ?? "f16" };
@@ -145,7 +156,7 @@ function fieldsFor(options: QuantizationOptions, algorithm: Fields["algorithm"])
   return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType: scaleDType ?? "f32" };
 }
 
-/** Fields of head and table: those of linear layers, but without a text, and with a mapping of their own. */
+/** Configuration of head and embedding: that of linear layers, but without calibration and with a mapping of their own. */
 function rowFields(options: QuantizationOptions): Fields {
   const { algorithm, scaleDType } = fieldsFor(options, options.algorithm);
   const isTorchao = algorithm === "affine" || algorithm === "hqq_scale_only";
@@ -156,21 +167,21 @@ function rowFields(options: QuantizationOptions): Fields {
   };
 }
 
-/** Fields of a head, whose errors a text weighs where there is one; GPTQ is for it, too. */
+/** Configuration of the head, which can be calibrated: GPTQ, or an importance matrix where there is a text. */
 function headFields(options: QuantizationOptions): Fields {
   const fields = rowFields(options);
   if (fields.algorithm !== undefined) return fields;
   return { ...fields, algorithm: options.algorithm === "gptq" ? "gptq" : byText(options) };
 }
 
-/** The algorithm of a text that nothing else is given for. */
+/** The algorithm that uses a calibration text where no other is given. */
 function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix" | undefined {
   return path !== undefined && smoothquant === undefined ? "imatrix" : undefined;
 }
 
 /**
- * With a mode, what is not said of a network of texts is what its vectors keep most by: zero points, where no algorithm is
- * without them, and 8 bits for the rows of its vocabulary.
+ * Defaults of `--qmode` for an encoder, which keep its embeddings most: zero points (except with symmetric algorithms), and
+ * 8 bits for the embedding rows.
  */
 function optionsFor(model: Model, options: QuantizationOptions): QuantizationOptions {
   if (options.size !== undefined) return sizedOptions(model, options);
@@ -183,7 +194,7 @@ function optionsFor(model: Model, options: QuantizationOptions): QuantizationOpt
   };
 }
 
-/** A size is for all matrices: those that nothing is said of are chosen for, too. */
+/** The options for `--size`: bits are chosen for all matrices, so those without options get a configuration, too. */
 function sizedOptions({ network }: Model, options: QuantizationOptions): QuantizationOptions {
   const { qmode = SIZED_QMODE, embedding: rows, sharedEmbedding: shared, head } = options;
   const given = { ...(mayHaveIntegerScales(options, qmode) && { scaleDtype: "i8" as const }), ...options, qmode };
@@ -192,14 +203,14 @@ function sizedOptions({ network }: Model, options: QuantizationOptions): Quantiz
   return isTied && head === undefined ? { ...given, sharedEmbedding: true } : { ...given, embedding: "4,32" };
 }
 
-/** Whether nothing that is said rules scales of 8 bits out, which take fewer bytes. */
+/** Whether the options allow 8-bit scales, which take fewer bytes. */
 function mayHaveIntegerScales(options: QuantizationOptions, qmode: string): boolean {
   const { algorithm, mappingType, groupSize = 32, reader, layout } = options;
   const isTorchao = algorithm === "affine" || algorithm === "hqq_scale_only" || qmode.startsWith("torchao:");
   return !isTorchao && mappingType !== "asymmetric" && groupSize === 32 && reader === undefined && layout === undefined;
 }
 
-/** The configurations that the options ask for. */
+/** The configurations of the options. */
 function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const { qmode, groupSize, mappingType } = options;
   const isEncoded = encodingFor(options) !== null;

@@ -1,13 +1,13 @@
-/** Tools whose calls are shown, and asked for unless they are allowed. */
+/** Shows tool calls, and asks the user before those that are not allowed. */
 import { UnsupportedError } from "../index.ts";
 import type { ExecutableTool } from "../tools/index.ts";
 
 export interface AskOptions {
   /** Names of tools that are called without asking; "*" for all. */
   readonly allowed: readonly string[];
-  /** Shows a line to the user. */
+  /** Prints a line for the user. */
   readonly note: (line: string) => void;
-  /** Asks the user, and gives what he answers; null where nobody is there. */
+  /** Asks the user and gives the answer; null where there is no user. */
   readonly ask: ((question: string, signal: AbortSignal | undefined) => Promise<string>) | null;
 }
 
@@ -36,7 +36,7 @@ export function askedTools(tools: readonly ExecutableTool[], { allowed, note, as
   }));
 }
 
-/** A text in one line, without what terminals obey. */
+/** A text as one line, without control characters. */
 function shown(text: string): string {
   const line = text.replace(/[\p{Cc}\p{Cf}]+/gu, " ");
   return line.length > SHOWN_MAX ? `${line.slice(0, SHOWN_MAX)}…` : line;

@@ -1,4 +1,4 @@
-/** `lowbit batch`: a file of requests to a file of answers, here or on several machines. */
+/** `lowbit batch`: answers a file of requests, here or on several machines. */
 import type { Command } from "commander";
 import type { BatchResult, ModelSource } from "../server/index.ts";
 import { checkOutput } from "../tools/index.ts";
@@ -61,7 +61,7 @@ function queueOf(options: BatchOptions): string | undefined {
   return options.queue ?? process.env[QUEUE_VARIABLE];
 }
 
-/** What answers in this process. */
+/** An answerer with models of this process. */
 async function answererHere(models: readonly ModelSource[], options: BatchOptions, terminal: Terminal) {
   const { localAnswerer } = await import("../server/index.ts");
   const running = options.running ?? options.sequences;

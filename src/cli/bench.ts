@@ -19,10 +19,10 @@ interface BenchOptions extends ModelOptions {
 interface BenchReport extends Benchmark {
   readonly model: string;
   readonly loadSeconds: number;
-  /** Null for a checkpoint, which is compiled in memory. */
+  /** Bytes of the program's file; null for a checkpoint, which is compiled in memory. */
   readonly fileBytes: number | null;
   readonly bitsPerWeight: number;
-  /** Most memory of the process, from its start. */
+  /** Peak memory of the process since its start. */
   readonly peakMemoryBytes: number;
 }
 

@@ -1,4 +1,4 @@
-/** `lowbit bundle`: the part of this package that one program needs, as modules for any page or Node. */
+/** `lowbit bundle`: the kernels and code that one program needs, as modules for web pages or Node. */
 import type { Command } from "commander";
 import { bundleProgram } from "../index.ts";
 import { formatTable } from "./table.ts";

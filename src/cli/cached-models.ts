@@ -1,4 +1,4 @@
-/** `lowbit list`, `rm` and `show`: the models that are kept as programs. */
+/** `lowbit list`, `rm` and `show`: cached programs of models. */
 import type { Command } from "commander";
 import { inspectProgram, type LanguageModel, loadCheckpoint, loadProgram } from "../index.ts";
 import {
@@ -63,14 +63,14 @@ async function remove(model: string, terminal: Terminal): Promise<void> {
     await terminal.writeLine(`removed ${path} (${formatBytes(bytes)})`);
 }
 
-/** What a model is, for people who choose one. */
+/** Facts about a model, for people who choose one. */
 interface ModelFacts {
   readonly model: string;
   readonly path: string;
   readonly parameters: number;
-  /** Of a program: bits of a weight with its scales. */
+  /** Mean bits of a program's weight, scales included. */
   readonly bitsPerWeight?: number;
-  /** Of a checkpoint: how its weights are stored, and what becomes of them where nothing else is said. */
+  /** How a checkpoint's weights are stored, and what they become by default. */
   readonly stored?: string;
   readonly bytes: number;
   readonly contextLength: number;
@@ -120,7 +120,7 @@ async function show(model: string, { json }: { json?: boolean }, terminal: Termi
   await terminal.writeLine(formatTable([[model, ""], ...rows]));
 }
 
-/** The program of a model that was used last. */
+/** The last used program of a model. */
 async function newestOf(name: string): Promise<CachedProgram> {
   const programs = await listCachedPrograms();
   const found = programs.find(({ model }) => model === name);

@@ -1,4 +1,4 @@
-/** The lines of a conversation: messages, and answers to what is asked while the model answers. */
+/** Lines that the user types: messages, and answers to questions that are asked while the model answers. */
 import type { Interface } from "node:readline";
 
 export class ChatLines {
@@ -24,7 +24,7 @@ export class ChatLines {
     return this.#isClosed;
   }
 
-  /** The next line that comes, which is no message; "" at the end of the input. An abort throws the signal's reason. */
+  /** The next line, which then is no message; "" at the end of the input. An abort throws the signal's reason. */
   async next(signal?: AbortSignal): Promise<string> {
     signal?.throwIfAborted();
     if (this.#isClosed) return "";
@@ -41,7 +41,7 @@ export class ChatLines {
     }
   }
 
-  /** Messages, those that came while another was answered among them. */
+  /** Messages, including those that were typed while another was being answered. */
   async *[Symbol.asyncIterator](): AsyncGenerator<string, void, void> {
     for (;;) {
       for (let line = this.#waiting.shift(); line !== undefined; line = this.#waiting.shift()) yield line;

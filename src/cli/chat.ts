@@ -119,7 +119,7 @@ async function converse(
   const prompt = () => {
     if (terminal.isInteractive && !lines.isClosed) input.prompt();
   };
-  // A terminal in raw mode gives Ctrl-C as a key.
+  // In raw mode, the terminal sends Ctrl-C as a key.
   input.on("SIGINT", () => terminal.interrupt());
   terminal.signal.addEventListener("abort", () => input.close());
   terminal.onInterrupt(() => {
@@ -139,14 +139,14 @@ async function converse(
   if (turns.isOver) throw new Interrupted(SIGINT_EXIT_CODE);
 }
 
-/** Takes lines, one after the other; knows what Ctrl-C means at each moment. */
+/** Runs the conversation line by line; decides what Ctrl-C does. */
 class Turns {
-  /** Left by Ctrl-C. */
+  /** Whether the user has left with Ctrl-C. */
   isOver = false;
   readonly #conversation: Conversation;
   readonly #options: ChatOptions;
   readonly #terminal: Terminal;
-  /** Stops the answer that is being given. */
+  /** Aborts the answer under way. */
   #answer: AbortController | null = null;
   #interrupts = 0;
 
@@ -156,7 +156,7 @@ class Turns {
     this.#terminal = terminal;
   }
 
-  /** The first interrupt since the last line stops the answer, if one is being given; the second leaves. */
+  /** Ctrl-C: the first since the last line stops the answer under way; the second leaves. */
   interrupt(): "stop" | "ask" | "leave" {
     this.#interrupts++;
     this.isOver = this.#interrupts > 1;

@@ -1,4 +1,4 @@
-/** The command table, and what becomes of a command line: output, errors, exit codes. */
+/** The command table, and how a command line ends: output, errors, exit codes. */
 import { Command, CommanderError } from "commander";
 import { LowbitError } from "../index.ts";
 import { version } from "../tools/index.ts";
@@ -46,10 +46,10 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
 
 const FAILURE = 1;
 const USAGE = 2;
-/** EX_SOFTWARE of sysexits.h: a bug of ours. */
+/** EX_SOFTWARE of sysexits.h: an internal error. */
 const BUG = 70;
 
-/** Runs a command line without its first two words. Resolves to the exit code, which is also the only way it fails. */
+/** Runs a command line, without the words `node` and `lowbit`. Resolves to the exit code; never rejects. */
 export async function runCli(argv: readonly string[], terminal: Terminal): Promise<number> {
   try {
     const program = createProgram(terminal);
@@ -87,7 +87,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. LOWBIT_LOG=info te
   return program;
 }
 
-/** UsageError where the first word, or the one behind `help`, is no command: commander shows its help, without a word or an error. */
+/** UsageError where the first word, or the one after `help`, is no command; commander would only show its help. */
 function checkCommand(argv: readonly string[], program: Command): void {
   const names = ["help", ...program.commands.map((command) => command.name())];
   const words = argv.filter((word) => !word.startsWith("-"));
@@ -97,15 +97,15 @@ function checkCommand(argv: readonly string[], program: Command): void {
       throw new UsageError(`expected a command but found "${name}"; there are ${names.join(", ")}`);
 }
 
-/** Says what went wrong, and gives the exit code. */
+/** Prints the error, and gives the exit code. */
 function exitCodeOf(thrown: unknown, terminal: Terminal): number {
   const { signal } = terminal;
-  // What waits with the signal may tell of an abort only.
+  // Work that the abort ended may throw an error of its own; the reason counts.
   const error: unknown = signal.aborted ? signal.reason : thrown;
   const { message, code, stack } = error as NodeJS.ErrnoException;
   if (error instanceof Interrupted || error instanceof ClientEnded) return error.exitCode;
   if (code === "EPIPE") return 0;
-  // Commander has written its messages already; help that was asked for has exit code 0.
+  // Commander has printed its messages already; help that was asked for has exit code 0.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
   if (error instanceof UsageError) {
     terminal.note(`lowbit: ${message}`);

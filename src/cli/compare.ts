@@ -1,4 +1,4 @@
-/** `lowbit compare`: how far several models are from a reference, by the bytes of their files. */
+/** `lowbit compare`: divergence of several models from a reference, and the bytes of their files. */
 import { extname } from "node:path";
 import type { Command } from "commander";
 import type { LanguageModel } from "../index.ts";
@@ -23,7 +23,7 @@ interface CompareOptions extends ScoringOptions {
   readonly svg?: string;
 }
 
-/** What was measured of a model. */
+/** Measurements of one model. */
 interface Compared {
   readonly model: string;
   readonly bytes: number;
@@ -62,7 +62,7 @@ async function compare(models: readonly string[], options: CompareOptions, termi
   const opened: LanguageModel[] = [];
   const isProgram = await Promise.all(models.map(async (path) => !(await isCheckpoint(path))));
   for (const [i, path] of models.entries()) {
-    // Programs have the activations that they were exported with, beside checkpoints that take what is asked for.
+    // Programs keep the activations that they were exported with; `--activations` applies to checkpoints only.
     const { activations: _, ...others } = options;
     opened.push(await openForScoring(path, isProgram[i] && isProgram.includes(false) ? others : options, terminal));
   }

@@ -1,34 +1,34 @@
-/** A chart of divergence against bytes, as SVG: both axes logarithmic, a curve for each text, a point for each model. */
+/** A chart of divergence over bytes as SVG: logarithmic axes, a curve for each text, a point for each model. */
 import { formatBytes } from "./table.ts";
 
-/** What one text says of several models. */
+/** The measurements of all models on one text. */
 export interface Curve {
-  /** The text's name. */
+  /** Name of the text. */
   readonly name: string;
   readonly points: readonly ModelPoint[];
 }
 
 interface ModelPoint {
-  /** The model's name. */
+  /** Name of the model. */
   readonly name: string;
   readonly bytes: number;
-  /** Mean divergence, in nats a token, and its standard error. */
+  /** Mean Kullback-Leibler divergence, in nats a token, and its standard error. */
   readonly divergence: number;
   readonly error: number;
 }
 
 const SIZE = { width: 900, height: 560, left: 80, right: 220, top: 30, bottom: 60 } as const;
 const colors = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"] as const;
-/** Divergences of less are drawn here. */
+/** Smaller divergences are drawn at this one. */
 const LEAST = 1e-6;
 
-/** The places of numbers on an axis. */
+/** An axis: its ticks, and the coordinate of a value. */
 interface Axis {
   readonly ticks: readonly number[];
   at(value: number): number;
 }
 
-/** An axis between two places that has room for all values. */
+/** A logarithmic axis between two coordinates that has room for all values. */
 function axis(values: readonly number[], from: number, to: number): Axis {
   const [low, high] = [0.9 * Math.min(...values), 1.1 * Math.max(...values)].map(Math.log) as [number, number];
   const at = (value: number) => from + ((Math.log(value) - low) / (high - low)) * (to - from);
@@ -55,7 +55,7 @@ function line(x1: number, y1: number, x2: number, y2: number, stroke: string): s
 
 const TITLE = "KL divergence against bytes";
 
-/** The chart of curves, each of the same models, of which there is one at least. */
+/** Draws at least one curve; all have the same models. */
 export function divergenceChart(curves: readonly Curve[]): string {
   const { width, height, left, right, top, bottom } = SIZE;
   const all = curves.flatMap(({ points }) => points);

@@ -1,4 +1,4 @@
-/** `lowbit doctor`: what this machine runs models with, and what would be faster. */
+/** `lowbit doctor`: CPU, kernels and memory of this machine, and what would be faster. */
 import type { Command } from "commander";
 import { type Diagnosis, diagnose, programCache } from "../tools/index.ts";
 import { formatBytes, formatTable } from "./table.ts";

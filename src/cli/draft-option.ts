@@ -1,4 +1,4 @@
-/** The option `--draft`: where tokens come from that are computed before they are drawn. */
+/** The option `--draft`: where drafts (tokens that are computed before they are drawn) come from. */
 import { existsSync } from "node:fs";
 import type { Command } from "commander";
 import { type Draft, drafts, isHubName } from "../tools/index.ts";
@@ -17,7 +17,7 @@ export function addDraftOption(command: Command): Command {
   );
 }
 
-/** What gives the drafts of all models of a command: a model is loaded once. UsageError for what is none. */
+/** Gives the drafts for all models of a command; a draft model is loaded once. UsageError for a value that is no draft. */
 export function draftOf(
   { draft }: DraftOption,
   { context, threads }: ModelOptions,
@@ -35,7 +35,7 @@ export function draftOf(
   };
   let model: Promise<Draft> | null = null;
   return () => {
-    // What failed is tried again with the next model.
+    // After a failure, the next model tries again.
     model ??= openModel(path, how, terminal, { isKept: true }).catch((error) => {
       model = null;
       throw error;

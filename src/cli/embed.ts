@@ -1,4 +1,4 @@
-/** `lowbit embed`: texts → vectors, a line of JSON each. */
+/** `lowbit embed`: embeddings of texts, a JSON line each. */
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
 import { UnsupportedError } from "../index.ts";
@@ -40,7 +40,7 @@ Examples:
     );
 }
 
-/** Texts whose vectors are printed together. */
+/** Number of texts that are computed and printed together. */
 const TEXTS_AT_ONCE = 256;
 
 async function embed(

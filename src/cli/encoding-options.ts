@@ -1,9 +1,9 @@
-/** What goes with the mode of an encoder, such as aqlm-2x8: its options are not those of the other modes. */
+/** Checks options beside `--qmode` of an encoding such as aqlm-2x8, which has options of its own. */
 import { type ChosenEncoding, encodingOf } from "../tools/index.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
 import { UsageError } from "./usage-error.ts";
 
-/** The encoder when the mode is one of an encoder, null otherwise. UsageError for options that would change nothing beside it. */
+/** The encoding of `--qmode`; null where it names none. UsageError for options that have no effect beside it. */
 export function encodingFor(options: QuantizationOptions): ChosenEncoding | null {
   const encoding = options.qmode === undefined ? null : encodingOf(options.qmode);
   if (!encoding) return null;
@@ -12,7 +12,7 @@ export function encodingFor(options: QuantizationOptions): ChosenEncoding | null
   return encoding;
 }
 
-/** Ends of messages by option; null for options that are absent or have what they apply to. */
+/** Ends of error messages by option; null for options that are absent or have an effect. */
 function refusals(options: QuantizationOptions): Readonly<Record<string, string | null>> {
   const { head, embedding, sharedEmbedding, recipe, quantizeHead, groupSize, scaleDtype, layout } = options;
   const given = (value: unknown, reason = "") => (value === undefined ? null : reason);

@@ -85,19 +85,21 @@ async function evaluate(path: string, options: EvalOptions, terminal: Terminal):
   });
 }
 
-/** The texts of options, by their files. */
+/** The texts of `--text` with the names of their files. */
 export function readTexts({ text }: ScoringOptions): Promise<(readonly [file: string, text: string])[]> {
   return Promise.all(text.map(async (file) => [file, await readTextFile(file)] as const));
 }
 
-/** Bytes of a model's file or folder; of one that options quantize in memory, or comes from the hub, those of its constants. */
+/**
+ * Bytes of a model's file or folder; of a model that is quantized in memory or comes from the hub, those of its weights.
+ */
 export function bytesOf(path: string, { program }: LanguageModel, options: Partial<ScoringOptions>): number {
   const { qmode, recipe, embedding, sharedEmbedding, head } = options;
   const isQuantizedHere = [qmode, recipe, embedding, sharedEmbedding, head].some((option) => option !== undefined);
   return (!isQuantizedHere && bytesAt(path)) || program.memoryUse.constants;
 }
 
-/** Figures of a text, and lines that tell them. */
+/** Measurements of a text, and lines that show them. */
 async function scored(
   file: string,
   text: string,
@@ -115,7 +117,7 @@ async function scored(
   });
 }
 
-/** Scores a text as options say, and shows how far it is. */
+/** Scores a text with the options' windows, and shows progress. */
 export async function withProgress<R>(
   { window, stride, maxTokens }: ScoringOptions,
   terminal: Terminal,
@@ -126,7 +128,7 @@ export async function withProgress<R>(
   return score(settings).finally(() => progress.stop());
 }
 
-/** The model that another is compared with, as it is stored: options of quantization are about the other. */
+/** Opens the reference model as it is stored: quantization options apply to the other model only. */
 export async function openReference(path: string, options: ScoringOptions, terminal: Terminal): Promise<LanguageModel> {
   const { threads, context, limit } = options;
   const run = { ...(threads && { threads }), ...(context && { context }), ...(limit && { limit }) };
@@ -134,7 +136,7 @@ export async function openReference(path: string, options: ScoringOptions, termi
   return openForScoring(path, { ...run, ...activations, quantizeHead: true }, terminal);
 }
 
-/** Programs for ExecuTorch have logits of the last position, as a rule. */
+/** Opens a model; notes that programs with logits of the last token only, as for ExecuTorch, are scored token by token. */
 export async function openForScoring(path: string, options: ModelOptions, terminal: Terminal): Promise<LanguageModel> {
   const model = await openModel(path, options, terminal);
   const decoder = model.createDecoder();

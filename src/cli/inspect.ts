@@ -46,7 +46,7 @@ Examples:
     .action((path: string, options: InspectOptions) => inspect(path, options, terminal));
 }
 
-/** Graphs of a checkpoint before and after compiling, of a program as it is. */
+/** Graphs of a checkpoint before and after the passes, or of a program as stored. */
 async function inspectGraphs(path: string, options: InspectOptions, terminal: Terminal): Promise<void> {
   const { signal } = terminal;
   const graphs = (await takesCheckpoint(path, options))

@@ -1,4 +1,4 @@
-/** `lowbit kernels`: the kernel rows, and which of them serves which call. */
+/** `lowbit kernels`: lists the kernels, and which of them serves which call. */
 import { type Command, Option } from "commander";
 import { cpuWith, hostCpu, InvalidArgumentError } from "../index.ts";
 import { type KernelChoice, kernelTable, wasmKernelText } from "../tools/index.ts";
@@ -83,7 +83,7 @@ function textOf(kernel: string): string {
   }
 }
 
-/** Which kernel serves calls with m rows of activations and weights in such groups, and whether those are packed so. */
+/** A table of the kernel for each number of tokens and group size, and whether this CPU packs such weights. */
 function choiceTable(choices: readonly KernelChoice[]): string {
   const rows = choices.flatMap(({ operator, layout, bits, groupSizes, packed, serving }) => {
     const groups = groupSizes?.join(", ") ?? "";

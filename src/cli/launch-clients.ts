@@ -1,48 +1,48 @@
 /**
- * The clients that `lowbit launch` knows: how each is told of a server, by its environment, its options or a config of our own.
- * Nothing of theirs in the user's home is changed.
+ * The clients that `lowbit launch` starts, and how each is told of a server: environment, options or a config file in a
+ * folder of ours. Their settings in the user's home are not changed.
  */
 import { join } from "node:path";
 
-/** A server, and the model that a client is to use. */
+/** The server and the model that a client is to use. */
 export interface LaunchTarget {
   /** Address of the server, without a path. */
   readonly url: string;
   readonly model: string;
-  /** Tokens of the model's context; null where the server does not say. */
+  /** Context length in tokens; null where the server does not say. */
   readonly contextLength: number | null;
-  /** What requests carry; a server without keys takes any. */
+  /** API key of requests; a server without keys takes any. */
   readonly key: string;
-  /** A folder for what the client is given and keeps. */
+  /** Folder for files that the client is given and keeps. */
   readonly folder: string;
 }
 
-/** How a client is started. */
+/** Arguments, environment and files for starting a client. */
 export interface Launch {
-  /** Options before those of the user. */
+  /** Arguments before those of the user. */
   readonly argv: readonly string[];
-  /** Variables beside those of the user; undefined takes one away. */
+  /** Environment variables to set; undefined removes one. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Files of the folder, by name. */
+  /** Files to write into the folder, by name. */
   readonly files?: Readonly<Record<string, string>>;
 }
 
 export interface LaunchClient {
   readonly title: string;
-  /** The command that starts it. */
+  /** Command that starts the client. */
   readonly command: string;
-  /** How it is installed. */
+  /** Command that installs the client. */
   readonly install: string;
-  /** Tokens of its first request, about; 0 for little. */
+  /** Approximate tokens of its first request; 0 where they are few. */
   readonly firstTokens: number;
   readonly launch: (target: LaunchTarget) => Launch;
 }
 
-/** What is assumed where a server does not say how long a context is. */
+/** Context length that is assumed where the server does not say. */
 const CONTEXT = 32768;
 const OUTPUT_MAX = 8192;
 
-/** Most tokens of an answer, where a client has to say it. */
+/** Most tokens of an answer, for clients that must be told. */
 function outputOf({ contextLength }: LaunchTarget): number {
   return Math.min(OUTPUT_MAX, Math.floor((contextLength ?? CONTEXT) / 4));
 }
@@ -71,7 +71,7 @@ function claude(target: LaunchTarget): Launch {
 
 const KEY_VARIABLE = "LOWBIT_LAUNCH_KEY";
 
-/** Options of Codex are values of TOML, which takes JSON's texts and numbers. */
+/** Options of Codex are TOML values; strings and numbers of JSON are valid TOML. */
 function codex(target: LaunchTarget): Launch {
   const settings = {
     model_provider: "lowbit",
@@ -128,7 +128,7 @@ function continueCli(target: LaunchTarget): Launch {
     ...{ name: model, provider: "openai", model, apiBase: openai(target), apiKey: key },
     ...{ roles: ["chat", "edit", "apply"], capabilities: ["tool_use"], defaultCompletionOptions: options },
   };
-  // JSON is YAML, too.
+  // JSON is valid YAML.
   const config = JSON.stringify({ name: "lowbit", version: "0.0.1", schema: "v1", models: [one] });
   return { argv: ["--config", join(folder, "config.yaml")], env: {}, files: { "config.yaml": config } };
 }
@@ -187,7 +187,7 @@ const client = (title: string, command: string, install: string, launch: LaunchC
   ...{ title, command, install, firstTokens, launch },
 });
 
-/** By the names that `lowbit launch` takes. */
+/** The clients by the names that `lowbit launch` takes. */
 export const launchClients: Readonly<Record<string, LaunchClient>> = {
   claude: client("Claude Code", "claude", "npm install -g @anthropic-ai/claude-code", claude, 18_800),
   codex: client("Codex", "codex", "npm install -g @openai/codex", codex, 9_000),

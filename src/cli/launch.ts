@@ -1,4 +1,4 @@
-/** `lowbit launch`: a coding agent on a model of this machine, with nothing to set up. */
+/** `lowbit launch`: runs a coding agent on a model of this machine, without setup. */
 import { spawn } from "node:child_process";
 import { accessSync, chmodSync, constants, mkdirSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
@@ -81,7 +81,7 @@ async function launch(
   }
 }
 
-/** A client that ended with another exit code than 0, which becomes that of the command. */
+/** The client ended with an exit code other than 0, which becomes the command's. */
 export class ClientEnded extends Error {
   readonly exitCode: number;
   constructor(exitCode: number) {
@@ -90,13 +90,13 @@ export class ClientEnded extends Error {
   }
 }
 
-/** A model as servers list it. */
+/** A model in a server's list. */
 interface Listed {
   readonly id: string;
   readonly max_model_len?: number;
 }
 
-/** The models of a server; null where none answers. UnsupportedError for one that refuses. */
+/** The models of a server; null where none answers. UnsupportedError for a server that refuses. */
 async function listedAt(url: string, key: string): Promise<readonly Listed[] | null> {
   const headers = { authorization: `Bearer ${key}` };
   const response = await fetch(`${url}/v1/models`, { headers, signal: AbortSignal.timeout(PROBE_MS) }).catch(
@@ -109,10 +109,10 @@ async function listedAt(url: string, key: string): Promise<readonly Listed[] | n
   return body.data;
 }
 
-/** The model of a server that runs; null where one is to be started. */
+/** The model of a running server; null where a server must be started. */
 async function serverWith(model: string | undefined, key: string, { url }: LaunchOptions): Promise<Listed | null> {
   const at = (url ?? DEFAULT_URL).replace(/\/+$/, "");
-  // What happens to run at the usual place is no error.
+  // Another program at the default address is no error.
   const models = await listedAt(at, key).catch((error) => {
     if (url !== undefined || model === undefined) throw error;
     return null;
@@ -163,7 +163,7 @@ function noteContext({ title, firstTokens }: LaunchClient, { model, contextLengt
     );
 }
 
-/** Files may have a key in them: their folder is the user's alone. */
+/** Writes files, which may hold a key, to a folder that only the user can read. */
 async function writeFiles(folder: string, files: Readonly<Record<string, string>>): Promise<void> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   for (const [name, text] of Object.entries(files)) {
@@ -174,13 +174,13 @@ async function writeFiles(folder: string, files: Readonly<Record<string, string>
   }
 }
 
-/** Runs the client in this terminal to its end, and gives its exit code. */
+/** Runs the client in this terminal until it ends, and gives its exit code. */
 function run({ command }: LaunchClient, { argv, env }: Launch, given: readonly string[], terminal: Terminal) {
   const variables = { ...process.env, ...env };
   const isWindows = process.platform === "win32";
   return new Promise<number>((resolve, reject) => {
     const child = spawn(command, [...argv, ...given], { stdio: "inherit", env: variables, shell: isWindows });
-    // The terminal sends Ctrl-C to both; the client says what becomes of it.
+    // The terminal sends Ctrl-C to both processes; the client handles it.
     terminal.onTermination(() => child.kill("SIGTERM"));
     terminal.onInterrupt(() => {});
     child.on("error", (cause) =>

@@ -1,10 +1,10 @@
-/** `--limit`: what a model's chat template and tokenizer may cost. */
+/** `--limit`: limits of a model's chat template and tokenizer. */
 import { InvalidArgumentError } from "commander";
 import type { LanguageModel } from "../index.ts";
 import { UsageError } from "./usage-error.ts";
 import { number } from "./values.ts";
 
-/** A limit by the part that it is for, and its name there. */
+/** A limit: the part that it applies to, its name there, and its value. */
 export interface Limit {
   readonly part: "template" | "tokenizer";
   readonly name: string;

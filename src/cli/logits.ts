@@ -82,7 +82,7 @@ async function eagerLogits(path: string, options: LogitsOptions, terminal: Termi
   return { values, textOf: () => "" };
 }
 
-/** The text of a token in quotes; "" without a tokenizer, and for ids that only pad the vocabulary. */
+/** Text of a token in quotes; "" without a tokenizer, and for ids that only pad the vocabulary. */
 function tokenText(model: LanguageModel, id: number): string {
   const hasText = model.hasTokenizer && id < model.tokenizer.vocabSize;
   return hasText ? JSON.stringify(model.tokenizer.decode([id])) : "";

@@ -4,12 +4,12 @@ import { runCli } from "./commands.ts";
 import { SIGINT_EXIT_CODE, SIGTERM_EXIT_CODE, Terminal } from "./terminal.ts";
 
 /**
- * What an abort does not reach, such as a call of the system that waits, has this long after a SIGTERM. Seconds are counted
- * one by one, so that a busy machine, which runs this process seldom, does not end it before the abort had its turns.
+ * Seconds after SIGTERM before work that the abort does not reach, such as a system call, is killed. They are counted one
+ * by one, so that a busy machine that seldom runs this process does not kill it before the abort was handled.
  */
 const GRACE_SECONDS = 10;
 
-/** Ends the process by the signal itself: process.exit would wait for what other threads do. */
+/** Ends the process by the signal itself: process.exit would wait for other threads. */
 function end(signal: NodeJS.Signals): void {
   process.removeAllListeners(signal);
   process.kill(process.pid, signal);
@@ -29,5 +29,5 @@ for (const [signal, exitCode] of [["SIGINT", SIGINT_EXIT_CODE] as const, ["SIGTE
     else if (signal === "SIGTERM" && !terminal.endsItself) endLater(signal);
   });
 
-// Not process.exit: output that a pipe has not taken yet would be lost.
+// Not process.exit, which would lose output that a pipe has not taken yet.
 process.exitCode = await runCli(process.argv.slice(2), terminal);

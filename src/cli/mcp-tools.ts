@@ -1,4 +1,4 @@
-/** Tools of MCP servers, for a conversation: programs that are asked over their input and output, or addresses. */
+/** Tools of MCP servers for a conversation: local programs (stdio) or URLs. */
 import { readFile } from "node:fs/promises";
 import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
@@ -6,13 +6,13 @@ import { InvalidFileError, UnsupportedError } from "../index.ts";
 import { type ExecutableTool, type McpClient, mcpTools, version } from "../tools/index.ts";
 import { UsageError } from "./usage-error.ts";
 
-/** Servers of a conversation, with the tools that they have. */
+/** Connected servers and their tools. */
 export interface McpTools {
   readonly tools: readonly ExecutableTool[];
   close(): Promise<void>;
 }
 
-/** A server, as configs of MCP clients have it. */
+/** A server, as in `mcpServers` of MCP clients' configs. */
 interface ServerConfig {
   readonly name: string;
   readonly command?: string;
@@ -42,8 +42,8 @@ async function importSdk() {
 }
 
 /**
- * Connects servers: the path of a config (`.json`, with `mcpServers`), an address, or a command line. UsageError for what is none,
- * UnsupportedError for a server that cannot be reached.
+ * Connects to servers, each given as a config file (`.json`, with `mcpServers`), a URL, or a command line. UsageError for
+ * anything else, UnsupportedError for a server that cannot be reached.
  */
 export async function openMcpTools(given: readonly string[], signal?: AbortSignal): Promise<McpTools> {
   const configs = (await Promise.all(given.map((one, i) => configsOf(one, i)))).flat();
@@ -73,7 +73,7 @@ export async function openMcpTools(given: readonly string[], signal?: AbortSigna
 async function configsOf(given: string, index: number): Promise<ServerConfig[]> {
   if (given.endsWith(".json")) return configsIn(given);
   if (/^https?:\/\//.test(given)) return [{ name: `server${index + 1}`, url: given }];
-  // Words, of which those with blanks stand in quotation marks.
+  // Words of a command line; those with blanks are in quotation marks.
   const words = Array.from(given.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g), ([, a, b, c]) => a ?? b ?? c ?? "");
   const [command, ...args] = words;
   if (command === undefined) throw new UsageError("--mcp: expected a command, an address or a .json file");
@@ -100,7 +100,7 @@ async function configsIn(file: string): Promise<ServerConfig[]> {
 async function connect(config: ServerConfig, sdk: Sdk, signal: AbortSignal | undefined): Promise<Client> {
   const client = new sdk.Client({ name: "lowbit", version });
   try {
-    // The package's own types do not agree where optional fields may not be undefined.
+    // The package's own types contradict each other under exactOptionalPropertyTypes.
     const transport = transportOf(config, sdk) as unknown as Transport;
     await client.connect(transport, { ...(signal && { signal }) });
     return client;
@@ -114,7 +114,7 @@ async function connect(config: ServerConfig, sdk: Sdk, signal: AbortSignal | und
 function transportOf({ command, args = [], env = {}, url, headers = {} }: ServerConfig, sdk: Sdk) {
   if (url !== undefined)
     return new sdk.StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { ...headers } } });
-  // What a server needs of the environment, such as the PATH, and nothing more: no keys of ours.
+  // Servers get the basic environment, such as PATH, and nothing more: no keys of ours.
   return new sdk.StdioClientTransport({
     command: command!,
     args: [...args],

@@ -1,4 +1,4 @@
-/** The model argument of a command: a .pte program as it is, or a checkpoint folder that is compiled in memory. */
+/** The model argument of a command: a .pte program, or a checkpoint folder that is compiled in memory. */
 import { type Command, Option } from "commander";
 import {
   type CompileModelOptions,
@@ -86,13 +86,13 @@ export const MODEL_HELP =
   "a .pte program, or a checkpoint folder, .gguf file or hf:org/name, which is compiled in memory";
 
 interface CheckpointHooks extends EncodeHooks {
-  /** A checkpoint of its own that drafts for the model. */
+  /** Path of a separate checkpoint with a draft head for the model. */
   readonly draftHead?: string | undefined;
-  /** Called with the model as it was opened: throws for what cannot follow. */
+  /** Called with the model after it was opened: throws for what could not be done with it. */
   readonly onOpen?: (model: Model) => Promise<void>;
 }
 
-/** Opens a checkpoint, downloading it where it is on the hub, sets its quantization, and closes it after `work`. */
+/** Opens a checkpoint (downloaded where it is on the hub), sets its quantization, and closes it after `work`. */
 export async function withCheckpoint<R>(
   path: string,
   options: QuantizationOptions,
@@ -126,7 +126,7 @@ function noteUnread(model: Model, terminal: Terminal): void {
   for (const note of model.checkpoint.notes) terminal.note(`lowbit: ${note}`);
 }
 
-/** How many names of tensors a note has. */
+/** Most names of tensors in a note. */
 const NAMES_MAX = 3;
 
 function describeUnread({ unreadTensors: names, network, checkpoint }: Model): string {
@@ -135,15 +135,15 @@ function describeUnread({ unreadTensors: names, network, checkpoint }: Model): s
   return `${checkpoint.configFile}: ${network.architecture} has no place for ${shown}${more} by this config: ignored`;
 }
 
-/** How a model is compiled and loaded. */
+/** Options of compiling and loading a model. */
 interface OpenOptions extends Omit<CompileModelOptions, "signal">, Pick<LoadOptions, "profile"> {
-  /** Whether a model of the hub is quantized once, to 4 bits where no option says another way, and kept as a program. */
+  /** Whether a hub model is quantized once (to 4 bits unless options say otherwise) and kept as a program. */
   readonly isKept?: boolean;
-  /** Where computed prompts are kept and found; null for nowhere. */
+  /** Prefix cache on disk; null for none. */
   readonly prefixes?: PrefixCache | null;
-  /** Where drafts come from; what the model has without. */
+  /** Gives the source of drafts; the model's default without. */
   readonly draft?: () => Promise<Draft>;
-  /** Called with a checkpoint's model before it is compiled, quantized as the options say. */
+  /** Called with a checkpoint's model after quantization, before it is compiled. */
   readonly onQuantized?: (model: Model) => void;
 }
 
@@ -203,7 +203,10 @@ async function openRunnable(
   }
 }
 
-/** Whether the program of a checkpoint is kept: of one file, without others that options write. Notes why it cannot be. */
+/**
+ * Whether the program of a GGUF file is kept: the checkpoint must be one file, and no option may write another. Notes the
+ * reason where the cache cannot keep it.
+ */
 async function canKeep(path: string, options: QuantizationOptions, terminal: Terminal): Promise<boolean> {
   const isOneFile = /\.gguf$/i.test(path) && !/-\d{5}-of-\d{5}\.gguf$/i.test(path);
   if (!isOneFile || options.saveRecipe !== undefined || options.saveCalibration !== undefined) return false;
@@ -212,7 +215,7 @@ async function canKeep(path: string, options: QuantizationOptions, terminal: Ter
   return refusal === null;
 }
 
-/** What `load` gives of the program of a file, which is compiled when it is not in the cache. */
+/** Calls `load` with the cached program of a file, which is compiled first where the cache has none. */
 async function withKeptFile<R>(
   path: string,
   options: ModelOptions,
@@ -246,10 +249,10 @@ async function withKeptFile<R>(
   );
 }
 
-/** Who else is told how far a program is, and what ends its making. */
+/** Progress and abort signal of making a program. */
 type MakingHooks = Pick<HubProgramOptions, "signal" | "onProgress">;
 
-/** Path of the program of a model of the hub, which is made when it is not there. */
+/** Path of the cached program of a hub model, which is made first where the cache has none. */
 export async function keptProgram(
   name: string,
   options: ModelOptions,
@@ -292,8 +295,8 @@ function describePlan(plan: DownloadPlan): string {
 }
 
 /**
- * Whether a path is a checkpoint, not a program. UsageError for quantization options with a program, and for files of
- * tensors with a checkpoint.
+ * Whether a path is a checkpoint rather than a program. UsageError for quantization options with a program, and for files
+ * of tensors (`--data`) with a checkpoint.
  */
 export async function takesCheckpoint(path: string, options: SourceOptions): Promise<boolean> {
   const found = await isCheckpoint(path);
@@ -303,7 +306,7 @@ export async function takesCheckpoint(path: string, options: SourceOptions): Pro
   return found;
 }
 
-/** UsageError for what was decided when a program was exported. */
+/** UsageError for options that only apply when a program is exported. */
 export function checkProgramOptions(path: string, options: QuantizationOptions): void {
   if (wantsQuantization(options))
     throw new UsageError(

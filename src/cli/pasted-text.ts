@@ -1,6 +1,6 @@
 /**
- * Texts that are pasted into a terminal: terminals that are asked put marks around them (bracketed paste), so that a text of
- * several lines can be told from lines that are typed. Such a text stands in the line that is edited as "[2 lines pasted]".
+ * Bracketed paste: terminals put marks around pasted text when asked to, which tells several pasted lines from typed ones.
+ * A pasted text appears in the edited line as "[2 lines pasted]".
  */
 import { Transform } from "node:stream";
 import type { Streams } from "./terminal.ts";
@@ -11,17 +11,17 @@ const ASK = "\x1b[?2004h";
 const ASK_NO_MORE = "\x1b[?2004l";
 const INTERRUPT = 3;
 
-/** What is typed of a terminal's input. Pasted texts of several lines are kept, and a placeholder is typed for each. */
+/** A terminal's input in which pasted texts of several lines are replaced by placeholders. */
 export class PastedText extends Transform {
   readonly #stdin: Streams["stdin"] & { setRawMode?(isRaw: boolean): unknown };
   readonly #stdout: Streams["stdout"];
-  /** Texts by their placeholders. */
+  /** Pasted texts by their placeholders. */
   readonly #texts = new Map<string, string>();
-  /** What may be the beginning of a mark, or what was pasted so far. */
+  /** Bytes that may begin a mark, or the pasted text so far. */
   #kept = Buffer.alloc(0);
   #isPasting = false;
 
-  /** Asks the terminal for marks; `close` takes that back. */
+  /** Turns bracketed paste on; `close` turns it off. */
   constructor({ stdin, stdout }: Pick<Streams, "stdin" | "stdout">) {
     super();
     this.#stdin = stdin;
@@ -30,7 +30,7 @@ export class PastedText extends Transform {
     stdout.write(ASK);
   }
 
-  /** Called by readline, for which this stands in for the terminal. */
+  /** Called by readline, which takes this stream for the terminal. */
   setRawMode(isRaw: boolean): this {
     this.#stdin.setRawMode?.(isRaw);
     return this;
@@ -42,7 +42,7 @@ export class PastedText extends Transform {
     this.#stdout.write(ASK_NO_MORE);
   }
 
-  /** A line with the texts that its placeholders stand for. */
+  /** A line with its placeholders replaced by the pasted texts. */
   whole(line: string): string {
     let text = line;
     for (const [placeholder, pasted] of this.#texts) text = text.replace(placeholder, () => pasted);
@@ -54,7 +54,7 @@ export class PastedText extends Transform {
     for (;;) {
       const mark = this.#isPasting ? END : START;
       const found = rest.indexOf(mark);
-      // Terminals take it out of what is pasted: it is typed, where the mark at the end has been lost.
+      // Terminals remove Ctrl-C from pasted text, so here it was typed, and the end mark has been lost.
       const interrupt = this.#isPasting ? rest.indexOf(INTERRUPT) : -1;
       if (found < 0 && interrupt < 0) break;
       const isMark = found >= 0 && (interrupt < 0 || found < interrupt);
@@ -80,7 +80,7 @@ export class PastedText extends Transform {
     const text = pasted.replaceAll(/\r\n?/g, "\n").replaceAll(/(?![\n\t])\p{Cc}/gu, "");
     const lines = text.trimEnd().split("\n").length;
     if (lines < 2) {
-      // A tab would be taken as a key that completes words.
+      // readline would take a tab as the completion key.
       this.push(text.trimEnd().replaceAll("\t", "  "));
       return;
     }
@@ -91,7 +91,9 @@ export class PastedText extends Transform {
   }
 }
 
-/** How many of the last bytes are the first of a mark. The Escape key, which has no meaning here, waits for what follows it. */
+/**
+ * Number of last bytes that may begin a mark. The Escape key alone waits for the bytes after it; it has no meaning here.
+ */
 function beginningOf(mark: Buffer, bytes: Buffer): number {
   for (let length = Math.min(mark.length - 1, bytes.length); length > 0; length--)
     if (bytes.subarray(bytes.length - length).equals(mark.subarray(0, length))) return length;

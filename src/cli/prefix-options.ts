@@ -1,4 +1,4 @@
-/** Options of commands that keep what they computed of prompts on disk. */
+/** Options of the prefix cache on disk. */
 import type { Command } from "commander";
 import { InvalidFileError } from "../index.ts";
 import { PrefixCache } from "../tools/index.ts";
@@ -25,7 +25,7 @@ export function addPrefixOptions(command: Command): Command {
     .option("--no-cache-disk", "keep nothing of prompts on disk");
 }
 
-/** The folder of computed prompts; null where none is wanted, or the one that nobody asked for cannot be written to. */
+/** Opens the prefix cache on disk; null where it is turned off, or where the default folder cannot be written to. */
 export async function openPrefixes({ cacheDir, cacheDisk }: PrefixOptions, terminal: Terminal) {
   if (cacheDisk === false || cacheDisk === 0) return null;
   try {

@@ -1,12 +1,12 @@
-/** What `--profile` and `--trace` give: a table for people, the same as JSON, a file of trace events. */
+/** Output of `--profile` and `--trace`: a table, its data as JSON, and a file of trace events. */
 import type { Profile } from "../index.ts";
 import { writeFileWhole } from "../tools/index.ts";
 import { formatBytes, formatTable } from "./table.ts";
 
-/** Rows of the table; what is left is added up. */
+/** Most rows of the table; further ones are summed up in one. */
 const ROWS_MAX = 24;
 
-/** Operators by time, slowest first, and how full the planned memory was. */
+/** A table of operators by time, slowest first, and the use of planned memory. */
 export function describeProfile(profile: Profile): string {
   const entries = profile.entries();
   const rest = entries.slice(ROWS_MAX);
@@ -72,7 +72,7 @@ export function profileReport(profile: Profile): Record<string, unknown> {
   return { milliseconds: profile.milliseconds, operators, memory };
 }
 
-/** Writes the trace as JSON. */
+/** Writes the trace events as JSON. */
 export async function writeTrace(profile: Profile, path: string): Promise<void> {
   const text = JSON.stringify(profile.trace());
   await writeFileWhole(path, async (sink) => sink.write(new TextEncoder().encode(text)));

@@ -1,9 +1,9 @@
-/** How far long work has come: a bar on a terminal, plain lines elsewhere. Work that ends soon shows nothing. */
+/** Shows the progress of long work: a bar on a terminal, plain lines elsewhere, nothing for short work. */
 
 import type { Writable } from "node:stream";
 import cliProgress from "cli-progress";
 
-/** A standard stream, or one of a test. */
+/** A standard stream, or a test's. */
 export type OutputStream = Writable & { readonly isTTY?: boolean };
 
 /** Work shorter than this shows nothing. */
@@ -17,7 +17,7 @@ export class Progress {
   readonly #now: () => number;
   readonly #start: number;
   #lastLine: number;
-  /** Whether the last line told of the end, which is told of once. */
+  /** Whether the last line said 100 %, which is printed once. */
   #hasEnded = false;
   #bar: cliProgress.SingleBar | null = null;
 
@@ -29,7 +29,7 @@ export class Progress {
     this.#lastLine = this.#start;
   }
 
-  /** A callback for `onProgress`; any unit serves. */
+  /** A callback for `onProgress`, in any unit. */
   readonly update = (done: number, total: number): void => {
     const now = this.#now();
     if (now - this.#start < QUIET_MS || total === 0) return;
@@ -46,7 +46,7 @@ export class Progress {
     return now - this.#lastLine >= LINE_MS || (isEnd && this.#lastLine > this.#start);
   }
 
-  /** Takes the bar away. */
+  /** Removes the bar. */
   stop(): void {
     this.#bar?.stop();
     this.#bar = null;

@@ -1,4 +1,4 @@
-/** The options that say how a checkpoint is quantized: declared once, for every command that takes a checkpoint. */
+/** The quantization options, declared once for every command that takes a checkpoint. */
 import { createHash } from "node:crypto";
 import { type Command, Option } from "commander";
 import type { Model, QuantizationConfig } from "../index.ts";
@@ -28,29 +28,29 @@ export interface QuantizationOptions {
   readonly head?: string;
   readonly calibrate?: string;
   readonly calibrationTokens?: number;
-  /** Seed of what the model writes itself. */
+  /** Seed of the calibration text that the model writes. */
   readonly calibrationSeed?: number;
-  /** File for what the model wrote. */
+  /** File to write that text to. */
   readonly saveCalibration?: string;
-  /** SmoothQuant's strength. */
+  /** SmoothQuant's strength alpha; true for the default. */
   readonly smoothquant?: number | true;
-  /** What is added to mean squares of inputs, as a part of their mean. */
+  /** Added to the mean squares of inputs, as a share of their mean. */
   readonly damping?: number;
-  /** What the program's file may take: "180MB", "4.5bpw". */
+  /** Size limit of the program's file: "180MB", "4.5bpw". */
   readonly size?: string;
-  /** Where the configurations are written. */
+  /** File to write the chosen configurations to. */
   readonly saveRecipe?: string;
   readonly recipe?: string;
   readonly layout?: string;
   readonly activations?: NonNullable<Model["activations"]>;
-  /** Who else than lowbit is to read the weights, so that they are of its kinds. */
+  /** Another runtime that must be able to read the weights, so that only its formats are used. */
   readonly reader?: "torchao" | "gguf";
 }
 
-/** The value of `--calibrate` for a text that the model writes itself. A file of this name is ./self. */
+/** The value of `--calibrate` for a text that the model writes itself. A file of this name is given as ./self. */
 export const SELF = "self";
 
-/** Options that a recipe says itself, as it does `--qmode` but for AQLM's modes. */
+/** Options that a recipe replaces, as it does `--qmode` except for AQLM's modes. */
 const inRecipe = [
   "groupSize",
   "mappingType",
@@ -66,7 +66,7 @@ export function addQuantizationOptions(command: Command): Command {
   return addTextOptions(addSchemeOptions(command)).hook("preAction", (_, action) => checkRecipe(action.opts()));
 }
 
-/** Options that look at a text. */
+/** Adds options of calibration. */
 function addTextOptions(command: Command): Command {
   return command
     .option(
@@ -98,7 +98,7 @@ function addTextOptions(command: Command): Command {
     .option("--save-recipe <file.json>", "write what each matrix becomes, for --recipe");
 }
 
-/** What weights become. */
+/** Adds options of the format that weights get. */
 function addSchemeOptions(command: Command): Command {
   return command
     .optionsGroup("Quantization of a checkpoint (float without these):")
@@ -158,7 +158,10 @@ function addSchemeOptions(command: Command): Command {
     );
 }
 
-/** UsageError for a recipe beside a mode of its own layers; those of encoders, such as AQLM's, are for the others. */
+/**
+ * UsageError for `--recipe` with `--qmode`, except for modes of encodings such as AQLM, which apply to layers outside the
+ * recipe.
+ */
 function checkRecipe({ recipe, qmode }: QuantizationOptions): void {
   if (recipe !== undefined && qmode !== undefined && !encodingOf(qmode))
     throw new UsageError(
@@ -194,7 +197,10 @@ export function wantsQuantization(options: QuantizationOptions): boolean {
   return givenOptions(options).length > 0;
 }
 
-/** Words that tell what these options do from what others do: "qmode 8da4w, groupSize 64". Of files, what they hold. */
+/**
+ * Describes the options for the cache's key: "qmode 8da4w, groupSize 64". Files are described by the SHA-256 of their
+ * content.
+ */
 export async function describeQuantization(options: QuantizationOptions): Promise<string> {
   const parts = givenOptions(options).map(async ([name, value]) => {
     if ((name !== "recipe" && name !== "calibrate") || value === SELF) return `${name} ${value}`;

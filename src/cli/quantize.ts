@@ -100,7 +100,7 @@ Examples:
     .action((checkpoint: string, options: QuantizeCommandOptions) => quantizeCheckpoint(checkpoint, options, terminal));
 }
 
-/** A checkpoint for others: a folder that transformers with torchao loads, or a GGUF file. */
+/** Writes a checkpoint for other runtimes: a folder for transformers with torchao, or a GGUF file. */
 async function writeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   const { output, format, json, ggufType: blockType } = options;
   checkCheckpointOptions(options);
@@ -125,7 +125,7 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
     else await saveTorchao(model, output, { signal, onWait: terminal.onWait });
   };
   try {
-    // Blocks of GGUF have scales in binary16.
+    // GGUF's blocks have float16 scales.
     const scaleDtype = options.scaleDtype ?? (format === "gguf" && wantsScales(options) ? "f16" : undefined);
     const check = (model: Model) => checkApart(model, options);
     await withCheckpoint(path, { ...options, ...(scaleDtype && { scaleDtype }) }, terminal, write, {
@@ -141,7 +141,7 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   else await terminal.writeLine(`wrote ${output}: weights ${describeOrigins(origins)}, in ${seconds.toFixed(1)} s`);
 }
 
-/** What becomes of weights: with a type of all matrices, those are quantized. */
+/** What becomes of each weight; with `--gguf-type`, all matrices are quantized. */
 function originsIn(model: Model, { format, ggufType }: QuantizeCommandOptions): readonly WeightOrigin[] {
   if (format === "torchao") return weightOrigins(model, "torchao");
   const origins = weightOrigins(model, "gguf");
@@ -150,13 +150,13 @@ function originsIn(model: Model, { format, ggufType }: QuantizeCommandOptions): 
   return origins.map((origin) => (matrices.has(origin.name) ? { ...origin, treatment: "quantized" } : origin));
 }
 
-/** The output must be no file of the checkpoint, such as another part of it: before calibrating and encoding, which take long. */
+/** Checks, before calibrating and encoding, which take long, that the output is no file of the checkpoint itself. */
 function checkApart({ checkpoint }: Model, { output, format }: QuantizeCommandOptions): Promise<void> {
   const files = [checkpoint.folder, ...(checkpoint.parts ?? [])];
   return (format === "torchao" ? checkOutputFolder : checkOutput)(output, files);
 }
 
-/** UsageError for options of programs, which would change nothing in a checkpoint. */
+/** UsageError for options that apply to programs only. */
 function checkCheckpointOptions(options: QuantizeCommandOptions): void {
   const { format, maxSeqLen, maxContextLen, layout, cpu, target, ggufType, draftHead } = options;
   if (ggufType !== undefined && format !== "gguf")
@@ -178,7 +178,7 @@ function checkCheckpointOptions(options: QuantizeCommandOptions): void {
       );
 }
 
-/** Whether options are given that `--scale-dtype` goes with. */
+/** Whether options that use `--scale-dtype` are given. */
 function wantsScales({ qmode, head, embedding, sharedEmbedding }: QuantizeCommandOptions): boolean {
   return [qmode, head, embedding, sharedEmbedding].some((option) => option !== undefined);
 }
@@ -190,7 +190,9 @@ function otherCpu({ cpu, target }: QuantizeCommandOptions): Cpu | undefined {
   return cpuWith(cpu);
 }
 
-/** UsageError for options of programs that keep one sequence: others choose them when they are loaded. */
+/**
+ * UsageError for options of a contiguous KV cache where the target is not ExecuTorch: other programs take them when loaded.
+ */
 function checkStateOptions({ target, maxContextLen }: QuantizeCommandOptions): void {
   if (maxContextLen !== undefined && target !== "executorch")
     throw new UsageError(
@@ -222,7 +224,7 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
     const options = { ...wanted, signal, resume: true, onWait: terminal.onWait, onProgress: progress.update };
     await exportProgram(model, output, options).finally(() => progress.stop());
   };
-  // Finished layers are kept here until the program is written: an interrupted run goes on where it was.
+  // Folder of finished layers until the program is written, from which an interrupted run resumes.
   const folder = `${output}.parts`;
   const isLong = isEncoded || options.calibrate !== undefined;
   const claim = isLong ? await claimPath(folder, { signal, onWait: terminal.onWait }) : null;
@@ -256,7 +258,7 @@ async function quantizeCheckpoint(path: string, given: QuantizeCommandOptions, t
     await terminal.writeLine(
       `wrote ${output}: ${formatBytes(parts.total)}, ${bitsPerWeight.toFixed(2)} bits per weight, in ${seconds.toFixed(1)} s`,
     );
-    // Where weights were encoded, or were quantized already in the checkpoint.
+    // Told where weights were encoded, or were low-bit in the checkpoint already.
     if (
       isEncoded ||
       origins.some(({ treatment, stored }) => treatment === "kept as stored" || !/^b?f\d+$/i.test(stored))

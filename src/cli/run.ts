@@ -1,4 +1,4 @@
-/** `lowbit run`: prompt → streamed text, with statistics at the end. */
+/** `lowbit run`: prompt to streamed text, with statistics at the end. */
 import { existsSync } from "node:fs";
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
@@ -89,16 +89,16 @@ async function run(path: string, argument: string | undefined, options: RunOptio
   if (options.trace !== undefined) await writeTrace(profile!, options.trace);
 }
 
-/** Tokens that are computed sooner than it is found out whether they were computed before. */
+/** Prompts of fewer tokens are computed sooner than the prefix cache on disk is opened and searched. */
 const SHORT_TOKENS = 256;
 
 function isLong(prompt: string, model: LanguageModel): boolean {
-  // A token has a byte at least.
+  // Each token has at least one byte.
   const canBe = Buffer.byteLength(prompt) >= SHORT_TOKENS;
   return canBe && model.hasTokenizer && model.tokenizer.encode(prompt).length >= SHORT_TOKENS;
 }
 
-/** Writes the prefix of a prompt, or says that nothing of it is held, as of one that is shorter than a page. */
+/** Writes the prefix of a prompt, or notes that the model holds none of it, as for a prompt shorter than a page. */
 async function keepPrefix(model: LanguageModel, prompt: string, path: string, terminal: Terminal): Promise<void> {
   try {
     await savePrefix(model, prompt, path);
@@ -125,7 +125,7 @@ async function readPrompt(
   return text;
 }
 
-/** One line: tokens and tokens a second of both phases. */
+/** One line with number and speed of tokens in prefill and decode. */
 export function describeSpeed(result: GenerationResult): string {
   const { promptTokens, generatedTokens, draftedTokens, acceptedTokens } = result;
   const { prefillSeconds, firstTokenSeconds } = result;
@@ -137,7 +137,7 @@ export function describeSpeed(result: GenerationResult): string {
   );
 }
 
-/** Tokens a second; the first token counts as part of the prompt's work. 0 where nothing was measured. */
+/** Tokens a second; the first token's time counts as prefill. 0 where nothing was measured. */
 function speeds(result: GenerationResult): { prefill: number; decode: number } {
   const rate = (tokens: number, seconds: number) => (tokens > 0 && seconds > 0 ? tokens / seconds : 0);
   return {
@@ -153,7 +153,7 @@ interface Times {
   readonly inferenceEnd: number;
 }
 
-/** Fields of the PyTorchObserver line that ExecuTorch's runners print, so that results compare; times in ms. */
+/** Fields of the PyTorchObserver line that ExecuTorch's runners print, so that results can be compared; times in ms. */
 function observerStatistics(result: GenerationResult, times: Times): Record<string, number> {
   const { prefill, decode } = speeds(result);
   return {

@@ -1,4 +1,4 @@
-/** The options that say how text is sampled and when it ends; for run and chat. */
+/** Options of sampling and of where an answer ends, for run and chat. */
 import type { Command } from "commander";
 import type { GenerateOptions } from "../index.ts";
 import { collect, logitBias, number, wholeNumber } from "./values.ts";
@@ -45,7 +45,7 @@ export function addSamplingOptions(command: Command): Command {
     .option("--ignore-eos", "go on after the model's end tokens");
 }
 
-/** The options that were given, as the library names them. */
+/** The given options under the library's names. */
 export function generateOptions(options: SamplingOptions): GenerateOptions {
   const { repeatPenalty, stopToken, maxTokens, temperature, topK, topP, minP } = options;
   const { presencePenalty, frequencyPenalty, logitBias, seed, stop, ignoreEos } = options;
@@ -66,6 +66,6 @@ export function generateOptions(options: SamplingOptions): GenerateOptions {
     repetitionPenalty: repeatPenalty,
     stopTokens: stopToken,
   };
-  // Undefined fields would hide the model's own defaults.
+  // Fields that are undefined would hide the model's own defaults.
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }

@@ -1,23 +1,23 @@
-/** The text of `--calibrate`: that of a file, or one that the model writes itself. */
+/** The text of `--calibrate`: from a file, or written by the model itself. */
 import type { Model } from "../index.ts";
 import { type CalibrationText, checkOutput, writeCalibrationText, writeFileWhole } from "../tools/index.ts";
 import { type QuantizationOptions, SELF } from "./quantization-options.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
 
-/** Tokens that are written where no GPTQ reads more. */
+/** Tokens that the model writes where GPTQ does not need more. */
 const TOKENS = 4096;
 
-/** What writing a text may report and obey. */
+/** Callbacks of writing a calibration text. */
 export interface WritingHooks {
   /** Called as tokens come. */
   readonly onWrite?: (doneTokens: number, totalTokens: number) => void;
-  /** Told what the model wrote. */
+  /** Called with the text that the model wrote. */
   readonly onWritten?: (written: CalibrationText) => void;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** UsageError for options of a text that the model writes, where it writes none. */
+/** UsageError for options of a text that the model writes, where `--calibrate` is not `self`. */
 export function checkWriting({ calibrate, calibrationSeed, saveCalibration }: QuantizationOptions): void {
   if (calibrate === SELF) return;
   for (const [flag, value] of Object.entries({
@@ -28,11 +28,11 @@ export function checkWriting({ calibrate, calibrationSeed, saveCalibration }: Qu
       throw new UsageError(`${flag} is for a text that the model writes: expected --calibrate ${SELF}`);
 }
 
-/** What calibration reads. */
+/** The texts that calibration reads. */
 export interface CalibrationTexts {
-  /** The text that options give; undefined where they give none. */
+  /** The calibration text; undefined without `--calibrate`. */
   readonly text: string | undefined;
-  /** Gives what the model writes, for GPTQ to read beside a text of a file. */
+  /** Lets the model write a further text, which GPTQ reads beside a text from a file. */
   readonly otherText?: (tokens: number) => Promise<string>;
 }
 

@@ -1,4 +1,4 @@
-/** `lowbit serve`: models behind HTTP, in the forms of OpenAI's, Anthropic's and Ollama's APIs. */
+/** `lowbit serve`: an HTTP server with the APIs of OpenAI, Anthropic and Ollama. */
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { InvalidFileError } from "../index.ts";
 import type { RunningServer, UnseenPolicy } from "../server/index.ts";
@@ -109,7 +109,7 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
   const models = await servedModels(given, options, loading);
   const keys = await readKeys(options.keys);
   const limits: Partial<ServerLimits> = Object.fromEntries(options.requestLimit ?? []);
-  // Other commands start without what HTTP takes.
+  // Loaded here, so that other commands start without the server's modules.
   const { parsePrompts, serveModels } = await import("../server/index.ts");
   const promptsOf = async (file: string) => parsePrompts(await readTextFile(file), file, limits);
   const { warm, sharePrefix = [] } = options;
@@ -141,7 +141,7 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
   await untilEnded(server, terminal);
 }
 
-/** Waits for a signal, and then for the requests under way; a second signal ends those at once. */
+/** Waits for a signal, then for requests under way; a second signal aborts those. */
 async function untilEnded(server: RunningServer, terminal: Terminal): Promise<void> {
   const ended = new Promise<void>((end, fail) => {
     terminal.onTermination(() => {
@@ -150,7 +150,7 @@ async function untilEnded(server: RunningServer, terminal: Terminal): Promise<vo
     });
     server.ready.catch((error) => server.close().then(() => fail(error.cause ?? error), fail));
   });
-  // What a request leaves behind must not end the others.
+  // An unhandled rejection that a request left must not end the others.
   const onRejection = (error: unknown) => terminal.note(`lowbit: ${(error as Error)?.stack ?? String(error)}`);
   process.on("unhandledRejection", onRejection);
   try {

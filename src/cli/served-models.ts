@@ -1,4 +1,4 @@
-/** The models of a server or a batch, as they are named on the command line. */
+/** The models of a server or batch, as named on the command line. */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { InvalidArgumentError, LowbitError } from "../index.ts";
@@ -10,20 +10,20 @@ import { openPrefixes, type PrefixOptions } from "./prefix-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
-/** What a model argument says: `name=path`, or a path that has a name in it. */
+/** Name and path of a model argument: `name=path`, or a path that gives the name. */
 export function parseModel(argument: string): { name: string; path: string } {
   const [, name, path] = /^([\w.:@+-]+(?:\/[\w.:@+-]+)*)=(.+)$/.exec(argument) ?? [];
   if (name !== undefined && path !== undefined && !existsSync(argument)) return { name, path };
   return { name: nameOf(argument), path: argument };
 }
 
-/** `org/name` of the hub, or the last part of a path without its ending. */
+/** `org/name` of a hub model, or the last part of a path without its extension. */
 function nameOf(path: string): string {
   if (isHubName(path)) return path.replace(/^hf:/, "");
   return basename(path).replace(/\.(pte|gguf)$/i, "");
 }
 
-/** Bytes of a file, or of all files of a folder; 0 for what is not here. */
+/** Bytes of a file, or of all files of a folder; 0 where the path does not exist. */
 export function bytesAt(path: string): number {
   const found = statSync(path, { throwIfNoEntry: false });
   if (!found?.isDirectory()) return found?.size ?? 0;
@@ -31,10 +31,10 @@ export function bytesAt(path: string): number {
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
-/** How models are loaded beside their options. */
+/** How models are loaded, beside their options. */
 interface Loading {
   readonly terminal: Terminal;
-  /** Opens, once, where computed prompts are kept and found; null for nowhere. */
+  /** Opens the prefix cache on disk, once; null for none. */
   readonly prefixes: () => Promise<PrefixCache | null>;
   readonly draft: ReturnType<typeof draftOf>;
 }
@@ -48,12 +48,12 @@ export function loadingWith(options: ModelOptions & PrefixOptions & DraftOption,
   return { terminal, prefixes, draft: draftOf(options, options, terminal) };
 }
 
-/** Models to be loaded when they are asked for. UsageError for options that one of them cannot have. */
+/** Sources of models, loaded when first asked for. UsageError for options that one of the models cannot have. */
 export function servedModels(given: readonly string[], options: ModelOptions, loading: Loading) {
   return sourcesOf(given.map(parseModel), options, loading);
 }
 
-/** Models that requests call by their paths. */
+/** Sources of models whose names are their paths. */
 export function calledModels(paths: readonly string[], options: ModelOptions, loading: Loading) {
   return sourcesOf(
     paths.map((path) => ({ name: path, path })),
@@ -85,7 +85,7 @@ async function sourceOf({ name, path }: NamedPath, options: ModelOptions, { term
   return { name, bytes: bytesAt(path), facts, modifiedAt, load };
 }
 
-/** What of a model its file tells; null for one of which loading will say why it does not. */
+/** Facts from a model's file; null where it cannot be read, so that loading it will say why. */
 async function knownFacts(path: string, { context, data }: ModelOptions) {
   try {
     return await modelFactsOf(path, { contextLength: context, data });
@@ -95,16 +95,16 @@ async function knownFacts(path: string, { context, data }: ModelOptions) {
   }
 }
 
-/** Removes the programs of a model of the hub, where there are any. */
+/** Removes the cached programs of a hub model. */
 async function removeKept(name: string): Promise<void> {
   const programs = await listCachedPrograms();
   if (programs.some(({ model }) => model === name)) await removeCachedPrograms(name);
 }
 
-/** Ways to write a model of the hub, in the words of other programs, too. */
+/** Names of a hub model, also in the forms of other programs. */
 const PULLED = /^(?:hf:|hf\.co\/|huggingface\.co\/)?([\w.-]+\/[\w.-]+)$/;
 
-/** Downloads models of the hub that requests ask for, and keeps them as programs. */
+/** Downloads hub models that requests ask for, and keeps them as programs. */
 export function modelPuller(options: ModelOptions, loading: Loading): PullModel {
   return async (name, { signal, onProgress }) => {
     const [, repository] = PULLED.exec(name) ?? [];

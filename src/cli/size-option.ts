@@ -1,4 +1,4 @@
-/** `--size` and `--save-recipe`: a program of so many bytes, and what was chosen for it. */
+/** `--size` and `--save-recipe`: chooses bits for a size limit, and writes the choice. */
 import type { Model } from "../index.ts";
 import { type FitSizeOptions, type FittedSize, fitSize, formatRecipe, writeFileWhole } from "../tools/index.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
@@ -6,15 +6,15 @@ import { formatBytes, formatRanges } from "./table.ts";
 
 const units = { "": 1, k: 1e3, m: 1e6, g: 1e9, ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30 } as const;
 
-/** What choosing bits may report and obey. */
+/** Callbacks of choosing bits, and the folder that keeps the choice. */
 export interface SizeHooks extends Pick<FitSizeOptions, "signal" | "folder" | "onProgress"> {
-  /** How the model will be compiled, for the bytes that its program takes. */
+  /** How the model will be compiled, which decides the bytes of its program. */
   readonly compile?: Pick<FitSizeOptions, "target" | "cpu" | "maxSeqLen">;
-  /** Told what was chosen. */
+  /** Called with the choice. */
   readonly onFitted?: (fitted: FittedSize) => void;
 }
 
-/** Bytes of a size: of MB and GB powers of 1000, of MiB and GiB powers of 1024; of bits a weight, those of all matrices. */
+/** Bytes of a size: MB and GB are powers of 1000, MiB and GiB of 1024; bpw is bits a weight over all matrices. */
 function bytesOf(size: string, { network }: Model): number {
   const [, number, unit] = /^([\d.]+)([a-z]*)$/i.exec(size) as unknown as [string, string, string];
   if (unit !== "bpw")
@@ -25,7 +25,7 @@ function bytesOf(size: string, { network }: Model): number {
   return Math.floor((Number(number) * weights) / 8);
 }
 
-/** Chooses bits for the size that is asked for, if one is, and writes the recipe, if that is. */
+/** Chooses bits where `--size` is given, and writes the recipe where `--save-recipe` is. */
 export async function applySize(
   model: Model,
   text: string | undefined,
@@ -48,7 +48,7 @@ export async function applySize(
   await writeFileWhole(saveRecipe, (sink) => sink.write(bytes));
 }
 
-/** What was chosen, in a few lines. */
+/** The choice in a few lines. */
 export function describeFitted({ bytes, divergence, uniform, configs }: FittedSize): string {
   const kinds = new Map<string, Map<number, number[]>>();
   for (const [name, { bits }] of configs) {

@@ -1,8 +1,8 @@
-/** Text for people: aligned tables and sizes. */
+/** Formats tables and sizes for people. */
 
 const isNumeric = (cell: string | number): boolean => /^-?\d+(\.\d+)?$/.test(String(cell));
 
-/** Rows in columns of equal width, two spaces apart; columns of numbers go right. The first row is the heading. */
+/** Formats rows in aligned columns, two spaces apart, numbers to the right. The first row is the heading. */
 export function formatTable(rows: readonly (readonly (string | number)[])[]): string {
   const columns = rows[0]?.length ?? 0;
   const widths = Array.from({ length: columns }, (_, i) =>
@@ -16,7 +16,7 @@ export function formatTable(rows: readonly (readonly (string | number)[])[]): st
 
 const units = ["bytes", "kB", "MB", "GB", "TB"] as const;
 
-/** Decimal units with three digits: "4.14 MB". */
+/** Formats bytes in decimal units with three digits: "4.14 MB". */
 export function formatBytes(bytes: number): string {
   let unit = 0;
   let value = bytes;
@@ -24,7 +24,7 @@ export function formatBytes(bytes: number): string {
   return unit === 0 ? `${bytes} bytes` : `${value.toPrecision(3)} ${units[unit]}`;
 }
 
-/** Neighbours as ranges: [1, 2, 3, 8] is "1-3, 8". */
+/** Formats numbers with neighbours as ranges: [1, 2, 3, 8] is "1-3, 8". */
 export function formatRanges(numbers: readonly number[]): string {
   const ranges: [number, number][] = [];
   for (const number of numbers) {

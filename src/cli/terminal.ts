@@ -1,4 +1,4 @@
-/** What a command sees of the outside: streams, and interrupts as an abort signal. Tests bring streams of their own. */
+/** The terminal of a command: streams, and interrupts as an abort signal. Tests bring their own streams. */
 import { once } from "node:events";
 import type { Readable } from "node:stream";
 import { cannotWrite } from "../tools/index.ts";
@@ -10,7 +10,7 @@ export interface Streams {
   readonly stderr: OutputStream;
 }
 
-/** Runners such as npx pass on a Ctrl-C that the terminal has sent already: within this time, two are one. */
+/** Runners such as npx repeat a Ctrl-C that the terminal has sent already: within this time, two count as one. */
 const SAME_INTERRUPT_MS = 200;
 
 /** The reason of an abort that the user asked for. */
@@ -22,7 +22,7 @@ export class Interrupted extends Error {
   }
 }
 
-/** Exit codes of shells for programs that a signal ended. */
+/** Exit codes of shells for programs ended by a signal: 128 + its number. */
 export const SIGINT_EXIT_CODE = 130;
 export const SIGTERM_EXIT_CODE = 143;
 
@@ -39,17 +39,17 @@ export class Terminal {
     this.stdin = stdin;
     this.stdout = stdout;
     this.stderr = stderr;
-    // A reader that has gone away, as in `lowbit inspect x.pte | head -1`, or a full disk.
+    // The reader has gone, as in `lowbit inspect x.pte | head -1`, or the disk is full.
     stdout.on("error", (error) => this.#controller.abort(cannotWrite("standard output", error)));
     stderr.on("error", () => {});
   }
 
-  /** Aborts on an interrupt, and when nobody reads the output any more or it cannot be written. */
+  /** Aborts on an interrupt, and when the output cannot be written any more. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  /** Whether a person is there to answer. */
+  /** Whether both input and output are a terminal, so that a person can answer. */
   get isInteractive(): boolean {
     return this.stdin.isTTY === true && this.stdout.isTTY === true;
   }
@@ -65,19 +65,19 @@ export class Terminal {
     return true;
   }
 
-  /** Takes over Ctrl-C; null gives it back. */
+  /** Sets the handler of Ctrl-C; null removes it. */
   onInterrupt(handler: (() => void) | null): void {
     this.#handler = handler;
     this.#endsItself = false;
   }
 
-  /** Takes over Ctrl-C and SIGTERM: the command ends by itself, in its own time. */
+  /** Sets the handler of Ctrl-C and SIGTERM, which must end the command. */
   onTermination(handler: () => void): void {
     this.#handler = handler;
     this.#endsItself = true;
   }
 
-  /** Whether the command takes the time that it needs to end after a SIGTERM. */
+  /** Whether the command ends by itself after SIGTERM, in its own time. */
   get endsItself(): boolean {
     return this.#endsItself;
   }
@@ -88,7 +88,7 @@ export class Terminal {
     if (!this.stdout.write(text)) await once(this.stdout, "drain", { signal: this.signal });
   }
 
-  /** Resolves when all output has been taken; throws what kept it from that. */
+  /** Resolves when all output has been taken; throws the error of writing it. */
   async written(): Promise<void> {
     await new Promise<void>((resolve) => this.stdout.write("", () => setImmediate(resolve)));
     this.signal.throwIfAborted();
@@ -102,15 +102,15 @@ export class Terminal {
     await this.writeLine(JSON.stringify(value));
   }
 
-  /** A line for the user, on the error stream: output stays clean. */
+  /** Prints a line for the user on the error stream, so that the output stays clean. */
   note(line: string): void {
     this.stderr.write(`${line}\n`);
   }
 
-  /** Tells that the command waits for another process. */
+  /** Notes that the command waits for another process. */
   readonly onWait = (reason: string): void => this.note(`lowbit: ${reason}`);
 
-  /** Shows how far long work has come, on the error stream. */
+  /** Shows progress of long work on the error stream. */
   progress(label: string): Progress {
     return new Progress(this.stderr, label);
   }

@@ -2,7 +2,7 @@
 import { InvalidFileError } from "../index.ts";
 import { readFileWhole } from "../tools/index.ts";
 
-/** The text of a file of UTF-8; InvalidFileError for what cannot be read, which `what` names, and for other bytes. */
+/** Reads a UTF-8 file. InvalidFileError, which names `what`, for a file that cannot be read, and for other bytes. */
 export async function readTextFile(path: string, what?: string): Promise<string> {
   const bytes = await readFileWhole(path).catch((cause: Error) => {
     if (what === undefined) throw cause;

@@ -1,3 +1,3 @@
-/** A command line that asks for something contradictory; the exit code is that of a wrong option. */
+/** A command line with contradictory options; the exit code is that of a wrong option. */
 
 export class UsageError extends Error {}

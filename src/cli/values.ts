@@ -1,4 +1,4 @@
-/** Values of options as typed; a wrong one is a usage error that names its option. */
+/** Parses values of options; a wrong value is a usage error that names its option. */
 import { InvalidArgumentError } from "commander";
 
 /** A whole number from 0. */
@@ -12,7 +12,7 @@ export function wholeNumber(text: string): number {
 
 const PORT_MAX = 65535;
 
-/** A port of TCP; 0 stands for any. */
+/** A TCP port; 0 takes any free one. */
 export function port(text: string): number {
   const value = wholeNumber(text);
   if (value > PORT_MAX) throw new InvalidArgumentError(`Expected a port from 0 to ${PORT_MAX} but found "${text}".`);
@@ -28,21 +28,21 @@ export function number(text: string): number {
   return value;
 }
 
-/** A part of a whole. */
+/** A number from 0 to 1. */
 export function fraction(text: string): number {
   const value = number(text);
   if (!(value >= 0 && value <= 1)) throw new InvalidArgumentError(`Expected a number from 0 to 1 but found "${text}".`);
   return value;
 }
 
-/** Bytes: "1500000000", "512m", "2g", of which letters are powers of 1024. */
+/** Bytes: "1500000000", "512m", "2g"; units are powers of 1024. */
 export function byteCount(text: string): number {
   const [, number, unit] = /^(\d+(?:\.\d+)?)([kmg]?)i?b?$/i.exec(text.trim()) ?? [];
   if (number === undefined) throw new InvalidArgumentError(`Expected bytes, such as 512m or 2g, but found "${text}".`);
   return Math.floor(Number(number) * 1024 ** " kmg".indexOf((unit || " ").toLowerCase()));
 }
 
-/** Checks a size as typed: "180MB", "1.2GiB", "4.5bpw". */
+/** Checks the form of a size: "180MB", "1.2GiB", "4.5bpw". */
 export function fileSize(text: string): string {
   if (/^\d+(\.\d+)?bpw$/.test(text.trim())) return text.trim();
   if (!/^\d+(\.\d+)?([kmg]i?)?b?$/i.test(text.trim()))
@@ -57,7 +57,7 @@ export function tokenIds(text: string): number[] {
   return text.split(",").map((part) => wholeNumber(part.trim()));
 }
 
-/** Collects the values of an option that may be given more than once. */
+/** Collects the values of an option that can be given several times. */
 export function collect<V>(parse: (text: string) => V): (text: string, previous: V[] | undefined) => V[] {
   return (text, previous = []) => [...previous, parse(text)];
 }

@@ -21,13 +21,13 @@ export interface InputSpec {
 export interface MethodSource {
   /** Name of the method in the program. */
   readonly name: string;
-  /** Values that the method takes. */
+  /** Inputs of the method. */
   readonly inputs: readonly InputSpec[];
   /** Adds the method's calls to the builder and gives its outputs. */
   build<T>(builder: Builder<T>, inputs: readonly T[]): readonly T[];
 }
 
-/** Records calls; also what passes make new calls with. */
+/** Records calls as graph nodes; passes use it to make new calls. */
 export class GraphBuilder implements Builder<GraphValue> {
   readonly cpu: Cpu;
   readonly nodes: GraphNode[] = [];
@@ -115,7 +115,7 @@ function checkValue(name: string, value: unknown): void {
   if (!isGraphValue(value as Argument<GraphValue>)) throw unexpected(name, "a value of the graph", value);
 }
 
-/** An argument as shape rules see it. Numbers that only the run knows are 0: no size depends on them. */
+/** An argument for shape rules. Numbers that are computed at run time are 0, since no size depends on them. */
 function withSpecs(argument: Argument<GraphValue>, specOf: (value: GraphValue) => TensorSpec): Argument<TensorSpec> {
   if (isGraphValue(argument)) return argument.kind === "number" ? 0 : specOf(argument);
   if (Array.isArray(argument)) return argument.map((item) => withSpecs(item, specOf)) as Argument<TensorSpec>;
@@ -125,7 +125,7 @@ function withSpecs(argument: Argument<GraphValue>, specOf: (value: GraphValue) =
 function checkInput(method: string, { name, spec, smallest }: InputSpec): void {
   checkSpec(`method ${method}, input ${name}`, spec);
   const { shape } = spec;
-  // A run's sizes are at least 1, where they may vary.
+  // Sizes that vary are at least 1 at run time.
   const fits =
     smallest.length === shape.length &&
     smallest.every((size, i) => size === shape[i] || (size >= 1 && size < shape[i]!));
@@ -135,7 +135,10 @@ function checkInput(method: string, { name, spec, smallest }: InputSpec): void {
     );
 }
 
-/** Captures one method; InvalidArgumentError where its inputs or outputs are none. Shape errors are raised here, for the smallest and the largest inputs. */
+/**
+ * Captures one method. InvalidArgumentError for invalid inputs or outputs. Shape errors are raised here, for both the
+ * smallest and the largest inputs.
+ */
 export function capture(source: MethodSource, registry: OperatorRegistry, cpu: Cpu): Graph {
   checkFields("source", source, ["name", "inputs", "build"], "a name, inputs, and what builds the method");
   const builder = new GraphBuilder(registry, cpu);

@@ -18,27 +18,27 @@ import type { RewriteContext } from "./passes/rewrite.ts";
 import { fuseRopeAttention } from "./passes/rope-attention.ts";
 import { narrowToWantedRows } from "./passes/wanted-rows.ts";
 
-/** Another runtime that is to run a program: only operators that it has, none of which writes over its inputs. */
+/** Another runtime as target: programs for it call only operators that it has, none of which writes over its inputs. */
 export interface CompileTarget {
-  /** The graph with calls of the runtime's operators alone; UnsupportedError names a call that has no such form. */
+  /** Lowers the graph to calls of the runtime's operators. UnsupportedError names a call that cannot be lowered. */
   lower(graph: Graph, context: RewriteContext): Graph;
 }
 
-/** What graphs are compiled with: the operators, the CPU that weights are packed for, and the target. */
+/** Options of compiling: operators, the CPU that weights are packed for, and the target. */
 export interface CompileOptions {
   /** Operators that the program may use. */
   readonly registry: OperatorRegistry;
-  /** The CPU that weights are packed for; need not be this one. */
+  /** The CPU that weights are packed for, which need not be this machine's. */
   readonly cpu: Cpu;
-  /** Another runtime that is to run the program, such as `executorchTarget`. Default: this package. */
+  /** Another runtime that must be able to run the program, such as `executorchTarget`. Default: this package alone. */
   readonly target?: CompileTarget | undefined;
   /** Methods that return constants, by name. */
   readonly metadata?: ReadonlyMap<string, number | boolean | readonly number[]>;
-  /** Data that the program holds by name. */
+  /** Data that the program holds by name, such as its tokenizer. */
   readonly namedData?: ReadonlyMap<string, DataSource>;
 }
 
-/** Compiles methods that share constants and state. */
+/** Compiles methods to a program in which they share constants and state. */
 export function compile(sources: readonly MethodSource[], options: CompileOptions): Program {
   checkList("sources", sources, ["name", "inputs", "build"], "methods");
   checkOptions(options);
@@ -54,10 +54,7 @@ export function compile(sources: readonly MethodSource[], options: CompileOption
   return { methods: [...methods, ...facts], constants: constants.constants, namedData };
 }
 
-/**
- * All passes, in order. Another runtime gets only what it has operators for, and neither fused calls nor calls that write
- * over values.
- */
+/** Runs all passes, in order. For another runtime, no calls are fused, and none writes over its arguments. */
 export function optimize(graph: Graph, { target, registry, cpu }: CompileOptions): Graph {
   const context = { registry, cpu };
   const shared = foldConstants(mergeCommonCalls(graph, registry), context);
@@ -66,7 +63,7 @@ export function optimize(graph: Graph, { target, registry, cpu }: CompileOptions
   return removeDeadCode(lowered, registry);
 }
 
-/** Fused calls for the kernels of this package. */
+/** Passes that fuse calls for the kernels of this package. */
 function fuse(graph: Graph, context: RewriteContext): Graph {
   const merged = mergeLinears(graph, context);
   const gated = fuseGates(merged, context);

@@ -1,4 +1,4 @@
-/** Graph and memory plan → method of a program, in ExecuTorch's conventions. */
+/** Emits a graph and its memory plan as a method of a program, in ExecuTorch's conventions. */
 
 import { byteSize, type TypedArray } from "../dtype.ts";
 import { checkSameSpec, type LazyConstant, sequencesSpec } from "../ops/builder.ts";
@@ -24,7 +24,7 @@ import type { Plan } from "./memory-plan.ts";
 /** Constants start at cache lines, so that packed panels can be used where they are mapped. */
 const CONSTANT_ALIGNMENT = 64;
 
-/** Constants of a program, shared by its methods: a key is one buffer. */
+/** Constants of a program, which its methods share: one buffer for each key. */
 export class ConstantPool {
   readonly constants: Constant[] = [];
   readonly #known = new Map<string, { readonly constant: LazyConstant; readonly index: number }>();
@@ -60,7 +60,7 @@ export interface EmitContext {
   readonly registry: OperatorRegistry;
   readonly constants: ConstantPool;
   readonly scratch: Plan<GraphValue>;
-  /** Values that lie where another value lies. */
+  /** Values that are written over another value, in its memory. */
   readonly places: ReadonlyMap<GraphValue, GraphValue>;
   readonly state: Plan<string>;
 }
@@ -68,10 +68,10 @@ export interface EmitContext {
 /** A missing tensor of a list. */
 const NO_ITEM = -1;
 
-/** A number that is computed when the method runs. */
+/** Placeholder of a number that is computed at run time. */
 const UNKNOWN: Value = { kind: "int", value: 0 };
 
-/** Values of a method, each written once: literals by value, tensors by identity. */
+/** Values of a method, each listed once: literals by value, tensors by identity. */
 class ValueTable {
   readonly values: Value[] = [];
   readonly #context: EmitContext;
@@ -140,7 +140,7 @@ class ValueTable {
   }
 }
 
-/** Tells literals apart, also the numbers that JSON does not. */
+/** A key of a literal, which also distinguishes numbers that JSON does not, such as -0. */
 function literalKey(value: Value): string {
   const showNumber = (_: string, item: unknown) =>
     typeof item === "number" ? (Object.is(item, -0) ? "-0" : String(item)) : item;
@@ -163,7 +163,7 @@ export function emitMethod(graph: Graph, context: EmitContext): Method {
       isGraphValue(arg) ? table.tensor(arg) : table.literal(arg, schema.args[i]!.type),
     );
     const out = table.tensor(node.out);
-    // The out argument, and the value that an out-variant returns: the same. A number is only returned.
+    // An out variant lists its out argument twice: as argument and as returned value. A number is only returned.
     return { kind: "kernel", operator, args: schema.returns === "number" ? [...args, out] : [...args, out, out] };
   });
   return {
@@ -178,7 +178,7 @@ export function emitMethod(graph: Graph, context: EmitContext): Method {
   };
 }
 
-/** Bytes of the memory of sequences: those of a handle, in methods that have one. */
+/** Bytes of memory 3, which holds the handle of the sequence table, in methods that have one. */
 function sequenceBytes({ nodes }: Graph): number[] {
   const hasSequences = nodes.flatMap(argumentValues).some(({ kind }) => kind === "sequences");
   return hasSequences ? [elementCount(sequencesSpec.shape) * byteSize(sequencesSpec.dtype)] : [];

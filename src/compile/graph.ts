@@ -7,13 +7,13 @@ import type { OperatorRegistry } from "../ops/operator-registry.ts";
 
 export interface GraphValue {
   /**
-   * `sequences` stands for the sequences of a step. `number` is what an operator that gives no tensor gives; its spec is that
-   * of a scalar.
+   * Kind of the value. `sequences` is the handle of the sequence table. `number` is the result of an operator that gives a
+   * number; its spec is that of a scalar.
    */
   readonly kind: "input" | "constant" | "state" | "sequences" | "computed" | "number";
   /** Name of an input, key of a constant, name of a state. */
   readonly name: string | null;
-  /** Dtype and sizes for the largest inputs: what memory is planned for. */
+  /** Dtype and sizes for the largest inputs, for which memory is planned. */
   readonly spec: TensorSpec;
   /** Sizes for the smallest inputs; where they differ from `spec`, the value is dynamic. */
   readonly smallest: readonly number[];
@@ -26,7 +26,7 @@ export interface GraphNode {
   readonly operator: string;
   /** Arguments in schema order, without the out argument. */
   readonly args: readonly Argument<GraphValue>[];
-  /** Value that the call gives. */
+  /** Result of the call. */
   readonly out: GraphValue;
 }
 
@@ -34,9 +34,9 @@ export interface GraphNode {
 export interface Graph {
   /** Name of the method. */
   readonly name: string;
-  /** Values that the method takes. */
+  /** Inputs of the method. */
   readonly inputs: readonly GraphValue[];
-  /** Values that the method gives. */
+  /** Outputs of the method. */
   readonly outputs: readonly GraphValue[];
   /** Calls in order. */
   readonly nodes: readonly GraphNode[];
@@ -46,14 +46,14 @@ export function isGraphValue(argument: Argument<GraphValue>): argument is GraphV
   return typeof argument === "object" && argument !== null && "smallest" in argument;
 }
 
-/** The values among the arguments of a node. */
+/** The graph values among a node's arguments. */
 export function argumentValues(node: GraphNode): GraphValue[] {
   return node.args
     .flatMap((arg) => (Array.isArray(arg) ? (arg as Argument<GraphValue>[]) : [arg]))
     .filter(isGraphValue);
 }
 
-/** What the calls of a graph keep of each sequence. */
+/** What the calls of a graph keep of each sequence (KV cache or recurrent state). */
 export function graphSequenceUses({ nodes }: Graph, registry: OperatorRegistry): SequenceUse[] {
   return nodes.flatMap((node) => {
     const operator = registry.find(node.operator);
@@ -63,7 +63,7 @@ export function graphSequenceUses({ nodes }: Graph, registry: OperatorRegistry):
   });
 }
 
-/** The arguments of a node with its values, those in lists too, replaced. */
+/** A node's arguments with its values replaced by `renew`, also within lists. */
 export function renewArguments<R>(node: GraphNode, renew: (value: GraphValue) => R): Argument<R>[] {
   const renewed = (arg: Argument<GraphValue>): Argument<R> => {
     if (Array.isArray(arg)) return arg.map(renewed) as Argument<R>;
@@ -77,8 +77,8 @@ export function isDynamic({ spec, smallest }: GraphValue): boolean {
 }
 
 /**
- * One line a node, values without a name numbered in order: for people and for tests of passes. `places`: values that lie
- * where another one lies.
+ * The graph as text, a node a line, with unnamed values numbered in order: for people and for tests of passes. `places`:
+ * values that are written over others.
  */
 export function formatGraph(graph: Graph, places: ReadonlyMap<GraphValue, GraphValue> = new Map()): string {
   checkFields("graph", graph, ["inputs", "nodes", "outputs"], "one of capture()");

@@ -13,7 +13,7 @@ const ALIGNMENT = 64;
 
 export interface Lifetime {
   readonly bytes: number;
-  /** Indices of the first and last node, inclusive, during which the tensor must stay. */
+  /** Indices of the first and last node, inclusive, during which the tensor is needed. */
   readonly first: number;
   readonly last: number;
 }
@@ -51,8 +51,8 @@ function valueBytes({ spec }: GraphValue): number {
 }
 
 /**
- * Lifetimes of inputs and computed values of a graph. Inputs live from the start, outputs to the end. A value that takes
- * the place of another, by `places`, has none of its own: the other lives on.
+ * Lifetimes of a graph's inputs and computed values. Inputs live from the start, outputs to the end. A value in `places`
+ * has no lifetime of its own: it prolongs that of the value whose memory it takes.
  */
 export function lifetimesOf(
   graph: Graph,
@@ -72,7 +72,7 @@ export function lifetimesOf(
   return lifetimes;
 }
 
-/** State tensors of several graphs, one after the other; a name is one tensor in all of them, else InvalidArgumentError. */
+/** Plans the state tensors of several graphs, one after the other. InvalidArgumentError where a name has several specs. */
 export function planState(graphs: readonly Graph[]): Plan<string> {
   const offsets = new Map<string, number>();
   const specs = new Map<string, TensorSpec>();

@@ -1,6 +1,6 @@
 /**
- * Runs a method instruction by instruction, for programs in which sizes, positions or the way itself depend on values
- * that are known only as it runs. A call keeps its kernel and arguments as long as its numbers and sizes stay.
+ * Interpreter: runs a method instruction by instruction, for programs in which sizes, positions or control flow depend on
+ * values that are known only at run time. A call keeps its kernel and arguments while its numbers and sizes stay the same.
  */
 import { byteSize, viewOf } from "../dtype.ts";
 import { ShapeError, UnsupportedError } from "../errors.ts";
@@ -18,22 +18,25 @@ import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } fro
 import type { Profile, RunTimes } from "../runtime/calls/profile.ts";
 import { bytesOf, elementCount, type Tensor, zeroTensor } from "../tensor.ts";
 
-/** Instructions that a run repeats: more than loops over the tokens of a prompt take, and over in seconds on any backend. */
+/**
+ * Most instructions that a run repeats: more than loops over the tokens of a prompt need, and done in seconds on any
+ * backend.
+ */
 const REPEATED_MAX = 1 << 16;
 
-/** Multiplications of a call: native kernels of two threads take a minute for so many. */
+/** Most multiplications of a call: native kernels on two threads take a minute for this many. */
 const CALL_MULTIPLICATIONS_MAX = 2 ** 40;
 
 export interface InterpreterContext {
   /** Operators that the method may use. */
   readonly registry: OperatorRegistry;
-  /** CPU whose kernels are chosen. */
+  /** CPU whose kernels are selected. */
   readonly cpu: Cpu;
   /** Threads of the kernels. */
   readonly threads: number;
-  /** Profile that counts calls and their times; undefined without one. */
+  /** Profile that collects the times of calls; undefined without one. */
   readonly profile?: Profile | undefined;
-  /** Called with calls whose kernels were chosen, for the log. */
+  /** Called with calls whose kernels were selected, for the log. */
   noteKernels(calls: readonly KernelCall[]): void;
 }
 
@@ -52,22 +55,22 @@ export function isInterpreted(method: Method, registry: OperatorRegistry): boole
 
 type KernelInstruction = Extract<Instruction, { kind: "kernel" }>;
 
-/** What of a call does not change from run to run. */
+/** The part of a call that does not change between runs. */
 interface PreparedCall {
   readonly name: string;
   readonly number: NumberOperator | undefined;
   readonly routine: Routine | undefined;
-  /** Values of the inputs, defaults of those behind them, and the values that are written. */
+  /** Input values; then defaults of further inputs, and the values that are written. */
   readonly inputs: readonly number[];
   readonly rest: readonly Default[];
   readonly outs: readonly number[];
 }
 
-/** A call as it was made last. */
+/** A call with its arguments, as it was made last. */
 interface Made {
   readonly inputs: readonly Argument<Tensor>[];
   readonly out: Tensor;
-  /** When the program is profiled. */
+  /** Times of the call; undefined without a profile. */
   readonly times: RunTimes | undefined;
   run(): void;
   check(): void;
@@ -77,10 +80,10 @@ export class Interpreter {
   readonly #method: Method;
   readonly #memory: MethodMemory;
   readonly #context: InterpreterContext;
-  /** Values that are no tensors, as they are now. */
+  /** Present values of literals, by index. */
   #literals: Literal[];
   #tensors: (Tensor | undefined)[] = [];
-  /** The tensors that stay from run to run, by their place in `#tensors`. */
+  /** Constant tensors, by index of their values. */
   readonly #constants: (Tensor | undefined)[];
   readonly #inputs = new Map<number, Uint8Array>();
   readonly #prepared: (PreparedCall | undefined)[] = [];
@@ -104,13 +107,13 @@ export class Interpreter {
     this.#memory.scratch.fill(0);
   }
 
-  /** Takes inputs of any sizes that the method allows, for the run that follows. */
+  /** Sets the inputs of the next run, of any sizes that the method allows. */
   setInputs(inputs: readonly Tensor[]): void {
     this.#tensors = this.#constants.slice();
     for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
   }
 
-  /** Outputs where they are: the next run overwrites them. */
+  /** Runs the method. Outputs stay in place, and the next run overwrites them. */
   async run(signal?: AbortSignal): Promise<readonly Tensor[]> {
     const { instructions, outputs } = this.#method;
     const before = this.#literals.slice();
@@ -125,7 +128,7 @@ export class Interpreter {
         if (isTurnDue()) await takeTurn(signal);
       }
     } catch (error) {
-      // Programs set their counters back at the ends of their loops, which were not reached.
+      // A program resets its loop counters at the ends of loops, which this run did not reach.
       this.#literals = before;
       throw error;
     }
@@ -142,13 +145,16 @@ export class Interpreter {
     this.#tensors[index] = target;
   }
 
-  /** What calls may write. */
+  /** Memories that calls may write to. */
   get #writable(): readonly Uint8Array[] {
     const { scratch, state, sequences } = this.#memory;
     return [scratch, state, ...this.#inputs.values(), ...(sequences ? [bytesOf(sequences.data)] : [])];
   }
 
-  /** Inputs whose memory the caller brings are copied to one place, so that calls on them stay made while none is larger. */
+  /**
+   * Copies an input in the caller's memory to the same buffer each time, so that calls on it stay valid until a larger one
+   * comes.
+   */
   #ownInput(index: number, value: TensorValue, shape: readonly number[]): Tensor {
     let bytes = this.#inputs.get(index);
     if (!bytes || bytes.length < elementCount(shape) * byteSize(value.dtype)) {
@@ -158,7 +164,7 @@ export class Interpreter {
     return { dtype: value.dtype, shape, data: viewOf(value.dtype, bytes.buffer, 0, elementCount(shape)) };
   }
 
-  /** Executes the instruction at a place and returns the next place. */
+  /** Executes the instruction at index `place`, and returns the index of the next. */
   #step(place: number): number {
     const instruction = this.#method.instructions[place]!;
     switch (instruction.kind) {
@@ -180,7 +186,7 @@ export class Interpreter {
     return place + 1;
   }
 
-  /** A condition: true or false, or a tensor of these, all of which must be true. ShapeError for other values. */
+  /** A jump's condition: a boolean, or a tensor of booleans that must all be true. ShapeError for other values. */
   #holds(index: number): boolean {
     const { kind } = this.#method.values[index]!;
     const value = kind === "tensor" ? this.#tensor(index) : this.#literals[index]!;
@@ -193,7 +199,7 @@ export class Interpreter {
     );
   }
 
-  /** The value moved to is the same memory from then on. ShapeError for values of different sorts. */
+  /** Makes value `to` the same memory as value `from`. ShapeError for values of different kinds. */
   #move(from: number, to: number): void {
     const sorts = [from, to].map((index) => this.#method.values[index]!.kind);
     const [source, target] = sorts.map((kind) => (kind === "tensor" || kind.endsWith("List") ? kind : "literal"));
@@ -221,7 +227,7 @@ export class Interpreter {
     const number = registry.number(name);
     const routine = registry.routine(name);
     if (!number) {
-      // Only routines write lists; one may be empty.
+      // Only routines write lists, which may be empty.
       const outs = routine ? split.outs.flatMap((index) => tensorsAt(this.#method, index)) : split.outs;
       return { name, number, routine, inputs, rest, outs };
     }
@@ -277,7 +283,7 @@ export class Interpreter {
     const args = new Arguments(operator.schema, [...inputs, result]);
     checkWrites(args, this.#writable);
     const call = operator.resolve(args, cpu);
-    // These calls keep the thread, with its signals, until they end.
+    // Such a call would block the thread, so that abort signals are not seen.
     if (call.multiplications > CALL_MULTIPLICATIONS_MAX)
       throw new UnsupportedError(`${name}: takes ${call.multiplications} multiplications in one call, more than 2^40`);
     this.#context.noteKernels([call]);
@@ -293,7 +299,7 @@ export class Interpreter {
     };
   }
 
-  /** The memory of a result, which must be what the program planned. */
+  /** The out tensor of a result, which must fit what the program planned. */
   #place(index: number, spec: TensorSpec, name: string): Tensor {
     const value = checkPlanned(this.#method, name, index, spec);
     const tensor = viewValue(value, spec.shape, this.#memory);
@@ -319,7 +325,7 @@ export class Interpreter {
   }
 }
 
-/** Whether arguments agree in what a made call depends on: numbers, sizes and places. */
+/** Whether arguments agree in everything that a made call depends on: numbers, sizes and places. */
 function sameArguments(before: readonly Argument<Tensor>[], now: readonly Argument<Tensor>[]): boolean {
   return before.length === now.length && before.every((argument, i) => sameArgument(argument, now[i]!));
 }

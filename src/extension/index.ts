@@ -1,4 +1,7 @@
-/** What packages that add operators and weight formats import, also in pages; re-exports only. AQLM is built on nothing else. */
+/**
+ * Entry for packages that add operators and weight formats, also for web pages; re-exports only. AQLM is built on nothing
+ * else.
+ */
 export { checkOptions, checkWhole } from "../arguments.ts";
 export type { DType, TypedArray } from "../dtype.ts";
 export { InvalidArgumentError, InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";

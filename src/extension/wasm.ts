@@ -1,4 +1,4 @@
-/** The assembler and the row maker for kernels in WebAssembly; re-exports only. */
+/** Entry with the WebAssembly assembler and what makes kernels of it; re-exports only. */
 export * from "../kernels/wasm/assembler/expression.ts";
 export * from "../kernels/wasm/assembler/instructions.ts";
 export {

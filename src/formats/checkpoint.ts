@@ -1,5 +1,5 @@
 /**
- * A checkpoint folder: config, weights, and the texts that describe tokenizer, chat template and generation. Knows file
+ * Opens a checkpoint folder: config, weights, and the files of tokenizer, chat template and generation settings. Knows file
  * names, not architectures.
  */
 import { readdir, stat } from "node:fs/promises";
@@ -14,10 +14,10 @@ import { readSentenceModules, withModuleTensors } from "./sentence-modules.ts";
 import { withOlderFiles } from "./token-files.ts";
 import { openWeights, weightEndings } from "./weight-files.ts";
 
-/** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
+/** Largest text file that is read: far above any real tokenizer.json (Gemma's has 33 MB), below V8's longest string. */
 const TEXT_MAX_BYTES = 1 << 28;
 
-/** A folder's path, the names in it, and the weight file that was asked for, if one was. */
+/** A folder's path, the names of its files, and the requested weight file, if any. */
 interface Listing {
   readonly folder: string;
   readonly names: ReadonlySet<string>;
@@ -25,9 +25,8 @@ interface Listing {
 }
 
 /**
- * Opens a checkpoint folder, or the folder of the file of weights at `path` with that file as all its weights, or a
- * .gguf file (which may also be the only one of a folder without config.json).
- * InvalidFileError when something needed is missing or malformed.
+ * Opens a checkpoint folder; or a weight file, with the other files of its folder and no other weights; or a .gguf file, which
+ * may also be the only one of a folder without config.json. InvalidFileError when a required file is missing or malformed.
  */
 export async function openCheckpoint(path: string): Promise<Checkpoint> {
   if (path.endsWith(".gguf")) return openGguf(path);
@@ -59,7 +58,10 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
   return { ...texts, modules, notes: [], folder, configFile, config, tensors, close: () => tensors.close() };
 }
 
-/** What a path names: a folder, a file of weights by its ending, or another file. InvalidFileError where nothing is, with a hint. */
+/**
+ * Whether a path is a folder, a weight file (by its ending), or another file. InvalidFileError, with `hint`, if it does not
+ * exist.
+ */
 async function kindOf(path: string, hint = ""): Promise<"folder" | "weights" | "other"> {
   const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
     const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
@@ -69,7 +71,7 @@ async function kindOf(path: string, hint = ""): Promise<"folder" | "weights" | "
   return weightEndings.some((ending) => path.endsWith(ending)) ? "weights" : "other";
 }
 
-/** Whether a path is a folder or a file of weights, by its ending. InvalidFileError where nothing is. */
+/** Whether a path is a folder or, by its ending, a weight file. InvalidFileError if it does not exist. */
 export async function isCheckpointPath(path: string): Promise<boolean> {
   return (await kindOf(path)) !== "other";
 }
@@ -94,7 +96,7 @@ async function readJson(listing: Listing, name: string): Promise<JsonFile | null
   return text === null ? null : jsonFile(join(listing.folder, name), text);
 }
 
-/** A text file of the folder; null when it has none of that name. */
+/** Reads a text file of the folder; null when there is none of that name. */
 async function readText({ folder, names }: Listing, name: string): Promise<string | null> {
   if (!names.has(name)) return null;
   const path = join(folder, name);
@@ -108,7 +110,7 @@ async function readText({ folder, names }: Listing, name: string): Promise<strin
   }
 }
 
-/** `chat_template` of tokenizer_config.json: a string, or a list of named ones of which "default" counts. */
+/** `chat_template` of tokenizer_config.json: a string, or the one named "default" in a list. */
 function templateOf(path: string, tokenizerConfig: JsonFile | null): string | null {
   const template = tokenizerConfig?.value.chat_template ?? null;
   if (template === null || typeof template === "string") return template;

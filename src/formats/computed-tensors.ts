@@ -1,4 +1,4 @@
-/** A source of tensors in which some matrices are computed from others: dequantized, joined, put in another order. */
+/** A tensor source in which some matrices are computed from stored tensors: dequantized, concatenated or reordered. */
 import { InvalidArgumentError } from "../errors.ts";
 import { quote } from "./json.ts";
 import type { LowBitTensor, OpenTensors } from "./tensor-source.ts";
@@ -7,15 +7,15 @@ import type { LowBitTensor, OpenTensors } from "./tensor-source.ts";
 export interface ComputedMatrix {
   readonly name: string;
   readonly shape: readonly [number, number];
-  /** The file's name of how it is stored. */
+  /** Name of the storage format, for messages. */
   readonly stored: string;
-  /** Names of the tensors that it is computed from, which the source then lists no more. */
+  /** Names of the tensors that it is computed from, which the source no longer lists. */
   readonly parts: readonly string[];
   readonly lowBit: LowBitTensor | null;
   rows(first: number, count: number): Promise<Float32Array>;
 }
 
-/** `base` with `matrices` in place of their parts. */
+/** The source `base` with `matrices` in place of the tensors that they are computed from. */
 export function withComputed(base: OpenTensors, matrices: readonly ComputedMatrix[]): OpenTensors {
   if (matrices.length === 0) return base;
   const computed = new Map(matrices.map((matrix) => [matrix.name, matrix]));

@@ -1,8 +1,8 @@
-/** Tensors of float64, which training in double precision stores, as float32, in which models are computed. */
+/** Rounds float64 tensors, as training in double precision stores them, to float32, in which models are computed. */
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
-/** The tensors of `base`, those of float64 rounded to float32 as they are read. */
+/** The source `base` with float64 tensors rounded to float32 as they are read. */
 export function withFloat32Doubles(base: OpenTensors): OpenTensors {
   const rounded = (tensor: Tensor): Tensor =>
     tensor.dtype === "f64" ? { ...tensor, dtype: "f32", data: toFloat32(tensor) } : tensor;

@@ -1,21 +1,21 @@
 /**
- * Rows of query and key matrices in the order that Hugging Face has them. Files made for rotation of neighbours pair
- * rows 2i and 2i + 1 of a head; Hugging Face pairs i and i + half.
+ * Reorders rows of query and key matrices to Hugging Face's order. RoPE on adjacent pairs rotates rows 2i and 2i + 1 of a head;
+ * Hugging Face's rotates rows i and i + half.
  */
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Moves, movedValues } from "./moved-weights.ts";
 import type { LowBitTensor, TensorSource } from "./tensor-source.ts";
 
-/** Heads of a matrix of queries or keys. */
+/** Head layout of a query or key matrix. */
 export interface HeadRows {
   /** Rows of a head. */
   readonly headDim: number;
-  /** Rows of a head that are rotated, the first; the others stand alike in both orders. */
+  /** Number of rotated rows, the first of a head; the others have the same place in both orders. */
   readonly rotated: number;
 }
 
-/** Where row `row` of a matrix whose heads are halves is among rows that pair neighbours. */
+/** The stored row, in the order of adjacent pairs, of row `row` in the order of halves. */
 function storedRow(row: number, { headDim, rotated }: HeadRows): number {
   const half = rotated / 2;
   const within = row % headDim;
@@ -25,12 +25,12 @@ function storedRow(row: number, { headDim, rotated }: HeadRows): number {
 
 type Rows = Float32Array | Int8Array | Uint16Array;
 
-/** Rows of values [rows, columns] turned from pairs to halves; whole heads. */
+/** Reorders values [rows, columns] of whole heads from adjacent pairs to halves. */
 function turnRows<A extends Rows>(values: A, columns: number, heads: HeadRows): A {
   return movedValues(values, columns, { storedRow: (row) => storedRow(row, heads) });
 }
 
-/** The inverse: a matrix whose heads are halves becomes one that pairs neighbours. */
+/** The inverse reordering: from halves to adjacent pairs. */
 export function pairMoves({ headDim, rotated }: HeadRows): Moves {
   const half = rotated / 2;
   const unpaired = (row: number) => {
@@ -45,13 +45,13 @@ function turnTensor(tensor: Tensor, heads: HeadRows): Tensor {
   return { ...tensor, data: turnRows(tensor.data as Float32Array, columns, heads) };
 }
 
-/** The whole heads that hold these rows in another order. */
+/** The whole heads that contain these rows. */
 function wholeHeads(firstRow: number, rowCount: number, { headDim }: HeadRows): { first: number; count: number } {
   const first = Math.floor(firstRow / headDim) * headDim;
   return { first, count: Math.ceil((firstRow + rowCount) / headDim) * headDim - first };
 }
 
-/** `tensors` in which the matrices (and biases) that have `headsOf` are turned from pairs to halves. */
+/** The source `tensors` with the matrices (and biases) for which `headsOf` returns heads reordered from pairs to halves. */
 export function withTurnedHeads<S extends TensorSource>(tensors: S, headsOf: (name: string) => HeadRows | null): S {
   return {
     ...tensors,
@@ -78,7 +78,7 @@ export function withTurnedHeads<S extends TensorSource>(tensors: S, headsOf: (na
   };
 }
 
-/** The factors of scales and minima, changed; nothing where there are none. */
+/** Applies `change` to the factors of scales and minima; an empty object where there are none. */
 function factorsOf({ superScales, superMinima }: QuantizedWeights, change: (values: Float32Array) => Float32Array) {
   return {
     ...(superScales && { superScales: change(superScales) }),
@@ -87,7 +87,7 @@ function factorsOf({ superScales, superMinima }: QuantizedWeights, change: (valu
 }
 
 function turnLowBit({ rows, minima, ...found }: LowBitTensor, heads: HeadRows): LowBitTensor {
-  /** Rows from whole heads, of which `firstRow` and the `rowCount` - 1 after it are kept. */
+  /** Reorders whole heads and keeps `rowCount` rows from `firstRow` on. */
   const turned = <A extends Rows>(values: A, columns: number, firstRow: number, rowCount: number): A => {
     const from = (firstRow % heads.headDim) * columns;
     return turnRows(values, columns, heads).slice(from, from + rowCount * columns) as A;

@@ -1,4 +1,4 @@
-/** JSON of files that others wrote: strict decoding, errors that name the file, short descriptions of values. */
+/** Parses JSON files of others: strict decoding, errors that name the file, short descriptions of values. */
 
 import { InvalidFileError } from "../errors.ts";
 import { parsePythonJson } from "../json-text.ts";
@@ -6,15 +6,15 @@ import { parsePythonJson } from "../json-text.ts";
 /** A parsed JSON object; its values are unchecked. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** A JSON file kept as it was written, so that it can be embedded elsewhere unchanged. */
+/** A JSON file, kept verbatim so that it can be embedded elsewhere unchanged. */
 export interface JsonFile {
-  /** Contents of the file as they are. */
+  /** Contents of the file. */
   readonly text: string;
-  /** Parsed contents, made at first use; InvalidFileError when the text is not a JSON object. */
+  /** Parsed contents, parsed at first use; InvalidFileError when the text is not a JSON object. */
   readonly value: JsonObject;
 }
 
-/** Text of UTF-8 bytes, with a leading U+FEFF; InvalidFileError naming `what` when they are not UTF-8. */
+/** Decodes UTF-8, keeping a leading U+FEFF. InvalidFileError naming `what` for invalid UTF-8. */
 export function decodeUtf8(file: string, what: string, bytes: Uint8Array): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -23,7 +23,7 @@ export function decodeUtf8(file: string, what: string, bytes: Uint8Array): strin
   }
 }
 
-/** The JSON object that `text` holds; InvalidFileError naming `what` when it holds anything else. */
+/** Parses a JSON object. InvalidFileError naming `what` for anything else. */
 export function parseObject(file: string, what: string, text: string): JsonObject {
   let value: unknown;
   try {
@@ -35,7 +35,7 @@ export function parseObject(file: string, what: string, text: string): JsonObjec
   return value;
 }
 
-/** A JSON file whose text is here and whose value is parsed when asked for. */
+/** A JSON file with this text, which is parsed when first used. */
 export function jsonFile(file: string, text: string): JsonFile {
   let value: JsonObject | undefined;
   return {
@@ -51,7 +51,7 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A value in a few words, for messages: a lie in a file must not become a message of its size. */
+/** A short description of a value for messages, however large it is. */
 export function describe(value: unknown): string {
   if (typeof value === "string") return quote(value);
   if (value === undefined) return "missing";
@@ -59,14 +59,14 @@ export function describe(value: unknown): string {
   return isObject(value) ? "an object" : String(value);
 }
 
-/** A name between quotes, cut at 80 characters. */
+/** A name in quotes, cut at 80 characters. */
 export function quote(name: string): string {
   return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 }
 
 /**
- * The first key that occurs twice in one object of valid JSON text, null when there is none. `JSON.parse` keeps the
- * last one silently. Looks at the outer `depthLimit` levels only, which bounds its memory on deeply nested text.
+ * The first key that occurs twice in an object of valid JSON text, null when there is none; `JSON.parse` would silently keep
+ * the last. Only the outer `depthLimit` levels are examined, which bounds the memory for deeply nested text.
  */
 export function duplicateKey(text: string, depthLimit: number): string | null {
   const keysAt: Set<string>[] = [];

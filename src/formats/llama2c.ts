@@ -1,6 +1,6 @@
 /**
- * The .bin files of karpathy's llama2.c: seven sizes (version 0), or a header of 256 bytes (version 1), then float32
- * weights in a fixed order. Queries and keys pair neighbours.
+ * Reads .bin files of karpathy's llama2.c: seven sizes (version 0) or a 256-byte header (version 1), then float32 weights in a
+ * fixed order. RoPE rotates adjacent pairs.
  */
 import type { ByteSource } from "../byte-source.ts";
 import { viewOf } from "../dtype.ts";
@@ -13,7 +13,7 @@ import type { OpenTensors } from "./tensor-source.ts";
 const MAGIC = 0x616b3432;
 const HEADER_BYTES = 256;
 const SIZE_MAX = 1 << 30;
-/** Far beyond any model: each has tensors of its own. */
+/** Most layers, far beyond any model: each adds tensors to a list. */
 const LAYERS_MAX = 1 << 12;
 
 interface Sizes {
@@ -38,7 +38,7 @@ export interface Llama2c {
   readonly tensors: OpenTensors;
 }
 
-/** InvalidFileError when the sizes do not fit the file exactly. */
+/** Opens a file. InvalidFileError when its sizes do not match its length exactly. */
 export async function openLlama2c(source: ByteSource): Promise<Llama2c> {
   const sizes = await readSizes(source);
   const { dim, hidden, layers, heads, kvHeads, vocabulary, length, tied } = sizes;
@@ -98,7 +98,7 @@ async function readSizes(source: ByteSource): Promise<Sizes> {
   };
 }
 
-/** Where each tensor begins, in the order of the file. */
+/** Byte offset and shape of each tensor, in file order. */
 function placesOf(file: string, fileSize: number, sizes: Sizes): Map<string, Placed> {
   const { version, dim, hidden, layers, heads, kvHeads, vocabulary, length, tied } = sizes;
   const kv = (dim / heads) * kvHeads;
@@ -109,7 +109,7 @@ function placesOf(file: string, fileSize: number, sizes: Sizes): Map<string, Pla
     at += 4 * elementCount(shape);
   };
   const each = (name: string, ...shape: number[]) => {
-    // Not more layers than the file has room for, whatever it says.
+    // Stops at the end of the file, however many layers the header claims.
     for (let i = 0; i < layers && at <= fileSize; i++) add(`model.layers.${i}.${name}`, ...shape);
   };
   const matrices = () => {
@@ -130,7 +130,7 @@ function placesOf(file: string, fileSize: number, sizes: Sizes): Map<string, Pla
     each("post_attention_layernorm", dim);
     mlp();
     add("model.norm", dim);
-    // Tables of cos and sin.
+    // Skips RoPE's tables of cos and sin.
     at += 4 * length * (dim / heads);
   } else {
     each("input_layernorm", dim);

@@ -1,4 +1,4 @@
-/** Meta's checkpoints of Llama: params.json and consolidated.00.pth, or several parts of a model split across devices. */
+/** Reads Meta's Llama checkpoints: params.json and consolidated.00.pth, or several parts of a model sharded across devices. */
 import { InvalidFileError } from "../errors.ts";
 import { elementCount, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
@@ -12,7 +12,7 @@ const whole: Readonly<Record<string, string>> = {
   output: "lm_head",
 };
 
-/** Name in Hugging Face's checkpoints, and which dimension is split among parts. */
+/** Module names in Hugging Face's checkpoints, and the dimension that is sharded among parts. */
 const modules: Readonly<Record<string, { readonly name: string; readonly split: 0 | 1 | null }>> = {
   "attention.wq": { name: "self_attn.q_proj", split: 0 },
   "attention.wk": { name: "self_attn.k_proj", split: 0 },
@@ -30,7 +30,7 @@ interface Renamed {
   readonly split: 0 | 1 | null;
 }
 
-/** Hugging Face's names to those in the file; names that belong to no weight, such as rope frequencies, are left out. */
+/** Maps Hugging Face's names to the file's; tensors that are no weights, such as RoPE frequencies, are left out. */
 function renames(tensors: OpenTensors, dim: number, parts: number): Map<string, Renamed> {
   const names = new Map<string, Renamed>();
   for (const stored of tensors.names) {
@@ -44,7 +44,10 @@ function renames(tensors: OpenTensors, dim: number, parts: number): Map<string, 
   return names;
 }
 
-/** Embeddings are split by columns in Llama 2 and by rows in Llama 3, the output by rows. */
+/**
+ * The sharded dimension of an unlayered matrix: embeddings are sharded by columns in Llama 2 and by rows in Llama 3, the output
+ * by rows.
+ */
 function wholeSplit(tensors: OpenTensors, stored: string, dim: number, parts: number): 0 | 1 | null {
   const { shape } = tensors.info(stored);
   if (shape.length < 2) return null;
@@ -68,7 +71,7 @@ function checkParams(file: string, params: JsonObject, layers: number): void {
     throw new InvalidFileError(file, `n_heads: expected a divisor of dim, ${params.dim}, but found ${params.n_heads}`);
 }
 
-/** The parts as one source, under Hugging Face's names and with its order of rows. */
+/** Joins the parts to one source with Hugging Face's names and row order. */
 export function metaTensors(file: string, parts: readonly OpenTensors[], params: JsonObject): OpenTensors {
   const [first] = parts as readonly [OpenTensors, ...OpenTensors[]];
   const layers = first.names.map((name) => Number(/^layers\.(\d+)\./.exec(name)?.[1] ?? -1) + 1);
@@ -104,7 +107,7 @@ export function metaTensors(file: string, parts: readonly OpenTensors[], params:
   return withTurnedHeads(joined, (name) => (/\.[qk]_proj\./.test(name) ? { headDim, rotated: headDim } : null));
 }
 
-/** A matrix of which each part has some rows, or some columns. */
+/** A matrix that is sharded by rows or columns. */
 function joinedMatrix(name: string, { stored, split }: Renamed, parts: readonly OpenTensors[]): ComputedMatrix {
   const { dtype, shape } = parts[0]!.info(stored);
   const [rows = 0, columns = 0] = shape;
@@ -137,7 +140,7 @@ function joinedMatrix(name: string, { stored, split }: Renamed, parts: readonly 
   };
 }
 
-/** What config.json would say; sizes that params.json leaves out are those of the tensors. */
+/** The equivalent of config.json; sizes that params.json leaves out are inferred from the tensors. */
 export function metaConfig(params: JsonObject, tensors: OpenTensors): JsonObject {
   const isScaled = params.use_scaled_rope === true;
   const theta = params.rope_theta ?? 10000;

@@ -1,7 +1,7 @@
 /**
- * MLX's quantized matrices in safetensors: codes packed in 32-bit words, with a scale for each group along the columns. In mode
- * "affine" codes are integers, and a weight is scale * integer + bias; in the others they are small floats, and scales bytes
- * of e8m0 or e4m3. config.json says mode, bits and group size.
+ * Reads MLX's quantized matrices in safetensors: codes packed in 32-bit words, and a scale for each group of columns. In mode
+ * "affine", weight = scale * integer + bias; in the other modes codes are small floats, and scales are bytes of e8m0 or e4m3.
+ * config.json gives mode, bits and group size.
  */
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
@@ -12,7 +12,7 @@ import { float4Matrix } from "./quantized/float4.ts";
 import { float8Values } from "./quantized/small-floats.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
-/** Bits, weights a group and type of the scales of the modes whose codes are floats. */
+/** Bits, group size and scale type of the floating-point modes. */
 const floatModes = {
   mxfp4: { bits: 4, groupSize: 32, scales: "F8_E8M0" },
   mxfp8: { bits: 8, groupSize: 32, scales: "F8_E8M0" },
@@ -27,7 +27,7 @@ interface Packing {
   readonly groupSize: number;
 }
 
-/** `tensors` with packed matrices as matrices, when the config has MLX's `quantization`. */
+/** The source `tensors` with packed matrices dequantized, when the config has MLX's `quantization`. */
 export function withMlx(file: string, tensors: OpenTensors, config: JsonObject): OpenTensors {
   const { quantization } = config;
   if (!isObject(quantization)) return tensors;
@@ -65,7 +65,7 @@ function packingOf(file: string, module: string, settings: JsonObject): Packing 
   return { mode: "affine", bits, groupSize };
 }
 
-/** Rows and columns of a module: those of its words, which its `groups` tensors must agree with. */
+/** Shape of a module, from its packed words, checked against its tensors of group values. */
 function shapeOf(
   file: string,
   tensors: OpenTensors,
@@ -87,7 +87,7 @@ function shapeOf(
   return [n, columns];
 }
 
-/** Codes of e2m1 or e4m3, and scales of a byte. */
+/** A matrix of e2m1 or e4m3 codes with one-byte scales. */
 function floatMatrix(file: string, module: string, tensors: OpenTensors, mode: FloatMode): ComputedMatrix {
   const [name, scale] = [`${module}.weight`, `${module}.scales`];
   const { bits, groupSize, scales: scaleType } = floatModes[mode];
@@ -176,7 +176,7 @@ function floatType(file: string, tensors: OpenTensors, name: string): "f32" | "f
   return dtype;
 }
 
-/** The integers less 2^(bits-1), and that as their zero points: they are stored from 0 on. */
+/** Centers the stored integers, which begin at 0: subtracts 2^(bits-1), which makes the zero points -2^(bits-1). */
 function integers(spec: WeightSpec, packed: Uint32Array, scales: Float32Array): QuantizedWeights {
   const { n, k, bits } = spec;
   const lowest = -(1 << (bits - 1));
@@ -186,7 +186,7 @@ function integers(spec: WeightSpec, packed: Uint32Array, scales: Float32Array): 
   return { ...spec, qvals, scales, zeros: new Int8Array(scales.length).fill(lowest), levels: null };
 }
 
-/** Integer `c` of a stream of bits that begins at word `start`, lowest bits first. */
+/** Integer `c` of a bit stream that begins at word `start`, lowest bits first. */
 function integerAt(packed: Uint32Array, start: number, c: number, bits: number): number {
   const bit = c * bits;
   const word = start + (bit >> 5);

@@ -1,19 +1,19 @@
-/** Matrices (and vectors) whose rows or columns stand in another order than in a file: read from it row by row, or in memory. */
+/** Reorders rows or columns of matrices (and vectors), while reading them from a file or in memory. */
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { LowBitTensor, TensorSource } from "./tensor-source.ts";
 
-/** Where rows and columns stand in the file, or in the matrix that is moved. */
+/** A reordering: for each row and column, where it is stored. */
 export interface Moves {
-  /** The file's row of each row; absent where they are the same. */
+  /** Stored row of each row; absent for no change. */
   readonly storedRow?: (row: number) => number;
-  /** The file's column of each column; absent where they are the same. */
+  /** Stored column of each column; absent for no change. */
   readonly storedColumns?: Int32Array;
 }
 
 type Values = Tensor["data"];
 
-/** `tensors` in which those that have `movesOf` are in the order that it says. */
+/** The source `tensors` with those for which `movesOf` returns moves reordered. */
 export function withMoves<S extends TensorSource>(tensors: S, movesOf: (name: string) => Moves | null): S {
   const readRows: TensorSource["readRows"] = async (name, first, count) => {
     const { storedRow, storedColumns } = movesOf(name) ?? {};
@@ -44,7 +44,7 @@ export function withMoves<S extends TensorSource>(tensors: S, movesOf: (name: st
   };
 }
 
-/** What `read` gives of the rows of the file that rows `first` .. `first` + `count` - 1 are, as few parts as there are. */
+/** Reads the stored rows of rows `first` to `first` + `count` - 1, in as few consecutive ranges as possible. */
 async function gather<R>(
   first: number,
   count: number,
@@ -75,7 +75,7 @@ function joinValues<V extends Values>(parts: readonly V[]): V {
   return joined;
 }
 
-/** Rows of `width` values, one for each `size` columns, in the order of `storedColumns`. */
+/** Reorders columns of rows of `width` values, each of which stands for `size` columns, by `storedColumns`. */
 function moveColumns<V extends Values>(values: V, width: number, storedColumns: Int32Array, size: number): V {
   const moved = values.slice() as V;
   for (let start = 0; start < values.length; start += width)
@@ -83,7 +83,7 @@ function moveColumns<V extends Values>(values: V, width: number, storedColumns: 
   return moved;
 }
 
-/** Values [rows, width] in another order, one for each `size` columns of the matrix that is moved. */
+/** Reorders values [rows, width], each of which stands for the same number of columns of the matrix. */
 export function movedValues<V extends Values>(
   values: V,
   width: number,
@@ -99,7 +99,7 @@ export function movedValues<V extends Values>(
   return movedValues(moved as V, width, storedColumns ? { storedColumns } : {}, size);
 }
 
-/** Quantized weights in another order; null where columns of one group become those of several. */
+/** Reorders quantized weights; null where columns of one group would be spread over several. */
 export function movedWeights(weights: QuantizedWeights, moves: Moves): QuantizedWeights | null {
   const { superScales: _, superMinima: __, minima, ...rest } = weights;
   const { k, groupSize, qvals, scales, zeros } = weights;
@@ -115,7 +115,7 @@ export function movedWeights(weights: QuantizedWeights, moves: Moves): Quantized
   };
 }
 
-/** Null where columns of one group of the file are of several afterwards. */
+/** Reorders a low-bit tensor; null where columns of one group would be spread over several. */
 function movedLowBit(found: LowBitTensor, moves: Moves): LowBitTensor | null {
   const { storedColumns } = moves;
   const { groupSize, k } = found.spec;
@@ -126,7 +126,7 @@ function movedLowBit(found: LowBitTensor, moves: Moves): LowBitTensor | null {
     storedColumns ? moveColumns(values, width, storedColumns, size) : values;
   return {
     ...rest,
-    // Factors are of more columns than those that stay together.
+    // Factors span more columns than those that stay together.
     ...(factored && !storedColumns && { factored }),
     async rows(first, count) {
       const weights = joinWeights(await gather(first, count, moves.storedRow, rows));
@@ -152,7 +152,7 @@ function movedLowBit(found: LowBitTensor, moves: Moves): LowBitTensor | null {
   };
 }
 
-/** Whether each group of columns is a group of the file. */
+/** Whether each group of columns is one whole stored group, in order. */
 function keepsGroups(storedColumns: Int32Array, groupSize: number): boolean {
   return storedColumns.every((stored, c) => {
     const first = storedColumns[c - (c % groupSize)]!;
@@ -160,7 +160,7 @@ function keepsGroups(storedColumns: Int32Array, groupSize: number): boolean {
   });
 }
 
-/** Rows one below the other. */
+/** Concatenates weights by rows. */
 function joinWeights(parts: readonly QuantizedWeights[]): QuantizedWeights {
   const [part] = parts;
   if (parts.length === 1) return part!;

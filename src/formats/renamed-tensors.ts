@@ -1,7 +1,7 @@
-/** A source of tensors under other names than the file has. */
+/** A tensor source with renamed tensors. */
 import type { TensorSource } from "./tensor-source.ts";
 
-/** `base` with each tensor under the name that `shown` gives for its own, but for those without one; two of one name are not expected. */
+/** The source `base` with names mapped by `shown`, without tensors for which it returns null; new names must be distinct. */
 export function renamedTensors(base: TensorSource, shown: (name: string) => string | null): TensorSource {
   const storedNames = new Map(
     base.names.flatMap((name) => {

@@ -1,21 +1,21 @@
 /**
- * The header of a safetensors file: an 8-byte little-endian length, a JSON object, then the data it indexes.
- * Checks everything the format promises before any size in it is used. Reads no tensor data.
+ * Parses the header of a safetensors file: an 8-byte little-endian length, a JSON object, then the data that it indexes. Checks
+ * everything that the format promises before any size in it is used. Reads no tensor data.
  */
 import { byteSize, type DType, dtypes } from "../dtype.ts";
 import { InvalidFileError } from "../errors.ts";
 import { decodeUtf8, describe, duplicateKey, isObject, parseObject, quote } from "./json.ts";
 
-/** Largest header the format allows. */
+/** Largest header that the format allows. */
 export const HEADER_MAX_BYTES = 100_000_000;
 /** Bytes of the length before the header. */
 export const PREFIX_BYTES = 8;
-/** The header's key that is not a tensor but a map of strings, or null as in the format's own reader. */
+/** The header's key that is not a tensor but a map of strings, or null, as the format's own reader allows. */
 export const METADATA_KEY = "__metadata__";
 
 const dtypeOf: ReadonlyMap<string, DType> = new Map(dtypes.map((dtype) => [storedName(dtype), dtype]));
 
-/** Bits of one element of the format's types that no typed array here holds. */
+/** Bits of an element of types that have no typed array here. */
 const foreignBits: ReadonlyMap<string, number> = new Map([
   ["F4", 4],
   ["F6_E2M3", 6],
@@ -30,28 +30,28 @@ const foreignBits: ReadonlyMap<string, number> = new Map([
 
 export interface StoredTensor {
   readonly name: string;
-  /** The file's name of the type. */
+  /** Name of the type in the file. */
   readonly storedType: string;
-  /** Null for a type of the format that cannot be read. */
+  /** Element type; null for one that cannot be read. */
   readonly dtype: DType | null;
   readonly shape: readonly number[];
-  /** From the start of the data, not of the file. */
+  /** Byte offset from the start of the data, not of the file. */
   readonly begin: number;
   readonly end: number;
 }
 
 export interface Header {
-  /** In the order of their data. */
+  /** Tensors in the order of their data. */
   readonly tensors: readonly StoredTensor[];
   readonly metadata: ReadonlyMap<string, string>;
 }
 
-/** A dtype's name in the file: `F32`, `BOOL`. */
+/** Name of a dtype in the file, such as `F32` or `BOOL`. */
 export function storedName(dtype: DType): string {
   return dtype.toUpperCase();
 }
 
-/** Length of the header from the first 8 bytes of a file of `fileSize` bytes. */
+/** Reads the header's length from the first 8 bytes of a file of `fileSize` bytes. */
 export function headerLength(file: string, prefix: Uint8Array, fileSize: number): number {
   const length = Number(new DataView(prefix.buffer, prefix.byteOffset, PREFIX_BYTES).getBigUint64(0, true));
   const expected = `its first ${PREFIX_BYTES} bytes promise a header of ${length} bytes`;
@@ -68,7 +68,7 @@ export function headerLength(file: string, prefix: Uint8Array, fileSize: number)
   return length;
 }
 
-/** Parses the header's bytes. `dataSize` is the number of bytes after it; every one must belong to one tensor. */
+/** Parses the header's bytes. `dataSize` is the number of bytes after it, each of which must belong to exactly one tensor. */
 export function parseHeader(file: string, bytes: Uint8Array, dataSize: number): Header {
   const what = "the safetensors header";
   if (bytes[0] !== "{".charCodeAt(0)) throw new InvalidFileError(file, `${what} does not begin with "{"`);
@@ -123,7 +123,7 @@ function isSize(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-/** Bytes of a tensor; null when they pass 2^53 bits or are not whole. */
+/** Bytes of a tensor; null when its bits exceed 2^53 or are no whole bytes. */
 function byteLengthOf(shape: readonly number[], bits: number): number | null {
   let total = bits;
   for (const size of shape) {
@@ -133,7 +133,7 @@ function byteLengthOf(shape: readonly number[], bits: number): number | null {
   return total % 8 === 0 ? total / 8 : null;
 }
 
-/** The format requires the tensors to cover the data exactly once, from first to last byte. */
+/** Checks that the tensors cover the data exactly once, from the first to the last byte. */
 function checkCoverage(file: string, tensors: readonly StoredTensor[], dataSize: number): void {
   let covered = 0;
   let previous = "the header";

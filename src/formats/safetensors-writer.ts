@@ -14,14 +14,14 @@ export interface TensorEntry {
   readonly dtype: DType;
   /** Sizes of the tensor. */
   readonly shape: readonly number[];
-  /** Called once, when it is this tensor's turn; the array holds exactly the elements of `shape`. */
+  /** Called once, when the tensor is written; the array has exactly the elements of `shape`. */
   data(): Promise<TypedArray>;
 }
 
 /**
- * Writes a safetensors file that appears at `path` complete or not at all. Tensors are stored, and their `data`
- * called, by falling element size and then in the order given, which aligns every one to its element size.
- * InvalidArgumentError for names that clash, ShapeError for data that does not fit its entry.
+ * Writes a safetensors file that appears at `path` complete or not at all. Tensors are stored, and their `data` called, by
+ * descending element size and then in the given order, which aligns each to its element size. InvalidArgumentError for
+ * duplicate names, ShapeError for data that does not fit its entry.
  */
 export async function writeSafetensors(
   path: string,
@@ -36,7 +36,7 @@ export async function writeSafetensors(
   });
 }
 
-/** Length and JSON, padded with spaces so that the data begins at a multiple of 8. */
+/** Encodes the length and the JSON, padded with spaces so that the data begins at a multiple of 8. */
 function encodeHeader(entries: readonly TensorEntry[], metadata: Readonly<Record<string, string>>): Uint8Array {
   const fields = new Map<string, unknown>();
   if (Object.keys(metadata).length > 0) fields.set(METADATA_KEY, metadata);

@@ -8,7 +8,7 @@ import { headerLength, PREFIX_BYTES, parseHeader, type StoredTensor } from "./sa
 import type { OpenTensors, TensorInfo } from "./tensor-source.ts";
 
 interface StoredTensorInfo extends TensorInfo {
-  /** Byte of the file at which the tensor begins; not necessarily a multiple of the element size. */
+  /** Offset of the tensor in the file in bytes; not necessarily a multiple of the element size. */
   readonly byteOffset: number;
   /** Bytes of the tensor. */
   readonly byteLength: number;
@@ -16,16 +16,15 @@ interface StoredTensorInfo extends TensorInfo {
 
 /** One open safetensors file. `names` is in the order of the data, so that reading in that order is sequential. */
 export interface TensorFile extends OpenTensors {
-  /** Type, sizes and place of a tensor; InvalidFileError when there is none of this name. */
+  /** Type, shape and offset of a tensor; InvalidFileError when there is none of this name. */
   info(name: string): StoredTensorInfo;
-  /** The strings of `__metadata__`; empty when the file has none. */
+  /** Strings of `__metadata__`; empty when the file has none. */
   readonly metadata: ReadonlyMap<string, string>;
 }
 
 /**
- * Reads and checks the header; InvalidFileError for whatever the format forbids, gaps and overlaps included.
- * The result's `close` closes `source`; on an error the source stays open.
- * Format: https://github.com/huggingface/safetensors
+ * Reads and checks the header. InvalidFileError for any violation of the format, gaps and overlaps included. The result's
+ * `close` closes `source`; on an error the source stays open. Format: https://github.com/huggingface/safetensors
  */
 export async function openSafetensors(source: ByteSource): Promise<TensorFile> {
   const file = source.name;
@@ -76,7 +75,7 @@ export async function openSafetensors(source: ByteSource): Promise<TensorFile> {
 
 const bytesAsFloats: ReadonlySet<string> = new Set(["F8_E4M3", "F8_E5M2", "F8_E8M0"]);
 
-/** Floats of 8 bits are given as bytes; `storedType` says what they are. */
+/** The type that a tensor is read as. 8-bit floats are read as bytes; `storedType` says what they are. */
 function readableType(file: string, { name, dtype, storedType }: StoredTensor): DType {
   if (dtype) return dtype;
   if (bytesAsFloats.has(storedType)) return "u8";
@@ -86,7 +85,7 @@ function readableType(file: string, { name, dtype, storedType }: StoredTensor): 
   );
 }
 
-/** The bytes at a place where an array of `dtype` may begin. */
+/** The bytes, copied unless they are aligned for an array of `dtype`. */
 function aligned(bytes: Uint8Array, dtype: DType): Uint8Array {
   return bytes.byteOffset % byteSize(dtype) === 0 ? bytes : new Uint8Array(bytes);
 }

@@ -1,6 +1,6 @@
 /**
- * What sentence-transformers keeps beside a checkpoint: modules.json lists what follows the transformer, each with a config in
- * a folder of its own; prompts are in config_sentence_transformers.json. Knows file names and fields, not what modules do.
+ * Reads sentence-transformers' files beside a checkpoint: modules.json lists the modules after the transformer, each with a
+ * config in its own folder; prompts are in config_sentence_transformers.json. Knows file names and fields, not what modules do.
  */
 import { join } from "node:path";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
@@ -10,11 +10,11 @@ import { decodeUtf8, describe, isObject, type JsonObject, quote } from "./json.t
 import { openTensorFile } from "./shards.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
-/** A module behind the transformer. */
+/** A module after the transformer. */
 export interface SentenceModule {
   /** Name of the class, such as "Pooling". */
   readonly kind: string;
-  /** Folder of the module, with which the names of its tensors begin: "2_Dense" has "2_Dense.linear.weight". */
+  /** Folder of the module, which prefixes the names of its tensors: "2_Dense" has "2_Dense.linear.weight". */
   readonly path: string;
   /** Contents of its config.json; empty without one. */
   readonly config: JsonObject;
@@ -22,21 +22,21 @@ export interface SentenceModule {
   readonly configFile: string;
 }
 
-/** What sentence-transformers' files say of a checkpoint. */
+/** Settings from sentence-transformers' files. */
 export interface SentenceModules {
-  /** Modules behind the transformer, in order. */
+  /** Modules after the transformer, in order. */
   readonly modules: readonly SentenceModule[];
-  /** Most tokens of a text; null where no file says it. */
+  /** Most tokens of a text; null where no file limits it. */
   readonly maxTokens: number | null;
-  /** Whether texts are in lower case before they are tokens. */
+  /** Whether texts are lowercased before tokenization. */
   readonly isLowerCase: boolean;
-  /** Variables that the chat template is given where it writes out texts. */
+  /** Variables for the chat template that formats texts. */
   readonly templateVariables: JsonObject;
-  /** Texts that stand in front of others, by name. */
+  /** Prompts to put before texts, by name. */
   readonly prompts: Readonly<Record<string, string>>;
-  /** Name of the prompt that texts have where none is asked for; null for none. */
+  /** Name of the prompt to use where none is asked for; null for none. */
   readonly defaultPrompt: string | null;
-  /** Name of the function behind the scores of a cross-encoder; null where the file says none. */
+  /** Name of the activation function of a cross-encoder's scores; null where the file has none. */
   readonly activation: string | null;
 }
 
@@ -63,7 +63,7 @@ async function readObject(path: string): Promise<JsonObject> {
   return value;
 }
 
-/** Parts of paths that lead nowhere else. */
+/** Matches a path component that stays within its folder. */
 const FOLDER = /^[\w.-]+$/;
 
 interface Listed {
@@ -71,7 +71,7 @@ interface Listed {
   readonly path: string;
 }
 
-/** Modules that modules.json lists, in order. */
+/** Reads the list of modules in modules.json, in order. */
 async function listed(file: string): Promise<readonly Listed[]> {
   const value = await readValue(file);
   if (!Array.isArray(value))
@@ -87,7 +87,7 @@ async function listed(file: string): Promise<readonly Listed[]> {
   });
 }
 
-/** What sentence-transformers' files in a folder say; null without modules.json. `names` are the files of the folder. */
+/** Reads sentence-transformers' files of a folder; null without modules.json. `names` are the folder's files. */
 export async function readSentenceModules(folder: string, names: ReadonlySet<string>): Promise<SentenceModules | null> {
   if (!names.has(MODULES)) return null;
   const file = join(folder, MODULES);
@@ -99,7 +99,7 @@ export async function readSentenceModules(folder: string, names: ReadonlySet<str
   const modules = await Promise.all(
     rest.map(async ({ kind, path }): Promise<SentenceModule> => {
       const configFile = join(folder, path, "config.json");
-      // Of those that have nothing to say, the folder is missing, too.
+      // A module without settings may have no folder.
       const config = kind === "Normalize" ? {} : await readObject(configFile);
       return { kind, path, config, configFile };
     }),
@@ -121,7 +121,10 @@ export async function readSentenceModules(folder: string, names: ReadonlySet<str
   };
 }
 
-/** `restore_suffix` is for sentence-transformers itself, which keeps what a template writes behind texts that are cut. */
+/**
+ * Template variables without `restore_suffix`, which only tells sentence-transformers to keep a template's suffix when it
+ * truncates.
+ */
 function templateVariables({ processing_kwargs: options }: JsonObject): JsonObject {
   const given = isObject(options) ? options.chat_template : undefined;
   if (!isObject(given)) return {};
@@ -144,7 +147,7 @@ function readSettings(
   return { prompts: texts, defaultPrompt: name, activation: typeof activation === "string" ? activation : null };
 }
 
-/** Tensors of the modules that have some, beside those of the transformer, with the folder in front of their names. */
+/** Adds the modules' tensors to those of the transformer, with the folder as prefix of their names. */
 export async function withModuleTensors(
   folder: string,
   base: OpenTensors,

@@ -1,4 +1,4 @@
-/** Weights spread over several files by an index such as `model.safetensors.index.json`, read as one source. */
+/** Weights sharded over several files by an index such as `model.safetensors.index.json`, read as one source. */
 import { join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
@@ -18,8 +18,8 @@ export async function openTensorFile(path: string): Promise<TensorFile> {
 }
 
 /**
- * Opens every shard that `index`, the file at `indexPath`, names, each once. InvalidFileError when the index is
- * malformed, names a file outside its folder, or promises a tensor that its shard has not.
+ * Opens every shard named by `index`, the file at `indexPath`. InvalidFileError when the index is malformed, names a file
+ * outside its folder, or lists a tensor that its shard does not have.
  */
 export async function openShards(
   indexPath: string,
@@ -62,7 +62,7 @@ export async function openShards(
   };
 }
 
-/** Tensor name to shard file name. */
+/** Maps tensor names to shard file names. */
 function parseWeightMap(indexPath: string, { text, value }: JsonFile): Map<string, string> {
   const { weight_map: weightMap } = value;
   if (!isObject(weightMap))
@@ -82,7 +82,7 @@ function parseWeightMap(indexPath: string, { text, value }: JsonFile): Map<strin
   return shardOf;
 }
 
-/** Neither a path, nor a Windows drive or stream, nor a way out of the folder. */
+/** Whether a name is a plain file name: no path, no Windows drive or stream, no way out of the folder. */
 function isFileName(name: string): boolean {
   return name !== "" && !/[/\\:\0]/.test(name) && !name.includes("..");
 }

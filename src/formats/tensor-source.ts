@@ -1,4 +1,4 @@
-/** What every reader of checkpoint weights offers, whatever the file format: named tensors, whole or by rows. */
+/** The interface of all readers of checkpoint weights: named tensors, read whole or by rows. */
 import type { DType } from "../dtype.ts";
 import type { ActivationKind, FactoredScale, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { Tensor } from "../tensor.ts";
@@ -11,67 +11,67 @@ export interface TensorInfo {
   readonly shape: readonly number[];
 }
 
-/** A matrix that the file stores in few bits: in a form that is exactly one of lowbit's, or with minima beside it. */
+/** A matrix that the file stores in few bits, in a form that lowbit represents exactly, perhaps with minima. */
 export interface LowBitTensor {
-  /** Name that the file's format has for this form, such as "Q4_0". */
+  /** Name of the form in the file's format, such as "Q4_0". */
   readonly stored: string;
-  /** Sizes and kinds of the weights. */
+  /** Shape, bits, group size and other properties of the weights. */
   readonly spec: WeightSpec;
-  /** The codebook of weights that have one, where the file has one for all of its kind. */
+  /** The codebook, where the format defines one for all its tensors. */
   readonly levels?: Int8Array;
-  /** How activations are multiplied with it, where the file says so. */
+  /** How activations are quantized for the product, where the file says so. */
   readonly activations?: ActivationKind;
-  /** Column j of what `rows` gives is column `order[j]` of the matrix, where groups are not of neighbours. */
+  /** Column j of the result of `rows` is column `order[j]` of the matrix; present where groups are not consecutive columns. */
   readonly order?: Int32Array;
-  /** Reads the integers, scales and zero points of `count` rows from `first` on; no value is rounded. */
+  /** Reads the integers, scales and zero points of `count` rows from `first` on, without rounding. */
   rows(first: number, count: number): Promise<QuantizedWeights>;
   /**
-   * What each group's weights have added to what `rows` gives, whose zero points then are the lowest integer; absent where
-   * that is nothing.
+   * Minimum of each group, which is added to the weights that `rows` gives; their zero points are then the lowest integer.
+   * Absent where there are no minima.
    */
   readonly minima?: GroupMinima;
   /**
-   * Whether scales, and minima, are bytes times factors, which `rows` gives, too; absent where they are not. Products with
-   * e4m3 may differ from `scales` in the last bits, where a file says to divide.
+   * Form of scales and minima that are integers or e4m3 numbers times a factor, both of which `rows` gives, too; absent for
+   * plain ones. For e4m3, the products may differ from `scales` in the last bits where a file says to divide.
    */
   readonly factored?: FactoredScale;
 }
 
-/** A float [n, groups] for each group of a matrix. */
+/** Minima of a matrix, [n, groups]. */
 interface GroupMinima {
-  /** Type that the minima are stored in. */
+  /** Stored type of the minima. */
   readonly dtype: "f32" | "f16" | "bf16";
-  /** Minima [count, groups] of rows from `first` on, as stored. */
+  /** Reads minima [count, groups] of `count` rows from `first` on, as stored. */
   rows(first: number, count: number): Promise<Tensor>;
 }
 
 /**
- * Named tensors on disk. A name that is not there gives InvalidFileError, a stored type that cannot be read
- * UnsupportedError; both come from `info`, `read` and `readRows`, never from listing.
+ * Named tensors on disk. `info`, `read` and `readRows` throw InvalidFileError for an unknown name and UnsupportedError for a
+ * stored type that cannot be read; listing never throws.
  */
 export interface TensorSource {
   /** Names of all tensors. */
   readonly names: readonly string[];
   /** Whether there is a tensor of this name. */
   has(name: string): boolean;
-  /** Type and sizes of a tensor; InvalidFileError when there is none of this name. */
+  /** Type and shape of a tensor; InvalidFileError when there is none of this name. */
   info(name: string): TensorInfo;
   /** Reads the whole tensor; the caller owns it. */
   read(name: string): Promise<Tensor>;
   /**
-   * Rows `firstRow .. firstRow + rowCount` of the leading dimension, shape [rowCount, ...rest], without reading the
+   * Reads rows `firstRow` to `firstRow + rowCount - 1` of the leading dimension, shape [rowCount, ...rest], without reading the
    * others. InvalidArgumentError for rows outside the tensor and for scalars.
    */
   readRows(name: string, firstRow: number, rowCount: number): Promise<Tensor>;
-  /** What the file stores in few bits, of which `read` gives the float values; null for other tensors. */
+  /** The low-bit form of a tensor whose float values `read` gives; null for other tensors. */
   lowBit?(name: string): LowBitTensor | null;
-  /** How the file stores a tensor, by the file's own name; absent where `info` says it all. */
+  /** Name of the tensor's stored type in the file; absent where `info` says it all. */
   storedType?(name: string): string;
 }
 
-/** A source that holds files open until `close`. */
+/** A source with open files. */
 export interface OpenTensors extends TensorSource {
-  /** Strings that the files carry beside their tensors. */
+  /** String metadata of the files. */
   readonly metadata?: ReadonlyMap<string, string>;
   /** Closes the files. */
   close(): Promise<void>;

@@ -1,9 +1,9 @@
-/** Two older files of model folders, added_tokens.json and special_tokens_map.json, as part of tokenizer_config.json. */
+/** Merges two older files of model folders, added_tokens.json and special_tokens_map.json, into tokenizer_config.json. */
 import { InvalidFileError } from "../errors.ts";
 import { pythonJson } from "../json-text.ts";
 import { describe, isObject, type JsonFile, type JsonObject, jsonFile, quote } from "./json.ts";
 
-/** The files of a model folder that say which tokens there are, each null when absent. */
+/** Files of a model folder about tokens, each null when absent. */
 export interface TokenFiles {
   readonly tokenizerJson: JsonFile | null;
   readonly tokenizerConfig: JsonFile | null;
@@ -12,9 +12,9 @@ export interface TokenFiles {
 }
 
 /**
- * tokenizer_config.json with what the older files add to it. As in transformers, they count only where it has no
- * `added_tokens_decoder`: the map's names replace its own, and tokens that tokenizer.json does not list are added by
- * their ids. `folder` is for messages. InvalidFileError for entries that are no tokens.
+ * Merges the older files into tokenizer_config.json. As in transformers, they count only where it has no
+ * `added_tokens_decoder`: the map's names replace its own, and tokens that tokenizer.json does not list are added with their
+ * ids. `folder` is for messages. InvalidFileError for entries that are not tokens.
  */
 export function withOlderFiles(folder: string, files: TokenFiles): JsonFile | null {
   const { tokenizerConfig, addedTokens, specialTokensMap } = files;
@@ -46,7 +46,7 @@ function decoderOf(folder: string, ids: JsonObject, tokenizer: JsonObject, named
   return tokens;
 }
 
-/** Texts of the special tokens that an entry names. */
+/** Texts of the special tokens in an entry. */
 function textsOf(key: string, value: unknown): unknown[] {
   if (key.endsWith("_token")) return [isObject(value) ? value.content : value];
   if (key !== "extra_special_tokens" && key !== "additional_special_tokens") return [];

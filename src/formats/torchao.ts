@@ -1,6 +1,6 @@
 /**
- * TorchAO's quantized tensors in safetensors (torchao.prototype.safetensors): integers, scales and zero points of
- * `IntxUnpackedToInt8Tensor` are tensors of their own, and the file's metadata says what they are.
+ * Reads and writes TorchAO's quantized tensors in safetensors (torchao.prototype.safetensors): integers, scales and zero points
+ * of an `IntxUnpackedToInt8Tensor` are separate tensors, and the file's metadata describes them.
  */
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
 import { type ActivationKind, dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
@@ -11,11 +11,11 @@ import type { TensorEntry } from "./safetensors-writer.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
 const INTX = "IntxUnpackedToInt8Tensor";
-/** Tensors whose bytes are in the order of some kernel. */
+/** Tensor classes whose bytes are in the order of a specific kernel. */
 const OPAQUE = /Opaque|TilePacked|Preshuffled|PlainInt32|Marlin|AffineQuantizedTensor/;
 const INT8_ACTIVATIONS = "int8_asym_per_token";
 
-/** `tensors` with the quantized matrices that `metadata` describes as matrices. */
+/** The source `tensors` with the quantized matrices that `metadata` describes dequantized. */
 export function withTorchao(
   file: string,
   tensors: OpenTensors,
@@ -35,7 +35,7 @@ export function withTorchao(
   return withComputed(tensors, matrices);
 }
 
-/** "int4" → 4 */
+/** Number of bits of a target type: "int4" → 4. */
 function bitsOf(file: string, name: string, { target_dtype: type }: JsonObject): number {
   const text = isObject(type) ? type._data : type;
   const bits = /^(?:torch\.)?int([1-8])$/.exec(String(text))?.[1];
@@ -95,7 +95,7 @@ function intxMatrix(file: string, name: string, tensors: OpenTensors, data: Json
   };
 }
 
-/** UnsupportedError for activations of a kind that TorchAO did not have. */
+/** Kind of activations. UnsupportedError for an unknown one. */
 function activationsOf(file: string, name: string, { activation_quantization: kind = null }: JsonObject) {
   if (kind === null) return "float";
   if (kind === INT8_ACTIVATIONS) return "int8_per_token";
@@ -104,7 +104,7 @@ function activationsOf(file: string, name: string, { activation_quantization: ki
   );
 }
 
-/** Integers beyond their bits would be cut when they are packed. */
+/** InvalidFileError for integers that exceed their bits and would be cut when packed. */
 function checkRange(file: string, name: string, values: Int8Array, bits: number): void {
   const limit = 2 ** (bits - 1);
   for (const value of values)
@@ -112,14 +112,14 @@ function checkRange(file: string, name: string, values: Int8Array, bits: number)
       throw new InvalidFileError(file, `tensor ${name} holds ${value}, which is no integer of ${bits} bits`);
 }
 
-/** Names of the parts of a quantized parameter: "a.weight" → "a._weight_qdata". */
+/** Names of the tensors of a quantized parameter: "a.weight" → "a._weight_qdata" and others. */
 function partNames(name: string): readonly [string, string, string] {
   const [, module, parameter] = /^(?:(.*)\.)?([^.]+)$/.exec(name)!;
   const part = (field: string) => `${module === undefined ? "" : `${module}.`}_${parameter}_${field}`;
   return [part("qdata"), part("scale"), part("zero_point")];
 }
 
-/** The three tensors of a matrix. Each is read anew: files have all scales before all integers. */
+/** The three tensors of a matrix to write. Each calls `load` again, since files have all scales before all integers. */
 export function intxEntries(name: string, spec: WeightSpec, load: () => Promise<QuantizedWeights>): TensorEntry[] {
   const [qdata, scale, zero] = partNames(name);
   const groups = groupCount(spec);
@@ -136,7 +136,7 @@ export function intxEntries(name: string, spec: WeightSpec, load: () => Promise<
   ];
 }
 
-/** What the file's metadata says of a matrix. */
+/** The file's metadata about a matrix. */
 export function intxMetadata({ bits, groupSize, k }: WeightSpec, activations: ActivationKind): string {
   const type = (data: string) => ({ _type: "torch.dtype", _data: data });
   return JSON.stringify({

@@ -1,8 +1,8 @@
-/** UTF-8 of files whose strings may hold other bytes. */
+/** Decodes UTF-8 strings that may contain invalid bytes. */
 
 /**
- * Text of bytes, with a leading U+FEFF. Bytes that are no UTF-8 become U+DC80 to U+DCFF, one each, as Python's
- * `surrogateescape` has it: no text has these, so that such a string is never taken for another.
+ * Decodes bytes, keeping a leading U+FEFF. Each byte that is not UTF-8 becomes one of U+DC80 to U+DCFF, as with Python's
+ * `surrogateescape`: valid text has none of these, so different bytes never give equal strings.
  */
 export function escapedUtf8(bytes: Uint8Array): string {
   try {
@@ -24,7 +24,7 @@ export function escapedUtf8(bytes: Uint8Array): string {
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Bytes of the character that begins at a place; 0 where none does (The Unicode Standard, table 3-7). */
+/** Length of the UTF-8 sequence at an offset; 0 for an invalid one (The Unicode Standard, table 3-7). */
 function sequenceLength(bytes: Uint8Array, at: number): number {
   const lead = bytes[at]!;
   if (lead < 0x80) return 1;

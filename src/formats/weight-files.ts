@@ -1,4 +1,4 @@
-/** Which files of a folder hold the weights, and the config where config.json does not: knows file names and formats. */
+/** Finds the weight files of a folder, and the config where there is no config.json. Knows file names and formats. */
 import { join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
@@ -17,16 +17,16 @@ const SAFETENSORS = "model.safetensors";
 const TORCH = "pytorch_model.bin";
 const PARAMS = "params.json";
 const CONFIG = "config.json";
-/** Files of settings of quantized weights beside config.json, and the method that they are of. */
+/** Files with quantization settings beside config.json, and their methods. */
 const settingsFiles = [
   ["quantize_config.json", "gptq"],
   ["quant_config.json", "awq"],
   ["hf_quant_config.json", "modelopt"],
 ] as const;
-/** How names of files of weights end, whatever the format. */
+/** Endings of weight files of all formats. */
 export const weightEndings: readonly string[] = [".gguf", ".safetensors", ".bin", ".pth", ".pt"];
 
-/** A folder, the names in it, the weight file that was asked for, if one was, and how to read a JSON file of it. */
+/** A folder, the names of its files, the requested weight file, if any, and a reader of its JSON files. */
 export interface WeightFolder {
   readonly folder: string;
   readonly names: ReadonlySet<string>;
@@ -35,16 +35,16 @@ export interface WeightFolder {
 }
 
 export interface OpenedWeights {
-  /** What holds the config. */
+  /** Name of the file with the config. */
   readonly configFile: string;
   readonly config: JsonObject;
   readonly tensors: OpenTensors;
 }
 
 /**
- * Weights from the file asked for, else model.safetensors, its shards, pytorch_model.bin, its shards, as in transformers;
- * without config.json, from Meta's consolidated.*.pth and params.json, or from a .bin of llama2.c. InvalidFileError
- * says what a folder has instead.
+ * Opens the requested weight file, or else model.safetensors, its shards, pytorch_model.bin or its shards, as in transformers;
+ * without config.json, Meta's consolidated.*.pth and params.json, or a .bin of llama2.c. InvalidFileError says which weight
+ * files the folder has instead.
  */
 export async function openWeights(listing: WeightFolder): Promise<OpenedWeights> {
   const { folder } = listing;
@@ -69,7 +69,7 @@ export async function openWeights(listing: WeightFolder): Promise<OpenedWeights>
   throw new InvalidFileError(folder, `expected config.json but found ${found(listing)}`);
 }
 
-/** The config with `quantization_config` from the file that older versions of AutoGPTQ and AutoAWQ, and ModelOpt, write beside it. */
+/** Adds `quantization_config` from the separate file that ModelOpt and older versions of AutoGPTQ and AutoAWQ write. */
 async function withSettings(config: JsonObject, { readJson }: WeightFolder): Promise<JsonObject> {
   if (isObject(config.quantization_config)) return config;
   for (const [name, method] of settingsFiles) {
@@ -92,14 +92,14 @@ async function openByConfig(listing: WeightFolder): Promise<OpenTensors> {
   throw new InvalidFileError(folder, `expected weights in ${expected} but found ${found(listing)}`);
 }
 
-/** Opens a file of tensors by its ending. */
+/** Opens a tensor file by its ending. */
 async function openFileOf(path: string): Promise<OpenTensors> {
   return withFloat32Doubles(
     await (path.endsWith(".safetensors") ? openTensorFile(path) : openSource(path, openTorchFile)),
   );
 }
 
-/** Opens a file and reads it by `open`; it is closed when that throws. */
+/** Opens a file and passes it to `open`; closes it when that throws. */
 async function openSource<R>(
   path: string,
   open: (source: Awaited<ReturnType<typeof openFile>>) => Promise<R>,
@@ -136,7 +136,7 @@ function onlyBin({ names }: WeightFolder): string | null {
   return bins.length === 1 ? bins[0]! : null;
 }
 
-/** What weight files a folder has, for messages. */
+/** Describes a folder's weight files, for messages. */
 function found({ names }: WeightFolder): string {
   const weights = [...names].filter((name) => weightEndings.some((ending) => name.endsWith(ending)));
   const shown = weights.sort().slice(0, 5).join(", ");

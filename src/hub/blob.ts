@@ -1,6 +1,6 @@
 /**
- * Downloads one file in ranges, several at once, into a file of the cache. What has arrived stays when a download ends
- * early, and the next one goes on from there; the content is checked before the file takes its name.
+ * Downloads one file into the cache, in several ranges at once. An interrupted download keeps what has arrived and is resumed
+ * later; the content is checked before the file gets its name.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -14,30 +14,30 @@ import { HubError, type RequestOptions, request, retried, StallWatch } from "./r
 export interface BlobSource {
   readonly url: string;
   readonly size: number;
-  /** Content hash: sha256 in hexadecimal, or git's sha1 of a blob; other tags are not checked. */
+  /** Content hash: sha256 in hexadecimal, or git's sha1 of a blob; an ETag of another form is not checked. */
   readonly etag: string;
 }
 
 export interface BlobOptions extends RequestOptions, WaitOptions {
-  /** Ends the download; the signal's reason is thrown. */
+  /** Aborts the download, which throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Bytes of a range. Default 16 MiB. */
+  /** Size of a range in bytes. Default 16 MiB. */
   readonly rangeBytes?: number | undefined;
-  /** Ranges at once. Default 4. */
+  /** Number of ranges downloaded at once. Default 4. */
   readonly connections?: number | undefined;
-  /** Called with the bytes that arrived since the last call; negative when some were thrown away. */
+  /** Called with the number of bytes that arrived since the last call; negative when some were discarded. */
   onBytes?(count: number): void;
 }
 
-/** What a range ends with when the server does not know ranges. */
+/** Thrown when the server does not support range requests. */
 class NoRangesError extends HubError {}
 
 const RANGE_BYTES = 1 << 24;
 const CONNECTIONS = 4;
-/** Time between two notes of how far a download is, from which another process may go on should this one be killed. */
+/** Milliseconds between saves of the progress, from which another process can resume if this one is killed. */
 const KEEP_MS = 5000;
 
-/** What is known of an unfinished download: which file it is of, and how much of each range has arrived. */
+/** State of an unfinished download: its file, and how much of each range has arrived. */
 interface Unfinished {
   readonly etag: string;
   readonly size: number;
@@ -52,8 +52,8 @@ export const exists = (path: string) =>
   );
 
 /**
- * Downloads `source` to `path` where it is not there, or waits while another task or process does. HubError when the content is not what the hub
- * promised, or cannot be had.
+ * Downloads `source` to `path` if it is not there, or waits while another task or process does. HubError when the content is
+ * not what the hub promised, or cannot be had.
  */
 export async function downloadBlob(source: BlobSource, path: string, options: BlobOptions): Promise<void> {
   if (await exists(path)) return options.onBytes?.(source.size);
@@ -67,7 +67,7 @@ export async function downloadBlob(source: BlobSource, path: string, options: Bl
   }
 }
 
-/** Downloads into an unfinished file, and gives it its name. */
+/** Downloads into a temporary file, and renames it when complete. */
 async function downloadPart(source: BlobSource, path: string, options: BlobOptions): Promise<void> {
   const unfinished = await openUnfinished(path, (noted) => stateIn(noted, source));
   const state = unfinished.state ?? freshState(source, options.rangeBytes ?? RANGE_BYTES);
@@ -85,7 +85,7 @@ async function downloadPart(source: BlobSource, path: string, options: BlobOptio
   throw new HubError(`${source.url}: ${problem}; the download was thrown away`, true);
 }
 
-/** Downloads, and notes now and then how far it is. */
+/** Downloads, saving the progress from time to time. */
 async function downloadKept(
   source: BlobSource,
   state: Unfinished,
@@ -94,7 +94,7 @@ async function downloadKept(
 ): Promise<void> {
   let keeping = keep(state);
   const timer = setInterval(() => {
-    // Its own copy: more may arrive while it waits for the disk.
+    // A copy, since more may arrive while it is being written.
     const now = { ...state, done: [...state.done] };
     keeping = keeping.then(() => keep(now));
     keeping.catch(() => clearInterval(timer));
@@ -114,7 +114,7 @@ function freshState({ etag, size }: BlobSource, rangeBytes: number): Unfinished 
   return { etag, size, rangeBytes, done: Array.from({ length: Math.ceil(size / rangeBytes) }, () => 0) };
 }
 
-/** What another download of the same content has noted; null for anything else. */
+/** The saved state, if it is of the same content; null otherwise. */
 function stateIn(noted: unknown, { etag, size }: BlobSource): Unfinished | null {
   const known = noted as Unfinished;
   const isCount = (count: number) => Number.isInteger(count) && count >= 0 && count <= known.rangeBytes;
@@ -129,7 +129,7 @@ function stateIn(noted: unknown, { etag, size }: BlobSource): Unfinished | null 
   return fits ? known : null;
 }
 
-/** Workers that each take the next range; the first error ends all. */
+/** Downloads ranges by several workers, each of which takes the next one; the first error ends all. */
 async function downloadRanges(
   source: BlobSource,
   state: Unfinished,
@@ -156,7 +156,7 @@ async function downloadRanges(
   if (results.some(({ status }) => status === "rejected")) throw stop.signal.reason;
 }
 
-/** The rest of one range, from where it ended before. */
+/** Downloads the rest of one range, from where it was interrupted. */
 async function downloadRange(
   { url, size }: BlobSource,
   state: Unfinished,
@@ -176,7 +176,7 @@ async function downloadRange(
       options,
       watch,
     );
-    // A server without ranges sends the whole: only good for the first range of a file that has just one.
+    // A server without range support sends the whole file, which is usable only if the file has a single range.
     const whole = response.status === 200 && at === 0 && end === size;
     if (response.status !== 206 && !whole) {
       await response.body?.cancel().catch(() => {});
@@ -197,7 +197,7 @@ async function downloadRange(
   if (at < end) throw new HubError(`${url}: ended ${end - at} bytes early`, true);
 }
 
-/** The file from its start in one response. What arrived before counts no more, and cannot be gone on from. */
+/** Downloads the whole file in one response. Earlier parts are discarded, and it cannot be resumed. */
 async function downloadWhole(
   { url, size }: BlobSource,
   state: Unfinished,
@@ -249,7 +249,7 @@ async function* chunks(
   }
 }
 
-/** What is wrong with the content, null when nothing is. */
+/** Checks the content's size and hash; returns the problem, null when there is none. */
 async function contentProblem(path: string, { etag, size }: BlobSource): Promise<string | null> {
   const isSha256 = /^[0-9a-f]{64}$/.test(etag);
   if (!isSha256 && !/^[0-9a-f]{40}$/.test(etag)) return null;

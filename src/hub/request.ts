@@ -1,12 +1,12 @@
-/** Requests to the hub: errors with what to do, another try where one may help, no waiting for what has stalled. */
+/** Requests to the hub: errors that say what to do, retries where they may help, and timeouts for stalled connections. */
 import { setTimeout as delay } from "node:timers/promises";
 import { LowbitError } from "../errors.ts";
 
-/** The hub, or the way to it, does not give what was asked for. */
+/** The hub cannot be reached or does not provide what was asked for. */
 export class HubError extends LowbitError {
-  /** Whether another try may help. */
+  /** Whether a retry may help. */
   readonly temporary: boolean;
-  /** Milliseconds that the server asks to wait before the next try. */
+  /** Milliseconds that the server asks to wait before a retry. */
   readonly retryAfterMs: number;
   constructor(message: string, temporary = false, options: ErrorOptions & { retryAfterMs?: number } = {}) {
     super(message, options);
@@ -18,23 +18,23 @@ export class HubError extends LowbitError {
 export interface RequestOptions {
   /** Access token, null without one. */
   readonly token: string | null;
-  /** Ends the request; the signal's reason is thrown. */
+  /** Aborts the request, which throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Milliseconds without any byte after which a connection is given up. Default 30 s. */
+  /** Milliseconds without data after which a connection is abandoned. Default 30,000. */
   readonly stallMs?: number | undefined;
-  /** Tries in all. Default 5. */
+  /** Most attempts. Default 5. */
   readonly tries?: number | undefined;
-  /** Milliseconds before the second try; each later wait is twice as long. Default 500. */
+  /** Milliseconds before the second attempt; each later wait is twice as long. Default 500. */
   readonly waitMs?: number | undefined;
 }
 
 const STALL_MS = 30_000;
 const TRIES = 5;
 const WAIT_MS = 500;
-/** Longest wait that a server may ask for; asked for more, we give up and tell it. */
+/** Longest wait that a server may ask for; a longer one is reported as an error. */
 const RETRY_AFTER_MAX_MS = 300_000;
 
-/** Repeats `work` after errors that may pass. An abort throws the signal's reason at once. */
+/** Retries `work` after temporary errors. An abort throws the signal's reason at once. */
 export async function retried<R>(options: RequestOptions, work: () => Promise<R>): Promise<R> {
   const { tries = TRIES, waitMs = WAIT_MS, signal } = options;
   for (let attempt = 1; ; attempt++) {
@@ -54,7 +54,7 @@ export async function retried<R>(options: RequestOptions, work: () => Promise<R>
   }
 }
 
-/** A watch that aborts when nothing has been heard for a while. */
+/** Aborts its signal when no data has arrived for a while. */
 export class StallWatch {
   readonly signal: AbortSignal;
   readonly #controller = new AbortController();
@@ -77,7 +77,7 @@ export class StallWatch {
   }
 }
 
-/** One request. HubError for a status other than 2xx and 3xx, naming what to do. */
+/** Sends one request. HubError for a status other than 2xx and 3xx, saying what to do. */
 export async function request(
   url: string,
   init: { method?: string; headers?: Record<string, string>; redirect?: "manual" | "follow" },
@@ -98,7 +98,7 @@ export async function request(
   throw statusError(url, response);
 }
 
-/** Milliseconds that a Retry-After of seconds, or of a date, asks to wait; 0 without one. */
+/** Milliseconds that a Retry-After header, in seconds or as a date, asks to wait; 0 without one. */
 function retryAfterMs(headers: Headers): number {
   const value = headers.get("retry-after");
   if (value === null) return 0;

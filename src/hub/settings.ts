@@ -1,4 +1,4 @@
-/** Where the hub and its cache are, from the same environment variables as Python's huggingface_hub. */
+/** The hub's address and its cache, from the same environment variables as Python's huggingface_hub. */
 
 import { homedir } from "node:os";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { checkFields } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { readTextIfAny } from "../node-file.ts";
 
-/** Where the hub and its cache are, and the token that downloads are asked for with. */
+/** Address of the hub, folder of its cache, and access token. */
 export interface HubSettings {
   /** Address of the hub, without a slash at the end. */
   readonly endpoint: string;
@@ -14,7 +14,7 @@ export interface HubSettings {
   readonly cache: string;
   /** Access token, null without one. */
   readonly token: string | null;
-  /** Whether only what the cache has is used, and nothing is downloaded. */
+  /** Whether to use only the cache and download nothing. */
   readonly offline: boolean;
 }
 
@@ -23,7 +23,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 const DEFAULT_ENDPOINT = "https://huggingface.co";
 const isOn = (value: string | undefined) => /^(1|on|yes|true)$/i.test(value ?? "");
 
-/** HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_HUB_OFFLINE and their older names. */
+/** Settings from HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_HUB_OFFLINE and their older names. */
 export async function hubSettings(environment: Environment = process.env): Promise<HubSettings> {
   checkFields("environment", environment, [], "variables by name");
   const { XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_ENDPOINT, HF_HUB_OFFLINE } = environment;
@@ -47,7 +47,7 @@ export interface RepositoryName {
   readonly revision: string;
 }
 
-/** Reads "org/name[@revision]", with or without "hf:" before it; InvalidArgumentError for anything else. */
+/** Parses "org/name[@revision]", with or without "hf:" before it. InvalidArgumentError for anything else. */
 export function parseRepository(text: string): RepositoryName {
   const match = /^(?:hf:)?((?:[\w.-]+\/)?[\w.-]+)(?:@([\w./-]+))?$/.exec(text);
   const parts = [...(match?.[1]?.split("/") ?? []), ...(match?.[2]?.split("/") ?? [])];

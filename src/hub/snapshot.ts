@@ -1,6 +1,6 @@
 /**
- * A revision of a model in the cache, laid out as Python's huggingface_hub does, so that both share their files:
- * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit.
+ * Downloads a revision of a model to the cache, which is laid out as Python's huggingface_hub does, so that both share files:
+ * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit}.
  */
 import { copyFile, readdir, rename, rm, symlink } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
@@ -12,33 +12,33 @@ import { type BlobOptions, type BlobSource, downloadBlob, exists } from "./blob.
 import { HubError, request, retried, StallWatch } from "./request.ts";
 import { type HubSettings, hubSettings, parseRepository, type RepositoryName } from "./settings.ts";
 
-/** How `pullModel` downloads: the hub's settings, which files are wanted, progress in bytes, and an abort signal. */
+/** Options of `pullModel`: the hub's settings, which files to download, progress in bytes, and an abort signal. */
 export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
-  /** Address, cache and token of the hub. Default: those of the environment. */
+  /** Address, cache and token of the hub. Default: from the environment variables. */
   readonly settings?: HubSettings | undefined;
-  /** Which files of the repository are wanted. Default: config, tokenizer and one format of weights. */
+  /** Chooses the files of the repository to download. Default: config, tokenizer and one format of weights. */
   readonly wanted?: ((names: readonly string[]) => readonly string[]) | undefined;
-  /** Called before anything is downloaded, when something is missing. What it throws, or rejects with, ends the download. */
+  /** Called before the download, when files are missing. If it throws or rejects, nothing is downloaded. */
   onPlan?(plan: PullPlan): void | Promise<void>;
-  /** Called as files arrive, with bytes done and bytes in all. What it throws ends the download. */
+  /** Called as files arrive, with the bytes done and the total. If it throws, the download ends. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 
-/** What a download brings. */
+/** What a download will add. */
 export interface PullPlan {
-  /** Folder of the cache that it goes to. */
+  /** Folder of the cache that it is saved to. */
   readonly folder: string;
-  /** Files that are missing, with their sizes in bytes. */
+  /** Missing files, with their sizes in bytes. */
   readonly files: readonly { readonly name: string; readonly bytes: number }[];
-  /** Bytes of all of them. */
+  /** Total bytes of the files. */
   readonly bytes: number;
 }
 
-/** Redirects from one name to another. */
+/** Most redirects between names of a repository. */
 const MOVES_MAX = 5;
 
 /**
- * The folder of a model's files in the cache, after downloading what it lacks. `name` is "org/name[@revision]", with or
+ * Downloads the missing files of a model to the cache and returns their folder. `name` is "org/name[@revision]", with or
  * without "hf:". HubError when the hub does not have it; offline, when the cache does not.
  */
 export async function pullModel(name: string, options: PullOptions = {}): Promise<string> {
@@ -76,7 +76,7 @@ export async function pullModel(name: string, options: PullOptions = {}): Promis
   return snapshot;
 }
 
-/** Notes the commit of a revision, for later use offline. A cache that cannot be written serves without: it is whole. */
+/** Saves the commit of a revision, for later use offline. A failure is ignored: a read-only cache is usable without it. */
 async function keepRef(path: string, commit: string): Promise<void> {
   if (basename(path) === commit || (await readTextIfAny(path)) === commit) return;
   try {
@@ -87,7 +87,7 @@ async function keepRef(path: string, commit: string): Promise<void> {
   }
 }
 
-/** The snapshot that the cache has; HubError when it lacks it, or when what was downloaded of it cannot serve. */
+/** Folder of the cached snapshot. HubError when it is missing or incomplete. */
 async function cachedSnapshot(
   folder: string,
   { repository, revision }: RepositoryName,
@@ -96,7 +96,7 @@ async function cachedSnapshot(
   const commit = (await readTextIfAny(join(folder, "refs", revision))) ?? revision;
   const snapshot = join(folder, "snapshots", commit.trim());
   const listed = await readdir(snapshot, { recursive: true }).catch(() => []);
-  // Links whose content is gone are listed, too.
+  // Dangling links are listed, too.
   const there = await Promise.all(listed.map((name) => exists(join(snapshot, name))));
   const names = listed.filter((_, i) => there[i]);
   const missing = `${repository}@${revision}: is not in the cache ${folder}, and HF_HUB_OFFLINE forbids to download it`;
@@ -109,7 +109,10 @@ async function cachedSnapshot(
   return snapshot;
 }
 
-/** A link relative to the cache, as Python makes them; a copy where links cannot be made. In place of what others have linked meanwhile. */
+/**
+ * Creates a relative link, as Python does, or a copy where links are not supported. Replaces what others may have linked
+ * meanwhile.
+ */
 async function link(blob: string, target: string): Promise<void> {
   await makeFolder(dirname(target));
   const temporary = `${target}.${newWriterId()}.part`;
@@ -151,12 +154,12 @@ async function revisionInfo(
   });
 }
 
-/** A path inside of the repository: no way out of the folder. */
+/** Whether a file name is a path within the repository, without a way out of the folder. */
 function isSafeName(name: unknown): name is string {
   return typeof name === "string" && name.split("/").every((part) => part !== "" && !/^\.+$|[\\:\0]/.test(part));
 }
 
-/** Size and content hash of a file, from the headers of the hub, not of the store that it may send us to. */
+/** Size and content hash of a file, from the headers of the hub itself, not of the store that it redirects to. */
 async function fileInfo(url: string, options: BlobOptions): Promise<BlobSource> {
   return retried(options, async () => {
     const watch = new StallWatch(options);
@@ -173,7 +176,7 @@ async function fileInfo(url: string, options: BlobOptions): Promise<BlobSource> 
   });
 }
 
-/** Headers of a file. Moved repositories are followed, but not to the store that holds large files. */
+/** Requests a file's headers. Redirects to a moved repository are followed, but not to the store of large files. */
 async function head(url: string, options: BlobOptions, watch: StallWatch): Promise<Response> {
   let at = url;
   for (let step = 0; step < MOVES_MAX; step++) {
@@ -190,17 +193,20 @@ async function head(url: string, options: BlobOptions, watch: StallWatch): Promi
 
 const texts =
   /^(config|generation_config|tokenizer|tokenizer_config|added_tokens|special_tokens_map|params)\.json$|^chat_template\.jinja$/;
-/** What sentence-transformers keeps beside a model, and in folders of the modules behind it. */
+/** Files of sentence-transformers beside a model, and in the folders of the modules after it. */
 const sentenceTexts =
   /^(modules|sentence_bert_config|config_sentence_transformers)\.json$|^\d+_\w+\/(config\.json|model\.safetensors)$/;
-/** Formats of weights, the best first: the first that a repository has is taken. */
+/** Formats of weights, best first: the first one that a repository has is used. */
 const weights = [
   /^model(-\d+-of-\d+)?\.safetensors$|^model\.safetensors\.index\.json$/,
   /^pytorch_model(-\d+-of-\d+)?\.bin$|^pytorch_model\.bin\.index\.json$/,
   /^consolidated\.\d+\.pth$/,
 ];
 
-/** Config, tokenizer and template, and the weights in one format; HubError when there are no weights that can be read. */
+/**
+ * Names of config, tokenizer and template files, and of the weights in one format. HubError when there are no supported
+ * weights.
+ */
 export function wantedFiles(names: readonly string[]): string[] {
   const format = weights.find((pattern) => names.some((name) => pattern.test(name)));
   const ggufs = names.filter((name) => name.endsWith(".gguf"));

@@ -1,12 +1,12 @@
 /**
- * Call arguments as affine functions of the dynamic sizes, fitted at a few sizes: numbers and lengths of a call are
- * a + b * tokens, as a rule, which then holds for all sizes between.
+ * Represents call arguments as affine functions of the dynamic sizes, fitted at a few sizes: numbers and lengths of a call are
+ * usually a + b * tokens, which then holds for all sizes in between.
  */
 
-/** Sizes that vary together with nothing else, such as numbers of rows. */
+/** Values of the dynamic sizes, which vary independently, such as numbers of tokens. */
 export type Sizes = readonly number[];
 
-/** The sizes from `smallest` to `largest`, each by itself. */
+/** Ranges of the dynamic sizes. */
 export interface SizeRange {
   /** Smallest of each size. */
   readonly smallest: Sizes;
@@ -14,19 +14,19 @@ export interface SizeRange {
   readonly largest: Sizes;
 }
 
-/** What is looked at of a range: the smallest sizes, those with one of them larger by 1, the largest. */
+/** Sample points of a range for fitting: the smallest sizes, those with one size larger by 1, and the largest sizes. */
 export function pointsOf({ smallest, largest }: SizeRange): readonly Sizes[] {
   const next = smallest.flatMap((size, i) => (size < largest[i]! ? [smallest.with(i, size + 1)] : []));
   return [smallest, ...next, largest];
 }
 
-/** A value for any sizes of a range. */
+/** A value as a function of the sizes in a range. */
 export type AtSizes<T> = (sizes: Sizes) => T;
 
 /**
- * By how much a number is more for each size that is 1 more: whole numbers, none of them below `least`. With slopes from 0 on,
- * what is in bounds at the largest sizes is in bounds at all. Null where the number is not affine. `values`: at the points of
- * the range.
+ * Slopes of an affine number: its increase for each size that grows by 1, whole numbers of at least `least`. With non-negative
+ * slopes, whatever is within bounds at the largest sizes is within bounds at all. Null where the number is not affine. `values`
+ * are its values at the sample points.
  */
 export function slopesOf(
   { smallest, largest }: SizeRange,
@@ -48,7 +48,7 @@ export function slopesOf(
   return isAffine ? slopes : null;
 }
 
-/** A number at any sizes, from its value at the smallest and its slopes. */
+/** Value of an affine number at any sizes, from its value at the smallest sizes and its slopes. */
 export function affineAt({ smallest }: SizeRange, value: number, slopes: readonly number[], sizes: Sizes): number {
   let sum = value;
   for (let i = 0; i < slopes.length; i++) sum += slopes[i]! * (sizes[i]! - smallest[i]!);
@@ -65,8 +65,8 @@ const isPlain = (value: unknown): value is Fields =>
   [Object.prototype, Array.prototype].includes(Object.getPrototypeOf(value));
 
 /**
- * A value at any sizes, from its values at the points of the range, which may differ in numbers and lengths of arrays alone;
- * null where they differ in more, or not in an affine way. What does not differ is taken from the first point.
+ * Fits a value at any sizes to its values at the sample points, which may differ in numbers and lengths of arrays; null where
+ * they differ otherwise, or not in an affine way. Whatever does not differ is taken from the first point.
  */
 export function fitted<T>(range: SizeRange, values: readonly T[]): AtSizes<T> | null {
   const change = changeOf(range, values);
@@ -74,7 +74,7 @@ export function fitted<T>(range: SizeRange, values: readonly T[]): AtSizes<T> | 
   return (change ?? (() => values[0]!)) as AtSizes<T>;
 }
 
-/** Null where nothing differs, undefined where it does in another way. */
+/** How a value changes with the sizes: null if it does not, undefined if not in an affine way. */
 function changeOf(range: SizeRange, values: readonly unknown[]): AtSizes<unknown> | null | undefined {
   const first = values[0];
   if (values.every((value) => Object.is(value, first))) return null;
@@ -86,7 +86,10 @@ function changeOf(range: SizeRange, values: readonly unknown[]): AtSizes<unknown
   return values.every(isPlain) ? changeOfFields(range, values) : undefined;
 }
 
-/** Views of one place. Arrays elsewhere that hold the same are what calls are given as literals. */
+/**
+ * How arrays change with the sizes: views of the same address may change in length. Arrays at different addresses with equal
+ * contents are literals of the call.
+ */
 function changeOfArrays(range: SizeRange, values: readonly Array_[]): AtSizes<unknown> | null | undefined {
   const first = values[0]!;
   const Type = first.constructor as new (buffer: ArrayBufferLike, offset: number, length: number) => Array_;

@@ -1,11 +1,12 @@
-/** Types only: what a CPU, a packed layout and a kernel are. Dispatch, tests, benchmarks and docs iterate over rows of these. */
+/** Types only: CPUs, packed layouts and kernels. Dispatch, tests, benchmarks and docs iterate over tables of these. */
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { SizeRange, Sizes } from "./affine.ts";
 import type { Placement, WasmStep } from "./wasm/kernel-code.ts";
 
 /**
- * Instruction-set features that kernels may need. WebAssembly's are probed: `relaxed_dot` and `relaxed_dot16` are right on
- * this engine, and with `split_dot` the first is wrong or several instructions, of which the second is one.
+ * Instruction-set features that kernels may need. WebAssembly's are probed: `relaxed_dot` and `relaxed_dot16` mean that the
+ * relaxed int8 dot products, to 32 and 16 bits, are correct on this engine; `split_dot` means that the first is wrong or takes
+ * several instructions while the second takes one.
  */
 export type CpuFeature =
   | "simd128"
@@ -26,22 +27,22 @@ export type CpuFeature =
   | "i8mm"
   | "bf16";
 
-/** A CPU as selection sees it; invented ones serve to export for, or to test, machines that are not here. */
+/** A CPU as kernel selection sees it; it may be hypothetical, to export for or test other machines. */
 export interface Cpu {
   /** The CPU's name as `knownCpus` lists it, or "host" for the one that runs this. */
   readonly name: string;
-  /** Features of the CPU that kernels may need. */
+  /** Features that kernels may use. */
   readonly features: ReadonlySet<CpuFeature>;
 }
 
-/** Where a kernel's code comes from. */
+/** Backend of a kernel. */
 export type KernelTarget = "reference" | "wasm" | "native";
 
-/** In calls with at least `m` rows of activations, groups of at most `longest` weights. */
+/** A limit on group length: calls with at least `m` rows of activations need groups of at most `longest` weights. */
 export interface GroupLimit {
-  /** Rows of activations from which on the limit holds. */
+  /** Least number of rows of activations that the limit applies to. */
   readonly m: number;
-  /** Weights of the longest group that is served. */
+  /** Weights of the longest supported group. */
   readonly longest: number;
 }
 
@@ -52,7 +53,7 @@ export interface GroupLimit {
 export interface Kernel<A> {
   /** Name in the form `<operator>_<types>_<m>x<n>x<k>_<target>`, such as `linear_a8_wx_1x1x1_reference`. */
   readonly name: string;
-  /** Origin of the kernel's code. */
+  /** Backend of the kernel. */
   readonly target: KernelTarget;
   /** Names of the packed layouts it reads, or null for operators without packed weights. */
   readonly layouts: readonly string[] | null;
@@ -60,125 +61,121 @@ export interface Kernel<A> {
   readonly bits: readonly number[] | null;
   /** CPU features without which the kernel cannot run. */
   readonly needs: readonly CpuFeature[];
-  /** Rows and columns of its tile; a kernel serves calls with m >= mStep, however large, where no row before it does. */
+  /** Rows of its tile; a kernel serves calls with m >= mStep, however large, unless a kernel before it in the table does. */
   readonly mStep: number;
-  /** Columns of the result that the kernel computes together. */
+  /** Columns of its tile. */
   readonly nStep: number;
-  /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */
+  /** Limits on group length, of which one must be met; absent when groups may have any length. */
   readonly groups?: readonly GroupLimit[];
-  /** Whether it reads minima, and all scales that have factors; absent when it does not. */
+  /** Whether it supports minima and all factored scales; absent when it does not. */
   readonly readsMinima?: boolean;
-  /** Whether it reads scales that are integers with factors, where there are no minima; absent when it does not. */
+  /** Whether it supports factored integer scales without minima; absent when it does not. */
   readonly readsFactors?: boolean;
   /**
-   * Temporary bytes that a run on so many threads uses, for these arguments, wherever in memory they begin; none when
+   * Bytes of scratch memory for a run with these arguments on so many threads, for any alignment of the memory; none when
    * absent.
    */
   scratchBytes?(args: A, threads: number): number;
   /**
-   * Fixes the arguments of a call and gives a function that runs it. All views are made here: running it allocates
+   * Binds the arguments of a call and returns a function that runs it. All views are made here, so that running it allocates
    * nothing.
    */
   bind(args: A, scratch: Uint8Array, threads: number): () => void;
-  /** Gives the call as data for a plan, when its target can run it among others without coming back. */
+  /** Encodes the call as data for a plan, if its backend can run it in a sequence of calls without returning to JavaScript. */
   encode?(args: A, scratch: Uint8Array): NativeCall | WasmCall;
 }
 
-/** A call of a native kernel: numbers and memory in the order that the kernel's family documents. */
+/** A call of a native kernel as data: numbers and buffers in the order that the kernel's family declares. */
 export interface NativeCall {
-  /** Tells native calls from those of WebAssembly. */
+  /** Distinguishes native calls from those of WebAssembly. */
   readonly target: "native";
   /** Index of the kernel in the addon's table. */
   readonly kernel: number;
-  /** Numbers that the kernel takes, in the order of its family. */
+  /** Numbers in the order of the family. */
   readonly scalars: readonly number[];
-  /** Buffers that the kernel reads and writes; the scratch is the last one. */
+  /** Buffers in the order of the family, then the scratch memory. */
   readonly buffers: readonly ArrayBufferView[];
-  /** Steps [sizes, scalars] by which each number grows where one of a plan's sizes grows by 1; absent where all stay. */
+  /** Slopes [sizes, scalars]: the increase of each number when one of a plan's sizes grows by 1; absent if all are constant. */
   readonly slopes?: Float64Array;
 }
 
-/** A call of a WebAssembly kernel, whose code and arguments are made when its memory is known. */
+/** A call of a WebAssembly kernel, whose code and arguments are made when its addresses are known. */
 interface WasmCall {
-  /** Tells calls of WebAssembly from native ones. */
+  /** Distinguishes calls of WebAssembly from native ones. */
   readonly target: "wasm";
-  /** Memory that the call may write while it runs. */
+  /** Scratch memory of the call. */
   readonly scratch: Uint8Array;
-  /** Makes the step of a plan, once it is known where the call's memory lies. */
+  /** Makes the plan's step, once the addresses of the call's arrays are known. */
   prepare(place: Placement): WasmStep;
 }
 
-/** A call as data, for a plan of its target. */
+/** A call as data, for a plan of its backend. */
 export type EncodedCall = NativeCall | WasmCall;
 
 export interface CallPlan {
   /**
-   * Runs the calls off the JavaScript thread where there are threads. `abort[0]` set to 1 meanwhile ends it early. What
-   * each call took is added to `nanoseconds`, one element a call, when it is given.
+   * Runs the calls off the JavaScript thread where there are threads. Setting `abort[0]` to 1 ends the run early. The time of
+   * each call is added to its element of `nanoseconds`, if given.
    */
   run(abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
-  /**
-   * Runs the plan with this thread at work too, and has ended when it returns; absent where this thread cannot work.
-   */
+  /** Runs the plan with this thread taking part, and returns when it has ended; absent where this thread cannot take part. */
   runHere?(nanoseconds?: Float64Array): void;
   /**
-   * Makes the calls those of other sizes, for plans of sized calls that are not running. False, and nothing is changed,
-   * where their scratch is too small.
+   * Changes the calls to other sizes, for plans of sized calls that are not running. Returns false, changing nothing, if their
+   * scratch memory is too small.
    */
   resize?(sizes: Sizes): boolean;
-  /** Frees what the plan holds. */
+  /** Frees the plan's memory. */
   dispose(): void;
 }
 
-/** The calls of a plan for all sizes of a range. At the smallest they are those that the plan is made of. */
+/** The calls of a plan as a function of the sizes. At the smallest sizes they are those that the plan is made with. */
 export interface SizedCalls {
-  /** Sizes that the calls serve. */
+  /** Supported sizes. */
   readonly range: SizeRange;
-  /** Null where the scratch is too small. */
+  /** The call at an index for these sizes; null if its scratch memory is too small. */
   at(index: number, sizes: Sizes): EncodedCall | null;
 }
 
 export interface KernelMemory {
-  /** Whether constants must be in it too; elsewhere they are used where they are read or mapped. */
+  /** Whether constants must be copied into this memory; otherwise they are used where they were read or mapped. */
   readonly holdsConstants: boolean;
-  /** Threads that this memory has for kernels, where it has threads of its own. */
+  /** Number of its kernel threads, if it has threads of its own. */
   readonly threads?: number;
-  /** Flag that `CallPlan.run` looks at: 1 ends a run. */
+  /** Abort flag of `CallPlan.run`: 1 ends a run. */
   readonly abort: Int32Array;
-  /** Gives zeroed bytes; RangeError or UnsupportedError when they cannot be had. */
+  /** Allocates zeroed bytes; RangeError or UnsupportedError when there is no memory. */
   allocate(byteLength: number): Uint8Array;
-  /** Takes back bytes that `allocate` gave and nothing uses any more. */
+  /** Frees bytes of `allocate` that are no longer used. */
   free(bytes: Uint8Array): void;
-  /**
-   * Address of bytes that `allocate` gave, as kernels see them; 0 where no kernel asks, since all take pages as bytes.
-   */
+  /** Address of bytes of `allocate` in the kernels' address space; 0 if no kernel needs it, since all take pages as arrays. */
   addressOf(bytes: Uint8Array): bigint;
   /**
-   * Gives the memory behind bytes that `allocate` gave back to the system, as far as it can, until they are written again;
-   * what they hold until then is undefined.
+   * Returns the pages of bytes of `allocate` to the system, if possible, until they are written again; their contents are
+   * undefined until then.
    */
   discard(bytes: Uint8Array): void;
-  /** Says that rows of a constant are read here and there, so that no more of a mapped file comes into memory than they are. */
+  /** Declares that single rows of a constant are read in no order, so that a mapped file is not read ahead. */
   readByRows?(bytes: Uint8Array): void;
-  /** Plans calls that can be run one after the other, all of the same target. `sized`: the same for other sizes. */
+  /** Makes a plan of calls of one backend that run in order. `sized`: the calls for other sizes. */
   planCalls(calls: readonly EncodedCall[], threads: number, sized?: SizedCalls): CallPlan;
   /** Resolves when everything is freed. */
   dispose(): Promise<void>;
 }
 
-/** What selection knows of a call. */
+/** Properties of a call by which a kernel is selected. */
 export interface KernelQuery {
-  /** Layout of the packed weights; null for operators without. */
+  /** Packed layout of the weights; null for operators without packed weights. */
   readonly layout: string | null;
   /** Bits of a weight; null for operators without weights. */
   readonly bits: number | null;
   /** Rows of activations. */
   readonly m: number;
-  /** Weights of a group; absent where there are no groups. */
+  /** Group size in weights; absent without groups. */
   readonly group?: number;
-  /** Whether groups have minima, or scales that are 8-bit floats; absent when they have not. */
+  /** Whether groups have minima or e4m3 scales; absent when they have neither. */
   readonly hasMinima?: boolean;
-  /** Whether scales are integers with factors, and there are no minima; absent when not. */
+  /** Whether scales are factored integers, without minima; absent when not. */
   readonly hasFactors?: boolean;
 }
 
@@ -194,11 +191,11 @@ export interface WeightRow {
   readonly minima: Float32Array;
 }
 
-/** Packed weights in memory: bytes that say what they are, opened. */
+/** Packed weights in memory, with their parsed header. */
 export interface PackedWeights {
   /** Layout of the bytes. */
   readonly layout: PackedLayout;
-  /** Sizes and kinds of the weights, as the header says them. */
+  /** Shape, bits, group size and other properties of the weights, from the header. */
   readonly spec: WeightSpec;
   /** Whether a bias [n] is packed with the weights. */
   readonly hasBias: boolean;
@@ -208,19 +205,19 @@ export interface PackedWeights {
   readonly bytes: Uint8Array;
 }
 
-/** Where weights are packed to. */
+/** The buffer that weights are packed to. */
 export interface PackTarget {
-  /** Sizes and kinds of the weights. */
+  /** Shape, bits, group size and other properties of the weights. */
   readonly spec: WeightSpec;
   /** Bias [n], or null without one. */
   readonly bias: Float32Array | null;
-  /** Zeroed buffer of the layout's `byteLength`, at a multiple of four bytes. */
+  /** Zeroed buffer of the layout's `byteLength`, aligned to four bytes. */
   readonly target: Uint8Array;
 }
 
-/** Packs weights some rows at a time, so that they need never be whole in memory. */
+/** Packs weights some rows at a time, so that they are never whole in memory. */
 export interface LayoutPacker {
-  /** Packs rows `firstRow ..` of the weights; `firstRow` is a multiple of the layout's nr. Each row is added once. */
+  /** Packs a part of the weights whose first row is `firstRow`, a multiple of the layout's nr. Each row is added once. */
   add(part: QuantizedWeights, firstRow: number): void;
   /** Completes the buffer after the last part. */
   finish(): void;
@@ -232,23 +229,23 @@ export interface PackedLayout {
   readonly id: number;
   /** Name of the layout, as `lowbit kernels` shows it. */
   readonly name: string;
-  /** Features of the CPUs that it is made for; absent when it is for all. */
+  /** Features of the CPUs that the layout is made for; absent if it is for all. */
   readonly suits?: readonly CpuFeature[];
   /** Rows of a panel. */
   readonly nr: number;
-  /** Consecutive weights of a row that stand together in a vector. */
+  /** Consecutive weights of a row that are adjacent in a vector. */
   readonly kr: number;
   /** Segments that `kr` consecutive weights are divided into. */
   readonly sr: number;
-  /** Whether the buffer is a header of this package and then panels in turn, so that panels can be packed in parts. */
+  /** Whether the buffer is a header followed by panels in order, so that panels can be packed in parts. */
   readonly isOfPanels: boolean;
-  /** Says why weights of this spec cannot be stored; null when they can. */
+  /** Why weights of this spec cannot be stored in the layout; null when they can. */
   refusal(spec: WeightSpec): string | null;
-  /** Adds columns to the spec so that `refusal` has nothing against k; absent where every k is stored as it is. */
+  /** The spec with columns added so that `refusal` accepts k; absent where every k is supported. */
   padded?(spec: WeightSpec): WeightSpec;
-  /** Size of the buffer, header included. */
+  /** Bytes of the buffer, header included. */
   byteLength(spec: WeightSpec, hasBias: boolean): number;
-  /** Makes a packer that fills the bytes of a matrix, some rows at a time. */
+  /** Makes a packer that fills the buffer of a matrix, some rows at a time. */
   packer(target: PackTarget): LayoutPacker;
   /** Reads one row of packed weights back into `target`. */
   readRow(packed: PackedWeights, row: number, target: WeightRow): void;

@@ -1,4 +1,4 @@
-/** CPUs as sets of features: invented ones, known ones, and the one of this machine. */
+/** CPUs as sets of features: hypothetical ones, known ones, and that of this machine. */
 import { checkString } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
@@ -11,12 +11,11 @@ import { wasmFeatureNames, wasmFeatures } from "./wasm/features.ts";
 
 const features: readonly CpuFeature[] = [...wasmFeatureNames, ...featureBits];
 
-/** A CPU without any feature: what the reference kernels need. */
+/** A CPU without features, for reference kernels only. */
 export const scalarCpu: Cpu = { name: "scalar", features: new Set() };
 
 /**
- * A CPU by name ("neoverse-v2"), from a list of features ("neon,dotprod"), or from both; InvalidArgumentError lists the
- * known ones.
+ * A CPU from a name ("neoverse-v2"), a list of features ("neon,dotprod"), or both. InvalidArgumentError lists the known ones.
  */
 export function cpuWith(list: string): Cpu {
   checkString("list", list);
@@ -35,8 +34,8 @@ export function cpuWith(list: string): Cpu {
 }
 
 /**
- * Features of a CPU, or a feature alone; undefined where neither has that name. x86 features come with what every such
- * CPU has.
+ * Features by the name of a CPU or of one feature; undefined for an unknown name. x86 features include the baseline of every
+ * such CPU.
  */
 function featuresOf(name: string): readonly CpuFeature[] | undefined {
   const list = Object.hasOwn(knownCpus, name) ? knownCpus[name]! : features.filter((feature) => feature === name);
@@ -44,7 +43,7 @@ function featuresOf(name: string): readonly CpuFeature[] | undefined {
   return list.some((feature) => /^(avx|amx)/.test(feature)) ? ["sse2", ...list] : list;
 }
 
-/** WebAssembly serves where there is no native code, unless LOWBIT_BACKEND asks for the reference. */
+/** WebAssembly's features, for machines without native code, unless LOWBIT_BACKEND selects the reference. */
 function chosenWasmFeatures(): readonly CpuFeature[] {
   return globalThis.process?.env.LOWBIT_BACKEND === "reference" ? [] : wasmFeatures();
 }
@@ -52,8 +51,8 @@ function chosenWasmFeatures(): readonly CpuFeature[] {
 let isTold = false;
 
 /**
- * Features to choose kernels by where there is native code: its own, but on x86 without AVX2 those of WebAssembly, whose
- * vectors are faster there than native kernels without any, unless LOWBIT_BACKEND says native. Says so once, at info level.
+ * Features for selecting kernels where there is an addon: native ones, except that on x86 without AVX2 WebAssembly's vectors
+ * are faster than scalar native kernels and are used, unless LOWBIT_BACKEND says native. Logs this once, at info level.
  */
 export function servingFeatures(
   native: readonly CpuFeature[],
@@ -83,8 +82,9 @@ function checkBackend(): void {
 }
 
 /**
- * This machine, as far as there is code for it here; LOWBIT_CPU ("avx2", "skylake-x", "scalar", …) leaves only some
- * features. InvalidArgumentError where that is no CPU, or where LOWBIT_BACKEND is no backend, or native without an addon. Empty variables say nothing.
+ * The CPU of this machine, with the features that there is code for; LOWBIT_CPU ("avx2", "skylake-x", "scalar", …) restricts
+ * them. InvalidArgumentError if it is no known CPU, if LOWBIT_BACKEND is no backend, or if it is native without an addon. Empty
+ * variables are ignored.
  */
 export function hostCpu(): Cpu {
   checkBackend();

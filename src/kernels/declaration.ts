@@ -1,79 +1,79 @@
 /**
- * How a family of kernels declares its arguments, once: their types in TypeScript, the checks of their sizes, and their order
- * in native calls, from which `npm run families` writes the structs of C++ and what reads them.
+ * Declares the arguments of a kernel family once: their TypeScript types, the checks of their sizes, and their order in native
+ * calls, from which `npm run families` generates C++ structs and their readers.
  */
 import { ShapeError, UnsupportedError } from "../errors.ts";
 
-/** Typed arrays by what they hold; `any` are arrays of several types, of which another argument says which. */
+/** Typed arrays by element type; `any` is for arrays whose type another argument gives. */
 interface ArrayTypes {
   /** Floats of 32 bits. */
   readonly f32: Float32Array;
   /** Signed integers of 64 bits. */
   readonly i64: BigInt64Array;
-  /** Integers of 64 bits from 0 on, such as addresses. */
+  /** Unsigned integers of 64 bits, such as addresses. */
   readonly u64: BigUint64Array;
   /** Signed integers of 32 bits. */
   readonly i32: Int32Array;
-  /** Integers of 32 bits from 0 on. */
+  /** Unsigned integers of 32 bits. */
   readonly u32: Uint32Array;
   /** Signed integers of 8 bits. */
   readonly i8: Int8Array;
   /** Bytes. */
   readonly u8: Uint8Array;
-  /** Elements of another argument's type. */
+  /** Elements of the type that another argument gives. */
   readonly any: ArrayBufferView;
 }
 type ElementType = keyof ArrayTypes;
 
-/** What kernels do with an array. */
+/** How kernels use an array. */
 type Access = "read" | "write" | "change";
 
-/** An array of sizes, which are numbers or names; `N` are the names that arguments have beside it. */
+/** An array argument. Its sizes are numbers or names; `N` are the names that are separate arguments. */
 export interface ArrayField<
   T extends ElementType = ElementType,
   N extends string = string,
   O extends boolean = boolean,
 > {
-  /** Tells arrays from other fields. */
+  /** Distinguishes arrays from other fields. */
   readonly kind: "array";
-  /** What the array holds. */
+  /** Element type. */
   readonly type: T;
-  /** What kernels do with the array. */
+  /** How kernels use the array. */
   readonly access: Access;
-  /** The first size is the outermost. Null for arrays whose length follows from no product of sizes. */
+  /** Sizes, outermost first. Null for arrays whose length is no product of sizes. */
   readonly sizes: readonly (N | number)[] | null;
   /** Whether it may be null. */
   readonly isOptional: O;
-  /** The name of its only size where that is its length, and no argument by itself. */
+  /** Name of its only size, for arrays whose length defines that size rather than an argument. */
   readonly counts?: string;
-  /** Names of sizes for TypeScript alone: it is never there. */
+  /** Size names, for TypeScript only: never present at run time. */
   readonly names?: N;
 }
 
-/** A number. `type` is that of C++; WebAssembly has a float where C++ has a double, and an address for a `size_t`. */
+/** A number argument. `type` is its C++ type; WebAssembly uses a float for a double and an address for a `size_t`. */
 export interface NumberField<T extends NumberType = NumberType> {
-  /** Tells numbers from other fields. */
+  /** Distinguishes numbers from other fields. */
   readonly kind: "number";
   /** Type of the number in C++. */
   readonly type: T;
 }
 type NumberType = "float" | "double" | "uint32_t" | "size_t" | "bool";
 
-/** Several numbers in an array of C++. */
+/** Several numbers, which are an array in C++. */
 interface NumbersField {
-  /** Tells several numbers from other fields. */
+  /** Distinguishes several numbers from other fields. */
   readonly kind: "numbers";
   /** Type of each number in C++. */
   readonly type: "uint32_t";
-  /** How many numbers there are. */
+  /** Number of the numbers. */
   readonly count: number;
 }
 
-/** One of some words; native code gets its place among them. */
+/** One of several words; native code gets its index. */
 export interface ChoiceField<C extends string = string> {
-  /** Tells words from other fields. */
+  /** Distinguishes choices from other fields. */
   readonly kind: "choice";
-  /** The words, in the order of their numbers. */
+  /** The words, by index. */
   readonly choices: readonly C[];
 }
 
@@ -81,17 +81,19 @@ type PlainField = ArrayField | NumberField | NumbersField | ChoiceField;
 export type PlainFields = Readonly<Record<string, PlainField>>;
 type Values = Readonly<Record<string, unknown>>;
 
-/** A value `V` that native code gets as several fields. It has the sizes `S`, and names sizes `N` that are arguments. */
+/**
+ * A value `V` that native code gets as several fields. It defines the sizes `S`, and refers to sizes `N` that are arguments.
+ */
 export interface RecordField<V = unknown, S extends string = string, N extends string = string> {
-  /** Tells values of several fields from others. */
+  /** Distinguishes records from other fields. */
   readonly kind: "record";
-  /** Gives what native calls have in place of the field of a name. */
+  /** The native fields that replace a field of this name. */
   fields(name: string): PlainFields;
-  /** Gives the values of these fields, and the sizes, of a value of that name among all arguments. */
+  /** Values of these fields, and of the sizes, for a value of that name among all arguments. */
   values(value: V, name: string, args: Values): Values;
-  /** Sizes that the value has, for TypeScript alone: it is never there. */
+  /** Sizes that the value defines, for TypeScript only: never present at run time. */
   readonly has?: S;
-  /** Sizes that its fields name, for TypeScript alone: it is never there. */
+  /** Sizes that its fields refer to, for TypeScript only: never present at run time. */
   readonly names?: N;
 }
 
@@ -102,7 +104,7 @@ function array<T extends ElementType, N extends string>(type: T, access: Access,
   return { kind: "array", type, access, sizes, isOptional: false } as const;
 }
 
-/** An array that kernels only read. Of results that may lie over it each value is written after it was read. */
+/** An array that kernels only read. If a result may overlap it, each element is read before it is overwritten. */
 /* @__NO_SIDE_EFFECTS__ */
 export function input<T extends ElementType, N extends string>(
   type: T,
@@ -111,7 +113,7 @@ export function input<T extends ElementType, N extends string>(
   return array(type, "read", sizes);
 }
 
-/** An array that kernels write, and do not read before. */
+/** An array that kernels write without reading it first. */
 /* @__NO_SIDE_EFFECTS__ */
 export function output<T extends ElementType, N extends string>(
   type: T,
@@ -144,7 +146,7 @@ export function unsized<T extends ElementType>(type: T, access: Access = "read")
   return { kind: "array", type, access, sizes: null, isOptional: false };
 }
 
-/** An array of a length that is no argument by itself: C++ and other arrays know it by the name. */
+/** An array whose length is a named size and no separate argument: C++ and other arrays refer to it by that name. */
 /* @__NO_SIDE_EFFECTS__ */
 export function list<T extends ElementType, S extends string>(
   type: T,
@@ -156,20 +158,20 @@ export function list<T extends ElementType, S extends string>(
 
 export const float: NumberField<"float"> = { kind: "number", type: "float" };
 export const double: NumberField<"double"> = { kind: "number", type: "double" };
-/** A whole number from 0 on. */
+/** An unsigned integer of 32 bits. */
 export const whole: NumberField<"uint32_t"> = { kind: "number", type: "uint32_t" };
-/** A whole number from 0 on that 32 bits may not hold. */
+/** An unsigned integer that may exceed 32 bits. */
 export const size: NumberField<"size_t"> = { kind: "number", type: "size_t" };
 /** True or false; native code gets 1 or 0. */
 export const boolean: NumberField<"bool"> = { kind: "number", type: "bool" };
 
-/** So many whole numbers, for native code. */
+/** Several unsigned integers, for native code only. */
 /* @__NO_SIDE_EFFECTS__ */
 export function numbers(count: number): NumbersField {
   return { kind: "numbers", type: "uint32_t", count };
 }
 
-/** One of some words. */
+/** An argument that is one of several words. */
 /* @__NO_SIDE_EFFECTS__ */
 export function choice<const C extends string>(choices: readonly C[]): ChoiceField<C> {
   return { kind: "choice", choices };
@@ -185,25 +187,25 @@ type ValueOf<F> =
         : F extends NumberField<"bool">
           ? boolean
           : number;
-/** `string` stands for none, as of arrays whose sizes are numbers. */
+/** Size names of a field; `string` means none, as for arrays whose sizes are all numbers. */
 type NamedBy<F> = F extends { readonly names?: infer N } ? (string extends N ? never : Extract<N, string>) : never;
 type HeldBy<F> = F extends { readonly has?: infer S }
   ? Extract<S, string>
   : F extends { readonly counts: infer S }
     ? S
     : never;
-/** Sizes that fields name, but for those that an argument has and those that are arguments by themselves. */
+/** Sizes that fields refer to and that are neither defined by an argument nor arguments themselves. */
 type SizesOf<F extends Fields> = Exclude<
   { [N in keyof F]: NamedBy<F[N]> }[keyof F],
   { [N in keyof F]: HeldBy<F[N]> }[keyof F] | keyof F
 >;
 
-/** The arguments of a call: a value for each field, and each size that the arrays of the fields name. */
+/** The arguments of a call: a value for each field, and each size that must be given. */
 export type ArgumentsOf<F extends Fields> = { readonly [N in keyof F]: ValueOf<F[N]> } & {
   readonly [S in SizesOf<F>]: number;
 };
 
-/** The fields of native calls: those of records in their place. */
+/** The fields of native calls, in which records are replaced by their fields. */
 export function plainFields(fields: Fields): PlainFields {
   const entries = Object.entries(fields).flatMap(([name, field]) =>
     field.kind === "record" ? Object.entries(field.fields(name)) : [[name, field] as const],
@@ -211,7 +213,7 @@ export function plainFields(fields: Fields): PlainFields {
   return Object.fromEntries(entries) as PlainFields;
 }
 
-/** Values of the plain fields of a call, and its sizes. */
+/** Values of the native fields of a call, and its sizes. */
 export function plainValues(fields: Fields, args: Values): Values {
   const values: Record<string, unknown> = { ...args };
   for (const [name, field] of Object.entries(fields))
@@ -220,16 +222,16 @@ export function plainValues(fields: Fields, args: Values): Values {
   return values;
 }
 
-/** Names of the sizes of arrays that are no fields, in the order in which fields name them first. */
+/** Names of sizes that are no fields, in the order of their first use. */
 export function sizeNames(fields: PlainFields): string[] {
   const names = Object.values(fields).flatMap((field) => (field.kind === "array" ? (field.sizes ?? []) : []));
   return [...new Set(names.filter((name) => typeof name === "string"))].filter((name) => !(name in fields));
 }
 
-/** The name of the number that says whether there is an array that may be null. */
+/** Name of the flag that says whether an optional array is present. */
 const presence = (name: string): string => `has${name[0]!.toUpperCase()}${name.slice(1)}`;
 
-/** Names of the numbers and of the arrays of a native call, in their order: sizes come first. */
+/** Names of the numbers and of the arrays of a native call, in order: sizes come first. */
 function nativeOrder(fields: PlainFields): {
   readonly scalars: readonly string[];
   readonly buffers: readonly string[];
@@ -244,7 +246,7 @@ function nativeOrder(fields: PlainFields): {
   return { scalars: [...sizeNames(fields), ...scalars], buffers };
 }
 
-/** ShapeError where an array is not as long as its sizes say, UnsupportedError for a word that is no choice. */
+/** Checks arguments. ShapeError for an array of the wrong length, UnsupportedError for a word that is no choice. */
 export function checkArguments(family: string, fields: PlainFields, values: Values): void {
   for (const [name, field] of Object.entries(fields)) {
     if (field.kind === "choice" && !field.choices.includes(values[name] as string))
@@ -262,7 +264,7 @@ export function checkArguments(family: string, fields: PlainFields, values: Valu
   }
 }
 
-/** The numbers of a call by their names: its sizes, numbers, and choices as places. */
+/** Numbers of a call by name: sizes, numbers, and indices of choices. */
 export function numbersOf(fields: PlainFields, values: Values): Record<string, number> {
   const numbers: Record<string, number> = {};
   for (const name of sizeNames(fields)) numbers[name] = values[name] as number;
@@ -285,7 +287,7 @@ export interface NativeArguments {
 
 const noFloats = new Float32Array(0);
 
-/** Makes the function that gives the native arguments of a call: it throws ShapeError for arrays of other sizes than declared. */
+/** Makes a function that returns a call's native arguments. It throws ShapeError for arrays of other sizes than declared. */
 /* @__NO_SIDE_EFFECTS__ */
 export function nativeArguments<F extends Fields>(
   family: string,

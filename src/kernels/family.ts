@@ -1,5 +1,6 @@
 /**
- * A family of kernels from one declaration: native rows, rows of WebAssembly and the reference, which take the same arguments.
+ * Builds a family of kernels from one declaration: native kernels, WebAssembly kernels and the reference, with the same
+ * arguments.
  */
 import type { Kernel } from "./contract.ts";
 import {
@@ -14,63 +15,63 @@ import {
 import { nativeKernels } from "./native/rows.ts";
 import { type WasmCode, wasmRow } from "./wasm/declared.ts";
 
-/** How the work of a call is divided: into rows, or into elements, of which a tile has many. */
+/** Unit of work of a tile: one row, or many elements. */
 type Division = "rows" | "elements";
 
-/** What all families have. */
+/** Options of all families. */
 interface Shared {
-  /** The name of the arguments in C++, of families that share them with others: that of the family when absent. */
+  /** Name of the C++ arguments, for families that share them with others; default: the family's name. */
   readonly args?: string;
 }
 
 export interface FamilyOptions<F extends Fields, C> extends Shared {
-  /** What a tile of the native kernels and of WebAssembly is made of; C++ has a function for one of them. */
+  /** Unit of work of native and WebAssembly tiles; the C++ function computes one of them. */
   readonly by: Division;
-  /** The types in the names of its kernels; f32 when absent. */
+  /** Types in the names of its kernels; default f32. */
   readonly types?: string;
-  /** A plain loop, which defines what all kernels compute. */
+  /** Reference loop, which defines what all kernels compute. */
   reference(args: ArgumentsOf<F>): void;
-  /** The code of a tile in WebAssembly. */
+  /** Generator of a tile's WebAssembly code. */
   readonly wasm: WasmCode<F, C>;
 }
 
-/** A family whose kernels divide their work themselves. */
+/** Options of a family whose kernels divide their work themselves. */
 export interface OwnDivision<F extends Fields> extends Shared {
-  /** Rows of WebAssembly, best first. */
+  /** WebAssembly kernels, best first. */
   readonly wasm: readonly Kernel<ArgumentsOf<F>>[];
-  /** Plain loops, which define what all kernels compute. */
+  /** Reference kernel, which defines what all kernels compute. */
   readonly reference: Kernel<ArgumentsOf<F>>;
 }
 
-/** Kernels that compute the same, best first, with what they were declared by. */
+/** Kernels that compute the same, best first, with their declaration. */
 export interface Family<F extends Fields = Fields> extends ReadonlyArray<Kernel<ArgumentsOf<F>>> {
-  /** Name of the family, as native kernels have it. */
+  /** Name of the family, as in native code. */
   readonly family: string;
   readonly fields: F;
-  /** Absent for families that divide their work themselves. */
+  /** Unit of work of a tile; absent for families that divide their work themselves. */
   readonly by?: Division;
   readonly args?: string;
 }
 
-/** A family of native kernels alone: TypeScript that is no kernel serves where there are none. */
+/** A family of native kernels only, for which callers have another way in TypeScript. */
 export interface NativeFamily<F extends Fields = Fields> extends Family<F> {
   argumentsOf(args: ArgumentsOf<F>): NativeArguments;
 }
 
-/** Declares a family of native kernels alone. */
+/** Declares a family of native kernels only. */
 /* @__NO_SIDE_EFFECTS__ */
 export function nativeFamily<const F extends Fields>(name: string, fields: F): NativeFamily<F> {
   const argumentsOf = nativeArguments(name, fields);
   return Object.assign(nativeKernels(name, argumentsOf), { family: name, fields, argumentsOf });
 }
 
-/** A family of a plain loop alone. */
+/** Declares a family of a reference kernel only. */
 /* @__NO_SIDE_EFFECTS__ */
 export function plainFamily<A>(reference: Kernel<A>): readonly Kernel<A>[] {
   return [reference];
 }
 
-/** Declares a family: its name, its arguments and its code. Bundlers leave out those that nothing calls. */
+/** Declares a family by its name, arguments and code. Bundlers can drop unused families. */
 /* @__NO_SIDE_EFFECTS__ */
 export function family<const F extends Fields, C = unknown>(
   name: string,
@@ -83,7 +84,7 @@ export function family<const F extends Fields, C = unknown>(
   return Object.assign([...native, ...others], { family: name, fields, ...(by && { by }), ...(args && { args }) });
 }
 
-/** The row of WebAssembly, and the reference. */
+/** The WebAssembly kernel and the reference of a declared family. */
 function declaredRows<F extends Fields, C>(
   name: string,
   fields: F,

@@ -1,6 +1,6 @@
 /**
- * CPUs by name and the features that kernels may use there, as far as this package knows features: to export for a
- * machine that is not this one, and to ask what would serve there.
+ * Known CPUs and the features that kernels may use on them, for exporting to another machine and for asking which kernels it
+ * would use.
  */
 import type { CpuFeature } from "./contract.ts";
 
@@ -10,7 +10,7 @@ const sapphireRapids = [...iceLake, "avx_vnni", "avx512_bf16", "amx_int8", "amx_
 const armv82 = ["neon", "dotprod"] as const;
 const armv86 = [...armv82, "i8mm", "bf16"] as const;
 
-/** Features that kernels may use, by the name of a CPU; `cpuWith` makes a `Cpu` of them. */
+/** Features by CPU name; `cpuWith` makes a `Cpu` of them. */
 export const knownCpus: Readonly<Record<string, readonly CpuFeature[]>> = {
   haswell: ["avx2"],
   skylake: ["avx2"],

@@ -1,23 +1,23 @@
-/** Where a program's weights, scratch and state live, and what runs its calls there: native code or WebAssembly. */
+/** The memory of a program's weights, scratch and state, with the backend that runs its calls: native code or WebAssembly. */
 import type { Cpu, KernelMemory, NativeCall } from "./contract.ts";
 import { nativeAddon } from "./native/addon.ts";
 import { planNativeCalls, zeroedBytes } from "./plan.ts";
 import { WasmEngine } from "./wasm/engine/engine.ts";
 import { needsWide } from "./wasm/engine/engine-memory.ts";
 
-/** Memory for kernels on a CPU: `bytes` is what the program needs at least. UnsupportedError when there is not so much. */
+/** Memory for kernels on a CPU; `bytes`: least bytes that the program needs. UnsupportedError when there is not enough. */
 export function programMemory(cpu: Cpu, bytes: number, threads: number): KernelMemory {
   return cpu.features.has("simd128") ? new WasmEngine({ bytes, threads }) : processMemory(threads);
 }
 
-/** UnsupportedError when kernels of the CPU can never have so many bytes. */
+/** UnsupportedError when kernels of this CPU can never have so many bytes. */
 export function checkMemory(cpu: Cpu, bytes: number): void {
   if (cpu.features.has("simd128")) needsWide(bytes);
 }
 
 /**
- * Memory of the process: for native and reference kernels. Native threads are those of a pool that all share: so many of
- * them are kept until `dispose`.
+ * The process's own memory, for native and reference kernels. Native threads are in a pool that all programs share, which keeps
+ * `threads` of them until `dispose`.
  */
 export function processMemory(threads = 0): KernelMemory {
   const addon = nativeAddon();
@@ -25,7 +25,7 @@ export function processMemory(threads = 0): KernelMemory {
   if (isKept) addon!.keepThreads(threads);
   return {
     holdsConstants: false,
-    // The reference kernels run on the caller's.
+    // The reference kernels run on the caller's thread.
     ...(addon ? {} : { threads: 1 }),
     abort: new Int32Array(1),
     allocate: zeroedBytes,

@@ -1,18 +1,18 @@
-/** Runs of native calls: one trip off the JavaScript thread for a whole sequence of kernels. */
+/** Plans of native calls: one trip off the JavaScript thread for a whole sequence of kernels. */
 import { UnsupportedError } from "../errors.ts";
 import { pointsOf, type Sizes, slopesOf } from "./affine.ts";
 import type { CallPlan, EncodedCall, NativeCall, SizedCalls } from "./contract.ts";
 import { nativeAddon } from "./native/addon.ts";
 import { wasmThreads } from "./wasm/engine/workers.ts";
 
-/** A plan of calls whose memory stays where it is. */
+/** Makes a plan of calls whose memory does not move. */
 export function planNativeCalls(calls: readonly NativeCall[], threads: number, sized?: SizedCalls): CallPlan {
   const addon = nativeAddon();
   if (!addon) throw new UnsupportedError("native calls need the native addon");
   const affine = sized && affineCalls(calls, sized);
   let held = affine ?? calls;
   let plan = addon.createPlan(held, threads);
-  /** Where the calls are not affine in the sizes: a plan of what they are at these. */
+  /** For calls that are not affine in the sizes: replaces the plan by one for these sizes. */
   const replace = (sizes: Sizes): boolean => {
     const now = nativeCalls(calls.map((_, i) => sized!.at(i, sizes)));
     if (!now) return false;
@@ -27,7 +27,7 @@ export function planNativeCalls(calls: readonly NativeCall[], threads: number, s
     return addon.resizePlan(plan, change);
   };
   return {
-    // The arrays hold the memory that the plan points into.
+    // Keeps the arrays alive, whose memory the plan points to.
     run: (abort, times) => addon.runPlanAsync(plan, threads, abort, times).then(() => void held),
     runHere: (times) => addon.runPlan(plan, threads, times),
     ...(sized && { resize: affine ? resize : replace }),
@@ -35,7 +35,7 @@ export function planNativeCalls(calls: readonly NativeCall[], threads: number, s
   };
 }
 
-/** The calls with the slopes of their numbers; null where some are not affine, or where buffers are elsewhere for other sizes. */
+/** Adds slopes to the calls; null where some are not affine, or have buffers at other addresses for other sizes. */
 function affineCalls(calls: readonly NativeCall[], { range, at }: SizedCalls): readonly NativeCall[] | null {
   const points = pointsOf(range).slice(1);
   const affine: NativeCall[] = [];
@@ -54,26 +54,29 @@ function affineCalls(calls: readonly NativeCall[], { range, at }: SizedCalls): r
   return affine;
 }
 
-/** Null where one has no room. */
+/** The calls as native ones; null if one of them has too little scratch memory. */
 function nativeCalls(calls: readonly (EncodedCall | null)[]): readonly NativeCall[] | null {
   const native = calls.flatMap((call) => (call?.target === "native" ? [call] : []));
   return native.length === calls.length ? native : null;
 }
 
-/** Whether arrays begin at one place; those of no bytes are anywhere. */
+/** Whether two arrays begin at the same address; empty arrays always do. */
 function isAt(a: ArrayBufferView, b: ArrayBufferView): boolean {
   return (a.buffer === b.buffer && a.byteOffset === b.byteOffset) || (a.byteLength === 0 && b.byteLength === 0);
 }
 
-/** Threads to use when the caller says nothing: physical performance cores as far as they are known and a container may use them. */
+/** Default number of threads: the physical performance cores, as far as known and as a container may use them. */
 export function defaultThreads(): number {
   return nativeAddon()?.defaultThreads() ?? wasmThreads();
 }
 
-/** More than any program of use asks for, and less than what engines refuse outright. */
+/** Most bytes to request from the addon: more than any program needs, and less than engines refuse outright. */
 const NATIVE_BYTES_MAX = 2 ** 32;
 
-/** Zeroed bytes; with native code they begin at a page, so that vectors do not cross cache lines. May throw RangeError. */
+/**
+ * Allocates zeroed bytes; with native code they are page-aligned, so that vectors do not cross cache lines. May throw
+ * RangeError.
+ */
 export function zeroedBytes(length: number): Uint8Array {
   const buffer = length > 0 && length <= NATIVE_BYTES_MAX ? (nativeAddon()?.allocate(length) ?? null) : null;
   return buffer ? new Uint8Array(buffer) : new Uint8Array(length);

@@ -1,4 +1,4 @@
-/** Arguments of several families that native code gets as several fields: weights, indices, tables of sequences. */
+/** Composite arguments that several families use and native code gets as several fields: weights, indices, sequence tables. */
 import type { DType } from "../dtype.ts";
 import type { PackedWeights } from "./contract.ts";
 import { type ArrayField, choice, type RecordField, size, unsized, whole } from "./declaration.ts";
@@ -13,7 +13,7 @@ export interface FloatWeights {
 /** Types of float weights, as native/half.h numbers them. */
 export const floatTypes = ["f32", "f16", "bf16"] as const satisfies readonly DType[];
 
-/** Float weights of these sizes. */
+/** An argument of float weights with these sizes. */
 /* @__NO_SIDE_EFFECTS__ */
 export function floatWeights<N extends string>(...sizes: readonly N[]): RecordField<FloatWeights, never, N> {
   return {
@@ -26,10 +26,10 @@ export function floatWeights<N extends string>(...sizes: readonly N[]): RecordFi
   };
 }
 
-/** Ids of tokens, rows or columns. */
+/** Indices of tokens, rows or columns. */
 export type Indices = BigInt64Array | Int32Array;
 
-/** So many ids as `count` names. */
+/** An argument of indices, whose length is the size `count`. */
 /* @__NO_SIDE_EFFECTS__ */
 export function indices<S extends string>(count: S): RecordField<Indices, S, never> {
   return {
@@ -42,7 +42,7 @@ export function indices<S extends string>(count: S): RecordField<Indices, S, nev
   };
 }
 
-/** Quantized weights [n, k] as packed. Headers of TorchAO's layouts lack n, k and the size of groups. */
+/** An argument of packed quantized weights [n, k]. The sizes are separate fields, since TorchAO's headers lack them. */
 export const packedWeights: RecordField<PackedWeights, "n" | "k", never> = {
   kind: "record",
   fields: (name) => ({ [name]: unsized("u8"), n: whole, k: whole, groupSize: whole }),
@@ -51,14 +51,14 @@ export const packedWeights: RecordField<PackedWeights, "n" | "k", never> = {
   },
 };
 
-/** Which rows of a step are whose. */
+/** The runs of a step: which rows belong to which sequence. */
 export const runsOfTable: RecordField<SequenceTable, never, never> = {
   kind: "record",
   fields: () => ({ runs: unsized("i32"), runsMax: whole }),
   values: ({ runs, runsMax }) => ({ runs, runsMax }),
 };
 
-/** The same, and the addresses of the states of sequences: those to read, and those to write. */
+/** The runs of a step, and the addresses of the sequences' states, to read and to write. */
 export const statesOfTable: RecordField<SequenceTable, never, never> = {
   kind: "record",
   fields: () => ({
@@ -68,7 +68,7 @@ export const statesOfTable: RecordField<SequenceTable, never, never> = {
   values: ({ runs, runsMax, slots, states, nextStates }) => ({ runs, runsMax, slots, states, nextStates }),
 };
 
-/** The part of each state that is a call's own: where it begins. */
+/** Byte offset of the call's part of each state. */
 export const partOfState: RecordField<StatePart, never, never> = {
   kind: "record",
   fields: () => ({ stateOffset: size }),
@@ -76,8 +76,8 @@ export const partOfState: RecordField<StatePart, never, never> = {
 };
 
 /**
- * The pages of a layer's keys and values: offsets of its parts are bytes from the address of a page. Of int4, the same of the
- * pages in f16; of other types, those are the pages again.
+ * The pages of a layer's keys and values, with byte offsets of its parts from a page's address. For int4, also those of the f16
+ * residual pages; for other types, these are the pages again.
  */
 export const pagesOfLayer: RecordField<LayerPages, never, never> = {
   kind: "record",

@@ -1,14 +1,14 @@
 /**
- * Which layout and which kernel: pure functions of what is asked and of a CPU, which need not be this one.
- * Tables are ordered best first, and the first row that serves wins: of those that read the layout, bits and groups on the
- * CPU, one with mStep <= m.
+ * Selects a layout and a kernel: pure functions of a query and a CPU, which need not be this one. Tables are ordered best
+ * first; the first kernel that serves the query wins: it must read the layout, bits and groups, run on the CPU, and have mStep
+ * <= m.
  */
 import { UnsupportedError } from "../errors.ts";
 import { hasFactors, type WeightSpec } from "../quantized.ts";
 import type { Cpu, Kernel, KernelQuery, PackedLayout, PackedWeights } from "./contract.ts";
 import { layouts } from "./layout/packed.ts";
 
-/** What selection knows of a call with m rows of activations and these weights. */
+/** The query for a call with m rows of activations and these weights. */
 export function packedQuery({ layout, spec }: Pick<PackedWeights, "layout" | "spec">, m: number): KernelQuery {
   const query = { layout: layout.name, bits: spec.bits, m, group: Math.min(spec.groupSize, spec.k) };
   if (!spec.hasMinima && spec.scaleDType === "i8") return { ...query, hasFactors: true };
@@ -33,7 +33,7 @@ export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu
   return null;
 }
 
-/** What is known of a table and a CPU: kernels whose features it has, and what was chosen last, as layers are alike. */
+/** Cache for a table and a CPU: kernels whose features the CPU has, and the last choice, since consecutive layers are alike. */
 interface Choices {
   readonly able: readonly Kernel<never>[];
   last: { readonly query: KernelQuery; readonly kernel: Kernel<never> } | null;
@@ -75,7 +75,7 @@ export function selectKernel<A>(kernels: readonly Kernel<A>[], query: KernelQuer
   return kernel;
 }
 
-/** One clause a kernel: its name and why it does not serve, or that it does. */
+/** For each kernel, its name and why it does not serve the query, or that it does. */
 export function explain<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cpu: Cpu): string {
   return kernels.map((kernel) => `${kernel.name} ${kernelRefusal(kernel, query, cpu) ?? "serves"}`).join("; ");
 }
@@ -85,13 +85,13 @@ function describeQuery({ layout, bits, m, group, hasMinima, hasFactors }: Kernel
   return `${layout ?? "no"} layout, ${bits ?? "no"} bits, ${groups}${hasMinima || hasFactors ? "minima or scales with factors, " : ""}m = ${m}`;
 }
 
-/** The layout to pack weights in for a CPU: the first made for it that can store them. UnsupportedError says why none can. */
+/** The layout to pack weights in for a CPU: the first one for it that supports them. UnsupportedError says why none does. */
 export function selectLayout(spec: WeightSpec, cpu: Cpu): PackedLayout {
   const suitable = layouts.filter(({ suits = [] }) => suits.every((feature) => cpu.features.has(feature)));
   return suitable.find((candidate) => candidate.refusal(spec) === null) ?? refuse(spec, suitable);
 }
 
-/** What `selectLayout` gives for these weights on one CPU or another. UnsupportedError likewise. */
+/** All layouts that `selectLayout` may return for these weights, over all CPUs. UnsupportedError if there are none. */
 export function selectableLayouts(spec: WeightSpec): readonly PackedLayout[] {
   const able = layouts.filter((candidate) => candidate.refusal(spec) === null);
   const forAll = able.findIndex(({ suits }) => suits === undefined);

@@ -1,71 +1,71 @@
 /**
- * What kernels see of the sequences of a step: which rows are whose, and where the pages of their keys and values lie. The
- * arrays stay where they are; they are written before each step, while nothing runs.
+ * The sequences of a step as kernels see them: which rows belong to which sequence, and where the pages of its keys and values
+ * are. The arrays do not move; they are written before each step, while nothing runs.
  */
 import { byteSize, type TypedArray } from "../dtype.ts";
 
-/** Numbers of a run in `SequenceTable.runs`: its first row, its rows, the position of its first row, its slot. */
+/** Numbers of a run in `SequenceTable.runs`: its first row, its number of rows, the position of its first row, its slot. */
 export const RUN_FIELDS = 4;
 
 /**
- * What keys and values are kept in: int8 has a scale for each row of a head; int4 a step and a least value for each row of
- * values and for each column of a page's keys (Liu et al. 2024, KIVI).
+ * Storage types of the KV cache: int8 has a scale for each row of a head; int4 has a scale and a minimum for each row of values
+ * and for each column of a page's keys (Liu et al. 2024, KIVI).
  */
 export const kvCacheTypes = ["f32", "f16", "int8", "int4"] as const;
 /**
- * The type that keys and values are kept in: `f32` as computed, `f16` in half the memory, `int8` in about a quarter, `int4`
- * in about a seventh.
+ * Storage type of the KV cache: `f32` as computed, `f16` in half the memory, `int8` in about a quarter, `int4` in about a
+ * seventh.
  */
 export type KvCacheType = (typeof kvCacheTypes)[number];
 
-/** Sizes of the keys and values of a layer, and how many last positions its queries see (0 for all). */
+/** Sizes of a layer's keys and values, and how many last positions its queries see (0 for all). */
 export interface LayerCacheShape {
   /** Key and value heads of the layer. */
   readonly kvHeads: number;
   /** Elements of a head. */
   readonly headDim: number;
-  /** Positions that a query sees at most. */
+  /** Most positions that a query sees; 0 for all. */
   readonly window: number;
 }
 
-/** What a call of a program keeps of each sequence: the keys and values of a layer, or a state of fixed size. */
+/** What a program's call stores for each sequence: the keys and values of a layer, or a state of fixed size. */
 export type SequenceUse =
   | ({ readonly kind: "cache"; readonly layer: number } & LayerCacheShape)
   | { readonly kind: "state"; readonly index: number; readonly byteLength: number };
 
-/** Where the keys and values of the layers of one kind are. */
+/** Pages of the keys and values of all layers with the same window and sizes. */
 export interface PagedCache extends LayerCacheShape {
-  /** Type that keys and values are stored in. */
+  /** Storage type of keys and values. */
   readonly type: KvCacheType;
-  /** Positions of a page, a power of two. */
+  /** Positions per page, a power of two. */
   readonly pagePositions: number;
-  /** Most pages of a sequence. */
+  /** Most pages per sequence. */
   readonly pagesMax: number;
-  /** Addresses [slots * pagesMax] of pages in the memory of kernels. Those behind a window are never read. */
+  /** Addresses [slots * pagesMax] of pages in the kernels' memory. Pages outside a window are never read. */
   readonly pages: BigUint64Array;
-  /** The bytes of a page, by the sequence's slot and the page's index. */
+  /** Bytes of a page, by the sequence's slot and the page's index. */
   page(slot: number, index: number): Uint8Array;
 }
 
-/** Positions of a page of int4: those that share steps of keys. */
+/** Positions per page of int4: they share the scales of keys. */
 export const INT4_POSITIONS = 64;
 
-/** The part of each page that belongs to one layer. */
+/** One layer's part of each page. */
 export interface LayerPages {
-  /** Cache that holds the layer's pages. */
+  /** Cache with the layer's pages. */
   readonly cache: PagedCache;
-  /** Bytes from the start of a page to the layer's part. */
+  /** Byte offset of the layer's part in a page. */
   readonly offset: number;
   /**
-   * Pages of f16 beside those of int4: tokens read their own page here, and full pages of int4 are made of it.
-   * Only pages that tokens to come are in are there.
+   * For int4, the f16 residual: attention reads the positions of the current, incomplete page here, and each complete page is
+   * quantized to int4 from here. Only pages that tokens can still be added to are present.
    */
   readonly residual?: LayerPages | undefined;
 }
 
-/** The part of each sequence's state that belongs to one recurrent layer. */
+/** One recurrent layer's part of each sequence's state. */
 export interface StatePart {
-  /** Byte within a sequence's state at which the part begins. */
+  /** Byte offset of the part in a sequence's state. */
   readonly offset: number;
   /** Bytes of the part. */
   readonly byteLength: number;
@@ -73,58 +73,55 @@ export interface StatePart {
 
 /** The sequences of a step, as kernels read them. */
 export interface SequenceTable {
-  /** What programs hold instead of the table: a value of one element that only the runtime makes. */
+  /** Handle by which programs refer to the table: an array of one element that only the runtime makes. */
   readonly handle: Int32Array;
   /**
-   * Numbers [1 + RUN_FIELDS * runsMax]: how many runs there are, then each. A run is consecutive rows of the step that
-   * are consecutive positions of one sequence. Runs are in the order of their rows and share none.
+   * Numbers [1 + RUN_FIELDS * runsMax]: the number of runs, then each run. A run is consecutive rows of the step that are
+   * consecutive positions of one sequence. Runs are ordered by their rows and do not overlap.
    */
   readonly runs: Int32Array;
-  /** Most runs of tokens in one call. */
+  /** Most runs in one call. */
   readonly runsMax: number;
-  /** Sequences that can be in a step. */
+  /** Most sequences in a step. */
   readonly slots: number;
-  /**
-   * Addresses [slots] of states to read; `nextStates` has those to write, which take their places when the step has
-   * succeeded.
-   */
+  /** Addresses [slots] of states to read; `nextStates` has those to write, which replace them when the step has succeeded. */
   readonly states: BigUint64Array;
-  /** Addresses of the states that a call writes, one a run. */
+  /** Addresses [slots] of the states to write. */
   readonly nextStates: BigUint64Array;
-  /** Both states of a slot as bytes. */
+  /** Bytes of a slot's current and next state. */
   state(slot: number): { readonly now: Uint8Array; readonly next: Uint8Array };
   /** Pages of a layer; undefined for a layer that the program does not have. */
   layerPages(layer: number): LayerPages | undefined;
-  /** Place of a call's state within a sequence's; undefined for an index without one. */
+  /** A call's part of a sequence's state; undefined for an unknown index. */
   statePart(index: number): StatePart | undefined;
 }
 
-/** Bytes at which the parts of a layer begin in its part of a page, and the bytes of that part. */
+/** Byte offsets of a layer's keys, values and scales in its part of a page, and the bytes of that part. */
 export interface PartOffsets {
   readonly keys: number;
   readonly values: number;
   /**
-   * Place of the keys' scales where they are int8: f32 [pagePositions, kvHeads]; where they are int4, f16
-   * [kvHeads, 2, columns] of steps and least values, and of values [kvHeads, 2, pagePositions].
+   * Offsets of scales. int8: f32 [pagePositions, kvHeads]. int4: f16 scales and minima, [kvHeads, 2, columns] of keys and
+   * [kvHeads, 2, pagePositions] of values.
    */
   readonly keyScales: number;
   readonly valueScales: number;
   readonly layerBytes: number;
 }
 
-/** Each part begins at a cache line. */
+/** Alignment of each part: a cache line. */
 const PART_ALIGNMENT = 64;
 
 const elementBytes: Readonly<Record<KvCacheType, number>> = { f32: 4, f16: 2, int8: 1, int4: 0.5 };
 
-/** Columns that heads of int4 have room for. */
+/** Columns of an int4 head as stored, a multiple of 32. */
 export function int4Columns(headDim: number): number {
   return Math.ceil(headDim / 32) * 32;
 }
 
 /**
- * Keys and values [pagePositions, kvHeads, headDim], then their scales; of int4, [kvHeads, pagePositions, int4Columns] in the
- * order of native/families/attention/int4_pages.h.
+ * Offsets of keys and values [pagePositions, kvHeads, headDim], and then their scales; for int4, of [kvHeads, pagePositions,
+ * int4Columns] in the order of native/families/attention/int4_pages.h.
  */
 export function partOffsets(cache: Pick<PagedCache, "type" | "kvHeads" | "headDim" | "pagePositions">): PartOffsets {
   const { type, kvHeads, headDim, pagePositions } = cache;
@@ -143,12 +140,12 @@ export function partOffsets(cache: Pick<PagedCache, "type" | "kvHeads" | "headDi
 
 const tables = new WeakMap<TypedArray, SequenceTable>();
 
-/** Lets calls of programs find a table by its handle. */
+/** Registers a table, so that programs' calls find it by its handle. */
 export function registerTable(table: SequenceTable): void {
   tables.set(table.handle, table);
 }
 
-/** The table of a handle; undefined for any other memory, whatever is in it. */
+/** The table of a handle; undefined for any other array, whatever it contains. */
 export function tableOf(handle: TypedArray): SequenceTable | undefined {
   return tables.get(handle);
 }
@@ -161,7 +158,7 @@ export interface Run {
   readonly slot: number;
 }
 
-/** The runs of a table as far as they are among the first `rows` rows. */
+/** The runs of a table, limited to the first `rows` rows. */
 export function* runsOf({ runs }: SequenceTable, rows: number): Generator<Run> {
   for (let i = 0; i < runs[0]!; i++) {
     const [row, count, position, slot] = runs.subarray(1 + i * RUN_FIELDS, 1 + (i + 1) * RUN_FIELDS) as unknown as [

@@ -14,46 +14,49 @@ const NONE: ReadonlySet<number> = new Set();
 /** What a guide is made from. */
 export interface AnswerGuideOptions {
   readonly tokenizer: Tokenizer;
-  /** Null for answers that are nothing but text. */
+  /** Parser of thinking and tool calls; null for answers that are only text. */
   readonly parser: AnswerParser | null;
   readonly format: AnswerFormat | null;
-  /** Texts that end the answer. */
+  /** Stop strings, each of which ends the answer. */
   readonly stop: readonly string[];
-  /** Most tokens of thinking. */
+  /** Most tokens of thinking; null for any number. */
   readonly budget: number | null;
-  /** What the answer, without thinking, is constrained to. */
+  /** The constraint of the answer's text, which thinking is exempt from; null for none. */
   readonly constrained: ConstrainedText | null;
-  /** What holds calls that the model begins by itself, where tools are strict. */
+  /** Constrains tool calls that the model begins by itself, where tools are strict; null where none is. */
   readonly watch: CallWatch | null;
   /** Whether the model may begin to think. */
   readonly mayThink: boolean;
   /** Whether the model may call a tool instead of answering. */
   readonly mayCall: boolean;
-  /** Text with which the answer was begun for the model. */
+  /** Beginning of the answer that the prompt already ends with. */
   readonly begunText: string;
-  /** Told of each token. */
+  /** Called with each token. */
   readonly onToken: (id: number) => void;
 }
 
 export class AnswerGuide implements TokenGuide {
   readonly shownIds: ReadonlySet<number>;
-  /** Tokens of the model's thinking. */
+  /** Number of tokens in which the model thought. */
   reasoningTokens = 0;
-  /** The stop string that ended the answer. */
+  /** The stop string that ended the answer; null while none has. */
   stopString: string | null = null;
   /** The answer's text so far. */
   text = "";
   readonly #options: AnswerGuideOptions;
   readonly #stops: StopMatcher;
-  /** Tokens that come next. */
+  /** Tokens that must come next: the end of thinking, after its budget. */
   #forced: number[] = [];
   #events: ChatEvent[] = [];
-  /** Tokens that begin thinking or a call, where they may come instead of text that is constrained. */
+  /** Tokens that begin thinking or a tool call, where they may come in place of constrained text. */
   #startIds: ReadonlySet<number> = NONE;
   readonly #callStarts: ReadonlySet<number>;
-  /** Whether a call has begun, to which nothing holds the model. */
+  /** Whether an unconstrained tool call has begun: nothing after it is masked. */
   #isFree = false;
-  /** Text that has come without being constrained: with the end of thinking in one token, or before the model began. */
+  /**
+   * Text that the constraint must take before the next token: the beginning in the prompt, or what came in one token with
+   * the end of thinking.
+   */
   #leftover: string;
 
   constructor(options: AnswerGuideOptions) {
@@ -81,7 +84,7 @@ export class AnswerGuide implements TokenGuide {
     return this.#options.parser?.writer.calls ?? [];
   }
 
-  /** The events since the last time. */
+  /** Takes the events since the last time. */
   takeEvents(): ChatEvent[] {
     const events = this.#events;
     this.#events = [];
@@ -132,7 +135,7 @@ export class AnswerGuide implements TokenGuide {
     const events: ChatEvent[] = parser ? parser.push(text) : text === "" ? [] : [{ type: "text", text }];
     watch?.take(id, text, this.isThinking);
     if (wasThinking || this.isThinking) this.reasoningTokens++;
-    // What thinking may be followed by, too; a call goes on as the model likes.
+    // A call may follow the end of thinking, too, and is not constrained once it has begun.
     if (isStart && !this.isThinking) this.#isFree = true;
     this.#startIds = wasThinking && !this.isThinking ? this.#callStarts : NONE;
     if (wasThinking && !this.isThinking && !isForced) this.#leftover = parser?.writer.text.slice(textBefore) ?? "";
@@ -162,7 +165,7 @@ export class AnswerGuide implements TokenGuide {
   }
 }
 
-/** A mask of one token. */
+/** A mask, a bit a token, that allows one token. */
 function maskOf(id: number, vocabularySize: number): Uint32Array {
   const mask = new Uint32Array(Math.ceil(vocabularySize / 32));
   mask[id >>> 5]! |= 1 << (id & 31);

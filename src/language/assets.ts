@@ -1,4 +1,4 @@
-/** The texts that travel with a program: tokenizer, chat template, generation settings; as named data inside the file. */
+/** Assets that travel with a program (tokenizer, chat template, generation settings) as named data inside the file. */
 import type { Program } from "../program/program.ts";
 import type { ModelAssets } from "../text/model-assets.ts";
 
@@ -12,13 +12,13 @@ const keys = {
 
 const entries = Object.entries(keys) as [keyof ModelAssets, string][];
 
-/** Named data of a program. */
+/** Assets as named data of a program. */
 export function encodeAssets(texts: ModelAssets): Map<string, Uint8Array> {
   const present = entries.filter(([field]) => (texts[field] ?? null) !== null);
   return new Map(present.map(([field, key]) => [key, new TextEncoder().encode(texts[field]!)]));
 }
 
-/** Texts in a program's named data; of a program without any, those that `readBeside` finds by file name. */
+/** Assets in a program's named data; of a program without any, those that `readBeside` finds by file name. */
 export async function programAssets(
   program: Program,
   readBeside: (file: string) => Promise<string | null> = async () => null,

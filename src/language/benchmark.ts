@@ -1,4 +1,4 @@
-/** How fast a loaded model reads a prompt and generates, on random tokens. Measures only; compares with nothing. */
+/** How fast a loaded model computes a prompt (prefill) and generates (decode), on random tokens. */
 import { checkOptions, checkWhole } from "../arguments.ts";
 import { ContextLengthError } from "../errors.ts";
 import { createRandom } from "../text/random.ts";
@@ -8,9 +8,9 @@ import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 export interface BenchmarkOptions {
   /** Tokens of the prompt. Default 128. */
   readonly promptTokens?: number | undefined;
-  /** Tokens that each run writes. Default 32. */
+  /** Tokens that each run generates. Default 32. */
   readonly decodeTokens?: number | undefined;
-  /** Repetitions, of which the median counts. Default 3. */
+  /** Repetitions, whose median is reported. Default 3. */
   readonly runs?: number | undefined;
   /** Seed of the random token ids. Default 0. */
   readonly seed?: number | undefined;
@@ -20,15 +20,15 @@ export interface BenchmarkOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What `benchmark` measures: tokens a second of prompts and of generation, with the number of tokens of each. */
+/** What `benchmark` measures: tokens a second of prefill and of decode, and the number of tokens of each. */
 export interface Benchmark {
   /** Tokens of the prompt. */
   readonly promptTokens: number;
-  /** Tokens that each run wrote. */
+  /** Tokens that each run generated. */
   readonly decodeTokens: number;
-  /** Tokens a second of each run that read the prompt. */
+  /** Prefill speed of each run, in tokens a second. */
   readonly prefillRuns: readonly number[];
-  /** Tokens a second of each run that wrote. */
+  /** Decode speed of each run, in tokens a second. */
   readonly decodeRuns: readonly number[];
   /** Median of `prefillRuns`. */
   readonly prefillTokensPerSecond: number;
@@ -37,8 +37,8 @@ export interface Benchmark {
 }
 
 /**
- * Each run: a prompt into an empty context, then tokens one by one. ContextLengthError when they do not fit,
- * InvalidArgumentError for counts that are not whole numbers from 1.
+ * Measures prefill and decode. Each run computes a prompt in an empty context, then generates tokens one by one.
+ * ContextLengthError when they do not fit, InvalidArgumentError for counts that are not whole numbers from 1.
  */
 export async function benchmark(model: LanguageModel, options: BenchmarkOptions = {}): Promise<Benchmark> {
   checkLanguageModel(model);
@@ -55,7 +55,7 @@ export async function benchmark(model: LanguageModel, options: BenchmarkOptions 
   const prefillRuns: number[] = [];
   const decodeRuns: number[] = [];
   for (let run = 0; run < runs; run++) {
-    // Others each time: what is in the model's store is not read again.
+    // New ids in each run, since a prompt that the prefix cache holds would not be computed again.
     const ids = Array.from({ length: promptTokens + decodeTokens }, () =>
       Math.floor(random.uniform() * decoder.vocabularySize),
     );

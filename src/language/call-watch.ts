@@ -1,13 +1,19 @@
-/** Holds calls that a model begins by itself: waits for the text that begins one, and lets nothing else come until it ends. */
+/**
+ * Constrains tool calls that a model begins by itself: waits for the text that begins one, then masks tokens until the call
+ * ends.
+ */
 import { logInfo } from "../log.ts";
 import type { AnswerFormat } from "../text/answer/index.ts";
 import type { Tool } from "../text/chat-messages.ts";
 import type { ConstrainedParts, ConstrainedText } from "./constrained-text.ts";
 
-/** How calls begin that nothing marks. */
+/** How tool calls begin in formats without a marker. */
 const BARE = '{"name": "';
 
-/** What a call is constrained to once it has begun: one of some tools. Arguments of tools that are not strict are any object. */
+/**
+ * What a call is constrained to once it has begun: a name of these tools and its arguments, of any object where the tool is
+ * not strict.
+ */
 export function callParts({ callToken, callSteps }: AnswerFormat, tools: readonly Tool[]): ConstrainedParts {
   const [first, ...others] = callSteps;
   const rest = first?.kind === "text" ? first.text.slice(callToken.length) : "";
@@ -19,14 +25,14 @@ export function callParts({ callToken, callSteps }: AnswerFormat, tools: readonl
 }
 
 export class CallWatch {
-  /** Text that begins calls; "" where they begin as bare JSON does, with the answer. */
+  /** Text that begins a call; "" where calls are bare JSON that begins the answer. */
   readonly #marker: string;
   readonly #call: ConstrainedText;
-  /** Text that may be the beginning of a call. */
+  /** The last text, which may be the beginning of a call. */
   #seen = "";
-  /** Whether the answer has begun with what is no bare call. */
+  /** Whether the answer has begun with something that is no bare call, so that no call can follow. */
   #isOver = false;
-  /** Text of the call that came with the token that began it. */
+  /** Text after the call's beginning that came in the same token. */
   #rest = "";
   #isHolding = false;
 
@@ -35,12 +41,14 @@ export class CallWatch {
     this.#call = call;
   }
 
-  /** Whether a call is being written. */
+  /** Whether a call is being written and constrained. */
   get isHolding(): boolean {
     return this.#isHolding;
   }
 
-  /** The token that comes next in the call, or a mask of those that may; null where the call cannot be constrained. */
+  /**
+   * The only token that may come next in the call, or a mask of those that may; null where the call cannot be constrained.
+   */
   async next(): Promise<number | Uint32Array | null> {
     const rest = this.#rest;
     this.#rest = "";
@@ -54,7 +62,7 @@ export class CallWatch {
     return this.#call.allows(id);
   }
 
-  /** Takes a token and its text, after which the model is, or is not, thinking. */
+  /** Takes a token and its text; `isThinking` after it. */
   take(id: number, text: string, isThinking: boolean): void {
     if (this.#isHolding) {
       this.#call.accept(id, text);

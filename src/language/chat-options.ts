@@ -1,4 +1,4 @@
-/** How a model answers messages, and what an answer is given as. */
+/** Options of chat, and the events and results of an answer. */
 import { checkOptions, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { AssistantMessage, Tool, ToolChoice } from "../text/chat-messages.ts";
@@ -12,22 +12,22 @@ export interface EncodeChatOptions {
   /** Tools that the model may call. Default none. */
   readonly tools?: readonly Tool[] | undefined;
   /**
-   * Whether the model thinks before it answers, for models that do both; with a budget, thinking ends after so many tokens.
-   * Default: as the chat template has it.
+   * Whether the model thinks before it answers, for models that can do both. With `budget`, thinking ends after that many
+   * tokens. Default: what the chat template does.
    */
   readonly thinking?: boolean | { readonly budget: number } | undefined;
   /** Further variables of the chat template, such as `reasoning_effort`. */
   readonly templateOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** How an answer is generated. `stop` ends the answer's text alone, not what the model thinks. */
+/** How an answer is generated. Strings of `stop` end the answer's text; in the model's thinking they are ignored. */
 export interface ChatOptions extends GenerateOptions, EncodeChatOptions {
   /**
-   * JSON schema of the answer's text, or a Standard Schema such as one of zod or valibot; `result.value` is its value. It
-   * does not hold the model's thinking, nor calls of tools that begin with a token of their own.
+   * JSON schema of the answer's text, or a Standard Schema such as one of zod or valibot; `result.value` is its value.
+   * Thinking is not constrained by it, nor are tool calls that begin with a special token.
    */
   readonly schema?: OutputSchema | undefined;
-  /** Whether tools are called. Default "auto". */
+  /** Whether the model may or must call tools, and which. Default "auto". */
   readonly toolChoice?: ToolChoice | undefined;
 }
 
@@ -37,7 +37,7 @@ export type ChatEvent =
   | {
       readonly type: "text";
       readonly text: string;
-      /** Log probabilities of the tokens that the text was made of; absent unless the options ask for them. */
+      /** Log probabilities of the tokens that the text consists of; absent unless the options ask for them. */
       readonly logprobs?: readonly LogProbabilities[];
     }
   /** A call of a tool begins: `index` counts the calls of an answer from 0. */
@@ -45,19 +45,19 @@ export type ChatEvent =
   /** More of the JSON text of a call's arguments. */
   | { readonly type: "toolArguments"; readonly index: number; readonly text: string };
 
-/** Tokens of an answer. */
+/** Number of tokens of an answer and its prompt. */
 interface ChatUsage {
   /** Tokens of the prompt. */
   readonly promptTokens: number;
-  /** Tokens of the prompt that were computed before. */
+  /** Tokens of the prompt that the prefix cache held, so that they were not computed. */
   readonly cachedTokens: number;
-  /** Tokens generated, those of thinking and of an end token included. */
+  /** Tokens generated, including those of thinking and an end token. */
   readonly completionTokens: number;
-  /** Generated tokens in which the model thought. */
+  /** Generated tokens of the model's thinking. */
   readonly reasoningTokens: number;
 }
 
-/** What an answer came to. */
+/** The result of an answer: message, reason of its end, and usage. */
 export interface ChatResult {
   /** The answer as a message of the conversation. */
   readonly message: AssistantMessage;
@@ -66,45 +66,50 @@ export interface ChatResult {
    * "toolCalls" when the model waits for results of its calls.
    */
   readonly finishReason: "stop" | "length" | "toolCalls";
-  /** The stop string that was found; null when none was. */
+  /** The stop string that ended the answer; null when none did. */
   readonly stopString: string | null;
-  /** What an answer to a schema says; undefined without one, and where the model called tools or the answer was cut. */
+  /**
+   * The parsed value of an answer with a schema; undefined without a schema, and where the model called tools or the answer
+   * was cut.
+   */
   readonly value?: unknown;
-  /** Tokens read and written. */
+  /** Number of tokens of prompt and answer. */
   readonly usage: ChatUsage;
-  /** How the generation went: times, and the sentence for users when the context is full. */
+  /** Statistics of the generation: times, and a sentence for users when the context is full. */
   readonly generation: GenerationResult;
 }
 
-/** An answer as it comes. */
+/** Events of an answer as they come, with a result at their end. */
 export class ChatStream extends ResultStream<ChatEvent, ChatResult> {
   readonly #known: { promptTokens: number | null };
 
-  /** `begin` is given what takes the number of tokens of the prompt. */
+  /** `begin` starts the answer; it sets `known.promptTokens` before the first event. */
   constructor(begin: (known: { promptTokens: number | null }) => AsyncGenerator<ChatEvent, ChatResult, void>) {
     const known = { promptTokens: null };
     super(begin(known));
     this.#known = known;
   }
 
-  /** Tokens of the prompt, from the first event on; null before that. */
+  /** Number of tokens of the prompt, from the first event on; null before that. */
   get promptTokens(): number | null {
     return this.#known.promptTokens;
   }
 }
 
-/** How several answers are generated: as one is, so many times. */
+/** How several answers (choices) to one prompt are generated. All have the same options, except for the seed. */
 export interface ChatChoicesOptions extends ChatOptions {
-  /** How many answers, from 1 on. */
+  /** Number of answers, from 1 on. */
   readonly n: number;
-  /** Called as each answer ends, after its last event and while others may go on. What it throws ends all. */
+  /**
+   * Called as each answer ends, after its last event and while others may go on. An error that it throws ends all answers.
+   */
   readonly onEnd?: ((choice: number, result: ChatResult) => void) | undefined;
 }
 
-/** Several answers as they come: events say to which they belong, counted from 0. */
+/** Events of several answers as they come, each with the number of its answer, from 0. */
 export type ChatChoices = ResultStream<ChatEvent & { readonly choice: number }, readonly ChatResult[]>;
 
-/** Budget of thinking; null for any. InvalidArgumentError for what is none. */
+/** Most tokens of thinking; null for no limit. InvalidArgumentError for a value that is no option of thinking. */
 export function thinkingBudget(thinking: EncodeChatOptions["thinking"]): number | null {
   if (thinking === undefined || typeof thinking === "boolean") return null;
   if (typeof thinking !== "object" || thinking === null)
@@ -112,20 +117,20 @@ export function thinkingBudget(thinking: EncodeChatOptions["thinking"]): number 
   return checkWhole("thinking.budget", thinking.budget, 0);
 }
 
-/** Whether the template is asked to let the model think; undefined where it decides. */
+/** Whether the template is told to let the model think; undefined where the template decides. */
 export function wantsThinking(thinking: EncodeChatOptions["thinking"]): boolean | undefined {
   const budget = thinkingBudget(thinking);
   return budget === null ? (thinking as boolean | undefined) : budget > 0;
 }
 
-/** The options without those that only prompts and parsers have. */
+/** The options of generation: those of prompts and of answer parsers are left out. */
 export function generateOptionsOf(options: ChatOptions): GenerateOptions {
   checkOptions(options);
   const { tools, thinking, templateOptions, toolChoice, schema, ...rest } = options;
   return rest;
 }
 
-/** Options whose stop strings count beside the model's own. */
+/** Adds the model's own stop strings to those of the options. */
 export function withOwnStops(model: { readonly stopStrings: readonly string[] }, options: ChatOptions): ChatOptions {
   return options.stop ? { ...options, stop: [...options.stop, ...model.stopStrings] } : options;
 }

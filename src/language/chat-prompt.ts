@@ -1,4 +1,4 @@
-/** The prompt of a conversation: what the model of a template is given to answer. */
+/** Encodes the prompt of a conversation with the chat template. */
 import { UnsupportedError } from "../errors.ts";
 import { begunAnswer } from "../text/begun-answer.ts";
 import { checkMessages, type Message } from "../text/chat-messages.ts";
@@ -12,9 +12,9 @@ import type { Tokenizer } from "../text/tokenizer.ts";
 import { type EncodeChatOptions, wantsThinking } from "./chat-options.ts";
 import type { LateModules } from "./late-modules.ts";
 
-/** What a conversation needs of the model that answers. */
+/** What answering messages needs of a model. */
 export interface ChatModel {
-  /** What loads parsers and constraints of answers. */
+  /** Loads the modules that parse and constrain answers. */
   readonly modules: LateModules;
   /** Name of the model, for messages. */
   readonly name: string;
@@ -22,18 +22,18 @@ export interface ChatModel {
   readonly tokenizer: Tokenizer;
   /** Chat template of the model; null where it has none and cannot converse. */
   readonly template: ChatTemplate | null;
-  /** How the model samples where options do not say. */
+  /** Sampling options that apply where a call gives none. */
   readonly samplingDefaults: SamplerOptions;
-  /** Where drafts come from where options do not say. */
+  /** Where drafts come from where a call does not say. */
   readonly draft: Draft;
   /** Ids of the tokens that end an answer. */
   readonly eosIds: readonly number[];
-  /** Texts that end an answer. */
+  /** Stop strings that end an answer. */
   readonly stopStrings: readonly string[];
 }
 
 /**
- * Ids of a conversation, up to the beginning of the answer, or with what it begins with where the last message is the model's.
+ * Ids of a conversation up to where the answer begins; where the last message is the model's, up to where it goes on.
  * ContextLengthError for more than `contextLength`.
  */
 export function encodePrompt(

@@ -1,4 +1,4 @@
-/** Answers to messages: events as they come, and what the answer came to. */
+/** Generates answers to messages: events as they come, and a result. */
 import { checkOptions } from "../arguments.ts";
 import type { AnswerFormat } from "../text/answer/index.ts";
 import { goesOnThinking } from "../text/begun-answer.ts";
@@ -21,24 +21,27 @@ import { type ConstrainedParts, constrainText } from "./constrained-text.ts";
 import { withDefaults } from "./generation-settings.ts";
 import { mapEvents } from "./result-stream.ts";
 
-/** Options of a call with what must be known before its prompt is made. InvalidArgumentError for what is no choice of tools. */
+/**
+ * Checks options before the prompt is made, and leaves tools out where none may be called. InvalidArgumentError for an
+ * unknown `toolChoice`.
+ */
 export function checkChatOptions(options: ChatOptions): ChatOptions {
   checkOptions(options);
   const { tools = [], toolChoice = "auto" } = options;
   checkToolChoice(toolChoice, tools);
-  // A model that is not told of tools calls none.
+  // Without tools in its prompt, a model calls none.
   return toolChoice === "none" ? { ...options, tools: [] } : options;
 }
 
-/** A prompt, of which the decoder's context holds the first `kept` ids already. */
+/** A prompt whose first `kept` ids are already in the decoder's context. */
 export interface EncodedPrompt {
   readonly ids: readonly number[];
   readonly kept: number;
-  /** The answer's beginning, with which the prompt ends; null where the model begins it. */
+  /** The beginning of the answer that the prompt ends with; null where the model begins the answer. */
   readonly begun: AssistantMessage | null;
 }
 
-/** Generates the answer to a prompt. `onToken` is told of each token before what comes of it. */
+/** Generates the answer to a prompt. `onToken` is called with each token before its events. */
 export async function* answer(
   model: ChatModel,
   decoder: Decoder,
@@ -87,21 +90,21 @@ export async function* answer(
   }
 }
 
-/** The tools that an answer may call. */
+/** The tools that this answer may call. */
 function callable({ tools = [], toolChoice = "auto" }: ChatOptions): readonly Tool[] {
   if (typeof toolChoice === "string") return tools;
   const names = "names" in toolChoice ? toolChoice.names : [toolChoice.name];
   return tools.filter(({ name }) => names.includes(name));
 }
 
-/** Parts of an answer that must call a tool; undefined where it need not. */
+/** Constraint of an answer that must call a tool; undefined where it need not. */
 function partsOf(format: AnswerFormat | null, options: ChatOptions): ConstrainedParts | undefined {
   const { toolChoice = "auto" } = options;
   const mode = typeof toolChoice === "string" ? toolChoice : "names" in toolChoice ? toolChoice.mode : "required";
   return mode === "required" && format ? { steps: format.callSteps, tools: callable(options) } : undefined;
 }
 
-/** A parser for the answer to a prompt, where the model may give more than text. */
+/** Parser of the answer, thinking and tool calls; null where the model gives only text. */
 async function readingOf(
   { tokenizer, template, modules }: ChatModel,
   ids: readonly number[],
@@ -118,12 +121,12 @@ async function readingOf(
   const format = answerFormat(source, tools.length > 0);
   const tail = tokenizer.decode(ids.slice(-TAIL)).trimEnd();
   const isThinking = begun ? goesOnThinking(begun) : tags !== null && tail.endsWith(tags.begin);
-  // Templates close thinking that is turned off.
+  // A template that turns thinking off ends the prompt with closed thinking tags.
   const mayThink = !begun && thinking !== false && tags !== null && !tail.endsWith(tags.end);
   return { parser: new AnswerParser(format, { tools, isThinking, makeId }), format, budget, mayThink };
 }
 
-/** Tokens at the end of a prompt in which its template may open the model's thinking. */
+/** Tokens at the end of a prompt that may hold the template's thinking tags. */
 const TAIL = 16;
 
 function makeId(): string {
@@ -157,7 +160,7 @@ function resultOf(
   };
 }
 
-/** Log probabilities of tokens to the texts that they became. */
+/** Joins log probabilities of tokens to the text events that the tokens became. */
 class TextLogprobs {
   #pending: LogProbabilities[] = [];
 
@@ -170,7 +173,7 @@ class TextLogprobs {
   }
 }
 
-/** The messages as they are when an answer is asked for: the caller may add to the list meanwhile. */
+/** A copy of the messages: the caller may add to the list before the answer begins. */
 export function messagesNow(messages: readonly Message[]): readonly Message[] {
   return Array.isArray(messages) ? messages.slice() : messages;
 }

@@ -1,4 +1,4 @@
-/** Several texts after one prompt: it is computed once, then each goes on by itself, in steps that they share. */
+/** Several texts after one prompt (choices): the prompt is computed once, then all texts share steps. */
 import { checkWhole } from "../arguments.ts";
 import type { ComputeOptions, Decoder } from "../text/decoder.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
@@ -7,11 +7,11 @@ import { mergeNumbered, type Numbered } from "./merge.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { mapEvents } from "./result-stream.ts";
 
-/** How several texts are generated after one prompt: as one is, so many times. */
+/** How several texts (choices) after one prompt are generated. All have the same options, except for the seed. */
 export interface ChoicesOptions extends GenerateOptions {
-  /** How many texts, from 1 on. With a seed, text `i` is drawn with seed + i. */
+  /** Number of texts, from 1 on. With a seed, text `i` is drawn with seed + i. */
   readonly n: number;
-  /** Called as each text ends, after its last part and while others may go on. What it throws ends all. */
+  /** Called as each text ends, after its last part and while others may go on. An error that it throws ends all texts. */
   readonly onEnd?: ((choice: number, result: GenerationResult) => void) | undefined;
 }
 
@@ -19,28 +19,32 @@ export interface ChoicesOptions extends GenerateOptions {
 export interface ChoicePart {
   /** Which text it belongs to, from 0 on. */
   readonly choice: number;
-  /** Characters that follow those before it; "" where a token finishes none and its probabilities are asked for. */
+  /**
+   * Characters that follow those before them; "" for a token that completes no character when log probabilities are asked
+   * for.
+   */
   readonly text: string;
-  /** Log probabilities of the token that finished the text; null unless the options ask for them. */
+  /** Log probabilities of the token that completed the text; null unless the options ask for them. */
   readonly logprobs: LogProbabilities | null;
 }
 
-/** More than any step has rows. */
+/** A limit that no step's number of tokens reaches. */
 const CHOICES_MAX = 1024;
 
-/** InvalidArgumentError for what is no number of texts. */
+/** InvalidArgumentError for a number of texts out of range. */
 export function checkChoices(n: number): void {
   checkWhole("n", n, 1, CHOICES_MAX);
 }
 
-/** The seed of one of several texts. */
+/** The seed of text number `choice`. */
 export function seedOf(seed: number | undefined, choice: number): number | undefined {
   return seed === undefined ? undefined : seed + choice;
 }
 
 /**
- * Runs `n` generations after one prompt together, and gives what comes of each as it comes. `begin` makes one from its
- * decoder, which takes the prompt's ids as any does; `onEnd` hears what each came to as it ends. `decoder` is disposed of at the end.
+ * Runs `n` generations after one prompt at the same time, and gives the events of each as they come. `begin` starts one
+ * from a decoder that takes the prompt's ids as usual; `onEnd` is called with each result. `decoder` is disposed of at the
+ * end.
  */
 export async function* runChoices<E, R>(
   decoder: ProgramDecoder,
@@ -76,7 +80,7 @@ async function idsOrDispose(promptIds: () => readonly number[], prompt: SharedPr
   }
 }
 
-/** A prompt that is computed for whoever of several asks first, and what it was computed in. */
+/** A prompt that is computed once, for the first choice that asks, and forked for the others. */
 class SharedPrompt {
   readonly contextLength: number;
   readonly #first: ProgramDecoder;
@@ -85,7 +89,7 @@ class SharedPrompt {
   #logits: Promise<Float32Array> | null = null;
   #cachedTokens = 0;
 
-  /** `takers`: how many will ask for a decoder. */
+  /** `takers`: the number of choices that will take a decoder. */
   constructor(decoder: ProgramDecoder, takers: number) {
     this.contextLength = decoder.contextLength;
     this.#first = decoder;
@@ -101,17 +105,20 @@ class SharedPrompt {
     return this.#first.vocabularySize;
   }
 
-  /** Whether the program drafts for itself. */
+  /** Whether the program has a draft head (multi-token prediction). */
   get hasDraftHead(): boolean {
     return this.#first.draft !== undefined;
   }
 
-  /** Tokens of the prompt that were found computed already. */
+  /** Tokens of the prompt that the prefix cache held. */
   get cachedTokens(): number {
     return this.#cachedTokens;
   }
 
-  /** A decoder that holds the prompt, and the logits after it. The last one gets that in which it was computed. */
+  /**
+   * Gives a decoder that holds the prompt, and the logits after it. The last taker gets the decoder that computed the
+   * prompt.
+   */
   async take(
     ids: readonly number[],
     options: ComputeOptions,

@@ -1,52 +1,54 @@
-/** How far a model's predictions are from those of another, token by token of a text: what quantization costs. */
+/** How far a model's predictions are from those of a reference, token by token of a text: the error of quantization. */
 import { checkList, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { checkNumber, type PerplexityOptions, readText, scoredRows, windowsOf } from "./scored-rows.ts";
 
-/** Figures of a list of numbers, one a token. */
+/** Mean, error and quantiles of a figure that is measured for each token. */
 export interface Distribution {
-  /** Mean over all tokens. */
+  /** The mean over all tokens. */
   readonly mean: number;
-  /** Standard error of the mean, of tokens that do not depend on each other: the deviation over the root of their number. */
+  /** Standard error of the mean, taking tokens as independent: standard deviation / sqrt(tokens). */
   readonly standardError: number;
-  /** Half of the tokens have less. */
+  /** The median: half of the tokens have less. */
   readonly median: number;
-  /** 99 of 100 tokens have less. */
+  /** The 99th percentile: 99 of 100 tokens have less. */
   readonly percentile99: number;
   /** The largest of all tokens. */
   readonly largest: number;
 }
 
-/** What `compareModels` measures: Kullback-Leibler divergence, agreement about the likeliest token, and both perplexities. */
+/**
+ * What `compareModels` measures: Kullback-Leibler divergence, agreement about the most likely token, and both perplexities.
+ */
 export interface Comparison {
   /** Tokens of a window. */
   readonly window: number;
   /** Tokens from the start of a window to the start of the next. */
   readonly stride: number;
-  /** Tokens that were scored. */
+  /** Number of tokens that were scored. */
   readonly tokens: number;
-  /** Divergence of the model's probabilities from the reference's, `sum p_ref ln(p_ref / p)`, in nats a token. */
+  /** Kullback-Leibler divergence of the model from the reference, `sum p_ref ln(p_ref / p)`, in nats a token. */
   readonly divergence: Distribution;
-  /** Share of the tokens, 0 to 1, for which both find the same token likeliest. */
+  /** Share of the tokens, 0 to 1, for which model and reference find the same token most likely. */
   readonly topAgreement: number;
-  /** Standard error of that share. */
+  /** Standard error of `topAgreement`. */
   readonly topAgreementError: number;
   /** Perplexity of the text under the model. */
   readonly perplexity: number;
   /** Perplexity of the text under the reference. */
   readonly referencePerplexity: number;
-  /** The one over the other: 1 where the model predicts the text as well as the reference. */
+  /** Perplexity under the model divided by that under the reference: 1 where both predict the text equally well. */
   readonly perplexityRatio: number;
-  /** Standard error of the ratio: much less than that of each perplexity, as both are of the same tokens. */
+  /** Standard error of the ratio: much less than that of each perplexity, since both are measured on the same tokens. */
   readonly perplexityRatioError: number;
 }
 
 /**
  * Runs a text through a model and a reference, such as the same model in floats, window by window as `evaluatePerplexity`
- * does, and compares what they predict after each token. InvalidArgumentError when their tokens differ, and for sizes out
- * of range.
+ * does, and compares their predictions after each token. InvalidArgumentError when their vocabularies differ, and for sizes
+ * out of range.
  * @example
  * const { divergence, topAgreement } = await compareModels(quantized, original, text, { maxTokens: 4000 });
  */
@@ -101,10 +103,10 @@ function checkTokens(
     );
 }
 
-/** What is measured of a model. */
+/** Sums of what is measured of one model. */
 class Measured {
   readonly #divergences: Float64Array;
-  /** Nats of each token beyond the reference's. */
+  /** Negative log likelihood of each token minus the reference's, in nats. */
   readonly #more: Float64Array;
   nats = 0;
   #agreed = 0;
@@ -168,14 +170,14 @@ async function compareWindows(
   return measured.map((each) => each.figures(referenceNats));
 }
 
-/** A prediction of the reference, in double precision: what is asked of it for each model. */
+/** One prediction of the reference, in double precision: what comparing each model with it needs. */
 class ReferenceRow {
   row: Float32Array = new Float32Array(0);
-  /** Probabilities times their sum `total`. */
+  /** Unnormalized probabilities, exp(logit - max); `total` is their sum. */
   readonly weights: Float64Array;
   total = 0;
   top = 0;
-  /** The logarithm of the sum of all exponentials. */
+  /** ln(sum(exp(logits))). */
   norm = 0;
 
   constructor(vocabularySize: number) {
@@ -196,7 +198,7 @@ class ReferenceRow {
   }
 }
 
-/** Tokens that the reference holds for impossible add nothing. */
+/** Divergence and likelihood of one prediction [V]. Tokens of probability 0 under the reference add nothing. */
 function compareRows(row: Float32Array, { row: expected, weights, total, norm, top }: ReferenceRow, id: number) {
   const found = largestOf(row);
   const most = row[found]!;
@@ -209,14 +211,14 @@ function compareRows(row: Float32Array, { row: expected, weights, total, norm, t
   }
   const foundNorm = most + Math.log(sum);
   return {
-    // Rounding makes a little less than 0 of distributions that are the same.
+    // Rounding makes the divergence of equal distributions slightly negative.
     divergence: Math.max(0, difference / total - (norm - foundNorm)),
     nats: foundNorm - row[id]!,
     agrees: found === top,
   };
 }
 
-/** Where the largest value is, the first of several. */
+/** Index of the largest value, the first of several equal ones. */
 function largestOf(values: Float32Array): number {
   let at = 0;
   for (let i = 1; i < values.length; i++) if (values[i]! > values[at]!) at = i;
@@ -237,7 +239,7 @@ function distribution(values: Float64Array): Distribution {
 
 const meanOf = (values: Float64Array) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** Of the mean of independent values. 0 of a single one, which says nothing of it. */
+/** Standard error of the mean of independent values; 0 for a single value. */
 function standardError(values: Float64Array): number {
   const mean = meanOf(values);
   const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);

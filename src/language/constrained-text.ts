@@ -1,4 +1,4 @@
-/** A text under a constraint, or under those of the parts of a call one after the other. */
+/** A text under one constraint, or under the constraints of a tool call's parts, one after the other. */
 import { UnsupportedError } from "../errors.ts";
 import type { CallStep } from "../text/answer/call-format.ts";
 import type { KnownTool } from "../text/answer/events.ts";
@@ -8,7 +8,7 @@ import type { GenerateOptions } from "../text/generate.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { LateModules } from "./late-modules.ts";
 
-/** Parts of a text, and the tools of which a call is one. */
+/** The parts of a constrained text, and the tools whose names and arguments they allow. */
 export interface ConstrainedParts {
   readonly steps: readonly (CallStep | { readonly kind: "whole"; readonly constraint: Constraint })[];
   readonly tools: readonly KnownTool[];
@@ -20,10 +20,10 @@ export class ConstrainedText {
   readonly #modules: LateModules;
   #step = 0;
   #matcher: ConstraintMatcher | null = null;
-  /** A text that comes as it is, and its tokens. */
+  /** Fixed text of the current part, and its tokens. */
   #fixed = "";
   #forced: number[] | null = null;
-  /** The name that was given last. */
+  /** The tool's name that was written last. */
   #name = "";
   #isEnded = false;
 
@@ -33,7 +33,7 @@ export class ConstrainedText {
     this.#modules = modules;
   }
 
-  /** Errors of constraints are thrown before anything is computed. */
+  /** Checks all constraints: their errors are thrown before anything is computed. */
   static async create(parts: ConstrainedParts, vocabulary: Vocabulary, modules: LateModules): Promise<ConstrainedText> {
     const text = new ConstrainedText(parts, vocabulary, modules);
     for (const step of parts.steps) {
@@ -44,21 +44,21 @@ export class ConstrainedText {
     return text;
   }
 
-  /** Whether all of it has come. */
+  /** Whether the text is complete. */
   get isEnded(): boolean {
     return this.#isEnded;
   }
 
-  /** The token that comes next, or a mask of those that may. */
+  /** The only token that may come next, or a mask of those that may. */
   async next(): Promise<number | Uint32Array> {
     if (this.#forced === null && this.#matcher === null) await this.#begin();
     return this.#forced?.[0] ?? (await this.#matcher!.mask());
   }
 
-  /** Whether a token that the mask has may come next. */
+  /** Whether a token that the mask allows may really come next. */
   allows(id: number): boolean {
     if (this.#forced) return this.#forced[0] === id;
-    // Only the whole text ends by a token that says so.
+    // Only a text under a single constraint ends with an end token; parts end by themselves.
     const isEnd = this.#vocabulary.endIds.includes(id) && this.#parts.steps[this.#step]?.kind !== "whole";
     return !isEnd && (this.#matcher?.allows(id) ?? false);
   }
@@ -77,7 +77,7 @@ export class ConstrainedText {
     if (step.kind === "whole" ? matcher.isEnded : matcher.isWhole) this.#advance();
   }
 
-  /** Takes text that has come already; false where it is none that may come, and no text after it can be constrained. */
+  /** Takes text that was written already; false where the constraint does not allow it, and so no text after it either. */
   async acceptText(text: string): Promise<boolean> {
     for (let rest = text; rest !== ""; ) {
       if (this.#isEnded) return false;
@@ -98,7 +98,7 @@ export class ConstrainedText {
     return true;
   }
 
-  /** Begins again, for another text. */
+  /** Starts over, for another text under the same constraint. */
   restart(): void {
     this.#clear();
     this.#step = 0;
@@ -158,13 +158,13 @@ export class ConstrainedText {
   }
 }
 
-/** What constraining its texts takes of a model. */
+/** What constraining a model's text needs of the model. */
 export interface ConstrainingModel {
   readonly tokenizer: Tokenizer;
   readonly modules: LateModules;
 }
 
-/** A text that options hold to a constraint; null where they have none. */
+/** The constraint of the options as a constrained text; null where they have none. */
 export async function constrainText(
   { tokenizer, modules }: ConstrainingModel,
   vocabularySize: number,
@@ -177,7 +177,10 @@ export async function constrainText(
   return ConstrainedText.create(parts, { tokenizer, size: vocabularySize, endIds }, modules);
 }
 
-/** UnsupportedError where the end of a name does not show: the model's form of calls has a token behind it. */
+/**
+ * UnsupportedError where one tool's name begins with another's, and the model's format of calls cannot tell where a name
+ * ends.
+ */
 function checkNames(tools: readonly KnownTool[]): void {
   for (const { name } of tools)
     for (const other of tools)

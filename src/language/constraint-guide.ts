@@ -1,4 +1,4 @@
-/** Holds a generation without messages to a constraint. */
+/** Generates text after a plain prompt under a constraint. */
 import type { Decoder } from "../text/decoder.ts";
 import { type GenerateOptions, generate, type TokenGuide } from "../text/generate.ts";
 import { type ConstrainedText, type ConstrainingModel, constrainText } from "./constrained-text.ts";

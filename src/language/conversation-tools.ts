@@ -1,30 +1,30 @@
-/** Functions that a conversation calls for its model. */
+/** Functions (tools) that a conversation calls for its model. */
 import { InvalidArgumentError } from "../errors.ts";
 import { jsonText, parseExactly } from "../json-text.ts";
 import type { Tool, ToolCall, ToolMessage } from "../text/chat-messages.ts";
 
-/** What a function is told of its call. */
+/** What a tool's function is told about its call. */
 interface ToolContext {
   /** The call, with its id and the text of its arguments. */
   readonly call: ToolCall;
-  /** The signal of the answer under way. */
+  /** The abort signal of the answer under way. */
   readonly signal: AbortSignal | undefined;
 }
 
-/** A tool with the function that it stands for. */
+/** A tool with the function that runs its calls. */
 export interface ExecutableTool extends Tool {
   /**
-   * Called with the arguments that the model wrote, as an object; they follow `parameters` only as far as the model obeys.
-   * Integers beyond 2^53 are BigInts.
-   * What it gives, or throws, is what the model reads: a text as it is, anything else as JSON.
+   * Called with the arguments that the model wrote, as an object. They follow the schema `parameters` for sure only where
+   * the tool is strict. Integers beyond 2^53 are BigInts. The model reads what it returns or throws: a string as it is,
+   * anything else as JSON.
    */
   execute?(args: Record<string, unknown>, context: ToolContext): unknown;
 }
 
-/** Calls one function of a tool. */
+/** Runs a call of a tool without `execute`. */
 export type OnToolCall = (call: ToolCall, context: ToolContext) => unknown;
 
-/** What runs calls: functions of tools, and `onToolCall` for those without one. */
+/** What runs calls: functions of tools, and `onToolCall` for tools without one. */
 export interface ToolRunner {
   readonly tools: readonly ExecutableTool[];
   readonly onToolCall: OnToolCall | undefined;
@@ -34,12 +34,15 @@ export interface ToolRunner {
 export function canRun(calls: readonly ToolCall[], { tools, onToolCall }: ToolRunner): boolean {
   return calls.every(({ name }) => {
     const tool = tools.find((tool) => tool.name === name);
-    // Of one that there is not, the model is told so.
+    // A call of an unknown tool is answered with an error that the model reads.
     return onToolCall !== undefined || tool === undefined || tool.execute !== undefined;
   });
 }
 
-/** The result of a call, for the model: an error, too, so that it can mend its call. An abort is thrown. */
+/**
+ * Runs a call and gives its result for the model. An error is a result, too, so that the model can correct its call; an
+ * abort is thrown.
+ */
 export async function runCall(
   call: ToolCall,
   { tools, onToolCall }: ToolRunner,
@@ -72,7 +75,7 @@ function argumentsOf({ name, arguments: text }: ToolCall): Record<string, unknow
   throw new InvalidArgumentError(`the arguments of ${name} are no object`);
 }
 
-/** What a function gave, as the model reads it. */
+/** The return value of a tool's function, as text for the model. */
 export function textOf(value: unknown): string {
   if (typeof value === "string") return value;
   return value === undefined ? "" : jsonText(value);

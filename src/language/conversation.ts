@@ -1,4 +1,4 @@
-/** A conversation: messages, the template that renders them, and the sequence that keeps what was computed. */
+/** A conversation: messages, the chat template that renders them, and the sequence that keeps their keys and values. */
 import { checkOptions, checkWhole, shown } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
@@ -12,38 +12,40 @@ import type { ProgramDecoder } from "./program-decoder.ts";
 import { type ConversationEvent, Reply } from "./reply.ts";
 import { mapEvents } from "./result-stream.ts";
 
-/** A model that converses. */
+/** A model that holds conversations. */
 export interface ConversingModel extends ChatModel {
   /** Makes a decoder with a sequence of its own. */
   createDecoder(): ProgramDecoder;
 }
 
-/** The tools of a conversation, and what it does when its context is full. */
+/** Options of a conversation: its tools, and what happens when its context is full. */
 export interface ConversationOptions {
-  /** Tools that the model may call in every answer. Those with `execute` are run; their results go back to the model. */
+  /**
+   * Tools that the model may call in every answer. Those with `execute` are run, and their results go back to the model.
+   */
   readonly tools?: readonly ExecutableTool[] | undefined;
-  /** Runs calls of tools without `execute`. Without it, an answer ends where the model waits for their results. */
+  /** Runs calls of tools without `execute`. Without this function, an answer ends where the model calls such a tool. */
   readonly onToolCall?: OnToolCall | undefined;
   /**
-   * `error` (default): an answer that does not fit ends with finishReason "length", and a message that does not fit is a
-   * ContextLengthError. `leaveOutOldest`: the model reads the conversation without its oldest turns, as few as will do; the
-   * system message stays, and so do `messages`.
+   * What happens when the context is full. `error` (default): an answer that does not fit ends with finishReason "length",
+   * and a message that does not fit is a ContextLengthError. `leaveOutOldest`: as many of the oldest turns as necessary are
+   * left out of the prompt; the system message stays, and so do `messages`.
    */
   readonly whenFull?: "error" | "leaveOutOldest" | undefined;
-  /** Called when turns are left out, with the number of messages that the model does not read any more. */
+  /** Called when turns are left out, with the number of messages that the prompt has lost so far. */
   onLeaveOut?(messages: number): void;
 }
 
-/** How an answer of a conversation is generated. `tools` are those of this answer instead of the conversation's. */
+/** How an answer of a conversation is generated. `tools` replace the conversation's for this answer. */
 export interface SendOptions extends ChatOptions {
   readonly tools?: readonly ExecutableTool[] | undefined;
-  /** How often the model may call tools before an answer ends where it calls more. Default 16. */
+  /** Most rounds of tool calls before an answer ends with its calls unanswered. Default 16. */
   readonly maxToolRounds?: number | undefined;
 }
 
 const TOOL_ROUNDS = 16;
 
-/** Room that is kept for an answer of unknown length, as far as it is no more than a quarter of the context. */
+/** Tokens of the context that are kept for an answer without `maxTokens`, at most a quarter of the context. */
 const ANSWER_TOKENS = 512;
 
 function checkConversationOptions(options: ConversationOptions): ConversationOptions {
@@ -64,12 +66,12 @@ function checkConversationOptions(options: ConversationOptions): ConversationOpt
 export class Conversation {
   /** Messages so far, the answers included. */
   readonly messages: Message[] = [];
-  /** How many of the first `messages` are left out of what the model reads, the system message not counted. */
+  /** Number of the oldest messages, without the system message, that are left out of the prompt. */
   #leftOut = 0;
   readonly #options: ConversationOptions;
   readonly #model: ConversingModel;
   readonly #decoder: ProgramDecoder;
-  /** Ids whose keys and values the session holds. */
+  /** Ids whose keys and values the decoder holds. */
   #ids: number[] = [];
   #isAnswering = false;
 
@@ -80,9 +82,9 @@ export class Conversation {
   }
 
   /**
-   * Adds a user message and streams the answer, of which what was read becomes a message when the iteration has ended.
-   * Functions of tools that the model calls are run, and the model goes on with their results.
-   * An error before any of it was read takes the user message back. InvalidArgumentError while another answer is read.
+   * Adds a user message and streams the answer; when the iteration ends, the text that was read becomes a message. Tool
+   * calls with functions are run, and the model goes on with their results. When an error comes before any of the answer
+   * was read, the user message is removed again. InvalidArgumentError while another answer is read.
    */
   send(content: string | readonly TextPart[], options: SendOptions = {}): Reply {
     const message: Message = { role: "user", content };
@@ -90,14 +92,14 @@ export class Conversation {
     return new Reply(this.#answers(options, message));
   }
 
-  /** Streams an answer to the messages as they are, such as after results of tools were added to them. */
+  /** Streams an answer to the messages as they are, such as after tool results were added to them. */
   reply(options: SendOptions = {}): Reply {
     return new Reply(this.#answers(options, null));
   }
 
   /**
-   * Starts over; `start` is a first message of the role system, or all messages of a conversation that was kept, of which
-   * what was computed of the same beginning is used again. InvalidArgumentError while an answer is read.
+   * Starts over. `start` is a system message, or all messages of a stored conversation; keys and values of an equal
+   * beginning are used again. InvalidArgumentError while an answer is read.
    */
   reset(start: string | readonly Message[] = ""): void {
     this.#checkIdle();
@@ -112,7 +114,10 @@ export class Conversation {
     this.#decoder.rewind(0);
   }
 
-  /** Answers until the model calls no more tools; `question` is taken back when nothing comes of it. */
+  /**
+   * Answers until the model calls no more tools. `question` is removed from the messages when an error comes before any
+   * text.
+   */
   async *#answers(options: SendOptions, question: Message | null): AsyncGenerator<ConversationEvent, ChatResult, void> {
     let isUnread = true;
     try {
@@ -149,7 +154,7 @@ export class Conversation {
     }
   }
 
-  /** Gives the events of an answer, and adds what was read of it to the messages. */
+  /** Passes on the events of an answer, and adds what was read of it to the messages. */
   async *#recorded(events: ReturnType<typeof answer>, onText: () => void): ReturnType<typeof answer> {
     let text = "";
     let result = null as ChatResult | null;
@@ -175,7 +180,7 @@ export class Conversation {
     }
   }
 
-  /** One answer; the part of the conversation that the decoder's context holds already is not computed again. */
+  /** One answer. The prefix that the decoder's context already holds is not computed again. */
   async *#answer(options: ChatOptions): ReturnType<typeof answer> {
     const given = checkChatOptions(options);
     const ids = this.#encode(given);
@@ -186,7 +191,7 @@ export class Conversation {
     return yield* answer(this.#model, this.#decoder, { ids, kept, begun: null }, given, (id) => held.push(id));
   }
 
-  /** Ids of the conversation, of which oldest turns are left out where it is too long and the options say so. */
+  /** Ids of the conversation; the oldest turns are left out where it is too long and the options allow it. */
   #encode({ maxTokens = ANSWER_TOKENS, ...options }: ChatOptions): number[] {
     const { contextLength } = this.#decoder;
     const room = Math.min(maxTokens, Math.floor(contextLength / 4));
@@ -214,7 +219,7 @@ export class Conversation {
     this.#options.onLeaveOut?.(count);
   }
 
-  /** Two answers at once would write over each other's keys and values. */
+  /** Two answers at once would overwrite each other's keys and values. */
   #checkIdle(): void {
     if (this.#isAnswering)
       throw new InvalidArgumentError(
@@ -227,7 +232,7 @@ function systemMessages(content: string): Message[] {
   return content === "" ? [] : [{ role: "system", content }];
 }
 
-/** A model that must call a tool does so once: its answer may follow. */
+/** Options of the answer after tool calls: a tool must be called once only, so that a text can follow. */
 function afterCalls({ toolChoice }: ChatOptions): ChatOptions {
   if (toolChoice === undefined || toolChoice === "none") return {};
   const isSeveral = typeof toolChoice === "object" && "names" in toolChoice;
@@ -245,7 +250,7 @@ function withoutOldest(messages: readonly Message[], count: number): Message[] {
   return [...messages.slice(0, first), ...messages.slice(first + count)];
 }
 
-/** How many of the oldest messages to leave out for one turn fewer; null where only the last turn is left. */
+/** Number of oldest messages to leave out for one turn fewer than now; null where only the last turn is left. */
 function nextTurn(messages: readonly Message[], leftOut: number): number | null {
   const first = firstTurn(messages);
   const next = messages.findIndex(({ role }, i) => i > first + leftOut && role === "user");

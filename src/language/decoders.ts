@@ -1,4 +1,4 @@
-/** Decoders of a loaded program: those of one program share its scheduler, where it has a store of sequences. */
+/** Makes decoders of a loaded program. Those of one program share its scheduler, where it has a paged KV cache. */
 import { checkFields, checkWhole } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
@@ -8,12 +8,13 @@ import { Scheduler } from "./scheduler.ts";
 import { SequenceDecoder } from "./sequence-decoder.ts";
 import { SessionDecoder } from "./session-decoder.ts";
 
-/** How the sequences of a program share its steps. */
+/** How the sequences of a program share steps. */
 export interface SchedulingOptions {
   /**
-   * Tokens of a step that computes parts of prompts while answers are under way, those of the answers included: what such a
-   * step takes is the longest gap between two of their tokens. More read prompts faster. Prompts are given half of them at
-   * least. Default: 64. Prompts alone have four times as many, while no others come.
+   * Tokens of a step that computes parts of prompts beside answers under way, the answers' tokens included (vLLM:
+   * max_num_batched_tokens). The time of such a step is the longest gap between two tokens of an answer; more tokens
+   * compute prompts faster. Prompts get at least half of them. Default: 64. Steps of prompts alone take four times as many
+   * while no other requests come.
    */
   readonly prefillTokens?: number | undefined;
 }
@@ -22,7 +23,7 @@ const PREFILL_TOKENS = 64;
 
 const schedulers = new WeakMap<LoadedProgram, Scheduler>();
 
-/** Makes the scheduler of a program that has a store of sequences. InvalidArgumentError for options out of range. */
+/** Makes the scheduler of a program with a paged KV cache. InvalidArgumentError for options out of range. */
 export function scheduleWith(program: LoadedProgram, { prefillTokens = PREFILL_TOKENS }: SchedulingOptions = {}): void {
   checkWhole("prefillTokens", prefillTokens, 1);
   const store = storeOf(program);
@@ -30,9 +31,9 @@ export function scheduleWith(program: LoadedProgram, { prefillTokens = PREFILL_T
 }
 
 /**
- * A decoder of its own sequence, at its start. Several of one program run together: what they are asked at the same time
- * shares steps. It finds what those of its scope have computed: without one, of all that have none. InvalidFileError for a program
- * without a method `forward`.
+ * Makes a decoder with an empty sequence of its own. Decoders of one program compute requests that come at the same time in
+ * common steps. Its prefix cache holds what decoders of the same `scope` have computed; all decoders without a scope share
+ * one. InvalidFileError for a program without a method `forward`.
  */
 export function createDecoder(program: LoadedProgram, scope?: PrefixScope): ProgramDecoder {
   checkFields("program", program, ["checkUsable"], "one of loadProgram()");

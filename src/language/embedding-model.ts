@@ -1,4 +1,4 @@
-/** A program that makes embeddings, with its tokenizer: what `LanguageModel.embed` calls. */
+/** A program that makes embeddings, with its tokenizer, as `LanguageModel.embed` runs it. */
 import { checkIds, checkOptions, checkString, checkWhole } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
@@ -6,39 +6,39 @@ import { namedPrompt, type TextSettings } from "../text/text-settings.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { TextBatches } from "./text-batches.ts";
 
-/** How texts become tokens of a model that embeds. */
+/** How texts become token ids of an embedding model. */
 export interface EncodeEmbeddingOptions {
   /**
-   * Name of one of the model's prompts, which then stands in front of each text, such as "query" or "document"; null for none.
-   * Default: the one that the model's authors chose, if they did.
+   * Name of one of the model's prompts, which is put in front of each text, such as "query" or "document"; null for none.
+   * Default: the one that the model's authors chose, if any.
    */
   readonly prompt?: string | null | undefined;
-  /** Whether longer texts than the model takes lose their ends. Default: false, they are a ContextLengthError. */
+  /** Whether texts longer than the model takes are cut at their ends. Default: false, they are a ContextLengthError. */
   readonly truncate?: boolean | undefined;
 }
 
-/** How texts become vectors. */
+/** How texts become embeddings. */
 export interface EmbedOptions extends EncodeEmbeddingOptions {
   /**
-   * Numbers of each vector: the first of those that the model gives, which models trained for it (Matryoshka) allow. Vectors
-   * of models that give those of length 1 have it again. Default: all.
+   * Number of dimensions of each embedding: the first of those that the model computes, for models trained for it
+   * (Matryoshka). Shortened embeddings of a model with normalized ones are normalized again. Default: all.
    */
   readonly dimensions?: number | undefined;
-  /** Ends the work; its reason is thrown. */
+  /** Ends the work; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A program that makes embeddings of texts. `LanguageModel.embedding` has one. */
 export class EmbeddingModel {
-  /** Numbers of a vector. */
+  /** Number of dimensions of an embedding. */
   readonly dimensions: number;
-  /** Most tokens of a text, with those that the tokenizer puts around it. */
+  /** Most tokens of a text, with the special tokens that the tokenizer adds. */
   readonly maxTokens: number;
-  /** Texts that may stand in front of others, by name. */
+  /** Prompts that can be put in front of texts, by name. */
   readonly prompts: Readonly<Record<string, string>>;
-  /** Name of the prompt that texts have where none is asked for; null for none. */
+  /** Name of the prompt that is used where a call names none; null for none. */
   readonly defaultPrompt: string | null;
-  /** Whether vectors have length 1, so that their products are cosines. */
+  /** Whether embeddings have length 1, so that their dot products are cosines. */
   readonly isNormalized: boolean;
   readonly #settings: TextSettings;
   readonly #tokenizer: () => Tokenizer;
@@ -55,7 +55,10 @@ export class EmbeddingModel {
     this.isNormalized = settings.isNormalized;
   }
 
-  /** Ids of a text as the model reads it. ContextLengthError for too long a text, InvalidArgumentError for no name of a prompt. */
+  /**
+   * Encodes a text as the model reads it. ContextLengthError for too long a text, InvalidArgumentError for an unknown
+   * prompt.
+   */
   encode(text: string, options: EncodeEmbeddingOptions = {}): number[] {
     checkString("text", text);
     checkOptions(options);
@@ -71,7 +74,7 @@ export class EmbeddingModel {
     return ids;
   }
 
-  /** Embeddings of texts, or of their token ids, in order. Errors are those of `encode`. */
+  /** Computes embeddings of texts, or of token ids, in order. Throws as `encode`. */
   async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {
     checkOptions(options);
     if (!Array.isArray(texts)) throw new InvalidArgumentError("texts: expected a list of texts; give [text]");
@@ -94,13 +97,13 @@ export class EmbeddingModel {
     });
   }
 
-  /** Ends what waits; the model must not be used any more. */
+  /** Ends waiting calls with an error; the model must not be used any more. */
   dispose(): Promise<void> {
     return this.#batches.dispose();
   }
 }
 
-/** The vector with length 1; zeros stay zeros. */
+/** The vector divided by its length; a zero vector stays zero. */
 function normalized(vector: Float32Array): Float32Array {
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
   return length > 0 ? vector.map((value) => value / length) : vector;

@@ -3,7 +3,7 @@ import { checkOptions } from "../arguments.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 import { checkNumber, type PerplexityOptions, readText, scoredRows, windowsOf } from "./scored-rows.ts";
 
-/** What `evaluatePerplexity` measures: the perplexity of a text's tokens, how many were scored, and in which windows. */
+/** What `evaluatePerplexity` measures: perplexity, the number of scored tokens, and the windows they were scored in. */
 export interface Perplexity {
   /** Tokens of a window. */
   readonly window: number;
@@ -11,22 +11,25 @@ export interface Perplexity {
   readonly stride: number;
   /** Number of windows. */
   readonly windows: number;
-  /** Tokens that were scored. */
+  /** Number of tokens that were scored. */
   readonly tokens: number;
   /** UTF-8 bytes of the scored tokens' text; null when ids were given. */
   readonly bytes: number | null;
-  /** Mean negative log-likelihood of a token. */
+  /** Mean negative log likelihood of a token, in nats. */
   readonly natsPerToken: number;
-  /** Exponential of the mean negative log likelihood of a token, in nats. */
+  /** Perplexity: e to the power of `natsPerToken`. */
   readonly perplexity: number;
-  /** Bits that a byte of the text takes, whatever the tokenizer; null when ids were given. */
+  /**
+   * Mean negative log likelihood of a byte of the text, in bits, which compares models with different tokenizers; null when
+   * ids were given.
+   */
   readonly bitsPerByte: number | null;
 }
 
 /**
- * Scores each token in the first window that holds it, so with at least `window - stride` tokens before it (fewer at
- * the start of the text). Programs that give logits of the last token only, such as those for ExecuTorch, are run token
- * by token, which gives the same and takes longer. InvalidArgumentError for sizes out of range.
+ * Computes the perplexity of a text. Each token is scored in the first window that holds it, so after at least `window -
+ * stride` tokens (fewer at the start of the text). Programs that give logits of the last token only, such as those for
+ * ExecuTorch, run token by token, which takes longer and gives the same. InvalidArgumentError for sizes out of range.
  */
 export async function evaluatePerplexity(
   model: LanguageModel,

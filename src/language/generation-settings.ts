@@ -1,16 +1,16 @@
-/** What generation_config.json says about generating: sampling defaults, texts that end an answer, settings that are ignored. */
+/** Reads generation_config.json: sampling defaults, stop strings, and settings that are ignored. */
 import { checkFields, checkOptions } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import { createSampler, type SamplerOptions } from "../text/sampler.ts";
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Ids are 32-bit integers in all formats. */
+/** Largest token id: all formats have 32-bit integers. */
 const ID_MAX = 2 ** 31 - 1;
 
 /**
- * Token ids of a file, without those that stand for none: negative ones, and those beyond 2^31, such as the largest
- * integers. InvalidFileError naming the field for what is no whole number.
+ * Token ids of a file. Negative ones and those from 2^31 on stand for "none" and are left out. InvalidFileError, naming the
+ * field, for anything but whole numbers.
  */
 export function tokenIds(value: unknown, name: string, file: string): number[] {
   return [value ?? []]
@@ -24,13 +24,13 @@ function checkTokenId(id: unknown, name: string, file: string): number {
   throw new InvalidFileError(file, `${name}: expected token ids but found ${JSON.stringify(id)?.slice(0, 80)}`);
 }
 
-/** What counts where a call gives no options of its own. */
+/** Defaults of generation, for calls that give no options of their own. */
 export interface GenerationDefaults extends SamplerOptions {
   /** Most tokens of an answer; absent for as many as the context has room for. */
   readonly maxTokens?: number;
 }
 
-/** The fields of generation_config.json that options of the sampler come from. */
+/** Fields of generation_config.json by the sampler's options. */
 const fieldOf: Readonly<Record<string, string>> = {
   topK: "top_k",
   topP: "top_p",
@@ -39,10 +39,10 @@ const fieldOf: Readonly<Record<string, string>> = {
   suppressTokens: "suppress_tokens",
 };
 
-/** transformers' own where a model that samples says nothing. */
+/** top_k of transformers for a model that samples and says nothing else. */
 const TOP_K = 50;
 
-/** `max_new_tokens`, where it is given. */
+/** `max_new_tokens` as an option, where it is given. */
 function limitOf({ max_new_tokens: most = null }: JsonObject, file: string): { maxTokens?: number } {
   if (most === null) return {};
   if (typeof most === "number" && Number.isSafeInteger(most) && most > 0) return { maxTokens: most };
@@ -51,9 +51,9 @@ function limitOf({ max_new_tokens: most = null }: JsonObject, file: string): { m
 }
 
 /**
- * Most tokens (`max_new_tokens`) and sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty, over the whole
- * context, and the tokens that they ban count then, too, as in transformers, but for ids beyond the vocabulary. InvalidFileError
- * naming `file` for numbers out of range.
+ * Defaults that the model's authors recommend: `max_new_tokens` and sampling. Without sampling settings, greedy; repetition
+ * penalty (over the whole context) and banned tokens apply then, too, as in transformers, except for ids beyond the
+ * vocabulary. InvalidFileError naming `file` for numbers out of range.
  */
 export function samplingDefaults(
   generationConfig: JsonObject,
@@ -87,7 +87,7 @@ export function samplingDefaults(
   return { ...options, ...limitOf(generationConfig, file) };
 }
 
-/** `suppress_tokens` and the `bad_words_ids` of one token, of which transformers leaves out end tokens. */
+/** Ids of `suppress_tokens`, and of `bad_words_ids` that are one token; transformers leaves out end tokens. */
 function bannedTokens(generationConfig: JsonObject, file: string): number[] {
   const { suppress_tokens, bad_words_ids, eos_token_id } = generationConfig;
   const suppressed = tokenIds(suppress_tokens, "suppress_tokens", file);
@@ -104,7 +104,7 @@ function isOneToken(word: unknown): word is [unknown] {
   return Array.isArray(word) && word.length === 1;
 }
 
-/** Settings that change what transformers generates and nothing here, with the values that change nothing there. */
+/** Settings that transformers obeys and that are ignored here, with the values that change nothing. */
 const unserved: Readonly<Record<string, readonly unknown[]>> = {
   num_beams: [1],
   num_beam_groups: [1],
@@ -128,9 +128,9 @@ const unserved: Readonly<Record<string, readonly unknown[]>> = {
   dola_layers: [],
   token_healing: [],
 };
-/** transformers' own length of prompt and answer, which counts where `max_new_tokens` does not. */
+/** Default `max_length` of transformers (prompt and answer), which applies without `max_new_tokens`. */
 const MAX_LENGTH = 20;
-/** Settings that count where tokens are drawn, and their values that change nothing. */
+/** Sampling settings that are ignored here, with the values that change nothing. */
 const unservedSampling: Readonly<Record<string, readonly unknown[]>> = {
   typical_p: [1],
   epsilon_cutoff: [0],
@@ -154,7 +154,7 @@ export function ignoredSettings(generationConfig: JsonObject): string[] {
   return phrases ? [...others, "bad_words_ids"] : others;
 }
 
-/** `stop_strings` of a generation_config.json: they end an answer in a conversation. */
+/** `stop_strings` of a generation_config.json, which end answers in chat. */
 export function stopStrings(generationConfig: JsonObject): string[] {
   return [generationConfig.stop_strings]
     .flat()

@@ -1,4 +1,4 @@
-/** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
+/** A loaded program with its tokenizer: text in, text out. Each `generate` has a sequence of its own. */
 import { checkInstance, checkOptions, checkString } from "../arguments.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -55,25 +55,27 @@ import { warmDecoder } from "./warm-up.ts";
 export class LanguageModel {
   /** Name of the file or folder, for messages. */
   readonly name: string;
-  /** The program that computes. */
+  /** The loaded program. */
   readonly program: LoadedProgram;
-  /** What loads parsers and constraints of answers when they are first needed. */
+  /** Loads the modules that parse and constrain answers when they are first needed. */
   readonly modules: LateModules;
-  /** The chat template that came with the model, null without one. */
+  /** The chat template that came with the model; null without one. */
   readonly template: ChatTemplate | null;
-  /** Sampling, and most tokens, recommended by the model's authors; greedy and any number without a recommendation. */
+  /**
+   * Sampling and most tokens that the model's authors recommend; without a recommendation greedy, with no limit of tokens.
+   */
   readonly samplingDefaults: GenerationDefaults;
-  /** Texts that end an answer in a conversation. */
+  /** Stop strings that end an answer in chat. */
   readonly stopStrings: readonly string[];
-  /** Names of settings of generation_config.json that transformers would obey and that are ignored here. */
+  /** Names of settings of generation_config.json that transformers obeys and that are ignored here. */
   readonly ignoredSettings: readonly string[];
-  /** What makes embeddings, of a program that does; null of one that generates text. */
+  /** The embedding model of a program that makes embeddings; null for others. */
   readonly embedding: EmbeddingModel | null;
-  /** What scores documents by a query, of a program that does; null of others. */
+  /** The reranker of a program that scores documents; null for others. */
   readonly reranker: Reranker | null;
   readonly #tokenizer: Tokenizer | null;
   #draft: Draft = "lookup";
-  /** A decoder that was used to warm up; the first that is asked for. */
+  /** The decoder that warming up used, given to the first that asks for a decoder. */
   #warm: ProgramDecoder | null = null;
 
   constructor(name: string, program: LoadedProgram, texts: ModelAssets, modules: LateModules) {
@@ -98,8 +100,8 @@ export class LanguageModel {
   }
 
   /**
-   * Runs the program until it is fast, where code is compiled on the way. The first decoder asked for afterwards is the one
-   * that ran.
+   * Runs the program until it is fast, where its code is compiled while it runs (WebAssembly). The first decoder that is
+   * asked for afterwards is the one that ran.
    */
   async warmUp(options: { signal?: AbortSignal | undefined; warmUpMs?: number | undefined } = {}): Promise<void> {
     checkOptions(options);
@@ -114,7 +116,7 @@ export class LanguageModel {
     return this.#tokenizer !== null;
   }
 
-  /** The tokenizer that came with the model; InvalidFileError when there is none. */
+  /** The tokenizer that came with the model. InvalidFileError when there is none. */
   get tokenizer(): Tokenizer {
     if (!this.#tokenizer)
       throw new InvalidFileError(this.name, "expected a tokenizer.json in or beside the program; only token ids work");
@@ -128,9 +130,9 @@ export class LanguageModel {
   }
 
   /**
-   * Where drafts come from in generations whose options do not say: "lookup" at first; "mtp" for models that have a layer of
-   * multi-token prediction. A smaller model with the same tokens
-   * stays the caller's to dispose of; InvalidArgumentError for one with other tokens.
+   * Where drafts come from in generations that do not say: "lookup", or "mtp" for models with a layer of multi-token
+   * prediction, or a smaller model with the same tokens, which the caller disposes of. InvalidArgumentError for a model
+   * with other tokens.
    * @example
    * llm.draft = await loadProgram("smaller.pte");
    */
@@ -145,7 +147,7 @@ export class LanguageModel {
   }
 
   /**
-   * Embeddings of texts, or of their token ids, in order: what texts mean, as numbers that can be compared.
+   * Computes embeddings of texts, or of token ids, in order: vectors that are near to each other where texts mean the same.
    * UnsupportedError for a program that generates text; ContextLengthError for texts longer than the model takes.
    * @example
    * const [query, answer] = await model.embed(["What is the capital of France?", "Paris"], { dimensions: 256 });
@@ -155,8 +157,8 @@ export class LanguageModel {
   }
 
   /**
-   * Scores of documents by how well they answer a query, in the order of the documents; more is better.
-   * UnsupportedError for a program that is no reranker; ContextLengthError for pairs longer than the model takes.
+   * Scores documents by how well they answer a query, in the order of the documents; higher is better. UnsupportedError for
+   * a program that is no reranker; ContextLengthError for pairs longer than the model takes.
    * @example
    * const scores = await model.rank("What is the capital of France?", ["Paris", "A baguette is a bread."]);
    */
@@ -164,7 +166,7 @@ export class LanguageModel {
     return this.#part(this.reranker, "scores").rank(query, documents, options);
   }
 
-  /** What the model gives: text, or embeddings or scores of whole texts. */
+  /** What the model gives: generated text, or embeddings or scores of texts. */
   get makes(): "text" | "embeddings" | "scores" {
     if (this.embedding) return "embeddings";
     return this.reranker ? "scores" : "text";
@@ -177,8 +179,8 @@ export class LanguageModel {
   }
 
   /**
-   * A decoder with a sequence of its own, for token ids, which finds what those of its scope have computed. UnsupportedError for a
-   * program that gives embeddings or scores.
+   * Makes a decoder with a sequence of its own, for token ids. It shares a prefix cache with the decoders of the same
+   * `scope`. UnsupportedError for a program that gives embeddings or scores.
    */
   createDecoder(scope?: PrefixScope): ProgramDecoder {
     if (this.makes !== "text")
@@ -190,9 +192,9 @@ export class LanguageModel {
   }
 
   /**
-   * Continues a prompt. Options not given take `samplingDefaults`. With `schema`, the text is JSON that follows it, and
-   * `value` what it says.
-   * ContextLengthError when the prompt does not fit; an abort throws the signal's reason.
+   * Continues a prompt. Options that are not given are those of `samplingDefaults`. With `schema`, the text is JSON that
+   * follows the schema, and `value` is its parsed value. ContextLengthError when the prompt does not fit; an abort throws
+   * the signal's reason.
    * @example
    * const { city } = await llm.generate("Where is the Eiffel Tower? ", { schema: z.object({ city: z.string() }) }).value;
    */
@@ -215,8 +217,9 @@ export class LanguageModel {
   }
 
   /**
-   * Continues a prompt in `n` ways, which run together after it was computed once. Options not given take
-   * `samplingDefaults`; with temperature 0 all texts are the same. Errors are those of `generate`, and end all texts.
+   * Continues a prompt in `n` ways (choices): the prompt is computed once, and all texts are generated at the same time.
+   * Options that are not given are those of `samplingDefaults`; with temperature 0 all texts are the same. Throws as
+   * `generate`; an error ends all texts.
    * @example
    * for await (const { choice, text } of llm.generateChoices("Once upon a time", { n: 3 })) texts[choice] += text;
    */
@@ -255,7 +258,7 @@ export class LanguageModel {
   }
 
   /**
-   * Ids of a conversation in the model's chat template, up to where an answer begins: what `chat` gives the model to read.
+   * Encodes a conversation with the model's chat template, up to where an answer begins: the prompt that `chat` computes.
    *
    * @throws UnsupportedError for a model without a chat template, for tools where the template has none, and for thinking
    * where the model does not think.
@@ -266,9 +269,9 @@ export class LanguageModel {
   }
 
   /**
-   * Answers messages in the model's chat template, with thinking and calls of tools apart from text. Nothing is remembered;
-   * what the program has computed of the same beginning is used again. Where the last message is the model's and calls no
-   * tools, the answer goes on with it, and has only what is new. Errors are those of `generate` and `encodeChat`.
+   * Answers messages in the model's chat template, with thinking and tool calls apart from text. No messages are kept, but
+   * keys and values of an equal beginning are used again. Where the last message is the model's and calls no tools, the
+   * answer continues it, and has only what is new. Throws as `generate` and `encodeChat`.
    * @example
    * for await (const event of llm.chat([{ role: "user", content: "Hello!" }]))
    *   if (event.type === "text") process.stdout.write(event.text);
@@ -293,7 +296,7 @@ export class LanguageModel {
     }
   }
 
-  /** Answers messages in `n` ways, as `chat` does once; with a seed, answer `i` is drawn with seed + i. */
+  /** Answers messages in `n` ways (choices), each as `chat` does; with a seed, answer `i` is drawn with seed + i. */
   chatChoices(messages: readonly Message[], options: ChatChoicesOptions): ChatChoices {
     checkOptions(options);
     checkChoices(options.n);
@@ -316,33 +319,33 @@ export class LanguageModel {
     ]);
   }
 
-  /** Frees memory and threads; generations that run end with an error, and nothing of the model may be used any more. */
+  /** Frees memory and threads. Generations under way end with an error, and nothing of the model may be used any more. */
   async dispose(): Promise<void> {
     await this.program.dispose();
   }
 
-  /** A conversation in the model's chat template; turns are remembered with their keys and values. */
+  /** Starts a conversation in the model's chat template, which keeps its messages with their keys and values. */
   createConversation(options: ConversationOptions = {}): Conversation {
     return new Conversation(this, options);
   }
 }
 
-/** ContextLengthError for a text of more tokens than the context has. */
+/** Ids of a prompt. ContextLengthError for a text of more tokens than the context has. */
 function idsOf(prompt: string | readonly number[], tokenizer: Tokenizer, contextLength: number): readonly number[] {
   return typeof prompt === "string" ? tokenizer.encode(prompt, { ...WHOLE_TEXT, contextLength }) : prompt;
 }
 
-/** InvalidArgumentError for what is no loaded model. */
+/** InvalidArgumentError for anything but a loaded model. */
 export function checkLanguageModel(model: LanguageModel, name = "model"): void {
   checkInstance(name, model, LanguageModel, "one of loadProgram()");
 }
 
-/** UnsupportedError with the bytes needed when a program is too large for the memory that programs can have here. */
+/** UnsupportedError, with the bytes needed, when a program is larger than the memory that programs can have here. */
 export function checkProgramMemory(program: Program): void {
   checkMemory(hostCpu(), bytesNeeded(program));
 }
 
-/** What a program is loaded with as a language model. */
+/** Options of loading a program as a language model. */
 export interface LanguageModelOptions extends LoadOptions, SchedulingOptions {
   /** Tokenizer and template files. Default: those of the program. */
   readonly texts?: ModelAssets;
@@ -350,7 +353,9 @@ export interface LanguageModelOptions extends LoadOptions, SchedulingOptions {
   readonly warmUpMs?: number | undefined;
 }
 
-/** Loads a program, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here. */
+/**
+ * Loads a program in memory, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here.
+ */
 export async function loadLanguageModel(
   program: Program,
   name: string,

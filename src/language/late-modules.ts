@@ -1,7 +1,7 @@
-/** What loads the modules that most calls of a model do without: who loads the model gives it, since pages load them by address. */
+/** Loads modules that most calls do without. Whoever loads the model provides it, since pages load modules by address. */
 export interface LateModules {
-  /** Parsers of answers: thinking and calls of tools. */
+  /** Loads the parsers of answers: thinking and tool calls. */
   answers(): Promise<typeof import("../text/answer/index.ts")>;
-  /** Constraints of answers. */
+  /** Loads the constraints of answers: grammars and schemas. */
   constraints(): Promise<typeof import("../text/constraints/index.ts")>;
 }

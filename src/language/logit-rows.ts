@@ -1,7 +1,7 @@
-/** Logits of many tokens in a row, as many at once as the program gives. */
+/** Logits of many tokens of a text, computed as many at a time as the program gives. */
 import type { ProgramDecoder } from "./program-decoder.ts";
 
-/** Logits [V] after each of the tokens `first` .. ids.length-1. A row is valid until the next is asked for. */
+/** Gives logits [V] after each of the tokens `first` .. ids.length-1. Each array is valid until the next is asked for. */
 export async function* logitRows(
   decoder: ProgramDecoder,
   ids: readonly number[],

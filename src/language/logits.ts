@@ -1,24 +1,24 @@
-/** What a method gives as logits and as hidden states, checked before it is believed: the file may say anything. */
+/** Checks the logits and hidden states that a method gives, since the program's file may say anything. */
 import { InvalidFileError } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
 
-/** What is expected of a method's logits. */
+/** What a method's logits must be. */
 export interface ExpectedLogits {
   /** File of the program, for messages. */
   readonly file: string;
   /** Name of the method, for messages. */
   readonly method: string;
   readonly vocabularySize: number;
-  /** Rows; null where any number but zero will do. */
+  /** Number of tokens; null for any number but zero. */
   readonly rows: number | null;
 }
 
-/** Values [rows, V] of logits in float32. InvalidFileError for another type or number of values. */
+/** Values [tokens, V] of logits in float32. InvalidFileError for another type or number of values. */
 export function logitsOf(logits: Tensor | undefined, expected: ExpectedLogits): Float32Array {
   return valuesOf(logits, "logits", expected.vocabularySize, expected);
 }
 
-/** Values [rows, size] of hidden states in float32. InvalidFileError for another type or number of values. */
+/** Values [tokens, size] of hidden states in float32. InvalidFileError for another type or number of values. */
 export function hiddenOf(
   hidden: Tensor | undefined,
   size: number,

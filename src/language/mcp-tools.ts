@@ -1,29 +1,29 @@
-/** Tools of MCP servers as those of a conversation. */
+/** Makes tools of MCP servers tools of a conversation. */
 import { checkFields, checkString } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { ExecutableTool } from "./conversation-tools.ts";
 
-/** A tool as a server lists it. */
+/** A tool as an MCP server lists it. */
 interface ListedTool {
   /** Name of the tool. */
   readonly name: string;
-  /** What it does, for the model. */
+  /** What the tool does, for the model. */
   readonly description?: string | undefined;
   /** JSON schema of its arguments. */
   readonly inputSchema: object;
 }
 
-/** What a call gave. */
+/** The result of a call of an MCP tool. */
 interface CallResult {
   /** Parts, such as texts. */
   readonly content?: unknown;
-  /** A value, which tools with a schema of results give. */
+  /** Structured value, which tools with an output schema give. */
   readonly structuredContent?: unknown;
   /** Whether the tool failed. */
   readonly isError?: unknown;
 }
 
-/** What is used of a client of `@modelcontextprotocol/sdk` that is connected. */
+/** The methods of a connected `@modelcontextprotocol/sdk` client that are used. */
 export interface McpClient {
   /** Lists tools, from a cursor on. */
   listTools(params: {
@@ -37,7 +37,10 @@ export interface McpClient {
   ): Promise<CallResult>;
 }
 
-/** The tools of a client's server, which errors call `server`. UnsupportedError for a name that models cannot be told of. */
+/**
+ * Gives the tools of a client's server, which error messages call `server`. UnsupportedError for a tool's name that models
+ * cannot read.
+ */
 export async function mcpTools(client: McpClient, server: string): Promise<ExecutableTool[]> {
   checkFields("client", client, ["listTools", "callTool"], "a client of @modelcontextprotocol/sdk");
   checkString("server", server);
@@ -60,7 +63,7 @@ export async function mcpTools(client: McpClient, server: string): Promise<Execu
   }
 }
 
-/** The text of a result; an error where the server says that it is one. */
+/** The text of a result; throws where the server says that it is an error. */
 function contentOf({ content, structuredContent, isError }: CallResult): string {
   const parts = Array.isArray(content) ? content : [];
   const texts = parts.map((part: { type: string; text?: string; resource?: { text?: string } }) => {

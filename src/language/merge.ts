@@ -1,14 +1,14 @@
-/** Several streams as one, in the order in which their values come. */
+/** Merges several streams into one, in the order in which their values come. */
 
-/** A value, and the number of the stream that it is from. */
+/** A value, and the number of the stream that gave it. */
 export interface Numbered<E> {
   readonly from: number;
   readonly value: E;
 }
 
 /**
- * The values of all generators, each as soon as it is there, and what each of them gives at its end, of which `ended` hears
- * at once. An error of one ends all. `end` is called before they are ended, whatever ends them.
+ * Gives the values of all generators, each as soon as it comes, and their results at the end; `ended` is called with each
+ * result at once. An error of one ends all. `end` is called before the generators are ended, for whatever reason.
  */
 export async function* mergeNumbered<E, R>(
   generators: readonly AsyncGenerator<E, R, void>[],
@@ -19,7 +19,7 @@ export async function* mergeNumbered<E, R>(
   const coming = new Map<number, Promise<{ from: number; next: IteratorResult<E, R> }>>();
   const ask = (from: number) => {
     const asked = generators[from]!.next().then((next) => ({ from, next }));
-    // Whoever reads the values may do other things when it fails: it is told when it comes back.
+    // The consumer may be busy when this fails: it gets the error with its next read.
     asked.catch(() => {});
     coming.set(from, asked);
   };
@@ -43,7 +43,7 @@ export async function* mergeNumbered<E, R>(
   }
 }
 
-/** The values alone. A single generator is read no further than its values are asked for. */
+/** Merges values without numbers. A single generator is read only when values are asked for. */
 export async function* merge<E>(generators: readonly AsyncGenerator<E>[]): AsyncGenerator<E> {
   if (generators.length === 1) yield* generators[0]!;
   else for await (const { value } of mergeNumbered(generators)) yield value;

@@ -9,8 +9,8 @@ import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 import { logitRows } from "./logit-rows.ts";
 
 /**
- * Log probabilities of every token of `ids` but the first, each given all before it, with the `top` most likely ones, 0 to
- * 100, beside it. The computed keys and values stay with the model, so that a generation after the same prompt begins
+ * Computes log probabilities of every token of `ids` but the first, each given all before it, and of the `top` most likely
+ * tokens (0 to 100) there. The keys and values stay in the prefix cache, so that a generation after the same prompt begins
  * where they end. ContextLengthError when the ids do not fit the context.
  */
 export async function promptLogProbabilities(

@@ -1,13 +1,15 @@
-/** What follows a message of a conversation. */
+/** Answers to a message of a conversation, with the tool results between them. */
 import type { ToolMessage } from "../text/chat-messages.ts";
 import type { GenerationResult } from "../text/generate.ts";
 import type { ChatEvent, ChatResult } from "./chat-options.ts";
 import { ResultStream } from "./result-stream.ts";
 
-/** A piece of what follows a message: of an answer, or the result of a tool that it called. */
+/** A piece of a reply: of an answer, or the result of a tool that the answer called. */
 export type ConversationEvent = ChatEvent | { readonly type: "toolResult"; readonly message: ToolMessage };
 
-/** What follows a message, to be iterated over once: as text, or by `events` with thinking, calls and their results. */
+/**
+ * The reply to a message, to be iterated over once: as text, or by `events` with thinking, tool calls and their results.
+ */
 export class Reply implements AsyncIterable<string> {
   readonly #stream: ResultStream<ConversationEvent, ChatResult>;
 
@@ -15,12 +17,14 @@ export class Reply implements AsyncIterable<string> {
     this.#stream = new ResultStream(events);
   }
 
-  /** What the last answer came to, when the reply has ended; as the result of any stream. */
+  /**
+   * The result of the last answer, when the reply has ended. Without an iteration, awaiting it runs the reply to its end.
+   */
   get answer(): Promise<ChatResult> {
     return this.#stream.result;
   }
 
-  /** How the last generation went, when the reply has ended; as `answer`. */
+  /** Statistics of the last answer's generation, when the reply has ended. */
   get result(): Promise<GenerationResult> {
     return this.answer.then(({ generation }) => generation);
   }
@@ -30,7 +34,7 @@ export class Reply implements AsyncIterable<string> {
     for await (const event of this.#stream) if (event.type === "text") yield event.text;
   }
 
-  /** All that comes. */
+  /** Iterates over all events: text, thinking, tool calls and their results. */
   events(): AsyncGenerator<ConversationEvent> {
     return this.#stream[Symbol.asyncIterator]();
   }

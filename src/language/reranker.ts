@@ -1,4 +1,4 @@
-/** A program that scores how well documents answer a query, with its tokenizer: what `LanguageModel.rank` calls. */
+/** A program that scores how well documents answer a query, with its tokenizer, as `LanguageModel.rank` runs it. */
 import { checkOptions, checkString } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
@@ -12,19 +12,22 @@ import type { TokenText } from "./text-inputs.ts";
 /** How documents are scored. */
 export interface RankOptions {
   /**
-   * Name of one of the model's prompts, which stands in front of each query, or is the instruction of a model that reads pairs
-   * as conversations; null for none. Default: the one that the model's authors chose, if they did.
+   * Name of one of the model's prompts, which is put in front of each query, or is the instruction of a model whose
+   * template renders pairs as conversations; null for none. Default: the one that the model's authors chose, if any.
    */
   readonly prompt?: string | null | undefined;
-  /** Whether pairs that are longer than the model takes lose the end of the longer text. Default: false, they are a ContextLengthError. */
+  /**
+   * Whether pairs longer than the model takes are cut at the end of the longer text. Default: false, they are a
+   * ContextLengthError.
+   */
   readonly truncate?: boolean | undefined;
-  /** Ends the work; its reason is thrown. */
+  /** Ends the work; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A program that scores pairs of a query and a document (a cross-encoder). `LanguageModel.reranker` has one. */
 export class Reranker {
-  /** Most tokens of a query and a document together, with those that the tokenizer puts around them. */
+  /** Most tokens of a query and a document together, with the special tokens that the tokenizer adds. */
   readonly maxTokens: number;
   readonly #settings: TextSettings;
   readonly #tokenizer: () => Tokenizer;
@@ -44,7 +47,10 @@ export class Reranker {
     this.maxTokens = this.#batches.maxTokens;
   }
 
-  /** Ids of a pair as the model reads it. ContextLengthError for too long a pair, InvalidArgumentError for no name of a prompt. */
+  /**
+   * Encodes a pair as the model reads it. ContextLengthError for too long a pair, InvalidArgumentError for an unknown
+   * prompt.
+   */
   encode(query: string, document: string, options: RankOptions = {}): TokenText {
     checkString("query", query);
     checkString("document", document);
@@ -64,7 +70,7 @@ export class Reranker {
     return { ids, secondFrom };
   }
 
-  /** Ids of a pair that the template writes out; what it writes behind the document stays where the document is cut. */
+  /** Ids of a pair that the chat template renders. Where the document is cut, what the template writes after it stays. */
   #encodeConversation(
     { add_generation_prompt: opens, ...variables }: Readonly<Record<string, unknown>>,
     { instruction, query, document }: { instruction: string | null; query: string; document: string },
@@ -90,14 +96,14 @@ export class Reranker {
     return { ids: cut, secondFrom: cut.length };
   }
 
-  /** Scores of pairs, in order: from 0 to 1 where the model's authors say no other way. */
+  /** Scores of pairs, in order: the logistic function of the logits, 0 to 1, unless the model's authors say raw logits. */
   async score(pairs: readonly TokenText[], signal?: AbortSignal): Promise<number[]> {
     const values = await this.#batches.run(pairs, signal);
     const { isScoreRaw = false } = this.#settings;
     return values.map(([value]) => (isScoreRaw ? value! : 1 / (1 + Math.exp(-value!))));
   }
 
-  /** Scores of documents, in their order. Errors are those of `encode`. */
+  /** Scores documents by how well they answer a query, in the order of the documents. Throws as `encode`. */
   rank(query: string, documents: readonly string[], options: RankOptions = {}): Promise<number[]> {
     checkOptions(options);
     if (!Array.isArray(documents)) throw new InvalidArgumentError("documents: expected a list of texts");
@@ -107,7 +113,7 @@ export class Reranker {
     );
   }
 
-  /** Ends what waits; the model must not be used any more. */
+  /** Ends waiting calls with an error; the model must not be used any more. */
   dispose(): Promise<void> {
     return this.#batches.dispose();
   }

@@ -1,7 +1,7 @@
-/** What comes piece by piece and has a result at its end: texts, events of answers, those of several at once. */
+/** A stream of events with a result at its end. */
 import { InvalidArgumentError } from "../errors.ts";
 
-/** Events as they come, to be iterated over once, and what they came to. */
+/** Events as they come, to be iterated over once, and a result at their end. */
 export class ResultStream<Event, Result> implements AsyncIterable<Event> {
   readonly #events: AsyncGenerator<Event, Result, void>;
   #isBegun = false;
@@ -13,20 +13,20 @@ export class ResultStream<Event, Result> implements AsyncIterable<Event> {
     this.#result = new Promise((resolve, reject) => {
       this.#settle = { resolve, reject };
     });
-    // Who iterates is told of a failure there.
+    // Whoever iterates gets the error there: without this, it would be an unhandled rejection, too.
     this.#result.catch(() => {});
   }
 
   /**
-   * What the events came to, when they have ended. Who does not iterate over them gets it here, and the events run to their
-   * end. It fails as the iteration does, and with InvalidArgumentError when that was left early.
+   * The result, when the events have ended. Without an iteration, awaiting it runs the events to their end. It rejects with
+   * the error of the iteration, and with InvalidArgumentError when the iteration was left early.
    */
   get result(): Promise<Result> {
     if (!this.#isBegun) void this.#drain();
     return this.#result;
   }
 
-  /** Begins what gives the events; leaving the iteration ends it. InvalidArgumentError for a second one. */
+  /** Starts the stream; leaving the iteration ends it. InvalidArgumentError for a second iteration. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Event, void, void> {
     if (this.#isBegun)
       throw new InvalidArgumentError("generation: expected one iteration but found another; begin a new generation");
@@ -46,17 +46,17 @@ export class ResultStream<Event, Result> implements AsyncIterable<Event> {
     try {
       for await (const _ of this);
     } catch {
-      // The result tells of it.
+      // The result is rejected with it.
     }
   }
 }
 
-/** The events that `each` makes of each event of a stream, and its result. The stream is ended with them. */
+/** Replaces each event of a stream by the events that `each` makes of it; the result stays. Ending it ends the stream. */
 export function mapEvents<Event, Result, To>(
   events: AsyncGenerator<Event, Result, void>,
   each: (event: Event) => Iterable<To>,
 ): AsyncGenerator<To, Result, void>;
-/** The same with the result that `finish` makes of the stream's. */
+/** Replaces the events as above, and the result by what `finish` makes of it. */
 export function mapEvents<Event, Result, To, Finished>(
   events: AsyncGenerator<Event, Result, void>,
   each: (event: Event) => Iterable<To>,

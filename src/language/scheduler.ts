@@ -1,6 +1,6 @@
 /**
- * Runs the sequences of a program together: what several callers ask for at the same time shares steps, single tokens and
- * parts of prompts alike, under a budget of tokens.
+ * Scheduler of a program with a paged KV cache: requests of several sequences share steps, single tokens and parts of
+ * prompts alike, under a budget of tokens.
  */
 import { UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
@@ -16,19 +16,19 @@ import { DRAFT_METHOD } from "./program-decoder.ts";
 import { StepInputs } from "./step-inputs.ts";
 import { nextToken, type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
 
-/** How long others may take to ask for their next token before a step goes on without them, in turns of the event loop. */
+/** Turns of the event loop that a step waits for sequences that are expected to ask for their next token. */
 const GATHER_TURNS = 3;
 
-/** Tokens of a step with drafts at most: more are computed in another way on some CPUs, which changes bits. */
+/** Most tokens of a step with drafts: for more, some CPUs have other kernels, whose results differ in bits. */
 const DRAFT_ROWS = 8;
 
-/** Tokens of a step of prompts while nobody else asks, in `prefillTokens`. */
+/** Tokens of a step of prompts while nobody else asks, as a multiple of `prefillTokens`. */
 const ALONE = 4;
 
-/** What a draft gives for tokens found whose sequence has lost those before it. */
+/** Result of a draft whose sequence has lost the tokens before it. */
 const LOST = -1;
 
-/** How long others are expected to come after some did. */
+/** How long after two requests met (waited at the same time) steps are kept short for others. */
 const OTHERS_MS = 3000;
 
 export class Scheduler {
@@ -38,16 +38,16 @@ export class Scheduler {
   readonly #session: Session;
   readonly #inputs: StepInputs;
   readonly #vocabularySize: number;
-  /** Logits of a token that the model's own head drafts. */
+  /** Number of logits of a token from the draft head. */
   readonly #draftVocabularySize: number;
-  /** Elements of the hidden states that steps give, 0 for none. */
+  /** Elements of a token's hidden state, which steps give; 0 where they give none. */
   readonly #hiddenSize: number;
   readonly #pending: Pending[] = [];
-  /** When sequences came, by their first request. */
+  /** Number of each sequence's first request: lower means older. */
   readonly #ages = new WeakMap<Sequence, number>();
-  /** Sequences that nobody disposed of, the longest unused first: their pages can be taken away between requests. */
+  /** Sequences without a request that are not disposed of, the longest unused first: their pages may be taken away. */
   readonly #idle = new Set<Sequence>();
-  /** Sequences that were given logits in the last step and are expected to ask again. */
+  /** Sequences that got logits in the last step and are expected to ask for the next token. */
   readonly #expected = new Set<Sequence>();
   /** Request that found no room last time; it fails if it finds none again. */
   #lacked: Pending | null = null;
@@ -55,10 +55,10 @@ export class Scheduler {
   #isRunning = false;
   #steps = 0;
   #requests = 0;
-  /** When requests of two sequences waited at the same time last. */
+  /** When requests of two sequences last waited at the same time. */
   #metAt = Number.NEGATIVE_INFINITY;
 
-  /** For a program with a store of sequences. */
+  /** `program` must have a paged KV cache, `store`. */
   constructor(program: LoadedProgram, store: SequenceStore, options: { readonly prefillTokens: number }) {
     this.#program = program;
     this.#store = store;
@@ -79,9 +79,9 @@ export class Scheduler {
   }
 
   /**
-   * Rows of a step that a sequence may have for its next token and drafts, of which some may have been computed before and be
-   * computed again: the fewer the more sequences there are, whose tokens cost less of a step than drafts do. Where layers are
-   * recurrent, drafts end with a page, so that each page has a state to be found with.
+   * Most tokens of a sequence in a step that verifies drafts: its next token, drafts, and tokens that are computed again.
+   * The more sequences ask, the fewer, since their tokens cost a step less than rejected drafts. Where layers are
+   * recurrent, drafts end with a page, so that each page has a state to continue from.
    */
   draftRows(sequence: Sequence): number {
     const asking = new Set([...this.#pending.map((pending) => pending.sequence), ...this.#expected]);
@@ -90,21 +90,21 @@ export class Scheduler {
     return Math.min(toEnd, Math.floor(DRAFT_ROWS / (1 + others)));
   }
 
-  /** A sequence that is known to the scheduler. Sequences of other branches and scopes share nothing with it. */
+  /** Makes an empty sequence. It shares pages with those of the same branch (method) and scope only. */
   open(branch: string, scope?: PrefixScope): Sequence {
     const sequence = this.#store.open([], { branch, scope });
     this.#idle.add(sequence);
     return sequence;
   }
 
-  /** Another sequence with the same tokens, which shares their pages. */
+  /** Makes another sequence with the same tokens, which shares their pages. */
   fork(sequence: Sequence): Sequence {
     const fork = sequence.fork();
     this.#idle.add(fork);
     return fork;
   }
 
-  /** Ends a sequence, and the request that it may have with an error. */
+  /** Disposes of a sequence; a request of it ends with an error. */
   close(sequence: Sequence): void {
     sequence.dispose();
     const pending = this.#pending.find((request) => request.sequence === sequence);
@@ -114,8 +114,8 @@ export class Scheduler {
   }
 
   /**
-   * Computes the tokens of a request that its sequence does not hold, in one step with others, or in several. Gives how many
-   * of them the store had already.
+   * Computes the tokens of a request that its sequence does not hold yet, in one step or several, shared with other
+   * requests. Gives the number of tokens that the prefix cache held.
    */
   run(request: SequenceRequest): Promise<number> {
     const { sequence } = request;
@@ -128,17 +128,17 @@ export class Scheduler {
   }
 
   /**
-   * Computes the last token of a request that drafts. False where the sequence has lost its tokens
-   * meanwhile, so that there is nothing to draft from.
+   * Computes one draft: the last token of the request's ids, by the draft head. False where the sequence has lost its
+   * tokens meanwhile.
    */
   async draft(request: SequenceRequest): Promise<boolean> {
     return (await this.run(request)) >= 0;
   }
 
-  /** Runs a request after what is kept beyond memory of it was read, while others go on. */
+  /** Reads the request's prefix from the archive (disk) before it is queued; other requests go on meanwhile. */
   async #load(request: SequenceRequest, order: number, age: number): Promise<number> {
     const { sequence, ids, logitsFrom } = request;
-    // Its pages are nobody's to take meanwhile.
+    // Until it is read, its pages must not be taken away.
     this.#idle.delete(sequence);
     this.#noLongerExpected(sequence);
     await this.#store.load(sequence, ids.slice(0, logitsFrom + 1));
@@ -184,8 +184,8 @@ export class Scheduler {
   }
 
   /**
-   * Gives those who were served last the time to ask for their next token, so that they are served together again. How many
-   * have not asked yet.
+   * Waits some turns for the sequences of the last step to ask for their next token, so that they share the next step, too.
+   * Gives the number of those that have not asked.
    */
   async #gather(): Promise<number> {
     for (let turn = 0; turn < GATHER_TURNS && this.#expected.size > 0; turn++) {
@@ -200,9 +200,7 @@ export class Scheduler {
     return late;
   }
 
-  /**
-   * Rows of a step of prompts alone: fewer while others come, which wait for a step that is under way.
-   */
+  /** Tokens of a step of prompts alone: fewer while others come, since they wait until a step ends. */
   #promptTokens(): number {
     const { prefillTokens } = this.limits;
     return performance.now() - this.#metAt < OTHERS_MS ? prefillTokens : ALONE * prefillTokens;
@@ -218,7 +216,7 @@ export class Scheduler {
     }
   }
 
-  /** Takes a request out of the queue, with what became of it. */
+  /** Takes a request out of the queue; it resolves, or rejects with `error`. */
   #end(pending: Pending, error?: unknown): void {
     const place = this.#pending.indexOf(pending);
     if (place < 0) return;
@@ -232,7 +230,7 @@ export class Scheduler {
     this.#steps++;
     let failing = this.#pending.slice();
     try {
-      // Its sequences end with it, which would be less to say.
+      // Throws the program's own error, which says more than that its sequences were disposed of.
       this.#program.checkUsable();
       const { parts, lacking } = this.#reserved(late);
       failing = parts.map(({ pending }) => pending);
@@ -243,13 +241,13 @@ export class Scheduler {
     }
   }
 
-  /** Until a file that is read has given its room back; with nothing to wait for, the request ends. */
+  /** Waits until a file that is being read frees its memory; with nothing to wait for, the request ends with an error. */
   async #wait(lacking: Pending): Promise<void> {
     const idle = this.#store.whenIdle();
     if (idle || this.#lacked !== lacking) {
       this.#lacked = idle ? null : lacking;
       await idle;
-      // Whoever restored a sequence has the time to dispose of it.
+      // A turn in which the owner of a restored sequence may dispose of it.
       await nextMacrotask();
       return;
     }
@@ -261,13 +259,13 @@ export class Scheduler {
   }
 
   /**
-   * The parts of the next step, with room for what they compute; none, and the oldest that has no room, where none has any.
-   * The youngest sequences give way to older ones.
+   * The parts of the next step, with pages reserved for their tokens. Where no part has room, none, and the oldest request
+   * that lacks room. The youngest sequences lose their pages to older ones.
    */
   #reserved(late: number): { readonly parts: readonly Part[]; readonly lacking: Pending | null } {
     /**
-     * Calls that wait. Those that gave way would find their own pages in the store, which are to be had now, and hold
-     * them again.
+     * Requests that this step leaves out. Those that lost their pages would find them again in the prefix cache, and hold
+     * them.
      */
     const waiting = new Set<Pending>();
     let oldest: Pending | null = null;
@@ -287,7 +285,7 @@ export class Scheduler {
     }
   }
 
-  /** Takes the pages of a sequence that nobody runs, or of the youngest that waits; false when none is younger. */
+  /** Frees the pages of an idle sequence, or of the youngest request's; false when none is younger than the asking one. */
   #makeRoom({ age, sequence }: Pending, waiting: Set<Pending>): boolean {
     for (const idle of this.#idle) {
       if (idle.isEmpty) continue;
@@ -337,7 +335,7 @@ export class Scheduler {
     }
   }
 
-  /** Notes what was computed, and ends the request when it has all it asked for. */
+  /** Appends computed tokens to the sequence, and ends a request that has all its tokens. */
   #commit({ pending, tokens }: Part): void {
     const { sequence, ids, keepsStart, draft, signal } = pending;
     if (sequence.isDisposed) return;
@@ -356,12 +354,12 @@ export class Scheduler {
   }
 }
 
-/** How far behind the tokens of its sequence those of a request begin. */
+/** Tokens between the end of the sequence and the position that a request writes; 0 but for drafts. */
 function aheadOf({ draft, sequence }: Pending): number {
   return draft ? draft.row - sequence.position : 0;
 }
 
-/** Copies values of a step, as many of each token, to those who want them, before what was computed is committed. */
+/** Copies logits or hidden states of a step to the requests that want them, before the step is committed. */
 function takeValues(
   parts: readonly Part[],
   values: Float32Array,
@@ -377,14 +375,17 @@ function takeValues(
   const size = values.length / all;
   let at = 0;
   for (const { pending, first, count } of wanted) {
-    // One that was disposed of meanwhile has ended its request, and may have given its memory to another.
+    // A sequence that was disposed of meanwhile has ended its request, whose array may serve another.
     const target = pending.sequence.isDisposed ? undefined : targetOf(pending);
     target?.set(values.subarray(at * size, (at + count) * size), (first - pending.logitsFrom) * size);
     at += count;
   }
 }
 
-/** Whether a request that is about to begin has a prefix in the store, after which it begins then. */
+/**
+ * Looks in the prefix cache for the tokens of a request that begins, which then starts after them; true where any were
+ * found.
+ */
 function findPrefix(pending: Pending): boolean {
   const { sequence, ids, logitsFrom, isFresh } = pending;
   if (!isFresh) return false;
@@ -393,7 +394,7 @@ function findPrefix(pending: Pending): boolean {
   return pending.found > 0;
 }
 
-/** Aborts when every request of a step is aborted: until then, the others go on. */
+/** Aborts a step when all of its requests are aborted: until then, the others go on. */
 function abortWhenAll(parts: readonly Part[], stop: AbortController): () => void {
   const signals = parts.map(({ pending }) => pending.signal);
   const check = () => {

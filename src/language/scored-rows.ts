@@ -1,4 +1,4 @@
-/** A text in sliding windows, and the logits of each of its tokens in the first window that holds it. */
+/** Sliding windows over a text, and the logits that score each token in the first window that holds it. */
 import { checkWhole, unexpected } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { WHOLE_TEXT } from "../text/tokenizer.ts";
@@ -8,11 +8,14 @@ import type { ProgramDecoder } from "./program-decoder.ts";
 
 const WINDOW_DEFAULT_MAX = 2048;
 
-/** How `evaluatePerplexity` and `compareModels` read a text: window and stride in tokens, a limit of tokens, progress, and an abort signal. */
+/**
+ * How `evaluatePerplexity` and `compareModels` read a text: window and stride in tokens, most tokens, progress, and an
+ * abort signal.
+ */
 export interface PerplexityOptions {
   /** Tokens of a window. Default: the context length, at most 2048. */
   readonly window?: number | undefined;
-  /** Tokens from the start of a window to the start of the next, less than `window`. Default: half of it. */
+  /** Tokens from the start of a window to the start of the next, less than `window`. Default: half of `window`. */
   readonly stride?: number | undefined;
   /** Most tokens of the text that are used, from its start. Default: all. */
   readonly maxTokens?: number | undefined;
@@ -22,14 +25,14 @@ export interface PerplexityOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One window: tokens start .. end-1, of which those from `from` on are scored. */
+/** One window: tokens start .. end-1, of which tokens from .. end-1 are scored. */
 export interface Window {
   readonly start: number;
   readonly from: number;
   readonly end: number;
 }
 
-/** The tokens of a text, and the sizes of windows. InvalidArgumentError for sizes out of range and too short a text. */
+/** Ids of a text, and the sizes of windows. InvalidArgumentError for sizes out of range and too short a text. */
 export function readText(
   model: LanguageModel,
   text: string | readonly number[],
@@ -59,7 +62,10 @@ export function* windowsOf(length: number, window: number, stride: number): Gene
   }
 }
 
-/** Logits [V] that score each of a window's tokens from `from` on. A row is valid until the next is asked for. */
+/**
+ * Gives the logits [V] that score each of a window's tokens from `from` on. Each array is valid until the next is asked
+ * for.
+ */
 export async function* scoredRows(
   decoder: ProgramDecoder,
   ids: readonly number[],
@@ -70,7 +76,7 @@ export async function* scoredRows(
   yield* logitRows(decoder, ids.slice(start, end - 1), from - start - 1, signal);
 }
 
-/** InvalidFileError naming the program's file for what was computed of a window's logits, when it is NaN. */
+/** InvalidFileError, naming the program's file, for a NaN that was computed from a window's logits. */
 export function checkNumber({ file }: ProgramDecoder, value: number, { start, end }: Window): void {
   if (!Number.isNaN(value)) return;
   throw new InvalidFileError(file, `logits: expected numbers but found NaN in the window of tokens ${start} to ${end}`);

@@ -1,4 +1,4 @@
-/** A sequence of a program's store as the decoder that the generate loop drives: the scheduler runs it beside others. */
+/** Decoder of a program with a paged KV cache: one sequence, which the scheduler runs beside others. */
 import { checkIds, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
@@ -15,7 +15,7 @@ interface HeldTokens {
   readonly hidden: KnownHidden;
 }
 
-/** Hidden states of some tokens in a row, and the position of the first of them. */
+/** Hidden states of consecutive tokens, and the position of the first. */
 interface KnownHidden {
   readonly from: number;
   readonly values: Float32Array;
@@ -29,27 +29,27 @@ export class SequenceDecoder implements ProgramDecoder {
   readonly draft: ProgramDecoder["draft"];
   readonly #program: LoadedProgram;
   readonly #scheduler: Scheduler;
-  /** What the sequence holds of its ids, the store decides. */
+  /** All ids so far; the sequence may hold fewer of them, since its pages can be taken away. */
   readonly #context: TokenContext;
   readonly #scope: PrefixScope | undefined;
   #sequence: Sequence | null;
-  /** Logits of the last call: the next one writes over them. */
+  /** Logits of the last call, which the next one overwrites. */
   #logits = new Float32Array(0);
   readonly #hiddenSize: number;
   readonly #isDraftFixed: boolean;
-  /** Logits of a token that is drafted. */
+  /** Number of logits of a token from the draft head. */
   readonly #draftVocabularySize: number;
-  /** Of the last tokens of the last call. */
+  /** Hidden states of the last tokens of the last call. */
   #hidden: KnownHidden;
-  /** The hidden state behind the last draft, and how many tokens it was of. */
+  /** Hidden state of the last draft, and the number of tokens that had been drafted with it. */
   #drafted = new Float32Array(0);
   #draftLength = 0;
   #isDisposed = false;
   #cachedTokens = 0;
 
   /**
-   * `scope`: who shares its prefixes; everyone without. `held`: the ids that it begins with, and the sequence that holds them;
-   * none of both without.
+   * `scope`: whose prefixes are shared; without one, those of all decoders that have none. `held`: ids to begin with, and
+   * the sequence that holds them.
    */
   constructor(
     program: LoadedProgram,
@@ -105,7 +105,10 @@ export class SequenceDecoder implements ProgramDecoder {
     });
   }
 
-  /** As many as may be computed with those of other sequences; and no more than one method computes. */
+  /**
+   * Most tokens of the next step with drafts: what the scheduler allows beside other sequences, and no more than one method
+   * computes.
+   */
   get draftRows(): number {
     const { length } = this.#context.ids;
     const long = this.#program.count("get_long_context_from", Number.POSITIVE_INFINITY);
@@ -119,7 +122,7 @@ export class SequenceDecoder implements ProgramDecoder {
     return this.#context.ids.length - (this.#sequence?.position ?? 0);
   }
 
-  /** Where an abort ends it, parts of the prompt may have been appended: `position` says. Other errors append nothing. */
+  /** After an abort, parts of the prompt may have been appended: see `position`. Other errors append nothing. */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#append("prefill", ids, { ...options, rows: 1 });
   }
@@ -132,7 +135,7 @@ export class SequenceDecoder implements ProgramDecoder {
     return this.#append("allLogits", ids, { ...options, rows: ids?.length });
   }
 
-  /** Computes ids after those of the context, and gives the logits of the last `rows`. */
+  /** Appends ids to the context, computes them, and gives the logits of the last `rows`. */
   async #append(
     call: string,
     given: readonly number[],
@@ -185,7 +188,7 @@ export class SequenceDecoder implements ProgramDecoder {
       const all = [...ids, ...given];
       const hidden = new Float32Array(before.length);
       const isFixed = this.#isDraftFixed;
-      // What it sees must be there.
+      // The keys and values that the draft attends to must exist.
       if (isFixed && sequence.position < ids.length) return null;
       const at = isFixed
         ? { position: ids.length, row: ids.length - 1 }
@@ -201,7 +204,9 @@ export class SequenceDecoder implements ProgramDecoder {
     });
   }
 
-  /** The hidden state before the last of so many tokens that are drafted behind the context; null where it is not known. */
+  /**
+   * The hidden state [hidden] that the draft of token number `drafted` after the context needs; null where it is not known.
+   */
   #hiddenBefore(drafted: number): Float32Array | null {
     if (drafted > 1) return this.#draftLength === drafted - 1 ? this.#drafted : null;
     const { from, values } = this.#hidden;
@@ -216,7 +221,7 @@ export class SequenceDecoder implements ProgramDecoder {
     return this.#logits.subarray(0, length);
   }
 
-  /** The sequence that a method computes; another method's keys and values are of no use to it. */
+  /** The sequence of a method; keys and values of another method are of no use, so the sequence of that is closed. */
   #sequenceFor(method: string): Sequence {
     if (this.#sequence?.branch === method && !this.#sequence.isDisposed) return this.#sequence;
     if (this.#sequence) this.#scheduler.close(this.#sequence);

@@ -1,4 +1,4 @@
-/** A session of a loaded program as the decoder that the generate loop drives: prompts in chunks, tokens one by one. */
+/** Decoder of a program with a contiguous KV cache: prompts in chunks, tokens one by one. */
 import { checkIds, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { blamedForInputs } from "../runtime/blame.ts";
@@ -10,11 +10,11 @@ import { logitsOf } from "./logits.ts";
 import { LONG_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 import { TokenContext } from "./token-context.ts";
 
-/** One sequence of a program that keeps its keys and values in states of its own, such as one for ExecuTorch. */
+/** One sequence of a program whose KV cache is in states of its session, such as one for ExecuTorch. */
 export class SessionDecoder implements ProgramDecoder {
   readonly file: string;
   readonly contextLength: number;
-  /** Logits of a position. */
+  /** Number of logits of a token (V). */
   readonly vocabularySize: number;
   readonly logitRows: number;
   /** Most tokens of one call; longer prompts are run in chunks. */
@@ -23,17 +23,18 @@ export class SessionDecoder implements ProgramDecoder {
   readonly #session: Session;
   readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
   readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
-  /** Sequences of more tokens are computed by `LONG_METHOD`, from their first token on. */
+  /** Sequences of more tokens than this are computed by `LONG_METHOD`, from their first token on. */
   readonly #longFrom: number;
   readonly #context: TokenContext;
   /**
-   * How many ids of the context, from the first on, the session holds keys and values of; and whether of `LONG_METHOD`.
+   * Number of ids, from the first on, whose keys and values the session holds; `#long`: whether `LONG_METHOD` computed
+   * them.
    */
   #held = 0;
   #isDisposed = false;
   #long = false;
 
-  /** `context`: ids that it begins with, which are computed again when it is used. */
+  /** `context`: ids to begin with, which are computed again when the decoder is used. */
   constructor(program: LoadedProgram, context?: TokenContext) {
     this.file = program.file;
     this.#program = program;
@@ -62,21 +63,24 @@ export class SessionDecoder implements ProgramDecoder {
     return this.#context.ids.length;
   }
 
-  /** Forgets all tokens from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
+  /**
+   * Forgets all tokens from `position` on. InvalidArgumentError while a call is under way, since its tokens are not
+   * appended yet.
+   */
   rewind(position: number): void {
     this.#context.rewind(position);
     this.#held = Math.min(this.#held, position);
   }
 
-  /** What it holds is computed again by the other, which has a state of its own. */
+  /** The fork has a session of its own, so it computes the tokens again. */
   fork(): SessionDecoder {
     if (this.#isDisposed) throw new InvalidArgumentError("decoder: was disposed of");
     return new SessionDecoder(this.#program, this.#context.fork());
   }
 
   /**
-   * Appends tokens and gives the logits behind the last. Where an abort ends it, whole chunks may have been appended:
-   * `position` says. Other errors append nothing.
+   * Appends tokens and gives the logits after the last. After an abort, whole chunks may have been appended: see
+   * `position`. Other errors append nothing.
    */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#context.alone(async () => {
@@ -91,7 +95,7 @@ export class SessionDecoder implements ProgramDecoder {
     });
   }
 
-  /** Appends one token and gives the logits behind it. */
+  /** Appends one token and gives the logits after it. */
   step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#context.alone(async () => {
       this.#context.check([id]);
@@ -102,7 +106,7 @@ export class SessionDecoder implements ProgramDecoder {
     });
   }
 
-  /** Computes logits [T, V] of every token of `ids`, by a program compiled with logits "all". */
+  /** Appends `ids` and gives the logits [T, V] of each, by a program compiled with logits "all". */
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#context.alone(async () => {
       checkIds("allLogits", ids);
@@ -117,12 +121,15 @@ export class SessionDecoder implements ProgramDecoder {
     return this.logitRows > 0 ? logits.subarray(-this.vocabularySize) : logits;
   }
 
-  /** For `count` more tokens; what the session holds is computed again when it is of the other method. */
+  /**
+   * Chooses the method for `count` more tokens, and computes what the session does not hold: all tokens when the method
+   * changes.
+   */
   async #chooseMethod(count: number, options: ComputeOptions): Promise<void> {
     const long = this.position + count > this.#longFrom;
     if (long !== this.#long) this.#held = 0;
     this.#long = long;
-    // All, or what an abort left: nothing is missing otherwise.
+    // All tokens after a change of the method, or those that an abort left; otherwise none.
     if (this.#held === this.position) return;
     const missing = BigInt64Array.from(this.#context.ids.slice(this.#held), BigInt);
     for (const chunk of this.#chunks(missing)) await this.#compute(chunk, options);
@@ -134,11 +141,11 @@ export class SessionDecoder implements ProgramDecoder {
     return logits;
   }
 
-  /** Keys and values of the tokens after those that the session holds. */
+  /** Computes tokens after those whose keys and values the session holds. */
   async #compute(tokens: Tensor, { signal }: ComputeOptions): Promise<Float32Array> {
     (this.#position.data as BigInt64Array)[0] = BigInt(this.#held);
     const method = this.#long ? LONG_METHOD : "forward";
-    // What the call gives follows from the file: so does an error about it.
+    // What a call gives follows from the file, so an error about it names the file.
     const [logits] = await this.#session.run(method, [tokens, this.#position], signal).catch((error) => {
       throw blamedForInputs(this.file, signal, error);
     });
@@ -155,7 +162,7 @@ export class SessionDecoder implements ProgramDecoder {
     );
   }
 
-  /** Ids that the context has room for, checked before any is computed. */
+  /** Ids as int64, after checking them and that the context has room for them. */
   #tokens(ids: readonly number[]): BigInt64Array {
     this.#context.check(ids);
     return BigInt64Array.from(ids, BigInt);

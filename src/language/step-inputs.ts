@@ -1,13 +1,16 @@
-/** The inputs of a step: tokens, their positions, and the rows whose logits are wanted or, for drafts, the hidden states before them. */
+/**
+ * Inputs of a step: tokens, their positions, and the rows whose logits are wanted or, for drafts, the hidden states before
+ * them.
+ */
 import type { Tensor } from "../tensor.ts";
 import { nextToken, type Part } from "./step-plan.ts";
 
-/** Arrays for the largest step, of which each step fills the start. */
+/** Arrays for the largest step; each step fills their beginnings. */
 export class StepInputs {
   readonly #tokens: BigInt64Array;
   readonly #positions: BigInt64Array;
   readonly #wanted: BigInt64Array;
-  /** Hidden states before the tokens of drafts, as many as there are at once so far. */
+  /** Hidden states before the tokens of drafts, grown to the most drafts of a step so far. */
   #before = new Float32Array(0);
 
   constructor(tokens: number) {
@@ -16,7 +19,10 @@ export class StepInputs {
     this.#wanted = new BigInt64Array(tokens);
   }
 
-  /** Inputs of the next step, valid until the one after it. A step that wants no logits is asked for those of its last row. */
+  /**
+   * Gives the inputs of the next step, valid until the one after it. Where no logits are wanted, those of the last row are
+   * asked for.
+   */
   fill(parts: readonly Part[]): readonly Tensor[] {
     let row = 0;
     let wanted = 0;
@@ -39,7 +45,7 @@ export class StepInputs {
     return [...inputs, this.#hidden(parts) ?? vector(this.#wanted, [wanted])];
   }
 
-  /** The hidden states before the tokens of drafts [1, T, hidden], null for a step of others. */
+  /** The hidden states before the tokens of drafts [1, T, hidden]; null for a step without drafts. */
   #hidden(parts: readonly Part[]): Tensor | null {
     const size = parts[0]!.pending.draft?.before.length;
     if (size === undefined) return null;

@@ -1,67 +1,72 @@
-/** Which requests share the next step, with how many tokens each. A pure function of what waits. */
+/**
+ * Plans the next step of the scheduler: which requests share it, with how many tokens each. A pure function of what waits.
+ */
 import type { Sequence } from "../sequences/sequence.ts";
 
-/** Where a draft stands. */
+/** Where a draft head computes a token. */
 interface DraftRow {
-  /** The hidden state of the token before it [hidden]. */
+  /** Hidden state of the token before the draft, [hidden]. */
   readonly before: Float32Array;
-  /** Its position in the text. */
+  /** Position of the draft for RoPE. */
   readonly position: number;
-  /** Position of the keys and values that it sees last: its own, or those of the token before. */
+  /** The last position of the KV cache that the draft attends to: its own, or that of the token before. */
   readonly row: number;
 }
 
-/** Tokens to compute after those that a sequence holds. */
+/** A request to compute tokens after those that a sequence holds. */
 export interface SequenceRequest {
   readonly sequence: Sequence;
-  /** The method that computes it. */
+  /** The program's method that computes the tokens. */
   readonly method: string;
-  /** All tokens of the sequence, those that it holds included. */
+  /** All tokens of the sequence, including those that it holds. */
   readonly ids: readonly number[];
-  /** Logits are given of the tokens from this one on, in `logits` [ids.length - logitsFrom, vocabulary]. */
+  /** Index of the first token whose logits are wanted; they go to `logits` [ids.length - logitsFrom, vocabulary]. */
   readonly logitsFrom: number;
   readonly logits: Float32Array;
-  /** Whether the sequence can be cut back to where the last step of it began. */
+  /** Whether the sequence must be able to drop the tokens of its last step again, such as rejected drafts. */
   readonly keepsStart: boolean;
-  /** Hidden states of the tokens whose logits are given, [ids.length - logitsFrom, hidden], where they are wanted. */
+  /**
+   * Receives the hidden states of the tokens whose logits are given, [ids.length - logitsFrom, hidden], where they are
+   * wanted.
+   */
   readonly hidden?: Float32Array | undefined;
-  /** A request that drafts behind the last token of `ids`: the sequence holds no more afterwards than before. */
+  /** Set for a request that drafts the token after the last of `ids`; it adds no tokens to the sequence. */
   readonly draft?: DraftRow | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A request under way. */
 export interface Pending extends SequenceRequest {
-  /** Requests are numbered as they come. */
+  /** Number of the request, in the order in which they come. */
   readonly order: number;
-  /** The number of the sequence's first request. */
+  /** Number of the sequence's first request: lower means older. */
   readonly age: number;
-  /** Whether the sequence holds nothing yet but what was found in the store. */
+  /** Whether the prefix cache is still to be searched for the request's tokens. */
   isFresh: boolean;
-  /** When it was last in a step, in steps. */
+  /** Number of the step that last computed tokens of it. */
   servedAt: number;
-  /** Tokens that were found in the store when it began. */
+  /** Tokens that were found in the prefix cache. */
   found: number;
   readonly resolve: (found: number) => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** How steps are made up. */
+/** Limits of a step. */
 export interface StepLimits {
-  /** Tokens of a step at most. */
+  /** Most tokens of a step. */
   readonly tokens: number;
   /**
-   * Most tokens of a step with parts of prompts while answers are under way, one of each included: the longest gap between
-   * two of their tokens is what they take. Prompts are given half of them at least.
+   * Most tokens of a step with parts of prompts beside answers under way, one token of each answer included. Such a step's
+   * time is the longest gap between two tokens of an answer. Prompts get at least half of them.
    */
   readonly prefillTokens: number;
-  /** Tokens of which a step gives logits at most. */
+  /** Most tokens of which a step gives logits. */
   readonly logitRows: number;
-  /** Sequences of a step at most. */
+  /** Most sequences of a step. */
   readonly sequences: number;
-  /** Tokens of a page, of which prefixes are shared. */
+  /** Positions of a page: prefixes are shared in whole pages. */
   readonly pagePositions: number;
-  /** Whether sequences can be gone on from where a step has ended a page only, as those of recurrent layers. */
+  /** Whether a sequence can only be continued from the end of a page that also ended a step, as with recurrent layers. */
   readonly endsPages: boolean;
 }
 
@@ -71,17 +76,20 @@ export interface Part {
   readonly tokens: number;
 }
 
-/** What is left to compute of a request. */
+/** Number of tokens of a request that are still to be computed. */
 function restOf({ ids, sequence, draft }: Pending): number {
   return draft ? 1 : ids.length - sequence.position;
 }
 
-/** The index among its ids of a request's next token. */
+/** Index, among the request's ids, of the next token to compute. */
 export function nextToken({ ids, sequence, draft }: SequenceRequest): number {
   return draft ? ids.length - 1 : sequence.position;
 }
 
-/** The end of the pages that an older prompt is about to compute and another, without tokens of its own, begins with; else 0. */
+/**
+ * End of the pages that an older request is about to compute and that a fresh prompt begins with, too, so that it should
+ * wait; 0 where there are none.
+ */
 function sharedEnd(older: Pending, prompt: Pending, { pagePositions }: StepLimits): number {
   const isShared = older.sequence.branch === prompt.sequence.branch && older.sequence.salt === prompt.sequence.salt;
   if (!prompt.isFresh || older.age >= prompt.age || !isShared) return 0;
@@ -93,8 +101,8 @@ function sharedEnd(older: Pending, prompt: Pending, { pagePositions }: StepLimit
 }
 
 /**
- * Tokens of a part of a prompt, at most `tokens`: of one that is to end pages, up to the last page that it can end and that the same
- * prompt can go on from, whose last token is computed again.
+ * Tokens of a part of a prompt, at most `tokens`. Where parts must end with pages: up to the last page boundary that the
+ * part reaches and that is before `ends` and before the prompt's last token.
  */
 function tokensToEnd(
   { ids, sequence: { position } }: Pending,
@@ -108,28 +116,28 @@ function tokensToEnd(
   return lastPage > position ? lastPage - position : tokens;
 }
 
-/** Prompts of so many times `prefillTokens` are not divided, so that they wait once. */
+/** Prompts of up to this many times `prefillTokens` are computed in one step. */
 const SHORT = 2;
 
-/** The part of `prefillTokens` that is kept for long prompts beside short ones. */
+/** 1 / LONG_SHARE of `prefillTokens` is kept for long prompts beside short ones. */
 const LONG_SHARE = 4;
 
-/** Tokens for prompts of a step with so many answers. */
+/** Tokens of prompts in a step beside `answers` tokens of answers. */
 function tokensBeside(answers: number, { tokens, prefillTokens }: StepLimits): number {
   return Math.min(tokens - answers, Math.max(prefillTokens - answers, Math.ceil(prefillTokens / 2)));
 }
 
-/** What is known of a step beside the requests that wait. */
+/** What planning needs to know beside the waiting requests. */
 export interface StepCompany {
-  /** Answers that are under way and do not wait yet. */
+  /** Answers under way that have not asked for their next token yet. */
   readonly late: number;
-  /** Most tokens of a step of prompts alone, unless that divides short ones. */
+  /** Most tokens of a step of prompts alone; a short prompt may take more, so that it is not divided. */
   readonly tokens: number;
 }
 
 /**
- * Single tokens first, those served longest ago before others, then parts of prompts: short ones whole, others with equal
- * shares of what is left. Only requests of one method go together: that of the one served longest ago.
+ * Single tokens come first, those served longest ago before others, then parts of prompts: short ones whole, the others
+ * with equal shares of what is left. A step has requests of one method only, that of the request served longest ago.
  */
 export function planStep(waiting: readonly Pending[], limits: StepLimits, { late, tokens: most }: StepCompany): Part[] {
   const inTurn = waiting.toSorted((a, b) => a.servedAt - b.servedAt || a.order - b.order);
@@ -137,7 +145,7 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, { late
   const together = inTurn.filter((pending) => pending.method === method);
   const single = together.filter((pending) => restOf(pending) === 1);
   const allPrompts = together.filter((pending) => restOf(pending) > 1);
-  /** By prompt, where others wait for it to have come. */
+  /** The end of the pages that others wait for, by the prompt that computes them. */
   const awaited = new Map<Pending, number>();
   const prompts = allPrompts.filter((prompt) => {
     const older = allPrompts.find((other) => sharedEnd(other, prompt, limits) > 0);
@@ -155,12 +163,12 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits, { late
     parts.push({ pending, tokens });
     return tokens;
   };
-  // A prompt that is served longest ago has a place, however many answers there are.
+  // The prompt served longest ago of all requests gets a place, however many answers there are.
   const isPromptDue = prompts.length > 0 && prompts[0]!.servedAt <= (single[0]?.servedAt ?? Number.POSITIVE_INFINITY);
   const places = Math.min(limits.sequences, limits.tokens) - (isPromptDue ? 1 : 0);
   for (const pending of single.slice(0, Math.max(isPromptDue ? 0 : 1, places))) take(pending, 1);
   const answering = parts.length;
-  // Whoever waits longest has a place; the shortest have their tokens first.
+  // Places go to the prompts that have waited longest; among those, the shortest get their tokens first.
   const atOnce = prompts.slice(0, limits.sequences - answering).sort((a, b) => restOf(a) - restOf(b));
   const reserve = Math.ceil(limits.prefillTokens / LONG_SHARE);
   const shortest = atOnce.length > 0 ? restOf(atOnce[0]!) : 0;

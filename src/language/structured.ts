@@ -1,4 +1,4 @@
-/** Texts that follow a schema, and their values. */
+/** Generates JSON that follows a schema, and parses it. */
 import type { GenerateOptions, GenerationResult, generate } from "../text/generate.ts";
 import type { OutputSchema } from "../text/output-schema.ts";
 import type { LateModules } from "./late-modules.ts";
@@ -15,7 +15,7 @@ export class StructuredGeneration<T> extends ResultStream<string, GenerationResu
   readonly #parse: () => Promise<T>;
   #value: Promise<T> | null = null;
 
-  /** `begin` generates under a constraint. */
+  /** `begin` generates under the schema's constraint. */
   constructor(
     schema: OutputSchema<T>,
     modules: LateModules,
@@ -39,10 +39,11 @@ export class StructuredGeneration<T> extends ResultStream<string, GenerationResu
   }
 
   /**
-   * The value of the whole text, as the schema makes it. Who does not iterate over the text gets it here.
+   * The value of the complete text, as the schema parses it. Without an iteration, awaiting it generates the text to its
+   * end.
    *
-   * @throws ContextLengthError where the text was cut before its JSON was whole.
-   * @throws InvalidArgumentError where checks of the schema that JSON schema has no word for refuse the value.
+   * @throws ContextLengthError where the text was cut before its JSON was complete.
+   * @throws InvalidArgumentError where checks of the schema that JSON schema cannot express refuse the value.
    */
   get value(): Promise<T> {
     this.#value ??= this.#parse();

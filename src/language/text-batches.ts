@@ -1,6 +1,5 @@
 /**
- * Runs texts through a program that reads them whole: texts of several calls share steps, one after the other without
- * anything between, as many as a step has room for.
+ * Runs texts through an encoder as packed sequences: texts of several calls share steps, as many as a step has room for.
  */
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { blamedForInputs } from "../runtime/blame.ts";
@@ -16,13 +15,13 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** Rows of a step: more are as fast a row, and others wait longer for their turn. */
+/** Tokens of a step: with more, a token takes no less time, and other calls wait longer. */
 const STEP_ROWS = 512;
 
 export class TextBatches {
   /** Most tokens of a text. */
   readonly maxTokens: number;
-  /** Values of a text. */
+  /** Number of values of a text. */
   readonly size: number;
   readonly #program: LoadedProgram;
   readonly #session: Session;
@@ -34,7 +33,7 @@ export class TextBatches {
   readonly #waiting: Waiting[] = [];
   #isRunning = false;
 
-  /** InvalidFileError for a program whose method does not take or give what it should. */
+  /** InvalidFileError for a program whose method has other inputs or outputs. */
   constructor(program: LoadedProgram, method: "embed" | "rank") {
     const rows = program.count("get_max_seq_len");
     this.#program = program;
@@ -58,7 +57,10 @@ export class TextBatches {
     this.#session = program.createSession();
   }
 
-  /** Values of each text. InvalidArgumentError for ids that the vocabulary does not have; an abort throws the signal's reason. */
+  /**
+   * Computes the values [size] of each text. InvalidArgumentError for ids beyond the vocabulary; an abort throws the
+   * signal's reason.
+   */
   async run(texts: readonly TokenText[], signal?: AbortSignal): Promise<Float32Array[]> {
     signal?.throwIfAborted();
     this.#program.checkUsable();
@@ -70,7 +72,7 @@ export class TextBatches {
         }),
     );
     if (!this.#isRunning) void this.#work();
-    // Each is waited for, so that none is left to fail alone.
+    // All are awaited, so that no later failure is an unhandled rejection.
     const ended = await Promise.allSettled(all);
     return ended.map((one) => {
       if (one.status === "rejected") throw one.reason;
@@ -90,7 +92,7 @@ export class TextBatches {
   async #work(): Promise<void> {
     this.#isRunning = true;
     try {
-      // Calls that come in the same turn share the first step.
+      // Calls of the same turn of the event loop share the first step.
       await Promise.resolve();
       while (this.#waiting.length > 0) await this.#step();
     } finally {
@@ -115,7 +117,7 @@ export class TextBatches {
     }
   }
 
-  /** Values of a text; InvalidFileError where they are not finite, which only the file can cause. */
+  /** Gives a text its values. InvalidFileError where they are not finite, since only the file can cause that. */
   #give({ resolve, reject }: Waiting, values: Float32Array): void {
     const wrong = values.findIndex((value) => !Number.isFinite(value));
     const problem = `method ${this.#method}: expected finite values but found ${values[wrong]} at ${wrong}`;
@@ -128,7 +130,7 @@ export class TextBatches {
     return data.slice();
   }
 
-  /** The texts of the next step, in the order in which they came: the first, and those after it that fit. */
+  /** Takes the texts of the next step in order of arrival: the first, and those after it that fit. */
   #take(): Waiting[] {
     const taken: Waiting[] = [];
     let rows = 0;

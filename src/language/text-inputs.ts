@@ -1,15 +1,15 @@
-/** What programs take that read several whole texts in a step: their tokens, one text after the other. */
+/** Inputs of encoders: the tokens of several packed texts, one after the other. */
 import type { Tensor } from "../tensor.ts";
 
-/** Tokens of a text, and how many of them are of the first of a pair. */
+/** Tokens of a text, or of a pair of texts. */
 export interface TokenText {
-  /** Token ids, with those that the tokenizer puts around texts. */
+  /** Token ids, with the special tokens that the tokenizer adds. */
   readonly ids: readonly number[];
-  /** Tokens from this place on are of kind 1. */
+  /** Index of the first token of type 1, the second text of a pair. */
   readonly secondFrom: number;
 }
 
-/** Tokens and positions [1, T], offsets [texts + 1] and, where the network knows kinds of tokens, those [1, T]. */
+/** Tokens and positions [1, T], offsets [texts + 1] and, where the network has token types, types [1, T]. */
 export function textInputs(
   texts: readonly TokenText[],
   { firstPosition, hasTypes }: { readonly firstPosition: number; readonly hasTypes: boolean },

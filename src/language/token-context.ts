@@ -1,12 +1,12 @@
-/** The ids of one decoder's sequence: what may be appended to them, and that its calls do not overlap. */
+/** The ids of one decoder's sequence: checks what is appended, and that calls do not overlap. */
 import { shown } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 
-/** What ids and lengths are checked against. */
+/** Limits that ids and lengths are checked against. */
 export interface ContextLimits {
   readonly contextLength: number;
   readonly vocabularySize: number;
-  /** What to do for a longer context, for messages. */
+  /** How to get a longer context, for messages. */
   readonly remedy: string;
 }
 
@@ -19,7 +19,7 @@ export class TokenContext {
     this.#limits = limits;
   }
 
-  /** Runs a call, which begins where the one before it ended. InvalidArgumentError while another is under way. */
+  /** Runs a call alone: each begins where the one before it ended. InvalidArgumentError while another is under way. */
   async alone<R>(work: () => Promise<R>): Promise<R> {
     this.#checkIdle();
     this.#isBusy = true;
@@ -30,10 +30,7 @@ export class TokenContext {
     }
   }
 
-  /**
-   * A context with the same ids, to which others are appended. InvalidArgumentError while a call is under way, which
-   * would append its own.
-   */
+  /** A copy with the same ids. InvalidArgumentError while a call is under way, since its tokens are not appended yet. */
   fork(): TokenContext {
     this.#checkIdle();
     const fork = new TokenContext(this.#limits);
@@ -41,7 +38,10 @@ export class TokenContext {
     return fork;
   }
 
-  /** Forgets all ids from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
+  /**
+   * Forgets all ids from `position` on. InvalidArgumentError while a call is under way, since its tokens are not appended
+   * yet.
+   */
   rewind(position: number): void {
     this.#checkIdle();
     const { length } = this.ids;
@@ -50,7 +50,7 @@ export class TokenContext {
     this.ids.length = position;
   }
 
-  /** ContextLengthError for more ids than there is room for, InvalidArgumentError for ids that the model does not have. */
+  /** ContextLengthError for more ids than the context has room for, InvalidArgumentError for ids beyond the vocabulary. */
   check(ids: readonly number[]): void {
     const { contextLength, vocabularySize, remedy } = this.#limits;
     const length = this.ids.length + ids.length;

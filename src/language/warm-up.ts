@@ -1,15 +1,15 @@
 /**
- * Runs a program a few times before its first use where its code is compiled on the way: WebAssembly engines run code in
- * a fast compiler's version first and replace it when it has run for a while.
+ * Warms up programs whose code is compiled while it runs: WebAssembly engines first run the output of a fast compiler, and
+ * replace it by optimised code after a while.
  */
 import { type LoadedProgram, storeOf } from "../runtime/program.ts";
 import { createDecoder } from "./decoders.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 
 /**
- * Tokens of the first warm-up prompts, enough for the kernels of many rows; while there is time, some of longer ones follow,
- * each of another length: kernels have a function for each rest of six rows. None fills a page: prompts after it would find
- * it in the store instead of running.
+ * Tokens of the first warm-up prompts, enough for the GEMM kernels. While there is time, longer prompts follow, each of
+ * another length: kernels have a function for each remainder of six rows. No prompt fills a page, since the next would find
+ * it in the prefix cache instead of computing it.
  */
 const SHORT_PROMPT = 8;
 const SHORT_RUNS = 3;
@@ -17,16 +17,16 @@ const LONG_PROMPT = 31;
 const PROMPT_RUNS = 15;
 const PROMPT_MS = 120;
 /**
- * Steps are repeated until one is about as fast as the fastest; those of small models often, since the code that replaces
- * the first is compiled while all cores are busy.
+ * Steps are repeated until one takes about as long as the fastest (within `STEADY`). Small models need many, since
+ * optimised code is compiled while all cores are busy.
  */
 const STEPS_MIN = 4;
 const STEPS_MAX = 160;
 const STEADY = 1.15;
-/** Large models are slow enough that their code is replaced within few steps. */
+/** Most milliseconds of steps: those of large models are so long that few suffice. */
 const STEPS_MS = 500;
 
-/** A decoder that has run, at its start again; null where there is nothing to warm up. */
+/** Gives a decoder that has run, rewound to its start; null where there is nothing to warm up. */
 export async function warmDecoder(
   program: LoadedProgram,
   {
@@ -42,7 +42,7 @@ export async function warmDecoder(
   let best = Number.POSITIVE_INFINITY;
   for (let i = 0; i < STEPS_MAX; i++) {
     const before = performance.now();
-    // A first token comes from a prompt.
+    // The first token of a sequence is computed by `prefill`.
     await (i % 2 === 0 ? decoder.prefill([0], { signal }) : decoder.step(0, { signal }));
     decoder.rewind(0);
     const taken = performance.now() - before;

@@ -1,4 +1,4 @@
-/** The architecture table, and the choice by config.json. */
+/** The table of architectures, from which config.json chooses one. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { bitnet } from "./bitnet.ts";
 import { ConfigReader, type JsonObject, shown } from "./config-reader.ts";
@@ -60,8 +60,8 @@ export const architectures: readonly Architecture[] = [
 ];
 
 /**
- * The decoder that a config.json describes. UnsupportedError names what is supported; InvalidFileError where `model_type`,
- * by which transformers chooses, is that of another architecture.
+ * Builds the decoder of a config.json. UnsupportedError lists supported architectures; InvalidFileError where `model_type`,
+ * by which transformers chooses, belongs to another architecture.
  */
 export function buildDecoder(file: string, config: JsonObject): Decoder {
   const names = config.architectures;

@@ -1,12 +1,12 @@
 /**
- * Assistants of Gemma 4 (2026): small models of layers without keys and values, which read those of the model that they draft for.
- * Their input is the embedding of the last token, as that model has it, beside the hidden state before it.
+ * Assistants of Gemma 4 (2026): small draft models whose layers have no keys and values, but read those of the model that
+ * they draft for. Their input is the model's embedding of the last token, concatenated with the hidden state before it.
  */
 import type { Drafter, DraftPass } from "./drafter.ts";
 import type { LayerConfig } from "./layer.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
-/** What names of their weights begin with, beside those of the model. */
+/** Prefix of an assistant's weights, beside those of the model. */
 export const ASSISTANT_PREFIX = "assistant.";
 
 /** The field of a model's config that holds the assistant's. */
@@ -18,12 +18,12 @@ const INTO = `${ASSISTANT_PREFIX}pre_projection`;
 const OUT = `${ASSISTANT_PREFIX}post_projection`;
 
 export interface AssistantConfig {
-  /** Elements of a hidden state of the assistant, and of the model that it drafts for. */
+  /** Elements of a hidden state of the assistant; then, of the model that it drafts for. */
   readonly hidden: number;
   readonly backbone: number;
-  /** Tokens of the vocabulary of both. */
+  /** Size of the vocabulary of both models. */
   readonly vocabulary: number;
-  /** Layers whose mixers share the keys and values of the model's. */
+  /** Layers whose mixers read the keys and values of the model's layers. */
   readonly layers: readonly LayerConfig[];
 }
 

@@ -13,66 +13,66 @@ export interface AttentionConfig {
   readonly kvHeads: number;
   /** Elements of a head. */
   readonly headDim: number;
-  /** Last positions that a query sees; 0 for all. */
+  /** Sliding window: positions that a query sees, its own included; 0 for all. */
   readonly window: number;
-  /** Which of the config's ropes turns queries and keys; null for none. */
+  /** Name of the RoPE that rotates queries and keys; null for none. */
   readonly rope: string | null;
-  /** Whether queries and keys have a norm of each head, one of all heads together, or none. */
+  /** Whether queries and keys have a norm of each head, one over all heads together, or none. */
   readonly queryKeyNorm: "head" | "all" | null;
-  /** Factor on scores. */
+  /** Factor of the scores, usually 1 / sqrt(headDim). */
   readonly scale: number;
-  /** Bound cap * tanh(x / cap) of scores; 0 for none. */
+  /** Bound of the scores, cap * tanh(x / cap); 0 for none. */
   readonly softcap: number;
   /** Which projections have a bias. */
   readonly biases: { readonly qkv: boolean; readonly output: boolean };
-  /** Whether each head has a score without a value. */
+  /** Whether each head has an attention sink: a further score, without a value. */
   readonly sinks?: boolean;
-  /** Bound of the magnitudes of queries, keys and values; null or absent for none. */
+  /** Largest magnitude to which queries, keys and values are clamped; null or absent for none. */
   readonly clip?: number | null;
-  /** Whether queries, keys and values are one matrix. */
+  /** Whether the checkpoint has queries, keys and values in one matrix. */
   readonly fused: boolean;
-  /** Whether norms of queries and keys are behind their rope, not in front of it. */
+  /** Whether norms of queries and keys come after RoPE, not before. */
   readonly isNormedLast?: boolean;
-  /** Name of a norm in front of the output's projection, where there is one. */
+  /** Name of a norm before the output projection; absent for none. */
   readonly outputNorm?: string;
-  /** Rows of a head that the checkpoint stores for rotation of neighbours; absent where halves are rotated. */
+  /** Rows of a head that the checkpoint stores in pairs for RoPE of neighbours; absent where halves are rotated. */
   readonly pairedRows?: number;
-  /** Whether values are what keys are made of, in front of their norm and rope. */
+  /** Whether values are the keys before their norm and RoPE, so that there is no value projection. */
   readonly valuesAreKeys?: boolean;
   /** Whether values have a norm of each head, without weights. */
   readonly isValueNormed?: boolean;
-  /** The layer whose keys and values are read, by its index; absent for a layer that has its own. */
+  /** Index of the layer whose keys and values are read; absent for a layer with its own. */
   readonly sharedWith?: number;
-  /** How queries grow with their positions; absent where they do not. */
+  /** Factor of queries that grows with their positions; absent for none. */
   readonly queryGrowth?: QueryGrowth;
   /**
-   * What the results are multiplied with: sigmoids of as many values, which `q_proj` gives behind each head's query, or
-   * sigmoids of one value a head, which a linear layer of their own gives. Default: nothing.
+   * Gate of the results: sigmoids of as many values, which `q_proj` gives after each head's query ("values"), or of one
+   * value for each head, from a linear layer of its own ("heads"). Default: none.
    */
   readonly gate?: "values" | "heads";
-  /** What checkpoints call some of its modules, where it is not what Llama's do. */
+  /** Names of modules, where they differ from Llama's. */
   readonly names?: { readonly [M in keyof typeof llamaNames]?: string };
 }
 
-/** Queries are multiplied by 1 + beta ln(1 + floor(position / length)) behind their rope, as in Llama 4. */
+/** Queries are multiplied by 1 + beta ln(1 + floor(position / length)) after RoPE, as in Llama 4. */
 interface QueryGrowth {
   readonly beta: number;
   readonly length: number;
 }
 
-/** Names of modules within an attention. */
+/** Llama's names of modules within an attention. */
 const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", gate: "gate_proj", sinks: "sinks" };
 
 interface Projections<T> {
   readonly q: T;
-  /** Null, as are values, where those of another layer are read. */
+  /** Keys; null, as are values, where those of another layer are read. */
   readonly k: T | null;
   readonly v: T | null;
-  /** The results behind their gate. */
+  /** Applies the gate to the results. */
   gated(y: T): T;
 }
 
-/** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
+/** A layer's attention: softmax(scale q k^T) v over the KV cache, with projections of queries, keys, values and output. */
 export class Attention implements StoringMixer {
   readonly module = "self_attn";
   readonly states = 0;
@@ -94,7 +94,7 @@ export class Attention implements StoringMixer {
     return this.config.softcap === 0 && this.cache === "own" && !this.config.sinks;
   }
 
-  /** Linear layers that make keys and values; none where those of another layer are read. */
+  /** Linear layers of keys and values; none where those of another layer are read. */
   get #keyValueProjections(): readonly string[] {
     const { sharedWith, valuesAreKeys = false } = this.config;
     if (sharedWith !== undefined) return [];
@@ -152,7 +152,7 @@ export class Attention implements StoringMixer {
     const projections = fused ? ["qkv_proj"] : ["q_proj", ...this.#keyValueProjections];
     const readers = gate === "heads" ? [...projections, this.#names.gate] : projections;
     const firstValue = fused ? (heads + kvHeads) * headDim : 0;
-    // Queries of several heads read the values of one.
+    // Query heads of a group share one head of values.
     const rowOf = (c: number) => {
       const head = Math.floor(Math.floor(c / headDim) / (heads / kvHeads));
       return firstValue + head * headDim + (c % headDim);
@@ -160,7 +160,7 @@ export class Attention implements StoringMixer {
     const values = { size: heads * headDim, rowOf };
     const source = `${module}.${projections.at(-1)}`;
     const named = readers.map((name) => `${module}.${name}.weight`);
-    // A norm undoes factors of values, a bound holds whatever they are, and other layers read those that are shared.
+    // Values cannot be scaled where a norm undoes factors, a clamp has fixed bounds, or other layers read them, too.
     if (isValueNormed || clip !== null || projections.at(-1) === "q_proj") return { readers: named, inner: [] };
     return {
       readers: named,
@@ -203,11 +203,11 @@ export class Attention implements StoringMixer {
     const [k, v = k] = this.#keyValueProjections.map((name) => pass.linear(x, `${module}.${name}`, biases.qkv));
     const keys = this.#turned(pass, k!, `${module}.${this.#names.keyNorm}`);
     const cache = { layer: cacheLayer, kvHeads, headDim };
-    // The least that attention reads: each row its own position.
+    // Attention with window 1 stores keys and values with the least reading: each token sees only itself.
     pass.ops.attention(keys, keys, this.#clipped(pass, v!), { cache, scale, window: 1 });
   }
 
-  /** Queries, keys and values, and what becomes of the results. */
+  /** Projects x to queries, keys and values; gives the function that gates the results. */
   #projections<T>(pass: LayerPass<T>, x: T, module: string): Projections<T> {
     const { ops } = pass;
     const { headDim, heads, kvHeads, biases, fused, gate } = this.config;
@@ -234,7 +234,7 @@ export class Attention implements StoringMixer {
     return clip === null ? x : ops.call("aten::clamp.out", x, -clip, clip);
   }
 
-  /** Queries or keys behind their norm and rope. */
+  /** Applies norm and RoPE to queries or keys. */
   #turned<T>(pass: LayerPass<T>, x: T, norm: string): T {
     const { rope, queryKeyNorm, headDim, isNormedLast = false } = this.config;
     const normed = (value: T) => this.#clipped(pass, queryKeyNorm === null ? value : pass.norm(value, norm));
@@ -242,7 +242,7 @@ export class Attention implements StoringMixer {
     return isNormedLast ? normed(turned(x)) : turned(normed(x));
   }
 
-  /** Queries times what they grow by with their positions. */
+  /** Multiplies queries by the factor that grows with their positions. */
   #grown<T>(pass: LayerPass<T>, q: T): T {
     const { queryGrowth } = this.config;
     if (!queryGrowth) return q;
@@ -254,7 +254,10 @@ export class Attention implements StoringMixer {
   }
 }
 
-/** Tokens that a query of a packed sequence sees; a window in both directions, as transformers counts it, is half on each side. */
+/**
+ * Tokens before and after a query in a packed sequence; a bidirectional window, as transformers counts it, is half on each
+ * side.
+ */
 function windowOf<T>({ offsets, isBidirectional }: PackedSequences<T>, window: number) {
   if (isBidirectional) {
     const half = window === 0 ? null : Math.floor(window / 2);

@@ -1,6 +1,6 @@
 /**
- * BERT (Devlin et al. 2018) and RoBERTa, XLM-R (Liu et al. 2019; Conneau et al. 2019): learned positions, attention in both
- * directions, layer norms behind what they norm. RoBERTa counts positions from the padding's id + 1.
+ * BERT (Devlin et al. 2018), RoBERTa and XLM-R (Liu et al. 2019; Conneau et al. 2019): learned positions, bidirectional
+ * attention, post-norm layers. RoBERTa counts positions from the padding's id + 1.
  */
 import { UnsupportedError } from "../errors.ts";
 import type { Ops } from "../ops/ops.ts";
@@ -65,7 +65,7 @@ function slots({ vocabulary, positions, types, hidden, intermediate, layers }: B
   const norm = (module: string) => [vector(`${module}.weight`, hidden), vector(`${module}.bias`, hidden)];
   const layer = (name: string) => [
     ...["query", "key"].flatMap((part) => linear(`${name}.attention.self.${part}`, hidden, hidden)),
-    // Measured one by one on all-MiniLM-L6-v2: the errors of these are most of what vectors lose.
+    // Measured one by one on all-MiniLM-L6-v2: rounding these layers causes most of the error of embeddings.
     ...linear(`${name}.attention.self.value`, hidden, hidden, "inputs"),
     ...linear(`${name}.attention.output.dense`, hidden, hidden, "weights"),
     ...norm(`${name}.attention.output.LayerNorm`),
@@ -75,7 +75,7 @@ function slots({ vocabulary, positions, types, hidden, intermediate, layers }: B
   ];
   return [
     { name: WORDS, shape: [vocabulary, hidden], role: "embedding", tiedTo: null },
-    // Small, and every token needs them: they stay floats.
+    // These tables are small and used by every token, so they stay floats.
     vector(POSITIONS, positions, hidden),
     vector(TYPES, types, hidden),
     ...norm("embeddings.LayerNorm"),
@@ -83,7 +83,7 @@ function slots({ vocabulary, positions, types, hidden, intermediate, layers }: B
   ];
 }
 
-/** Hidden states: x = norm(x + attention(x)); x = norm(x + mlp(x)). */
+/** Hidden states of post-norm layers: x = norm(x + attention(x)); x = norm(x + mlp(x)). */
 function hiddenStates<T>(config: BertConfig, ops: Ops<T>, weights: WeightLookup, inputs: TextInputs<T>): T {
   const { hidden, heads, layers, eps, gelu } = config;
   const { tokens, positions, types, offsets } = inputs;
@@ -120,7 +120,7 @@ function encoder(architecture: string, config: BertConfig, firstPosition: number
   };
 }
 
-/** The first row, a layer of its size with tanh, and the score. */
+/** A classifier's head: the first token's hidden state, a dense layer with tanh, and the score. */
 function classifier(config: ConfigReader, dense: string, score: string): readonly HeadStep[] {
   const size = config.size("hidden_size", 768);
   return [

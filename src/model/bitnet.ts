@@ -1,4 +1,4 @@
-/** BitNet b1.58 (Ma et al. 2024, 2025): weights of three values; norms in front of the last matrix of attention and MLP. */
+/** BitNet b1.58 (Ma et al. 2024, 2025): ternary weights, and norms before the last matrix of attention and MLP. */
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, readStack, stacked } from "./transformer-config.ts";

@@ -1,9 +1,9 @@
-/** Reads fields of a config.json with the checks that a file from elsewhere needs. */
+/** Reads fields of a config.json, with the checks that an untrusted file needs. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Far beyond any model; keeps products of dimensions exact. */
+/** Largest size, far beyond any model's, so that products of sizes are exact. */
 const SIZE_MAX = 1 << 30;
 
 export class ConfigReader {
@@ -20,12 +20,12 @@ export class ConfigReader {
     return new ConfigReader(this.file, { ...this.fields, ...fields });
   }
 
-  /** The config with some fields where it says nothing of them, or null. */
+  /** The config with defaults for fields that are absent or null. */
   withDefaults(fields: JsonObject): ConfigReader {
     return this.with(Object.fromEntries(Object.entries(fields).filter(([name]) => !this.has(name))));
   }
 
-  /** The config as if it said nothing of some fields. */
+  /** The config without some fields. */
   without(...names: string[]): ConfigReader {
     return new ConfigReader(
       this.file,
@@ -37,7 +37,7 @@ export class ConfigReader {
     return this.fields[name] !== undefined && this.fields[name] !== null;
   }
 
-  /** A whole number from 1 to `most`, which is far beyond any model. */
+  /** A whole number from 1 to `most`. */
   size(name: string, fallback?: number, most = SIZE_MAX): number {
     const value = this.number(name, fallback);
     if (!Number.isInteger(value) || value < 1) this.#fail(name, "a positive integer", value);
@@ -71,13 +71,13 @@ export class ConfigReader {
     return value;
   }
 
-  /** A size, or null where the config says null; `fallback` where it says nothing. */
+  /** A size, or null where the config says null; `fallback` where the field is absent. */
   sizeOrNull(name: string, fallback: number | null, most = SIZE_MAX): number | null {
     const value = this.fields[name] === undefined ? fallback : this.fields[name];
     return value === null ? null : this.size(name, fallback ?? undefined, most);
   }
 
-  /** A number, or null where the config says null; `fallback` where it says nothing. */
+  /** A number, or null where the config says null; `fallback` where the field is absent. */
   numberOrNull(name: string, fallback: number | null): number | null {
     const value = this.fields[name] === undefined ? fallback : this.fields[name];
     return value === null ? null : this.number(name, fallback ?? undefined);
@@ -91,7 +91,7 @@ export class ConfigReader {
     return values as number[];
   }
 
-  /** The first `length` items of a list, each one of `allowed`; null when there is no list. */
+  /** The first `length` items of a list, each one of `allowed`; null without a list. */
   choices<C extends string | number>(name: string, length: number, allowed: readonly C[]): readonly C[] | null {
     if (!this.has(name)) return null;
     const values = this.#list(name).slice(0, length);
@@ -104,7 +104,7 @@ export class ConfigReader {
     return values as C[];
   }
 
-  /** True or false; null is false, as in Python. */
+  /** A boolean; null counts as false, as in Python. */
   boolean(name: string, fallback: boolean): boolean {
     const { [name]: value = fallback } = this.fields;
     if (value === null) return false;
@@ -118,7 +118,7 @@ export class ConfigReader {
     return value;
   }
 
-  /** The object of that name; one without fields when it is absent. */
+  /** The object of this name; an empty one when it is absent. */
   object(name: string): ConfigReader {
     const value = this.fields[name] ?? {};
     if (typeof value !== "object" || Array.isArray(value)) this.#fail(name, "an object", value);
@@ -144,10 +144,10 @@ export class ConfigReader {
   }
 }
 
-/** Most characters of a value in a message: a lie in a file must not become a message of its size. */
+/** Most characters of a value in a message, since files may have values of any size. */
 const SHOWN_MAX = 80;
 
-/** A value as JSON, cut to some characters. */
+/** A value as JSON, cut to `SHOWN_MAX` characters. */
 export function shown(value: unknown): string {
   const short = typeof value === "string" ? value.slice(0, SHOWN_MAX + 1) : value;
   const items = Array.isArray(short) ? short.slice(0, SHOWN_MAX) : short;

@@ -1,6 +1,6 @@
 /**
- * Gemma 4's mixture of experts: a gated MLP and experts beside it, each between norms of its own, and a router that reads the
- * hidden state by a norm of its own, too.
+ * Gemma 4's mixture of experts: a gated MLP and experts in parallel, each with norms of its own, and a router that reads
+ * the hidden state through a norm of its own.
  */
 import type { Experts } from "./experts.ts";
 import type { GatedMlp } from "./gated-mlp.ts";
@@ -10,18 +10,18 @@ import { vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
 const DENSE = { before: "pre_feedforward_layernorm", after: "post_feedforward_layernorm_1" } as const;
 const EXPERTS = { before: "pre_feedforward_layernorm_2", after: "post_feedforward_layernorm_2" } as const;
-/** Factors of the router's norm, which is not named as one. */
+/** Name of the factors of the router's norm. */
 const ROUTER_SCALE = "router.scale";
 
 export interface DenseBesideExpertsConfig {
   /** Elements of a token's hidden state. */
   readonly hidden: number;
   readonly dense: GatedMlp;
-  /** The experts, whose modules stand in the layer itself. */
+  /** The experts; their modules belong to the layer itself. */
   readonly experts: Experts;
 }
 
-/** norm(dense(norm(x))) + norm(experts(norm(x))); the router reads x / rms(x) * scale / sqrt(hidden). */
+/** y = norm(dense(norm(x))) + norm(experts(norm(x))); the router reads x / rms(x) * scale / sqrt(hidden). */
 export class DenseBesideExperts implements LayerPart {
   readonly module = null;
   readonly config: DenseBesideExpertsConfig;

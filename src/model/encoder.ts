@@ -1,4 +1,7 @@
-/** Networks that read whole sequences at once: a hidden state of each token, and what is made of those of a sequence. */
+/**
+ * Encoders: networks that read whole sequences, giving a hidden state of each token, and what is computed from those of a
+ * sequence.
+ */
 import type { Ops } from "../ops/ops.ts";
 import type { Pooling } from "../pooling.ts";
 import type { ConfigReader } from "./config-reader.ts";
@@ -8,11 +11,11 @@ import type { Network, WeightLookup, WeightSlot } from "./decoder.ts";
 export interface TextInputs<T> {
   /** Token ids, int64 [1, T]. */
   readonly tokens: T;
-  /** Positions of the tokens in their sequences, int64 [1, T], the first `firstPosition`. */
+  /** Positions of the tokens in their sequences, int64 [1, T], from `firstPosition` on. */
   readonly positions: T;
-  /** Where each sequence begins, and where the last ends, int64 [sequences + 1]. */
+  /** Index of each sequence's first token, and the number of tokens, int64 [sequences + 1]. */
   readonly offsets: T;
-  /** Kinds of the tokens, int64 [1, T]; null for a network that knows one kind. */
+  /** Token types, int64 [1, T]; null for a network without. */
   readonly types: T | null;
 }
 
@@ -20,39 +23,39 @@ export interface TextInputs<T> {
 export interface Encoder extends Network {
   /** Elements of a hidden state. */
   readonly hidden: number;
-  /** Position of a text's first token. */
+  /** Position of a sequence's first token. */
   readonly firstPosition: number;
-  /** Kinds of tokens: 2 tells the first text of a pair from the second. */
+  /** Number of token types: with 2, types tell the first text of a pair from the second. */
   readonly tokenTypes: number;
   /** Computes hidden states [1, T, hidden]. */
   hiddenStates<T>(ops: Ops<T>, weights: WeightLookup, inputs: TextInputs<T>): T;
 }
 
-/** What a network computes of texts: a vector that says what a text means, or a score of a pair. */
+/** Task of an encoder: an embedding of a text, or a score of a pair. */
 export type TextTask = "embed" | "rank";
 
-/** A network that computes some values of each text: of one task, from hidden states. */
+/** An encoder with a head, which computes some values of each text. */
 export interface TextNetwork extends Network, Pick<Encoder, "firstPosition" | "tokenTypes"> {
   readonly task: TextTask;
-  /** Values of a text. */
+  /** Number of values of a text. */
   readonly size: number;
-  /** Computes [sequences, size]. */
+  /** Computes the values [sequences, size]. */
   compute<T>(ops: Ops<T>, weights: WeightLookup, inputs: TextInputs<T>): T;
 }
 
-/** Whether a network computes something of whole texts, rather than what comes next. */
+/** Whether a network computes values of whole texts, rather than logits of the next token. */
 export function isTextNetwork(network: Network): network is TextNetwork {
   return "task" in network;
 }
 
-/** A function between matrices of a head. */
+/** An activation between matrices of a head. */
 export type HeadActivation = "tanh" | "gelu" | "relu";
 
-/** A step from the hidden states of a sequence to its values. */
+/** A step of a head, from the hidden states of a sequence to its values. */
 export type HeadStep =
-  /** One vector of a sequence, or several side by side. */
+  /** Pools the tokens to one vector, or to several that are concatenated. */
   | { readonly kind: "pool"; readonly poolings: readonly Pooling[] }
-  /** A linear layer [n, k] of the module of this name, and a function behind it. */
+  /** A linear layer [n, k] of the module of this name, and an activation after it. */
   | {
       readonly kind: "dense";
       readonly module: string;
@@ -61,9 +64,9 @@ export type HeadStep =
       readonly activation: HeadActivation | null;
     }
   | { readonly kind: "layerNorm"; readonly module: string; readonly eps: number; readonly hasBias: boolean }
-  /** A length of 1. */
+  /** Divides the vector by its length. */
   | { readonly kind: "normalize" }
-  /** The logit of a token less that of another, from the head of a language model. */
+  /** The logit of one token minus that of another, from the head of a language model. */
   | {
       readonly kind: "tokenScore";
       readonly head: WeightSlot;
@@ -71,7 +74,7 @@ export type HeadStep =
       readonly falseToken: number | null;
     };
 
-/** Number of values that a step gives of `size`. */
+/** Number of values after a step on `size` values. */
 function sizeBehind(step: HeadStep, size: number): number {
   if (step.kind === "pool") return step.poolings.length * size;
   if (step.kind === "tokenScore") return 1;
@@ -116,7 +119,7 @@ function take<T>(ops: Ops<T>, weights: WeightLookup, step: HeadStep, x: T, offse
   return step.activation === "gelu" ? ops.gelu(y) : ops.call(`aten::${step.activation}.out`, y);
 }
 
-/** A network that goes on from an encoder's hidden states, step by step. */
+/** An encoder with a head of these steps. */
 export function textNetwork(task: TextTask, encoder: Encoder, steps: readonly HeadStep[]): TextNetwork {
   const { hiddenStates, hidden, slots, ...network } = encoder;
   const added: WeightSlot[] = [];
@@ -137,15 +140,15 @@ export function textNetwork(task: TextTask, encoder: Encoder, steps: readonly He
   };
 }
 
-/** A row of the table of encoders. */
+/** An entry of the table of encoders. */
 export interface EncoderArchitecture {
-  /** Value of `architectures` in config.json of the encoder by itself. */
+  /** Value of `architectures` in config.json of the encoder without a head. */
   readonly name: string;
-  /** Value of `model_type` there. */
+  /** Value of `model_type` in config.json. */
   readonly modelType: string;
-  /** What names of tensors begin with in checkpoints of the encoder with a head. */
+  /** Prefix of the encoder's tensors in checkpoints with a head. */
   readonly prefix: string;
   build(config: ConfigReader): Encoder;
-  /** Steps to the score of a classifier of one label. */
+  /** Head of a classifier of one label, to its score. */
   classifier(config: ConfigReader): readonly HeadStep[];
 }

@@ -1,4 +1,4 @@
-/** The table of encoders, and the choice by config.json. */
+/** The table of encoders, from which config.json chooses one. */
 import { architectures } from "./architectures.ts";
 import { bert, roberta, xlmRoberta } from "./bert.ts";
 import { ConfigReader, type JsonObject } from "./config-reader.ts";
@@ -8,20 +8,20 @@ import { transformerEncoder } from "./transformer.ts";
 
 export const encoders: readonly EncoderArchitecture[] = [bert, roberta, xlmRoberta, modernBert];
 
-/** What names of classes end with: a base model, or one with a head for some task. */
+/** Endings of class names: a base model, or one with a head for some task. */
 const ENDING = /(?:(?:Text)?Model|ForMaskedLM|ForSequenceClassification|ForCausalLM)$/;
 
 const family = (name: string) => name.replace(ENDING, "");
 
-/** The name of the class that a config.json is of; empty where it says none. */
+/** Class name in a config.json; "" where it has none. */
 export function architectureName({ architectures: names }: JsonObject): string {
   const [name] = Array.isArray(names) ? names : [];
   return typeof name === "string" ? name : "";
 }
 
 /**
- * A config.json with the class that transformers chooses by `model_type` where `architectures` says none: a decoder, or an
- * encoder by itself. As it is where the type is none of the tables.
+ * The config.json with a class in `architectures`: where it has none, the one that transformers chooses by `model_type`, a
+ * decoder or an encoder without a head. Unchanged for a type in neither table.
  */
 export function withArchitecture(config: JsonObject): JsonObject {
   const { architectures: names = null, model_type: type } = config;
@@ -30,14 +30,14 @@ export function withArchitecture(config: JsonObject): JsonObject {
   return row ? { ...config, architectures: [row.name] } : config;
 }
 
-/** An encoder, what names of its tensors begin with in checkpoints of classes with a head, and the head of a classifier. */
+/** An encoder, the prefix of its tensors in checkpoints with a head, and the head of a classifier. */
 export interface BuiltEncoder {
   readonly encoder: Encoder;
   readonly prefix: string;
   readonly classifier: readonly HeadStep[];
 }
 
-/** The encoder that a config.json describes; null where its architecture is none of the table. */
+/** Builds the encoder of a config.json; null where its architecture is not in the table. */
 export function buildEncoder(file: string, config: JsonObject): BuiltEncoder | null {
   const name = family(architectureName(config));
   const architecture = encoders.find((row) => family(row.name) === name);
@@ -50,7 +50,7 @@ export function buildEncoder(file: string, config: JsonObject): BuiltEncoder | n
   };
 }
 
-/** The blocks of the decoder that a config.json describes as an encoder; null where there is no such decoder. */
+/** Builds the layers of a config.json's decoder as an encoder; null where there is no such decoder. */
 export function decoderAsEncoder(file: string, config: JsonObject): Encoder | null {
   const name = family(architectureName(config));
   const architecture = architectures.find((row) => family(row.name) === name);

@@ -1,4 +1,4 @@
-/** ERNIE 4.5 (2025), the dense ones: Llama whose heads are rotated in pairs of neighbours. */
+/** ERNIE 4.5 (2025), the dense ones: Llama with RoPE of neighbouring pairs. */
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";
 import { readStack, stacked } from "./transformer-config.ts";

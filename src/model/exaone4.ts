@@ -1,10 +1,12 @@
-/** EXAONE 4.0 (2025): norms after attention and MLP, norms of queries and keys; full layers between windowed ones have no rope. */
+/**
+ * EXAONE 4.0 (2025): post-norms, norms of queries and keys, and full-attention layers without RoPE between windowed ones.
+ */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";
 import { layerWindows, readStack, stacked } from "./transformer-config.ts";
 
-/** Which layers have a window: all but each last of a number, or those of the letters L in a text such as "LLLG". */
+/** Which layers have a sliding window: all but every n-th, or those with the letter L in a pattern such as "LLLG". */
 function isSliding(config: ConfigReader, depth: number): (layer: number) => boolean {
   const field = "sliding_window_pattern";
   if (typeof config.fields[field] !== "string") {

@@ -1,13 +1,13 @@
 /**
- * A mixture of experts in the place of the MLP (Shazeer et al. 2017): a router chooses some gated MLPs for each token, whose
- * results are summed by the router's weights. Some have an expert of all tokens besides (DeepSeek-AI 2024).
+ * Mixture of experts in place of the MLP (Shazeer et al. 2017): a router chooses some gated MLPs for each token and sums
+ * their results with its weights. Some models have a shared expert for all tokens, too (DeepSeek-AI 2024).
  */
 import type { Activation, RouterOptions, Routing } from "../ops/ops.ts";
 import type { GatedMlp } from "./gated-mlp.ts";
 import type { ExpertStack, LayerPart, LayerPass, PartActivations, Place } from "./layer.ts";
 import { linearSlots, matrixSlot, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
-/** (clamp(up) + 1) * c * sigmoid(slope * c), c = min(gate, limit), instead of activation(gate) * up. */
+/** Gate (clamp(up) + 1) * c * sigmoid(slope * c), c = min(gate, limit), in place of activation(gate) * up. */
 interface ClampedGate {
   readonly slope: number;
   readonly limit: number;
@@ -16,33 +16,35 @@ interface ClampedGate {
 export interface ExpertsConfig extends Omit<RouterOptions, "bias" | "factors"> {
   /** Elements of a token's hidden state. */
   readonly hidden: number;
-  /** Elements between the matrices of an expert. */
+  /** Elements of an expert's intermediate activations. */
   readonly intermediate: number;
   readonly experts: number;
   /** Whether the router's linear layer has a bias. Default: false. */
   readonly routerBias?: boolean;
-  /** Names of vectors: what is added to scores where experts are chosen, and factors of the weights of each expert. */
+  /**
+   * Names of vectors [experts]: `choice` is added to scores for choosing experts, `factors` multiply the experts' weights.
+   */
   readonly routerVectors?: { readonly choice?: string; readonly factors?: string };
-  /** What is between the matrices of an expert. */
+  /** Gate of an expert: an activation, or a clamped gate. */
   readonly gate: Activation | ClampedGate;
   /** Whether the linear layers of experts have a bias. Default: false. */
   readonly bias?: boolean;
-  /** The expert of all tokens, and the linear layer whose sigmoid it is multiplied by, where there are. */
+  /** The shared expert of all tokens, and the linear layer whose sigmoid multiplies its result; absent for none. */
   readonly shared?: {
     readonly mlp: GatedMlp;
     readonly gate: string | null;
-    /** Whether its module stands beside the mixture's, not in it. Default: false. */
+    /** Whether its module is beside the mixture's, not within. Default: false. */
     readonly isBeside?: boolean;
   };
-  /** Names of tensors of all experts in place of those of each, where they are not as transformers keeps them. */
+  /** Names of stacked tensors of all experts in checkpoints, where they differ from transformers'. */
   readonly stacks?: { readonly both: string; readonly down: string };
-  /** Whether tensors of all experts have matrices [k, n], and rows of gate and up in turns. Default: false. */
+  /** Whether stacked tensors have matrices [k, n], with rows of gate and up interleaved. Default: false. */
   readonly stacksTurned?: boolean;
-  /** What checkpoints call its modules, where it is not what Qwen's do. */
+  /** Names of modules, where they differ from Qwen's. */
   readonly names?: { readonly [M in keyof typeof qwenNames]?: string };
 }
 
-/** Names of the mixture in its layer, of its router, of the experts, and of linear layers of one. */
+/** Qwen's names of the mixture in its layer, the router, the experts, and an expert's linear layers. */
 const qwenNames = {
   mlp: "mlp",
   router: "gate",
@@ -52,7 +54,7 @@ const qwenNames = {
   down: "down_proj",
 };
 
-/** Full name of the expert of all tokens, by that of the mixture. */
+/** Full name of the shared expert's module, given the mixture's. */
 function sharedModule(module: string, { mlp, isBeside = false }: NonNullable<ExpertsConfig["shared"]>): string {
   return isBeside ? module.replace(/[^.]+$/, mlp.module) : `${module}.${mlp.module}`;
 }
@@ -92,7 +94,7 @@ export class Experts implements LayerPart {
     ];
   }
 
-  /** Tensors as transformers keeps them in memory, and as GGUF files do, with gate and up apart. */
+  /** Stacked tensors of all experts, as transformers keeps them and as GGUF files do, with gate and up apart. */
   stacks(module: string): ExpertStack[] {
     const { experts, bias, stacks, stacksTurned: isTurned = false } = this.config;
     const names = this.#names;
@@ -121,7 +123,7 @@ export class Experts implements LayerPart {
     ];
   }
 
-  /** The router reads what all experts read, and no text reaches every expert: nothing is scaled. */
+  /** Nothing is scaled: the router reads the same input as the experts, and no text reaches every expert. */
   scalable(): PartActivations {
     return { readers: [], inner: [] };
   }
@@ -130,7 +132,7 @@ export class Experts implements LayerPart {
     return this.routed(pass, x, x, place);
   }
 
-  /** What experts make of x, chosen by a router that reads `read`. */
+  /** The experts' summed results for x, chosen by a router that reads `read`. */
   routed<T>(pass: LayerPass<T>, x: T, read: T, place: Place): T {
     const { ops } = pass;
     const { routerBias, routerVectors, shared } = this.config;
@@ -146,7 +148,7 @@ export class Experts implements LayerPart {
     return ops.add(made, gate ? ops.scaleParts(common, gate) : common);
   }
 
-  /** The gated MLP of each row's expert, of rows in the order of experts. */
+  /** The gated MLP of each token's expert, for tokens sorted by expert. */
   #experts<T>(pass: LayerPass<T>, rows: T, { routing, topK }: Routing<T>, module: string): T {
     const { ops } = pass;
     const { experts, intermediate, bias, gate } = this.config;

@@ -1,6 +1,6 @@
 /**
- * Gated DeltaNet (Yang et al. 2025) as in Qwen3-Next and Qwen3.5: queries, keys and values behind a short convolution, a
- * state that each token decays and corrects by the delta rule, and a gated norm of what is read from it.
+ * Gated DeltaNet (Yang et al. 2025) as in Qwen3-Next and Qwen3.5: queries, keys and values after a short convolution, a
+ * state that each token decays and corrects by the delta rule, and a gated norm of the result.
  */
 import type { LayerPass, Mixer, PartActivations, Place } from "./layer.ts";
 import { linearSlots, tapsSlot, vectorSlot, type WeightSlot } from "./weight-slot.ts";
@@ -10,20 +10,22 @@ export interface GatedDeltaConfig {
   readonly hidden: number;
   /** Heads of queries and keys. */
   readonly keyHeads: number;
-  /** Heads of values and of the state; each key head serves as many of them, one after the other. */
+  /** Heads of values and of the state; each key head serves heads / keyHeads consecutive ones. */
   readonly heads: number;
   /** Elements of a head of queries or keys. */
   readonly keyDim: number;
   /** Elements of a head of values. */
   readonly valueDim: number;
-  /** Inputs that a result of the convolution depends on. */
+  /** Inputs of the convolution for each result: the token's own and those before it. */
   readonly taps: number;
 }
 
-/** Number under the square root of the lengths that queries and keys are divided by. */
+/** Added under the square root of the lengths that queries and keys are divided by. */
 const LENGTH_EPS = 1e-6;
 
-/** A layer's gated DeltaNet. Its states are the convolution's last inputs and the matrices [keyDim, valueDim] of all heads. */
+/**
+ * A layer's gated DeltaNet. Its states are the convolution's last inputs, and a matrix [keyDim, valueDim] for each head.
+ */
 export class GatedDelta implements Mixer {
   readonly module = "linear_attn";
   readonly cache = null;
@@ -55,7 +57,7 @@ export class GatedDelta implements Mixer {
   scalable(module: string): PartActivations {
     const { heads, valueDim } = this.config;
     const readers = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"].map((name) => `${module}.${name}.weight`);
-    // All heads have the same weights of the norm.
+    // All heads share the weights of the norm.
     const rows = Int32Array.from({ length: heads * valueDim }, (_, c) => c % valueDim);
     const normed = { source: `${module}.norm.weight`, sourceBias: null, norm: { offset: 0 }, rows, gate: null };
     return { readers, inner: [{ ...normed, readers: [`${module}.out_proj.weight`] }] };

@@ -1,4 +1,4 @@
-/** The gated MLP (Shazeer 2020): down(activation(gate(x)) * up(x)). */
+/** Gated MLP (Shazeer 2020): down(activation(gate(x)) * up(x)). */
 import type { Activation } from "../ops/ops.ts";
 import type { LayerPart, LayerPass, PartActivations, Place } from "./layer.ts";
 import { madeByLinear, madeByNorm } from "./scalable.ts";
@@ -7,21 +7,21 @@ import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 export interface GatedMlpConfig {
   /** Elements of a token's hidden state. */
   readonly hidden: number;
-  /** Elements between the matrices. */
+  /** Elements of the intermediate activations. */
   readonly intermediate: number;
-  /** Function of the gate. */
+  /** Activation of the gate. */
   readonly activation: Activation;
   /** Whether the three linear layers have a bias. */
   readonly bias: boolean;
-  /** Whether gate and up are one matrix. */
+  /** Whether the checkpoint has gate and up in one matrix. */
   readonly fused: boolean;
-  /** Name of a norm in front of the last matrix, where there is one. */
+  /** Name of a norm before the last matrix; absent for none. */
   readonly innerNorm?: string;
-  /** What checkpoints call some of its modules, where it is not what Llama's do. */
+  /** Names of modules, where they differ from Llama's. */
   readonly names?: { readonly [M in keyof typeof llamaNames]?: string };
 }
 
-/** Names of the MLP in its layer, and of its linear layers; `both` is gate and up in one. */
+/** Llama's names of the MLP in its layer, and of its linear layers; `both` is gate and up in one matrix. */
 const llamaNames = { mlp: "mlp", gate: "gate_proj", up: "up_proj", both: "gate_up_proj", down: "down_proj" };
 
 /** A layer's gated MLP. */

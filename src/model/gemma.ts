@@ -1,7 +1,7 @@
 /**
- * Gemma (2024): GELU, scaled embeddings, norms stored less 1. Gemma 2: norms after attention and MLP too, caps on scores
- * and logits, a sliding window in every other layer. Gemma 3 (text, 2025): norms of queries and keys instead of caps on
- * scores, five windowed layers to a full one, and a rope for each sort.
+ * Gemma (2024): GELU, scaled embeddings, norm weights stored minus 1. Gemma 2: post-norms as well, soft caps on scores and
+ * logits, a sliding window in every other layer. Gemma 3 (text, 2025): norms of queries and keys instead of soft caps on
+ * scores, five windowed layers to a full one, and a RoPE for each kind.
  */
 import { UnsupportedError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
@@ -34,7 +34,7 @@ export const gemma: Architecture = {
   name: "GemmaForCausalLM",
   modelType: "gemma",
   build(config) {
-    // The first configs say "gelu" and mean the approximation.
+    // The first configs say "gelu" but mean its tanh approximation.
     const says = config.has("hidden_act") && config.string("hidden_act") !== "gelu";
     const activation = says ? activationOf(config, "hidden_act", GELU) : "geluTanh";
     const base = readGemma(config, 8192, 16);
@@ -42,7 +42,7 @@ export const gemma: Architecture = {
   },
 };
 
-/** Norms in front of attention and MLP, and behind them. */
+/** Norms before and after both attention and MLP. */
 export const normsAround: LayerNorms = {
   beforeMixer: "input_layernorm",
   afterMixer: "post_attention_layernorm",
@@ -50,7 +50,7 @@ export const normsAround: LayerNorms = {
   afterMlp: "post_feedforward_layernorm",
 };
 
-/** What Gemma 2 and 3 share. */
+/** The config that Gemma 2 and 3 share. */
 function readSecond(config: ConfigReader, contextLength: number): StackConfig {
   const base = readGemma(config, contextLength, 4);
   return {

@@ -1,7 +1,7 @@
 /**
- * Gemma 4 (2026): Gemma 3 with heads of another size in full layers, a norm of values, a factor behind each layer, and in
- * the smaller ones embeddings of every layer and last layers that read the keys and values of others. The larger ones make
- * values of keys in full layers.
+ * Gemma 4 (2026): Gemma 3 with heads of another size in full layers, a norm of values and a factor after each layer; the
+ * smaller models have per-layer embeddings, and last layers that read the keys and values of others; in full layers of the
+ * larger ones, values are the keys.
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { ASSISTANT_CONFIG, Assistant } from "./assistant.ts";
@@ -30,7 +30,7 @@ import {
 const layerTypes = ["full_attention", "sliding_attention"] as const;
 type LayerType = (typeof layerTypes)[number];
 
-/** Five windowed layers to a full one where the config says none; the last is full whatever it says. */
+/** Type of each layer: five windowed ones to a full one where the config says none; the last is always full. */
 function typesOf(config: ConfigReader, depth: number): readonly LayerType[] {
   const said = config.choices("layer_types", depth, layerTypes);
   return Array.from({ length: depth }, (_, i) => {
@@ -41,7 +41,7 @@ function typesOf(config: ConfigReader, depth: number): readonly LayerType[] {
 
 type HeadSizes = Pick<AttentionConfig, "headDim" | "kvHeads">;
 
-/** What `per_layer_config` says of a layer by its number, or by its type. UnsupportedError for other fields than sizes. */
+/** Sizes of a layer's heads from `per_layer_config`, by its number or type. UnsupportedError for other fields there. */
 function overridden(config: ConfigReader, layer: number, type: LayerType, base: HeadSizes): HeadSizes {
   const all = config.object("per_layer_config");
   const own = all.object(all.has(String(layer)) ? String(layer) : type);
@@ -54,7 +54,7 @@ function overridden(config: ConfigReader, layer: number, type: LayerType, base: 
   };
 }
 
-/** Sizes of heads of each layer: `per_layer_config` (transformers 5), else `global_head_dim` of the full ones. */
+/** Sizes of each layer's heads: from `per_layer_config` (transformers 5), else from `global_head_dim` for full layers. */
 function headSizes(config: ConfigReader, types: readonly LayerType[], base: HeadSizes): readonly HeadSizes[] {
   if (config.has("per_layer_config")) return types.map((type, i) => overridden(config, i, type, base));
   const keysAreValues = config.boolean("attention_k_eq_v", false);
@@ -63,7 +63,7 @@ function headSizes(config: ConfigReader, types: readonly LayerType[], base: Head
   return types.map((type) => (type === "full_attention" ? full : base));
 }
 
-/** For each layer the one whose keys and values it reads; null for those that have their own. */
+/** For each layer, the index of the layer whose keys and values it reads; null for its own. */
 function sharedWith(config: ConfigReader, types: readonly LayerType[]): readonly (number | null)[] {
   const shared = config.count("num_kv_shared_layers", 0);
   const first = types.length - shared;
@@ -84,7 +84,7 @@ const defaultRopes = {
   full_attention: { rope_type: "proportional", partial_rotary_factor: 0.25, rope_theta: 1e6 },
 };
 
-/** A rope for each type and size of heads, by the names that layers use. */
+/** A RoPE for each layer type and head size, by the names that layers use. */
 function ropesOf(config: ConfigReader, types: readonly LayerType[], sizes: readonly HeadSizes[]) {
   const parameters = config.withDefaults({ rope_parameters: defaultRopes }).object("rope_parameters");
   const names = types.map((type, i) => `${type}_${sizes[i]!.headDim}`);
@@ -94,14 +94,14 @@ function ropesOf(config: ConfigReader, types: readonly LayerType[], sizes: reado
   return { names, ropes };
 }
 
-/** UnsupportedError for attention in both directions of texts; images alone do not matter here. */
+/** UnsupportedError for bidirectional attention over text; "vision", for images only, is accepted. */
 function withoutDirections(config: ConfigReader): ConfigReader {
   const field = "use_bidirectional_attention";
   if (config.has(field)) config.oneOf(field, ["vision"]);
   return config.without(field);
 }
 
-/** A layer's attention: scores as they are, norms of queries, keys and values. */
+/** A layer's attention: unscaled scores, and norms of queries, keys and values. */
 function attentionOf(
   { attention }: StackConfig,
   config: ConfigReader,
@@ -123,7 +123,7 @@ function attentionOf(
   });
 }
 
-/** The MLP of a layer, with experts beside it where the config says so, and the norms around it. */
+/** A layer's MLP, with experts in parallel where the config says so, and its norms. */
 function mlpOf(config: ConfigReader, dense: GatedMlp): Pick<LayerConfig, "mlp" | "norms"> {
   if (!config.boolean("enable_moe_block", false)) return { mlp: dense, norms: normsAround };
   const { hidden, activation } = dense.config;
@@ -138,7 +138,7 @@ function mlpOf(config: ConfigReader, dense: GatedMlp): Pick<LayerConfig, "mlp" |
   return { mlp: new DenseBesideExperts({ hidden, dense, experts }), norms: { ...normsAround, beforeMlp: null } };
 }
 
-/** The model that an assistant drafts for. */
+/** Sizes of the model that an assistant drafts for. */
 interface Target {
   readonly hidden: number;
   readonly vocabulary: number;
@@ -147,7 +147,7 @@ interface Target {
   readonly layers: readonly LayerConfig[];
 }
 
-/** InvalidFileError where an assistant is one of another model. */
+/** InvalidFileError where an assistant belongs to another model. */
 function checkTarget(config: ConfigReader, text: ConfigReader, { hidden, vocabulary }: Target): void {
   const own = [
     ["backbone_hidden_size", config.size("backbone_hidden_size", 1536), hidden],
@@ -158,7 +158,7 @@ function checkTarget(config: ConfigReader, text: ConfigReader, { hidden, vocabul
       throw new InvalidFileError(config.file, `${field}: expected ${expected}, as in the model, but found ${found}`);
 }
 
-/** The assistant of a config: its layers read keys and values of the last layer of their type that has its own. */
+/** Builds a config's assistant: its layers read the keys and values of the last layer of their type with its own. */
 function assistantOf(config: ConfigReader, target: Target): Assistant {
   const text = withoutDirections(config.object("text_config")).withDefaults(textDefaults);
   checkTarget(config, text, target);
@@ -178,7 +178,7 @@ function assistantOf(config: ConfigReader, target: Target): Assistant {
       );
     const { window, rope } = owner.config;
     const own = attentionOf(stack, text, { type, sizes: sizes[i]!, rope: rope!, shared });
-    // Of the tokens that the model's next row sees, the last is not there yet.
+    // The window is 1 shorter, since the token at the next position is not stored yet.
     const seen = window === 0 ? 0 : Math.max(1, window - 1);
     return {
       mixer: new Attention({ ...own.config, window: seen, valuesAreKeys: false }),
@@ -244,7 +244,7 @@ function build(name: string, given: ConfigReader, perLayerSize: number): Decoder
   });
 }
 
-/** Ids of tokens that stand for images and sound in the whole model; transformers gives them the embedding of padding. */
+/** Ids of placeholder tokens for images and sound in multimodal models; transformers gives them the padding's embedding. */
 const wholeFields = { image_token_id: 258880, video_token_id: 258884, audio_token_id: 258881 };
 
 function placeholdersOf(config: ConfigReader, vocabulary: number) {
@@ -275,7 +275,7 @@ export const gemma4: Architecture = {
   },
 };
 
-/** The text half of models that read images without a tower of their own: no embeddings of layers. */
+/** The decoder of models that read images without a vision tower: no per-layer embeddings. */
 export const gemma4Unified: Architecture = {
   name: "Gemma4UnifiedForCausalLM",
   modelType: "gemma4_unified_text",

@@ -1,4 +1,7 @@
-/** GLM-4-0414 (2025): norms around attention and MLP, the first part of heads rotated in pairs of neighbours, gate and up in one. */
+/**
+ * GLM-4-0414 (2025): norms before and after attention and MLP, RoPE of neighbouring pairs on the first part of heads, gate
+ * and up in one matrix.
+ */
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";
 import { readStack, stacked } from "./transformer-config.ts";

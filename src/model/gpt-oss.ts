@@ -1,13 +1,13 @@
 /**
- * gpt-oss (OpenAI 2025): a sink for each head of attention, windows in every other layer, and mixtures of experts with biases
- * and clamped gates.
+ * gpt-oss (OpenAI 2025): attention sinks, a sliding window in every other layer, and mixtures of experts with biases and
+ * clamped gates.
  */
 import type { Architecture } from "./decoder.ts";
 import { Experts } from "./experts.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, layerWindows, readStack, stacked } from "./transformer-config.ts";
 
-/** The rope where the config says none. */
+/** Default RoPE. */
 const yarn = {
   rope_type: "yarn",
   factor: 32,

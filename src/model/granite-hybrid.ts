@@ -1,6 +1,6 @@
 /**
- * Granite 4.0 (2025): Granite with gate and up in one, Mamba 2 in most layers of some models, which have no rope, and a mixture
- * of experts beside the MLP in some.
+ * Granite 4.0 (2025): Granite with gate and up in one matrix, in some models Mamba 2 in most layers and no RoPE, and in
+ * some a mixture of experts beside the MLP.
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Attention } from "./attention.ts";
@@ -13,18 +13,18 @@ import { tapsOf } from "./short-convolution.ts";
 import { transformer } from "./transformer.ts";
 import { HEADS_MAX, mixed } from "./transformer-config.ts";
 
-/** Names of a Mamba layer, by transformers' versions. */
+/** Type names of Mamba layers in transformers' versions. */
 const MAMBA = ["mamba", "linear_attention"] as const;
 const ATTENTION = ["attention", "full_attention"] as const;
 
-/** Whether each layer is Mamba; all are where the config says nothing. */
+/** Whether each layer is Mamba; true for all where the config says nothing. */
 function mambaLayers(config: ConfigReader, depth: number): readonly boolean[] {
   const field = config.has("layer_types") ? "layer_types" : "layers_block_type";
   const types = config.choices(field, depth, [...MAMBA, ...ATTENTION]);
   return Array.from({ length: depth }, (_, i) => types === null || (MAMBA as readonly string[]).includes(types[i]!));
 }
 
-/** UnsupportedError for time steps that are held within limits which they would reach. */
+/** UnsupportedError for limits of time steps that would take effect. */
 function checkTimeSteps(config: ConfigReader): void {
   const { time_step_limit: limit = null } = config.fields;
   const [least, most] = Array.isArray(limit) ? limit : [0, null];
@@ -67,7 +67,7 @@ export const graniteHybrid: Architecture = {
       ...base.mlp,
       intermediate: config.size("shared_intermediate_size", 1024),
       bias: false,
-      // GGUF files have gate and up by themselves.
+      // GGUF files store gate and up apart.
       fused: config.boolean("shared_mlp_fused", true),
       names: { mlp: "shared_mlp", both: "input_linear", down: "output_linear" },
     };

@@ -1,11 +1,11 @@
-/** Granite (IBM 2024): Llama with factors on embeddings, residuals, attention scores and logits; and with experts. */
+/** Granite (IBM 2024): Llama with factors on embeddings, residuals, attention scores and logits; also with experts. */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { Experts, type ExpertsConfig } from "./experts.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, readStack, type StackConfig, stacked } from "./transformer-config.ts";
 
-/** What Granite's families share. */
+/** The config that Granite's families share. */
 export function readGranite(config: ConfigReader): StackConfig {
   const base = readStack(config);
   return {
@@ -32,7 +32,10 @@ export const granite: Architecture = {
   },
 };
 
-/** Experts whose router takes the softmax of the logits of those that are chosen: that of all, divided by their sum. */
+/**
+ * Experts whose router takes the softmax over the chosen logits only, which is the softmax over all divided by the chosen
+ * ones' sum.
+ */
 export function readExperts(
   config: ConfigReader,
   { hidden, mlp }: StackConfig,

@@ -1,11 +1,11 @@
-/** Hunyuan, the dense ones (2025): Llama with norms of queries and keys behind their rope, whose base `alpha` stretches. */
+/** Hunyuan, the dense ones (2025): Llama with norms of queries and keys after RoPE, whose base is scaled by `alpha`. */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { ropeField } from "./rope.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, readStack, stacked } from "./transformer-config.ts";
 
-/** A rope of type "dynamic" with `alpha` is one of base theta alpha^(d / (d - 2)), whatever the length. */
+/** RoPE of type "dynamic" with `alpha` has base theta * alpha^(d / (d - 2)) at any length. */
 function withStretchedBase(config: ConfigReader): ConfigReader {
   const field = ropeField(config);
   const rope = config.object(field);

@@ -1,6 +1,6 @@
 /**
  * LFM2 (Liquid AI 2025): gated short convolutions in most layers, attention with norms of queries and keys in the others.
- * LFM3 (2026): norms behind mixers and MLPs too, windows, a gate for each head, and a rope for each sort of attention.
+ * LFM3 (2026): post-norms as well, sliding windows, a gate for each head, and a RoPE for each kind of attention.
  */
 import { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
@@ -23,7 +23,7 @@ import {
 const norms: LayerNorms = { beforeMixer: "operator_norm", afterMixer: null, beforeMlp: "ffn_norm", afterMlp: null };
 const mlpNames = { mlp: "feed_forward", gate: "w1", up: "w3", down: "w2" };
 
-/** What all generations share. Published files call some fields otherwise than transformers' class does. */
+/** The config that all generations share. Published files have some fields under other names than transformers' class. */
 function readLfm(config: ConfigReader, defaults: Defaults): StackConfig {
   const { fields } = config;
   const renamed = config.without("hidden_act").with({
@@ -56,7 +56,7 @@ function readAttention(base: StackConfig): Attention {
   return new Attention({ ...base.attention, names });
 }
 
-/** Elements between the matrices of LFM2's MLP: the given ones, or two thirds of them as a multiple of a number. */
+/** Intermediate size of LFM2's MLP: the given one, or two thirds of it times a factor, rounded up to a multiple of a number. */
 function intermediateOf(config: ConfigReader, given: number): number {
   if (!config.boolean("block_auto_adjust_ff_dim", true)) return given;
   const factor = config.numberOrNull("block_ffn_dim_multiplier", 1);
@@ -89,7 +89,7 @@ export const lfm2: Architecture = {
   },
 };
 
-/** LFM2-8B-A1B (2025): a mixture of experts in all but the first layers, chosen by sigmoids and what is added to them. */
+/** LFM2-8B-A1B (2025): a mixture of experts in all but the first layers, with sigmoid scores and a bias for choosing. */
 export const lfm2Moe: Architecture = {
   name: "Lfm2MoeForCausalLM",
   modelType: "lfm2_moe",
@@ -124,7 +124,7 @@ export const lfm2Moe: Architecture = {
 
 const lfm3Types = ["conv", "full_attention", "sliding_attention"] as const;
 
-/** Ropes of LFM3 where the config says nothing. */
+/** Default RoPEs of LFM3. */
 const lfm3Ropes = {
   sliding_attention: { rope_type: "default", rope_theta: 1e4 },
   full_attention: { rope_type: "proportional", rope_theta: 1e6, partial_rotary_factor: 0.5 },

@@ -1,6 +1,6 @@
 /**
- * Llama 2, 3, 3.1, 3.2 (Touvron et al. 2023; Grattafiori et al. 2024), and those built alike, such as TinyLlama and
- * SmolLM2: pre-norm blocks, grouped-query attention, SwiGLU.
+ * Llama 2, 3, 3.1, 3.2 (Touvron et al. 2023; Grattafiori et al. 2024), and models of the same structure, such as TinyLlama
+ * and SmolLM2: pre-norm layers, grouped-query attention, SwiGLU.
  */
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";

@@ -1,6 +1,6 @@
 /**
- * Mamba 2 (Dao & Gu 2024): a state that each token decays, adds its input to and is read from, behind a short convolution,
- * with a gated norm of what comes of it. What papers call B and C are keys and queries here.
+ * Mamba 2 (Dao & Gu 2024): a short convolution, then a state that each token decays, updates and reads, and a gated norm of
+ * the result. The papers' B and C are keys and queries here.
  */
 import type { LayerPass, Mixer, PartActivations, Place } from "./layer.ts";
 import { linearSlots, tapsSlot, vectorSlot, type WeightSlot } from "./weight-slot.ts";
@@ -12,17 +12,17 @@ export interface Mamba2Config {
   readonly heads: number;
   /** Elements of a head's input. */
   readonly headDim: number;
-  /** Heads of keys and queries, each of which serves as many heads, one after the other. */
+  /** Heads of keys and queries (groups), each of which serves heads / groups consecutive heads. */
   readonly groups: number;
-  /** Elements of a key. */
+  /** Elements of a key or query. */
   readonly stateDim: number;
-  /** Inputs that a result of the convolution depends on. */
+  /** Inputs of the convolution for each result: the token's own and those before it. */
   readonly taps: number;
-  /** Which layers have a bias: the convolution, and the linear ones. */
+  /** Which layers have a bias: the convolution, and the linear layers. */
   readonly biases: { readonly convolution: boolean; readonly linear: boolean };
 }
 
-/** A layer's Mamba 2. Its states are the convolution's last inputs and the matrices [stateDim, headDim] of all heads. */
+/** A layer's Mamba 2. Its states are the convolution's last inputs, and a matrix [stateDim, headDim] for each head. */
 export class Mamba2 implements Mixer {
   readonly module = "mamba";
   readonly cache = null;
@@ -34,7 +34,7 @@ export class Mamba2 implements Mixer {
     this.config = config;
   }
 
-  /** Values of all heads, and of all keys. */
+  /** Elements of all heads' inputs, and of all keys. */
   get #sizes() {
     const { heads, headDim, groups, stateDim } = this.config;
     return { inner: heads * headDim, keys: groups * stateDim };
@@ -94,7 +94,7 @@ export class Mamba2 implements Mixer {
     return pass.linear(this.#normed(pass, gated, module), `${module}.out_proj`, biases.linear);
   }
 
-  /** The norm of each group's values. */
+  /** Applies the norm to each group's values. */
   #normed<T>(pass: LayerPass<T>, x: T, module: string): T {
     const { ops, eps } = pass;
     const { groups } = this.config;

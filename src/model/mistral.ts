@@ -37,7 +37,7 @@ const yarn = {
   llama_4_scaling_beta: 0.1,
 };
 
-/** Ministral 3 (2025): a longer rope, and queries that grow with their positions. */
+/** Ministral 3 (2025): a longer context by RoPE scaling, and a factor of queries that grows with their positions. */
 export const ministral3: Architecture = {
   name: "Ministral3ForCausalLM",
   modelType: "ministral3",

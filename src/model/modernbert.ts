@@ -1,7 +1,4 @@
-/**
- * ModernBERT (Warner et al. 2024): rotary positions, norms in front of what they norm, gated MLPs, and windows in both
- * directions in most layers.
- */
+/** ModernBERT (Warner et al. 2024): RoPE, pre-norm layers, gated MLPs, and bidirectional sliding windows in most layers. */
 import { UnsupportedError } from "../errors.ts";
 import type { Activation, Ops } from "../ops/ops.ts";
 import type { ConfigReader } from "./config-reader.ts";
@@ -21,7 +18,7 @@ interface ModernBertConfig {
   readonly layers: readonly LayerType[];
   readonly eps: number;
   readonly activation: Activation;
-  /** Rows that a query of a windowed layer sees on each side of its own. */
+  /** Tokens on each side that a query of a windowed layer sees. */
   readonly window: number;
   readonly biases: { readonly norm: boolean; readonly attention: boolean; readonly mlp: boolean };
   readonly ropes: Readonly<Record<LayerType, RopeConfig>>;
@@ -92,7 +89,7 @@ function slots({ vocabulary, hidden, intermediate, layers, biases }: ModernBertC
   ];
 }
 
-/** Hidden states: x += attention(norm(x)); x += mlp(norm(x)). */
+/** Hidden states of pre-norm layers: x += attention(norm(x)); x += mlp(norm(x)). */
 function hiddenStates<T>(config: ModernBertConfig, ops: Ops<T>, weights: WeightLookup, inputs: TextInputs<T>): T {
   const { hidden, heads, intermediate, layers, eps, activation, biases, ropes, window } = config;
   const { tokens, positions, offsets } = inputs;

@@ -1,20 +1,20 @@
 /**
- * Multi-token prediction (DeepSeek-V3 2024, section 2.2; `mtp` in Qwen3.5's checkpoints): one more layer, which sees the hidden
- * state of a token and the embedding of the next one, and guesses the token after that.
+ * Multi-token prediction (DeepSeek-V3 2024, section 2.2; `mtp` in Qwen3.5's checkpoints): one more layer, which reads the
+ * hidden state of a token and the embedding of the next one, and predicts the token after that.
  */
 import type { ConfigReader } from "./config-reader.ts";
 import { type Drafter, type DraftPass, draftVocabularySize } from "./drafter.ts";
 import type { LayerConfig, LayerPlaces, StoringMixer } from "./layer.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
-/** What names of its weights begin with, as Qwen3.5's checkpoints have them. */
+/** Prefix of its weights in Qwen3.5's checkpoints. */
 const MODULE = "mtp";
 export const MULTI_TOKEN_PREFIX = `${MODULE}.`;
 
-/** The field of a config that says how many layers there are for it. */
+/** Config field with the number of such layers. */
 export const MULTI_TOKEN_LAYERS = "mtp_num_hidden_layers";
 
-/** A layer whose keys and values are of the hidden state before each token, and that token. */
+/** The layer; its keys and values are computed from each token and the hidden state before it. */
 interface MultiTokenLayer extends LayerConfig {
   readonly mixer: StoringMixer;
 }
@@ -25,7 +25,7 @@ interface DecoderSizes {
   readonly vocabulary: number;
 }
 
-/** The layer of these parts; undefined where the config has none. */
+/** The drafter of a config with such a layer; undefined without. */
 export function readMultiToken(
   config: ConfigReader,
   sizes: DecoderSizes,
@@ -71,12 +71,14 @@ export class MultiToken implements Drafter {
     return [this.#states(pass, before)];
   }
 
-  /** Hidden states behind the layer's norm, like those of the decoder. */
+  /** Hidden states after the layer's last norm, which can take the place of the decoder's. */
   #states<T>(pass: DraftPass<T>, before: T): T {
     return pass.norm(pass.draftLayer(this.#input(pass, before), 0), `${MODULE}.norm`);
   }
 
-  /** fc of the embeddings of the tokens beside the hidden states of those before them, each behind a norm. */
+  /**
+   * The layer's input: fc of the normed embeddings of the tokens, concatenated with the normed hidden states before them.
+   */
   #input<T>(pass: DraftPass<T>, before: T): T {
     const parts = [
       pass.norm(pass.embedded, `${MODULE}.pre_fc_norm_embedding`),

@@ -1,6 +1,6 @@
 /**
- * OLMo 2 (2024): norms after attention and MLP, none before; norms of all queries and all keys of a token. Olmo 3 (2025):
- * windows in three of four layers, and a longer rope in the others.
+ * OLMo 2 (2024): post-norms only, and norms over all queries and all keys of a token. Olmo 3 (2025): sliding windows in
+ * three of four layers, and scaled RoPE in the others.
  */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";

@@ -1,4 +1,6 @@
-/** OLMoE (Muennighoff et al. 2024): norms of all queries and all keys of a token, and a mixture of experts in each layer. */
+/**
+ * OLMoE (Muennighoff et al. 2024): norms over all queries and all keys of a token, and a mixture of experts in each layer.
+ */
 import type { Architecture } from "./decoder.ts";
 import { Experts } from "./experts.ts";
 import { transformer } from "./transformer.ts";

@@ -1,6 +1,6 @@
 /**
- * Per-layer embeddings (Gemma 3n, Gemma 4): a table with a short row of each token for every layer. A layer adds its row, less
- * or more of it as a gate of the hidden state says.
+ * Per-layer embeddings (Gemma 3n, Gemma 4): a table with a short embedding of each token for every layer. A layer adds its
+ * embedding, multiplied by a gate of the hidden state.
  */
 import type { Activation } from "../ops/ops.ts";
 import type { LayerPart, LayerPass, PartActivations, Place, SharedTable } from "./layer.ts";
@@ -9,13 +9,13 @@ import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 export interface PerLayerConfig {
   /** Elements of a token's hidden state. */
   readonly hidden: number;
-  /** Tokens that the table has rows of. */
+  /** Size of the table's vocabulary. */
   readonly vocabulary: number;
   /** Number of layers. */
   readonly depth: number;
-  /** Elements of a layer's row. */
+  /** Elements of a layer's embedding. */
   readonly size: number;
-  /** Function of the gate. */
+  /** Activation of the gate. */
   readonly activation: Activation;
 }
 
@@ -23,7 +23,7 @@ const TABLE = "model.embed_tokens_per_layer.weight";
 const PROJECTION = "model.per_layer_model_projection";
 const NORM = "model.per_layer_projection_norm";
 
-/** The table, and what a token's embedding adds to its rows: (norm(project(x) / sqrt(hidden)) + row sqrt(size)) / sqrt(2). */
+/** The table, combined with the token's embedding x: (norm(project(x) / sqrt(hidden)) + row * sqrt(size)) / sqrt(2). */
 export class PerLayerTable implements SharedTable {
   readonly config: PerLayerConfig;
 
@@ -40,7 +40,7 @@ export class PerLayerTable implements SharedTable {
     ];
   }
 
-  /** Rows of all layers, side by side [1, T, depth * size]. */
+  /** Embeddings for all layers, concatenated: [1, T, depth * size]. */
   rows<T>(pass: LayerPass<T>): T {
     const { hidden, size } = this.config;
     return pass.once("per_layer_rows", () => {
@@ -52,7 +52,7 @@ export class PerLayerTable implements SharedTable {
   }
 }
 
-/** What a layer adds of its row: norm(project(activation(gate(x)) * row)). */
+/** What a layer adds: norm(project(activation(gate(x)) * row)). */
 export class PerLayerInput implements LayerPart {
   readonly module = null;
   readonly table: PerLayerTable;

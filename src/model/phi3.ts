@@ -1,11 +1,13 @@
-/** Phi-3 (Abdin et al. 2024) and Phi-4-mini (2025): fused projections, LongRoPE, and in Phi-4 heads rotated in part. */
+/**
+ * Phi-3 (Abdin et al. 2024) and Phi-4-mini (2025): fused projections, LongRoPE, and in Phi-4 RoPE on a part of each head.
+ */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { ropeField } from "./rope.ts";
 import { transformer } from "./transformer.ts";
 import { readStack, stacked } from "./transformer-config.ts";
 
-/** Early configs call LongRoPE "su" or "yarn", and leave out the length that they were trained with. */
+/** The config in today's form: early ones call LongRoPE "su" or "yarn", and leave out the training length. */
 function modernized(config: ConfigReader): ConfigReader {
   const length = { original_max_position_embeddings: config.size("original_max_position_embeddings", 4096) };
   const name = ropeField(config);

@@ -1,4 +1,4 @@
-/** Qwen 3 and 3.5 with a mixture of experts (Yang et al. 2025): in each layer, or in some of them. */
+/** Qwen 3 and 3.5 with a mixture of experts (Yang et al. 2025) in each layer, or in some of them. */
 import { InvalidFileError } from "../errors.ts";
 import { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
@@ -10,7 +10,7 @@ import { readMixers, readQwen35 } from "./qwen3-5.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, mixed, readStack, stacked } from "./transformer-config.ts";
 
-/** Layers by number whose MLP is one for all tokens, whatever `decoder_sparse_step` says. */
+/** Layers with a dense MLP, by number, whatever `decoder_sparse_step` says. */
 function denseLayers(config: ConfigReader): ReadonlySet<number> {
   const listed = config.fields.mlp_only_layers ?? [];
   if (!Array.isArray(listed) || !listed.every(Number.isInteger))
@@ -54,7 +54,7 @@ export const qwen3Moe: Architecture = {
   },
 };
 
-/** Qwen 3.5's mixers, and in each layer a mixture of experts with one of all tokens, which has a gate. */
+/** Qwen 3.5's mixers, and in each layer a mixture of experts with a gated shared expert. */
 export const qwen35Moe: Architecture = {
   name: "Qwen3_5MoeForCausalLM",
   modelType: "qwen3_5_moe_text",

@@ -1,4 +1,4 @@
-/** Qwen 2 and 2.5 (Yang et al. 2024): biases of queries, keys and values. Qwen 3 (2025): norms of queries and keys. */
+/** Qwen 2 and 2.5 (Yang et al. 2024): biases on queries, keys and values. Qwen 3 (2025): norms of queries and keys. */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";

@@ -1,4 +1,6 @@
-/** Qwen 3.5 (2026): gated DeltaNet in three of four layers, attention with gated results and partial rotary embedding in the others. */
+/**
+ * Qwen 3.5 (2026): gated DeltaNet in three of four layers, in the others gated attention with RoPE on a part of each head.
+ */
 import { InvalidFileError } from "../errors.ts";
 import { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
@@ -19,9 +21,9 @@ import {
   type StackConfig,
 } from "./transformer-config.ts";
 
-/** What models with and without experts share, as if all layers were attention. */
+/** The config that models with and without experts share, as if all layers were attention. */
 export function readQwen35(config: ConfigReader, defaults: Defaults = {}): StackConfig {
-  // The convolution has the activation, too.
+  // The convolution's activation is fixed, so the config's must be the same.
   config.oneOf("hidden_act", ["silu", "swish"], "silu");
   const given = config.with({ partial_rotary_factor: config.fields.partial_rotary_factor ?? 0.25 });
   const base = readStack(given, { contextLength: 32768, kvHeads: 4, headDim: 256, partialRotary: true, ...defaults });
@@ -32,7 +34,7 @@ export function readQwen35(config: ConfigReader, defaults: Defaults = {}): Stack
   };
 }
 
-/** The mixer of each layer, by `layer_types`, else one attention behind every few layers of gated DeltaNet. */
+/** The mixer of each layer: by `layer_types`, else one attention after every few layers of gated DeltaNet. */
 export function readMixers(config: ConfigReader, { depth, hidden, attention }: StackConfig): readonly Mixer[] {
   const types = config.choices("layer_types", depth, ["linear_attention", "full_attention"]);
   const interval = config.size("full_attention_interval", 4);

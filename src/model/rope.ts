@@ -1,27 +1,27 @@
-/** Inverse frequencies of rotary position embeddings, from a config in the style of transformers 4 or 5. */
+/** RoPE (rotary position embedding): inverse frequencies from a config in the form of transformers 4 or 5. */
 import { InvalidFileError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 
 export interface RopeConfig {
-  /** Angles per position [rotated values of a head / 2]. */
+  /** Inverse frequencies, in radians a position: [rotated elements of a head / 2]. */
   readonly inverseFrequencies: Float32Array;
   /** Factor on cosines and sines. */
   readonly scale: number;
-  /** Frequencies that replace the others in sequences of more than `from` tokens; null when none do. */
+  /** Frequencies that replace the others in sequences of more than `from` tokens; null for none. */
   readonly long: { readonly inverseFrequencies: Float32Array; readonly from: number } | null;
 }
 
 export interface RopeOptions {
   readonly headDim: number;
-  /** Base of the frequencies where the config says nothing. Default 10000. */
+  /** Base of the frequencies where the config says none. Default 10000. */
   readonly theta?: number;
-  /** Whether `partial_rotary_factor` counts for every type: the architecture rotates the first part of a head only. */
+  /** Whether `partial_rotary_factor` applies to every RoPE type: the architecture rotates only the first part of a head. */
   readonly partial?: boolean;
 }
 
 /**
- * The ropes of windowed and full layers, in the style of transformers 5, else 4, which counts first for full ones. A length
- * of before scaling counts in their objects only. `full` and `sliding` are bases where the config says none.
+ * The RoPEs of windowed and full layers, in the form of transformers 5, else 4, which takes precedence for full layers.
+ * `original_max_position_embeddings` applies in their own objects only. `full` and `sliding`: default bases.
  */
 export function ropesByType(
   given: ConfigReader,
@@ -43,16 +43,16 @@ export function ropesByType(
   };
 }
 
-/** Everything that a kind of scaling needs. */
+/** Inputs of a kind of RoPE scaling. */
 interface Scaling {
   readonly parameters: ConfigReader;
   readonly headDim: number;
-  /** `partial_rotary_factor`, whether the architecture or only a type counts it. */
+  /** `partial_rotary_factor`, whether the architecture or only the type uses it. */
   readonly rotaryFactor: number;
-  /** Values of a head that are rotated (and one more, when it is odd). */
+  /** Rotated elements of a head (one more, when it is odd). */
   readonly dim: number;
   readonly theta: number;
-  /** Longest sequence now, and the longest before the frequencies were scaled. */
+  /** Longest sequence of the model; then, the longest before RoPE was scaled. */
   readonly contextLength: number;
   readonly originalLength: number;
 }
@@ -61,18 +61,18 @@ type RopeKind = (scaling: Scaling) => RopeConfig;
 
 /**
  * Reads `rope_scaling` (transformers 4), else `rope_parameters` (5); `rope_theta`, `partial_rotary_factor` and
- * `original_max_position_embeddings` stand there or beside them. UnsupportedError for an unknown type.
+ * `original_max_position_embeddings` are in these objects or beside them. UnsupportedError for an unknown type.
  */
 export function ropeConfig(config: ConfigReader, options: RopeOptions): RopeConfig {
   return ropeOf(config, config.object(ropeField(config)), options);
 }
 
-/** The field that says how positions are embedded: an empty `rope_scaling` says nothing. */
+/** The field with the RoPE settings; an empty `rope_scaling` counts as absent. */
 export function ropeField(config: ConfigReader): "rope_scaling" | "rope_parameters" {
   return Object.keys(config.object("rope_scaling").fields).length > 0 ? "rope_scaling" : "rope_parameters";
 }
 
-/** Rotary settings from `parameters`, which may be those of one type of layer. */
+/** RoPE settings from `parameters`, which may be those of one layer type. */
 export function ropeOf(config: ConfigReader, parameters: ConfigReader, options: RopeOptions): RopeConfig {
   const { headDim, theta = 10000, partial = false } = options;
   const type = parameters.oneOf(parameters.has("rope_type") ? "rope_type" : "type", Object.keys(kinds), "default");
@@ -94,7 +94,7 @@ export function ropeOf(config: ConfigReader, parameters: ConfigReader, options: 
   });
 }
 
-/** 1 / theta^(2i / dim), each times or divided by something. */
+/** Frequencies theta^(-2i / dim), each changed by `scaled`. */
 function frequencies({ dim, theta }: Scaling, scaled: (frequency: number, i: number) => number): Float32Array {
   return Float32Array.from({ length: Math.ceil(dim / 2) }, (_, i) => scaled(Math.fround(theta ** ((-2 * i) / dim)), i));
 }
@@ -110,7 +110,7 @@ const linear: RopeKind = (scaling) => {
   return { ...unscaled(scaling), inverseFrequencies: frequencies(scaling, (frequency) => frequency / factor) };
 };
 
-/** Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, with a smooth passage between. */
+/** Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, with a smooth ramp between. */
 const llama3: RopeKind = (scaling) => {
   const { parameters, originalLength } = scaling;
   const factor = parameters.positive("factor");
@@ -170,7 +170,7 @@ const longrope: RopeKind = (scaling) => {
   };
 };
 
-/** Rotates the first pairs of the whole head, as if the others had a frequency of 0. */
+/** Rotates the first part of a head with the frequencies of the whole head; the rest has frequency 0. */
 const proportional: RopeKind = (scaling) => {
   const { parameters, headDim, rotaryFactor } = scaling;
   const pairs = Math.floor((rotaryFactor * headDim) / 2);
@@ -180,8 +180,8 @@ const proportional: RopeKind = (scaling) => {
 };
 
 /**
- * `dynamic` changes nothing up to max_position_embeddings, which is as far as sequences go here. `mrope` turns parts of a head
- * by positions in time, height and width, which are one in texts.
+ * RoPE types. `dynamic` changes nothing up to max_position_embeddings, which no sequence exceeds here. `mrope` rotates
+ * parts of a head by positions in time, height and width, which are equal for text.
  */
 const kinds: Readonly<Record<string, RopeKind>> = {
   default: unscaled,

@@ -1,24 +1,24 @@
 /**
- * Activations whose channels may be scaled without a change of what the model computes: whatever makes them gives less,
- * and the linear layers that read them take more. Quantizers move what is hard to round from one side to the other.
+ * Activations whose channels can be scaled without changing the model's function: their source's weights are divided by
+ * factors, and the weights that read them multiplied. Quantizers thus move rounding difficulty from one side to the other.
  */
 
 export interface ScalableActivation {
-  /** Weight of the norm or of the linear layer that makes it. */
+  /** Weight of the norm or linear layer that computes it. */
   readonly source: string;
-  /** Bias of that linear layer, in proportion to which it gives its output too. */
+  /** Bias of that linear layer, which is scaled with the weight; null for none. */
   readonly sourceBias: string | null;
-  /** Whether the source is a norm; what is then added to its stored weights. */
+  /** Set where the source is a norm; `offset` is added to its stored weights. */
   readonly norm: { readonly offset: number } | null;
-  /** Element or row of the source for each channel of the activation. */
+  /** Element (norm) or row (linear layer) of the source for each channel of the activation. */
   readonly rows: Int32Array;
-  /** Weights of the linear layers that read it, and nothing else does. */
+  /** Weights of the linear layers that read it; nothing else does. */
   readonly readers: readonly string[];
-  /** The linear layer whose rows, after the activation function, it is multiplied with, channel by channel; null for none. */
+  /** The linear layer that gates it, channel by channel, after an activation function; null for none. */
   readonly gate: { readonly source: string; readonly rows: Int32Array } | null;
 }
 
-/** Which row of a linear layer makes each of `size` channels. */
+/** The row of a linear layer that computes each of `size` channels. */
 interface RowsOf {
   readonly size: number;
   rowOf(channel: number): number;
@@ -26,7 +26,7 @@ interface RowsOf {
 
 const rowsOf = ({ size, rowOf }: RowsOf) => Int32Array.from({ length: size }, (_, c) => rowOf(c));
 
-/** What a norm of `size` values makes. */
+/** The activation that a norm of `size` values computes. */
 export function madeByNorm(
   module: string,
   size: number,
@@ -37,7 +37,7 @@ export function madeByNorm(
   return { source: `${module}.weight`, sourceBias: null, norm: { offset }, rows, readers, gate: null };
 }
 
-/** What a linear layer makes, and the layer that gates it, if one does. */
+/** The activation that a linear layer computes, and the layer that gates it, if one does. */
 export function madeByLinear(
   module: string,
   hasBias: boolean,

@@ -1,30 +1,32 @@
-/** The gated short convolution of LFM2 (Liquid AI 2025): C * convolution(B * x), where B, C and x are linear in the input. */
+/**
+ * Gated short convolution of LFM2 (Liquid AI 2025): C * convolution(B * x), where B, C and x are projections of the input.
+ */
 import { UnsupportedError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { LayerPass, Mixer, PartActivations, Place } from "./layer.ts";
 import { madeByLinear } from "./scalable.ts";
 import { linearSlots, tapsSlot, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
-/** Far beyond any model. */
+/** Most taps, far beyond any model's. */
 const TAPS_MAX = 1 << 8;
 
 export interface ShortConvolutionConfig {
   /** Elements of a token's hidden state, each a channel of the convolution. */
   readonly hidden: number;
-  /** Inputs that a result depends on: that of the token itself and those before it. */
+  /** Inputs of the convolution for each result: the token's own and those before it. */
   readonly taps: number;
   /** Whether both linear layers and the convolution have a bias. */
   readonly bias: boolean;
 }
 
-/** The inputs of a convolution, of which there are two at least: it keeps those before the token's own. */
+/** Number of taps of a convolution, at least 2: its state is the inputs before the token's own. */
 export function tapsOf(config: ConfigReader, field: string, fallback: number): number {
   const taps = config.size(field, fallback, TAPS_MAX);
   if (taps < 2) throw new UnsupportedError(`${config.file}: ${field} ${taps} is not supported, only 2 or more`);
   return taps;
 }
 
-/** A layer's gated short convolution, which keeps the last inputs of a sequence. */
+/** A layer's gated short convolution. Its state is the convolution's last inputs. */
 export class ShortConvolution implements Mixer {
   readonly module = "conv";
   readonly cache = null;

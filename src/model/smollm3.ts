@@ -1,4 +1,4 @@
-/** SmolLM3 (2025): Llama with layers that have no rotary embedding, as a rule every fourth. */
+/** SmolLM3 (2025): Llama in which some layers, by default every fourth, have no RoPE. */
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, layerWindows, readStack, stacked } from "./transformer-config.ts";

@@ -1,4 +1,4 @@
-/** What tells the decoders of this package apart, and how the fields that all of them have are read from a config. */
+/** Config of a decoder, and how fields that all architectures have are read from a config.json. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Activation } from "../ops/ops.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
@@ -9,42 +9,42 @@ import type { LayerConfig, LayerNorms, LayerPart, Mixer, SharedTable } from "./l
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
 export interface TransformerConfig {
-  /** Tokens of the vocabulary. */
+  /** Size of the vocabulary. */
   readonly vocabulary: number;
   /** Positions that the model was trained for. */
   readonly contextLength: number;
   /** Elements of a token's hidden state. */
   readonly hidden: number;
-  /** Number that norms add under the square root. */
+  /** Added under the square root by norms. */
   readonly eps: number;
-  /** Number that is added to the stored weights of norms (Gemma stores them less 1). */
+  /** Added to the stored weights of norms (Gemma stores them minus 1). */
   readonly normOffset: number;
-  /** Name of the norm behind the last layer. */
+  /** Name of the norm after the last layer. */
   readonly lastNorm: string;
-  /** Whether the head's matrix is the embedding's. */
+  /** Whether the head shares the embedding's matrix. */
   readonly tied: boolean;
-  /** Tokens that stand for images or sound, and the one whose embedding all of them have; absent where all have their own. */
+  /** Placeholder tokens for images or sound, and the token whose embedding they all get; absent where each has its own. */
   readonly placeholders?: { readonly ids: readonly number[]; readonly as: number };
-  /** Weights that layers share, beside the embedding; absent where there are none. */
+  /** Weights that layers share, beside the embedding; absent for none. */
   readonly table?: SharedTable;
-  /** What each layer is made of. */
+  /** Mixer, MLP and norms of each layer. */
   readonly layers: readonly LayerConfig[];
-  /** What drafts for the decoder; absent where nothing does. */
+  /** Draft head; absent for none. */
   readonly drafter?: Drafter | undefined;
-  /** Rotary embeddings by the names that layers use. */
+  /** RoPEs by the names that layers use. */
   readonly ropes: Readonly<Record<string, RopeConfig>>;
-  /** Factors on embeddings, on what a part of a layer adds to the residual stream, and on logits. */
+  /** Factors of embeddings, of what a layer's parts add to the residual stream, and of logits. */
   readonly scales: { readonly embedding: number; readonly residual: number; readonly logits: number };
-  /** Bound cap * tanh(x / cap) of logits; 0 for none. */
+  /** Bound of logits, cap * tanh(x / cap); 0 for none. */
   readonly logitSoftcap: number;
 }
 
-/** The layers of a decoder, then those of what drafts for it. */
+/** The layers of a decoder, then those of its drafter. */
 export function allLayers({ layers, drafter }: TransformerConfig): readonly LayerConfig[] {
   return drafter ? [...layers, ...drafter.layers] : layers;
 }
 
-/** A decoder whose layers are alike: what one is made of, and how many there are. */
+/** A decoder with uniform layers: the config of one layer, and their number. */
 export interface StackConfig extends Omit<TransformerConfig, "layers"> {
   /** Number of layers. */
   readonly depth: number;
@@ -53,7 +53,7 @@ export interface StackConfig extends Omit<TransformerConfig, "layers"> {
   readonly norms: LayerNorms;
 }
 
-/** The decoder of layers that are alike but for what is said of the attention and the MLP of each. */
+/** The decoder with uniform layers, except for `attentionOf` and `mlpOf` each layer. */
 export function stacked(
   stack: StackConfig,
   attentionOf: (layer: number) => Partial<AttentionConfig> = () => ({}),
@@ -62,7 +62,7 @@ export function stacked(
   return mixed(stack, (i) => new Attention({ ...stack.attention, ...attentionOf(i) }), mlpOf);
 }
 
-/** The decoder of layers that are alike but for their mixers and MLPs. */
+/** The decoder with uniform layers, except for their mixers and MLPs. */
 export function mixed(
   { depth, attention: _, mlp, norms, ...config }: StackConfig,
   mixerOf: (layer: number) => Mixer,
@@ -72,7 +72,7 @@ export function mixed(
   return { ...config, layers };
 }
 
-/** What configs of an architecture may leave out. */
+/** Defaults of an architecture for fields that its configs may leave out. */
 export interface Defaults {
   readonly kvHeads?: number;
   readonly headDim?: number;
@@ -84,7 +84,7 @@ export interface Defaults {
   readonly activation?: string;
 }
 
-/** Functions of a gated MLP, by their names in configs. */
+/** Activations of a gated MLP, by their names in configs. */
 const activations: Readonly<Record<string, Activation>> = {
   silu: "silu",
   swish: "silu",
@@ -99,17 +99,17 @@ const activations: Readonly<Record<string, Activation>> = {
   relu2: "squaredRelu",
 };
 
-/** Reads the activation at `field`; UnsupportedError for one that is not here. */
+/** Reads the activation at `field`. UnsupportedError for an unknown one. */
 export function activationOf(config: ConfigReader, field: string, fallback: string): Activation {
   return activations[config.oneOf(field, Object.keys(activations), fallback)]!;
 }
 
-/** Far beyond any model: what is made for each layer, and for each value of a head, before tensors are looked at. */
+/** Limits far beyond any model: objects are made for each layer and head before tensors are looked at. */
 export const LAYERS_MAX = 1 << 12;
 export const HEADS_MAX = 1 << 16;
 export const HEAD_MAX = 1 << 16;
 
-/** Heads of the sizes that the config gives. */
+/** Number and size of heads from a config. */
 function readHeads(config: ConfigReader, defaults: Defaults): Pick<AttentionConfig, "heads" | "kvHeads" | "headDim"> {
   const heads = config.size("num_attention_heads", undefined, HEADS_MAX);
   const headDim = readHeadDim(config, heads, defaults);
@@ -118,7 +118,7 @@ function readHeads(config: ConfigReader, defaults: Defaults): Pick<AttentionConf
   return { heads, kvHeads, headDim };
 }
 
-/** InvalidFileError for sizes of heads that attention cannot have. */
+/** InvalidFileError for numbers and sizes of heads that attention cannot have. */
 export function checkHeads(
   file: string,
   { heads, kvHeads, headDim }: Pick<AttentionConfig, "heads" | "kvHeads" | "headDim">,
@@ -130,9 +130,9 @@ export function checkHeads(
     );
 }
 
-/** `head_dim`, else the architecture's own, else a part of the embedding for each head. */
+/** Size of a head: `head_dim`, else the architecture's default, else hidden_size / heads. */
 function readHeadDim(config: ConfigReader, heads: number, defaults: Defaults): number {
-  // An architecture's own size counts where nothing is said, not where the config says null.
+  // The architecture's default applies where the field is absent, not where it is null.
   const fallback = config.fields.head_dim === null ? undefined : defaults.headDim;
   const own = fallback ?? Math.floor(config.size("hidden_size") / heads);
   if (own >= 1 || config.has("head_dim")) return config.size("head_dim", own, HEAD_MAX);
@@ -142,7 +142,7 @@ function readHeadDim(config: ConfigReader, heads: number, defaults: Defaults): n
   );
 }
 
-/** Either field makes transformers look in both directions, as models of embeddings do: UnsupportedError. */
+/** UnsupportedError for either field that makes transformers' attention bidirectional, as in embedding models. */
 function checkCausal(config: ConfigReader): void {
   for (const [field, causal] of [
     ["use_bidirectional_attention", false],
@@ -152,14 +152,14 @@ function checkCausal(config: ConfigReader): void {
       throw new UnsupportedError(`${config.file}: ${field} ${!causal} is not supported, only causal attention`);
 }
 
-/** Layers that differ from what the config says of all, which no decoder here has: UnsupportedError. */
+/** UnsupportedError for settings of single layers, which no decoder here has. */
 function checkUniform(config: ConfigReader): void {
   const layers = Object.keys(config.object("per_layer_config").fields);
   if (layers.length > 0)
     throw new UnsupportedError(`${config.file}: per_layer_config of layers ${layers.join(", ")} is not supported`);
 }
 
-/** A decoder as Llama's: norms before attention and MLP, one rope for all layers, no windows, no scales. */
+/** Reads a decoder like Llama: pre-norms, one RoPE for all layers, no windows, no factors. */
 export function readStack(config: ConfigReader, defaults: Defaults = {}): StackConfig {
   const {
     contextLength = 2048,
@@ -212,13 +212,13 @@ export function readStack(config: ConfigReader, defaults: Defaults = {}): StackC
   };
 }
 
-/** Whether projections of attention have a bias; most configs say it for all of them at once. */
+/** Which projections of attention have a bias; most configs say it for all at once. */
 export function attentionBias(config: ConfigReader, fallback = false): AttentionConfig["biases"] {
   const bias = config.boolean("attention_bias", fallback);
   return { qkv: bias, output: bias };
 }
 
-/** Windows of `count` layers by `layer_types`, else by `isSliding`. */
+/** Sliding windows of `count` layers, by `layer_types`, else by `isSliding`. */
 export function layerWindows(
   config: ConfigReader,
   count: number,
@@ -234,18 +234,18 @@ export function layerWindows(
   });
 }
 
-/** Far beyond any model: slots are made for each expert of each layer before tensors are looked at. */
+/** Most experts of a layer, far beyond any model's: slots are made for each before tensors are looked at. */
 const EXPERTS_MAX = 1 << 12;
-/** Likewise, of all layers. */
+/** Most experts of all layers. */
 const ALL_EXPERTS_MAX = 1 << 17;
 
-/** How many experts each layer has, and to how many each token goes, which the field `perToken` says. */
+/** Number of experts in each layer, and of experts for each token, which the field `perToken` says. */
 export function expertCounts(
   config: ConfigReader,
   { experts: known, topK: chosen }: { readonly experts?: number; readonly topK?: number },
   perToken = "num_experts_per_tok",
 ): { readonly experts: number; readonly topK: number } {
-  // transformers takes either name for each of these architectures.
+  // transformers accepts either name for each of these architectures.
   const name = config.has("num_experts") ? "num_experts" : "num_local_experts";
   const layers = config.size("num_hidden_layers", undefined, LAYERS_MAX);
   const experts = config.size(name, known, Math.min(EXPERTS_MAX, Math.floor(ALL_EXPERTS_MAX / layers)));

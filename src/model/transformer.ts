@@ -49,7 +49,7 @@ function slots(config: TransformerConfig): WeightSlot[] {
   ];
 }
 
-/** Activations whose channels may be scaled, in the order in which the model computes them. */
+/** Activations whose channels can be scaled, in the order of computation. */
 function scalable({ layers, hidden, normOffset }: TransformerConfig): ScalableActivation[] {
   const places = layerPlaces(layers);
   return layers.flatMap(({ mixer, mlp, norms }, i) => {
@@ -74,12 +74,12 @@ function unusedModules({ layers }: TransformerConfig): string[] {
   ]);
 }
 
-/** What a pass is told beside its inputs. `packed`: of sequences that are read whole. */
+/** Options of a pass, beside its inputs. `packed`: packed sequences, without a KV cache. */
 interface PassOptions<T> extends Omit<ForwardOptions, "cache"> {
   readonly cache: ForwardOptions["cache"] | { readonly packed: PackedSequences<T> };
 }
 
-/** One forward pass over one set of operators. */
+/** One forward pass, on one set of operators. */
 class Pass<T> implements DraftPass<T> {
   readonly ops: Ops<T>;
   readonly eps: number;
@@ -115,12 +115,12 @@ class Pass<T> implements DraftPass<T> {
     this.embedded = this.#scaled(ops.embedding(weights(EMBEDDING), this.tokens), config.scales.embedding);
   }
 
-  /** Logits of the wanted rows. */
+  /** Logits of the wanted tokens. */
   run(): T {
     return this.logits(this.norm(this.#wantedRows(this.#layers()), this.#config.lastNorm));
   }
 
-  /** Logits and hidden states of the wanted rows; stores what the drafter reads of all rows. */
+  /** Logits and hidden states of the wanted tokens; stores what the drafter reads of all tokens. */
   runForDrafts(drafter: Drafter): readonly [T, T] {
     const hidden = this.hiddenStates();
     drafter.store?.(this, hidden, this.#places.slice(this.#config.layers.length));
@@ -128,10 +128,10 @@ class Pass<T> implements DraftPass<T> {
     return [this.logits(wanted), wanted];
   }
 
-  /** Logits of all rows, and what the drafter makes of them, as if each were the last. */
+  /** Logits of all tokens, and the drafter's results for each of them. */
   runAll(drafter: Drafter): readonly [T, ...T[]] {
     const hidden = this.hiddenStates();
-    // Behind the states of all layers.
+    // The state after those of all layers.
     const state = this.#places.at(-1)!.mixer.firstState + drafter.layers.at(-1)!.mixer.states;
     const drafted = drafter.visit(this, this.ops.previousRows(hidden, { state }));
     return [this.logits(hidden), ...drafted];
@@ -162,7 +162,7 @@ class Pass<T> implements DraftPass<T> {
     return logitSoftcap > 0 ? this.ops.softcap(scaled, logitSoftcap) : scaled;
   }
 
-  /** Hidden states of all rows behind the last norm. */
+  /** Hidden states of all tokens after the last norm. */
   hiddenStates(): T {
     return this.norm(this.#layers(), this.#config.lastNorm);
   }
@@ -208,7 +208,10 @@ class Pass<T> implements DraftPass<T> {
     return factor === undefined ? x : this.#multiplied(x, `${module}.${factor}`);
   }
 
-  /** x times the number of a slot [1]: 0.5 in every row, whose norm is 1, makes it a factor of each row. */
+  /**
+   * x times the number in a slot [1]: 0.5 in every row, normed to 1 and multiplied by the slot, gives that factor for each
+   * row.
+   */
   #multiplied(x: T, name: string): T {
     const { ops } = this;
     const halves = this.once("halves", () => ops.sigmoid(ops.scale(ops.columns(this.embedded, 0, 1), 0)));
@@ -232,7 +235,7 @@ class Pass<T> implements DraftPass<T> {
   }
 }
 
-/** UnsupportedError where a program keeps one sequence in states of its own and layers keep more than keys and values. */
+/** UnsupportedError for a contiguous KV cache where layers have recurrent states or share keys and values. */
 function checkKept(architecture: string, { layers }: TransformerConfig, { cache }: ForwardOptions): void {
   if (cache === "sequences" || layers.every(({ mixer }) => mixer.cache === "own" && mixer.states === 0)) return;
   throw new UnsupportedError(
@@ -241,8 +244,8 @@ function checkKept(architecture: string, { layers }: TransformerConfig, { cache 
 }
 
 /**
- * The decoder of an architecture without its head, for packed sequences. UnsupportedError for what its attention
- * would need besides.
+ * An architecture's decoder without its head, as an encoder of packed sequences. UnsupportedError for mixers that cannot work
+ * on these (`readsTexts`), and for LongRoPE.
  */
 export function transformerEncoder(file: string, decoder: Decoder, isBidirectional: boolean): Encoder {
   const { transformer: config, slots, longContextFrom, ...network } = decoder;
@@ -281,7 +284,7 @@ function draftHead(config: TransformerConfig, drafter: Drafter): DraftHead {
   };
 }
 
-/** The decoder of an architecture named `architecture`. */
+/** Makes the decoder of the architecture named `architecture`. */
 export function transformer(architecture: string, config: TransformerConfig): Decoder {
   const long = Object.values(config.ropes).flatMap((rope) => (rope.long ? [rope.long.from] : []));
   return {
@@ -292,7 +295,7 @@ export function transformer(architecture: string, config: TransformerConfig): De
     layers: config.layers.length,
     slots: slots(config),
     unused: unusedModules(config),
-    // Made when they are asked for: their lists are as long as sizes that only tensors prove.
+    // Computed on demand: the lists grow with sizes that only tensors confirm.
     get scalable() {
       return scalable(config);
     },

@@ -1,4 +1,4 @@
-/** The tensors that a network expects in a checkpoint. */
+/** Weight slots: the tensors that a network expects in a checkpoint. */
 import type { Weight } from "../ops/weight.ts";
 
 /** A tensor that the architecture expects in the checkpoint. */
@@ -8,20 +8,20 @@ export interface WeightSlot {
   /** Shape of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
   /**
-   * How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector. The few matrices that always
-   * stay floats count as vectors.
+   * How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector. The few matrices that
+   * always stay floats count as vectors.
    */
   readonly role: "embedding" | "linear" | "vector";
-  /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
+  /** Slot whose tensor this one shares (tied lm_head); null for its own. */
   readonly tiedTo: string | null;
   /**
-   * Heads whose rows the checkpoint stores for rotation of neighbours, rows 2i and 2i + 1. The network rotates rows i and
-   * i + half, as Hugging Face's Llama does. Absent where the order of rows is the same.
+   * Heads whose rows the checkpoint stores in pairs for RoPE of neighbours, rows 2i and 2i + 1. The network rotates rows i
+   * and i + half, as Hugging Face's Llama does. Absent where the checkpoint's order is the network's.
    */
   readonly pairs?: PairedRows;
   /**
-   * Where rounding this layer harms the network's results more than rounding others: its weights, or its inputs, too.
-   * `quantize` gives such weights 8 bits at least, and leaves such inputs floats. Absent for other layers.
+   * Set where rounding this layer harms the network's results more than others: its weights, or its inputs, too. `quantize`
+   * gives such weights at least 8 bits, and keeps such inputs float. Absent for other layers.
    */
   readonly delicate?: "weights" | "inputs";
 }
@@ -30,16 +30,16 @@ export interface WeightSlot {
 interface PairedRows {
   /** Rows of a head. */
   readonly headDim: number;
-  /** How many rows of a head are rotated: its first ones. */
+  /** Number of a head's rows that are rotated, the first ones. */
   readonly rotated: number;
 }
 
-/** The module that a tensor is of, with which the names of all its tensors begin: "model.layers.0.mlp.up_proj". */
+/** The module of a tensor, whose name begins the names of its tensors: "model.layers.0.mlp.up_proj". */
 export function moduleOf(tensor: string): string {
   return tensor.replace(/\.\w+$/, "");
 }
 
-/** Weights by slot name, in the formats they run in. */
+/** Gives weights by slot name, in the formats they run in. */
 export type WeightLookup = (name: string) => Weight;
 
 /** The slot of a norm's or bias's vector of `size` values. */

@@ -1,4 +1,4 @@
-/** Causal grouped-query attention over a KV cache that is a state of the program, as ExecuTorch has them. */
+/** Causal grouped-query attention over a contiguous KV cache in states of the program, as ExecuTorch has it. */
 import type { AttentionArgs } from "../kernels/families/attention/fields.ts";
 import { attention } from "../kernels/families/index.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
@@ -52,7 +52,7 @@ function attentionArgs(args: Arguments<Tensor>): AttentionArgs {
   };
 }
 
-/** Bytes that a call moves. It reads a cache up to the last query's position, from the first that a window shows. */
+/** Bytes that a call moves: its tensors, and the cache from the window's first position to the last query's. */
 function attentionBytes(args: Arguments<Tensor>): number {
   const tokens = rowCount(args.tensor("out").shape);
   const end = Number(args.tensor("input_pos").data[0]) + tokens;
@@ -61,7 +61,7 @@ function attentionBytes(args: Arguments<Tensor>): number {
   return touchedBytes(args, ["key_cache", "value_cache"], Math.min(1, seen / args.tensor("key_cache").shape[1]!));
 }
 
-/** Multiplications of scores and of sums of values over so many positions. */
+/** Multiplications of scores and of weighted sums of values, over `positions` positions. */
 export function attentionMultiplications(queries: TensorSpec, positions: number): number {
   return 2 * elementCount(queries.shape) * positions;
 }
@@ -78,7 +78,7 @@ export const attentionOperator = defineOperator<AttentionArgs>({
     argument: "input_pos",
     limit: (args: Arguments<Tensor>) => args.tensor("key_cache").shape[1]! - rowCount(args.tensor("q").shape) + 1,
   },
-  // At least: what stands before these rows, the position tells as they run.
+  // A lower bound: positions before these tokens are known only when the call runs.
   multiplications: (args: Arguments<TensorSpec>) =>
     attentionMultiplications(args.tensor("q"), rowCount(args.tensor("q").shape)),
   query: (args: Arguments<Tensor>) => ({ layout: null, bits: null, m: rowCount(args.tensor("q").shape) }),

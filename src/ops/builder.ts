@@ -1,6 +1,6 @@
 /**
- * What a model's operator calls are made on: executed at once (eager) or recorded (capture).
- * `T` is a tensor in the first case and a symbolic value in the second.
+ * Builder: where a model's operator calls go, executed at once (eager) or recorded (capture). `T` is a tensor in the first
+ * case and a symbolic value in the second.
  */
 import type { HeadedParts } from "../byte-source.ts";
 import type { DType, TypedArray } from "../dtype.ts";
@@ -13,19 +13,19 @@ import type { Argument, TensorSpec } from "./call-arguments.ts";
 export interface UnpackedMatrix {
   /** Integers, scales and zero points of the matrix. */
   readonly weights: QuantizedWeights;
-  /** Bias [n] of weights that are packed with one. */
+  /** Bias [n] to be packed with the weights; null without one. */
   readonly bias: Float32Array | null;
 }
 
-/** Rows of a matrix in order, each part but the last of a multiple of 32 of them, and its bias [n], null for none. */
+/** Rows of a matrix in parts, in order, all but the last with a multiple of 32 rows; and its bias. */
 export interface UnpackedStream {
-  /** The matrix in parts of some rows, in order. */
+  /** The rows of the matrix in parts, in order. */
   rows(): AsyncIterable<QuantizedWeights>;
   /** Bias [n], or null without one. */
   bias(): Promise<Float32Array | null>;
 }
 
-/** What a constant of packed weights is made of. */
+/** Source of a constant of packed weights. */
 export interface PackedSource {
   /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
@@ -33,19 +33,19 @@ export interface PackedSource {
   readonly layout: PackedLayout;
   /** Whether a bias [n] is packed with the weights. */
   readonly hasBias: boolean;
-  /** The codebook of weights that have one, where it is known before they are read. */
+  /** The codebook, where it is known before the weights are read. */
   readonly levels?: Int8Array;
-  /** What matrices with the same codebook have in common, where its levels are not known yet. */
+  /** Key that matrices with the same codebook share, where its levels are not known yet. */
   readonly codebook?: string;
   /** Reads the whole matrix. */
   load(): Promise<UnpackedMatrix>;
-  /** Reads the matrix in parts; absent where it is only had whole. */
+  /** Reads the matrix in parts; absent where it can only be read whole. */
   readonly stream?: UnpackedStream;
 }
 
-/** A constant whose bytes are made when they are needed: packed weights, tables. */
+/** A constant whose bytes are made when needed: packed weights, tables. */
 export interface LazyConstant {
-  /** Name of the content: constants of one key are one buffer. */
+  /** Name of the content: constants with the same key are one buffer. */
   readonly key: string;
   /** Type of the elements. */
   readonly dtype: DType;
@@ -56,17 +56,17 @@ export interface LazyConstant {
   /** Source of packed weights, which lets passes join several of them; absent for other constants. */
   readonly packed?: PackedSource;
   /**
-   * Reads or makes the elements in parts, in order, so that they are never whole in memory; absent where they are only
-   * made whole.
+   * Reads or makes the elements in parts, in order, so that they are never all in memory; absent where they are only made
+   * whole.
    */
   parts?(): AsyncIterable<TypedArray>;
-  /** Makes the bytes in parts, of which the first ones are known last; absent where there is no such head. */
+  /** Makes the bytes in parts where a header, the first bytes, is known only at the end; absent for others. */
   headed?(): HeadedParts;
-  /** Weights of each expert in the order of their rows, of a constant that has those of all; absent for others. */
+  /** For a stack of experts' weights: the weights of each expert, in the order of their rows; absent for others. */
   readonly experts?: readonly (readonly StackedWeight[])[];
 }
 
-/** A weight of an expert within a constant of all: its name, and how many rows it has. */
+/** A weight of an expert within a stack: its name and number of rows. */
 interface StackedWeight {
   /** Name of the weight in the checkpoint. */
   readonly name: string;
@@ -74,10 +74,10 @@ interface StackedWeight {
   readonly rows: number;
 }
 
-/** The handle that stands for the table of sequences. */
+/** Spec of the handle that stands for the sequence table. */
 export const sequencesSpec: TensorSpec = { dtype: "i32", shape: [1] };
 
-/** InvalidArgumentError where `what`, such as "state s", is a tensor of another dtype or other sizes already. */
+/** InvalidArgumentError where `what`, such as "state s", already is a tensor of another dtype or shape. */
 export function checkSameSpec(what: string, known: TensorSpec, given: TensorSpec): void {
   const [expected, found] = [known, given].map(({ dtype, shape }) => `${dtype} [${shape}]`);
   if (found !== expected)
@@ -85,8 +85,8 @@ export function checkSameSpec(what: string, known: TensorSpec, given: TensorSpec
 }
 
 /**
- * What a model's code calls operators on. `T` is a tensor where calls run at once (eager), and a symbolic value where they are
- * captured to be compiled.
+ * Receives the operator calls of a model's code. `T` is a tensor where calls run at once (eager), and a symbolic value
+ * where they are captured to be compiled.
  */
 export interface Builder<T> {
   /** The CPU that weights are packed for. */
@@ -97,7 +97,7 @@ export interface Builder<T> {
   constant(constant: LazyConstant): T;
   /** Adds a zeroed tensor that outlives the call, such as a KV cache. */
   state(name: string, spec: TensorSpec): T;
-  /** Gives what stands for the table of a step's sequences, for operators that work on them. */
+  /** Gives the handle of the sequence table, for operators with a paged KV cache. */
   sequences(): T;
   /** Type and sizes of a value. */
   spec(value: T): TensorSpec;

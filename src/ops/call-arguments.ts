@@ -1,10 +1,10 @@
-/** The arguments of an operator's call: checked against its schema, and read by name. */
+/** Arguments of an operator call: checked against the schema, and read by name. */
 import { type DType, dtypes } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { elementCount } from "../tensor.ts";
 import { type ArgumentType, qualifiedName, type Schema } from "./schema.ts";
 
-/** Dtype and sizes of a tensor whose values are not known, or not looked at. */
+/** Dtype and shape of a tensor, without its values. */
 export interface TensorSpec {
   /** Type of the elements. */
   readonly dtype: DType;
@@ -12,14 +12,14 @@ export interface TensorSpec {
   readonly shape: readonly number[];
 }
 
-/** InvalidArgumentError where a tensor cannot have this dtype and these sizes. */
+/** InvalidArgumentError for a dtype or shape that no tensor can have. */
 export function checkSpec(what: string, spec: TensorSpec): void {
   const { dtype, shape } = spec ?? {};
   if (!dtypes.includes(dtype))
     throw new InvalidArgumentError(`${what}: expected dtype ${dtypes.join(", ")} but found ${dtype}`);
   if (!shape?.every((size) => Number.isSafeInteger(size) && size >= 0))
     throw new InvalidArgumentError(`${what}: expected whole numbers from 0 on as sizes but found [${shape}]`);
-  // Beside a 0, others could be so large that their product is none, or that loops over them never end.
+  // In an empty tensor, other sizes could be so large that their product overflows, or that loops over them never end.
   if (!Number.isSafeInteger(elementCount(shape.filter((size) => size > 0))))
     throw new InvalidArgumentError(`${what}: expected sizes of fewer than 2^53 elements but found [${shape}]`);
 }
@@ -38,21 +38,21 @@ export class Arguments<T extends TensorSpec> {
     this.#values = values;
   }
 
-  /** Undefined when the schema has no such argument. */
+  /** The value of an argument; undefined when the schema has no such argument. */
   #value(name: string): Argument<T> | undefined {
     const { args } = this.schema;
     for (let i = 0; i < args.length; i++) if (args[i]!.name === name) return this.#values[i] ?? null;
     return undefined;
   }
 
-  /** The tensor of this name; ShapeError unless it has one of the dtypes, when any are given. */
+  /** The tensor of this name. ShapeError unless it has one of `dtypes`, when any are given. */
   tensor(name: string, ...dtypes: DType[]): T {
     const value = this.optionalTensor(name, ...dtypes);
     if (value === null) throw new ShapeError(`${this.#where(name)}: expected a tensor but found none`);
     return value;
   }
 
-  /** The tensor of this name, or null where the call has none; ShapeError for other types than `dtypes`. */
+  /** The tensor of this name, or null where the call has none. ShapeError for other types than `dtypes`. */
   optionalTensor(name: string, ...dtypes: DType[]): T | null {
     const value = this.#value(name);
     if (value === null || value === undefined) return null;
@@ -63,7 +63,7 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
-  /** All tensors of the call by argument name; those of a list have the name of the list. */
+  /** All tensors of the call with their arguments' names; tensors of a list have the list's name. */
   *allTensors(): Generator<readonly [string, T]> {
     for (const [i, { name }] of this.schema.args.entries()) {
       const value = this.#values[i] ?? null;
@@ -72,7 +72,7 @@ export class Arguments<T extends TensorSpec> {
     }
   }
 
-  /** The first tensor of the call, its main input as a rule. */
+  /** The first tensor of the call, usually its main input. */
   firstTensor(): T {
     for (const value of this.#values.slice(0, this.schema.args.length)) {
       if (typeof value === "object" && value && "shape" in value) return value;
@@ -80,7 +80,7 @@ export class Arguments<T extends TensorSpec> {
     throw new ShapeError(`${qualifiedName(this.schema)}: expected a tensor but found none`);
   }
 
-  /** The number of this name; a truth value is one only where the schema says Scalar. */
+  /** The number of this name. A boolean is accepted only where the schema says Scalar. */
   number(name: string): number {
     const value = this.#value(name);
     if (typeof value === "boolean" && this.schema.args.find((arg) => arg.name === name)?.type.startsWith("Scalar"))
@@ -90,7 +90,7 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
-  /** The whole number of this name, at least `least`: sizes and indices. */
+  /** The whole number of this name, such as a size or index. ShapeError for one below `least`. */
   integer(name: string, least = Number.MIN_SAFE_INTEGER): number {
     const value = this.number(name);
     if (!Number.isSafeInteger(value) || value < least) {
@@ -131,7 +131,7 @@ export class Arguments<T extends TensorSpec> {
     return value as readonly (T | null)[];
   }
 
-  /** The text of this name. */
+  /** The string of this name. */
   string(name: string): string {
     const value = this.#value(name);
     if (typeof value !== "string")
@@ -139,7 +139,7 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
-  /** The text of this name, or null where the call has none. */
+  /** The string of this name, or null where the call has none. */
   optionalString(name: string): string | null {
     return this.#value(name) === null ? null : this.string(name);
   }
@@ -149,7 +149,7 @@ export class Arguments<T extends TensorSpec> {
     return this.#value(name) === true;
   }
 
-  /** Throws ShapeError with the operator and argument in front. */
+  /** Throws a ShapeError that begins with operator and argument. */
   fail(name: string, problem: string): never {
     throw new ShapeError(`${this.#where(name)}: ${problem}`);
   }
@@ -166,7 +166,9 @@ export function describe(value: Argument<TensorSpec> | undefined): string {
   return `a list of ${value.length}`;
 }
 
-/** Completes the arguments of a call with the schema's defaults; ShapeError when one is missing, of another type, or too many are given. */
+/**
+ * Completes a call's arguments with the schema's defaults. ShapeError for a missing one, one of another type, or too many.
+ */
 export function completeArguments<T>(schema: Schema, given: readonly Argument<T>[]): Argument<T>[] {
   const inputs = schema.args.filter((arg) => !arg.isOut);
   if (given.length > inputs.length)
@@ -187,7 +189,7 @@ export function completeArguments<T>(schema: Schema, given: readonly Argument<T>
   });
 }
 
-/** What literals and lists of an argument type are; other objects are tensors, or numbers that the run works out. */
+/** Checks of literals and lists by argument type; other objects are tensors, or numbers that are computed at run time. */
 const literals: readonly [RegExp, string, (item: unknown) => boolean][] = [
   [/^int$/, "a whole number", Number.isSafeInteger],
   [/^float$/, "a number", (item) => typeof item === "number"],
@@ -198,7 +200,7 @@ const literals: readonly [RegExp, string, (item: unknown) => boolean][] = [
   [/\[\]$/, "a list", Array.isArray],
 ];
 
-/** What a type expects where a literal, a list or nothing is none of it. */
+/** What an argument type expects, where a literal, list or null does not fit it; else null. */
 export function literalProblem(type: ArgumentType, value: unknown): string | null {
   if (value === null ? type.endsWith("?") : typeof value === "object" && !Array.isArray(value)) return null;
   const [, expected, fits] = literals.find(([pattern]) => pattern.test(type.replace(/\?$/, "")))!;

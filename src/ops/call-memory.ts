@@ -1,22 +1,22 @@
-/** Which tensors of a call may share memory: results may not lie where the call still reads, or writes something else. */
+/** Which tensors of a call may share memory: a result must not lie where the call still reads, or writes something else. */
 import { ShapeError } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
 import { type Arguments, describe } from "./call-arguments.ts";
 import { qualifiedName } from "./schema.ts";
 
-/** What an operator allows beyond tensors apart from each other. */
+/** The overlaps of a call's tensors that an operator allows. */
 export interface AllowedOverlaps {
-  /** Arguments that the result may lie exactly over: each value is read before its place is written. */
+  /** Arguments that the result may lie exactly over, since each value is read before its place is written. */
   readonly inPlace: readonly string[];
-  /** Arguments that are read whole before the result is written, which may lie over them in any way. */
+  /** Arguments that are read whole before the result is written, so that it may lie over them in any way. */
   readonly readFirst: readonly string[];
 }
 
 type NamedTensor = readonly [name: string, tensor: Tensor];
 
 /**
- * ShapeError where a tensor that a call writes overlaps another tensor of the call in a way that the operator does not
- * allow. An operator with one out argument allows overlaps for that; a routine without any, for what it writes in place.
+ * ShapeError where a tensor that a call writes overlaps another in a way that the operator does not allow. An operator with
+ * one out argument allows overlaps for that; a routine without any, for what it writes in place.
  */
 export function checkOverlaps(args: Arguments<Tensor>, allowed: AllowedOverlaps): void {
   const { schema } = args;
@@ -45,7 +45,7 @@ export function checkOverlaps(args: Arguments<Tensor>, allowed: AllowedOverlaps)
 const startOf = ([, { data }]: NamedTensor) => data.byteOffset;
 const endOf = ([, { data }]: NamedTensor) => data.byteOffset + data.byteLength;
 
-/** Tensors of each buffer by where they begin: lists of calls from strangers are long. */
+/** Tensors by buffer, ordered by where they begin, since lists of calls in untrusted files can be long. */
 function byPlace(tensors: readonly NamedTensor[]): ReadonlyMap<ArrayBufferLike, readonly NamedTensor[]> {
   const groups = new Map<ArrayBufferLike, NamedTensor[]>();
   for (const tensor of tensors) {
@@ -58,7 +58,7 @@ function byPlace(tensors: readonly NamedTensor[]): ReadonlyMap<ArrayBufferLike, 
   return groups;
 }
 
-/** How many of these begin before a place. */
+/** Number of tensors that begin before byte `end`. */
 function countBefore(places: readonly NamedTensor[], end: number): number {
   let [low, high] = [0, places.length];
   while (low < high) {

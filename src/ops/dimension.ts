@@ -1,7 +1,7 @@
-/** Dimensions that arguments name. */
+/** Reads arguments that name a dimension. */
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 
-/** Index of a dimension that may be counted from the end; ShapeError when there is none. */
+/** Index of a dimension, which may be counted from the end. ShapeError when there is none. */
 export function dimensionOf(args: Arguments<TensorSpec>, name: string, rank: number): number {
   return checkedDimension(args, name, args.integer(name), rank);
 }

@@ -1,4 +1,7 @@
-/** Eager execution: each operator call runs at once, on tensors of its own. For experiments; compiled mode is for speed. */
+/**
+ * Eager execution: each operator call runs at once, on newly allocated tensors. For experiments; compiled programs are
+ * faster.
+ */
 import { byteSize, viewOf } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
@@ -11,7 +14,7 @@ import { checkIndices } from "./operator.ts";
 import type { OperatorRegistry } from "./operator-registry.ts";
 import { qualifiedName, type Schema } from "./schema.ts";
 
-/** ShapeError for data that are not as long as the sizes say: kernels trust these. */
+/** ShapeError where the data's length is not that of the shape, which kernels rely on. */
 function checkLength(where: string, { dtype, shape, data }: Tensor): void {
   const expected = elementCount(shape) * byteSize(dtype);
   if (data.byteLength !== expected)
@@ -26,17 +29,17 @@ function checkLengths(schema: Schema, args: readonly Argument<Tensor>[]): void {
         checkLength(`${qualifiedName(schema)}, argument ${inputs[i]!.name}`, item);
 }
 
-/** Threads of kernels, and the sequences that calls work on. */
+/** Options of eager execution: threads, and a table of sequences. */
 export interface EagerOptions {
-  /** Threads of the kernels. Default: fast cores. */
+  /** Threads of the kernels. Default: the number of fast cores. */
   readonly threads?: number;
-  /** Sequences whose keys and values calls use; null without. */
+  /** Block table of the sequences whose KV cache calls use; null without. */
   readonly sequences?: SequenceTable | null;
 }
 
 /** Executes calls on tensors. State lives as long as the builder; constants must be loaded before. */
 export class EagerBuilder implements Builder<Tensor> {
-  /** The CPU that weights are packed for and kernels are chosen for. */
+  /** The CPU that weights are packed for and kernels are selected for. */
   readonly cpu: Cpu;
   readonly #registry: OperatorRegistry;
   readonly #threads: number;
@@ -44,10 +47,10 @@ export class EagerBuilder implements Builder<Tensor> {
   readonly #states = new Map<string, Tensor>();
   readonly #sequences: Tensor | null;
   #scratch = new Uint8Array(0);
-  /** Memory of results that nobody reads any more, by bytes. */
+  /** Buffers of results that are not read any more, by bytes. */
   readonly #free = new Map<number, ArrayBufferLike[]>();
 
-  /** `sequences`: the table of a store, for models that work on sequences. */
+  /** `sequences`: the block table, for models with a paged KV cache. */
   constructor(
     registry: OperatorRegistry,
     cpu: Cpu,
@@ -59,7 +62,7 @@ export class EagerBuilder implements Builder<Tensor> {
     this.cpu = cpu;
   }
 
-  /** Reads a constant; later `constant` calls of the same key return it. ShapeError for data of another length. */
+  /** Reads a constant; later `constant` calls with the same key return it. ShapeError for data of another length. */
   async load({ key, dtype, shape, read }: LazyConstant): Promise<void> {
     if (this.#constants.has(key)) return;
     const tensor = { dtype, shape, data: await read() };
@@ -82,7 +85,9 @@ export class EagerBuilder implements Builder<Tensor> {
     return out;
   }
 
-  /** Gives later calls the memory of a result that nobody reads any more: the garbage collector is slow to see large ones. */
+  /**
+   * Reuses the memory of a result that is not read any more for later calls: garbage collection of large buffers is slow.
+   */
   recycle({ data: { buffer, byteLength } }: Tensor): void {
     if (byteLength === buffer.byteLength) this.#free.set(byteLength, [...(this.#free.get(byteLength) ?? []), buffer]);
   }
@@ -93,7 +98,7 @@ export class EagerBuilder implements Builder<Tensor> {
     return buffer ? { dtype, shape, data: viewOf(dtype, buffer, 0, length) } : zeroTensor(dtype, shape);
   }
 
-  /** The constant as a tensor; InvalidArgumentError where its data was not read before. */
+  /** The constant as a tensor. InvalidArgumentError where `load` has not read it. */
   constant(constant: LazyConstant): Tensor {
     const { key } = constant;
     const tensor = this.#constants.get(key);
@@ -111,7 +116,7 @@ export class EagerBuilder implements Builder<Tensor> {
     return tensor;
   }
 
-  /** Gives the table of the store that was passed; InvalidArgumentError without one. */
+  /** The handle of the sequence table. InvalidArgumentError where the builder was made without one. */
   sequences(): Tensor {
     if (!this.#sequences)
       throw new InvalidArgumentError("eager: expected a builder that was made with a table of sequences");

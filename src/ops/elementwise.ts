@@ -1,4 +1,6 @@
-/** Operators that decoders need around their blocks: add, multiply, scale, softcap, select, slice, softmax, argmax. */
+/**
+ * Elementwise and row operators around a decoder's blocks: add, multiply, scale, softcap, select, slice, softmax, argmax.
+ */
 
 import { byteSize } from "../dtype.ts";
 import { add, argmax, gate, scale, select, softcap, softmax } from "../kernels/families/index.ts";
@@ -8,13 +10,13 @@ import { dimensionOf } from "./dimension.ts";
 import { rowsOf } from "./linear.ts";
 import { defineOperator } from "./operator.ts";
 
-/** What a call by elements writes. */
+/** The out tensor of an elementwise call, and its number of elements. */
 export function result(args: Arguments<Tensor>): { readonly count: number; readonly y: Float32Array } {
   const y = args.tensor("out").data as Float32Array;
   return { count: y.length, y };
 }
 
-/** self + alpha * other, equal shapes. */
+/** out = self + alpha * other, for equal shapes. */
 export const addOperator = defineOperator({
   schema: "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
   kernels: add,
@@ -35,7 +37,7 @@ export const addOperator = defineOperator({
   }),
 });
 
-/** self * other for a number. */
+/** out = self * other, for a number `other`. */
 export const scaleOperator = defineOperator({
   schema: "aten::mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: scale,
@@ -49,7 +51,7 @@ export const scaleOperator = defineOperator({
   }),
 });
 
-/** self * other, equal shapes. */
+/** out = self * other, for equal shapes. */
 export const multiplyOperator = defineOperator({
   schema: "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: gate,
@@ -69,7 +71,7 @@ export const multiplyOperator = defineOperator({
   }),
 });
 
-/** y = cap * tanh(x / cap): x bounded smoothly (Gemma 2). */
+/** out = cap * tanh(x / cap), a smooth bound (Gemma 2). */
 export const softcapOperator = defineOperator({
   schema: "lowbit::softcap.out(Tensor x, float cap, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: softcap,
@@ -86,7 +88,7 @@ export const softcapOperator = defineOperator({
   }),
 });
 
-/** self with one index of a dimension, that dimension gone, as a copy. */
+/** out = self at one index of a dimension, which the result lacks; a copy. */
 export const selectOperator = defineOperator({
   schema: "aten::select_copy.int_out(Tensor self, int dim, int index, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: select,
@@ -114,7 +116,7 @@ export const selectOperator = defineOperator({
   },
 });
 
-/** Indices of a dimension from `start` to before `end`, which may be counted from the end and are cut to the dimension. */
+/** Indices of a dimension from `start` up to, not including, `end`; both may be counted from the end, and are clamped. */
 function sliceBounds(args: Arguments<TensorSpec>): { dim: number; start: number; length: number } {
   const { shape } = args.tensor("self");
   const dim = dimensionOf(args, "dim", shape.length);
@@ -128,7 +130,7 @@ function sliceBounds(args: Arguments<TensorSpec>): { dim: number; start: number;
   return { dim, start, length: Math.max(0, bound("end", size) - start) };
 }
 
-/** A range of one dimension of self, as a copy. */
+/** out = a range of one dimension of self; a copy. */
 export const sliceOperator = defineOperator({
   schema:
     "aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
@@ -154,7 +156,7 @@ export const sliceOperator = defineOperator({
   },
 });
 
-/** The last dimension as the only one that a row operator may work on. */
+/** The input of a row operator. ShapeError unless `dim` is the last dimension. */
 function lastDimension(args: Arguments<TensorSpec>): TensorSpec {
   const self = args.tensor("self", "f32");
   const dim = dimensionOf(args, "dim", self.shape.length);
@@ -162,7 +164,7 @@ function lastDimension(args: Arguments<TensorSpec>): TensorSpec {
   return self;
 }
 
-/** Probabilities along the last dimension. */
+/** out = softmax of self along the last dimension. */
 export const softmaxOperator = defineOperator({
   schema: "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: softmax,
@@ -174,7 +176,7 @@ export const softmaxOperator = defineOperator({
   }),
 });
 
-/** Index of the first largest value along the last dimension: greedy sampling. */
+/** out = index of the first largest value along the last dimension (greedy sampling). */
 export const argmaxOperator = defineOperator({
   schema: "aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: argmax,

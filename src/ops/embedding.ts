@@ -13,7 +13,7 @@ function rowsShape(args: Arguments<TensorSpec>, dim: number): TensorSpec {
   return { dtype: "f32", shape: [...args.tensor("indices", "i64", "i32").shape, dim] };
 }
 
-/** Bytes of a call that reads some of the rows of tables. */
+/** Bytes of a call that reads only some rows of `tables`, which have `rows` rows. */
 export function rowBytes(args: Arguments<Tensor>, tables: readonly string[], rows: number): number {
   return touchedBytes(args, tables, Math.min(1, args.tensor("indices").data.length / rows));
 }
@@ -44,7 +44,7 @@ export const embeddingFloatOperator = defineOperator({
 
 const packedTables = ["packed_weight_qvals", "weight_scales", "weight_zeros"];
 
-/** TorchAO's shared_kernels/embedding_xbit: scales f32 and zeros int8 [rows, groups] are tensors of their own. */
+/** TorchAO's shared_kernels/embedding_xbit: scales f32 and zero points int8 [rows, groups] are separate tensors. */
 const packedEmbedding = (bits: number): Operator =>
   defineOperator({
     schema: `torchao::_embedding_${bits}bit.out(Tensor packed_weight_qvals, int num_embeddings, int embedding_dim, Tensor weight_scales, Tensor weight_zeros, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)`,
@@ -86,7 +86,7 @@ const packedEmbedding = (bits: number): Operator =>
     },
   });
 
-/** Reads rows of the buffer that the lm_head multiplies with (TorchAO, _shared_embedding_{b}bit). */
+/** Looks up rows in the packed weights of the lm_head (TorchAO, _shared_embedding_{b}bit). */
 const sharedEmbedding = (bits: number): Operator =>
   defineOperator({
     schema: `torchao::_shared_embedding_${bits}bit.out(Tensor packed_weights, int group_size, int n, int k, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)`,

@@ -1,6 +1,6 @@
 /**
- * Weights of a linear layer that each expert has of its own: one constant of equal parts, each the weights of an expert, so
- * that a program maps them all and reads those that are used.
+ * Weights of experts' linear layers: one constant (a stack) of equal parts, one for each expert, of which a mapped program
+ * only reads the experts that are used.
  */
 import type { TypedArray } from "../dtype.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -11,27 +11,30 @@ import type { MinimaFormat } from "./minima.ts";
 import { joinRows } from "./packed-constant.ts";
 import { floatWeight, type Weight } from "./weight.ts";
 
-/** One expert's part of a linear layer: matrices whose rows stand one after the other, and their biases. */
+/** One expert's weights of a linear layer: matrices whose rows are concatenated, and their biases. */
 interface ExpertPart {
-  /** Matrices whose rows stand one after the other. */
+  /** Matrices whose rows are concatenated. */
   readonly weights: readonly Weight[];
-  /** Biases, as many as there are matrices; null without. */
+  /** Biases, one for each matrix; null without. */
   readonly biases: readonly Weight[] | null;
 }
 
-/** A linear layer of rows in the order of their experts. */
+/** A linear layer over tokens that are sorted by expert. */
 export interface ExpertLinear<T> {
-  /** Name of the weights of all experts, for listings. */
+  /** Name of the stack of all experts' weights, for listings. */
   readonly name: string;
   /** Weights of each expert. */
   readonly parts: readonly ExpertPart[];
-  /** Result of the router. */
+  /** Result of the router (`Ops.route`). */
   readonly routing: T;
-  /** Experts of each row. */
+  /** Number of experts of each token. */
   readonly topK: number;
 }
 
-/** Adds the calls that multiply x [1, T * topK, k] with the matrix of each row's expert. UnsupportedError where those differ in form. */
+/**
+ * Adds the calls that multiply x [1, T * topK, k] with the matrix of each row's expert. UnsupportedError where the experts'
+ * weights differ in format.
+ */
 export function expertLinear<T>(builder: Builder<T>, x: T, layer: ExpertLinear<T>): T {
   const { kind } = checkAlike(layer);
   if (kind === "float") return floatLinear(builder, x, layer);
@@ -40,7 +43,7 @@ export function expertLinear<T>(builder: Builder<T>, x: T, layer: ExpertLinear<T
   throw new UnsupportedError(`${layer.name}: experts with weights in format ${kind} are not supported`);
 }
 
-/** What says how a weight is stored, but for its rows. */
+/** The format of a weight as text, without names and rows, for comparison. */
 function formOf({ format }: Weight): string {
   const form = (key: string, value: unknown) => (key === "n" || key === "name" || key === "shape" ? undefined : value);
   return JSON.stringify(format, form);
@@ -57,7 +60,7 @@ function checkAlike<T>({ name, parts }: ExpertLinear<T>): Weight["format"] {
   return first.format;
 }
 
-/** A constant of parts that are read one by one. `byteLength` and `shape` are of the whole. */
+/** A constant whose parts are read one by one. `byteLength` and `shape` are those of the whole. */
 function stackConstant(
   constant: Omit<LazyConstant, "read" | "parts">,
   parts: () => AsyncIterable<TypedArray>,
@@ -103,7 +106,7 @@ function biasConstant(name: string, parts: readonly ExpertPart[], n: number): La
   });
 }
 
-/** The packed weights of one expert, its matrices joined. */
+/** The packed weights of one expert, its matrices concatenated. */
 function packedPart<T>(builder: Builder<T>, { weights, biases }: ExpertPart) {
   const packed = weights.map((weight, i) => packedConstant(builder, weight as AffineWeight, biases?.[i] ?? null));
   const [{ spec }] = packed as [(typeof packed)[number]];
@@ -141,7 +144,10 @@ function packedLinear<T>(builder: Builder<T>, x: T, { name, parts, routing, topK
   return builder.call(`lowbit::${operator}.out`, input, stacked, routing, ...sizes);
 }
 
-/** Likewise as for one matrix: the product of integers and scales, and that of the minima with sums of groups of x. */
+/**
+ * As for one matrix (ops/minima.ts): the product with integers and scales, plus that of the minima with sums of groups of
+ * x.
+ */
 function minimaLinear<T>(builder: Builder<T>, x: T, layer: ExpertLinear<T>): T {
   const formats = (part: ExpertPart) => part.weights.map((weight) => (weight as Weight<MinimaFormat>).format);
   const { spec } = formats(layer.parts[0]!)[0]!.weights.format;

@@ -1,6 +1,6 @@
 /**
- * Operators of mixtures of experts: a router says which experts each row goes to, rows are put in the order of their experts,
- * linear layers multiply the rows of each expert with its matrix, and what a row's experts made is summed by their weights.
+ * Operators of mixtures of experts: a router chooses experts for each token, tokens are sorted by expert, linear layers
+ * multiply each expert's tokens with its matrix, and the results are summed with the router's weights.
  */
 
 import type { Cpu, Kernel, PackedWeights } from "../kernels/contract.ts";
@@ -34,19 +34,19 @@ import { packedShape, rowCount } from "./linear.ts";
 import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
 import { checkStack } from "./packed-stack.ts";
 
-/** Far beyond any model's. */
+/** Most experts, far beyond any model's. */
 const EXPERTS_MAX = 2 ** 16;
-/** Likewise: experts times the square of those that each row goes to, as the choice of one passes over those before it. */
+/** Most experts * topK^2, since choosing each expert compares it with those chosen before. */
 const CHOICES_MAX = 2 ** 28;
 
-/** ShapeError for more experts of a row than there are, or than may be chosen among so many. */
+/** ShapeError for a topK larger than the number of experts, or than the limit for so many. */
 function checkTopK(args: Arguments<TensorSpec>, topK: number, experts: number): void {
   if (topK > experts) args.fail("top_k", `expected at most ${experts}, the experts, but found ${topK}`);
   const most = Math.floor(Math.sqrt(CHOICES_MAX / experts));
   if (topK > most) args.fail("top_k", `expected at most ${most} of ${experts} experts but found ${topK}`);
 }
 
-/** Number of experts and of those that each row goes to. */
+/** Number of experts, and of experts for each token. */
 function expertCounts(args: Arguments<TensorSpec>): { readonly experts: number; readonly topK: number } {
   const experts = args.integer("experts", 1);
   const topK = args.integer("top_k", 1);
@@ -55,7 +55,7 @@ function expertCounts(args: Arguments<TensorSpec>): { readonly experts: number; 
   return { experts, topK };
 }
 
-/** ShapeError for a routing of another number of rows or experts. */
+/** ShapeError for a routing of another number of tokens or experts. */
 function checkRouting(args: Arguments<TensorSpec>, rows: number): void {
   const { experts, topK } = expertCounts(args);
   const { shape } = args.tensor("routing", "i32");
@@ -69,10 +69,10 @@ function floatsOrNull(args: Arguments<Tensor>, name: string): Float32Array | nul
 }
 
 /**
- * The `top_k` experts of each row of logits [1, T, experts], best first, by softmax or sigmoid, and what they make is
- * multiplied with: their scores, divided by their sum (plus eps) where `normalize` says so, times `scale`, and times the
- * factors [experts] of experts. bias [experts]: added to scores where experts are chosen (DeepSeek-AI 2024). out: which rows go
- * where, int32, for the operators below.
+ * Routing: the `top_k` experts of each token of logits [1, T, experts], best first, by softmax or sigmoid scores. An
+ * expert's weight is its score, divided by the sum of the chosen scores (plus eps) with `normalize`, times `scale`, times
+ * the expert's factor [experts]. bias [experts] is added to scores for choosing only (DeepSeek-AI 2024). out: int32, which
+ * token goes where, for the operators below.
  */
 const routeOperator = defineOperator<RouteArgs>({
   schema:
@@ -114,7 +114,7 @@ const routeOperator = defineOperator<RouteArgs>({
   },
 });
 
-/** Arguments of calls that put rows into the order of experts or take them out of it. */
+/** Arguments of the calls that sort tokens by expert or sort them back. */
 function rowsArgs(args: Arguments<Tensor>, rows: number): ExpertRowsArgs {
   return {
     rows,
@@ -134,7 +134,7 @@ function rowsOf(args: Arguments<TensorSpec>): readonly [number, number] {
   return [shape[1]!, shape[2]!];
 }
 
-/** Rows of x [1, T, n] in the order of their experts, each once for each of its experts → [1, T * top_k, n]. */
+/** Tokens of x [1, T, n] sorted by expert, each once for each of its experts → [1, T * top_k, n]. */
 const expertRowsOperator = defineOperator<ExpertRowsArgs>({
   schema: "lowbit::expert_rows.out(Tensor x, Tensor routing, int experts, int top_k, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: expertRows,
@@ -146,7 +146,9 @@ const expertRowsOperator = defineOperator<ExpertRowsArgs>({
   prepare: (args) => rowsArgs(args, args.tensor("x").shape[1]!),
 });
 
-/** Sums of the rows of x [1, T * top_k, n] that each row's experts made, times their weights, the best first → [1, T, n]. */
+/**
+ * out [1, T, n]: for each token, the sum of its experts' results in x [1, T * top_k, n], times their weights, best first.
+ */
 const combineExpertsOperator = defineOperator<ExpertRowsArgs>({
   schema:
     "lowbit::combine_experts.out(Tensor x, Tensor routing, int experts, int top_k, *, Tensor(a!) out) -> Tensor(a!)",
@@ -161,7 +163,7 @@ const combineExpertsOperator = defineOperator<ExpertRowsArgs>({
   prepare: (args) => rowsArgs(args, args.tensor("out").shape[1]!),
 });
 
-/** Checks what linear layers have alike: x [1, T * top_k, k] and its routing. */
+/** Checks what the experts' linear layers have in common: x [1, T * top_k, k] and its routing. */
 function expertLinearShape(args: Arguments<TensorSpec>, n: number, k: number): TensorSpec {
   const [places, columns] = rowsOf(args);
   const { topK } = expertCounts(args);
@@ -171,7 +173,7 @@ function expertLinearShape(args: Arguments<TensorSpec>, n: number, k: number): T
   return { dtype: "f32", shape: [1, places, n] };
 }
 
-/** Bytes that a call moves: of the matrices, those of as many experts as rows can go to. */
+/** Bytes that a call moves; of the matrices, those of the experts that are used. */
 function expertBytes(args: Arguments<Tensor>, weights: string): number {
   const { experts } = expertCounts(args);
   const routing = args.tensor("routing").data as Int32Array;
@@ -181,8 +183,8 @@ function expertBytes(args: Arguments<Tensor>, weights: string): number {
 }
 
 /**
- * What linear layers have for calls of any number of rows on a CPU, by their weights: the same for inputs of all sizes, as
- * long as all that it was made by is.
+ * Opened matrices of a linear layer and the kernels for any number of tokens, by its weights and CPU: they are the same for
+ * inputs of all sizes while everything that they were made by (`by`) is.
  */
 class KnownMatrices<A> {
   readonly #known = new WeakMap<Tensor, WeakMap<Cpu, { by: readonly unknown[]; matrices: ExpertMatrices<A> }>>();
@@ -198,7 +200,7 @@ class KnownMatrices<A> {
   }
 }
 
-/** Kernels for the rows of one expert by their number: at each of these, another may serve from there on. */
+/** The kernel for one expert's tokens, by their number: from each `from` on, another kernel may serve. */
 function choicesOf<A>(kernels: readonly Kernel<A>[], select: (m: number) => Kernel<A>): ExpertMatrices<A>["choices"] {
   const steps = new Set(kernels.flatMap(({ mStep, groups = [] }) => [mStep, ...groups.map(({ m }) => m)]));
   const choices: { from: number; kernel: Kernel<A> }[] = [];
@@ -211,7 +213,7 @@ function choicesOf<A>(kernels: readonly Kernel<A>[], select: (m: number) => Kern
 
 const packedMatrices = new Map<readonly Kernel<PackedLinearArgs>[], KnownMatrices<PackedLinearArgs>>();
 
-/** The packed weights of one expert after the other, of which the first one's header tells how all are stored. */
+/** The packed weights of the experts, one after the other; the first header tells the format of all. */
 function openExperts(
   args: Arguments<Tensor>,
   kernels: readonly Kernel<PackedLinearArgs>[],
@@ -250,7 +252,10 @@ function openExperts(
   });
 }
 
-/** Kernels of a target call those of linear layers of the same; where others multiply a call's matrices, plain loops call them. */
+/**
+ * The kernels of a target call that target's kernels of linear layers; where another kernel serves the matrices, the
+ * reference kernel calls it.
+ */
 function expertLinearPackedOperator(name: string, kernels: readonly Kernel<PackedLinearArgs>[]): Operator {
   const [best, plain] = [expertLinearPacked, expertLinearPacked.slice(-1)].map((rows) =>
     packedOperator(name, kernels, rows),
@@ -305,7 +310,9 @@ function packedOperator(
 
 const floatMatrices = new KnownMatrices<FloatLinearArgs>();
 
-/** y [1, T * top_k, n] = x W^T + bias with the float weights [experts, n, k] and biases [experts, n] of each row's expert. */
+/**
+ * y [1, T * top_k, n] = x W^T + bias, with the float weights [experts, n, k] and biases [experts, n] of each row's expert.
+ */
 const expertLinearFloatOperator = defineOperator<ExpertLinearArgs<FloatLinearArgs>>({
   schema:
     "lowbit::expert_linear.out(Tensor x, Tensor weight, Tensor? bias, Tensor routing, int experts, int top_k, *, Tensor(a!) out) -> Tensor(a!)",
@@ -351,7 +358,7 @@ export const expertOperators: readonly Operator[] = [
   routeOperator,
   expertRowsOperator,
   combineExpertsOperator,
-  // With x quantized to int8, as the linear operators of TorchAO have it and in blocks, and with float x.
+  // With x quantized to int8 by token (as TorchAO's linear operators do), by blocks of 32 values, or not at all.
   expertLinearPackedOperator("lowbit::expert_linear_8bit_act", linearA8),
   expertLinearPackedOperator("lowbit::expert_linear_8bit_block_act", linearA8Blocks),
   expertLinearPackedOperator("lowbit::expert_linear_weight_only", linearWeightOnly),

@@ -1,4 +1,4 @@
-/** Gated activations (Shazeer 2020), of two tensors and of the halves of one, and the gate of gpt-oss. */
+/** Gated activations (Shazeer 2020) of two tensors or of the halves of one, and the gate of gpt-oss. */
 import { type ActivationName, activations } from "../kernels/families/gate/activations.ts";
 import { clampedGate, gate, gateHalves } from "../kernels/families/index.ts";
 import { isSameShape } from "../tensor.ts";
@@ -7,7 +7,7 @@ import { result } from "./elementwise.ts";
 import { rowsOf } from "./linear.ts";
 import { defineOperator } from "./operator.ts";
 
-/** The function of the gate, among those of kernels/families/gate/activations.ts. */
+/** The activation of the gate, one of kernels/families/gate/activations.ts. */
 function activationOf(args: Arguments<TensorSpec>): ActivationName {
   const name = args.string("activation");
   if (!activations.includes(name as ActivationName))
@@ -15,7 +15,7 @@ function activationOf(args: Arguments<TensorSpec>): ActivationName {
   return name as ActivationName;
 }
 
-/** The shape of two tensors that are alike. */
+/** The shape that gate and up share; ShapeError where they differ. */
 function sharedShape(args: Arguments<TensorSpec>): TensorSpec {
   const [gate, up] = [args.tensor("gate", "f32"), args.tensor("up", "f32")];
   if (!isSameShape(gate.shape, up.shape))
@@ -41,7 +41,10 @@ export const gateOperator = defineOperator({
   }),
 });
 
-/** out = activation(gate) * up, where gate_up [..., 2n] holds the columns of gate, then those of up: passes make it. */
+/**
+ * out = activation(gate) * up, where gate_up [..., 2n] has the columns of gate, then those of up. Passes make this
+ * operator.
+ */
 export const gateHalvesOperator = defineOperator({
   schema: "lowbit::gate_halves.out(Tensor gate_up, str activation, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: gateHalves,

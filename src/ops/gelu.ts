@@ -1,4 +1,4 @@
-/** GELU as an operator of its own, between the matrices of an MLP that is not gated. */
+/** GELU by itself, for MLPs without a gate. */
 import { gelu } from "../kernels/families/index.ts";
 import { result } from "./elementwise.ts";
 import { defineOperator, type Operator } from "./operator.ts";

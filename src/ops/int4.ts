@@ -1,8 +1,8 @@
 /**
- * PyTorch's 4-bit operators: packing of weights and the product with dynamically quantized activations, apart.
- * aten::_dyn_quant_pack_4bit_weight and _dyn_quant_matmul_4bit (aten/native/cpu/int4mm_kernel), and the names of the
- * first proposal, _kai_weights_pack_int4 and _kai_input_quant_mm_int4, where a group size of 0 means per channel.
- * Activations are quantized as everywhere in lowbit, which differs from PyTorch's kernels by single roundings.
+ * PyTorch's 4-bit operators, for packing and for the product with dynamically quantized activations:
+ * aten::_dyn_quant_pack_4bit_weight and _dyn_quant_matmul_4bit (aten/native/cpu/int4mm_kernel), and the names of the first
+ * proposal, _kai_weights_pack_int4 and _kai_input_quant_mm_int4, where a group size of 0 means per channel. Activations are
+ * quantized as everywhere in lowbit, which differs from PyTorch's kernels by single roundings.
  */
 
 import type { Cpu, Kernel } from "../kernels/contract.ts";
@@ -19,7 +19,7 @@ import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator, overload } from "./operator.ts";
 
-/** Names of the arguments that say the shape, which the two generations of operators call differently. */
+/** Names of the arguments with the sizes, which the two generations of operators call differently. */
 interface ShapeNames {
   readonly n: string;
   readonly k: string;
@@ -29,7 +29,7 @@ interface ShapeNames {
 const dynNames: ShapeNames = { n: "out_features", k: "in_features", groupSize: "block_size" };
 const kaiNames: ShapeNames = { n: "n", k: "k", groupSize: "groupsize" };
 
-/** Channelwise weights (block size k, or 0) have f32 scales, groupwise ones bf16 or f32. */
+/** Spec of the weights: per channel (block size k, or 0) with f32 scales, else per group with bf16 or f32 scales. */
 function specOf(args: Arguments<TensorSpec>, names: ShapeNames): WeightSpec {
   const [n, k] = [args.integer(names.n, 1), args.integer(names.k, 1)];
   const given = args.integer(names.groupSize, 0);
@@ -57,7 +57,7 @@ function packOperator(schema: string, names: ShapeNames, inputs: { weights: stri
       const bias = biasOf(args);
       if (bias && !isSameShape(bias.shape, [spec.n]))
         args.fail("bias", `expected shape [${spec.n}] but found [${bias.shape}]`);
-      // One size on every CPU: the largest of its layouts'.
+      // The size must be the same on every CPU, so it is that of the largest layout.
       const sizes = selectableLayouts(spec).map((layout) => layout.byteLength(spec, bias !== null));
       return { dtype: "u8", shape: [Math.max(...sizes)] };
     },
@@ -72,7 +72,7 @@ function packOperator(schema: string, names: ShapeNames, inputs: { weights: stri
   });
 }
 
-/** The layout for a CPU and what packs into it. */
+/** The layout for a CPU, and the packer for it. */
 function packingFor(spec: WeightSpec, cpu: Cpu): Pick<Int4PackArgs, "layout" | "packer"> {
   const layout = selectLayout(spec, cpu);
   return { layout, packer: (target) => fastPacker(layout, target, cpu) };
@@ -82,7 +82,7 @@ function biasOf<T extends TensorSpec>(args: Arguments<T>): T | null {
   return args.schema.args.some(({ name }) => name === "bias") ? args.optionalTensor("bias", "f32") : null;
 }
 
-/** A product whose activations and result are of one type: f32, or bf16, as PyTorch's have it since 2.10. */
+/** A product whose activations and result have one type: f32, or bf16 as in PyTorch since 2.10. */
 function matmulOperator(schema: string, names: ShapeNames, inputs: { x: string; packed: string }): Operator {
   return overload(matmulOf(schema, names, { ...inputs, dtype: "f32", kernels: linearA8 }), {
     operator: matmulOf(schema, names, { ...inputs, dtype: "bf16", kernels: linearA8.map(withBf16Rows) }),

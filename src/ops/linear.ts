@@ -19,29 +19,29 @@ import { defineOperator, type Operator } from "./operator.ts";
 
 export const weightBits = [1, 2, 3, 4, 5, 6, 7, 8] as const;
 
-/** Rows of x [..., k] as a matrix. */
+/** Number of rows (tokens) of x [..., k] as a matrix. */
 export function rowCount(shape: readonly number[]): number {
   return elementCount(shape.slice(0, -1));
 }
 
-/** The sizes of a tensor as rows of `dim` values, which are its last dimension unless it is said. */
+/** Sizes of a tensor as rows of `dim` values, by default its last dimension. */
 export function rowsOf({ shape }: TensorSpec, dim: number = shape.at(-1)!): { rows: number; dim: number } {
   return { rows: elementCount(shape) / dim, dim };
 }
 
-/** Sizes that the arguments of a call say its packed weights have. */
+/** Sizes of the packed weights as a call's arguments say them. */
 export function packedShape<T extends TensorSpec>(args: Arguments<T>): PackedShape {
   return { n: args.integer("n", 1), k: args.integer("k", 1), groupSize: args.integer("group_size", 1) };
 }
 
-/** Packed weights and the header that they were opened by. */
+/** Packed weights, and the header that they were opened with. */
 interface Opened {
   readonly packed: PackedWeights;
   readonly header: Uint8Array;
 }
 
 /**
- * Weights that were opened: a program's are the same for inputs of all sizes, unless the program writes them itself.
+ * Opened weights by tensor: a program's weights are the same for all input sizes, unless the program writes them itself.
  */
 const opened = new WeakMap<Tensor, Opened>();
 
@@ -59,7 +59,7 @@ function isOf({ spec }: PackedWeights, { n, k, groupSize }: PackedShape): boolea
   return spec.n === n && spec.k === k && spec.groupSize === groupSize;
 }
 
-/** Opens the packed buffer of a call and checks it against group_size, n, k and, where the operator has them, bits. */
+/** Opens the packed weights of a call, and checks them against group_size, n, k and, where the operator has them, bits. */
 export function openArgument(args: Arguments<Tensor>, name: string, bits: number | null): PackedWeights {
   const packed = openTensor(args.tensor(name), packedShape(args));
   if (bits !== null && packed.spec.bits !== bits)
@@ -71,9 +71,9 @@ export function openArgument(args: Arguments<Tensor>, name: string, bits: number
 const packedSchema = (name: string) =>
   `${name}.out(Tensor activations, Tensor packed_weights, int group_size, int n, int k, *, Tensor(a!) out) -> Tensor(a!)`;
 
-/** What a linear operator may have of its own. */
+/** Options of single linear operators. */
 interface LinearOptions {
-  /** Columns of the result, from those of the weights. */
+  /** Columns of the result, given the rows n of the weights. */
   columns?(n: number, args: Arguments<TensorSpec>): number;
   readonly isFused?: boolean;
   readonly readFirst?: readonly string[];
@@ -111,27 +111,30 @@ function packedLinear(
   });
 }
 
-/** y = x W^T + bias with x quantized to int8, one scale and zero point a row. The bias is in the packed weights. */
+/**
+ * y = x W^T + bias, with x quantized to int8 with one scale and zero point a token (TorchAO). The bias is packed with the
+ * weights.
+ */
 export const linearA8Operators: readonly Operator[] = weightBits.map((bits) =>
   packedLinear(`torchao::_linear_8bit_act_${bits}bit_weight`, linearA8, bits),
 );
 
 /**
- * y = x W^T + bias with x quantized to int8, symmetric, a scale for each block of 32 values, and low-bit weights of any width.
- * Blocks lie within groups of weights: see kernels/reference/activations.ts.
+ * y = x W^T + bias, with x quantized to symmetric int8 with a scale for each block of 32 values, and weights of any low bit
+ * width. Blocks lie within the groups of weights: see kernels/reference/activations.ts.
  */
 export const linearA8BlocksOperator = packedLinear("lowbit::linear_8bit_block_act", linearA8Blocks, null);
 
-/** y = x W^T + bias with float activations and low-bit weights of any width. */
+/** y = x W^T + bias, with float activations and weights of any low bit width (weight-only). */
 export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly, null);
 
 /**
- * lowbit::gate_halves, with SiLU, of y = x W^T + bias, with x quantized as one of the above. n is a multiple of 32. Programs
- * do not name them: the runtime makes them of two calls (src/runtime/fusion.ts).
+ * lowbit::gate_halves, with SiLU, of y = x W^T + bias, with x quantized as in one of the operators above. n is a multiple
+ * of 32. Programs do not name these operators: load-time fusion makes them of two calls (src/runtime/fusion.ts).
  */
 const gated: LinearOptions = {
   isFused: true,
-  // Planned apart from the first call's result only, which the fused call does not make.
+  // The memory plan keeps inputs apart only from the first call's result, which the fused call does not write.
   readFirst: ["activations"],
   columns(n, args) {
     if (n % 32 !== 0) args.fail("n", `expected a multiple of 32 but found ${n}`);
@@ -143,7 +146,7 @@ export const linearA8SwigluOperators: readonly Operator[] = [
   packedLinear("lowbit::linear_8bit_block_act_swiglu", linearA8BlocksSwiglu, null, gated),
 ];
 
-/** y = x W^T + bias with float weights [n, k] in f32, f16 or bf16 (aten::linear, whose weights are f32 upstream). */
+/** y = x W^T + bias, with float weights [n, k] in f32, f16 or bf16 (aten::linear, whose weights are f32 in PyTorch). */
 export const linearFloatOperator = defineOperator({
   schema: "aten::linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: linearFloat,

@@ -21,15 +21,15 @@ import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type 
 export interface AffineFormat extends WeightFormat {
   readonly kind: "affine";
   readonly spec: WeightSpec;
-  /** How activations are quantized at run time, or that they stay float. */
+  /** How activations are quantized at run time, or "float" for weight-only. */
   readonly activations: ActivationKind;
   /** Name of the packed layout; null lets the CPU decide. */
   readonly layout: string | null;
-  /** The codebook of weights that have one, where it is known before they are read: equal ones are packed as one. */
+  /** The codebook, where it is known before the weights are read: matrices with equal ones can be packed as one. */
   readonly levels?: Int8Array;
-  /** The weights whose first rows these are, and whose buffer is read; absent where these are whole. */
+  /** The weights whose first rows these are, and whose buffer is read; absent for whole weights. */
   readonly whole?: AffineWeight;
-  /** Where the levels are learned when the weights are read: what matrices with the same codebook, and no others, have in common. */
+  /** Key that matrices with the same codebook share, where its levels are learned when the weights are read. */
   readonly codebook?: string;
 }
 
@@ -55,15 +55,15 @@ async function* dataOf(tensors: AsyncIterable<Tensor>): AsyncGenerator<Tensor["d
   for await (const { data } of tensors) yield data;
 }
 
-/** A function of each value of a vector; `key` is what the vector's constant is told apart by. */
+/** A function on each value of a vector; `key` distinguishes the resulting constant. */
 export interface VectorChange {
-  /** Name of the change, which tells the constant from others of the same vector. */
+  /** Name of the change, which distinguishes the constant from others of the same vector. */
   readonly key: string;
-  /** Function that makes a new value of each. */
+  /** Gives the new value for each value. */
   readonly of: (value: number) => number;
 }
 
-/** A vector as f32, whatever it is stored in, or what `change` makes of its values. */
+/** A vector as f32, whatever its stored type, with `change` applied to its values. */
 export function vectorConstant<T>(builder: Builder<T>, weight: Weight, change?: VectorChange): T {
   const vector = floatWeight(weight);
   return builder.constant({
@@ -77,7 +77,10 @@ export function vectorConstant<T>(builder: Builder<T>, weight: Weight, change?: 
   });
 }
 
-/** Taps of a depthwise convolution [channels, 1, taps] as f32 [taps, channels]: kernels read channels side by side. */
+/**
+ * Weights of a depthwise convolution [channels, 1, taps] as f32 [taps, channels]: kernels read neighbouring channels
+ * together.
+ */
 export function tapsConstant<T>(builder: Builder<T>, weight: Weight): T {
   const stored = floatWeight(weight);
   const [channels, taps] = [weight.shape[0] ?? 0, weight.shape.at(-1) ?? 0];
@@ -113,11 +116,11 @@ async function* padded(parts: AsyncIterable<QuantizedWeights>, spec: WeightSpec)
 
 interface PackedConstant {
   readonly constant: LazyConstant;
-  /** What is read of the buffer, which may have more columns than the weights. */
+  /** The weights that are read from the buffer, which may have more columns than the matrix. */
   readonly spec: WeightSpec;
 }
 
-/** A weight and its bias packed for the CPU of a builder. */
+/** Packs a weight and its bias for the CPU of a builder. */
 export function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): PackedConstant {
   const { spec, layout: name, levels, codebook, whole } = weight.format;
   if (whole) {
@@ -142,7 +145,7 @@ export function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bia
   return { constant, spec: stored };
 }
 
-/** x with the columns that packed weights have beyond those of the matrix, as zeros. */
+/** Pads x with zeros for the columns that the packed weights have beyond those of the matrix. */
 export function withColumns<T>(builder: Builder<T>, x: T, added: number): T {
   return added === 0 ? x : builder.call("aten::constant_pad_nd.out", x, [0, added], 0);
 }
@@ -184,7 +187,7 @@ registerWeightFormat({
   },
 });
 
-/** Whether TorchAO's embedding format can hold rows of this spec. */
+/** Whether TorchAO's embedding format can hold rows with this spec. */
 export function fitsEmbeddingFormat(spec: WeightSpec): boolean {
   const groupSize = Math.min(spec.groupSize, spec.k);
   return spec.k % 32 === 0 && spec.k % groupSize === 0 && groupSize % 32 === 0 && !spec.hasLevels;
@@ -213,7 +216,7 @@ registerWeightFormat({
 
 type LazyRead = (weights: QuantizedWeights) => Uint8Array | Float32Array | Int8Array;
 
-/** A constant of values known already, such as RoPE frequencies. */
+/** A constant of known values, such as RoPE frequencies. */
 export function literalConstant<T>(builder: Builder<T>, key: string, values: Float32Array): T {
   return builder.constant({ key, dtype: "f32", shape: [values.length], read: async () => values });
 }

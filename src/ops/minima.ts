@@ -1,6 +1,6 @@
 /**
- * Low-bit weights with a minimum for each group, w = scale * (q - zero) + minimum, as GGUF and MLX have them. A product is
- * that of the integers and scales plus that of the minima with the sums of each group of x.
+ * Low-bit weights with a minimum for each group, w = scale * (q - zero) + minimum, as GGUF and MLX have them. x W^T is the
+ * product of integers and scales, plus that of the minima with the sums of x over each group.
  */
 import { groupSums } from "../kernels/families/index.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
@@ -20,11 +20,11 @@ import {
 export interface MinimaFormat extends WeightFormat {
   readonly kind: "minima";
   readonly weights: AffineWeight;
-  /** [n, groups] */
+  /** Minimum of each group, [n, groups]. */
   readonly minima: FloatWeight;
 }
 
-/** Weights to which a minimum [n, groups] is added in each group; `rows` reads those of rows. */
+/** Weights with a minimum for each group, [n, groups]; `rows` reads the minima of some rows. */
 export function withMinima(
   weights: AffineWeight,
   minima: {
@@ -43,7 +43,9 @@ export function withMinima(
   return { name, shape, format: { kind: "minima", weights, minima: added }, load };
 }
 
-/** out [..., groups]: sums of `group_size` neighbours of x [..., k], of fewer in the last group. */
+/**
+ * out [..., groups] = sums of each group of `group_size` neighbouring values of x [..., k]; the last group may be smaller.
+ */
 export const groupSumsOperator = defineOperator({
   schema: "lowbit::group_sums.out(Tensor x, int group_size, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: groupSums,
@@ -67,7 +69,7 @@ export const groupSumsOperator = defineOperator({
   },
 });
 
-/** [k, groups] of ones where a column is of a group: a row of minima times it is the minimum of each column. */
+/** [k, groups], 1 where a column belongs to a group: its product with a row of minima is the minimum of each column. */
 function groupColumns({ k, groupSize }: { k: number; groupSize: number }): Float32Array {
   const groups = groupCount({ k, groupSize });
   const columns = new Float32Array(k * groups);

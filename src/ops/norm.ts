@@ -4,7 +4,7 @@ import { isSameShape } from "../tensor.ts";
 import { rowsOf } from "./linear.ts";
 import { defineOperator } from "./operator.ts";
 
-/** y = x / sqrt(mean(x^2) + eps) * weight over the last dimension (Zhang & Sennrich 2019). */
+/** out = x / sqrt(mean(x^2) + eps) * weight over the last dimension (Zhang & Sennrich 2019). */
 export const rmsNormOperator = defineOperator({
   schema: "lowbit::rms_norm.out(Tensor x, Tensor weight, float eps, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: rmsNorm,
@@ -27,7 +27,9 @@ export const rmsNormOperator = defineOperator({
   }),
 });
 
-/** x += alpha * addend; out = x / sqrt(mean(x^2) + eps) * weight over the last dimension: a residual sum and its norm. */
+/**
+ * x += alpha * addend; out = x / sqrt(mean(x^2) + eps) * weight over the last dimension: a residual addition and its norm.
+ */
 export const addRmsNormOperator = defineOperator({
   schema:
     "lowbit::add_rms_norm.out(Tensor(a!) x, Tensor addend, Tensor weight, float eps, Scalar alpha=1, *, Tensor(b!) out) -> Tensor(b!)",
@@ -53,7 +55,7 @@ export const addRmsNormOperator = defineOperator({
   }),
 });
 
-/** y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias over the last dimension (Ba et al. 2016). */
+/** out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias over the last dimension (Ba et al. 2016). */
 export const layerNormOperator = defineOperator({
   schema: "lowbit::layer_norm.out(Tensor x, Tensor weight, Tensor? bias, float eps, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: layerNorm,

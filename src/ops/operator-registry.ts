@@ -1,4 +1,7 @@
-/** The operators that a program may call, by name: of one out tensor, and those of other exporters' programs. */
+/**
+ * Registry of the operators that programs may call: those with one out tensor, and further kinds in other exporters'
+ * programs.
+ */
 
 import type { DType } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
@@ -7,7 +10,7 @@ import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import type { Operator } from "./operator.ts";
 import { parseAnySchema, qualifiedName, type Schema } from "./schema.ts";
 
-/** An operator that gives a number, which later calls take as an argument. */
+/** An operator whose result is a number, which later calls take as an argument. */
 export interface NumberOperator {
   /** Name, arguments and their types. */
   readonly schema: Schema;
@@ -17,27 +20,30 @@ export interface NumberOperator {
   evaluate(args: Arguments<Tensor>): number | boolean;
 }
 
-/** A number operator from its schema and its rule. */
+/** Makes a number operator of its schema and its rule. */
 export function numberOperator(schema: string, evaluate: NumberOperator["evaluate"]): NumberOperator {
   const parsed = parseAnySchema(schema);
   return { schema: parsed, name: qualifiedName(parsed), evaluate };
 }
 
-/** An operator with several results, or none of its own: written in place, or a view. Compiled programs call none. */
+/**
+ * An operator with several results, or without one of its own: written in place, or a view. Programs compiled here call
+ * none.
+ */
 export interface Routine {
   /** Name, arguments and their types. */
   readonly schema: Schema;
   /** Full name with namespace and overload. */
   readonly name: string;
-  /** Specs of the out arguments, from the arguments and the dtypes that the program planned. */
+  /** Specs of the out tensors, given the arguments and the planned dtypes. */
   outs(args: Arguments<TensorSpec>, planned: readonly DType[]): readonly TensorSpec[];
-  /** Runs the routine; null for a view, whose result is its first tensor's data in the out's shape. */
+  /** Runs the routine; null for a view, whose result is its first tensor's data with the out tensor's shape. */
   readonly run: ((args: Arguments<Tensor>) => void) | null;
-  /** Arguments that what it writes in place may lie exactly over. */
+  /** Arguments that what the routine writes in place may lie exactly over. */
   readonly inPlace: readonly string[];
 }
 
-/** A routine from its schema. */
+/** Makes a routine of its schema. */
 export function routine(
   schema: string,
   outs: Routine["outs"],
@@ -48,15 +54,15 @@ export function routine(
   return { schema: parsed, name: qualifiedName(parsed), outs, run, inPlace };
 }
 
-/** Operators that are not called by models of this package, but by programs of other exporters. */
+/** Operators that models of this package never call, but other exporters' programs do. */
 export interface OtherOperators {
   /** Operators whose result is a number or a boolean. */
   readonly numbers?: Iterable<NumberOperator>;
-  /** Operators that have no single result. */
+  /** Operators with several results or none. */
   readonly routines?: Iterable<Routine>;
 }
 
-/** The operators that a program may call. */
+/** The operators that a program may call, by name. */
 export class OperatorRegistry {
   readonly #operators = new Map<string, Operator>();
   readonly #numbers: ReadonlyMap<string, NumberOperator>;
@@ -68,7 +74,7 @@ export class OperatorRegistry {
     for (const operator of operators) this.register(operator);
   }
 
-  /** Adds an operator; InvalidArgumentError when the name is taken, as an operator means one thing. */
+  /** Adds an operator. InvalidArgumentError when the name is taken. */
   register(operator: Operator): void {
     if (this.has(operator.name)) throw new InvalidArgumentError(`operator ${operator.name} is registered already`);
     this.#operators.set(operator.name, operator);
@@ -79,34 +85,34 @@ export class OperatorRegistry {
     return this.#operators.has(name) || this.#numbers.has(name) || this.#routines.has(name);
   }
 
-  /** The operator of a name when it gives a number. */
+  /** The operator of this name, if its result is a number. */
   number(name: string): NumberOperator | undefined {
     return this.#numbers.get(name);
   }
 
-  /** The operator of a name when it is a routine. */
+  /** The operator of this name, if it is a routine. */
   routine(name: string): Routine | undefined {
     return this.#routines.get(name);
   }
 
-  /** The schema of any operator; UnsupportedError when there is none of that name. */
+  /** The schema of any operator. UnsupportedError when there is none of this name. */
   schema(name: string): Schema {
     return (this.#numbers.get(name) ?? this.#routines.get(name) ?? this.get(name)).schema;
   }
 
-  /** The operator of a name that writes one tensor, if there is one. */
+  /** The operator of this name, if it writes one tensor. */
   find(name: string): Operator | undefined {
     return this.#operators.get(name);
   }
 
-  /** The operator of this full name; UnsupportedError when there is none. */
+  /** The operator of this full name. UnsupportedError when there is none. */
   get(name: string): Operator {
     const operator = this.find(name);
     if (!operator) throw new UnsupportedError(`operator ${name} is not registered; ${this.#remedy(name)}`);
     return operator;
   }
 
-  /** PyTorch's name of an operator is that of several overloads; here they write to an out argument. */
+  /** A hint for names without an overload: programs must name the out variant. */
   #remedy(name: string): string {
     const overloads = [...this.#operators.keys()].filter((known) => known.startsWith(`${name}.`));
     return overloads.length > 0 ? `expected ${overloads.join(" or ")}` : "register it with registerOperator";

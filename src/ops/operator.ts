@@ -1,6 +1,6 @@
 /**
- * What an operator is: a schema, a shape rule, and kernels with the way from operator arguments to kernel arguments.
- * Operators of this package and operators of its users are registered alike.
+ * Operators: a schema, a shape rule, and kernels with the mapping from operator to kernel arguments. Operators of this
+ * package and of its users are registered in the same way.
  */
 import type { DType } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
@@ -12,15 +12,15 @@ import { type Arguments, checkSpec, type TensorSpec } from "./call-arguments.ts"
 import { checkOverlaps } from "./call-memory.ts";
 import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
 
-/** An argument whose values choose among 0 .. limit - 1. */
+/** An argument whose values are indices, 0 .. limit - 1. */
 interface IndexRule {
-  /** Name of the argument whose values are compared. */
+  /** Name of the argument that holds the indices. */
   readonly argument: string;
-  /** One more than the largest value that is allowed, by the other arguments. */
+  /** Number of valid indices, given the other arguments. */
   limit(args: Arguments<Tensor>): number;
 }
 
-/** A constant of a program, of which parts are read. */
+/** A constant of a program, which can be read in parts. */
 export interface StoredConstant {
   /** Name of the tensor. */
   readonly name: string;
@@ -30,128 +30,135 @@ export interface StoredConstant {
   read(offset: number, length: number): Promise<Uint8Array>;
 }
 
-/** A matrix of weights that several arguments of a call make up, for listings of a program. */
+/** A weight matrix that consists of several arguments of a call, for listings of a program. */
 export interface StoredMatrix {
   /** The argument that holds most of it; `parts` names the others. */
   readonly argument: string;
-  /** Names of the arguments that hold the matrix. */
+  /** Names of the other arguments that hold parts of the matrix. */
   readonly parts: readonly string[];
   /** Sizes [n, k] of the matrix. */
   readonly shape: readonly number[];
-  /** Bits of a weight, scales and the like not counted. */
+  /** Bits of a weight, without scales and zero points. */
   readonly bits: number;
   /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
-  /** What the values are, where bits and group size do not say it. */
+  /** The weight's format, where bits and group size do not tell it. */
   readonly form?: string;
-  /** Name of the packed layout, or how the matrix is stored otherwise. */
+  /** Name of the packed layout, or of another way of storing. */
   readonly layout: string;
   /** Type of the scales; null without scales. */
   readonly scaleType: "f32" | "f16" | null;
-  /** Whether the bytes of `argument` are what they were when they were packed; absent when nothing tells. */
+  /** Whether the bytes of `argument` match their checksum; absent where there is none. */
   intact?(bytes: Uint8Array): boolean;
 }
 
-/** What `registerOperator` takes. `A` is the argument type of the kernels. */
+/** Definition of an operator for `registerOperator`. `A` is the argument type of the kernels. */
 export interface OperatorDefinition<A> {
   /** Schema in PyTorch's notation, of an out-variant. */
   readonly schema: string;
   /**
-   * Dtype and sizes of the out tensor. Also checks the arguments: errors are raised here, before any kernel runs.
-   * planned: the dtype of the out tensor where a program has one already; for operators that convert to it.
+   * Computes dtype and shape of the out tensor, and checks the arguments: errors are raised here, before any kernel runs.
+   * planned: the dtype that a program has planned for the out tensor, for operators that convert to it.
    */
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
-  /** Best first, as the first that serves a call is chosen; the last must serve every call on every CPU. */
+  /**
+   * Kernels, best first, since the first that can serve a call is selected; the last must serve every call on every CPU.
+   */
   readonly kernels: readonly Kernel<A>[];
-  /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
+  /** Bits of packed weights that calls may have; absent for all that the kernels read. */
   readonly bits?: readonly number[];
   /**
-   * Whether the runtime fuses neighbouring calls into this operator, where a kernel other than a plain loop serves.
+   * Whether load-time fusion makes this operator of neighbouring calls, where a kernel other than the reference serves.
    * Programs do not name it.
    */
   readonly isFused?: boolean;
   /**
-   * Whether this operator packs weights: calls that read its result can be made ready only when it has run, since they
-   * read the header.
+   * Whether this operator packs weights: calls that read its result need its header, so they are made ready after it has
+   * run.
    */
   readonly isPacking?: boolean;
   /**
-   * Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written.
-   * Calls whose out tensor lies over any other argument, or only partly over one of these, are refused.
+   * Arguments of the out tensor's size that every kernel may overwrite: each value is read before its place is written.
+   * Calls whose out tensor lies over any other argument, or partly over one of these, are refused.
    */
   readonly inPlace?: readonly string[];
-  /** Arguments that every kernel reads whole before it writes anything: the out tensor may lie over them in any way. */
+  /**
+   * Arguments that every kernel reads whole before it writes anything, so that the out tensor may lie over them in any way.
+   */
   readonly readFirst?: readonly string[];
   /**
-   * Arguments [1, T, n] that it works on row by row: row t of the out tensor depends on row t of each of these, and on
-   * other arguments as a whole. Where only the last row is read, it is called for that row alone.
+   * Arguments [1, T, n] that it works on token by token: row t of the out tensor depends on row t of each of these, and on
+   * other arguments as a whole. Where only the last row is read, the operator is called for that row alone.
    */
   readonly rowwise?: readonly string[];
-  /** Values that are checked before a run, when they are known then; native kernels cannot raise errors. */
+  /** Indices that are checked before a run, when they are known by then: native kernels cannot raise errors. */
   readonly indices?: IndexRule;
-  /** Arguments of which a call reads a few rows here and there, such as those of tokens, and nothing else. */
+  /** Arguments of which a call reads only a few rows, such as embedding rows of tokens. */
   readonly tables?: readonly string[];
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
   query?(args: Arguments<Tensor>): KernelQuery;
-  /** Kernel arguments: typed views of the tensors. `cpu` is what kernels are chosen for. */
+  /** Kernel arguments: typed views of the tensors. `cpu`: the CPU that kernels are selected for. */
   prepare(args: Arguments<Tensor>, cpu: Cpu): NoInfer<A>;
-  /** The weights of a call, where they are more than a plain tensor. */
+  /** Describes the weights of a call, where they are more than a plain tensor. */
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
   /**
-   * Raises an error for constants that kernels cannot read right, when a program is loaded. `constantOf`: the constant of
-   * that argument; null where it is none.
+   * Checks constants when a program is loaded: throws for those that kernels would misread. `constantOf` gives the constant
+   * of an argument; null where it is none.
    */
   checkConstants?(args: Arguments<TensorSpec>, constantOf: (argument: string) => StoredConstant | null): Promise<void>;
-  /** What a call keeps of each sequence, for operators that work on the sequences of a step. Also checks its arguments. */
+  /**
+   * What a call keeps of each sequence (KV cache or recurrent state), after checking its arguments; for operators on
+   * sequences.
+   */
   sequenceUse?(args: Arguments<TensorSpec>): SequenceUse;
   /**
-   * Multiplications of a call, of operators that take more than some for each element. Nothing interrupts plain loops:
-   * calls of too many are refused where no other kernel serves.
+   * Number of multiplications of a call, for operators with more than a few for each element. Reference kernels cannot be
+   * interrupted, so calls with too many are refused where no other kernel serves.
    */
   multiplications?(args: Arguments<TensorSpec>): number;
-  /** Bytes that a call reads and writes, by the values that its arguments have now. Default: of all its tensors. */
+  /** Bytes that a call reads and writes with the present values of its arguments. Default: those of all its tensors. */
   bytes?(args: Arguments<Tensor>): number;
 }
 
-/** Bytes of a call's tensors; of those named in `tables` the call touches a part, 0 to 1. */
+/** Bytes of a call's tensors, of which the call touches only the share `part`, 0 to 1, of those in `tables`. */
 export function touchedBytes(args: Arguments<Tensor>, tables: readonly string[] = [], part = 1): number {
   let bytes = 0;
   for (const [name, { data }] of args.allTensors()) bytes += data.byteLength * (tables.includes(name) ? part : 1);
   return bytes;
 }
 
-/** Values that must be 0 .. limit - 1 when a call runs. */
+/** Indices that must be in 0 .. limit - 1 when a call runs. */
 export interface IndexCheck {
-  /** Tensor of the values. */
+  /** Tensor of the indices. */
   readonly tensor: Tensor;
-  /** One more than the largest value that is allowed. */
+  /** Number of valid indices. */
   readonly limit: number;
-  /** Place that messages name. */
+  /** Operator and argument, for messages. */
   readonly where: string;
 }
 
-/** InvalidArgumentError for a value out of range. */
+/** InvalidArgumentError for an index out of range. */
 export function checkIndices({ tensor, limit, where }: IndexCheck): void {
   for (const value of tensor.data)
     if (value < 0 || value >= limit)
       throw new InvalidArgumentError(`${where}: expected 0..${limit - 1} but found ${value}`);
 }
 
-/** A kernel and its arguments: what runs. */
+/** A kernel and its arguments, ready to run. */
 export interface KernelCall {
   /** Full name of the operator. */
   readonly operator: string;
-  /** Kernel that serves the call. */
+  /** Kernel that is selected for the call. */
   readonly kernel: Kernel<never>;
-  /** Bytes of memory that a run on so many threads may write. */
+  /** Bytes of scratch that a run on `threads` threads needs. */
   scratchBytes(threads: number): number;
-  /** Makes a function that runs the call, with this scratch memory, on so many threads. */
+  /** Makes a function that runs the call on `threads` threads, with this scratch. */
   bind(scratch: Uint8Array, threads: number): () => void;
-  /** The call for a plan of the kernel's target; null when it must run here. */
+  /** The call encoded for a plan of the kernel's target; null when it must run on the JavaScript thread. */
   encode(scratch: Uint8Array): EncodedCall | null;
 }
 
-/** A kernel of an operator with its arguments. */
+/** Makes a call of a kernel and its arguments. */
 export function kernelCall<A>(operator: string, kernel: Kernel<A>, args: A): KernelCall {
   return {
     operator,
@@ -162,21 +169,21 @@ export function kernelCall<A>(operator: string, kernel: Kernel<A>, args: A): Ker
   };
 }
 
-/** A call with its kernel chosen and arguments fixed, ready to run any number of times. */
+/** A call with its kernel selected and its arguments fixed, ready to run any number of times. */
 export interface BoundCall extends KernelCall {
-  /** Kernels that its kernel was chosen among, by `query`; for calls of other sizes. */
+  /** Kernels among which `query` selected one; for calls of other sizes. */
   readonly candidates: readonly Kernel<never>[];
-  /** What the kernel was chosen by. */
+  /** The query that selected the kernel. */
   readonly query: KernelQuery;
   /** Arguments of the kernel. */
   readonly args: unknown;
-  /** Values that must be in range when the call runs; null without any. */
+  /** Indices that must be in range when the call runs; null for none. */
   readonly indexCheck: IndexCheck | null;
-  /** 0 where its work grows with its elements only. */
+  /** Number of multiplications; 0 where the work only grows with the number of elements. */
   readonly multiplications: number;
-  /** Sizes of the first tensor and of the out tensor, for reports. */
+  /** Shapes of the first tensor and of the out tensor, for reports. */
   readonly shapes: readonly (readonly number[])[];
-  /** Bytes that it reads and writes, by the values that its arguments have now. For profiles. */
+  /** Bytes that it reads and writes with the present values of its arguments, for profiles. */
   bytes(): number;
 }
 
@@ -186,34 +193,36 @@ export interface Operator {
   readonly schema: Schema;
   /** Full name with namespace and overload, such as `aten::add.out`. */
   readonly name: string;
-  /** Kernels that may serve calls, of all targets. */
+  /** Kernels of all targets, best first. */
   readonly kernels: readonly Kernel<never>[];
-  /** Widths of packed weights that calls may have; null when it takes all that its kernels take. */
+  /** Bits of packed weights that calls may have; null for all that the kernels read. */
   readonly bits: readonly number[] | null;
-  /** Whether the runtime fuses neighbouring calls into this operator, which programs do not name. */
+  /** Whether load-time fusion makes this operator of neighbouring calls; programs do not name it. */
   readonly isFused: boolean;
-  /** Whether calls that read the result can be made ready only when this operator has run. */
+  /** Whether calls that read the result can be made ready only after this operator has run. */
   readonly isPacking: boolean;
   /** Arguments that the out tensor may be written over. */
   readonly inPlace: readonly string[];
-  /** Arguments that it works on row by row; empty where rows depend on each other. */
+  /** Arguments that it works on token by token; empty where tokens depend on each other. */
   readonly rowwise: readonly string[];
-  /** Arguments of which a call reads a few rows here and there, and nothing else. */
+  /** Arguments of which a call reads only a few rows. */
   readonly tables: readonly string[];
-  /** Type and sizes of the result; ShapeError where the arguments do not fit. */
+  /** Type and shape of the result. ShapeError where the arguments do not fit. */
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
-  /** Chooses the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed. */
+  /**
+   * Selects the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed.
+   */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
-  /** Whether calls keep anything of the sequences of a step. */
+  /** Whether calls keep anything of the sequences of a step, such as a KV cache. */
   readonly keepsSequences: boolean;
-  /** What a call keeps of each sequence; null for operators that know no sequences. */
+  /** What a call keeps of each sequence; null for operators without sequences. */
   sequenceUse(args: Arguments<TensorSpec>): SequenceUse | null;
   /**
-   * Tells how a call's weights are stored; null where they are plain tensors, or listed by the names of their
+   * Describes how a call's weights are stored; null where they are plain tensors, or listed by the names of their
    * arguments.
    */
   storedMatrix(args: Arguments<TensorSpec>): StoredMatrix | null;
-  /** Checks the constants of a call when a program is loaded; null of operators that check none. */
+  /** Checks the constants of a call when a program is loaded; null for operators without such checks. */
   readonly checkConstants: OperatorDefinition<never>["checkConstants"] | null;
 }
 
@@ -223,14 +232,14 @@ function isEmpty({ shape }: TensorSpec): boolean {
   return elementCount(shape) === 0;
 }
 
-/** Whether no tensor that a call writes has elements. */
+/** Whether all tensors that a call writes are empty. */
 function writesNothing(args: Arguments<Tensor>): boolean {
   const { schema } = args;
   const isWritten = (name: string) => schema.args.some((arg) => arg.name === name && arg.mutable);
   return [...args.allTensors()].every(([name, tensor]) => !isWritten(name) || isEmpty(tensor));
 }
 
-/** What runs a call without results: kernels would loop over the sizes, however large, that are not 0. */
+/** The kernel of calls with empty results: others would loop over those sizes that are not 0, however large. */
 const nothingToDo: Kernel<unknown> = {
   name: "nothing_any_1x1x1_reference",
   target: "reference",
@@ -244,7 +253,7 @@ const nothingToDo: Kernel<unknown> = {
 
 const nothing: readonly Kernel<unknown>[] = [nothingToDo];
 
-/** Without values there is nothing to be fast at, and no tile fits: the last kernel serves, or none. */
+/** Kernels for a call. With an empty tensor no tile fits and nothing can be fast, so only the last kernel serves. */
 function candidatesFor<A>(kernels: readonly Kernel<A>[], args: Arguments<Tensor>): readonly Kernel<A>[] {
   if (writesNothing(args)) return nothing;
   return [...args.allTensors()].some(([, tensor]) => isEmpty(tensor)) ? kernels.slice(-1) : kernels;
@@ -255,7 +264,7 @@ function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): In
   return { tensor: args.tensor(argument), limit: limit(args), where };
 }
 
-/** Plain loops take up to two minutes for so many multiplications. */
+/** Reference kernels take up to two minutes for this many multiplications. */
 const PLAIN_MULTIPLICATIONS_MAX = 2 ** 35;
 
 function checkWork(name: string, { target }: Kernel<never>, multiplications: number): void {
@@ -265,7 +274,7 @@ function checkWork(name: string, { target }: Kernel<never>, multiplications: num
     );
 }
 
-/** An operator from its definition. Bundlers leave out operators that nothing calls. */
+/** Makes an operator of its definition. Bundlers leave out operators that nothing calls. */
 /* @__NO_SIDE_EFFECTS__ */
 export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
   const schema = parseSchema(definition.schema);
@@ -311,7 +320,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
   };
 }
 
-/** One operator out of several of one schema: a call is served by the first that `fits`, else by the last. */
+/** Joins two operators with the same schema: `special` serves the calls that fit it, `general` all others. */
 export function overload(
   general: Operator,
   special: { readonly operator: Operator; fits(args: Arguments<TensorSpec>): boolean },

@@ -1,6 +1,6 @@
 /**
- * The operator interface that models are written over: `function llama<T>(ops: Ops<T>, …): T`.
- * Each method is one line of a paper; the weights' formats decide which operator serves it.
+ * The operators that models are written with: `function llama<T>(ops: Ops<T>, …): T`. Each method is one line of a paper;
+ * the weights' formats decide which operator serves it.
  */
 import { checkInstance, checkOptions, checkWhole, shown, unexpected } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
@@ -12,110 +12,113 @@ import { type ExpertLinear, expertLinear } from "./expert-weights.ts";
 import { literalConstant, tapsConstant, type VectorChange, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
-/** Keys and values of one sequence in states of the program, f32 [1, capacity, kvHeads, headDim], as ExecuTorch keeps them. */
+/**
+ * A contiguous KV cache of one sequence in states of the program, f32 [1, capacity, kvHeads, headDim], as ExecuTorch keeps
+ * it.
+ */
 export interface StateCache<T> {
-  /** Keys of the positions so far. */
+  /** Keys of the positions so far, [1, capacity, kvHeads, headDim]. */
   readonly keyCache: T;
-  /** Values of the positions so far. */
+  /** Values of the positions so far, [1, capacity, kvHeads, headDim]. */
   readonly valueCache: T;
-  /** Position of the first query, a tensor of one integer. */
+  /** Position of the first query, an integer tensor [1]. */
   readonly position: T;
 }
 
-/** The part that the sequences of a step keep for a layer. */
+/** A layer's part of the paged KV cache. */
 export interface SequenceCache {
   /** Number of the layer in the model. */
   readonly layer: number;
-  /** Heads of keys and values. */
+  /** Number of heads of keys and values. */
   readonly kvHeads: number;
-  /** Columns of a head. */
+  /** Elements of a head. */
   readonly headDim: number;
 }
 
-/** What attention works on beside queries, keys and values. */
+/** Options of attention, beside queries, keys and values. */
 export interface AttentionOptions<T> {
-  /** Place where keys and values are kept. */
+  /** The KV cache: contiguous, or the layer's part of the paged one. */
   readonly cache: StateCache<T> | SequenceCache;
-  /** Factor of the products of queries and keys. */
+  /** Factor of the scores, usually 1 / sqrt(headDim). */
   readonly scale: number;
-  /** Positions that a query sees at most; 0 for all. */
+  /** Sliding window: most positions that a query sees, its own included; 0 for all. */
   readonly window?: number;
-  /** Bound under which tanh presses the scores; 0 for none. */
+  /** Bound of the scores, softcap * tanh(score / softcap); 0 for none. */
   readonly softcap?: number;
-  /** Scores [heads] that each query has besides, without values. */
+  /** Attention sinks [heads]: a further score of each head, without a value. */
   readonly sinks?: Weight | null;
 }
 
-/** How a router chooses experts, and what becomes of their scores. */
+/** How a router chooses experts, and how it computes their weights from scores. */
 export interface RouterOptions {
-  /** Experts of each row. */
+  /** Number of experts of each token. */
   readonly topK: number;
-  /** Function that makes scores of logits. Default: softmax. */
+  /** Function from logits to scores. Default: softmax. */
   readonly scores?: "softmax" | "sigmoid";
-  /** Whether the scores of a row's experts are divided by their sum. Default: true. */
+  /** Whether the scores of a token's experts are divided by their sum. Default: true. */
   readonly normalize?: boolean;
-  /** Number that is added to that sum. */
+  /** Added to that sum. */
   readonly eps?: number;
-  /** Factor of all weights. */
+  /** Factor of all experts' weights. */
   readonly scale?: number;
-  /** Numbers [experts] that are added to scores where experts are chosen. */
+  /** Numbers [experts] that are added to scores for choosing experts only. */
   readonly bias?: Weight | null;
-  /** Factors [experts] of the weights of each expert. */
+  /** Factors [experts] of each expert's weight. */
   readonly factors?: Weight | null;
 }
 
-/** Which rows go to which experts, as routers say it. */
+/** Result of a router: which tokens go to which experts, with which weights. */
 export interface Routing<T> {
-  /** The router's result. */
+  /** The router's result tensor. */
   readonly routing: T;
   /** Number of experts. */
   readonly experts: number;
-  /** Experts of each row. */
+  /** Number of experts of each token. */
   readonly topK: number;
 }
 
-/** What a short convolution keeps, and what it does with its sums. */
+/** State and activation of a short convolution. */
 export interface ShortConvolutionOptions {
-  /** Number of the state in the model, which no other call has. */
+  /** Number of the recurrent state in the model, which no other call uses. */
   readonly state: number;
-  /** Whether the sums y become y * sigmoid(y). */
+  /** Whether SiLU is applied to the sums: y * sigmoid(y). */
   readonly silu?: boolean;
 }
 
-/** What a linear recurrence works on beside queries, keys and values. */
+/** Options of a linear recurrence, beside queries, keys and values. */
 export interface LinearRecurrenceOptions<T> {
-  /** Number of the state in the model, which no other call has. */
+  /** Number of the recurrent state in the model, which no other call uses. */
   readonly state: number;
-  /** Heads of queries and keys. */
+  /** Number of heads of queries and keys. */
   readonly keyHeads: number;
-  /** Logarithms [1, T, heads] of what the state is multiplied by in each row. */
+  /** Logarithms [1, T, heads] of the factors by which the state decays at each token. */
   readonly logDecay: T;
-  /** Rates [1, T, heads] of the delta rule; without them, keys and values are added as they are. */
+  /** Rates [1, T, heads] of the delta rule; without them, the outer product of key and value is added as it is. */
   readonly beta?: T;
   /** Factor of the results. */
   readonly scale?: number;
 }
 
-/** What attention of packed sequences works on beside queries, keys and values. */
+/** Options of attention over packed sequences, beside queries, keys and values. */
 export interface PackedAttentionOptions<T> {
-  /** Where each sequence begins, and where the last one ends, int64 [sequences + 1]. */
+  /** Index of each sequence's first token, and behind the last token, int64 [sequences + 1]. */
   readonly offsets: T;
-  /** Columns of a head. */
+  /** Elements of a head. */
   readonly headDim: number;
-  /** Factor of the products of queries and keys. */
+  /** Factor of the scores, usually 1 / sqrt(headDim). */
   readonly scale: number;
-  /** Tokens before its own that a query sees at most. Default: all of its sequence. */
+  /** Most tokens before its own that a query sees. Default: all of its sequence. */
   readonly before?: number | null;
-  /** Tokens after its own that a query sees at most; 0 is causal. Default: all of its sequence. */
+  /** Most tokens after its own that a query sees; 0 is causal. Default: all of its sequence. */
   readonly after?: number | null;
 }
 
-/** What gates multiply with: `geluTanh` is GELU by its approximation with tanh, `quickGelu` x sigmoid(1.702 x). */
+/** Activation of a gate: `geluTanh` is GELU approximated with tanh, `quickGelu` x * sigmoid(1.702 x). */
 export type Activation = Exclude<ActivationName, "identity">;
 
 const gateActivations: readonly string[] = activations.filter((name) => name !== "identity");
 
-/** Shorter rows count as so long when they are divided by it, as in PyTorch's `normalize`. */
+/** Least length that a row is divided by, as in PyTorch's `normalize`. */
 const LENGTH_LEAST = 1e-12;
 
 /**
@@ -131,7 +134,7 @@ export class Ops<T> {
     this.#builder = builder;
   }
 
-  /** Calls any registered operator by its full name, such as one of the user's own. */
+  /** Calls any registered operator by its full name, such as a user's own. */
   call(operator: string, ...args: Argument<T>[]): T {
     return this.#builder.call(operator, ...args);
   }
@@ -146,18 +149,18 @@ export class Ops<T> {
     return this.#builder.spec(value);
   }
 
-  /** A vector of the checkpoint as f32. `key` names what `change` makes of its values. */
+  /** Adds a vector of the checkpoint as f32, with `change` applied to its values. */
   vector(weight: Weight, change?: VectorChange): T {
     return vectorConstant(this.#builder, weight, change);
   }
 
-  /** Adds values that the model itself computes; `key` names them. */
+  /** Adds a constant of values that the model computes itself; `key` names it. */
   literal(key: string, values: Float32Array): T {
     checkInstance("values", values, Float32Array, "a Float32Array");
     return literalConstant(this.#builder, key, values);
   }
 
-  /** Indices [1, T] with `other` in the place of `index`. */
+  /** Replaces `index` by `other` in indices [1, T]. */
   replaced(indices: T, index: number, other: number): T {
     return this.call("aten::masked_fill.Scalar_out", indices, this.call("aten::eq.Scalar_out", indices, index), other);
   }
@@ -172,52 +175,52 @@ export class Ops<T> {
     return lowering.embedding(this.#builder, weight, indices);
   }
 
-  /** Multiplies x [..., k] by `weight` [n, k] transposed and adds the bias [n], to [..., n]. */
+  /** Computes x W^T + bias for x [..., k], `weight` W [n, k] and bias [n], to [..., n]. */
   linear(x: T, weight: Weight, bias: Weight | null = null): T {
     return loweringOf(weight).linear(this.#builder, x, weight, bias);
   }
 
-  /** Divides each row by its root mean square and multiplies it by the weights, to which `offset` is added. */
+  /** Computes RMSNorm, x / sqrt(mean(x^2) + eps) * (weight + offset), of each row. */
   rmsNorm(x: T, weight: Weight, eps: number, offset = 0): T {
     if (typeof offset !== "number") throw unexpected("offset", "a number", offset);
     const change = offset === 0 ? undefined : { key: `+${offset}`, of: (value: number) => value + offset };
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, change), eps);
   }
 
-  /** Divides each run of `size` values of a row by its root mean square. */
+  /** Computes RMSNorm without weights of each part of `size` values of a row. */
   plainRmsNorm(x: T, size: number, eps: number): T {
     checkWhole("size", size, 1);
     const ones = this.literal(`ones_${size}`, new Float32Array(size).fill(1));
     return this.call("lowbit::rms_norm.out", x, ones, eps);
   }
 
-  /** Takes its mean from each row, divides what is left by its deviation, multiplies by the weights and adds the bias. */
+  /** Computes LayerNorm, (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias, of each row. */
   layerNorm(x: T, weight: Weight, bias: Weight | null, eps: number): T {
     const [factors, added] = [weight, bias].map((vector) => vector && vectorConstant(this.#builder, vector));
     return this.call("lowbit::layer_norm.out", x, factors!, added ?? null, eps);
   }
 
-  /**
-   * Divides each row, or each part of `size` values, by its length (Euclidean norm), the root of the sum of squares and
-   * `eps`; zeros stay zeros.
-   */
+  /** Divides each row, or each part of `size` values, by its Euclidean length, sqrt(sum(x^2) + eps); zeros stay zeros. */
   normalize(x: T, size: number = this.spec(x).shape.at(-1)!, eps: number = LENGTH_LEAST ** 2): T {
     checkWhole("size", size, 1);
     const factors = this.literal(`normalize_${size}`, new Float32Array(size).fill(1 / Math.sqrt(size)));
     return this.call("lowbit::rms_norm.out", x, factors, eps / size);
   }
 
-  /** Computes GELU of every element, by erf or by its approximation with tanh. */
+  /** Computes GELU of every element, exactly (by erf) or approximated with tanh. */
   gelu(x: T, approximate: "none" | "tanh" = "none"): T {
     return this.call("aten::gelu.out", x, approximate);
   }
 
-  /** Computes cosines and sines [T, 2, half] of `tokens` at positions [T], or [1] for the first of them. */
+  /**
+   * Computes RoPE's cosines and sines [T, 2, half] of `tokens` at positions [T], or from one position [1] on, times
+   * `scale`.
+   */
   ropeAngles(tokens: T, position: T, inverseFrequencies: T, scale: number): T {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
   }
 
-  /** Computes 1 + beta ln(1 + floor(position / length)) of positions [T], to [1, T, 1]. */
+  /** Computes the factor 1 + beta ln(1 + floor(position / length)) of positions [T], to [1, T, 1]. */
   positionGrowth(position: T, beta: number, length: number): T {
     checkWhole("length", length, 1);
     const lengths = this.literal("position_growth.length", Float32Array.of(length));
@@ -227,12 +230,12 @@ export class Ops<T> {
     return this.call("aten::view_copy.out", growth, [1, -1, 1]);
   }
 
-  /** Rotates the heads of x [..., heads * headDim] by the angles of `ropeAngles`. */
+  /** Applies RoPE: rotates the heads of x [..., heads * headDim] by the angles of `ropeAngles`. */
   rope(x: T, angles: T, headDim: number): T {
     return this.call("lowbit::rope.out", x, angles, headDim);
   }
 
-  /** Adds the states `<name>.key_cache` and `<name>.value_cache` of one attention layer, zeroed, for `capacity` positions. */
+  /** Adds a contiguous KV cache: zeroed states `<name>.key_cache` and `<name>.value_cache` for `capacity` positions. */
   kvCache(
     name: string,
     shape: Omit<SequenceCache, "layer"> & { readonly capacity: number },
@@ -245,8 +248,8 @@ export class Ops<T> {
   }
 
   /**
-   * Stores keys and values in the cache, and computes the attention of the queries over what it holds. Without keys and
-   * values, which the cache of sequences allows alone, another call has stored those of the same rows.
+   * Stores keys and values in the KV cache, and computes the attention of the queries over it. With null for keys and
+   * values, which only a paged cache allows, another call has stored those of the same tokens.
    */
   attention(q: T, k: T | null, v: T | null, options: AttentionOptions<T>): T {
     checkOptions(options);
@@ -263,7 +266,7 @@ export class Ops<T> {
     return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, position, scale, window, softcap);
   }
 
-  /** Computes the attention of packed sequences, T tokens in all, each over its own tokens. */
+  /** Computes attention over packed sequences, T tokens in all, each token within its own sequence. */
   attendPacked(q: T, k: T, v: T, options: PackedAttentionOptions<T>): T {
     checkOptions(options);
     const { offsets, headDim, scale, before, after } = options;
@@ -276,8 +279,8 @@ export class Ops<T> {
   }
 
   /**
-   * Convolves each channel of x [1, T, channels] with the last inputs of its sequence. `weight` [channels, 1, taps] is as
-   * checkpoints have it, the last tap for the row itself; `bias` is [channels].
+   * Computes a causal depthwise convolution over each sequence of x [1, T, channels]. `weight` is [channels, 1, taps] as in
+   * checkpoints, the last tap for the token itself; `bias` is [channels].
    */
   shortConvolution(x: T, weight: Weight, bias: Weight | null, options: ShortConvolutionOptions): T {
     checkOptions(options);
@@ -287,7 +290,7 @@ export class Ops<T> {
     return this.call("lowbit::update_short_conv.out", x, taps, added, this.#builder.sequences(), state, silu);
   }
 
-  /** The row before each of x [1, T, n] in its sequence; zeros before the first. */
+  /** Gives the row before each of x [1, T, n] in its sequence; zeros before the first. */
   previousRows(x: T, options: Pick<ShortConvolutionOptions, "state">): T {
     checkOptions(options);
     const { state } = options;
@@ -298,9 +301,9 @@ export class Ops<T> {
   }
 
   /**
-   * Advances the state [keyDim, valueDim] of each head of a sequence by its rows, and reads it with the queries:
-   * S = exp(logDecay) S; S = S + k u^T; y = scale S^T q, where u is v, or beta (v - S^T k). q, k [1, T, keyHeads * keyDim];
-   * v [1, T, heads * valueDim].
+   * Advances the recurrent state S [keyDim, valueDim] of each head by the tokens of its sequence, and reads it with the
+   * queries: S = exp(logDecay) S; S = S + k u^T; y = scale S^T q, where u is v, or beta (v - S^T k). q, k [1, T, keyHeads *
+   * keyDim]; v [1, T, heads * valueDim].
    */
   linearRecurrence(q: T, k: T, v: T, options: LinearRecurrenceOptions<T>): T {
     checkOptions(options);
@@ -309,7 +312,7 @@ export class Ops<T> {
     return this.call("lowbit::linear_recurrence.out", q, k, v, logDecay, beta, sequences, state, keyHeads, scale);
   }
 
-  /** Chooses the experts of each row of logits [1, T, experts]. */
+  /** Chooses the experts of each token by logits [1, T, experts]. */
   route(logits: T, options: RouterOptions): Routing<T> {
     checkOptions(options);
     const { topK, scores = "softmax", normalize = true, eps = 0, scale = 1, bias = null, factors = null } = options;
@@ -319,28 +322,28 @@ export class Ops<T> {
     return { routing, experts: this.spec(logits).shape.at(-1)!, topK };
   }
 
-  /** Puts rows of x [1, T, n] into the order of their experts, each once for each of them, to [1, T * topK, n]. */
+  /** Sorts tokens of x [1, T, n] by expert, each once for each of its experts, to [1, T * topK, n]. */
   expertRows(x: T, routed: Routing<T>): T {
     checkOptions(routed);
     const { routing, experts, topK } = routed;
     return this.call("lowbit::expert_rows.out", x, routing, experts, topK);
   }
 
-  /** Multiplies rows in the order of their experts, [1, T * topK, k], each with its expert's matrix. */
+  /** Multiplies tokens sorted by expert, [1, T * topK, k], with the matrices of their experts. */
   expertLinear(x: T, layer: ExpertLinear<T>): T {
     checkOptions(layer);
     if (!Array.isArray(layer.parts)) throw unexpected("parts", "a list of the experts' parts", layer.parts);
     return expertLinear(this.#builder, x, layer);
   }
 
-  /** Sums what each row's experts made of it, [1, T * topK, n], by their weights, to [1, T, n]. */
+  /** Sums the experts' results [1, T * topK, n] of each token with their weights, to [1, T, n]. */
   combineExperts(x: T, routed: Routing<T>): T {
     checkOptions(routed);
     const { routing, experts, topK } = routed;
     return this.call("lowbit::combine_experts.out", x, routing, experts, topK);
   }
 
-  /** Computes (clamp(up) + 1) * c * sigmoid(slope * c), where c is min(gate, limit) and up is clamped on both sides. */
+  /** Computes (clamp(up, -limit, limit) + 1) * c * sigmoid(slope * c), where c = min(gate, limit): the gate of gpt-oss. */
   clampedGate(gate: T, up: T, slope: number, limit: number): T {
     return this.call("lowbit::clamped_gate.out", gate, up, slope, limit);
   }
@@ -364,7 +367,7 @@ export class Ops<T> {
     return this.call("aten::mul.out", a, b);
   }
 
-  /** Multiplies each part of x [..., parts * size] by its factor of `factors` [..., parts], or [parts] for all rows. */
+  /** Multiplies each part of x [..., parts * size] by its factor in `factors` [..., parts], or [parts] for all tokens. */
   scaleParts(x: T, factors: T): T {
     return this.call("lowbit::scale_parts.out", x, factors);
   }
@@ -374,7 +377,7 @@ export class Ops<T> {
     return this.call("lowbit::sigmoid.out", x);
   }
 
-  /** Computes factors * ln(1 + exp(x + bias)) for vectors `bias` and `factors` of the size of x's last dimension. */
+  /** Computes factors * ln(1 + exp(x + bias)), for vectors `bias` and `factors` of the size of x's last dimension. */
   softplus(x: T, bias: T, factors: T): T {
     return this.call("lowbit::softplus.out", x, bias, factors);
   }
@@ -394,17 +397,20 @@ export class Ops<T> {
     return this.call("aten::slice_copy.Tensor_out", x, -1, first, last);
   }
 
-  /** Takes columns first .. last - 1 of each part of x [..., parts * size], to [..., parts * (last - first)]. */
+  /**
+   * Takes columns first .. last - 1 of each part of `size` columns of x [..., parts * size], to [..., parts * (last -
+   * first)].
+   */
   partColumns(x: T, size: number, first: number, last: number): T {
     return this.call("lowbit::part_columns.out", x, size, first, last);
   }
 
-  /** Takes rows of [1, T, dim] by their indices [R] → [1, R, dim]. */
+  /** Takes rows of x [1, T, dim] by their indices [R], to [1, R, dim]. */
   selectRows(x: T, indices: T): T {
     return this.call("lowbit::select_rows.out", x, indices);
   }
 
-  /** Takes the last row of [1, T, dim], to [1, dim]. */
+  /** Takes the last row of x [1, T, dim], to [1, dim]. */
   lastRow(x: T): T {
     return this.call("aten::select_copy.int_out", x, 1, -1);
   }

@@ -7,7 +7,7 @@ import { HEADER_BYTES, HeaderOfParts } from "../kernels/layout/header.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { LazyConstant, PackedSource, UnpackedMatrix, UnpackedStream } from "./builder.ts";
 
-/** Packed weights under the name of the weight. */
+/** A constant of packed weights, named after the weight and the layout. */
 export function packedWeights(name: string, source: PackedSource): LazyConstant {
   const { spec, layout, hasBias, load, stream } = source;
   return {
@@ -38,7 +38,7 @@ async function packStream({ spec, layout }: PackedSource, { rows, bias }: Unpack
   return target;
 }
 
-/** The same bytes part by part, so that they are never whole in memory. */
+/** Packs the matrix in parts, so that it is never whole in memory. */
 function packInParts({ spec, layout, hasBias }: PackedSource, { rows, bias }: UnpackedStream): HeadedParts {
   const header = new HeaderOfParts();
   async function* rest() {
@@ -59,8 +59,8 @@ function packInParts({ spec, layout, hasBias }: PackedSource, { rows, bias }: Un
 }
 
 /**
- * The rows of all parts as one constant, or null where they are stored in different ways or cannot be told apart.
- * `sharesLevels`: codebooks that are not known yet are taken to be one, which is checked when they are read.
+ * Joins the rows of all parts to one constant; null where their formats differ or their codebooks cannot be compared.
+ * `sharesLevels`: codebooks that are not known yet are taken to be equal, which is checked when they are read.
  */
 export function joinRows(parts: readonly LazyConstant[], sharesLevels = false): LazyConstant | null {
   const [first] = parts;
@@ -73,7 +73,7 @@ function joinPacked(parts: readonly LazyConstant[], sharesLevels: boolean): Lazy
   const [{ spec, layout, hasBias }] = sources as [PackedSource];
   const stored = (source: PackedSource) => ({ ...source.spec, n: 0, layout: source.layout.name, bias: source.hasBias });
   const alike = sources.every((source) => JSON.stringify(stored(source)) === JSON.stringify(stored(sources[0]!)));
-  // Each matrix may have a codebook of its own.
+  // Matrices with different codebooks cannot be joined.
   if (!alike || (spec.hasLevels && !sharesLevels && !haveOneCodebook(sources))) return null;
   const joined = { ...spec, n: sources.reduce((sum, source) => sum + source.spec.n, 0) };
   if (layout.refusal(joined)) return null;
@@ -90,7 +90,10 @@ function haveOneCodebook(sources: readonly PackedSource[]): boolean {
   return first !== undefined && others.every((other) => other === first);
 }
 
-/** One stream after the other; null unless all but the last have whole panels, so that every part begins at one. */
+/**
+ * Joins streams one after the other; null unless all but the last have whole panels, so that every part begins with a
+ * panel.
+ */
 function joinStreams(sources: readonly PackedSource[]): UnpackedStream | null {
   const streams = sources.flatMap(({ stream }) => stream ?? []);
   if (streams.length < sources.length || sources.slice(0, -1).some(({ spec, layout }) => spec.n % layout.nr !== 0))
@@ -126,7 +129,7 @@ function joinMatrices(matrices: readonly UnpackedMatrix[], spec: PackedSource["s
   };
 }
 
-/** The codebook of all matrices; UnsupportedError where they have several. */
+/** The codebook that all matrices share. UnsupportedError where they differ. */
 function sharedLevels(matrices: readonly UnpackedMatrix[]): QuantizedWeights["levels"] {
   const [first, ...others] = matrices.map(({ weights }) => weights.levels);
   if (others.some((levels) => levels?.join() !== first?.join()))
@@ -134,13 +137,13 @@ function sharedLevels(matrices: readonly UnpackedMatrix[]): QuantizedWeights["le
   return first ?? null;
 }
 
-/** What all matrices have of one name, one after the other; nothing where they have none. */
+/** Concatenates the numbers `name` of all matrices; nothing where they have none. */
 function joinedFloats(matrices: readonly UnpackedMatrix[], name: "minima" | "superScales" | "superMinima") {
   const parts = matrices.flatMap(({ weights }) => weights[name] ?? []);
   return parts.length === matrices.length ? { [name]: concatenated(parts) } : {};
 }
 
-/** Tensors of one dtype and one row size. */
+/** Joins plain tensors of one dtype and row size; null where they differ. */
 function joinPlain(parts: readonly LazyConstant[]): LazyConstant | null {
   const [{ dtype, shape, key }] = parts as [LazyConstant];
   const row = shape.slice(1).join();
@@ -173,12 +176,12 @@ function concatenated<A extends TypedArray>(parts: readonly A[]): A {
   return target;
 }
 
-/** The name of the weight of a constant, which is named after it and its form, "lm_head.weight:panel16". */
+/** The weight's name in the key of a constant, which is name and format: "lm_head.weight:panel16". */
 export function weightName(key: string): string {
   return key.replace(/:[^:]*$/, "");
 }
 
-/** Names with what they have in common written once: "self_attn.{q,k,v}_proj.weight". */
+/** One name for several, with what they share written once: "self_attn.{q,k,v}_proj.weight". */
 function joinedName(names: readonly string[]): string {
   const [first] = names as [string];
   const agree = (part: (name: string) => string) => names.every((name) => part(name) === part(first));

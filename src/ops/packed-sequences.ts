@@ -1,4 +1,4 @@
-/** Operators over packed sequences: rows of one tensor, of which offsets[i] to offsets[i + 1] - 1 are the tokens of sequence i. */
+/** Operators over packed sequences: rows offsets[i] .. offsets[i + 1] - 1 of a tensor are the tokens of sequence i. */
 import type { AttendPackedArgs, PoolPackedArgs } from "../kernels/families/attention/fields.ts";
 import { attendPacked, poolPacked } from "../kernels/families/index.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
@@ -8,30 +8,30 @@ import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
 
-/** ShapeError unless there are offsets of at least one sequence. */
+/** Number of sequences. ShapeError unless there are offsets of at least one. */
 function checkOffsets(args: Arguments<TensorSpec>): number {
   const { shape } = args.tensor("offsets", "i64");
   if (shape.length !== 1 || shape[0]! < 2) args.fail("offsets", `expected shape [sequences + 1] but found [${shape}]`);
   return shape[0]! - 1;
 }
 
-/** Offsets are places of rows, or behind the last. */
+/** Offsets are indices of rows, or the number of rows. */
 const offsetIndices = (input: string) => ({
   argument: "offsets",
   limit: (args: Arguments<Tensor>) => rowCount(args.tensor(input).shape) + 1,
 });
 
-/** Tokens that a query sees without a bound; kernels count with 32 bits. */
+/** Tokens that a query sees without a bound; kernels count with 32-bit integers. */
 const ROWS_MAX = 2 ** 31 - 1;
 
-/** Tokens that a query sees at most in one direction. */
+/** Most tokens that a query sees in one direction. */
 function seenRows(args: Arguments<TensorSpec>, name: "before" | "after"): number {
   return args.optionalNumber(name) === null ? ROWS_MAX : Math.min(args.integer(name, 0), ROWS_MAX);
 }
 
 /**
- * Grouped-query attention of packed sequences. q [1, T, heads * head_dim]; k, v [1, T, kv_heads * head_dim]. before, after:
- * tokens that a query sees at most on each side of its own; all of its sequence without them, and after = 0 is causal.
+ * Grouped-query attention over packed sequences. q [1, T, heads * head_dim]; k, v [1, T, kv_heads * head_dim]. before,
+ * after: most tokens on each side that a query sees; None for all of its sequence, and after = 0 is causal.
  */
 const attendPackedOperator = defineOperator<AttendPackedArgs>({
   schema:
@@ -73,7 +73,7 @@ const attendPackedOperator = defineOperator<AttendPackedArgs>({
   },
 });
 
-/** One vector [sequences, n] of each sequence of x [1, T, n], by the names of sentence-transformers' pooling modes. */
+/** Pools each sequence of x [1, T, n] to a vector [sequences, n]; modes are named as in sentence-transformers. */
 const poolPackedOperator = defineOperator<PoolPackedArgs>({
   schema: "lowbit::pool_packed.out(Tensor x, Tensor offsets, str mode, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: poolPacked,

@@ -1,13 +1,15 @@
-/** Constants that are several packed matrices, of which kernels read the first one's header alone: all must be stored alike. */
+/**
+ * Constants that are stacks of packed matrices: kernels read only the first header, so all matrices must be stored alike.
+ */
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
 import { describePacked, formOf, type PackedShape } from "../kernels/layout/packed.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import type { StoredConstant } from "./operator.ts";
 
-/** Headers that are read side by side. */
+/** Headers that are read at the same time. */
 const READ_AT_ONCE = 64;
 
-/** ShapeError unless `count` matrices of a shape, one after the other in an argument, are stored as the first one is. */
+/** ShapeError unless the `count` matrices of an argument's stack are stored as the first one is. */
 export async function checkStack(
   args: Arguments<TensorSpec>,
   argument: string,
@@ -15,7 +17,7 @@ export async function checkStack(
   { count, shape }: { readonly count: number; readonly shape: PackedShape },
 ): Promise<void> {
   const length = byteLength / count;
-  // What is no whole number of matrices is refused where the call is made ready.
+  // A constant that is no whole number of matrices is refused when the call is made ready.
   if (!Number.isInteger(length) || length < HEADER_BYTES) return;
   const fail = (i: number, problem: string) => args.fail(argument, `${name}, matrix ${i} of ${count}: ${problem}`);
   const form = async (i: number) => {

@@ -1,4 +1,4 @@
-/** Operators on rows that consist of equal parts, such as heads, and what gates and decays of such parts are made with. */
+/** Operators on rows of equal parts, such as heads, and on their gates and decays. */
 import type { SelectArgs } from "../kernels/families/copy/fields.ts";
 import { scaleRows, select, sigmoid, softplus } from "../kernels/families/index.ts";
 import { bytesOf, elementCount } from "../tensor.ts";
@@ -7,7 +7,7 @@ import { result } from "./elementwise.ts";
 import { rowsOf } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
 
-/** 1 / (1 + exp(-x)). */
+/** out = 1 / (1 + exp(-x)). */
 const sigmoidOperator = defineOperator({
   schema: "lowbit::sigmoid.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: sigmoid,
@@ -20,7 +20,9 @@ const sigmoidOperator = defineOperator({
   }),
 });
 
-/** factors * ln(1 + exp(x + bias)) over the last dimension: time steps and decays of recurrent layers (Gu & Dao 2023). */
+/**
+ * out = factors * ln(1 + exp(x + bias)) over the last dimension: time steps and decays of recurrent layers (Gu & Dao 2023).
+ */
 const softplusOperator = defineOperator({
   schema: "lowbit::softplus.out(Tensor x, Tensor bias, Tensor factors, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: softplus,
@@ -45,7 +47,7 @@ const softplusOperator = defineOperator({
   }),
 });
 
-/** Each part of x [..., parts * size] times its factor of factors [..., parts], or of [parts] for all rows. */
+/** out = each part of x [..., parts * size] times its factor in factors [..., parts], or [parts] for all tokens. */
 const scalePartsOperator = defineOperator({
   schema: "lowbit::scale_parts.out(Tensor x, Tensor factors, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: scaleRows,
@@ -84,7 +86,7 @@ function columnsOfParts(args: Arguments<TensorSpec>): {
   return { size, first, last };
 }
 
-/** Columns first .. last - 1 of each part of x [..., parts * size], as a copy. */
+/** out = columns first .. last - 1 of each part of x [..., parts * size]; a copy. */
 const partColumnsOperator = defineOperator<SelectArgs>({
   schema: "lowbit::part_columns.out(Tensor x, int size, int first, int last, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: select,

@@ -1,4 +1,4 @@
-/** Dense products outside of models: the float linear operator, which the native kernels serve. */
+/** Dense matrix products outside of models, by the float linear operator with its native kernels. */
 import { hostCpu } from "../kernels/cpu.ts";
 import { type Matrix, matrix } from "../matrix.ts";
 import { EagerBuilder } from "./eager.ts";
@@ -7,7 +7,7 @@ import { OperatorRegistry } from "./operator-registry.ts";
 
 let builder: EagerBuilder | undefined;
 
-/** Multiplies a [m, k] with b [n, k] transposed and gives [m, n], to about 1e-5 of float32's sums. */
+/** Computes a b^T for a [m, k] and b [n, k], to [m, n], within about 1e-5 of float32 sums. */
 export function multiplyTransposed(a: Matrix, b: Matrix): Matrix {
   builder ??= new EagerBuilder(new OperatorRegistry([linearFloatOperator]), hostCpu());
   const tensor = ({ rows, columns, data }: Matrix) => ({ dtype: "f32" as const, shape: [rows, columns], data });
@@ -15,7 +15,7 @@ export function multiplyTransposed(a: Matrix, b: Matrix): Matrix {
   return matrix(a.rows, b.rows, data as Float32Array);
 }
 
-/** Gives later products the memory of one that nobody reads any more. */
+/** Reuses the memory of a product that is not read any more for later ones. */
 export function recycleProduct({ rows, columns, data }: Matrix): void {
   builder?.recycle({ dtype: "f32", shape: [rows, columns], data });
 }

@@ -1,4 +1,4 @@
-/** Operators of recurrent layers: what they keep of each sequence is of fixed size, whatever the sequence's length. */
+/** Operators of recurrent layers, whose state of each sequence has a fixed size. */
 
 import { linearRecurrence, shortConvolution } from "../kernels/families/index.ts";
 import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "../kernels/families/recurrent/fields.ts";
@@ -17,7 +17,7 @@ function stateUse(args: Arguments<TensorSpec>, elements: number): SequenceUse {
   return { kind: "state", index, byteLength: Float32Array.BYTES_PER_ELEMENT * elements };
 }
 
-/** The table of a call and the part of each sequence's state that is the call's own. */
+/** The sequence table of a call, and the call's part of each sequence's state. */
 function statePart(args: Arguments<Tensor>, elements: number): { table: SequenceTable; state: StatePart } {
   const table = sequenceTable(args);
   const index = args.integer("state", 0);
@@ -33,7 +33,7 @@ function bytesWithStates(args: Arguments<Tensor>, rows: number, elements: number
   return touchedBytes(args) + 2 * runs * Float32Array.BYTES_PER_ELEMENT * elements;
 }
 
-/** Sizes of a call of the convolution. */
+/** Checked sizes of a convolution's call, without its state. */
 function convolutionSizes(args: Arguments<TensorSpec>) {
   const { shape } = args.tensor("x", "f32");
   const weight = args.tensor("weight", "f32").shape;
@@ -47,8 +47,8 @@ function convolutionSizes(args: Arguments<TensorSpec>) {
 }
 
 /**
- * Causal depthwise convolution over the last inputs of each sequence. x [1, T, channels]; weight [taps, channels], the last
- * for the row itself; bias [channels] or null; silu: y becomes y * sigmoid(y). Keeps taps - 1 inputs.
+ * Causal depthwise convolution over each sequence of x [1, T, channels]. weight [taps, channels], the last tap for the
+ * token itself; bias [channels] or None; silu: y becomes y * sigmoid(y). The state is the last taps - 1 inputs.
  */
 const shortConvolutionOperator = defineOperator<ShortConvolutionArgs>({
   schema:
@@ -84,7 +84,7 @@ const shortConvolutionOperator = defineOperator<ShortConvolutionArgs>({
   },
 });
 
-/** Sizes of a call of the recurrence. */
+/** Checked sizes of a recurrence's call. */
 function recurrenceSizes(args: Arguments<TensorSpec>) {
   const [q, v, logDecay] = ["q", "v", "log_decay"].map((name) => args.tensor(name, "f32").shape);
   const keyHeads = args.integer("key_heads", 1);
@@ -103,9 +103,9 @@ function recurrenceSizes(args: Arguments<TensorSpec>) {
 }
 
 /**
- * Linear recurrence with a state S [K, V] a head: S = exp(log_decay) S, then S = S + k u^T and y = scale S^T q, where u is
- * v (Mamba 2: Dao & Gu 2024) or, with beta, beta (v - S^T k) (gated delta rule: Yang et al. 2025). q, k [1, T, key_heads * K];
- * v [1, T, heads * V]; log_decay, beta [1, T, heads].
+ * Linear recurrence with a state S [K, V] for each head: S = exp(log_decay) S, then S = S + k u^T and y = scale S^T q,
+ * where u is v (Mamba 2: Dao & Gu 2024) or, with beta, beta (v - S^T k) (gated delta rule: Yang et al. 2025). q, k [1, T,
+ * key_heads * K]; v [1, T, heads * V]; log_decay, beta [1, T, heads].
  */
 const linearRecurrenceOperator = defineOperator<LinearRecurrenceArgs>({
   schema:

@@ -45,13 +45,13 @@ export interface Schema {
   /** All arguments, out arguments last. */
   readonly args: readonly SchemaArgument[];
   /**
-   * What the operator gives: one tensor, written to the only out argument; a number; or else several out arguments, or
-   * an input written in place.
+   * What the operator returns: one tensor, written to the only out argument; a number; or several out arguments or an input
+   * written in place.
    */
   readonly returns: "tensor" | "number" | "other";
 }
 
-/** Return types of operators that give a number or a boolean. */
+/** Return types of operators whose result is a number or a boolean. */
 const numberTypes = ["int", "SymInt", "float", "bool", "Scalar"];
 
 const types: readonly ArgumentType[] = [
@@ -72,20 +72,20 @@ const types: readonly ArgumentType[] = [
   "Tensor?[]",
 ];
 
-/** ExecuTorch keeps operator names in a buffer of this size. */
+/** Most characters of an operator's name, since ExecuTorch keeps it in a buffer of this size. */
 const NAME_MAX = 100;
 
-/** "torchao::_shared_embedding_4bit.out" */
+/** Full name of an operator, such as "torchao::_shared_embedding_4bit.out". */
 export function qualifiedName({ name, overload }: { name: string; overload: string }): string {
   return overload ? `${name}.${overload}` : name;
 }
 
-/** The place of an argument; -1 when there is none of that name. */
+/** Index of an argument; -1 when there is none of this name. */
 export function argumentIndex({ args }: Schema, name: string): number {
   return args.findIndex((arg) => arg.name === name);
 }
 
-/** Parses a schema of an out-variant with one out argument; InvalidArgumentError says what is wrong with it. */
+/** Parses the schema of an out variant with one out argument. InvalidArgumentError says what is wrong with it. */
 export function parseSchema(text: string): Schema {
   const schema = parseAnySchema(text);
   if (schema.returns !== "tensor")
@@ -98,7 +98,7 @@ export function parseSchema(text: string): Schema {
   return schema;
 }
 
-/** Parses a schema of any operator. */
+/** Parses the schema of any operator. */
 export function parseAnySchema(text: string): Schema {
   const match = /^([\w:]+)(?:\.(\w+))?\((.*)\)\s*->\s*(.+)$/s.exec(text.trim());
   if (!match) throw new InvalidArgumentError(`schema "${text}": expected "ns::name.out(Tensor x, …) -> Tensor(a!)"`);
@@ -116,7 +116,7 @@ export function parseAnySchema(text: string): Schema {
   return { name: name!, overload, args, returns };
 }
 
-/** Splits at commas outside of brackets and quotes. */
+/** Splits a list of arguments at commas outside of brackets and quotes. */
 function splitArguments(list: string): string[] {
   const parts = list.match(/(?:\([^)]*\)|\[[^\]]*\]|"[^"]*"|'[^']*'|[^,])+/g) ?? [];
   return parts.map((part) => part.trim()).filter((part) => part !== "");
@@ -140,7 +140,7 @@ function parseArgument(schema: string, part: string, afterStar: boolean): Schema
   return { name: name!, type, mutable, isOut: afterStar && mutable, default: defaultValue };
 }
 
-/** The value of a default. A single number stands for a whole list of `size` numbers. NaN for text that is no value. */
+/** Parses a default. A single number stands for a whole list of `size` numbers. NaN for text that is no value. */
 function parseDefault(text: string, size: string | undefined): Default {
   if (text === "None") return null;
   if (text === "True" || text === "False") return text === "True";

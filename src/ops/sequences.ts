@@ -1,4 +1,4 @@
-/** Operators over the sequences of a step: attention over pages, and the rows whose results are wanted. */
+/** Operators over the sequences of a step: attention over the paged KV cache, and selection of rows. */
 import type { RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../kernels/families/attention/fields.ts";
 import { embeddingFloat, ropeUpdateAndAttend, updateAndAttend } from "../kernels/families/index.ts";
 import type { Indices } from "../kernels/records.ts";
@@ -16,10 +16,10 @@ import { rowBytes } from "./embedding.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
 
-/** Most layers, heads and columns of a head: kernels count with 32 bits. */
+/** Most layers, heads and elements of a head: kernels count with 32-bit integers. */
 const SIZE_MAX = 2 ** 20;
 
-/** The cache that a call asks for. ShapeError for sizes that cannot be. */
+/** The cache shape that a call asks for. ShapeError for impossible sizes. */
 function layerShape(args: Arguments<TensorSpec>): LayerCacheShape & { readonly layer: number } {
   const size = (name: string, least: number) => {
     const value = args.integer(name, least);
@@ -30,7 +30,7 @@ function layerShape(args: Arguments<TensorSpec>): LayerCacheShape & { readonly l
     layer: size("layer", 0),
     kvHeads: size("kv_heads", 1),
     headDim: size("head_dim", 1),
-    // Longer ones show all, too, as none of so many positions is ever there.
+    // No cache has as many positions, so longer windows show all.
     window: Math.min(args.integer("window", 0), 2 ** 31 - 1),
   };
 }
@@ -39,7 +39,7 @@ function cacheUse(args: Arguments<TensorSpec>): SequenceUse {
   return { kind: "cache", ...layerShape(args) };
 }
 
-/** The table whose handle a call was given. ShapeError for any other memory. */
+/** The sequence table behind a call's handle. ShapeError for any other memory. */
 export function sequenceTable(args: Arguments<Tensor>): SequenceTable {
   return (
     tableOf(args.tensor("sequences").data) ??
@@ -47,7 +47,7 @@ export function sequenceTable(args: Arguments<Tensor>): SequenceTable {
   );
 }
 
-/** What both operators are called with, but for queries, keys and values. */
+/** Arguments of both attention operators, except queries, keys and values. */
 function pagesArgs(args: Arguments<Tensor>): Omit<SequenceAttentionArgs, "q" | "k" | "v"> {
   const table = sequenceTable(args);
   const { layer, kvHeads, headDim, window } = layerShape(args);
@@ -76,7 +76,7 @@ function pagesArgs(args: Arguments<Tensor>): Omit<SequenceAttentionArgs, "q" | "
   };
 }
 
-/** ShapeError for sinks that are not one for each head of `columns` columns of queries. */
+/** ShapeError unless there is one sink for each head of the `columns` columns of queries. */
 function checkSinks(args: Arguments<TensorSpec>, columns: number): void {
   const heads = columns / args.integer("head_dim", 1);
   const sinks = args.optionalTensor("sinks", "f32");
@@ -84,7 +84,7 @@ function checkSinks(args: Arguments<TensorSpec>, columns: number): void {
     args.fail("sinks", `expected shape [${heads}] but found [${sinks.shape}]`);
 }
 
-/** Bytes of the pages that a call reads: those of the positions up to the last row of each run, from the first in the window. */
+/** Bytes of the pages that a call reads: from the window's first position to the last token of each run. */
 function pageBytes(args: Arguments<Tensor>, rows: number): number {
   const table = sequenceTable(args);
   const { layer, window } = layerShape(args);
@@ -98,7 +98,7 @@ function pageBytes(args: Arguments<Tensor>, rows: number): number {
   return positions * positionBytes;
 }
 
-/** What both operators have alike. `input` has a row for each row of the step. */
+/** Query and bytes of both attention operators. `input` has one row for each token of the step. */
 const attendCalls = (input: string) => ({
   query: (args: Arguments<Tensor>) => ({ layout: null, bits: null, m: rowCount(args.tensor(input).shape) }),
   bytes: (args: Arguments<Tensor>) => touchedBytes(args) + pageBytes(args, rowCount(args.tensor(input).shape)),
@@ -106,9 +106,9 @@ const attendCalls = (input: string) => ({
 });
 
 /**
- * Causal grouped-query attention of rows that belong to several sequences, each over its own pages. q [1, T, heads * D]; k, v
- * [1, T, kv_heads * D] are first written to the pages; null, both, where another call stored them. window: last positions
- * seen, 0 for all. softcap: 0 for none. sinks [heads]: a score of each head that has no value (Xiao et al. 2024).
+ * Causal grouped-query attention over the paged KV cache, for tokens of several sequences. q [1, T, heads * D]; k, v [1, T,
+ * kv_heads * D] are first written to the pages; both None where another call stored them. window: last positions seen, 0
+ * for all. softcap: 0 for none. sinks [heads]: a score of each head that has no value (Xiao et al. 2024).
  */
 const updateAndAttendOperator = defineOperator<SequenceAttentionArgs>({
   schema:
@@ -140,8 +140,7 @@ const updateAndAttendOperator = defineOperator<SequenceAttentionArgs>({
 });
 
 /**
- * Attention of columns of qkv [1, T, (heads + 2 * kv_heads) * D], whose queries and keys are turned by lowbit::rope
- * first.
+ * lowbit::update_and_attend on columns of qkv [1, T, (heads + 2 * kv_heads) * D], after lowbit::rope on queries and keys.
  */
 const ropeUpdateAndAttendOperator = defineOperator<RopeSequenceAttentionArgs>({
   schema:
@@ -174,7 +173,7 @@ const ropeUpdateAndAttendOperator = defineOperator<RopeSequenceAttentionArgs>({
   },
 });
 
-/** Rows of x [1, T, n] by their indices [R] → [1, R, n]. */
+/** out [1, R, n] = rows of x [1, T, n] at indices [R]. */
 const selectRowsOperator = defineOperator({
   schema: "lowbit::select_rows.out(Tensor x, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: embeddingFloat,

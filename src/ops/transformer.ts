@@ -4,7 +4,10 @@ import { isSameShape } from "../tensor.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator } from "./operator.ts";
 
-/** cos and sin [T, 2, half] of the angles of T tokens [1, T] at positions input_pos [T] or [1, T], or [1] for the first of them. */
+/**
+ * out [T, 2, half] = RoPE's cosines and sines for tokens [1, T] at positions input_pos [T] or [1, T], or from one position
+ * [1] on.
+ */
 export const ropeAnglesOperator = defineOperator({
   schema:
     "lowbit::rope_angles.out(Tensor tokens, Tensor input_pos, Tensor inverse_frequencies, float scale, *, Tensor(a!) out) -> Tensor(a!)",
@@ -30,7 +33,9 @@ export const ropeAnglesOperator = defineOperator({
   }),
 });
 
-/** Rotary position embedding of x [1, T, heads * head_dim] (Su et al. 2021), halves convention of Hugging Face. */
+/**
+ * Rotary position embedding (RoPE, Su et al. 2021) of x [1, T, heads * head_dim], in Hugging Face's convention of halves.
+ */
 export const ropeOperator = defineOperator({
   schema: "lowbit::rope.out(Tensor x, Tensor angles, int head_dim, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: rope,

@@ -1,47 +1,52 @@
 /**
- * Weights of a model: a name, a shape, a format known before the data is read, and the data on demand.
- * A format says by which operators a weight multiplies or embeds, and how it is packed; formats are open to users.
+ * Weights of a model: a name, a shape, a format that is known before the data is read, and the data on demand. A format
+ * decides which operators multiply with or look up the weight, and how it is packed; users can add formats.
  */
 import { unexpected } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
 import type { Builder } from "./builder.ts";
 
-/** `kind` names a registered lowering; the other fields are that lowering's own. */
+/** Format of a weight. `kind` names a registered lowering; further fields are that lowering's own. */
 export interface WeightFormat {
-  /** Name of the kind, which finds its lowering. */
+  /** Name of the kind, by which its lowering is found. */
   readonly kind: string;
 }
 
-/** A matrix [n, k] or a vector [n] of a model. `D` is the logical data of its format. */
+/** A matrix [n, k] or a vector [n] of a model. `D` is the data of its format, before packing. */
 export interface Weight<F extends WeightFormat = WeightFormat, D = unknown> {
   /** Name of the weight in the checkpoint. */
   readonly name: string;
   /** Sizes of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
-  /** How the weight is stored: its kind, and what that kind needs to know. */
+  /** How the weight is stored: its kind, and the kind's own fields. */
   readonly format: F;
-  /** Reads or makes the weight's data, in the form that its kind says. */
+  /** Reads or makes the weight's data, in the form of its kind. */
   load(): Promise<D>;
-  /** The data of rows in order, each part but the last of a multiple of 32 rows; absent where it is only had whole. */
+  /**
+   * Reads the rows in parts, in order, all but the last with a multiple of 32 rows; absent where the weight can only be
+   * read whole.
+   */
   loadRows?(): AsyncIterable<D>;
 }
 
-/** How weights of one format become operator calls and constants. */
+/** Lowering of a weight format: how its weights become operator calls and constants. */
 export interface WeightLowering {
-  /** Kind of weights that this lowers. */
+  /** Kind of format that this lowers. */
   readonly kind: string;
   /** Adds the calls that compute y [..., n] = x [..., k] W^T + bias. */
   linear<T>(builder: Builder<T>, x: T, weight: Weight, bias: Weight | null): T;
-  /** Adds the calls that look up rows of W; absent when the format has none. */
+  /** Adds the calls that look up rows of W; absent when the format cannot. */
   embedding?<T>(builder: Builder<T>, weight: Weight, indices: T): T;
-  /** Gives the first `count` rows, a multiple of 32, read from the same buffer; absent when the format cannot. */
+  /**
+   * Gives the first `count` rows (a multiple of 32) as a weight that reads the same buffer; absent when the format cannot.
+   */
   firstRows?(weight: Weight, count: number): Weight;
 }
 
 const lowerings = new Map<string, WeightLowering>();
 
-/** Adds a weight format; InvalidArgumentError when its kind is taken. */
+/** Adds a weight format. InvalidArgumentError when its kind is taken. */
 export function registerWeightFormat(lowering: WeightLowering): void {
   if (lowerings.has(lowering.kind))
     throw new InvalidArgumentError(`weight format ${lowering.kind} is registered already`);
@@ -55,12 +60,15 @@ export function loweringOf(weight: Weight): WeightLowering {
   return lowering;
 }
 
-/** The first `count` rows of a matrix, a multiple of 32, read from the same buffer; null where its format cannot. */
+/**
+ * The first `count` rows of a matrix (a multiple of 32) as a weight that reads the same buffer; null where its format
+ * cannot.
+ */
 export function firstRows(weight: Weight, count: number): Weight | null {
   return loweringOf(weight).firstRows?.(weight, count) ?? null;
 }
 
-/** InvalidArgumentError for what is no weight, as programs without types may give. */
+/** InvalidArgumentError for anything but a weight, as callers without types may give. */
 export function checkWeight(weight: Weight): void {
   if (typeof weight?.format?.kind !== "string" || !Array.isArray(weight.shape))
     throw unexpected("weight", "a weight with its shape and format", weight);
@@ -73,7 +81,7 @@ export interface FloatFormat extends WeightFormat {
 
 export type FloatWeight = Weight<FloatFormat, Tensor>;
 
-/** A weight that must be float: norms and biases are never quantized. */
+/** The weight as a float one. UnsupportedError for other formats: norms and biases are never quantized. */
 export function floatWeight(weight: Weight): FloatWeight {
   checkWeight(weight);
   if (weight.format.kind !== "float")

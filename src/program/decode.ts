@@ -1,6 +1,6 @@
 /**
- * Decoding of the FlatBuffer `Program` into methods and into the places of data. Says what the tables say;
- * whether indices and sizes fit each other is checked in verify.ts, segments and constants in read.ts.
+ * Decodes the FlatBuffer `Program` into methods and places of data. It gives what the tables say: verify.ts checks whether
+ * indices and sizes fit each other, read.ts checks segments and constants.
  */
 import { dtypes } from "../dtype.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -8,22 +8,22 @@ import { type FlatTable, rootTable } from "./flatbuffer-reader.ts";
 import type { Allocation, Instruction, Method, TensorValue, Value } from "./program.ts";
 import * as schema from "./schema.ts";
 
-/** The root table of a program: methods, and where data lies in segments. */
+/** The root table of a program: methods, and the places of data in segments. */
 export interface ProgramTable {
   readonly methods: readonly Method[];
   /** Offsets count from the segment base. */
   readonly segments: readonly { readonly offset: number; readonly size: number }[];
-  /** Offsets into the segment of that index; entry 0 is reserved. Null without constants. */
+  /** Offsets of constants in segment number `segment`; entry 0 is reserved. Null without constants. */
   readonly constants: { readonly segment: number; readonly offsets: readonly number[] } | null;
   readonly namedData: readonly { readonly key: string; readonly segment: number }[];
 }
 
 export interface DecodedProgram extends ProgramTable {
-  /** Names of tensors stored elsewhere; `TensorValue.constant` counts them after the constants of the file. */
+  /** Names of tensors in other files; `TensorValue.constant` counts them after the file's own constants. */
   readonly externals: readonly string[];
 }
 
-/** What values of methods are decoded with: constants of the file, and names of tensors outside as they are met. */
+/** State of decoding: constants of the file, and names of external tensors so far. */
 interface Context {
   readonly file: string;
   readonly constantCount: number;
@@ -147,7 +147,9 @@ function decodeValue(context: Context, table: FlatTable): Value {
   }
 }
 
-/** Numbers hold 2^53; beyond it stands only the largest int64, which exporters write for "to the end", as 2^63. */
+/**
+ * Numbers are exact to 2^53; beyond, only the largest int64 is accepted, which exporters write for "to the end", as 2^63.
+ */
 function decodeInt(file: string, table: FlatTable): number {
   const value = table.int64(schema.Scalar.value);
   const number = Number(value);
@@ -187,7 +189,7 @@ function decodeTensor(context: Context, table: FlatTable): TensorValue {
   };
 }
 
-/** The index of a tensor that is stored elsewhere, one for all values of its name. */
+/** Index of an external tensor, which is the same for all values of its name. */
 function externalConstant({ constantCount, externals }: Context, table: FlatTable, name: string | null): number {
   if (name === null) return table.fail(schema.Tensor.extra_tensor_info, "a tensor stored elsewhere has no name");
   if (!externals.has(name)) externals.set(name, constantCount + externals.size);

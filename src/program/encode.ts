@@ -1,4 +1,4 @@
-/** Encoding of a program's methods and places of data into the FlatBuffer `Program`, without the extended header. */
+/** Encodes methods and places of data as the FlatBuffer `Program`, without the extended header. */
 import { Builder, type Offset } from "flatbuffers";
 import type { ProgramTable } from "./decode.ts";
 import {
@@ -31,7 +31,7 @@ export function encodeProgram(program: ProgramTable): Uint8Array {
   );
   const constants = writeTable(builder, schema.SubsegmentOffsets, {
     segment_index: int32(program.constants?.segment ?? 0),
-    // The reserved first entry is written also without constants: its absence would mean an inline constant_buffer.
+    // The reserved first entry is written even without constants: its absence would mean an inline constant_buffer.
     offsets: writeInt64s(builder, program.constants?.offsets ?? [0]),
   });
   const root = writeTable(builder, schema.Program, {

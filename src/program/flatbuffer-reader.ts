@@ -1,14 +1,13 @@
 /**
- * Bounds-checked reading of FlatBuffers that nobody vouches for: every offset is checked before it is followed,
- * every length before it is believed. Knows the encoding, not any schema; writing is the npm `flatbuffers` Builder's.
+ * Bounds-checked reading of untrusted FlatBuffers: every offset and length is checked before it is used. Knows the
+ * encoding, but no schema; writing is done by the npm `flatbuffers` Builder.
  */
 import { InvalidFileError } from "../errors.ts";
 import type { Field } from "./schema.ts";
 
 /**
- * What all tables and elements read may cost together: an element or a byte of a string costs 1, a table 8.
- * Honest files share little, but many vectors that overlap, or point at one table, could otherwise make a small
- * file large in memory.
+ * Budget for reading: an element or a byte of a string costs 1, a table 8. Honest files share little, but many vectors that
+ * overlap, or point at one table, could otherwise make a small file large in memory.
  */
 const COST_PER_BYTE = 16;
 const COST_MAX = 1 << 24;
@@ -16,7 +15,7 @@ const TABLE_COST = 8;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The bytes of one FlatBuffer, its name for messages, and what is left of its budget. */
+/** The bytes of one FlatBuffer, its name for messages, and the rest of its budget. */
 class CheckedBytes {
   readonly file: string;
   readonly bytes: Uint8Array;
@@ -53,8 +52,8 @@ class CheckedBytes {
 }
 
 /**
- * One table. Accessors return the schema's default for an absent scalar and null for an absent string, table or
- * vector; they throw InvalidFileError naming the file and the field path when the bytes are not what they must be.
+ * One table. Accessors return the schema's default for an absent scalar and null for an absent string, table or vector.
+ * They throw InvalidFileError, naming the file and the field path, for bytes that are not valid.
  */
 export class FlatTable {
   /** Field path from the root, for messages. */

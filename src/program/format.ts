@@ -27,9 +27,9 @@ export function formatMethod(method: Method): string {
     const { name: operator, overload } = method.operators[instruction.operator]!;
     const fullName = `${operator}${overload ? `.${overload}` : ""}`;
     const out = instruction.args.at(-1);
-    // Only damaged files call without arguments.
+    // Only damaged files have calls without arguments.
     if (out === undefined) return `  ${fullName}()`;
-    // The out argument and what is returned are one value.
+    // The last two arguments are the out tensor and the returned value, which are one.
     const args = instruction.args.slice(0, instruction.args.at(-2) === out ? -2 : -1);
     return `  ${typed(out)} = ${fullName}(${args.map(show).join(", ")})`;
   };

@@ -1,7 +1,7 @@
-/** Operators that programs named before they became one with an argument: those programs still run. */
+/** Maps former operators to those that replaced them by one operator with an argument, so that older programs still run. */
 import type { Method, OperatorName, Value } from "./program.ts";
 
-/** What takes the place of an operator: another one, with a word as a further argument behind so many. */
+/** The operator that replaced another, with `word` as a further argument at index `at`. */
 interface Successor {
   readonly name: string;
   readonly at: number;
@@ -23,7 +23,7 @@ const successors: ReadonlyMap<string, Successor> = new Map([
   ["lowbit::geglu_halves", halves("geluTanh")],
 ]);
 
-/** A method as it would be written now. */
+/** The method with today's operators. */
 export function renewOperators(method: Method): Method {
   if (!method.operators.some(({ name }) => successors.has(name))) return method;
   const values: Value[] = [...method.values];

@@ -29,8 +29,8 @@ export interface FileHeader {
 }
 
 /**
- * A finished FlatBuffer with the extended header put in after its identifier. All later bytes move by 32, a multiple
- * of every alignment in the schema, and only the root offset counts across the gap.
+ * Inserts the extended header into a finished FlatBuffer, after its identifier. Later bytes move by 32, a multiple of every
+ * alignment in the schema, and only the root offset counts across the gap.
  */
 export function insertHeader(flatbuffer: Uint8Array, header: FileHeader): Uint8Array {
   const bytes = new Uint8Array(flatbuffer.length + HEADER_BYTES);
@@ -48,8 +48,8 @@ export function insertHeader(flatbuffer: Uint8Array, header: FileHeader): Uint8A
 
 /**
  * Reads the header from the first `HEADER_END` bytes (fewer if the file is shorter) of a file of `size` bytes. A file
- * without the extended header is all program: ExecuTorch's exporter writes none where there are no segments.
- * InvalidFileError when it is not a program or the file is shorter than it says; UnsupportedError for other versions.
+ * without the extended header has no segments: ExecuTorch's exporter writes none then. InvalidFileError when it is no
+ * program or shorter than its header says; UnsupportedError for other versions.
  */
 export function parseHeader(file: string, start: Uint8Array, size: number): FileHeader {
   if (start.length < HEADER_END)

@@ -5,25 +5,25 @@
 import type { HeadedParts } from "../byte-source.ts";
 import type { DType } from "../dtype.ts";
 
-/** Bytes that are read (or made) on demand, so that no program is ever whole in memory. */
+/** Bytes that are read or made on demand, so that no program is ever whole in memory. */
 export interface DataSource {
   /** Number of bytes. */
   readonly byteLength: number;
-  /** The bytes; the caller may keep them. */
+  /** Reads all bytes; the caller may keep them. */
   read(): Promise<Uint8Array>;
-  /** Reads the bytes in parts, in order; absent where the data is made as a whole. */
+  /** Reads the bytes in parts, in order; absent where the data is only made as a whole. */
   parts?(): AsyncIterable<Uint8Array>;
-  /** Makes the bytes in parts, of which the first ones are known last; absent where there is no such head. */
+  /** Makes the bytes in parts where a header, the first bytes, is known only at the end; absent for others. */
   headed?(): HeadedParts;
-  /** Reads the bytes to where they are wanted; absent where the data is made as a whole. */
+  /** Reads the bytes directly into `target`; absent where the data is only made as a whole. */
   readInto?(target: Uint8Array): Promise<void>;
-  /** A part of the bytes; absent where the data is made as a whole. */
+  /** Reads some of the bytes; absent where the data is only made as a whole. */
   readRange?(offset: number, length: number): Promise<Uint8Array>;
 }
 
 /**
- * Where a planned tensor lives: memory 1 is scratch, memory 2 is state that outlives a call, memory 3 is the handle of the
- * sequences of a step.
+ * Place of a planned tensor: memory 1 is scratch, memory 2 is state that outlives a call, memory 3 is the handle of the
+ * sequence table.
  */
 export interface Allocation {
   /** Memory that the tensor lies in: 1 for scratch, 2 for state. */
@@ -37,7 +37,7 @@ export const STATE_MEMORY = 2;
 export const SEQUENCE_MEMORY = 3;
 
 export interface TensorValue {
-  /** Tells tensors from other values. */
+  /** Marks tensors among other values. */
   readonly kind: "tensor";
   /** Type of the elements. */
   readonly dtype: DType;
@@ -45,11 +45,11 @@ export interface TensorValue {
   readonly sizes: readonly number[];
   /** Order of the dimensions in memory, the outermost first. */
   readonly dimOrder: readonly number[];
-  /** Whether sizes are fixed, have the planned ones as bounds, or have none. */
+  /** Whether sizes are fixed, at most the planned ones, or unlimited. */
   readonly dynamism: "static" | "bound" | "unbound";
   /** Index into `Program.constants`, null for tensors that the method computes or receives. */
   readonly constant: number | null;
-  /** Planned place, null for constants and for inputs whose memory the caller brings. */
+  /** Planned place; null for constants, and for inputs in the caller's memory. */
   readonly allocation: Allocation | null;
   /** Fully qualified name, for constants and state. */
   readonly name: string | null;
@@ -92,13 +92,13 @@ export interface Method {
   readonly name: string;
   /** Values that instructions and arguments refer to by index. */
   readonly values: readonly Value[];
-  /** Indices of the values that the method takes. */
+  /** Indices of the input values. */
   readonly inputs: readonly number[];
-  /** Indices of the values that the method gives. */
+  /** Indices of the output values. */
   readonly outputs: readonly number[];
   /** Operators that instructions refer to by index. */
   readonly operators: readonly OperatorName[];
-  /** What the method does, in order. */
+  /** Instructions in order. */
   readonly instructions: readonly Instruction[];
   /** Ids of backend delegates that instructions call; empty in programs of ours. Their blobs are not kept. */
   readonly delegates: readonly string[];
@@ -110,17 +110,17 @@ export interface Method {
 export interface Constant {
   /** Bytes of the constant. */
   readonly data: DataSource;
-  /** Power of two that the constant's place in the file is a multiple of. */
+  /** Power of two that divides the constant's offset in the file. */
   readonly alignment: number;
 }
 
 /** A program as a value: methods, constants and named data, as a `.pte` file stores them. */
 export interface Program {
-  /** The file that it was read from, for messages; absent of programs that were made. */
+  /** The file that it was read from, for messages; absent for programs made in memory. */
   readonly file?: string;
   /** Methods of the program. */
   readonly methods: readonly Method[];
-  /** Entry 0 of the format's table is reserved; `TensorValue.constant` indexes this list from 0. */
+  /** Constants, which `TensorValue.constant` indexes from 0; the format's table has a reserved entry before them. */
   readonly constants: readonly Constant[];
   /** Data by keys, such as tokenizer and chat template. */
   readonly namedData: ReadonlyMap<string, DataSource>;

@@ -1,6 +1,6 @@
 /**
- * Reading of `.pte` files: header, tables, segments and the places of constants, all checked before they are believed.
- * The data itself stays in the file until its `DataSource` is read.
+ * Reads `.pte` files: header, tables, segments and places of constants, all of them checked. The data itself stays in the
+ * file until its `DataSource` is read.
  */
 import { checkOptions, unexpected } from "../arguments.ts";
 import type { ByteSource } from "../byte-source.ts";
@@ -14,7 +14,10 @@ import { alignmentOf, checkSegments, dataOf, type Locate, noSegment } from "./se
 import { type NamedTensor, readTensorFile } from "./tensor-file.ts";
 import { CONSTANT_ALIGNMENT_MIN, tensorBytes, verifyProgram } from "./verify.ts";
 
-/** A program of a billion weights takes 200 KB; larger tables hold backend data inside, which lowbit does not run. */
+/**
+ * Most bytes of the tables: a program of a billion weights has 200 KB; larger ones contain data of delegates, which lowbit
+ * does not run.
+ */
 const PROGRAM_BYTES_MAX = 1 << 26;
 
 interface ProgramFile {
@@ -38,16 +41,16 @@ export interface ProgramLayout {
   readonly padding: number;
 }
 
-/** What `readProgram` reads beside the program: files of tensors (`.ptd`) that it refers to. */
+/** Options of `readProgram`: files of tensors (`.ptd`) that the program refers to. */
 export interface ReadOptions {
-  /** Files of tensors (.ptd) that the program leaves outside; several programs may share one. */
+  /** Files of tensors (.ptd) that the program keeps outside itself; several programs may share one. */
   readonly data?: readonly ByteSource[];
 }
 
 /**
- * Reads a program; constants and named data are read from `source` on demand, so it must stay open while they are,
- * as must the files of tensors. Throws InvalidFileError when the file is damaged or no program, UnsupportedError for what lowbit cannot represent.
- * Constants at one offset become one object. Delegates are kept by their id only.
+ * Reads a program. Constants and named data are read from `source` and from the files of tensors on demand, so these must
+ * stay open. InvalidFileError when the file is damaged or no program, UnsupportedError for what lowbit cannot represent.
+ * Constants at one offset become one object. Of delegates only the ids are kept.
  */
 export async function readProgram(source: ByteSource, options: ReadOptions = {}): Promise<Program> {
   checkOptions(options);
@@ -75,7 +78,7 @@ function checkSource(name: string, source: Partial<ByteSource> | null): void {
     throw unexpected(name, "what openFile() gives", source);
 }
 
-/** Sizes of the parts of a program file, for reports. Throws as `readProgram` does. */
+/** Bytes of each part of a program file, for reports. Throws as `readProgram` does. */
 export async function programLayout(source: ByteSource): Promise<ProgramLayout> {
   const { header, table } = await readTables(source);
   const named = new Set(table.namedData.map(({ segment }) => segment));
@@ -105,8 +108,8 @@ async function readTables(source: ByteSource): Promise<ProgramFile> {
 }
 
 /**
- * The file gives only where a constant starts. It reaches to the next one at most; of that, the bytes of the
- * largest tensor on it are its data and the rest is padding.
+ * The file says only where a constant starts. It ends before the next one; its data are the bytes of the largest tensor on
+ * it, the rest is padding.
  */
 function locateConstants(file: string, table: ProgramTable, base: number, dataAt: Locate): readonly Constant[] {
   if (!table.constants) return [];
@@ -133,7 +136,7 @@ function locateConstants(file: string, table: ProgramTable, base: number, dataAt
   return offsets.map((offset) => constants.get(offset)!);
 }
 
-/** The tensors that a program names but does not have, from files; UnsupportedError lists those that no file has. */
+/** The external tensors of a program, from files. UnsupportedError lists those that no file has. */
 async function externalConstants(
   file: string,
   table: DecodedProgram,
@@ -155,7 +158,7 @@ async function externalConstants(
   return table.externals.map((key) => tensors.get(key)!);
 }
 
-/** InvalidFileError for a tensor that the file describes otherwise than the program. */
+/** InvalidFileError for an external tensor whose dtype or sizes differ from the program's. */
 function checkExternals({ methods, externals }: DecodedProgram, tensors: ReadonlyMap<string, NamedTensor>): void {
   for (const { name: method, values } of methods)
     for (const value of values) {
@@ -169,7 +172,7 @@ function checkExternals({ methods, externals }: DecodedProgram, tensors: Readonl
     }
 }
 
-/** Bytes of the largest tensor on each offset that has one. */
+/** Bytes of the largest tensor at each offset. */
 function bytesByOffset(methods: readonly Method[], offsets: readonly number[]): Map<number, number> {
   const needed = new Map<number, number>();
   for (const { values } of methods)
@@ -181,7 +184,7 @@ function bytesByOffset(methods: readonly Method[], offsets: readonly number[]): 
   return needed;
 }
 
-/** Keys of one segment share one DataSource. */
+/** Named data by key; keys of one segment share one DataSource. */
 function locateNamedData(file: string, table: ProgramTable, dataAt: Locate): ReadonlyMap<string, DataSource> {
   const sources = table.segments.map(({ offset, size }) => dataAt(offset, size));
   const namedData = new Map<string, DataSource>();

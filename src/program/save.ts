@@ -1,4 +1,4 @@
-/** Saving of programs as files of Node; apart from write.ts, which runs in browsers too. */
+/** Saves programs as files in Node; write.ts, which also runs in browsers, does the writing. */
 
 import { createHash } from "node:crypto";
 import { checkOptions, unexpected } from "../arguments.ts";
@@ -8,11 +8,11 @@ import { writeFileResumable } from "../resumable-file.ts";
 import type { Program } from "./program.ts";
 import { encodeStart, type WriteOptions, writeProgram } from "./write.ts";
 
-/** Options of `saveProgram`: those of writing, and what lets an interrupted save be resumed. */
+/** Options of `saveProgram`: those of writing, and of resuming an interrupted save. */
 export interface SaveOptions extends WriteOptions {
-  /** Key of what the data is made from. An interrupted save of the same key is resumed. */
+  /** Key of everything that the data depends on. An interrupted save with the same key is resumed. */
   readonly resumeKey?: string | null;
-  /** Called while it is found out, for seconds, whether another process still writes the same path. */
+  /** Called with a reason while it takes seconds to find out whether another process still writes the same path. */
   readonly onWait?: WaitOptions["onWait"];
 }
 

@@ -1,6 +1,6 @@
 /**
- * The tables, union tags and scalar types of ExecuTorch's schema/program.fbs and scalar_type.fbs (identifier ET12)
- * that lowbit uses. Names are the schema's own and stand in its order, since a field's slot is its place.
+ * The tables, union tags and scalar types of ExecuTorch's schema/program.fbs and scalar_type.fbs (identifier ET12) that
+ * lowbit uses. Names are the schema's, in its order, since a field's slot is its index.
  */
 import { type DType, dtypes } from "../dtype.ts";
 import type { Instruction, TensorValue, Value } from "./program.ts";
@@ -135,7 +135,7 @@ export const scalarTypes: Readonly<Record<DType, number>> = {
   u64: 29,
 };
 
-/** Element type of a ScalarType, undefined for those that lowbit has no element type for. */
+/** Dtype of a ScalarType; undefined for those that lowbit does not have. */
 export function dtypeOfScalarType(scalarType: number): DType | undefined {
   return dtypes.find((dtype) => scalarTypes[dtype] === scalarType);
 }

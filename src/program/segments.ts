@@ -1,16 +1,16 @@
-/** Data segments behind the tables of a file: where they lie, and the data at a place. Programs and tensor files have them. */
+/** Data segments after the tables of programs and tensor files: their places, and their data. */
 import { type ByteSource, checkRange } from "../byte-source.ts";
 import { InvalidFileError } from "../errors.ts";
 import type { DataSource } from "./program.ts";
 import { PAGE_BYTES } from "./verify.ts";
 
-/** Offsets count from the segment base. */
+/** A segment; its offset counts from the segment base. */
 export interface Segment {
   readonly offset: number;
   readonly size: number;
 }
 
-/** The data at an offset from the segment base. */
+/** Gives the data at an offset from the segment base. */
 export type Locate = (offset: number, byteLength: number) => DataSource;
 
 /** Reads data of a file on demand, so the source must stay open while it is. */
@@ -31,8 +31,8 @@ export function dataOf(source: ByteSource, segmentBase: number): Locate {
 }
 
 /**
- * Segments are sorted by offset; they must also lie in the file, after the tables. InvalidFileError otherwise.
- * ExecuTorch's exporter lists an empty one in a file that has none.
+ * InvalidFileError unless segments are sorted by offset and lie in the file, after the tables. ExecuTorch's exporter lists
+ * an empty segment in a file that has none.
  */
 export function checkSegments(source: ByteSource, segmentBase: number, segments: readonly Segment[]): void {
   if (segments.some(({ size }) => size > 0) && segmentBase === 0)
@@ -57,7 +57,7 @@ export function noSegment(count: number, found: number): string {
   return `segment_index: expected one of ${count} segments but found ${found}`;
 }
 
-/** The largest power of two, up to a page, that divides a position. */
+/** The largest power of two, up to a page, that divides a position in the file. */
 export function alignmentOf(position: number): number {
   const rest = position % PAGE_BYTES;
   return rest === 0 ? PAGE_BYTES : rest & -rest;

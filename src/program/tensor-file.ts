@@ -15,10 +15,10 @@ import { alignmentOf, checkSegments, dataOf, noSegment } from "./segments.ts";
 
 const HEADER_END = 48;
 const HEADER_LENGTH = 40;
-/** Most bytes of a table, as in programs: larger ones name no data. */
+/** Most bytes of the tables, as in programs. */
 const TABLE_BYTES_MAX = 1 << 26;
 
-/** A tensor of a file; null for data that is said to be none. */
+/** A tensor in a file; `spec` is null for data that is no tensor. */
 export interface NamedTensor extends Constant {
   readonly file: string;
   readonly spec: { readonly dtype: DType | undefined; readonly sizes: readonly number[] } | null;
@@ -30,8 +30,8 @@ interface Header {
 }
 
 /**
- * The tensors of a file by name; their data is read from `source` on demand, so it must stay open while they are.
- * InvalidFileError when the file is damaged or no such file, UnsupportedError for another version of the format.
+ * Reads a file of tensors, by name. Their data is read from `source` on demand, so it must stay open. InvalidFileError when
+ * the file is damaged or no such file, UnsupportedError for another version of the format.
  */
 export async function readTensorFile(source: ByteSource): Promise<ReadonlyMap<string, NamedTensor>> {
   const { tableEnd, segmentBase } = parseHeader(source, await source.read(0, Math.min(source.size, HEADER_END)));

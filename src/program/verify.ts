@@ -1,6 +1,6 @@
 /**
- * Checks that a program keeps the promises of its type: every index in range and of the right kind, every tensor
- * inside its memory or its constant. Both the reader and the writer call it; it does not know operators.
+ * Verifies a program: every index in range and of the right kind, every tensor inside its memory or constant. Both reader
+ * and writer call it; it does not know operators.
  */
 import { byteSize } from "../dtype.ts";
 import { elementCount } from "../tensor.ts";
@@ -16,17 +16,17 @@ type Fail = (problem: string) => never;
 const RANK_MAX = 16;
 const INT32_MAX = 2 ** 31 - 1;
 
-/** Alignment of constants that the format demands. */
+/** Least alignment of constants in the format. */
 export const CONSTANT_ALIGNMENT_MIN = 16;
-/** The most that a mapping of the file can keep. */
+/** Bytes of a page, the largest alignment that mapping the file preserves. */
 export const PAGE_BYTES = 4096;
 
-/** Bytes of a tensor at its sizes, which may be beyond 2^53 when they lie. */
+/** Bytes of a tensor with its sizes, which in an untrusted file can exceed 2^53. */
 export function tensorBytes(tensor: TensorValue): number {
   return elementCount(tensor.sizes) * byteSize(tensor.dtype);
 }
 
-/** Calls `fail` at the first thing that is wrong. */
+/** Calls `fail` for the first problem found. */
 export function verifyProgram(program: Program, fail: FailAt): void {
   program.constants.forEach((constant, index) => {
     verifyConstant(constant, (problem) => fail(`constant ${index}`, problem));
@@ -76,7 +76,7 @@ function verifyValue(values: readonly Value[], value: Exclude<Value, TensorValue
   if (value.kind === "int" && (!Number.isInteger(value.value) || Math.abs(value.value) > 2 ** 63))
     fail(`expected an integer of 64 bits but found ${value.value}`);
   if (value.kind === "intList") verifyItems(value.items, values.length, ["int"]);
-  // ExecuTorch makes values in order and refuses a list of tensors that it has not met, hence `index` as the count.
+  // ExecuTorch makes values in order and refuses a list with later tensors, hence `index` as the count.
   if (value.kind === "tensorList") verifyItems(value.items, index, ["tensor"]);
   if (value.kind === "optionalTensorList")
     verifyItems(
@@ -114,7 +114,7 @@ function verifyAllocation(method: Method, tensor: TensorValue, { memoryId, offse
   const elementBytes = byteSize(tensor.dtype);
   if (!isSize(offset) || offset % elementBytes !== 0)
     fail(`expected an offset that is a multiple of ${elementBytes} but found ${offset}`);
-  // The sizes of an unbound tensor say nothing about the memory it will need.
+  // The sizes of an unbound tensor do not limit the memory that it will need.
   const bytes = tensor.dynamism === "unbound" ? 0 : tensorBytes(tensor);
   if (offset + bytes > memory)
     fail(`lies at bytes ${offset} to ${offset + bytes} of memory ${memoryId}, which has ${memory}`);

@@ -1,6 +1,6 @@
 /**
- * Writing of `.pte` files: header, FlatBuffer, then the constant segment and one segment for each blob of named data.
- * Data is read, written and dropped one by one, so no more than one constant is in memory, or a part of one.
+ * Writes `.pte` files: header, FlatBuffer, then the constant segment and one segment for each blob of named data. Data is
+ * read, written and dropped one by one, so at most one constant, or a part of one, is in memory.
  */
 import type { ByteSink, HeadedParts } from "../byte-source.ts";
 import { InvalidArgumentError } from "../errors.ts";
@@ -14,13 +14,13 @@ import { PAGE_BYTES, verifyProgram } from "./verify.ts";
 const SEGMENT_ALIGNMENT = 128;
 
 export interface WriteOptions {
-  /** Called after each part, with the bytes written and the size the file will have. */
+  /** Called after each part, with bytes done and bytes in all. */
   readonly onProgress?: (doneBytes: number, totalBytes: number) => void;
   /** Stops between parts; the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal;
 }
 
-/** Data and where it goes, counted from the segment base. */
+/** Data and its offset from the segment base. */
 interface Piece {
   readonly name: string;
   readonly offset: number;
@@ -33,10 +33,10 @@ interface Layout extends Pick<ProgramTable, "segments" | "constants" | "namedDat
 }
 
 /**
- * Writes a program to a sink: from its beginning, or on from a place that the sink had marked. Each constant lies at its alignment in the file, in the order of the
- * program; each is read once, and one that is listed twice (the same object) is stored once, as is named data.
- * Equal programs give equal bytes. Of delegates only the ids are written.
- * Throws InvalidArgumentError when the program is not coherent or data has another length than it said.
+ * Writes a program to a sink, from its beginning or from a mark of an interrupted write. Constants lie at their alignment,
+ * in the program's order; each is read once, and a constant or named data that is listed twice (the same object) is stored
+ * once. Equal programs give equal bytes. Of delegates only the ids are written. InvalidArgumentError when the program is
+ * not consistent, or data has another length than it said.
  */
 export async function writeProgram(program: Program, sink: ByteSink, options: WriteOptions = {}): Promise<void> {
   verifyProgram(program, (place, problem) => {
@@ -67,7 +67,7 @@ export async function writeProgram(program: Program, sink: ByteSink, options: Wr
   }
 }
 
-/** Writes data from `begin` on, and its head when that is known. */
+/** Writes data from `begin` on, and then its header, which is known last. */
 async function writeHeaded(
   { headBytes, rest, head }: HeadedParts,
   begin: number,
@@ -79,12 +79,12 @@ async function writeHeaded(
   await sink.rewrite(begin, head());
 }
 
-/** What a program's file begins with, which says everything of it but the bytes of its data. */
+/** The beginning of a program's file, which contains everything except its data. */
 export function encodeStart(program: Program): Uint8Array {
   return startOf(program).start;
 }
 
-/** Bytes of the file that a program is written to. */
+/** Bytes of the file that a program would be written to. */
 export function fileBytes(program: Program): number {
   return startOf(program).total;
 }

@@ -1,4 +1,4 @@
-/** Every operator of this package: its own, and those of ExecuTorch's programs. */
+/** Every operator of this package: its own, and those that ExecuTorch's programs call. */
 
 import { creationOperators } from "../executorch/operators/creation.ts";
 import { functionOperators } from "../executorch/operators/functions.ts";

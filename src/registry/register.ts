@@ -1,11 +1,11 @@
-/** Operators of users: their definitions are checked before they are registered. */
+/** Registers operators of users, after checking their definitions. */
 import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { literalProblem } from "../ops/call-arguments.ts";
 import { defineOperator, type Operator, type OperatorDefinition } from "../ops/operator.ts";
 import { operators } from "./operators.ts";
 
-/** InvalidArgumentError where a definition, or one of its kernels, lacks what JavaScript does not ask for. */
+/** InvalidArgumentError where a definition, or one of its kernels, lacks required fields. */
 function checkFields<A>(definition: OperatorDefinition<A>): void {
   const check = (
     what: string,
@@ -35,7 +35,7 @@ function checkFields<A>(definition: OperatorDefinition<A>): void {
   for (const kernel of definition.kernels) check(`registerOperator, ${definition.schema}, a kernel`, kernel, rowFields);
 }
 
-/** InvalidArgumentError where kernels or the arguments that a definition names cannot be. */
+/** InvalidArgumentError for impossible kernels, and for arguments that a definition names but its schema lacks. */
 function checkDefinition<A>({ schema, name }: Operator, definition: OperatorDefinition<A>): void {
   const { kernels, inPlace = [], rowwise = [], indices } = definition;
   const last = kernels.at(-1);
@@ -61,7 +61,10 @@ function checkDefinition<A>({ schema, name }: Operator, definition: OperatorDefi
       );
 }
 
-/** Adds an operator of the user's own, for eager calls, capture, export and loaded programs alike; InvalidArgumentError says what is wrong with it. */
+/**
+ * Adds a user's operator, for eager calls, capture, export and loaded programs. InvalidArgumentError says what is wrong
+ * with it.
+ */
 export function registerOperator<A>(definition: OperatorDefinition<A>): Operator {
   checkFields(definition);
   const operator = defineOperator(definition);

@@ -1,9 +1,9 @@
-/** Errors that the contents of a program's file cause, with the file's name in front. */
+/** Errors that a program's file causes, with the file's name in front. */
 import { InvalidArgumentError, InvalidFileError, LowbitError, UnsupportedError } from "../errors.ts";
 
 /**
- * What to throw for an error of work that a file decides: it names the file, and RangeErrors, of memory, are
- * UnsupportedErrors, which have the file as their `file`. The reason of an abort stays as it is.
+ * The error to throw where the file is at fault: it names the file. RangeErrors (of memory) become UnsupportedErrors with
+ * the file as `file`. The reason of an abort stays as it is.
  */
 export function blamed(file: string, signal: AbortSignal | undefined, error: unknown): unknown {
   if (signal?.aborted && error === signal.reason) return error;
@@ -21,8 +21,8 @@ export function blamed(file: string, signal: AbortSignal | undefined, error: unk
 }
 
 /**
- * What to throw for an error of a call whose inputs are made here as the file says what they are: inputs that do not fit, or
- * a method that is not there, are the file's fault.
+ * The error to throw for a call whose inputs were made to fit what the file says: inputs that do not fit, or a missing
+ * method, are the file's fault.
  */
 export function blamedForInputs(file: string, signal: AbortSignal | undefined, error: unknown): unknown {
   if ((signal?.aborted && error === signal.reason) || !(error instanceof InvalidArgumentError))

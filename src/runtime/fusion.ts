@@ -1,6 +1,6 @@
 /**
- * Neighbouring calls that run as one where this CPU has a kernel for both: what the first makes for the second alone
- * does not go to memory and back. Programs name the calls one by one, so that they run anywhere.
+ * Load-time fusion: neighbouring calls run as one where this CPU has a kernel for both, so that the value between them is
+ * not written to memory and read back. Programs keep the single calls, so that they run anywhere.
  */
 import { UnsupportedError } from "../errors.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
@@ -11,22 +11,25 @@ import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { isTensorList, type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
 
-/** A call with its arguments as tensors, but for the out tensor. */
+/** A call whose arguments are tensors already; `out` is its out tensor. */
 export interface ReadyCall {
   readonly operator: Operator;
   readonly given: readonly Argument<Tensor>[];
   readonly out: Tensor;
-  /** Place of the out tensor among the values of the method. */
+  /** Index of the out tensor among the method's values. */
   readonly outIndex: number;
 }
 
 interface Fusion {
   readonly first: RegExp;
-  /** Function of the gate of halves of what the first makes. */
+  /** Activation of the gate that the second call applies to the halves of the first call's result. */
   readonly activation: ActivationName;
-  /** Takes what the first is given, reads all of it before it writes, and makes what the second makes. */
+  /**
+   * Name of the fused operator: it takes the first call's inputs, reads all of them before it writes, and gives the second
+   * call's result.
+   */
   readonly into: string;
-  /** Whether the operator for both takes calls with these arguments of the first. */
+  /** Whether the fused operator can take these arguments of the first call. */
   takes(args: Arguments<Tensor>): boolean;
 }
 
@@ -45,12 +48,12 @@ const fusions: readonly Fusion[] = [
   },
 ];
 
-/** Whether each half of the columns is whole panels. */
+/** Whether each half of the columns is a whole number of panels. */
 function hasWholePanels(args: Arguments<Tensor>): boolean {
   return args.integer("n") % 32 === 0;
 }
 
-/** The calls as one, perhaps served by a plain loop; null where they cannot be one, or nothing else serves on this CPU. */
+/** Binds both calls as one, perhaps to a reference kernel; null where they cannot be fused, or no kernel serves. */
 export function fuseCalls(
   first: ReadyCall,
   second: ReadyCall,
@@ -69,15 +72,15 @@ export function fuseCalls(
   try {
     return into.resolve(new Arguments(into.schema, [...first.given, second.out]), cpu);
   } catch (error) {
-    // So much that the plain loop, which would serve here, refuses it.
+    // The reference kernel, which would serve here, refuses these arguments.
     if (error instanceof UnsupportedError) return null;
     throw error;
   }
 }
 
 /**
- * Whether one call alone uses the value that another makes. Other values for the same bytes are not looked for: programs
- * that call operators of this package have none.
+ * Whether exactly one call reads the value that another writes. Other values in the same bytes are not looked for, since
+ * programs that call this package's operators have none.
  */
 function isReadOnce(method: Method, index: number): boolean {
   const value = method.values[index]!;

@@ -1,9 +1,12 @@
-/** Constants of which calls only look up rows: those of a mapped file need not be in memory but for the rows of tokens. */
+/**
+ * Constants from which calls only look up rows (embeddings): of a mapped file, only the rows of used tokens come into
+ * memory.
+ */
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Program } from "../program/program.ts";
 
-/** Indices of constants that calls look rows up in, and that nothing else reads. */
+/** Indices of constants that calls look rows up in, and that no other call reads. */
 export function lookedUpConstants({ methods, constants }: Program, registry: OperatorRegistry): number[] {
   const tables = new Set<number>();
   const others = new Set<DataSource>();

@@ -1,8 +1,8 @@
-/** Memory that a program asks for, whose sizes come from files; and what a session holds of it. */
+/** Allocates memory of sizes that files ask for, and frees what a session holds. */
 import { UnsupportedError } from "../errors.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
 
-/** Zeroed bytes; UnsupportedError when this machine cannot give so many. */
+/** Allocates zeroed bytes. UnsupportedError when this machine cannot give them. */
 export function allocate(memory: KernelMemory, what: string, byteLength: number): Uint8Array {
   try {
     return memory.allocate(byteLength);
@@ -15,11 +15,11 @@ export function allocate(memory: KernelMemory, what: string, byteLength: number)
   }
 }
 
-/** Things to be freed when a session ends: by `dispose`, or when nothing refers to the session any more. */
+/** Resources to be freed when a session ends: by `dispose`, or when the session is garbage collected. */
 export class Holdings {
   readonly #releases = new Set<() => void>();
 
-  /** Gives what takes the thing out of the holdings and frees it. */
+  /** Adds a resource; the returned function frees it early. */
   add(release: () => void): () => void {
     this.#releases.add(release);
     return () => {
@@ -35,7 +35,7 @@ export class Holdings {
 
 const lost = new FinalizationRegistry((holdings: Holdings) => holdings.releaseAll());
 
-/** Frees the holdings of an owner that is forgotten without having been disposed of. */
+/** Frees the holdings of an owner that is garbage collected without having been disposed of. */
 export function freeWith(owner: object, holdings: Holdings): void {
   lost.register(owner, holdings);
 }

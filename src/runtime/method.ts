@@ -1,6 +1,6 @@
 /**
- * One method of a loaded program, made ready for one set of input sizes: values become views of the arena, the state
- * and the constants; every call gets its kernel and its arguments once, so that running it allocates nothing.
+ * A method made ready for one set of input sizes: its values become views of scratch, state and constants, and every call
+ * gets its kernel and arguments once, so that running it allocates nothing.
  */
 import { ShapeError, UnsupportedError } from "../errors.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
@@ -15,10 +15,13 @@ import type { MethodCalls } from "./calls/method-calls.ts";
 import { checkInput, checkPlanned, type MethodMemory, viewValue } from "./calls/method-values.ts";
 import { fuseCalls, type ReadyCall } from "./fusion.ts";
 
-/** A call of a method. */
+/** A call of a ready method. */
 interface ReadyStep {
   readonly call: BoundCall;
-  /** It and the call before it as one, for where that has a kernel that is no plain loop; null where they cannot be. */
+  /**
+   * This call fused with the one before it, for where a kernel other than the reference serves; null where they cannot be
+   * fused.
+   */
   readonly fused: BoundCall | null;
 }
 
@@ -27,18 +30,18 @@ export interface ReadyMethod {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly Tensor[];
   readonly steps: readonly ReadyStep[];
-  /** Calls of the steps that run here. */
+  /** The calls that run on this CPU, fused ones included. */
   readonly calls: readonly BoundCall[];
-  /** Where each call is among the method's kernel calls; calls that run as one have the place of the last. */
+  /** Index of each call among the method's kernel calls; a fused call has that of its second. */
   readonly places: readonly number[];
-  /** What the values of inputs must fulfil before a run. */
+  /** Limits that the values of inputs (such as token ids) must keep, checked before a run. */
   readonly checks: readonly IndexCheck[];
 }
 
-/** Most rows and columns of a tensor without elements: those of tensors with elements are bounded by their memory. */
+/** Most elements in each dimension of an empty tensor: other tensors are bounded by their memory. */
 const EMPTY_PLACES_MAX = 2 ** 30;
 
-/** UnsupportedError listing everything in a method that this runtime cannot execute. */
+/** UnsupportedError that lists everything in a method that this runtime cannot execute. */
 export function checkMethod(method: Method, registry: OperatorRegistry): void {
   for (const [index, value] of method.values.entries()) {
     if (value.kind !== "tensor") continue;
@@ -69,13 +72,13 @@ export function checkMethod(method: Method, registry: OperatorRegistry): void {
   if (other) throw new UnsupportedError(`method ${method.name}: instruction ${other.kind} is not supported`);
 }
 
-/** Whether elements lie in the order of their indices; dimensions of one place may stand anywhere. */
+/** Whether elements are in row-major order; dimensions of size 1 may stand anywhere. */
 function isRowMajor({ sizes, dimOrder }: TensorValue): boolean {
   const long = dimOrder.filter((dim) => sizes[dim] !== 1);
   return long.every((dim, i) => i === 0 || long[i - 1]! < dim);
 }
 
-/** Resolves a method for inputs of the given sizes, each at most the size that was planned. */
+/** Makes a method ready for inputs of the given sizes, each at most the planned size. */
 export function readyMethod(
   { method, calls: planned, constants }: MethodCalls,
   inputSizes: readonly (readonly number[])[],
@@ -131,8 +134,8 @@ export function readyMethod(
 }
 
 /**
- * Which steps run, and whether as one with the step before: where the kernel for both is no plain loop. `kernels`: those
- * for each step and the one before.
+ * Which calls run, and whether fused with the call before: where the fused kernel is not the reference. `kernels`: the
+ * fused kernel of each call and the one before it.
  */
 export function fusedPlaces(kernels: readonly (Kernel<never> | undefined)[]): { place: number; isFused: boolean }[] {
   const places: { place: number; isFused: boolean }[] = [];
@@ -144,7 +147,7 @@ export function fusedPlaces(kernels: readonly (Kernel<never> | undefined)[]): { 
   return places;
 }
 
-/** What a call makes of its arguments; a ShapeError also names the constants among them, as the file does. */
+/** Runs `work` for a call; a ShapeError also names the constants among its arguments, by their names in the file. */
 function withNames<R>(method: Method, indices: readonly number[], work: () => R): R {
   try {
     return work();
@@ -158,7 +161,7 @@ function withNames<R>(method: Method, indices: readonly number[], work: () => R)
   }
 }
 
-/** The strictest check of each input. Indices that the method computes itself are the kernels' business. */
+/** The strictest limit on each input's values. Indices that the method computes itself are checked by the kernels. */
 function inputChecks(inputs: readonly Tensor[], calls: readonly BoundCall[]): IndexCheck[] {
   const checks = new Map<Tensor, IndexCheck>();
   for (const { indexCheck: check } of calls)

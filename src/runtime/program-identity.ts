@@ -1,12 +1,14 @@
-/** Tells programs apart, so that what one computed is never taken for another's. */
+/** Identifies programs, so that keys and values of one are never used by another. */
 import { crc32c } from "../sequences/crc32c.ts";
 import { bytesOf } from "../tensor.ts";
 import type { LoadedProgram } from "./program.ts";
 
-/** Bytes that are looked at from the start, the middle and the end of each constant. */
+/** Bytes that are hashed at the start, in the middle and at the end of each constant. */
 const SAMPLE_BYTES = 4096;
 
-/** A text that is the same for programs of the same metadata, and of constants that are alike in size and in samples. */
+/**
+ * A text that is equal for programs with equal metadata and constants, as far as sizes and samples of the constants tell.
+ */
 export function programIdentity({ metadata, constants }: LoadedProgram): string {
   const sums = new Uint32Array(2 * constants.length);
   for (const [i, constant] of constants.entries()) {

@@ -1,4 +1,4 @@
-/** A program loaded to run: constants in memory, metadata read, operators known. Sessions hold the state. */
+/** A loaded program: constants in memory, metadata read, operators known. Sessions hold the state. */
 import { checkFields, checkOptions, checkString, checkWhole } from "../arguments.ts";
 import { deferred } from "../deferred.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
@@ -32,30 +32,27 @@ import { checkConstants } from "./stored-constants.ts";
 
 export type Metadata = number | boolean | readonly number[];
 
-/**
- * What a program is loaded with: the operators it may call, the CPU that kernels are chosen for, threads, progress, a
- * profile, and what its sequences may take.
- */
+/** Options of loading a program: operators, CPU, threads, progress, profile, and limits of its sequences. */
 export interface LoadOptions extends SequenceLoadOptions {
   /** Operators that the program may use. Default: those of this package and those registered. */
   readonly registry?: OperatorRegistry;
-  /** CPU whose kernels are chosen. Default: the one that runs this. */
+  /** CPU whose kernels are selected. Default: this machine's. */
   readonly cpu?: Cpu;
-  /** Threads of native kernels. Default: physical performance cores, as far as a container may use them. */
+  /** Threads of native kernels. Default: the physical performance cores that the container may use. */
   readonly threads?: number | undefined;
   /** Collects the times of all calls of the program's sessions. */
   readonly profile?: Profile | undefined;
-  /** Called as constants are read. */
+  /** Called as constants are read, with bytes done and bytes in all. */
   onProgress?(doneBytes: number, totalBytes: number): void;
   /** Ends the load; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Bytes kept for constants, scratch and one session's state. */
+/** Bytes of memory for constants, scratch and one session's state. */
 export interface MemoryUse {
   /** Bytes of weights and other constants. */
   readonly constants: number;
-  /** Bytes that calls overwrite. */
+  /** Bytes of scratch, which calls overwrite. */
   readonly scratch: number;
   /** Bytes of one session's state. */
   readonly state: number;
@@ -63,18 +60,18 @@ export interface MemoryUse {
 
 /**
  * A program that is ready to run: its constants are in memory, its metadata is read and its operators are known.
- * `createSession()` gives what runs its methods.
+ * `createSession()` gives a session that runs its methods.
  */
 export class LoadedProgram {
-  /** The file that it was read from, or "program". */
+  /** Path of the file that it was read from, or "program". */
   readonly file: string;
-  /** CPU whose kernels are chosen. */
+  /** CPU whose kernels are selected. */
   readonly cpu: Cpu;
-  /** Threads of the kernels. */
+  /** Number of threads that kernels run on. */
   readonly threads: number;
-  /** Memory for constants, scratch and state, where that matters to the kernels. */
+  /** Allocator of constants, scratch and state, for kernels that need memory of their own, such as WebAssembly's. */
   readonly memory: KernelMemory;
-  /** Profile that counts calls and their times; undefined without one. */
+  /** Profile that collects the times of calls; undefined without one. */
   readonly profile: Profile | undefined;
   /** Operators that the program may use. */
   readonly registry: OperatorRegistry;
@@ -82,7 +79,7 @@ export class LoadedProgram {
   readonly metadata: ReadonlyMap<string, Metadata>;
   /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** Value that stands for the table of sequences; null without a store. */
+  /** Handle of the sequence table; null without a paged KV cache. */
   readonly sequences: Tensor | null;
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();
@@ -115,7 +112,7 @@ export class LoadedProgram {
     freeWith(this, holdingsOf(memory));
   }
 
-  /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
+  /** Reads all constants and checks that every operator is known. UnsupportedError lists unknown operators. */
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
     checkProgram(program);
     checkOptions(options);
@@ -141,8 +138,8 @@ export class LoadedProgram {
   }
 
   /**
-   * Ends the run that is under way, with an error, and frees what the program holds: threads and memory of WebAssembly;
-   * native memory goes with the garbage. Whatever uses its sessions afterwards gets an UnsupportedError.
+   * Aborts the run under way with an error, and frees threads and WebAssembly memory; native memory is freed by garbage
+   * collection. Sessions used afterwards throw UnsupportedError.
    */
   async dispose(): Promise<void> {
     if (this.#isDisposed) return;
@@ -155,18 +152,18 @@ export class LoadedProgram {
     });
   }
 
-  /** UnsupportedError once the program was disposed of: its memory may belong to another by now. */
+  /** UnsupportedError after `dispose`, since the memory may belong to another program by now. */
   checkUsable(): void {
     if (this.#isDisposed) throw new UnsupportedError("the program was disposed of");
   }
 
-  /** A session with zeroed state of its own. */
+  /** Makes a session with zeroed state. */
   createSession(): Session {
     this.checkUsable();
     return new Session(this);
   }
 
-  /** The method of this name; InvalidArgumentError when there is none. */
+  /** The method of this name. InvalidArgumentError when there is none. */
   method(name: string): Method {
     checkString("name", name);
     const method = this.#methods.get(name);
@@ -177,12 +174,12 @@ export class LoadedProgram {
     return method;
   }
 
-  /** All methods but those of metadata. */
+  /** All methods except those that return metadata. */
   get methods(): readonly Method[] {
     return [...this.#methods.values()];
   }
 
-  /** What is known of a method's calls before the sizes of its inputs are. */
+  /** The part of a method's calls that does not depend on input sizes, computed once. */
   callsOf(method: Method): MethodCalls {
     const known = this.#calls.get(method.name) ?? new MethodCalls(method, this.registry);
     this.#calls.set(method.name, known);
@@ -195,31 +192,31 @@ export class LoadedProgram {
   }
 
   /**
-   * A metadata number that counts or limits something, from 1 to 2^31 - 1, or the fallback. InvalidFileError when it is
-   * another, or when the program has none of that name and no fallback is given.
+   * A metadata number that counts or limits something, from 1 to 2^31 - 1, or `fallback` where there is none.
+   * InvalidFileError for any other value, and for a missing one without `fallback`.
    */
   count(name: string, fallback?: number): number {
     checkString("name", name);
     return countOf(this.metadata, name, { file: this.file, fallback });
   }
 
-  /** What the store of sequences holds, and how often it was of use; null of a program without one. */
+  /** Statistics of the paged KV cache; null for a program without one. */
   get sequenceStatistics(): SequenceStatistics | null {
     return storeOf(this)?.statistics ?? null;
   }
 
-  /** Bytes that the state of one session takes. */
+  /** Bytes of one session's state. */
   get stateBytes(): number {
     return largestMemory([...this.#methods.values()], STATE_MEMORY);
   }
 
-  /** Bytes of memory that the program and one session take. */
+  /** Bytes of memory of the program and one session. */
   get memoryUse(): MemoryUse {
     const sum = (parts: Iterable<Uint8Array>) => [...parts].reduce((total, part) => total + part.byteLength, 0);
     return { constants: sum(this.constants), scratch: sum(this.#scratch.values()), state: this.stateBytes };
   }
 
-  /** Scratch of a method, shared by all sessions, which take turns. */
+  /** Scratch of a method, which all sessions share, since they take turns. */
   scratchOf(method: Method): Uint8Array {
     let scratch = this.#scratch.get(method.name);
     if (!scratch) {
@@ -230,8 +227,8 @@ export class LoadedProgram {
   }
 
   /**
-   * Scratch of kernels, shared by all runs, which take turns. What was given stays valid; it grows in steps, so that runs
-   * of many sizes do not each take their own.
+   * Scratch of kernels, which all runs share, since they take turns. Earlier arrays stay valid; it grows in steps, so that
+   * runs of many sizes do not each allocate their own.
    */
   kernelScratch(byteLength: number): Uint8Array {
     if (byteLength > this.#kernelScratch.length) {
@@ -241,7 +238,7 @@ export class LoadedProgram {
     return this.#kernelScratch.subarray(0, byteLength);
   }
 
-  /** Runs `work` when all earlier work on this program has ended. */
+  /** Runs `work` after all earlier work on this program has ended. */
   async exclusive<R>(work: () => Promise<R>): Promise<R> {
     const previous = this.#turn;
     const { promise, resolve } = deferred();
@@ -254,7 +251,7 @@ export class LoadedProgram {
     }
   }
 
-  /** Notes, and at info level says once, which kernel serves an operator. */
+  /** Notes which kernel serves each operator; the first time, also in the log at info level. */
   noteKernels(calls: readonly KernelCall[]): void {
     for (const { operator, kernel } of calls) {
       const known = this.#kernels.get(operator) ?? new Set();
@@ -265,29 +262,29 @@ export class LoadedProgram {
     }
   }
 
-  /** Kernels in use so far, by operator. */
+  /** Kernels used so far, by operator. */
   get activeKernels(): ReadonlyMap<string, ReadonlySet<string>> {
     return this.#kernels;
   }
 }
 
-/** Sizes and ids have 32 bits in kernels and in the file. */
+/** Sizes and ids are 32-bit in kernels and files. */
 const COUNT_MAX = 2 ** 31 - 1;
-/** Most that scratch of kernels grows beyond what a run needs. */
+/** Most bytes by which kernel scratch grows beyond what a run needs. */
 const SPARE_SCRATCH_BYTES = 1 << 21;
-/** Room for what is allocated later: scratch of kernels, plans. */
+/** Bytes reserved for later allocations: kernel scratch and plans. */
 const KERNEL_BYTES = 1 << 25;
-/** Sessions whose states fit by default: a conversation and something beside it. */
+/** Number of sessions whose states fit by default: a conversation and one more. */
 const SESSIONS = 2;
 
 const stores = new WeakMap<LoadedProgram, SequenceStore | null>();
 
-/** The store of a program's sequences; null of a program that keeps one sequence in states of its own. */
+/** The paged KV cache of a program; null for a program with a contiguous one. */
 export function storeOf(program: LoadedProgram): SequenceStore | null {
   return stores.get(program) ?? null;
 }
 
-/** What the calls of a program keep of sequences, and the store for it; null for a program that knows none. */
+/** What the program's calls keep for each sequence, and the store for it; null for a program without a paged KV cache. */
 function sequencesOf(program: Program, registry: OperatorRegistry, cpu: Cpu, options: LoadOptions) {
   const uses = sequenceUses(program.methods, registry);
   if (uses.length === 0) {
@@ -302,7 +299,7 @@ function sequencesOf(program: Program, registry: OperatorRegistry, cpu: Cpu, opt
   return { uses, chosen: chooseSequences(uses, { contextLength, stepTokens }, options, most) };
 }
 
-/** What a program will have in memory, as far as it is known. */
+/** Bytes of memory that a program needs, as far as its file tells. */
 export function bytesNeeded({ constants, methods }: Program): number {
   const distinct = new Set(constants.map(({ data }) => data));
   const constantBytes = [...distinct].reduce((sum, { byteLength }) => sum + byteLength + 64, 0);
@@ -310,12 +307,12 @@ export function bytesNeeded({ constants, methods }: Program): number {
   return constantBytes + scratch + SESSIONS * largestMemory(methods, STATE_MEMORY) + KERNEL_BYTES;
 }
 
-/** Bytes of a memory in the method that has most of it. */
+/** Bytes of memory number `memory` in the method that has most of it. */
 function largestMemory(methods: readonly Method[], memory: number): number {
   return methods.reduce((most, { memorySizes }) => Math.max(most, memorySizes[memory] ?? 0), 0);
 }
 
-/** The bytes of all constants, read straight into the memory where it must have them. */
+/** Reads the bytes of all constants, directly into kernel memory where kernels need them there. */
 async function readConstants(program: Program, memory: KernelMemory, options: LoadOptions): Promise<Uint8Array[]> {
   const { onProgress, signal } = options;
   const totalBytes = program.constants.reduce((sum, { data }) => sum + data.byteLength, 0);
@@ -341,7 +338,7 @@ async function readConstant(data: DataSource, memory: KernelMemory): Promise<Uin
   return target;
 }
 
-/** More than any machine of use has; each thread has scratch of its own. */
+/** Most threads, more than any machine needs; each has scratch of its own. */
 const THREADS_MAX = 1024;
 
 function countOf(
@@ -361,12 +358,12 @@ function countOf(
   return value as number;
 }
 
-/** Typed views need aligned starts; data at an odd place is copied once. */
+/** Typed views need aligned starts, so data at an unaligned offset is copied once. */
 function aligned(bytes: Uint8Array): Uint8Array {
   return bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
 }
 
-/** Closures made where nothing refers to a program: what it holds must not keep it from being forgotten. */
+/** Made outside of the program's class, so that no closure keeps the program from being garbage collected. */
 function holdingsOf(memory: KernelMemory): Holdings {
   const holdings = new Holdings();
   holdings.add(() => void memory.dispose());
@@ -378,7 +375,7 @@ function callableMethods(program: Program, metadata: ReadonlyMap<string, Metadat
   return new Map(callable.map((method) => [method.name, method]));
 }
 
-/** Metadata of a program by name: methods without inputs and instructions, which return constants. */
+/** Metadata of a program by name: the results of methods without inputs and instructions, which return constants. */
 export function readMetadata(program: Program): Map<string, Metadata> {
   const metadata = new Map<string, Metadata>();
   for (const { name, inputs, outputs, instructions, values } of program.methods) {
@@ -394,7 +391,7 @@ export function readMetadata(program: Program): Map<string, Metadata> {
   return metadata;
 }
 
-/** InvalidArgumentError for what is no program. */
+/** InvalidArgumentError for anything but a program. */
 export function checkProgram(program: Program): void {
   checkFields("program", program, ["methods", "constants"], "one of readProgram() or compileModel()");
 }

@@ -1,4 +1,6 @@
-/** Methods that a session has made ready: for all sizes that the same kernels serve, or one by one where that cannot be. */
+/**
+ * Ready methods of a session: one for all sizes that the same kernels serve, or one for each size where that is impossible.
+ */
 
 import type { InterpreterContext } from "../executorch/interpreter.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
@@ -12,7 +14,7 @@ import { type ReadyMethod, readyMethod } from "./method.ts";
 import { type CallsOfSizes, callsAt, RunList, type RunPlace } from "./run-list.ts";
 import { inputPattern, type MethodEnds, SizedMethod } from "./sized-method.ts";
 
-/** Sizes for which methods are kept ready one by one, besides those that are always kept. */
+/** Most single sizes for which methods are kept ready, beside those that are always kept. */
 const READY_MAX = 6;
 
 /** What making methods ready needs of the program. */
@@ -21,7 +23,7 @@ export interface RunsProgram extends InterpreterContext, RunPlace {
   readonly memory: KernelMemory;
   /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** Value that stands for the table of sequences; null for a program that knows none. */
+  /** Handle of the sequence table; null for a program without a paged KV cache. */
   readonly sequences: Tensor | null;
   /** The planned calls of a method. */
   callsOf(method: Method): MethodCalls;
@@ -29,7 +31,7 @@ export interface RunsProgram extends InterpreterContext, RunPlace {
   scratchOf(method: Method): Uint8Array;
 }
 
-/** Calls that are ready, and what they read and write at their present sizes. */
+/** Calls that are ready, with their inputs and outputs at the present sizes. */
 export interface ReadyRun {
   readonly calls: RunList;
   readonly ends: MethodEnds;
@@ -39,7 +41,7 @@ export interface ReadyRun {
 interface KeptRun extends ReadyRun {
   ends: MethodEnds;
   times: RunTimes | undefined;
-  /** Whether it is kept for as long as the session lives. */
+  /** Whether it is kept as long as the session lives. */
   readonly isKept: boolean;
   readonly free: () => void;
 }
@@ -50,14 +52,14 @@ export class ReadyRuns {
   readonly #program: RunsProgram;
   readonly #state: Uint8Array;
   readonly #holdings: Holdings;
-  /** By sizes, where they are resolved one by one. */
+  /** Runs by input sizes, where each size is resolved by itself. */
   readonly #single = new Map<string, KeptRun>();
-  /** By patterns of sizes; null where each size is resolved by itself. */
+  /** Methods by pattern of input sizes; null where each size is resolved by itself. */
   readonly #sized = new Map<string, SizedMethod | null>();
-  /** By classes of sizes; null likewise. */
+  /** Runs by class of sizes; null where each size is resolved by itself. */
   readonly #classes = new Map<string, KeptRun | null>();
   readonly #times = new Map<string, RunTimes>();
-  /** What was asked for last, as tokens of one sequence do again and again. */
+  /** The last request: decoding asks for the same sizes again and again. */
   #last: { readonly method: Method; readonly sizes: InputSizes; readonly run: ReadyRun } | null = null;
 
   constructor(program: RunsProgram, state: Uint8Array, holdings: Holdings) {
@@ -66,7 +68,7 @@ export class ReadyRuns {
     this.#holdings = holdings;
   }
 
-  /** The calls of a method for inputs of the sizes of these, until it is asked for others. Errors are the file's. */
+  /** A method's calls for inputs of these sizes, valid until other sizes are asked for. Errors name the file. */
   of(method: Method, inputs: readonly Tensor[]): ReadyRun {
     const last = this.#last;
     if (last?.method === method && inputs.every(({ shape }, i) => isSameShape(shape, last.sizes[i]!))) return last.run;
@@ -77,7 +79,7 @@ export class ReadyRuns {
     return run;
   }
 
-  /** Null where sizes must be resolved one by one. */
+  /** The run for a class of sizes; null where each size must be resolved by itself. */
   #ofClass(method: Method, inputSizes: InputSizes): ReadyRun | null {
     const pattern = inputPattern(method, inputSizes);
     const { sizes } = pattern;
@@ -125,7 +127,7 @@ export class ReadyRuns {
     return run;
   }
 
-  /** Forgets the oldest run that serves a single size, when there are many. */
+  /** Frees the oldest run of a single size, when there are too many. */
   #forgetOldest(): void {
     const passing = [...this.#single].filter(([, { isKept }]) => !isKept);
     if (passing.length < READY_MAX) return;
@@ -151,7 +153,7 @@ export class ReadyRuns {
     return { isKept, calls: list, ends: { inputs, outputs, checks }, times: undefined, free };
   }
 
-  /** Where a profile is kept: the times of calls of these sizes. */
+  /** Times of the calls for these sizes; undefined without a profile. */
   #timesFor(method: Method, inputSizes: InputSizes, ready?: ReadyMethod): RunTimes | undefined {
     const { profile } = this.#program;
     if (!profile) return undefined;
@@ -165,7 +167,7 @@ export class ReadyRuns {
   }
 }
 
-/** Whether sizes are the largest that the method takes, those of whole chunks, or the smallest, those of decoding. */
+/** Whether sizes are the largest that the method takes (whole chunks) or the smallest (decode). */
 function isKept(method: Method, inputSizes: InputSizes): boolean {
   const all = (rule: (size: number, largest: number, isStatic: boolean) => boolean) =>
     method.inputs.every((index, i) => {

@@ -1,6 +1,6 @@
 /**
- * Bound calls as a list to run: stretches of native or WebAssembly calls become plans that run off the JavaScript
- * thread, the rest runs here, call by call, with turns for the event loop.
+ * Runs a list of bound calls: stretches of native or WebAssembly calls become plans that run off the JavaScript thread, the
+ * others run here one by one, giving turns to the event loop.
  */
 import { takeTurn, turnHappened } from "../event-loop.ts";
 import type { SizeRange, Sizes } from "../kernels/affine.ts";
@@ -9,28 +9,30 @@ import type { KernelCall } from "../ops/operator.ts";
 import type { RunTimes } from "./calls/profile.ts";
 
 /**
- * A trip to the native threads and back costs about as much as some small kernels. WebAssembly always goes: a call
- * alone would take its arguments to another memory.
+ * Least calls of a plan. Going to the native threads and back costs about as much as some small kernels. WebAssembly calls
+ * always form plans, since a single call would copy its arguments to another memory.
  */
 const PLAN_MIN_CALLS = { native: 2, wasm: 1 } as const;
 
 /**
- * Plans that took less the last time run on this thread, where they can: the way to other threads and back takes some
- * 0.2 ms, and nobody misses the event loop for so short a time.
+ * Plans that took less the last time run on this thread, where they can: switching to other threads and back takes some 0.2
+ * ms, and the event loop can wait that long.
  */
 const SHORT_PLAN_MS = 1;
 
 /**
- * Longer native plans run in pieces of about so many milliseconds, between which plans of other programs have their turn at the
- * threads, in the order in which they came. Programs of WebAssembly have threads of their own.
+ * Longer native plans run in pieces of about this time, between which plans of other programs get their turn on the
+ * threads, in order of arrival. WebAssembly programs have threads of their own.
  */
 const PIECE_MS = 15;
 const PIECES_MAX = 32;
 
-/** When a plan of this process last ended. Native plans run one after the other, so that the next one began then. */
+/**
+ * When a plan of this process last ended. Native plans run one after the other, so the next one began then at the earliest.
+ */
 let lastEnd = 0;
 
-/** `first`: the first of its calls, of which it has `count`. */
+/** Part of the list: `count` calls from number `first` on. */
 type Part = (BoundSteps | TimedPlan) & { readonly first: number; readonly count: number };
 
 interface BoundSteps {
@@ -40,38 +42,41 @@ interface BoundSteps {
 interface TimedPlan {
   readonly count: number;
   readonly plan: CallPlan;
-  /** What its last run took without waiting for other programs, or what one of the present sizes is taken to; Infinity before the first. */
+  /**
+   * Milliseconds of its last run without waiting for other programs, or an estimate for the present sizes; Infinity before
+   * the first run.
+   */
   milliseconds: number;
-  /** Makes plans of its calls from one to another; null where pieces are of no use. */
+  /** Makes a plan of the calls `from` to `to`; null where dividing is of no use. */
   readonly divide: ((from: number, to: number) => CallPlan) | null;
   pieces: Pieces | null;
 }
 
-/** A plan in pieces, for some sizes of its calls. */
+/** A plan divided into pieces, for some sizes. */
 interface Pieces {
   readonly plans: readonly { readonly plan: CallPlan; readonly from: number; readonly to: number }[];
   sizes: Sizes;
 }
 
-/** Where calls run: with which memory and threads, and the scratch of kernels, which all runs of a program share. */
+/** Where calls run: memory, threads, and the kernel scratch that all runs of a program share. */
 export interface RunPlace {
   /** Memory for constants, scratch and state. */
   readonly memory: KernelMemory;
   /** Threads of the kernels. */
   readonly threads: number;
-  /** Memory of this many bytes that kernels may write while they run. */
+  /** Scratch of at least this many bytes for kernels. */
   kernelScratch(byteLength: number): Uint8Array;
 }
 
 /** Calls for all sizes of a range. */
 export interface CallsOfSizes {
   readonly range: SizeRange;
-  /** Number of calls, which are the same kernels for all sizes. */
+  /** Number of calls; their kernels are the same for all sizes. */
   readonly count: number;
   callAt(index: number, sizes: Sizes): KernelCall;
 }
 
-/** The calls of some sizes. */
+/** The calls for given sizes. */
 export function callsAt({ count, callAt }: CallsOfSizes, sizes: Sizes): KernelCall[] {
   return Array.from({ length: count }, (_, index) => callAt(index, sizes));
 }
@@ -85,9 +90,9 @@ export class RunList {
   readonly #sized: CallsOfSizes | undefined;
   #sizes: Sizes;
 
-  /** Makes a run of calls, or of those for the smallest sizes of a range, which `resize` changes. */
+  /** Makes a run of fixed calls, or of calls for the smallest sizes of a range, which `resize` changes. */
   constructor(calls: readonly KernelCall[] | CallsOfSizes, place: RunPlace) {
-    // What frees the list outlives its program, and so must not hold it: `place` is one.
+    // The closure that frees the list outlives the program, so it must not refer to `place`, which may be the program.
     const { memory, threads } = place;
     const sized = "range" in calls ? calls : undefined;
     const first = "range" in calls ? callsAt(calls, calls.range.smallest) : calls;
@@ -106,19 +111,19 @@ export class RunList {
     };
   }
 
-  /** What frees its memory; does not refer to the program. */
+  /** Frees its memory; does not refer to the program. */
   get release(): () => void {
     return this.#release;
   }
 
-  /** The sizes of its calls, where there are others. */
+  /** Present sizes of its calls. */
   get sizes(): Sizes {
     return this.#sizes;
   }
 
   /**
-   * Makes its calls those of other sizes of its range; not during a run. False where a kernel asks for more scratch than
-   * for the largest sizes: the list is of no more use then.
+   * Changes the calls to other sizes of the range; not during a run. False where a kernel needs more scratch than for the
+   * largest sizes, after which the list cannot be used.
    */
   resize(sizes: Sizes): boolean {
     for (const part of this.#parts) {
@@ -144,7 +149,7 @@ export class RunList {
     return { plan: divide(0, encoded.length), divide: isShared ? divide : null, ...unknown, ...place };
   }
 
-  /** Null where the scratch is too small. */
+  /** The call for these sizes; null where its scratch is too small. */
   #callAt(index: number, sizes: Sizes): KernelCall | null {
     const call = this.#sized!.callAt(index, sizes);
     return call.scratchBytes(this.#threads) > this.#scratch.length ? null : call;
@@ -157,7 +162,10 @@ export class RunList {
     return true;
   }
 
-  /** Runs all calls in order. An abort is seen between kernels and throws the signal's reason. `times`: of these calls. */
+  /**
+   * Runs all calls in order. An abort takes effect between kernels and throws the signal's reason. `times` collects these
+   * calls'.
+   */
   async run(signal: AbortSignal | undefined, times?: RunTimes): Promise<void> {
     const { abort } = this.#memory;
     signal?.throwIfAborted();
@@ -221,7 +229,7 @@ export class RunList {
   }
 }
 
-/** Pieces of calls that take about as long as others, if all do. */
+/** Divides calls into pieces of about equal numbers. */
 function dividedPlans(divide: NonNullable<TimedPlan["divide"]>, count: number, pieces: number): Pieces["plans"] {
   const ends = Array.from({ length: pieces + 1 }, (_, i) => Math.round((i * count) / pieces));
   return ends.slice(1).map((to, i) => ({ plan: divide(ends[i]!, to), from: ends[i]!, to }));
@@ -247,11 +255,11 @@ async function runSteps(
 interface Stretch {
   readonly first: number;
   readonly calls: KernelCall[];
-  /** Empty for calls that run on the JavaScript thread. */
+  /** Encoded calls of a plan; empty for calls that run on the JavaScript thread. */
   readonly encoded: EncodedCall[];
 }
 
-/** Neighbouring calls of one sort. */
+/** Divides calls into stretches of one kind: native, WebAssembly or JavaScript. */
 function stretches(calls: readonly KernelCall[], scratch: Uint8Array): Stretch[] {
   const found: Stretch[] = [];
   for (const [first, call] of calls.entries()) {

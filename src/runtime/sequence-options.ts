@@ -1,4 +1,4 @@
-/** What a program keeps of each sequence, and how much memory its store may take: chosen when it is loaded. */
+/** Options of a paged KV cache, chosen when a program is loaded: context, type and memory. */
 import { checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { type KvCacheType, kvCacheTypes, type SequenceUse } from "../kernels/sequence-table.ts";
@@ -10,20 +10,20 @@ import type { Method } from "../program/program.ts";
 import { bytesForSequence, positionsWithin, type SequenceOptions, sequenceLayout } from "../sequences/layout.ts";
 import { plannedArguments } from "./calls/call-values.ts";
 
-/** How many sequences a program serves at once, how long they may be, and what is kept of them. */
+/** How many sequences a program serves at once, how long they may be, and type and memory of the KV cache. */
 export interface SequenceLoadOptions {
-  /** Most tokens of a sequence. Default: the model's own, as far as `cacheBytes` hold it. */
+  /** Most tokens of a sequence. Default: the model's context length, as far as `cacheBytes` hold it. */
   readonly contextLength?: number | undefined;
   /**
-   * What keys and values are kept in: each token reads all of them. f16 takes half of what f32 takes, int8 a quarter, int4 a seventh.
-   * Default: f32 while those of a whole context are at most 32 MiB in f32, which stays in processor caches; else f16.
+   * Type of the KV cache. Each decoded token reads all of it; f16 takes half of f32's bytes, int8 a quarter, int4 a
+   * seventh. Default: f32 while a whole context takes at most 32 MiB, which stays in processor caches; else f16.
    */
   readonly kvCache?: KvCacheType | undefined;
-  /** Most sequences that a step works on; others wait for their turn. Default: 32. */
+  /** Most sequences of a step; further ones wait for their turn. Default: 32. */
   readonly sequences?: number | undefined;
   /**
-   * Most bytes of the keys and values of all sequences, and of prefixes that are kept for later. Taken as tokens come.
-   * Default: a quarter of the memory that is free, or what one whole context takes, where that is at most half of it.
+   * Most bytes of the KV cache of all sequences, prefix cache included; memory is taken as tokens come. Default: a quarter
+   * of the free memory, or what one whole context takes, where that is at most half of it.
    */
   readonly cacheBytes?: number | undefined;
 }
@@ -31,12 +31,12 @@ export interface SequenceLoadOptions {
 const SEQUENCES_DEFAULT = 32;
 const SEQUENCES_MAX = 1024;
 const F32_CONTEXT_BYTES_MAX = 32 * 2 ** 20;
-/** Where nothing tells how much memory is free: in pages. */
+/** Bytes taken as free where nothing tells, as in web pages. */
 const FREE_BYTES_UNKNOWN = 2 ** 31;
-/** WebAssembly's memory is made for the most that may be needed, and one of 4 GiB has the faster code. */
+/** Limit for WebAssembly, whose memory is made for the most that may be needed; up to 4 GiB it has the faster code. */
 export const WASM_CACHE_BYTES_MAX = 2 ** 30;
 
-/** What the calls of methods keep of each sequence. Empty for programs that know no sequences. */
+/** What the methods' calls keep for each sequence; empty for programs without a paged KV cache. */
 export function sequenceUses(methods: readonly Method[], registry: OperatorRegistry): SequenceUse[] {
   return methods.flatMap((method) =>
     method.instructions.flatMap((step) => {
@@ -48,14 +48,14 @@ export function sequenceUses(methods: readonly Method[], registry: OperatorRegis
   );
 }
 
-/** The type, if it is one of those that keys and values are kept in; else InvalidArgumentError. */
+/** Gives the type back. InvalidArgumentError for an unknown type of KV cache. */
 export function checkKvCache(type: KvCacheType): KvCacheType {
   if (!kvCacheTypes.includes(type))
     throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${shown(type)}`);
   return type;
 }
 
-/** What is chosen of a program's sequences, from what was asked for, what the model has and what this machine has. */
+/** Chooses context length, type and memory of the KV cache from the options, the model and this machine's memory. */
 export function chooseSequences(
   uses: readonly SequenceUse[],
   model: { readonly contextLength: number; readonly stepTokens: number },
@@ -89,7 +89,7 @@ export function chooseSequences(
   return { ...chosen, contextLength, stepTokens: Math.min(stepTokens, contextLength) };
 }
 
-/** InvalidArgumentError for options of sequences given to a program that keeps one sequence in states of its own. */
+/** InvalidArgumentError for options of a paged KV cache where the program has a contiguous one. */
 export function checkNoSequences(options: SequenceLoadOptions): void {
   for (const name of ["contextLength", "kvCache", "sequences", "cacheBytes"] as const)
     if (options[name] !== undefined)
@@ -110,7 +110,7 @@ function defaultBytes(one: number, sequences: number, most: number): number {
   return Math.floor(Math.min(share, sequences * one));
 }
 
-/** Memory that this process may still have. */
+/** Bytes of memory that this process may still allocate. */
 function freeBytes(): number {
   const os = nodeBuiltin<typeof import("node:os")>("node:os");
   if (!os) return FREE_BYTES_UNKNOWN;

@@ -1,4 +1,4 @@
-/** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
+/** A session: state of one sequence (its KV cache), and calls of the program's methods on it. */
 import { checkOptions } from "../arguments.ts";
 import { viewOf } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
@@ -11,7 +11,7 @@ import { checkInput, checkInputCount, copyInput } from "./calls/method-values.ts
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { ReadyRuns, type RunsProgram } from "./ready-runs.ts";
 
-/** What a session needs of the loaded program that it runs. */
+/** What a session needs of its program. */
 export interface SessionProgram extends RunsProgram {
   /** Name of the program's file, for messages. */
   readonly file: string;
@@ -19,25 +19,25 @@ export interface SessionProgram extends RunsProgram {
   readonly stateBytes: number;
   /** UnsupportedError once the program was disposed of. */
   checkUsable(): void;
-  /** The method of a name; InvalidArgumentError when there is none. */
+  /** The method of a name. InvalidArgumentError when there is none. */
   method(name: string): Method;
-  /** Runs `work` when all earlier work on the program has ended. */
+  /** Runs `work` after all earlier work on the program has ended. */
   exclusive<R>(work: () => Promise<R>): Promise<R>;
 }
 
 /**
- * The state of one sequence (its keys and values, as a rule) and calls of the program's methods on it. Sessions of one program
- * take turns: a call waits until the one before it has ended.
+ * State of one sequence (usually its KV cache) and calls of the program's methods on it. Sessions of one program take
+ * turns: a call waits until the one before it has ended.
  */
 export class Session {
   readonly #program: SessionProgram;
   readonly #state: Uint8Array;
   readonly #ready: ReadyRuns;
-  /** Copies of outputs, by method and place. */
+  /** Copies of outputs, by method and index. */
   readonly #copies = new Map<string, Uint8Array>();
   readonly #interpreters = new Map<string, Interpreter>();
   readonly #holdings = new Holdings();
-  /** Runs that have not ended. */
+  /** Number of runs under way. */
   #runs = 0;
   #isDisposed = false;
 
@@ -51,19 +51,19 @@ export class Session {
     freeWith(this, this.#holdings);
   }
 
-  /** Frees the state when the runs so far have ended; the session must not be used any more. */
+  /** Frees the state after the runs under way; the session must not be used any more. */
   async dispose(): Promise<void> {
     this.#isDisposed = true;
     await this.#program.exclusive(async () => this.#holdings.releaseAll());
   }
 
-  /** UnsupportedError once the session or its program was disposed of: their memory may belong to another by now. */
+  /** UnsupportedError after the session or its program was disposed of, since their memory may belong to another by now. */
   #checkUsable(): void {
     this.#program.checkUsable();
     if (this.#isDisposed) throw new UnsupportedError("the session was disposed of");
   }
 
-  /** Zeroes the state. InvalidArgumentError while a run is under way, which reads and writes it. */
+  /** Zeroes the state. InvalidArgumentError while a run is under way, which uses it. */
   reset(): void {
     this.#checkUsable();
     if (this.#runs > 0)
@@ -73,16 +73,16 @@ export class Session {
   }
 
   /**
-   * Executes a method. The outputs are overwritten by the session's next call of the method.
-   * Between kernels the event loop gets its turn; the signal is honoured there with its own reason.
+   * Executes a method. Its outputs are overwritten by the session's next call of the method. The event loop gets turns
+   * between kernels; an abort takes effect there and throws the signal's reason.
    */
   run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     return this.use(name, inputs, (outputs) => outputs.map((output, i) => this.#copy(name, i, output)), signal);
   }
 
   /**
-   * Executes a method as `run` does and returns what `read` makes of the outputs, without a copy of them: they are where
-   * the program's next call, of any session, writes, and must not be used when `read` has returned.
+   * Executes a method as `run` does and gives what `read` makes of the outputs, without copying them: they lie where the
+   * program's next call, of any session, writes, so they must not be used after `read` has returned.
    */
   async use<R>(
     name: string,
@@ -107,7 +107,7 @@ export class Session {
     }
   }
 
-  /** What the file says is run: errors are to name it. */
+  /** The file decides what runs, so errors name it. */
   async #run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     const method = this.#program.method(name);
     this.#checkInputs(method, inputs);
@@ -123,7 +123,7 @@ export class Session {
     return ends.outputs;
   }
 
-  /** Sizes that do not fit are the caller's fault, and inputs that none can be given are the file's. */
+  /** Sizes that do not fit are the caller's fault; inputs that nobody could give are the file's. */
   #checkInputs(method: Method, inputs: readonly Tensor[]): void {
     checkInputCount(method, inputs);
     try {
@@ -133,7 +133,7 @@ export class Session {
     }
   }
 
-  /** The session's own copy of an output: in one place for all sizes, which has room for the longest so far. */
+  /** The session's copy of an output: one array for all sizes, as large as the longest so far. */
   #copy(name: string, i: number, { dtype, shape, data }: Tensor): Tensor {
     const key = `${name} ${i}`;
     let bytes = this.#copies.get(key);
@@ -146,7 +146,7 @@ export class Session {
     return { dtype, shape, data: copy };
   }
 
-  /** For a method that cannot be made ready once and for all; it has scratch of its own, where it may keep state. */
+  /** The interpreter of a method that cannot be made ready; it has scratch of its own, in which it may keep state. */
   #interpreterOf(method: Method): Interpreter | undefined {
     const program = this.#program;
     const known = this.#interpreters.get(method.name);

@@ -1,6 +1,6 @@
 /**
- * A method for inputs of many sizes at once: its calls are resolved for a few of them, and what they are for the others
- * follows. Sizes that are alike vary together (tokens and their positions); 1 and the largest stay what they are.
+ * A method for inputs of many sizes: its calls are resolved at a few sizes, from which those for the others follow as
+ * affine functions. Sizes that are equal vary together (tokens and their positions); 1 and the largest sizes stay fixed.
  */
 
 import { type AtSizes, affineAt, fitted, pointsOf, type SizeRange, type Sizes, slopesOf } from "../kernels/affine.ts";
@@ -12,21 +12,21 @@ import type { Method } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
 import { fusedPlaces, type ReadyMethod } from "./method.ts";
 
-/** Fewer sizes are as soon resolved one by one. */
+/** Fewer sizes are resolved one by one in the same time. */
 const SIZES_MIN = 3;
 
 /** Sizes of a method's inputs, some of which vary. */
 export interface InputPattern {
-  /** Names the pattern among those of the method. */
+  /** Key of the pattern among those of the method. */
   readonly key: string;
   readonly sizes: Sizes;
-  /** What the varying sizes may be. */
+  /** Range of the varying sizes. */
   readonly range: SizeRange;
-  /** The sizes of all inputs, from the varying ones. */
+  /** Sizes of all inputs, given the varying ones. */
   inputsOf(sizes: Sizes): readonly (readonly number[])[];
 }
 
-/** The pattern of inputs of these sizes. */
+/** The pattern that inputs of these sizes belong to. */
 export function inputPattern(method: Method, inputSizes: readonly (readonly number[])[]): InputPattern {
   const sizes: number[] = [];
   const largest: number[] = [];
@@ -51,7 +51,7 @@ export function inputPattern(method: Method, inputSizes: readonly (readonly numb
   };
 }
 
-/** A call for sizes of a pattern. */
+/** A call as an affine function of a pattern's sizes. */
 interface AffineCall {
   readonly operator: string;
   readonly candidates: readonly Kernel<never>[];
@@ -59,22 +59,22 @@ interface AffineCall {
   readonly args: AtSizes<unknown>;
 }
 
-/** A step of the method: a call, and it and the one before it as one. */
+/** A call of the method, and its fusion with the one before. */
 interface AffineStep {
   readonly call: AffineCall;
   readonly fused: AffineCall | null;
 }
 
-/** Calls for the sizes of a class: those that the same kernels serve. */
+/** Calls for a class of sizes, which the same kernels serve. */
 export interface SizeClass {
-  /** Names the class among those of the method. */
+  /** Key of the class among those of the method. */
   readonly key: string;
   readonly range: SizeRange;
   readonly count: number;
   callAt(index: number, sizes: Sizes): KernelCall;
 }
 
-/** What a method is besides its calls. */
+/** Inputs, outputs and checks of a method. */
 export interface MethodEnds {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly Tensor[];
@@ -86,7 +86,7 @@ export class SizedMethod {
   readonly #pattern: InputPattern;
   readonly #steps: readonly AffineStep[];
   readonly #cpu: Cpu;
-  /** For each varying size, where its classes end: other kernels serve from there on. */
+  /** For each varying size, the sizes from which on other kernels may serve. */
   readonly #bounds: readonly (readonly number[])[];
 
   private constructor(
@@ -103,8 +103,8 @@ export class SizedMethod {
   }
 
   /**
-   * The method for all sizes of a pattern. Null where its calls are not affine in them, or where it cannot be
-   * resolved for some: they are resolved one by one then.
+   * Fits the method's calls for all sizes of a pattern. Null where they are not affine in the sizes, or cannot be resolved
+   * at some: each size is then resolved by itself.
    */
   static of(
     pattern: InputPattern,
@@ -117,7 +117,7 @@ export class SizedMethod {
     try {
       for (const point of pointsOf(range)) ready.push(resolve(pattern.inputsOf(point)));
     } catch {
-      // The sizes that are asked for may be others: what is wrong with them is said when they are resolved.
+      // The sizes at hand may differ from the failing ones; their own errors come when they are resolved.
       return null;
     }
     const ends = endsAt(range, ready);
@@ -135,7 +135,7 @@ export class SizedMethod {
     return new SizedMethod(pattern, cpu, { ends, steps });
   }
 
-  /** The class of some sizes; null where its smallest and largest sizes are served by different kernels. */
+  /** The class of given sizes; null where different kernels serve its smallest and largest sizes. */
   classOf(sizes: Sizes): SizeClass | null {
     const { range } = this.#pattern;
     const places = sizes.map((size, i) => this.#bounds[i]!.findLastIndex((bound) => size >= bound));
@@ -156,7 +156,7 @@ export class SizedMethod {
     };
   }
 
-  /** Names the class of some sizes. */
+  /** Key of the class of given sizes. */
   classKey(sizes: Sizes): string {
     return sizes.map((size, i) => this.#bounds[i]!.findLastIndex((bound) => size >= bound)).join(" ");
   }
@@ -180,7 +180,7 @@ function endsAt(range: SizeRange, ready: readonly ReadyMethod[]): AtSizes<Method
   const limits = checks.map(({ tensor, where }, i) => {
     const input = inputs.indexOf(tensor);
     const isSame = ready.every((one) => one.checks[i]?.where === where && one.inputs[input] === one.checks[i].tensor);
-    // Positions leave room for the rows that follow: fewer for more rows.
+    // Limits of positions leave room for the tokens after them, so they fall as tokens grow.
     const values = ready.map((one) => one.checks[i]?.limit ?? Number.NaN);
     const slopes = isSame ? slopesOf(range, values, Number.NEGATIVE_INFINITY) : null;
     return slopes && { input, where, at: (sizes: Sizes) => affineAt(range, values[0]!, slopes, sizes) };
@@ -208,7 +208,7 @@ function affineCall(range: SizeRange, calls: readonly BoundCall[]): AffineCall |
   return isSame && query && args ? { operator, candidates, query, args } : null;
 }
 
-/** Sizes from which on other kernels may serve a call, in order. */
+/** Sizes, in order, from which on other kernels may serve a call. */
 function boundsOf(
   calls: readonly AffineCall[],
   { smallest, largest }: SizeRange,

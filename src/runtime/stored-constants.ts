@@ -1,4 +1,4 @@
-/** What operators ask of the constants that their calls read, before a program runs. */
+/** Checks that operators make on constants before a program runs. */
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { argumentIndex, qualifiedName } from "../ops/schema.ts";
 import type { Program } from "../program/program.ts";
@@ -6,8 +6,8 @@ import { tensorBytes } from "../program/verify.ts";
 import { plannedArguments } from "./calls/call-values.ts";
 
 /**
- * Lets operators check the constants of their calls. isMapped: whether constants may be of a mapped file, which is read
- * beside the mapping, so that no more of it comes into memory.
+ * Lets operators check the constants of their calls. `isMapped`: whether constants may belong to a mapped file, which is
+ * then read beside the mapping, so that no more of it is paged in.
  */
 export async function checkConstants(
   { methods, constants }: Program,

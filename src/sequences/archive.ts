@@ -1,40 +1,43 @@
-/** Where pages and states are kept beyond the memory of a store: found by what they hold. */
+/**
+ * Interface of archives: pages and states of the KV cache that are kept beyond the memory of a store, by names of their
+ * content.
+ */
 import type { Page } from "./page.ts";
 
 /**
- * Keeps bytes by names that say what they are of. It may forget any of them at any time, and gives what it gives whole: bytes
- * that are damaged or another's are as good as forgotten.
+ * Keeps bytes by names that identify their content. It may forget any of them at any time; bytes that are damaged or of
+ * another name count as forgotten.
  */
 export interface PageArchive {
-  /** The key of what is in front of the first page of a branch. */
+  /** The key of what precedes the first page of a branch. */
   rootKey(branch: string): string;
-  /** The key of the page of these ids behind another, by whose it is. */
+  /** The key of a page with these ids after page `previous`, in the namespace `salt`. */
   keyOf(previous: string, ids: readonly number[], salt: string): string;
-  /** Whether there are bytes of a name. */
+  /** Whether there are bytes of this name. */
   has(name: string): Promise<boolean>;
-  /** Fills `target` with the bytes of a name; false, with anything in it, where they are not to be had whole. */
+  /** Fills `target` with the bytes of a name; false, with undefined contents, where they are missing or damaged. */
   read(name: string, target: Uint8Array): Promise<boolean>;
-  /** Keeps a copy of bytes, some time later: `bytes` is asked for them then, and gives null where they are gone. */
+  /** Queues bytes to be written; `bytes` is called when they are, and gives null where they are gone by then. */
   write(name: string, bytes: () => Uint8Array | null): void;
-  /** Keeps no more bytes than so many of what is someone's. */
+  /** Sets a quota of bytes for the namespace `salt`. */
   limit(salt: string, bytes: number): void;
-  /** Notes that names are of use, the first ones most. */
+  /** Marks names as used now, the first ones as the most recent. */
   touch(names: readonly string[]): void;
-  /** Resolves when all is written that was given so far. */
+  /** Resolves when all queued bytes are written. */
   flush(): Promise<void>;
 }
 
-/** The name of a page's block of a kind of layers. */
+/** The name of a page's block for one kind of layers. */
 export function blockName(key: string, kind: number): string {
   return `${key}-${kind}`;
 }
 
-/** The name of the state after a page. */
+/** The name of the recurrent state after a page. */
 export function stateName(key: string): string {
   return `${key}-s`;
 }
 
-/** The key of a known page. */
+/** The key of a known page, computed from those of the pages before it. */
 export function keyOfPage(archive: PageArchive, page: Page): string {
   const unnamed: Page[] = [];
   let named = page;

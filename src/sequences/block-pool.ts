@@ -1,20 +1,24 @@
 /**
- * Memory for what sequences hold: blocks of a few sizes out of larger slabs, which are allocated when they are needed and
- * given back when they are empty. Knows numbers of bytes only.
+ * Allocates blocks of a few fixed sizes out of larger slabs, which are allocated when needed and freed when empty. It knows
+ * nothing of what blocks hold.
  */
 import { UnsupportedError } from "../errors.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
 import { logInfo } from "../log.ts";
 
-/** Bytes of a slab, unless a block is larger, or the limit so low that slabs of one kind would keep another's from it. */
+/**
+ * Bytes of a slab, unless a block is larger, or the limit is so low that slabs of one kind would leave no room for other
+ * kinds.
+ */
 const SLAB_BYTES = 1 << 24;
 /**
- * The part of the limit that one slab of each kind has together, unless it has one block: what empty blocks can waste.
+ * Share of the limit that one slab of each kind takes together, unless slabs have one block: bounds what empty blocks
+ * waste.
  */
 const SLABS_SHARE = 1 / 16;
-/** So few of a kind stay, however little is in them. */
+/** Slabs of a kind that are never trimmed. */
 const SLABS_KEPT = 2;
-/** Kernels read from cache lines on. */
+/** Bytes of a cache line, at which blocks begin. */
 const BLOCK_ALIGNMENT = 64;
 
 interface Slab {
@@ -25,13 +29,13 @@ interface Slab {
   used: number;
 }
 
-/** Some bytes of a slab. They move when slabs are emptied, which happens between steps only. */
+/** A range of bytes in a slab. Blocks move when slabs are emptied, between steps only. */
 export class Block {
   readonly kind: number;
   slab: Slab;
   index: number;
   bytes: Uint8Array;
-  /** Address of the first byte, as kernels see it. */
+  /** Address of the first byte, for kernels. */
   address: bigint;
 
   constructor(slab: Slab, index: number) {
@@ -44,7 +48,7 @@ export class Block {
     slab.used++;
   }
 
-  /** To a free place of another slab. */
+  /** Moves its bytes to a free place of another slab. */
   moveTo(slab: Slab, index: number): void {
     const old = this.bytes;
     this.slab.blocks[this.index] = null;
@@ -64,10 +68,10 @@ function bytesAt({ bytes, blocks }: Slab, index: number): Uint8Array {
   return bytes.subarray(index * blockBytes, (index + 1) * blockBytes);
 }
 
-/** Blocks of several kinds, each kind of one size, within a limit of bytes that all slabs together keep. */
+/** Blocks of several kinds, each of one size, under a limit of bytes for all slabs together. */
 export class BlockPool {
   readonly #memory: KernelMemory;
-  /** [kinds]: bytes of a block, blocks of a slab, slabs. */
+  /** By kind: bytes of a block; then blocks of a slab, and slabs. */
   readonly #blockBytes: readonly number[];
   readonly #slabBlocks: readonly number[];
   readonly #slabs: Slab[][];
@@ -76,7 +80,7 @@ export class BlockPool {
   #usedBytes = 0;
   #moves = 0;
 
-  /** `sizes` are the bytes of a block of each kind. */
+  /** `sizes`: bytes of a block, by kind. */
   constructor(memory: KernelMemory, limit: number, sizes: readonly number[]) {
     this.#memory = memory;
     this.#limit = limit;
@@ -85,27 +89,27 @@ export class BlockPool {
     this.#slabs = sizes.map(() => []);
   }
 
-  /** Bytes that slabs keep. */
+  /** Bytes of all slabs. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Bytes of blocks that were taken. */
+  /** Bytes of the blocks in use. */
   get usedBytes(): number {
     return this.#usedBytes;
   }
 
-  /** Most bytes that slabs may keep; less than was asked for when the memory had no more. */
+  /** Most bytes of slabs; lowered when the memory could not give more. */
   get limit(): number {
     return this.#limit;
   }
 
-  /** Times that blocks have moved: their addresses are others since. */
+  /** Number of moves of blocks so far, each of which changed an address. */
   get moves(): number {
     return this.#moves;
   }
 
-  /** A block, whose bytes may hold anything; null when there is none within the limit. */
+  /** Takes a block with undefined contents; null when there is none within the limit. */
   take(kind: number): Block | null {
     const slab = this.#fullestWithRoom(kind) ?? this.#newSlab(kind);
     if (!slab) return null;
@@ -125,8 +129,8 @@ export class BlockPool {
   }
 
   /**
-   * Makes room within the limit for a slab of a kind, by moving blocks of other kinds together. False when they do not
-   * leave enough; it must be called between steps only.
+   * Makes room for a slab of a kind by moving blocks of other kinds together. False when that does not free enough. Must be
+   * called between steps only.
    */
   compact(kind: number): boolean {
     const needed = this.#slabBytes(kind);
@@ -138,7 +142,7 @@ export class BlockPool {
   }
 
   /**
-   * Gives back a slab of each kind of whose blocks more than half are free, by moving its blocks to others. It must be
+   * Frees a slab of each kind of which more than half of the blocks are free, by moving its blocks to other slabs. Must be
    * called between steps only.
    */
   trim(): void {
@@ -148,7 +152,7 @@ export class BlockPool {
     }
   }
 
-  /** Gives all slabs back, whatever is in them. */
+  /** Frees all slabs, with blocks in use. */
   dispose(): void {
     for (const slab of this.#slabs.flat()) this.#release(slab);
     this.#usedBytes = 0;
@@ -158,7 +162,7 @@ export class BlockPool {
     return this.#slabBlocks[kind]! * this.#blockBytes[kind]!;
   }
 
-  /** So that others become empty. */
+  /** The fullest slab with room, so that others become empty. */
   #fullestWithRoom(kind: number, except?: Slab): Slab | undefined {
     let best: Slab | undefined;
     for (const slab of this.#slabs[kind]!)
@@ -178,7 +182,7 @@ export class BlockPool {
     return slab;
   }
 
-  /** Null, and a lower limit from now on, where the memory has no more. */
+  /** Allocates a slab; null, with the limit lowered, where the memory has no more. */
   #allocate(byteLength: number): Uint8Array | null {
     try {
       return this.#memory.allocate(byteLength);
@@ -192,7 +196,7 @@ export class BlockPool {
     }
   }
 
-  /** Moves the blocks of the emptiest slab of a kind to its others and gives it back; false when they have no room. */
+  /** Moves the blocks of the emptiest slab of a kind to the others and frees it; false when they have no room. */
   #emptyOne(kind: number): boolean {
     const slabs = this.#slabs[kind]!;
     const room = slabs.reduce((sum, { blocks, used }) => sum + blocks.length - used, 0);
@@ -211,13 +215,13 @@ export class BlockPool {
     const slabs = this.#slabs[slab.kind]!;
     slabs.splice(slabs.indexOf(slab), 1);
     this.#bytes -= slab.bytes.length;
-    // What frees memory may be the collection of garbage, much later.
+    // The memory itself may be freed much later, by garbage collection, so its pages are given back now.
     this.#memory.discard(slab.bytes);
     this.#memory.free(slab.bytes);
   }
 }
 
-/** Bytes that a block takes of its slab. */
+/** Bytes of a block with padding to cache lines. */
 export function blockSize(bytes: number): number {
   return Math.ceil(bytes / BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT;
 }
@@ -226,7 +230,10 @@ function slabBlocks(blockBytes: number, most: number): number {
   return Math.max(1, Math.floor(Math.min(SLAB_BYTES, most) / blockBytes));
 }
 
-/** Least limit with which `counts` blocks of each size can all be had, whatever was taken and given before. */
+/**
+ * The least limit with which `counts` blocks of each kind fit at the same time, in whatever order blocks were taken and
+ * freed.
+ */
 export function limitFor(sizes: readonly number[], counts: readonly number[]): number {
   const bytes = sizes.reduce((sum, size, kind) => sum + blockSize(size) * counts[kind]!, 0);
   return Math.ceil(bytes / (1 - SLABS_SHARE));

@@ -1,12 +1,12 @@
-/** CRC-32C (Castagnoli, RFC 3720), eight bytes at a time: it finds every burst of up to 32 damaged bits. */
+/** CRC-32C (Castagnoli, RFC 3720), eight bytes at a time; it detects every burst of up to 32 damaged bits. */
 
 /** Reversed polynomial. */
 const POLYNOMIAL = 0x82f63b78;
 
-/** [8 * 256]: what a byte adds to the sum when 0 to 7 bytes follow it in its group. */
+/** [8 * 256]: contribution of a byte that is followed by 0 to 7 bytes of its group. */
 const table = makeTable();
 
-/** The sum of bytes that follow those that `sum` is of; 0 is that of none. Words are read as little-endian ones. */
+/** CRC-32C of bytes after those with checksum `sum` (0 for none). Words are read as little-endian. */
 export function crc32c(bytes: Uint8Array, sum = 0): number {
   const { buffer, byteOffset, length } = bytes.byteOffset % 4 === 0 ? bytes : bytes.slice();
   const words = new Int32Array(buffer, byteOffset, 2 * Math.floor(length / 8));

@@ -1,8 +1,8 @@
-/** Pages that can be given up, of which whoever has most gives up his least recently used first. */
+/** Pages that may be evicted: the owner (salt) with most pages loses the least recently used first. */
 import type { Page } from "./page.ts";
 
 export class FairPages {
-  /** By salt: pages and the times at which they were noted, the first ones first. */
+  /** By salt: pages and the times at which they were added, oldest first. */
   readonly #bySalt = new Map<string, Map<Page, number>>();
   #size = 0;
 
@@ -10,7 +10,7 @@ export class FairPages {
     return this.#size;
   }
 
-  /** Notes a page that is not noted. */
+  /** Adds a page that is not in the list. */
   add(page: Page, time: number): void {
     const own = this.#bySalt.get(page.salt) ?? new Map<Page, number>();
     this.#bySalt.set(page.salt, own);
@@ -18,7 +18,7 @@ export class FairPages {
     this.#size++;
   }
 
-  /** Whether it was noted, and is no more. */
+  /** Removes a page; whether it was in the list. */
   delete(page: Page): boolean {
     const own = this.#bySalt.get(page.salt);
     if (!own?.delete(page)) return false;
@@ -27,7 +27,7 @@ export class FairPages {
     return true;
   }
 
-  /** The page to give up next, and when it was noted. */
+  /** The page to evict next, and the time at which it was added. */
   get first(): { readonly page: Page; readonly since: number } | null {
     let most: Map<Page, number> | null = null;
     for (const own of this.#bySalt.values()) if (own.size > (most?.size ?? 0)) most = own;
@@ -35,12 +35,12 @@ export class FairPages {
     return null;
   }
 
-  /** How many are of a salt. */
+  /** Number of pages of a salt. */
   countOf(salt: string): number {
     return this.#bySalt.get(salt)?.size ?? 0;
   }
 
-  /** The page of a salt to give up next; null where it has none. */
+  /** The page of a salt to evict next; null where it has none. */
   firstOf(salt: string): Page | null {
     for (const page of this.#bySalt.get(salt)?.keys() ?? []) return page;
     return null;

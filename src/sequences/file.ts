@@ -1,5 +1,5 @@
 /**
- * Files of sequences. Little endian:
+ * File format of saved sequences, little-endian:
  *
  *     0 u32 magic "LBSQ"    4 u32 version    8 u32 bytes of the header    12 u32 CRC-32C of bytes 0..11 and of the header
  *     16 header, JSON (`FileHeader`)
@@ -18,12 +18,12 @@ const MAGIC = 0x5153424c;
 const VERSION = 1;
 export const PREFIX_BYTES = 16;
 export const CHECKSUM_BYTES = 4;
-/** Most bytes of a header: names of programs and branches are no longer than this. */
+/** Most bytes of a header; names of programs and branches are shorter. */
 const HEADER_BYTES_MAX = 1 << 20;
-/** Most characters of a header that a message quotes. */
+/** Most characters of a header that an error message quotes. */
 const QUOTED_MAX = 200;
 
-/** What a sequence was computed by and kept in: it can be restored by the same only. */
+/** Program, KV cache type and layout of a sequence: it can be restored only where all are equal. */
 interface FileIdentity {
   readonly program: string;
   readonly type: string;
@@ -32,13 +32,13 @@ interface FileIdentity {
   readonly stateBytes: number;
 }
 
-/** Which sequence it is, and what of it is in the file. */
+/** Which sequence a file holds, and which parts of it. */
 export interface FileContent {
   readonly branch: string;
   readonly tokens: number;
-  /** By kind of layers: the first page whose block is in the file, not after the first one that the next row reads. */
+  /** By kind of layers: the first page whose block is in the file, at most the first page that the next token reads. */
   readonly firstPages: readonly number[];
-  /** The last position that the state of recurrent layers is known of, at the end of a page; 0 for none. */
+  /** Last page boundary whose recurrent state is known; 0 for none. */
   readonly boundary: number;
 }
 
@@ -53,7 +53,7 @@ function identity(layout: SequenceLayout, program: string): FileIdentity {
   };
 }
 
-/** All that comes before the ids. */
+/** Encodes everything that comes before the ids. */
 export function encodeHeader(layout: SequenceLayout, program: string, content: FileContent): Uint8Array {
   const text = new TextEncoder().encode(JSON.stringify({ ...identity(layout, program), ...content }));
   const bytes = new Uint8Array(PREFIX_BYTES + text.length);
@@ -66,7 +66,7 @@ export function encodeHeader(layout: SequenceLayout, program: string, content: F
   return bytes;
 }
 
-/** Bytes of the header that follows a file's first 16 bytes. InvalidFileError when they begin no such file. */
+/** Bytes of the header after a file's first 16 bytes. InvalidFileError when they do not begin a file of a sequence. */
 export function headerLength(file: string, prefix: Uint8Array): number {
   const view = new DataView(prefix.buffer, prefix.byteOffset, prefix.length);
   const [magic, version, length] = [0, 4, 8].map((offset) => view.getUint32(offset, true)) as [number, number, number];
@@ -79,7 +79,7 @@ export function headerLength(file: string, prefix: Uint8Array): number {
   return length;
 }
 
-/** What a file says of itself. InvalidFileError when it is damaged, or of a sequence that `layout` cannot hold. */
+/** Decodes and checks the header. InvalidFileError when it is damaged, or of a sequence that `layout` cannot hold. */
 export function decodeHeader(file: string, bytes: Uint8Array, layout: SequenceLayout, program: string): FileContent {
   const found = new DataView(bytes.buffer, bytes.byteOffset).getUint32(12, true);
   checkSum(file, "header", headerChecksum(bytes), found);
@@ -101,7 +101,7 @@ export function decodeHeader(file: string, bytes: Uint8Array, layout: SequenceLa
   return { branch, tokens, firstPages, boundary };
 }
 
-/** InvalidFileError for a sum of a part of a file that is not what it was. */
+/** InvalidFileError where the checksum of a part of a file is wrong. */
 export function checkSum(file: string, part: string, expected: number, found: number): void {
   const hex = (sum: number) => `0x${sum.toString(16).padStart(8, "0")}`;
   if (expected !== found)
@@ -111,13 +111,13 @@ export function checkSum(file: string, part: string, expected: number, found: nu
     );
 }
 
-/** Positions whose states are in a file. */
+/** Positions whose recurrent states are in a file. */
 export function statesInFile({ shape }: SequenceLayout, { tokens, boundary }: FileContent): number[] {
   if (shape.stateBytes === 0 || tokens === 0) return [];
   return boundary > 0 && boundary < tokens ? [boundary, tokens] : [tokens];
 }
 
-/** Pages and kinds whose blocks are in a file, in its order. */
+/** Pages and kinds whose blocks are in a file, in the file's order. */
 export function* blocksInFile(
   { shape }: SequenceLayout,
   { tokens, firstPages }: FileContent,

@@ -1,4 +1,4 @@
-/** Where the layers of a program have their parts of pages and states, and how much memory that takes. */
+/** Layout of pages and states: where each layer's keys and values lie, and how much memory that takes. */
 import { checkWhole } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import {
@@ -12,27 +12,27 @@ import {
 import { blockSize, limitFor } from "./block-pool.ts";
 import { blockSizes, firstPageKept, type PageShape } from "./page-store.ts";
 
-/** Sizes that are chosen when a program is loaded. */
+/** Options of the KV cache, chosen when a program is loaded. */
 export interface SequenceOptions {
-  /** What keys and values are kept in. */
+  /** Type of keys and values. */
   readonly type: KvCacheType;
   /** Most tokens of a sequence. */
   readonly contextLength: number;
-  /** Most sequences of one step. */
+  /** Most sequences of a step. */
   readonly sequences: number;
   /** Most bytes of keys, values and states of all sequences together. */
   readonly cacheBytes: number;
-  /** Most tokens that a sequence has in one step. Default: those of a page. */
+  /** Most tokens of a sequence in one step. Default: the tokens of a page. */
   readonly stepTokens?: number | undefined;
-  /** Positions of a page, a power of two. Default: 32, and 64 of int4, which has no other. */
+  /** Positions of a page, a power of two. Default: 32; int4 always has 64. */
   readonly pagePositions?: number | undefined;
 }
 
-/** Layers of one kind: their keys and values are in one block of each page. */
+/** Layers with the same shapes: their keys and values are in one block of each page. */
 interface LayerKind extends LayerCacheShape {
   readonly type: KvCacheType;
   readonly layers: number;
-  /** Bytes of one layer in a page. */
+  /** Bytes of one layer's keys and values in a page. */
   readonly layerBytes: number;
 }
 
@@ -41,21 +41,27 @@ export interface SequenceLayout {
   readonly slots: number;
   readonly pagePositions: number;
   readonly pagesMax: number;
-  /** Of int4, each kind has another as long after them all: the same in f16, of the pages that the next rows are in. */
+  /**
+   * Kinds of layers. For int4, a second half of the list has each kind's residual: the same in f16, for pages that are not
+   * full.
+   */
   readonly kinds: readonly LayerKind[];
-  /** By number of the layer in the program: which of its kind it is. */
+  /** Kind of each layer, by its number in the program, and its index within the kind. */
   readonly layers: ReadonlyMap<number, { readonly kind: number; readonly number: number }>;
   readonly states: ReadonlyMap<number, { readonly offset: number; readonly byteLength: number }>;
   readonly shape: PageShape;
 }
 
 const PAGE_POSITIONS = 32;
-/** Kernels count with 32 bits. */
+/** Kernels count with 32-bit integers. */
 const COUNT_MAX = 2 ** 31 - 1;
-/** The state to read, the one to write, and that before the first position. */
+/** States of a sequence in a step: the one to read, the one to write, and the zero state. */
 const STATES_OF_SEQUENCE = 3;
 
-/** InvalidArgumentError for options out of range, and for calls of one layer that keep things of different sizes. */
+/**
+ * Computes the layout. InvalidArgumentError for options out of range, and for calls of one layer with different cache
+ * shapes.
+ */
 export function sequenceLayout(
   uses: readonly SequenceUse[],
   options: Omit<SequenceOptions, "cacheBytes">,
@@ -103,15 +109,15 @@ export function sequenceLayout(
   };
 }
 
-/** The same layers in f16: a row sees those of its own page, as one with a window of itself would. */
+/** The residual of a kind of int4: f16, with the window 1, since only the page of the next token is read. */
 function residualKind(kind: LayerKind, pagePositions: number): LayerKind {
   const { layerBytes } = partOffsets({ ...kind, type: "f16", pagePositions });
   return { ...kind, type: "f16", window: 1, layerBytes };
 }
 
 /**
- * Least `cacheBytes` with which one sequence can grow to `positions` tokens, `stepTokens` at a time, whatever else the store
- * holds for later.
+ * The least `cacheBytes` with which one sequence can grow to `positions` tokens, `stepTokens` at a time, whatever else is
+ * cached.
  */
 export function bytesForSequence({ shape }: SequenceLayout, positions: number, stepTokens: number): number {
   return limitFor(blockSizes(shape), blocksOf(shape, positions, stepTokens));
@@ -131,7 +137,7 @@ export function positionsWithin(layout: SequenceLayout, cacheBytes: number, most
   return low;
 }
 
-/** Most pages at once for each kind of layers; a shared page that is written is copied, so there is one more. */
+/** Most pages of one sequence at once, by kind; a shared page that is written is copied, which takes one more. */
 function blocksOf(shape: PageShape, positions: number, stepTokens: number): number[] {
   const pages = Math.ceil(positions / shape.positions);
   const counts = shape.kinds.map(({ window }, kind) => {
@@ -146,7 +152,7 @@ function isSameKind(a: LayerCacheShape, b: LayerCacheShape): boolean {
   return a.kvHeads === b.kvHeads && a.headDim === b.headDim && a.window === b.window;
 }
 
-/** Each layer once, by number. What the call with the longest window sees is kept. */
+/** The cache shape of each layer, by number; of several calls, the longest window counts. */
 function cacheUses(uses: readonly SequenceUse[], contextLength: number): (LayerCacheShape & { layer: number })[] {
   const known = new Map<number, LayerCacheShape & { layer: number }>();
   for (const use of uses) {

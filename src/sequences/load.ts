@@ -1,36 +1,36 @@
-/** Pages of a prefix that an archive has and the memory of a store has not. */
+/** Loads pages of a prefix that the archive has and the store's memory has not. */
 import { blockName, type PageArchive, stateName } from "./archive.ts";
 import type { Page } from "./page.ts";
 import { firstPageRead, type PageStore } from "./page-store.ts";
 import type { State } from "./state.ts";
 
-/** A prefix that begins with what is in memory. */
+/** A prefix whose first pages are in memory. */
 export interface Prefix {
   readonly branch: string;
-  /** Whose a page is that ends at a position. */
+  /** Namespace (salt) of a page that ends at position `end`. */
   readonly saltAt: (end: number) => string;
-  /** Ids of its full pages. */
+  /** Ids of the prefix's full pages. */
   readonly ids: readonly number[];
-  /** Full pages of it that a sequence holds, from the first on. */
+  /** Full pages that the sequence holds already, from the first on. */
   readonly held: readonly Page[];
 }
 
-/** Pages behind those that are held, which nobody holds yet, and the state after them. */
+/** Loaded pages after the held ones, which nobody holds yet, and the state after them. */
 export interface LoadedPages {
   readonly ids: readonly number[];
   readonly pages: readonly Page[];
-  /** By kind of layers: the first page that has its block. */
+  /** By kind of layers: the first page whose block was loaded or held. */
   readonly firstPages: readonly number[];
   readonly state: State | null;
 }
 
 /**
- * Reads the pages with which the longest prefix can be gone on from. Null where there are none, or no room for them. Blocks
- * of the store must stay where they are meanwhile.
+ * Reads the pages of the longest prefix from which the sequence can go on. Null where there are none, or no room for them.
+ * Blocks must not move meanwhile.
  */
 export async function loadPages(store: PageStore, archive: PageArchive, prefix: Prefix): Promise<LoadedPages | null> {
   const known = new Known(archive, prefix, store.shape.positions);
-  // A name that turns out to be of no use is known to be so in the next try.
+  // Names that cannot be read are remembered, so that the next try asks for a shorter prefix.
   for (;;) {
     const count = await usablePages(store, known, prefix);
     if (count <= prefix.held.length) return null;
@@ -39,7 +39,7 @@ export async function loadPages(store: PageStore, archive: PageArchive, prefix: 
   }
 }
 
-/** Keys of a prefix's pages, and what the archive has of them. */
+/** Keys of a prefix's pages, and which of them the archive has. */
 class Known {
   readonly archive: PageArchive;
   readonly keys: readonly string[];
@@ -69,10 +69,10 @@ class Known {
   }
 }
 
-/** So many pages ahead, it is asked whether the archive has them. */
+/** Number of pages ahead for which the archive is asked. */
 const ASKED_AHEAD = 16;
 
-/** Most pages, those held included, after which a sequence can go on with what is held and what the archive has. */
+/** Most pages, held ones included, after which a sequence can go on with what is held and what the archive has. */
 async function usablePages({ shape }: PageStore, known: Known, { held }: Prefix): Promise<number> {
   const { keys } = known;
   const hasBlock = async (page: number, kind: number) =>
@@ -80,7 +80,7 @@ async function usablePages({ shape }: PageStore, known: Known, { held }: Prefix)
   const whole = shape.kinds.flatMap(({ window }, kind) => (window === 0 ? [kind] : []));
   let count = whole.length > 0 ? held.length : keys.length;
   const hasWhole = async (page: number) => {
-    // An answer of a busy machine takes long, however little it is.
+    // On a busy machine each answer takes long, so that later pages are asked for ahead.
     if (page + ASKED_AHEAD < keys.length) for (const kind of whole) void hasBlock(page + ASKED_AHEAD, kind);
     for (const kind of whole) if (!(await hasBlock(page, kind))) return false;
     return true;
@@ -106,7 +106,7 @@ async function hasWindows(
   return true;
 }
 
-/** Reads what is needed of `count` pages; "again" where something of it could not be read, which is known then. */
+/** Reads what is needed of `count` pages; "again" where a part could not be read, which `known` then remembers. */
 async function readAll(
   store: PageStore,
   known: Known,
@@ -145,10 +145,10 @@ async function readAll(
   return { ids: ids.slice(held.length * positions, count * positions), pages, firstPages, state };
 }
 
-/** Reads under way at once: as many as Node has threads for files. */
+/** Reads at the same time: as many as Node has threads for files. */
 const READS = 4;
 
-/** Fills all targets; false, with no read under way, where one cannot be filled. */
+/** Fills all targets; false, after all reads have ended, where one cannot be filled. */
 async function readSome(known: Known, reads: readonly { name: string; target: Uint8Array }[]): Promise<boolean> {
   let next = 0;
   let isRead = true;

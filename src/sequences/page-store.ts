@@ -1,4 +1,4 @@
-/** The pages of all sequences: taken within a limit of bytes, found by their ids, evicted when nobody holds them. */
+/** Pages of all sequences: allocated under a byte limit, found by their ids, evicted when no sequence holds them. */
 import type { KernelMemory } from "../kernels/contract.ts";
 import { blockName, keyOfPage, type PageArchive, stateName } from "./archive.ts";
 import { type Block, BlockPool } from "./block-pool.ts";
@@ -6,13 +6,15 @@ import { FairPages } from "./fair-pages.ts";
 import { Page } from "./page.ts";
 import type { State } from "./state.ts";
 
-/** What a page holds for the layers of one kind. */
+/** A page's part for the layers of one kind. */
 interface PageKind {
-  /** Last positions that a query sees; 0 for all. */
+  /** Sliding window: positions that a query sees; 0 for all. */
   readonly window: number;
   /** Bytes of the layers' keys and values in a page. */
   readonly byteLength: number;
-  /** Whether it is what another kind is made of, page by page: it is of no use once a page is full and left behind. */
+  /**
+   * Whether it is the f16 residual of an int4 kind, which is not needed once the page is full and the sequence has left it.
+   */
   readonly isResidual: boolean;
 }
 
@@ -20,15 +22,17 @@ export interface PageShape {
   /** Positions of a page, a power of two. */
   readonly positions: number;
   readonly kinds: readonly PageKind[];
-  /** Bytes of all recurrent layers together, for one sequence; 0 without any. */
+  /** Bytes of all recurrent layers' state of one sequence; 0 without any. */
   readonly stateBytes: number;
 }
 
-/** Pages behind a window that stay, so that a sequence can be cut back a little; of larger ones, fewer. */
+/**
+ * Pages before a window that are kept, so that a sequence can be truncated a little; fewer of residuals, which are larger.
+ */
 const SPARE_PAGES = 2;
 const SPARE_RESIDUALS = 1;
 
-/** The first page that a row at `position` reads in layers of a kind. */
+/** The first page that the token at `position` reads in layers of a kind. */
 export function firstPageRead({ positions, kinds }: PageShape, kind: number, position: number): number {
   const { window } = kinds[kind]!;
   return window === 0 ? 0 : Math.floor(Math.max(0, position - window + 1) / positions);
@@ -41,8 +45,8 @@ export function firstPageKept(shape: PageShape, kind: number, position: number):
 }
 
 /**
- * The last position, at most `position`, that a sequence of these pages can go on from: what windows see from there is
- * held, and so is the state of recurrent layers, which is that at the end of a page, or at `stateAt`.
+ * The last position, at most `position`, from which a sequence with these pages can go on: the pages of its windows are
+ * there, and the state of recurrent layers, which exists at the ends of pages or at `stateAt`.
  */
 export function usablePosition(shape: PageShape, pages: readonly Page[], position: number, stateAt?: number): number {
   let usable = position;
@@ -71,18 +75,18 @@ function lastWithState({ positions }: PageShape, pages: readonly Page[], positio
 
 export class PageStore {
   readonly shape: PageShape;
-  /** Steps and reads from files under way, for which blocks must stay where they are. */
+  /** Number of steps and file reads under way, during which blocks must not move. */
   uses = 0;
   evictedPages = 0;
   #archive: PageArchive | null = null;
   readonly #pool: BlockPool;
-  /** What is in front of the first page, by branch. */
+  /** Root of the tree of known pages, by branch. */
   readonly #roots = new Map<string, Page>();
-  /** Known pages that no sequence holds, by when they were used; a page after its followers. */
+  /** Known pages that no sequence holds, by time of last use; pages come after those that follow them. */
   readonly #idle = new FairPages();
-  /** Known pages with a state, by when it was used. */
+  /** Known pages with a recurrent state, by time of its last use. */
   readonly #withState = new FairPages();
-  /** Most pages of salts that no sequence holds. */
+  /** Most pages of a salt that are kept without a sequence that holds them. */
   readonly #quotas = new Map<string, number>();
   #time = 0;
   #zeroState: State | null = null;
@@ -92,7 +96,7 @@ export class PageStore {
     this.#pool = new BlockPool(memory, cacheBytes, blockSizes(shape));
   }
 
-  /** Where full pages are kept, too, from now on. */
+  /** Sets the archive, to which full pages are written from now on. */
   set archive(archive: PageArchive | null) {
     this.#archive = archive;
     for (const [branch, root] of this.#roots) root.key = archive?.rootKey(branch) ?? null;
@@ -123,8 +127,8 @@ export class PageStore {
   }
 
   /**
-   * A page that nobody holds yet, with blocks of the kinds that it needs, whose bytes mean nothing; null when there is no
-   * room.
+   * A new page that nobody holds yet, with blocks (of undefined contents) for the kinds that it needs; null when there is
+   * no room.
    */
   newPage(ids: readonly number[] = [], needs: (kind: number) => boolean = () => true): Page | null {
     const page = new Page(
@@ -141,12 +145,12 @@ export class PageStore {
     return page;
   }
 
-  /** A page that nobody came to hold. */
+  /** Frees a page that nobody came to hold. */
   giveBack(page: Page): void {
     this.#free(page);
   }
 
-  /** A page of its own with what another holds at its first `length` positions; null when there is no room. */
+  /** A copy of a page's first `length` positions; null when there is no room. */
   copyPage(page: Page, length: number): Page | null {
     const copy = this.newPage(page.ids.slice(0, length));
     if (!copy) return null;
@@ -158,7 +162,7 @@ export class PageStore {
     if (page.holders++ === 0) this.#idle.delete(page);
   }
 
-  /** One that is known stays until it is evicted, when nobody holds it any more. */
+  /** Gives up a page. A known page stays until it is evicted, when nobody holds it any more. */
   release(page: Page): void {
     page.holders--;
     if (page.holders > 0) this.#giveUnread(page);
@@ -174,21 +178,21 @@ export class PageStore {
       this.#evict(next);
   }
 
-  /** Keeps no more pages of a salt than so many when no sequence holds them, nor in the archive. */
+  /** Sets the most pages of a salt that are kept without a holder, in memory and in the archive. */
   limit(salt: string, pages: number): void {
     this.#quotas.set(salt, pages);
     this.#archive?.limit(salt, pages * blockSizes(this.shape).reduce((sum, bytes) => sum + bytes, 0));
   }
 
-  /** The sequence does not read the page's block of a kind any more, though it still holds the page. */
+  /** Notes that a sequence no longer reads the page's block of a kind, though it still holds the page. */
   leaveBehind(page: Page, kind: number): void {
     page.readers[kind]!--;
     this.#giveUnread(page);
   }
 
   /**
-   * Makes a page known after another: a full one, or the last of a sequence that was restored. Where the same is known
-   * already, that one is given, with the blocks that it lacks: it takes the page's place.
+   * Makes a page known after page `previous`: a full page, or the last page of a restored sequence. Where an equal page is
+   * known already, that one is returned to be held instead, completed with the blocks that it lacks.
    */
   know(page: Page, previous: Page): Page {
     if (!previous.isKnown) return page;
@@ -200,7 +204,7 @@ export class PageStore {
       return page;
     }
     const lacking = same.blocks.flatMap((block, kind) => (block ? [] : [kind]));
-    // What others hold of the page stays theirs, and one that is not full has too little for one that is.
+    // A page that others hold keeps its blocks, and a page that is not full has too little for a full one.
     if (lacking.length > 0 && (page.holders > 1 || page.ids.length < same.ids.length)) return page;
     for (const kind of lacking) {
       same.blocks[kind] = page.blocks[kind]!;
@@ -219,7 +223,7 @@ export class PageStore {
       if (!isResidual) archive.write(blockName(key, kind), () => page.blocks[kind]?.bytes.slice(0, byteLength) ?? null);
   }
 
-  /** Gives the states of known pages to the archive: those that are left when others were thinned. */
+  /** Writes the states of known pages to the archive, after thinning has left those that are kept. */
   archiveStates(pages: readonly Page[]): void {
     const archive = this.#archive;
     if (!archive || this.shape.stateBytes === 0) return;
@@ -231,7 +235,7 @@ export class PageStore {
     }
   }
 
-  /** Tells the archive that pages are of use. */
+  /** Marks pages as used in the archive. */
   touch(pages: readonly Page[]): void {
     const archive = this.#archive;
     if (!archive) return;
@@ -244,7 +248,7 @@ export class PageStore {
     if (names.length > 0) archive.touch(names);
   }
 
-  /** Keeps a state as that after a page's last position, unless there is one. */
+  /** Keeps the state after a page's last position, unless the page has one. */
   keepState(page: Page, state: State): void {
     if (page.state) return;
     page.state = this.holdState(state);
@@ -258,8 +262,8 @@ export class PageStore {
   }
 
   /**
-   * Of the states before a page's, drops those whose neighbours are no farther from each other than the page is from the
-   * nearer one: a long sequence keeps as many as its length has digits. Those where sequences part stay.
+   * Thins out the states before a page: a state is dropped where its two neighbours are no farther from each other than the
+   * nearer one is from the page, which leaves O(log n) states of a sequence of n pages. States where sequences part stay.
    */
   #thinStates(last: Page): void {
     let [nearer, candidate]: ({ page: Page; distance: number } | null)[] = [{ page: last, distance: 0 }, null];
@@ -280,13 +284,13 @@ export class PageStore {
     return page.state && this.holdState(page.state);
   }
 
-  /** A state to be written by a step; null when there is no room. */
+  /** A state for a step to write; null when there is no room. */
   newState(): State | null {
     const block = this.#take(this.shape.kinds.length);
     return block && { block, holders: 1 };
   }
 
-  /** The state before the first position; null when there is no room. */
+  /** The zero state before the first position; null when there is no room. */
   zeroState(): State | null {
     if (!this.#zeroState) {
       this.#zeroState = this.newState();
@@ -304,7 +308,7 @@ export class PageStore {
     if (state && --state.holders === 0) this.#pool.give(state.block);
   }
 
-  /** Forgets all pages that no sequence holds. */
+  /** Evicts all pages that no sequence holds. */
   clear(): void {
     for (let next = this.#idle.first; next; next = this.#idle.first) this.#evict(next.page);
   }
@@ -337,8 +341,8 @@ export class PageStore {
   }
 
   /**
-   * Gives up a little of what is kept for later only, the least recently used of whoever has most; false when there is
-   * nothing of the sort.
+   * Evicts a page, block or state that is only cached, the least recently used of the salt with most; false when there is
+   * none.
    */
   #makeRoom(): boolean {
     const idle = this.#idle.first;
@@ -356,7 +360,7 @@ export class PageStore {
   }
 
   #evict(page: Page): void {
-    // Others' that follow it, which are as idle as it is, could not be found without it.
+    // Pages that follow it are idle, too, and could not be found without it.
     for (const follower of [...page.known()].reverse()) this.#evictAlone(follower);
     this.#evictAlone(page);
   }
@@ -382,7 +386,7 @@ export class PageStore {
     this.#withState.delete(page);
   }
 
-  /** Blocks of a page that some sequence holds and none reads. */
+  /** Frees the blocks of a held page that no sequence reads; whether there were any. */
   #giveUnread(page: Page): boolean {
     let found = false;
     for (const [kind, block] of page.blocks.entries()) {
@@ -395,7 +399,7 @@ export class PageStore {
   }
 }
 
-/** Bytes of the blocks that the pool gives: of each kind of layers, then of states. */
+/** Bytes of the pool's blocks: one size for each kind of layers, then that of states. */
 export function blockSizes({ kinds, stateBytes }: PageShape): number[] {
   return [...kinds.map(({ byteLength }) => byteLength), ...(stateBytes > 0 ? [stateBytes] : [])];
 }

@@ -1,31 +1,31 @@
-/** A page: what some consecutive positions of a sequence hold, and the pages that follow it in sequences known so far. */
+/** A page of the KV cache, and the known pages that follow it. */
 import type { Block } from "./block-pool.ts";
 import type { State } from "./state.ts";
 
 /**
- * Keys and values of consecutive positions of one sequence, a block for each kind of layer. One that is known
- * (`isKnown`) never changes again: any sequence with the same ids before and in it can hold it.
+ * Keys and values of consecutive positions of a sequence, a block for each kind of layers. A known page (`isKnown`) never
+ * changes: any sequence with the same ids before and in it can share it.
  */
 export class Page {
-  /** The page before it, once it is known; null before that, and for what is in front of the first page. */
+  /** The page before it, once it is known; null before that, and for the root. */
   parent: Page | null = null;
-  /** Token ids of its positions, as far as they are held. */
+  /** Token ids of its positions, as far as they are computed. */
   readonly ids: number[];
-  /** By kind; null where a window has left it behind. */
+  /** Blocks by kind; null where the window has moved past the page. */
   readonly blocks: (Block | null)[];
-  /** By kind: sequences that read its block. */
+  /** By kind: number of sequences that read its block. */
   readonly readers: number[];
-  /** Sequences that it is part of. */
+  /** Number of sequences that hold it. */
   holders = 0;
   isKnown = false;
-  /** Whose it is, once it is known; "" for everyone's. */
+  /** Namespace (salt) of a known page; "" for pages that all share. */
   salt = "";
-  /** Of a known page: its key in an archive, once it was asked for. */
+  /** Key of a known page in the archive; null until it was computed. */
   key: string | null = null;
-  /** Whether its blocks, and its state, were given to an archive. */
+  /** Whether its blocks were given to the archive; then, whether its state was. */
   isArchived = false;
   isStateArchived = false;
-  /** State of recurrent layers after its last position. */
+  /** Recurrent state after its last position. */
   state: State | null = null;
   /** Known pages that follow it, by their first id. */
   readonly #next = new Map<number, Page[]>();
@@ -37,8 +37,8 @@ export class Page {
   }
 
   /**
-   * The known page that follows and begins with most of `ids` from `at` on, and how many, of those that are `salt`'s, or
-   * everyone's and of the first `publicEnd` ids.
+   * The known page that follows and shares most ids with `ids` from `at` on, and the number of these, among the pages of
+   * `salt` and public pages within the first `publicEnd` ids.
    */
   follower(
     ids: readonly number[],
@@ -55,13 +55,13 @@ export class Page {
     return best;
   }
 
-  /** The known page that follows with the ids of another, and is as much whose; undefined when there is none. */
+  /** The known page that follows with the same ids and salt as another; undefined when there is none. */
   same({ ids, salt }: Page): Page | undefined {
     const all = this.#next.get(ids[0]!);
     return all?.find((page) => page.salt === salt && sameIds(page.ids, ids, 0, ids.length) === ids.length);
   }
 
-  /** Whether several known pages follow it: sequences part here. */
+  /** Whether several known pages follow it, so that sequences part here. */
   get isFork(): boolean {
     let followers = 0;
     for (const pages of this.#next.values()) followers += pages.length;
@@ -94,7 +94,7 @@ export class Page {
   }
 }
 
-/** How many ids of a page are those of `ids` from `at` on, before `end`. */
+/** Number of leading ids of a page that equal `ids` from `at` on, before `end`. */
 function sameIds(page: readonly number[], ids: readonly number[], at: number, end: number): number {
   const length = Math.min(page.length, end - at);
   let same = 0;

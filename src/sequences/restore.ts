@@ -1,4 +1,4 @@
-/** A sequence from the bytes of a file, which is trusted in nothing. */
+/** Restores a sequence from a file, whose contents are checked throughout. */
 import type { ByteSource } from "../byte-source.ts";
 import { ContextLengthError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { crc32c } from "./crc32c.ts";
@@ -18,14 +18,14 @@ import type { Page } from "./page.ts";
 import type { PageStore } from "./page-store.ts";
 import type { State } from "./state.ts";
 
-/** What must be the same in the file. */
+/** What the file must agree with. */
 export interface RestoreOptions {
   readonly layout: SequenceLayout;
   readonly program: string;
   readonly contextLength: number;
 }
 
-/** What a file holds, in pages that nobody else knows. */
+/** A restored sequence, in pages that nobody else knows. */
 export interface RestoredSequence {
   readonly branch: string;
   readonly ids: readonly number[];
@@ -35,14 +35,14 @@ export interface RestoredSequence {
   readonly state: State | null;
 }
 
-/** A file of which everything before its pages was read and found right. */
+/** A file whose header and ids were read and checked. */
 export interface SavedStart {
   readonly reader: Reader;
   readonly content: FileContent;
   readonly ids: readonly number[];
 }
 
-/** Reads what comes before the pages. */
+/** Reads and checks everything before the pages. */
 export async function readStart(source: ByteSource, options: RestoreOptions): Promise<SavedStart> {
   const { layout, program, contextLength } = options;
   const { name, size } = source;
@@ -57,7 +57,7 @@ export async function readStart(source: ByteSource, options: RestoreOptions): Pr
   return { reader, content, ids: await readIds(reader, tokens) };
 }
 
-/** Reads the rest of a file into the room that was taken for it; when that fails, the room is given back. */
+/** Reads the rest of a file into the pages and states of `room`, which are given back when that fails. */
 export async function readPages(start: SavedStart, room: Room, layout: SequenceLayout): Promise<RestoredSequence> {
   const { reader, content, ids } = start;
   const { kinds, stateBytes } = layout.shape;
@@ -77,7 +77,7 @@ export async function readPages(start: SavedStart, room: Room, layout: SequenceL
   return { branch, ids, pages: room.pages, firstPages, state: room.states.at(-1) ?? null };
 }
 
-/** Reads a file from its start to its end, and sums up what it reads. */
+/** Reads a file from start to end, and computes the checksum of what it reads. */
 class Reader {
   readonly source: ByteSource;
   sum = 0;
@@ -134,7 +134,7 @@ export interface Room {
   giveBack(): void;
 }
 
-/** Pages and states for all that is in a file. UnsupportedError when there is no room. */
+/** Allocates pages and states for all that is in a file. UnsupportedError when there is no room. */
 export function takeRoom({ reader, content, ids }: SavedStart, store: PageStore, layout: SequenceLayout): Room {
   const { pagePositions } = layout;
   const kindsOf = new Map<number, Set<number>>();

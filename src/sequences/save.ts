@@ -1,4 +1,4 @@
-/** A sequence as the bytes of a file. */
+/** Writes a sequence as the bytes of a file. */
 import { byteSize } from "../dtype.ts";
 import { partOffsets } from "../kernels/sequence-table.ts";
 import { crc32c } from "./crc32c.ts";
@@ -7,7 +7,7 @@ import type { SequenceLayout } from "./layout.ts";
 import { firstPageKept, firstPageRead } from "./page-store.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** The bytes of a file, part by part; the sequence must not change meanwhile. */
+/** Gives the bytes of a file, part by part; the sequence must not change meanwhile. */
 export function* savedParts(sequence: Sequence, layout: SequenceLayout, program: string): Generator<Uint8Array> {
   let sum = 0;
   for (const part of contents(sequence, layout, program)) {
@@ -39,8 +39,8 @@ function* contents(sequence: Sequence, layout: SequenceLayout, program: string):
 }
 
 /**
- * The first page that is saved: of what windows have left behind, so much that others can begin at the end of the last
- * full page.
+ * The first page that is saved of a kind: as many pages before the window as are kept, so that others can begin at the end
+ * of the last full page.
  */
 function firstPageOf({ pages, position }: Sequence, { shape }: SequenceLayout, kind: number): number {
   const kept = firstPageKept(shape, kind, position);
@@ -48,7 +48,7 @@ function firstPageOf({ pages, position }: Sequence, { shape }: SequenceLayout, k
   return kept + missing + 1;
 }
 
-/** The last end of a page whose state is known; the state after all tokens is, too. */
+/** The last page boundary whose state is known; the state after all tokens is known, too. */
 function boundaryOf({ pages, position }: Sequence, { shape, pagePositions }: SequenceLayout): number {
   if (shape.stateBytes === 0) return 0;
   if (position % pagePositions === 0) return position;
@@ -56,7 +56,7 @@ function boundaryOf({ pages, position }: Sequence, { shape, pagePositions }: Seq
   return (pages.slice(0, count).findLastIndex(({ state }) => state) + 1) * pagePositions;
 }
 
-/** What a block held before is nobody's business: zeros in place of positions from `positions` on, of int4 in place of all. */
+/** Zeroes positions from `positions` on (of int4 the whole block), so that no earlier contents of the block are saved. */
 function clearAfter(bytes: Uint8Array, layout: SequenceLayout, kind: number, positions: number): void {
   const { pagePositions } = layout;
   const { type, kvHeads, headDim, layers, layerBytes } = layout.kinds[kind]!;

@@ -1,4 +1,4 @@
-/** One sequence of tokens: the ids so far, and the pages that hold its keys and values. */
+/** A sequence of tokens: its ids, and the pages that hold its keys and values. */
 import { checkIds } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { type PrefixScope, publicLength } from "../prefix-scope.ts";
@@ -9,27 +9,27 @@ import { firstPageKept, firstPageRead, type PageStore, usablePosition } from "./
 import type { RestoredSequence } from "./restore.ts";
 import type { State } from "./state.ts";
 
-/** Where a sequence is at home, and who is told of what it does. */
+/** Branch, scope and context length of a sequence, and callbacks. */
 export interface SequencePlace {
   readonly branch: string;
   readonly scope: PrefixScope;
   readonly contextLength: number;
   onOpen(sequence: Sequence): void;
-  /** So many tokens were found. */
+  /** Called with the number of tokens that were found in the prefix cache. */
   onMatch(tokens: number): void;
   onDispose(sequence: Sequence): void;
 }
 
 /**
- * A sequence of tokens whose keys and values are in a store of pages. It may share pages with others: what they have in
- * common is kept once. `SequenceStore` makes them; whoever gets one disposes of it.
+ * A sequence of tokens whose keys and values are in a paged store. It may share pages with other sequences. `SequenceStore`
+ * makes sequences; whoever gets one disposes of it.
  */
 export class Sequence {
-  /** Namespace of its pages: only sequences of one branch share them. */
+  /** Namespace of its pages: only sequences of one branch share pages. */
   readonly branch: string;
-  /** Whose its pages are: sequences of other salts do not find them. */
+  /** Owner of its pages: sequences with other salts do not find them. */
   readonly salt: string;
-  /** Internal: from this page on, the pages are others than those in the table of kernels. */
+  /** Internal: index of the first page that differs from those in the block table. */
   changedFrom = 0;
   readonly #store: PageStore;
   readonly #place: SequencePlace;
@@ -38,14 +38,14 @@ export class Sequence {
   readonly #pages: Page[] = [];
   /** By kind: the first page whose block it reads. */
   readonly #first: number[];
-  /** After the last position (null at first), and what the next step writes. */
+  /** State after the last position (null at first); `#nextState`: the one that the next step writes. */
   #state: State | null = null;
   #nextState: State | null = null;
-  /** Where the last step began, with the state there, while that can be gone back to. */
+  /** Position and state at the start of the last step, while the sequence can be truncated to there. */
   #earlier: { readonly position: number; readonly state: State } | null = null;
   /** Tokens of the last step that are not committed. */
   #computed = 0;
-  /** Positions up to here are everyone's: they were public prompts'. */
+  /** Number of leading positions that are public, since they are those of public prompts. */
   #publicEnd = 0;
   #isInStep = false;
   #isDisposed = false;
@@ -61,12 +61,12 @@ export class Sequence {
     place.onOpen(this);
   }
 
-  /** The tokens whose keys and values it holds. */
+  /** Ids of the tokens whose keys and values it holds. */
   get ids(): readonly number[] {
     return this.#ids;
   }
 
-  /** How many tokens it holds: the position of the next one. */
+  /** Number of tokens that it holds, which is the position of the next one. */
   get position(): number {
     return this.#ids.length;
   }
@@ -75,14 +75,14 @@ export class Sequence {
     return this.#isDisposed;
   }
 
-  /** Whether it holds neither tokens nor room for them, so that `release` gives nothing back. */
+  /** Whether it holds neither tokens nor reserved pages, so that `release` frees nothing. */
   get isEmpty(): boolean {
     return this.#pages.length === 0 && !this.#state && !this.#nextState && !this.#earlier;
   }
 
   /**
-   * Where the next page begins. A step that ends there leaves a state of recurrent layers to go back to, so that prompts
-   * are best cut there.
+   * Where the next page begins. A step that ends there leaves a recurrent state to continue from, so prompts are best
+   * divided there.
    */
   get nextBoundary(): number {
     const { positions } = this.#store.shape;
@@ -90,8 +90,8 @@ export class Sequence {
   }
 
   /**
-   * Takes the longest prefix of `ids` that is in the store, whoever computed it, but for the last token, whose logits are
-   * to be computed. Gives the number of tokens that it then holds. It must hold none before.
+   * Takes the longest prefix of `ids` in the prefix cache, except for the last token, whose logits must be computed. Gives
+   * the number of tokens that it then holds. It must hold none before.
    */
   match(ids: readonly number[]): number {
     this.#checkIdle("match");
@@ -114,7 +114,7 @@ export class Sequence {
     return usable;
   }
 
-  /** Another sequence with the same tokens, which goes on by itself. */
+  /** Makes another sequence with the same tokens, which goes on by itself. */
   fork(): Sequence {
     this.#checkOpen("fork");
     const fork = new Sequence(this.#store, this.#place);
@@ -127,9 +127,9 @@ export class Sequence {
   }
 
   /**
-   * Forgets the tokens from `position` on. Where what remains cannot be gone on from (a window was left behind, a state
-   * is kept at the ends of pages only, and where a step began that was committed so), it forgets more. Gives the number of
-   * tokens that it then holds.
+   * Forgets the tokens from `position` on, or more where the rest cannot be continued: a window's pages are gone, or
+   * recurrent states exist only at the ends of pages and where a step committed with `keepsStart` began. Gives the number
+   * of tokens that it then holds.
    */
   truncate(position: number): number {
     this.#checkIdle("truncate");
@@ -153,14 +153,14 @@ export class Sequence {
     return usable;
   }
 
-  /** Forgets all tokens and gives up its pages, of which full ones stay in the store until their room is needed. */
+  /** Forgets all tokens and gives up its pages; full ones stay in the prefix cache until they are evicted. */
   release(): void {
     this.#checkIdle("release");
     this.archiveStates();
     this.#clear();
   }
 
-  /** Ends the sequence. What it holds is given up at once or, when it is in a step, after that. */
+  /** Ends the sequence. Its pages are given up at once or, during a step, after it. */
   dispose(): void {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
@@ -168,8 +168,8 @@ export class Sequence {
   }
 
   /**
-   * Makes ready for a step of `count` tokens: takes pages for them and evicts others for that. False, with nothing taken,
-   * when there is no room. ContextLengthError when the context has no room.
+   * Reserves pages for a step of `count` tokens, evicting others. False, with nothing reserved, when there is no room.
+   * ContextLengthError beyond the context length.
    */
   reserve(count: number): boolean {
     this.#checkIdle("reserve");
@@ -183,8 +183,8 @@ export class Sequence {
   }
 
   /**
-   * Appends the first tokens of those that the last step has computed; all of them where layers are recurrent. With
-   * `keepsStart`, the sequence can be cut back to where the step began until the next one, whatever its layers are.
+   * Appends the first tokens that the last step has computed; all of them where layers are recurrent. With `keepsStart`,
+   * the sequence can be truncated to the start of that step until the next one, even with recurrent layers.
    */
   commit(ids: readonly number[], { keepsStart = false }: { readonly keepsStart?: boolean } = {}): void {
     this.#checkIdle("commit");
@@ -204,12 +204,12 @@ export class Sequence {
     );
   }
 
-  /** Internal: gives what recurrent layers keep at the ends of its pages to the archive. */
+  /** Internal: writes the recurrent states at the ends of its pages to the archive. */
   archiveStates(): void {
     this.#store.archiveStates(this.#pages);
   }
 
-  /** Internal: takes what an archive has of `ids`, as `match` takes what is in memory; it must hold no tokens before. */
+  /** Internal: takes what the archive has of `ids`, as `match` takes what is in memory; it must hold no tokens before. */
   async load(ids: readonly number[], archive: PageArchive): Promise<void> {
     this.match(ids);
     const { positions } = this.#store.shape;
@@ -222,7 +222,7 @@ export class Sequence {
     const loaded = await loadPages(this.#store, archive, prefix);
     if (!loaded) return;
     const publicEnd = this.#publicEnd;
-    // What of the last page was found in memory is in one that was loaded, too.
+    // What memory held of the last page is also in the loaded one.
     if (!this.#isDisposed && this.truncate(held.length * positions) === held.length * positions) {
       this.#publicEnd = publicEnd;
       this.adopt(loaded);
@@ -233,22 +233,22 @@ export class Sequence {
     this.#store.releaseState(loaded.state);
   }
 
-  /** Internal: pages by index, as far as they were taken. */
+  /** Internal: its pages by index, reserved ones included. */
   get pages(): readonly Page[] {
     return this.#pages;
   }
 
-  /** Internal: the states that a step reads and writes. */
+  /** Internal: the recurrent states that a step reads and writes. */
   get states(): { readonly now: State | null; readonly next: State | null } {
     return { now: this.#state, next: this.#nextState };
   }
 
-  /** Internal: what keeps a step of so many tokens from running now; null when nothing does. */
+  /** Internal: why a step of `count` tokens cannot run now; null when it can. */
   refusal(count: number, ahead = 0): string | null {
     if (!Number.isInteger(count) || count < 1) return `${count} tokens`;
     if (this.#isDisposed) return "a sequence that was disposed of";
     if (this.#isInStep) return "a sequence that is in a step";
-    // Nothing is stored where all is there.
+    // A step that only computes stored positions again needs no room.
     if (ahead + count <= 0) return null;
     const { shape } = this.#store;
     const isReserved = this.#pages.length * shape.positions >= this.position + ahead + count && this.#ownsLastPage();
@@ -256,23 +256,20 @@ export class Sequence {
     return null;
   }
 
-  /** Internal: a step with some of its tokens begins. */
+  /** Internal: begins a step with some of its tokens. */
   beginStep(): void {
     this.#isInStep = true;
     this.#computed = 0;
   }
 
-  /** Internal: the step has ended, and has computed so many tokens. */
+  /** Internal: ends the step, which has computed `computed` tokens. */
   endStep(computed: number): void {
     this.#isInStep = false;
     this.#computed = computed;
     if (this.#isDisposed) this.#end();
   }
 
-  /**
-   * Internal: gives a sequence that ends with a full page, or has no tokens, those that were restored behind them; it holds
-   * the pages and the state from now on.
-   */
+  /** Internal: appends restored pages and state to a sequence that ends with a full page or has no tokens. */
   adopt(restored: Omit<RestoredSequence, "branch">): void {
     const { ids, pages, firstPages, state } = restored;
     this.#readFrom((_, kind) => firstPages[kind]!, this.position + ids.length);
@@ -299,7 +296,7 @@ export class Sequence {
       );
   }
 
-  /** Pages with tokens; those after them are reserved. */
+  /** Number of pages with tokens; those after them are reserved. */
   get #pagesHeld(): number {
     return Math.ceil(this.position / this.#store.shape.positions);
   }
@@ -310,7 +307,7 @@ export class Sequence {
     this.#place.onDispose(this);
   }
 
-  /** Whose a page is that ends at a position. */
+  /** Salt of a page that ends at position `end`. */
   #saltAt(end: number): string {
     return end <= this.#publicEnd ? "" : this.salt;
   }
@@ -362,7 +359,7 @@ export class Sequence {
     this.#leave(old, index);
   }
 
-  /** Reads the blocks of each kind from another page on: `first` is asked for it. */
+  /** Moves the start of the blocks that are read, by kind, to the page that `first` gives. */
   #readFrom(first: typeof firstPageRead, position: number): void {
     for (const [kind, old] of this.#first.entries()) {
       const now = first(this.#store.shape, kind, position);
@@ -380,7 +377,7 @@ export class Sequence {
     return !page || (page.holders === 1 && !page.isKnown);
   }
 
-  /** Copies the last page, when it is not full, unless it is this sequence's own. */
+  /** Copies the last page where it is not full and not this sequence's own; false when there is no room. */
   #ownLastPage(): boolean {
     const { positions } = this.#store.shape;
     const length = this.position % positions;
@@ -418,14 +415,14 @@ export class Sequence {
     const { positions } = this.#store.shape;
     const index = Math.floor(this.position / positions);
     const page = this.#pages[index]!;
-    // Others of the page's ids are those of tokens that were truncated.
+    // Further ids of the page are those of truncated tokens.
     page.ids.length = this.position % positions;
     page.ids.push(id);
     this.#ids.push(id);
     if (page.ids.length === positions) this.#know(index);
   }
 
-  /** A page becomes known, or gives way to the one that holds the same. */
+  /** Makes a page known, or replaces it by an equal page that is known. */
   #know(index: number): void {
     const page = this.#pages[index]!;
     page.salt = this.#saltAt((index + 1) * this.#store.shape.positions);
@@ -433,7 +430,7 @@ export class Sequence {
     if (known !== page) this.#replace(index, known);
   }
 
-  /** `start`: where the state before the step stays to be gone back to; null for nowhere. */
+  /** `start`: position whose state is kept to return to; null for none. */
   #swapStates(start: number | null): void {
     this.#forgetEarlier();
     if (start !== null && this.#state) this.#earlier = { position: start, state: this.#state };
@@ -444,14 +441,14 @@ export class Sequence {
     if (isBoundary) this.#store.keepState(this.#pages[this.#pagesHeld - 1]!, this.#state!);
   }
 
-  /** The state at a position where a page ends; null at first. */
+  /** The recurrent state at the end of the last page; null at position 0. */
   #stateOfLastPage(): State | null {
     const page = this.#pages[this.#pagesHeld - 1];
     return page ? this.#store.useState(page) : null;
   }
 }
 
-/** Known pages that hold the most of the first `end` of `ids`, and of how many. */
+/** The known pages with the longest prefix of the first `end` of `ids`, and its length. */
 function longestKnown(
   root: Page,
   ids: readonly number[],

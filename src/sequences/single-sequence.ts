@@ -1,4 +1,4 @@
-/** A store of one sequence, for models that run call by call: their steps are done when they return. */
+/** A store of one sequence, for eager models: a step is done when its function returns. */
 import { processMemory } from "../kernels/memory.ts";
 import type { SequenceTable, SequenceUse } from "../kernels/sequence-table.ts";
 import { bytesForSequence, type SequenceOptions, sequenceLayout } from "./layout.ts";
@@ -17,19 +17,19 @@ export class SingleSequence {
     this.#sequence = this.#store.open();
   }
 
-  /** What calls read. */
+  /** The table that kernels read. */
   get table(): SequenceTable {
     return this.#store.table;
   }
 
-  /** How many tokens it holds. */
+  /** Number of tokens that it holds. */
   get position(): number {
     return this.#sequence.position;
   }
 
-  /** Runs calls on tokens after those that it holds, which it holds once they are committed. */
+  /** Runs calls on `tokens` tokens after those that it holds; `commit` then appends them. */
   step<R>(tokens: number, work: () => R): R {
-    // There is room for a whole context, and nobody else who takes it.
+    // There is room for a whole context, and no other sequence.
     this.#sequence.reserve(tokens);
     return this.#store.stepNow([{ sequence: this.#sequence, tokens }], work);
   }
@@ -39,13 +39,13 @@ export class SingleSequence {
     this.#sequence.commit(ids);
   }
 
-  /** Begins anew in a branch: what was computed in others is of no use to it. */
+  /** Starts over in a branch, since keys and values of other branches are of no use to it. */
   restart(branch: string): void {
     this.#sequence.dispose();
     this.#sequence = this.#store.open([], { branch });
   }
 
-  /** Forgets the tokens from `position` on, or more. Gives the number of those that it then holds. */
+  /** Forgets the tokens from `position` on, or more. Gives the number of tokens that it then holds. */
   truncate(position: number): number {
     return this.#sequence.truncate(position);
   }

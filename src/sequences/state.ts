@@ -1,9 +1,9 @@
-/** States of recurrent layers: of fixed size, shared by sequences and pages until a step writes its successor. */
+/** States of recurrent layers: of fixed size, shared by sequences and pages. */
 import type { Block } from "./block-pool.ts";
 
-/** What all recurrent layers keep of a sequence at one position. It never changes: a step writes another. */
+/** State of all recurrent layers of a sequence at one position. It never changes: a step writes a new one. */
 export interface State {
   readonly block: Block;
-  /** Sequences and pages that hold it. */
+  /** Number of sequences and pages that hold it. */
   holders: number;
 }

@@ -1,4 +1,4 @@
-/** The keys, values and states of all sequences of a program: one store, which steps read and write. */
+/** The paged KV cache of a program: keys, values and recurrent states of all sequences. */
 import { checkIds } from "../arguments.ts";
 import type { ByteSource } from "../byte-source.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
@@ -14,31 +14,31 @@ import { savedParts } from "./save.ts";
 import { Sequence } from "./sequence.ts";
 import { type StepRun, Table } from "./table.ts";
 
-/** What a store holds, and how often it was of use. */
+/** Statistics of a paged KV cache. */
 export interface SequenceStatistics {
-  /** Sequences that were not disposed of. */
+  /** Number of sequences that are not disposed of. */
   readonly sequences: number;
   /** Pages that sequences hold. */
   readonly pages: number;
-  /** Pages that several sequences hold. */
+  /** Pages that several sequences share. */
   readonly sharedPages: number;
-  /** Full pages that no sequence holds, kept to be found until their room is needed. */
+  /** Full pages that no sequence holds, kept as prefix cache until they are evicted. */
   readonly idlePages: number;
-  /** Pages given up so far because their room was needed. */
+  /** Pages evicted so far. */
   readonly evictedPages: number;
   /** Bytes of memory taken. */
   readonly bytes: number;
-  /** Bytes that pages and states use of it. */
+  /** Bytes of it that pages and states use. */
   readonly usedBytes: number;
-  /** Most bytes that may be taken. */
+  /** Most bytes of memory. */
   readonly limitBytes: number;
-  /** Tokens that sequences took from the store so far instead of having them computed. */
+  /** Tokens found in the prefix cache so far, which were not computed. */
   readonly reusedTokens: number;
 }
 
 /**
- * Owns the pages of keys and values and the states of all sequences of a loaded program, and the table that kernels find
- * them by. Memory is taken as sequences grow; nobody else writes it but the kernels of a step.
+ * Owns the pages and recurrent states of all sequences of a loaded program, and the block table that kernels find them by.
+ * Memory is taken as sequences grow; only the kernels of a step write it.
  */
 export class SequenceStore {
   readonly layout: SequenceLayout;
@@ -49,12 +49,12 @@ export class SequenceStore {
   #reusedTokens = 0;
   #isStepping = false;
   #isDisposed = false;
-  /** Who wait for work that needs blocks to stay where they are. */
+  /** Functions that wait until blocks may move. */
   #waiting: (() => void)[] = [];
 
   /**
-   * For what the calls of a program keep. InvalidArgumentError for options out of range, and for `cacheBytes` that do not
-   * hold one sequence of a page and a step more.
+   * Makes a store for what a program's calls keep. InvalidArgumentError for options out of range, and for `cacheBytes` that
+   * do not hold one sequence of a page and a step more.
    */
   constructor(memory: KernelMemory, uses: readonly SequenceUse[], options: SequenceOptions) {
     const { contextLength, cacheBytes, type } = options;
@@ -72,15 +72,14 @@ export class SequenceStore {
     this.#table = new Table(memory, this.#pages, this.layout);
   }
 
-  /** What kernels read. */
+  /** The table that kernels read. */
   get table(): SequenceTable {
     return this.#table;
   }
 
   /**
-   * A sequence that holds the longest prefix of `ids` that is in the store, whoever computed it, but for the last token.
-   * Sequences of another branch, such as one with other rotary frequencies, share nothing with it; those of another scope,
-   * no more than what is everyone's.
+   * Makes a sequence with the longest prefix of `ids` in the prefix cache, except for the last token. Sequences of another
+   * branch, such as one with other RoPE frequencies, share nothing with it; those of another scope share public pages only.
    */
   open(
     ids: readonly number[] = [],
@@ -94,8 +93,8 @@ export class SequenceStore {
   }
 
   /**
-   * Runs a step: writes the table for its runs, whose tokens follow each other, and waits for `work`, in which kernels read
-   * it. The sequences then `commit` the tokens, but for those that begin ahead of them. When `work` fails, they are as they were. InvalidArgumentError for runs
+   * Runs a step: writes the table for its runs and waits for `work`, in which kernels read it. The sequences then `commit`
+   * the tokens, except for runs that begin ahead. When `work` fails, they are as before. InvalidArgumentError for runs
    * without `reserve`, more runs than slots, and a second step at a time.
    */
   async step<R>(runs: readonly StepRun[], work: () => Promise<R>): Promise<R> {
@@ -125,7 +124,7 @@ export class SequenceStore {
     }
   }
 
-  /** Writes the table for a step; gives what ends it, successfully or not. */
+  /** Writes the table for a step; gives the function that ends the step, after success or failure. */
   #begin(runs: readonly StepRun[]): (isDone: boolean) => void {
     this.#checkUsable();
     this.#checkRuns(runs);
@@ -141,8 +140,8 @@ export class SequenceStore {
   }
 
   /**
-   * A sequence as the bytes of a file, part by part: its ids, keys, values and state, and which `program` (any text that
-   * tells it from others) they belong to. The sequence may go on meanwhile.
+   * Gives a sequence as the bytes of a file, part by part: ids, keys, values and state, and the `program` (any text that
+   * identifies it) that computed them. The sequence may go on meanwhile.
    */
   *save(sequence: Sequence, program: string): Generator<Uint8Array> {
     this.#checkOwn("save", sequence);
@@ -155,9 +154,9 @@ export class SequenceStore {
   }
 
   /**
-   * The sequence of a file that `save` wrote, in whatever process. Its pages can be found by others. InvalidFileError
-   * for a file that is damaged, or of another program, type or version; ContextLengthError when it is longer than the
-   * context; UnsupportedError when there is no room for it.
+   * Restores a sequence that `save` wrote, in any process; its pages join the prefix cache. InvalidFileError for a file
+   * that is damaged, or of another program, type or version; ContextLengthError when it is longer than the context;
+   * UnsupportedError when there is no room for it.
    */
   async restore(source: ByteSource, program: string): Promise<Sequence> {
     this.#checkUsable();
@@ -175,7 +174,7 @@ export class SequenceStore {
     });
   }
 
-  /** Where full pages, and states of recurrent layers, are kept and found beyond this store's memory; null for nowhere. */
+  /** Archive of full pages and recurrent states beyond this store's memory; null for none. */
   set archive(archive: PageArchive | null) {
     this.#checkUsable();
     this.#pages.archive = archive;
@@ -186,8 +185,8 @@ export class SequenceStore {
   }
 
   /**
-   * Gives a sequence without tokens the longest prefix of `ids` that is in the store or its archive, but for the last token.
-   * Nothing else may be done with it meanwhile but to dispose of it.
+   * Gives an empty sequence the longest prefix of `ids` in the store or its archive, except for the last token. Meanwhile,
+   * the sequence must not be used but may be disposed of.
    */
   async load(sequence: Sequence, ids: readonly number[]): Promise<void> {
     this.#checkOwn("load", sequence);
@@ -196,7 +195,7 @@ export class SequenceStore {
     else await this.#inPlace(() => sequence.load(ids, archive));
   }
 
-  /** Forgets what is kept for later only. */
+  /** Evicts everything that no sequence holds. */
   clear(): void {
     this.#checkUsable();
     this.#pages.clear();
@@ -219,7 +218,7 @@ export class SequenceStore {
     };
   }
 
-  /** Disposes of all sequences and gives the memory back: at once or, while it is in use, after that. */
+  /** Disposes of all sequences and frees the memory: at once, or after the step under way. */
   dispose(): void {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
@@ -227,9 +226,7 @@ export class SequenceStore {
     if (this.#pages.uses === 0) this.#free();
   }
 
-  /**
-   * Resolves when no step runs and no file is read, which keep room from others; null when that is so now.
-   */
+  /** Resolves when no step runs and no file is read, which keep blocks in use; null when that is so now. */
   whenIdle(): Promise<void> | null {
     if (this.#pages.uses === 0) return null;
     return new Promise((resolve) => {
@@ -237,7 +234,7 @@ export class SequenceStore {
     });
   }
 
-  /** Work that needs blocks to stay where they are. */
+  /** Runs work during which blocks must not move. */
   async #inPlace<R>(work: () => Promise<R>): Promise<R> {
     this.#pages.uses++;
     try {

@@ -1,4 +1,4 @@
-/** The table that kernels read, kept up to date with the sequences of each step. */
+/** The block table that kernels read, updated for the sequences of each step. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
 import {
@@ -13,15 +13,20 @@ import type { SequenceLayout } from "./layout.ts";
 import type { PageStore } from "./page-store.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** A sequence's part of a step: its next `tokens`. */
+/** A sequence's part of a step: `tokens` tokens. */
 export interface StepRun {
   readonly sequence: Sequence;
   readonly tokens: number;
-  /** Distance of the first token's position from the sequence's end: above 0 behind tokens that are not committed, below 0 to compute tokens again. Default 0. */
+  /**
+   * Position of the first token minus the sequence's length: above 0 after tokens that are not committed, below 0 to
+   * compute tokens again. Default 0.
+   */
   readonly ahead?: number;
 }
 
-/** A slot of the table keeps the sequence that was last written to it, so that the next step writes only what is new. */
+/**
+ * The block table. A slot keeps the sequence that was last written to it, so that the next step writes only what is new.
+ */
 export class Table implements SequenceTable {
   readonly handle = new Int32Array(1);
   readonly runs: Int32Array;
@@ -73,7 +78,7 @@ export class Table implements SequenceTable {
     registerTable(this);
   }
 
-  /** Writes the sequences of a step, for kernels to read. */
+  /** Writes the sequences of a step for kernels to read. */
   write(runs: readonly StepRun[]): void {
     if (this.#moves !== this.#store.pool.moves)
       for (const sequence of this.#sequences) if (sequence) sequence.changedFrom = 0;
@@ -90,7 +95,7 @@ export class Table implements SequenceTable {
     this.runs[0] = runs.length;
   }
 
-  /** Ends the step: no sequence is in one any more. */
+  /** Ends the step. */
   clear(): void {
     this.runs[0] = 0;
   }
@@ -135,7 +140,7 @@ export class Table implements SequenceTable {
     return block.bytes;
   }
 
-  /** The slot for a sequence: the one it was in last, else a free one, else that of a sequence that is not in the step. */
+  /** The slot for a sequence: that of its last step, else a free one, else that of a sequence outside of the step. */
   #slotOf(sequence: Sequence, inStep: ReadonlySet<Sequence>): number {
     const known = this.#sequences.indexOf(sequence);
     if (known >= 0) return known;

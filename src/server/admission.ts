@@ -1,4 +1,4 @@
-/** Who runs and who waits: a bounded number of texts at once, and a bounded queue in the order of arrival. */
+/** Admission: a bounded number of texts is generated at once, and requests beyond that wait in a bounded queue. */
 import { ApiError } from "./errors.ts";
 
 interface Waiting {
@@ -12,25 +12,25 @@ export class Admission {
   readonly #queue: Waiting[] = [];
   #used = 0;
 
-  /** `running`: texts at once; `waiting`: requests in the queue. */
+  /** `running`: most texts generated at once; `waiting`: most requests in the queue. */
   constructor(limits: { readonly running: number; readonly waiting: number }) {
     this.#running = limits.running;
     this.#waiting = limits.waiting;
   }
 
-  /** Texts that are generated now. */
+  /** Number of texts that are being generated. */
   get running(): number {
     return this.#used;
   }
 
-  /** Requests that wait. */
+  /** Number of requests in the queue. */
   get waiting(): number {
     return this.#queue.length;
   }
 
   /**
-   * Waits for the turn of a request for so many texts, and gives the function that ends it. A request for more than run at
-   * once runs alone. ApiError 429 when the queue is full; an abort throws the signal's reason.
+   * Waits until `units` texts may be generated, and gives the function to call when they are done. A request for more texts
+   * than may run at once runs alone. ApiError 429 when the queue is full; an abort throws the signal's reason.
    */
   async enter(units: number, signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();

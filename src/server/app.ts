@@ -1,4 +1,4 @@
-/** The server as a function from requests to answers, whatever listens. */
+/** The server as a function from requests to responses, without a listening socket. */
 import { OpenAPIHono } from "@hono/zod-openapi";
 import { cors } from "hono/cors";
 import { HTTPException } from "hono/http-exception";
@@ -24,14 +24,14 @@ import { WARNING_HEADER, warningHeader } from "./warnings.ts";
 
 export interface AppOptions {
   readonly keys: ApiKeys;
-  /** Origins of pages that may ask, or "*"; without any, none may. */
+  /** Origins of web pages that may send requests, or "*"; empty for none. */
   readonly origins: readonly string[];
-  /** Whether only this machine reaches the server: pages of other sites may not, by whatever name they call it. */
+  /** Whether the server is reached from this machine only. If so, hosts and origins are checked against DNS rebinding. */
   readonly isLocal: boolean;
-  /** Names beside those of this machine by which a local server may be called, or "*". */
+  /** Host names that a local server accepts beside those of this machine, or "*". */
   readonly hosts: readonly string[];
   readonly isReady: () => boolean;
-  /** The chat page; without files there is none. */
+  /** Files of the chat page; empty for none. */
   readonly page: Page;
 }
 
@@ -69,7 +69,7 @@ export function createApp(serving: Serving, options: AppOptions): App {
   return app;
 }
 
-/** What every request passes before it is read. */
+/** Adds the checks of every request before its body is read: host, origin, key, headers. */
 function addGuards(app: App, serving: Serving, options: AppOptions): void {
   app.use(async (c, next) => {
     const record = newRecord(c.req.method, c.req.path, c.req.header("x-request-id"));
@@ -127,7 +127,7 @@ function checkHost(host: string | undefined, allowed: readonly string[]): void {
   });
 }
 
-/** Such a page sends its name as its origin, too. */
+/** A page of a host that rebinds DNS also sends that host as its origin. */
 function checkOrigin(origin: string | undefined, allowed: readonly string[]): void {
   if (origin === undefined || allowed.includes("*") || allowed.includes(origin)) return;
   if (!LOCAL_HOST.test(origin.replace(/^https?:\/\//i, "")))
@@ -139,7 +139,7 @@ interface Issue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
   readonly expected?: string;
-  /** The issues of each type of a union. */
+  /** Issues of each member of a union. */
   readonly errors?: readonly (readonly Issue[])[];
 }
 
@@ -149,13 +149,16 @@ function invalidBody(issues: readonly Issue[]): ApiError {
   return new ApiError(400, `${param === "" ? "body" : param}: ${message}`, param === "" ? {} : { param });
 }
 
-/** The issue that says most: of a union, that of the type which the value fits furthest; where it fits none, all of them. */
+/**
+ * The most telling issue: in a union, that of the member that fits the value furthest; where no member fits, the union's
+ * own.
+ */
 function deepest(issue: Issue): Issue {
   const inner = (issue.errors ?? []).flatMap((issues) => (issues[0] ? [deepest(issues[0])] : []));
   if (inner.length === 0) return issue;
   const last = ({ path }: Issue) => Number(path.at(-1)) || 0;
   const isType = ({ code, path }: Issue) => Number(code === "invalid_type" && path.length === 0);
-  // One that fits in its kind but not in another field says more than those of other kinds.
+  // A member whose `type` matches is more telling than members of other types.
   const isKind = ({ path }: Issue) => Number(path.length === 1 && path[0] === "type");
   const best = inner.sort(
     (a, b) => isKind(a) - isKind(b) || b.path.length - a.path.length || last(b) - last(a) || isType(a) - isType(b),
@@ -176,12 +179,12 @@ function asApiError(error: unknown): unknown {
   return new ApiError(status as ErrorStatus, status === 415 ? "expected content-type: application/json" : message);
 }
 
-/** Each path answers other methods with what it has. */
+/** Answers other methods of each path with 405 and the methods that it has. */
 function refuseOtherMethods(app: App): void {
   const allowed = new Map<string, Set<string>>();
   for (const { path, method } of app.routes)
     if (method !== "ALL") allowed.set(path, (allowed.get(path) ?? new Set()).add(method));
-  // Paths with a parameter come last: they match others.
+  // Paths with a parameter come last, since they match other paths, too.
   const isOpen = ([path]: readonly [string, unknown]) => Number(path.includes(":"));
   for (const [path, methods] of [...allowed].sort((a, b) => isOpen(a) - isOpen(b)))
     app.all(path, (c) => {

@@ -1,4 +1,4 @@
-/** An answer as blocks, one after the other: thinking, text, calls of tools. */
+/** An answer as a list of blocks: thinking, texts and tool calls. */
 import type { ChatEvent } from "../language/chat-options.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 
@@ -7,12 +7,12 @@ type BlockStart =
   | { readonly kind: "reasoning" | "text" }
   | { readonly kind: "toolCall"; readonly id: string; readonly name: string };
 
-/** A block with all its text: of a call, its arguments. */
+/** A complete block; the text of a tool call is its arguments. */
 export type Block =
   | { readonly kind: "reasoning" | "text"; readonly text: string }
   | { readonly kind: "toolCall"; readonly id: string; readonly name: string; readonly text: string };
 
-/** What happens to the blocks of an answer, counted from 0. */
+/** Beginning, deltas and end of each block of an answer, numbered from 0. */
 export type BlockEvent =
   | { readonly type: "begin"; readonly index: number; readonly block: BlockStart }
   | {
@@ -22,12 +22,12 @@ export type BlockEvent =
       readonly text: string;
       readonly logprobs: readonly LogProbabilities[];
     }
-  /** `isLast`: the answer has ended within the block, or with it. */
+  /** `isLast`: whether no other block follows. */
   | { readonly type: "end"; readonly index: number; readonly block: Block; readonly isLast: boolean };
 
 /**
- * Events of an answer to those of its blocks, each of which ends before the next begins. Where `onlyOneCall`, calls behind
- * the first are left out.
+ * Groups the events of an answer into blocks, each of which ends before the next begins. With `onlyOneCall`, tool calls
+ * after the first are left out.
  */
 export async function* blockEvents(
   events: AsyncIterable<ChatEvent>,
@@ -57,7 +57,7 @@ export async function* blockEvents(
   yield* end(isLast);
 }
 
-/** Whether a text is that of an object of JSON. */
+/** Whether a text is a JSON object. */
 export function isJsonObject(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text);

@@ -1,4 +1,4 @@
-/** Bodies of requests: JSON of a bounded size and depth, read once. */
+/** Reads bodies of requests: JSON of a bounded size and depth. */
 
 import { checkNesting } from "../json-text.ts";
 import { unpacked } from "./encoded-body.ts";
@@ -8,9 +8,12 @@ import type { ServerContext } from "./serving.ts";
 
 const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;
 
-/** Reads the body of a request, so that `c.req.json()` gives it. ApiError 400, 413 or 415 for one that may not be read. */
+/**
+ * Reads the body of a request, so that `c.req.json()` gives it. ApiError 400, 413 or 415 for a body that is not JSON within
+ * the limits.
+ */
 export async function readBody(c: ServerContext, { bodyBytes, jsonDepth }: ServerLimits): Promise<void> {
-  // Clients of Ollama send JSON under any name, as curl does.
+  // Clients of Ollama send JSON with any content type, as curl does by default.
   if (apiFormOf(c.req.path) === "ollama") c.req.raw.headers.set("content-type", "application/json");
   else if (!JSON_TYPE.test(c.req.header("content-type") ?? ""))
     throw new ApiError(415, "expected content-type: application/json", { code: "not_json" });
@@ -18,7 +21,7 @@ export async function readBody(c: ServerContext, { bodyBytes, jsonDepth }: Serve
   const bytes = await readBytes(c.req.raw, Number(c.req.header("content-length") ?? 0), bodyBytes);
   const text = textOf(encoding === "" ? bytes : await unpacked(bytes, encoding, bodyBytes));
   try {
-    // Before anything parses it: parsers of deep JSON run out of stack.
+    // Checked before parsing, since parsers of deep JSON overflow the stack.
     checkNesting(text, jsonDepth);
   } catch (error) {
     throw new ApiError(400, `body: ${(error as Error).message}`, { code: "too_deep" });
@@ -30,7 +33,7 @@ async function readBytes(request: Request, announced: number, most: number): Pro
   const tooLarge = () => new ApiError(413, `the body is larger than ${most} bytes`, { code: "body_too_large" });
   if (announced > most) throw tooLarge();
   try {
-    // HTTP has no more than was announced, and reading it whole costs a fraction of reading a stream.
+    // HTTP gives no more bytes than announced, and reading them at once costs a fraction of reading a stream.
     if (announced > 0) return new Uint8Array(await request.arrayBuffer());
     let size = 0;
     const parts: Uint8Array[] = [];

@@ -1,4 +1,7 @@
-/** Answers to requests that are broken below what the app sees: a sentence in the form of the API, then the connection ends. */
+/**
+ * Answers requests that Node refuses before the app sees them: an error in the form of the API, then the connection is
+ * closed.
+ */
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { ApiError, apiFormOf, type ErrorStatus, errorBody } from "./errors.ts";
@@ -9,7 +12,7 @@ interface Exchange {
   readonly response: ServerResponse;
 }
 
-/** What Node found wrong with what it received, by the code of its error. */
+/** Status and message by the code of Node's error. */
 const problems: Readonly<Record<string, readonly [ErrorStatus, string]>> = {
   HPE_HEADER_OVERFLOW: [431, "the headers are too large"],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: [413, "the extensions of the body's chunks are too large"],
@@ -17,7 +20,7 @@ const problems: Readonly<Record<string, readonly [ErrorStatus, string]>> = {
   HPE_INVALID_EOF_STATE: [400, "the connection ended before the request was whole"],
 };
 
-/** The whole answer as bytes of HTTP: Node may have no response for it. */
+/** A whole HTTP response as text, since Node may have no response object for a broken request. */
 function answerOf(status: ErrorStatus, message: string, path: string): string {
   const id = newId("req", "_");
   const body = JSON.stringify(errorBody(new ApiError(status, message), apiFormOf(path), id));
@@ -37,10 +40,10 @@ function pathIn(packet: Buffer | undefined): string {
   return /^[A-Z]+ ([^\s?]+)/.exec(packet?.toString("latin1", 0, 1000) ?? "")?.[1] ?? "";
 }
 
-/** Makes a server answer what it would end without a word. */
+/** Makes a server answer broken requests, whose connection Node would close without a response. */
 export function answerBroken(server: Server): void {
   const exchanges = new WeakMap<Duplex, Exchange>();
-  /** Answers on a connection that has begun no other answer, and ends it. */
+  /** Sends an error on a connection that has no response under way, and closes it. */
   const refuse = (socket: Duplex, status: ErrorStatus, message: string, packet?: Buffer) => {
     const { request, response } = exchanges.get(socket) ?? {};
     if (!socket.writable || response?.headersSent) return;
@@ -52,7 +55,8 @@ export function answerBroken(server: Server): void {
       if (exchanges.get(request.socket)?.response === response) exchanges.delete(request.socket);
     });
   });
-  // Before Node's own listener, which ends the connection: a client that ends its half is as good as one that has left.
+  // Runs before Node's own listener, which closes the connection: a client that closes its half counts as one that has
+  // left.
   server.prependListener("connection", (socket: Duplex) =>
     socket.on("end", () => {
       const exchange = exchanges.get(socket);

@@ -1,4 +1,4 @@
-/** From OpenAI's messages, tools and fields to the library's. */
+/** Converts OpenAI's messages, tools and fields to the library's. */
 import type { ChatOptions } from "../language/chat-options.ts";
 import type { AssistantMessage, Message, ToolCall, ToolChoice } from "../text/chat-messages.ts";
 import {
@@ -72,7 +72,7 @@ export function chatMessages(messages: readonly ChatMessage[], policy: UnseenPol
 function messageOf(message: ChatMessage, textOf: (content: Content) => string): Message {
   if (message.role === "tool")
     return { role: "tool", content: textOf(message.content ?? ""), toolCallId: message.tool_call_id };
-  // OpenAI's functions, which tools replaced: a result names its function and has no id.
+  // OpenAI's older form of tools, `functions`: a result names its function and has no id.
   if (message.role === "function")
     return { role: "tool", content: message.content ?? "", toolCallId: message.name, name: message.name };
   if (message.role === "user") return { role: "user", content: textOf(message.content ?? "") };
@@ -125,7 +125,7 @@ export function chatTools({ tools }: ChatRequest, max: number, warn: Warn): Offe
   return offered;
 }
 
-/** The request's options of generation but for thinking, whose options depend on the model. */
+/** Generation options of a request, except those of thinking, which depend on the model. */
 export function chatOptions(request: ChatRequest, tools: OfferedTools): ChatOptions {
   const { tool_choice, logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
   if (typeof top_logprobs === "number" && !logprobs)
@@ -138,7 +138,7 @@ export function chatOptions(request: ChatRequest, tools: OfferedTools): ChatOpti
   };
 }
 
-/** The predicted output of a request, which is drafted; undefined without one. */
+/** The text of `prediction`, from which drafts are taken; undefined without one. */
 function predicted(prediction: ChatRequest["prediction"]): string | undefined {
   const content = prediction?.content;
   return typeof content === "string" ? content : content?.map(({ text }) => text).join("");

@@ -1,10 +1,10 @@
-/** What an answer must be: from the fields of the APIs to the library's constraints. */
+/** Converts the APIs' fields of structured output to the library's constraints. */
 import type { Constraint } from "../text/constraint.ts";
 import type { GenerateOptions } from "../text/generate.ts";
 import { ApiError } from "./errors.ts";
 import type { ChatRequest, StructuredOutputs } from "./schemas/chat.ts";
 
-/** OpenAI's format of a response. */
+/** OpenAI's `response_format`. */
 interface Format {
   readonly type: "text" | "json_object" | "json_schema";
   readonly schema?: object | null | undefined;
@@ -16,7 +16,7 @@ export function formatConstraint(format: Format | null | undefined): Constraint 
   return { kind: "json" };
 }
 
-/** ApiError 400 where several are given. */
+/** The constraint of a request; null for none. ApiError 400 for more than one. */
 export function chatConstraint({ response_format, structured_outputs }: ChatRequest): Constraint | null {
   const type = response_format?.type ?? "text";
   const schema = response_format?.type === "json_schema" ? response_format.json_schema.schema : null;
@@ -48,12 +48,12 @@ function parseSchema(text: string): object {
     const schema: unknown = JSON.parse(text);
     if (typeof schema === "object" && schema !== null && !Array.isArray(schema)) return schema;
   } catch {
-    // Refused below.
+    // Not JSON: refused below.
   }
   throw new ApiError(400, "structured_outputs.json: expected a JSON schema", { param: "structured_outputs.json" });
 }
 
-/** The option of a constraint, where there is one. */
+/** The constraint as an option; no option for null. */
 export function constrained(constraint: Constraint | null): Pick<GenerateOptions, "constraint"> {
   return constraint === null ? {} : { constraint };
 }

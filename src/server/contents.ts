@@ -1,23 +1,23 @@
-/** Contents of messages as texts. What a model of texts cannot see is named in the prompt, or refused. */
+/** Contents of messages as text. Images and files, which models of text cannot see, are named in the prompt or refused. */
 import { ApiError } from "./errors.ts";
 
 /**
- * What becomes of images and files that a model cannot see: named in the prompt, refused, or (`auto`) refused where the
- * user has just sent them and named in results of tools and in what was said before.
+ * What happens to images and files that a model cannot see: named in the prompt ("name"), refused ("refuse"), or ("auto")
+ * refused in the user's newest message, and named in tool results and earlier messages.
  */
 export type UnseenPolicy = "auto" | "name" | "refuse";
 
-/** A part of a content: a text, or what a model of texts cannot see. */
+/** A part of a content: text, or an image or file. */
 export type Part = string | Unseen;
 
-/** An image or file. */
+/** An image or file, which models of text cannot see. */
 interface Unseen {
   readonly what: "image" | "audio" | "document" | "file" | "content";
-  /** Its type or name, such as "image/png"; "" where that is unknown. */
+  /** Media type or name, such as "image/png"; "" where that is unknown. */
   readonly label: string;
 }
 
-/** Where a content stands: its path in the request, and whether the user has just said it. */
+/** Place of a content: its path in the request, and whether it is the user's newest message. */
 export interface Place {
   readonly path: string;
   readonly isNew: boolean;
@@ -25,7 +25,10 @@ export interface Place {
 
 const LABEL_MAX = 100;
 
-/** The text of a content; parts that are null are no part of it. ApiError 400 for what is not to be named. */
+/**
+ * Joins the parts of a content to one text; null parts are left out. ApiError 400 for images and files that the policy
+ * refuses.
+ */
 export function contentText(
   parts: readonly (Part | null)[],
   { path, isNew }: Place,
@@ -64,13 +67,13 @@ function named({ what, label }: Unseen): string {
   return `[${what}${label === "" ? "" : ` ${shown(label)}`} not shown: this model reads no ${PLURALS[what]}]`;
 }
 
-/** A part of a kind that the API does not have: its text, where it is one. */
+/** A part of an unknown kind: its `text`, where it has one. */
 export function otherPart(part: { readonly type: string }): Part {
   const { text } = part as { text?: unknown };
   return typeof text === "string" ? text : { what: "content", label: part.type };
 }
 
-/** A type or name in one line. */
+/** A media type or file name, made safe to show in one line. */
 function shown(label: string): string {
   return label.replace(/[^\p{L}\p{N} ./+_-]/gu, "?").slice(0, LABEL_MAX);
 }
@@ -79,12 +82,12 @@ function shown(label: string): string {
 const TEXTS =
   /^(?:text\/[\w.+-]+|application\/(?:[\w.-]+\+)?(?:json|xml|yaml|toml|javascript|x-(?:sh|yaml|ndjson|python)))$/;
 
-/** The text of a file of a media type in base64; null where the type is of none. */
+/** The text of a base64 file of a media type; null for types that are not text. */
 export function base64Text(type: string, data: string): string | null {
   return TEXTS.test(type) ? Buffer.from(data, "base64").toString("utf8") : null;
 }
 
-/** A file of a `data:` URL, with its name in front where it is a text. */
+/** A file of a `data:` URL: its text with its name in front, or an unseen file. */
 export function filePart(name: string | null | undefined, url: string | null | undefined): Part {
   const [, type = "", data = ""] = /^data:([\w.+-]+\/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)$/s.exec(url ?? "") ?? [];
   const text = base64Text(type, data);
@@ -92,35 +95,35 @@ export function filePart(name: string | null | undefined, url: string | null | u
   return name ? `${name}\n\n${text}\n` : `${text}\n`;
 }
 
-/** The type of a `data:` URL; "" for others, whose address is not for prompts. */
+/** The media type of a `data:` URL; "" for others, whose addresses do not go into prompts. */
 export function dataType(url: string): string {
   return /^data:([\w.+-]+\/[\w.+-]+)[;,]/.exec(url)?.[1] ?? "";
 }
 
-/** Blocks with which clients tell their makers about themselves. They change with each conversation, and with them the prompt. */
+/** Blocks of client metadata in system prompts. They differ in each conversation, so they would defeat the prefix cache. */
 const METADATA = /^\s*x-anthropic-[\w-]+:/;
 const METADATA_LINES = /^(?:\s*x-anthropic-[\w-]+:[^\n]*(?:\n|$))+/;
 
-/** Whether a block of a system prompt is metadata of the client's, which is no part of the prompt. */
+/** Whether a block of a system prompt is client metadata, which is left out of the prompt. */
 function isMetadata(text: string): boolean {
   return METADATA.test(text);
 }
 
-/** A system prompt that is one text, without lines of metadata at its beginning. */
+/** A system prompt of one text, without the lines of client metadata at its beginning. */
 function withoutMetadata(text: string): string {
   return text.replace(METADATA_LINES, "");
 }
 
-/** The text of a system prompt's parts, or of its one text. */
+/** The text of a system prompt of one text or several blocks. */
 export function systemText(content: string | readonly string[], between = ""): string {
   if (typeof content === "string") return withoutMetadata(content);
   return content.filter((text) => !isMetadata(text)).join(between);
 }
 
-/** The state of the repository, with which Claude Code ends its system prompt. */
+/** The state of the git repository, which ends Claude Code's system prompt. */
 const SNAPSHOT = /(?:^|\n+)gitStatus: This is the git status at the start of the conversation/;
 
-/** Where the part of a system prompt begins that is other in each conversation; its length where it has none. */
+/** Where the part of a system prompt begins that differs in each conversation; its length where there is none. */
 export function snapshotStart(text: string): number {
   return SNAPSHOT.exec(text)?.index ?? text.length;
 }

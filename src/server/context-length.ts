@@ -1,8 +1,11 @@
-/** A conversation that does not fit its model's context, in the words of each API: clients know them, and shorten it. */
+/**
+ * Errors of conversations longer than the context, worded as each API words them: clients match the text, and shorten the
+ * conversation.
+ */
 import { ContextLengthError } from "../errors.ts";
 import { ApiError } from "./errors.ts";
 
-/** The API whose words are used. */
+/** The API whose wording is used. */
 export type ContextWords = "chat" | "responses" | "messages" | "ollama";
 
 const WORDS: Readonly<Record<ContextWords, (tokens: number, most: number) => string>> = {
@@ -21,7 +24,10 @@ const PARAMS: Readonly<Record<ContextWords, string>> = {
   ollama: "messages",
 };
 
-/** The events of an answer; `count` gives the tokens of a prompt that does not fit. */
+/**
+ * Passes on events; a ContextLengthError becomes an ApiError in the API's words. `count` gives the tokens of the long
+ * prompt.
+ */
 export async function* withinContext<T>(
   events: AsyncIterable<T>,
   words: ContextWords,

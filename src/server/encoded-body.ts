@@ -1,13 +1,13 @@
-/** Bodies of requests that are compressed, unpacked up to a bounded size. */
+/** Decompresses bodies of requests, up to a bounded size. */
 import { promisify } from "node:util";
 import { brotliDecompress, gunzip, inflate } from "node:zlib";
 import { Decompress } from "fzstd";
 import { ApiError } from "./errors.ts";
 
-/** Unpacks bytes to at most so many; an error of `TOO_LARGE` for more. */
+/** Decompresses to at most `most` bytes; an error with code `TOO_LARGE` for more. */
 type Unpack = (bytes: Uint8Array, most: number) => Promise<Uint8Array>;
 
-/** Code of zlib's error for more bytes than there may be. */
+/** Code of zlib's error for output beyond the limit. */
 const TOO_LARGE = "ERR_BUFFER_TOO_LARGE";
 
 function tooLarge(message: string): Error {
@@ -32,11 +32,11 @@ const unpackers: Readonly<Record<string, Unpack>> = {
 
 const NAMES = "gzip, deflate, br or zstd";
 
-/** What a body of a content-encoding holds. ApiError 400, 413 or 415 for what cannot be unpacked. */
+/** Decompresses a body by its content-encoding. ApiError 400, 413 or 415 for what cannot be decompressed. */
 export async function unpacked(bytes: Uint8Array, encodings: string, most: number): Promise<Uint8Array> {
   const names = encodings.split(",").map((name) => name.trim().toLowerCase());
   let found = bytes;
-  // The last one was applied last.
+  // Encodings are listed in the order in which they were applied.
   for (const name of names.reverse())
     if (name !== "" && name !== "identity") found = await unpackOne(found, name, most);
   return found;
@@ -74,7 +74,10 @@ function unpackZstd(bytes: Uint8Array, most: number): Uint8Array {
 const ZSTD = 0xfd2fb528;
 const SKIPPED = 0x184d2a50;
 
-/** The frames of RFC 8878 that hold something. An error of `TOO_LARGE` for one whose window, which is allocated first, is larger than `most`. */
+/**
+ * The frames of Zstandard data (RFC 8878) with content. An error with code `TOO_LARGE` for a frame whose window, which is
+ * allocated first, is larger than `most`.
+ */
 function* framesOf(bytes: Uint8Array, most: number): Generator<Uint8Array> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   for (let at = 0; at < bytes.length; ) {

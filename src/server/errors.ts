@@ -1,4 +1,4 @@
-/** What goes wrong with a request, and how each API says it. */
+/** Errors of requests, and the form in which each API reports them. */
 import {
   ContextLengthError,
   InvalidArgumentError,
@@ -8,15 +8,15 @@ import {
   UnsupportedError,
 } from "../errors.ts";
 
-/** Statuses of HTTP that requests end with when they fail. */
+/** HTTP statuses of failed requests. */
 export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 408 | 413 | 415 | 417 | 429 | 431 | 499 | 500 | 503;
 
-/** A request that failed, with the status of its answer. */
+/** An error of a request, with the status of its response. */
 export class ApiError extends LowbitError {
   readonly status: ErrorStatus;
-  /** What OpenAI's clients tell errors apart by; null where the status says all. */
+  /** Code by which OpenAI's clients tell errors apart; null where the status suffices. */
   readonly code: string | null;
-  /** The field of the request that is wrong; null where it is none. */
+  /** The field of the request that is wrong; null for none. */
   readonly param: string | null;
   /** Seconds after which to try again; null where that would not help. */
   readonly retryAfter: number | null;
@@ -34,13 +34,13 @@ export class ApiError extends LowbitError {
   }
 }
 
-/** Whether another request would not fail: what a file asks for in vain is not the request's fault. */
+/** Whether the request is at fault: an unsupported file is not the request's fault. */
 function isOfRequest(error: unknown): boolean {
   if (error instanceof UnsupportedError) return error.file === null;
   return error instanceof InvalidArgumentError || error instanceof LimitError;
 }
 
-/** What a failure is to the client: errors that its request made are told, others are named only. */
+/** The error that the client gets: full messages of errors of its request, only a general message for others. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const { message } = error as Error;
@@ -52,7 +52,7 @@ export function toApiError(error: unknown): ApiError {
   return new ApiError(500, `${what}; its log says why, by the id of this request`, { cause: error });
 }
 
-/** OpenAI's names of kinds of errors. */
+/** OpenAI's error types by status. */
 function openaiType(status: ErrorStatus): string {
   if (status === 401) return "authentication_error";
   if (status === 403) return "permission_error";
@@ -61,7 +61,7 @@ function openaiType(status: ErrorStatus): string {
   return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
-/** Anthropic's names of kinds of errors. */
+/** Anthropic's error types by status. */
 function anthropicType(status: ErrorStatus): string {
   if (status === 401) return "authentication_error";
   if (status === 403) return "permission_error";
@@ -72,7 +72,7 @@ function anthropicType(status: ErrorStatus): string {
   return status >= 500 ? "api_error" : "invalid_request_error";
 }
 
-/** The API that a path belongs to, by which errors have their form. */
+/** The API that a path belongs to, which decides the form of its errors. */
 export type ApiForm = "openai" | "anthropic" | "ollama";
 
 export function apiFormOf(path: string): ApiForm {
@@ -80,7 +80,7 @@ export function apiFormOf(path: string): ApiForm {
   return path === "/v1/messages" || path.startsWith("/v1/messages/") ? "anthropic" : "openai";
 }
 
-/** The body of an answer that tells an error. */
+/** The JSON body that reports an error. */
 export function errorBody(error: ApiError, form: ApiForm, requestId: string): object {
   const { status, message, param, code } = error;
   if (form === "anthropic")

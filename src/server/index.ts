@@ -1,4 +1,4 @@
-/** A server of language models in the forms of OpenAI's and Anthropic's APIs, as a part of other programs. */
+/** A server of language models with the APIs of OpenAI, Anthropic and Ollama, to be embedded in other programs. */
 export {
   type AnswererOptions,
   type BatchAnswerer,

@@ -1,16 +1,16 @@
 import type { InputItem } from "./schemas/responses.ts";
 
-/** A response that is kept. */
+/** A response of /v1/responses that is stored. */
 export interface KeptResponse {
   readonly id: string;
-  /** Who asked for it. */
+  /** Name of the key that asked for it. */
   readonly owner: string;
-  /** The response that it went on from; null for the first of a conversation. */
+  /** Id of the response that it continues; null for the first of a conversation. */
   readonly previousId: string | null;
-  /** What it was asked, without what was asked before. */
+  /** Input items of this request, without those of earlier ones. */
   readonly input: readonly InputItem[];
-  /** What it answered. */
+  /** Output items. */
   readonly output: readonly InputItem[];
-  /** The response as it was given. */
+  /** The response's JSON as it was sent. */
   readonly body: object;
 }

@@ -1,4 +1,7 @@
-/** Responses that may be gone on from: bounded, each for the key that asked for it, in memory, and in a file where there is one. */
+/**
+ * Stored responses that later requests can continue: a bounded number, each visible to its key only, in memory and
+ * optionally in a file.
+ */
 import type { KeptResponse } from "./kept-response.ts";
 import type { ResponseFile } from "./response-file.ts";
 import type { InputItem } from "./schemas/responses.ts";
@@ -10,7 +13,7 @@ interface Entry extends KeptResponse {
 export class KeptResponses {
   readonly #most: number;
   readonly #mostBytes: number;
-  /** The longest unused first. */
+  /** By id, the longest unused first. */
   readonly #entries = new Map<string, Entry>();
   readonly #file: ResponseFile | null;
   #bytes = 0;
@@ -29,12 +32,12 @@ export class KeptResponses {
     return this.#entries.size;
   }
 
-  /** Bytes of what is kept, as JSON. */
+  /** Bytes of all stored responses, as JSON. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Keeps a response, and forgets what was unused for the longest time where there is no room. */
+  /** Stores a response; the longest unused are removed where there is no room. */
   keep(response: KeptResponse): void {
     if (this.#add(response)) this.#file?.write({ kept: response }, () => this.#all());
   }
@@ -55,13 +58,13 @@ export class KeptResponses {
     for (const { bytes: _, ...response } of this.#entries.values()) yield response;
   }
 
-  /** A response of an owner; null where there is none. */
+  /** The stored response of an owner; null where there is none. */
   get(id: string, owner: string): KeptResponse | null {
     const entry = this.#entries.get(id);
     return entry?.owner === owner ? entry : null;
   }
 
-  /** All items of a conversation up to a response, the first one's first; null where not all are kept. */
+  /** All items of a conversation up to a response, oldest first; null where a response of it is not stored any more. */
   itemsOf(id: string, owner: string): InputItem[] | null {
     const chain: Entry[] = [];
     for (let next: string | null = id; next !== null; ) {
@@ -70,7 +73,7 @@ export class KeptResponses {
       chain.push(entry);
       next = entry.previousId;
     }
-    // What others go on from is used later than they are, so that it is not forgotten before them.
+    // Responses that others continue count as used after those, so that they are not removed before them.
     for (const entry of chain) {
       this.#entries.delete(entry.id);
       this.#entries.set(entry.id, entry);
@@ -78,7 +81,7 @@ export class KeptResponses {
     return chain.reverse().flatMap(({ input, output }) => [...input, ...output]);
   }
 
-  /** An item of an owner's responses; null where none has it. */
+  /** An item of an owner's responses; null where there is none. */
   itemOf(id: string, owner: string): InputItem | null {
     for (const entry of this.#entries.values()) {
       if (entry.owner !== owner) continue;
@@ -88,7 +91,7 @@ export class KeptResponses {
     return null;
   }
 
-  /** Whether there was such a response of the owner's, which is forgotten. */
+  /** Removes a response; whether the owner had it. */
   delete(id: string, owner: string): boolean {
     if (this.get(id, owner) === null) return false;
     this.#file?.write({ forgotten: id }, () => this.#all());

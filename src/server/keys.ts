@@ -1,35 +1,35 @@
-/** Who may ask: keys, compared in a time that tells nothing of them. */
+/** API keys, compared in constant time. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import { InvalidArgumentError } from "../errors.ts";
 
-/** A key in a header is visible ASCII. */
+/** A key must fit into a header: visible ASCII. */
 const KEY = /^[\x21-\x7e]{1,512}$/;
 
 function digest(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
 
-/** A key, and whether who has it may load, unload, pull, copy and delete models. */
+/** An API key, and whether its holder may load, unload, pull, copy and delete models. */
 export interface ApiKey {
-  /** What requests carry: 1 to 512 visible ASCII characters. */
+  /** The key itself: 1 to 512 visible ASCII characters. */
   readonly key: string;
-  /** Whether it is a key for that. */
+  /** Whether the holder may load, unload, pull, copy and delete models. */
   readonly manages: boolean;
 }
 
-/** Who asks. */
+/** The holder of a request's key. */
 export interface Owner {
-  /** A name of the key; "" where everyone may ask. */
+  /** A name derived from the key; "" on a server without keys. */
   readonly name: string;
-  /** Whether the key says that it may change which models there are; null without keys, where the server decides. */
+  /** Whether the key may manage models; null on a server without keys, which then decides by the client's address. */
   readonly manages: boolean | null;
 }
 
-/** The keys of a server; without any, everyone may ask. */
+/** The keys of a server; without any, everyone may send requests. */
 export class ApiKeys {
   readonly #known: readonly { readonly digest: Buffer; readonly manages: boolean }[];
 
-  /** InvalidArgumentError, which does not show it, for a key that no header can carry. */
+  /** InvalidArgumentError, which does not show the key, for a key that no header can carry. */
   constructor(keys: readonly (string | ApiKey)[]) {
     const given = keys.map((key) => (typeof key === "string" ? { key, manages: false } : key));
     given.forEach(({ key }, i) => {
@@ -45,9 +45,7 @@ export class ApiKeys {
     return this.#known.length === 0;
   }
 
-  /**
-   * Who asks, by the key that headers carry, as `Authorization: Bearer` or as `x-api-key`; null for none of the keys.
-   */
+  /** The holder of the key in `Authorization: Bearer` or `x-api-key`; null for an unknown key. */
   ownerOf(headers: { readonly authorization: string | undefined; readonly apiKey: string | undefined }): Owner | null {
     if (this.isOpen) return { name: "", manages: null };
     const given = digest(headers.apiKey ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? "")?.[1] ?? "");
@@ -58,10 +56,13 @@ export class ApiKeys {
   }
 }
 
-/** What makes a key one that manages models, behind it on its line. */
+/** Marks a key that may manage models, at the end of its line. */
 const MANAGES = /\s+manage$/;
 
-/** Keys of a text: one a line, those that may manage models with `manage` behind; empty lines and lines that begin with # are none. */
+/**
+ * Parses a file of keys: one a line, with `manage` behind those that may manage models; empty lines and lines that begin
+ * with # are skipped.
+ */
 export function parseKeys(text: string): ApiKey[] {
   const lines = text.split(/\r?\n/).map((line) => line.trim());
   return lines

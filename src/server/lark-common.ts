@@ -1,4 +1,4 @@
-/** Terminals that grammars import from Lark's library `common`, as regular expressions. */
+/** Terminals of Lark's library `common`, which grammars import, as regular expressions. */
 const INT = "[0-9]+";
 const DECIMAL = `(?:${INT}\\.(?:${INT})?|\\.${INT})`;
 const EXPONENT = `[eE][+-]?${INT}`;

@@ -1,4 +1,4 @@
-/** Grammars in Lark's form, as tools that take a text have them, in EBNF. */
+/** Converts Lark grammars, which tools with text input have, to EBNF. */
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { ANY, complement, type Range } from "../text/constraints/code-points.ts";
 import {
@@ -18,16 +18,16 @@ import { COMMON_TERMINALS } from "./lark-common.ts";
 const LENGTH_MAX = 100_000;
 const DEPTH_MAX = 100;
 const COUNT_MAX = 1_000;
-/** Names that no rule of Lark has. */
+/** A name that no Lark rule can have. */
 const IGNORED = "ignored.";
 const NEW_LINE: Range = [10, 10];
 
 /**
- * The EBNF of a grammar: rules and terminals, texts and regular expressions with the flags i and s, ranges, groups,
- * repetitions, `%import common.…` and `%ignore`. Rules that begin with themselves become repetitions.
+ * Converts a Lark grammar to EBNF: rules and terminals, strings and regular expressions with the flags i and s, ranges,
+ * groups, repetitions, `%import common.…` and `%ignore`. Left-recursive rules become repetitions.
  *
- * @throws InvalidArgumentError, with the line, for what is no grammar.
- * @throws UnsupportedError, with the line, for what cannot be held to token by token.
+ * @throws InvalidArgumentError, with the line, for what is no Lark grammar.
+ * @throws UnsupportedError, with the line, for what tokens cannot be constrained to.
  */
 export function larkToEbnf(lark: string): string {
   if (lark.length > LENGTH_MAX)
@@ -42,7 +42,7 @@ export function larkToEbnf(lark: string): string {
   return all.map(([name, node]) => `${name} ::= ${written(node)}\n`).join("");
 }
 
-/** A rule's name in EBNF, which is none of those that have a meaning there. */
+/** A rule's name in EBNF, kept apart from names with a meaning there. */
 function own(name: string): string {
   return name === "root" ? "root." : name;
 }
@@ -52,7 +52,7 @@ class LarkParser {
   readonly #rules = new Map<string, Node>();
   readonly #ignored: Node[] = [];
   readonly #hasIgnored: boolean;
-  /** Whether what is read is a rule, between whose terminals stands what is ignored. */
+  /** Whether a rule is being parsed, rather than a terminal: ignored text may follow the terminals in it. */
   #isRule = false;
   #at = 0;
   #depth = 0;
@@ -119,7 +119,7 @@ class LarkParser {
     return choice(options);
   }
 
-  /** An atom with how often it comes; null at the end of a sequence. */
+  /** Parses an atom with its repetition; null at the end of a sequence. */
   #part(): Node | null {
     this.#skip();
     const atom = this.#atom();
@@ -146,7 +146,7 @@ class LarkParser {
     throw this.#wrong("texts, expressions, names and groups");
   }
 
-  /** A terminal, in rules with what is ignored behind it. */
+  /** A terminal; in rules, ignored text may follow it. */
   #terminal(node: Node): Node {
     return this.#isRule && this.#hasIgnored ? sequence(node, rule(IGNORED)) : node;
   }
@@ -191,7 +191,7 @@ class LarkParser {
     return flags!.includes("i") ? ignoringCase(node) : node;
   }
 
-  /** `a: a "x" | "y"` as `a: "y" "x"*`. */
+  /** Removes left recursion: `a: a "x" | "y"` becomes `a: "y" "x"*`. */
   #withoutLeftRecursion(name: string, node: Node): Node {
     const options = node.kind === "choice" ? node.options : [node];
     const partsOf = (option: Node) => (option.kind === "sequence" ? option.parts : [option]);
@@ -240,7 +240,7 @@ function isTerminal(name: string): boolean {
   return /^_*[A-Z]/.test(name);
 }
 
-/** A node whose letters may be of either case. */
+/** The node with letters of either case (flag i). */
 function ignoringCase(node: Node): Node {
   switch (node.kind) {
     case "text":
@@ -260,7 +260,7 @@ function ignoringCase(node: Node): Node {
   }
 }
 
-/** Letters of ASCII and of the scripts beyond it in the other case, of a range that is not too long to look at. */
+/** Letters of a range in the other case, up to U+024F, so that long ranges are not walked. */
 function otherCase([first, last]: Range): Range[] {
   const found: Range[] = [];
   for (let code = first; code <= Math.min(last, 0x24f); code++) {
@@ -271,7 +271,7 @@ function otherCase([first, last]: Range): Range[] {
   return found;
 }
 
-/** A node in EBNF. */
+/** The node as EBNF text. */
 function written(node: Node): string {
   switch (node.kind) {
     case "text":

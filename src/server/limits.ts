@@ -1,41 +1,44 @@
-/** What a server lets a request cost, and how it waits for others. */
+/** Limits of a server: what a request may cost, and how long it may wait. */
 import { checkWhole } from "../arguments.ts";
 
-/** Limits of a server; each is a whole number from 1. */
+/** Limits of a server, each a whole number from 1. */
 export interface ServerLimits {
-  /** Bytes of a request's body, unpacked where it is compressed; more is a 413. Default: 32 MiB. */
+  /** Most bytes of a request's body after decompression; more is a 413. Default: 32 MiB. */
   readonly bodyBytes: number;
-  /** Levels of lists and objects in a request's JSON; more is a 400. Default: 64. */
+  /** Most levels of lists and objects in a request's JSON; more is a 400. Default: 64. */
   readonly jsonDepth: number;
-  /** Messages of a conversation. Default: 2048. */
+  /** Most messages of a conversation. Default: 2048. */
   readonly messages: number;
-  /** Tools of a request, those of namespaces included. Default: 1024. */
+  /** Most tools of a request, including those of namespaces. Default: 1024. */
   readonly tools: number;
-  /** Texts that a request may ask for, `n` times its prompts. Default: 32. */
+  /** Most texts that a request may ask for: `n` times its prompts. Default: 32. */
   readonly choices: number;
-  /** Texts that are generated at the same time, by all models together; others wait. Default: 32. */
+  /** Most texts that are generated at the same time, by all models together; further requests wait. Default: 32. */
   readonly running: number;
-  /** Requests that wait for their turn; one more is a 429. Default: 256. */
+  /** Most requests that wait; one more is a 429. Default: 256. */
   readonly waiting: number;
-  /** Seconds that a request may take with its waiting; a 408 after that. Default: 1800. */
+  /** Most seconds of a request, waiting included; a 408 after that. Default: 1800. */
   readonly requestSeconds: number;
-  /** Seconds in which headers, and after them the body, have to come; a 408 after that. Default: 30. */
+  /** Most seconds until the headers have come, and then until the body has; a 408 after that. Default: 30. */
   readonly receiveSeconds: number;
-  /** Seconds that a reader of a stream may take nothing, before its computation is ended. Default: 60. */
+  /** Seconds after which a stream whose client reads nothing is aborted. Default: 60. */
   readonly stalledSeconds: number;
-  /** Seconds between pings of a stream in which nothing else happens. Default: 15. */
+  /** Seconds without an event after which a stream sends a ping. Default: 15. */
   readonly pingSeconds: number;
-  /** Responses that are kept to be gone on from; the longest unused is forgotten first. Default: 1024. */
+  /** Most stored responses (/v1/responses); the longest unused is removed first. Default: 1024. */
   readonly responses: number;
-  /** Bytes of all responses that are kept. Default: 64 MiB. */
+  /** Most bytes of all stored responses. Default: 64 MiB. */
   readonly responseBytes: number;
-  /** Pages of 32 tokens of prompts that are kept for each key and model, in memory and as many on disk. Default: as many as there is room for. */
+  /**
+   * Most pages (32 tokens) of the prefix cache for each key and model, in memory and as many again on disk. Default:
+   * unlimited.
+   */
   readonly keyPages: number;
-  /** Seconds that requests under way are given when the server is told to end. Default: 30. */
+  /** Seconds that requests under way get to end when the server is closed. Default: 30. */
   readonly drainSeconds: number;
 }
 
-/** The limits of a server that is given none. */
+/** Default limits of a server. */
 export const defaultLimits: ServerLimits = {
   bodyBytes: 32 * 2 ** 20,
   jsonDepth: 64,
@@ -54,10 +57,13 @@ export const defaultLimits: ServerLimits = {
   drainSeconds: 30,
 };
 
-/** Timers of Node have 31 bits of milliseconds. */
+/** Largest number of seconds: Node's timers have 31 bits of milliseconds. */
 const SECONDS_MAX = 2_000_000;
 
-/** The defaults with what was given in their place. InvalidArgumentError naming the limit for what is no whole number from 1. */
+/**
+ * The default limits, overridden by those given. InvalidArgumentError, naming the limit, for anything but a whole number
+ * from 1.
+ */
 export function completeServerLimits(limits: Partial<ServerLimits> = {}): ServerLimits {
   const given = Object.entries(limits).filter(([, value]) => value !== undefined);
   for (const [name, value] of given)

@@ -1,4 +1,4 @@
-/** A server that listens: HTTP by Node, from its start to its drained end. */
+/** A listening HTTP server on Node, from start to graceful shutdown. */
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener, RequestError } from "@hono/node-server";
@@ -19,70 +19,75 @@ import { ResponseFile } from "./response-file.ts";
 import type { App } from "./routes/route.ts";
 import { type PullModel, Serving } from "./serving.ts";
 
-/** What a server offers, to whom, and where. */
+/** Options of a server: models, keys, address, and limits. */
 export interface ServerOptions {
   /** Models that requests may name, at least one. */
   readonly models: readonly ModelSource[];
-  /** Names of models that are loaded at once; the server is ready when they are. Default: none, or the only one. */
+  /** Names of models that are loaded at the start; the server is ready when they are. Default: none, or the only model. */
   readonly preload?: readonly string[] | undefined;
-  /** Address to listen at. Default: 127.0.0.1, which only this machine reaches. */
+  /** Address to listen on. Default: 127.0.0.1, which only this machine reaches. */
   readonly host?: string | undefined;
-  /** Default: 8080; 0 takes one that is free. */
+  /** Port to listen on; 0 takes a free one. Default: 8080. */
   readonly port?: number | undefined;
   /**
-   * Keys, of which a request must carry one; those that manage may change which models there are. Default: none, everyone may ask,
-   * and who asks from this machine may manage.
+   * API keys, one of which each request must carry. Default: none, so that everyone may send requests, and those from this
+   * machine may manage models.
    */
   readonly keys?: readonly (string | ApiKey)[] | undefined;
-  /** Origins of pages that may ask, such as "https://example.com", or "*". Default: none. */
+  /** Origins of web pages that may send requests, such as "https://example.com", or "*". Default: none. */
   readonly origins?: readonly string[] | undefined;
   /**
-   * Names by which requests may call a server that only this machine reaches, beside those of this machine: that of a proxy in
-   * front, or "*". Default: none, so that no page of another site comes in by a name that it made to mean this machine.
+   * Host names that a server on this machine accepts beside localhost, such as that of a proxy, or "*". Default: none,
+   * which protects against DNS rebinding.
    */
   readonly hosts?: readonly string[] | undefined;
-  /** Most bytes of all loaded models. Default: what is free when one is to be loaded. */
+  /** Most bytes of all loaded models. Default: the memory that is free when a model is loaded. */
   readonly memoryBytes?: number | undefined;
-  /** Whether the chat page is at `/`. Default: true. */
+  /** Whether to serve the chat page at `/`. Default: true. */
   readonly page?: boolean | undefined;
-  /** What requests may cost, where it is not what `defaultLimits` has. */
+  /** Limits that replace those of `defaultLimits`. */
   readonly limits?: Partial<ServerLimits> | undefined;
   /**
-   * What becomes of images and files that a model cannot see: named in the prompt ("name"), or refused. Default: refused in
-   * the last message of a user, named in results of tools and in what was said before ("auto").
+   * What happens to images and files that a model cannot see: named in the prompt ("name"), or refused ("refuse"). Default:
+   * "auto", refused in the user's newest message, and named in tool results and earlier messages.
    */
   readonly unseen?: UnseenPolicy | undefined;
   /**
-   * What keys share of what was computed of prompts: all of it ("all"), or the beginnings of prompts of `parsePrompts`.
-   * Default: nothing.
+   * What the holders of different keys share of the prefix cache: all of it ("all"), or the beginnings of these prompts, as
+   * `parsePrompts` gives them. Default: nothing.
    */
   readonly sharedPrefixes?: "all" | readonly NamedPrompt[] | undefined;
-  /** Prompts that models are given when they are loaded first, before the server is ready; keys share them. Default: none. */
+  /**
+   * Prompts that are computed after a model is first loaded, before the server is ready, and that all keys share. Default:
+   * none.
+   */
   readonly warm?: readonly NamedPrompt[] | undefined;
-  /** Downloads models that requests ask for who may manage. Default: there are none but `models`. */
+  /** Downloads a model that a client with a managing key asks for. Default: only `models` are offered. */
   readonly pull?: PullModel | undefined;
   /**
-   * Path of a file in which responses of /v1/responses are kept for the server that comes after this one. Default: none, they are kept in
-   * memory.
+   * Path of a file that stores the responses of /v1/responses across restarts. Default: none, they are stored in memory
+   * only.
    */
   readonly responsesFile?: string | undefined;
-  /** Takes the line of each request that has ended. Default: none. */
+  /** Called with the log line of each request that has ended. Default: none. */
   readonly log?: ((line: string) => void) | undefined;
-  /** Told of errors that are no client's. Default: they are logged by their class and message. */
+  /** Called with errors that no client caused. Default: they are logged by their class and message. */
   readonly onFault?: ((error: unknown, requestId: string) => void) | undefined;
 }
 
-/** A server that listens. */
+/** A server that is listening. */
 export interface RunningServer {
-  /** Where it is reached, such as "http://127.0.0.1:8080". */
+  /** Address of the server, such as "http://127.0.0.1:8080". */
   readonly url: string;
-  /** Whether the chat page is there: not where it was left out or not built. */
+  /** Whether the chat page is served: not where it was turned off or not built. */
   readonly hasPage: boolean;
-  /** The models and where they are now. */
+  /** The models, and whether each is loaded. */
   readonly models: readonly ListedModel[];
-  /** Resolves when the models to be loaded first are there; rejects when one cannot be. */
+  /** Resolves when the models of `preload` are loaded; rejects when one cannot be. */
   readonly ready: Promise<void>;
-  /** Takes no more requests, lets those under way end, and frees everything. A second call ends them at once. */
+  /**
+   * Shuts down: refuses new requests, lets those under way end, and frees everything. A second call aborts them at once.
+   */
   close(): Promise<void>;
 }
 
@@ -90,7 +95,7 @@ const LOOPBACK: readonly string[] = ["127.0.0.1", "::1", "localhost"];
 const HEADER_BYTES = 16384;
 const PORT_MAX = 65535;
 
-/** The server before it listens: also what answers the lines of batch files. */
+/** Makes the server without listening, also for answering batch files. */
 export function createServing(
   options: ServerOptions,
   page: Page = new Map(),
@@ -143,7 +148,7 @@ function httpServer(fetch: App["fetch"], { receiveSeconds }: ServerLimits): Serv
     requestTimeout: receiveSeconds * 1000,
     connectionsCheckingInterval: Math.min(receiveSeconds * 500, 5000),
     keepAliveTimeout: 75_000,
-    // Refused below with a sentence.
+    // The app refuses requests without a host, with an error in the form of the API.
     requireHostHeader: false,
   };
   const errorHandler = (error: unknown) => {
@@ -156,7 +161,7 @@ function httpServer(fetch: App["fetch"], { receiveSeconds }: ServerLimits): Serv
   return server;
 }
 
-/** Listens. InvalidArgumentError for options that do not fit; UnsupportedError when the address cannot be listened at. */
+/** Starts a server. InvalidArgumentError for invalid options; UnsupportedError when the address cannot be listened on. */
 export async function serveModels(options: ServerOptions): Promise<RunningServer> {
   checkWhole("port", options.port ?? 0, 0, PORT_MAX);
   const page = options.page === false ? undefined : await readPage();
@@ -186,7 +191,7 @@ export async function serveModels(options: ServerOptions): Promise<RunningServer
   };
 }
 
-/** Idle connections are closed at once, others when their request has been answered. */
+/** Closes idle connections at once, others when their request has been answered. */
 async function close(server: Server, serving: Serving): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   const idle = setInterval(() => server.closeIdleConnections(), 100);

@@ -1,4 +1,4 @@
-/** From Anthropic's messages, tools and fields to the library's. */
+/** Converts Anthropic's messages, tools and fields to the library's. */
 
 import { valueTexts } from "../json-text.ts";
 import type { ChatOptions } from "../language/chat-options.ts";
@@ -33,23 +33,23 @@ import type {
 } from "./schemas/messages.ts";
 import type { Warn } from "./warnings.ts";
 
-/** How blocks become texts. */
+/** How blocks of a message are read. */
 interface Reading {
   /** Path of the message in the request. */
   readonly path: string;
-  /** Whether it is the last one. */
+  /** Whether the message is the last one. */
   readonly isLast: boolean;
-  /** Whether it is the first one, and something is put in front of its last block. */
+  /** Whether the message is the first one and another text will be put in front of its last block. */
   readonly isOpening: boolean;
   readonly policy: UnseenPolicy;
   readonly warn: Warn;
-  /** Text of the arguments of the call that a block is. */
+  /** Gives the JSON text of the arguments of the tool call that is block number `block`. */
   readonly inputOf: (block: number) => string;
 }
 
 /**
- * The conversation: results of tools are messages of their own, in front of what the user says beside them. Arguments of
- * calls are those of `text`, the request as it came, with all digits of their numbers.
+ * Converts a conversation: tool results become messages of their own, before the user's text beside them. Arguments of tool
+ * calls are taken from `text`, the request's JSON, so that numbers keep all digits.
  */
 export function conversationOf(
   { system, messages }: PromptFields,
@@ -71,8 +71,9 @@ export function conversationOf(
 }
 
 /**
- * A system prompt without the state of the project at its end, which Claude Code tells there, and that: where a turn of the
- * user begins the conversation, it can stand there, behind the tools, which other conversations have, too.
+ * Splits a system prompt of Claude Code from the repository state at its end. Where the conversation begins with the user,
+ * the state can move behind the tools and the system prompt, which other conversations share, so that the prefix cache
+ * holds those.
  */
 function partedSystem(text: string, first: MessageParam | undefined): [system: string, snapshot: string] {
   const isAsked =
@@ -83,8 +84,8 @@ function partedSystem(text: string, first: MessageParam | undefined): [system: s
 }
 
 /**
- * The first question behind what stands beside it: the systems that follow it, in which Claude Code tells of agents and skills,
- * and the state of the project. What is the same in all conversations is in front, so that they begin alike.
+ * Puts the first question last in its turn, behind system texts (with which Claude Code tells of agents and skills) and the
+ * repository state. What all conversations have in common stays in front, for the prefix cache.
  */
 function withQuestionLast([first = [], ...turns]: readonly Message[][], snapshot: string): Message[] {
   const others = turns.flat();
@@ -126,7 +127,7 @@ function messagesOf(message: MessageParam, reading: Reading): Message[] {
   return [said(parts.with(last, null)), said(parts.map((part, index) => (index === last ? part : null)))];
 }
 
-/** What a tool gave: what a model cannot see of that is named, unless it is refused everywhere. */
+/** The text of a tool's result: images and files in it are named, unless the policy refuses them everywhere. */
 function resultText(content: string | readonly ShownBlock[], path: string, policy: UnseenPolicy): string {
   if (typeof content === "string") return content;
   return contentText(content.map(partOf), { path, isNew: false }, policy);
@@ -157,14 +158,14 @@ interface DocumentSource {
   readonly content?: string | readonly ShownBlock[];
 }
 
-/** The text of a document; null where it is none. */
+/** The text of a document; null where it is not text. */
 function documentText({ type, media_type, data, content }: DocumentSource): string | null {
   if (type === "text") return data!;
   if (type === "content") return resultText(content!, "", "name");
   return type === "base64" ? base64Text(media_type ?? "", data!) : null;
 }
 
-/** An answer of blocks. Results of tools that a server has run part it, as those do that the client has run. */
+/** Converts an answer of blocks. Results of tools that a server has run divide it, as do those of the client's tools. */
 function assistantMessages(content: readonly AssistantBlock[], { inputOf, warn }: Reading): Message[] {
   const result: Message[] = [];
   let answer = new Answer();
@@ -193,7 +194,7 @@ function isUse(block: AssistantBlock): block is AssistantBlock & Use {
   return block.type === "tool_use" || block.type === "server_tool_use" || block.type === "mcp_tool_use";
 }
 
-/** What a server's tool gave, as text: JSON without what only the server can read. */
+/** The result of a server's tool as text: JSON without the fields that only that server can read. */
 function ranText(content: unknown): string {
   if (typeof content === "string") return content;
   const isTexts =
@@ -202,7 +203,7 @@ function ranText(content: unknown): string {
   return JSON.stringify(content ?? null, (key, value) => (key.startsWith("encrypted_") ? undefined : value));
 }
 
-/** An answer as its blocks come. */
+/** Collects the blocks of an answer into messages. */
 class Answer {
   #text = "";
   #reasoning = "";
@@ -213,7 +214,7 @@ class Answer {
     return this.#text === "" && this.#reasoning === "" && this.#calls.length === 0;
   }
 
-  /** Blocks of text that nothing parts are one text. */
+  /** Adds text; consecutive text blocks are one text. */
   say(text: string): void {
     this.#text = this.#isApart ? joinedTexts(this.#text, text) : this.#text + text;
     this.#isApart = false;
@@ -246,7 +247,7 @@ class Answer {
   }
 }
 
-/** Tools that Anthropic's servers run have a type of their own. */
+/** The offered tools. Tools that Anthropic's servers run have other types, and are left out. */
 export function messageTools({ tools }: PromptFields, max: number, warn: Warn): OfferedTools {
   const offered = new OfferedTools(max, warn);
   for (const tool of tools ?? []) {
@@ -264,14 +265,14 @@ export function messageTools({ tools }: PromptFields, max: number, warn: Warn): 
   return offered;
 }
 
-/** How models think: only where they are asked to, as the API has it. */
+/** Thinking options of a request: off unless asked for, as in Anthropic's API. */
 export function thinkingOf({ thinking, output_config }: PromptFields): Thinking {
   const effort = thinking?.type === "disabled" ? null : output_config?.effort;
   if (thinking?.type === "adaptive") return { effort };
   return { effort, thinking: thinking?.type === "enabled" ? { budget: thinking.budget_tokens } : false };
 }
 
-/** Options but those of thinking, which depend on the model. */
+/** Options of generation, except those of thinking, which depend on the model. */
 export function answerOptions(request: MessagesRequest, tools: OfferedTools): ChatOptions {
   const { temperature, top_p, top_k, stop_sequences, max_tokens } = request;
   return {
@@ -281,7 +282,7 @@ export function answerOptions(request: MessagesRequest, tools: OfferedTools): Ch
   };
 }
 
-/** What the prompt depends on beside the messages and thinking. */
+/** Options that the prompt depends on, except messages and thinking. */
 export function promptOptions(
   { tool_choice }: PromptFields,
   tools: OfferedTools,

@@ -1,9 +1,9 @@
-/** What Prometheus reads of a server. */
+/** Metrics of a server for Prometheus. */
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Admission } from "./admission.ts";
 import type { ModelPool } from "./models.ts";
 
-/** Seconds: from a token of a small model to a prompt of a large one. */
+/** Buckets in seconds: from a token of a small model to a long prompt of a large one. */
 const FIRST_TOKEN_BUCKETS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
 const TOKEN_BUCKETS = [0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5];
 const REQUEST_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
@@ -56,7 +56,7 @@ export class Metrics {
     this.#addGauges(admission, pool);
   }
 
-  /** What is read when it is asked for. */
+  /** Adds gauges, which are read when the metrics are requested. */
   #addGauges(admission: Admission, pool: ModelPool): void {
     const registers = [this.#registry];
     const gauge = (name: string, help: string, read: () => number) =>

@@ -1,22 +1,25 @@
-/** What requests ask of models in general, as far as a model has it. */
+/** Options that requests give for any model, adapted to what the model's template has. */
 import type { ChatOptions } from "../language/chat-options.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import { canThink, templateVariables } from "../text/thinking.ts";
 import type { Warn } from "./warnings.ts";
 
-/** Efforts of thinking, from the least on. */
+/** Reasoning efforts, from the least on. */
 export const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
 
-/** Those that templates know which name none. */
+/** Efforts of templates that read the variable but name no values. */
 const USUAL = ["low", "medium", "high"];
 
-/** Thinking as a request asks for it. */
+/** Thinking options of a request. */
 export interface Thinking {
   readonly effort?: string | null | undefined;
   readonly thinking?: ChatOptions["thinking"];
 }
 
-/** Options of thinking for the model of a template: a model that does not think answers without, and efforts are those that it knows. */
+/**
+ * Thinking options for a model's template: a model without thinking answers without it, and efforts become the nearest
+ * known ones.
+ */
 export function thinkingOptions(
   { effort, thinking }: Thinking,
   template: ChatTemplate | null | undefined,
@@ -34,7 +37,7 @@ export function thinkingOptions(
   };
 }
 
-/** The effort that a template knows which is nearest to one, or the greater of two. */
+/** The effort nearest to `effort` that the template names; of two equally near, the greater. */
 function effortOf(effort: string, source: string): string {
   if (source === "" || !templateVariables(source).has("reasoning_effort")) return effort;
   const named = EFFORTS.filter((one) => source.includes(`'${one}'`) || source.includes(`"${one}"`));

@@ -1,4 +1,4 @@
-/** The models of a server by name: loaded when they are first asked for, put away when others need their memory. */
+/** The models of a server by name: loaded when first asked for, unloaded when others need their memory. */
 import { totalmem } from "node:os";
 import { orAbort } from "../abort.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
@@ -11,49 +11,51 @@ import { ApiError } from "./errors.ts";
 export interface ModelSource {
   /** Name that requests call it by. */
   readonly name: string;
-  /** Bytes of memory that it is expected to take; 0 when that is unknown. */
+  /** Expected bytes of memory; 0 when unknown. */
   readonly bytes: number;
-  /** Tokens that a text of it may have, as its file says; null, or absent, when that is unknown before it is loaded. */
+  /** Context length in tokens as its file says; null or absent when unknown before it is loaded. */
   readonly contextLength?: number | null | undefined;
-  /** What is known of it before it is loaded; null, or absent, for nothing. */
+  /** Facts known before it is loaded; null or absent for none. */
   readonly facts?: ModelFacts | null | undefined;
-  /** Time at which its file was changed. Default: that of the server's start. */
+  /** Modification time of its file. Default: the time of the server's start. */
   readonly modifiedAt?: Date | undefined;
-  /** Loads it. */
+  /** Loads the model. */
   load(signal: AbortSignal): Promise<LanguageModel>;
-  /** Removes what is kept of it on this machine; absent where that is not the server's to remove. */
+  /** Removes the model's files from this machine; absent where the server must not remove them. */
   remove?(): Promise<void>;
 }
 
-/** A model that a request uses: it stays loaded until the request says that it is done. */
+/** A request's use of a model, which stays loaded until `done` is called. */
 export interface ModelUse {
   readonly model: LanguageModel;
-  /** Tokens that a text of the model may have, its prompt among them. */
+  /** Context length in tokens, prompt included. */
   readonly contextLength: number;
   readonly done: () => void;
 }
 
-/** Milliseconds of a timer, which has 31 bits. */
+/** Most milliseconds of a timer, which has 31 bits. */
 const TIMER_MAX = 2 ** 31 - 1;
 const FOREVER = Number.POSITIVE_INFINITY;
 
-/** A model and what is known of it, for lists and metrics. */
+/** A model and its state, for lists and metrics. */
 export interface ListedModel {
   /** Name that requests call it by. */
   readonly name: string;
-  /** Whether it is in memory, on its way there, or away until it is asked for. */
+  /** Whether it is loaded, being loaded, or not loaded ("away"). */
   readonly state: "away" | "loading" | "loaded";
-  /** Bytes of memory that it is expected to take; 0 when that is unknown. */
+  /** Expected bytes of memory; 0 when unknown. */
   readonly bytes: number;
-  /** Null unless it is loaded. */
+  /** The loaded model; null unless it is loaded. */
   readonly model: LanguageModel | null;
-  /** Tokens that a text of the model may have: as its file says before it was loaded; null where that is unknown. */
+  /** Context length in tokens; before the first load, as its file says; null where that is unknown. */
   readonly contextLength: number | null;
-  /** What is known of it before it is loaded; null for nothing. */
+  /** Facts known before it is loaded; null for none. */
   readonly facts: ModelFacts | null;
-  /** Time at which its file was changed, or the server was started. */
+  /** Modification time of its file, or the time of the server's start. */
   readonly modifiedAt: Date;
-  /** Time at which it is put away unless it is used, in milliseconds since 1970; Infinity until others need its memory. */
+  /**
+   * Time at which it is unloaded unless it is used, in milliseconds since 1970; Infinity for when others need its memory.
+   */
   readonly expiresAt: number;
 }
 
@@ -69,30 +71,30 @@ interface Entry {
   loading: Promise<Loaded> | null;
   users: number;
   usedAt: number;
-  /** Milliseconds that it stays loaded when nobody uses it. */
+  /** Milliseconds that it stays loaded without use. */
   keepMs: number;
   expiresAt: number;
   timer: NodeJS.Timeout | undefined;
 }
 
-/** A name is shown in logs and metrics; paths are names of batches. */
+/** Names are shown in logs and metrics, so they have no control characters; in batches, names are paths. */
 const NAME = /^\P{Cc}{1,512}$/u;
 
 /** Characters of a wrong name that a message shows. */
 const SHOWN_MAX = 100;
 
-/** Bytes that may be allocated now, as far as a container may. */
+/** Bytes that may be allocated now, within the container's limit. */
 function freeBytes(): number {
   return process.availableMemory();
 }
 
-/** Bytes that a loaded model holds. */
+/** Bytes of memory that a loaded model holds: weights, scratch, states and KV cache. */
 export function bytesOf({ program }: LanguageModel): number {
   const { constants, scratch, state } = program.memoryUse;
   return constants + scratch + state + (program.sequenceStatistics?.bytes ?? 0);
 }
 
-/** Tokens that a text of a model may have. */
+/** Context length of a loaded model, in tokens. */
 async function contextOf(model: LanguageModel): Promise<number> {
   const reader = model.embedding ?? model.reranker;
   if (reader) return reader.maxTokens;
@@ -103,7 +105,7 @@ async function contextOf(model: LanguageModel): Promise<number> {
 
 export class ModelPool {
   readonly #startedAt = new Date();
-  /** By all names: a model may have several. */
+  /** Entries by name; a model may have several names. */
   readonly #entries = new Map<string, Entry>();
   readonly #memoryBytes: number;
   readonly #freeBytes: () => number;
@@ -113,8 +115,8 @@ export class ModelPool {
   #onIdle: () => void = () => {};
 
   /**
-   * `memoryBytes`: most memory of all loaded models together; without it, as much as is free when one is to be loaded.
-   * InvalidArgumentError for names that are used twice or could not be written in a log.
+   * `memoryBytes`: most bytes of all loaded models; without it, the memory that is free when a model is loaded.
+   * InvalidArgumentError for names that are used twice or cannot be written to a log.
    */
   constructor(
     sources: readonly ModelSource[],
@@ -142,7 +144,7 @@ export class ModelPool {
     return this.#entries.has(name);
   }
 
-  /** Offers one more model. InvalidArgumentError for a name that is taken or could not be written in a log. */
+  /** Adds a model. InvalidArgumentError for a name that is taken or cannot be written to a log. */
   add(source: ModelSource): void {
     const { name, contextLength = source.facts?.contextLength ?? null } = source;
     this.#checkNew(name);
@@ -161,7 +163,7 @@ export class ModelPool {
       );
   }
 
-  /** Offers a model by one more name. Errors are those of `add`, and ApiError 404 for no name of a model. */
+  /** Adds another name of a model. Throws as `add`, and ApiError 404 for an unknown model. */
   alias(name: string, other: string): void {
     const entry = this.#entryOf(name);
     this.#checkNew(other);
@@ -169,8 +171,8 @@ export class ModelPool {
   }
 
   /**
-   * Offers a model no longer by a name: where it has no other, it is put away when nobody uses it, and what is kept of it is
-   * removed. ApiError 404 for no name of a model.
+   * Removes a name of a model. Without other names, the model is unloaded when nobody uses it, and its files are removed.
+   * ApiError 404 for an unknown model.
    */
   async remove(name: string): Promise<void> {
     const entry = this.#entryOf(name);
@@ -180,7 +182,7 @@ export class ModelPool {
     await entry.source.remove?.();
   }
 
-  /** Puts a model away, when nobody uses it any more. ApiError 404 for no name of a model. */
+  /** Unloads a model when nobody uses it any more. ApiError 404 for an unknown model. */
   async unload(name: string): Promise<void> {
     await this.#unload(this.#entryOf(name));
   }
@@ -191,14 +193,14 @@ export class ModelPool {
     await this.#putAwayIdle(entry);
   }
 
-  /** Keeps a model loaded for so many seconds from when it was last used; Infinity for until others need its memory. */
+  /** Keeps a model loaded for `seconds` after its last use; Infinity: until others need its memory. */
   keep(name: string, seconds: number): void {
     const entry = this.#entryOf(name);
     entry.keepMs = seconds * 1000;
     if (entry.users === 0) this.#expire(entry);
   }
 
-  /** Begins the time after which a model that nobody uses is put away. */
+  /** Starts the timer after which an unused model is unloaded. */
   #expire(entry: Entry): void {
     clearTimeout(entry.timer);
     entry.expiresAt = Date.now() + entry.keepMs;
@@ -208,7 +210,7 @@ export class ModelPool {
     else entry.timer = setTimeout(putAway, entry.keepMs).unref();
   }
 
-  /** After loads that are under way, which count on what is there. */
+  /** Unloads after loads under way, which have counted on the memory as it is. */
   #putAwayIdle(entry: Entry): Promise<void> {
     const away = this.#loads.then(async () => {
       if (entry.loaded && entry.users === 0) await this.#putAway(entry);
@@ -217,7 +219,7 @@ export class ModelPool {
     return away;
   }
 
-  /** ApiError 404 for no name of a model. */
+  /** ApiError 404 for an unknown model. */
   check(name: string): void {
     this.#entryOf(name);
   }
@@ -230,7 +232,7 @@ export class ModelPool {
     throw new ApiError(404, message, { code: "model_not_found", param: "model" });
   }
 
-  /** The model of a name, loaded. ApiError 404 for no name of a model; an abort throws the signal's reason. */
+  /** Gives a model, loaded. ApiError 404 for an unknown model; an abort throws the signal's reason. */
   async use(name: string, signal: AbortSignal): Promise<ModelUse> {
     const entry = this.#entryOf(name);
     signal.throwIfAborted();
@@ -258,7 +260,7 @@ export class ModelPool {
     this.#expire(entry);
   }
 
-  /** One load at a time: each needs to know what the others took. */
+  /** Loads one model at a time, since each load must know the memory that the others took. */
   #load(entry: Entry): Promise<Loaded> {
     if (entry.loading) return entry.loading;
     const loading = this.#loads.then(() => this.#loadNow(entry));
@@ -288,7 +290,7 @@ export class ModelPool {
     }
   }
 
-  /** Puts models away that nobody uses, the longest unused first, and waits for those in use where that is not enough. */
+  /** Unloads models that nobody uses, the longest unused first, and waits for models in use where that is not enough. */
   async #makeRoom(bytes: number, signal: AbortSignal): Promise<void> {
     for (;;) {
       const loaded = [...new Set(this.#entries.values())].filter((entry) => entry.loaded !== null);
@@ -314,7 +316,7 @@ export class ModelPool {
     await loaded!.model.dispose();
   }
 
-  /** Ends loads that are under way and frees all models. */
+  /** Aborts loads under way and frees all models. */
   async dispose(): Promise<void> {
     this.#stop.abort(new UnsupportedError("the server ends"));
     await this.#loads;

@@ -1,4 +1,4 @@
-/** Prompts that whoever runs a server names: what is computed of their beginnings is everyone's, whatever key asks. */
+/** Prompts that the operator of a server names: their beginnings are shared in the prefix cache by all keys. */
 import { InvalidFileError, LowbitError } from "../errors.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { chatMessages, chatTools } from "./chat-input.ts";
@@ -8,19 +8,19 @@ import { thinkingOptions } from "./model-options.ts";
 import { chatRequest } from "./schemas/chat.ts";
 import { countTokensRequest } from "./schemas/messages.ts";
 
-/** A prompt of a model; of all models where it names none. */
+/** A prompt that all keys share, for one model or all. */
 export interface NamedPrompt {
-  /** The name of the model that it is for; null for all. */
+  /** Name of the model that the prompt is for; null for all. */
   readonly model: string | null;
-  /** Gives the prompt's token ids, up to where an answer begins. Errors are those of `encodeChat`. */
+  /** Gives the prompt's token ids, up to where an answer begins. Throws as `encodeChat`. */
   idsFor(model: LanguageModel): number[];
 }
 
 const PATHS = ["/v1/chat/completions", "/v1/messages"] as const;
 
 /**
- * The prompts of a file: a request a line, as the body of /v1/chat/completions, or as OpenAI's batch files have it, with `url`
- * (also /v1/messages) and `body`. InvalidFileError, with the line, for what is none.
+ * Parses a file of prompts: each line is a body of /v1/chat/completions, or a line of OpenAI's batch format with `url`
+ * (also /v1/messages) and `body`. InvalidFileError, with the line, for anything else.
  */
 export function parsePrompts(text: string, file: string, given: Partial<ServerLimits> = {}): NamedPrompt[] {
   const limits = completeServerLimits(given);
@@ -78,7 +78,7 @@ function promptOf(
   };
 }
 
-/** Ids of prompts, made once for each model. */
+/** Token ids of the shared prompts, encoded once for each model. */
 export class PublicPrompts {
   readonly #prompts: readonly NamedPrompt[];
   readonly #ids = new WeakMap<LanguageModel, number[][]>();
@@ -87,7 +87,10 @@ export class PublicPrompts {
     this.#prompts = prompts;
   }
 
-  /** Those of a model by the name that it is served by; without those that it cannot read, such as tools that it has not. */
+  /**
+   * Ids of the prompts for the model served as `name`. Prompts that it cannot read, such as with tools it lacks, are left
+   * out.
+   */
   idsFor(name: string, model: LanguageModel): readonly number[][] {
     const known = this.#ids.get(model) ?? this.#prompts.flatMap((prompt) => idsOf(prompt, name, model));
     this.#ids.set(model, known);
@@ -105,7 +108,7 @@ function idsOf(prompt: NamedPrompt, name: string, model: LanguageModel): number[
   }
 }
 
-/** Computes prompts, so that the first request after them need not; what does not fit the context is left out. */
+/** Computes prompts ahead, so that they are in the prefix cache. Prompts longer than the context are left out. */
 export async function warmPrompts(
   prompts: readonly NamedPrompt[],
   name: string,

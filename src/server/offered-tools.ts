@@ -1,4 +1,4 @@
-/** Tools of a request as the model is told of them, and its calls by the names that the client has for them. */
+/** The tools of a request as the model is told of them, and the client's names for the tools that it calls. */
 import type { Tool, ToolChoice } from "../text/chat-messages.ts";
 import { ApiError } from "./errors.ts";
 import { larkToEbnf } from "./lark.ts";
@@ -12,7 +12,7 @@ export interface FunctionFields {
   readonly strict?: boolean | null | undefined;
 }
 
-/** A tool that takes a text, which may be held to a form. */
+/** A tool with text input, which a grammar may constrain. */
 export interface CustomFields {
   readonly name: string;
   readonly description?: string | null | undefined;
@@ -23,22 +23,22 @@ type CustomFormat =
   | { readonly type: "text" }
   | { readonly type: "grammar"; readonly syntax: "lark" | "regex"; readonly definition: string };
 
-/** What the client calls a tool that the model has called. */
+/** The client's name for a tool that the model has called. */
 export interface Origin {
   readonly kind: "function" | "custom";
   readonly name: string;
-  /** Namespace of the tool; null for one that has none. */
+  /** Namespace of the tool; null for none. */
   readonly namespace: string | null;
 }
 
 const NAME_MAX = 128;
 
-/** The name by which a model knows a tool of a namespace. */
+/** The name that a model sees of a tool in a namespace. */
 export function qualified(name: string, namespace: string | null | undefined): string {
   return (namespace ? `${namespace}__${name}` : name).replace(/[^\w.-]/g, "_").slice(-NAME_MAX);
 }
 
-/** Parameters of tools that take a text. */
+/** JSON schema of the parameters of a tool with text input. */
 function textParameters(format: CustomFormat | null | undefined): object {
   const pattern =
     format?.type === "grammar" && format.syntax === "regex" ? { pattern: `^(?:${format.definition})$` } : {};
@@ -57,7 +57,7 @@ export class OfferedTools {
   readonly #max: number;
   #isReduced = false;
 
-  /** `max`: how many there may be. */
+  /** `max`: most tools of a request. */
   constructor(max: number, warn: Warn) {
     this.#max = max;
     this.#warn = warn;
@@ -71,7 +71,7 @@ export class OfferedTools {
     this.#add({ kind: "function", name, namespace }, given({ description, parameters, strict }));
   }
 
-  /** @throws InvalidArgumentError or UnsupportedError for a grammar that calls cannot be held to. */
+  /** @throws InvalidArgumentError or UnsupportedError for a grammar that calls cannot be constrained to. */
   addCustom({ name, description, format }: CustomFields, namespace: string | null = null): void {
     const isGrammar = format?.type === "grammar";
     const form = isGrammar
@@ -86,7 +86,7 @@ export class OfferedTools {
     );
   }
 
-  /** Notes that a tool is none that a model of texts can be offered. */
+  /** Notes that a tool of this type is left out: a model of text cannot use it. */
   leaveOut(type: string): void {
     this.#isReduced = true;
     this.#warn(`tools of type ${type} are left out: this server cannot run them`);
@@ -102,12 +102,12 @@ export class OfferedTools {
     this.#tools.push({ name, ...fields });
   }
 
-  /** What the client calls a tool. */
+  /** The client's name for a tool that the model calls `name`. */
   originOf(name: string): Origin {
     return this.#origins.get(name) ?? { kind: "function", name, namespace: null };
   }
 
-  /** Options for a choice; what may not be chosen because it was left out is left to the model. */
+  /** Options for a tool choice; where the chosen tool was left out, the model chooses. */
   options(choice: ToolChoice | null): { tools?: readonly Tool[]; toolChoice?: ToolChoice } {
     const toolChoice = choice && this.#possible(choice);
     return {
@@ -127,9 +127,9 @@ export class OfferedTools {
   }
 }
 
-/** The text that a call of a tool that takes one has, from the arguments as the model wrote them. */
+/** The text input of a tool call, from the JSON arguments that the model wrote. */
 export function customInput(args: string): string {
-  // What a limit has cut is given as far as it came.
+  // Arguments that a token limit has cut give the text as far as it came.
   const begun = BEGUN_INPUT.exec(args)?.[1];
   try {
     const value: unknown = JSON.parse(begun === undefined ? args : `"${begun}"`);
@@ -139,16 +139,16 @@ export function customInput(args: string): string {
     const [only, ...others] = Object.values(value ?? {});
     if (typeof only === "string" && others.length === 0) return only;
   } catch {
-    // Given as it is.
+    // Not JSON: given as it is.
   }
   return args;
 }
 
-/** Arguments up to what of a text is whole. */
+/** Matches cut arguments up to the last complete character of the text. */
 const BEGUN_INPUT =
   /^\s*\{\s*"input"\s*:\s*"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt]))*)(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/;
 
-/** Arguments of a call of a tool that takes a text. */
+/** JSON arguments of a call of a tool with text input. */
 export function customArguments(input: string): string {
   return JSON.stringify({ input });
 }

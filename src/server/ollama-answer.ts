@@ -1,4 +1,4 @@
-/** Answers as Ollama writes them: parts in lines of JSON, or one, with figures in the last. */
+/** Answers in Ollama's form: parts as lines of JSON, or one object; counts and times in the last part. */
 import type { ChatEvent } from "../language/chat-options.ts";
 import type { GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
@@ -6,7 +6,7 @@ import type { Job, TokenCounts } from "./serving.ts";
 import type { StreamEvent } from "./sse.ts";
 import { TokenLogprobs } from "./token-logprobs.ts";
 
-/** What a part of an answer says. */
+/** Content of a part of an answer. */
 interface Delta {
   readonly content: string;
   readonly thinking?: string;
@@ -17,11 +17,11 @@ interface Delta {
 /** An answer under way. */
 export interface Begun {
   readonly events: AsyncIterable<ChatEvent>;
-  /** Its end, once the events are over. */
+  /** Gives the result and counts, once the events are over. */
   readonly end: () => Promise<{ readonly generation: GenerationResult; readonly counts: TokenCounts }>;
 }
 
-/** A call whose arguments come. */
+/** A tool call whose arguments are still coming. */
 interface OpenCall {
   readonly index: number;
   readonly id: string;
@@ -37,7 +37,7 @@ export class OllamaAnswer {
   readonly #shape: (delta: Delta) => object;
   readonly #begin: (job: Job) => Begun;
 
-  /** `startedAt`: by `performance.now()`; `shape`: the fields in which a part stands. */
+  /** `startedAt`: by `performance.now()`; `shape`: makes the fields of a part, for chat or generation. */
   constructor(
     { model, startedAt, shape }: { model: string; startedAt: number; shape: (delta: Delta) => object },
     begin: (job: Job) => Begun,
@@ -113,12 +113,12 @@ export class OllamaAnswer {
   }
 }
 
-/** At least one: clients divide by it. */
+/** At least 1, since clients divide by it. */
 export function nanoseconds(seconds: number): number {
   return Math.max(1, Math.round(seconds * NANOSECONDS));
 }
 
-/** A call whole; one that the model has not finished, or wrote as no JSON, is what it wrote. */
+/** A complete tool call. Where its arguments are cut or no JSON, the text that the model wrote. */
 function callDelta({ index, id, name, text }: OpenCall): Delta {
   const args = objectOf(text);
   if (args === null) return { content: `{"name": ${JSON.stringify(name)}, "arguments": ${text}` };
@@ -134,13 +134,13 @@ function objectOf(text: string): object | null {
   }
 }
 
-/** The fields of a part of a chat. */
+/** Fields of a part of /api/chat. */
 export function chatPart({ content, thinking, toolCalls }: Delta): object {
   const more = { ...(thinking !== undefined && { thinking }), ...(toolCalls && { tool_calls: toolCalls }) };
   return { message: { role: "assistant", content, ...more } };
 }
 
-/** The fields of a part of a generation. */
+/** Fields of a part of /api/generate. */
 export function generationPart({ content, thinking }: Delta): object {
   return { response: content, ...(thinking !== undefined && { thinking }) };
 }

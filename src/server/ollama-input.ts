@@ -1,4 +1,4 @@
-/** From Ollama's messages, options and names to the library's. */
+/** Converts Ollama's messages, options and model names to the library's. */
 import type { ChatOptions } from "../language/chat-options.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import type { Message, Tool, ToolCall } from "../text/chat-messages.ts";
@@ -18,7 +18,7 @@ import type { Warn } from "./warnings.ts";
 const LATEST = /:latest$/;
 const SHOWN_MAX = 100;
 
-/** The name as Ollama lists it, with a tag: clients compare it with what they ask for. */
+/** The name with a tag, as Ollama lists it: clients compare it with the name that they ask for. */
 export function taggedName(name: string): string {
   return name.includes(":") ? name : `${name}:latest`;
 }
@@ -27,7 +27,7 @@ export function untaggedName(name: string): string {
   return name.replace(LATEST, "");
 }
 
-/** The name by which a model is served that Ollama's clients call so. ApiError 404, in Ollama's words, for none. */
+/** The served name of a model that an Ollama client names. ApiError 404, in Ollama's words, for an unknown one. */
 export function servedName(pool: ModelPool, name: string): string {
   const found = [name, untaggedName(name)].find((one) => pool.has(one));
   if (found !== undefined) return found;
@@ -40,7 +40,7 @@ interface RequestedModel {
   readonly name?: string | null | undefined;
 }
 
-/** The model of a request, which older clients call `name`. */
+/** The model of a request; older clients send it as `name`. */
 export function requestedName({ model, name }: RequestedModel): string {
   const found = model ?? name;
   if (found == null) throw new ApiError(400, "model is required", { param: "model" });
@@ -49,7 +49,7 @@ export function requestedName({ model, name }: RequestedModel): string {
 
 const UNITS: Readonly<Record<string, number>> = { ns: 1e-9, us: 1e-6, µs: 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600 };
 
-/** Seconds of a duration as Go writes it, or of a number; Infinity for what is negative. */
+/** Seconds of a duration in Go's notation, or of a number; Infinity for negative ones. */
 export function keepSeconds(duration: string | number): number {
   const plain = Number(duration);
   if (!Number.isNaN(plain)) return plain < 0 ? Number.POSITIVE_INFINITY : plain;
@@ -59,7 +59,7 @@ export function keepSeconds(duration: string | number): number {
   return [...parts].reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit!]!, 0);
 }
 
-/** Fields of Ollama's own engine that would change what is drawn. */
+/** Sampling fields that only Ollama's own engine has, with their values that change nothing. */
 const OTHER_SAMPLERS = { typical_p: 1, mirostat: 0 } as const;
 
 export function ollamaSampling(options: OllamaOptions | null | undefined, warn: Warn): GenerateOptions {
@@ -93,7 +93,7 @@ export function ollamaConstraint(format: string | object | null | undefined): Co
   return typeof format === "string" ? { kind: "json" } : { kind: "jsonSchema", schema: format };
 }
 
-/** What a request asks of the model beside its messages. ApiError 400, in Ollama's words, for what the model has not. */
+/** Thinking option of a request. ApiError 400, in Ollama's words, for a model that cannot think. */
 export function ollamaThinking(
   name: string,
   think: boolean | string | null | undefined,
@@ -113,12 +113,12 @@ export function checkTools(name: string, tools: readonly Tool[], { template }: L
   if (tools.length > 0 && !takesTools(template?.source ?? "")) throw unable(name, "tools");
 }
 
-/** The words by which clients of Ollama tell what a model cannot do. */
+/** An error that tells what a model cannot do, in the words that Ollama's clients match. */
 export function unable(name: string, what: string): ApiError {
   return new ApiError(400, `"${name}" does not support ${what}`, { code: "unsupported_model", param: "model" });
 }
 
-/** A text with images behind it. */
+/** A text followed by its images, which are named or refused. */
 export function withImages(
   text: string,
   images: readonly string[] | null | undefined,
@@ -131,8 +131,8 @@ export function withImages(
 }
 
 /**
- * Messages as the library has them. Several of a user in a row are one, as in Ollama; results of tools without an id are those
- * of the calls before them, by name, or else in their order.
+ * Converts messages. Consecutive user messages become one, as in Ollama; tool results without an id are matched to the
+ * calls before them by name, or else in order.
  */
 export function ollamaMessages(given: readonly OllamaMessage[], policy: UnseenPolicy): Message[] {
   const messages: Message[] = [];
@@ -160,7 +160,7 @@ export function ollamaMessages(given: readonly OllamaMessage[], policy: UnseenPo
   return messages;
 }
 
-/** `calls`: those that have no result yet. */
+/** `calls`: tool calls without a result so far. */
 function toolMessage(message: OllamaMessage, content: string, calls: ToolCall[], newId: () => string): Message {
   const name = message.tool_name ?? message.name ?? undefined;
   const wanted = calls.findIndex((call) =>

@@ -15,7 +15,7 @@ export function openapiDocument(app: App, { pool }: Serving): object {
   const names = pool.models.map(({ name }) => name);
   for (const [name, schema] of Object.entries((document.components?.schemas ?? {}) as Record<string, Schema>)) {
     if (!name.endsWith("Request")) continue;
-    // Requests may name the models that are here, and tokens by their ids: the generator knows neither.
+    // Adds the served models and the pattern of token ids, which the generator does not know.
     Object.assign(schema.properties?.model ?? {}, { enum: names });
     Object.assign(schema.properties?.logit_bias ?? {}, { propertyNames: { pattern: TOKEN_ID.source } });
   }

@@ -1,4 +1,4 @@
-/** The chat page at `/`: files of the package, sent as they are to everyone. What it asks of the server needs a key. */
+/** The chat page at `/`: static files of the package, sent to everyone. The API calls that it makes need a key. */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { extname } from "node:path";
@@ -10,10 +10,10 @@ interface PageFile {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Files of a page by their paths. */
+/** Files of the chat page by path. */
 export type Page = ReadonlyMap<string, PageFile>;
 
-/** Where the build puts the package's page: beside the modules that were compiled. */
+/** Folder of the built page, beside the compiled modules. */
 const PAGE_FOLDER = new URL(import.meta.url.endsWith(".ts") ? "../../dist/page/" : "../page/", import.meta.url);
 
 const types: Readonly<Record<string, string>> = {
@@ -26,8 +26,8 @@ const types: Readonly<Record<string, string>> = {
 };
 
 /**
- * The page loads what this server has, and asks nobody else but the MCP servers that its reader names; no other page shows it
- * in a frame.
+ * Content security policy: the page loads from this server only, connects to it and to MCP servers that the user names, and
+ * is shown in no frame.
  */
 const POLICY = [
   "default-src 'none'",
@@ -41,11 +41,11 @@ const headers = {
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
   "referrer-policy": "no-referrer",
-  // Names stay the same when the package is another one.
+  // File names stay the same in other versions of the package, so browsers must revalidate.
   "cache-control": "no-cache",
 };
 
-/** The files of a folder; none where there is no folder, as in a checkout that was not built. */
+/** Reads the files of a folder; none where the folder does not exist, as in a checkout that was not built. */
 export async function readPage(folder: URL = PAGE_FOLDER): Promise<Page> {
   const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return [];
@@ -64,13 +64,16 @@ export async function readPage(folder: URL = PAGE_FOLDER): Promise<Page> {
   return page;
 }
 
-/** Adds the files as they are: no other path of a folder can be asked for. Without a page, `/` says that the server runs. */
+/**
+ * Adds a route for each file, so that no other path of the folder can be requested. Without a page, `/` says that the
+ * server runs.
+ */
 export function addPage(app: App, page: Page): void {
   for (const [path, { bytes, headers }] of page)
     app.get(path, (c) => {
       const isKnown = c.req.header("if-none-match") === headers.etag;
       return isKnown ? c.body(null, 304, headers) : c.body(bytes, 200, headers);
     });
-  // Clients of Ollama look here whether a server is there.
+  // Clients of Ollama request `/` to see whether a server runs.
   if (!page.has("/")) app.get("/", (c) => c.text("lowbit is running"));
 }

@@ -1,14 +1,14 @@
-/** Models that are downloaded because a request asks for them, with what is told of it on the way. */
+/** Downloads models at a client's request, and reports progress. */
 import { createHash } from "node:crypto";
 import { deferred } from "../deferred.ts";
 import { InvalidArgumentError, LowbitError } from "../errors.ts";
 import { ApiError } from "./errors.ts";
 import type { Serving } from "./serving.ts";
 
-/** What a download does, in Ollama's words where it has some. */
+/** Progress of a download, in Ollama's words where there are some. */
 export interface PullStatus {
   readonly status: string;
-  /** By which clients tell parts apart, each with a bar. */
+  /** Clients show a progress bar for each digest. */
   readonly digest?: string;
   readonly total?: number;
   readonly completed?: number;
@@ -18,7 +18,9 @@ const SHOWN_DIGITS = 12;
 /** Milliseconds between two reports. */
 const REPORT_MS = 100;
 
-/** Downloads a model and offers it by its name; the last status is "success". ApiError 400 for what it cannot be. */
+/**
+ * Downloads a model and adds it to the server by its name; the last status is "success". ApiError 400 for an invalid name.
+ */
 export async function* pulled(serving: Serving, name: string, signal: AbortSignal): AsyncGenerator<PullStatus> {
   const { pool, pull } = serving;
   yield { status: "pulling manifest" };
@@ -53,7 +55,7 @@ export async function* pulled(serving: Serving, name: string, signal: AbortSigna
     const found = await source.catch((cause) => {
       throw failure(name, cause);
     });
-    // Another request may have had the same wish.
+    // Another request may have added it meanwhile.
     if (!pool.has(name)) pool.add({ ...found, name });
   }
   yield { status: "success" };
@@ -65,7 +67,7 @@ function statusOf(name: string, what: "downloading" | "quantizing", completed: n
   return { status: `${doing} ${digest.slice(0, SHOWN_DIGITS)}`, digest: `sha256:${digest}`, total, completed };
 }
 
-/** Addresses and folders of downloads are for the log alone. */
+/** The error for the client, without addresses and folders of downloads, which only the log shows. */
 function failure(name: string, cause: unknown): unknown {
   const isTold = cause instanceof ApiError || cause instanceof InvalidArgumentError;
   if (isTold || !(cause instanceof LowbitError)) return cause;

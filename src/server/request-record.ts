@@ -1,4 +1,4 @@
-/** What is known of a request: the line in the log, without anything that it says. */
+/** Facts about a request for its log line, without any of its content. */
 import { newId } from "./ids.ts";
 
 export interface RequestRecord {
@@ -7,7 +7,7 @@ export interface RequestRecord {
   readonly startedAt: number;
   readonly method: string;
   readonly path: string;
-  /** Path of the route that serves it; null where none does. */
+  /** Path of the route that serves it; null for none. */
   endpoint: string | null;
   status: number;
   isStream: boolean;
@@ -19,13 +19,13 @@ export interface RequestRecord {
   generatedTokens: number | null;
   draftedTokens: number | null;
   acceptedTokens: number | null;
-  /** What of the request was left out. */
+  /** Warnings about fields of the request that were left out. */
   readonly warnings: string[];
-  /** Code of the error: messages may have contents of the request. */
+  /** Code of the error; its message may have contents of the request. */
   error: string | null;
 }
 
-/** Ids that callers give, to find their requests in several logs. */
+/** Request ids that callers give, to find their requests in several logs. */
 const GIVEN_ID = /^[\w-]{1,64}$/;
 const PATH_MAX = 200;
 
@@ -52,7 +52,7 @@ export function newRecord(method: string, path: string, givenId: string | undefi
   };
 }
 
-/** One line of JSON. Fields that the request has not are left out. */
+/** The log line as JSON. Fields that do not apply are left out. */
 export function logLine(record: RequestRecord, time: Date): string {
   const { startedAt, isStream, endpoint: _, queueMs, firstTokenMs, warnings, ...fields } = record;
   const whole = (ms: number | null) => (ms === null ? null : Math.round(ms * 10) / 10);

@@ -1,4 +1,4 @@
-/** An answer in the form of OpenAI's responses: items, and the events in which they come. */
+/** Answers in the form of OpenAI's Responses API: items, and the events that stream them. */
 import type { ChatResult, ChatStream } from "../language/chat-options.ts";
 import { withOwnStops } from "../language/chat-options.ts";
 import { type Block, type BlockEvent, blockEvents, isJsonObject } from "./blocks.ts";
@@ -14,15 +14,15 @@ import type { StreamEvent } from "./sse.ts";
 import { chatCounts } from "./usage.ts";
 import type { Warn } from "./warnings.ts";
 
-/** What a response is asked. */
+/** Input items of a response. */
 export interface ResponseInput {
-  /** Items of the request. */
+  /** Input items of this request. */
   readonly own: readonly InputItem[];
-  /** Those with what was said before them. */
+  /** Input items of this request and all items of the conversation before them. */
   readonly all: readonly InputItem[];
 }
 
-/** One answer, whole or as events. */
+/** One answer, as a whole response or as events. */
 export class ResponseAnswer {
   readonly #body: ResponseRequest;
   readonly #id = newId("resp", "_");
@@ -73,7 +73,7 @@ export class ResponseAnswer {
     return this.#ended(job, await stream.result);
   }
 
-  /** The response as it is now, with what was asked for. */
+  /** The response object in its current state, with the fields of the request. */
   #response(status: string, fields: object = {}): object {
     const { instructions, temperature, top_p, max_output_tokens, tools, tool_choice, metadata } = this.#body;
     return {
@@ -153,7 +153,7 @@ export class ResponseAnswer {
     yield this.#event(type, { response });
   }
 
-  /** The events that begin an answer, once. */
+  /** The events that begin a stream; none after the first call. */
   #first(): StreamEvent[] {
     if (this.#isBegun) return [];
     this.#isBegun = true;
@@ -163,7 +163,7 @@ export class ResponseAnswer {
     ];
   }
 
-  /** While nothing else happens: clients count events, not comments. */
+  /** A ping as an event: clients of this API count events, not comments. */
   ping(): StreamEvent[] {
     const first = this.#first();
     return first.length > 0
@@ -188,7 +188,7 @@ export class ResponseAnswer {
       if (kind !== "toolCall") yield this.#event("response.content_part.added", { ...inPart, part: partOf(kind, "") });
     } else if (event.type === "delta") {
       const logprobs = kind === "text" ? { logprobs: [] } : {};
-      // Texts of custom tools are read from arguments that are JSON, and come whole.
+      // Text input of custom tools is parsed from JSON arguments, so it is sent as a whole.
       if (!custom) yield this.#event(`response.${name}.delta`, { ...where, delta: event.text, ...logprobs });
     } else {
       const text = custom ? customInput(event.block.text) : event.block.text;
@@ -237,7 +237,10 @@ export class ResponseAnswer {
   }
 }
 
-/** What became of a block: the last one of an answer that a limit has cut is not whole, unless it is a whole call. */
+/**
+ * Status of a block. The last block of an answer that a token limit has cut is incomplete, unless it is a complete tool
+ * call.
+ */
 async function statusOf({ block, isLast }: BlockEvent & { type: "end" }, stream: ChatStream): Promise<string> {
   if (!isLast || (await stream.result).finishReason !== "length") return "completed";
   return block.kind === "toolCall" && isJsonObject(block.text) ? "completed" : "incomplete";
@@ -248,7 +251,7 @@ function partOf(kind: "text" | "reasoning", text: string): object {
   return { type: "output_text", text, annotations: [], logprobs: [] };
 }
 
-/** An item begins without parts. */
+/** Fields of an item that has just begun. */
 function noParts(kind: Block["kind"]): object {
   return kind === "toolCall" ? {} : { content: [] };
 }

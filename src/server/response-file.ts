@@ -1,4 +1,4 @@
-/** Responses that are kept in a file, a line of JSON for each change, for the server that comes after this one. */
+/** Stores responses in a file across restarts: a JSON line for each change. */
 import { appendFile, chmod } from "node:fs/promises";
 import { UnsupportedError } from "../errors.ts";
 import { logInfo } from "../log.ts";
@@ -6,17 +6,17 @@ import { cannotWrite, checkWritable, readTextIfAny, writeFileWhole } from "../no
 import { type Claim, tryClaimPath } from "../path-claim.ts";
 import type { KeptResponse } from "./kept-response.ts";
 
-/** A change: a response that is kept, or the id of one that is forgotten. */
+/** A change: a response that is stored, or the id of one that is removed. */
 type Line = { readonly kept: KeptResponse } | { readonly forgotten: string };
 
-/** The file is written anew when it has so many times the bytes of what is kept. */
+/** The file is rewritten when it is this many times as large as the stored responses. */
 const SPARE = 2;
 const SPARE_BYTES = 65536;
 
 export class ResponseFile {
   readonly #path: string;
   readonly #claim: Claim;
-  /** What the file had when it was opened. */
+  /** Responses that were in the file when it was opened. */
   readonly found: readonly KeptResponse[];
   #bytes: number;
   #writing: Promise<void> = Promise.resolve();
@@ -30,8 +30,8 @@ export class ResponseFile {
   }
 
   /**
-   * Opens a file, or begins one. Lines that are none, as one that a killed process was writing, say nothing. UnsupportedError while
-   * another server has the file; InvalidFileError for one that cannot be written.
+   * Opens or makes a file. Lines that cannot be parsed, as after a killed process, are skipped. UnsupportedError while
+   * another server uses the file; InvalidFileError for one that cannot be written.
    */
   static async open(path: string): Promise<ResponseFile> {
     await checkWritable(path);
@@ -48,7 +48,7 @@ export class ResponseFile {
     return new ResponseFile(path, claim, [...found.values()], Buffer.byteLength(text));
   }
 
-  /** Notes a change; `all` gives what is kept, which the file is written of when it has become long. */
+  /** Appends a change; when the file has become long, it is rewritten with `all` stored responses. */
   write(line: Line, all: () => Iterable<KeptResponse>): void {
     const text = `${JSON.stringify(line)}\n`;
     this.#writing = this.#writing.then(() => this.#append(text, all)).catch((error) => this.#fail(error));
@@ -59,7 +59,7 @@ export class ResponseFile {
     this.#bytes += Buffer.byteLength(text);
     const whole = this.#bytes > SPARE_BYTES ? lines() : "";
     if (this.#bytes <= SPARE_BYTES + SPARE * Buffer.byteLength(whole) && !this.#isFailed) {
-      // What a killed process left of a line must not become a part of this one.
+      // Starts a new line, in case a killed process left an unfinished one.
       await appendFile(this.#path, `\n${text}`, { mode: 0o600 });
       return;
     }
@@ -70,13 +70,13 @@ export class ResponseFile {
     this.#isFailed = false;
   }
 
-  /** A full disk is no fault of a request: the file is written anew with the next response. */
+  /** A failed write, as on a full disk, is no fault of the request: the file is rewritten with the next response. */
   #fail(error: unknown): void {
     this.#isFailed = true;
     logInfo(() => `responses are not kept: ${cannotWrite(this.#path, error as Error).message}`);
   }
 
-  /** Resolves when all is written, and gives the file to others. */
+  /** Waits for all writes, and releases the file. */
   async close(): Promise<void> {
     await this.#writing;
     await this.#claim.release();
@@ -92,7 +92,7 @@ function parsed(line: string): Line | null {
     const isWhole = typeof id === "string" && typeof owner === "string" && typeof body === "object" && body !== null;
     if (isWhole && Array.isArray(input) && Array.isArray(output)) return { kept: value.kept as KeptResponse };
   } catch {
-    // A line that was not finished.
+    // An unfinished line.
   }
   return null;
 }

@@ -1,4 +1,4 @@
-/** From the items and fields of OpenAI's responses to the library's messages and options. */
+/** Converts items and fields of OpenAI's Responses API to the library's messages and options. */
 import type { ChatOptions } from "../language/chat-options.ts";
 import type { Message, ToolChoice } from "../text/chat-messages.ts";
 import { joinedAnswers } from "../text/template-turns.ts";
@@ -23,7 +23,7 @@ export interface ItemReading {
   readonly warn: Warn;
 }
 
-/** The conversation of items, all those included that were said before. */
+/** Converts items to a conversation, including those of earlier responses. */
 export function conversationOf(
   instructions: string | null,
   items: readonly InputItem[],
@@ -88,7 +88,7 @@ function partOf(part: ResponsePart): Part | null {
     }
     case "input_audio":
       return { what: "audio", label: (part as KnownResponseParts["input_audio"]).input_audio.format ?? "" };
-    // Only the server that wrote it can read it.
+    // Encrypted content can be read only by the server that wrote it.
     case "encrypted_content":
       return null;
     default:
@@ -96,7 +96,9 @@ function partOf(part: ResponsePart): Part | null {
   }
 }
 
-/** Calls of tools that the client or another server has run, by the type of their items; others say nothing to a model. */
+/**
+ * Messages of tool calls that the client or another server has run, by the type of their items; other types are left out.
+ */
 function otherMessages({ type, ...item }: { type: string } & Record<string, unknown>, warn: Warn): Message[] {
   const id = String(item.call_id ?? item.id ?? type);
   if (/^(?:local_shell|shell|apply_patch|computer)_call$/.test(type)) {
@@ -130,7 +132,7 @@ function actionResult(output: unknown): string {
   return type === "computer_screenshot" ? "[image not shown: this model reads no images]" : stringOf(output ?? "");
 }
 
-/** Items of one answer, which stand in a row, as one message. */
+/** Joins consecutive messages of one answer. */
 function joined(messages: readonly Message[]): Message[] {
   const result: Message[] = [];
   for (const message of messages) {
@@ -164,13 +166,13 @@ function toolChoiceOf(choice: Choice): ToolChoice {
   return { names: tools.map(chosenName), mode };
 }
 
-/** Name of a chosen tool; "" for one of a kind that is left out. */
+/** Name of the chosen tool; "" for a type of tool that is left out. */
 function chosenName(choice: object): string {
   const { type, name, namespace } = choice as { type: string; name?: unknown; namespace?: string | null };
   return (type === "function" || type === "custom") && typeof name === "string" ? qualified(name, namespace) : "";
 }
 
-/** What the prompt depends on beside the messages and thinking. */
+/** Options that the prompt depends on, except messages and thinking. */
 export function promptOptions(
   { tool_choice }: ResponsePrompt,
   tools: OfferedTools,
@@ -178,7 +180,7 @@ export function promptOptions(
   return tools.options(tool_choice ? toolChoiceOf(tool_choice) : null);
 }
 
-/** Options but those of thinking, which depend on the model. */
+/** Options of generation, except those of thinking, which depend on the model. */
 export function responseOptions(request: ResponseRequest, tools: OfferedTools): ChatOptions {
   return {
     ...samplingOptions(request),

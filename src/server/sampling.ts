@@ -1,14 +1,14 @@
-/** From the fields of requests to the options of generation. */
+/** Converts sampling fields of requests to options of generation. */
 import type { z } from "@hono/zod-openapi";
 import type { GenerateOptions } from "../text/generate.ts";
 import { given, type samplingFields } from "./schemas/fields.ts";
 
 type SamplingFields = z.output<z.ZodObject<typeof samplingFields>>;
 
-/** Seeds of clients may be negative; those of the sampler are not. */
+/** Seeds are taken modulo this: those of clients may be negative, those of the sampler may not. */
 const SEEDS = Number.MAX_SAFE_INTEGER;
 
-/** Options that were given; the model's own count for others. */
+/** Options that the request gives; the model's own defaults apply for others. */
 export function samplingOptions(request: SamplingFields): GenerateOptions {
   const { top_p, top_k, min_p, presence_penalty, frequency_penalty, repetition_penalty, seed, stop } = request;
   return given({

@@ -1,4 +1,4 @@
-/** What the handlers of all endpoints share, and the life of one request from its turn to its end. */
+/** State that the handlers of all endpoints share, and the life of one request: waiting, loading, answering, metrics. */
 import { setMaxListeners } from "node:events";
 import type { Context } from "hono";
 import { deferred } from "../deferred.ts";
@@ -17,48 +17,48 @@ import type { RequestRecord } from "./request-record.ts";
 import type { ResponseFile } from "./response-file.ts";
 import { type StreamEvent, type StreamOptions, streamResponse } from "./sse.ts";
 
-/** What middleware leaves for handlers. */
+/** Variables that middleware sets for handlers. */
 export interface ServerEnv {
   readonly Variables: { record: RequestRecord; limits: ServerLimits; owner: string; mayManage: boolean };
 }
 export type ServerContext = Context<ServerEnv>;
 
-/** How many tokens a request took. */
+/** Token counts of a request. */
 export interface TokenCounts {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly generatedTokens: number;
-  /** Tokens that were computed before they were drawn, and those of them that were drawn. */
+  /** Number of drafted tokens, and of those that were accepted. */
   readonly draftedTokens: number;
   readonly acceptedTokens: number;
 }
 
-/** A request that has its turn and its model. */
+/** A request whose turn has come and whose model is loaded. */
 export interface Job {
   readonly model: NonNullable<ListedModel["model"]>;
   readonly contextLength: number;
-  /** Milliseconds that it took until the model was there. */
+  /** Milliseconds that loading the model took. */
   readonly loadMs: number;
-  /** Who shares what is computed of the request's prompts; undefined for everyone. */
+  /** Who shares the prefix cache of the request's prompts; undefined for everyone. */
   readonly prefixScope: PrefixScope | undefined;
-  /** Aborts when the client has left, time is up or the server ends. */
+  /** Aborts when the client has left, the time limit is reached or the server closes. */
   readonly signal: AbortSignal;
-  /** To be called for each piece of text. */
+  /** Must be called for each piece of text. */
   wrote(): void;
-  /** To be called once, at the end. */
+  /** Must be called once, at the end. */
   took(counts: TokenCounts): void;
 }
 
-/** What a request asks for, as far as its turn depends on it. */
+/** What admission needs to know of a request. */
 export interface Demand {
   readonly model: string;
-  /** Texts that are generated at once. */
+  /** Number of texts that are generated at once. */
   readonly choices: number;
 }
 
 /**
- * Downloads a model by its name, such as "org/name", and gives it as one to be served by this name. `onProgress` is told what is
- * done, with bytes done and bytes in all. ApiError 400 for names that it cannot be.
+ * Downloads a model by name, such as "org/name", and gives it as a source to be served. `onProgress` is called with what is
+ * being done, bytes done and bytes in all. ApiError 400 for an invalid name.
  */
 export type PullModel = (
   name: string,
@@ -72,27 +72,27 @@ export interface ServingOptions {
   readonly models: readonly ModelSource[];
   readonly limits: ServerLimits;
   readonly memoryBytes?: number | undefined;
-  /** What becomes of images and files that models cannot see. */
+  /** What happens to images and files that models cannot see. */
   readonly unseen: UnseenPolicy;
-  /** What keys share of what was computed of prompts: all of it, or the beginnings of some. */
+  /** What the holders of different keys share of the prefix cache: all of it, or the beginnings of these prompts. */
   readonly sharedPrefixes: "all" | readonly NamedPrompt[];
-  /** Where responses are kept beside memory; null for nowhere. */
+  /** File that stores responses beside memory; null for none. */
   readonly responseFile?: ResponseFile | null | undefined;
-  /** Downloads models; null where the server offers no others than it was given. */
+  /** Downloads models; null where the server offers only those it was given. */
   readonly pull: PullModel | null;
-  /** Told of errors that are no client's. */
+  /** Called with errors that no client caused. */
   readonly onFault: (error: unknown, record: RequestRecord) => void;
-  /** Told of each request when it has been answered. */
+  /** Called with each request when it has been answered. */
   readonly onEnd: (record: RequestRecord) => void;
 }
 
-/** How an answer's stream looks. */
+/** The form of an answer's stream. */
 export interface AnswerStreamOptions extends Pick<StreamOptions, "ping" | "form"> {
-  /** The events that tell of an error by its body, and end the stream. */
+  /** The events that report an error, given its body, and end the stream. */
   readonly failed: (body: object) => readonly StreamEvent[];
 }
 
-/** What ends a request before its time. */
+/** What can end a request early. */
 interface Stop {
   readonly signal: AbortSignal;
   readonly abort: (reason: unknown) => void;
@@ -106,9 +106,9 @@ export class Serving {
   readonly metrics: Metrics;
   readonly unseen: UnseenPolicy;
   readonly pull: PullModel | null;
-  /** Responses that may be gone on from. */
+  /** Stored responses that later requests can continue. */
   readonly responses: KeptResponses;
-  /** Null where keys share all. */
+  /** Prompts that all keys share; null where keys share the whole prefix cache. */
   readonly #publicPrompts: PublicPrompts | null;
   readonly #responseFile: ResponseFile | null;
   readonly #onFault: ServingOptions["onFault"];
@@ -134,7 +134,7 @@ export class Serving {
     this.pull = pull;
     this.responses = new KeptResponses(limits, responseFile);
     this.#responseFile = responseFile;
-    // As many listen as there are requests.
+    // One listener for each request under way.
     setMaxListeners(0, this.#end.signal);
     this.pool = new ModelPool(models, { memoryBytes });
     this.admission = new Admission(limits);
@@ -147,7 +147,7 @@ export class Serving {
     return this.#isDraining;
   }
 
-  /** Answers with what `work` gives, as JSON. */
+  /** Answers a request with the JSON that `work` gives. */
   async answer(c: ServerContext, demand: Demand, work: (job: Job) => Promise<object>): Promise<Response> {
     const stop = this.#stopOf(c);
     async function* once(job: Job) {
@@ -163,7 +163,7 @@ export class Serving {
     }
   }
 
-  /** Answers with the events that `work` gives, as they come. */
+  /** Answers a request with the events of `work`, as they come. */
   async stream(
     c: ServerContext,
     demand: Demand,
@@ -174,7 +174,7 @@ export class Serving {
     return this.#streamed(c, stop, this.#run(c, demand, stop.signal, work), options);
   }
 
-  /** Answers with the events of work that needs no model and takes as long as it takes. */
+  /** Answers a request with events of work that needs no model and has no time limit. */
   async streamWork(
     c: ServerContext,
     work: (signal: AbortSignal) => AsyncGenerator<StreamEvent>,
@@ -184,7 +184,7 @@ export class Serving {
     return this.#streamed(c, stop, this.#untimed(stop, work), options);
   }
 
-  /** Does such work to its end, for an answer of one piece. */
+  /** Runs work without a model or time limit to its end, for an answer that is not streamed. */
   async work(c: ServerContext, work: (signal: AbortSignal) => AsyncGenerator<unknown>): Promise<void> {
     const stop = this.#stopOf(c, { isTimed: false });
     try {
@@ -194,7 +194,7 @@ export class Serving {
     }
   }
 
-  /** Work that the end of the server waits for. */
+  /** Runs work that closing the server waits for. */
   async *#untimed<T>({ signal }: Stop, work: (signal: AbortSignal) => AsyncGenerator<T>): AsyncGenerator<T> {
     const { promise, resolve } = deferred();
     this.#jobs.add(promise);
@@ -215,7 +215,7 @@ export class Serving {
     options: AnswerStreamOptions,
   ): Promise<Response> {
     const record = c.get("record");
-    // The request has ended when the answer was begun and its events are over, in whatever order.
+    // The request ends when its response was begun and its events are over, in either order.
     let left = 2;
     const part = () => {
       if (--left === 0) this.ended(record);
@@ -232,7 +232,7 @@ export class Serving {
     return response;
   }
 
-  /** What a failure is to the client; those that are not its own are told to the log, once. */
+  /** The error for the client; errors that the client did not cause are also logged, once. */
   failure(thrown: unknown, record: RequestRecord): ApiError {
     const error = toApiError(thrown);
     if (record.error !== null) return error;
@@ -242,7 +242,7 @@ export class Serving {
     return error;
   }
 
-  /** To be called once, when a request has been answered. */
+  /** Must be called once, when a request has been answered. */
   ended(record: RequestRecord): void {
     const endpoint = record.endpoint ?? "other";
     this.metrics.requests.inc({ endpoint, status: record.status });
@@ -250,7 +250,7 @@ export class Serving {
     this.#onEnd(record);
   }
 
-  /** The turn of a request, its model, its work and what it leaves in the metrics. */
+  /** Runs a request: waits for its turn, loads its model, does its work and records metrics. */
   async *#run<T>(
     c: ServerContext,
     { model: name, choices }: Demand,
@@ -293,7 +293,7 @@ export class Serving {
     }
   }
 
-  /** The events of an answer; `onEnd` is called when they are over, whatever ends them. */
+  /** Passes on events, and calls `onEnd` when they are over, for whatever reason. */
   async *#tracked<T>(events: AsyncGenerator<T>, record: RequestRecord, onEnd: () => void): AsyncGenerator<T> {
     try {
       yield* events;
@@ -319,7 +319,10 @@ export class Serving {
     this.metrics.acceptedTokens.inc({ model }, counts.acceptedTokens);
   }
 
-  /** Aborts when the client leaves, time is up or the server ends; `clear` ends the waiting for that. */
+  /**
+   * A signal that aborts when the client leaves, the time limit is reached or the server closes; `clear` removes its
+   * timers.
+   */
   #stopOf(c: ServerContext, { isTimed = true } = {}): Stop {
     const stop = new AbortController();
     setMaxListeners(0, stop.signal);
@@ -341,7 +344,7 @@ export class Serving {
     return { signal: stop.signal, abort, clear };
   }
 
-  /** Takes no more requests, waits for those under way, ends them when their time is up, and frees the models. */
+  /** Refuses new requests, waits for those under way, aborts them after `drainSeconds`, and frees the models. */
   async drain(): Promise<void> {
     this.#isDraining = true;
     const { drainSeconds } = this.limits;
@@ -353,13 +356,13 @@ export class Serving {
     await this.#responseFile?.close();
   }
 
-  /** Ends what `drain` waits for. */
+  /** Aborts the requests that `drain` waits for. */
   endNow(): void {
     this.#end.abort(new ApiError(503, "the server ends", { code: "server_ends" }));
   }
 }
 
-/** Where models lie is not for clients: they know them by the names that they have here. */
+/** The error with the model's served name in place of its path, which clients must not see. */
 function namedAsServed(thrown: unknown, file: string, name: string): unknown {
   const error = toApiError(thrown);
   if (file === "" || !error.message.startsWith(file)) return thrown;

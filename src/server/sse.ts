@@ -1,10 +1,10 @@
-/** Streams of events, or of lines of JSON: pings while nothing happens, an end for readers that take nothing. */
+/** Streams of server-sent events or JSON lines: pings while nothing happens, an abort for clients that do not read. */
 import { ApiError } from "./errors.ts";
 
 /** An event of a stream: its name, where the API has names, and its data, which is written as JSON. */
 export interface StreamEvent {
   readonly event?: string;
-  /** A value for JSON; a string is written as it is and must have one line. */
+  /** Value that is written as JSON; a string is written as it is, and must be one line. */
   readonly data: unknown;
 }
 
@@ -12,24 +12,24 @@ export interface StreamEvent {
 export interface StreamForm {
   readonly contentType: string;
   readonly write: (event: StreamEvent) => string;
-  /** What is sent while nothing happens; "" for nothing. */
+  /** Text that is sent while nothing happens; "" for none. */
   readonly ping: string;
 }
 
 export interface StreamOptions {
-  /** Default: events as browsers know them. */
+  /** How events are written. Default: server-sent events. */
   readonly form?: StreamForm | undefined;
   readonly pingSeconds: number;
   readonly stalledSeconds: number;
-  /** What is sent while nothing happens: a comment, unless the API has events for it. */
+  /** Events that are sent while nothing happens, for APIs that have them; otherwise a comment is. */
   readonly ping?: () => readonly StreamEvent[];
-  /** The events that tell of an error, and end the stream. */
+  /** The events that report an error, and end the stream. */
   readonly failed: (error: unknown) => readonly StreamEvent[];
-  /** Ends the computation when the reader has left or takes nothing. */
+  /** Aborts the computation when the client has left or does not read. */
   readonly abort: (reason: unknown) => void;
 }
 
-/** JSON has no line ends outside of its escapes, so that no text can end an event or begin another. */
+/** A server-sent event. JSON has no line ends outside of its escapes, so no text can end an event or begin another. */
 function formatEvent({ event, data }: StreamEvent): string {
   const text = typeof data === "string" ? data : JSON.stringify(data);
   return `${event === undefined ? "" : `event: ${event}\n`}data: ${text}\n\n`;
@@ -41,25 +41,25 @@ const EVENTS: StreamForm = {
   ping: ": ping\n\n",
 };
 
-/** Lines of JSON. */
+/** JSON lines. */
 export const LINES: StreamForm = {
   contentType: "application/x-ndjson",
   write: ({ data }) => `${JSON.stringify(data)}\n`,
   ping: "",
 };
 
-/** Characters that wait for the next turn of the event loop, before no more events are asked for. */
+/** Characters waiting to be written from which on no more events are asked for. */
 const UNWRITTEN_MAX = 65536;
 
 const HEADERS = {
   "cache-control": "no-cache, no-transform",
-  // nginx would wait for more otherwise.
+  // nginx would buffer the stream otherwise.
   "x-accel-buffering": "no",
 };
 
 /**
- * An answer of events. What goes wrong before the first event is thrown, so that it has a status; unless that takes longer
- * than a ping, which begins the answer.
+ * A response that streams events. An error before the first event is thrown, so that it gets a status, unless the first
+ * event takes longer than `pingSeconds`: a ping then begins the response.
  */
 export async function streamResponse(events: AsyncGenerator<StreamEvent>, options: StreamOptions): Promise<Response> {
   const first = events.next();
@@ -72,8 +72,8 @@ export async function streamResponse(events: AsyncGenerator<StreamEvent>, option
 }
 
 /**
- * Events as bytes. The next event is asked for before the one that is there is written, so that a model computes its next
- * tokens meanwhile, and what comes in one turn of the event loop is written at once.
+ * Events as bytes. The next event is asked for before the present one is written, so that the model computes meanwhile, and
+ * all events of one turn of the event loop are written together.
  */
 class EventSource {
   readonly body: ReadableStream<Uint8Array>;
@@ -83,7 +83,7 @@ class EventSource {
   readonly #encoder = new TextEncoder();
   readonly #timer: NodeJS.Timeout;
   #controller!: ReadableStreamDefaultController<Uint8Array>;
-  /** Events that are to be written in the next turn of the event loop. */
+  /** Text of events, to be written in the next turn of the event loop. */
   #text = "";
   #onTaken: () => void = () => {};
   #writtenAt = performance.now();
@@ -123,7 +123,7 @@ class EventSource {
     if (!this.#isOver) this.#close();
   }
 
-  /** Whether the reader has taken what was written before. */
+  /** Whether the client has read what was written before. */
   get #isTaken(): boolean {
     return (this.#controller.desiredSize ?? 0) > 0;
   }
@@ -158,7 +158,7 @@ class EventSource {
     clearInterval(this.#timer);
   }
 
-  /** A ping where nothing happens; an end where nothing is taken. */
+  /** Sends a ping where nothing happens; aborts where nothing is read. */
   #tick(): void {
     const { pingSeconds, stalledSeconds, ping } = this.#options;
     const quiet = (performance.now() - this.#writtenAt) / 1000;
@@ -177,7 +177,7 @@ class EventSource {
   }
 }
 
-/** Waits for a promise, but no longer than so many seconds. What it throws in that time is thrown. */
+/** Waits for a promise, at most `seconds`. It rejects if the promise rejects in that time. */
 async function orAfter(seconds: number, promise: Promise<unknown>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<void>((resolve) => {

@@ -1,9 +1,9 @@
-/** Probabilities of tokens as chat completions and responses write them. */
+/** Log probabilities of tokens, as chat completions and responses write them. */
 import type { LogProbabilities, TokenProbability } from "../text/log-probabilities.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { tokenText } from "./token-text.ts";
 
-/** Writes the probabilities of an answer's tokens, one after the other. */
+/** Writes the log probabilities of an answer's tokens, one after the other. */
 export class TokenLogprobs {
   readonly #tokenizer: Tokenizer;
   readonly #encoder = new TextEncoder();

@@ -1,10 +1,10 @@
-/** How tokens are written in lists of probabilities. */
+/** The text of a token in lists of log probabilities. */
 import { Detokenizer } from "../text/detokenizer.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 
 /**
- * The text that a token adds behind another, also of special tokens. Tokens that are no whole characters, of which several
- * would look the same, are written by their ids, as `token_id:123`.
+ * The text that a token adds after the token `before`; special tokens are shown, too. A token that is only part of a
+ * character is written by its id, as `token_id:123`, since several would look the same.
  */
 export function tokenText(tokenizer: Tokenizer, id: number, before: number | undefined): string {
   if (id >= tokenizer.vocabSize) return `token_id:${id}`;

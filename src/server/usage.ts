@@ -1,4 +1,4 @@
-/** How many tokens a request took, as the APIs write it. */
+/** Token counts of a request, as the APIs write them. */
 import type { ChatResult } from "../language/chat-options.ts";
 import type { TokenCounts } from "./serving.ts";
 
@@ -19,7 +19,7 @@ export function openaiUsage(
   };
 }
 
-/** Counts of the answers to one conversation, whose prompt counts once. */
+/** Sums the counts of several answers to one prompt, which is counted once. */
 export function chatCounts(results: readonly ChatResult[]): TokenCounts & { readonly reasoningTokens: number } {
   const [first] = results;
   return {

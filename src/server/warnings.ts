@@ -1,16 +1,16 @@
-/** What of a request is left out, told in the log and in a header: by kinds and places, never by what it says. */
+/** Warnings about what was left out of a request, for the log and a header: by kind and place, never by content. */
 import type { RequestRecord } from "./request-record.ts";
 
-/** Takes a sentence about what is left out. */
+/** Takes a sentence about something that is left out. */
 export type Warn = (warning: string) => void;
 
-/** Header of answers. */
+/** Name of the response header for warnings. */
 export const WARNING_HEADER = "lowbit-warning";
 
 const WARNINGS_MAX = 20;
 const HEADER_MAX = 1000;
 
-/** Notes warnings of a request, each once. */
+/** Gives a function that notes warnings of a request, each once. */
 export function warnerOf(record: RequestRecord): Warn {
   return (warning) => {
     const { warnings } = record;
@@ -18,7 +18,7 @@ export function warnerOf(record: RequestRecord): Warn {
   };
 }
 
-/** Value of the header; null where there is nothing to warn of. */
+/** Value of the header; null without warnings. */
 export function warningHeader({ warnings }: RequestRecord): string | null {
   if (warnings.length === 0) return null;
   return warnings

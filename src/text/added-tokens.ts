@@ -1,4 +1,4 @@
-/** Added tokens (control tokens and the like): those of a tokenizer's two files, and their text found in a text. */
+/** Added tokens (control tokens and the like): read from tokenizer.json and tokenizer_config.json, and matched in a string. */
 import { shown } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import type { Field } from "./tokenizer/field.ts";
@@ -12,15 +12,15 @@ export interface AddedToken {
   readonly id: number;
   /** Text that becomes the token. */
   readonly content: string;
-  /** Whether the token is left out where special tokens are, and never typed by users. */
+  /** Whether the token is special: left out of decoded text that skips special tokens, and never typed by users. */
   readonly special?: boolean | undefined;
-  /** Whether the token is found only where no letter or digit stands next to it. */
+  /** Whether the token matches only where no letter or digit is next to it. */
   readonly single_word?: boolean | undefined;
   /** Whether white space before the token belongs to it. */
   readonly lstrip?: boolean | undefined;
-  /** Whether white space behind the token belongs to it. */
+  /** Whether white space after the token belongs to it. */
   readonly rstrip?: boolean | undefined;
-  /** Whether the token, normalized itself, is looked for in the normalized text. */
+  /** Whether the token's content is normalized and matched in the normalized text. */
   readonly normalized?: boolean | undefined;
 }
 
@@ -30,8 +30,8 @@ const ID_MAX = 2 ** 32 - 1;
 const FLAGS = ["special", "single_word", "lstrip", "rstrip", "normalized"] as const;
 
 /**
- * The list `added_tokens`. As in Rust's library, a token has its id in the vocabulary, or else the next one behind it,
- * whatever the list says.
+ * Reads the list `added_tokens`. A token's id is its id in the vocabulary, or else the next free one after it, whatever the
+ * list says: so does Rust's library.
  */
 export function readAddedTokens(field: Field, { ids, size }: Vocabulary): AddedToken[] {
   const tokens = new Map<string, AddedToken>();
@@ -51,16 +51,16 @@ export function readAddedTokens(field: Field, { ids, size }: Vocabulary): AddedT
   return [...tokens.values()];
 }
 
-/** Finds the text of added tokens as it stands in templates and messages. */
+/** Finds the text of added tokens in chat templates and messages. */
 export class AddedTokenMatcher {
   readonly #tokens: readonly AddedToken[];
-  /** Contents, and the forms that normalized text has of them, to places in the list. */
+  /** Trie of the tokens' contents and of their normalized forms; a value is the token's index in `#tokens`. */
   readonly #contents: Trie;
   readonly #forms: Trie | null;
   readonly #allForms: ReadonlyMap<number, string>;
   readonly #makeWork: (length: number) => Work;
 
-  /** `forms`: ids of normalized tokens to their forms. `makeWork` begins the count of what a call costs. */
+  /** `forms` maps the ids of normalized tokens to their normalized contents. `makeWork` begins the work limit of a call. */
   constructor(tokens: readonly AddedToken[], forms: ReadonlyMap<number, string>, makeWork: (length: number) => Work) {
     this.#tokens = tokens;
     this.#allForms = forms;
@@ -71,7 +71,7 @@ export class AddedTokenMatcher {
     this.#makeWork = makeWork;
   }
 
-  /** Ids of the tokens that a text spells, the longest ones first found. */
+  /** Ids of the tokens whose text occurs in a text, the longest match at each place. */
   idsIn(text: string): Set<number> {
     const ids = new Set<number>();
     for (let start = 0; start < text.length; start++) {
@@ -92,14 +92,16 @@ export class AddedTokenMatcher {
   }
 
   /**
-   * Finds where tokens that `counts` begin, in ascending order, overlapping ones included. A beginning that the end of
-   * the text (white space apart) cuts off counts, because what follows the text might complete it.
+   * Offsets at which tokens that `counts` accepts begin, ascending, overlapping ones included. A token that the end of the text
+   * cuts off (white space apart) is included, because what follows the text might complete it.
    */
   starts(text: string, counts: (id: number) => boolean): number[] {
     return this.#starts(text, this.#contents, counts);
   }
 
-  /** Whether a normalized text spells a token that `counts` in its normalized form, or begins one at its end. */
+  /**
+   * Whether a normalized text contains the normalized form of a token that `counts` accepts, or ends with the beginning of one.
+   */
   isSpelledIn(normalizedText: () => string, counts: (id: number) => boolean): boolean {
     return this.#forms !== null && this.#starts(normalizedText(), this.#forms, counts).length > 0;
   }
@@ -138,7 +140,9 @@ export class AddedTokenMatcher {
   }
 }
 
-/** Keys of tokenizer_config.json whose tokens are special, in the order in which transformers adds what only they name. */
+/**
+ * Keys of tokenizer_config.json that name special tokens, in the order in which transformers adds those that are not yet known.
+ */
 const NAMED_TOKENS = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /** The text of a token in tokenizer_config.json: a string, or an object with `content`. */
@@ -148,7 +152,7 @@ export function tokenText(value: unknown): string | null {
   return typeof content === "string" ? content : null;
 }
 
-/** Tokens that tokenizer_config.json names as special, by a key of their own or in a list of more. */
+/** Tokens that tokenizer_config.json names as special, under their own keys or in its lists of extra special tokens. */
 export function namedTokens(config: object): Omit<AddedToken, "id">[] {
   const entries = config as Record<string, unknown>;
   const lists = [entries.extra_special_tokens, entries.additional_special_tokens].map((list) =>
@@ -163,10 +167,10 @@ export function namedTokens(config: object): Omit<AddedToken, "id">[] {
 }
 
 /**
- * The added tokens with those of tokenizer_config.json, as transformers adds them: those of `added_tokens_decoder` in the
- * order of the ids that it gives them, where what it says of a known token counts, then those that are only named. A new one
- * gets its id in the vocabulary or the next one that is free. Unlike there, words of the vocabulary that are only named, as
- * some that pad, stay ordinary. InvalidFileError for entries that are no tokens.
+ * Adds the tokens of tokenizer_config.json to those of tokenizer.json as transformers does: first those of
+ * `added_tokens_decoder`, ordered by the ids given there, whose flags replace those of a known token; then those that are only
+ * named. A new token gets its id in the vocabulary, or the next free one. Unlike in transformers, words of the vocabulary that
+ * are only named (some padding tokens) stay ordinary. InvalidFileError for entries that are not tokens.
  */
 export function withConfigTokens(
   added: readonly AddedToken[],
@@ -181,7 +185,7 @@ export function withConfigTokens(
     return fail(`expected an object but found ${shown(decoder)}`);
   const tokens = [...added];
   const places = new Map(added.map(({ content }, place) => [content, place]));
-  /** Large, and made for new tokens only. */
+  /** Token ids of the vocabulary: a large map, made only when there is a new token. */
   let ids: ReadonlyMap<string, number> | undefined;
   let next = added.reduce((least, { id }) => Math.max(least, id + 1), 0);
   const vocabularyIds = (): ReadonlyMap<string, number> => {

@@ -1,21 +1,21 @@
-/** Answers that are begun for a model: it goes on with what the last message of a conversation says. */
+/** Answers that the caller has begun: the model continues the last message of the conversation. */
 import type { AssistantMessage, Message } from "./chat-messages.ts";
 import { CHANNEL_ANSWER, CHANNEL_CLOSE, CHANNEL_THINKING, hasChannels, thinkingTags } from "./thinking.ts";
 
-/** The message that an answer goes on with; null where the last one is not the model's, says nothing or calls tools. */
+/** The message that the answer continues; null where the last one is not the model's, is empty or calls tools. */
 export function begunAnswer(messages: readonly Message[]): AssistantMessage | null {
   const last = messages.at(-1);
   return last?.role === "assistant" && !last.toolCalls?.length && (last.content || last.reasoning) ? last : null;
 }
 
-/** Whether the model goes on thinking. */
+/** Whether the model continues thinking rather than text. */
 export function goesOnThinking({ content, reasoning }: AssistantMessage): boolean {
   return !content && Boolean(reasoning);
 }
 
 /**
- * What follows a prompt that ends where an answer begins: tags of the model, at even places, and texts of the message.
- * Thinking that the prompt has opened is closed in front of text.
+ * Texts to append to a prompt that ends where an answer begins: the model's tags at even indices, the message's texts at odd
+ * ones. Thinking that the prompt has opened is closed before text.
  */
 export function beginningOf(message: AssistantMessage, prompt: string, template: string): string[] {
   const { content, reasoning = "" } = message;

@@ -1,12 +1,14 @@
-/** Arguments of calls in a history: as values for templates, and as text for templates that know no calls. */
+/**
+ * Arguments of calls in a conversation's history: as values for chat templates, and as text for templates without tool calls.
+ */
 import { parseShaped } from "../json-text.ts";
 import type { ToolCall } from "./chat-messages.ts";
 import { floatText } from "./template/print.ts";
 import { Float } from "./template/values.ts";
 
 /**
- * The value of arguments as Python reads them: objects are maps in the order of the text, integers of any size are exact,
- * and 1.0 is a float. Text that is no JSON stays as it is, so that the model sees what it wrote; none is an empty map.
+ * Arguments as Python's json would read them: objects become maps in the order of the text, integers of any size are exact, and
+ * 1.0 is a float. Text that is not JSON stays a string, so that the model sees what it wrote; "" is an empty map.
  */
 export function parsedArguments(text: string): unknown {
   if (text.trim() === "") return new Map();
@@ -17,14 +19,14 @@ export function parsedArguments(text: string): unknown {
   }
 }
 
-/** The name of what a model wrote instead of named arguments, for templates that know no other. */
+/** Key of the text that a model wrote in place of named arguments, for templates that need a name. */
 export const ARGUMENTS = "arguments";
 
 function numberOf(text: string): bigint | Float {
   return /^-?\d+$/.test(text) ? BigInt(text) : new Float(Number(text));
 }
 
-/** Calls as the model of a template without a place for them writes them. */
+/** Text of calls in the model's own form, for templates that have no place for calls. */
 export function writtenCalls(template: string, calls: readonly ToolCall[]): string {
   if (template.includes("List of tools: ")) return pythonCalls(calls);
   const objects = calls.map(
@@ -35,7 +37,7 @@ export function writtenCalls(template: string, calls: readonly ToolCall[]): stri
     : `<|tool_call|>[${objects.join(", ")}]`;
 }
 
-/** Calls as LFM2 writes them. */
+/** Text of calls in Python syntax, as LFM2 writes them. */
 function pythonCalls(calls: readonly ToolCall[]): string {
   const written = calls.map(({ name, arguments: text }) => {
     const values = parsedArguments(text);

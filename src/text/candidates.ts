@@ -1,14 +1,14 @@
-/** The tokens of a vocabulary that may follow: the best by number, and one by its weight. */
+/** Candidates for the next token: the k largest logits, and a draw by weight. */
 import { InvalidArgumentError } from "../errors.ts";
 import { BLOCK_TOKENS } from "../kernels/families/sampling/fields.ts";
 import type { VocabularyPasses } from "../kernels/families/sampling/vocabulary.ts";
 import { findThreshold, sorted, ThresholdRoom } from "./threshold.ts";
 
 const LOWEST = -(2 - 2 ** -23) * 2 ** 127;
-/** Stride of the sample of logits from which a lower bound of the top k is estimated. */
+/** Stride of the sample of logits from which a lower bound of the `count`-th largest is estimated. */
 const SAMPLED = 16;
 
-/** The best tokens by number, over one row of logits at a time, whose block maxima are known. */
+/** Finds the k largest logits of one row at a time, once its block maxima are known. */
 class BestTokens {
   readonly #passes: VocabularyPasses;
   readonly #ids: Int32Array;
@@ -20,14 +20,14 @@ class BestTokens {
     this.#room = new ThresholdRoom(passes.length);
   }
 
-  /** Ids of the `count` best tokens, the best first; of fewer where no more are possible. */
+  /** Ids of the `count` largest logits, largest first; fewer where not so many are above -Infinity. */
   ranked(count: number): Int32Array {
     return sorted(this.#gather(this.leastOf(count)), this.#passes.logits);
   }
 
   /**
-   * The least logit of the `count` best tokens, or of those that are possible where they are fewer. Logits that are as
-   * large, but not among the best, become -Infinity.
+   * The `count`-th largest logit, or the least one above -Infinity where there are fewer. Logits equal to it beyond the first
+   * `count` are set to -Infinity.
    */
   leastOf(count: number): number {
     const { logits } = this.#passes;
@@ -38,7 +38,7 @@ class BestTokens {
     return score;
   }
 
-  /** Ids, rising, of tokens with logits of at least `least`, which is finite. */
+  /** Ids, ascending, of the tokens with logits of at least `least`, which is finite. */
   #gather(least: number): Int32Array {
     const { maxima, logits, length } = this.#passes;
     const ids = this.#ids;
@@ -51,7 +51,10 @@ class BestTokens {
     return ids.subarray(0, count);
   }
 
-  /** A logit that `count` tokens reach: so many blocks have one. For more tokens than blocks, one that they may reach. */
+  /**
+   * A lower bound of the `count`-th largest logit: the `count`-th largest block maximum; for more tokens than blocks, an
+   * estimate from a sample that fewer than `count` tokens may reach.
+   */
   #boundOf(count: number): number {
     const { maxima, logits, length } = this.#passes;
     const isFew = count <= maxima.length;
@@ -66,14 +69,14 @@ class BestTokens {
 
 const shared = new WeakMap<VocabularyPasses, BestTokens>();
 
-/** The best tokens of passes: who asks for them shares their memory with all others, one after the other. */
+/** The BestTokens of these passes. All callers share its memory and use it one after the other. */
 export function bestTokens(passes: VocabularyPasses): BestTokens {
   const best = shared.get(passes) ?? new BestTokens(passes);
   shared.set(passes, best);
   return best;
 }
 
-/** The sum of all weights that were made last. */
+/** Sum of all weights of the last weighing. */
 export function totalWeight({ sums }: VocabularyPasses): number {
   let total = 0;
   for (let block = 0; block < sums.length; block++) total += sums[block]!;
@@ -81,8 +84,8 @@ export function totalWeight({ sums }: VocabularyPasses): number {
 }
 
 /**
- * The first token with whose weight the sum of the weights that were made last, by id, exceeds `share` of all, 0 to 1; null
- * should rounding leave none.
+ * The first token, by id, at which the cumulative sum of the last weights exceeds `share` (0 to 1) of their total; null should
+ * rounding leave none.
  */
 export function tokenAt(passes: VocabularyPasses, share: number): number | null {
   const { sums, weights } = passes;
@@ -106,7 +109,7 @@ export function tokenAt(passes: VocabularyPasses, share: number): number | null 
   return null;
 }
 
-/** How many tokens before `end` have a logit. */
+/** Number of tokens with an id below `end` whose logit equals `logit`. */
 export function countEqual({ maxima, logits }: VocabularyPasses, logit: number, end: number): number {
   let count = 0;
   for (let block = 0; block * BLOCK_TOKENS < end; block++) {
@@ -117,14 +120,14 @@ export function countEqual({ maxima, logits }: VocabularyPasses, logit: number, 
   return count;
 }
 
-/** Makes such logits -Infinity from the token `first` on. */
+/** Sets logits equal to `logit` to -Infinity from the token `first` on. */
 export function removeEqual({ logits, length }: VocabularyPasses, logit: number, first: number): void {
   for (let id = first; id < length; id++) if (logits[id] === logit) logits[id] = Number.NEGATIVE_INFINITY;
 }
 
 /**
- * The id of the largest logit, of equal ones the lowest, once block maxima are known. InvalidArgumentError when a logit is
- * NaN or Infinity, or when all are -Infinity.
+ * Id of the largest logit, the lowest id among equals, once block maxima are known. InvalidArgumentError when a logit is NaN or
+ * Infinity, or when all are -Infinity.
  */
 export function likeliest({ maxima, logits, length }: VocabularyPasses): number {
   let best = -1;

@@ -1,61 +1,61 @@
-/** Messages of a conversation, tools and calls of them, as callers write and get them, whatever model answers. */
+/** Messages, tools and tool calls of a conversation, in one form for all models. */
 import { checkNestingOf } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 
-/** A part of what a user says. */
+/** A text part of a user message. */
 export interface TextPart {
   /** Kind of the part. */
   readonly type: "text";
-  /** What is said. */
+  /** The text. */
   readonly text: string;
 }
 
-/** A call of a tool that a model asks for. */
+/** A tool call that a model asks for. */
 export interface ToolCall {
-  /** Name of the call, by which its result is told apart from others. */
+  /** Id of the call, which the message with its result repeats. */
   readonly id: string;
   /** Name of the tool. */
   readonly name: string;
   /**
-   * JSON text of an object, as the model wrote it. It is unfinished where the answer was cut, and no JSON where the model
-   * made a mistake.
+   * JSON text of the arguments object, as the model wrote it: incomplete where the answer was cut, and invalid JSON where the
+   * model made a mistake.
    */
   readonly arguments: string;
 }
 
-/** What a model is told before a conversation. */
+/** A system message: instructions before a conversation. */
 interface SystemMessage {
   /** Who speaks. */
   readonly role: "system";
-  /** What the model is told. */
+  /** The instructions. */
   readonly content: string;
 }
 
-/** What a user says. */
+/** A user message. */
 export interface UserMessage {
   /** Who speaks. */
   readonly role: "user";
-  /** What is said: a text, or parts that are joined to one. */
+  /** The text, or parts that are joined to one text. */
   readonly content: string | readonly TextPart[];
 }
 
-/** What a model answered: text, what it thought before, and the tools that it called. */
+/** An answer of the model: its text, the thinking before it, and tool calls. */
 export interface AssistantMessage {
   /** Who speaks. */
   readonly role: "assistant";
   /** The answer's text; null where the model only called tools. */
   readonly content: string | null;
-  /** What the model thought before it answered. Most templates leave it out of later prompts. */
+  /** The model's thinking before the answer. Most templates omit it from later prompts. */
   readonly reasoning?: string | undefined;
   /** Calls of tools, in their order. */
   readonly toolCalls?: readonly ToolCall[] | undefined;
 }
 
-/** What a tool gave. */
+/** Result of a tool call. */
 export interface ToolMessage {
   /** Who speaks. */
   readonly role: "tool";
-  /** What the tool gave, as text. */
+  /** The result, as text. */
   readonly content: string;
   /** Field `id` of the call. */
   readonly toolCallId: string;
@@ -75,20 +75,20 @@ export interface Tool {
   /** JSON schema of the arguments, which are an object. Default: any object. */
   readonly parameters?: object | undefined;
   /**
-   * Whether a call that the model makes by itself is constrained to the schema from where it begins. One that is required always
-   * is. UnsupportedError for schemas that cannot be enforced. Default false: the arguments are what the model wrote.
+   * Whether a call that the model makes on its own is constrained to the schema from its beginning. A required call always is.
+   * UnsupportedError for schemas that cannot be enforced. Default false: the arguments are what the model wrote.
    */
   readonly strict?: boolean | undefined;
   /**
-   * For a tool whose one argument is a text of a grammar (EBNF with a rule `root`): its name, and the grammar, to which calls are
-   * constrained as to a schema.
+   * For a tool whose one argument is a text in a grammar: the argument's name, and the grammar (EBNF with a rule `root`) that
+   * calls are constrained to.
    */
   readonly text?: { readonly argument: string; readonly ebnf: string } | undefined;
 }
 
 /**
- * Whether tools are called: as the model likes ("auto", the default where there are tools), not at all, at least one, or
- * the one of this name. With `names`, the model is told of all tools and calls none but those, as it likes or at least one.
+ * Whether tools are called: as the model decides ("auto", the default where there are tools), none, at least one ("required"),
+ * or the named one. With `names`, the model sees all tools but may call only those, as it decides or at least one.
  */
 export type ToolChoice =
   | "auto"
@@ -97,12 +97,12 @@ export type ToolChoice =
   | { readonly name: string }
   | { readonly names: readonly string[]; readonly mode: "auto" | "required" };
 
-/** Texts of an answer that stood apart, with a call or thinking between them, as one. */
+/** Joins two texts of an answer that a call or thinking divided, with a blank line unless white space separates them. */
 export function joinedTexts(a: string, b: string): string {
   return a === "" || b === "" || /\s$/.test(a) || /^\s/.test(b) ? a + b : `${a}\n\n${b}`;
 }
 
-/** InvalidArgumentError that names the message and field for what is no message. */
+/** Checks messages. InvalidArgumentError that names the message and field at fault. */
 export function checkMessages(messages: readonly Message[]): void {
   if (!Array.isArray(messages)) throw wrong("messages", "a list of messages", messages);
   for (const [index, message] of messages.entries()) checkMessage(message, `messages[${index}]`);
@@ -139,7 +139,7 @@ function checkCalls(calls: unknown, at: string): void {
   }
 }
 
-/** InvalidArgumentError that names the tool and field for what is no tool, for names that come twice, and no list. */
+/** Checks a list of tools. InvalidArgumentError that names the tool and field at fault, also for a name that comes twice. */
 export function checkTools(tools: readonly Tool[]): void {
   if (!Array.isArray(tools)) throw wrong("tools", "a list of tools", tools);
   const names = new Set<string>();
@@ -164,7 +164,7 @@ export function checkTools(tools: readonly Tool[]): void {
   }
 }
 
-/** InvalidArgumentError for what is no choice of these tools. */
+/** Checks a tool choice. InvalidArgumentError for a choice that these tools do not allow. */
 export function checkToolChoice(choice: ToolChoice, tools: readonly Tool[]): void {
   if (choice === "auto" || choice === "none") return;
   const names = tools.map(({ name }) => name);
@@ -190,7 +190,7 @@ function wrong(at: string, expected: string, found: unknown): InvalidArgumentErr
   return new InvalidArgumentError(`${at}: expected ${expected} but found ${shown}`);
 }
 
-/** What a value is, without what it holds: messages may be long and private. */
+/** A short description of a value without its contents: messages may be long and private. */
 function briefly(value: unknown): string {
   if (Array.isArray(value)) return `a list of ${value.length}`;
   return value === null || typeof value !== "object"

@@ -1,4 +1,4 @@
-/** A model's chat template: messages to the text that the model was trained on. Rendering only; no tokens. */
+/** A model's chat template: renders messages to the text format that the model was trained on. No tokens here. */
 import { checkString, unexpected } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError, LimitError, UnsupportedError } from "../errors.ts";
 import { completeLimits } from "./limits.ts";
@@ -8,22 +8,22 @@ import { Template } from "./template/template.ts";
 
 export type { TemplateLimits };
 
-/** A message as templates read it; `tool_calls`, `name` and whatever else a template knows go beside the content. */
+/** A message as templates read it; `tool_calls`, `name` and whatever else a template knows stand beside the content. */
 export interface TemplateMessage {
   /** Who speaks: usually "system", "user", "assistant" or "tool". */
   readonly role: string;
-  /** What is said: a text, or what else the template knows. */
+  /** What is said: a string, or another form that the template knows. */
   readonly content?: unknown;
   readonly [key: string]: unknown;
 }
 
-/** What a chat template is given beside the messages. */
+/** Variables of a chat template beside the messages. */
 export interface RenderOptions {
-  /** Whether the text ends with the opening of an answer. Default false. */
+  /** Whether the text ends with the header of the model's next answer. Default false. */
   readonly addGenerationPrompt?: boolean | undefined;
-  /** Text of the token that begins a text. Default: none. */
+  /** Text of the BOS token. Default: none. */
   readonly bosToken?: string | undefined;
-  /** Text of the token that ends a text. Default: none. */
+  /** Text of the EOS token. Default: none. */
   readonly eosToken?: string | undefined;
   /** Tool descriptions, in the form that the template expects (usually OpenAI's). */
   readonly tools?: readonly unknown[] | null | undefined;
@@ -32,8 +32,8 @@ export interface RenderOptions {
 }
 
 /**
- * A Jinja template that renders as jinja2 3.1.6 does in the settings of transformers: in its sandbox, with the values and
- * methods of Python, `tojson`, `raise_exception`, `strftime_now`, `{% break %}`, `{% continue %}` and `{% generation %}`.
+ * A Jinja template that renders as jinja2 3.1.6 does with transformers' settings: sandboxed, with Python's values and methods,
+ * `tojson`, `raise_exception`, `strftime_now`, `{% break %}`, `{% continue %}` and `{% generation %}`.
  *
  * Templates come from strangers, so parsing and each rendering have limits of steps, characters, depth and time.
  */
@@ -47,11 +47,11 @@ export class ChatTemplate {
   /**
    * Parses Jinja. Errors call the template `name`, and say the line where it is known.
    *
-   * @param limits Those of the defaults that are to be others: 10 million steps, 16,777,216 characters, 200 levels and
-   * 2000 milliseconds.
+   * @param limits Limits that differ from the defaults: 10 million steps, 16,777,216 characters, 200 levels and 2000
+   * milliseconds.
    * @throws InvalidFileError when the source does not parse.
    * @throws LimitError when the source exceeds a limit.
-   * @throws UnsupportedError when it needs other templates or what only Python has.
+   * @throws UnsupportedError when it includes other templates or uses a feature that only Python has.
    * @throws InvalidArgumentError when a limit is unknown or no positive number.
    */
   constructor(source: string, name = "chat template", limits: Partial<TemplateLimits> = {}) {
@@ -68,8 +68,8 @@ export class ChatTemplate {
   }
 
   /**
-   * What a rendering may use. Set those that are to be others, also of a model's template:
-   * `model.template.limits = { milliseconds: 500 }`; the rest become the defaults.
+   * Limits of a rendering. Assign those that differ from the defaults, for a model's template too:
+   * `model.template.limits = { milliseconds: 500 }`; the others become the defaults.
    *
    * @throws InvalidArgumentError when one is unknown or no positive number.
    */
@@ -82,9 +82,9 @@ export class ChatTemplate {
   }
 
   /**
-   * The text of a conversation, BOS included where the template writes it.
+   * Renders a conversation, with BOS where the template writes it.
    *
-   * @throws InvalidArgumentError when the template refuses the messages, or when they hold what JSON has not.
+   * @throws InvalidArgumentError when the template refuses the messages, or when they contain values that JSON does not have.
    * @throws InvalidFileError when the template fails otherwise.
    * @throws LimitError when a limit is exceeded.
    */
@@ -110,7 +110,7 @@ export class ChatTemplate {
     }
   }
 
-  /** A fault of the template as an error of the library. */
+  /** Converts a template's fault to an error of the library. */
   #error(cause: unknown, expected: string): unknown {
     if (!(cause instanceof TemplateFault)) return cause;
     const { kind, message, line } = cause;
@@ -126,7 +126,7 @@ export class ChatTemplate {
   }
 }
 
-/** A message without fields that are null: clients write those they do not use, and transformers drops them, too. */
+/** A message without its null fields: clients write those that they do not use, and transformers drops them, too. */
 function withoutNulls(message: TemplateMessage): object {
   return Object.fromEntries(Object.entries(message).filter(([, value]) => (value ?? null) !== null));
 }

@@ -1,8 +1,8 @@
-/** What an answer may be made of, as callers say it. */
+/** Constraints on an answer, as callers give them. */
 
 /**
- * What an answer is constrained to, token by token: any JSON, JSON of a schema, a text of a grammar (EBNF whose first rule, or the
- * one named `root`, is the whole), of a regular expression (which covers the whole text), or one of some texts.
+ * What an answer is constrained to, token by token: any JSON, JSON of a schema, a text of a grammar (EBNF, whose start is the
+ * rule `root` or else the first), a match of a regular expression (which covers the whole text), or one of several strings.
  */
 export type Constraint =
   | { readonly kind: "json" }

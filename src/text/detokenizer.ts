@@ -1,33 +1,36 @@
-/** Token ids to text, one at a time, without ever showing half a character. */
+/** Streams token ids to text, never emitting half a character. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
-/** Tokens kept before the window is cut; bounds the work per token. */
+/** Most tokens in the window before it is cut; bounds the work per token. */
 const WINDOW_MAX = 16;
 
 const NONE: ReadonlySet<number> = new Set();
 
-/** An unfinished UTF-8 sequence has at most 3 bytes, hence tokens; one more token gives it its left context. */
+/**
+ * Least tokens kept in the window: an unfinished UTF-8 sequence has at most 3 bytes, hence tokens, and one more gives it left
+ * context.
+ */
 const CONTEXT_MIN = 4;
 
 export interface DetokenizerOptions {
   /**
-   * Ids that the text continues, whose text is not repeated: a word after them keeps its leading space, which
-   * SentencePiece tokenizers drop at the start of a text. Nothing is continued when the last of them is special.
+   * Preceding ids, whose text is not repeated: a word after them keeps its leading space, which SentencePiece tokenizers drop
+   * at the start of a text. Without effect when the last of them is special.
    */
   readonly after?: ArrayLike<number> | undefined;
-  /** Special tokens whose text is given, too. Default none. */
+  /** Special tokens whose text is emitted, too. Default none. */
   readonly shownIds?: ReadonlySet<number> | undefined;
 }
 
 /**
- * Streaming decoder. The pieces of `push` and the last one of `flush` together are what
- * `tokenizer.decode(ids, { skipSpecialTokens: true, stream: true })` gives for all ids. Only a short window of ids is decoded again.
+ * Streaming detokenizer. The texts that `push` and finally `flush` return join to
+ * `tokenizer.decode(ids, { skipSpecialTokens: true, stream: true })` of all ids. Only a short window of ids is decoded again.
  */
 export class Detokenizer {
   readonly #tokenizer: Tokenizer;
   readonly #shownIds: ReadonlySet<number>;
-  /** Latest ids; their text up to `#emitted` has been given out. */
+  /** Latest ids, their text, and the length of it that was emitted. */
   #window: number[] = [];
   #text = "";
   #emitted = 0;
@@ -45,8 +48,8 @@ export class Detokenizer {
   }
 
   /**
-   * The text that this token finishes, "" while a character is incomplete. Special tokens and the ids above the
-   * vocabulary that padded models have give no text; InvalidArgumentError for what cannot be an id.
+   * Adds a token and returns the text that it completes, "" while a character is incomplete. Special tokens and ids above the
+   * vocabulary, which padded models have, give no text; InvalidArgumentError for an invalid id.
    */
   push(id: number): string {
     if (!Number.isInteger(id) || id < 0)
@@ -59,7 +62,7 @@ export class Detokenizer {
     return piece;
   }
 
-  /** The rest of the text, U+FFFD for an incomplete character. The next token then starts a new text. */
+  /** Returns the rest of the text, U+FFFD for an incomplete character. The next token then starts a new text. */
   flush(): string {
     const rest = this.#take(this.#text.length);
     this.#window = [];
@@ -74,7 +77,9 @@ export class Detokenizer {
     return piece;
   }
 
-  /** Keeps the fewest last ids that alone decode to the end of the text: a cut inside a character does not. */
+  /**
+   * Keeps the fewest latest ids that by themselves decode to the end of the text, so that the cut is not within a character.
+   */
   #shrink(): void {
     for (let count = CONTEXT_MIN; count < this.#window.length; count++) {
       const kept = this.#window.slice(-count);
@@ -93,7 +98,7 @@ function isText(tokenizer: Tokenizer, id: number): boolean {
   return id < tokenizer.vocabSize && !tokenizer.isSpecial(id);
 }
 
-/** Length of the text without a final U+FFFD, which may be the beginning of a character. */
+/** Length of the text without a final U+FFFD, which may be an incomplete character. */
 function finishedLength(text: string): number {
   return text.endsWith("\uFFFD") ? text.length - 1 : text.length;
 }

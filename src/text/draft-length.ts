@@ -1,25 +1,25 @@
 /**
- * How many tokens that were looked up are drafted for a step: as many as are worth the rows that they cost, by what steps of so
- * many rows took on this machine and by how often drafts were accepted in this text.
+ * Chooses how many tokens to draft in a step: as many as pay for the tokens they add to it, by the measured time of steps of
+ * each size and by how often drafts were accepted in this text.
  */
 import { averageChance, type StepCosts } from "./step-costs.ts";
 
-/** Chances of a drafted token at first, by the length of the text that it was found behind. */
+/** Initial acceptance probabilities of a drafted token, by the number of tokens that matched before it. */
 const FIRST_CHANCES: readonly (readonly [from: number, chance: number])[] = [
   [8, 0.8],
   [4, 0.6],
   [2, 0.4],
 ];
-/** Steps after which drafts that were not worth it are tried again, doubled each time that they are not. */
+/** Steps until drafts that did not pay are tried again, doubled each time that they fail. */
 const BACKOFF_STEPS = 16;
 const BACKOFF_STEPS_MAX = 256;
 
-/** Steps without drafts, after drafts that were not worth it. */
+/** Counts steps without drafts after drafts that did not pay. */
 export class Backoff {
   #left = 0;
   #steps = BACKOFF_STEPS;
 
-  /** Whether this step is one of them. */
+  /** Whether this step is to have no drafts. */
   skips(): boolean {
     if (this.#left === 0) return false;
     this.#left--;
@@ -31,7 +31,7 @@ export class Backoff {
     this.#steps = Math.min(2 * this.#steps, BACKOFF_STEPS_MAX);
   }
 
-  /** The next ones are as few as the first. */
+  /** The next pause is as short as the first. */
   reset(): void {
     this.#steps = BACKOFF_STEPS;
   }
@@ -41,28 +41,27 @@ export class DraftLength {
   readonly #costs: StepCosts;
   readonly #chances = FIRST_CHANCES.map(([, chance]) => chance);
   readonly #backoff = new Backoff();
-  /** Whether accepted tokens are computed again with the next ones where others of their step were not. */
+  /** Whether accepted tokens must be computed again with the next step when others of their step were rejected. */
   #computesAgain = false;
 
   constructor(costs: StepCosts) {
     this.#costs = costs;
   }
 
-  /** What a token is worth that is drafted behind a text of `matched` tokens: the chance that it is accepted. */
+  /** Probability that a token drafted after `matched` matching tokens is accepted. */
   chance(matched: number): number {
     return this.#chances[kindOf(matched)] ?? 0;
   }
 
   /**
-   * Tokens to draft behind a text of `matched` tokens that occurred before, at most `most`, in a step that computes so many
-   * tokens again.
+   * Number of tokens, at most `most`, to draft after `matched` matching tokens, in a step that recomputes `recomputed` tokens.
    */
   next(matched: number, most: number, recomputed = 0): number {
     const chance = this.chance(matched);
     if (kindOf(matched) < 0 || this.#backoff.skips()) return 0;
     const best = this.#best(chance, most, recomputed);
     if (best > 0) return best;
-    // One token is tried now and then: texts change.
+    // One token is tried now and then, since a text's predictability changes.
     this.#backoff.begin();
     return Math.min(1, most);
   }
@@ -83,8 +82,8 @@ export class DraftLength {
   }
 
   /**
-   * Notes how many of the tokens drafted behind a text of `matched` tokens were accepted, and how many are computed again for the
-   * others' sake.
+   * Records how many tokens drafted after `matched` matching tokens were accepted, and how many must be recomputed because
+   * others were rejected.
    */
   noteAccepted(
     matched: number,

@@ -1,47 +1,47 @@
-/** Where drafts come from: the kinds, and what is refused. */
+/** Sources of drafts: their names, and checks of what a caller gives. */
 import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
 import type { Decoder } from "./decoder.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
-/** A model that can draft for another one: a `LanguageModel` is one. */
+/** A model that drafts for another one, such as a `LanguageModel`. */
 export interface DraftModel {
-  /** Name of its file, for messages. */
+  /** File name, for messages. */
   readonly name: string;
-  /** Tokenizer with the tokens of the model that it drafts for. */
+  /** Tokenizer; it must have the same tokens as that of the model that it drafts for. */
   readonly tokenizer: Tokenizer;
-  /** A decoder with a sequence of its own. */
+  /** Creates a decoder with a sequence of its own. */
   createDecoder(scope?: PrefixScope): Decoder & { dispose(): Promise<void> };
 }
 
 /**
- * Where drafts come from beside a model of the caller's: `lookup` is what followed when the same tokens occurred before in the
- * prompt or the answer, `mtp` also what the model's own layer of multi-token prediction guesses where nothing likelier is found.
+ * Sources of drafts other than a draft model: `lookup` continues as an earlier occurrence of the same tokens in the prompt or
+ * answer did; `mtp` also uses the model's own multi-token prediction layer where lookup finds nothing more probable.
  */
 export const drafts = ["lookup", "mtp", "off"] as const;
 
 /**
- * Where drafts come from: as `drafts` names it, or a smaller model with the same tokens, which writes on where nothing that is
- * likelier to come can be looked up.
+ * Source of drafts: a name of `drafts`, or a smaller model with the same tokens, which drafts where lookup finds nothing more
+ * probable.
  */
 export type Draft = (typeof drafts)[number] | DraftModel;
 
-/** Tokenizers with those that were found to have the same tokens. */
+/** Pairs of tokenizers that were found to have the same tokens. */
 const sameTokens = new WeakMap<Tokenizer, WeakSet<Tokenizer>>();
 
-/** The model that is drafted for. */
+/** The target model that drafts are made for. */
 export interface DraftedModel {
-  /** Name of its file, for messages. */
+  /** File name, for messages. */
   readonly name: string;
   readonly tokenizer: Tokenizer;
-  /** Whether it has a head that drafts. */
+  /** Whether the model has a draft head (multi-token prediction). */
   readonly hasDraftHead: boolean;
 }
 
 /**
- * InvalidArgumentError for what gives no drafts to a model: unknown names, models whose ids are other tokens than its own, and
- * `mtp` for a model that has no such layer.
+ * Checks a source of drafts. InvalidArgumentError for an unknown name, a draft model whose tokens differ from the target's, and
+ * `mtp` for a model without such a layer.
  */
 export function checkDraft(draft: Draft, { name, tokenizer, hasDraftHead }: DraftedModel): void {
   if (isModel(draft)) checkSameTokens(draft, tokenizer, name);

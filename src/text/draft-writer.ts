@@ -1,32 +1,35 @@
-/** What writes drafts, token by token: a smaller model with a sequence of its own, or the model's own head for drafts. */
+/** Draft writers, which draft token by token: a smaller model with a sequence of its own, or the model's own draft head. */
 import type { PrefixScope } from "../prefix-scope.ts";
 import type { ComputeOptions, Decoder } from "./decoder.ts";
 import type { DraftModel } from "./draft-source.ts";
 
-/** Reading more tokens than these at once is reading a prompt, or what another source has drafted: no cost of a draft. */
+/**
+ * Number of tokens above which a read counts as prefill (of a prompt, or of what another source drafted), not as a cost of
+ * drafting.
+ */
 const READ_MAX = 4;
 
-/** Logits of a token that is drafted: of as many tokens, those of the least ids, as the writer tells apart. */
+/** Logits for one drafted token, [tokens], for as many of the lowest ids as the writer's vocabulary has. */
 export interface WrittenLogits {
   readonly logits: Float32Array;
-  /** Whether it took reading a longer text first. */
+  /** Whether a longer text had to be prefilled first. */
   readonly hasRead: boolean;
 }
 
-/** Writes drafts for one text. */
+/** Drafts tokens of one text. */
 export interface DraftWriter {
-  /** Most tokens that a text may have together with its draft. */
+  /** Most tokens of a text together with its draft. */
   readonly contextLength: number;
-  /** Logits behind a text; null where there is nothing to go by. They may be reused by the next call. */
+  /** Logits after a text; null where there is nothing to predict from. The next call may reuse the array. */
   logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits | null>;
   dispose(): Promise<void>;
 }
 
-/** Writes with a smaller model. */
+/** Drafts with a smaller model. */
 export class ModelWriter implements DraftWriter {
   readonly contextLength: number;
   readonly #decoder: ReturnType<DraftModel["createDecoder"]>;
-  /** Tokens that its decoder holds. */
+  /** Tokens in the draft model's context. */
   readonly #ids: number[] = [];
 
   constructor(model: DraftModel, scope: PrefixScope | undefined) {
@@ -41,7 +44,7 @@ export class ModelWriter implements DraftWriter {
     return { logits, hasRead: rest.length > READ_MAX };
   }
 
-  /** Cuts its context back to what it has in common with a text; gives what it has to read. */
+  /** Rewinds the context to the prefix that it shares with a text; returns the rest of the text, which is still to be read. */
   #follow(text: readonly number[]): number[] {
     let common = 0;
     const most = Math.min(this.#ids.length, text.length - 1);
@@ -58,7 +61,7 @@ export class ModelWriter implements DraftWriter {
   }
 }
 
-/** Writes with the head of the decoder that it drafts for. */
+/** Drafts with the draft head of the target's own decoder. */
 export class HeadWriter implements DraftWriter {
   readonly contextLength: number;
   readonly #decoder: Decoder;

@@ -1,4 +1,6 @@
-/** A decoder with drafts: tokens that are likely to come are computed beside the last one, for one reading of the weights. */
+/**
+ * Speculative decoding: a decoder that computes drafted tokens in the same step as the last token, for one read of the weights.
+ */
 
 import type { ComputeOptions, Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
@@ -8,30 +10,30 @@ import { StepCosts } from "./step-costs.ts";
 import { SuffixAutomaton } from "./suffix-automaton.ts";
 import { type DraftingOptions, WrittenDrafts } from "./written-drafts.ts";
 
-/** Between texts in which drafts are found: no token. */
+/** Separates the texts in which drafts are looked up; no token has this id. */
 const SEPARATOR = 2 ** 24 - 1;
 
-/** How drafts are found. */
+/** Where drafts come from, and what finding them needs. */
 export interface DraftSource {
   readonly draft: Draft;
-  /** Tokens that the answer is likely to resemble, beside those before it. */
+  /** Tokens that the answer is likely to resemble, in which drafts are looked up, too. */
   readonly prediction: readonly number[];
-  /** Number of ids that are tokens. */
+  /** Number of real tokens; the vocabulary may be padded beyond it. */
   readonly tokens: number;
-  /** How the tokens are drawn. */
+  /** Sampler options of the answer's tokens. */
   readonly drawing: DraftingOptions;
 }
 
 /**
- * Gives the same logits as the decoder that it has: a drafted token counts only where it is the one that was drawn, and what
- * was computed of others is forgotten.
+ * Returns the same logits as the decoder it wraps: a drafted token counts only if it is the one drawn, and the state of
+ * rejected tokens is rewound.
  */
 export class DraftedDecoder {
-  /** Tokens that were drafted, and those of them that came. */
+  /** Number of tokens drafted, and of those that were accepted. */
   drafted = 0;
   accepted = 0;
   readonly #decoder: Decoder;
-  /** All tokens of the text, and the number of them that drafts are found in by now. */
+  /** All tokens of the text, and how many of them are in the lookup automaton. */
   readonly #history: readonly number[];
   #prediction: readonly number[];
   #known = 0;
@@ -39,15 +41,18 @@ export class DraftedDecoder {
   readonly #costs = new StepCosts();
   readonly #length = new DraftLength(this.#costs);
   readonly #written: WrittenDrafts | null;
-  /** The tokens of the last draft, how many of them have come, and the logits behind each and behind the one before them. */
+  /**
+   * Tokens of the last draft, how many of them were accepted so far, and the logits after the drawn token and after each of
+   * them.
+   */
   #draft: readonly number[] = [];
   #taken = 0;
   #logits = new Float32Array(0);
-  /** Tokens of the text that the draft was found behind; null where it was written. */
+  /** Length of the match that the draft was looked up by; null where a writer drafted it. */
   #matched: number | null = null;
   #stepMs = 0;
 
-  /** `history`: the tokens of the text, to which each is added as it is drawn. */
+  /** `history`: the tokens of the text, to which the caller appends each drawn token. */
   constructor(decoder: Decoder, history: readonly number[], { draft, prediction, tokens, drawing }: DraftSource) {
     this.#decoder = decoder;
     this.#history = history;
@@ -59,12 +64,12 @@ export class DraftedDecoder {
     this.#written = isWritten ? new WrittenDrafts(writer, tokens, this.#costs, drawing) : null;
   }
 
-  /** Tokens that the context holds, without those that were drafted and have not come. */
+  /** Number of tokens in the context, without drafted tokens that were not accepted. */
   get position(): number {
     return this.#decoder.position - (this.#draft.length - this.#taken);
   }
 
-  /** Appends the last token of the text, and gives the logits behind it. */
+  /** Appends the last token of the text and returns the logits after it. */
   async step(id: number, options: ComputeOptions): Promise<Float32Array> {
     if (this.#draft[this.#taken] === id) {
       this.accepted++;
@@ -91,7 +96,7 @@ export class DraftedDecoder {
     return this.#written.next(this.#history, most, options);
   }
 
-  /** What followed the last tokens before, where that is likelier to come than what would be written. */
+  /** Looks up what followed an earlier occurrence of the last tokens; empty where a writer's draft is more probable. */
   #lookUp(text: SuffixAutomaton, most: number): readonly number[] {
     for (const id of this.#prediction) text.push(id);
     if (this.#prediction.length > 0) text.push(SEPARATOR);
@@ -134,7 +139,7 @@ export class DraftedDecoder {
     this.#taken = 0;
   }
 
-  /** Forgets what was drafted and has not come, and what drafts were made with. */
+  /** Rewinds drafted tokens that were not accepted, and disposes the writer. */
   async end(): Promise<void> {
     this.#forget();
     await this.#written?.dispose();

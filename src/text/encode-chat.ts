@@ -1,6 +1,6 @@
 /**
- * A conversation to token ids, with control tokens from the template only: what users and tools write stays text,
- * even if it spells `<|eot_id|>`.
+ * Encodes a conversation. Control tokens come from the template only: what users and tools write stays text, even if it
+ * contains `<|eot_id|>`.
  */
 import { checkInstance, checkList, checkNestingOf, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
@@ -10,19 +10,19 @@ import { ChatTemplate, type RenderOptions, type TemplateMessage } from "./chat-t
 import { Float } from "./template/values.ts";
 import { type EncodeTextOptions, Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 
-/** What is encoded beside what a template renders. */
+/** Options of encoding a rendered template. */
 export interface EncodeRenderedOptions extends Pick<EncodeTextOptions, "contextLength"> {
-  /** An answer behind the prompt with which the model goes on. Default: none. */
+  /** An answer after the prompt that the model continues. Default: none. */
   readonly begun?: AssistantMessage | null | undefined;
 }
 
 /**
- * Ids of a rendered conversation. BOS comes from the template alone; `bosToken` and `eosToken` default to those of the
- * tokenizer. Special tokens are never made from text in `messages`, `tools` or `documents`; nor, outside assistant
- * messages, are other added tokens that the template itself writes, such as `<tool_response>`.
+ * Token ids of a rendered conversation. BOS comes from the template alone; `bosToken` and `eosToken` default to those of the
+ * tokenizer. Special tokens are never made from text in `messages`, `tools` or `documents`; nor, outside assistant messages,
+ * are other added tokens that the template itself writes, such as `<tool_response>`.
  *
- * Such text is broken by a private-use character before rendering, so that whatever the template does with it (trim,
- * join, JSON), it is not taken for a token; encoding leaves the character out.
+ * Before rendering, a private-use character is put inside such text, so that it does not match a token whatever the template
+ * does with it (trim, join, JSON); encoding removes the character.
  */
 export function encodeChat(
   tokenizer: Tokenizer,
@@ -58,7 +58,7 @@ export function encodeChat(
   return tokenizer.encodeMarked(text, breaker.mark, { contextLength });
 }
 
-/** Breaks the text of control tokens in JSON-like values by a mark after the first character. */
+/** Breaks up control tokens in JSON-like values by a mark after their first character. */
 class TextBreaker {
   /** Marks set so far. */
   count = 0;
@@ -70,7 +70,7 @@ class TextBreaker {
     this.mark = mark;
   }
 
-  /** A copy of `value` in which no string or key spells a token that `isControl`. */
+  /** A copy of `value` in which no string or key contains a token that `isControl` accepts. */
   break<T>(value: T, isControl: (id: number) => boolean): T {
     return mapStrings(value, (text) => this.#breakText(text, isControl)) as T;
   }
@@ -84,13 +84,14 @@ class TextBreaker {
       this.count += starts.length;
       return broken;
     }
-    // Only the normalized text spells a token, which may begin anywhere; white space stays at the ends for templates.
+    // Only the normalized text contains a token, which may begin anywhere. White space at the ends is kept for templates that
+    // trim.
     const all = [...text.matchAll(/\S(?=\S)/gu)].map(({ index }) => index);
     this.count += all.length;
     return this.#withMarks(text, all);
   }
 
-  /** A text with a mark behind the characters at some places. */
+  /** A text with a mark after the characters at these offsets. */
   #withMarks(text: string, starts: readonly number[]): string {
     let result = "";
     let done = 0;

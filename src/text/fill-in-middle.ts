@@ -1,14 +1,16 @@
-/** Prompts that ask for a text between two others, for models that were trained to write it. */
+/** Fill-in-the-middle prompts: they ask for the text between two others, for models trained to write it. */
 import { type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 
-/** Tokens of a family of models, in the order of the prompt: "P" is the text before, "S" the one behind. */
+/**
+ * Prompt format of a family of models; in `prompt`, "P" is the prefix (the text before) and "S" the suffix (the text after).
+ */
 interface Marks {
   readonly prompt: readonly string[];
-  /** Tokens that end the text, beside the model's own. */
+  /** Tokens that end the middle, beside the model's own end tokens. */
   readonly ends: readonly string[];
 }
 
-/** What separates files, and ends one, in the data of code models. */
+/** Tokens that separate or end files in the training data of code models. */
 const FILE_ENDS = ["<|file_sep|>", "<|repo_name|>", "<|fim_pad|>", "<|endoftext|>", "<file_sep>", "<fim_pad>"];
 
 const FAMILIES: readonly Marks[] = [
@@ -17,7 +19,7 @@ const FAMILIES: readonly Marks[] = [
   // StarCoder, Granite Code, SmolLM.
   { prompt: ["<fim_prefix>", "P", "<fim_suffix>", "S", "<fim_middle>"], ends: [...FILE_ENDS, "<|endoftext|>"] },
   { prompt: ["<fim-prefix>", "P", "<fim-suffix>", "S", "<fim-middle>"], ends: ["<|endoftext|>"] },
-  // Seed-Coder writes the text behind first.
+  // Seed-Coder puts the suffix first.
   { prompt: ["<[fim-suffix]>", "S", "<[fim-prefix]>", "P", "<[fim-middle]>"], ends: [] },
   // GLM-4.
   { prompt: ["<|code_prefix|>", "P", "<|code_suffix|>", "S", "<|code_middle|>"], ends: [] },
@@ -25,19 +27,19 @@ const FAMILIES: readonly Marks[] = [
   { prompt: ["<｜fim▁begin｜>", "P", "<｜fim▁hole｜>", "S", "<｜fim▁end｜>"], ends: [] },
   // Code Llama.
   { prompt: ["▁<PRE>", "P", "▁<SUF>", "S", "▁<MID>"], ends: ["▁<EOT>"] },
-  // Codestral and other models of Mistral's write the text behind first.
+  // Codestral and other Mistral models put the suffix first.
   { prompt: ["[SUFFIX]", "S", "[PREFIX]", "P"], ends: [] },
 ];
 
-/** The prompt of a text between two others, and the tokens that end it. */
+/** A fill-in-the-middle prompt, and the tokens that end the answer. */
 export interface FillInMiddle {
   readonly ids: readonly number[];
   readonly stopTokens: readonly number[];
 }
 
 /**
- * The prompt for a text between others; null for a model whose tokenizer has no tokens for that. Texts are ids, or encoded
- * without what the tokenizer puts around them; `addBos` puts the token that begins a text in front, where there is one.
+ * Makes a fill-in-the-middle prompt; null for a model whose tokenizer has no tokens for it. Texts are ids, or strings, which
+ * are encoded without special tokens; `addBos` begins the prompt with BOS, where the tokenizer has it.
  */
 export function fillInMiddle(
   tokenizer: Tokenizer,

@@ -1,8 +1,8 @@
-/** Logits that are not numbers, by which no token can be drawn: the fault of a caller or of a program's file. */
+/** Checks for logits that no token can be drawn from, the fault of a caller or of a program's file. */
 import { checkInstance } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 
-/** What is wrong with logits, for a message; null for numbers that are finite or, for some tokens, -Infinity. */
+/** A message about invalid logits; null if all are finite or -Infinity, and not all -Infinity. */
 export function logitsProblem(logits: Float32Array): string | null {
   checkInstance("logits", logits, Float32Array, "a Float32Array");
   const id = logits.findIndex((logit) => Number.isNaN(logit) || logit === Number.POSITIVE_INFINITY);
@@ -11,7 +11,7 @@ export function logitsProblem(logits: Float32Array): string | null {
   return `logits: all ${logits.length} are -Infinity, no token can follow`;
 }
 
-/** The result of `work` on a program's logits; InvalidFileError naming the program's `file` where it fails because of them. */
+/** Runs `work` on a program's logits; if it fails because of them, throws InvalidFileError naming the program's `file`. */
 export function ofLogits<R>(file: string | undefined, logits: Float32Array, work: () => R): R {
   try {
     return work();

@@ -1,4 +1,4 @@
-/** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
+/** The generate loop over any decoder; it knows no model, file or program. */
 import { checkIds, checkOptions, checkString, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
@@ -16,20 +16,20 @@ import { StopMatcher } from "./stop-strings.ts";
 import { promptTooLong } from "./token-budget.ts";
 import { type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 
-/** What has a say in each token beside the sampler, and in where the text ends. */
+/** Influences which token comes next, beside the sampler, and where the text ends. */
 export interface TokenGuide {
-  /** Special tokens whose text is given, too. */
+  /** Special tokens whose text is emitted, too. */
   readonly shownIds: ReadonlySet<number>;
   /**
-   * What may come next: one token, those whose bit (i % 32 of word i / 32) is set in a mask, or any (null). The mask may be
-   * used again for the next token.
+   * Restricts the next token: to one id, to a mask (a set bit, i % 32 of word i / 32, allows id i), or not at all (null). The
+   * mask may be reused for the next token.
    */
   next(vocabularySize: number): Promise<number | Uint32Array | null> | number | Uint32Array | null;
-  /** Whether a token that a mask has may come next: masks are made quickly, and say a little too much. */
+  /** Whether a token that the mask allows may come next: masks are made quickly, and allow a little too much. */
   allows(id: number): boolean;
   /**
-   * Takes a token and the text that it finishes; all the text that is left where there is an `end`: "stop" where the model or
-   * a stop string has ended the text, "length" where a limit has. True where the text ends there.
+   * Takes a drawn token and the text that it completes. With an `end`, the text is all that is left: "stop" where the model or
+   * a stop string ended the text, "length" where a limit did. Returns true to end the text here.
    */
   take(id: number, text: string, end: "stop" | "length" | null): boolean;
 }
@@ -38,41 +38,45 @@ export interface TokenGuide {
 export interface GenerateOptions extends SamplerOptions {
   /** Most tokens to generate. Default: until the context is full. */
   readonly maxTokens?: number | undefined;
-  /** Texts that end the generation and are not part of it. */
+  /** Stop strings, which end the generation and are not part of its text. */
   readonly stop?: readonly string[] | undefined;
-  /** Ids that end the generation, besides `eosIds`. */
+  /** Token ids that end the generation, beside `eosIds`. */
   readonly stopTokens?: readonly number[] | undefined;
   /** The model's end tokens. Default: the tokenizer's. */
   readonly eosIds?: readonly number[] | undefined;
-  /** Go on after an end token. Default false. */
+  /** Whether to continue after an end token. Default false. */
   readonly ignoreEos?: boolean | undefined;
   /**
-   * Log probabilities of each token taken and of so many of the most likely ones, 0 to 100, in `result.logprobs`.
-   * Default: none.
+   * Number of most likely tokens, 0 to 100, whose log probabilities are in `result.logprobs` beside that of the drawn token.
+   * Default: no log probabilities.
    */
   readonly logprobs?: number | undefined;
-  /** Ids that the decoder's context holds already, before the prompt: penalties see them. Default none. */
+  /** Ids already in the decoder's context, before the prompt, which penalties count. Default none. */
   readonly contextIds?: readonly number[] | undefined;
   /**
-   * Where drafts come from: "lookup" computes what followed the last tokens when they occurred before, in the prompt or in
-   * the answer, beside the next token, as far as it saves time here; where nothing likely is found, "mtp" takes what the model's
-   * own layer of multi-token prediction guesses, and a smaller model with the same tokens writes on; "off" computes each token alone. The text is the same. Default: lookup, where the program can.
+   * Source of drafts, tokens computed ahead in the step of the next token wherever that saves time. "lookup" drafts what
+   * followed an earlier occurrence of the last tokens in the prompt or answer. Where lookup finds nothing probable, "mtp"
+   * drafts with the model's own multi-token prediction layer, and a smaller model with the same tokens drafts itself. "off": no
+   * drafts. The text does not depend on it. Default: "lookup", where the program supports it.
    */
   readonly draft?: Draft | undefined;
-  /** A text that is likely to come in parts, such as a file that is to be changed: drafts are found in it, too. Default: none. */
+  /** A text parts of which are likely to come, such as a file to be edited: drafts are looked up in it, too. Default: none. */
   readonly prediction?: string | undefined;
   /**
-   * What the text is constrained to. The model's end tokens come where it is whole; it is cut where `maxTokens` end before.
-   * Default: nothing.
+   * A constraint on the text. The model's end tokens can come only where the text is complete; `maxTokens` may cut it before.
+   * Default: none.
    */
   readonly constraint?: Constraint | undefined;
-  /** Who shares what is computed of the prompt, and whose is found. Default: all who give none. */
+  /**
+   * Scope of prefix caching: only generations with the same scope share computed prompts. Default: one scope for all who give
+   * none.
+   */
   readonly prefixScope?: PrefixScope | undefined;
-  /** Ends the generation; the signal's reason is thrown. */
+  /** Aborts the generation, which throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One generated token with the text that it finishes; "" while a character or a possible stop string is incomplete. */
+/** One generated token with the text that it completes; "" while a character or a possible stop string is incomplete. */
 export interface GeneratedToken {
   readonly id: number;
   readonly text: string;
@@ -80,41 +84,41 @@ export interface GeneratedToken {
   readonly logprobs: LogProbabilities | null;
 }
 
-/** What a generation came to: why it ended, how many tokens it read and wrote, and how long that took in seconds. */
+/** Result of a generation: why it ended, how many tokens it read and wrote, and the seconds that took. */
 export interface GenerationResult {
   /**
    * Why the generation ended: "stop" for an end token or stop string, "length" when `maxTokens` or the context is used
    * up.
    */
   readonly finishReason: "stop" | "length";
-  /** Sentence that a user may want to read at the end: which limit has cut the text, and what to do about it; null when none has. */
+  /** A sentence to show to users: which limit cut the text, and what to do about it; null when none did. */
   readonly message: string | null;
-  /** The stop string that was found; null when none was. */
+  /** The stop string that ended the text; null when none did. */
   readonly stopString: string | null;
-  /** Tokens of the prompt that the context did not hold yet. */
+  /** Tokens of the prompt that were not yet in the context. */
   readonly promptTokens: number;
-  /** Tokens among `promptTokens` that other sequences of the program had computed already. */
+  /** Tokens of `promptTokens` that prefix caching found in other sequences of the program. */
   readonly cachedTokens: number;
   /** Tokens generated, an end token included. */
   readonly generatedTokens: number;
-  /** Tokens that were computed as drafts, before they were drawn. */
+  /** Number of drafted tokens. */
   readonly draftedTokens: number;
-  /** Tokens among those that were drawn then, each of which took no step of its own. */
+  /** Number of drafted tokens that were accepted, each of which saved a step. */
   readonly acceptedTokens: number;
   /** Log probabilities of each token generated; null unless the options ask for them. */
   readonly logprobs: readonly LogProbabilities[] | null;
-  /** Time that the prompt took. */
+  /** Seconds of prefill. */
   readonly prefillSeconds: number;
-  /** Time from the start to the first token. */
+  /** Seconds from the start to the first token. */
   readonly firstTokenSeconds: number;
-  /** Time of computing and sampling the tokens after the first, without the time that the consumer took. */
+  /** Seconds of computing and sampling the tokens after the first, without the time that the consumer took. */
   readonly decodeSeconds: number;
 }
 
 /**
- * Appends a prompt to the decoder's context and generates: yields every token, returns how it went. The last token is
- * not appended. A guide may narrow what comes. Other tasks get a turn before every token, and an abort (checked then, and passed to the decoder)
- * throws `signal.reason`. ContextLengthError, before any computation, when the prompt does not fit;
+ * Appends a prompt to the decoder's context and generates: yields every token and returns the result. The last token is not
+ * appended to the context. A guide may restrict the tokens. Other tasks get a turn before every token; an abort, checked then
+ * and passed to the decoder, throws `signal.reason`. ContextLengthError, before any computation, when the prompt does not fit;
  * InvalidArgumentError for options out of range.
  */
 export async function* generate(
@@ -137,7 +141,7 @@ export async function* generate(
   }
 }
 
-/** What a text is generated with: `history` has the prompt's ids, and those before them, and gets each that is drawn. */
+/** State of one generation. `history` has the ids of the context, the prompt and the answer; each drawn token is appended. */
 interface Generating {
   readonly decoder: Decoder;
   readonly drafted: DraftedDecoder;
@@ -207,10 +211,10 @@ async function* generateAfter(
   };
 }
 
-/** So many tokens are drawn in vain before all that a mask has are looked at. */
+/** Number of draws refused by a guide before all tokens of the mask are checked. */
 const DRAWS_MAX = 32;
 
-/** Draws a token that a mask has and a guide allows, each with its share of what all of those have. */
+/** Draws a token that the mask has and the guide allows, with its probability among all such tokens. */
 function draw(
   sampler: Sampler,
   logits: Float32Array,
@@ -245,7 +249,7 @@ function checkStopTokens({ stopTokens }: GenerateOptions, vocabularySize: number
       throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${id}`);
 }
 
-/** Tokens to the text that may be shown: decodes, ends at end tokens and stop strings. */
+/** Turns tokens into text to emit: decodes them, and stops at end tokens and stop strings. */
 class Writer {
   stopString: string | null = null;
   readonly #detokenizer: Detokenizer;
@@ -261,7 +265,7 @@ class Writer {
     this.#stops = new StopMatcher(options.stop ?? []);
   }
 
-  /** The text to show for a token; with the last one, all that was held back. */
+  /** Text to emit for a token; for the last one, all that was withheld. */
   write(id: number, isLast: boolean): { text: string; stopped: boolean } {
     const ends = this.#endIds.has(id);
     let piece = ends ? "" : this.#detokenizer.push(id);
@@ -277,7 +281,7 @@ class Writer {
   }
 }
 
-/** Sums up the seconds of the phases. */
+/** Measures the seconds of prefill and decode. */
 class Clock {
   readonly seconds = { prefillSeconds: 0, firstTokenSeconds: 0, decodeSeconds: 0 };
   readonly #begin = performance.now();

@@ -1,7 +1,9 @@
-/** Limits of what strangers' templates and tokenizers may cost, as users set them. */
+/** Limits on the work of templates and tokenizers from untrusted files, as users set them. */
 import { InvalidArgumentError } from "../errors.ts";
 
-/** Limits with the defaults for those that are not given. InvalidArgumentError for unknown names, and numbers not above 0. */
+/**
+ * Fills in defaults for limits that are not given. InvalidArgumentError for unknown names, and numbers that are not positive.
+ */
 export function completeLimits<L extends object>(limits: Partial<L>, defaults: L): L {
   const all = { ...defaults };
   for (const [name, value] of Object.entries(limits) as [keyof L & string, unknown][]) {

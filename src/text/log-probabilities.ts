@@ -1,4 +1,4 @@
-/** Log probabilities of tokens, from logits as the model gives them: before penalties, temperature and cuts. */
+/** Log probabilities of tokens, from the model's own logits: before penalties, temperature and top-k, top-p or min-p. */
 import type { Cpu } from "../kernels/contract.ts";
 import { vocabularyPasses } from "../kernels/families/sampling/vocabulary.ts";
 import { bestTokens, likeliest, totalWeight } from "./candidates.ts";
@@ -11,19 +11,19 @@ export interface TokenProbability {
   readonly logprob: number;
 }
 
-/** Log probabilities of one place: the token that was taken, and the most likely ones, the likeliest first. */
+/** Log probabilities at one position: of the drawn token, and of the most likely ones, most likely first. */
 export interface LogProbabilities extends TokenProbability {
-  /** The most likely tokens, the likeliest first. */
+  /** The most likely tokens, most likely first. */
   readonly top: readonly TokenProbability[];
 }
 
-/** Most tokens that a caller may ask for at each place. */
+/** Most tokens that a caller may ask for at each position. */
 export const TOP_MAX = 100;
 
 /**
- * log softmax(logits) of the token `id` and of the `count` most likely, of equal ones the lowest ids, of fewer where no more
- * are possible. The sum of probabilities is made of float32 weights: a logarithm is within 1e-6 of the exact one.
- * InvalidArgumentError when a logit is NaN or Infinity, or when all are -Infinity.
+ * log softmax(logits) of the token `id` and of the `count` most likely tokens, the lowest ids first among equals; fewer where
+ * not so many are above -Infinity. The probabilities are summed from float32 weights: a logarithm is within 1e-6 of the exact
+ * one. InvalidArgumentError when a logit is NaN or Infinity, or when all are -Infinity.
  */
 export function logProbabilities(logits: Float32Array, id: number, count: number, cpu: Cpu): LogProbabilities {
   const passes = vocabularyPasses(logits.length, cpu);

@@ -1,4 +1,4 @@
-/** The texts of a model that say how it reads and writes: tokenizer, chat template, generation settings. */
+/** Files of a model that say how it reads and writes: tokenizer, chat template, generation settings. */
 
 import { InvalidFileError } from "../errors.ts";
 import { parsePythonJson } from "../json-text.ts";
@@ -6,7 +6,7 @@ import { logInfo } from "../log.ts";
 import { ChatTemplate } from "./chat-template.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
-/** Each null when there is none. */
+/** Contents of the files; null where a file is absent. */
 export interface ModelAssets {
   /** Contents of tokenizer.json, null when absent. */
   readonly tokenizerJson: string | null;
@@ -16,11 +16,11 @@ export interface ModelAssets {
   readonly generationConfig: string | null;
   /** The chat template's Jinja text, null when absent. */
   readonly chatTemplate: string | null;
-  /** How texts are read by a model that makes embeddings or scores of them, as JSON; null, or absent, for others. */
+  /** JSON of TextSettings, for models that make embeddings or scores; null or absent for others. */
   readonly textSettings?: string | null;
 }
 
-/** Tokenizer and chat template; null where the texts have none. `name` is for messages. */
+/** Parses the tokenizer and chat template; null for those that are absent. `name` is for messages. */
 export function readAssets(
   texts: ModelAssets,
   name: string,

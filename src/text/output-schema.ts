@@ -2,17 +2,17 @@
 
 /** A schema of zod, valibot or another library that follows Standard Schema (standardschema.dev). */
 export interface StandardSchema<T = unknown> {
-  /** What every library of the standard offers under this name. */
+  /** Properties that the standard defines. */
   readonly "~standard": {
     /** Version of the standard. */
     readonly version: 1;
     /** Name of the library. */
     readonly vendor: string;
-    /** Checks a value, and gives what the schema makes of it. */
+    /** Checks a value, and returns the schema's output value. */
     validate(value: unknown): StandardResult<T> | Promise<StandardResult<T>>;
     /** The schema as JSON, where the library follows Standard JSON Schema. */
     readonly jsonSchema?: { input(options: { readonly target: string }): Record<string, unknown> } | undefined;
-    /** The types of values before and after, which exist for compilers alone. */
+    /** Types of input and output values, which exist only for compilers. */
     readonly types?: { readonly input: unknown; readonly output: T } | undefined;
   };
 }
@@ -21,5 +21,5 @@ type StandardResult<T> =
   | { readonly value: T; readonly issues?: undefined }
   | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] };
 
-/** A Standard Schema, which types the value, or a JSON schema. */
+/** A Standard Schema, whose type the value gets, or a JSON schema. */
 export type OutputSchema<T = unknown> = StandardSchema<T> | Readonly<Record<string, unknown>>;

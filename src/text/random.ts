@@ -9,7 +9,7 @@ export interface Random {
   uniform(): number;
 }
 
-/** The sequence of a seed, a whole number from 0 to 2^53-1; equal seeds give equal sequences everywhere. */
+/** Random numbers from a seed, a whole number from 0 to 2^53-1; equal seeds give equal sequences on every machine. */
 export function createRandom(seed: number): Random {
   const nextSplit = splitMix64(BigInt(seed));
   const state = new Uint32Array(4);

@@ -1,7 +1,7 @@
 /**
- * Logits to the next token. The order is that of transformers: logit bias, repetition penalty, presence and frequency
- * penalties, temperature, top-k, top-p, min-p, draw. Kernels make the passes over the whole vocabulary; what they leave is
- * some tokens. All kernels give the same in every bit, and so the same tokens.
+ * Draws the next token from logits. The order is that of transformers: logit bias, repetition penalty, presence and frequency
+ * penalties, temperature, top-k, top-p, min-p, draw. Kernels make the passes over the whole vocabulary; the rest works on a few
+ * tokens. All kernels give the same bits, and so the same tokens.
  */
 import { checkIds, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
@@ -30,7 +30,7 @@ export interface SamplerOptions {
   readonly penaltyWindow?: number | undefined;
   /** Added to the logits of these ids; -Infinity bans a token. */
   readonly logitBias?: Readonly<Record<number, number>> | undefined;
-  /** Ids that are never taken, whatever `logitBias` says. Default none. */
+  /** Ids that are never drawn, whatever `logitBias` says. Default none. */
   readonly suppressTokens?: readonly number[] | undefined;
   /**
    * A whole number from 0 to 2^53-1. Equal seeds give equal draws; the text is the same where the logits are, too: with the
@@ -62,14 +62,14 @@ interface Settings {
 }
 
 /**
- * A sampler with its own random sequence, on kernels for a CPU; InvalidArgumentError naming the option that is out of
+ * Creates a sampler with its own random sequence, with kernels for a CPU. InvalidArgumentError naming an option that is out of
  * range.
  */
 export function createSampler(options: SamplerOptions = {}, cpu: Cpu = hostCpu()): Sampler {
   return new LogitSampler(checkOptions(options), createRandom(checkSeed(options.seed)), cpu);
 }
 
-/** How often tokens are in the windows of all samplers in turn, by their ids: zeros between calls. */
+/** Occurrences of each token id in the penalty window; all samplers share the array, which is zero between calls. */
 let occurrences = new Int32Array(0);
 
 class LogitSampler implements Sampler {
@@ -78,9 +78,9 @@ class LogitSampler implements Sampler {
   readonly #cpu: Cpu;
   readonly #penalizes: boolean;
   #passes: VocabularyPasses | null = null;
-  /** Bits of the ids that are not banned; null where none is. */
+  /** A bit per id that is not banned; null where none is. */
   #allowed: Uint32Array | null = null;
-  /** Bits of the ids that are not banned and that a mask has. */
+  /** A bit per id that is not banned and in the mask. */
   #both: Uint32Array | null = null;
 
   constructor(settings: Settings, random: Random, cpu: Cpu) {
@@ -139,8 +139,8 @@ class LogitSampler implements Sampler {
   }
 
   /**
-   * Draws from softmax(logits / temperature) cut by top-k, top-p and min-p: each cut keeps the tokens from some logit on.
-   * Null should rounding leave none.
+   * Draws from softmax(logits / temperature) restricted by top-k, top-p and min-p, each of which keeps the tokens from some
+   * logit on. Null should rounding leave none.
    */
   #draw(passes: VocabularyPasses, largest: number): number | null {
     const { temperature, topK, topP, minP } = this.#settings;
@@ -192,12 +192,12 @@ function nextFloat(value: number): number {
   return float[0];
 }
 
-/** An adjusted logit, which is kept as float32: finite where it is finite. */
+/** An adjusted logit clamped to float32's range: finite where it is finite. */
 function finite(value: number): number {
   return Number.isFinite(value) ? Math.min(LARGEST, Math.max(-LARGEST, value)) : value;
 }
 
-/** Bits of ids that `suppressTokens` and `logitBias` do not ban, bit i % 32 of word i / 32; null where they ban none. */
+/** A bit (i % 32 of word i / 32) per id that neither `suppressTokens` nor `logitBias` bans; null where they ban none. */
 function allowedBits({ bias, suppressed }: Settings, length: number): Uint32Array | null {
   const check = (name: string, id: number) => {
     if (id >= length) throw new InvalidArgumentError(`${name}: expected ids below ${length} but found ${id}`);

@@ -1,22 +1,24 @@
-/** What steps of a decoder take by their rows, as measured on this machine. */
+/** Measured time of a decoder's steps on this machine, by their number of tokens. */
 
-/** The share of the newest measurement in an average. */
+/** Weight of the newest measurement in an average. */
 const NEWEST = 0.2;
-/** A row more than one is taken to cost so much of a step until it is measured: that of many CPUs. */
+/**
+ * Assumed cost of each token after the first, as a fraction of a step of one token, until it is measured: typical of many CPUs.
+ */
 const ROW_COST = 0.15;
-/** What the clock of a page may round to nothing. */
+/** Least milliseconds of a step: a web page's clock may round shorter times to 0. */
 const LEAST_MS = 0.01;
 
 export class StepCosts {
-  /** Milliseconds of a step by its rows. */
+  /** Milliseconds of a step, by its number of tokens. */
   readonly #measured: number[] = [];
 
-  /** Whether steps of so many rows were measured. */
+  /** Whether steps of this many tokens were measured. */
   knows(rows: number): boolean {
     return this.#measured[rows] !== undefined;
   }
 
-  /** Milliseconds of a step of so many rows: measured, or what the nearest measured one says. */
+  /** Milliseconds of a step of this many tokens: measured, or scaled from the nearest measurement. */
   of(rows: number): number {
     const known = this.#measured[rows];
     if (known !== undefined) return known;
@@ -27,22 +29,22 @@ export class StepCosts {
     return nearest === 0 ? at(rows) : (this.#measured[nearest]! * at(rows)) / at(nearest);
   }
 
-  /** Notes what a step took, in milliseconds. */
+  /** Records a step's milliseconds. */
   took(rows: number, milliseconds: number): void {
     const before = this.#measured[rows];
-    // Neither a pause of the machine nor what the first step of so many rows prepares is a cost of the rows.
+    // Limits the influence of outliers: a pause of the machine, or one-time preparation in the first step of this size.
     const most = this.#measured.length === 0 ? Number.POSITIVE_INFINITY : 2 * this.of(rows);
     const own = Math.max(LEAST_MS, Math.min(milliseconds, most));
     this.#measured[rows] = before === undefined ? own : averaged(before, own);
   }
 }
 
-/** An average with one more value, of which the newest count most. */
+/** An exponential moving average after one more value. */
 export function averaged(before: number, value: number): number {
   return before + NEWEST * (value - before);
 }
 
-/** A chance, with what has come of it once more. */
+/** A probability estimate after one more outcome. */
 export function averageChance(before: number, hasComeTrue: boolean): number {
   return averaged(before, hasComeTrue ? 1 : 0);
 }

@@ -1,4 +1,4 @@
-/** Finds stop strings in streamed text and holds back what might be the beginning of one. */
+/** Finds stop strings in streamed text, and withholds text that may be the beginning of one. */
 import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 
@@ -6,7 +6,7 @@ export class StopMatcher {
   readonly #stops: readonly string[];
   #held = "";
 
-  /** InvalidArgumentError for an empty stop string, and for what is no list. */
+  /** Checks the stop strings. InvalidArgumentError for an empty one, and for what is not a list. */
   constructor(stops: readonly string[]) {
     if (!Array.isArray(stops))
       throw new InvalidArgumentError(`stop: expected a list of strings but found ${shown(stops)}`);
@@ -17,8 +17,8 @@ export class StopMatcher {
   }
 
   /**
-   * Takes more text and gives what is certain to lie before any stop string. `stop` is the string whose end comes
-   * first (of several ending together, the longest), however the text was cut into pieces; after it there is no more.
+   * Takes more text and returns the text that surely lies before any stop string. `stop` is the stop string whose end comes
+   * first (the longest of several that end together), however the text was cut into pieces; no text follows it.
    */
   push(piece: string): { text: string; stop: string | null } {
     const text = this.#held + piece;
@@ -31,14 +31,14 @@ export class StopMatcher {
     return { text: text.slice(0, end), stop: found ? found.stop : null };
   }
 
-  /** The text held back, when no more is coming. */
+  /** Returns the withheld text, when no more text is coming. */
   flush(): string {
     const rest = this.#held;
     this.#held = "";
     return rest;
   }
 
-  /** Length of the longest end of `text` that begins a stop string. */
+  /** Length of the longest suffix of `text` that begins a stop string. */
   #heldLength(text: string): number {
     let longest = 0;
     for (const stop of this.#stops) {

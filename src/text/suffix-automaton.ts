@@ -1,32 +1,32 @@
 /**
- * The suffix automaton of a sequence of tokens that grows at its end (Blumer et al., 1985): after each token it knows the
- * longest end of the sequence that occurred before, and where. A token takes constant time and some 200 bytes.
+ * The suffix automaton of a growing sequence of tokens (Blumer et al., 1985): after each token it knows the longest suffix of
+ * the sequence that occurred before, and where. A token takes amortized constant time and some 200 bytes.
  */
 
-/** Tokens have fewer bits than this, so that a state and a token make one exact number. */
+/** Token ids are below this, so that state * TOKEN_SPAN + token is an exact number. */
 const TOKEN_SPAN = 2 ** 24;
 
 export class SuffixAutomaton {
   readonly #tokens: number[] = [];
-  /** By state: length of its longest text, its suffix link, and the end of a text of it that came last. */
+  /** By state: length of its longest substring, its suffix link, and the latest end of an occurrence of it. */
   readonly #length: number[] = [0];
   readonly #link: number[] = [-1];
   readonly #end: number[] = [-1];
-  /** By state: the tokens that go on from it. */
+  /** By state: the tokens with a transition from it. */
   readonly #nextTokens: number[][] = [[]];
   readonly #next = new Map<number, number>();
   #last = 0;
-  /** The state of the longest end of the sequence that occurred before, and that end's length. */
+  /** The state of the longest suffix that occurred before, and that suffix's length. */
   #matched = 0;
   #matchLength = 0;
   #matchEnd = -1;
 
-  /** Tokens that occurred before and are the sequence's last ones, too. */
+  /** Length of the longest suffix of the sequence that occurred before. */
   get matchLength(): number {
     return this.#matchLength;
   }
 
-  /** At most `most` tokens that followed when the sequence's end occurred before; none where it did not. */
+  /** At most `most` tokens that followed an earlier occurrence of that suffix; none where there was none. */
   continuation(most: number): number[] {
     if (this.#matchLength === 0) return [];
     const from = this.#matchEnd + 1;
@@ -37,13 +37,13 @@ export class SuffixAutomaton {
   push(token: number): void {
     this.#match(token);
     this.#extend(token);
-    // A state that was split is of longer texts than the match now.
+    // Extending may split the state: move to the one that contains the match's length.
     while (this.#length[this.#link[this.#matched]!]! >= this.#matchLength && this.#matched !== 0)
       this.#matched = this.#link[this.#matched]!;
     if (this.#matched !== 0) this.#end[this.#matched] = this.#tokens.length - 1;
   }
 
-  /** Finds the longest end that occurred before, in the automaton of the tokens before this one. */
+  /** Extends the longest suffix that occurred before by a token, in the automaton of the tokens before it. */
   #match(token: number): void {
     let state = this.#matched;
     let length = this.#matchLength;

@@ -1,16 +1,16 @@
-/** Calls of tools and their results as a model's chat template takes them: each call with its result, and results of calls alone. */
+/** Reorders tool calls and their results for chat templates that require each call to be followed by its result. */
 import type { AssistantMessage, Message, ToolMessage } from "./chat-messages.ts";
 
 const NO_RESULT = "(no result)";
 
-/** What a template writes. */
+/** Which orders of messages a template supports. */
 export interface TakenOrders {
   takes(order: "resultAlone" | "callAlone" | "severalCalls"): boolean;
 }
 
 /**
- * The messages as they are where the template takes their calls. Else a call without a result has one that says so, a result of
- * no call is what the user says, and each of several calls is followed by its result.
+ * The messages unchanged where the template supports their calls. Otherwise, a call without a result gets one that says so, a
+ * result without a call becomes a user message, and each of several calls is followed by its result.
  */
 export function withTakenCalls(messages: readonly Message[], turns: TakenOrders): readonly Message[] {
   const result: Message[] = [];
@@ -26,7 +26,7 @@ export function withTakenCalls(messages: readonly Message[], turns: TakenOrders)
   return result;
 }
 
-/** Where what follows a call and is a result, or a system message between results, ends. */
+/** The index after the results that follow a call, and system messages between them. */
 function endOfResults(messages: readonly Message[], call: number): number {
   let end = call + 1;
   for (let at = end; messages[at]?.role === "tool" || messages[at]?.role === "system"; at++)
@@ -62,7 +62,7 @@ function takenCalls(
   return [...apart, ...behind.filter((one) => !own.has(one))];
 }
 
-/** A result as what the user says. */
+/** A tool's result as a user message. */
 function told({ content }: ToolMessage): Message {
   return { role: "user", content: `<tool_response>\n${content}\n</tool_response>` };
 }

@@ -1,4 +1,4 @@
-/** Messages, tools and thinking as a model's chat template expects them: in transformers' form, by the names that it knows. */
+/** Converts messages, tools and options to a chat template's variables: in transformers' form, under the names that it uses. */
 import { checkNestingOf, checkString, shown } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { ARGUMENTS, parsedArguments, writtenCalls } from "./call-arguments.ts";
@@ -15,27 +15,27 @@ import type { ChatTemplate, RenderOptions, TemplateMessage } from "./chat-templa
 import { inTakenOrder, TemplateTurns, textOf } from "./template-turns.ts";
 import { hasChannels, templateVariables, thinkingSwitches } from "./thinking.ts";
 
-/** What a prompt of a conversation is made from beside the messages. */
+/** Options of a conversation's prompt. */
 export interface ChatPromptOptions {
-  /** Tools that the model is told of. */
+  /** Tools to describe to the model. */
   readonly tools?: readonly Tool[] | undefined;
-  /** Whether the model thinks before it answers, for templates that have both. Default: as the template has it. */
+  /** Whether the model thinks before it answers, for templates with such a switch. Default: the template's own. */
   readonly thinking?: boolean | undefined;
   /** Further variables of the template, such as `reasoning_effort`. */
   readonly templateOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** What a template renders. */
+/** Input of a chat template. */
 export interface TemplateInput {
   readonly messages: readonly TemplateMessage[];
   readonly options: RenderOptions;
 }
 
 /**
- * The input of a template for messages and options.
+ * Makes the input of a template from messages and options.
  *
- * @throws InvalidArgumentError for what are no messages or tools.
- * @throws UnsupportedError for tools and a template that has none.
+ * @throws InvalidArgumentError for invalid messages or tools.
+ * @throws UnsupportedError when there are tools and the template does not support them.
  */
 export function templateInput(
   template: ChatTemplate,
@@ -59,13 +59,13 @@ export function templateInput(
   };
 }
 
-/** `turns`: what the template takes; null while that is tried. */
+/** Messages in the template's form. `turns` says which orders it supports; null while that is being tested. */
 function shaped(template: ChatTemplate, messages: readonly Message[], turns: TemplateTurns | null): TemplateMessage[] {
   const shape = new MessageShape(template.source, messages, turns);
   return messages.map((message) => shape.of(message));
 }
 
-/** What is known of templates, without and with tools. */
+/** Tested templates, without (false) and with tools (true). */
 const known = new WeakMap<ChatTemplate, Map<boolean, TemplateTurns>>();
 
 function turnsOf(template: ChatTemplate, hasTools: boolean): TemplateTurns {
@@ -79,7 +79,7 @@ function turnsOf(template: ChatTemplate, hasTools: boolean): TemplateTurns {
   return turns;
 }
 
-/** Whether a template tells the model of tools. */
+/** Whether a template has a variable for tools. */
 export function takesTools(template: string): boolean {
   checkString("template", template);
   const names = templateVariables(template);
@@ -91,7 +91,7 @@ function toolVariables(template: string, tools: readonly Tool[]): { tools: objec
   const written = tools.map(templateTool);
   const names = templateVariables(template);
   const isXml = names.has("xml_tools") && !names.has("tools");
-  // SmolLM3 reads the functions alone.
+  // SmolLM3's `xml_tools` takes the bare function objects.
   return isXml ? { tools: null, xml_tools: written.map((tool) => tool.function) } : { tools: written };
 }
 
@@ -121,20 +121,20 @@ function thinkingVariables(template: string, thinking: boolean | undefined): Rec
   if (thinking === undefined) return {};
   const known = thinkingSwitches(template);
   if (known.length > 0) return Object.fromEntries(known.map((name) => [name, thinking]));
-  // gpt-oss has only more and less of it.
+  // gpt-oss cannot turn thinking off, only reduce it.
   return hasChannels(template) && !thinking ? { reasoning_effort: "low" } : {};
 }
 
-/** How a template wants messages. */
+/** How a template expects messages. */
 class MessageShape {
   readonly #reasoningKey: string | null;
-  /** Some templates join the text of arguments instead of writing JSON. */
+  /** Whether arguments must be JSON text: some templates concatenate them in place of writing JSON. */
   readonly #wantsArgumentText: boolean;
-  /** Text of calls for a template that knows none: it becomes part of the answer's text. */
+  /** Writes calls as part of the answer's text, for a template without tool calls; null for others. */
   readonly #writeCalls: ((calls: readonly ToolCall[]) => string) | null;
-  /** gpt-oss's template takes what the model thought before a call and what it said as one text: both are its analysis. */
+  /** Whether thinking and text before a call must be one text: gpt-oss's template writes both as analysis. */
   readonly #wantsOneText: boolean;
-  /** Ids of calls as the template takes them: Mistral's must have 9 letters or digits. */
+  /** Call ids in the form that the template accepts: Mistral's must have 9 letters or digits. */
   readonly #ids: ReadonlyMap<string, string>;
   readonly #names: ReadonlyMap<string, string>;
   readonly #turns: TemplateTurns | null;
@@ -193,7 +193,7 @@ class MessageShape {
   }
 }
 
-/** The field of a message in which a template looks for what the model thought; null where it looks in none. */
+/** The message field that a template reads thinking from; null where it reads none. */
 function reasoningKey(source: string): string | null {
   const isRead = (name: string) => new RegExp(`\\.${name}\\b|\\[['"]${name}['"]\\]|['"]${name}['"] in `).test(source);
   return ["reasoning_content", "thinking", "reasoning"].find(isRead) ?? null;

@@ -1,9 +1,9 @@
-/** Messages in an order that a model's chat template takes: many refuse, or leave out, what agents send. */
+/** Arranges messages in an order that a model's chat template supports: many refuse, or drop, what agents send. */
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { type AssistantMessage, joinedTexts, type Message, type UserMessage } from "./chat-messages.ts";
 import { type TakenOrders, withTakenCalls } from "./template-calls.ts";
 
-/** Orders of messages that not every template takes, by what tries each. */
+/** Orders of messages that not every template supports, each with a small conversation that tests it. */
 const TRIALS = {
   system: [system("sysa"), user("usra")],
   severalSystems: [system("sysa"), system("sysb"), user("usra")],
@@ -25,17 +25,20 @@ const TRIALS = {
 
 export type Order = keyof typeof TRIALS;
 
-/** What a template does with conversations of a few words. */
+/** Tests which orders of messages a template supports, by rendering short conversations. */
 export class TemplateTurns implements TakenOrders {
   readonly #render: (messages: readonly Message[]) => string;
   readonly #known = new Map<Order, boolean>();
 
-  /** `render`: the text of a prompt. */
+  /** `render` returns the prompt of a conversation. */
   constructor(render: (messages: readonly Message[]) => string) {
     this.#render = render;
   }
 
-  /** Whether the template writes all that messages in an order say. One that writes no prompt at all is left to say why. */
+  /**
+   * Whether the template writes every message of this order. True for a template that fails for any conversation, so that its
+   * own error is reported later.
+   */
   takes(order: Order): boolean {
     const known = this.#known.get(order) ?? (this.#writes(TRIALS[order]) || !this.#writes([user("usra")]));
     this.#known.set(order, known);
@@ -62,9 +65,9 @@ export class TemplateTurns implements TakenOrders {
 }
 
 /**
- * The messages as they are where the template takes their order. Else systems at the beginning are one, later ones become
- * text of the turn of the user, or the result of a tool, beside which they stand, and messages of one role in a row are one.
- * What becomes of a message does not depend on those behind the next answer, so that prompts of a conversation begin alike.
+ * The messages unchanged where the template supports their order. Otherwise, system messages at the beginning are joined, later
+ * ones become text of the user message or tool result next to them, and consecutive messages of one role are joined. The form
+ * of a message does not depend on messages after the next answer, so that prompts of a conversation share their prefix.
  */
 export function inTakenOrder(given: readonly Message[], turns: TemplateTurns): readonly Message[] {
   const messages = withTakenCalls(given, turns);
@@ -77,7 +80,7 @@ export function inTakenOrder(given: readonly Message[], turns: TemplateTurns): r
   for (const [index, message] of others.entries()) {
     if (message.role === "system") {
       const next = others.slice(index + 1).find(({ role }) => role !== "system");
-      // Nothing stands between a call and its result.
+      // No system message is put between a call and its result.
       if (next?.role !== "tool" && takesLater(others[index - 1], turns)) result.push(message);
       else addReminder(result, message.content, next, turns);
     } else if (!isEmpty(message) || turns.takes("emptyAnswer")) add(result, message, turns);
@@ -94,17 +97,17 @@ function beginning(systems: readonly { content: string }[], isAlone: boolean, tu
 }
 
 function takesLater(before: Message | undefined, turns: TemplateTurns): boolean {
-  // A template that takes none in one of these places is given none in the others: what stands behind is not known yet.
+  // If one of these positions is unsupported, the others are not used either: the decision must not depend on later messages.
   const isTaken = turns.takes("systemAfterAnswer") && turns.takes("systemAfterUser");
   return isTaken && (before?.role !== "tool" || turns.takes("systemAfterTool"));
 }
 
-/** Marks of what the user did not write, as coding agents write them. */
+/** Wraps text that the user did not write in tags, as coding agents do. */
 export function reminder(text: string): string {
   return `<system-reminder>\n${text}\n</system-reminder>`;
 }
 
-/** A system message as a part of the next turn, or of that before it where an answer comes next. */
+/** Adds a system message to the next message, or to the one before it if an answer comes next. */
 function addReminder(result: Message[], content: string, next: Message | undefined, turns: TemplateTurns): void {
   const text = reminder(content);
   const last = result.at(-1);
@@ -114,7 +117,7 @@ function addReminder(result: Message[], content: string, next: Message | undefin
   else result.push(new Reminder(text));
 }
 
-/** A turn of the user's that is joined with what he says next. */
+/** A user message made of system text, to be joined with the user's next message. */
 class Reminder implements UserMessage {
   readonly role = "user";
   readonly content: string;
@@ -139,19 +142,19 @@ function add(result: Message[], message: Message, turns: TemplateTurns): void {
   } else result.push(message);
 }
 
-/** An answer that says nothing. */
+/** Whether a message is an answer without text and calls. */
 function isEmpty(message: Message): boolean {
   return message.role === "assistant" && !message.content && !message.toolCalls?.length;
 }
 
-/** The last message of a user or tool, with a text behind what it says. */
+/** Appends text to the last message, which is a user's or tool's. */
 function joinLast(result: Message[], text: string): void {
   const last = result.at(-1) as UserMessage;
   const content = `${textOf(last.content)}\n\n${text}`;
   result[result.length - 1] = last instanceof Reminder ? { role: "user", content } : { ...last, content };
 }
 
-/** Answers in a row as one. */
+/** Joins two consecutive answers. */
 export function joinedAnswers(a: AssistantMessage, b: AssistantMessage): AssistantMessage {
   const reasoning = (a.reasoning ?? "") + (b.reasoning ?? "");
   const toolCalls = [...(a.toolCalls ?? []), ...(b.toolCalls ?? [])];
@@ -163,7 +166,7 @@ export function joinedAnswers(a: AssistantMessage, b: AssistantMessage): Assista
   };
 }
 
-/** What a user says, as one text. */
+/** A user message's content as one string. */
 export function textOf(content: UserMessage["content"]): string {
   return typeof content === "string" ? content : content.map(({ text }) => text).join("");
 }
@@ -193,7 +196,7 @@ function result(content: string, name = "toola"): Message {
   return { role: "tool", content, toolCallId: idOf(name), name };
 }
 
-/** Nine letters and digits, which all templates take. */
+/** A call id of nine letters and digits, which all templates accept. */
 function idOf(name: string): string {
   return `call${name}`;
 }

@@ -1,26 +1,26 @@
-/** How a model that makes embeddings or scores reads texts: what stands in front of them, and what its vectors are. */
+/** How an embedding model or reranker reads texts and what it outputs: prompts before texts, normalization, sigmoid. */
 import { shown } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 
 export interface TextSettings {
-  /** Texts that stand in front of others, by name. */
+  /** Prompts to put before texts, by name. */
   readonly prompts: Readonly<Record<string, string>>;
-  /** Name of the prompt that texts have where none is asked for; null for none. */
+  /** Name of the prompt to use where none is asked for; null for none. */
   readonly defaultPrompt: string | null;
-  /** Whether texts are in lower case before they are tokens. */
+  /** Whether texts are lowercased before tokenization. */
   readonly isLowerCase: boolean;
-  /** Whether vectors have length 1. */
+  /** Whether embeddings are normalized to length 1. */
   readonly isNormalized: boolean;
-  /** Whether scores are what the network gives, rather than its sigmoid, which is from 0 to 1. */
+  /** Whether scores are the network's raw output rather than its sigmoid, from 0 to 1. */
   readonly isScoreRaw: boolean;
   /**
-   * Variables of the chat template where it writes out a pair, as a conversation of a "query" and a "document"; null where
-   * pairs are no conversations.
+   * Variables of the chat template, for rerankers that write a pair as a conversation of a "query" and a "document"; null for
+   * others.
    */
   readonly pairVariables: Readonly<Record<string, unknown>> | null;
 }
 
-/** Settings of a model that says nothing of its texts. */
+/** Settings of a model without settings of its own. */
 export const plainSettings: TextSettings = {
   prompts: {},
   defaultPrompt: null,
@@ -30,7 +30,7 @@ export const plainSettings: TextSettings = {
   pairVariables: null,
 };
 
-/** Settings from their JSON. InvalidFileError naming `file` where they are none. */
+/** Reads settings from JSON. InvalidFileError naming `file` for invalid ones. */
 export function readTextSettings(value: Readonly<Record<string, unknown>>, file: string): TextSettings {
   const { prompts = {}, defaultPrompt = null } = value;
   const isPrompts =
@@ -55,7 +55,7 @@ export function readTextSettings(value: Readonly<Record<string, unknown>>, file:
 const isVariables = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The prompt of a name, by default the model's own choice; null for none. InvalidArgumentError for no name of a prompt. */
+/** The text of a named prompt, by default the model's own choice; null for none. InvalidArgumentError for an unknown name. */
 export function namedPrompt(
   { prompts, defaultPrompt }: TextSettings,
   name: string | null | undefined = defaultPrompt,

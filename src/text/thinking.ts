@@ -1,10 +1,10 @@
-/** How models think before they answer: between tags that their templates speak of, switched by variables of these. */
+/** How models write their thinking: between tags that their templates contain, turned on and off by template variables. */
 
 /** Tags around a model's thinking. */
 export interface ThinkingTags {
   readonly begin: string;
   readonly end: string;
-  /** What ends thinking that has taken too long. */
+  /** Text that ends thinking from outside, when it takes too long. */
   readonly close: string;
 }
 
@@ -23,37 +23,37 @@ const TAGS: readonly ThinkingTags[] = [
   pair("<|inner_prefix|>", "<|inner_suffix|>"),
 ];
 
-/** Tags around thinking that a template speaks of; null where there are none. */
+/** The thinking tags that a template contains; null where there are none. */
 export function thinkingTags(template: string): ThinkingTags | null {
   return TAGS.find(({ end }) => template.includes(end)) ?? null;
 }
 
-/** Whether the model of a template writes in channels, as gpt-oss does. */
+/** Whether a template's model writes in channels, as gpt-oss does. */
 export function hasChannels(template: string): boolean {
   return template.includes("<|channel|>") && template.includes("<|message|>");
 }
 
-/** What begins the thinking, and the text, of models that write in channels. */
+/** Headers of thinking and of the answer, for models that write in channels. */
 export const CHANNEL_THINKING = "<|channel|>analysis<|message|>";
 export const CHANNEL_ANSWER = "<|channel|>final<|message|>";
 
-/** What ends the thinking of models that write in channels. */
+/** Text that ends thinking and begins the answer, for models that write in channels. */
 export const CHANNEL_CLOSE = "<|end|><|start|>assistant<|channel|>final<|message|>";
 
-/** Whether the model of a template thinks. */
+/** Whether a template's model can think. */
 export function canThink(template: string): boolean {
   return thinkingTags(template) !== null || hasChannels(template) || thinkingSwitches(template).length > 0;
 }
 
 const SWITCHES = ["enable_thinking", "thinking", "reasoning"];
 
-/** Variables of a template that turn thinking on and off. */
+/** Template variables that turn thinking on and off. */
 export function thinkingSwitches(template: string): string[] {
   const names = templateVariables(template);
   return SWITCHES.filter((name) => names.has(name));
 }
 
-/** Names that a template uses in its code, outside of texts. */
+/** Names that a template uses in its code, outside of strings. */
 export function templateVariables(template: string): ReadonlySet<string> {
   const code = [...template.matchAll(/\{[{%]([\s\S]*?)[%}]\}/g)].map(([, text]) => text!).join(" ; ");
   const bare = code.replace(/"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'/g, '""');

@@ -1,23 +1,23 @@
-/** Which tokens of a list are the best: by the worst of them, found by buckets of scores, so that nothing long is sorted. */
+/** Selects the k largest scores of a list by bucketing the scores, so that no long list is sorted. */
 
-/** The worst that is kept of a list: all of a higher score are kept too, and of this score the lowest ids. */
+/** Least score of the selection: all ids with higher scores are selected, and of this score the lowest ids. */
 export interface Threshold {
   readonly score: number;
-  /** Ids of this score that are not kept. */
+  /** Ids with this score that are not selected. */
   readonly left: Int32Array;
 }
 
 const BUCKETS = 256;
-/** Lists of so few are sorted. */
+/** Longest list that is sorted. */
 const SORTED_MAX = 32;
 
-/** What finding a threshold among so many tokens takes. */
+/** Scratch memory for selecting among up to `tokens` ids. */
 export class ThresholdRoom {
-  /** Ids that are left to look at. */
+  /** Ids still to be divided. */
   readonly ids: Int32Array;
-  /** Buckets of the ids of a list. */
+  /** Bucket of each id of the list. */
   readonly buckets: Uint8Array;
-  /** Ids in each bucket. */
+  /** Number of ids in each bucket. */
   readonly counts = new Int32Array(BUCKETS);
 
   constructor(tokens: number) {
@@ -27,8 +27,8 @@ export class ThresholdRoom {
 }
 
 /**
- * The worst of the `count` best of some ids, or of all where there are fewer. Ids are rising; their scores are finite, and
- * of equal scores those of the lower ids are the better.
+ * The threshold of the `count` largest scores, or of all where there are fewer ids. Ids ascend; their scores are finite, and
+ * among equal scores the lower id wins.
  */
 export function findThreshold(ids: Int32Array, scores: Float32Array, count: number, room: ThresholdRoom): Threshold {
   let list = ids;
@@ -53,7 +53,10 @@ interface Range {
   readonly highest: number;
 }
 
-/** The best are in the first bucket and the worst in another, so that each has fewer than all. */
+/**
+ * Divides ids into buckets by score. The highest score is in the first bucket and the lowest in another, so that each has fewer
+ * than all.
+ */
 function fillBuckets(ids: Int32Array, scores: Float32Array, { lowest, highest }: Range, room: ThresholdRoom): void {
   const { buckets, counts } = room;
   const perScore = (BUCKETS - 1) / (highest - lowest);
@@ -65,7 +68,7 @@ function fillBuckets(ids: Int32Array, scores: Float32Array, { lowest, highest }:
   }
 }
 
-/** The ids, the best first. */
+/** The ids by descending score. */
 export function sorted(ids: Int32Array, scores: Float32Array): Int32Array {
   return ids.slice().sort((a, b) => scores[b]! - scores[a]! || a - b);
 }

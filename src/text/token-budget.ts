@@ -1,11 +1,11 @@
-/** Ends the encoding of a long text as soon as it is sure to have more tokens than its context has room for. */
+/** Stops encoding a long text as soon as it is sure to exceed its context length. */
 import { ContextLengthError } from "../errors.ts";
 import type { Model } from "./tokenizer/model.ts";
 
-/** UTF-16 units up to which a text is encoded to its end, so that the error can say how many tokens it has. */
+/** UTF-16 units up to which a text is encoded completely, so that the error can say how many tokens it has. */
 const COUNTED_LENGTH = 1 << 16;
 
-/** `tokens`: how many they are, in words. */
+/** The error for a prompt that is too long; `tokens` says its length in words. */
 export function promptTooLong(tokens: string, contextLength: number): ContextLengthError {
   return new ContextLengthError(
     `prompt: ${tokens} do not fit the context length of ${contextLength}; ` +
@@ -23,13 +23,13 @@ export class TokenBudget {
     this.#contextLength = length > COUNTED_LENGTH ? contextLength : Number.POSITIVE_INFINITY;
   }
 
-  /** ContextLengthError for more tokens than there is room for. */
+  /** ContextLengthError if `count` exceeds the context length. */
   check(count: number): void {
     if (count > this.#contextLength)
       throw promptTooLong(`more than ${this.#contextLength} tokens`, this.#contextLength);
   }
 
-  /** ContextLengthError when a word behind `count` tokens surely has too many, as if all were of the greatest length. */
+  /** ContextLengthError if a word after `count` tokens surely exceeds it, even if all its tokens had the greatest length. */
   checkWord(word: string, count: number): void {
     const longest = this.#model.longestToken;
     if (longest === null) return;
@@ -38,7 +38,7 @@ export class TokenBudget {
     let units = 0;
     for (const character of word) {
       const id = this.#model.vocabulary.ids.get(character);
-      // Unknown characters may be joined to one token.
+      // Unknown characters may be fused to one token.
       if (id !== undefined && id !== this.#model.unknownId) units += character.length;
       if (units > enough) break;
     }

@@ -1,7 +1,6 @@
 /**
- * Text to token ids and back by tokenizer.json and tokenizer_config.json, as Rust's tokenizers and transformers do it,
- * with what a runtime needs besides: control tokens that users type stay text, and a stranger's file cannot ask for
- * work without end.
+ * Encodes text to token ids and decodes it by tokenizer.json and tokenizer_config.json, as Rust's tokenizers and transformers
+ * do. In addition, control tokens that users type stay text, and the work that an untrusted file may cause is limited.
  */
 import { checkIds, checkOptions, checkString, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
@@ -27,42 +26,42 @@ import { type PreTokenizer, readPreTokenizer } from "./tokenizer/pre-tokenizers.
 import { readTruncation, type Truncation, truncate } from "./tokenizer/truncation.ts";
 import { DEFAULT_LIMITS, type TokenizerLimits, Work } from "./tokenizer/work-limit.ts";
 
-/** How `Tokenizer.encode` turns a text into ids. */
+/** Options of `Tokenizer.encode`. */
 export interface EncodeTextOptions {
-  /** Add what the tokenizer puts around a text, such as BOS. Default true; false for a rendered chat template. */
+  /** Add the special tokens around a text, such as BOS. Default true; false for a rendered chat template. */
   readonly addSpecialTokens?: boolean | undefined;
   /** Turn the text of a special token into that token. Default true; false for text that users write. */
   readonly allowControlTokens?: boolean | undefined;
-  /** Tokens that there is room for; ContextLengthError, without encoding all, when a long text has more. Default: any. */
+  /** Context length; ContextLengthError, without encoding all, when a long text has more tokens. Default: no limit. */
   readonly contextLength?: number | undefined;
-  /** A second text, which stands behind the first as the tokenizer's post-processor says for two. Default: none. */
+  /** A second text, put after the first as the tokenizer's post-processor defines for pairs. Default: none. */
   readonly pair?: string | undefined;
   /**
-   * Shorten the ids to so many, with those that the tokenizer puts around texts, whatever its section `truncation` says:
-   * the longer of two texts loses its last ids. Default: no.
+   * Truncate to this many ids, special tokens around texts included, whatever the section `truncation` says: the longer of two
+   * texts loses its last ids. Default: no.
    */
   readonly maxTokens?: number | undefined;
-  /** Shorten the ids as the section `truncation` of tokenizer.json says, if it has one. Default true. */
+  /** Truncate as the section `truncation` of tokenizer.json says, if it has one. Default true. */
   readonly truncation?: boolean | undefined;
-  /** Fill the ids up as the section `padding` of tokenizer.json says, if it has one. Default true. */
+  /** Pad as the section `padding` of tokenizer.json says, if it has one. Default true. */
   readonly padding?: boolean | undefined;
 }
 
 /** Ids of two texts. */
 export interface EncodedPair {
-  /** Ids of both, with those around them. */
+  /** Ids of both texts and of the special tokens around them. */
   readonly ids: number[];
-  /** Place of the first id of the second text. */
+  /** Index of the first id of the second text. */
   readonly secondFrom: number;
 }
 
-/** How `Tokenizer.decode` turns ids into text. */
+/** Options of `Tokenizer.decode`. */
 export interface DecodeOptions {
   /** Leave special tokens out. Default false. */
   readonly skipSpecialTokens?: boolean | undefined;
   /**
-   * Decode what a stream shows: of byte tokens that are no UTF-8, only the wrong ones become U+FFFD. Default false: all
-   * that stand in a row do, as in Rust's library.
+   * Decode as for a stream: of byte tokens that are not valid UTF-8, only the invalid bytes become U+FFFD. Default false: all
+   * bytes of the run do, as in Rust's library.
    */
   readonly stream?: boolean | undefined;
 }
@@ -79,18 +78,18 @@ export interface NamedToken {
 }
 
 /**
- * A model's tokenizer, from the contents of its tokenizer.json and tokenizer_config.json. `LanguageModel.tokenizer` has one.
+ * A model's tokenizer, made from the contents of its tokenizer.json and tokenizer_config.json, as in `LanguageModel.tokenizer`.
  */
 export class Tokenizer {
   /** One more than the largest id. */
   readonly vocabSize: number;
-  /** The token that begins a text, null when tokenizer_config.json names none. */
+  /** BOS, the token that begins a text; null when tokenizer_config.json names none. */
   readonly bos: NamedToken | null;
-  /** The token that ends a text, null when tokenizer_config.json names none. */
+  /** EOS, the token that ends a text; null when tokenizer_config.json names none. */
   readonly eos: NamedToken | null;
-  /** How `encode` shortens ids, from tokenizer.json; null when it does not. Generation never shortens a prompt. */
+  /** Truncation of `encode` by tokenizer.json; null for none. Generation never truncates a prompt. */
   readonly truncation: Truncation | null;
-  /** How `encode` fills ids up, from tokenizer.json; null when it does not. Generation never does. */
+  /** Padding of `encode` by tokenizer.json; null for none. Generation never pads. */
   readonly padding: Padding | null;
   /** Whether tokens are spelled in GPT-2's alphabet, a character for each byte. */
   readonly isByteLevel: boolean;
@@ -106,14 +105,14 @@ export class Tokenizer {
   readonly #added: AddedVocabulary;
   readonly #addedIds: ReadonlyMap<string, number>;
   readonly #specialIds: ReadonlySet<number>;
-  /** Tokens by id as they are decoded; with holes where ids are unused. */
+  /** Tokens by id; undefined where an id is unused. */
   readonly #tokens: readonly (string | undefined)[];
   #limits: TokenizerLimits;
 
   /**
-   * `file` is the parsed tokenizer.json, `config` the parsed tokenizer_config.json or null, `limits` what a call may
-   * cost. InvalidFileError or UnsupportedError naming `name` and the field when the file is not a tokenizer that can be
-   * used as it is meant.
+   * `file` is the parsed tokenizer.json, `config` the parsed tokenizer_config.json or null, `limits` the work that a call may
+   * do. InvalidFileError or UnsupportedError, naming `name` and the field, when the file is invalid or uses an unsupported
+   * feature.
    */
   constructor(file: unknown, config: unknown = null, name = "tokenizer.json", limits: Partial<TokenizerLimits> = {}) {
     this.#name = name;
@@ -150,7 +149,7 @@ export class Tokenizer {
     this.eos = this.#named(settings, "eos_token");
   }
 
-  /** What one call may cost; may be set for a file that is trusted, or for a server that must answer sooner. */
+  /** Limits on the work of one call; raise them for a trusted file, or lower them for a server that must answer sooner. */
   get limits(): TokenizerLimits {
     return this.#limits;
   }
@@ -160,17 +159,20 @@ export class Tokenizer {
   }
 
   /**
-   * Token ids of a text, or of two, as Rust's library gives them: shortened and filled up where tokenizer.json asks for
-   * that and the options do not turn it off. Lone surrogates become U+FFFD.
+   * Token ids of a text, or of a pair, as Rust's library gives them: truncated and padded where tokenizer.json asks for it and
+   * the options do not turn it off. Lone surrogates become U+FFFD.
    *
    * @throws LimitError when the tokenizer's patterns and rules take more than `limits` allow.
-   * @throws InvalidArgumentError when the texts cannot be shortened as tokenizer.json asks.
+   * @throws InvalidArgumentError when the texts cannot be truncated as tokenizer.json asks.
    */
   encode(text: string, options: EncodeTextOptions = {}): number[] {
     return this.#encodeAssets(text, options).ids;
   }
 
-  /** Token ids of two texts as `encode` gives them, and the place of the second one's first id. Errors are those of `encode`. */
+  /**
+   * Token ids of a pair of texts, as `encode` gives them, and the index of the second one's first id. Errors are those of
+   * `encode`.
+   */
   encodePair(first: string, second: string, options: EncodeTextOptions = {}): EncodedPair {
     return this.#encodeAssets(first, { ...options, pair: second });
   }
@@ -195,7 +197,7 @@ export class Tokenizer {
     const kept = truncation ? this.#truncate(lists, truncation, addSpecialTokens) : lists;
     const pieces = this.#postProcessor?.process(kept, addSpecialTokens, work) ?? kept;
     const ids = pieces.flat();
-    // Some post-processors give the list itself between others, some one list for each text.
+    // Some post-processors keep the second text's list among others, some return one list for each text.
     const place = pieces.indexOf(kept[1]!);
     const before = pieces.slice(0, place < 0 ? 1 : place);
     const secondFrom = before.reduce((sum, { length }) => sum + length, 0);
@@ -203,8 +205,8 @@ export class Tokenizer {
   }
 
   /**
-   * Ids of a text in which `mark`, a character that is not part of it, stands inside of what must not become an added
-   * token. Adds no BOS or EOS.
+   * Encodes a text in which `mark`, a character that is not part of it, stands inside whatever must not become an added token.
+   * Adds no BOS or EOS.
    */
   encodeMarked(
     text: string,
@@ -215,7 +217,7 @@ export class Tokenizer {
     return this.#encode(wellFormed(text), { skips: () => false, mark }, contextLength, work);
   }
 
-  /** Text of token ids; InvalidArgumentError for ids outside 0 .. vocabSize-1. */
+  /** Decodes token ids. InvalidArgumentError for ids outside 0 .. vocabSize-1. */
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
     checkIds("ids", ids);
     checkOptions(options);
@@ -237,7 +239,7 @@ export class Tokenizer {
     return withBytes(decoder ? decoder(tokens, new Work(this.#name, this.#limits, length)).join("") : tokens.join(" "));
   }
 
-  /** Whether an id is a control token, which `skipSpecialTokens` leaves out and users cannot type. */
+  /** Whether an id is a special token, which `skipSpecialTokens` leaves out and users cannot type. */
   isSpecial(id: number): boolean {
     return this.#specialIds.has(id);
   }
@@ -260,7 +262,7 @@ export class Tokenizer {
 
   #truncate(lists: number[][], truncation: Truncation, addSpecialTokens: boolean): number[][] {
     const added = addSpecialTokens ? (this.#postProcessor?.added(lists.length as 1 | 2) ?? 0) : 0;
-    // Rust's difference wraps around and nothing is cut; and so it is in the ids that people compare with.
+    // In Rust's library this difference wraps around and nothing is truncated; we match its ids.
     if (added > truncation.maxLength) return lists;
     return truncate(lists, truncation, truncation.maxLength - added, this.#name);
   }
@@ -271,7 +273,9 @@ export class Tokenizer {
     return text === null || id === undefined ? null : { text, id };
   }
 
-  /** Ids without those around the text. With a protection, special tokens that the model itself finds are taken apart. */
+  /**
+   * Encodes without special tokens around the text. With a protection, special tokens that the model itself finds are split up.
+   */
   #encode(text: string, protection: Protection | null, contextLength: number, work: Work): number[] {
     const budget = new TokenBudget(this.#model, text.length, contextLength);
     const ids: number[] = [];
@@ -292,7 +296,10 @@ export class Tokenizer {
     return ids;
   }
 
-  /** Some models hold control tokens in their ordinary vocabulary, too; from a place on, such ids become their letters'. */
+  /**
+   * Some models also have control tokens in their ordinary vocabulary: from an index on, splits such ids into their characters'
+   * ids.
+   */
   #takeApart(ids: number[], from: number, work: Work): void {
     const isForged = (id: number) => id !== this.#model.unknownId && this.isSpecial(id);
     if (!ids.some((id, i) => i >= from && isForged(id))) return;
@@ -309,7 +316,7 @@ function wellFormed(text: string): string {
   return /\p{Surrogate}/u.test(text) ? text.replace(/\p{Surrogate}/gu, "\uFFFD") : text;
 }
 
-/** A text with the bytes for which tokens have U+DC80 to U+DCFF; those that are no UTF-8 with the others become U+FFFD. */
+/** Replaces U+DC80 to U+DCFF, which stand for the bytes of byte tokens, by their UTF-8 text, invalid bytes by U+FFFD. */
 function withBytes(text: string): string {
   return text.replace(/[\uDC80-\uDCFF]+/gu, (run) => bytes.decode(Uint8Array.from(run, byteOf)));
 }
@@ -317,7 +324,7 @@ function withBytes(text: string): string {
 const bytes = new TextDecoder("utf-8", { ignoreBOM: true });
 const byteOf = (unit: string) => unit.charCodeAt(0) & 0xff;
 
-/** Added tokens that are special by themselves or because the configuration names them. */
+/** Ids of added tokens that are special by their own flag or because the configuration names them. */
 function specialIds(added: readonly AddedToken[], config: object): Set<number> {
   const named = new Set(namedTokens(config).map(({ content }) => content));
   return new Set(added.filter((token) => token.special || named.has(token.content)).map((token) => token.id));

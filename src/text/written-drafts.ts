@@ -1,4 +1,4 @@
-/** Drafts that something writes, a smaller model or the model's own head: as long as they are worth what they cost. */
+/** Drafts by a writer, a smaller model or the model's own draft head: as long as they are worth their cost. */
 import { hostCpu } from "../kernels/cpu.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
 import type { ComputeOptions } from "./decoder.ts";
@@ -8,17 +8,17 @@ import { logProbabilities } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 import { averageChance, averaged, type StepCosts } from "./step-costs.ts";
 
-/** Probabilities that writers give tokens are counted in so many classes. */
+/** Number of classes into which the writer's token probabilities are divided. */
 const CLASSES = 8;
-/** Drafts until the mean of their gains says something. */
+/** Number of drafts before their average speed is meaningful. */
 const TRIALS = 3;
 
-/** How the tokens to come are drawn, and who shares what a drafting model has read. */
+/** Sampler options of the text, and the prefix-caching scope of the draft model. */
 export interface DraftingOptions extends SamplerOptions {
   readonly prefixScope?: PrefixScope | undefined;
 }
 
-/** Takes the likeliest token after all penalties, which the tokens to come are drawn with. */
+/** A greedy sampler with the text's own penalties. */
 function samplerFor(size: number, options: DraftingOptions): Sampler {
   const { prefixScope: _, logitBias = {}, suppressTokens = [], ...rest } = options;
   return createSampler({
@@ -29,42 +29,42 @@ function samplerFor(size: number, options: DraftingOptions): Sampler {
   });
 }
 
-/** A draft under way: what it is expected to give for what it costs. */
+/** Expected gain of a draft in progress. */
 interface Outlook {
-  /** Tokens of the step that will count, the drawn one included. */
+  /** Expected number of tokens that the step yields, the drawn one included. */
   readonly expected: number;
-  /** The chance that all so far are accepted. */
+  /** Probability that all tokens so far are accepted. */
   readonly share: number;
-  /** Rows that the next step is expected to compute again. */
+  /** Expected number of tokens that the next step must compute again. */
   readonly again: number;
   readonly rows: number;
 }
 
-/** Drafts for one text. */
+/** Makes drafts for one text. */
 export class WrittenDrafts {
   readonly #createWriter: () => DraftWriter;
-  /** Ids from here on only make up a round number of logits. */
+  /** Number of real tokens; ids from it on only pad the vocabulary. */
   readonly #tokens: number;
   readonly #options: DraftingOptions;
   readonly #costs: StepCosts;
-  /** Made for the first draft. */
+  /** Created for the first draft. */
   #writer: DraftWriter | null = null;
-  /** Made when it is known of how many tokens the writer gives logits. */
+  /** Created when the number of the writer's logits is known. */
   #sampler: Sampler | null = null;
-  /** By the probability that the writer gives a token: the chance that it comes. */
+  /** By class of the probability that the writer gives a token: how often such tokens are accepted. */
   readonly #chances = Array.from({ length: CLASSES }, (_, i) => (i + 0.5) / CLASSES);
   readonly #backoff = new Backoff();
-  /** Classes of the tokens of the last draft, and what making it took. */
+  /** Classes of the last draft's tokens, and the milliseconds that drafting took. */
   #classes: number[] = [];
   #draftedMs = 0;
-  /** Milliseconds of writing a token; 0 until it was measured. */
+  /** Milliseconds to draft one token; 0 until measured. */
   #tokenMs = 0;
-  /** Tokens a millisecond of steps with drafts. */
+  /** Tokens per millisecond in steps with drafts. */
   #speed = 0;
   #trials = 0;
-  /** Whether accepted tokens are computed again with the next ones where others of their step were not. */
+  /** Whether accepted tokens must be computed again with the next step when others of their step were rejected. */
   #computesAgain = false;
-  /** How often its tokens are accepted. */
+  /** Probability that a drafted token is accepted. */
   chance = 0.5;
 
   constructor(createWriter: () => DraftWriter, tokens: number, costs: StepCosts, options: DraftingOptions) {
@@ -74,10 +74,10 @@ export class WrittenDrafts {
     this.#options = options;
   }
 
-  /** What may come behind `history`, at most `most` tokens: as many as are worth what they cost; none while they are not. */
+  /** Drafts at most `most` tokens after `history`: as many as pay for their cost, perhaps none. */
   async next(history: readonly number[], most: number, options: ComputeOptions): Promise<readonly number[]> {
     this.#classes = [];
-    // A step without drafts is what those with them are compared with.
+    // Steps without drafts are the baseline, so one is measured first.
     if (!this.#costs.knows(1) || this.#backoff.skips()) return [];
     this.#writer ??= this.#createWriter();
     const room = Math.min(most, this.#writer.contextLength - history.length);
@@ -90,12 +90,15 @@ export class WrittenDrafts {
     }
     if (!isTrial) this.#backoff.reset();
     const draft = await this.#write(this.#writer, history, { room, isTrial, ...options });
-    // What was written in vain is a cost, too.
+    // A draft that was abandoned has cost time, too.
     if (draft.length === 0) this.#noteSpeed(1 / (this.#costs.of(1) + this.#draftedMs));
     return draft;
   }
 
-  /** `isTrial`: whether a token is drafted whatever is known of it and its costs, which others may have put off. */
+  /**
+   * Drafts tokens while the expected speed grows. `isTrial`: drafts one token whatever the estimates say, which other work on
+   * the machine may have distorted.
+   */
   async #write(
     writer: DraftWriter,
     history: readonly number[],
@@ -106,7 +109,7 @@ export class WrittenDrafts {
     this.#draftedMs = 0;
     while (text.length - history.length < room) {
       const isForced = isTrial && outlook.rows === 1;
-      // What is likely to be in vain is not written.
+      // Stops before writing a token that would lower the expected speed.
       if (!isForced && this.#gain(this.#longer(outlook, this.chance), this.#tokenMs) < this.#gain(outlook, 0)) break;
       const start = performance.now();
       const written = await writer.logitsBehind(text, options);
@@ -136,14 +139,17 @@ export class WrittenDrafts {
     return { expected: expected + share * chance, share: share * chance, again: again + lost, rows: rows + 1 };
   }
 
-  /** Tokens a millisecond, where writing takes so many more than it took so far. */
+  /** Expected tokens per millisecond of the step, if drafting takes `moreMs` beyond its time so far. */
   #gain({ expected, again, rows }: Outlook, moreMs: number): number {
     const step = this.#costs.of(rows);
     const againMs = rows > 1 ? (again * (step - this.#costs.of(1))) / (rows - 1) : 0;
     return expected / (step + againMs + this.#draftedMs + moreMs);
   }
 
-  /** Notes how many tokens of the last draft were accepted, what the step took that computed them, and what it computes again. */
+  /**
+   * Records how many tokens of the last draft were accepted, the milliseconds of the step that computed them, and how many must
+   * be recomputed.
+   */
   noteAccepted(accepted: number, stepMs: number, recomputed: number): void {
     for (const [i, own] of this.#classes.slice(0, accepted + 1).entries()) {
       this.#chances[own] = averageChance(this.#chances[own]!, i < accepted);
@@ -154,7 +160,7 @@ export class WrittenDrafts {
     this.#noteSpeed((accepted + 1) / (stepMs + againMs + this.#draftedMs));
   }
 
-  /** The first ones count alike, so that no single one ends drafts. */
+  /** Records a speed. The first few are averaged equally, so that no single one ends drafting. */
   #noteSpeed(speed: number): void {
     this.#trials++;
     if (this.#trials > TRIALS) this.#speed = averaged(this.#speed, speed);

@@ -1,6 +1,6 @@
 /**
- * What command lines, converters and benchmarks are built from beside `lowbit` itself: programs as values, graphs,
- * lists of weights and kernels, names that options may have. Re-exports only; the command line imports nothing else.
+ * Entry for command lines, converters and benchmarks: programs as values, graphs, lists of weights and kernels, names of
+ * options. Re-exports only; the command line imports nothing else.
  */
 
 export {

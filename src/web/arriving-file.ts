@@ -1,16 +1,16 @@
-/** A file whose bytes come in order while it is read. */
+/** A file that is read while its bytes arrive in order. */
 import { type ByteSource, checkRange } from "../byte-source.ts";
 import { InvalidFileError } from "../errors.ts";
 
 /**
- * Reads wait for bytes that are not there yet. What `readInto` has read is dropped, so that it is in memory once; it can
- * be read no more. Everything else is held until the file is closed.
+ * Reads wait for bytes that have not arrived. Bytes that `readInto` has read are dropped, so that they are in memory only once,
+ * and cannot be read again. All others are kept until the file is closed.
  */
 export class ArrivingFile implements ByteSource {
   readonly name: string;
   readonly size: number;
   readonly #onClose: () => void;
-  /** What is held, by place. */
+  /** Kept bytes, by offset. */
   #parts: { readonly start: number; readonly bytes: Uint8Array }[] = [];
   #length = 0;
   #failure: unknown = null;
@@ -18,19 +18,19 @@ export class ArrivingFile implements ByteSource {
   #waiting = new Set<() => void>();
   #ask = () => {};
 
-  /** `totalBytes`: 0 where it is not known. */
+  /** `totalBytes`: size of the file, 0 if unknown. */
   constructor(name: string, totalBytes: number, onClose = () => {}) {
     this.name = name;
     this.#onClose = onClose;
     this.size = totalBytes || Number.MAX_SAFE_INTEGER;
   }
 
-  /** Bytes that are held. */
+  /** Number of kept bytes. */
   get heldBytes(): number {
     return this.#parts.reduce((sum, { bytes }) => sum + bytes.length, 0);
   }
 
-  /** Adds the next bytes, which are the file's from then on. Resolves when a read waits for more, or none will. */
+  /** Appends bytes, whose buffer then belongs to the file. Resolves when a read waits for more bytes, or the file is closed. */
   append(bytes: Uint8Array): Promise<void> {
     if (this.#isClosed) return Promise.resolve();
     this.#parts.push({ start: this.#length, bytes });
@@ -41,7 +41,7 @@ export class ArrivingFile implements ByteSource {
     });
   }
 
-  /** Says that all has come, or for what error no more will; reads that wait fail with it. */
+  /** Marks the end: all bytes have arrived, or `error` says why no more will. Waiting reads fail. */
   end(error?: unknown): void {
     this.#failure ??=
       error ?? new InvalidFileError(this.name, `ends at byte ${this.#length}; it is truncated or damaged`);
@@ -83,16 +83,16 @@ export class ArrivingFile implements ByteSource {
     this.#onClose();
   }
 
-  /** Takes bytes at an offset, at most `length`, out of what is held; null when they are not. */
+  /** Removes up to `length` kept bytes at an offset and returns them; null if there are none. */
   #takeOut(offset: number, length: number): Uint8Array | null {
-    // The last parts are those that are wanted, the first what nobody asks for.
+    // Searches from the end: reads usually want the latest parts, while the first ones are never read.
     const index = this.#parts.findLastIndex(({ start, bytes }) => start <= offset && offset < start + bytes.length);
     if (index < 0) return null;
     const { start, bytes } = this.#parts[index]!;
     const first = offset - start;
     const end = Math.min(first + length, bytes.length);
     const left = [];
-    // A copy, since a part of a few bytes would keep the whole buffer that they came in.
+    // A copy, since a short part would keep its whole buffer alive.
     if (first > 0) left.push({ start, bytes: bytes.slice(0, first) });
     if (end < bytes.length) left.push({ start: start + end, bytes: bytes.subarray(end) });
     this.#parts.splice(index, 1, ...left);

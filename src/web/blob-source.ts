@@ -1,8 +1,11 @@
-/** A file chosen by the user, kept by the browser or held in memory, as a source of bytes. */
+/** A byte source over a Blob: a file chosen by the user, kept by the browser, or in memory. */
 import { type ByteSource, checkRange } from "../byte-source.ts";
 import { InvalidFileError } from "../errors.ts";
 
-/** `name` is for messages. Reads fail with InvalidFileError when the file was changed or removed meanwhile. */
+/**
+ * A byte source over `blob`; `name` is for messages. Reads fail with InvalidFileError when the file has been changed or
+ * removed.
+ */
 export function blobSource(name: string, blob: Blob): ByteSource {
   const readInto = async (offset: number, target: Uint8Array) => {
     checkRange(name, blob.size, offset, target.length);

@@ -1,4 +1,4 @@
-/** Questions from a page to its worker. */
+/** Requests from a page to its worker. */
 import { InvalidArgumentError } from "../errors.ts";
 import { type Answer, errorOf, type Port, type Reply, type Request, type RequestBody } from "./protocol.ts";
 
@@ -9,13 +9,13 @@ interface Question {
 }
 
 interface AskOptions {
-  /** Called with each answer that is not the last. */
+  /** Called with each reply before the last. */
   take?(reply: Reply): void;
-  /** Ends the request; the signal's reason is thrown. */
+  /** Aborts the request, which throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Questions to a port, each with an answer. */
+/** Sends requests to a port and matches replies to them. */
 export class Channel {
   readonly #port: Port;
   readonly #questions = new Map<number, Question>();
@@ -27,7 +27,10 @@ export class Channel {
     port.onmessage = ({ data }) => this.#take(data as Reply);
   }
 
-  /** Resolves with the answer; `take` gets what comes before it. An abort rejects with the signal's reason, once it has ended. */
+  /**
+   * Sends a request and resolves with its last reply; `take` gets the replies before. An abort rejects with the signal's reason
+   * once the worker has ended the request.
+   */
   ask(body: RequestBody, { take = () => {}, signal }: AskOptions = {}): Promise<Answer> {
     const id = ++this.#last;
     const onAbort = () => this.tell({ kind: "abort", id });
@@ -44,19 +47,19 @@ export class Channel {
       .finally(() => signal?.removeEventListener("abort", onAbort));
   }
 
-  /** Says something of a question under way, which has no answer of its own. */
+  /** Sends a message about a running request, which has no reply of its own. */
   tell(request: Request): void {
     this.#port.postMessage(request);
   }
 
-  /** Ends all questions, those to come, too. */
+  /** Rejects all requests, including later ones. */
   fail(error: Error): void {
     this.#failure ??= error;
     for (const { reject } of this.#questions.values()) reject(this.#failure);
     this.#questions.clear();
   }
 
-  /** InvalidArgumentError for functions, symbols and what else cannot be posted. */
+  /** Posts a request. InvalidArgumentError for functions, symbols and other values that cannot be posted. */
   #post(request: Request): void {
     try {
       this.#port.postMessage(request);
@@ -77,7 +80,7 @@ export class Channel {
     else this.#give(question, reply);
   }
 
-  /** An error of who gets what comes ends the question, and its work. */
+  /** Passes a reply to the caller. If the caller throws, the request is rejected and aborted. */
   #give(question: Question, reply: Reply): void {
     try {
       question.take(reply);

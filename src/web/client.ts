@@ -1,4 +1,4 @@
-/** The page's half: a model in a worker, with promises and async iterators. */
+/** The page's side of the API: a model in a worker, with promises and async iterators. */
 
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { ExecutableTool, OnToolCall } from "../language/conversation-tools.ts";
@@ -20,45 +20,49 @@ import type {
 } from "./protocol.ts";
 import { generationIn, replyIn } from "./streams.ts";
 
-/** How `loadModel` loads: threads, progress in bytes, an abort signal, and where the worker's script is. */
+/** Options of `loadModel`: threads, progress in bytes, an abort signal, and the address of the worker's script. */
 export interface LoadModelOptions {
-  /** Threads of the kernels. Default: all of a few cores, half of many; one where memory cannot be shared. */
+  /** Number of kernel threads. Default: all cores if they are few, half of many; 1 where memory cannot be shared. */
   readonly threads?: number | undefined;
-  /** Called as the file is downloaded or read; `totalBytes` is 0 where the server does not say. What it throws ends the load. */
+  /** Called as the file is downloaded or read; `totalBytes` is 0 if unknown. If it throws, the load ends. */
   onProgress?(doneBytes: number, totalBytes: number): void;
-  /** Ends the load; the signal's reason is thrown. */
+  /** Aborts the load, which throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Address of worker-bundle.js, beside which answers-bundle.js, constraints-bundle.js and gguf-bundle.js are. Default: beside this module. */
+  /**
+   * Address of worker-bundle.js, whose folder also has answers-bundle.js, constraints-bundle.js and gguf-bundle.js. Default:
+   * the folder of this module.
+   */
   readonly worker?: URL | undefined;
 }
 
-/** How an answer in the model's conversation is generated. Functions of tools run in the page. */
+/** Options of an answer in the model's conversation. Functions of tools run in the page. */
 export interface WebChatOptions extends Omit<PostedChatOptions, "tools">, Pick<GenerateOptions, "signal"> {
-  /** Tools that the model may call. Those with `execute` are run; their results go back to the model. */
+  /** Tools that the model may call. Those with `execute` are run, and their results are passed to the model. */
   readonly tools?: readonly ExecutableTool[] | undefined;
-  /** Runs calls of tools without `execute`. Without it, an answer ends where the model waits for their results. */
+  /** Runs calls of tools without `execute`. Without it, an answer ends at a call, and the model waits for its result. */
   readonly onToolCall?: OnToolCall | undefined;
 }
 
 /**
- * Loads a `.pte` program, or a model in a GGUF file, into a worker of its own: from a URL (cached in the browser's private
- * file system where there is room), a File or other Blob, or a handle of one. A GGUF becomes a program with the weights as
- * they are stored, which is kept in its place. InvalidFileError, UnsupportedError, InvalidArgumentError; an abort throws the signal's reason.
+ * Loads a `.pte` program, or a model in a GGUF file, into a worker of its own: from a URL (cached in the browser's private file
+ * system if there is room), a File or other Blob, or a file handle. A GGUF file is converted to a program with its weights as
+ * stored, which replaces it in the cache. InvalidFileError, UnsupportedError, InvalidArgumentError; an abort throws the
+ * signal's reason.
  */
 export async function loadModel(
   source: string | URL | Blob | FileSystemFileHandle,
   options: LoadModelOptions = {},
 ): Promise<WebModel> {
   options.signal?.throwIfAborted();
-  // The constructor is written out so that bundlers find the worker's file.
+  // Written out literally, so that bundlers find the worker's file.
   const worker = options.worker
     ? new Worker(options.worker, { type: "module" })
     : new Worker(new URL("./worker-bundle.js", import.meta.url), { type: "module" });
   const channel = new Channel(worker);
-  // Without a message the script itself did not come.
+  // Without a message, the script itself could not be loaded.
   worker.onerror = ({ message = "cannot load worker-bundle.js, expected beside the module or where `worker` says" }) =>
     channel.fail(new UnsupportedError(`the worker failed: ${message}`));
-  // The worker tidies up and says so, unless its script is still on the way.
+  // The worker cleans up and replies, unless its script is still loading.
   let timer: ReturnType<typeof setTimeout> | undefined;
   const onAbort = () => {
     timer = setTimeout(() => channel.fail(new UnsupportedError("the worker does not answer")), ABORT_MS);
@@ -78,7 +82,7 @@ export async function loadModel(
   }
 }
 
-/** Addresses of what the worker loads late; written out, too, for bundlers. */
+/** Addresses of the worker's lazily loaded modules, also written out for bundlers. */
 function modulesBeside(worker: URL | undefined): ModuleAddresses {
   if (worker)
     return {
@@ -93,10 +97,10 @@ function modulesBeside(worker: URL | undefined): ModuleAddresses {
   };
 }
 
-/** How long an aborted load waits for its worker. */
+/** Milliseconds that an aborted load waits for its worker. */
 const ABORT_MS = 1000;
 
-/** Loads a model over a channel whose other end `serveModel` answers. */
+/** Loads a model over a channel to `serveModel`. */
 export async function openModel(
   channel: Channel,
   close: () => void,
@@ -108,16 +112,18 @@ export async function openModel(
     if (reply.kind === "progress") onProgress?.(reply.doneBytes, reply.totalBytes);
   };
   const facts = await channel.ask({ kind: "load", source: posted, threads, modules }, { take, signal });
-  // The answer may have been on its way already.
+  // The reply may have been on its way when the load was aborted.
   signal?.throwIfAborted();
   return new WebModel(channel, close, facts as ModelFacts);
 }
 
-/** InvalidArgumentError for what is no address, file or handle: pages without types may give anything. */
+/**
+ * Checks the source. InvalidArgumentError for anything but an address, file or handle: pages without types may pass anything.
+ */
 function postedSource(source: string | URL | Blob | FileSystemFileHandle): PostedSource {
   if (typeof source === "string" || source instanceof URL) {
     try {
-      // Nothing is the address of the page itself.
+      // An empty string would resolve to the page itself.
       if (`${source}`.trim() === "") throw new TypeError("no address");
       return new URL(source, globalThis.location?.href).href;
     } catch (cause) {
@@ -130,11 +136,11 @@ function postedSource(source: string | URL | Blob | FileSystemFileHandle): Poste
 }
 
 /**
- * A model that runs in a Web Worker, made by `loadModel`. It generates and chats, or makes vectors or scores of texts, without
- * blocking the page.
+ * A model in a Web Worker, made by `loadModel`. It generates and chats, or makes embeddings or scores, without blocking the
+ * page.
  */
 export class WebModel {
-  /** What the model says of itself. */
+  /** Facts about the model. */
   readonly facts: ModelFacts;
   readonly #channel: Channel;
   readonly #close: () => void;
@@ -145,17 +151,17 @@ export class WebModel {
     this.facts = facts;
   }
 
-  /** Continues a prompt; options not given are those that the model's authors recommend. */
+  /** Continues a prompt. Options that are not given are those recommended by the model's authors. */
   generate(prompt: string | readonly number[], options: GenerateOptions = {}): ResultStream<string, GenerationResult> {
     const { signal, ...posted } = options;
     return generationIn(this.#channel, { kind: "generate", prompt, options: posted }, signal);
   }
 
   /**
-   * Adds a message of the user to the model's one conversation and streams the answer. A list of messages takes the place of
-   * the conversation's, such as after one was changed; what was computed of the same beginning is used again.
-   * Functions of tools that the model calls are run, and the model goes on with their results.
-   * InvalidArgumentError while another answer comes, and for options that cannot be posted to a worker.
+   * Adds a user message to the model's conversation and streams the answer. A list of messages replaces the conversation, for
+   * example after one was edited; what was computed of the common beginning is reused. Functions of tools that the model calls
+   * are run, and the model continues with their results. InvalidArgumentError while another answer is generated, and for
+   * options that cannot be posted to a worker.
    */
   chat(content: string | readonly Message[], options: WebChatOptions = {}): Reply {
     const { signal, tools, onToolCall, ...rest } = options;
@@ -165,49 +171,46 @@ export class WebModel {
   }
 
   /**
-   * Begins the conversation anew, not while an answer comes; `start` is a first message of the role system, or all messages
-   * of a conversation that was kept.
+   * Starts a new conversation, not while an answer is generated; `start` is a system message, or all messages of a saved
+   * conversation.
    */
   async reset(start?: string | readonly Message[]): Promise<void> {
     await this.#channel.ask({ kind: "reset", start });
   }
 
-  /** Messages of the conversation so far, answers and results of tools among them. */
+  /** Messages of the conversation so far, including answers and tool results. */
   async messages(): Promise<Message[]> {
     return (await this.#channel.ask({ kind: "messages" })) as Message[];
   }
 
   /**
-   * Embeddings of texts, or of their token ids, in order, of a program of embeddings. UnsupportedError for another;
-   * ContextLengthError for texts longer than the model takes; an abort throws the signal's reason.
+   * Embeddings of texts, or of their token ids, in order, by an embedding model. UnsupportedError for another model;
+   * ContextLengthError for texts longer than the model's context; an abort throws the signal's reason.
    */
   async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {
     const { signal, ...posted } = options;
     return (await this.#channel.ask({ kind: "embed", texts, options: posted }, { signal })) as Float32Array[];
   }
 
-  /**
-   * Scores of documents by how well they answer a query, in the order of the documents, of a program that is a reranker.
-   * Errors are those of `embed`.
-   */
+  /** Scores of documents for a query, in the order of the documents, by a reranker. Errors are those of `embed`. */
   async rank(query: string, documents: readonly string[], options: RankOptions = {}): Promise<number[]> {
     const { signal, ...posted } = options;
     return (await this.#channel.ask({ kind: "rank", query, documents, options: posted }, { signal })) as number[];
   }
 
-  /** How the model runs: threads, memory, features and kernels. */
+  /** Runtime statistics: threads, memory, features and kernels. */
   async stats(): Promise<ModelStats> {
     return (await this.#channel.ask({ kind: "stats" })) as ModelStats;
   }
 
-  /** Ends the worker and frees its memory; what runs ends with an error. */
+  /** Ends the worker and frees its memory; running requests fail. */
   dispose(): void {
     this.#channel.fail(new UnsupportedError("the model was disposed of"));
     this.#close();
   }
 }
 
-/** A tool as the worker needs it: its function stays in the page. */
+/** A tool without its function, which stays in the page. */
 function postedTool({ execute, ...tool }: ExecutableTool, onToolCall: OnToolCall | undefined): PostedTool {
   return { ...tool, canRun: execute !== undefined || onToolCall !== undefined };
 }

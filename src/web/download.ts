@@ -1,42 +1,45 @@
-/** Downloads into something that grows; what a cut connection left out is asked for again, from where it was cut. */
+/** Downloads a file to an appendable target; after a broken connection, the rest is requested from where it broke. */
 import { InvalidFileError } from "../errors.ts";
 
-/** What a server says of a file. */
+/** A version of a file, by the server's headers. */
 export interface FileVersion {
-  /** ETag or, without one, Last-Modified. Null where the server gives neither: its answers cannot be told apart. */
+  /** ETag, or else Last-Modified. Null if the server sends neither: versions cannot be told apart then. */
   readonly validator: string | null;
-  /** Null where the server does not say, and of compressed answers, whose length is another. */
+  /** Size in bytes. Null if the server does not send it, and for compressed responses, whose length differs. */
   readonly byteLength: number | null;
 }
 
-/** Takes the bytes of one file in order. */
+/** Receives the bytes of one file in order. */
 export interface DownloadTarget {
-  /** Bytes it has. */
+  /** Number of bytes received. */
   readonly size: number;
-  /** Version of the file that the bytes are of; null when they are of none. */
+  /** Version of the file that the bytes belong to; null without bytes. */
   readonly version: FileVersion | null;
-  /** Forgets all bytes, for those of another version. */
+  /** Discards all bytes and starts with another version. */
   restart(version: FileVersion): Promise<void>;
-  /** The next bytes; those after them come once it has them. */
+  /** Appends bytes; the next ones are appended once it has resolved. */
   append(bytes: Uint8Array): Promise<void> | void;
 }
 
 export interface DownloadOptions {
   readonly fetch?: typeof fetch;
   readonly signal?: AbortSignal | undefined;
-  /** `totalBytes` is 0 where the server does not say. */
+  /** Called with bytes done and in total; `totalBytes` is 0 if unknown. */
   onProgress?(doneBytes: number, totalBytes: number): void;
-  /** Begins to watch a file from its first byte, unless null; `refuse` ends the download with an error, at any time. */
+  /**
+   * Returns an observer of the file's bytes from the first one on, or null; `refuse` ends the download with an error at any
+   * time.
+   */
   watch?(totalBytes: number, refuse: (error: Error) => void): { take(bytes: Uint8Array): void } | null;
 }
 
-/** Attempts in a row that bring nothing new before the download is given up. */
+/** Consecutive attempts without new bytes after which the download fails. */
 const ATTEMPTS = 3;
 const PAUSE_MS = 300;
 
 /**
- * Brings a target to the whole file. InvalidFileError for a status that is no success, or when the connection is cut
- * again and again; errors of the target and those given to `refuse` as they are; an abort throws the signal's reason.
+ * Downloads until the target has the whole file. InvalidFileError for an error status, or when the connection keeps breaking;
+ * errors of the target and those passed to `refuse` are rethrown; an abort throws the signal's reason.
  */
 export async function download(url: string, target: DownloadTarget, options: DownloadOptions = {}): Promise<void> {
   let largest = target.size;
@@ -56,7 +59,7 @@ export async function download(url: string, target: DownloadTarget, options: Dow
 
 const UNKNOWN: FileVersion = { validator: null, byteLength: null };
 
-/** One request; gives the network's error, if there was one. */
+/** Makes one request; returns a network error, if there was one. */
 async function attempt(url: string, target: DownloadTarget, options: DownloadOptions): Promise<Error | null> {
   const { fetch: request = fetch, signal } = options;
   const start = canResume(target.version) ? target.size : 0;
@@ -79,24 +82,25 @@ async function attempt(url: string, target: DownloadTarget, options: DownloadOpt
   if (!isRest) await target.restart(version);
   const problem = await take(response.body!, target, version, isRest ? { ...options, watch: () => null } : options);
   if (problem) return problem;
-  // More than was said: the length of an answer whose compression the browser hides from pages of other origins.
+  // A whole response may be longer than announced: with Content-Encoding hidden across origins, the announced length may be
+  // that of compressed data.
   const { byteLength } = version;
   if (byteLength !== null && (target.size < byteLength || (isRest && target.size > byteLength)))
     return new InvalidFileError(url, `expected ${byteLength} bytes but found ${target.size}`);
   return null;
 }
 
-/** Why the part in an answer does not continue the bytes before `start`; null when it does, as far as can be seen. */
+/** Why the partial response does not continue the bytes before `start`; null if it does, as far as the headers show. */
 function mismatchOf({ headers }: Response, start: number, isSameFile: boolean): string | null {
   if (!isSameFile) return "the file changed during the download";
-  // Pages of other origins are not shown it; there the length tells.
+  // The header is hidden across origins; the length is checked then.
   const found = headers.get("content-range")?.match(/^bytes (\d+)-/)?.[1] ?? start;
   return Number(found) === start
     ? null
     : `expected its bytes from ${start} on but the server sends those from ${found} on`;
 }
 
-/** Hands the bytes of an answer on; gives the network's error, if there was one. */
+/** Passes the body's bytes on; returns a network error, if there was one. */
 async function take(
   body: ReadableStream<Uint8Array>,
   target: DownloadTarget,
@@ -120,20 +124,20 @@ async function take(
       onProgress?.(target.size, target.size > total ? 0 : total);
     }
   } finally {
-    // For errors of the target; what has ended is not changed by it.
+    // Needed after an error of the target; no effect on a finished stream.
     reader.cancel().catch(() => {});
   }
   if (refusal) throw refusal;
   return null;
 }
 
-/** From the headers of a whole answer, or of a part from byte `start` on. */
+/** The version in the headers of a complete response, or of a partial one from byte `start` on. */
 export function versionOf({ headers, status }: Response, start = 0): FileVersion {
   const validator = headers.get("etag") ?? headers.get("last-modified");
   if (headers.has("content-encoding")) return { validator, byteLength: null };
   const total = status === 206 ? headers.get("content-range")?.match(/\/(\d+)$/)?.[1] : undefined;
   if (total !== undefined) return { validator, byteLength: Number(total) };
-  // Pages of other origins are not shown Content-Range, but the length of the part.
+  // Content-Range is hidden across origins, but not the length of the part.
   const length = headers.get("content-length");
   return { validator, byteLength: length === null ? null : Number(length) + (status === 206 ? start : 0) };
 }
@@ -142,7 +146,7 @@ export function isSame(a: FileVersion, b: FileVersion | null): boolean {
   return b !== null && a.validator === b.validator && a.byteLength === b.byteLength;
 }
 
-/** Whether bytes of a version can be told from another's, and counted. */
+/** Whether a partial download of this version can be resumed: its version and size are known. */
 export function canResume(version: FileVersion | null): boolean {
   return version !== null && version.validator !== null && version.byteLength !== null;
 }

@@ -1,4 +1,4 @@
-/** GGUF files in pages: a module that the worker loads when it meets one. Programs made of them are kept where there is room. */
+/** Converts GGUF files in pages: a module that the worker loads when needed. The programs are cached if there is room. */
 import { compileModel } from "../api/compile-model.ts";
 import type { ByteSource } from "../byte-source.ts";
 import { modelOf } from "../checkpoint/model.ts";
@@ -15,9 +15,9 @@ import { findWhole, nameOf, openFolder, openKept, writeWhole } from "./kept-file
 import type { MakingOptions, OpenedProgram, StoredModel } from "./model-cache.ts";
 
 /**
- * The program of a GGUF, with the weights as the file stores them. It is made once and kept in the file's place where there
- * is room; else it is made as it is loaded, piece by piece. UnsupportedError for a model that cannot run, and before it is
- * made for one too large for the memory of pages; InvalidFileError for a damaged file.
+ * Opens the program of a GGUF file, with the weights as stored. It is made once and replaces the file in the cache if there is
+ * room; otherwise it is made piece by piece while it is loaded. UnsupportedError for an unsupported model and, before it is
+ * made, for one too large for a page's memory; InvalidFileError for a damaged file.
  */
 export async function openGguf(file: StoredModel, options: MakingOptions): Promise<OpenedProgram> {
   const { source, forget } = file;
@@ -25,7 +25,7 @@ export async function openGguf(file: StoredModel, options: MakingOptions): Promi
   if (!kept)
     return { program: await makeProgram(source, options), isMadeNow: true, close: () => source.close(), forget };
   await source.close();
-  // A file of the user's own is not the page's to forget.
+  // The user's own files are not deleted.
   if (file.isCached) await forget();
   return kept;
 }
@@ -43,7 +43,7 @@ async function makeProgram(source: ByteSource, { signal }: MakingOptions): Promi
   return program;
 }
 
-/** The program of the GGUF from the private file system, written there first if it is not there; null without room. */
+/** Opens the program in the private file system, where it is written first if necessary; null if there is no room. */
 async function openMade({ source, origin }: StoredModel, options: MakingOptions): Promise<OpenedProgram | null> {
   const folder = origin && (await openFolder());
   if (!folder) return null;
@@ -65,7 +65,7 @@ async function openMade({ source, origin }: StoredModel, options: MakingOptions)
   return { program, isMadeNow: false, close: async () => release(), forget };
 }
 
-/** Bytes of a program's constants, each once, which are nearly all of its file. */
+/** Total bytes of a program's constants, each counted once; they are nearly all of its file. */
 function bytesOf({ constants }: Program): number {
   return [...new Set(constants)].reduce((sum, { data }) => sum + data.byteLength, 0);
 }

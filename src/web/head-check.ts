@@ -1,24 +1,24 @@
-/** Checks while a program is still downloaded whether it can run here, by the part that has come. */
+/** Checks during a program's download, from its first part, whether it can run here. */
 
 import { UnsupportedError } from "../errors.ts";
 import { checkProgramMemory } from "../language/language-model.ts";
 import { readProgram } from "../program/read.ts";
 import { ArrivingFile } from "./arriving-file.ts";
 
-/** The check of one file, whose bytes it is given in order. */
+/** Checks one file, whose bytes it gets in order. */
 export class HeadCheck {
   readonly #file: ArrivingFile;
 
   /**
-   * `totalBytes`: 0 where it is not known; `refuse` gets an UnsupportedError as soon as it is known that the program
-   * cannot run here.
+   * `totalBytes`: size of the file, 0 if unknown; `refuse` is called with an UnsupportedError as soon as it is certain that the
+   * program cannot run here.
    */
   constructor(name: string, totalBytes: number, refuse: (error: UnsupportedError) => void) {
     this.#file = new ArrivingFile(name, totalBytes);
     readProgram(this.#file)
       .then(checkProgramMemory)
       .catch((error) => {
-        // Other errors are raised when the file is loaded.
+        // Other errors are reported when the file is loaded.
         if (error instanceof UnsupportedError) refuse(error);
       })
       .finally(() => void this.#file.close());

@@ -1,4 +1,7 @@
-/** Files of models in the browser's private file system, each with a head that says what it is of and whether it is whole. */
+/**
+ * Model files in the browser's private file system; each begins with a header that identifies its content and says whether it
+ * is complete.
+ */
 import type { ByteSink } from "../byte-source.ts";
 import { InvalidFileError } from "../errors.ts";
 import { canResume, type DownloadTarget, type FileVersion } from "./download.ts";
@@ -16,37 +19,37 @@ const FOLDER = "lowbit";
 
 type SyncFileHandle = FileSystemFileHandle & { createSyncAccessHandle(): Promise<SyncAccess> };
 
-/** What those who read a file share until they have, and who writes to it waits for: it is not as it was afterwards. */
+/** Name of the lock that readers of a file share and that a writer needs exclusively. */
 function readersOf(name: string): string {
   return `${FOLDER}/${name}/readers`;
 }
 
-/** Does what changes a file once nobody reads it. */
+/** Runs `work`, which changes a file, when nobody reads it. */
 export function withoutReaders<R>(name: string, signal: AbortSignal | undefined, work: () => Promise<R>): Promise<R> {
   return navigator.locks.request(readersOf(name), signal ? { signal } : {}, work);
 }
 
-/** Resolves with what gives the lock back. */
+/** Acquires a lock and resolves with a function that releases it. */
 function hold(name: string, options: LockOptions): Promise<() => void> {
   return new Promise((resolve, reject) => {
     navigator.locks.request(name, options, () => new Promise<void>((release) => resolve(release))).catch(reject);
   });
 }
 
-/** A kept file that is read: its bytes behind the head. */
+/** A cached file that is being read: the bytes after its header. */
 export interface OpenedFile {
   readonly blob: Blob;
-  /** What the file is, as whoever gave it said. */
+  /** Version of the file, as recorded when it was written. */
   readonly version: FileVersion;
-  /** Ends the reading. */
+  /** Ends reading. */
   release(): void;
-  /** Ends the reading and removes the file, unless another tab reads it. */
+  /** Ends reading and removes the file, unless another tab reads it. */
   forget(): Promise<void>;
 }
 
 /**
- * Opens the file that `find` finds or makes, one tab after the other: the second finds what the first has made. Null where
- * it gives null.
+ * Opens the file that `find` finds or makes. Only one tab at a time runs `find`, so the next one finds the file. Null if `find`
+ * returns null.
  */
 export async function openKept(
   folder: FileSystemDirectoryHandle,
@@ -75,7 +78,7 @@ export async function openKept(
   };
 }
 
-/** The folder of models; null where the browser has none for this page. */
+/** The folder of models; null where the page has no private file system. */
 export async function openFolder(): Promise<FileSystemDirectoryHandle | null> {
   try {
     return await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
@@ -84,13 +87,13 @@ export async function openFolder(): Promise<FileSystemDirectoryHandle | null> {
   }
 }
 
-/** Name of the file of a key, such as an address. */
+/** File name for a key, such as an address. */
 export async function nameOf(key: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key));
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Null when there is no room for even an empty file. */
+/** Opens a file for writing; null when there is no room for even an empty file. */
 export async function openTarget(folder: FileSystemDirectoryHandle, name: string) {
   try {
     const handle = (await folder.getFileHandle(name, { create: true })) as SyncFileHandle;
@@ -102,7 +105,7 @@ export async function openTarget(folder: FileSystemDirectoryHandle, name: string
   }
 }
 
-/** The file of a name if it is there, whole, and what is wanted; it stays as it is. */
+/** The complete file of this name if it is the wanted one, left unchanged; null otherwise. */
 export async function findWhole(
   folder: FileSystemDirectoryHandle,
   name: string,
@@ -124,8 +127,8 @@ export async function findWhole(
 }
 
 /**
- * Writes a file that is made here, of the file that `version` says, in the place of what has its name. Null, and no file,
- * when there is no room for its bytes.
+ * Writes a file that is derived from the one identified by `version`, replacing any file of this name. Null, without a file,
+ * when there is no room.
  */
 export function writeWhole(
   folder: FileSystemDirectoryHandle,
@@ -159,7 +162,7 @@ export function writeWhole(
   });
 }
 
-/** Room before the model's bytes for a JSON text, padded with zeros: whose bytes they are and whether they are all. */
+/** Bytes of the header: a JSON text padded with zeros that identifies the content and says whether it is complete. */
 const HEAD_BYTES = 4096;
 
 class NoRoomError extends InvalidFileError {}
@@ -168,7 +171,7 @@ export function isFull(error: unknown): boolean {
   return error instanceof NoRoomError || (error as Error).name === "QuotaExceededError";
 }
 
-/** A file that grows. */
+/** A file that grows while it is downloaded. */
 export class FileTarget implements DownloadTarget {
   version: FileVersion | null = null;
   size = 0;
@@ -185,18 +188,18 @@ export class FileTarget implements DownloadTarget {
     this.isComplete = stored.isComplete && (byteLength === null || byteLength === this.size);
   }
 
-  /** Whether it has a whole file, or bytes that a later download can complete. */
+  /** Whether it is complete, or can be completed by a later download. */
   get isOfUse(): boolean {
     return this.isComplete || (this.size > 0 && canResume(this.version));
   }
 
-  /** For a download from the first byte on; until it begins, the file that is there stays. */
+  /** Prepares a download from the first byte; the existing file stays until that begins. */
   expectAnother(): void {
     this.version = null;
     this.size = 0;
   }
 
-  /** `byteLength`: bytes that will come, where they are others than the version's. */
+  /** Starts a new file. `byteLength`: its size, if it differs from the version's. */
   async restart(version: FileVersion, byteLength = version.byteLength): Promise<void> {
     const { quota = 0, usage = 0 } = await navigator.storage.estimate();
     if (byteLength !== null && byteLength > quota - usage) throw new NoRoomError("cache", "is full");
@@ -216,7 +219,7 @@ export class FileTarget implements DownloadTarget {
     this.#write(bytes, HEAD_BYTES + position);
   }
 
-  /** Marks the bytes as whole; `isMade`: of a file that was made of the version, and is no copy of it. */
+  /** Marks the file complete. `isMade`: it was made from the version rather than copied. */
   finish(isMade = false): void {
     if (this.isComplete) return;
     this.isComplete = true;
@@ -235,14 +238,14 @@ export class FileTarget implements DownloadTarget {
     this.#write(bytes, 0);
   }
 
-  /** Chromium has been seen to tell of bytes as written that a full storage did not take: the file's size counts. */
+  /** Writes bytes. Chromium may report bytes as written that a full storage did not take, so the file's size is checked. */
   #write(bytes: Uint8Array, at: number): void {
     const written = this.#access.write(bytes, { at });
     if (written < bytes.length || this.#access.getSize() < at + bytes.length) throw new NoRoomError("cache", "is full");
   }
 }
 
-/** Null for what an older or interrupted write left. */
+/** Reads the header; null if an older version or an interrupted write left it. */
 function readHead(
   access: SyncAccess,
 ): { version: FileVersion; isComplete: boolean; madeBytes: number | undefined } | null {

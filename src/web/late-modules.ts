@@ -1,16 +1,16 @@
-/** Modules that the worker of pages loads when a model or call first needs them, from where the page says they are. */
+/** Modules that the worker loads lazily, from the addresses that the page gives. */
 import type { LateModules } from "../language/late-modules.ts";
 import type { ModuleAddresses } from "./protocol.ts";
 
-/** Modules at addresses, as no bundler sees them. */
+/** Imports a module by its address, hidden from bundlers. */
 const load = (address: string) => import(/* @vite-ignore */ /* webpackIgnore: true */ address);
 
-/** Those of a model, and what makes programs of GGUF files. */
+/** The lazily loaded modules of a model, and the converter of GGUF files. */
 export interface WorkerModules extends LateModules {
   gguf(): Promise<typeof import("./gguf.ts")>;
 }
 
-/** The modules at the addresses that a page gives. */
+/** Loaders for the modules at the page's addresses. */
 export function modulesAt({ answers, constraints, gguf }: ModuleAddresses): WorkerModules {
   return { answers: () => load(answers), constraints: () => load(constraints), gguf: () => load(gguf) };
 }

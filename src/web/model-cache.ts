@@ -1,6 +1,6 @@
 /**
- * Downloaded models in the browser's private file system: one file each, and beside it what the server said of it. Works
- * in workers, which alone can write there at once. Where there is no such file system or no room, files are not kept.
+ * Caches downloaded models in the browser's private file system, one file each with the server's version of it. Works only in
+ * workers, which alone can write there synchronously. Without such a file system, or room in it, nothing is cached.
  */
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -20,45 +20,46 @@ import {
 } from "./kept-file.ts";
 import { streamFile } from "./stream-file.ts";
 
-/** A model's file as it can be read; it is closed when the model is loaded or cannot be. */
+/** A model's file to read; it is closed when the model is loaded or the load fails. */
 export interface StoredModel {
   readonly source: ByteSource;
-  /** Whether it is there after a reload; null for a file of the user's own. */
+  /** Whether the file is cached for later visits; null for the user's own file. */
   readonly isCached: boolean | null;
-  /** What a program that is made of the file is kept under; null where it is not. */
+  /** Identifies a program made from the file in the cache; null where it is not cached. */
   readonly origin: Origin | null;
-  /** Keeps a file no longer that proves to be damaged. */
+  /** Removes a file from the cache, if it proves to be damaged. */
   forget(): Promise<void>;
 }
 
-/** A file that programs are made of. */
+/** A file that a program is made from. */
 interface Origin {
-  /** Names the program. */
+  /** Cache key of the program. */
   readonly key: string;
   readonly version: FileVersion;
 }
 
-/** How a program is made of a file. */
+/** Options of making a program from a file. */
 export interface MakingOptions {
   readonly signal: AbortSignal;
-  /** Called as it is written. */
+  /** Called as the program is written. */
   onProgress(doneBytes: number, totalBytes: number): void;
 }
 
-/** A program that can be loaded. */
+/** A program to load. */
 export interface OpenedProgram {
   readonly program: Program;
-  /** Whether its bytes are made as it is loaded, which takes time. */
+  /** Whether its bytes are made while it is loaded, which takes time. */
   readonly isMadeNow: boolean;
-  /** Ends the reading. */
+  /** Ends reading. */
   close(): Promise<void>;
-  /** Keeps a file no longer that proves to be damaged. */
+  /** Removes a file from the cache, if it proves to be damaged. */
   forget(): Promise<void>;
 }
 
 /**
- * The file at a URL: cached where it can be, else read as it comes. A cached one is used when the server has no other, or
- * cannot be asked; so is the program that was made of it. Addresses of data, and of blobs, which no later visit has, are not kept.
+ * Fetches the file at a URL: cached if possible, otherwise read while it arrives. A cached file, or the program made from it,
+ * is used when the server has the same version or cannot be reached. data: and blob: URLs are not cached, since no later visit
+ * has them.
  */
 export async function fetchModel(url: string, options: DownloadOptions = {}): Promise<StoredModel> {
   const folder = /^https?:/.test(url) ? await openFolder() : null;
@@ -69,7 +70,7 @@ export async function fetchModel(url: string, options: DownloadOptions = {}): Pr
   return { source, isCached: true, origin: { key: programKey(url), version }, forget };
 }
 
-/** The program that was made of the file at a URL, where it is current, else the file itself; null when there is no room. */
+/** The current program made from the file at a URL, or else the file itself; null when there is no room. */
 async function openAt(
   url: string,
   folder: FileSystemDirectoryHandle,
@@ -85,12 +86,12 @@ async function openAt(
   return openKept(folder, file, signal, () => fetchToFolder(url, folder, file, options));
 }
 
-/** What the program is kept under that is made of the file at a URL. */
+/** Cache key of the program made from the file at a URL. */
 function programKey(url: string): string {
   return `program of ${url}`;
 }
 
-/** Null when there is no room. */
+/** Downloads a file into the folder; null when there is no room. */
 async function fetchToFolder(
   url: string,
   folder: FileSystemDirectoryHandle,
@@ -119,23 +120,23 @@ async function fetchToFolder(
   return { blob: await behindHead(), version: target.version! };
 }
 
-/** How long the server of a kept file may take to say whether it has another: bad networks give no errors. */
+/** Milliseconds to wait for the server's version of a cached file: bad networks may give no error. */
 const ANSWER_MS = 5000;
 
-/** Whether the target has all of the file that the server has now; without an answer, what is complete is good. */
+/** Whether the target is the complete current file. If the server does not respond, a complete file is good. */
 async function isCurrent(url: string, target: FileTarget, { signal, fetch: request = fetch }: DownloadOptions) {
   if (!target.isComplete) return false;
   const late = AbortSignal.timeout(ANSWER_MS);
   const init = { cache: "no-store", signal: signal ? AbortSignal.any([signal, late]) : late } as const;
   let response = await request(url, { ...init, method: "HEAD" }).catch(() => null);
-  // Some servers answer GET alone; its bytes are not wanted.
+  // Some servers support only GET; the body is discarded.
   if (response && !response.ok) response = await request(url, init).catch(() => null);
   await response?.body?.cancel().catch(() => {});
   signal?.throwIfAborted();
   return !response?.ok || isUnchanged(versionOf(response), target.version);
 }
 
-/** By the validator alone where a length is not known: answers without a body, and compressed ones, may not have it. */
+/** Compares versions; by the validator alone where a length is unknown, as in HEAD or compressed responses. */
 function isUnchanged(now: FileVersion, kept: FileVersion | null): boolean {
   const lengths = [now.byteLength, kept?.byteLength ?? null];
   if (now.validator === null || !lengths.includes(null)) return isSame(now, kept);

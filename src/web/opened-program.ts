@@ -1,4 +1,4 @@
-/** Files of models as programs: their own, or those that are made of GGUF files. */
+/** Opens model files as programs: .pte files, or programs made from GGUF files. */
 import type { ByteSource } from "../byte-source.ts";
 import { readProgram } from "../program/read.ts";
 import type { WorkerModules } from "./late-modules.ts";
@@ -6,14 +6,14 @@ import type { MakingOptions, OpenedProgram, StoredModel } from "./model-cache.ts
 
 const MAGIC = [..."GGUF"].map((letter) => letter.charCodeAt(0));
 
-/** Whether a file begins as GGUF files do, whatever its name. */
+/** Whether a file has GGUF's magic number, whatever its name. */
 async function isGguf(source: ByteSource): Promise<boolean> {
   if (source.size < MAGIC.length) return false;
   const start = await source.read(0, MAGIC.length);
   return MAGIC.every((byte, i) => start[i] === byte);
 }
 
-/** The program of a file. Throws as reading it does, and as making it of a GGUF does. */
+/** Opens the program of a file. Throws the errors of reading it, or of converting a GGUF file. */
 export async function openProgram(
   file: StoredModel,
   modules: Pick<WorkerModules, "gguf">,

@@ -1,4 +1,7 @@
-/** What a page and its worker say to each other. Requests of one number are answered until `end` or `error`. */
+/**
+ * Messages between a page and its worker. A request is answered by replies with its number, the last of which is `end` or
+ * `error`.
+ */
 import {
   ContextLengthError,
   InvalidArgumentError,
@@ -24,7 +27,7 @@ type PostedRankOptions = Omit<RankOptions, "signal">;
 
 /** A tool without its function. */
 export interface PostedTool extends Tool {
-  /** Whether the page runs calls of it. */
+  /** Whether the page can run its calls. */
   readonly canRun: boolean;
 }
 
@@ -36,42 +39,42 @@ export interface PostedChatOptions extends Omit<SendOptions, "signal" | "tools" 
   readonly schema?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** A model's file; strings are absolute URLs. */
+/** A model's file; a string is an absolute URL. */
 export type PostedSource = string | Blob | FileSystemFileHandle;
 
-/** What a model says of itself once it is loaded. */
+/** Facts about a loaded model. */
 export interface ModelFacts {
   /** Name of the program's file. */
   readonly name: string;
-  /** What the model makes of texts: more text, vectors (`embed`), or scores of documents (`rank`). */
+  /** What the model makes: text, embeddings (`embed`), or scores of documents (`rank`). */
   readonly makes: "text" | "embeddings" | "scores";
-  /** Tokens that the context holds. */
+  /** Context length in tokens. */
   readonly contextLength: number;
-  /** Whether the model came with a chat template. */
+  /** Whether the model has a chat template. */
   readonly hasChatTemplate: boolean;
-  /** Whether the model's chat template has thinking, which options turn on and off. */
+  /** Whether the chat template supports thinking, which options turn on and off. */
   readonly canThink: boolean;
-  /** Whether the model's chat template has tools. */
+  /** Whether the chat template supports tools. */
   readonly takesTools: boolean;
-  /** How the model samples where options do not say. */
+  /** Sampling options that are used where a call gives none. */
   readonly samplingDefaults: PostedOptions;
-  /** Whether the file is in the browser's cache; null for a file of the user's own. */
+  /** Whether the file is in the browser's cache; null for the user's own file. */
   readonly isCached: boolean | null;
 }
 
-/** How the model runs. */
+/** Runtime statistics of a model. */
 export interface ModelStats {
-  /** Threads of the kernels. */
+  /** Number of kernel threads. */
   readonly threads: number;
-  /** Bytes of weights, of scratch, and of one conversation's state. */
+  /** Bytes of weights, of scratch memory, and of one conversation's state. */
   readonly memory: { readonly constants: number; readonly scratch: number; readonly state: number };
-  /** Features of WebAssembly that the kernels use. */
+  /** WebAssembly features that the kernels use. */
   readonly features: string;
-  /** Kernels that have run so far, by operator. */
+  /** Kernels used so far, by operator. */
   readonly kernels: readonly (readonly [operator: string, kernels: readonly string[]])[];
 }
 
-/** Addresses of modules that the worker loads when they are first needed. */
+/** Addresses of the worker's lazily loaded modules. */
 export interface ModuleAddresses {
   /** Address of answers-bundle.js. */
   readonly answers: string;
@@ -104,26 +107,26 @@ export type RequestBody =
       readonly options: PostedRankOptions;
     }
   | { readonly kind: "stats" }
-  /** What the function of a call gave, or threw. */
+  /** Result, or error, of a function that the page ran for a call. */
   | { readonly kind: "called"; readonly text: string }
   | { readonly kind: "failed"; readonly error: PostedError }
   | { readonly kind: "abort" };
 
-/** `id` of an abort, and of what a call came to, is that of the request that it belongs to. */
+/** A request with its number. An abort or a call's result has the number of the request that it belongs to. */
 export type Request = RequestBody & { readonly id: number };
 
 export type ReplyBody =
   | { readonly kind: "progress"; readonly doneBytes: number; readonly totalBytes: number }
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "event"; readonly event: ConversationEvent }
-  /** The page is asked to run a function; the model waits. */
+  /** Asks the page to run a function; the model waits. */
   | { readonly kind: "call"; readonly call: ToolCall; readonly args: Record<string, unknown> }
   | { readonly kind: "end"; readonly value: Answer }
   | { readonly kind: "error"; readonly error: PostedError };
 
 export type Reply = ReplyBody & { readonly id: number };
 
-/** What a request came to. */
+/** Result of a request. */
 export type Answer =
   | ModelFacts
   | ModelStats
@@ -134,7 +137,7 @@ export type Answer =
   | readonly number[]
   | null;
 
-/** One end of the channel: a worker, its global scope, or a port. */
+/** One end of the channel: a worker, its global scope, or a message port. */
 export interface Port {
   /** Sends a message to the other end. */
   postMessage(message: unknown): void;
@@ -142,7 +145,7 @@ export interface Port {
   onmessage: ((event: MessageEvent) => void) | null;
 }
 
-/** An error as data: classes do not survive posting. */
+/** An error as plain data, since classes are lost by posting. */
 export interface PostedError {
   /** Name of the error's class. */
   readonly name: string;
@@ -152,19 +155,19 @@ export interface PostedError {
   readonly file: string | null;
 }
 
-/** Under names of their own: bundlers give classes others. */
+/** By literal names, since bundlers rename classes. */
 const known = { ContextLengthError, InvalidArgumentError, UnsupportedError };
 const ofFiles = { LimitError, InvalidFileError };
 
 export function postedError(error: unknown): PostedError {
   const { name = "Error", message = String(error), file = null } = error as Partial<InvalidFileError>;
   const found = Object.entries({ ...known, ...ofFiles }).find(([, type]) => error instanceof type);
-  // Modules that are loaded late have classes of their own, under these names.
+  // Lazily loaded modules have their own copies of the classes, with these names.
   const isOfFile = error instanceof InvalidFileError || name in ofFiles;
   return { name: found?.[0] ?? name, message, file: isOfFile ? file : null };
 }
 
-/** The error again, of its class where it is one of lowbit's. */
+/** Recreates a posted error, with its class if it is one of lowbit's. */
 export function errorOf({ name, message, file }: PostedError): Error {
   if (file !== null) {
     const type = name === "LimitError" ? LimitError : InvalidFileError;

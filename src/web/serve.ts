@@ -1,4 +1,4 @@
-/** The worker's half: one model, its conversation, and the generations that run. */
+/** The worker's side: one model, its conversation, and the running requests. */
 
 import { InvalidArgumentError, InvalidFileError, LowbitError } from "../errors.ts";
 import type { Conversation } from "../language/conversation.ts";
@@ -27,7 +27,7 @@ import {
   type Request,
 } from "./protocol.ts";
 
-/** Answers the requests that come to a port. */
+/** Serves the requests that arrive at a port. */
 export function serveModel(port: Port): void {
   const server = new ModelServer();
   const running = new Map<number, Task>();
@@ -53,10 +53,10 @@ export function serveModel(port: Port): void {
 
 type Send = (body: ReplyBody) => void;
 
-/** A request that has an answer. */
+/** A request that is answered by a last reply. */
 type Asked = Exclude<Request, { readonly kind: "abort" | "called" | "failed" }>;
 
-/** The work for a request: what it sends, what ends it, and the page's function that it waits for. */
+/** A running request: its replies, its abort signal, and the page function it waits for. */
 class Task {
   readonly send: Send;
   readonly #controller = new AbortController();
@@ -75,7 +75,7 @@ class Task {
     this.#called?.reject(this.signal.reason);
   }
 
-  /** Has the page run a function of a tool. */
+  /** Asks the page to run a tool's function and resolves with its result. */
   call(call: ToolCall, args: Record<string, unknown>): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#called = { resolve, reject };
@@ -83,7 +83,7 @@ class Task {
     });
   }
 
-  /** What the page's function gave, or threw. */
+  /** Settles the call with the function's result or error. */
   settle(result: string | Error): void {
     if (typeof result === "string") this.#called?.resolve(result);
     else this.#called?.reject(result);
@@ -140,7 +140,7 @@ class ModelServer {
     try {
       const { program, isMadeNow, ...opened } = await openProgram(file, late, { onProgress, signal });
       ({ close, forget } = opened);
-      // Of a file at hand the reading is the progress; of a download it is a moment at the end.
+      // A local file's progress is reading it; of a download, reading takes only a moment at the end.
       const progress = isCached === null || isMadeNow ? { onProgress } : {};
       const model = await loadLanguageModel(program, name, late, { threads, signal, ...progress });
       this.#model = model;
@@ -185,20 +185,20 @@ async function openSource(source: PostedSource, options: OpenOptions): Promise<S
   }
   const blob = source instanceof Blob ? source : await fileOf(source);
   const { name = "model", lastModified } = blob as Partial<File>;
-  // One program of them all is kept, that of the last.
+  // Only one program of the user's own files is cached, the latest.
   const version = { validator: `${name} ${lastModified}`, byteLength: blob.size };
   const origin = lastModified === undefined ? null : { key: "program of the user's own file", version };
   return { source: blobSource(name, blob), isCached: null, origin, async forget() {} };
 }
 
-/** InvalidFileError for one that was removed, or may not be read any more. */
+/** The file of a handle. InvalidFileError if it was removed or is no longer readable. */
 function fileOf(handle: FileSystemFileHandle): Promise<File> {
   return handle.getFile().catch((cause: Error) => {
     throw new InvalidFileError(handle.name, `cannot be read: ${cause.message}`, { cause });
   });
 }
 
-/** A tool whose function the page runs, where it does. */
+/** A tool whose function, if there is one, runs in the page. */
 function toolInPage({ canRun, ...tool }: PostedTool, task: Task): ExecutableTool {
   return canRun ? { ...tool, execute: (args, { call }) => task.call(call, args) } : tool;
 }

@@ -1,4 +1,4 @@
-/** A file at a URL read while it comes, and not kept: weights are nowhere but where they are wanted. */
+/** A file at a URL that is read while it arrives and not cached, so that the weights are in memory only where they are used. */
 import type { ByteSource } from "../byte-source.ts";
 import { InvalidFileError } from "../errors.ts";
 import { ArrivingFile } from "./arriving-file.ts";
@@ -12,14 +12,14 @@ import {
 } from "./download.ts";
 
 /**
- * Begins a download, which waits for the reads and ends when the source is closed; nothing watches it, since who reads
- * sees its first bytes. Errors are those of `download`, of
- * reads when it has begun. InvalidFileError when it is cut and the rest is not known to be of the same file.
+ * Begins a download that is paced by the reads and ends when the source is closed; no HeadCheck is needed, since the reader
+ * sees the first bytes. Throws the errors of `download`; once begun, reads throw them. InvalidFileError when the connection
+ * breaks and the rest may be of another version.
  */
 export function streamFile(url: string, options: DownloadOptions = {}): Promise<ByteSource> {
   const closed = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, closed.signal]) : closed.signal;
-  // The size is left open: that of an answer may be its length while compressed.
+  // The size is left unknown: the announced length may be the compressed one.
   const file = new ArrivingFile(url, 0, () => closed.abort());
   return new Promise((resolve, reject) => {
     const target = new StreamTarget(file, () => resolve(file));
@@ -45,7 +45,7 @@ class StreamTarget implements DownloadTarget {
     this.#onBegin = onBegin;
   }
 
-  /** A second answer from the first byte on is good where it is of the same file: what has come is passed over. */
+  /** Accepts a second response from the first byte on if it is of the same version: bytes already received are skipped. */
   async restart(version: FileVersion): Promise<void> {
     if (this.#came > 0 && !(canResume(version) && isSame(version, this.version)))
       throw new InvalidFileError(

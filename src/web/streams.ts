@@ -1,4 +1,4 @@
-/** Streams of texts and answers in a page, of generations that run in its worker. */
+/** Streams of generated text and answers in a page, from requests to its worker. */
 import type { ChatResult } from "../language/chat-options.ts";
 import { type ExecutableTool, type OnToolCall, textOf } from "../language/conversation-tools.ts";
 import { Reply } from "../language/reply.ts";
@@ -7,7 +7,7 @@ import type { GenerationResult } from "../text/generate.ts";
 import type { Channel } from "./channel.ts";
 import { type Answer, type Reply as Posted, postedError, type RequestBody } from "./protocol.ts";
 
-/** What the worker sends for a request until its answer. Who leaves the iteration early aborts the request and waits for its end. */
+/** Replies to a request, up to the last. Leaving the iteration early aborts the request and waits for its end. */
 async function* repliesTo(
   channel: Channel,
   body: RequestBody,
@@ -31,7 +31,7 @@ async function* repliesTo(
     wake();
   });
   try {
-    // After an abort, nothing is yielded that has come already.
+    // After an abort, replies that have already arrived are not yielded.
     while (!signal.aborted && (!isEnded || replies.length > 0)) {
       if (replies.length > 0) yield replies.shift()!;
       else
@@ -60,17 +60,17 @@ export function generationIn(
   return new ResultStream(mapEvents(replies, textsOf, (answer) => answer as GenerationResult));
 }
 
-/** Options of an answer that cannot be posted to the worker. */
+/** Options of an answer that stay in the page. */
 interface ReplyOptions {
-  /** Ends the answer; the signal's reason is thrown. */
+  /** Aborts the answer, which throws the signal's reason. */
   readonly signal: AbortSignal | undefined;
-  /** Tools with the functions that the page runs. */
+  /** Tools with their functions. */
   readonly tools: readonly ExecutableTool[] | undefined;
   /** Runs calls of tools without a function. */
   readonly onToolCall: OnToolCall | undefined;
 }
 
-/** The answer to a message. The worker generates it; functions of tools run in the page. */
+/** The answer to a message: the worker generates it, and functions of tools run in the page. */
 export function replyIn(channel: Channel, body: RequestBody, options: ReplyOptions): Reply {
   const stop = new AbortController();
   const signal = withStop(options.signal, stop);
@@ -81,7 +81,7 @@ export function replyIn(channel: Channel, body: RequestBody, options: ReplyOptio
   return new Reply(mapEvents(repliesTo(channel, body, signal, stop), eventsOf, (answer) => answer as ChatResult));
 }
 
-/** Runs the function of a call, and tells the worker what it gave or threw. */
+/** Runs the function of a call, and sends the worker its result or error. */
 async function runCall(
   channel: Channel,
   { id, call, args }: Posted & { kind: "call" },

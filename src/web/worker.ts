@@ -1,4 +1,4 @@
-/** The worker's entry: bundled with all it needs into worker-bundle.js. */
+/** Entry point of the worker, bundled with its dependencies into worker-bundle.js. */
 import "lowbit/aqlm/register";
 import type { Port } from "./protocol.ts";
 import { serveModel } from "./serve.ts";

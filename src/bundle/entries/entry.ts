@@ -8,7 +8,7 @@ import { blobSource } from "../../web/blob-source.ts";
 export { createDecoder } from "../../language/decoders.ts";
 export type { ProgramDecoder } from "../../language/program-decoder.ts";
 
-/** A .pte file: its bytes, a blob, or its path (in Node) or address. */
+/** A .pte file: its bytes, a blob, or its path (in Node) or URL. */
 export type ProgramSource = Uint8Array | Blob | string | URL;
 
 async function open(source: ProgramSource) {

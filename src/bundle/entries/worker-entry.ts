@@ -1,6 +1,6 @@
 /**
- * The worker of a bundle. Each message { id, call, … } is answered by { id, result } or { id, error }; calls are served in
- * order: load { source }, prefill { ids }, step { token }, rewind { position }. Logits are transferred.
+ * The worker of a bundle. Each message { id, call, … } is answered by { id, result } or { id, error }; calls run in order:
+ * load { source }, prefill { ids }, step { token }, rewind { position }. Logits are transferred.
  */
 import { createDecoder, load, type ProgramDecoder, type ProgramSource } from "./entry.ts";
 

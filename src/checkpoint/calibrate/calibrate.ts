@@ -1,4 +1,4 @@
-/** Quantizes the linear layers of a model by what goes into them while it reads a text. */
+/** Calibration: quantizes the linear layers of a model by their inputs while it reads a text. */
 import { checkOptions, checkString } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { logInfo } from "../../log.ts";
@@ -24,40 +24,41 @@ import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
 import { calibrationIds, calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
-/** What `calibrate` does with a text: SmoothQuant's strength, damping, and how many tokens are read. */
+/** Options of `calibrate`: SmoothQuant's strength, damping, and how many tokens are read. */
 export interface CalibrateOptions extends WalkOptions {
   /**
-   * SmoothQuant: how much of the range of activations goes to the weights, 0 to 1 (the paper's 0.5). Absent: none. For
-   * activations quantized to 8 bits; not together with AWQ, which scales the same channels.
+   * SmoothQuant's strength alpha, 0 to 1 (0.5 in the paper): how much of the range of activations moves to the weights.
+   * Absent: no SmoothQuant. For activations quantized to 8 bits; not together with AWQ, which scales the same channels.
    */
   readonly smoothQuant?: number | undefined;
   /**
-   * How much less products of different inputs count for GPTQ than the text says, as a part of their squares: the more, the
-   * less the text counts. Default 0.2. "imatrix" adds it to the inputs' mean squares, as a part of their mean. Default 0.01.
+   * Damping, by which the text counts less. For GPTQ, products of different inputs count less than the text says, by this
+   * share of their squares; default 0.2. For "imatrix", this share of the mean is added to the inputs' mean squares;
+   * default 0.01.
    */
   readonly damping?: number | undefined;
   /**
-   * Gives a text of other kinds, of about so many tokens, which GPTQ reads beside, a third as much as of the text, such as one of
-   * `writeCalibrationText`: so weights stay good for what the text has none of. Other algorithms do not ask for it.
+   * Gives a further text of about this many tokens, such as one of `writeCalibrationText`, which GPTQ reads beside the
+   * text, a third as much of it: so that weights stay good for inputs that the text lacks. Other algorithms do not call it.
    */
   readonly otherText?: ((tokens: number) => Promise<string>) | undefined;
   /**
-   * Folder that keeps calibrated layers, a file a layer, until the model is exported; without it, they stay in memory,
-   * a byte a weight. What is left there is the caller's to remove. Layers that the same call has left there, because it was
-   * interrupted, are taken as they are, but for AWQ and SmoothQuant.
+   * Folder that keeps calibrated layers, a file a layer, until the model is exported; without it, they stay in memory, a
+   * byte a weight. The caller removes it. Layers that an interrupted run of the same call left there are used again, except
+   * with AWQ and SmoothQuant.
    */
   readonly folder?: string | undefined;
-  /** Called as layers are quantized. */
+  /** Called as layers are quantized, with weights done and weights in all. */
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
 
 /**
  * Quantizes all linear layers that have a configuration of algorithm "imatrix", "gptq", "awq" or "awq+gptq", with
- * `smoothQuant` all that have any. What GPTQ gains on one part of the text, it has to gain on another, too; a layer where it
- * does not is rounded as "imatrix" does. Layer by layer: each sees what the layers before, quantized already, give it, and GPTQ
- * is after the outputs that float layers would give. Set configurations
- * (`quantize`) before and export after; the model is what it was when this fails.
- * InvalidArgumentError when nothing asks for it, options do not go together, the text is too short, or the model is calibrated already.
+ * `smoothQuant` all that have any. Layers are quantized in order: the inputs of each are those that the quantized layers
+ * before give it, and GPTQ approximates the outputs of the float layers. A layer is rounded as by "imatrix" where GPTQ does
+ * not reduce its error on held-out parts of the text, too. Set configurations (`quantize`) before and export after; the
+ * model is unchanged when this fails. InvalidArgumentError when no configuration needs it, options do not go together, the
+ * text is too short, or the model is calibrated already.
  */
 export async function calibrate(model: Model, text: string, options: CalibrateOptions = {}): Promise<void> {
   checkModel(model);
@@ -97,17 +98,17 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   });
 }
 
-/** More damping than this makes all inputs alike. */
+/** Largest damping: with more, all inputs count nearly alike. */
 const DAMPING_MAX = 100;
-/** Tokens that GPTQ is fitted to and checked with, where nothing else is said. */
+/** Default number of tokens that GPTQ is fitted to and checked on. */
 const GPTQ_TOKENS = 16384;
 const GPTQ_TOKENS_LEAST = 64;
-/** Of those, this part is of another text, where there is one. */
+/** Share of these tokens that is from the other text, where there is one. */
 const OTHER_TOKENS_PART = 0.25;
-/** Rows of a head by which GPTQ is checked. */
+/** Rows of a head on which GPTQ is checked. */
 const SAMPLE_ROWS = 256;
 
-/** Linear layers that are quantized from floats, in the model's order. */
+/** Linear layers that are to be quantized from floats, in the model's order. */
 function quantizable(model: Model): string[] {
   const isLinear = (config: QuantizationConfig | undefined) => config !== undefined && config.kind !== "embedding";
   return model.network.slots
@@ -120,7 +121,7 @@ function scales({ algorithm }: QuantizationConfig): boolean {
   return algorithm === "awq" || algorithm === "awq+gptq";
 }
 
-/** Whether weights make up for errors of others, and of the layers before. */
+/** Whether the algorithm (GPTQ) lets weights compensate for rounding errors of others and of earlier layers. */
 function correctsErrors({ algorithm }: QuantizationConfig): boolean {
   return algorithm === "gptq" || algorithm === "awq+gptq";
 }
@@ -128,14 +129,14 @@ function correctsErrors({ algorithm }: QuantizationConfig): boolean {
 const tokensOf = ({ maxTokens = GPTQ_TOKENS }: WalkOptions) => maxTokens;
 const otherTokens = (options: WalkOptions) => Math.floor(tokensOf(options) * OTHER_TOKENS_PART);
 
-/** What GPTQ reads beside a text; null for nothing, and beside a text that is too short. */
+/** The other text that GPTQ reads; null for none, and where both texts together are too short. */
 async function otherTextFor(model: Model, text: string, options: CalibrateOptions): Promise<string | null> {
   const { length } = calibrationIds(model, text, tokensOf(options) - otherTokens(options));
   const tokens = Math.min(otherTokens(options), Math.floor((length * OTHER_TOKENS_PART) / (1 - OTHER_TOKENS_PART)));
   return length + tokens >= GPTQ_TOKENS_LEAST && options.otherText ? options.otherText(tokens) : null;
 }
 
-/** Windows of which some are held out. InvalidArgumentError for a text that has too few. */
+/** Windows, some of them held out. InvalidArgumentError for a text of too few. */
 function gptqWindows(model: Model, text: string, otherText: string | null, options: WalkOptions): readonly number[][] {
   const others = otherText ? otherTokens(options) : 0;
   const read = (text: string, maxTokens: number) =>
@@ -154,7 +155,7 @@ class Calibration {
   readonly #model: Model;
   readonly #options: CalibrateOptions;
   readonly #wanted: ReadonlySet<string>;
-  /** What may be scaled, by the layers that read it. */
+  /** Activations that can be scaled, by the layers that read them. */
   readonly #activations = new Map<string, ScalableActivation>();
   readonly #factors = new Map<ScalableActivation, Float32Array>();
   readonly #store: LayerStore;
@@ -207,7 +208,10 @@ class Calibration {
     return this.#quantize(factors ? scaleColumns(plain, factors) : plain, layer, factors, config);
   }
 
-  /** A head, or a table that is one, too, is large: it is quantized when it is read, some rows at a time. */
+  /**
+   * Whether a weight is quantized later, some rows at a time, when it is read, since it is large: the head, or an embedding
+   * that is the head, too.
+   */
   #isReadLater(name: string): boolean {
     const config = this.#model.configOf(name)!;
     if (config.kind === "sharedEmbedding") return true;
@@ -232,7 +236,10 @@ class Calibration {
     return null;
   }
 
-  /** A table keeps its own values, of which errors count in all columns alike, beside what it gives as the head. */
+  /**
+   * The sums by which GPTQ chooses the head's weights. Where they are the embedding, too, errors of its rows count in all
+   * columns alike beside those of the logits.
+   */
   #correctionOf(layer: LinearLayer, isTable: boolean): Correction {
     const { damping, signal } = this.#options;
     const hessian = layer.hessian("fitted");
@@ -245,7 +252,7 @@ class Calibration {
     return { hessian: own, drift: null, damping, signal };
   }
 
-  /** Whether GPTQ of some rows loses less than rounding on what is held out. */
+  /** Whether GPTQ has a smaller held-out error than rounding, on a sample of rows. */
   async #gains(
     sample: Matrix,
     layer: LinearLayer,
@@ -260,7 +267,7 @@ class Calibration {
     return loss(await correctedRows(sample, correction, { ...config, levels })) < loss(rounded);
   }
 
-  /** Some rows of a stored matrix, evenly apart. */
+  /** A sample of evenly spaced rows of a stored matrix. */
   async #rowsOf(stored: string, [n = 0, k = 0]: readonly number[]): Promise<Matrix> {
     const { tensors, folder } = this.#model.checkpoint;
     const sample = matrix(Math.min(n, SAMPLE_ROWS), k);
@@ -298,12 +305,12 @@ class Calibration {
     return rounded;
   }
 
-  /** The levels of a layer's codebook where they are learned, from the checkpoint's weights; else null. */
+  /** Levels of a layer's codebook where it is learned from the checkpoint's weights; else null. */
   async #levels(name: string, config: QuantizationConfig, importance: Float32Array | null): Promise<Int8Array | null> {
     return isLearned(name, config) ? this.#model.levelsOf(name, config, async () => importance) : null;
   }
 
-  /** What errors of each column count: mean squares of the inputs, damped. */
+  /** How much errors of each column count: damped mean squares of the inputs. */
   #importance(power: Float32Array, factors: Float32Array | null): Float32Array {
     const scaled = factors ? power.map((value, c) => value / factors[c]! ** 2) : power;
     return damped(scaled, this.#options.damping ?? IMPORTANCE_DAMPING);
@@ -327,7 +334,9 @@ class Calibration {
     return correctedRows(weights, { ...this.#options, ...correction }, scheme);
   }
 
-  /** Factors of what goes into a layer; null when it is not scaled. Their source is changed at the first reader. */
+  /**
+   * Scale factors of a layer's inputs; null when they are not scaled. The first reader of an activation changes its source.
+   */
   async #factorsOf(layer: LinearLayer): Promise<Float32Array | null> {
     const activation = this.#activations.get(layer.name);
     if (!activation) return null;
@@ -347,7 +356,7 @@ class Calibration {
     return factors;
   }
 
-  /** Makes the source of an activation give less: a norm by its weights, a linear layer by the scales of its rows. */
+  /** Divides an activation by changing its source: a norm's weights, or the rows of a linear layer. */
   async #divideSource({ source, sourceBias, norm, rows }: ScalableActivation, factors: Float32Array): Promise<void> {
     const divisors = new Map([...rows].map((row, c) => [row, factors[c]!]));
     const divide = (values: Float32Array, offset: number) =>
@@ -385,7 +394,10 @@ class Calibration {
   }
 }
 
-/** Squared errors of outputs for what is held out, beside those of float weights for float inputs; null where nothing is. */
+/**
+ * A function that gives the squared error of held-out outputs, compared with float weights on float inputs; null without
+ * held-out windows.
+ */
 function heldOutLoss(
   weights: Matrix,
   layer: LinearLayer,
@@ -403,7 +415,7 @@ function heldOutLoss(
   };
 }
 
-/** Columns divided by factors. */
+/** The inputs with columns divided by factors. */
 function divided(inputs: Matrix, factors: Float32Array | null): Matrix {
   if (!factors) return inputs;
   return scaleColumns(

@@ -1,40 +1,40 @@
-/** What goes into a linear layer while a model reads a text, window by window, and sums of its products. */
+/** Inputs of a linear layer while a model reads a text, window by window, and sums of their products. */
 import { type Matrix, matrix } from "../../matrix.ts";
 import { multiplyTransposed, recycleProduct } from "../../ops/product.ts";
 import type { Tensor } from "../../tensor.ts";
 
-/** All windows, those that something is fitted to, or those that are held out, to check it. */
+/** All windows; those that weights are fitted to; or those that are held out to check them. */
 export type Windows = "all" | "fitted" | "held out";
 
-/** What goes into a linear layer. */
+/** Inputs of a linear layer over the whole text. */
 export interface LayerInputs {
-  /** How many rows go in. */
+  /** Number of tokens. */
   readonly tokens: number;
-  /** What goes in, [tokens, k]. */
+  /** The layer's inputs X, [tokens, k]. */
   inputs(windows?: Windows): Matrix;
   /**
-   * What goes in where no weight of a layer before is changed, [tokens, k]; null where that is not known, or what `inputs`
-   * gives.
+   * The inputs F in the float model, where no earlier layer is quantized, [tokens, k]; null where they are unknown or equal
+   * to X.
    */
   floatInputs(windows?: Windows): Matrix | null;
-  /** Mean squares of what goes in [k]; zeros where nothing does. */
+  /** Mean squares of the inputs, [k]; zeros without tokens. */
   power(): Float32Array;
-  /** X^T X [k, k] of inputs X, the same object for layers of the same input: not to be changed. */
+  /** X^T X, [k, k]. Layers with the same inputs get the same object, which must not be changed. */
   hessian(windows?: Windows): Matrix;
-  /** X^T (F - X) [k, k] of inputs X and float inputs F, as `hessian`; null without F. */
+  /** X^T (F - X), [k, k]; null without F. */
   drift(windows?: Windows): Matrix | null;
 }
 
-/** One of so many windows is held out; none of fewer. */
+/** One of this many windows is held out; none of fewer windows. */
 export const HELD_OUT = 8;
 /** Tokens whose products are summed at a time. */
 const CHUNK_TOKENS = 4096;
-/** Rows of sums that are computed at a time: of X^T X, columns before are known by symmetry. */
+/** Rows of X^T X that are computed at a time; columns before them follow by symmetry. */
 const BAND = 512;
-/** Rows and columns that are transposed at a time, in a cache. */
+/** Rows and columns of a tile of the transposition, which fits in a cache. */
 const TILE = 32;
 
-/** What is asked of inputs [.., columns], a tensor a window; `known` keeps sums of products of the same inputs. */
+/** Inputs [.., columns] of a layer, a tensor for each window; `known` keeps the sums of layers with the same inputs. */
 export function layerInputs(
   columns: number,
   tensors: readonly Tensor[],
@@ -65,13 +65,13 @@ export function layerInputs(
   };
 }
 
-/** Those of some windows. */
+/** The tensors of some windows. */
 function chosen(tensors: readonly Tensor[], windows: Windows): readonly Tensor[] {
   if (windows === "all") return tensors;
   return tensors.filter((_, w) => (w % HELD_OUT === HELD_OUT - 1) === (windows === "held out"));
 }
 
-/** Windows in parts of some thousand tokens. */
+/** Groups windows into chunks of some thousand tokens. */
 export function inChunks(tensors: readonly Tensor[]): Tensor[][] {
   const chunks: Tensor[][] = [];
   let tokens = 0;
@@ -93,7 +93,7 @@ function sumsOf(tensors: readonly Tensor[], floats: readonly Tensor[] | null, co
   const drift = floats && matrix(columns, columns);
   const chunks = inChunks(tensors);
   const floatChunks = floats && inChunks(floats);
-  // New memory costs time: all chunks take the same.
+  // Allocating memory costs time, so all chunks use the same.
   const room = () => new Float32Array(columns * mostRows(chunks));
   const [ownRoom, driftRoom] = [room(), drift && room()];
   for (const [i, chunk] of chunks.entries()) {
@@ -117,7 +117,10 @@ function sumsOf(tensors: readonly Tensor[], floats: readonly Tensor[] | null, co
   return { hessian, drift };
 }
 
-/** Adds a product to the part of a matrix that begins at a place on the diagonal, and gives its memory to the next. */
+/**
+ * Adds a product to the square part of a matrix that begins at (first, first), and frees the product's memory for the next
+ * one.
+ */
 function addProduct({ columns, data }: Matrix, first: number, product: Matrix): void {
   const { rows, columns: width, data: more } = product;
   for (let r = 0, i = 0; r < rows; r++) {
@@ -131,7 +134,7 @@ const tokensOf = (windows: readonly Tensor[]) => windows.reduce((sum, window) =>
 const mostRows = (chunks: readonly (readonly Tensor[])[]) =>
   chunks.reduce((most, chunk) => Math.max(most, tokensOf(chunk)), 0);
 
-/** Rows of windows, less those of others, as columns: [columns, tokens], at the start of `room`. */
+/** The rows of windows (minus those of `less`) transposed, [columns, tokens], at the start of `room`. */
 function transposed(
   windows: readonly Tensor[],
   less: readonly Tensor[] | null,
@@ -159,7 +162,7 @@ function transposed(
   return matrix(columns, tokens, room.subarray(0, columns * tokens));
 }
 
-/** Of each column, as a matrix of one row; zeros without rows. */
+/** Mean squares of each column, as a matrix of one row; zeros without rows. */
 function meanSquares(windows: readonly Tensor[], columns: number): Matrix {
   const sums = new Float64Array(columns);
   let rows = 0;
@@ -177,20 +180,23 @@ function meanSquares(windows: readonly Tensor[], columns: number): Matrix {
 
 const rowCount = ({ shape, data }: Tensor) => data.length / shape.at(-1)!;
 
-/** Rows of some windows, of so many columns; not to be changed. */
+/** The rows of some windows as one matrix, which must not be changed. */
 function rowsOf(tensors: readonly Tensor[], columns: number): Matrix {
   const data = joined(tensors);
   return matrix(data.length / columns, columns, data);
 }
 
-/** Rows of some windows as those of one; where they lie apart, copies of them at the start of what `roomFor` so many numbers gives. */
+/**
+ * Joins the rows of windows to one tensor; rows that are not adjacent in memory are copied to the start of the array of
+ * `roomFor`.
+ */
 export function joinRows(tensors: readonly Tensor[], roomFor?: (length: number) => Float32Array): Tensor {
   const data = joined(tensors, roomFor);
   const columns = tensors[0]!.shape.at(-1)!;
   return { dtype: "f32", shape: [1, data.length / columns, columns], data };
 }
 
-/** Numbers of some tensors one after the other, without a copy where they lie so. */
+/** The numbers of some tensors, one after the other; copied only where they are not adjacent in memory. */
 function joined(
   tensors: readonly Tensor[],
   roomFor = (length: number): Float32Array => new Float32Array(length),
@@ -211,7 +217,7 @@ function joined(
   return data;
 }
 
-/** The rows of a tensor by the windows that `joinRows` made one. */
+/** Splits the rows of a tensor into the windows that `joinRows` joined. */
 export function splitRows({ dtype, shape, data }: Tensor, windows: readonly Tensor[]): Tensor[] {
   const columns = shape.at(-1)!;
   let start = 0;

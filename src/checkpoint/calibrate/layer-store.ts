@@ -1,6 +1,6 @@
 /**
- * Where calibrated layers are until they are packed: in memory, or in a folder when that is to stay small. A run that was
- * killed has left its layers there, and the same run goes on after them.
+ * Keeps calibrated layers until they are packed: in memory, or in a folder to save memory. After a run was killed, the same
+ * run goes on with its layers in the folder.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -13,20 +13,20 @@ import { makeFolder } from "../../node-file.ts";
 import { groupCount, hasFactors, type QuantizedWeights, superGroupCount, type WeightSpec } from "../../quantized.ts";
 import { bytesOf, type Tensor } from "../../tensor.ts";
 
-/** Gives the weights again, as often as they are asked for. */
+/** Gives the weights of a kept layer, as often as it is called. */
 export type LoadLayer = () => Promise<QuantizedWeights>;
 
 export class LayerStore {
   readonly #folder: string | undefined;
   readonly #key: string;
 
-  /** `key` says what the layers follow from: those of another one are not found. */
+  /** `key`: describes everything that the layers depend on; layers with another key are not found. */
   constructor(folder: string | undefined, key: string) {
     this.#folder = folder;
     this.#key = key;
   }
 
-  /** Keeps a layer, in place of an earlier one of its name. */
+  /** Keeps a layer, replacing an earlier one of its name. */
   async keep(name: string, weights: QuantizedWeights): Promise<LoadLayer> {
     if (this.#folder === undefined) return async () => weights;
     await makeFolder(this.#folder);
@@ -47,8 +47,7 @@ export class LayerStore {
   }
 
   /**
-   * A layer of this form that an earlier run has kept; null where there is none, one of another key, or one that is damaged. A key
-   * says all that a form follows from.
+   * A layer of this spec that an earlier run has kept; null where there is none, or where it has another key or is damaged.
    */
   async find(name: string, spec: WeightSpec): Promise<LoadLayer | null> {
     if (this.#folder === undefined || !existsSync(this.#pathOf(name))) return null;
@@ -74,7 +73,7 @@ function sumsOf(tensors: Readonly<Record<string, Tensor>>): string {
     .join(" ");
 }
 
-/** InvalidFileError for a layer of another key, or one that is not whole. */
+/** Reads a layer. InvalidFileError for another key, and for a damaged file. */
 async function load(path: string, key: string, spec: WeightSpec): Promise<QuantizedWeights> {
   const file = await openTensorFile(path);
   try {

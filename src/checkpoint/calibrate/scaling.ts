@@ -1,6 +1,7 @@
 /**
- * Factors for the channels of activations that make weights, or activations, easier to round: AWQ (Lin et al. 2023,
- * arXiv 2306.00978) and SmoothQuant (Xiao et al. 2022, arXiv 2211.10438). Activations are divided by them.
+ * Scale factors for the channels of activations, which make weights or activations easier to round: AWQ (Lin et al. 2023,
+ * arXiv 2306.00978) and SmoothQuant (Xiao et al. 2022, arXiv 2211.10438). Activations are divided by them, weights
+ * multiplied.
  */
 import { type Matrix, matrix, type Product } from "../../matrix.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
@@ -10,25 +11,25 @@ import { dequantize } from "../../quantized.ts";
 
 /** A linear layer that reads the activation. */
 export interface Reader {
-  /** [n, k] */
+  /** Weights [n, k]. */
   readonly weights: Matrix;
   readonly config: QuantizationConfig;
 }
 
 interface Sample {
   readonly inputs: Matrix;
-  /** Sum of squares of each channel of all inputs. */
+  /** Sum of squares of each channel over all tokens. */
   readonly power: Float32Array;
 }
 
-/** Exponents that are tried; 0 scales nothing. */
+/** Exponents that AWQ tries; 0 means no scaling. */
 const EXPONENTS = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1];
-/** Rows of inputs, and of weights, by which exponents are judged. */
+/** Rows of inputs, and of weights, on which exponents are compared. */
 const SAMPLE = 256;
-/** Factors are within this times their geometric mean. */
+/** Factors are at most this times, and at least 1 / this times, their geometric mean. */
 const FACTOR_MAX = 1e4;
 
-/** Factors by AWQ: powers of mean |x| of each channel, of which the one that loses least in the outputs is taken. */
+/** AWQ: factors (mean |x|)^exponent of each channel x, with the exponent of the least output error. */
 export function awqFactors(
   activation: ScalableActivation,
   inputs: Matrix,
@@ -50,7 +51,7 @@ export function awqFactors(
   return best.factors;
 }
 
-/** Factors by SmoothQuant: max |x|^strength / max |w|^(1 - strength) of each channel. */
+/** SmoothQuant: factors max |x|^strength / max |w|^(1 - strength) of each channel. */
 export function smoothFactors(
   activation: ScalableActivation,
   inputs: Matrix,
@@ -63,7 +64,7 @@ export function smoothFactors(
   return centered(x.map((peak, c) => (peak > 0 && w[c]! > 0 ? peak ** strength / w[c]! ** (1 - strength) : 0)));
 }
 
-/** What rounding the scaled weights changes in the outputs. */
+/** Squared error of the outputs after rounding the scaled weights. */
 function outputLoss(
   { weights, config }: Reader,
   factors: Float32Array,
@@ -79,7 +80,7 @@ function outputLoss(
   return product(inputs, matrix(rows, columns, changes)).data.reduce((sum, value) => sum + value * value, 0);
 }
 
-/** Columns times factors, in a new matrix. */
+/** A copy of the matrix with columns multiplied by factors. */
 export function scaleColumns({ rows, columns, data }: Matrix, factors: Float32Array): Matrix {
   const result = matrix(rows, columns);
   for (let r = 0; r < rows; r++)
@@ -99,7 +100,7 @@ function columnPower({ columns, data }: Matrix): Float32Array {
   return Float32Array.from(sums);
 }
 
-/** The larger of known peaks and those of the columns. */
+/** The larger of known peaks and the largest magnitudes of the columns. */
 function columnPeaks(known: Float32Array, { columns, data }: Matrix): Float32Array {
   for (let i = 0; i < data.length; i++) {
     const c = i % columns;
@@ -108,7 +109,7 @@ function columnPeaks(known: Float32Array, { columns, data }: Matrix): Float32Arr
   return known;
 }
 
-/** Channels made by the same row have the same value: the mean of theirs. */
+/** Replaces each channel's value by the mean over the channels that the same row makes. */
 function sharedMeans({ rows }: ScalableActivation, values: Float32Array): Float32Array {
   const [sums, counts] = [new Map<number, number>(), new Map<number, number>()];
   for (const [c, row] of rows.entries()) {
@@ -118,21 +119,21 @@ function sharedMeans({ rows }: ScalableActivation, values: Float32Array): Float3
   return values.map((_, c) => sums.get(rows[c]!)! / counts.get(rows[c]!)!);
 }
 
-/** Channels made by the same row have the same value: the largest of theirs. */
+/** Replaces each channel's value by the largest over the channels that the same row makes. */
 function sharedPeaks({ rows }: ScalableActivation, values: Float32Array): Float32Array {
   const peaks = new Map<number, number>();
   for (const [c, row] of rows.entries()) peaks.set(row, Math.max(peaks.get(row) ?? 0, values[c]!));
   return values.map((_, c) => peaks.get(rows[c]!)!);
 }
 
-/** Factors divided by their geometric mean and bounded; 1 for channels without any. */
+/** Factors divided by their geometric mean and clamped; 1 for channels with factor 0. */
 function centered(factors: Float32Array): Float32Array {
   const positive = factors.filter((factor) => factor > 0);
   const mean = Math.exp(positive.reduce((sum, factor) => sum + Math.log(factor), 0) / Math.max(1, positive.length));
   return factors.map((factor) => (factor > 0 ? Math.min(FACTOR_MAX, Math.max(1 / FACTOR_MAX, factor / mean)) : 1));
 }
 
-/** Rows at even distances. */
+/** A sample of evenly spaced rows. */
 function rowSample({ rows, columns, data }: Matrix): Matrix {
   const count = Math.min(rows, SAMPLE);
   const sample = matrix(count, columns);

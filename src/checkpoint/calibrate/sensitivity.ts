@@ -1,4 +1,4 @@
-/** How much a model's predictions suffer from rounding one of its matrices alone, in each of several ways. */
+/** Sensitivity: how much rounding one matrix alone, with each of several configurations, harms a model's predictions. */
 import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
@@ -11,7 +11,9 @@ import { finiteFloats } from "../stored/finite.ts";
 import { quantizeTensor } from "../stored/quantize-rows.ts";
 import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
-/** Weights that take the same choice: one matrix, those of a table that is the head, too, or of all experts of a call. */
+/**
+ * Weights that share one choice of configuration: a matrix, an embedding that is the head, too, or all experts of a call.
+ */
 export interface Choosable {
   /** Slot names of the weights. */
   readonly names: readonly string[];
@@ -19,23 +21,23 @@ export interface Choosable {
   readonly configs: readonly QuantizationConfig[];
 }
 
-/** Tokens by which matrices are judged one by one, the fewer, the larger the model; and all together. */
+/** Tokens for measuring matrices one by one (`least` to `most`, fewer for larger models), and all together. */
 const TOKENS = { least: 128, most: 512, together: 1024 } as const;
-/** Tokens times weights of the matrices, where each is judged. */
+/** Budget of tokens times weights, for measuring matrices one by one. */
 const WORK = 2 ** 35;
-/** Logits kept of the float model. */
+/** Most logits of the float model that are kept. */
 const LOGITS_MAX = 2 ** 26;
-/** Rows of weights, and of inputs, by which choices are compared, at most. */
+/** Most rows of weights, and of inputs, on which configurations are compared. */
 const ROWS_MAX = 128;
-/** Tokens of the vocabulary that each prediction names, of those by which matrices are judged one by one. */
+/** Tokens of the vocabulary that are taken from each prediction for measuring matrices one by one. */
 const NAMED = 32;
 
-/** The float model's predictions for the start of a text, and what others are beside them. */
+/** Measures how far a model's predictions for the start of a text are from those of the float model. */
 export class Sensitivity {
   readonly #model: Model;
   readonly #walk: FloatWalk;
   readonly #expected: readonly Tensor[];
-  /** Mean squares of what goes into a head whose weights are the table, too, for both. */
+  /** Mean squares of the head's inputs, where the head is the embedding, too; they count for both uses. */
   readonly #headPower: Float32Array | null;
 
   private constructor(model: Model, walk: FloatWalk, expected: readonly Tensor[], headPower: Float32Array | null) {
@@ -46,8 +48,8 @@ export class Sensitivity {
   }
 
   /**
-   * Reads the start of the text with the float weights: little of it to judge matrices one by one, more to judge all together.
-   * Errors are those of `calibrationWindows`.
+   * Reads the start of the text with the float weights: few tokens to measure matrices one by one, more to measure all
+   * together. Throws as `calibrationWindows`.
    */
   static async of(
     model: Model,
@@ -70,8 +72,8 @@ export class Sensitivity {
   }
 
   /**
-   * Costs of the choices of each item, in the items' order: nats a token that the predictions are off. Measured with the
-   * configuration at index `probe`; costs of others follow from their errors beside its.
+   * Costs of each item's configurations, in the items' order: divergence in nats a token. Measured for the configuration at
+   * index `probe`; costs of others are estimated from their squared errors relative to its.
    */
   async costs(
     items: readonly Choosable[],
@@ -114,7 +116,7 @@ export class Sensitivity {
     return costs;
   }
 
-  /** Nats a token that the predictions are off with these configurations by slot name; the other weights are float. */
+  /** Mean divergence, in nats a token, of the model with these configurations by slot name; other weights are float. */
   async divergence(configs: ReadonlyMap<string, QuantizationConfig>): Promise<number> {
     const found = await this.#walk.run(async (name, layer) => {
       const config = configs.get(name);
@@ -142,7 +144,7 @@ export class Sensitivity {
     return layer && layer.tokens > 0 ? layer.power() : null;
   }
 
-  /** Squared errors of a sample with each configuration: of the outputs of a layer, of the rows of a table. */
+  /** Squared errors with each configuration on a sample: of a layer's outputs, or of an embedding's rows. */
   async #errors(
     name: string,
     weights: Matrix,
@@ -185,8 +187,8 @@ function rowsAt({ columns, data }: Matrix, rows: readonly number[]): Matrix {
 }
 
 /**
- * Tokens that say most of how predictions change, ascending: those at `NAMED` even places of each prediction's distribution, which
- * are all its likely tokens and some of the others; logits [1, T, V].
+ * Token ids that say most about changes of predictions, ascending: for each prediction, those at `NAMED` evenly spaced
+ * quantiles of its distribution, which are all likely tokens and some others. `expected`: logits [1, T, V].
  */
 function namedTokens(expected: readonly Tensor[]): number[] {
   const named = new Set<number>();
@@ -209,7 +211,7 @@ function namedTokens(expected: readonly Tensor[]): number[] {
   return [...named].sort((a, b) => a - b);
 }
 
-/** Logits [1, T, tokens] of some tokens. */
+/** The logits [1, T, tokens] of some tokens. */
 function logitsOf({ shape, data }: Tensor, tokens: readonly number[]): Tensor {
   const vocabulary = shape.at(-1)!;
   const rows = data.length / vocabulary;
@@ -219,7 +221,7 @@ function logitsOf({ shape, data }: Tensor, tokens: readonly number[]): Tensor {
   return { dtype: "f32", shape: [1, rows, tokens.length], data: found };
 }
 
-/** Mean Kullback-Leibler divergence, in nats, of predictions from those expected; logits [1, T, V]. */
+/** Mean Kullback-Leibler divergence, in nats, of the found from the expected predictions; logits [1, T, V]. */
 export function meanDivergence(expected: readonly Tensor[], found: readonly Tensor[]): number {
   let sum = 0;
   let count = 0;

@@ -1,6 +1,6 @@
 /**
- * A float model that reads a text layer by layer: every operator call is done for all windows of the text before the
- * next, so that only the weights of one call and the activations between two calls are in memory.
+ * Runs a float model over a text layer by layer: each operator call runs for all windows before the next call, so that only
+ * the weights of one call and the activations between two calls are in memory.
  */
 import { checkString, checkWhole } from "../../arguments.ts";
 import { capture, type MethodSource } from "../../compile/capture.ts";
@@ -33,23 +33,23 @@ import { WHOLE_TEXT } from "../../text/tokenizer.ts";
 import { assetsOf } from "../assets.ts";
 import { inChunks, joinRows, type LayerInputs, layerInputs, splitRows } from "./layer-inputs.ts";
 
-/** How much of a text is read while layers are visited, in tokens, and an abort signal. */
+/** How much of a text is read, in tokens, and an abort signal. */
 export interface WalkOptions {
   /** Tokens of the text that are read, from its start. Default 4096; 16384 for GPTQ. */
   readonly maxTokens?: number | undefined;
-  /** Tokens that see each other. Default 512, or the context if that is shorter. */
+  /** Tokens of a window, which attend to each other only. Default 512, or the context length if that is shorter. */
   readonly window?: number | undefined;
   /** Ends the walk; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What is asked of a model that reads a text. */
+/** What reading a text needs of a model. */
 export interface WalkedModel {
   /** Architecture of the model, with the slots of its weights. */
   readonly network: Network;
   /** Files that the weights are read from. */
   readonly checkpoint: Checkpoint;
-  /** Gives a weight by the name of its slot, in float. */
+  /** The weight of a slot, as floats. */
   weight(name: string, use: { readonly float: true }): Weight;
 }
 
@@ -59,10 +59,10 @@ export interface LinearLayer extends LayerInputs {
   readonly name: string;
 }
 
-/** May give other float32 weights [n, k] for the layer, with which the walk goes on. */
+/** Called with each linear layer; may give float32 weights [n, k] that the walk uses in place of the layer's. */
 export type LinearVisitor = (layer: LinearLayer) => Promise<Float32Array | null>;
 
-/** As `LinearVisitor`, by the slot name of the weight: embedding tables are shown, too, with null for the layer. */
+/** As `LinearVisitor`, by the slot name of the weight; also called with embeddings, for which `layer` is null. */
 export type WeightVisitor = (name: string, layer: LinearLayer | null) => Promise<Float32Array | null>;
 
 const LINEAR = "aten::linear.out";
@@ -70,12 +70,12 @@ const EXPERT_LINEAR = "lowbit::expert_linear.out";
 const EMBEDDING = "aten::embedding.out";
 const TOKENS_DEFAULT = 4096;
 const WINDOW_DEFAULT = 512;
-/** Weights kept between the runs of `runForked`. */
+/** Most bytes of weights that are kept between the runs of `runForked`. */
 const KEPT_BYTES_MAX = 2 ** 30;
-/** What a token has on average, at most: the rest of a text is not encoded. */
+/** Most characters that a token has on average: the rest of a text is not encoded. */
 const CHARACTERS_MAX = 64;
 
-/** Values of all windows that later calls need. */
+/** Values that later calls need, a tensor for each window. */
 type Values = Map<GraphValue, readonly Tensor[]>;
 
 /** Token ids of the start of a text. InvalidFileError without a tokenizer, InvalidArgumentError without tokens. */
@@ -93,9 +93,8 @@ export function calibrationIds(model: WalkedModel, text: string, maxTokens = TOK
 }
 
 /**
- * What of the start of a text is read at once: parts of so many tokens by a decoder; lines, with what the tokenizer puts
- * around each, by a model that reads whole texts. Of a short text, a decoder's parts are shorter, so that there are at least `least`. Errors
- * are those of `calibrationIds`.
+ * Windows of the start of a text: for a decoder, parts of `window` tokens (shorter for a short text, so that there are at
+ * least `least`); for an encoder, lines with the special tokens of each. Throws as `calibrationIds`.
  */
 export function calibrationWindows(
   model: WalkedModel,
@@ -112,7 +111,7 @@ export function calibrationWindows(
   return parts.map((start) => ids.slice(start, start + size));
 }
 
-/** Ids of the first lines of a text, each of at most `size`, until there are enough. */
+/** Ids of the first lines of a text, each cut to `size` tokens, up to `maxTokens` in all. */
 function linesOf(model: WalkedModel, text: string, size: number, maxTokens: number): number[][] {
   const { tokenizer } = readAssets(assetsOf(model.checkpoint), model.checkpoint.folder);
   const lines: number[][] = [];
@@ -127,7 +126,7 @@ function linesOf(model: WalkedModel, text: string, size: number, maxTokens: numb
   return lines;
 }
 
-/** Inputs of the forward pass for a window, by their names. */
+/** Inputs of the forward pass for a window, by name. */
 function windowInputs({ network }: WalkedModel, ids: readonly number[]) {
   const rows = ids.length;
   const ints = (shape: readonly number[], values: Iterable<number>): Tensor => ({
@@ -152,21 +151,21 @@ function windowInputs({ network }: WalkedModel, ids: readonly number[]) {
 
 export class FloatWalk {
   readonly #graph: Graph;
-  /** Begins anew with each window and call: what a call keeps, no other reads. */
+  /** KV cache, which is emptied for each window and call, since no call reads what another keeps. */
   readonly #sequence: SingleSequence | null;
   readonly #builder: EagerBuilder;
   readonly #inputs: Values;
-  /** Index of the last node that reads a value. */
+  /** Index of the last node that reads each value. */
   readonly #lastUse = new Map<GraphValue, number>();
   readonly #signal: AbortSignal | undefined;
-  /** Sums of products of the last inputs of a layer. */
+  /** Sums of products of the last layer's inputs, for layers with the same inputs. */
   #sums: { inputs: readonly Tensor[]; known: Map<string, Matrix> } | null = null;
-  /** Constants that many runs read. */
+  /** Constants that are kept for several runs. */
   readonly #kept = new Map<GraphValue, Tensor>();
   #keptRoom = 0;
   #room = new Float32Array(0);
 
-  /** Reads windows of ids, which do not see each other: all of them by a decoder, each as a text by what reads whole texts. */
+  /** Reads windows of ids, which do not see each other: parts of a text for a decoder, texts for an encoder. */
   constructor(model: WalkedModel, windows: readonly (readonly number[])[], { signal }: WalkOptions = {}) {
     const size = windows.reduce((most, { length }) => Math.max(most, length), 0);
     this.#graph = captureFloat(model, size);
@@ -185,8 +184,8 @@ export class FloatWalk {
   }
 
   /**
-   * Shows all linear layers to the visitor. The last of them does not run: logits of a whole text take much memory. With
-   * `float`, what the float model computes is computed beside it, where the visitor has changed it.
+   * Calls the visitor with each linear layer. The last of them does not run, since logits of a whole text take much memory.
+   * With `float`, values of the unchanged float model are computed as well, once the visitor has changed weights.
    */
   async visit(visit: LinearVisitor, { float = false } = {}): Promise<void> {
     const { nodes } = this.#graph;
@@ -197,7 +196,7 @@ export class FloatWalk {
     if (last >= 0) await visit(this.#layer(nodes[last]!, streams));
   }
 
-  /** Logits [1, T, V] of each window, with the weights that the visitor gives. */
+  /** Gives the logits [1, T, V] of each window, with the visitor's weights. */
   async run(visit: WeightVisitor): Promise<readonly Tensor[]> {
     const values: Values = new Map(this.#inputs);
     for (let i = 0; i < this.#graph.nodes.length; i++) await this.#step(i, { values, float: null }, visit);
@@ -205,9 +204,9 @@ export class FloatWalk {
   }
 
   /**
-   * Shows the calls that have weights, in order, while the model runs with its float weights: the slot names of a call's weights,
-   * and `fork`, which runs the rest of the model with other weights for this call alone, for the logits that come of it. Of the
-   * head there are only some rows, in ascending order, here and for the visitor: logits are [1, T, rows].
+   * Calls `visit` with each call's weights, by slot names, in order, while the model runs with float weights. `fork` runs
+   * the rest of the model with other weights for that call alone, and gives the logits. Of the head, only `headRows`
+   * (ascending) are used, here and for the visitor: logits are [1, T, rows].
    */
   async runForked(
     headRows: readonly number[],
@@ -243,7 +242,7 @@ export class FloatWalk {
     return values.get(this.#graph.outputs[0]!)!;
   }
 
-  /** `keepsMemory`: others may still read the values that no later call does. */
+  /** `keepsMemory`: memory of values is not reused, since other runs still read them. */
   async #step(index: number, streams: Streams, visit: WeightVisitor, keepsMemory = false): Promise<void> {
     this.#signal?.throwIfAborted();
     const node = this.#graph.nodes[index]!;
@@ -277,7 +276,7 @@ export class FloatWalk {
     await nextMacrotask();
   }
 
-  /** Forgets a value that no later call reads, and gives its memory to later results: new memory costs time. */
+  /** Drops a value that no later call reads, and reuses its memory for later results, since allocating costs time. */
   #release(value: GraphValue, { values, float }: Streams): void {
     const lists = new Set([values.get(value), float?.get(value)].filter((list) => list !== undefined));
     for (const stream of [values, float]) stream?.delete(value);
@@ -290,7 +289,7 @@ export class FloatWalk {
     }
   }
 
-  /** A constant as it is stored, kept for other runs where there is room. */
+  /** A constant as stored, kept for other runs where there is room. */
   async #constant(value: GraphValue): Promise<Tensor> {
     const known = this.#kept.get(value);
     if (known) return known;
@@ -302,7 +301,7 @@ export class FloatWalk {
     return tensor;
   }
 
-  /** Float32 weights that the visitor gives for a node; null for those that are stored. */
+  /** The visitor's float32 weights for a node; null for the stored ones. */
   async #visited(node: GraphNode, streams: Streams, visit: WeightVisitor): Promise<Float32Array | null> {
     if (node.operator === EXPERT_LINEAR) return this.#visitedExperts(node, streams.values, visit);
     const [name] = weightNames(node);
@@ -310,7 +309,7 @@ export class FloatWalk {
     return visit(name, node.operator === EMBEDDING ? null : this.#layer(node, streams));
   }
 
-  /** Each weight of each expert, with the rows that reach the expert, which may be none. */
+  /** Calls the visitor with each weight of each expert, and the tokens that reach the expert, which may be none. */
   async #visitedExperts(node: GraphNode, values: Values, visit: WeightVisitor): Promise<Float32Array | null> {
     const { constant, spec } = weightValue(node);
     const [, n = 0, k = 0] = spec.shape;
@@ -330,7 +329,7 @@ export class FloatWalk {
     return all;
   }
 
-  /** The call for each window; float linear layers serve many windows at once. */
+  /** Runs the call for each window; float linear layers take many windows at once. */
   #call(node: GraphNode, values: Values, constants: ReadonlyMap<GraphValue, Tensor>): Tensor[] {
     const x = node.args[0] as GraphValue;
     if (node.operator === LINEAR)
@@ -353,13 +352,13 @@ export class FloatWalk {
     });
   }
 
-  /** Memory for the inputs of one call: new memory costs time. */
+  /** Memory for the inputs of one call, reused since allocating costs time. */
   #roomFor(length: number): Float32Array {
     if (this.#room.length < length) this.#room = new Float32Array(length);
     return this.#room;
   }
 
-  /** An embedding for each window, with the rows of its table that they read, so that no table is whole in memory. */
+  /** Looks embeddings up for each window, reading only the rows that are used, so that no embedding is whole in memory. */
   async #lookUp(node: GraphNode, values: Values): Promise<Tensor[]> {
     const [table, indices] = node.args as readonly [GraphValue, GraphValue];
     const windows = values.get(indices)!;
@@ -389,13 +388,13 @@ export class FloatWalk {
   }
 }
 
-/** Values as the visitor's weights give them; beside them, where they are wanted, as the float weights do. */
+/** Values with the visitor's weights, and optionally those with the float weights. */
 interface Streams {
   readonly values: Values;
   readonly float: Values | null;
 }
 
-/** Shows all float linear layers to a visitor while the model reads a text. */
+/** Calls a visitor with all float linear layers while the model reads a text. */
 export async function visitLinearLayers(
   model: WalkedModel,
   text: string,
@@ -405,7 +404,7 @@ export async function visitLinearLayers(
   await new FloatWalk(model, calibrationWindows(model, text, options), options).visit(visit);
 }
 
-/** The forward pass on weights as they are stored, with logits of all positions. Constants are named as slots are. */
+/** The graph of the forward pass with stored weights and logits of all positions. Constants are named after slots. */
 function captureFloat(model: WalkedModel, window: number): Graph {
   const { network } = model;
   const options = { cache: "sequences", logits: "all", longContext: false } as const;
@@ -441,15 +440,15 @@ function captureFloat(model: WalkedModel, window: number): Graph {
   );
 }
 
-/** No weight is another. */
+/** A visitor that changes no weight. */
 const unchanged: WeightVisitor = async () => null;
 
-/** The weights of a call of a linear layer, of experts or of an embedding table. */
+/** The weight argument of a linear, expert or embedding call. */
 function weightValue({ operator, args }: GraphNode): GraphValue {
   return args[operator === EMBEDDING ? 0 : 1] as GraphValue;
 }
 
-/** Some rows of a table [n, k], or numbers of a vector [n], in ascending order. */
+/** Some rows of an embedding [n, k], or numbers of a vector [n], given in ascending order. */
 async function rowsOfTable({ spec, constant }: GraphValue, rows: readonly number[]): Promise<Tensor> {
   const [, ...inner] = spec.shape;
   const columns = elementCount(inner);
@@ -467,7 +466,7 @@ async function rowsOfTable({ spec, constant }: GraphValue, rows: readonly number
   return { dtype: spec.dtype, shape: [rows.length, ...inner], data };
 }
 
-/** Slot names of these weights; none of other calls. */
+/** Slot names of a call's weights; empty for calls without weights. */
 function weightNames(node: GraphNode): readonly string[] {
   const { operator } = node;
   if (operator !== LINEAR && operator !== EMBEDDING && operator !== EXPERT_LINEAR) return [];
@@ -476,7 +475,7 @@ function weightNames(node: GraphNode): readonly string[] {
   return [weightName(name!)];
 }
 
-/** Rows of each window that reach an expert; `kernels/routing.ts` says where they are. */
+/** The tokens of each window that reach an expert, found as in `kernels/routing.ts`. */
 function rowsOfExpert({ args }: GraphNode, values: Values, expert: number): Tensor[] {
   const [x, , , routing] = args as readonly GraphValue[];
   const routings = values.get(routing!)!;

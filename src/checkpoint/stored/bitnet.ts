@@ -1,6 +1,6 @@
 /**
- * BitNet's "online" checkpoints as transformers runs them (AutoBitLinear). Weights are stored as floats and rounded to -1, 0 or
- * 1 times one scale a tensor; each row of activations is rounded to 8-bit integers with a scale of its own.
+ * BitNet's "online" checkpoints, as transformers runs them (AutoBitLinear): float weights are rounded to -1, 0 or 1 times
+ * one scale a tensor; activations are rounded to 8-bit integers with one scale a token.
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
@@ -16,16 +16,16 @@ import { inParts } from "./quantize-rows.ts";
 import { isSameMethod, quantMethod, type StoredWeight } from "./weight-storage.ts";
 
 const BITNET = "BitNet";
-/** Least divisor: transformers takes it in place of a smaller mean or largest magnitude. */
+/** Least divisor, which transformers takes in place of a smaller mean or largest magnitude. */
 const LEAST = 1e-5;
 
-/** Weights whose activations are rounded to 8-bit integers first, a row at a time. */
+/** Weights whose activations are first rounded to 8-bit integers, token by token. */
 interface RoundedRowsFormat extends WeightFormat {
   readonly kind: "roundedRows";
   readonly weights: Weight<AffineFormat, QuantizedWeights>;
 }
 
-/** x [..., k] with every row rounded to multiples of its largest magnitude / 127, ties to even. */
+/** x [..., k] with each row rounded to multiples of its largest magnitude / 127, ties to even. */
 function roundedRows<T>(builder: Builder<T>, x: T): T {
   const largest = builder.call("aten::amax.out", builder.call("aten::abs.out", x), [-1], true);
   const reciprocal = builder.call("aten::reciprocal.out", builder.call("aten::clamp.out", largest, LEAST, null));
@@ -42,7 +42,7 @@ registerWeightFormat({
   },
 });
 
-/** Names of modules, or beginnings or ends of them, whose weights stay floats. */
+/** Names, or beginnings or ends of names, of modules whose weights stay floats. */
 function keptFloat(file: string, config: JsonObject): readonly string[] {
   const names = config.modules_to_not_convert ?? ["lm_head"];
   if (Array.isArray(names) && names.every((name) => typeof name === "string")) return names;
@@ -52,7 +52,10 @@ function keptFloat(file: string, config: JsonObject): readonly string[] {
   );
 }
 
-/** The weight of a slot in an online checkpoint of BitNet, null for others; UnsupportedError for other modes of BitNet. */
+/**
+ * The weight of a slot in an online BitNet checkpoint; null for other checkpoints. UnsupportedError for other modes of
+ * BitNet.
+ */
 export function bitnetWeight(checkpoint: Checkpoint, slot: WeightSlot): StoredWeight | null {
   const method = quantMethod(checkpoint);
   const { configFile, config } = checkpoint;
@@ -84,7 +87,7 @@ function ternary({ tensors }: Checkpoint, { name, shape }: WeightSlot): StoredWe
     let at = 0;
     for await (const part of parts())
       for (const value of toFloat32(part)) {
-        // Half of the mean is rounded to even: to 0.
+        // Rounds to nearest, ties to even, so that 0.5 becomes 0.
         const scaled = Math.fround(value * scale);
         qvals[at++] = Math.abs(scaled) <= 0.5 ? 0 : Math.sign(scaled);
       }

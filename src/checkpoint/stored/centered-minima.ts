@@ -1,11 +1,12 @@
-/** Low-bit weights with minima in the form in which rounding activations to 8 bits costs least. */
+/** Centres low-bit weights with minima, so that rounding activations to 8 bits costs least. */
 import type { LowBitTensor } from "../../formats/tensor-source.ts";
 import { groupCount } from "../../quantized.ts";
 import { toFloat32 } from "../../tensor.ts";
 
 /**
- * scale * (q - zero) + minimum as scale * q + (minimum - scale * zero): integers around 0 meet rounded activations, and the
- * rest, in float32, those that are not rounded. From 0 on, integers would carry twice the rounding into the product.
+ * Rewrites scale * (q - zero) + minimum as scale * q + (minimum - scale * zero): the integers q lie around 0 and meet
+ * rounded activations; the new minimum, in float32, meets unrounded sums of activations. With integers from 0 on, the
+ * product would carry twice the rounding error.
  */
 export function centered(stored: LowBitTensor): LowBitTensor {
   const { minima, rows, spec } = stored;

@@ -1,4 +1,4 @@
-/** Whether a checkpoint stores a slot's weight as a plain tensor that can be read. */
+/** Checks that a checkpoint stores a slot's weight as a plain tensor that can be read. */
 import { InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
 import { isQuantizedMethod, quantizedNames } from "../../formats/quantized/formats.ts";
@@ -6,13 +6,13 @@ import { moduleOf, type WeightSlot } from "../../model/decoder.ts";
 import { isSameShape } from "../../tensor.ts";
 import { isSameMethod, quantMethod, storageNames } from "./weight-storage.ts";
 
-/** Methods whose weights the readers of `formats` give as plain tensors, without a registered storage. */
+/** Quantization methods whose weights the readers in `formats` give as plain tensors, without a registered storage. */
 const readMethods = ["TorchAO", ...quantizedNames];
 const floatTypes = ["f32", "f16", "bf16"] as const;
 
 /**
- * Checks that a slot's tensor has the slot's shape and a float dtype. InvalidFileError when it is missing, ShapeError when it is
- * another; UnsupportedError in place of both when config.json names a quantization method that is not supported.
+ * Checks that a slot's tensor has the slot's shape and a float dtype. InvalidFileError when it is missing, ShapeError for
+ * another shape or dtype; UnsupportedError in place of both when config.json names an unsupported quantization method.
  */
 export function checkSlot(checkpoint: Checkpoint, slot: WeightSlot): void {
   const method = quantMethod(checkpoint);
@@ -28,7 +28,9 @@ export function checkSlot(checkpoint: Checkpoint, slot: WeightSlot): void {
   }
 }
 
-/** UnsupportedError when config.json names a quantization method that is not supported, though all weights are stored as floats. */
+/**
+ * UnsupportedError when config.json names an unsupported quantization method, even where all weights are stored as floats.
+ */
 export function checkMethod(checkpoint: Checkpoint): void {
   const method = quantMethod(checkpoint);
   if (method === null || isRead(method)) return;

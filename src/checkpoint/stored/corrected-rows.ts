@@ -1,4 +1,4 @@
-/** GPTQ of a matrix some rows at a time, for heads and tables, which are large: rows do not depend on each other. */
+/** GPTQ of a matrix some rows at a time, for heads and embeddings, which are large; rows do not depend on each other. */
 import { type Matrix, matrix } from "../../matrix.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
@@ -7,19 +7,22 @@ import type { QuantizedWeights } from "../../quantized.ts";
 import { toFloat32 } from "../../tensor.ts";
 import { quantizeTensor } from "./quantize-rows.ts";
 
-/** What weights of a row are chosen by together: sums of products of the inputs of the matrix. */
+/** Sums of products of a matrix's inputs, by which GPTQ chooses the weights of a row together. */
 export interface Correction {
   /** X^T X [k, k] of inputs X. */
   readonly hessian: Matrix;
-  /** X^T (F - X) [k, k] of inputs X and those F of the float model, whose outputs are wanted; null for those of X. */
+  /**
+   * X^T (F - X) [k, k] of inputs X and the float model's inputs F, so that outputs approximate those for F; null for those
+   * for X.
+   */
   readonly drift: Matrix | null;
-  /** Share of the mean of the diagonal that is added to it, as `GptqOptions` has it. */
+  /** Share of the diagonal's mean that is added to the diagonal, as in `GptqOptions`. */
   readonly damping?: number | undefined;
   /** Ends the work; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How often weights are chosen anew. */
+/** Number of passes over the weights. */
 const SWEEPS = 2;
 
 /** Rounds a matrix by importance, on all cores where there is native code. */
@@ -31,7 +34,7 @@ const round: Rounding = ({ rows: n, columns: k, data }, scheme, importance) =>
     scheme.levels,
   );
 
-/** Quantizes rows [n, k] of a matrix by GPTQ; nothing is overwritten. */
+/** Quantizes rows [n, k] of a matrix by GPTQ, without changing them. */
 export function correctedRows(
   weights: Matrix,
   { hessian, drift, damping, signal }: Correction,
@@ -47,7 +50,7 @@ export function correctedRows(
   );
 }
 
-/** What quantizes rows by a correction, in place of each weight for itself. */
+/** A replacement of `quantizeTensor` that quantizes rows by GPTQ. */
 export function correctedBy(correction: Correction): typeof quantizeTensor {
   return (values, config, _, levels = null) => {
     const [n, k] = values.shape as [number, number];

@@ -2,7 +2,7 @@ import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
 import type { LowBitTensor } from "../../formats/tensor-source.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 
-/** A tensor of `folder` as float32. InvalidFileError for NaN or infinity, which says that `what` was expected finite. */
+/** A tensor of `folder` as float32. InvalidFileError for NaN or infinity, naming `what` should be finite. */
 export function finiteFloats(folder: string, name: string, tensor: Tensor, what: string): Float32Array {
   const values = toFloat32(tensor);
   const at = values.findIndex((value) => !Number.isFinite(value));
@@ -11,7 +11,7 @@ export function finiteFloats(folder: string, name: string, tensor: Tensor, what:
   return values;
 }
 
-/** Of scales and minima: integers of 8 bits times more, and their sums, are beyond float32. */
+/** Largest scale or minimum: larger ones, times 8-bit integers and summed, overflow float32. */
 const SCALE_MAX = 2 ** 110;
 
 function checkBounded(folder: string, name: string, what: string, values: Float32Array): void {
@@ -21,8 +21,8 @@ function checkBounded(folder: string, name: string, what: string, values: Float3
 }
 
 /**
- * Low-bit weights of `folder` whose scales and minima are looked at when they are read: InvalidFileError for NaN, infinity and
- * numbers whose products float32 has no room for.
+ * Low-bit weights of `folder` whose scales and minima are checked when read: InvalidFileError for NaN, infinity, and
+ * numbers whose products would overflow float32.
  */
 export function finiteLowBit(folder: string, name: string, found: LowBitTensor): LowBitTensor {
   const { minima } = found;
@@ -46,7 +46,7 @@ export function finiteLowBit(folder: string, name: string, found: LowBitTensor):
   };
 }
 
-/** Refuses inputs of a layer with NaN or infinity by their `hessian` X^T X, whose diagonal has it then: InvalidArgumentError. */
+/** InvalidArgumentError for inputs of a layer with NaN or infinity, which their squares then have, too. */
 export function checkFiniteInputs(name: string, squares: Float32Array): void {
   if (squares.every((value) => Number.isFinite(value))) return;
   throw new InvalidArgumentError(

@@ -7,40 +7,43 @@ import { type LevelSample, learnLevels } from "../../quantize/learned-levels.ts"
 import { toFloat32 } from "../../tensor.ts";
 import { quantizeTensor } from "./quantize-rows.ts";
 
-/** Weights that levels are learned from, of all matrices together: more were measured to change nothing. */
+/** Weights from which levels are learned, over all matrices together; more were measured to change nothing. */
 const SAMPLE_WEIGHTS = 2 ** 15;
-/** Stacks of experts are packed as one, from many matrices: they keep the codebooks that all have. */
+/** Experts are packed as one stack of many matrices, so they use the fixed codebooks. */
 const EXPERT = /\.experts\./;
 
-/** What is asked of a model. */
+/** What learning codebooks needs of a model. */
 export interface LearningModel {
   readonly network: Network;
   configOf(name: string): QuantizationConfig | undefined;
 }
 
-/** Matrices with one codebook, and what errors of their columns count. */
+/** Matrices that share a codebook, and how much errors of their columns count. */
 export interface SharedCodebook {
   /** Slot names of the matrices that share the codebook. */
   readonly names: readonly string[];
   /** The tensor that a slot's weights are read from. */
   readonly stored: (name: string) => string;
-  /** What errors of each column of a matrix count; null where all count alike. */
+  /** How much errors of each column of a matrix count; null where all count alike. */
   readonly importance: (name: string) => Promise<Float32Array | null>;
 }
 
-/** Slots with one codebook, `name` among them: those that read the same inputs and have the same configuration, as they are packed as one. */
+/**
+ * Slots that share a codebook with `name`, itself included: those with the same inputs and configuration, which are packed
+ * as one.
+ */
 export function namesOfCodebook(model: LearningModel, name: string, config: QuantizationConfig): readonly string[] {
   const readers = model.network.scalable.find((activation) => activation.readers.includes(name))?.readers ?? [name];
   const key = JSON.stringify(config);
   return readers.filter((reader) => reader === name || JSON.stringify(model.configOf(reader)) === key);
 }
 
-/** Whether levels of a slot's codebook are learned. */
+/** Whether the levels of a slot's codebook are learned. */
 export function isLearned(name: string, { mappingType }: QuantizationConfig): boolean {
   return mappingType === "kmeans" && !EXPERT.test(name);
 }
 
-/** Learns the levels of matrices from rows that are evenly apart. InvalidArgumentError for weights that are not finite. */
+/** Learns the levels of matrices from evenly spaced rows. InvalidArgumentError for weights that are not finite. */
 export async function learnCodebook(
   tensors: TensorSource,
   { names, stored, importance }: SharedCodebook,
@@ -59,7 +62,7 @@ export async function learnCodebook(
   );
 }
 
-/** Rows of a matrix with about so many weights, a row at least. */
+/** Rows of a matrix with about `weights` weights, at least one row. */
 async function sampleRows(tensors: TensorSource, name: string, weights: number) {
   const [rows, k] = tensors.info(name).shape as [number, number];
   const n = Math.max(1, Math.min(rows, Math.round(weights / k)));

@@ -1,6 +1,6 @@
 /**
- * Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. Weights of
- * one order share its constant, so that calls on the same x, such as queries, keys and values, become one like others.
+ * Weights whose groups are not neighbouring columns (GPTQ's act-order): x is permuted to the order of their columns.
+ * Weights with the same order share its constant, so that calls on the same x, such as q, k and v, can be joined.
  */
 import { checksum } from "../../kernels/layout/header.ts";
 import { loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "../../ops/weight.ts";
@@ -14,7 +14,7 @@ interface OrderedFormat extends WeightFormat {
   readonly order: Int32Array;
 }
 
-/** A weight of the matrix whose columns `weights` has in another order. */
+/** The weight of a matrix, given `weights` with its columns in another order. */
 export function orderedColumns(
   weights: Weight<WeightFormat, QuantizedWeights>,
   order: Int32Array,

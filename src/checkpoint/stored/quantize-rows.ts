@@ -1,4 +1,4 @@
-/** Quantizes a stored matrix some rows at a time, so that neither its floats nor its integers need be whole in memory. */
+/** Quantizes a stored matrix some rows at a time, so that neither its floats nor its integers are whole in memory. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { nextMacrotask } from "../../event-loop.ts";
 import type { TensorSource } from "../../formats/tensor-source.ts";
@@ -12,10 +12,12 @@ import { weightSpec } from "../../quantize/scheme.ts";
 import { groupCount, hasFactors, type QuantizedWeights, superGroupCount } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 
-/** Weights at a time: their integers and what they are made from stay in the caches of most processors. */
+/** Weights that are quantized at a time: integers and sources stay in the caches of most processors. */
 const CHUNK_WEIGHTS = 1 << 20;
 
-/** The rows of a matrix [n, k] in parts, in order, each of whole panels of any layout but the last, as `read` gives them. */
+/**
+ * The rows of a matrix [n, k] in parts, in order, as `read` gives them; all but the last are whole panels of any layout.
+ */
 export async function* inParts<P>(
   [n, k]: readonly [number, number],
   read: (first: number, count: number) => Promise<P>,
@@ -24,10 +26,10 @@ export async function* inParts<P>(
   const rowStep = PANEL_ROWS_MAX * Math.max(1, Math.floor(CHUNK_WEIGHTS / k / PANEL_ROWS_MAX));
   const readFrom = (first: number) => {
     const part = first < n ? read(first, Math.min(rowStep, n - first)) : null;
-    part?.catch(() => {}); // until it is awaited
+    part?.catch(() => {}); // An error is thrown when the part is awaited.
     return part;
   };
-  // While the caller is at a part, the next one is made and the one after that is read.
+  // While the caller uses a part, the next one is made and the one after that is read.
   const ahead = [readFrom(0), readFrom(rowStep)];
   for (let row = 2 * rowStep; ahead[0]; row += rowStep) {
     signal?.throwIfAborted();
@@ -41,16 +43,16 @@ export async function* inParts<P>(
 /** How the rows of a tensor are quantized. */
 export interface RowsOptions {
   readonly config: QuantizationConfig;
-  /** What errors of each column count, for algorithms that look at it; without it, all count alike. */
+  /** How much errors of each column count, for algorithms that use it; without it, all count alike. */
   readonly importance?: () => Promise<Float32Array | null>;
-  /** What quantizes rows. Default: `quantizeTensor`. */
+  /** Quantizes rows. Default: `quantizeTensor`. */
   readonly quantize?: typeof quantizeTensor | undefined;
-  /** The codebook, where it is not that of all matrices of so many bits. */
+  /** The codebook, where it is not the fixed one for the number of bits. */
   readonly levels?: (() => Promise<Int8Array>) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Reads and quantizes tensor `name` [n, k], in parts. */
+/** Reads and quantizes tensor `name` [n, k] in parts. */
 export function quantizeRows(
   tensors: TensorSource,
   name: string,
@@ -72,8 +74,8 @@ export function quantizeRows(
 }
 
 /**
- * Quantizes a float matrix [n, k], each weight for itself, on all cores where there is native code. `codebook` has the levels
- * where they are not those of all matrices of so many bits.
+ * Quantizes a float matrix [n, k], each weight by itself, on all cores where there is native code. `codebook`: levels,
+ * where they are not the fixed ones for the number of bits.
  */
 export async function quantizeTensor(
   values: Tensor,
@@ -108,12 +110,12 @@ export async function quantizeTensor(
         levels: spec.hasLevels ? (codebook ?? codebooks[bits]!) : null,
         ...(hasFactors(spec) && { superScales }),
       };
-    // A weight is not finite: the definition says which.
+    // A weight is not finite: the plain implementation's error says which.
   }
   return quantizeWeights(toFloat32(values), { ...config, n, k }, importance, codebook);
 }
 
-/** Parts of a matrix as a whole. */
+/** Joins the parts of a matrix. */
 export async function joinRows(n: number, parts: AsyncIterable<QuantizedWeights>): Promise<QuantizedWeights> {
   let row = 0;
   let whole: QuantizedWeights | undefined;

@@ -1,4 +1,4 @@
-/** What the weight of a slot is: one state a slot, which quantizing, calibrating and encoding change. */
+/** The state of a slot's weight, which quantizing, calibrating and encoding change. */
 import { InvalidArgumentError } from "../../errors.ts";
 import type { WeightSlot } from "../../model/decoder.ts";
 import type { Weight } from "../../ops/weight.ts";
@@ -9,50 +9,50 @@ import type { StoredWeight } from "./weight-storage.ts";
 
 /** The state of a slot's weight. */
 export type WeightState =
-  /** The weight is as the checkpoint stores it. */
+  /** The weight stays as the checkpoint stores it. */
   | { readonly kind: "stored" }
-  /** To be quantized when it is read; with an algorithm that looks at activations, after calibration only. */
+  /** The weight is quantized when it is read; with an algorithm that needs a text, only after calibration. */
   | {
       readonly kind: "configured";
       readonly config: QuantizationConfig;
-      /** What errors of each column count by a text, for algorithm "imatrix". */
+      /** How much errors of each column count, by a text, for algorithm "imatrix". */
       readonly importance?: Float32Array;
-      /** By what algorithm "gptq" chooses the weights of a row together; null where it does not pay. */
+      /** Sums by which GPTQ chooses the weights of a row together; null where it does not reduce the error. */
       readonly correction?: Correction | null;
     }
-  /** Quantized by the activations of a text. */
+  /** The weight was quantized with a calibration text. */
   | { readonly kind: "calibrated"; readonly config: QuantizationConfig; readonly load: () => Promise<QuantizedWeights> }
-  /** Another weight, of any format, in place of the checkpoint's. */
+  /** Another weight, of any format, replaces the checkpoint's. */
   | { readonly kind: "replaced"; readonly weight: Weight };
 
 /** A slot of a model, and its weight. */
 export interface SlotWeight {
   /** Place in the model that takes the weight. */
   readonly slot: WeightSlot;
-  /** The weight in a format of its own in which the checkpoint stores it; null for a plain tensor. */
+  /** The stored weight in a format of its own; null for a plain tensor. */
   readonly stored: StoredWeight | null;
-  /** What becomes of the weight: it stays as stored, has a configuration, is calibrated, or is replaced. */
+  /** State of the weight: stored, configured, calibrated or replaced. */
   readonly state: WeightState;
 }
 
 export const asStored: WeightState = { kind: "stored" };
 
-/** The configuration that a slot's weight has, or is to have. */
+/** The configuration of a slot's weight; undefined for none. */
 export function configIn(state: WeightState): QuantizationConfig | undefined {
   return state.kind === "configured" || state.kind === "calibrated" ? state.config : undefined;
 }
 
-/** Whether a text says what the weight becomes. */
+/** Whether the weight depends on a calibration text. */
 export function isByText(state: WeightState): boolean {
   return state.kind === "calibrated" || (state.kind === "configured" && state.importance !== undefined);
 }
 
-/** The weight that is there in a format of its own or in place of the checkpoint's; null for the checkpoint's tensor. */
+/** The weight in a format of its own, stored or replaced; null for the checkpoint's plain tensor. */
 export function ownWeight({ state, stored }: SlotWeight): Weight | null {
   return state.kind === "replaced" ? state.weight : stored;
 }
 
-/** InvalidArgumentError for a slot that cannot be given a configuration, with what to do instead. */
+/** InvalidArgumentError, with a remedy, for a slot that cannot have a configuration. */
 export function checkConfigurable(weight: SlotWeight): void {
   const own = ownWeight(weight);
   if (!own) return;

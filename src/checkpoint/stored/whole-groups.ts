@@ -1,4 +1,4 @@
-/** Low-bit weights with all that a file stores of their groups in one place: minima, and scales with their factors. */
+/** Low-bit weights with minima, and scales with their factors, in one packed buffer. */
 
 import { e4m3Code, e4m3Table } from "../../float8.ts";
 import type { LowBitTensor } from "../../formats/tensor-source.ts";
@@ -7,8 +7,8 @@ import type { QuantizedWeights, WeightSpec } from "../../quantized.ts";
 import { toFloat32 } from "../../tensor.ts";
 
 /**
- * The weights of `stored` with their minima inside, and with scales of a byte as stored, which linear layers with 8-bit
- * activations read; as they were where the layout (null: any) does not hold them so.
+ * The weights of `stored` with their minima inside, and with 8-bit scales as stored, for linear layers with 8-bit
+ * activations; unchanged where the layout (null: any) cannot hold them.
  */
 export function wholeGroups(stored: LowBitTensor, layoutName: string | null): LowBitTensor {
   const { minima, factored, spec, rows, ...rest } = stored;
@@ -33,7 +33,7 @@ export function wholeGroups(stored: LowBitTensor, layoutName: string | null): Lo
   };
 }
 
-/** Each scale as the e4m3 number that it is nearest to, times the factor of its row. */
+/** Rounds each scale to the nearest e4m3 number times its row's factor. */
 function e4m3Products({ n, scales, superScales }: QuantizedWeights): Float32Array {
   const values = e4m3Table();
   const groups = scales.length / n;

@@ -1,11 +1,11 @@
-/** Checkpoints of a decoder without its head, as transformers' base models save them: names lack the prefix "model.". */
+/** Checkpoints of transformers' base models (a decoder without its head), whose tensor names lack the prefix "model.". */
 import type { Checkpoint } from "../../formats/contract.ts";
 import { renamedTensors } from "../../formats/renamed-tensors.ts";
 import { moduleOf, type Network } from "../../model/decoder.ts";
 
 const PREFIX = "model.";
 
-/** The checkpoint with the prefix before its names where its network expects it and no tensor has it. */
+/** Adds the prefix to names where the network expects it and no tensor has it. */
 export function withModelPrefix(checkpoint: Checkpoint, { slots }: Network): Checkpoint {
   const { tensors } = checkpoint;
   if (tensors.names.some((name) => name.startsWith(PREFIX))) return checkpoint;

@@ -1,4 +1,7 @@
-/** What drafts for a model: the layer of multi-token prediction of its own checkpoint, which many have lost, or a checkpoint beside it. */
+/**
+ * Draft heads: the layer of multi-token prediction of a model's own checkpoint, which many checkpoints lack, or a separate
+ * checkpoint.
+ */
 import { InvalidFileError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
 import { renamedTensors } from "../../formats/renamed-tensors.ts";
@@ -8,15 +11,15 @@ import { moduleOf, type WeightSlot } from "../../model/decoder.ts";
 import { architectureName } from "../../model/encoders.ts";
 import { MULTI_TOKEN_LAYERS, MULTI_TOKEN_PREFIX } from "../../model/multi-token.ts";
 
-/** Whether a slot's weight is for drafts alone: no prediction is off by it. */
+/** Whether a slot's weight is only used for drafts, so that predictions do not depend on it. */
 export function isForDrafts(name: string): boolean {
   return [MULTI_TOKEN_PREFIX, ASSISTANT_PREFIX].some((prefix) => name.startsWith(prefix));
 }
 
-/** Says that the layer has an embedding and a head of its own. */
+/** Config field of a layer with an embedding and a head of its own. */
 const OWN_EMBEDDING = "mtp_use_dedicated_embeddings";
 
-/** The checkpoint without layers of multi-token prediction that are others than can be used, with a note. */
+/** The checkpoint without layers of multi-token prediction that are not supported, with a note. */
 export function withDraftHead(checkpoint: Checkpoint): Checkpoint {
   const { config, configFile } = checkpoint;
   const count = config[MULTI_TOKEN_LAYERS] ?? 0;
@@ -33,8 +36,8 @@ function withoutDraftHead(checkpoint: Checkpoint, note: string | null): Checkpoi
 }
 
 /**
- * The checkpoint, which has tensors under the names of slots, without the layer where tensors of its slots are lacking, with a
- * note unless all are; null where none is.
+ * The checkpoint, with tensors under the names of slots, without the layer where some of its tensors are missing, with a
+ * note unless all are missing; null where none is.
  */
 export function withoutLackingHead(checkpoint: Checkpoint, slots: readonly WeightSlot[]): Checkpoint | null {
   const names = slots.map(({ name }) => name).filter((name) => name.startsWith(MULTI_TOKEN_PREFIX));
@@ -47,12 +50,12 @@ export function withoutLackingHead(checkpoint: Checkpoint, slots: readonly Weigh
 }
 
 const ASSISTANT = /^Gemma4(Unified)?AssistantForCausalLM$/;
-/** How an assistant finds the rows of its head sooner, which is computed whole here. */
+/** Tensors by which an assistant narrows its vocabulary down; here all its logits are computed. */
 const CLUSTERS = "masked_embedding.";
 
 /**
- * A checkpoint with what drafts for it, from a checkpoint of its own: an assistant of Gemma 4, or the tensors `mtp.*` of Qwen3.5.
- * InvalidFileError for one that has neither, both named.
+ * A checkpoint joined with a separate draft head: an assistant of Gemma 4, or the tensors `mtp.*` of Qwen3.5.
+ * InvalidFileError, naming both, for a head that has neither.
  */
 export function withHeadOf(checkpoint: Checkpoint, head: Checkpoint): Checkpoint {
   const isAssistant = ASSISTANT.test(architectureName(head.config));
@@ -86,7 +89,7 @@ export function withHeadOf(checkpoint: Checkpoint, head: Checkpoint): Checkpoint
   };
 }
 
-/** The tensors of both; those of the second where both have a name. */
+/** The tensors of both sources; the second's where both have a name. */
 function joined(first: TensorSource, second: TensorSource): TensorSource {
   const of = (name: string) => (second.has(name) ? second : first);
   return {

@@ -1,4 +1,4 @@
-/** Checkpoints that have a weight of all experts in one tensor: the weights of each expert are parts of it. */
+/** Checkpoints that store a weight of all experts in one tensor: each expert's weights become parts of it. */
 import { InvalidArgumentError, ShapeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
 import type { LowBitTensor, TensorInfo, TensorSource } from "../../formats/tensor-source.ts";
@@ -6,19 +6,21 @@ import type { ExpertStack } from "../../model/layer.ts";
 import { pickRows, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, zeroTensor } from "../../tensor.ts";
 
-/** A weight of one expert in a tensor: rows first, first + step, … of a matrix [n, k], or values of a vector [n]. */
+/**
+ * A weight of one expert in a stacked tensor: rows first, first + step, … of a matrix [n, k], or values of a vector [n].
+ */
 interface Part {
   readonly stack: ExpertStack;
-  /** The tensor's name. */
+  /** Name of the stacked tensor. */
   readonly tensor: string;
-  /** Number of the expert in the tensor; null where it is the expert's own. */
+  /** Number of the expert in the tensor; null where the tensor is the expert's own. */
   readonly expert: number | null;
   readonly first: number;
   readonly step: number;
   readonly info: TensorInfo;
 }
 
-/** The checkpoint with the weights of each expert in place of tensors of all. */
+/** The checkpoint with the weights of each expert in place of stacked tensors. */
 export function withExpertStacks(checkpoint: Checkpoint, stacks: readonly ExpertStack[]): Checkpoint {
   const { tensors } = checkpoint;
   const parts = new Map<string, Part>();
@@ -61,7 +63,7 @@ class ExpertTensors implements TensorSource {
   readonly #base: TensorSource;
   readonly #parts: ReadonlyMap<string, Part>;
   readonly #known: ReadonlySet<string>;
-  /** The last expert's matrix: its parts, and their rows, are asked for one after the other. */
+  /** The last expert's matrix, since its parts and their rows are read one after the other. */
   #last: { readonly key: string; readonly values: Promise<Tensor> } | null = null;
 
   constructor(base: TensorSource, parts: ReadonlyMap<string, Part>, hidden: ReadonlySet<string>) {
@@ -123,7 +125,7 @@ class ExpertTensors implements TensorSource {
     return result;
   }
 
-  /** All of an expert's matrix. */
+  /** An expert's whole matrix. */
   #matrix({ tensor, expert }: Part): Promise<Tensor> {
     const key = `${tensor} ${expert}`;
     if (this.#last?.key !== key) {
@@ -134,7 +136,7 @@ class ExpertTensors implements TensorSource {
   }
 }
 
-/** Rows of an expert's matrix in few bits; those of all experts follow each other. */
+/** Rows of an expert's low-bit matrix, within the matrix of all experts. */
 function lowBitPart(whole: LowBitTensor, { expert, stack, first, step, info }: Part): LowBitTensor {
   const [n = 0] = info.shape;
   const start = (expert ?? 0) * n * stack.slots.length + first;

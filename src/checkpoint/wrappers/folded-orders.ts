@@ -1,6 +1,6 @@
 /**
- * Orders of columns (GPTQ's act-order) of the last matrix of gated MLPs, folded into the rows of gate and up: what those make
- * then stands in that order already, and nothing is gathered in between.
+ * Folds column orders (GPTQ's act-order) of a gated MLP's last matrix into the rows of gate and up, which then give their
+ * results in that order, so that nothing needs to be permuted in between.
  */
 import type { Checkpoint } from "../../formats/contract.ts";
 import { withMoves } from "../../formats/moved-weights.ts";
@@ -9,14 +9,14 @@ import type { Network } from "../../model/decoder.ts";
 import { dequantize, pickRows, type QuantizedWeights } from "../../quantized.ts";
 
 const DOWN = /^(.*)\.down_proj\.weight$/;
-/** What an MLP may have: with a norm in front of the last matrix, that would be moved, too. */
+/** Tensors that such an MLP may have: a norm before the last matrix would have to be permuted, too. */
 const PARTS = /^(gate|up|down)_proj\.(weight|bias)$/;
 
-/** The checkpoint with such matrices in the order of their groups. */
+/** The checkpoint with the columns of such matrices in the order of their groups. */
 export function withFoldedOrders(checkpoint: Checkpoint, { slots }: Network): Checkpoint {
   const { tensors } = checkpoint;
   const names = slots.map(({ name }) => name);
-  /** Rows of gate and up, and columns of down, by name. */
+  /** New order of the rows of gate and up, and of the columns of down, by name. */
   const rows = new Map<string, Int32Array>();
   const columns = new Map<string, Int32Array>();
   for (const name of names) {
@@ -47,7 +47,7 @@ function moved(
     if (order) return { storedRow: (row) => order[row]! };
     return storedColumns ? { storedColumns } : null;
   });
-  /** What is stored in few bits, in the order of rows. */
+  /** Low-bit weights with their rows in the new order. */
   const lowBit = (name: string): LowBitTensor | null => {
     const found = tensors.lowBit?.(name) ?? null;
     const order = rows.get(name);
@@ -75,7 +75,7 @@ function moved(
   };
 }
 
-/** Row `r` of the result is row `order[r]`. The matrix is read whole, once for all of its rows: readers unpack it so. */
+/** Row `r` of the result is row `order[r]`. The matrix is read once as a whole for all of its rows. */
 function withRows({ rows, ...rest }: LowBitTensor, order: Int32Array): LowBitTensor {
   const { n } = rest.spec;
   let whole: Promise<QuantizedWeights> | null = null;
@@ -90,7 +90,7 @@ function withRows({ rows, ...rest }: LowBitTensor, order: Int32Array): LowBitTen
   };
 }
 
-/** The float values of rows, in the order of the matrix's columns. */
+/** Float values of rows, with columns in the matrix's own order. */
 async function floatRows(found: LowBitTensor, first: number, count: number): Promise<Float32Array> {
   const { order, spec } = found;
   const values = dequantize(await found.rows(first, count));

@@ -1,6 +1,6 @@
 /**
- * What is done to a checkpoint until it has the names and the order of rows that its network has for tensors: each wrapper
- * works on what the one before gives, and says why it stands where it does.
+ * Wrappers of a checkpoint: steps that give its tensors the names and order of rows that its network expects. Each works on
+ * the result of the one before, and says why it comes at its place.
  */
 import type { Checkpoint } from "../../formats/contract.ts";
 import { withTurnedHeads } from "../../formats/head-rows.ts";
@@ -18,36 +18,36 @@ import { withStoredHead } from "./tied-head.ts";
 
 type Wrapped = readonly [Checkpoint, Decoder];
 
-/** Before a network can be built, since they change the config that it is built from. */
+/** First, since they change the config that the network is built from. */
 const ofConfigs: readonly ((checkpoint: Checkpoint) => Checkpoint)[] = [
-  // All others ask for the architecture, which configs of some kinds of file do not name.
+  // All others need the architecture, which configs of some files do not name.
   (checkpoint) => ({ ...checkpoint, config: withArchitecture(checkpoint.config) }),
-  // What follows reads the config of the decoder, which a model that sees has within its own.
+  // Later steps read the decoder's config, which a multimodal model nests in its own.
   withTextHalf,
-  // The decoder's config may ask for layers of multi-token prediction that are not supported: no slots for these.
+  // The decoder's config may have unsupported layers of multi-token prediction, which get no slots.
   withDraftHead,
 ];
 
-/** Of a decoder, since they look for tensors of its slots. */
+/** For decoders, since they look for tensors of the decoder's slots. */
 const ofDecoders: readonly ((...found: Wrapped) => Wrapped | Promise<Wrapped>)[] = [
-  // Base models lack "model." in front of names, by which the next ones look.
+  // Base models lack the prefix "model.", which the next steps expect.
   (checkpoint, decoder) => [withModelPrefix(checkpoint, decoder), decoder],
-  // A layer of multi-token prediction may have experts, which the next would take to be lacking.
+  // A layer of multi-token prediction may have experts, which the next step would take for missing.
   (checkpoint, decoder) => [withExpertStacks(checkpoint, stacksOf(decoder)), decoder],
   // Gives another decoder, which has the same head and embedding.
   (checkpoint, decoder) => {
     const other = withoutLackingHead(checkpoint, decoder.slots);
     return other ? [other, buildDecoder(other.configFile, other.config)] : [checkpoint, decoder];
   },
-  // Reads two matrices, so it is not done twice.
+  // Last, since it may read two whole matrices.
   withStoredHead,
 ];
 
-/** Of all networks, since they change rows of slots. */
+/** For all networks, since they change rows of slots. */
 const ofNetworks: readonly ((checkpoint: Checkpoint, network: Network) => Checkpoint)[] = [
-  // MLPs in the order of groups.
+  // Puts the columns of MLPs in the order of their groups.
   withFoldedOrders,
-  // Attention, whose rows no other moves: in the order of Hugging Face, whichever the file has.
+  // Puts the rows of attention, which no other step moves, in Hugging Face's order.
   withHeadHalves,
 ];
 
@@ -59,7 +59,7 @@ function withHeadHalves(checkpoint: Checkpoint, { slots }: Network): Checkpoint 
   return { ...checkpoint, tensors: withTurnedHeads(checkpoint.tensors, (name) => paired.get(name) ?? null) };
 }
 
-/** The checkpoint with the config that a network is built from. */
+/** The checkpoint with the config from which its network is built. */
 export function withNetworkConfig(checkpoint: Checkpoint): Checkpoint {
   return ofConfigs.reduce((wrapped, wrap) => wrap(wrapped), checkpoint);
 }
@@ -71,7 +71,7 @@ export async function decoderOf(checkpoint: Checkpoint): Promise<Wrapped> {
   return wrapped;
 }
 
-/** The checkpoint of a network with rows in the order that the network has. */
+/** The checkpoint with rows in the order that the network expects. */
 export function withNetworkRows(checkpoint: Checkpoint, network: Network): Checkpoint {
   return ofNetworks.reduce((wrapped, wrap) => wrap(wrapped, network), checkpoint);
 }

@@ -1,6 +1,6 @@
 /**
- * Checkpoints of models that see images or hear as well: `…ForConditionalGeneration`, whose decoder is described by
- * `text_config`. What becomes of them here is the decoder alone.
+ * Checkpoints of multimodal models: `…ForConditionalGeneration`, whose `text_config` describes the decoder, the only part
+ * that is used.
  */
 import { UnsupportedError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/contract.ts";
@@ -13,15 +13,15 @@ import type { Architecture } from "../../model/decoder.ts";
 import { architectureName } from "../../model/encoders.ts";
 import { MULTI_TOKEN_LAYERS } from "../../model/multi-token.ts";
 
-/** What names of the decoder's tensors begin with, by the classes and versions of transformers that wrote them. */
+/** Prefixes of the decoder's tensors, by the classes and versions of transformers that wrote them. */
 const decoderPrefix = /^(?:model\.)?(?:language_model|text_model)\.(?:model\.)?/;
 const headPrefix = /^(?:model\.)?(?:(?:language_model|text_model)\.)?(?=lm_head\.)/;
 
 const draftPrefix = /^(?:model\.)?(?:language_model\.)?(?=mtp\.)/;
 
-/** Which names of a file are its decoder's. */
+/** Which tensor names of a file belong to its decoder. */
 interface NamesOfHalf {
-  /** Whether the decoder's names begin with its part's. */
+  /** Whether the decoder's names have a prefix of their own. */
   readonly isPrefixed: boolean;
   /** Whether the decoder has a layer of multi-token prediction. */
   readonly drafts: boolean;
@@ -36,7 +36,7 @@ function decoderName(name: string, { isPrefixed, drafts }: NamesOfHalf): string 
   return decoderPrefix.test(name) ? name.replace(decoderPrefix, "model.") : null;
 }
 
-/** The decoder that a text_config names, by its type, which transformers believes, else by its class. */
+/** The decoder of a text_config: by its model_type, which transformers goes by, else by its class. */
 function architectureOf({ model_type: type, architectures: names }: JsonObject): Architecture | undefined {
   if (type === undefined) return architectures.find(({ name }) => Array.isArray(names) && names[0] === name);
   return architectures.find(
@@ -44,7 +44,7 @@ function architectureOf({ model_type: type, architectures: names }: JsonObject):
   );
 }
 
-/** Fields of the whole that count for its decoder, too, where that says nothing. */
+/** Fields of the whole config that apply to the decoder where its own config lacks them. */
 const shared = [
   "bos_token_id",
   "eos_token_id",
@@ -55,14 +55,14 @@ const shared = [
   ASSISTANT_CONFIG,
 ] as const;
 
-/** How messages call a model that sees or hears as well: its class, or its type where the config names no class; null for another. */
+/** Name of a multimodal model for messages: its class, or its type without one; null for other models. */
 function wholeName(config: JsonObject): string | null {
   const name = architectureName(config);
   if (name === "" && isObject(config.text_config)) return String(config.model_type);
   return name.endsWith("ForConditionalGeneration") ? name : null;
 }
 
-/** The config of the decoder by itself; null for a config of a decoder. */
+/** The decoder's config of a multimodal model; null for a config that is a decoder's already. */
 function textConfig(checkpoint: Checkpoint): JsonObject | null {
   const { config, configFile } = checkpoint;
   const name = wholeName(config);
@@ -88,12 +88,12 @@ function textConfig(checkpoint: Checkpoint): JsonObject | null {
   };
 }
 
-/** The part that a tensor is of: the first word of its name that says something. */
+/** The part of the model that a tensor belongs to: the first word of its name after "model.". */
 const partOf = (name: string) => name.replace(/^model\./, "").split(".")[0]!;
 
 /**
- * The checkpoint of the decoder within one that sees or hears as well, with a note that says what is left out; others as
- * they are. UnsupportedError where the decoder is none of the table.
+ * The decoder's checkpoint within a multimodal one, with a note about what is left out; other checkpoints are unchanged.
+ * UnsupportedError for an unknown decoder.
  */
 export function withTextHalf(checkpoint: Checkpoint): Checkpoint {
   const config = textConfig(checkpoint);

@@ -1,4 +1,4 @@
-/** Heads that a config ties to the embedding, and what the checkpoint has of the two: transformers believes the checkpoint. */
+/** Heads that a config ties to the embedding, checked against the checkpoint's tensors, which transformers goes by. */
 import type { Checkpoint } from "../../formats/contract.ts";
 import { renamedTensors } from "../../formats/renamed-tensors.ts";
 import type { TensorSource } from "../../formats/tensor-source.ts";
@@ -8,8 +8,9 @@ import { bytesOf, isSameShape } from "../../tensor.ts";
 import { inParts } from "../stored/quantize-rows.ts";
 
 /**
- * The checkpoint and its decoder as transformers 5 takes them: a tied head with values of its own is not tied, and one that is stored in
- * place of the embedding is the embedding. Reads both matrices where there are two, a part at a time.
+ * The checkpoint and decoder as transformers 5 takes them: a tied head with values of its own becomes untied, and a head
+ * that is stored in place of the embedding becomes the embedding. Where both are stored, they are read in parts and
+ * compared.
  */
 export async function withStoredHead(checkpoint: Checkpoint, decoder: Decoder): Promise<[Checkpoint, Decoder]> {
   const { configFile, config, tensors } = checkpoint;

@@ -1,4 +1,7 @@
-/** A residual sum and the norm that reads it become one call, which adds in place: the sum is kept for the next block. */
+/**
+ * Pass: fuses a residual addition with the norm that reads the sum. The fused call adds in place, which keeps the sum for
+ * the next block.
+ */
 import { addRmsNormOperator } from "../../ops/norm.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, renewArguments } from "../graph.ts";
@@ -9,7 +12,7 @@ export function fuseAddNorm(graph: Graph, { registry, cpu }: RewriteContext): Gr
   const uses = new Uses(graph);
   const builder = new GraphBuilder(registry, cpu);
   const replaced = new Map<GraphValue, GraphValue>();
-  /** Sums that the norm of the same node makes. */
+  /** Additions by the norm that they are fused with. */
   const sums = new Map<GraphNode, GraphNode>();
   for (const [i, node] of graph.nodes.entries()) {
     const next = graph.nodes[i + 1];
@@ -30,7 +33,7 @@ export function fuseAddNorm(graph: Graph, { registry, cpu }: RewriteContext): Gr
   return { ...graph, nodes: builder.nodes, outputs: graph.outputs.map((value) => replaced.get(value) ?? value) };
 }
 
-/** Whether `norm` follows `add`, norms its whole rows, and nothing reads the first addend afterwards. */
+/** Whether `norm` comes after `add`, norms whole rows of its sum, and nothing reads the first addend afterwards. */
 function isAddNorm(add: GraphNode, norm: GraphNode, uses: Uses): boolean {
   if (add.operator !== "aten::add.out" || norm.operator !== "lowbit::rms_norm.out" || norm.args[0] !== add.out)
     return false;

@@ -1,8 +1,8 @@
-/** Values that are columns of one other value, side by side. */
+/** Finds values that are adjacent columns of one value. */
 import type { GraphValue } from "../graph.ts";
 import type { Uses } from "./uses.ts";
 
-/** The value whose columns `values` are, all of them and in this order; null when there is none. */
+/** The value of which `values` are all columns, in this order; null when there is none. */
 export function columnsOf(values: readonly GraphValue[], uses: Uses): GraphValue | null {
   let whole: GraphValue | null = null;
   let start = 0;

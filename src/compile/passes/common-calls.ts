@@ -1,6 +1,6 @@
 /**
- * Makes equal calls one: the same operator on the same values, where nothing reads or writes state. Before passes that
- * let calls write over values: those are other values then.
+ * Pass: merges equal calls, of the same operator on the same values, that neither read nor write state. It must run before
+ * passes that let calls write over values.
  */
 import type { Argument } from "../../ops/call-arguments.ts";
 import type { OperatorRegistry } from "../../ops/operator-registry.ts";

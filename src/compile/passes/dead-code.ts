@@ -1,4 +1,4 @@
-/** Removes calls whose result nothing reads. Calls that write state stay. */
+/** Pass: removes calls whose results nothing reads, except calls that write state. */
 import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue } from "../graph.ts";
 

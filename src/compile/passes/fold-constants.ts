@@ -1,4 +1,7 @@
-/** Calls on constants alone become constants, computed by the reference kernels when they are read; factors of 1 go away. */
+/**
+ * Pass: computes calls on constants only, by the reference kernels when the program is read or written, and removes factors
+ * of 1.
+ */
 
 import { scalarCpu } from "../../kernels/cpu.ts";
 import type { LazyConstant } from "../../ops/builder.ts";
@@ -9,7 +12,7 @@ import { GraphBuilder } from "../capture.ts";
 import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 import type { RewriteContext } from "./rewrite.ts";
 
-/** Larger results would make programs larger than the calls make them slow. */
+/** Most elements of a folded constant: larger ones would cost more bytes than the calls cost time. */
 const ELEMENTS_MAX = 1 << 16;
 
 export function foldConstants(graph: Graph, context: RewriteContext): Graph {
@@ -27,7 +30,7 @@ export function foldConstants(graph: Graph, context: RewriteContext): Graph {
   return { ...graph, nodes: builder.nodes, outputs: graph.outputs.map(current) };
 }
 
-/** What a call gives back as it is: x of x * 1. */
+/** The argument that a call returns unchanged, such as x of x * 1; null for others. */
 function unchanged({ operator, args }: GraphNode): GraphValue | null {
   return operator === "aten::mul.Scalar_out" && args[1] === 1 ? (args[0] as GraphValue) : null;
 }

@@ -1,4 +1,4 @@
-/** Which results may lie where an argument lies that nobody reads afterwards. */
+/** Pass: which results can be written over an argument that nothing reads afterwards. */
 
 import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentIndex } from "../../ops/schema.ts";
@@ -6,7 +6,7 @@ import { isSameShape } from "../../tensor.ts";
 import type { Graph, GraphNode, GraphValue } from "../graph.ts";
 import { Uses } from "./uses.ts";
 
-/** Values and the values whose place they take; a place that is passed on several times is that of the first. */
+/** Values by the value whose memory they take; for memory that is passed on several times, the first value. */
 export type Places = ReadonlyMap<GraphValue, GraphValue>;
 
 export function reusePlaces(graph: Graph, registry: OperatorRegistry): Places {
@@ -19,7 +19,7 @@ export function reusePlaces(graph: Graph, registry: OperatorRegistry): Places {
   return places;
 }
 
-/** The argument whose place a call's result may take. */
+/** The argument that a call's result can be written over. */
 function placeFor(node: GraphNode, registry: OperatorRegistry, uses: Uses): GraphValue | undefined {
   const operator = registry.find(node.operator);
   const names = operator?.inPlace ?? [];

@@ -1,6 +1,6 @@
 /**
- * Linear layers that read the same x and feed one call, such as queries, keys and values, or gate and up, become one:
- * x is quantized once and the weights are one stream. The parts are slices, which later passes take away.
+ * Pass: joins linear layers that read the same x and feed one call, such as q, k and v, or gate and up: x is quantized
+ * once, and the weights are one stream. Slices give the single results, which later passes remove.
  */
 import type { LazyConstant } from "../../ops/builder.ts";
 import { joinRows } from "../../ops/packed-constant.ts";
@@ -11,7 +11,7 @@ import type { RewriteContext } from "./rewrite.ts";
 import { attentionInputs } from "./rope-attention.ts";
 import { Uses } from "./uses.ts";
 
-/** Calls that become one, and its constants. */
+/** Calls that are joined, and the joined constants. */
 interface Group {
   readonly parts: readonly GraphNode[];
   readonly weight: LazyConstant;
@@ -20,7 +20,7 @@ interface Group {
 
 export function mergeLinears(graph: Graph, { registry, cpu }: RewriteContext): Graph {
   const uses = new Uses(graph);
-  /** Groups by their first call; the other calls of a group need nothing. */
+  /** Groups by their first call; the other calls of a group are dropped. */
   const groups = new Map<GraphNode, Group>();
   for (const node of graph.nodes) {
     const parts = partsOf(node, uses);
@@ -43,7 +43,7 @@ function firstOf({ nodes }: Graph, parts: readonly GraphNode[]): GraphNode {
   return nodes.find((node) => parts.includes(node))!;
 }
 
-/** The linear calls whose results one call reads side by side, in the order of its columns; null when they cannot be joined. */
+/** The linear calls whose results one call reads side by side, in the order of columns; null when they cannot be joined. */
 function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
   const values = gatedValues(node) ?? attentionInputs(node, uses)?.values ?? textInputs(node, uses);
   if (!values) return null;
@@ -55,7 +55,7 @@ function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
   return isLinear(first) && parts.every(alike) ? parts : null;
 }
 
-/** Queries, keys and values of attention of packed sequences, before they are rotated where they are. */
+/** Queries, keys and values of attention over packed sequences, before RoPE where there is one. */
 function textInputs({ operator, args }: GraphNode, uses: Uses): readonly GraphValue[] | undefined {
   if (operator !== "lowbit::attend_packed.out") return undefined;
   return (args.slice(0, 3) as GraphValue[]).map((value) => {
@@ -64,12 +64,12 @@ function textInputs({ operator, args }: GraphNode, uses: Uses): readonly GraphVa
   });
 }
 
-/** The call that makes a value that nothing else reads. */
+/** The call that computes a value which only one call reads. */
 function soleMaker(value: GraphValue, uses: Uses): GraphNode | undefined {
   return uses.isReadOnce(value) ? uses.maker(value) : undefined;
 }
 
-/** What was normed, of queries and keys that are normed before they are rotated. */
+/** For queries and keys that are normed before RoPE, the norm's input; else the value itself. */
 function beforeNorm(value: GraphValue, uses: Uses): GraphValue {
   const maker = soleMaker(value, uses);
   return maker?.operator === "lowbit::rms_norm.out" ? (maker.args[0] as GraphValue) : value;
@@ -81,7 +81,7 @@ function isLinear({ operator }: GraphNode): boolean {
   );
 }
 
-/** The constants of the joined call, in the order of its arguments; null when there are none. */
+/** The joined constants of the calls, in the order of arguments; null when they cannot be joined. */
 function joinedConstants(parts: readonly GraphNode[]): Pick<Group, "weight" | "bias"> | null {
   const constantsAt = (index: number) => {
     const values = parts.map(({ args }) => args[index]!);
@@ -91,7 +91,7 @@ function joinedConstants(parts: readonly GraphNode[]): Pick<Group, "weight" | "b
     constants.every((constant) => constant !== null) ? joinRows(constants) : null;
   const weight = joined(constantsAt(1));
   if (!weight) return null;
-  // Packed weights hold their biases; what follows them are sizes.
+  // Packed weights contain their biases; further arguments are sizes.
   if (weight.packed) return { weight, bias: null };
   const biases = constantsAt(2);
   const bias = joined(biases);

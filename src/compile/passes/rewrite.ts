@@ -1,4 +1,4 @@
-/** Replaces calls of some operators by other calls: fused ones, or, for another runtime, those that it has. */
+/** Replaces calls of some operators by other calls: fused ones, or those that another runtime has. */
 import type { Cpu } from "../../kernels/contract.ts";
 import type { Argument } from "../../ops/call-arguments.ts";
 import type { OperatorRegistry } from "../../ops/operator-registry.ts";
@@ -31,16 +31,16 @@ class CallArguments {
   }
 }
 
-/** The call as it was, and what has become of values since. */
+/** The original call, and what values have been replaced by so far. */
 interface Site {
   readonly node: GraphNode;
   current(value: GraphValue): GraphValue;
 }
 
-/** Makes the calls that stand for one call, and gives the value that stands for its result; null leaves it as it is. */
+/** Makes the calls that replace one call, and gives the value that replaces its result; null keeps the call. */
 export type Rewriting = (builder: GraphBuilder, args: CallArguments, site: Site) => GraphValue | null;
 
-/** What graphs are rewritten with. */
+/** What rewriting a graph needs. */
 export interface RewriteContext {
   /** Operators that calls may name. */
   readonly registry: OperatorRegistry;
@@ -48,7 +48,7 @@ export interface RewriteContext {
   readonly cpu: Cpu;
 }
 
-/** The graph with every call of an operator in `rules` rewritten. */
+/** Rewrites every call of the operators in `rules`. */
 export function rewrite(graph: Graph, rules: ReadonlyMap<string, Rewriting>, context: RewriteContext): Graph {
   const { registry, cpu } = context;
   const builder = new GraphBuilder(registry, cpu);

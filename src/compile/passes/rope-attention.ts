@@ -1,4 +1,4 @@
-/** Rotary embedding of queries and keys that are columns of one value, and the attention after it, become one call. */
+/** Pass: fuses RoPE of queries and keys, which are columns of one value, with the attention after it. */
 import type { Graph, GraphNode, GraphValue } from "../graph.ts";
 import { columnsOf } from "./columns.ts";
 import { type RewriteContext, type Rewriting, rewrite } from "./rewrite.ts";
@@ -6,16 +6,16 @@ import { Uses } from "./uses.ts";
 
 const ATTENTION = "lowbit::update_and_attend.out";
 
-/** Place of the argument head_dim: columns of a row of the cache that a call works on. */
+/** Index of the argument head_dim, the elements of a head in the KV cache. */
 const HEAD_DIM = 6;
 
 interface AttentionInputs {
-  /** Queries, keys and values before the rotation. */
+  /** Queries, keys and values before RoPE. */
   readonly values: readonly [GraphValue, GraphValue, GraphValue];
   readonly angles: GraphValue;
 }
 
-/** What an attention call reads when queries and keys are rotated by the same angles; else null. */
+/** The inputs of an attention call whose queries and keys are rotated by the same angles; else null. */
 export function attentionInputs(node: GraphNode, uses: Uses): AttentionInputs | null {
   if (node.operator !== ATTENTION) return null;
   const [q, k, v] = node.args as [GraphValue, GraphValue | null, GraphValue];
@@ -26,7 +26,7 @@ export function attentionInputs(node: GraphNode, uses: Uses): AttentionInputs | 
   });
   const [turnQ, turnK] = turns;
   if (!turnQ || !turnK || turnQ.args[1] !== turnK.args[1] || turnQ.args[2] !== turnK.args[2]) return null;
-  // Heads of another size than those of the cache would not be rotated by head.
+  // RoPE must rotate heads of the cache's size.
   if (node.args[HEAD_DIM] !== turnQ.args[2]) return null;
   return {
     values: [turnQ.args[0] as GraphValue, turnK.args[0] as GraphValue, v],

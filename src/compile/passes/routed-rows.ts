@@ -1,4 +1,6 @@
-/** Mixtures of experts as a whole work row by row: rows go to their experts by their own logits, and come back. */
+/**
+ * Finds mixtures of experts that work token by token as a whole: tokens are sorted by their own logits, and sorted back.
+ */
 import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentIndex } from "../../ops/schema.ts";
 import { type GraphNode, type GraphValue, isGraphValue } from "../graph.ts";
@@ -8,7 +10,7 @@ const ROUTE = "lowbit::route.out";
 const EXPERT_ROWS = "lowbit::expert_rows.out";
 const COMBINE = "lowbit::combine_experts.out";
 
-/** Arguments of a call of a mixture that have rows, in the order of experts or not, and that say which go where. */
+/** Indices of a call's arguments with one row for each token, sorted by expert or not, or with the routing. */
 function routedArguments({ operator, args }: GraphNode, registry: OperatorRegistry): readonly number[] {
   const schema = registry.find(operator)?.schema;
   const isOurs = [ROUTE, EXPERT_ROWS, COMBINE].includes(operator) || operator.startsWith("lowbit::expert_linear");
@@ -17,12 +19,12 @@ function routedArguments({ operator, args }: GraphNode, registry: OperatorRegist
   return names.map((name) => argumentIndex(schema, name)).filter((place) => isGraphValue(args[place]!));
 }
 
-/** Calls of a mixture, each with the places of the arguments that have rows. */
+/** Calls of a mixture, with the indices of their arguments that have rows. */
 export type RoutedCalls = ReadonlyMap<GraphNode, readonly number[]>;
 
 /**
- * The calls of the mixture whose results `combine` sums: that of the router, of the rows by expert, and all between; null
- * for another call, and where anything besides reads what they make. `rowwise`: arguments of calls that work row by row.
+ * The calls of the mixture that `combine` ends: router, sorting by expert, and all between; null for another call, and
+ * where anything else reads their results. `rowwise`: indices of arguments of calls that work token by token.
  */
 export function routedCalls(
   combine: GraphNode,

@@ -1,7 +1,7 @@
-/** Who uses the values of a graph. */
+/** Which calls compute and read the values of a graph. */
 import { argumentValues, type Graph, type GraphNode, type GraphValue } from "../graph.ts";
 
-/** How often a value is used: by calls, each argument counted, and as an output. */
+/** Uses of each value: by calls, each argument counted, and as an output. */
 export class Uses {
   readonly #makers = new Map<GraphValue, GraphNode>();
   readonly #readers = new Map<GraphValue, GraphNode[]>();
@@ -15,12 +15,12 @@ export class Uses {
     }
   }
 
-  /** The call that makes a value; undefined for inputs, constants and state. */
+  /** The call that computes a value; undefined for inputs, constants and state. */
   maker(value: GraphValue): GraphNode | undefined {
     return this.#makers.get(value);
   }
 
-  /** The calls that read a value, in order; one that reads it twice comes twice. */
+  /** The calls that read a value, in order; a call that reads it twice is listed twice. */
   readers(value: GraphValue): readonly GraphNode[] {
     return this.#readers.get(value) ?? [];
   }
@@ -29,7 +29,7 @@ export class Uses {
     return this.#outputs.has(value);
   }
 
-  /** Whether one call reads the value, once, and it is no output. */
+  /** Whether exactly one argument of one call reads the value, which is no output. */
   isReadOnce(value: GraphValue): boolean {
     return !this.isOutput(value) && this.readers(value).length === 1;
   }

@@ -1,6 +1,6 @@
 /**
- * Where only some rows of a value are read, the last or those of indices, its makers work on those rows alone, as far as they
- * work row by row: of the last block of a decoder, everything after the attention.
+ * Pass: where only some rows (tokens) of a value are read, its makers compute only those rows, as far as they work token by
+ * token: in the last block of a decoder, everything after attention.
  */
 import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentIndex } from "../../ops/schema.ts";
@@ -10,7 +10,7 @@ import type { RewriteContext } from "./rewrite.ts";
 import { routedCalls } from "./routed-rows.ts";
 import { Uses } from "./uses.ts";
 
-/** Places of the arguments that a call works on row by row; what works along a dimension does so only along the last. */
+/** Indices of the arguments that a call works on token by token; calls along a dimension must work along the last. */
 function rowArguments({ operator, args }: GraphNode, registry: OperatorRegistry): number[] {
   const found = registry.find(operator);
   if (
@@ -21,7 +21,7 @@ function rowArguments({ operator, args }: GraphNode, registry: OperatorRegistry)
   return found.rowwise.map((name) => argumentIndex(found.schema, name));
 }
 
-/** Places of those arguments where row t of a result [1, T, n] depends on row t of each of them; none elsewhere. */
+/** Indices of those arguments where row t of the result [1, T, n] depends on row t of each; empty for other calls. */
 function rowwiseArguments(node: GraphNode, registry: OperatorRegistry): readonly number[] {
   const places = rowArguments(node, registry);
   const { shape } = node.out.spec;
@@ -30,7 +30,7 @@ function rowwiseArguments(node: GraphNode, registry: OperatorRegistry): readonly
   return shape.length === 3 && shape[0] === 1 && places.every((i) => hasRows(node.args[i]!)) ? places : [];
 }
 
-/** Which rows of x [1, T, n] a call takes: the last, or those of indices; null for a call that takes no rows of one. */
+/** Which rows of x [1, T, n] a call selects: the last, or those at indices; null for other calls. */
 function wantedRows({ operator, args }: GraphNode): "last" | GraphValue | null {
   const [x, dim, index] = args;
   if (operator === "lowbit::select_rows.out") return dim as GraphValue;
@@ -38,13 +38,13 @@ function wantedRows({ operator, args }: GraphNode): "last" | GraphValue | null {
   return isLast && (x as GraphValue).spec.shape.length === 3 ? "last" : null;
 }
 
-/** A call of which only some rows are wanted, and the places of its arguments of which it needs no others. */
+/** A call of which only some rows are wanted, and the indices of its arguments that can be reduced to these rows. */
 interface PartlyRead {
   readonly wanted: "last" | GraphValue;
   readonly places: readonly number[];
 }
 
-/** The makers of values of which only some rows are read, the same by all readers. */
+/** The calls of whose results all readers select the same rows. */
 function partlyRead(graph: Graph, registry: OperatorRegistry): Map<GraphNode, PartlyRead> {
   const uses = new Uses(graph);
   const found = new Map<GraphNode, PartlyRead>();
@@ -61,7 +61,7 @@ function partlyRead(graph: Graph, registry: OperatorRegistry): Map<GraphNode, Pa
     if (!wanted || uses.isOutput(out) || rowsRead.some((rows) => rows !== wanted)) continue;
     const places = rowwise(node);
     if (places.length > 0) found.set(node, { wanted, places });
-    // The last row alone has no dimension of rows, which routers need.
+    // The last row is selected without its dimension, which routers need.
     else if (wanted !== "last")
       for (const [call, places] of routedCalls(node, uses, registry, rowwise) ?? [])
         found.set(call, { wanted, places });
@@ -72,7 +72,7 @@ function partlyRead(graph: Graph, registry: OperatorRegistry): Map<GraphNode, Pa
 export function narrowToWantedRows(graph: Graph, { registry, cpu }: RewriteContext): Graph {
   const narrow = partlyRead(graph, registry);
   const builder = new GraphBuilder(registry, cpu);
-  /** The wanted rows of values, for each choice of rows. */
+  /** The selected rows of values, for each selection. */
   const rows = new Map<"last" | GraphValue, Map<GraphValue, GraphValue>>();
   const replaced = new Map<GraphValue, GraphValue>();
   const current = (value: GraphValue) => replaced.get(value) ?? value;

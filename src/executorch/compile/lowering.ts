@@ -1,5 +1,5 @@
 /**
- * Our fused operators as calls of operators that ExecuTorch has: portable aten, quantized_decomposed, and the custom
+ * Lowers our fused operators to operators that ExecuTorch has: portable aten, quantized_decomposed, and the custom
  * operators for language models (extension/llm/custom_ops). Sizes that depend on the number of tokens stay dynamic.
  */
 
@@ -13,14 +13,14 @@ import type { LazyConstant } from "../../ops/builder.ts";
 import type { Argument } from "../../ops/call-arguments.ts";
 import { toFloat32 } from "../../tensor.ts";
 
-/** The namespace of our own operators. ExecuTorch has those of the others, or gets them from an operator library. */
+/** Namespace of our own operators. ExecuTorch has the others, or gets them from an operator library. */
 const OWN = "lowbit::";
 
-/** x viewed as [1, T, heads, D]; T is what is left. */
+/** x viewed as [1, T, heads, D]; T is given as -1. */
 const heads = (builder: GraphBuilder, x: GraphValue, headDim: number) =>
   builder.call("aten::view_copy.out", x, [1, -1, x.spec.shape.at(-1)! / headDim, headDim]);
 
-/** x / sqrt(mean(x^2) + eps) * weight; a weight shorter than the rows serves each of their parts. */
+/** x / sqrt(mean(x^2) + eps) * weight; a weight shorter than the rows applies to each part of its size. */
 const rmsNorm: Rewriting = (builder, args) => {
   const x = args.tensor("x");
   const weight = args.tensor("weight");
@@ -35,12 +35,12 @@ const rmsNorm: Rewriting = (builder, args) => {
   return whole ? scaled : builder.call("aten::view_copy.out", scaled, [...leading(x), x.spec.shape.at(-1)!]);
 };
 
-/** The sizes of x before its last: those that may change are what is left. */
+/** The sizes of x except the last; dynamic ones are given as -1. */
 function leading({ spec, smallest }: GraphValue): number[] {
   return spec.shape.slice(0, -1).map((size, dim) => (size === smallest[dim] ? size : -1));
 }
 
-/** cos and sin [T, 2, half] of the angles at positions input_pos .. input_pos + T - 1: rows of a table of `length`. */
+/** RoPE's cosines and sines [T, 2, half] at positions input_pos .. input_pos + T - 1, as rows of a table of `length`. */
 const ropeAngles = (length: number): Rewriting => {
   return (builder, args) => {
     const frequencies = args.tensor("inverse_frequencies");
@@ -77,7 +77,7 @@ function contextLength({ nodes }: Graph): number {
   return Math.max(0, ...states.map(({ spec }) => spec.shape[1] ?? 0));
 }
 
-/** Rotates the halves of each head; what the angles do not reach stays. */
+/** Applies RoPE to the halves of each head; elements beyond the angles stay. */
 const rope: Rewriting = (builder, args) => {
   const x = args.tensor("x");
   const angles = args.tensor("angles");
@@ -99,7 +99,7 @@ const rope: Rewriting = (builder, args) => {
   return builder.call("aten::view_copy.out", joined, [1, -1, x.spec.shape.at(-1)!]);
 };
 
-/** Both caches are updated, then read by ExecuTorch's attention, which is causal from the position on. */
+/** Updates both caches, then calls ExecuTorch's attention, which is causal from input_pos on. */
 const attention: Rewriting = (builder, args) => {
   const keyCache = args.tensor("key_cache");
   const valueCache = args.tensor("value_cache");
@@ -154,7 +154,7 @@ const gate: Rewriting = (builder, args) => {
   return builder.call("aten::mul.out", activated, args.tensor("up"));
 };
 
-/** Sums of groups that divide a row. */
+/** Sums of groups whose size divides the row. */
 const groupSums: Rewriting = (builder, args) => {
   const x = args.tensor("x");
   const groupSize = args.number("group_size");
@@ -184,7 +184,7 @@ function inFloat32(builder: GraphBuilder, value: Argument<GraphValue>): Argument
   });
 }
 
-/** There, activations have one scale and zero point a row. */
+/** ExecuTorch's operators quantize activations with one scale and zero point a token. */
 const blockActivations: Rewriting = (builder, args) => {
   const packed = args.tensor("packed_weights");
   const sizes = ["group_size", "n", "k"].map((name) => args.number(name));
@@ -210,7 +210,10 @@ const decomposedNames = new Map([
   [8, "embedding_byte"],
 ]);
 
-/** Rows in TorchAO's packing → rows in that of quantized_decomposed: 4 bits the even column high, 2 bits from the lowest. */
+/**
+ * Repacks rows from TorchAO's to quantized_decomposed's packing: for 4 bits the even column in the high half, for 2 bits
+ * from the lowest bits up.
+ */
 function repackRows(packed: Uint8Array, shape: { bits: number; rows: number; dim: number }): Uint8Array {
   const { bits, rows, dim } = shape;
   const rowBytes = (dim * bits) / 8;
@@ -271,10 +274,12 @@ const rules = new Map<string, Rewriting>([
   ]),
 ]);
 
-/** The layout of packed weights that TorchAO's operators in ExecuTorch read. */
+/** Layout of packed weights that TorchAO's operators in ExecuTorch read. */
 export const EXECUTORCH_LAYOUT = "torchao_universal";
 
-/** A graph that calls no operators of our own; UnsupportedError names the first that ExecuTorch has no form of. */
+/**
+ * Lowers a graph so that it calls no operators of our own. UnsupportedError names the first that ExecuTorch cannot express.
+ */
 function lower(graph: Graph, context: RewriteContext): Graph {
   const rotating = ["lowbit::rope_angles.out", ropeAngles(contextLength(graph))] as const;
   const rewritten = rewrite(graph, new Map([...rules, rotating]), context);
@@ -286,5 +291,5 @@ function lower(graph: Graph, context: RewriteContext): Graph {
   return rewritten;
 }
 
-/** Compiles programs that ExecuTorch runs, too. */
+/** Target of programs that ExecuTorch can run, too. */
 export const executorchTarget: CompileTarget = { lower };

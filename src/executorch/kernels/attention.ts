@@ -1,24 +1,27 @@
-/** Attention as ExecuTorch's custom operators define it beyond the causal float case, in double precision. */
+/** Attention of ExecuTorch's custom operators, beyond the causal float case, in double precision. */
 import type { Tensor } from "../../tensor.ts";
 import { denseKernel, numbersOf } from "./dense.ts";
 
-/** Integers with a scale and a zero point for each row: (q - zero) * scale. */
+/** Quantized rows, each with a scale and a zero point: (q - zero) * scale. */
 interface QuantizedRows {
   readonly scales: Tensor;
   readonly zeros: Tensor;
 }
 
 export interface SdpaArgs {
-  /** [1, T, heads, D] */
+  /** Queries [1, T, heads, D]. */
   readonly q: Tensor;
-  /** [1, positions, kvHeads, D] */
+  /** Keys and values [1, positions, kvHeads, D]. */
   readonly k: Tensor;
   readonly v: Tensor;
   readonly quantized: { readonly q: QuantizedRows; readonly k: QuantizedRows; readonly v: QuantizedRows } | null;
-  /** Position of the first query; all see the keys before it and the new ones, or, if causal, up to their own. */
+  /**
+   * Position of the first query. Each query sees all keys before `start` and the new ones; if causal, only those up to its
+   * own.
+   */
   readonly start: number;
   readonly causal: boolean;
-  /** [T, start + T], added to the scores. */
+  /** Added to the scores, [T, start + T]. */
   readonly mask: Tensor | null;
   readonly scale: number;
   readonly out: Tensor;

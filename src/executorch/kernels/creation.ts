@@ -1,4 +1,4 @@
-/** Tensors from numbers. */
+/** Fills tensors with numbers. */
 import type { Tensor } from "../../tensor.ts";
 import { denseKernel, storeInto } from "./dense.ts";
 

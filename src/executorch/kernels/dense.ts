@@ -1,10 +1,10 @@
-/** Dense tensors of any element type as rows of numbers: what the kernels of general aten operators read and write. */
+/** Dense tensors of any dtype as lists of numbers, for the kernels of general aten operators. */
 import type { DType, TypedArray } from "../../dtype.ts";
 import { decodeBf16, decodeF16Array, f32ToBf16, f32ToF16 } from "../../half.ts";
 import type { Kernel } from "../../kernels/contract.ts";
 import type { Tensor } from "../../tensor.ts";
 
-/** Values that arithmetic works on. */
+/** Typed arrays of plain numbers. */
 export type Numbers = Exclude<TypedArray, BigInt64Array | BigUint64Array>;
 
 /** The values of a tensor as numbers: its own array where that holds numbers, else a decoded copy. */
@@ -29,7 +29,7 @@ export function storeInto({ dtype, data }: Tensor): (index: number, value: numbe
   };
 }
 
-/** A number as int64: beyond its range the nearest end, and for NaN the least, as x86 converts it. */
+/** A number as int64: clamped to the range, and the least for NaN, as x86 converts it. */
 function toInt64(value: number): bigint {
   if (value >= 2 ** 63) return 2n ** 63n - 1n;
   return value > -(2 ** 63) ? BigInt(Math.trunc(value)) : -(2n ** 63n);
@@ -41,7 +41,7 @@ const conversions: Partial<Record<DType, (value: number) => number>> = {
   bool: (value) => (value === 0 ? 0 : 1),
 };
 
-/** A kernel of a general operator: plain loops for any shapes and element types. */
+/** A kernel of a general operator: plain loops for any shapes and dtypes. */
 export function denseKernel<A>(operator: string, run: (args: A) => void): Kernel<A> {
   return {
     name: `${operator}_any_1x1x1_reference`,
@@ -66,21 +66,21 @@ export function stridesOf(shape: readonly number[]): number[] {
   return strides;
 }
 
-/** Strides of a tensor as if it were of a shape that it broadcasts to: 0 where its size is 1. */
+/** Strides of a tensor broadcast to shape `target`: 0 where its size is 1. */
 export function broadcastStrides(shape: readonly number[], target: readonly number[]): number[] {
   const strides = stridesOf(shape);
   const missing = target.length - shape.length;
   return target.map((_, dim) => (dim < missing || shape[dim - missing] === 1 ? 0 : strides[dim - missing]!));
 }
 
-/** Calls `visit(i, offset)` for element i of `shape` in order, with its place by `strides` from `start`. */
+/** Calls `visit(i, offset)` for each element i of `shape` in order, with its offset by `strides` from `start`. */
 export function eachPlace(
   shape: readonly number[],
   strides: readonly number[],
   visit: (index: number, offset: number) => void,
   start = 0,
 ): void {
-  // Rows of nothing may be as many as there are numbers.
+  // An empty tensor may still have very many rows.
   if (shape.includes(0)) return;
   const last = shape.length - 1;
   const inner = last < 0 ? 1 : shape[last]!;

@@ -1,9 +1,9 @@
-/** exp of float32 values as the C library of GNU rounds it, which ExecuTorch's portable kernels call on Linux. */
+/** exp of float32 values with the rounding of glibc, which ExecuTorch's portable kernels call on Linux. */
 import { roundHalfEven } from "../../rounding.ts";
 
-/** Parts of a power of two. */
+/** Steps into which a power of two is divided. */
 const PARTS = 32;
-/** 2^(r / 32) - 1 for r of -1/2 .. 1/2: coefficients of r^3, r^2, r, in glibc since 2.27 (sysdeps/ieee754/flt-32). */
+/** Coefficients of r^3, r^2, r in 2^(r / 32) - 1 for r in -1/2 .. 1/2, as in glibc since 2.27 (sysdeps/ieee754/flt-32). */
 const CUBIC = 0.05550361559341535 / PARTS ** 3;
 const SQUARE = 0.2402284522445722 / PARTS ** 2;
 const LINEAR = 0.6931471806916203 / PARTS;

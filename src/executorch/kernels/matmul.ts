@@ -1,4 +1,4 @@
-/** Products of batches of matrices, in double precision and rounded once. */
+/** Batched matrix products, in double precision and rounded once. */
 import type { Tensor } from "../../tensor.ts";
 import { denseKernel, numbersOf, storeInto } from "./dense.ts";
 
@@ -11,7 +11,7 @@ export interface MatmulArgs {
   readonly a: Tensor;
   readonly b: Tensor;
   readonly alpha: number;
-  /** Added as it is, already of the size of a row, of the result, or one element. */
+  /** Added unchanged; of the size of a row, of the result, or of one element. */
   readonly bias: Tensor | null;
   readonly beta: number;
   readonly out: Tensor;
@@ -27,7 +27,7 @@ export const matmulReference = denseKernel<MatmulArgs>("matmul", (args) => {
   for (let row = 0; row < batch * m; row++) {
     const first = Math.floor(row / m) * k * n;
     sums.fill(0);
-    // Along rows of b, which is where its elements lie together.
+    // Loops along rows of b, whose elements are adjacent.
     for (let c = 0; c < k; c++) {
       const factor = a[row * k + c]!;
       const start = first + c * n;

@@ -1,17 +1,17 @@
-/** Copies of tensors in another order, shape or selection: strided places of the input, in the order of the result. */
+/** Copies of tensors in another order, shape or selection: strided reads in the order of the result. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { denseKernel, eachPlace, numbersOf, storeInto, stridesOf } from "./dense.ts";
 
 export interface StridedArgs {
   readonly x: Tensor;
-  /** Place of the first element, and steps of the dimensions of the result, in elements of x. */
+  /** Offset of the first element in x, and strides, in elements of x, for the dimensions of the result. */
   readonly start: number;
   readonly strides: readonly number[];
   readonly out: Tensor;
 }
 
-/** y[i, j, ...] = x[start + i * strides[0] + j * strides[1] + ...], converted where the element types differ. */
+/** y[i, j, ...] = x[start + i * strides[0] + j * strides[1] + ...], converted where dtypes differ. */
 export const stridedReference = denseKernel<StridedArgs>("strided", ({ x, start, strides, out }) => {
   const convert = x.dtype !== out.dtype;
   const values = convert ? numbersOf(x) : x.data;
@@ -25,11 +25,11 @@ export const stridedReference = denseKernel<StridedArgs>("strided", ({ x, start,
 });
 
 export interface SliceScatterArgs extends StridedArgs {
-  /** Where x goes, in order, by `start` and `strides` in the result. */
+  /** Tensor into which x is written, in order, at `start` with `strides`. */
   readonly base: Tensor;
 }
 
-/** The base with x at strided places. */
+/** out = base, with x written to strided places. */
 export const sliceScatterReference = denseKernel<SliceScatterArgs>(
   "slice_scatter",
   ({ base, x, start, strides, out }) => {
@@ -49,14 +49,14 @@ export const sliceScatterReference = denseKernel<SliceScatterArgs>(
 
 export interface PadArgs {
   readonly x: Tensor;
-  /** Place in the result of the first element of x, and the result's steps. */
+  /** Offset of x's first element in the result, and the result's strides. */
   readonly start: number;
   readonly strides: readonly number[];
   readonly value: number;
   readonly out: Tensor;
 }
 
-/** x amid a constant. */
+/** out = x surrounded by a constant. */
 export const padReference = denseKernel<PadArgs>("pad", ({ x, start, strides, value, out }) => {
   const store = storeInto(out);
   const values = numbersOf(x);
@@ -66,12 +66,12 @@ export const padReference = denseKernel<PadArgs>("pad", ({ x, start, strides, va
 
 export interface CatArgs {
   readonly parts: readonly Tensor[];
-  /** Elements of each part that are together: those of the dimension that grows, and of those after it. */
+  /** Adjacent elements of each tensor: those of the concatenated dimension and of all after it. */
   readonly blocks: readonly number[];
   readonly out: Tensor;
 }
 
-/** Blocks of the parts in turn, converted where element types differ. */
+/** Concatenates blocks of the tensors in turn, converted where dtypes differ. */
 export const catReference = denseKernel<CatArgs>("cat", ({ parts, blocks, out }) => {
   const target = out.data as Float32Array;
   const isSame = parts.every(({ dtype }) => dtype === out.dtype);
@@ -89,20 +89,20 @@ export const catReference = denseKernel<CatArgs>("cat", ({ parts, blocks, out })
 });
 
 export interface IndexArgs {
-  /** Read at the places, or, with `values`, copied to `out` and then written there. */
+  /** Read at the places; or, with `values`, copied to `out`, in which they are then written. */
   readonly x: Tensor;
-  /** Dimensions before the indexed ones, the indexed ones, and those after, as sizes. */
+  /** Number of elements before the indexed dimensions; sizes of the indexed ones; `after`: elements after them. */
   readonly before: number;
   readonly sizes: readonly number[];
   readonly after: number;
-  /** For each indexed dimension the indices, already broadcast to one length. */
+  /** Indices of each indexed dimension, broadcast to one length. */
   readonly indices: readonly ArrayLike<number>[];
   readonly values: Tensor | null;
   readonly accumulate: boolean;
   readonly out: Tensor;
 }
 
-/** Where the indices are in the indexed dimensions, as one: the same for all that is before them. */
+/** Offsets within the indexed dimensions, which are the same for everything before those. */
 function pickedPlaces({ sizes, indices }: IndexArgs): Int32Array {
   const places = new Int32Array(indices[0]!.length);
   for (const [dim, size] of sizes.entries()) {
@@ -118,7 +118,7 @@ function pickedPlaces({ sizes, indices }: IndexArgs): Int32Array {
   return places;
 }
 
-/** Calls `visit(place in x, place among the picked)` for each block of `after` elements. */
+/** Calls `visit(offset in x, offset in the selection)` for each block of `after` elements. */
 function eachPicked(args: IndexArgs, visit: (place: number, picked: number) => void): void {
   const { before, sizes, after } = args;
   const places = pickedPlaces(args);
@@ -128,7 +128,7 @@ function eachPicked(args: IndexArgs, visit: (place: number, picked: number) => v
     for (let i = 0; i < count; i++) visit((row * block + places[i]!) * after, (row * count + i) * after);
 }
 
-/** Single elements, whose views would take many times as long to make. */
+/** Selects single elements without views, which would take many times as long. */
 function pickElements(args: IndexArgs, source: Float32Array, target: Float32Array): void {
   const places = pickedPlaces(args);
   const block = args.sizes.reduce((product, size) => product * size, 1);
@@ -136,7 +136,7 @@ function pickElements(args: IndexArgs, source: Float32Array, target: Float32Arra
     for (let j = 0; j < places.length; j++, i++) target[i] = source[start + places[j]!]!;
 }
 
-/** x[..., indices, ...] */
+/** out = x[..., indices, ...]. */
 export const indexReference = denseKernel<IndexArgs>("index", (args) => {
   const { x, after, out } = args;
   const source = x.data as Float32Array;
@@ -145,7 +145,7 @@ export const indexReference = denseKernel<IndexArgs>("index", (args) => {
   else eachPicked(args, (place, picked) => target.set(source.subarray(place, place + after), picked));
 });
 
-/** x with values written, or added, at [..., indices, ...]; values have the picked shape or one element. */
+/** out = x with values written to, or added at, [..., indices, ...]; values have the selection's shape or one element. */
 export const indexPutReference = denseKernel<IndexArgs>("index_put", (args) => {
   const { x, after, values, accumulate, out } = args;
   if (out.data !== x.data) (out.data as Float32Array).set(x.data as Float32Array);
@@ -162,12 +162,12 @@ export const indexPutReference = denseKernel<IndexArgs>("index_put", (args) => {
 export interface GatherArgs {
   readonly x: Tensor;
   readonly dim: number;
-  /** Index with as many dimensions as x, of the result's shape. */
+  /** Index with as many dimensions as x, and the result's shape. */
   readonly index: Tensor;
   readonly out: Tensor;
 }
 
-/** Calls `visit(i, place in x)` for element i of the index, which names a place along a dimension of x. */
+/** Calls `visit(i, offset in x)` for each element i of the index, which is a position along dimension `dim` of x. */
 function eachNamed(
   { x, dim, index }: Pick<GatherArgs, "x" | "dim" | "index">,
   visit: (i: number, place: number) => void,
@@ -194,12 +194,12 @@ export const gatherReference = denseKernel<GatherArgs>("gather", (args) => {
 });
 
 export interface ScatterArgs extends GatherArgs {
-  /** At least as large as the index in each dimension, or one number for all. */
+  /** A tensor at least as large as the index in each dimension, or one number for all. */
   readonly source: Tensor | number;
   readonly accumulate: boolean;
 }
 
-/** x, but y[i, index[i, j, k], k] = source[i, j, k], or that added to it. */
+/** out = x with out[i, index[i, j, k], k] = source[i, j, k], or with that added, for the second dimension. */
 export const scatterReference = denseKernel<ScatterArgs>("scatter", (args) => {
   const { x, index, source, accumulate, out } = args;
   (out.data as Float32Array).set(x.data as Float32Array);
@@ -224,5 +224,5 @@ export interface RowsCopyArgs {
   readonly target: Uint8Array;
 }
 
-/** Bytes to the start of a place. */
+/** Copies bytes to the start of a tensor's place. */
 export const rowsCopyReference = denseKernel<RowsCopyArgs>("rows_copy", ({ source, target }) => target.set(source));

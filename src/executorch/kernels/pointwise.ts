@@ -1,20 +1,20 @@
-/** One number from the numbers at the same place of up to three tensors, which broadcast to the shape of the result. */
+/** Elementwise operators on up to three tensors, which broadcast to the shape of the result. */
 import { elementCount, isSameShape, type Tensor } from "../../tensor.ts";
 import { broadcastStrides, denseKernel, eachPlace, numbersOf, storeInto } from "./dense.ts";
 
-/** A rule on whole numbers of any size. Of what it gives, as much is kept as the result's element type has bits. */
+/** A rule on integers of any size; its result is cut to the bits of the result's dtype. */
 export type WholeRule = (a: bigint, b: bigint, c: bigint) => bigint | boolean;
 
 export interface PointwiseArgs {
   rule(a: number, b: number, c: number): number;
-  /** The rule where tensors are of whole numbers that `rule` would round; absent where it is exact. */
+  /** The rule for integers that `rule` would round; absent where `rule` is exact. */
   readonly whole?: WholeRule;
-  /** One to three. */
+  /** One to three tensors. */
   readonly inputs: readonly Tensor[];
   readonly out: Tensor;
 }
 
-/** The values of a tensor at each place of the result. */
+/** The values of a tensor broadcast to the result's shape. */
 function spread(tensor: Tensor, shape: readonly number[]): ArrayLike<number> {
   const values = numbersOf(tensor);
   if (isSameShape(tensor.shape, shape)) return values;
@@ -49,7 +49,7 @@ function pointwiseWhole(rule: WholeRule, inputs: readonly Tensor[], out: Tensor)
   const [a, b, c] = inputs.map((input) => spreadWhole(input, out.shape));
   for (let i = 0; i < out.data.length; i++) {
     const value = BigInt(rule(a![i]!, b?.[i] ?? 0n, c?.[i] ?? 0n));
-    // An array of 64 bits wraps by itself; Number() of the low half is exact for the others.
+    // A 64-bit array wraps by itself; for others, Number() of the low 32 bits is exact.
     if (out.data instanceof BigInt64Array) out.data[i] = value;
     else (out.data as Int32Array)[i] = Number(BigInt.asIntN(32, value));
   }

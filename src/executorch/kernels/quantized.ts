@@ -1,23 +1,26 @@
-/** quantized_decomposed operators: embeddings of packed rows, and quantization of rows at run time. */
+/** quantized_decomposed operators: lookup of packed embeddings, and quantization of rows at run time. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { roundHalfEven } from "../../rounding.ts";
 import type { Tensor } from "../../tensor.ts";
 import { denseKernel, numbersOf, storeInto } from "./dense.ts";
 
 export interface QuantizedEmbeddingArgs {
-  /** 2, 4 or 8. */
+  /** Bits of a weight: 2, 4 or 8. */
   readonly bits: number;
-  /** Bytes [rows, dim * bits / 8]: see `fieldAt`. */
+  /** Packed bytes [rows, dim * bits / 8]: see `fieldAt`. */
   readonly weight: Tensor;
-  /** [rows] or [rows, groups] */
+  /** Scales [rows] or [rows, groups]. */
   readonly scales: Tensor;
   readonly zeros: Tensor | null;
   readonly indices: Tensor;
-  /** [..., dim] */
+  /** Embeddings [..., dim]. */
   readonly out: Tensor;
 }
 
-/** The stored integer of a column: 4 bits with the even column in the high half, 2 bits from the lowest up, less 2^(b-1). */
+/**
+ * The integer of a column: of 4 bits, the even column is the high half; of 2 bits, columns go from the lowest bits up;
+ * minus 2^(bits - 1).
+ */
 function fieldAt(bytes: ArrayLike<number>, row: number, column: number, bits: number): number {
   if (bits === 8) return bytes[row + column]!;
   if (bits === 4) return ((bytes[row + (column >> 1)]! >> (column & 1 ? 0 : 4)) & 15) - 8;
@@ -48,10 +51,10 @@ export const quantizedEmbeddingReference = denseKernel<QuantizedEmbeddingArgs>("
 
 const QMIN = -128;
 const QMAX = 127;
-/** Under it, PyTorch widens the range instead of dividing by it. */
+/** Least scale, below which PyTorch widens the range. */
 const SMALL_SCALE = 6.1e-5;
 
-/** Scale and zero point of a range that includes 0, as PyTorch's ChooseQuantizationParams. */
+/** Scale and zero point of a range that includes 0, as in PyTorch's ChooseQuantizationParams. */
 function chooseParameters(least: number, most: number): { scale: number; zero: number } {
   let min = Math.min(least, 0);
   let max = Math.max(most, 0);
@@ -72,7 +75,7 @@ function chooseParameters(least: number, most: number): { scale: number; zero: n
   return { scale, zero: Math.min(QMAX, Math.max(QMIN, roundHalfEven(zero))) };
 }
 
-/** scales and zeros [..., 1] of the rows of x. */
+/** Computes scales and zero points [..., 1] of the rows of x. */
 export function chooseRowParameters(x: Tensor, scales: Tensor, zeros: Tensor): void {
   const values = numbersOf(x);
   const dim = x.shape.at(-1)!;
@@ -97,7 +100,7 @@ export interface QuantizeRowsArgs {
   readonly out: Tensor;
 }
 
-/** round(x / scale) + zero, clamped. */
+/** out = clamp(round(x / scale) + zero, min, max). */
 export const quantizeRowsReference = denseKernel<QuantizeRowsArgs>("quantize_rows", (args) => {
   const { x, min, max, out } = args;
   const values = numbersOf(x);
@@ -113,7 +116,7 @@ export const quantizeRowsReference = denseKernel<QuantizeRowsArgs>("quantize_row
   }
 });
 
-/** (q - zero) * scale */
+/** out = (q - zero) * scale. */
 export const dequantizeRowsReference = denseKernel<QuantizeRowsArgs>("dequantize_rows", ({ x, scales, zeros, out }) => {
   const values = numbersOf(x);
   const scaleOf = numbersOf(scales);

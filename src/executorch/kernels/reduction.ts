@@ -3,24 +3,24 @@ import type { Tensor } from "../../tensor.ts";
 import { denseKernel, eachPlace, numbersOf, storeInto, stridesOf } from "./dense.ts";
 
 export interface ReductionArgs {
-  /** Value of no elements, and of one more. */
+  /** Initial total, which `rule` combines with each element. */
   readonly first: number;
   rule(total: number, value: number): number;
-  /** From the total of `count` elements. */
+  /** The result of the total over `count` elements. */
   finish(total: number, count: number): number;
   readonly x: Tensor;
-  /** Dimensions that go. */
+  /** Dimensions that are reduced. */
   readonly dims: readonly number[];
   readonly out: Tensor;
 }
 
-/** Steps of a tensor's dimensions among the totals that are left without some of them. */
+/** Strides of x's dimensions in the totals, 0 for reduced ones. */
 function reducedPlaces(shape: readonly number[], dims: readonly number[]): number[] {
   const kept = shape.map((size, dim) => (dims.includes(dim) ? 1 : size));
   return stridesOf(kept).map((stride, dim) => (dims.includes(dim) ? 0 : stride));
 }
 
-/** Totals of f32 are f32, in the order of the elements, as ExecuTorch's portable kernels have them. */
+/** Totals of f32 are f32, summed in the order of elements, as in ExecuTorch's portable kernels. */
 export const reductionReference = denseKernel<ReductionArgs>("reduction", ({ first, rule, finish, x, dims, out }) => {
   const values = numbersOf(x);
   const totals = (x.dtype === "f32" ? new Float32Array(out.data.length) : new Float64Array(out.data.length)).fill(
@@ -53,7 +53,7 @@ export const cumsumReference = denseKernel<CumsumArgs>("cumsum", ({ x, dim, out 
   }
 });
 
-/** A softmax along any dimension; `finish` makes a result from an exponent and the total of all powers. */
+/** A softmax along any dimension; `finish` gives a result from x - max and the sum of all exponentials. */
 const softmaxAlong = (operator: string, finish: (exponent: number, total: number) => number) =>
   denseKernel<CumsumArgs>(operator, ({ x, dim, out }) => {
     const values = numbersOf(x);
@@ -70,13 +70,13 @@ const softmaxAlong = (operator: string, finish: (exponent: number, total: number
     }
   });
 
-/** Probabilities along any dimension, and their logarithms. */
+/** Softmax and log-softmax along any dimension. */
 export const softmaxAlongReference = softmaxAlong("softmax_along", (exponent, total) => Math.exp(exponent) / total);
 export const logSoftmaxReference = softmaxAlong("log_softmax", (exponent, total) => exponent - Math.log(total));
 
 export interface ExtremeIndexArgs {
   readonly x: Tensor;
-  /** Null: of all elements. */
+  /** Dimension of the search; null for all elements. */
   readonly dim: number | null;
   /** 1 for the largest, -1 for the smallest. */
   readonly sign: 1 | -1;
@@ -86,7 +86,7 @@ export interface ExtremeIndexArgs {
 /** Index of the first extreme, or of the first NaN. */
 export const extremeIndexReference = denseKernel<ExtremeIndexArgs>("extreme_index", (args) => eachExtreme(args));
 
-/** Indices, and the elements that are there. */
+/** Gives the indices of extremes, and their values. */
 export function extremesAlong(args: ExtremeIndexArgs, elements: Tensor): void {
   const source = args.x.data as Float32Array;
   const target = elements.data as Float32Array;
@@ -115,14 +115,14 @@ function eachExtreme({ x, dim, sign, out }: ExtremeIndexArgs, visit?: (index: nu
 export interface OrderArgs {
   readonly x: Tensor;
   readonly dim: number;
-  /** Elements kept of each row, the first by the order. */
+  /** Number of elements to keep of each row, the first in order. */
   readonly count: number;
   readonly descending: boolean;
   readonly values: Tensor;
   readonly indices: Tensor;
 }
 
-/** Rows along a dimension in order, equal elements as they stood, NaN as the largest; and where each was. */
+/** Sorts elements along a dimension, stably and with NaN as the largest; gives values and indices. */
 export function orderAlong({ x, dim, count, descending, values, indices }: OrderArgs): void {
   const numbers = x.dtype === "i64" ? (x.data as BigInt64Array) : numbersOf(x);
   const size = x.shape[dim] ?? 1;
@@ -146,14 +146,14 @@ export function orderAlong({ x, dim, count, descending, values, indices }: Order
 
 export interface VarianceArgs {
   readonly x: Tensor;
-  /** Dimensions that go. */
+  /** Dimensions that are reduced. */
   readonly dims: readonly number[];
-  /** What is taken from the count before the squares are divided by it. */
+  /** Subtracted from the number of elements in the divisor (Bessel's correction). */
   readonly correction: number;
   readonly out: Tensor;
 }
 
-/** Mean squares of differences from the mean, in double precision. */
+/** Variance: the sum of squared differences from the mean / (count - correction), in double precision. */
 export const varianceReference = denseKernel<VarianceArgs>("variance", ({ x, dims, correction, out }) => {
   const values = numbersOf(x);
   const places = reducedPlaces(x.shape, dims);
@@ -171,19 +171,19 @@ export const varianceReference = denseKernel<VarianceArgs>("variance", ({ x, dim
 
 export interface LayerNormArgs {
   readonly x: Tensor;
-  /** Neighbouring elements that are normalized together. */
+  /** Adjacent elements that are normalized together. */
   readonly size: number;
-  /** [size] each, of any shape. */
+  /** Factors, and `bias`, of `size` elements in any shape. */
   readonly weight: Tensor | null;
   readonly bias: Tensor | null;
   readonly eps: number;
   readonly out: Tensor;
   readonly means: Tensor;
-  /** 1 / sqrt(variance + eps) */
+  /** Receives 1 / sqrt(variance + eps). */
   readonly inverses: Tensor;
 }
 
-/** (x - mean) / sqrt(variance + eps) * weight + bias, summed in double precision. */
+/** out = (x - mean) / sqrt(variance + eps) * weight + bias, summed in double precision. */
 export function layerNorm({ x, size, weight, bias, eps, out, means, inverses }: LayerNormArgs): void {
   const values = numbersOf(x);
   const factors = weight && numbersOf(weight);

@@ -1,4 +1,4 @@
-/** aten operators that make tensors from numbers. */
+/** aten operators that make tensors of numbers. */
 import type { DType } from "../../dtype.ts";
 import type { Arguments, TensorSpec } from "../../ops/call-arguments.ts";
 import { defineOperator, type Operator } from "../../ops/operator.ts";
@@ -8,7 +8,7 @@ import { type FillArgs, fillReference } from "../kernels/creation.ts";
 interface Creation {
   readonly schema: string;
   shape(args: Arguments<TensorSpec>): readonly number[];
-  /** The element type where the program plans none. */
+  /** Dtype where the program plans none. */
   dtype?(args: Arguments<TensorSpec>): DType;
   /** Element i is first + i * step. */
   values(args: Arguments<Tensor>): { first: number; step: number };

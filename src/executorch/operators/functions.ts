@@ -1,11 +1,11 @@
-/** aten's elementary functions, activations and divisions with a rest, element by element. */
+/** aten's elementary functions, activations, and divisions with remainder, elementwise. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { erf } from "../../kernels/families/gate/erf.ts";
 import type { Operator } from "../../ops/operator.ts";
 import type { WholeRule } from "../kernels/pointwise.ts";
 import { binary, pointwise, unary } from "./pointwise.ts";
 
-/** The quotient as a whole number: of what a and b divide to, no float between rounds it up. */
+/** floor(a / b) without rounding up: a float quotient between two integers may round to the upper one. */
 function flooredQuotient(a: number, b: number): number {
   if (b === 0) return a / b;
   const rest = a % b;
@@ -13,13 +13,13 @@ function flooredQuotient(a: number, b: number): number {
   return rest !== 0 && rest < 0 !== b < 0 ? quotient - 1 : quotient;
 }
 
-/** a - b * floor(a / b): of the sign of b. */
+/** a - b * floor(a / b), with the sign of b. */
 function flooredRest(a: number, b: number): number {
   const rest = a % b;
   return rest !== 0 && rest < 0 !== b < 0 ? rest + b : rest;
 }
 
-/** A rule of whole numbers; InvalidArgumentError for a divisor of 0. */
+/** A rule of integers. InvalidArgumentError for a divisor of 0. */
 const dividing =
   (rule: (a: bigint, b: bigint) => bigint): WholeRule =>
   (a, b) => {
@@ -27,7 +27,7 @@ const dividing =
     return rule(a, b);
   };
 
-/** Whether rounding a / b down is not cutting its fraction off. */
+/** Whether floor(a / b) differs from truncation. */
 const isBelow = (a: bigint, b: bigint): boolean => a % b !== 0n && a < 0n !== b < 0n;
 
 const wholeRest = dividing((a, b) => a % b);

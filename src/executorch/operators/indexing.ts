@@ -1,4 +1,4 @@
-/** aten operators that read or write places of a tensor that other tensors name. */
+/** aten operators that read or write elements of a tensor at indices in other tensors. */
 import type { GatherColumnsArgs } from "../../kernels/families/copy/fields.ts";
 import { gatherColumns } from "../../kernels/families/index.ts";
 import type { Indices } from "../../kernels/records.ts";
@@ -19,7 +19,7 @@ import {
 } from "../kernels/movement.ts";
 import { broadcastShape, rowRank } from "./shapes.ts";
 
-/** Which dimensions are indexed, and the shape that the indices broadcast to. */
+/** Which dimensions are indexed, and the broadcast shape of the indices. */
 interface Indexed {
   readonly first: number;
   readonly last: number;
@@ -39,7 +39,7 @@ function indexed<T extends TensorSpec>(args: Arguments<T>, rank: number): Indexe
   return { first, last: last!, shape };
 }
 
-/** The indices of a dimension, one for each place of the broadcast shape. */
+/** The indices of a dimension, broadcast to `shape`. */
 function spreadIndices(tensor: Tensor, shape: readonly number[]): Float64Array {
   const values = numbersOf(tensor);
   const result = new Float64Array(elementCount(shape));
@@ -62,7 +62,7 @@ function prepare(args: Arguments<Tensor>, values: Tensor | null): IndexArgs {
     before: elementCount(x.shape.slice(0, first)),
     sizes: x.shape.slice(first, last + 1),
     after: elementCount(x.shape.slice(last + 1)),
-    // Views of memory that earlier calls fill: read when the call runs.
+    // Computed when the call runs, since earlier calls fill the index tensors.
     get indices() {
       return indices.map((tensor) => spreadIndices(tensor!, shape));
     },
@@ -100,7 +100,7 @@ const anyIndexSelect = defineOperator<IndexArgs>({
       before: elementCount(x.shape.slice(0, dim)),
       sizes: [x.shape[dim] ?? 1],
       after: elementCount(x.shape.slice(dim + 1)),
-      // Read when the call runs, as above.
+      // Read when the call runs, since earlier calls fill the index tensor.
       get indices() {
         return [numbersOf(args.tensor("index"))];
       },
@@ -111,7 +111,7 @@ const anyIndexSelect = defineOperator<IndexArgs>({
   },
 });
 
-/** Columns of floats, as inputs of weights whose groups are not of neighbouring columns, have kernels of their own. */
+/** Columns of floats, such as inputs of act-order weights, have optimised kernels. */
 const indexSelect = overload(anyIndexSelect, {
   operator: defineOperator<GatherColumnsArgs>({
     ...indexSelectRules,
@@ -134,7 +134,7 @@ const indexSelect = overload(anyIndexSelect, {
   },
 });
 
-/** ShapeError unless the index names places along `dim` for a part of each other dimension. */
+/** ShapeError unless the index fits into x in each dimension except `dim`. */
 function checkNamed(args: Arguments<TensorSpec>): void {
   const { shape } = args.tensor("self");
   const index = args.tensor("index", "i64").shape;
@@ -143,7 +143,7 @@ function checkNamed(args: Arguments<TensorSpec>): void {
     args.fail("index", `expected sizes within [${shape}] but for dimension ${dim} but found [${index}]`);
 }
 
-/** `source`: "src", a tensor, or "value", a number. */
+/** A scatter operator; `source`: "src" for a tensor, or "value" for a number. */
 function scatter(name: string, source: "src" | "value", accumulate: boolean): Operator {
   return defineOperator<ScatterArgs>({
     schema: `aten::${name}(Tensor self, int dim, Tensor index, ${source === "src" ? "Tensor" : "Scalar"} ${source}, *, Tensor(a!) out) -> Tensor(a!)`,

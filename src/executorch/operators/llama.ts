@@ -1,4 +1,4 @@
-/** ExecuTorch's custom operators for language models: KV cache updates and attention over a cache. */
+/** ExecuTorch's custom operators for language models: updates of a contiguous KV cache, and attention over it. */
 import type { AttentionArgs } from "../../kernels/families/attention/fields.ts";
 import { attention } from "../../kernels/families/index.ts";
 import { attentionMultiplications } from "../../ops/attention.ts";
@@ -8,14 +8,14 @@ import { bytesOf, isSameShape, type Tensor } from "../../tensor.ts";
 import { type SdpaArgs, sdpaReference } from "../kernels/attention.ts";
 import { type RowsCopyArgs, rowsCopyReference } from "../kernels/movement.ts";
 
-/** [1, length, heads, D], as all tensors of these operators. */
+/** The shape [1, length, heads, D] that all tensors of these operators have. */
 function fourSizes(args: Arguments<TensorSpec>, name: string): [number, number, number, number] {
   const { shape } = args.tensor(name);
   if (shape.length !== 4 || shape[0] !== 1) args.fail(name, `expected shape [1, T, heads, D] but found [${shape}]`);
   return shape as [number, number, number, number];
 }
 
-/** Where the new tokens go; ShapeError when they do not fit the cache. */
+/** Position of the first new token. ShapeError when the tokens do not fit the cache. */
 function startOf(args: Arguments<TensorSpec>, tokens: number, capacity: number): number {
   const start = args.integer("start_pos", 0);
   if (start + tokens > capacity)
@@ -23,7 +23,7 @@ function startOf(args: Arguments<TensorSpec>, tokens: number, capacity: number):
   return start;
 }
 
-/** cache[:, start_pos : start_pos + T] = value; the out tensor means nothing. */
+/** cache[:, start_pos : start_pos + T] = value; the out tensor is not used. */
 const updateCache = defineOperator<RowsCopyArgs>({
   schema: "llama::update_cache.out(Tensor value, Tensor(a!) cache, int start_pos, *, Tensor(b!) out) -> Tensor(b!)",
   kernels: [rowsCopyReference],
@@ -46,7 +46,7 @@ function scaleOf(args: Arguments<TensorSpec>, headDim: number): number {
   return args.optionalNumber("scale") ?? 1 / Math.sqrt(headDim);
 }
 
-/** Shape of attention of `query` over caches, with everything that does not fit refused. */
+/** Shape of attention of `query` over caches. ShapeError for anything that does not fit. */
 function attentionShape(args: Arguments<TensorSpec>, [key, value]: readonly [string, string]): TensorSpec {
   const query = fourSizes(args, "query");
   const [, tokens, heads, dim] = query;
@@ -65,7 +65,7 @@ function attentionShape(args: Arguments<TensorSpec>, [key, value]: readonly [str
 interface CausalTensors {
   readonly keyCache: Tensor;
   readonly valueCache: Tensor;
-  /** Null, both, where the caches hold the new rows already. */
+  /** New keys, and `v` new values; both null where the caches hold them already. */
   readonly k: Float32Array | null;
   readonly v: Float32Array | null;
 }
@@ -105,7 +105,7 @@ function sdpaMultiplications(args: Arguments<TensorSpec>, keys: string): number 
 const sdpaSchema =
   "llama::custom_sdpa.out(Tensor query, Tensor key, Tensor value, int start_pos, Tensor? attn_mask=None, float drpout_p=0.0, bool is_causal=False, float? scale=None, *, Tensor(a!) out) -> Tensor(a!)";
 
-/** Causal attention over float caches that hold the new rows already. */
+/** Causal attention over float caches that hold the new keys and values already. */
 const causalSdpa = defineOperator<AttentionArgs>({
   schema: sdpaSchema,
   kernels: attention,
@@ -147,7 +147,7 @@ const customSdpa = overload(anySdpa, {
     ["query", "key", "value"].every((name) => args.tensor(name).dtype === "f32"),
 });
 
-/** The new rows are written to the caches first; seq_len is the number of them. */
+/** Writes new keys and values to the caches first; seq_len is their number. */
 const sdpaWithCache = defineOperator<AttentionArgs>({
   schema:
     "llama::sdpa_with_kv_cache.out(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, int start_pos, int seq_len, Tensor? attn_mask=None, float drpout_p=0.0, bool is_causal=False, float? scale=None, *, Tensor(c!) out) -> Tensor(c!)",
@@ -174,7 +174,7 @@ const sdpaWithCache = defineOperator<AttentionArgs>({
     }),
 });
 
-/** Attention over int8 rows, each with a scale and a zero point. */
+/** Attention over int8 keys and values, each row with a scale and a zero point. */
 const quantizedSdpa = defineOperator<SdpaArgs>({
   schema:
     "llama::custom_quantized_sdpa.out(Tensor query, Tensor key, Tensor value, int start_pos, Tensor? attn_mask=None, float drpout_p=0.0, bool is_causal=False, float? scale=None, Tensor? q_zero_points=None, Tensor? q_scales=None, Tensor? k_zero_points=None, Tensor? k_scales=None, Tensor? v_zero_points=None, Tensor? v_scales=None, bool is_seq_at_dim_2=False, *, Tensor(a!) out) -> Tensor(a!)",

@@ -1,4 +1,4 @@
-/** aten operators that copy tensors to another shape, order or selection, and those that make new ones. */
+/** aten operators that copy tensors to another shape, order or selection, and that make new tensors. */
 
 import type { Arguments, TensorSpec } from "../../ops/call-arguments.ts";
 import { checkedDimension, dimensionOf } from "../../ops/dimension.ts";
@@ -20,14 +20,14 @@ import {
 import { promoted } from "./pointwise.ts";
 import { broadcastShape, rowRank, sliceOf, viewShape } from "./shapes.ts";
 
-/** The result's shape, and where its elements are in the input. */
+/** The result's shape, and the strides of its elements in the input. */
 interface Places {
   readonly shape: readonly number[];
   readonly strides: readonly number[];
   readonly start?: number;
 }
 
-/** A copy of strided places of `self`. */
+/** An operator that copies strided elements of `self`. */
 function strided(schema: string, places: (args: Arguments<TensorSpec>, x: TensorSpec) => Places): Operator {
   const input = /Tensor (\w+)/.exec(schema)![1]!;
   return defineOperator<StridedArgs>({
@@ -45,7 +45,7 @@ function strided(schema: string, places: (args: Arguments<TensorSpec>, x: Tensor
   });
 }
 
-/** Operators whose result has the element type that the program planned. */
+/** Operators whose result has the dtype that the program planned. */
 const converts = (schema: string) => schema.includes("_to_");
 
 const sameOrder = (shape: readonly number[]): Places => ({ shape, strides: stridesOf(shape) });
@@ -84,7 +84,7 @@ const anySlice = strided(
   },
 );
 
-/** Neighbouring places, as in fused projections, have kernels of their own. */
+/** Slices of adjacent elements, as in fused projections, have optimised kernels. */
 const slice = overload(anySlice, {
   operator: sliceOperator,
   fits: (args) =>
@@ -108,7 +108,7 @@ const flip = strided("aten::flip.out(Tensor self, int[] dims", (args, x) => {
   return { shape: x.shape, strides: strides.map((stride, dim) => (dims.includes(dim) ? -stride : stride)), start };
 });
 
-/** `src`, which is broadcast and converted to what `self` is. */
+/** out = `src`, broadcast and converted to the shape and dtype of `self`. */
 const copy = defineOperator<StridedArgs>({
   schema: "aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: [stridedReference],
@@ -164,7 +164,7 @@ const expand = strided("aten::expand_copy.out(Tensor self, int[] size, bool impl
   return { shape, strides: broadcastStrides(x.shape, shape) };
 });
 
-/** The tensor as if it had as many dimensions as there are counts, each of which says how often one is repeated. */
+/** Sizes of the tensor with as many dimensions as there are repeat counts, and these counts. */
 function repeatedSizes(args: Arguments<TensorSpec>): { sizes: readonly number[]; counts: readonly number[] } {
   const { shape } = args.tensor("self");
   const counts = args.numbers("repeats");
@@ -183,14 +183,14 @@ const repeat = defineOperator<StridedArgs>({
   prepare(args) {
     const { sizes, counts } = repeatedSizes(args);
     const strides = stridesOf(sizes);
-    // Before each dimension one of its repetitions, which all begin at the same place.
+    // Adds a dimension of repetitions, with stride 0, before each dimension.
     const shape = sizes.flatMap((size, dim) => [counts[dim]!, size]);
     const out = { ...args.tensor("out"), shape };
     return { x: args.tensor("self"), start: 0, strides: strides.flatMap((stride) => [0, stride]), out };
   },
 });
 
-/** Sizes of tensors joined along a dimension; all but that one must agree. */
+/** Shape of tensors concatenated along a dimension; all other sizes must agree. */
 function joinedShape(args: Arguments<TensorSpec>, dim: number): number[] {
   const [first, ...rest] = args.tensors("tensors").map((tensor) => tensor!.shape);
   let size = first![dim]!;
@@ -202,7 +202,7 @@ function joinedShape(args: Arguments<TensorSpec>, dim: number): number[] {
   return first!.with(dim, size);
 }
 
-/** `extra`: 1 when the tensors are stacked along a new dimension. */
+/** An operator that concatenates; `extra` is 1 for stacking along a new dimension. */
 function joining(schema: string, extra: 0 | 1): Operator {
   const dimOf = (args: Arguments<TensorSpec>) => {
     const tensors = args.tensors("tensors");
@@ -230,7 +230,7 @@ function joining(schema: string, extra: 0 | 1): Operator {
   });
 }
 
-/** Elements before and after each dimension; `pad` has them of the last dimension first. */
+/** Elements to add before and after each dimension; `pad` lists the last dimension first. */
 function paddingOf(args: Arguments<TensorSpec>): readonly (readonly [number, number])[] {
   const rank = args.tensor("self").shape.length;
   const pad = args.numbers("pad");
@@ -286,7 +286,7 @@ export const movementOperators: readonly Operator[] = [
   joining("stack.out", 1),
 ];
 
-/** A tensor cut along a dimension into `sizesOf` parts; `keeps`: whether parts of one place keep the dimension. */
+/** An operator that splits a tensor along a dimension; `keeps`: whether parts of size 1 keep the dimension. */
 function splitting(
   schema: string,
   partsOf: (args: Arguments<TensorSpec>, size: number) => { readonly count: number; sizeAt(i: number): number },

@@ -1,6 +1,6 @@
 /**
- * Operators that give a number and not a tensor: sizes, single values of tensors, and arithmetic on those. Exporters
- * emit them where a size or a position is known only when the program runs.
+ * Operators that give a number instead of a tensor: sizes, single elements, and arithmetic on these. Exporters emit them
+ * where a size or position is known only at run time.
  */
 
 import type { Arguments } from "../../ops/call-arguments.ts";

@@ -12,20 +12,20 @@ import { exp32 } from "../kernels/exponential.ts";
 import { type PointwiseArgs, pointwiseReference, type WholeRule } from "../kernels/pointwise.ts";
 import { broadcastShape } from "./shapes.ts";
 
-/** Element types from the weakest to the strongest. */
+/** Dtypes in the order of promotion, weakest first. */
 const ranks: readonly DType[] = ["bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"];
 
 const isFloat = (dtype: DType) => dtype.includes("f");
 
-/** Element types whose products, and other results of arithmetic, doubles may not hold. */
+/** Whether results of arithmetic may exceed what doubles hold exactly. */
 const isWide = (dtype: DType) => dtype === "i64" || dtype === "i32";
 
-/** The element type of arithmetic on several. */
+/** The dtype that arithmetic on several dtypes gives. */
 export function promoted(dtypes: readonly DType[]): DType {
   return dtypes.reduce((a, b) => (ranks.indexOf(b) > ranks.indexOf(a) ? b : a));
 }
 
-/** What an operator gives: the type of its arguments, floats also for integers, or truth values. */
+/** Dtype of an operator's result: that of its arguments, float also for integers, or boolean. */
 type Result = "same" | "float" | "bool";
 
 function resultType(result: Result, dtypes: readonly DType[]): DType {
@@ -35,16 +35,16 @@ function resultType(result: Result, dtypes: readonly DType[]): DType {
 }
 
 interface Pointwise {
-  /** Without the namespace: "mul.out(Tensor self, …". */
+  /** Schema without the namespace: "mul.out(Tensor self, …". */
   readonly schema: string;
   readonly inputs: readonly string[];
   readonly result: Result;
   rule(args: Arguments<Tensor>): PointwiseArgs["rule"];
-  /** The function on whole numbers of 32 or 64 bits; undefined where doubles are right. */
+  /** The function on 32- or 64-bit integers; undefined where doubles are exact. */
   whole?(args: Arguments<Tensor>): WholeRule | undefined;
 }
 
-/** An operator on each element of tensors that broadcast; masks do not count for the type of the result. */
+/** An elementwise operator on tensors that broadcast; masks do not affect the result's dtype. */
 export function pointwise({ schema, inputs, result, rule, whole }: Pointwise): Operator {
   const isOptional = (name: string) => schema.includes(`Tensor? ${name}`);
   const given = <T extends TensorSpec>(args: Arguments<T>): T[] =>
@@ -73,19 +73,19 @@ export function pointwise({ schema, inputs, result, rule, whole }: Pointwise): O
 export const unary = (name: string, result: Result, f: (a: number) => number, whole?: WholeRule): Operator =>
   pointwise({ schema: `${name}.out(Tensor self`, inputs: ["self"], result, rule: () => f, whole: () => whole });
 
-/** A literal as a whole number of 64 bits, undefined where it is none. Literals are doubles: the largest is 2^63 there. */
+/** A literal as a 64-bit integer; undefined where it is none. As a double, the largest is 2^63. */
 function wholeLiteral(value: number): bigint | undefined {
   if (!Number.isInteger(value)) return undefined;
   return value >= 2 ** 63 ? 2n ** 63n - 1n : BigInt(value);
 }
 
-/** What arithmetic on a tensor rounds each step to, as ExecuTorch's portable kernels do: float32 but for f64. */
+/** Rounding after each step of arithmetic, as in ExecuTorch's portable kernels: to float32, except for f64. */
 const stepOf = ({ dtype }: TensorSpec): ((value: number) => number) =>
   dtype === "f64" ? (value) => value : Math.fround;
 
 const exponential = (a: number, step: (value: number) => number) => (step === Math.fround ? exp32(a) : Math.exp(a));
 
-/** A function of floats with the roundings of ExecuTorch's portable kernels: `f` rounds each step but the last. */
+/** A function of floats with the roundings of ExecuTorch's portable kernels: `f` rounds each step except the last. */
 const stepwise = (name: string, f: (a: number, step: (value: number) => number) => number): Operator =>
   pointwise({
     schema: `${name}.out(Tensor self`,
@@ -109,7 +109,7 @@ function greater(a: bigint, b: bigint): bigint {
 
 type BinaryRule = (a: number, b: number) => number;
 
-/** The overloads on two tensors and on a tensor and a number. */
+/** Overloads of an operator on two tensors, and on a tensor and a number. */
 export function binary(
   name: string,
   result: Result,
@@ -142,7 +142,7 @@ const comparison = (name: string, whole: <V extends number | bigint>(a: V, b: V)
 const bitwise = (name: string, f: BinaryRule, whole: WholeRule) =>
   binary(name, "same", f, { whole, tensorOverload: "Tensor_out" });
 
-/** self + sign * alpha * other */
+/** out = self + sign * alpha * other. */
 function sum(name: string, sign: number): Operator[] {
   const alphaOf = (args: Arguments<Tensor>) => sign * args.number("alpha");
   return [
@@ -178,7 +178,7 @@ function sum(name: string, sign: number): Operator[] {
 
 const [addTensors, addScalar] = sum("add", 1);
 
-/** Whether both are float tensors of one shape, as in residual sums, which have kernels of their own. */
+/** Whether both are float tensors of one shape, as in residual additions, for which there are optimised kernels. */
 function areEqualFloats(args: Arguments<TensorSpec>): boolean {
   const [self, other] = [args.tensor("self"), args.tensor("other")];
   return self.dtype === "f32" && other.dtype === "f32" && isSameShape(self.shape, other.shape);
@@ -213,7 +213,7 @@ const anyGelu = pointwise({
   },
 });
 
-/** GELU, apart from the list: programs that call it need none of the others. */
+/** GELU, exported alone, so that bundles of programs that only call GELU need no other operators of this file. */
 export const gelu: Operator = overload(anyGelu, {
   operator: geluOperator,
   fits: (args) => args.tensor("self").dtype === "f32",

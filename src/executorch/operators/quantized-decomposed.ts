@@ -48,7 +48,7 @@ const embedding = (name: keyof typeof embeddingBits, overload: "out" | "dtype_ou
     }),
   });
 
-/** The number of an ExecuTorch ScalarType: int8 is the only one that rows are quantized to here. */
+/** ExecuTorch's ScalarType of int8, the only type to which rows are quantized here. */
 const INT8 = 1;
 
 function checkInt8(args: Arguments<TensorSpec>): void {

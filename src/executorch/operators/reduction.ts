@@ -1,4 +1,4 @@
-/** aten operators along dimensions: means, sums, extremes, softmax and running sums; and products of matrices. */
+/** aten operators along dimensions (means, sums, extremes, softmax, running sums), and matrix products. */
 import type { DType } from "../../dtype.ts";
 import type { Arguments, TensorSpec } from "../../ops/call-arguments.ts";
 import { checkedDimension, dimensionOf } from "../../ops/dimension.ts";
@@ -24,7 +24,7 @@ import {
 } from "../kernels/reduction.ts";
 import { rowRank } from "./shapes.ts";
 
-/** Dimensions that a reduction takes away: those listed, or all. */
+/** Dimensions that a reduction reduces: those listed, or all. */
 function reducedDims(args: Arguments<TensorSpec>, shape: readonly number[], list: boolean): number[] {
   if (!list) return [dimensionOf(args, "dim", rowRank(shape))];
   const dims = args.optionalNumbers("dim") ?? [];
@@ -38,7 +38,7 @@ function reducedShape(shape: readonly number[], dims: readonly number[], keeps: 
 }
 
 interface Reduction extends Pick<ReductionArgs, "first" | "rule"> {
-  /** Without namespace and out: "mean.out(Tensor self, int[]? dim, bool keepdim=False". */
+  /** Schema without namespace and out: "mean.out(Tensor self, int[]? dim, bool keepdim=False". */
   readonly schema: string;
   readonly finish?: ReductionArgs["finish"];
   dtype?(self: DType, planned: DType | undefined): DType;
@@ -93,7 +93,7 @@ const softmaxAlong = (name: string, kernel: typeof softmaxAlongReference) =>
     },
   });
 
-/** Without `dim`, of all elements. */
+/** An operator that gives the index of an extreme along `dim`, or of all elements without it. */
 function extremeIndex(name: string, sign: 1 | -1): Operator {
   const dimOf = (args: Arguments<TensorSpec>) =>
     args.optionalNumber("dim") === null ? null : dimensionOf(args, "dim", rowRank(args.tensor("self").shape));
@@ -112,7 +112,7 @@ function extremeIndex(name: string, sign: 1 | -1): Operator {
   });
 }
 
-/** Rows of floats, as in greedy sampling, have kernels of their own. */
+/** Argmax of rows of floats, as in greedy sampling, has optimised kernels. */
 const argmax = overload(extremeIndex("argmax", 1), {
   operator: argmaxOperator,
   fits(args) {
@@ -246,7 +246,7 @@ export const reductionOperators: readonly Operator[] = [
   }),
 ];
 
-/** Extremes along a dimension and where they are. */
+/** A routine that gives extremes along a dimension and their indices. */
 function extremes(name: "max" | "min"): Routine {
   const sign = name === "max" ? 1 : -1;
   return routine(
@@ -269,7 +269,7 @@ function extremes(name: "max" | "min"): Routine {
   );
 }
 
-/** Elements along a dimension in order, or the first of them, and where they were. */
+/** A routine that sorts along a dimension, or gives the first elements in order, with their indices. */
 function ordering(
   schema: string,
   rule: (args: Arguments<TensorSpec>, size: number) => { count: number; descending: boolean },

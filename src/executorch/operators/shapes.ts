@@ -3,12 +3,12 @@
 import type { Arguments, TensorSpec } from "../../ops/call-arguments.ts";
 import { elementCount } from "../../tensor.ts";
 
-/** What counts as the rank of a tensor where a scalar may be taken as a row of one. */
+/** Rank of a tensor, where a scalar may count as a row of one element. */
 export function rowRank(shape: readonly number[]): number {
   return Math.max(1, shape.length);
 }
 
-/** Sizes with -1 replaced by what is left of `count` elements. */
+/** Sizes with -1 replaced so that there are `count` elements. */
 export function viewShape(args: Arguments<TensorSpec>, name: string, count: number): number[] {
   const sizes = args.numbers(name);
   const known = elementCount(sizes.filter((size) => size !== -1));
@@ -18,11 +18,11 @@ export function viewShape(args: Arguments<TensorSpec>, name: string, count: numb
   return shape;
 }
 
-/** Places from `start` to before `end` of a dimension, as Python's slices clamp them. */
+/** Start, step and count of a slice of a dimension, clamped as in Python. */
 export function sliceOf(args: Arguments<TensorSpec>, size: number): { start: number; step: number; count: number } {
   const bound = (name: string, fallback: number) => {
     const value = args.optionalNumber(name) ?? fallback;
-    // Beyond 2^53, too, which stands for the end.
+    // Values beyond 2^53, which stand for the end, are accepted, too.
     if (!Number.isInteger(value)) args.fail(name, `expected a whole number but found ${value}`);
     return Math.min(Math.max(value < 0 ? value + size : value, 0), size);
   };
@@ -32,7 +32,7 @@ export function sliceOf(args: Arguments<TensorSpec>, size: number): { start: num
   return { start, step, count: Math.max(0, Math.ceil((end - start) / step)) };
 }
 
-/** The shape that shapes broadcast to. */
+/** The shape that two shapes broadcast to. */
 export function broadcastShape(
   args: Arguments<TensorSpec>,
   name: string,

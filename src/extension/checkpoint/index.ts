@@ -1,4 +1,4 @@
-/** What packages that read weights of checkpoints, or make them, import beside the operators; re-exports only. */
+/** Entry for packages that read or encode checkpoint weights, beside the operators; re-exports only. */
 export {
   type LinearLayer,
   type LinearVisitor,

@@ -1,4 +1,6 @@
-/** The architectures of GGUF files: what their classes in transformers are, and what they say and store otherwise than Llama. */
+/**
+ * The architectures of GGUF files: their class names in transformers, and how their metadata and tensors differ from Llama's.
+ */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
@@ -9,57 +11,60 @@ import type { GgufMetadata } from "./metadata.ts";
 import { lfm2Config, lfm2Names, qwen35Config, qwen35Names, withDeltaHeads, withTaps } from "./recurrent.ts";
 import type { GgufTensors } from "./tensors.ts";
 
-/** What differs from Llama in files of one architecture. */
+/** How GGUF files of one architecture differ from Llama's. */
 export interface GgufArchitecture {
-  /** Class name of transformers. */
+  /** Class name in transformers. */
   readonly name: string;
-  /** Class name where files say it by something else. */
+  /** Class name in transformers, where it depends on metadata. */
   nameOf?(metadata: GgufMetadata): string;
-  /** Whether rows of queries and keys are stored for rotation of neighbours instead of halves. */
+  /** Whether query and key rows are stored for RoPE on adjacent pairs (2i, 2i + 1) rather than on halves (i, i + half). */
   readonly interleaved: boolean;
-  /** Added to the weights of norms when the file was made. */
+  /** Number that the converter added to the norms' weights. */
   readonly normOffset: number;
   /** Names of tensors that differ from Llama's. */
   readonly names: Readonly<Record<string, string>>;
-  /** Modules whose matrix is two tensors, one for each half of its rows. */
+  /** Modules whose matrix is stored as two tensors, one for each half of its rows. */
   readonly halves?: Readonly<Record<string, readonly [string, string]>>;
-  /** Whether heads may be rotated in part. */
+  /** Whether RoPE may rotate only a part of each head. */
   readonly partialRotary?: boolean;
-  /** Whether files have a mixture of experts in layers. */
+  /** Whether layers have a mixture of experts. */
   readonly hasExperts?: boolean;
-  /** Whether heads, windows and MLPs have sizes by layer. */
+  /** Whether sizes of heads, windows and MLPs may differ by layer. */
   readonly hasOwnSizes?: boolean;
-  /** Whether files may hold factors of frequencies as tensors. */
+  /** Whether files may have RoPE frequency factors as tensors. */
   readonly ropeTensors?: boolean;
-  /** Whether only some layers have attention: others have 0 where files say a size for each layer. */
+  /** Whether only some layers have attention; per-layer sizes are 0 for the others. */
   readonly isHybrid?: boolean;
-  /** What tensors stand for, where that is not what they are under their names. */
+  /** Adapts tensors whose stored values differ from those of transformers. */
   readonly tensors?: (tensors: OpenTensors, metadata: GgufMetadata) => OpenTensors;
   config(facts: Facts): JsonObject;
 }
 
-/** What a file says, as far as it was read already. */
+/** Facts of a file that are read before its config is made. */
 interface Facts {
   readonly metadata: GgufMetadata;
   readonly tensors: GgufTensors;
   readonly layers: number;
   readonly headDim: number;
-  /** The scaling of a rope, or divisors that a tensor holds. */
+  /** RoPE scaling from metadata, or from a tensor of frequency divisors. */
   readonly scaling: JsonObject | null;
 }
 
-/** A base of rotary frequencies where files say none. */
+/** RoPE base (theta) where a file has none. */
 export const LOCAL_THETA = 10000;
 const WINDOW = "{arch}.attention.sliding_window";
 const PATTERN = "{arch}.attention.sliding_window_pattern";
 const LOCAL_BASE = "{arch}.rope.freq_base_swa";
-/** The window under the name that configs give it; null is none. */
+/** The sliding window as a config field; null for none. */
 const window = ({ metadata }: Facts) => ({ sliding_window: windowOf(metadata) });
-/** 0 is none. */
+/** Size of the sliding window; null where metadata says 0, no window. */
 const windowOf = (metadata: GgufMetadata) => (metadata.number(WINDOW) === 0 ? null : metadata.size(WINDOW));
 const hasBias = ({ tensors }: Facts, module: string) => tensors.has(`blk.0.${module}.bias`);
 
-/** Models of 27 billion parameters are told by their layers; the others scale scores by the head's size. */
+/**
+ * Scale of Gemma's attention scores. The 27B model, recognized by its number of layers, has a scale of its own; the others use
+ * the head size.
+ */
 function gemmaScale({ metadata, layers, headDim }: Facts, largest: number): JsonObject {
   const hidden = metadata.size("{arch}.embedding_length")!;
   const heads = metadata.sameSize("{arch}.attention.head_count")!;
@@ -69,7 +74,7 @@ function gemmaScale({ metadata, layers, headDim }: Facts, largest: number): Json
   };
 }
 
-/** Which layers have a window: of a list as it says, else all but each last of `period`. */
+/** Layers with a sliding window: as a list in metadata says, or else all but every `period`-th. */
 function windowedLayers({ metadata, layers }: Facts, period: number): JsonObject {
   if (!metadata.isList(PATTERN)) return { sliding_window_pattern: metadata.size(PATTERN) ?? period };
   const flags = metadata.flags(PATTERN);
@@ -81,7 +86,7 @@ function windowedLayers({ metadata, layers }: Facts, period: number): JsonObject
   return { layer_types: flags.slice(0, layers).map((flag) => (flag ? "sliding_attention" : "full_attention")) };
 }
 
-/** Layers in turn, of which the first has a window. */
+/** Gemma 2: layers alternate, beginning with one that has a window. */
 function gemma2Layers(facts: Facts): JsonObject {
   const { metadata, layers } = facts;
   const theta = metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA;
@@ -96,13 +101,13 @@ function gemma2Layers(facts: Facts): JsonObject {
   };
 }
 
-/** Without a window, all layers are alike. */
+/** Gemma 3: without a window, all layers have full attention. */
 function gemma3Layers(facts: Facts): JsonObject {
   if (windowOf(facts.metadata) !== null) return windowedLayers(facts, 6);
   return { layer_types: Array.from({ length: facts.layers }, () => "full_attention") };
 }
 
-/** OLMo 2, and Olmo 3 where there is a window: windowed layers then have the rope without its scaling. */
+/** OLMo 2, or Olmo 3 where there is a window: its windowed layers use RoPE without scaling. */
 function olmoConfig(facts: Facts): JsonObject {
   const { metadata } = facts;
   if (windowOf(metadata) === null) return {};
@@ -111,7 +116,7 @@ function olmoConfig(facts: Facts): JsonObject {
   return { ...window(facts), layer_types, rope_parameters: { sliding_attention: { rope_theta: theta } } };
 }
 
-/** Layers without a window have no rope where others have one, as llama.cpp assumes of four layers in turn. */
+/** EXAONE 4: where some layers have a window, those without one have no RoPE; llama.cpp assumes every fourth. */
 function exaoneConfig(facts: Facts): JsonObject {
   if (windowOf(facts.metadata) === null) return { sliding_window: null };
   return { ...window(facts), ...windowedLayers(facts, 4) };
@@ -119,7 +124,7 @@ function exaoneConfig(facts: Facts): JsonObject {
 
 const SHARED = "{arch}.expert_shared_feed_forward_length";
 
-/** Experts without one of all tokens. */
+/** Mixture of experts without a shared expert. */
 function experts(facts: Facts): JsonObject {
   const shared = facts.metadata.number(SHARED) ?? 0;
   if (shared > 0)
@@ -129,7 +134,7 @@ function experts(facts: Facts): JsonObject {
   return routedExperts(facts);
 }
 
-/** Experts of a layer, and of a token; their size is that of the MLP where nothing else says it. */
+/** Number of experts of a layer and of a token. Their size is that of the MLP unless metadata has another. */
 function routedExperts({ metadata }: Facts): JsonObject {
   const size = metadata.size("{arch}.expert_feed_forward_length") ?? metadata.size("{arch}.feed_forward_length");
   return {
@@ -139,7 +144,7 @@ function routedExperts({ metadata }: Facts): JsonObject {
   };
 }
 
-/** LFM2 with experts behind the first layers, chosen by sigmoids, which llama.cpp knows by a number. */
+/** LFM2 with experts after its first layers, gated by a sigmoid, which llama.cpp encodes as a number. */
 function lfm2MoeConfig(facts: Facts): JsonObject {
   const { metadata, tensors } = facts;
   const gating = metadata.number("{arch}.expert_gating_func");
@@ -156,7 +161,7 @@ function lfm2MoeConfig(facts: Facts): JsonObject {
   };
 }
 
-/** Ministral 3: YaRN whose scores are as they are without it, and queries that grow with their positions. */
+/** Ministral 3: YaRN without its factor on attention scores, and queries scaled up with their position. */
 function ministralConfig({ metadata }: Facts): JsonObject {
   const multiplier = metadata.number("{arch}.rope.scaling.yarn_log_multiplier") ?? 1;
   const length = metadata.size("{arch}.rope.scaling.original_context_length");
@@ -178,7 +183,7 @@ function ministralConfig({ metadata }: Facts): JsonObject {
   };
 }
 
-/** BitNet: weights are floats of three values; a scale beside them has no place here. */
+/** BitNet: ternary weights stored as floats; separate scale tensors are not supported. */
 function bitnetConfig({ metadata, tensors }: Facts): JsonObject {
   const scale = tensors.names.find((name) => /^blk\.\d+\.\w+\.scale$/.test(name));
   if (scale !== undefined)
@@ -188,7 +193,7 @@ function bitnetConfig({ metadata, tensors }: Facts): JsonObject {
   return { hidden_act: metadata.string("{arch}.hidden_activation") ?? "silu", attention_bias: false };
 }
 
-/** Factors of Granite, 1 where a file says none. */
+/** Granite's multipliers, 1 where a file has none. */
 function graniteScales({ metadata, headDim }: Facts): JsonObject {
   return {
     attention_multiplier: metadata.positive("{arch}.attention.scale") ?? headDim ** -0.5,
@@ -198,11 +203,11 @@ function graniteScales({ metadata, headDim }: Facts): JsonObject {
   };
 }
 
-/** Of llama.cpp's functions of a router. */
+/** llama.cpp's number for sigmoid gating of experts. */
 const SIGMOID = 2;
 
 const plain = { interleaved: false, normOffset: 0, names: {} } as const;
-/** Norms behind attention and MLP alone. */
+/** Norms only after attention and MLP, not before. */
 const postNorms = {
   post_attention_norm: "post_attention_layernorm",
   post_ffw_norm: "post_feedforward_layernorm",
@@ -228,7 +233,7 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     name: "Qwen3ForCausalLM",
     config: (facts) => ({ use_sliding_window: false, attention_bias: hasBias(facts, "attn_q") }),
   },
-  // Weights of experts are what llama.cpp makes of scores: it reads none of the configs' fields for that.
+  // llama.cpp computes expert weights from scores in a fixed way and reads none of the config's fields for it.
   qwen3moe: {
     ...plain,
     name: "Qwen3MoeForCausalLM",
@@ -435,7 +440,7 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
   },
 };
 
-/** Llama with experts. */
+/** Mixtral: files of Llama's architecture with experts. */
 const mixtral: GgufArchitecture = {
   ...plain,
   name: "MixtralForCausalLM",
@@ -445,7 +450,7 @@ const mixtral: GgufArchitecture = {
   config: experts,
 };
 
-/** Granite's hybrids with experts, and an MLP of all tokens beside them. */
+/** Granite hybrids with experts, and a shared MLP beside them. */
 const graniteHybridExperts: GgufArchitecture = {
   ...ggufArchitectures.granitehybrid!,
   hasExperts: true,
@@ -454,7 +459,7 @@ const graniteHybridExperts: GgufArchitecture = {
   config: (facts) => ({ ...routedExperts(facts), ...graniteHybridConfig(facts), ...graniteScales(facts) }),
 };
 
-/** What files call the models of a class, and what differs in them; null for a class without files. */
+/** GGUF's architecture for a class of transformers, by its key; null for a class without one. */
 export function ggufArchitectureOf(
   className: string,
   hasExperts = false,
@@ -467,7 +472,7 @@ export function ggufArchitectureOf(
   return key === undefined ? null : { key, files: ggufArchitectures[key]! };
 }
 
-/** The architecture of a file; UnsupportedError lists those that are. */
+/** The architecture of a file. UnsupportedError lists the supported ones. */
 export function architectureOf(metadata: GgufMetadata): GgufArchitecture {
   const { file, architecture } = metadata;
   const found = Object.hasOwn(ggufArchitectures, architecture) ? ggufArchitectures[architecture] : undefined;

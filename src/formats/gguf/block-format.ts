@@ -1,55 +1,55 @@
-/** What a block format of ggml is: how many weights, bits and bytes, and how a block is decoded. */
+/** Description of a ggml block format: weights, bits and bytes of a block, and how to decode it. */
 import { f16Table } from "../../half.ts";
 import type { FactoredScale } from "../../quantized.ts";
 
 /** One block, decoded. */
 export interface Block {
-  /** Integers: signed in formats without minima, from 0 in those with, places in the codebook less half its size with codebook. */
+  /** Integers [size]: signed without minima, from 0 with minima; with a codebook, its indices less half its size. */
   readonly q: Int8Array;
-  /** One a group. */
+  /** Scales [groups]. */
   readonly scales: Float32Array;
   readonly minima: Float32Array;
-  /** What the bytes that blocks of factored scales have are multiplied with to give scales, and minima. */
+  /** For factored scales: the block's factors, which its integer scales, and minima, are multiplied by. */
   readonly factors: Float32Array;
 }
 
 export interface BlockFormat {
   readonly name: string;
-  /** In GGUF's tensor list. */
+  /** Type number in GGUF's tensor list. */
   readonly id: number;
-  /** Weights of a block, and its bytes. */
+  /** Weights and bytes of a block. */
   readonly size: number;
   readonly bytes: number;
   readonly bits: number;
   readonly groupSize: number;
   readonly hasMinima: boolean;
   /**
-   * Whether scales, and minima, are bytes times factors of the block: integers times binary16 numbers, or e4m3 numbers
-   * times one that all blocks have; null for neither.
+   * Form of factored scales and minima: integers times the block's binary16 factor, or e4m3 numbers times a factor that all
+   * blocks share; null for plain ones.
    */
   readonly factored: FactoredScale | null;
-  /** Whether every scale is a binary16 number. */
+  /** Whether every scale is exactly a binary16 number. */
   readonly halfScales: boolean;
   readonly levels: Int8Array | null;
-  /** What is subtracted from integers; 0 in formats with minima, whose integers begin at 0. */
+  /** Zero point that is subtracted from integers; 0 in formats with minima, whose integers begin at 0. */
   readonly zero: number;
-  /** Whether the integers are places of a lattice times signs: more levels than codebooks have, which no layout holds. */
+  /** Whether weights are signed lattice points: they take more levels than a codebook has, so no packed layout holds them. */
   readonly isLattice: boolean;
-  /** Decodes the block whose bytes begin at `at`. */
+  /** Decodes the block that begins at byte `at`. */
   decode(data: Uint8Array, at: number, block: Block): void;
 }
 
-/** Weights of the blocks with two levels of scales. */
+/** Weights of a super-block, which has two levels of scales. */
 export const SUPER = 256;
 
-/** The binary16 number at `at`. */
+/** Reads the binary16 number at `at`. */
 export function half(data: Uint8Array, at: number): number {
   return f16Table()[data[at]! | (data[at + 1]! << 8)]!;
 }
 
 type Fields = Pick<BlockFormat, "name" | "id" | "bytes" | "bits" | "decode"> & Partial<BlockFormat>;
 
-/** Blocks of 32 weights with one scale in binary16. */
+/** A format with blocks of 32 weights and one binary16 scale. */
 export const simple = (fields: Fields): BlockFormat => ({
   size: 32,
   groupSize: 32,
@@ -62,10 +62,10 @@ export const simple = (fields: Fields): BlockFormat => ({
   ...fields,
 });
 
-/** Blocks of 256 weights with two levels of scales. */
+/** A format with super-blocks of 256 weights and two levels of scales. */
 export const nested = (fields: Fields): BlockFormat => simple({ size: SUPER, halfScales: false, ...fields });
 
-/** A block to decode into. */
+/** An empty block to decode into. */
 export function emptyBlock({ size, groupSize }: BlockFormat): Block {
   const groups = size / groupSize;
   return {

@@ -1,6 +1,6 @@
 /**
- * The block formats of ggml: each block of `size` weights is integers, with a scale and (in some) a minimum a group.
- * A weight is scale * level + minimum in float32, where the level is the integer itself or an entry of a codebook.
+ * The block formats of ggml. A block has `size` integers, and for each group a scale and, in some formats, a minimum. weight =
+ * scale * level + minimum in float32, where the level is the integer itself or its codebook entry.
  */
 import { type Block, type BlockFormat, emptyBlock, half, nested, SUPER, simple } from "./block-format.ts";
 import { latticeFormats } from "./lattice-blocks.ts";
@@ -8,10 +8,10 @@ import { smallFormats } from "./small-blocks.ts";
 
 const HIGH_BITS = [0, 2, 4, 6] as const;
 
-/** Codebook of the nonlinear 4-bit formats. */
+/** Codebook of the nonlinear 4-bit formats (IQ4_NL, IQ4_XS). */
 export const nonlinear = Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 
-/** 16 bytes to 32 integers: low nibbles, then high ones. */
+/** Unpacks 16 bytes to 32 integers: the low nibbles, then the high ones. */
 function nibbles(data: Uint8Array, at: number, q: Int8Array, first: number, offset: number): void {
   for (let i = 0; i < 16; i++) {
     q[first + i] = (data[at + i]! & 15) - offset;
@@ -19,7 +19,7 @@ function nibbles(data: Uint8Array, at: number, q: Int8Array, first: number, offs
   }
 }
 
-/** The fifth bits of 32 integers. */
+/** Adds the fifth bits of 32 integers. */
 function addFifthBits(data: Uint8Array, at: number, q: Int8Array): void {
   for (let i = 0; i < 32; i++) q[i]! += ((data[at + (i >> 3)]! >> (i & 7)) & 1) << 4;
 }
@@ -31,7 +31,7 @@ function sixBitPair(data: Uint8Array, at: number, j: number): readonly [number, 
   return [(byte(j + 4) & 15) | ((byte(j - 4) >> 6) << 4), (byte(j + 4) >> 4) | ((byte(j) >> 6) << 4)];
 }
 
-/** Two factors d and m in binary16 at `at`, and eight pairs of 6 bits after them. */
+/** Reads two binary16 factors, d and m, and after them eight pairs of 6-bit scales and minima. */
 function pairedScales(data: Uint8Array, at: number, { scales, minima, factors }: Block): void {
   const [d, m] = [half(data, at), half(data, at + 2)];
   factors.set([d, -m]);
@@ -42,7 +42,7 @@ function pairedScales(data: Uint8Array, at: number, { scales, minima, factors }:
   }
 }
 
-/** A scale, then signed nibbles (Q4_0) or places in the codebook less 8 (IQ4_NL). */
+/** Decodes a scale and 32 nibbles: signed integers (Q4_0), or codebook indices less 8 (IQ4_NL). */
 function scaledNibbles(data: Uint8Array, at: number, { q, scales }: Block): void {
   scales[0] = half(data, at);
   nibbles(data, at + 2, q, 0, 8);
@@ -199,20 +199,20 @@ const integerFormats: readonly BlockFormat[] = [
   }),
 ];
 
-/** 64 bytes to 256 integers of 2 bits: each half has its 32 bytes, by rising bits. */
+/** Unpacks 64 bytes to 256 integers of 2 bits: each half has 32 bytes, lowest bits first. */
 function twoBits(data: Uint8Array, at: number, q: Int8Array): void {
   for (let i = 0; i < SUPER; i++) q[i] = (data[at + 32 * (i >> 7) + (i & 31)]! >> HIGH_BITS[(i >> 5) & 3]!) & 3;
 }
 
-/** 128 bytes to 256 integers of 4 bits: each 64 have their 32 bytes, low nibbles first. */
+/** Unpacks 128 bytes to 256 integers of 4 bits: each 64 have 32 bytes, low nibbles first. */
 function fourBits(data: Uint8Array, at: number, q: Int8Array): void {
   for (let i = 0; i < SUPER; i++) q[i] = (data[at + 32 * (i >> 6) + (i & 31)]! >> (i & 32 ? 4 : 0)) & 15;
 }
 
-/** All block formats that are read. */
+/** All supported block formats. */
 export const blockFormats: readonly BlockFormat[] = [...integerFormats, ...smallFormats, ...latticeFormats];
 
-/** Float32 weights of whole blocks; each step is rounded to float32, as the numpy code of ggml's gguf does. */
+/** Dequantizes whole blocks to float32; each step is rounded to float32, as in gguf-py. */
 export function dequantizeBlocks(format: BlockFormat, data: Uint8Array, target: Float32Array): void {
   const { size, bytes, bits, groupSize, levels, hasMinima, zero } = format;
   const middle = 1 << (bits - 1);

@@ -1,4 +1,4 @@
-/** A GGUF file (or several, split) as a checkpoint: config, tensors, tokenizer and chat template, all from them. */
+/** A GGUF file, or a model split into several, as a checkpoint with config, tensors, tokenizer and chat template. */
 import type { ByteSource } from "../../byte-source.ts";
 import type { Checkpoint } from "../contract.ts";
 import { type JsonFile, jsonFile } from "../json.ts";
@@ -13,8 +13,8 @@ import { ggufTensors } from "./tensors.ts";
 import { ggufTokenizer } from "./tokenizer.ts";
 
 /**
- * The checkpoint that a file holds, or several do in order; it closes them. `path` names it in messages. InvalidFileError
- * when one is malformed, UnsupportedError for a model that is not supported.
+ * Opens the checkpoint in one file, or in several in order; it closes them. `path` names it in messages. InvalidFileError when
+ * one is malformed, UnsupportedError for an unsupported model.
  */
 export async function ggufCheckpoint(path: string, sources: readonly ByteSource[]): Promise<Checkpoint> {
   const headers = await Promise.all(sources.map(readGgufHeader));

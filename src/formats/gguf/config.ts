@@ -1,6 +1,6 @@
 /**
- * A GGUF file's metadata as the config.json of the model that it was made from, as far as a decoder needs it. What files
- * do not say is what llama.cpp assumes.
+ * Converts a GGUF file's metadata to the config.json of the original model, as far as a decoder needs it. Missing values get
+ * llama.cpp's defaults.
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
@@ -12,14 +12,14 @@ import { type RopeFacts, ropeScaling } from "./rope.ts";
 import type { GgufTensors } from "./tensors.ts";
 
 const EPS = "{arch}.attention.layer_norm_rms_epsilon";
-/** Far beyond any model; keeps products of dimensions exact. */
+/** Far beyond any model; products of dimensions stay exact. */
 const SIZE_MAX = 1 << 30;
-/** What llama.cpp has room for. */
+/** llama.cpp's limit of layers. */
 const LAYERS_MAX = 512;
 const HEADS_MAX = 1 << 16;
 const HEAD_MAX = 1 << 16;
 
-/** Rows of the embedding, of which each piece of the tokenizer needs one. */
+/** Vocabulary size: rows of the embedding, checked to be at least the number of the tokenizer's pieces. */
 function vocabularySize(metadata: GgufMetadata, tensors: GgufTensors): number {
   const rows = tensors.info("token_embd.weight").shape[0] ?? 0;
   const pieces = metadata.strings("tokenizer.ggml.tokens")?.length ?? 0;
@@ -31,7 +31,7 @@ function vocabularySize(metadata: GgufMetadata, tensors: GgufTensors): number {
   return rows;
 }
 
-/** UnsupportedError for what files may say and no decoder here does. */
+/** UnsupportedError for metadata that no decoder here supports. */
 function checkServed(metadata: GgufMetadata, tensors: GgufTensors): void {
   const { hasExperts = false } = architectureOf(metadata);
   const experts = metadata.number("{arch}.expert_count") ?? 0;
@@ -48,7 +48,7 @@ function checkServed(metadata: GgufMetadata, tensors: GgufTensors): void {
     );
 }
 
-/** Layers, which are no more than those that the file has tensors of. */
+/** Number of layers, checked against the tensors. */
 function layerCount(metadata: GgufMetadata, tensors: GgufTensors): number {
   const key = "{arch}.block_count";
   const count = metadata.size(key, LAYERS_MAX);
@@ -61,7 +61,7 @@ function layerCount(metadata: GgufMetadata, tensors: GgufTensors): number {
   return count;
 }
 
-/** The size of heads; UnsupportedError for sizes of some that differ, and for rotation of a part that is not served. */
+/** Checks the sizes of heads. UnsupportedError where they differ, or for unsupported partial rotation. */
 function readHeads(metadata: GgufMetadata, { partialRotary = false }: GgufArchitecture, headDim: number): number {
   for (const part of ["attention.value_length", "attention.key_length_swa", "attention.value_length_swa"])
     if ((metadata.size(`{arch}.${part}`) ?? headDim) !== headDim)
@@ -78,7 +78,7 @@ function readHeads(metadata: GgufMetadata, { partialRotary = false }: GgufArchit
   return rotated;
 }
 
-/** The config; reads the few tensors that hold rope factors. */
+/** Makes the config; reads the few tensors with RoPE factors. */
 export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): Promise<JsonObject> {
   const { file } = metadata;
   checkServed(metadata, tensors);
@@ -125,7 +125,7 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
   };
 }
 
-/** UnsupportedError for a scaling that the architecture has no place for. */
+/** RoPE scaling of a file. UnsupportedError where the architecture does not support it. */
 async function scalingOf({ name, ropeTensors = false }: GgufArchitecture, facts: RopeFacts) {
   const held = facts.tensors.names.find((tensor) => /^rope_(freqs|factors_(short|long))\./.test(tensor));
   if (held && !ropeTensors)

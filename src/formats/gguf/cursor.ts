@@ -2,7 +2,7 @@
 import { InvalidFileError } from "../../errors.ts";
 import { escapedUtf8 } from "../utf8.ts";
 
-/** The part in memory ends before the header does: more of the file is needed. */
+/** Thrown when the part of the file in memory ends before the header does. */
 export class OutOfBytes extends Error {}
 
 function exact(value: bigint): number | bigint {
@@ -12,11 +12,11 @@ function exact(value: bigint): number | bigint {
 
 export class GgufCursor {
   readonly file: string;
-  /** Elements of arrays so far, for the reader to bound. */
+  /** Number of array elements read so far, which the reader limits. */
   elements = 0;
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
-  /** What a header can reach at most. */
+  /** Position that no header can pass. */
   readonly #limit: number;
   #position = 0;
 
@@ -31,7 +31,7 @@ export class GgufCursor {
     return this.#position;
   }
 
-  /** A number of things of at least `leastBytes` each, which must fit the rest of the file. */
+  /** Reads a count of items of at least `leastBytes` each, which must fit the rest of the file. */
   count(what: string, leastBytes: number): number {
     const count = this.#view64();
     const rest = this.#limit - this.#position;
@@ -60,24 +60,24 @@ export class GgufCursor {
     return this.#view.getFloat64(this.#take(8), true);
   }
 
-  /** InvalidFileError beyond 2^53, where numbers are no longer exact. */
+  /** Reads an unsigned integer; InvalidFileError beyond 2^53, where numbers are no longer exact. */
   size(): number {
     const size = this.u64();
     if (typeof size === "bigint") throw new InvalidFileError(this.file, `integer ${size} is beyond 2^53`);
     return size;
   }
 
-  /** A bigint beyond 2^53. */
+  /** Reads a 64-bit integer, as a bigint beyond 2^53. */
   u64(): number | bigint {
     return exact(this.#view64());
   }
 
-  /** A bigint beyond 2^53. */
+  /** Reads a 64-bit integer, as a bigint beyond 2^53. */
   i64(): number | bigint {
     return exact(BigInt.asIntN(64, this.#view64()));
   }
 
-  /** Text; bytes that are no UTF-8 are kept as `escapedUtf8` says, as vocabularies may have pieces of characters. */
+  /** Reads a string; bytes that are not UTF-8 are kept as in `escapedUtf8`, since vocabularies may have parts of characters. */
   string(): string {
     const length = this.count("string length", 1);
     const start = this.#take(length);
@@ -88,7 +88,7 @@ export class GgufCursor {
     return this.#view.getBigUint64(this.#take(8), true);
   }
 
-  /** Where the next `length` bytes begin. */
+  /** Advances by `length` bytes; returns where they begin. */
   #take(length: number): number {
     const start = this.#position;
     if (start + length > this.#bytes.length) throw new OutOfBytes(`${this.file}: needs ${start + length} bytes`);

@@ -1,4 +1,4 @@
-/** Layers of multi-token prediction in GGUF files: behind the others, with tensors `nextn.*` beside those of a layer. */
+/** Multi-token prediction layers of GGUF files: they come after the others and have `nextn.*` tensors beside a layer's own. */
 import type { JsonObject } from "../json.ts";
 import { renamedTensors } from "../renamed-tensors.ts";
 import type { OpenTensors } from "../tensor-source.ts";
@@ -8,7 +8,7 @@ import type { GgufTensors } from "./tensors.ts";
 const COUNT = "{arch}.nextn_predict_layers";
 export const DRAFT_LAYERS_KEY = COUNT.replace("{arch}.", "");
 
-/** Modules of Hugging Face's checkpoints, beside those of the layer, by the names that files have for them. */
+/** Hugging Face's modules by GGUF's names, for the tensors that an ordinary layer does not have. */
 const modules: Readonly<Record<string, string>> = {
   "nextn.eh_proj": "mtp.fc",
   "nextn.enorm": "mtp.pre_fc_norm_embedding",
@@ -16,12 +16,12 @@ const modules: Readonly<Record<string, string>> = {
   "nextn.shared_head_norm": "mtp.norm",
 };
 
-/** How many of a file's layers there are for it. */
+/** Number of a file's layers that are for multi-token prediction. */
 export function draftLayers(metadata: GgufMetadata): number {
   return metadata.number(COUNT) ?? 0;
 }
 
-/** What a config says of them. `layers`: all of the file. */
+/** Config fields of the draft layers; `layers`: number of all layers of the file. */
 export function draftConfig(metadata: GgufMetadata, tensors: GgufTensors, layers: number): JsonObject {
   const count = draftLayers(metadata);
   const isOwn = (part: string) => tensors.has(`blk.${layers - count}.nextn.${part}.weight`);
@@ -31,7 +31,7 @@ export function draftConfig(metadata: GgufMetadata, tensors: GgufTensors, layers
   };
 }
 
-/** The tensors of the first of them under the names of Hugging Face's checkpoints; `layers`: all of the file. */
+/** Renames the tensors of the first draft layer as in Hugging Face's checkpoints. */
 export function withDraftLayer(tensors: OpenTensors, metadata: GgufMetadata): OpenTensors {
   const count = draftLayers(metadata);
   if (count === 0) return tensors;
@@ -44,7 +44,10 @@ export function withDraftLayer(tensors: OpenTensors, metadata: GgufMetadata): Op
   return { ...renamedTensors(tensors, shown), close: () => tensors.close() };
 }
 
-/** The name of a tensor of the layer as that of one behind `layers` others, or as a file has it; other names as they are. */
+/**
+ * For a tensor of the draft layer, its name as that of layer number `layers` (`model`), or its own GGUF name (`file`); other
+ * names are unchanged.
+ */
 export function draftTensorName(name: string, layers: number): { readonly model: string } | { readonly file: string } {
   const [, module = "", ending = ""] = /^(.+)\.(\w+)$/.exec(name) ?? [];
   const found = Object.entries(modules).find(([, own]) => own === module);

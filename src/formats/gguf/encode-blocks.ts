@@ -1,4 +1,4 @@
-/** Quantized weights as blocks of ggml, where a block type holds them. */
+/** Encodes quantized weights as ggml blocks, where a block type represents them exactly. */
 import { f32ToF16 } from "../../half.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import { nonlinear } from "./blocks.ts";
@@ -9,10 +9,10 @@ const SIZE = 32;
 /** A block type that can be written. */
 export interface BlockType {
   readonly name: "Q4_0" | "Q5_0" | "Q8_0" | "IQ4_NL";
-  /** In GGUF's tensor list. */
+  /** Type number in GGUF's tensor list. */
   readonly id: number;
   readonly bytes: number;
-  /** Bits of its integers, which have a sign, or are places in a codebook. */
+  /** Bits of its integers, which are signed, or are codebook indices. */
   readonly bits: number;
 }
 
@@ -23,12 +23,13 @@ const types: readonly BlockType[] = [
   { name: "Q8_0", id: 8, bytes: 34, bits: 8 },
 ];
 
-/** The block type of a codebook. */
+/** The block type with a codebook. */
 const iq4nl: BlockType = { name: "IQ4_NL", id: 20, bytes: 18, bits: 4 };
 
 /**
- * The block type that holds weights of a spec exactly, or why there is none. Integers less zero points take a bit more than
- * integers: blocks with minima would round -(zero + 8) * scale to binary16. `levels` are those of a codebook.
+ * The block type that represents weights of a spec exactly, or the reason why there is none. Integers less their zero points
+ * need one bit more; block types with minima do not help, since they would round -(zero + 8) * scale to binary16. `levels` is
+ * the codebook, if any.
  */
 export function blockTypeFor(spec: WeightSpec, levels?: Int8Array | null): BlockType | string {
   const { bits, k, groupSize, hasZeros, hasLevels, scaleDType } = spec;
@@ -43,12 +44,12 @@ export function blockTypeFor(spec: WeightSpec, levels?: Int8Array | null): Block
   return types.find((type) => type.bits >= needed) ?? `zero points are written with at most 7 bits, not ${bits}`;
 }
 
-/** Bytes of a matrix in a block type. */
+/** Bytes of a matrix [n, k] in a block type. */
 export function blockBytes({ bytes }: BlockType, n: number, k: number): number {
   return (n * k * bytes) / SIZE;
 }
 
-/** The blocks of whole rows. */
+/** Encodes whole rows to blocks. */
 export function encodeBlocks(type: BlockType, weights: QuantizedWeights): Uint8Array {
   const { n, k, groupSize, qvals, scales, zeros, levels, bits } = weights;
   const groups = groupCount(weights);
@@ -69,7 +70,9 @@ export function encodeBlocks(type: BlockType, weights: QuantizedWeights): Uint8A
   return target;
 }
 
-/** The integers of a block: bytes, or nibbles of the first and second half, behind the highest bits of all where there are five. */
+/**
+ * Writes a block's integers: bytes, or nibbles of the first and second half, which with five bits follow the fifth bits of all.
+ */
 function placeIntegers({ name, bits }: BlockType, integers: Int8Array, view: DataView, at: number): void {
   if (name === "Q8_0") {
     for (let i = 0; i < SIZE; i++) view.setInt8(at + i, integers[i]!);

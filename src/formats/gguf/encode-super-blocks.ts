@@ -1,8 +1,11 @@
-/** The bytes of Q4_K, Q5_K and Q6_K: the inverse of what blocks.ts decodes. */
+/** Encodes Q4_K, Q5_K and Q6_K super-blocks: the inverse of blocks.ts. */
 import { f32ToF16 } from "../../half.ts";
 import { SUPER } from "./block-format.ts";
 
-/** One block of 256 weights: integers of the type, with integer scales (and minima) of groups times two binary16 numbers. */
+/**
+ * A super-block of 256 weights: integers, and integer scales (and minima) of groups, which binary16 factors d (and dmin)
+ * multiply.
+ */
 export interface SuperBlockValues {
   readonly d: number;
   readonly dmin: number;
@@ -11,10 +14,10 @@ export interface SuperBlockValues {
   readonly q: Int8Array;
 }
 
-/** A type that can be written, and what its integers are. */
+/** A super-block type that can be written. */
 export interface SuperBlockType {
   readonly name: "Q4_K" | "Q5_K" | "Q6_K";
-  /** In GGUF's tensor list. */
+  /** Type number in GGUF's tensor list. */
   readonly id: number;
   readonly bytes: number;
   readonly bits: number;
@@ -33,7 +36,7 @@ export const superBlockTypes = {
   Q6_K: { name: "Q6_K", id: 14, bytes: 210, bits: 6, groupSize: 16, hasMinima: false, low: -128, high: 127 },
 } as const satisfies Record<string, SuperBlockType>;
 
-/** Writes a block at `at`. */
+/** Writes a super-block at `at`. */
 export function encodeSuperBlock(
   name: SuperBlockType["name"],
   block: SuperBlockValues,
@@ -58,7 +61,7 @@ export function encodeSuperBlock(
   if (isFive) for (let i = 0; i < SUPER; i++) bytes[at + 16 + (i & 31)]! |= (block.q[i]! >> 4) << (i >> 5);
 }
 
-/** Eight scales and minima of 6 bits in 12 bytes: those of the last four lose their high bits to the first eight bytes. */
+/** Packs eight 6-bit scales and minima into 12 bytes: the high bits of the last four pairs go to the first eight bytes. */
 function pairsOfSixBits({ scales, minima }: SuperBlockValues, bytes: Uint8Array, at: number): void {
   for (let j = 0; j < 4; j++) {
     const [scale, minimum] = [scales[j + 4]!, minima[j + 4]!];
@@ -68,7 +71,7 @@ function pairsOfSixBits({ scales, minima }: SuperBlockValues, bytes: Uint8Array,
   }
 }
 
-/** 256 integers' low 4 bits in 128 bytes: each 64 have 32 bytes, low nibbles first. */
+/** Packs the low 4 bits of 256 integers into 128 bytes: each 64 have 32 bytes, low nibbles first. */
 function fourBits(q: Int8Array, bytes: Uint8Array, at: number): void {
   for (let i = 0; i < SUPER; i++) bytes[at + 32 * (i >> 6) + (i & 31)]! |= (q[i]! & 15) << (i & 32 ? 4 : 0);
 }

@@ -1,19 +1,19 @@
-/** Tokens after which llama.cpp stops to generate, which it finds by their texts (src/llama-vocab.cpp). */
-/** Whatever their type in the file. */
+/** End tokens, which llama.cpp recognizes by their texts (src/llama-vocab.cpp). */
+/** End tokens, regardless of their type in the file. */
 const ENDS = [
   ...["<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>"],
   ...["<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>"],
   ...["<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "<｜end▁of▁sentence｜>", "[e~["],
 ];
 
-/** Tokens of code in the middle of a file that end it: those that metadata names, else the first of these texts. */
+/** Fill-in-the-middle tokens that end an answer: those that metadata names, or else the first of these texts. */
 const MIDDLES = [
   { key: "fim_pad", texts: ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"] },
   { key: "fim_rep", texts: ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"] },
   { key: "fim_sep", texts: ["<|file_sep|>"] },
 ];
 
-/** Texts that do not end a turn beside all of others. */
+/** Texts that are no end tokens if the vocabulary has all of others. */
 const EXCEPTIONS = [
   { text: "<|end|>", beside: ["<|return|>", "<|call|>"] },
   { text: "<|end|>", beside: ["<|return|>", "<|calls|>"] },
@@ -22,12 +22,12 @@ const EXCEPTIONS = [
   { text: "</s>", beside: ["<|tool_response>"] },
 ];
 
-/** Whether a text makes a token one of control that files may list as an ordinary piece. */
+/** Whether a piece with this text is a control token even if the file lists it as an ordinary piece. */
 export function isEndText(text: string): boolean {
   return ENDS.includes(text) || MIDDLES.some(({ texts }) => texts.includes(text));
 }
 
-/** The ids, ascending after `eos`. `ids` are those of the file's pieces, `idOf` those that metadata names. */
+/** Ids of all end tokens: `eos`, then the others ascending. `ids` maps the file's pieces, `idOf` the names in metadata. */
 export function endTokens(
   ids: ReadonlyMap<string, number>,
   eos: number | null,

@@ -1,20 +1,20 @@
-/** What GGUF files call the tensors of mixtures of experts. */
+/** GGUF's names for the tensors of mixtures of experts. */
 import type { OpenTensors } from "../tensor-source.ts";
 
-/** Names of the router and of the tensors of all experts, which are stacks of matrices, in a module; "" is the layer. */
+/** Names of the router and of the stacked matrices of all experts within a module; "" for the layer itself. */
 export function expertParts(module: string, router = "gate"): Readonly<Record<string, string>> {
   const within = module === "" ? "" : `${module}.`;
   const stacks = ["gate", "up", "down"].map((name) => [`ffn_${name}_exps`, `${within}experts.${name}_exps`]);
   return { ffn_gate_inp: `${within}${router}`, ...Object.fromEntries(stacks) };
 }
 
-/** Names of the expert of all tokens, and of its gate. */
+/** Names of the shared expert, which all tokens use, and of its gate. */
 export function sharedParts(module: string): Readonly<Record<string, string>> {
   const matrices = ["gate", "up", "down"].map((name) => [`ffn_${name}_shexp`, `${module}.${name}_proj`]);
   return { ffn_gate_inp_shexp: `${module}_gate`, ...Object.fromEntries(matrices) };
 }
 
-/** The gate of the expert of all tokens, a vector in files, as a matrix of one row. */
+/** Reshapes the shared expert's gate, a vector in files, to a matrix of one row. */
 export function withSharedGate(tensors: OpenTensors): OpenTensors {
   const isGate = (name: string, { length }: readonly number[]) =>
     name.endsWith(".shared_expert_gate.weight") && length === 1;

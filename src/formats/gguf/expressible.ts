@@ -1,12 +1,12 @@
 /**
- * Which tokenizer.json files mean the same as metadata of GGUF: what is neither written nor implied by a name that is
- * written would be lost without a word, so that llama.cpp made other tokens of the same text.
+ * Checks that a tokenizer.json can be expressed as GGUF metadata: anything neither written nor implied by a written name would
+ * be lost silently, and llama.cpp would encode the same text to other tokens.
  */
 import { UnsupportedError } from "../../errors.ts";
 import { describe, isObject, type JsonObject, quote } from "../json.ts";
 import { CONTRACTIONS, preTokenizerName, preTokenizerNamed } from "./pretokenizers.ts";
 
-/** Fails with what GGUF cannot express. */
+/** Throws an error that names what GGUF cannot express. */
 export type Refuse = (what: string) => never;
 
 export function refusal(file: string): Refuse {
@@ -15,14 +15,14 @@ export function refusal(file: string): Refuse {
   };
 }
 
-/** The items of a `Sequence`, or the one part. */
+/** Items of a `Sequence`, or the single component. */
 function itemsOf(part: unknown, list: string): readonly JsonObject[] {
   if (!isObject(part)) return [];
   const items = part.type === "Sequence" ? part[list] : [part];
   return Array.isArray(items) ? items.filter(isObject) : [];
 }
 
-/** What changes the merging of BPE itself. */
+/** Refuses options that change BPE merging itself. */
 function checkModel(model: JsonObject, refuse: Refuse): void {
   if (model.dropout) refuse(`dropout ${describe(model.dropout)}`);
   for (const field of ["continuing_subword_prefix", "end_of_word_suffix"])
@@ -31,7 +31,7 @@ function checkModel(model: JsonObject, refuse: Refuse): void {
 
 const SPACE = "▁";
 
-/** Whether SentencePiece puts a space in front of texts; refuses other steps than its own. */
+/** Whether a SentencePiece tokenizer puts a space before texts; refuses steps that are not SentencePiece's own. */
 export function spacePrefix({ normalizer, pre_tokenizer: before, model }: JsonObject, refuse: Refuse): boolean {
   checkModel(model as JsonObject, refuse);
   if ((model as JsonObject).ignore_merges === true) refuse("ignore_merges of a SentencePiece tokenizer");
@@ -54,12 +54,15 @@ export function spacePrefix({ normalizer, pre_tokenizer: before, model }: JsonOb
   return isPrefixed;
 }
 
-/** Finds nothing where all spaces were replaced before. */
+/** Whether a step splits at spaces: it has no effect after all spaces were replaced. */
 function isSplitAtSpace(step: JsonObject): boolean {
   return step.type === "Split" && isObject(step.pattern) && step.pattern.String === " ";
 }
 
-/** SentencePiece joins whatever makes a token: all ways to make one must be merges, one after the other. */
+/**
+ * Checks the merges: SentencePiece merges any two pieces that make a piece, so every such pair must be among them,
+ * consecutively for each piece.
+ */
 export function checkScores(
   merges: readonly [string, string][],
   pieces: ReadonlySet<string>,
@@ -86,11 +89,11 @@ export function checkScores(
   }
 }
 
-/** One of the texts for GPT's contractions in any case. */
+/** Matches a case-insensitive group of GPT's contractions. */
 const INSENSITIVE = /\(\?i:([^()]+)\)/g;
 const ENDINGS = ["'d", "'ll", "'m", "'re", "'s", "'t", "'ve"];
 
-/** A pattern in the writing of pretokenizers.ts. */
+/** A pattern spelled as in pretokenizers.ts. */
 function canonical(pattern: string): string {
   return pattern
     .replaceAll("\r", "\\r")
@@ -100,7 +103,7 @@ function canonical(pattern: string): string {
     );
 }
 
-/** Whether merges make each of the tokens of its own characters: words that are tokens then need not be taken whole. */
+/** Whether merges produce every token from its own characters, so that `ignore_merges` makes no difference. */
 function mergesMake(tokens: Iterable<string>, merges: readonly [string, string][]): boolean {
   const ranks = new Map(merges.map(([left, right], rank) => [`${left} ${right}`, rank]));
   for (const token of tokens) {
@@ -118,7 +121,7 @@ function mergesMake(tokens: Iterable<string>, merges: readonly [string, string][
   return true;
 }
 
-/** GGUF's name for how words of a byte-level tokenizer are cut; `ordinary` are the tokens that are not added. */
+/** GGUF's name for the pre-tokenization of a byte-level tokenizer; `ordinary` are the tokens that are not added. */
 export function wordsName(
   { normalizer, pre_tokenizer: before, model }: JsonObject,
   merges: readonly [string, string][],
@@ -140,7 +143,7 @@ export function wordsName(
         : `ignore_merges ${whole} of words that are cut as those of ${other}`,
     );
   for (const step of itemsOf(normalizer, "normalizers")) {
-    // Qwen's files are all written so: llama.cpp leaves out NFC for them.
+    // Qwen's tokenizers all have NFC, and llama.cpp omits it for them.
     if (step.type !== "NFC" || name !== "qwen2") refuse(`the normalizer ${describe(step.type)}`);
   }
   return name;
@@ -160,7 +163,7 @@ function patternsOf(step: JsonObject, isLast: boolean, refuse: Refuse): readonly
   return [canonical(Regex)];
 }
 
-/** The token before a text and the one after it, null for none; refuses several. */
+/** The special token before a text and the one after it, null for none; refuses several. */
 export function surroundings(processor: unknown, refuse: Refuse): Record<"before" | "after", number | null> {
   const around: Record<"before" | "after", number | null> = { before: null, after: null };
   for (const part of itemsOf(processor, "processors")) {
@@ -182,12 +185,15 @@ export function surroundings(processor: unknown, refuse: Refuse): Record<"before
   return around;
 }
 
-/** Files of Phi-3 are told by their name: what follows most of its control tokens loses its white space. */
+/**
+ * Whether white space after an added token is stripped: llama.cpp recognizes Phi-3 by its name and does so for most control
+ * tokens.
+ */
 export function stripsAfter(modelName: string, content: string): boolean {
   return /phi-?3/i.test(modelName) && !["<unk>", "<s>", "<|endoftext|>"].includes(content);
 }
 
-/** Added tokens take what is around them by flags that no metadata has. */
+/** Refuses flags of added tokens (such as `lstrip`) that GGUF metadata cannot express. */
 export function checkAdded(
   added: readonly JsonObject[],
   { normalizer }: JsonObject,

@@ -1,4 +1,4 @@
-/** What GGUF files of Gemma 4 say: sizes of heads, windows, ropes and MLPs by layer, and embeddings of layers. */
+/** Config of Gemma 4's GGUF files: sizes of heads, windows, RoPE and MLPs by layer, and per-layer embeddings. */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import { expertParts } from "./expert-parts.ts";
@@ -11,7 +11,7 @@ const FEED_FORWARD = "{arch}.feed_forward_length";
 const SHARED = "{arch}.attention.shared_kv_layers";
 const HEADS_MAX = 1 << 16;
 
-/** Names of tensors beside Gemma 3's; those of tensors that are no weight of a module have their ending. */
+/** Names of tensors that Gemma 3 does not have; those that are no weight of a module are listed with their ending. */
 export const gemma4Names: Readonly<Record<string, string>> = {
   per_layer_token_embd: "model.embed_tokens_per_layer",
   per_layer_model_proj: "model.per_layer_model_projection",
@@ -20,7 +20,7 @@ export const gemma4Names: Readonly<Record<string, string>> = {
   proj: "per_layer_projection",
   post_norm: "post_per_layer_input_norm",
   "layer_output_scale.weight": "layer_scalar",
-  // Beside the gated MLP, where there are experts; gates and ups are one stack or two.
+  // Experts beside the gated MLP; gate and up matrices are one stack or two.
   ...expertParts("", "router.proj"),
   "ffn_gate_up_exps.weight": "experts.gate_up_proj",
   "ffn_gate_inp.scale": "router.scale",
@@ -30,7 +30,7 @@ export const gemma4Names: Readonly<Record<string, string>> = {
   post_ffw_norm_2: "post_feedforward_layernorm_2",
 };
 
-/** A size that may be given for each layer: the first layer's. */
+/** Value of the first layer, for a size that may be given by layer. */
 export function firstSize(metadata: GgufMetadata, key: string, most?: number): number | null {
   if (!metadata.isList(key)) return metadata.size(key, most);
   const [first] = metadata.numbers(key)!;
@@ -47,7 +47,7 @@ interface Gemma4Facts {
   readonly scaling: JsonObject | null;
 }
 
-/** The values of a key by layer, of a list or one number. */
+/** Values of a key by layer, from a list or a single number. */
 function byLayer({ metadata, layers }: Gemma4Facts, key: string): readonly number[] {
   if (!metadata.isList(key)) return Array.from({ length: layers }, () => metadata.size(key) ?? 0);
   const values = metadata.numbers(key)!;
@@ -58,7 +58,7 @@ function byLayer({ metadata, layers }: Gemma4Facts, key: string): readonly numbe
   );
 }
 
-/** The one size of those layers. */
+/** The size that these layers share. */
 function sizeOf(facts: Gemma4Facts, key: string, isOne: (layer: number) => boolean): number {
   const sizes = new Set(byLayer(facts, key).filter((_, layer) => isOne(layer)));
   const [size] = sizes;
@@ -67,7 +67,7 @@ function sizeOf(facts: Gemma4Facts, key: string, isOne: (layer: number) => boole
   throw new UnsupportedError(`${file}: metadata ${facts.metadata.fullKey(key)} [${[...sizes]}] is not supported`);
 }
 
-/** The part of a full layer's head that is rotated: divisors of the others are as good as infinite. */
+/** Fraction of a full-attention head that RoPE rotates: the frequency divisors of the rest are practically infinite. */
 function rotatedPart({ metadata, scaling }: Gemma4Facts): number {
   const divisors = scaling?.rope_type === "longrope" ? (scaling.short_factor as readonly number[]) : [];
   const rotated = divisors.lastIndexOf(1) + 1;
@@ -78,7 +78,10 @@ function rotatedPart({ metadata, scaling }: Gemma4Facts): number {
   );
 }
 
-/** UnsupportedError unless MLPs of layers that share keys and values, and those alone, are twice as wide, or none is. */
+/**
+ * Whether MLPs of layers with shared keys and values are twice as wide. UnsupportedError where only some are, or other layers
+ * are.
+ */
 function isDoubled(facts: Gemma4Facts, shared: number): boolean {
   const widths = byLayer(facts, FEED_FORWARD);
   const [first] = widths as [number];
@@ -90,7 +93,7 @@ function isDoubled(facts: Gemma4Facts, shared: number): boolean {
   );
 }
 
-/** Experts beside the gated MLPs, where there are some. */
+/** Config fields of experts beside the gated MLPs, if there are any. */
 function besides({ metadata }: Gemma4Facts): JsonObject {
   if ((metadata.number("{arch}.expert_count") ?? 0) === 0) return {};
   return {

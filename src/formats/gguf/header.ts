@@ -1,7 +1,4 @@
-/**
- * The header of a GGUF file: metadata and the list of tensors. Nothing in it is believed before it is checked.
- * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
- */
+/** Reads the header of a GGUF file: metadata and the list of tensors. Every value is checked before it is used. */
 import type { ByteSource } from "../../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { quote } from "../json.ts";
@@ -12,36 +9,36 @@ export type GgufValue = number | bigint | boolean | string | readonly GgufValue[
 
 export interface GgufTensor {
   readonly name: string;
-  /** ggml's number of the storage type. */
+  /** Type number of ggml. */
   readonly type: number;
   /** Sizes, outermost first. */
   readonly shape: readonly number[];
-  /** From the start of the tensor data. */
+  /** Byte offset from the start of the tensor data. */
   readonly offset: number;
 }
 
 export interface GgufHeader {
   readonly metadata: ReadonlyMap<string, GgufValue>;
   readonly tensors: readonly GgufTensor[];
-  /** Where tensor data begins in the file. */
+  /** Byte offset of the tensor data in the file. */
   readonly dataStart: number;
 }
 
 const MAGIC = 0x46554747;
 const FIRST_READ = 1 << 20;
-/** Headers of large vocabularies take some 10 MB. */
+/** Largest header: large vocabularies take some 10 MB. */
 const HEADER_MAX = 1 << 28;
 const DIMENSIONS_MAX = 4;
 const DEPTH_MAX = 4;
-/** Far more than the entries of all arrays of any vocabulary. */
+/** Most array elements: far more than any vocabulary needs. */
 const ELEMENTS_MAX = 1 << 24;
 const ALIGNMENT_DEFAULT = 32;
 const ALIGNMENT_MAX = 1 << 20;
-/** Least bytes of an entry of metadata (key length, type, value) and of the tensor list. */
+/** Least bytes of a metadata entry (key length, type, value), and of an entry of the tensor list. */
 const ENTRY_MIN = 13;
 const TENSOR_MIN = 24;
 
-/** Reads the header, as much of the file as it needs; InvalidFileError for what the format forbids. */
+/** Reads as much of the file as its header needs. InvalidFileError for a violation of the format. */
 export async function readGgufHeader(source: ByteSource): Promise<GgufHeader> {
   const { name: file, size } = source;
   for (let length = Math.min(size, FIRST_READ); ; length = Math.min(size, 4 * length)) {
@@ -101,7 +98,7 @@ function readTensor(file: string, cursor: GgufCursor): GgufTensor {
   return { name, shape, type: cursor.u32(), offset: cursor.size() };
 }
 
-/** Bytes of the least element of an array, by value type. */
+/** Least bytes of an array element, by value type. */
 const leastBytes = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8] as const;
 const STRING = 8;
 const ARRAY = 9;

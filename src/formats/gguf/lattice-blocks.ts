@@ -1,6 +1,6 @@
 /**
- * ggml's formats whose weights are points of a lattice: a table of 8 or 4 values a point, signs, and scales (ggml-common.h, and
- * gguf-py's quants.py for the values). A block decodes to the values as integers, those of IQ1 in eighths.
+ * ggml's lattice formats (IQ1, IQ2, IQ3): a weight group is an index into a table of points of 8 or 4 values, with signs and
+ * scales (ggml-common.h; values as in gguf-py's quants.py). A block decodes to the values as integers, those of IQ1 in eighths.
  */
 import { type Block, type BlockFormat, half, nested, SUPER } from "./block-format.ts";
 import { type Lattice, latticeOf } from "./lattice-tables.ts";
@@ -11,14 +11,14 @@ const word = (data: Uint8Array, at: number) => data[at]! | (data[at + 1]! << 8);
 const longWord = (data: Uint8Array, at: number) => (word(data, at) | (word(data, at + 2) << 16)) >>> 0;
 const nibble = (data: Uint8Array, at: number, i: number) => (data[at + (i >> 1)]! >> (4 * (i & 1))) & 15;
 
-/** Eight signs of seven bits: the last one makes their number even. */
+/** Expands seven stored sign bits to eight: the last makes the number of set bits even. */
 function evenSigns(bits: number): number {
   const folded = bits ^ (bits >> 4);
   const parity = (0x6996 >> (folded & 15)) & 1;
   return bits | (parity << 7);
 }
 
-/** Values of point `index` at `to`, those negative whose bits of `signs` are set. */
+/** Writes the values of point `index` at `to`, negated where a bit of `signs` is set. */
 function putPoint({ q }: Block, to: number, { values, size }: Lattice, index: number, signs: number): void {
   for (let i = 0; i < size; i++) {
     const value = values[index * size + i]!;
@@ -26,7 +26,10 @@ function putPoint({ q }: Block, to: number, { values, size }: Lattice, index: nu
   }
 }
 
-/** Points of each 32 weights, and a word of four times seven signs and a scale, which lies after them or after all points. */
+/**
+ * Decodes formats with point indices for each 32 weights and a 32-bit word of four times seven signs and a scale; the word
+ * follows those indices (IQ2_XXS) or the indices of all weights (IQ3_XXS).
+ */
 const packedSigns =
   (name: "IQ2_XXS" | "IQ3_XXS"): Decode =>
   (data, at, block) => {
@@ -79,7 +82,7 @@ const iq3s: Decode = (data, at, block) => {
   }
 };
 
-/** Values of a point of IQ1 in eighths, an eighth added or taken. */
+/** Writes the values of an IQ1 point in eighths, shifted by an eighth up or down. */
 function putShifted({ q }: Block, to: number, index: number, isDown: boolean): void {
   const { values } = latticeOf("IQ1_S");
   for (let i = 0; i < 8; i++) q[to + i] = 8 * values[8 * index + i]! + (isDown ? -1 : 1);
@@ -100,7 +103,7 @@ const iq1s: Decode = (data, at, block) => {
   }
 };
 
-/** The scale of the block lies in the highest four bits of the four words of scales. */
+/** Decodes IQ1_M, whose block scale is stored in the highest four bits of each of the four scale words. */
 const iq1m: Decode = (data, at, block) => {
   const scales = [0, 1, 2, 3].map((i) => word(data, at + 48 + 2 * i));
   const bits = scales.reduce((whole, value, i) => whole | ((value >> 12) << (4 * i)), 0);

@@ -1,6 +1,7 @@
 /**
- * Points of the lattices of ggml's IQ formats, which ggml-common.h lists. Made by scripts/goldens/lattice-tables.py from gguf 0.19.0 (MIT):
- * the values that occur, how many a point has, and their places among the values as a stream of bits in base64.
+ * Lattice points of ggml's IQ formats, as listed in ggml-common.h. Made by scripts/goldens/lattice-tables.py from gguf 0.19.0
+ * (MIT): the distinct values, the number of values of a point, and their indices into the distinct values as a base64 bit
+ * stream.
  */
 
 export const latticePoints = {

@@ -1,7 +1,7 @@
-/** The points of lattices, unpacked when they are first asked for. */
+/** Tables of lattice points, unpacked when first used. */
 import { latticePoints } from "./lattice-points.ts";
 
-/** Points of `size` values each. */
+/** A table of points with `size` values each. */
 export interface Lattice {
   readonly size: number;
   readonly values: Int8Array;
@@ -9,7 +9,7 @@ export interface Lattice {
 
 const lattices = new Map<string, Lattice>();
 
-/** The points of a format; those of IQ1_M are IQ1_S's. */
+/** The points of a format; IQ1_M shares those of IQ1_S. */
 export function latticeOf(name: keyof typeof latticePoints): Lattice {
   let lattice = lattices.get(name);
   if (!lattice) {

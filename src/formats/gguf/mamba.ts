@@ -1,4 +1,4 @@
-/** What GGUF files of Granite's hybrids say, and how llama.cpp stores the tensors of Mamba 2. */
+/** Config of Granite's hybrid GGUF files, and the conversion of llama.cpp's Mamba 2 tensors. */
 import { InvalidFileError } from "../../errors.ts";
 import { elementCount, toFloat32 } from "../../tensor.ts";
 import type { JsonObject } from "../json.ts";
@@ -9,7 +9,7 @@ import type { GgufTensors } from "./tensors.ts";
 
 const KV_HEADS = "{arch}.attention.head_count_kv";
 
-/** Names of a Mamba layer's tensors; those of tensors that are no weight of a module have their ending. */
+/** Names of a Mamba layer's tensors; those that are no weight of a module are listed with their ending. */
 export const mambaNames: Readonly<Record<string, string>> = {
   ssm_in: "mamba.in_proj",
   ssm_conv1d: "mamba.conv1d",
@@ -20,7 +20,7 @@ export const mambaNames: Readonly<Record<string, string>> = {
   ssm_out: "mamba.out_proj",
 };
 
-/** Names of the MLP of all tokens, whose gate and up are two tensors: alone, or beside experts. */
+/** Names of the shared MLP, whose gate and up are two tensors; `_shexp` where it stands beside experts. */
 export function sharedMlpNames(ending: "" | "_shexp"): Readonly<Record<string, string>> {
   return {
     [`ffn_gate${ending}`]: "shared_mlp.gate_proj",
@@ -35,7 +35,7 @@ interface Layers {
   readonly layers: number;
 }
 
-/** Granite 4.0 h: layers without heads of keys are Mamba 2. */
+/** Granite 4.0 h: layers with 0 key heads are Mamba 2. */
 export function graniteHybridConfig({ metadata, tensors, layers }: Layers): JsonObject {
   const { keyHeads: groups, heads, keyDim, valueDim } = deltaSizes(metadata);
   const kvHeads = metadata.isList(KV_HEADS) ? listOf(metadata, KV_HEADS, layers) : null;
@@ -44,7 +44,7 @@ export function graniteHybridConfig({ metadata, tensors, layers }: Layers): Json
   const has = (ending: string) => tensors.names.some((name) => name.endsWith(ending));
   return {
     layer_types: Array.from({ length: layers }, (_, i) => (kvHeads?.[i] === 0 ? "mamba" : "attention")),
-    // llama.cpp's way to say whether there is a rope.
+    // llama.cpp encodes in this key whether there is RoPE.
     position_embedding_type: (metadata.boolean("{arch}.rope.scaling.finetuned") ?? true) ? "rope" : "nope",
     ...{ mamba_n_heads: heads, mamba_d_head: valueDim, mamba_n_groups: groups, mamba_d_state: keyDim },
     mamba_expand: (heads * valueDim) / metadata.size("{arch}.embedding_length")!,
@@ -58,7 +58,7 @@ export function graniteHybridConfig({ metadata, tensors, layers }: Layers): Json
   };
 }
 
-/** Tensors of Mamba 2 as transformers has them: files have -exp(A_log), and vectors as matrices. */
+/** Converts Mamba 2 tensors to transformers' form: files store -exp(A_log), and some vectors as matrices. */
 export function withMamba(tensors: OpenTensors): OpenTensors {
   const isVector = (name: string) => /\.mamba\.(A_log|D|norm\.weight)$/.test(name);
   const isRate = (name: string) => name.endsWith(".mamba.A_log");

@@ -3,12 +3,12 @@ import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { quote } from "../json.ts";
 import type { GgufValue } from "./header.ts";
 
-/** Far beyond any model; keeps products of dimensions exact. */
+/** Far beyond any model; products of dimensions stay exact. */
 const SIZE_MAX = 1 << 30;
 
 export class GgufMetadata {
   readonly file: string;
-  /** general.architecture: prefix of the keys that describe the model. */
+  /** The value of general.architecture, which also prefixes the keys that describe the model. */
   readonly architecture: string;
   readonly #values: ReadonlyMap<string, GgufValue>;
 
@@ -30,7 +30,7 @@ export class GgufMetadata {
     return value;
   }
 
-  /** A whole number; a bigint beyond 2^53. */
+  /** Value of a key as a whole number; a bigint beyond 2^53. Null without the key. */
   integer(key: string): number | bigint | null {
     const value = this.#get(key) ?? null;
     if (value !== null && typeof value !== "bigint" && !Number.isInteger(value))
@@ -38,12 +38,12 @@ export class GgufMetadata {
     return value as number | bigint | null;
   }
 
-  /** A whole number from 1 to `most`. */
+  /** Value of a key as a whole number from 1 to `most`; null without the key. */
   size(key: string, most = SIZE_MAX): number | null {
     return this.#checkedSize(key, this.number(key), most);
   }
 
-  /** A finite number above 0. */
+  /** Value of a key as a positive finite number; null without the key. */
   positive(key: string): number | null {
     const value = this.number(key);
     if (value !== null && !(value > 0 && value < Number.POSITIVE_INFINITY)) this.#fail(key, "a positive number", value);
@@ -64,7 +64,7 @@ export class GgufMetadata {
     return this.#list(key, "number") as readonly number[] | null;
   }
 
-  /** A size that may be given for each layer, when it is the same for all. */
+  /** Value of a size that may be a list by layer, when all layers have the same. */
   sameSize(key: string, most = SIZE_MAX): number | null {
     const value = this.#get(key);
     if (!Array.isArray(value)) return this.size(key, most);
@@ -79,7 +79,7 @@ export class GgufMetadata {
     return Array.isArray(this.#get(key));
   }
 
-  /** A list of numbers, or of true and false. */
+  /** Value of a key as a list of booleans, which may be stored as numbers. */
   flags(key: string): readonly boolean[] {
     const value = this.#get(key);
     if (!Array.isArray(value) || value.some((item) => typeof item !== "boolean" && typeof item !== "number"))
@@ -87,7 +87,7 @@ export class GgufMetadata {
     return value.map(Boolean);
   }
 
-  /** A key as it stands in the file. */
+  /** The key as it is written in the file. */
   fullKey(key: string): string {
     return this.#full(key);
   }
@@ -98,7 +98,7 @@ export class GgufMetadata {
     return value;
   }
 
-  /** Keys that begin with `{arch}.` have the architecture's name there. */
+  /** Value of a key, in which `{arch}` stands for the architecture's name. */
   #get(key: string): GgufValue | undefined {
     return this.#values.get(this.#full(key));
   }

@@ -1,4 +1,4 @@
-/** The tensors of a GGUF file under the names and in the order of rows that Hugging Face checkpoints have. */
+/** Maps a GGUF file's tensors to the names and row order of Hugging Face checkpoints. */
 import { InvalidFileError } from "../../errors.ts";
 import { toFloat32 } from "../../tensor.ts";
 import { withTurnedHeads } from "../head-rows.ts";
@@ -30,7 +30,7 @@ const parts: Readonly<Record<string, string>> = {
   ...expertParts("mlp"),
 };
 
-/** Hugging Face's name of a tensor; null for those that belong to no layer, such as rope factors. */
+/** Hugging Face's name of a tensor; null for tensors without one, such as RoPE factors. */
 function modelName(name: string, other: Readonly<Record<string, string>>): string | null {
   const [, number, parameter = ""] = /^blk\.(\d+)\.(.+)$/.exec(name) ?? [];
   if (Object.hasOwn(other, parameter)) return `model.layers.${number}.${other[parameter]}`;
@@ -44,14 +44,14 @@ function modelName(name: string, other: Readonly<Record<string, string>>): strin
   return module ? `model.layers.${layer}.${module}.${ending}` : null;
 }
 
-/** Older files have a matrix of each expert of Mixtral by itself. */
+/** Module of one expert's matrix: older files of Mixtral store each expert's matrices separately. */
 function expertModule(part: string): string | null {
   const [, name, expert] = /^ffn_(gate|up|down)\.(\d+)$/.exec(part) ?? [];
   const matrices: Readonly<Record<string, string>> = { gate: "w1", up: "w3", down: "w2" };
   return name === undefined ? null : `block_sparse_moe.experts.${expert}.${matrices[name]}`;
 }
 
-/** The file's name of a tensor of a model; null for one that its files do not have. */
+/** GGUF's name of a model's tensor; null for a tensor that files do not have. */
 export function ggufName(name: string, other: Readonly<Record<string, string>>): string | null {
   const [, base = "", ending = ""] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
   const keyOf = (names: Readonly<Record<string, string>>, value: string) =>
@@ -68,17 +68,17 @@ export function ggufName(name: string, other: Readonly<Record<string, string>>):
   return layer === undefined ? `${part}.${ending}` : `blk.${layer}.${part}.${ending}`;
 }
 
-/** Llama's parts that an architecture does not name otherwise. */
+/** Llama's names for the parts that an architecture does not name differently. */
 function unclaimed(other: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(parts).filter(([part]) => !Object.hasOwn(other, part)));
 }
 
-/** Whether a tensor of a model is a norm that files may have more of: the gated norm of recurrent layers is stored as it is. */
+/** Whether the converter adds an offset to this norm (`normOffset`): the gated norm of recurrent layers is stored unchanged. */
 export function isOffsetNorm(name: string): boolean {
   return /(?<!linear_attn\.)norm(?:_embedding|_hidden)?\.weight$/.test(name);
 }
 
-/** Renamed, with norms less what was added to them, and with queries and keys turned back to halves. */
+/** Tensors under Hugging Face's names, with the offset of norms subtracted, and query and key rows reordered to halves. */
 export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headDim: number): OpenTensors {
   const { names, interleaved, normOffset, tensors: changed } = architectureOf(metadata);
   const stored = new Map<string, string>();

@@ -1,4 +1,4 @@
-/** GGUF files by path: one, or all of a model that is split. */
+/** Opens GGUF files by path: one, or all of a split model. */
 import { readdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { ByteSource } from "../../byte-source.ts";
@@ -8,7 +8,7 @@ import type { Checkpoint } from "../contract.ts";
 import { ggufCheckpoint } from "./checkpoint.ts";
 import { partNames } from "./split.ts";
 
-/** Opens the file at `path`; InvalidFileError when it is malformed, UnsupportedError for a model that is not supported. */
+/** Opens the file at `path`. InvalidFileError when it is malformed, UnsupportedError for an unsupported model. */
 export async function openGguf(path: string): Promise<Checkpoint> {
   const sources: ByteSource[] = [];
   try {
@@ -20,7 +20,7 @@ export async function openGguf(path: string): Promise<Checkpoint> {
   }
 }
 
-/** Paths of all files of the model that `path` belongs to, in order; InvalidFileError when some are absent. */
+/** Paths of all files of the split model that `path` belongs to, in order. InvalidFileError when some are missing. */
 async function partsOf(path: string): Promise<readonly string[]> {
   const names = partNames(basename(path));
   if (names === null) return [path];

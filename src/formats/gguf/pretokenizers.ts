@@ -1,7 +1,7 @@
 /**
- * How byte-level tokenizers cut text into words before they merge, by the names that GGUF files call them. Names,
- * patterns and defaults are those of llama.cpp (src/llama-vocab.cpp); patterns that it only approximates, for engines
- * without classes of Unicode, are those of the tokenizer.json that they stand for.
+ * Pre-tokenization of byte-level tokenizers, which cuts text into words before merges, by the names in GGUF files. Names,
+ * patterns and defaults are those of llama.cpp (src/llama-vocab.cpp); where llama.cpp only approximates a pattern, since its
+ * engine has no Unicode classes, the pattern of the original tokenizer.json is used.
  */
 
 export const CONTRACTIONS = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])";
@@ -9,14 +9,14 @@ const SPACES = "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 const gpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/** GPT-4's words, with numbers of at most so many digits. */
+/** GPT-4's pattern of words; `digits` is the quantifier of numbers. */
 const gpt4 = (digits: string, spaces = SPACES) =>
   `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${spaces}`;
 
 const UPPER = "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]";
 const LOWER = "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]";
 
-/** GPT-4o's words, which begin anew at a capital letter. */
+/** GPT-4o's pattern of words, which also splits before capital letters. */
 const gpt4o = (contractions: string, digits: string) =>
   [
     `[^\\r\\n\\p{L}\\p{N}]?${UPPER}*${LOWER}+${contractions}`,
@@ -26,7 +26,7 @@ const gpt4o = (contractions: string, digits: string) =>
     SPACES,
   ].join("|");
 
-/** Numbers cut into threes from their end. */
+/** Splits numbers into groups of three digits from their end. */
 const THREES = "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))";
 const CHINESE = "[一-龥ࠀ-一가-\\uD7FF]+";
 const KANA = "[一-龥\\u3040-ゟ゠-ヿ]+";
@@ -41,17 +41,17 @@ const ASIAN =
   "[一-鿿㐀-䶿豈-\\uFAFF\\u3040-ゟ゠-ヿ･-ﾟ⼀-\\u2FDFเ-\\u0E7F\\u0E80-\\u0EFFក-\\u17FFက-႟ꩠ-ꩿꧠ-\\uA9FF가-\\uD7AFᄀ-ᇿ]+";
 
 export interface PreTokenizer {
-  /** What files call it: the first is the one to write. */
+  /** Names in files; the first is used for writing. */
   readonly names: readonly string[];
-  /** Patterns to split by, one after the other. */
+  /** Patterns to split by, applied in order. */
   readonly patterns: readonly string[];
-  /** Whether words that are tokens are taken whole, without merges. */
+  /** Whether words that are tokens skip the merges (`ignore_merges`). */
   readonly wholeWords?: boolean;
-  /** Whether BOS comes before a text where a file does not say; `none`: it has no BOS but one that it names. */
+  /** Whether a text begins with BOS where a file does not say; `none`: there is no BOS unless the file names one. */
   readonly bos?: boolean | "none";
 }
 
-/** Files that name no pre-tokenizer have "default". */
+/** Name for files without a pre-tokenizer. */
 export const DEFAULT_PRE = "default";
 
 const PRE_TOKENIZERS: readonly PreTokenizer[] = [
@@ -151,12 +151,12 @@ const byName = new Map(PRE_TOKENIZERS.flatMap((entry) => entry.names.map((name) 
 /** All names, for messages. */
 export const preTokenizerNames: readonly string[] = [...byName.keys()];
 
-/** Null for a name that is none here. */
+/** The pre-tokenizer of this name; null for an unknown name. */
 export function preTokenizerNamed(name: string): PreTokenizer | null {
   return byName.get(name) ?? null;
 }
 
-/** The name to write for words that are cut by `patterns`, and taken whole or not; null where none says that. */
+/** GGUF's name of a pre-tokenizer with these `patterns` and `ignore_merges`; null if there is none. */
 export function preTokenizerName(patterns: readonly string[], wholeWords: boolean): string | null {
   const same = (entry: PreTokenizer) =>
     entry.patterns.join("\n") === patterns.join("\n") && (entry.wholeWords ?? false) === wholeWords;

@@ -1,4 +1,4 @@
-/** What GGUF files of models with recurrent layers say, and how llama.cpp stores the tensors of such layers. */
+/** Config of GGUF files with recurrent layers, and the conversion of llama.cpp's tensors of such layers. */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { toFloat32 } from "../../tensor.ts";
 import type { JsonObject } from "../json.ts";
@@ -28,7 +28,7 @@ export const lfm2Names: Readonly<Record<string, string>> = {
   ffn_down: "feed_forward.w2",
 };
 
-/** Names of Qwen 3.5's; those of tensors that are no weight of a module have their ending. */
+/** Names of Qwen 3.5's tensors; those that are no weight of a module are listed with their ending. */
 export const qwen35Names: Readonly<Record<string, string>> = {
   post_attention_norm: "post_attention_layernorm",
   attn_qkv: "linear_attn.in_proj_qkv",
@@ -42,7 +42,7 @@ export const qwen35Names: Readonly<Record<string, string>> = {
   "ssm_dt.bias": "linear_attn.dt_bias",
 };
 
-/** A size that all layers with attention have, where others have 0. */
+/** The size that all layers with attention share, where others have 0. */
 export function attentionSize(metadata: GgufMetadata, key: string, most: number): number | null {
   if (!metadata.isList(key)) return metadata.size(key, most);
   const sizes = new Set(metadata.numbers(key)!.filter((size) => size !== 0));
@@ -57,11 +57,11 @@ export function attentionSize(metadata: GgufMetadata, key: string, most: number)
 interface Layers {
   readonly metadata: GgufMetadata;
   readonly tensors: GgufTensors;
-  /** Layers of the file. */
+  /** Number of layers in the file. */
   readonly layers: number;
 }
 
-/** LFM2: layers without heads of keys are convolutions. */
+/** LFM2: layers with 0 key heads are convolutions. */
 export function lfm2Config({ metadata, layers }: Layers): JsonObject {
   const taps = metadata.size("{arch}.shortconv.l_cache");
   if (taps === null)
@@ -79,7 +79,7 @@ export function lfm2Config({ metadata, layers }: Layers): JsonObject {
   };
 }
 
-/** A number or truth value for each layer. */
+/** The value of a key for each layer, numbers or booleans. */
 export function listOf(metadata: GgufMetadata, key: string, layers: number): readonly (number | boolean)[] {
   const values = key === RECURRENT ? metadata.flags(key) : metadata.numbers(key)!;
   if (values.length >= layers) return values;
@@ -89,7 +89,7 @@ export function listOf(metadata: GgufMetadata, key: string, layers: number): rea
   );
 }
 
-/** Qwen 3.5; layers for drafts are the last ones. */
+/** Qwen 3.5; draft layers come last. */
 export function qwen35Config({ metadata, tensors, layers: all }: Layers): JsonObject {
   const layers = all - draftLayers(metadata);
   const { keyHeads, heads, keyDim, valueDim } = deltaSizes(metadata);
@@ -120,7 +120,7 @@ export function required(metadata: GgufMetadata, name: string): number {
   return size;
 }
 
-/** Heads of gated DeltaNet or Mamba 2 and their sizes, under the names that Mamba has for such. */
+/** Numbers and sizes of heads of gated DeltaNet or Mamba 2, from metadata under Mamba's names. */
 export function deltaSizes(metadata: GgufMetadata): DeltaSizes {
   const [keyHeads, heads, keyDim, inner] = ["group_count", "time_step_rank", "state_size", "inner_size"].map((name) =>
     required(metadata, name),
@@ -133,7 +133,7 @@ export function deltaSizes(metadata: GgufMetadata): DeltaSizes {
   return { keyHeads, heads, keyDim, valueDim: inner / heads };
 }
 
-/** Convolutions [channels, taps] as [channels, 1, taps]. */
+/** Reshapes convolutions from [channels, taps] to [channels, 1, taps]. */
 export function withTaps(tensors: OpenTensors): OpenTensors {
   const isTaps = (name: string, { length }: readonly number[]) => /\.(conv|conv1d)\.weight$/.test(name) && length === 2;
   const shaped = <S extends { readonly shape: readonly number[] }>(name: string, stored: S): S =>
@@ -147,8 +147,8 @@ export function withTaps(tensors: OpenTensors): OpenTensors {
 }
 
 /**
- * Qwen 3.5's tensors as transformers has them: files have -exp(A_log), and value heads that share a key head are as many
- * heads apart as there are key heads, not side by side. A layer for drafts is `mtp`.
+ * Converts Qwen 3.5's tensors to transformers' form: files store -exp(A_log), and value heads of one key head are a number of
+ * key heads apart rather than adjacent. A draft layer becomes `mtp`.
  */
 export function withDeltaHeads(tensors: OpenTensors, metadata: GgufMetadata): OpenTensors {
   const isRate = (name: string) => name.endsWith(".A_log");
@@ -165,7 +165,7 @@ export function withDeltaHeads(tensors: OpenTensors, metadata: GgufMetadata): Op
   return withDraftLayer(withTaps(withMoves(withLogs, deltaMoves(deltaSizes(metadata), "read"))), metadata);
 }
 
-/** Heads of gated DeltaNet, and their sizes. */
+/** Numbers of gated DeltaNet's heads, and their sizes. */
 export interface DeltaSizes {
   readonly keyHeads: number;
   readonly heads: number;
@@ -174,8 +174,8 @@ export interface DeltaSizes {
 }
 
 /**
- * Moves of all tensors that have parts of value heads, null for the others: those of transformers in a file that is read, or
- * those of a file in transformers' that are written.
+ * Row or column reordering of each tensor with value heads, null for other tensors: from transformers' order to a file's
+ * ("read": where to read from), or the inverse ("write").
  */
 export function deltaMoves({ keyHeads, heads, keyDim, valueDim }: DeltaSizes, way: "read" | "write") {
   const each = heads / keyHeads;

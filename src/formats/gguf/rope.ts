@@ -1,6 +1,6 @@
 /**
- * How a GGUF file's positions are embedded, as `rope_scaling` of a config.json: what llama.cpp does with the same
- * metadata (llama-model.cpp, llama-context.cpp), whose YaRN parameters are fixed for the architectures here.
+ * Converts a GGUF file's RoPE metadata to `rope_scaling` of a config.json: what llama.cpp does with the same metadata
+ * (llama-model.cpp, llama-context.cpp), whose YaRN parameters are fixed for the architectures here.
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { toFloat32 } from "../../tensor.ts";
@@ -15,12 +15,12 @@ const DIVISORS = "rope_freqs.weight";
 export interface RopeFacts {
   readonly metadata: GgufMetadata;
   readonly tensors: GgufTensors;
-  /** Values of a head that are rotated. */
+  /** Number of rotated values of a head. */
   readonly dimensions: number;
   readonly contextLength: number;
 }
 
-/** Factors of frequencies that a file holds as tensors, else the scaling that its metadata names; null for none. */
+/** RoPE scaling from tensors of frequency factors, or else from metadata; null for none. */
 export async function ropeScaling(facts: RopeFacts): Promise<JsonObject | null> {
   const { metadata, tensors, dimensions, contextLength } = facts;
   const { type, factor, attention, original } = readScaling(metadata);
@@ -53,7 +53,7 @@ export async function ropeScaling(facts: RopeFacts): Promise<JsonObject | null> 
   return factor === 1 ? null : { rope_type: "linear", factor };
 }
 
-/** A scaling without type is linear; files of 2023 have its factor under another name. */
+/** Reads the scaling. Its type defaults to linear; files of 2023 have its factor under another key. */
 function readScaling(metadata: GgufMetadata) {
   const types = ["none", "linear", "yarn", "longrope"];
   const type = metadata.string("{arch}.rope.scaling.type") ?? "linear";

@@ -1,17 +1,15 @@
-/**
- * ggml's formats of 1 and 2 bits, of three values, and of 4-bit floats (ggml-common.h, and gguf-py's quants.py for the values).
- */
+/** ggml's 1-bit and 2-bit, ternary, and 4-bit float formats (ggml-common.h; values as in gguf-py's quants.py). */
 import { e2m1Doubled, floatOf } from "../quantized/small-floats.ts";
 import { type Block, type BlockFormat, half, nested, SUPER, simple } from "./block-format.ts";
 
-/** One group of binary codes with the lowest bits first. */
+/** Unpacks a group of `bits`-bit integers, lowest bits first, and centers them on 0. */
 function lowestFirst(data: Uint8Array, at: number, q: Int8Array, bits: number): void {
   const perByte = 8 / bits;
   for (let i = 0; i < q.length; i++)
     q[i] = ((data[at + Math.floor(i / perByte)]! >> (bits * (i % perByte))) & ((1 << bits) - 1)) - (1 << (bits - 1));
 }
 
-/** Codes 0 to 3 for -1 to 2 with one scale; blocks differ in their sizes. */
+/** The format Q2_0: codes 0 to 3 mean -1 to 2, with one scale; `size` is its number of weights. */
 const twoBits = (size: number): BlockFormat =>
   simple({
     name: "Q2_0",
@@ -27,14 +25,14 @@ const twoBits = (size: number): BlockFormat =>
     },
   });
 
-/** Q2_0 of files that were made before its blocks got 64 weights (Ternary-Bonsai): they have the same type number. */
+/** Q2_0 with blocks of 128 weights, as in files from before they had 64 (Ternary-Bonsai), with the same type number. */
 export const largeTwoBits: BlockFormat = twoBits(128);
 
-/** Base-3 digits of a byte: digit j of byte v is floor(3 * (v * 3^j mod 256) / 256). */
+/** Extracts base-3 digits of a byte: digit j of byte v is floor(3 * (v * 3^j mod 256) / 256). */
 const powers = [1, 3, 9, 27, 81] as const;
 const digit = (byte: number, place: number) => ((((byte * powers[place]!) & 255) * 3) >> 8) - 1;
 
-/** Five digits of each of 32 bytes, then of 16, then four of each of 4 (TQ1_0). */
+/** Unpacks TQ1_0: five digits of each of 32 bytes, then of 16, then four of each of 4. */
 function ternaryDigits(data: Uint8Array, at: number, q: Int8Array): void {
   let to = 0;
   for (const [start, count, places] of [
@@ -46,7 +44,9 @@ function ternaryDigits(data: Uint8Array, at: number, q: Int8Array): void {
       for (let i = 0; i < count; i++) q[to++] = digit(data[at + start + i]!, place);
 }
 
-/** Halves of e4m3 by code, since codes are of doubled values. ggml's has no sign, and one code that is no number but 0. */
+/**
+ * Half of each e4m3 value, by code, since the codebook has doubled values. ggml's e4m3 has no sign, and its NaN code means 0.
+ */
 const halvedE4m3 = Float32Array.from({ length: 256 }, (_, code) => (code === 127 ? 0 : floatOf(code & 127, 4, 3) / 2));
 
 function nibblesOf(data: Uint8Array, at: number, { q }: Block, first: number, half: number): void {

@@ -1,18 +1,18 @@
-/** Models in several GGUF files, `name-00001-of-00003.gguf` and so on: the first has the metadata, each its tensors. */
+/** Models split into several GGUF files, `name-00001-of-00003.gguf` and so on: the first has the metadata, each has tensors. */
 import { InvalidFileError } from "../../errors.ts";
 import { quote } from "../json.ts";
 import type { GgufTensors } from "./tensors.ts";
 
 const PART = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/;
 
-/** Names of all files of the model that a file belongs to by its name, in order; null for a model in one file. */
+/** Names of all files of the model that a file name belongs to, in order; null for an unsplit model. */
 export function partNames(name: string): readonly string[] | null {
   const [, stem, , last] = PART.exec(name) ?? [];
   if (stem === undefined) return null;
   return Array.from({ length: Number(last) }, (_, i) => `${stem}-${String(i + 1).padStart(5, "0")}-of-${last}.gguf`);
 }
 
-/** The one model among the .gguf files of a folder, by its first file; null when there are none or several. */
+/** The only model among a folder's .gguf files, by its first file; null when there are none or several. */
 export function onlyModel(names: Iterable<string>): string | null {
   const models = [...names]
     .filter((name) => name.endsWith(".gguf"))
@@ -20,7 +20,7 @@ export function onlyModel(names: Iterable<string>): string | null {
   return models.length === 1 ? models[0]! : null;
 }
 
-/** Tensors of several files as those of one. InvalidFileError for a tensor that two have, or `count` that they are not. */
+/** Joins the tensors of several files. InvalidFileError for a duplicate tensor, or when their number is not `count`. */
 export function joinTensors(file: string, parts: readonly GgufTensors[], count: number | null): GgufTensors {
   if (parts.length === 1) return parts[0]!;
   const owners = new Map<string, GgufTensors>();

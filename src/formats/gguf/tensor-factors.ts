@@ -1,6 +1,6 @@
 /**
- * Matrices with a factor in a tensor of its own, "blk.0.attn_q.scale" for "blk.0.attn_q.weight": llama.cpp multiplies the product by it
- * (NVFP4's scale of all scales).
+ * Matrices with a scale factor in a separate tensor, "blk.0.attn_q.scale" for "blk.0.attn_q.weight": llama.cpp multiplies the
+ * product by it (NVFP4's per-tensor scale).
  */
 import { UnsupportedError } from "../../errors.ts";
 import { elementCount, type Tensor, toFloat32 } from "../../tensor.ts";
@@ -9,8 +9,8 @@ import type { LowBitTensor } from "../tensor-source.ts";
 import type { GgufTensors } from "./tensors.ts";
 
 /**
- * `tensors` with the factors in the matrices, and without the tensors of factors. `names`: tensors of layers that an
- * architecture has of its own, "ffn_gate_inp.scale", which are no such factors.
+ * Multiplies the factors into the matrices and hides the factor tensors. `names`: an architecture's own layer tensors, such as
+ * "ffn_gate_inp.scale", which are no such factors.
  */
 export function withFactors(
   file: string,
@@ -50,11 +50,11 @@ export function withFactors(
   };
 }
 
-/** A tensor with its integers and other scales; null where minima would have to be multiplied, too. */
+/** A low-bit tensor with its scales multiplied by the factor; null where it has minima, which would need it, too. */
 function withFactor(found: LowBitTensor, factor: () => Promise<number>): LowBitTensor | null {
   if (found.minima) return null;
   const { factored, ...rest } = found;
-  // Factors of integer scales are float16 numbers.
+  // Factored integer scales need a float16 factor, which the product may not be.
   const keeps = factored === "e4m3";
   return {
     ...rest,

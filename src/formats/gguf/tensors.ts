@@ -1,4 +1,4 @@
-/** The tensors of a GGUF file as a source: floats as they are, block formats dequantized, and low-bit where they fit. */
+/** A tensor source over a GGUF file: floats as stored, block formats dequantized, or low-bit where a packed layout fits. */
 import type { ByteSource } from "../../byte-source.ts";
 import { byteSize, type DType, viewOf } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../../errors.ts";
@@ -12,14 +12,14 @@ import { blockFormats, dequantizeBlocks } from "./blocks.ts";
 import type { GgufHeader, GgufTensor } from "./header.ts";
 import { largeTwoBits } from "./small-blocks.ts";
 
-/** Storage types that are floats. */
+/** Floating-point storage types. */
 const floatTypes = new Map<number, { readonly name: string; readonly dtype: DType }>([
   [0, { name: "F32", dtype: "f32" }],
   [1, { name: "F16", dtype: "f16" }],
   [30, { name: "BF16", dtype: "bf16" }],
 ]);
 
-/** Names of types that are not read, for messages. */
+/** Names of unsupported types, for messages. */
 const otherTypes: Readonly<Record<number, string>> = {
   9: "Q8_1",
   15: "Q8_K",
@@ -30,24 +30,24 @@ const otherTypes: Readonly<Record<number, string>> = {
   28: "F64",
 };
 
-/** How one tensor lies in the file. */
+/** Place and type of one tensor in the file. */
 interface Stored {
   readonly tensor: GgufTensor;
   readonly start: number;
-  /** Bytes of a row of the leading dimension; of the whole for vectors. */
+  /** Bytes of a row of the leading dimension; of the whole tensor for vectors. */
   readonly rowBytes: number;
   readonly dtype: DType;
   readonly format: BlockFormat | null;
 }
 
 export interface GgufTensors extends OpenTensors {
-  /** Name of the storage type: "Q4_K". */
+  /** Name of the storage type, such as "Q4_K". */
   storedType(name: string): string;
-  /** Null when the tensor's format has no exact counterpart. */
+  /** The tensor's quantized weights; null when its format has no exact counterpart here. */
   lowBit(name: string): LowBitTensor | null;
 }
 
-/** Tensors by their names in the file. Types that cannot be read are errors when a tensor of them is asked for. */
+/** The file's tensors by their own names. An unsupported type is an error only when such a tensor is read. */
 export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors {
   const { name: file, size } = source;
   const tensors = new Map(header.tensors.map((tensor) => [tensor.name, tensor]));
@@ -113,7 +113,7 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
       const { tensor, format, start, rowBytes: leadingBytes } = stored(name);
       const { shape } = tensor;
       if (!format || format.isLattice || shape.length < 2 || shape.length > 3) return null;
-      // Matrices of a stack follow each other as rows of one.
+      // The matrices of a stack are treated as rows of one matrix.
       const n = elementCount(shape.slice(0, -1));
       const rowBytes = (leadingBytes * shape[0]!) / n;
       const spec = specOf(format, [n, shape.at(-1)!]);
@@ -139,8 +139,9 @@ function unsupported(file: string, { name, type }: GgufTensor): UnsupportedError
 }
 
 /**
- * Whether Q2_0 is what it was before its blocks got 64 weights: tensors of it have less room before the next one than those
- * need, and none has as much. The file's end counts where nothing follows any of them, since a file may be cut off.
+ * Whether the file's Q2_0 blocks have 128 weights, as before the format changed to 64: each tensor then takes less space up to
+ * the next one than blocks of 64 would need. The end of the file counts only when no Q2_0 tensor is followed by another, since
+ * a file may be truncated.
  */
 function hasLargeTwoBits({ tensors, dataStart }: GgufHeader, fileSize: number): boolean {
   const offsets = tensors.map(({ offset }) => offset).toSorted((a, b) => a - b);
@@ -156,7 +157,7 @@ function hasLargeTwoBits({ tensors, dataStart }: GgufHeader, fileSize: number): 
   );
 }
 
-/** Integers of formats with minima begin at 0, which is a zero point of the lowest integer. */
+/** The weight spec of a format. Integers of formats with minima begin at 0: their zero point is the lowest signed integer. */
 function specOf(
   { bits, groupSize, levels, halfScales, hasMinima, zero }: BlockFormat,
   [n, k]: readonly [number, number],
@@ -165,12 +166,12 @@ function specOf(
   return { bits, n, k, groupSize, hasZeros: hasMinima || zero !== 0, hasLevels: levels !== null, scaleDType };
 }
 
-/** What is known of weights before they are read. */
+/** Facts about a tensor's weights that are known without reading it. */
 function factsOf({ name, levels, factored }: BlockFormat): Pick<LowBitTensor, "stored" | "levels" | "factored"> {
   return { stored: name, ...(levels && { levels }), ...(factored && { factored }) };
 }
 
-/** Decodes the blocks of rows one after the other; `take` copies what it needs. */
+/** Decodes blocks one after the other; `take` copies what it needs. */
 function eachBlock(format: BlockFormat, data: Uint8Array, take: (block: Block, index: number) => void): void {
   const block = emptyBlock(format);
   for (let at = 0, index = 0; at < data.length; at += format.bytes, index++) {
@@ -179,7 +180,7 @@ function eachBlock(format: BlockFormat, data: Uint8Array, take: (block: Block, i
   }
 }
 
-/** Integers and scales as blocks have them, with the factors of scales. */
+/** Reads integers and scales as stored, with the factors of factored scales. */
 function integers(format: BlockFormat, spec: LowBitTensor["spec"], data: Uint8Array): QuantizedWeights {
   const { size, bits, groupSize, levels, hasMinima, factored } = format;
   const lowest = -(1 << (bits - 1));
@@ -201,7 +202,7 @@ function integers(format: BlockFormat, spec: LowBitTensor["spec"], data: Uint8Ar
   return { ...spec, qvals, scales, zeros, levels, ...factors };
 }
 
-/** The minima of the blocks, [n, groups]. */
+/** Minima of the blocks [n, groups]. */
 function minima(
   format: BlockFormat,
   { n, k, dtype }: { n: number; k: number; dtype: ScaleDType },

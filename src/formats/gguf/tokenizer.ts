@@ -1,6 +1,6 @@
 /**
- * The tokenizer of a GGUF file as tokenizer.json and tokenizer_config.json: SentencePiece's BPE (pieces with scores)
- * and byte-level BPE (pieces with merges).
+ * Converts a GGUF file's tokenizer to tokenizer.json and tokenizer_config.json: SentencePiece BPE (pieces with scores) and
+ * byte-level BPE (pieces with merges).
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { type JsonObject, quote } from "../json.ts";
@@ -9,7 +9,7 @@ import { stripsAfter } from "./expressible.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { DEFAULT_PRE, type PreTokenizer, preTokenizerNamed, preTokenizerNames } from "./pretokenizers.ts";
 
-/** Types of pieces. */
+/** Numbers of piece types. */
 const UNKNOWN = 2;
 const CONTROL = 3;
 const USER_DEFINED = 4;
@@ -19,11 +19,11 @@ export interface GgufTokenizer {
   readonly config: JsonObject;
   readonly eosIds: readonly number[];
   readonly bosId: number | null;
-  /** What was assumed because the file does not say it. */
+  /** Sentences about what was assumed because the file does not say it. */
   readonly notes: readonly string[];
 }
 
-/** What counts where a file does not say it. */
+/** Defaults for what a file does not say. */
 interface Defaults {
   readonly addBos: boolean;
   readonly ids: Readonly<Record<string, number | null>>;
@@ -36,7 +36,7 @@ interface Vocabulary {
   readonly scores: readonly number[] | null;
 }
 
-/** Null when the file has no tokenizer; UnsupportedError for one of another kind. */
+/** The file's tokenizer; null when it has none. UnsupportedError for an unsupported kind. */
 export function ggufTokenizer(metadata: GgufMetadata): GgufTokenizer | null {
   const kind = metadata.string("tokenizer.ggml.model");
   const stored = metadata.strings("tokenizer.ggml.tokens");
@@ -64,20 +64,20 @@ export function ggufTokenizer(metadata: GgufMetadata): GgufTokenizer | null {
   throw new UnsupportedError(`${metadata.file}: tokenizer "${kind}" is not supported, only llama, gemma4 and gpt2`);
 }
 
-/** An id that metadata names, which may be that of no token: -1 or the largest integer say so, which llama.cpp ignores. */
+/** A token id from metadata. It may be no token's id: -1 and the largest integer mean none, which llama.cpp ignores. */
 function tokenId(metadata: GgufMetadata, name: string): number | null {
   const id = metadata.integer(`tokenizer.ggml.${name}_token_id`);
   return id === null ? null : Number(id);
 }
 
-/** Ids by piece; of a piece that is there twice, the first. */
+/** Ids by piece; a duplicate piece has its first id. */
 function idsOf(pieces: readonly string[]): Map<string, number> {
   const ids = new Map<string, number>();
   for (const [id, piece] of pieces.entries()) if (!ids.has(piece)) ids.set(piece, id);
   return ids;
 }
 
-/** Every way to make a piece of two others, pieces of high scores first: what SentencePiece joins first. */
+/** All pairs of pieces that make a piece, highest score first, the order in which SentencePiece merges. */
 function mergesOfScores({ pieces, scores, types }: Vocabulary): [string, string][] {
   const ids = idsOf(pieces);
   const merges: { readonly pair: [string, string]; readonly score: number }[] = [];
@@ -92,7 +92,7 @@ function mergesOfScores({ pieces, scores, types }: Vocabulary): [string, string]
   return merges.sort((a, b) => b.score - a.score).map(({ pair }) => pair);
 }
 
-/** The merges that a file has as pairs with a space between. */
+/** The file's merges, stored as pairs separated by a space. */
 function storedMerges(metadata: GgufMetadata): [string, string][] {
   const { file } = metadata;
   const merges = metadata.strings("tokenizer.ggml.merges");
@@ -104,7 +104,7 @@ function storedMerges(metadata: GgufMetadata): [string, string][] {
   });
 }
 
-/** Spaces as ▁, and what no piece is as bytes. */
+/** A SentencePiece tokenizer: spaces become ▁, and unknown characters become byte tokens. */
 function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary, merges: [string, string][]): JsonObject {
   const prefix = metadata.boolean("tokenizer.ggml.add_space_prefix") ?? true;
   const unknown = tokenId(metadata, "unknown") ?? vocabulary.types.indexOf(UNKNOWN);
@@ -166,7 +166,7 @@ function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary, pre: PreToken
   };
 }
 
-/** Adds control tokens, what stands around a text, and the template. */
+/** Adds control tokens, the special tokens around a text, and the chat template. */
 function withSpecials(
   metadata: GgufMetadata,
   { pieces, types }: Vocabulary,

@@ -1,4 +1,4 @@
-/** tokenizer.json as the metadata of a GGUF file: the inverse of tokenizer.ts. */
+/** Writes a tokenizer.json as GGUF metadata: the inverse of tokenizer.ts. */
 import { InvalidFileError } from "../../errors.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import { checkAdded, checkScores, type Refuse, refusal, spacePrefix, surroundings, wordsName } from "./expressible.ts";
@@ -7,9 +7,9 @@ import type { GgufEntry } from "./writer.ts";
 const [NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE] = [1, 2, 3, 4, 5, 6];
 
 export interface TokenizerTexts {
-  /** For messages. */
+  /** File name, for messages. */
   readonly file: string;
-  /** general.name. */
+  /** Value of general.name. */
   readonly modelName: string;
   readonly tokenizer: JsonObject;
   readonly chatTemplate: string | null;
@@ -18,7 +18,7 @@ export interface TokenizerTexts {
   readonly vocabularySize: number;
 }
 
-/** Entries `tokenizer.*`; UnsupportedError for a tokenizer that would make other tokens when it is read from the file. */
+/** Metadata entries `tokenizer.*`. UnsupportedError for a tokenizer that would encode differently when read back. */
 export function tokenizerMetadata(texts: TokenizerTexts): Map<string, GgufEntry> {
   const { file, tokenizer, vocabularySize, eosId: eos } = texts;
   const refuse = refusal(file);
@@ -61,7 +61,7 @@ export function tokenizerMetadata(texts: TokenizerTexts): Map<string, GgufEntry>
 
 const isByte = (token: string) => /^<0x[0-9A-F]{2}>$/.test(token);
 
-/** Characters that stand for bytes: printable ones for themselves, others from U+0100 on. */
+/** GPT-2's byte alphabet: printable bytes stand for themselves, others are characters from U+0100 on. */
 function byteCharacters(): string[] {
   let next = 256;
   return Array.from({ length: 256 }, (_, byte) => {
@@ -70,7 +70,10 @@ function byteCharacters(): string[] {
   });
 }
 
-/** Without the token of a byte, llama.cpp fails, or drops what tokenizer.json makes an unknown token of. */
+/**
+ * Checks that there is a token for every byte: without one, llama.cpp fails, or drops text that tokenizer.json makes an unknown
+ * token.
+ */
 function checkBytes(tokens: readonly string[], isSentencePiece: boolean, unknown: number, refuse: Refuse): void {
   const known = new Set(tokens);
   const count = isSentencePiece
@@ -109,7 +112,7 @@ function mergesOf(merges: unknown): [string, string][] {
   });
 }
 
-/** What is joined first has the highest score; pieces that no merge makes come last. */
+/** Scores of pieces: the first merge has the highest; pieces that no merge makes come last. */
 function scoresOf(tokens: readonly string[], kinds: readonly number[], merges: readonly [string, string][]): number[] {
   const ranks = new Map<string, number>();
   for (const [rank, [left, right]] of merges.entries()) if (!ranks.has(left + right)) ranks.set(left + right, rank);

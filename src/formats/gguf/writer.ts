@@ -12,7 +12,7 @@ const ARRAY = 9;
 
 type Scalar = string | number | boolean;
 
-/** A value of metadata, or a list of values of one type. */
+/** A metadata value, or a list of values of one type. */
 export interface GgufEntry {
   readonly type: keyof typeof valueTypes;
   readonly value: Scalar | readonly Scalar[];
@@ -20,16 +20,18 @@ export interface GgufEntry {
 
 export interface GgufTensorEntry {
   readonly name: string;
-  /** ggml's number of the storage type. */
+  /** Type number of ggml. */
   readonly type: number;
   /** Sizes, outermost first. */
   readonly shape: readonly number[];
   readonly byteLength: number;
-  /** The stored bytes in order; asked for once, when it is this tensor's turn. */
+  /** The tensor's bytes in order; called once, when the tensor is written. */
   parts(): AsyncIterable<Uint8Array>;
 }
 
-/** Writes a file that appears at `path` complete or not at all. InvalidArgumentError for data of another length than told. */
+/**
+ * Writes a file that appears at `path` complete or not at all. InvalidArgumentError for data whose length is not that declared.
+ */
 export async function writeGguf(
   path: string,
   metadata: ReadonlyMap<string, GgufEntry>,
@@ -71,7 +73,7 @@ function encodeHeader(metadata: ReadonlyMap<string, GgufEntry>, tensors: readonl
   return bytes.padded();
 }
 
-/** Bytes that grow as fields are added. */
+/** A growing byte buffer. */
 class GgufBytes {
   #bytes = new Uint8Array(1 << 16);
   #view = new DataView(this.#bytes.buffer);
@@ -119,7 +121,7 @@ class GgufBytes {
     return this.#bytes.subarray(0, this.#length);
   }
 
-  /** Where the next `count` bytes, which are zero, begin; they may be in a new array. */
+  /** Reserves `count` zero bytes; returns where they begin. The array may be replaced. */
   #take(count: number): number {
     const start = this.#length;
     this.#length += count;

@@ -1,4 +1,6 @@
-/** AutoRound's own format: GPTQ's or AWQ's layout by `packing_format`, other bits of some modules by `extra_config`. */
+/**
+ * Reads AutoRound's own format: GPTQ's or AWQ's layout by `packing_format`, and other bits for some modules by `extra_config`.
+ */
 import { gemmMatrices } from "./awq.ts";
 import type { QuantizedFormat } from "./files.ts";
 import { bitsOf, gptqMatrices, groupSizeOf } from "./gptq.ts";

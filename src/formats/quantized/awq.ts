@@ -1,7 +1,8 @@
 /**
- * AWQ's layouts, as AutoAWQ writes them. "gemm": `qweight` [k, n * bits / 32] has eight neighbouring outputs in a word, in the order 0 2 4 6 1
- * 3 5 7, `qzeros` [groups, n * bits / 32] likewise, `scales` [groups, n]. "gemv": `qweight` [n, k * bits / 32], `qzeros` and
- * `scales` by rows too, in order, with unused groups at the end of rows. Zero points are stored as they are.
+ * AWQ's layouts, as AutoAWQ writes them, for k inputs and n outputs. "gemm": each word of `qweight` [k, n * bits / 32] holds
+ * eight neighbouring outputs in the order 0 2 4 6 1 3 5 7; `qzeros` [groups, n * bits / 32] likewise; `scales` [groups, n].
+ * "gemv": `qweight` [n, k * bits / 32], `qzeros` and `scales` are stored by rows, in order, padded with unused groups. Zero
+ * points are stored without offset.
  */
 import { toFloat32 } from "../../tensor.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
@@ -11,7 +12,7 @@ import { bitsOf, groupSizeFor, groupSizeOf } from "./gptq.ts";
 import { type GroupedIntegers, groupedMatrix, type StoredRows, transposed } from "./grouped-integers.ts";
 import { unknownName } from "./scales.ts";
 
-/** What the config says of all modules. */
+/** Settings from the config that apply to all modules. */
 export interface AwqRules {
   readonly method: string;
   readonly bits: number;
@@ -43,13 +44,13 @@ export const awq: QuantizedFormat = {
   },
 };
 
-/** Place in a word of output i of the outputs that share it. */
+/** Position within a word of each of the `perWord` outputs that share it. */
 function placesOf(perWord: number): readonly number[] {
   const half = perWord / 2;
   return Array.from({ length: perWord }, (_, i) => (i >> 1) + (i & 1) * half);
 }
 
-/** Matrices of all modules that have `qweight` in the layout "gemm". */
+/** Matrices of all modules with `qweight` in the layout "gemm". */
 export function gemmMatrices(files: QuantizedFiles, rules: AwqRules): readonly ComputedMatrix[] {
   return files.modules("qweight").map((module) => gemmMatrix(files, module, rules));
 }

@@ -1,11 +1,11 @@
-/** Integers of 1 to 8 bits in 32-bit words, lowest bits first; integers may lie across two words. */
+/** Unpacks integers of 1 to 8 bits from 32-bit words, lowest bits first; integers may straddle two words. */
 
-/** Words of a tensor of 32-bit integers, whatever their sign. */
+/** The words of a tensor of 32-bit integers, signed or not, as unsigned. */
 export function wordsOf(data: ArrayBufferView): Uint32Array {
   return new Uint32Array(data.buffer, data.byteOffset, data.byteLength / 4);
 }
 
-/** Integer `index` of the stream whose words lie `stride` apart from word `start` on. */
+/** Integer `index` of a bit stream that begins at word `start` and whose words are `stride` apart. */
 export function integerAt(words: Uint32Array, start: number, index: number, bits: number, stride = 1): number {
   const bit = index * bits;
   const word = start + (bit >>> 5) * stride;
@@ -15,7 +15,7 @@ export function integerAt(words: Uint32Array, start: number, index: number, bits
   return (low | high) & ((1 << bits) - 1);
 }
 
-/** `count` integers of the same, into `target` from `at` on. */
+/** Unpacks `count` integers of a bit stream into `target` from `at` on. */
 export function unpackIntegers(
   words: Uint32Array,
   { start, bits }: { readonly start: number; readonly bits: number },
@@ -26,12 +26,12 @@ export function unpackIntegers(
   for (let i = 0; i < count; i++) target[at + i] = integerAt(words, start, i, bits);
 }
 
-/** Rows whose words are read together: those of one line of cache. */
+/** Number of streams unpacked together: their words share a cache line. */
 const TILE_ROWS = 8;
 
 /**
- * The integers [count, k] of `count` streams side by side: words of one stream lie `stride` apart, and those of the next one beside
- * them, from word `first` on.
+ * Unpacks `count` interleaved streams to integers [count, k]: the words of a stream are `stride` apart, and those of the next
+ * stream are adjacent to them, from word `first` on.
  */
 export function unpackColumns(
   words: Uint32Array,

@@ -1,6 +1,7 @@
 /**
- * BitNet's packed matrices as transformers has them: bytes [n / 4, k] with four rows each, the first quarter of them in the lowest bits, as
- * values 0 to 2 for -1 to 1. `weight_scale` divides in the class "bitlinear" and multiplies in "autobitlinear".
+ * Reads BitNet's packed matrices as transformers writes them: bytes [n / 4, k] hold four rows each, the first quarter of the
+ * rows in the lowest bits; codes 0 to 2 mean -1 to 1. `weight_scale` divides in the class "bitlinear" and multiplies in
+ * "autobitlinear".
  */
 import { dequantize, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
@@ -10,7 +11,7 @@ import { readDivisor, readScales, unknownName } from "./scales.ts";
 export const bitNet: QuantizedFormat = {
   name: "BitNet",
   methods: ["bitnet"],
-  // Those of "online" checkpoints become three values when they are used: checkpoint/stored/bitnet.ts.
+  // "online" checkpoints have float weights, which become ternary when used: checkpoint/stored/bitnet.ts.
   hasFloats: ({ quantization_mode: mode }) => mode === "online",
   async read(files) {
     const layer = files.text("linear_class") ?? "bitlinear";

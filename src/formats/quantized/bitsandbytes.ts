@@ -1,7 +1,7 @@
 /**
- * bitsandbytes: matrices of 4 bits as one stream of codes, the first of two in the high bits, with a largest magnitude (`absmax`) for each block
- * of the stream, itself in 8 bits where quantized doubly; a `quant_state` tensor has sizes as JSON. And matrices of int8 with
- * a largest magnitude (`SCB`) a row.
+ * Reads bitsandbytes' matrices. 4-bit ones are one stream of codes, the first of two in the high bits, with a largest magnitude
+ * (`absmax`) for each block of the stream, in 8 bits with double quantization; a `quant_state` tensor has the sizes as JSON.
+ * int8 ones have a largest magnitude (`SCB`) for each row.
  */
 
 import { byteSize } from "../../dtype.ts";
@@ -14,10 +14,10 @@ import type { QuantizedFiles, QuantizedFormat } from "./files.ts";
 
 const STATE = /^(.+)\.weight\.quant_state\.bitsandbytes__(\w+)$/;
 const types = ["nf4", "fp4"];
-/** Bytes of the JSON of a module: some 200. */
+/** Most bytes of a module's JSON, which has some 200. */
 const STATE_MAX = 1 << 16;
 const BLOCK_MAX = 1 << 20;
-/** The integer of the largest magnitude of a row. */
+/** Integer that stands for a row's largest magnitude. */
 const LARGEST = 127;
 
 export const bitsAndBytes: QuantizedFormat = {
@@ -43,7 +43,7 @@ export const bitsAndBytes: QuantizedFormat = {
   },
 };
 
-/** What a `quant_state` tensor says. */
+/** Contents of a `quant_state` tensor. */
 interface State {
   readonly shape: readonly [number, number];
   readonly blockSize: number;
@@ -102,7 +102,7 @@ async function fourBits(files: QuantizedFiles, module: string, type: string): Pr
     const stored = (await files.readWhole(module, "weight.absmax", isEnd)).data;
     const outer = await floats("nested_absmax", isEnd);
     const map = await floats("nested_quant_map", isEnd);
-    // Each step is rounded to float32.
+    // Each step is rounded to float32, as in bitsandbytes.
     return Float32Array.from(
       stored as Uint8Array,
       (code, i) => Math.fround(map[code]! * outer[Math.floor(i / nested.blockSize)]!) + nested.offset,
@@ -131,7 +131,7 @@ async function fourBits(files: QuantizedFiles, module: string, type: string): Pr
   };
 }
 
-/** Codes `first` to `first` + `count` of the stream that a tensor of any type holds. */
+/** Codes `first` to `first` + `count` - 1 of the stream in a tensor of any type. */
 async function codesOf(files: QuantizedFiles, name: string, first: number, count: number): Promise<Uint8Array> {
   const { dtype, shape } = files.tensors.info(name);
   const rowBytes = byteSize(dtype) * elementCount(shape.slice(1));

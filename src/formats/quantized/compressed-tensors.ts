@@ -1,7 +1,7 @@
 /**
- * compressed-tensors, as llm-compressor writes it: integers in 32-bit words (pack-quantized) or bytes (int-quantized), 8-bit floats
- * (float-quantized, mxfp8), 4-bit floats (nvfp4, mxfp4), with scales of the whole, rows, groups or blocks. What each module
- * is follows from its tensors; `config_groups` says sizes that they leave open.
+ * Reads compressed-tensors, as llm-compressor writes it: integers in 32-bit words (pack-quantized) or bytes (int-quantized),
+ * 8-bit floats (float-quantized, mxfp8) and 4-bit floats (nvfp4, mxfp4), with scales per tensor, row, group or block. The
+ * format of a module follows from its tensors; `config_groups` gives sizes that the tensors leave open.
  */
 import { UnsupportedError } from "../../errors.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
@@ -94,7 +94,7 @@ function rulesOf(files: QuantizedFiles, field: string, weights: JsonObject): Wei
   };
 }
 
-/** NVFP4, whose scales are e4m3 and have a scale of their own, which divides, else MXFP4. */
+/** Reads 4-bit floats: NVFP4 if there is a `weight_global_scale`, which divides the e4m3 scales, else MXFP4. */
 function packedFloats(files: QuantizedFiles, module: string): ComputedMatrix {
   const [packed, scale, whole] = ["weight_packed", "weight_scale", "weight_global_scale"].map(
     (part) => `${module}.${part}`,

@@ -1,4 +1,4 @@
-/** What readers of quantized checkpoints share: the parts of modules by name, and fields of the config, both checked. */
+/** Checked access to a quantized checkpoint's module tensors and config fields, which all its readers share. */
 import type { DType } from "../../dtype.ts";
 import { InvalidFileError, ShapeError } from "../../errors.ts";
 import { isSameShape, type Tensor } from "../../tensor.ts";
@@ -6,29 +6,29 @@ import type { ComputedMatrix } from "../computed-tensors.ts";
 import { describe, type JsonObject } from "../json.ts";
 import type { OpenTensors, TensorInfo } from "../tensor-source.ts";
 
-/** The method that a quantized checkpoint names, and how its matrices are read. */
+/** A quantization method of checkpoints, and its reader. */
 export interface QuantizedFormat {
   /** Name for messages. */
   readonly name: string;
-  /** What `quant_method` says, in lower case. */
+  /** Values of `quant_method`, in lower case. */
   readonly methods: readonly string[];
-  /** The matrices of all quantized modules. Reads headers and index tensors only; errors name the tensor and the field. */
+  /** Reads all quantized modules as matrices. Reads headers and index tensors only; errors name the tensor and the field. */
   read(files: QuantizedFiles): Promise<readonly ComputedMatrix[]>;
-  /** Whether these settings are of a checkpoint of floats. Default: none is. */
+  /** Whether a checkpoint with these settings has float weights. Default: no. */
   hasFloats?(settings: JsonObject): boolean;
 }
 
-/** Types that scales may have. */
+/** Types of scales. */
 export const floatTypes = ["f32", "f16", "bf16"] as const satisfies readonly DType[];
 
-/** The files of a checkpoint whose config says that its weights are quantized. */
+/** A checkpoint whose config says that its weights are quantized. */
 export class QuantizedFiles {
   readonly folder: string;
   readonly configFile: string;
   /** `quantization_config`. */
   readonly settings: JsonObject;
   readonly tensors: OpenTensors;
-  /** Parts of the module that is read now. */
+  /** Whole tensors of the current module that are kept. */
   readonly #kept = new Map<string, Promise<Tensor>>();
   #module = "";
 
@@ -39,18 +39,18 @@ export class QuantizedFiles {
     this.tensors = tensors;
   }
 
-  /** Modules that have a tensor of this name. */
+  /** Names of the modules that have a tensor of this name. */
   modules(part: string): readonly string[] {
     const ending = `.${part}`;
     return this.tensors.names.filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length));
   }
 
-  /** Which of `parts` a module has. */
+  /** Full names of those of `parts` that a module has. */
   partsOf(module: string, parts: readonly string[]): readonly string[] {
     return parts.map((part) => `${module}.${part}`).filter((name) => this.tensors.has(name));
   }
 
-  /** Type and sizes of a tensor that must be there; InvalidFileError or ShapeError names it. */
+  /** Type and shape of a required tensor. InvalidFileError or ShapeError that names it. */
   info(name: string, types: readonly DType[], dimensions?: number): TensorInfo {
     if (!this.tensors.has(name))
       throw new InvalidFileError(this.folder, `expected tensor ${name}, which the checkpoint lacks`);
@@ -64,7 +64,7 @@ export class QuantizedFiles {
     return info;
   }
 
-  /** Facts of a tensor that must have one of these types and shapes. */
+  /** Type and shape of a required tensor, which must be one of these types and shapes. */
   expect(name: string, types: readonly DType[], ...shapes: readonly (readonly number[])[]): TensorInfo {
     const info = this.info(name, types);
     if (shapes.some((shape) => isSameShape(shape, info.shape))) return info;
@@ -75,12 +75,12 @@ export class QuantizedFiles {
     return new ShapeError(`${this.folder}, tensor ${name}: expected ${expected} but found [${shape}]`);
   }
 
-  /** What a value of a tensor should be. */
+  /** The error for a tensor with an unexpected value. */
   valueError(name: string, expected: string, found: number | string): InvalidFileError {
     return new InvalidFileError(this.folder, `tensor ${name}: expected ${expected} but found ${found}`);
   }
 
-  /** What a field of the config should be; `field` is within `quantization_config`. */
+  /** The error for an unexpected config field; `field` is within `quantization_config`. */
   settingError(field: string, expected: string, found: unknown): InvalidFileError {
     return new InvalidFileError(
       this.configFile,
@@ -88,7 +88,7 @@ export class QuantizedFiles {
     );
   }
 
-  /** A whole number of the config; null when it is absent or null. */
+  /** A config field as a whole number from `low` to `high`; null when it is absent or null. */
   whole(field: string, low: number, high: number, settings = this.settings): number | null {
     const value = settings[field] ?? null;
     if (value === null) return null;
@@ -109,8 +109,8 @@ export class QuantizedFiles {
   }
 
   /**
-   * A whole tensor of a module, whose rows are not those of its matrix. It is kept until `isEnd`, or until parts of
-   * another module are read, so that reading a matrix by rows reads its file once.
+   * Reads a module's tensor whole, where its rows are not those of the matrix. It is kept until `isEnd`, or until another
+   * module is read, so that reading a matrix by rows reads its file once.
    */
   readWhole(module: string, part: string, isEnd: boolean): Promise<Tensor> {
     if (module !== this.#module) this.#kept.clear();

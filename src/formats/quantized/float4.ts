@@ -1,34 +1,37 @@
-/** Matrices of 4-bit floats (e2m1), two in a byte, the first in the low bits, with a scale a group: MXFP4 and NVFP4. */
+/** Matrices of 4-bit floats (e2m1), two in a byte, the first in the low bits, with a scale for each group: MXFP4 and NVFP4. */
 import { dequantize, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
 import { e2m1Doubled } from "./small-floats.ts";
 
-/** How such a matrix is stored. */
+/** How a matrix of 4-bit floats is stored. */
 export interface Float4Source {
   readonly name: string;
   readonly shape: readonly [number, number];
   readonly groupSize: number;
   readonly stored: string;
   readonly parts: readonly string[];
-  /** Bytes [count, k / 2]. */
+  /** Reads codes of rows as bytes [count, k / 2]. */
   bytes(first: number, count: number): Promise<Uint8Array>;
-  /** Scales [count, groups], without the factor of all. */
+  /** Reads scales of rows [count, groups], without the matrix's factor. */
   scales(first: number, count: number): Promise<Float32Array>;
   /** Whether scales are e4m3 numbers. */
   readonly hasE4m3Scales: boolean;
-  /** What all scales are times; absent where that is 1. */
+  /** Factor of all scales; absent for 1. */
   readonly factor?: WholeFactor;
 }
 
-/** A number that all scales of a matrix are multiplied with, or divided by. */
+/** A number that multiplies, or divides, all scales of a matrix. */
 interface WholeFactor {
-  /** Whether scales are divided by it. */
+  /** Whether it divides. */
   readonly divides: boolean;
   /** Reads the number. */
   read(): Promise<number>;
 }
 
-/** The matrix: codes as they are, in a codebook of twice their values, and half of each scale; e4m3 scales also as they are. */
+/**
+ * Makes the matrix. Low-bit, it has the codes as stored with a codebook of doubled values, which are integers, and halved
+ * scales; e4m3 scales also as stored.
+ */
 export function float4Matrix(source: Float4Source): ComputedMatrix {
   const { name, shape, groupSize, stored, parts, hasE4m3Scales, factor } = source;
   const [n, k] = shape;

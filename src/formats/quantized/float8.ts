@@ -1,10 +1,10 @@
-/** Matrices of 8-bit floats with scales: w = value * scale. */
+/** Matrices of 8-bit floats with scales: weight = value * scale. */
 import type { ComputedMatrix } from "../computed-tensors.ts";
 import type { QuantizedFiles, QuantizedFormat } from "./files.ts";
 import { blockSetting, readScales, type ScaleBlocks, scaleBlocks, scaleType } from "./scales.ts";
 import { float8Values } from "./small-floats.ts";
 
-/** Parts that say how activations were quantized, which are floats here. */
+/** Tensors about quantized activations, which are ignored: activations are floats here. */
 export const activationParts = [
   "activation_scale",
   "input_scale",
@@ -17,8 +17,8 @@ export const activationParts = [
 ] as const;
 
 /**
- * The method "fp8" of transformers, as DeepSeek and Ministral files have it, and "fbgemm_fp8": `weight_scale_inv` or
- * `weight_scale` multiplies, for the whole matrix, its rows, or blocks of `weight_block_size`.
+ * The methods "fp8" of transformers, as in DeepSeek and Ministral files, and "fbgemm_fp8": `weight_scale_inv` or `weight_scale`
+ * multiplies, per tensor, row, or block of `weight_block_size`.
  */
 export const float8: QuantizedFormat = {
   name: "FP8",
@@ -29,7 +29,7 @@ export const float8: QuantizedFormat = {
   },
 };
 
-/** Modules whose weight is of 8-bit floats. */
+/** Names of the modules whose weight has an 8-bit float type. */
 export function float8Modules(files: QuantizedFiles): readonly string[] {
   const { tensors } = files;
   const isFloat8 = (module: string) => float8Values(tensors.storedType?.(`${module}.weight`) ?? "") !== null;

@@ -1,4 +1,4 @@
-/** Checkpoints whose config names a quantization method, by that name: their modules' tensors as matrices. */
+/** Chooses the reader of a quantized checkpoint by the method that its config names. */
 import { UnsupportedError } from "../../errors.ts";
 import { withComputed } from "../computed-tensors.ts";
 import { isObject, type JsonObject } from "../json.ts";
@@ -15,7 +15,7 @@ import { hqq } from "./hqq.ts";
 import { modelOpt } from "./modelopt.ts";
 import { mxfp4 } from "./mxfp4.ts";
 
-/** All methods that are read here. */
+/** All supported methods. */
 const formats: readonly QuantizedFormat[] = [
   gptq,
   awq,
@@ -32,7 +32,7 @@ const formats: readonly QuantizedFormat[] = [
 /** Names of the methods, for messages. */
 export const quantizedNames: readonly string[] = formats.map(({ name }) => name);
 
-/** Whether weights of a `quant_method` are read here. */
+/** Whether a `quant_method` is supported. */
 export function isQuantizedMethod(method: string): boolean {
   return formatOf(method) !== undefined;
 }
@@ -42,7 +42,7 @@ function formatOf(method: unknown): QuantizedFormat | undefined {
   return formats.find(({ methods }) => methods.includes(method.toLowerCase()));
 }
 
-/** `tensors` with the quantized matrices that `quantization_config` describes as matrices. */
+/** The source `tensors` with the quantized matrices of `quantization_config` dequantized. */
 export async function withQuantized(
   { folder, configFile, config }: { folder: string; configFile: string; config: JsonObject },
   tensors: OpenTensors,

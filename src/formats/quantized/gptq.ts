@@ -1,7 +1,7 @@
 /**
- * GPTQ's layout, as AutoGPTQ and GPTQModel write it: for a module of k inputs and n outputs, `qweight` [k * bits / 32, n] has
- * the integers of an output one after the other down its column, `qzeros` [groups, n * bits / 32] the zero points along
- * its rows, `scales` [groups, n], `g_idx` [k] the group of each input. Version 1 stores zero points less one.
+ * GPTQ's layout, as AutoGPTQ and GPTQModel write it, for k inputs and n outputs: `qweight` [k * bits / 32, n] packs the
+ * integers of an output down its column, `qzeros` [groups, n * bits / 32] packs zero points along its rows, `scales` is
+ * [groups, n], and `g_idx` [k] has the group of each input. Version 1 stores zero points less one.
  */
 import { UnsupportedError } from "../../errors.ts";
 import { toFloat32 } from "../../tensor.ts";
@@ -10,18 +10,18 @@ import { integerAt, unpackColumns, wordsOf } from "./bit-stream.ts";
 import { floatTypes, type QuantizedFiles, type QuantizedFormat } from "./files.ts";
 import { groupedMatrix, type StoredRows, transposed } from "./grouped-integers.ts";
 
-/** What the config says of all modules. */
+/** Settings from the config that apply to all modules. */
 export interface GptqRules {
-  /** For messages. */
+  /** Name of the method, for messages. */
   readonly method: string;
   readonly bits: number;
-  /** Weights a group; null is one group a row. */
+  /** Group size; null for one group per row. */
   readonly groupSize: number | null;
-  /** Whether modules may have other bits and groups, which their sizes say. */
+  /** Whether modules may have their own bits and group size, which then follow from their tensors' sizes. */
   readonly hasOverrides: boolean;
   /** Whether all zero points are 2^(bits-1). */
   readonly symmetric: boolean;
-  /** What is added to stored zero points, the sum taken in `bits` bits. */
+  /** Offset added to stored zero points, modulo 2^bits. */
   readonly zeroOffset: 0 | 1;
 }
 
@@ -53,20 +53,20 @@ export const gptq: QuantizedFormat = {
   },
 };
 
-/** `bits` of the config, which must be there. */
+/** The required field `bits` of the config. */
 export function bitsOf(files: QuantizedFiles, field = "bits", low = 2): number {
   const bits = files.whole(field, low, 8);
   if (bits !== null) return bits;
   throw files.settingError(field, `a whole number from ${low} to 8`, undefined);
 }
 
-/** `group_size` of the config; null for -1, which is one group a row. */
+/** The field `group_size` of the config; null for -1, which means one group per row. */
 export function groupSizeOf(files: QuantizedFiles, field = "group_size"): number | null {
   const found = files.settings[field] ?? null;
   return found === null || found === -1 ? null : files.whole(field, 1, 2 ** 31 - 1);
 }
 
-/** Matrices of all modules that have `qweight` in this layout. */
+/** Matrices of all modules with `qweight` in this layout. */
 export async function gptqMatrices(files: QuantizedFiles, rules: GptqRules): Promise<ComputedMatrix[]> {
   const matrices: ComputedMatrix[] = [];
   for (const module of files.modules("qweight")) matrices.push(await gptqMatrix(files, module, rules));
@@ -144,7 +144,10 @@ function sizesOf(files: QuantizedFiles, module: string, rules: GptqRules): GptqS
   return { n, k, bits, groupCount, groupSize };
 }
 
-/** Inputs of a group as the config says, or in equal parts where modules may differ from it; null for other numbers of groups. */
+/**
+ * Group size of a module with this many groups: that of the config, or equal parts where modules may differ; null if neither
+ * fits.
+ */
 export function groupSizeFor(
   k: number,
   groups: number,
@@ -156,8 +159,8 @@ export function groupSizeFor(
 }
 
 /**
- * The group of each input where they are not in order; null where they are, or the module says nothing, which with
- * `desc_act` it must.
+ * The group of each input where groups are not consecutive inputs; null where they are, or where there is no `g_idx`, which
+ * `desc_act` requires.
  */
 async function groupIndices(
   files: QuantizedFiles,

@@ -1,20 +1,20 @@
-/** Matrices that are stored as integers from 0 on, with a scale and a zero point a group: w = (q - zero) * scale. */
+/** Matrices of unsigned integers with a scale and a zero point for each group: weight = (q - zero) * scale. */
 import { InvalidFileError } from "../../errors.ts";
 import { dequantize, groupCount, type QuantizedWeights, type ScaleDType, type WeightSpec } from "../../quantized.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
 import type { LowBitTensor } from "../tensor-source.ts";
 
-/** Rows of such a matrix as they are stored. */
+/** Stored form of some rows. */
 export interface StoredRows {
   /** Integers [count, k] from 0 to 2^bits - 1. */
   readonly codes: Uint8Array;
-  /** [count, groups] */
+  /** Scales [count, groups]. */
   readonly scales: Float32Array;
   /** Zero points [count, groups] from 0 to 2^bits - 1; null where all are 2^(bits-1). */
   readonly zeros: Uint8Array | null;
 }
 
-/** How a matrix is stored. */
+/** How a matrix of grouped integers is stored. */
 export interface GroupedIntegers {
   readonly folder: string;
   readonly name: string;
@@ -22,19 +22,19 @@ export interface GroupedIntegers {
   readonly bits: number;
   readonly groupSize: number;
   readonly scaleDType: ScaleDType;
-  /** The file's name of how it is stored. */
+  /** Name of the storage format, for messages. */
   readonly stored: string;
   readonly parts: readonly string[];
-  /** Whether zero points may differ from 2^(bits-1); where not, one that does is an error that names `zerosName`. */
+  /** Whether zero points may differ from 2^(bits-1); if not, one that does is an error that names `zerosName`. */
   readonly hasZeros: boolean;
   readonly zerosName: string;
   readonly scalesName: string;
-  /** The group of each column, where they are not in order. */
+  /** The group of each column, where groups are not consecutive columns. */
   readonly groups?: Int32Array | null;
   rows(first: number, count: number): Promise<StoredRows>;
 }
 
-/** The matrix: float values, and integers and scales as they are. */
+/** Makes the matrix, which can be read as floats, or as integers and scales as stored. */
 export function groupedMatrix(source: GroupedIntegers): ComputedMatrix {
   const { name, shape, stored, parts, groups = null } = source;
   const order = groups && columnOrder(groups, source);
@@ -48,7 +48,7 @@ export function groupedMatrix(source: GroupedIntegers): ComputedMatrix {
   };
 }
 
-/** The columns by their groups; null where groups are not of one size, which no layout holds. */
+/** Columns ordered by group; null where groups differ in size, which no packed layout supports. */
 function columnOrder(groups: Int32Array, { groupSize }: GroupedIntegers): Int32Array | null {
   const order = Int32Array.from(groups.keys()).sort((a, b) => groups[a]! - groups[b]! || a - b);
   return order.every((column, i) => groups[column] === Math.floor(i / groupSize)) ? order : null;
@@ -76,7 +76,7 @@ function inOrder({ qvals, n, k }: QuantizedWeights, order: Int32Array): Int8Arra
   return result;
 }
 
-/** Integers and zero points less 2^(bits-1). */
+/** Signed integers and zero points: the stored ones less 2^(bits-1). */
 function logical(
   source: GroupedIntegers,
   { codes, scales, zeros }: StoredRows,
@@ -101,7 +101,7 @@ function logical(
   return { ...spec, qvals, scales, zeros: hasZeros ? (shifted ?? new Int8Array(scales.length)) : null, levels: null };
 }
 
-/** The values where each column says its group. */
+/** Dequantizes where each column has its own group index. */
 function dequantizeByGroup(weights: QuantizedWeights, groups: Int32Array): Float32Array {
   const { n, k, qvals, scales, zeros } = weights;
   const perRow = groupCount(weights);
@@ -114,7 +114,7 @@ function dequantizeByGroup(weights: QuantizedWeights, groups: Int32Array): Float
   return result;
 }
 
-/** Columns of [groups, n] as rows [count, groups]. */
+/** Transposes `count` columns of [groups, n], from `first` on, to rows [count, groups]. */
 export function transposed<A extends Float32Array | Uint8Array>(
   values: A,
   n: number,

@@ -1,7 +1,7 @@
 /**
- * HQQ's matrices as its state dict is saved: `W_q` has the integers of a view of the matrix, [groups, group_size] for axis 1 and
- * [group_size, groups] for axis 0, packed along its first dimension, the first part of it in the highest bits. A weight is
- * (q - zero) * scale with floats for both; other tensors of a module say its sizes.
+ * Reads HQQ's matrices from its saved state dict: `W_q` has the integers of a view of the matrix, [groups, group_size] for axis
+ * 1 and [group_size, groups] for axis 0, packed along its first dimension, the first part of it in the highest bits. weight =
+ * (q - zero) * scale, where both are floats; other tensors of a module give its sizes.
  */
 import { byteSize } from "../../dtype.ts";
 import { UnsupportedError } from "../../errors.ts";
@@ -11,7 +11,7 @@ import type { ComputedMatrix } from "../computed-tensors.ts";
 import type { LowBitTensor } from "../tensor-source.ts";
 import { floatTypes, type QuantizedFiles, type QuantizedFormat } from "./files.ts";
 
-/** How many integers of how many bits lie in a word of how many bytes. */
+/** Bits of an integer, integers in a word, and bytes of a word. */
 const packings = {
   "8bit_u8": { bits: 8, perWord: 1, bytes: 1 },
   "4bit_u8": { bits: 4, perWord: 2, bytes: 1 },
@@ -32,20 +32,20 @@ export const hqq: QuantizedFormat = {
   },
 };
 
-/** What the tensors of a module say. */
+/** Layout of a module, from its tensors. */
 interface Layout {
   readonly shape: readonly [number, number];
   readonly axis: 0 | 1;
   readonly groupSize: number;
   readonly bits: number;
   readonly packing: Packing;
-  /** Rows and columns of the view. */
+  /** Shape of the view. */
   readonly view: readonly [number, number];
-  /** Rows of words. */
+  /** Number of rows of packed words. */
   readonly step: number;
 }
 
-/** A number that a tensor of one element holds. */
+/** The value of a tensor of one element; null without the tensor. */
 async function scalar(files: QuantizedFiles, name: string): Promise<number | null> {
   if (!files.tensors.has(name)) return null;
   files.expect(name, ["i32", "u8", "i64", "f32"], [], [1]);
@@ -117,7 +117,7 @@ async function hqqMatrix(files: QuantizedFiles, module: string): Promise<Compute
     return packing.bytes === 1 ? bytes : new Uint32Array(bytes.slice().buffer);
   };
   const mask = (1 << packing.bits) - 1;
-  /** The integer at a place of the view. */
+  /** The integer at a row and column of the view. */
   const at = (values: Uint8Array | Uint32Array, row: number, column: number) =>
     (values[(row % step) * view[1] + column]! >>> (packing.bits * (packing.perWord - 1 - Math.floor(row / step)))) &
     mask;
@@ -160,7 +160,7 @@ interface Reads {
   parameters(name: string): Promise<Float32Array>;
 }
 
-/** q * scale - zero * scale: the integers and scales as they are, with a minimum a group. */
+/** The matrix as q * scale - zero * scale: integers and scales as stored, with a minimum -zero * scale for each group. */
 function kept({ shape: [n, k], bits, groupSize }: Layout, { codes, parameters, scale, zero }: Reads): LowBitTensor {
   const spec: WeightSpec = { bits, n, k, groupSize, hasZeros: true, hasLevels: false, scaleDType: "f32" };
   const perRow = groupCount(spec);

@@ -1,6 +1,7 @@
 /**
- * NVIDIA ModelOpt's unified checkpoints: NVFP4 (`weight` of two e2m1 a byte, `weight_scale` e4m3 of each 16, `weight_scale_2`
- * of them all, which multiplies) and FP8 (`weight` e4m3, `weight_scale`). Modules are told by their tensors.
+ * Reads NVIDIA ModelOpt's unified checkpoints: NVFP4 (`weight` with two e2m1 codes in a byte, an e4m3 `weight_scale` for each
+ * 16 weights, and `weight_scale_2` that multiplies them all) and FP8 (e4m3 `weight` with `weight_scale`). The tensors tell them
+ * apart.
  */
 import type { ComputedMatrix } from "../computed-tensors.ts";
 import { floatTypes, type QuantizedFiles, type QuantizedFormat } from "./files.ts";
@@ -19,7 +20,7 @@ const algorithms = [
   "FP8_PB_WO",
   "MIXED_PRECISION",
 ];
-/** Rows and columns of FP8_PB_WO's blocks. */
+/** Block shape of FP8_PB_WO. */
 const BLOCK = { rows: 128, columns: 128 };
 
 export const modelOpt: QuantizedFormat = {
@@ -40,7 +41,7 @@ export const modelOpt: QuantizedFormat = {
   },
 };
 
-/** Whether a module is NVFP4: bytes that are no 8-bit floats. */
+/** Whether a module is NVFP4: its weight has bytes that are no 8-bit floats. */
 function isPacked({ tensors }: QuantizedFiles, module: string): boolean {
   const name = `${module}.weight`;
   return tensors.info(name).dtype === "u8" && float8Values(tensors.storedType?.(name) ?? "u8") === null;

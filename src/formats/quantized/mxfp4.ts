@@ -1,7 +1,7 @@
 /**
- * The method "mxfp4" of transformers, as gpt-oss has it: experts in stacks, `<name>_blocks` [experts, n, k / 32, 16] with two e2m1 a byte and
- * `<name>_scales` [experts, n, k / 32] of exponents. Each expert becomes a matrix: "mlp.experts.gate_up_proj_blocks" gives
- * "mlp.experts.0.gate_up_proj.weight".
+ * The method "mxfp4" of transformers, as in gpt-oss: stacked experts, `<name>_blocks` [experts, n, k / 32, 16] with two e2m1
+ * codes in a byte, and `<name>_scales` [experts, n, k / 32] of exponents. Each expert becomes a matrix:
+ * "mlp.experts.gate_up_proj_blocks" gives "mlp.experts.0.gate_up_proj.weight".
  */
 import type { ComputedMatrix } from "../computed-tensors.ts";
 import type { QuantizedFiles, QuantizedFormat } from "./files.ts";
@@ -10,7 +10,7 @@ import { float8Values } from "./small-floats.ts";
 
 const BLOCKS = "_blocks";
 const GROUP = 32;
-/** Experts of a stack: far above any model's. */
+/** Most experts of a stack: far above any model's. */
 const EXPERTS_MAX = 1 << 16;
 
 export const mxfp4: QuantizedFormat = {
@@ -31,7 +31,7 @@ function expertMatrices(files: QuantizedFiles, stack: string): readonly Computed
   files.expect(scales, ["u8"], [experts, n, groups]);
   const values = float8Values("F8_E8M0")!;
   const [, path = "", name = stack] = /^(.*\.)?([^.]+)$/.exec(stack) ?? [];
-  /** Rows of one expert, whose bytes lie together. */
+  /** Reads rows of one expert, whose bytes are contiguous. */
   const rowsOf = async (tensor: string, expert: number, first: number, count: number): Promise<Uint8Array> => {
     const { data } = await files.tensors.readRows(tensor, expert, 1);
     const width = data.length / n;

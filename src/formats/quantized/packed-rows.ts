@@ -1,4 +1,4 @@
-/** Integers of compressed-tensors by rows: packed in 32-bit words, or one a byte, with scales and zero points. */
+/** Reads compressed-tensors' integers: rows packed in 32-bit words, or one integer a byte, with scales and zero points. */
 import { elementCount, toFloat32 } from "../../tensor.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
 import { integerAt, wordsOf } from "./bit-stream.ts";
@@ -7,18 +7,20 @@ import { activationParts } from "./float8.ts";
 import { type GroupedIntegers, groupedMatrix } from "./grouped-integers.ts";
 import type { ScaleBlocks } from "./scales.ts";
 
-/** What one group of the config says of weights. */
+/** Weight settings of one config group. */
 export interface WeightRules {
   readonly bits: number | null;
   readonly groupSize: number | null;
   readonly block: ScaleBlocks | null;
-  /** Whether groups have no zero points. */
+  /** Whether weights have no zero points. */
   readonly symmetric: boolean;
 }
 
 const parts = ["weight_packed", "weight_shape", "weight", "weight_scale", "weight_zero_point", "weight_g_idx"];
 
-/** Bits of an integer, and how many lie in a word: a stream across words, or as many as are whole in one (older files). */
+/**
+ * Bits of an integer, and integers per word: null for a bit stream across words, else whole integers per word (older files).
+ */
 interface Packing {
   readonly bits: number;
   readonly perWord: number | null;
@@ -32,7 +34,7 @@ function codeAt(words: Uint32Array, start: number, index: number, { bits, perWor
   return (words[start + Math.floor(index / perWord) * stride]! >>> (bits * (index % perWord))) & ((1 << bits) - 1);
 }
 
-/** A module of `weight_packed` [n, words] with its sizes in `weight_shape`. */
+/** Reads a module with `weight_packed` [n, words] and its shape in `weight_shape`. */
 export async function packedMatrix(
   files: QuantizedFiles,
   module: string,
@@ -68,7 +70,7 @@ export async function packedMatrix(
   });
 }
 
-/** A module of `weight` [n, k], one integer a byte, signed. */
+/** Reads a module with `weight` [n, k], a signed integer in each byte. */
 export async function bytesMatrix(
   files: QuantizedFiles,
   module: string,
@@ -93,7 +95,7 @@ export async function bytesMatrix(
   });
 }
 
-/** Signed integers of a tensor, counted from the lowest one of so many bits. */
+/** Converts signed integers of `bits` bits to unsigned by adding 2^(bits-1), checking their range. */
 function unsigned(files: QuantizedFiles, name: string, bits: number, values: Int8Array): Uint8Array {
   const middle = 1 << (bits - 1);
   const bad = bits === 8 ? -1 : values.findIndex((value) => value < -middle || value >= middle);
@@ -103,7 +105,7 @@ function unsigned(files: QuantizedFiles, name: string, bits: number, values: Int
 
 const bitsIn = (groups: readonly WeightRules[]) => [...new Set(groups.flatMap(({ bits }) => bits ?? []))];
 
-/** The packing of rows of `words` words among the bits that the config says; null where none gives as many. */
+/** The packing, among the bits of the config, with which k integers take `words` words; null if none does. */
 function packingOf(k: number, words: number, groups: readonly WeightRules[]): Packing | null {
   const said = bitsIn(groups).filter((bits) => bits <= 8);
   const packings = [
@@ -121,14 +123,14 @@ async function shapeOf(files: QuantizedFiles, name: string): Promise<readonly [n
   return sizes as unknown as readonly [number, number];
 }
 
-/** Scales of a module by rows and groups. */
+/** Scales of a module, by row and group. */
 interface Scales {
   readonly groupSize: number;
-  /** Groups of a row. */
+  /** Number of groups in a row. */
   readonly count: number;
   readonly groups: Int32Array | null;
   rows(first: number, count: number): Promise<Float32Array>;
-  /** Values of rows of what has the shape of the scales. */
+  /** Selects the values of rows from an array with the shape of the scales. */
   pick<A extends Int8Array | Float32Array>(values: A, first: number, count: number): A;
 }
 
@@ -159,7 +161,7 @@ async function scalesOf(
   };
 }
 
-/** The groups of columns where they are not in order. */
+/** The group of each column where groups are not consecutive; null where they are. */
 async function groupsOf(
   files: QuantizedFiles,
   name: string,
@@ -174,13 +176,13 @@ async function groupsOf(
   return groups.every((group, column) => group === Math.floor(column / groupSize)) ? null : groups;
 }
 
-/** Whether a module has zero points; where no group of the config with as many bits is symmetric, it must have the tensor. */
+/** Whether a module has zero points: by its tensor, which is required unless a config group with these bits is symmetric. */
 function hasZeroPoints(files: QuantizedFiles, name: string, bits: number, groups: readonly WeightRules[]): boolean {
   const own = groups.filter((rules) => rules.bits === bits);
   return files.tensors.has(name) || (own.length > 0 && own.every(({ symmetric }) => !symmetric));
 }
 
-/** Zero points [count, groups] of rows, one a byte, signed: packed weights have them so where all rows share one. */
+/** Zero points [count, groups] of rows, a signed one in each byte; packed weights store them so where all rows share one. */
 function byteZeros(
   files: QuantizedFiles,
   name: string,

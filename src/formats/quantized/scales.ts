@@ -1,18 +1,18 @@
-/** Scales of matrices by blocks of rows and columns: of the whole, of a row, of a group of a row, of a square. */
+/** Scales of blocks of a matrix: per tensor, row, group of a row, or two-dimensional block. */
 import { UnsupportedError } from "../../errors.ts";
 import { elementCount, toFloat32 } from "../../tensor.ts";
 import { floatTypes, type QuantizedFiles } from "./files.ts";
 import { float8Values } from "./small-floats.ts";
 
-/** Rows and columns of the blocks of a matrix. */
+/** Shape of the blocks that share a scale. */
 export interface ScaleBlocks {
   readonly rows: number;
   readonly columns: number;
 }
 
 /**
- * The blocks that scales of a matrix [n, k] are of, by their shape: one for all, one a row, or as `block` says (the last ones may be
- * smaller), or equal parts of each row. ShapeError for another shape.
+ * Infers the blocks of a matrix [n, k] from the shape of its scales: one for all, one per row, blocks as in `block` (the last
+ * may be smaller), or equal parts of each row. ShapeError for another shape.
  */
 export function scaleBlocks(
   files: QuantizedFiles,
@@ -32,7 +32,7 @@ export function scaleBlocks(
   throw files.shapeError(name, `[1], [${n},1]${block ? ` or [${down},${across}]` : " or equal groups of rows"}`, shape);
 }
 
-/** Floats of up to 32 bits, those of 8 bits and integers that are exponents (e8m0) included. */
+/** Reads scales as float32: floats of up to 32 bits, 8-bit floats, and exponents (e8m0). */
 export async function readScales(files: QuantizedFiles, name: string): Promise<Float32Array> {
   const stored = scaleType(files, name);
   const tensor = await files.tensors.read(name);
@@ -42,14 +42,14 @@ export async function readScales(files: QuantizedFiles, name: string): Promise<F
   return values;
 }
 
-/** The one number of a tensor that divides weights, which is not 0. */
+/** Reads a scalar that divides weights and must not be 0. */
 export async function readDivisor(files: QuantizedFiles, name: string): Promise<number> {
   const [divisor] = await readScales(files, name);
   if (divisor === 0) throw files.valueError(name, "a number that divides", 0);
   return divisor!;
 }
 
-/** Scales of rows, stored as floats or as codes of `values`. */
+/** Reads scales of rows, stored as floats or as codes of `values`. */
 export async function rowScales(
   files: QuantizedFiles,
   name: string,
@@ -64,7 +64,7 @@ export async function rowScales(
   return scales;
 }
 
-/** Values by code of scales of 8 bits, null for those of more; errors for others. */
+/** Values by code of 8-bit scales, null for wider ones; throws for other types. */
 export function scaleType(files: QuantizedFiles, name: string): Float32Array | null {
   const { dtype } = files.info(name, [...floatTypes, "u8"]);
   if (dtype !== "u8") return null;
@@ -72,7 +72,7 @@ export function scaleType(files: QuantizedFiles, name: string): Float32Array | n
   return float8Values(stored === "u8" || stored === "U8" ? "F8_E8M0" : stored);
 }
 
-/** `weight_block_size` or `block_structure` of a config: two sizes, or none. */
+/** Parses `weight_block_size` or `block_structure` of a config: two sizes, or null. */
 export function blockSetting(files: QuantizedFiles, field: string, value: unknown): ScaleBlocks | null {
   if (value === undefined || value === null) return null;
   const sizes = typeof value === "string" ? value.split("x").map(Number) : value;
@@ -82,7 +82,7 @@ export function blockSetting(files: QuantizedFiles, field: string, value: unknow
   return { rows: sizes[0] as number, columns: sizes[1] as number };
 }
 
-/** UnsupportedError that says which names a field may have. */
+/** UnsupportedError that lists the supported values of a field. */
 export function unknownName(
   files: QuantizedFiles,
   field: string,

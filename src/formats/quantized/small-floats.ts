@@ -1,10 +1,10 @@
-/** Values of floats of 4 and 8 bits (OCP 8-bit and Microscaling formats). */
+/** Values of 4-bit and 8-bit floats (OCP 8-bit floating point and Microscaling formats). */
 import { e4m3Table } from "../../float8.ts";
 
-/** The 16 values of e2m1 times 2, which makes them integers, by code: sign in bit 3, two bits of exponent, one of fraction. */
+/** The 16 values of e2m1 by code, doubled to be integers: sign in bit 3, two exponent bits, one fraction bit. */
 export const e2m1Doubled: Int8Array = Int8Array.of(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
 
-/** The 256 values of a type by code, by safetensors' name of the type. */
+/** Values by code, by safetensors' name of the type. */
 const tables = new Map<string, Float32Array>();
 
 const kinds: Readonly<Record<string, (code: number) => number>> = {
@@ -13,7 +13,7 @@ const kinds: Readonly<Record<string, (code: number) => number>> = {
   F8_E8M0: (code) => (code === 255 ? Number.NaN : 2 ** (code - 127)),
 };
 
-/** The 256 values of a type of 8-bit floats, by code; null for another type. */
+/** The 256 values of an 8-bit float type by code; null for another type. */
 export function float8Values(storedType: string): Float32Array | null {
   const kind = Object.hasOwn(kinds, storedType) ? kinds[storedType] : undefined;
   if (!kind) return null;
@@ -24,7 +24,7 @@ export function float8Values(storedType: string): Float32Array | null {
   return table;
 }
 
-/** The value of a code with a sign bit and so many bits of exponent and fraction, in a type without infinities and NaN. */
+/** Value of a code with a sign bit and these numbers of exponent and fraction bits, in a type without infinities and NaN. */
 export function floatOf(code: number, exponentBits: number, fractionBits: number): number {
   const sign = code & 0x80 ? -1 : 1;
   const exponent = (code >> fractionBits) & ((1 << exponentBits) - 1);
@@ -33,7 +33,7 @@ export function floatOf(code: number, exponentBits: number, fractionBits: number
   return exponent === 0 ? sign * fraction * 2 ** (1 - bias) : sign * (1 + fraction) * 2 ** (exponent - bias);
 }
 
-/** Infinities and NaN of e5m2. */
+/** Infinity or NaN of an e5m2 code. */
 function special(code: number): number {
   if (code & 3) return Number.NaN;
   return code & 0x80 ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;

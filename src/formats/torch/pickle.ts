@@ -1,10 +1,10 @@
 /**
- * Reads pickles (protocols 2 to 5) as data. Nothing is executed: what a pickle wants to import or call is handed to the
- * caller by its name, who knows a few names and refuses the others.
+ * Reads pickles (protocols 2 to 5) as data. Nothing is executed: imports and calls are passed by name to a handler, which knows
+ * a few names and refuses the others.
  */
 import { InvalidFileError } from "../../errors.ts";
 
-/** The name of something that a pickle imports. */
+/** The name of an object that a pickle imports. */
 export class PickleGlobal {
   readonly name: string;
   constructor(name: string) {
@@ -24,28 +24,28 @@ export type PickleValue =
   | Map<PickleValue, PickleValue>
   | object;
 
-/** What stands for calls and for objects outside of the pickle. */
+/** Resolves a pickle's calls and persistent ids to values. */
 export interface PickleHandler {
   call(name: string, args: readonly PickleValue[]): PickleValue;
   persistent(id: PickleValue): PickleValue;
 }
 
-/** Bytes of the longest integer that is read. */
+/** Most bytes of an integer. */
 const LONG_MAX = 1 << 16;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The surrogate that three bytes are. RangeError for bytes that are none. */
+/** Decodes three bytes to a surrogate. RangeError for other bytes. */
 function surrogate([, middle = 0, last = 0]: Uint8Array): string {
   if (middle > 0xbf || last < 0x80 || last > 0xbf) throw new RangeError("no surrogate");
   return String.fromCharCode(0xd000 | ((middle & 0x3f) << 6) | (last & 0x3f));
 }
 
-/** Stands on the stack where a MARK was. */
+/** Marks the place of a MARK opcode on the stack. */
 const mark = Symbol("mark");
 type Item = PickleValue | typeof mark;
 
-/** The value of a pickle; InvalidFileError for what is malformed, or needs an opcode that data does not need. */
+/** Reads a pickle's value. InvalidFileError for a malformed pickle, or an opcode that data does not need. */
 export function readPickle(file: string, bytes: Uint8Array, handler: PickleHandler): PickleValue {
   return new PickleReader(file, bytes, handler).run();
 }
@@ -88,7 +88,7 @@ class PickleReader {
     return this.#pop();
   }
 
-  /** The values since the last mark, which is taken off too. */
+  /** Pops the values since the last mark, and the mark. */
   popMark(): PickleValue[] {
     const at = this.#stack.lastIndexOf(mark);
     if (at < 0) this.fail("has no mark where one is needed");
@@ -170,7 +170,7 @@ class PickleReader {
     return value;
   }
 
-  /** Big-endian, as only this number is. */
+  /** Reads a double, the only big-endian number. */
   f64(): number {
     return this.#view.getFloat64(this.#take(8), false);
   }
@@ -180,7 +180,7 @@ class PickleReader {
     return this.#bytes.subarray(at, at + length);
   }
 
-  /** Text with a leading U+FEFF, and with surrogates alone, which Python's strings may have ("surrogatepass"). */
+  /** Decodes text, keeping a leading U+FEFF and lone surrogates, which Python strings may have ("surrogatepass"). */
   text(length: number): string {
     const bytes = this.take(length);
     const parts: string[] = [];
@@ -205,7 +205,7 @@ class PickleReader {
     return text;
   }
 
-  /** A little-endian integer in two's complement; a bigint beyond 2^53. */
+  /** Reads a little-endian two's complement integer; a bigint beyond 2^53. */
   long(length: number): number | bigint {
     if (length > LONG_MAX) this.fail(`has an integer of ${length} bytes`);
     const digits = Array.from(this.take(length), (byte) => byte.toString(16).padStart(2, "0")).reverse();
@@ -232,7 +232,7 @@ class PickleReader {
   }
 }
 
-/** What each opcode of data does; numbers are those of Python's pickletools. */
+/** Opcodes that data needs, by their numbers in Python's pickletools. */
 const steps: Readonly<Record<number, (reader: PickleReader) => void>> = {
   128: (r) => r.u8(), // protocol
   149: (r) => r.u64(), // frame
@@ -275,6 +275,6 @@ const steps: Readonly<Record<number, (reader: PickleReader) => void>> = {
   147: (r) => r.global(r.popMany(2)),
   82: (r) => r.call(),
   81: (r) => r.persistent(),
-  // The state of an object; of a dictionary it is attributes, which are not data.
+  // BUILD: an object's state; of a dictionary, it would be attributes, which are not data.
   98: (r) => r.pop(),
 };

@@ -1,4 +1,4 @@
-/** Files of torch.save: a zip of one pickle, which says what the tensors are, and one file of bytes for each storage. */
+/** Reads files of torch.save: a zip with one pickle that describes the tensors, and a file of bytes for each storage. */
 import type { ByteSource } from "../../byte-source.ts";
 import { byteSize, type DType, viewOf } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../../errors.ts";
@@ -9,7 +9,7 @@ import { escapedUtf8 } from "../utf8.ts";
 import { PickleGlobal, type PickleHandler, type PickleValue, readPickle } from "./pickle.ts";
 import { readZip, type ZipEntry } from "./zip.ts";
 
-/** Far above the pickles of real checkpoints, which have some hundred bytes a tensor. */
+/** Largest pickle: far above those of real checkpoints, which have some hundred bytes per tensor. */
 const PICKLE_MAX = 1 << 26;
 
 const storageTypes: Readonly<Record<string, DType>> = {
@@ -48,7 +48,7 @@ class TorchTensor {
   }
 }
 
-/** Knows how tensors are rebuilt, and refuses every other call by its name. */
+/** Handles the calls that rebuild tensors, and refuses every other call by its name. */
 function handlerOf(file: string): PickleHandler {
   const fail = (what: string): never => {
     throw new InvalidFileError(file, `pickle has a malformed ${what}`);
@@ -86,7 +86,7 @@ function handlerOf(file: string): PickleHandler {
   };
 }
 
-/** The tensors of a dictionary, also of dictionaries in it ("model", "state_dict") by names joined with dots. */
+/** Collects tensors of a dictionary and of nested ones ("model", "state_dict"), with names joined by dots. */
 function collect(value: PickleValue): Map<string, TorchTensor> {
   const found = new Map<string, TorchTensor>();
   const visit = (dictionary: Map<PickleValue, PickleValue>, prefix: string, depth: number) => {
@@ -100,7 +100,7 @@ function collect(value: PickleValue): Map<string, TorchTensor> {
   return found;
 }
 
-/** Strides of a tensor that lies whole and in order; sizes of 1 may have any. */
+/** Whether a tensor is contiguous; sizes of 1 may have any stride. */
 function isContiguous({ shape, strides }: TorchTensor): boolean {
   let expected = 1;
   for (let d = shape.length - 1; d >= 0; d--) {
@@ -132,7 +132,7 @@ function place(file: string, name: string, tensor: TorchTensor, entries: Readonl
   return { dtype: storage.dtype, shape, start: entry.offset + offset * size };
 }
 
-/** Reads the pickle and the list of files; tensors are read when they are asked for. */
+/** Opens a file: reads the pickle and the list of files. Tensors are read when requested. */
 export async function openTorchFile(source: ByteSource): Promise<OpenTensors> {
   const { name: file } = source;
   const files = await readZip(source);

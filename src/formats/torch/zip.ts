@@ -1,9 +1,9 @@
-/** The list of files in a zip archive whose contents are stored as they are, which is how PyTorch writes its files. */
+/** Lists the files of an uncompressed zip archive, which is how PyTorch writes its files. */
 import type { ByteSource } from "../../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { escapedUtf8 } from "../utf8.ts";
 
-/** Where a file's bytes are in the archive. */
+/** A file in the archive, and where its bytes are. */
 export interface ZipEntry {
   readonly name: string;
   readonly offset: number;
@@ -21,7 +21,7 @@ const END64_BYTES = 56;
 const CENTRAL_BYTES = 46;
 const LOCAL_BYTES = 30;
 const COMMENT_MAX = 65535;
-/** Sizes of this value are in the extra field for large files. */
+/** This value means that the size is in the ZIP64 extra field. */
 const IN_EXTRA = 0xffffffff;
 const DIRECTORY_MAX = 1 << 27;
 
@@ -31,7 +31,9 @@ interface Directory {
   readonly count: number;
 }
 
-/** Entries in the order of the directory; InvalidFileError for what is no zip, UnsupportedError for compressed files. */
+/**
+ * Reads the entries in the order of the directory. InvalidFileError for an invalid zip, UnsupportedError for compressed files.
+ */
 export async function readZip(source: ByteSource): Promise<ZipEntry[]> {
   const directory = await findDirectory(source);
   if (directory.byteLength > DIRECTORY_MAX || directory.count * CENTRAL_BYTES > directory.byteLength)
@@ -95,14 +97,14 @@ function readCentral(file: string, view: DataView, at: number) {
     throw new UnsupportedError(`${file}: ${name} is compressed; PyTorch stores its files uncompressed`);
   const large = largeFields(file, view, at + CENTRAL_BYTES + nameLength!, extraLength!);
   const field = (value: number) => (value === IN_EXTRA ? large() : value);
-  // In the extra field, sizes come in this order, each only when its place says so.
+  // The extra field has the sizes in this order, each only if its own field refers to it.
   field(view.getUint32(at + 24, true));
   const byteLength = field(view.getUint32(at + 20, true));
   const localOffset = field(view.getUint32(at + 42, true));
   return { entry: { name, byteLength }, length, localOffset };
 }
 
-/** Reads the 64-bit sizes of the extra field, one after the other. */
+/** Returns a function that reads the next 64-bit size of the ZIP64 extra field. */
 function largeFields(file: string, view: DataView, start: number, length: number): () => number {
   let at = start;
   const end = start + length;
@@ -116,7 +118,7 @@ function largeFields(file: string, view: DataView, start: number, length: number
   };
 }
 
-/** A file's bytes follow its own header, whose lengths may differ from the directory's. */
+/** Offset of a file's bytes, after its local header, whose lengths may differ from the directory's. */
 async function dataOffset(source: ByteSource, at: number): Promise<number> {
   const view = viewOf(await source.read(at, LOCAL_BYTES));
   if (view.getUint32(0, true) !== LOCAL) throw new InvalidFileError(source.name, `zip has no file at ${at}`);

@@ -1,4 +1,4 @@
-/** What a sample call of a row of WebAssembly is: its results, and those of the reference kernel. */
+/** A sample call of a WebAssembly kernel, with the reference kernel's results. */
 import type { QuantizedWeights } from "../../quantized.ts";
 import { bytesOf } from "../../tensor.ts";
 import { floats } from "../cases.ts";
@@ -13,20 +13,20 @@ type Results = Float32Array | BigInt64Array | Int32Array | Uint8Array;
 export interface SampleCall {
   readonly kernel: string;
   readonly needs: readonly string[];
-  /** Bits and rows, where a row has several calls. */
+  /** Bits and rows, for kernels with several calls. */
   readonly what: string;
-  /** Makes arguments, the same each time, and gives what runs the kernel on them. */
+  /** Makes the arguments, always the same, and binds the kernel to them. */
   bind(): { run(): void; readonly results: Results };
   expected(): Results;
   scratchBytes(threads: number): number;
-  /** The call's phases for arrays at given places, and the array of them that gets the results. */
+  /** The call's step for arrays at given addresses, and the result array among them. */
   step(place?: Placement): { step: WasmStep; results: Results };
 }
 
-/** Roundings of float32 sums, as a share of the largest result. */
+/** Tolerance of float32 sums, relative to the largest result. */
 const TOLERANCE = 1e-5;
 
-/** What is wrong with a call's results beside the reference's; null when nothing is. */
+/** Compares a call's results with the reference; returns the problem, null when there is none. */
 export function problemOf(call: SampleCall, results: Results): string | null {
   const expected = Array.from(call.expected(), Number);
   const found = Array.from(results, Number);
@@ -37,10 +37,10 @@ export function problemOf(call: SampleCall, results: Results): string | null {
   return `${what} gives ${found[wrong]} instead of ${expected[wrong]}`;
 }
 
-/** For what does not depend on addresses. */
+/** Placement at address 0, for what does not depend on addresses. */
 const nowhere: Placement = { read: () => 0, write: () => 0, ...noSequences, scratch: 0, threads: 1 };
 
-/** A call of a row, whose arguments are made anew for each run. */
+/** A sample call of a kernel; `make` makes new arguments for each run. */
 export function callOf<A>(
   kernel: Kernel<A>,
   reference: Kernel<A>,
@@ -76,7 +76,7 @@ function scratchOf<A>(kernel: Kernel<A>, args: A): Uint8Array {
   return new Uint8Array(kernel.scratchBytes?.(args, 1) ?? 0);
 }
 
-/** Weights [n, k] in groups of 32. */
+/** Sample weights [n, k] in groups of 32. */
 export function logicalWeights(n: number, k: number, bits: number): QuantizedWeights {
   const levels = 2 ** bits;
   return {
@@ -86,13 +86,13 @@ export function logicalWeights(n: number, k: number, bits: number): QuantizedWei
   };
 }
 
-/** The same, packed. */
+/** Sample weights, packed in a layout. */
 export function packed(n: number, k: number, bits: number, layout: string) {
   const logical = logicalWeights(n, k, bits);
   return openPacked(packWeights(logical, null, layoutNamed(layout)), logical);
 }
 
-/** A run of rows from position 20 on, with a state. */
+/** A table with one run of rows from position 20 on, with a state. */
 export function tableOfRun(rows: number, stateElements: number): SequenceTable {
   const state = { now: bytesOf(floats(stateElements, 8)), next: new Uint8Array(4 * stateElements) };
   return {

@@ -1,4 +1,4 @@
-/** Calls of all rows of WebAssembly, for tests and printed code. */
+/** Sample calls of all WebAssembly kernels, for tests and printed code. */
 import { argumentsFor, type Cases, writtenBy } from "../cases.ts";
 import { attentionCalls } from "./attention/samples.ts";
 import * as cases from "./cases.ts";
@@ -9,7 +9,7 @@ import { recurrentCalls } from "./recurrent/samples.ts";
 import { callOf, type SampleCall } from "./sample-call.ts";
 import { samplingCalls } from "./sampling/samples.ts";
 
-/** Calls of the families that have cases. */
+/** Sample calls of the families that declare cases. */
 function casesCalls(): SampleCall[] {
   return Object.values<Cases>(cases).flatMap(({ family, small }) =>
     family
@@ -28,7 +28,7 @@ function casesCalls(): SampleCall[] {
   );
 }
 
-/** Calls of all rows. */
+/** Sample calls of all kernels. */
 export function sampleCalls(): SampleCall[] {
   return [
     ...linearCalls(),

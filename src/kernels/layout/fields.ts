@@ -1,8 +1,7 @@
 /**
- * How b-bit fields share bytes in the panel layouts: `vectors` bytes hold `fields` weights, and every field is
- * one or more bit ranges of those bytes, so that whole vectors are unpacked with shifts and masks.
- * Odd widths keep most fields whole and build the rest from the spare high bits, which needs fewer
- * operations than separate bit planes.
+ * Bit fields of the panel layouts: each byte position of `vectors` vectors holds `fields` weights of b bits, and every field is
+ * one or more bit ranges of those bytes, so that whole vectors are unpacked by shifts and masks. Odd widths keep most fields
+ * contiguous and assemble the rest from spare high bits, which takes fewer operations than separate bit planes.
  */
 
 /** Bits `[at, at + width)` of a field are bits `[shift, shift + width)` of byte `vector`. */
@@ -26,7 +25,7 @@ function table(vectors: number, rows: readonly (readonly PieceRow[])[]): FieldTa
   return { vectors, fields };
 }
 
-/** 8 / bits whole fields in one byte. */
+/** Table of 8 / bits contiguous fields in one byte. */
 function whole(bits: number): FieldTable {
   return table(
     1,
@@ -34,7 +33,7 @@ function whole(bits: number): FieldTable {
   );
 }
 
-/** Indexed by bits. */
+/** Field tables by number of bits. */
 export const fieldTables: Readonly<Record<number, FieldTable>> = {
   1: whole(1),
   2: whole(2),

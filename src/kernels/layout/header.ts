@@ -13,11 +13,11 @@ import type { PackedLayout } from "../contract.ts";
 
 export const HEADER_BYTES = 64;
 /**
- * Columns whose products kernels sum in 32 bits, those of a group or of all k. The longest sums are those of activations
- * of -128 with weights of 255, and of such activations alone, which native/x86/linear_amx.cc takes as two of 16 bits.
+ * Most columns whose products kernels may sum in 32 bits, in a group or all of k. The largest sums are those of activations of
+ * -128 times weights of 255, and of such activations alone, which native/x86/linear_amx.cc computes as two sums of 16 bits.
  */
 export const SUMMED_COLUMNS_MAX = 2 ** 16 - 32;
-/** Headers and kernels have sizes in 32 bits, and round them up there. */
+/** Largest size: headers and kernels use 32 bits, and round sizes up there. */
 const SIZE_MAX = 2 ** 31 - 1;
 export const MAGIC = 0x3157424c;
 const VERSION = 1;
@@ -26,12 +26,12 @@ const FLAG_BIAS = 2;
 const FLAG_LEVELS = 4;
 const FLAG_MINIMA = 8;
 const FLAGS_MAX = 15;
-/** Places are the numbers in headers. */
+/** Scale types; headers contain their indices. */
 const SCALE_TYPES = ["f32", "f16", "i8", "e4m3"] as const;
-/** Codebooks are stored in the header; 16 levels are 4 bits. */
+/** Most levels of a codebook, which is stored in the header. */
 const LEVELS_MAX = 16;
 
-/** Why no layout stores weights of such sizes; null where some do. */
+/** Why no layout supports weights of this size; null if some does. */
 export function sizeRefusal({ n, k, groupSize }: WeightSpec): string | null {
   const size = Math.max(n, k, groupSize);
   return size > SIZE_MAX ? `n, k and the group size may be ${SIZE_MAX} at most, not ${size}` : null;
@@ -49,7 +49,7 @@ export interface PackedHeader {
 
 const FNV_START = 0x811c9dc5;
 
-/** FNV-1a over 32-bit words, after those that `before` is of; a trailing partial word is padded with zeros. */
+/** FNV-1a over 32-bit words, continuing from the checksum `before`; a trailing partial word is padded with zeros. */
 export function checksum(bytes: Uint8Array, before = FNV_START): number {
   let hash = before;
   const words = bytes.length >> 2;
@@ -66,7 +66,7 @@ export function checksum(bytes: Uint8Array, before = FNV_START): number {
   return hash >>> 0;
 }
 
-/** Writes the header of a filled buffer; call last, since it holds the payload's checksum. */
+/** Writes the header of a filled buffer. Call it last, since it contains the payload's checksum. */
 export function writeHeader(
   target: Uint8Array,
   layout: PackedLayout,
@@ -98,20 +98,20 @@ export function writeHeader(
   view.setUint32(60, checksum(target.subarray(0, 60)), true);
 }
 
-/** The header of panels that are packed in parts, of which each is a buffer with a header of its own. */
+/** Builds the header of panels packed in parts, each of which is a buffer with its own header. */
 export class HeaderOfParts {
   readonly #header = new Uint8Array(HEADER_BYTES);
   #hash = FNV_START;
   #mark = 1;
 
-  /** Takes a part, whose panels follow those of the one before. */
+  /** Adds a part, whose panels follow those of the part before. */
   add(part: Uint8Array): void {
     this.#header.set(part.subarray(0, HEADER_BYTES));
     this.#mark &= part[15]!;
     this.#hash = checksum(part.subarray(HEADER_BYTES), this.#hash);
   }
 
-  /** The header of all `n` rows, in `byteLength` bytes with it. */
+  /** The header of all `n` rows; `byteLength` includes it. */
   finish(n: number, byteLength: number): Uint8Array {
     const view = new DataView(this.#header.buffer);
     view.setUint8(15, this.#mark);
@@ -123,12 +123,12 @@ export class HeaderOfParts {
   }
 }
 
-/** Bytes of the packed weights that begin with this header, which is not checked. */
+/** Byte length in a header, which is not checked. */
 export function storedByteLength(bytes: Uint8Array): number {
   return Number(new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES).getBigUint64(32, true));
 }
 
-/** Bytes of the packed weights that begin here, of which the header holds a checksum; null where none begin. */
+/** Byte length of the packed weights that begin here, if the header's checksum is right; null otherwise. */
 export function packedLength(bytes: Uint8Array): number | null {
   if (bytes.length < HEADER_BYTES) return null;
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
@@ -138,8 +138,8 @@ export function packedLength(bytes: Uint8Array): number | null {
 }
 
 /**
- * Reads and checks a header; ShapeError when the bytes are not packed weights of this version or are cut short.
- * `length` is that of the whole buffer, of which `bytes` may be the start only.
+ * Reads and checks a header. ShapeError when the bytes are not packed weights of this version or are truncated. `length` is
+ * that of the whole buffer; `bytes` may be only its start.
  */
 export function readHeader(bytes: Uint8Array, length = bytes.length): PackedHeader {
   if (bytes.length < HEADER_BYTES)

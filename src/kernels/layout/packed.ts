@@ -1,4 +1,4 @@
-/** Packing, opening and unpacking of quantized weights in any linear layout. */
+/** Packs, opens and unpacks quantized weights in any linear layout. */
 import { ShapeError } from "../../errors.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
@@ -10,7 +10,7 @@ import { readTorchaoHeader, TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversa
 /** All layouts of quantized linear weights, best first. */
 export const layouts: readonly PackedLayout[] = [panel32, panel16, torchaoUniversal];
 
-/** Every layout's panels begin at multiples of this many rows. */
+/** Largest number of rows of a panel: panels of every layout begin at multiples of it. */
 export const PANEL_ROWS_MAX = Math.max(...layouts.map(({ nr }) => nr));
 
 /** The layout of that name; ShapeError lists the known ones. */
@@ -28,7 +28,7 @@ export function packWeights(weights: QuantizedWeights, bias: Float32Array | null
   return target;
 }
 
-/** A new buffer for weights of this spec, and what packs their rows into it. */
+/** Makes a buffer for weights of this spec and a packer that fills it. */
 export function startPacking(
   spec: WeightSpec,
   bias: Float32Array | null,
@@ -40,7 +40,7 @@ export function startPacking(
   return { packer: layout.packer({ spec, bias, target }), target };
 }
 
-/** What the operator's arguments say of packed weights. */
+/** Sizes of packed weights, as the operator's arguments give them. */
 export interface PackedShape {
   readonly n: number;
   readonly k: number;
@@ -48,8 +48,8 @@ export interface PackedShape {
 }
 
 /**
- * Opens packed weights without copying. `shape` must agree with the header (TorchAO's headers do not carry it), or be that of
- * the first rows, a multiple of `PANEL_ROWS_MAX`, which are opened alone.
+ * Opens packed weights without copying. `shape` must match the header (TorchAO's headers do not contain it), or be that of the
+ * first rows, a multiple of `PANEL_ROWS_MAX`, which are then opened alone.
  */
 export function openPacked(bytes: Uint8Array, shape: PackedShape): PackedWeights {
   if (bytes.byteOffset % 4 !== 0)
@@ -59,7 +59,7 @@ export function openPacked(bytes: Uint8Array, shape: PackedShape): PackedWeights
   return { ...describePacked(bytes, bytes.length, shape), bytes };
 }
 
-/** Opens packed weights at the start of a buffer that may have room for other layouts of them. */
+/** Opens packed weights at the start of a buffer that may be longer than they are, with room for other layouts. */
 export function openPackedWithin(bytes: Uint8Array, shape: PackedShape): PackedWeights {
   const isOurs = bytes.length >= HEADER_BYTES && magicOf(bytes) === MAGIC;
   return openPacked(isOurs ? bytes.subarray(0, storedByteLength(bytes)) : bytes, shape);
@@ -69,10 +69,7 @@ function magicOf(bytes: Uint8Array): number {
   return bytes.length >= 4 ? new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) : 0;
 }
 
-/**
- * Describes packed weights by the first bytes (64 suffice) of a buffer of `length` bytes: all but the weights
- * themselves.
- */
+/** Describes packed weights, without their bytes, by the first bytes (64 suffice) of a buffer of `length` bytes. */
 export function describePacked(bytes: Uint8Array, length: number, shape: PackedShape): Omit<PackedWeights, "bytes"> {
   const magic = magicOf(bytes);
   if (magic === TORCHAO_MAGIC && bytes.length >= TORCHAO_HEADER_BYTES)
@@ -100,7 +97,7 @@ export function describePacked(bytes: Uint8Array, length: number, shape: PackedS
   return { layout, spec: isPart ? { ...spec, n: shape.n } : spec, hasBias, levels };
 }
 
-/** How packed weights are stored, in words: the same for matrices that one code can read. */
+/** Description of the form of packed weights: equal for matrices that the same code can read. */
 export function formOf({ layout, spec, hasBias }: Omit<PackedWeights, "bytes">): string {
   const { bits, n, k, groupSize, scaleDType, hasZeros, hasLevels, hasMinima = false } = spec;
   const parts = { "zero points": hasZeros, "a codebook": hasLevels, minima: hasMinima, biases: hasBias };
@@ -109,7 +106,7 @@ export function formOf({ layout, spec, hasBias }: Omit<PackedWeights, "bytes">):
   return [sizes, ...had].join(", ");
 }
 
-/** Whether the payload still has the checksum that its header promises; null for layouts without one. */
+/** Whether the payload matches the header's checksum; null for layouts without one. */
 export function verifyPacked(packed: PackedWeights): boolean | null {
   if (packed.layout === torchaoUniversal) return null;
   return checksum(packed.bytes.subarray(HEADER_BYTES)) === readHeader(packed.bytes).payloadChecksum;

@@ -1,46 +1,46 @@
-/** Where the parts of a buffer in a panel layout are: see panels.ts. */
+/** Offsets of the parts of a buffer in a panel layout, which panels.ts describes. */
 import { hasFactors, SUPER_GROUP, superGroupCount, type WeightSpec } from "../../quantized.ts";
 import { HEADER_BYTES } from "./header.ts";
 
-/** All field tables divide 32 consecutive k. */
+/** All field tables fit 32 consecutive k. */
 const K_STEP = 32;
 const PAIRED_GROUP = 16;
 
 /** Bytes of a scale or minimum. */
 export const scaleBytes = { f32: 4, f16: 2, i8: 1, e4m3: 1 } as const;
 
-/** Offsets, in bytes, of the parts of a buffer. */
+/** Byte offsets and counts of the parts of a buffer. */
 export interface PanelGeometry {
-  /** Groups as stored: two groups of 16 whose scales take a byte are one. */
+  /** Stored groups of a row: two groups of 16 with one-byte scales are stored as one. */
   readonly groups: number;
-  /** Groups of the weights in one as stored: 1 or 2. */
+  /** Groups of the weights in a stored group: 1 or 2. */
   readonly parts: number;
-  /** Weights of a group as stored. */
+  /** Weights of a stored group. */
   readonly groupLength: number;
-  /** Place of the first group of the first panel. */
+  /** Offset of the first group of the first panel. */
   readonly firstPanel: number;
   /**
-   * Bytes of the factors of scales in front of a panel's first group, and from those of integer scales for `SUPER_GROUP`
-   * weights a row to the next.
+   * Bytes of the scale factors before a panel's first group, and, for integer scales, of those of one super-group of
+   * `SUPER_GROUP` weights.
    */
   readonly frontBytes: number;
   readonly superBytes: number;
-  /** From the start of a group to its minima, zero points and vectors. */
+  /** Offsets in a group of its minima, zero points and vectors. */
   readonly minimaOffset: number;
   readonly zerosOffset: number;
   readonly vectorsOffset: number;
   readonly groupBytes: number;
-  /** From the start of a panel's first group. */
+  /** Offsets from a panel's first group. */
   readonly correctionOffset: number;
   readonly biasOffset: number;
   readonly panelBytes: number;
   readonly panels: number;
 }
 
-/** Groups as stored that share a factor of integer scales. */
+/** Stored groups that share a factor of integer scales. */
 export const GROUPS_OF_SUPER = SUPER_GROUP / K_STEP;
 
-/** The geometry of panels of so many rows. */
+/** The geometry of panels of `rows` rows. */
 export function panelGeometry(rows: number, spec: WeightSpec, hasBias: boolean): PanelGeometry {
   const { k, bits, scaleDType, hasZeros, hasMinima = false } = spec;
   const parts = hasFactors(spec) && spec.groupSize === PAIRED_GROUP ? 2 : 1;

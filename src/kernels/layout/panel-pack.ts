@@ -1,23 +1,23 @@
-/** Fills the groups of panel layouts, four weights (a 32-bit word) at a time. */
+/** Packs the groups of panel layouts, four weights (a 32-bit word) at a time. */
 import { type FieldTable, fieldTables } from "./fields.ts";
 
-/** Four consecutive k of a row are four bytes of a vector. */
+/** Consecutive k of a row that are four bytes of a vector. */
 const KR = 4;
 const BYTES = 0x01010101;
 
-/** Where the words of one lane go, from a group's first vector: one piece after the other, step by step. */
+/** Destinations of a lane's words, relative to a group's first vector: a list of pieces, step by step. */
 interface LanePlan {
-  /** Pieces of step s are those from `first[s]` to before `first[s + 1]`. */
+  /** Step s has the pieces from `first[s]` up to but not including `first[s + 1]`. */
   readonly first: Int32Array;
-  /** Words from the group's first vector. */
+  /** Word index from the group's first vector. */
   readonly word: Int32Array;
-  /** Bits `at` and up of each byte, masked, are moved up by `shift`. */
+  /** The bits of each byte from `at` on, masked by `mask`, are shifted up by `shift`. */
   readonly at: Int32Array;
   readonly mask: Int32Array;
   readonly shift: Int32Array;
 }
 
-/** How a layout places words; `PanelOptions` says what the functions mean. */
+/** How a layout places words; `PanelOptions` explains the functions. */
 export interface WordPlaces {
   readonly rows: number;
   readonly vectorBytes: number;
@@ -55,20 +55,20 @@ function byteSum(word: number): number {
   return (pairs & 0xffff) + (pairs >>> 16);
 }
 
-/** Stores groups of one panel layout, for weights of one spec. */
+/** Packs groups in one panel layout, for weights of one spec. */
 export class GroupPacker {
   readonly #bits: number;
   readonly #places: WordPlaces;
   readonly #steps: number;
   readonly #lanes: LanePlan[] = [];
   readonly #target: Int32Array;
-  /** Whether every field of the layout is one piece. */
+  /** Whether every field is a single piece. */
   readonly #isSimple: boolean;
   #qvals: Int8Array = new Int8Array(0);
-  /** The integers by fours; null where they lie across words. */
+  /** The integers as words of four; null if they are not aligned. */
   #words: Int32Array | null = null;
 
-  /** `target` begins at a multiple of four bytes; `groupLength` is of the longest group. */
+  /** `target` is aligned to four bytes; `groupLength` is the length of the longest group. */
   constructor(places: WordPlaces, bits: number, groupLength: number, target: Uint8Array) {
     this.#bits = bits;
     this.#places = places;
@@ -77,7 +77,7 @@ export class GroupPacker {
     this.#isSimple = fieldTables[bits]!.fields.every((pieces) => pieces.length === 1);
   }
 
-  /** The integers that the next calls of `pack` take. */
+  /** Sets the integers for the next calls of `pack`. */
   from(qvals: Int8Array): void {
     this.#qvals = qvals;
     const aligned = qvals.byteOffset % KR === 0;
@@ -85,8 +85,8 @@ export class GroupPacker {
   }
 
   /**
-   * Stores `count` weights from `first` on in lane `lane` of the group whose vectors begin at byte `at`, which are zero,
-   * behind `before` others, a multiple of four, and returns the sum of their integers.
+   * Packs `count` weights from `first` on into lane `lane` of the group whose vectors, which are zero, begin at byte `at`,
+   * after `before` other weights, a multiple of four. Returns the sum of their integers.
    */
   pack(first: number, count: number, lane: number, at: number, before = 0): number {
     const plan = this.#lanePlan(lane);
@@ -132,7 +132,7 @@ export class GroupPacker {
     return this.#lanes[lane]!;
   }
 
-  /** `count` integers as a little-endian word. */
+  /** Packs `count` integers into a little-endian word. */
   #wordAt(from: number, count: number): number {
     let word = 0;
     for (let j = 0; j < count; j++) word |= (this.#qvals[from + j]! & 255) << (8 * j);

@@ -1,4 +1,4 @@
-/** Packs weights into the panel layouts, which panels.ts describes. */
+/** Packs weights into the panel layouts, described in panels.ts. */
 import { ShapeError } from "../../errors.ts";
 import { e4m3Code, e4m3Table } from "../../float8.ts";
 import { f16Table, f32ToF16 } from "../../half.ts";
@@ -15,12 +15,12 @@ import { writeHeader } from "./header.ts";
 import { type PanelGeometry, panelGeometry, scaleBytes } from "./panel-geometry.ts";
 import { GroupPacker, type WordPlaces } from "./panel-pack.ts";
 
-/** Where words go, and what stored vector bytes are exclusive-ored with. */
+/** Places of words, and the mask that stored vector bytes are XORed with. */
 interface PanelPlaces extends WordPlaces {
   readonly flip: number;
 }
 
-/** Packs rows of one buffer. */
+/** Packs rows into one buffer. */
 export class PanelPacker implements LayoutPacker {
   readonly #options: PanelPlaces;
   readonly #layout: PackedLayout;
@@ -57,7 +57,7 @@ export class PanelPacker implements LayoutPacker {
     writeHeader(this.#target, this.#layout, { ...content, mark: this.#hasNegativeScale ? 0 : 1 });
   }
 
-  /** The correction is the sum of the row's weights, in double precision. */
+  /** Packs a row. Its correction is the sum of its weights, in double precision. */
   #addRow(part: QuantizedWeights, from: number, row: number): void {
     const { rows } = this.#options;
     const { parts, groupBytes, zerosOffset, vectorsOffset, panelBytes, firstPanel } = this.#geometry;
@@ -87,7 +87,7 @@ export class PanelPacker implements LayoutPacker {
     if (this.#bias) this.#view.setFloat32(panel + this.#geometry.biasOffset + 4 * lane, this.#bias[row]!, true);
   }
 
-  /** Factors of a row, in front of the first group of its panel. */
+  /** Stores a row's scale factors, before the first group of its panel. */
   #storeFactors(part: QuantizedWeights, from: number, panel: number, lane: number): void {
     const { superScales, superMinima } = part;
     const count = superGroupCount(part);
@@ -102,7 +102,7 @@ export class PanelPacker implements LayoutPacker {
       }
   }
 
-  /** Scale and minimum of a group, at place `lane` among those of the group as stored that begins at `start`. */
+  /** Stores scale and minimum of a group, for lane `lane` of the stored group that begins at `start`. */
   #storeScales(
     part: QuantizedWeights,
     { index, from, group }: { readonly index: number; readonly from: number; readonly group: number },
@@ -125,22 +125,25 @@ export class PanelPacker implements LayoutPacker {
   }
 }
 
-/** Number of a group's factor among those of its row. */
+/** Index of a group's factor among those of its row. */
 function factorOf({ groupSize, scaleDType }: WeightSpec, group: number): number {
   return scaleDType === "e4m3" ? 0 : Math.floor((group * groupSize) / SUPER_GROUP);
 }
 
-/** The integer q with q * factor = value. */
+/** The integer q for which q * factor = value. */
 function integerOf(value: number, factor: number): number {
   return factor === 0 ? 0 : Math.round(value / factor);
 }
 
-/** The code of the e4m3 number x with x * factor = value. */
+/** The code of the e4m3 number x for which x * factor = value. */
 function e4m3CodeOf(value: number, factor: number): number {
   return factor === 0 ? 0 : e4m3Code(value / factor);
 }
 
-/** ShapeError for scales that are not exactly a byte times their factor, and for factors that their type cannot hold exactly. */
+/**
+ * ShapeError for scales that are not exactly an integer or e4m3 number times their factor, and for factors that do not fit
+ * their type.
+ */
 export function checkFactors(part: QuantizedWeights): void {
   if (!hasFactors(part)) return;
   checkProducts(part, "scale", part.scales, part.superScales);
@@ -184,7 +187,7 @@ function isE4m3Product(value: number, factor: number): boolean {
   return Math.fround(e4m3Table()[e4m3CodeOf(value, factor)]! * factor) === value;
 }
 
-/** Sum of the codebook's levels of `count` weights. */
+/** Sum of the codebook levels of `count` weights. */
 function levelSum({ bits, qvals, levels }: QuantizedWeights, first: number, count: number): number {
   const offset = 1 << (bits - 1);
   let sum = 0;

@@ -1,5 +1,5 @@
 /**
- * What the panel layouts have in common: everything but where a weight lies in the vectors of its group.
+ * The panel layouts, apart from where a weight lies in the vectors of its group:
  *
  *     header, 64 bytes
  *     per panel of rows (n padded with zero rows), rounded up to 64 bytes:
@@ -11,8 +11,8 @@
  *       corrections f32, one a row: the sum of the row's weights, for the activation zero point
  *       [biases f32, one a row]
  *
- * Integers are stored unsigned, q + 2^(bits-1). 4-bit group 32 costs 4.5 bits a weight, 2-bit group 32 costs 2.5; GGUF's
- * Q4_K costs 4.625 and Q6_K 6.5625, NVFP4 4.5.
+ * Integers are stored unsigned, q + 2^(bits-1). 4-bit groups of 32 take 4.5 bits per weight and 2-bit groups of 32 take 2.5;
+ * GGUF's Q4_K takes 4.625, Q6_K 6.5625, NVFP4 4.5.
  */
 import { e4m3Table } from "../../float8.ts";
 import { f16Table } from "../../half.ts";
@@ -23,28 +23,28 @@ import { HEADER_BYTES, SUMMED_COLUMNS_MAX, sizeRefusal } from "./header.ts";
 import { type PanelGeometry, panelGeometry, scaleBytes } from "./panel-geometry.ts";
 import { PanelPacker } from "./panel-packer.ts";
 
-/** Four consecutive k of a row are four bytes of a vector. */
+/** Consecutive k of a row that are four bytes of a vector. */
 const KR = 4;
-/** Bits of weights in groups of 16 whose scales are integers. */
+/** Widths that support groups of 16 with integer scales. */
 const PAIRED_BITS: readonly number[] = [2, 3, 4, 6];
-/** Of weights whose scales are e4m3: NVFP4. */
+/** Group size and bits of weights with e4m3 scales: NVFP4. */
 const E4M3_GROUP = 16;
 const E4M3_BITS = 4;
-/** What distinguishes a panel layout. */
+/** Properties of a particular panel layout. */
 export interface PanelOptions extends Pick<PackedLayout, "id" | "name" | "suits"> {
   /** Rows of a panel. */
   readonly rows: number;
   /** Bytes of a vector. */
   readonly vectorBytes: number;
-  /** Stored vector bytes are exclusive-ored with this. */
+  /** Mask that stored vector bytes are XORed with. */
   readonly flip: number;
-  /** Where, from a group's first vector, the first vector of weights 4 step .. 4 step + 3 of row `lane` has them. */
+  /** Byte offset, from a group's first vector, of weights 4 step .. 4 step + 3 of row `lane` in their first vector. */
   byteOf(table: FieldTable, lane: number, step: number): number;
-  /** Which field of the table they are. */
+  /** Index of their field in the table. */
   fieldOf(table: FieldTable, lane: number, step: number): number;
 }
 
-/** A layout of panels. */
+/** Makes a panel layout. */
 export function panelLayout(options: PanelOptions): PackedLayout {
   const { id, name, suits, rows } = options;
   const geometries = new WeakMap<PackedWeights, PanelGeometry>();
@@ -102,7 +102,7 @@ export function panelLayout(options: PanelOptions): PackedLayout {
   return layout;
 }
 
-/** Why scales and minima are not stored as they are; null when they are. */
+/** Why scales and minima cannot be stored exactly; null if they can. */
 function scaleRefusal({ bits, groupSize, scaleDType, hasMinima, hasZeros, hasLevels }: WeightSpec): string | null {
   if (hasMinima && (hasZeros || hasLevels)) return "minima are stored neither with zero points nor with codebooks";
   if (scaleDType === "e4m3") {
@@ -114,7 +114,7 @@ function scaleRefusal({ bits, groupSize, scaleDType, hasMinima, hasZeros, hasLev
   return `scales are integers in groups of 32, or of 16 where weights have ${PAIRED_BITS.join(", ")} bits, not of ${groupSize} with ${bits} bits`;
 }
 
-/** A group of a row: its lane, number and place in the two groups of 32 k, and where these begin. */
+/** A group of a row: its lane, its index, its part of the stored group, and where that begins. */
 interface GroupPlace {
   readonly lane: number;
   readonly group: number;
@@ -122,14 +122,14 @@ interface GroupPlace {
   readonly start: number;
 }
 
-/** Reads scale, zero point and minimum of a group. */
+/** Makes a reader of scale, zero point and minimum of a group. */
 function scaleReader({ spec, bytes }: PackedWeights, geometry: PanelGeometry, rows: number) {
   const { minimaOffset, zerosOffset, frontBytes, superBytes, firstPanel, groupBytes, panelBytes } = geometry;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const halves = f16Table();
   const { scaleDType, hasZeros, hasMinima } = spec;
   const factorBytes = scaleDType === "e4m3" ? 4 : 2;
-  /** The value at a place of its kind, whose factor is at another. */
+  /** The scale or minimum at `at`, times its factor at `factor` for factored types. */
   const valueAt = (at: number, factor: number) => {
     if (scaleDType === "f32") return view.getFloat32(at, true);
     if (scaleDType === "f16") return halves[view.getUint16(at, true)]!;

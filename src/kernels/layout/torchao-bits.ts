@@ -6,8 +6,8 @@
 export type ChunkSize = 128 | 64 | 32;
 
 /**
- * A chunk is `fields` runs of `lanes` values; the j-th values of all runs are combined into `bits * fields / 8` bytes,
- * stored `lanes` apart. `lanes` 1 repeats over consecutive values.
+ * A chunk is `fields` runs of `lanes` values; the j-th values of all runs are combined into `bits * fields / 8` bytes that are
+ * stored `lanes` apart. With `lanes` 1, consecutive values are combined.
  */
 interface Combination {
   readonly fields: number;
@@ -67,7 +67,9 @@ const combinations: Readonly<Record<number, Combination>> = {
   8: { fields: 1, pack: (v) => [...v], unpack: (b) => [...b] },
 };
 
-/** Two 64-value chunks do not follow the common rule: their eight fields are half vectors of the four lanes of 16. */
+/**
+ * The 64-value chunks of 1 and 5 bits do not follow the rule: their eight fields are half vectors of four vectors of 16 lanes.
+ */
 const halved: Readonly<Record<number, Combination>> = {
   1: {
     fields: 8,
@@ -122,7 +124,7 @@ export function packChunk(
   }
 }
 
-/** The inverse of `packChunk`, as the rules say it. */
+/** The inverse of `packChunk`, by the rules of the combinations. */
 function unpackByRule(bits: number, size: ChunkSize, bytes: Uint8Array): Uint8Array {
   const values = new Uint8Array(size);
   const { combination, lanes } = rule(bits, size);
@@ -149,7 +151,7 @@ interface ChunkPiece {
 
 type ChunkPieces = readonly (readonly ChunkPiece[])[];
 
-/** The pieces of each value, found by unpacking chunks with one bit set: reading is then a few shifts a value. */
+/** Finds the pieces of each value by unpacking chunks with one bit set, so that reading a value takes a few shifts. */
 function findPieces(bits: number, size: ChunkSize): ChunkPieces {
   const pieces = Array.from({ length: size }, (): { -readonly [K in keyof ChunkPiece]: number }[] => []);
   const bytes = new Uint8Array((size * bits) / 8);
@@ -171,7 +173,7 @@ function findPieces(bits: number, size: ChunkSize): ChunkPieces {
 
 const knownPieces = new Map<string, ChunkPieces>();
 
-/** Where the bits of each value of a chunk are. */
+/** The bit ranges of each value in a chunk. */
 export function chunkPieces(bits: number, size: ChunkSize): ChunkPieces {
   const key = `${bits} ${size}`;
   const pieces = knownPieces.get(key) ?? findPieces(bits, size);
@@ -179,7 +181,7 @@ export function chunkPieces(bits: number, size: ChunkSize): ChunkPieces {
   return pieces;
 }
 
-/** Reads value `index` of the chunk of `size` values that starts at `bytes[from]`. */
+/** Makes a function that reads value `index` of the chunk of `size` values that begins at `bytes[from]`. */
 export function chunkReader(bits: number, size: ChunkSize): (bytes: Uint8Array, from: number, index: number) => number {
   const all = chunkPieces(bits, size);
   return (bytes, from, index) => {

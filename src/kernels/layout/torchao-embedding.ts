@@ -1,6 +1,6 @@
 /**
  * TorchAO's embedding layout (packed-weights header type 2, version 1): bit-packed rows without scales,
- * torchao/csrc/cpu/shared_kernels/embedding_xbit. Scales and zero points are tensors of their own.
+ * torchao/csrc/cpu/shared_kernels/embedding_xbit. Scales and zero points are separate tensors.
  */
 import { ShapeError } from "../../errors.ts";
 import { type ChunkSize, packChunk, unpackChunk } from "./torchao-bits.ts";
@@ -22,7 +22,7 @@ export function embeddingByteLength({ bits, rows, dim }: EmbeddingShape): number
   return TORCHAO_HEADER_BYTES + (rows * dim * bits) / 8;
 }
 
-/** Packs integers [rows, dim] in -2^(bits-1) .. 2^(bits-1)-1. */
+/** Packs integers [rows, dim] from -2^(bits-1) to 2^(bits-1)-1. */
 export function packEmbedding(qvals: Int8Array, shape: EmbeddingShape): Uint8Array {
   checkDim(shape);
   const target = new Uint8Array(embeddingByteLength(shape));
@@ -52,7 +52,7 @@ export function readEmbeddingRow(
   for (let c = 0; c < dim; c++) into.target[c] = into.values[c]! - offset;
 }
 
-/** Throws ShapeError unless the buffer is a packed embedding of this shape. */
+/** ShapeError unless the buffer is a packed embedding of this shape. */
 export function checkEmbedding(packed: Uint8Array, shape: EmbeddingShape): void {
   checkDim(shape);
   const expected = embeddingByteLength(shape);
@@ -65,7 +65,7 @@ export function checkEmbedding(packed: Uint8Array, shape: EmbeddingShape): void 
     throw new ShapeError(`packed embedding: expected header ${wanted.join(", ")} but found ${found.join(", ")}`);
 }
 
-/** The fields of the header that are not zero. */
+/** Header fields that are not zero. */
 function headerOf({ bits }: EmbeddingShape): number[] {
   return [TORCHAO_MAGIC, TYPE_EMBEDDING, VERSION, bits, CHUNKS.at(-1)!, CHUNKS[0]!];
 }
@@ -79,7 +79,7 @@ function rowStart({ bits, dim }: EmbeddingShape, row: number): number {
   return TORCHAO_HEADER_BYTES + (row * dim * bits) / 8;
 }
 
-/** A row is cut greedily into chunks of 128, 64 and 32. */
+/** Divides a row greedily into chunks of 128, 64 and 32. */
 function* chunksOf(dim: number): Generator<{ from: number; size: ChunkSize }> {
   let from = 0;
   for (const size of CHUNKS) for (; dim - from >= size; from += size) yield { from, size };

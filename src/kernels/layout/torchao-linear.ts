@@ -1,7 +1,7 @@
 /**
- * TorchAO's "universal" linear layout (packed-weights header type 1, nr 8, kr 16, sr 2), byte for byte, for interchange
- * with ExecuTorch: torchao/csrc/cpu/torch_free_kernels/weight_packing.
- * Its header says neither n, k nor the group size: the operator's arguments do.
+ * TorchAO's "universal" linear layout (packed-weights header type 1, nr 8, kr 16, sr 2), byte for byte, for interchange with
+ * ExecuTorch: torchao/csrc/cpu/torch_free_kernels/weight_packing. Its header lacks n, k and the group size, which the
+ * operator's arguments give.
  */
 import { ShapeError } from "../../errors.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
@@ -106,8 +106,8 @@ export const torchaoUniversal: PackedLayout = {
 };
 
 /**
- * The spec of TorchAO linear weights; ShapeError when the header or the size does not fit n, k and the group size.
- * `length` is that of the whole buffer, of which `bytes` may be the start only.
+ * Reads the spec of TorchAO linear weights. ShapeError when the header or the size does not match n, k and the group size.
+ * `length` is that of the whole buffer; `bytes` may be only its start.
  */
 export function readTorchaoHeader(
   bytes: Uint8Array,
@@ -136,7 +136,7 @@ export function readTorchaoHeader(
   return { spec, hasBias };
 }
 
-/** Index of weight `i` (0..15) of `lane` in the 128 values of a chunk: segments of 8 k, lane by lane. */
+/** Index of weight `i` (0..15) of `lane` in a chunk of 128 values: segments of 8 k, lane by lane. */
 function chunkIndex(lane: number, i: number): number {
   return Math.floor(i / SEGMENT) * ROWS * SEGMENT + lane * SEGMENT + (i % SEGMENT);
 }

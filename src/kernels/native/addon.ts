@@ -1,6 +1,6 @@
 /**
- * The native addon: found once at first use, or null where there is none that fits this code. Pages import this file too,
- * so it asks for Node's modules when it runs.
+ * The native addon, loaded at first use; null where there is none that fits this code. Pages import this file too, so Node's
+ * modules are loaded only when it runs.
  */
 import { logInfo } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
@@ -13,32 +13,32 @@ let loadedFile: string | null = null;
 let problem = "";
 
 /**
- * The addon of this platform; null when there is none or LOWBIT_BACKEND names another backend. What keeps an addon from
- * serving is said once at info level.
+ * The addon of this platform; null when there is none or LOWBIT_BACKEND selects another backend. The reason why an addon cannot
+ * be used is logged once, at info level.
  */
 export function nativeAddon(): NativeAddon | null {
   if (loaded === undefined) loaded = load();
   return loaded;
 }
 
-/** The file of the addon of `nativeAddon`; null where that gave none. */
+/** Path of the loaded addon; null without one. */
 export function nativeAddonFile(): string | null {
   nativeAddon();
   return loadedFile;
 }
 
-/** The address of this file; of a bundle as CommonJS, which knows none, that of the folder that it runs in. */
+/** URL of this file; in a CommonJS bundle, which has no such URL, that of the working directory. */
 function here(): string {
   const { pathToFileURL } = nodeBuiltin<typeof import("node:url")>("node:url")!;
   return import.meta.url ?? pathToFileURL(`${process.cwd()}/`).href;
 }
 
-/** Why `nativeAddon` gave none; empty before it was asked. */
+/** Why there is no addon; empty before `nativeAddon` was called. */
 export function missingAddon(): string {
   return problem;
 }
 
-/** A place where an addon may be, and what to do about one there that does not fit. */
+/** A path where an addon may be, and what to do if the addon there does not fit. */
 interface Candidate {
   readonly path: string;
   readonly remedy: string;
@@ -79,7 +79,7 @@ function load(): NativeAddon | null {
   return null;
 }
 
-/** LOWBIT_NATIVE_PATH, the addon built in a checkout, the package of this platform. */
+/** Paths to try: LOWBIT_NATIVE_PATH, the addon built in a checkout, the package of this platform. */
 function candidates(): Candidate[] {
   const found: Candidate[] = [];
   const build = "node scripts/build-native.js builds it again";
@@ -88,7 +88,7 @@ function candidates(): Candidate[] {
   const { fileURLToPath } = nodeBuiltin<typeof import("node:url")>("node:url")!;
   const given = process.env.LOWBIT_NATIVE_PATH;
   if (given) found.push({ path: resolve(given), remedy: build });
-  // Not by import.meta.url itself: webpack wants such files to be there.
+  // Not written with import.meta.url directly: webpack would require the file to exist.
   const built = fileURLToPath(new URL("../../../build/lowbit.node", here()));
   if (existsSync(built)) found.push({ path: built, remedy: build });
   const libc = process.platform === "linux" ? `-${isMusl() ? "musl" : "gnu"}` : "";
@@ -99,7 +99,7 @@ function candidates(): Candidate[] {
 function reasonOf(error: unknown, { path, remedy }: Candidate): string {
   const { code, message } = error as NodeJS.ErrnoException;
   const missing = code === "MODULE_NOT_FOUND" && path.startsWith("@");
-  // The system's words for an addon of another machine may be that there is no such file.
+  // For an addon of another architecture, the system may report that there is no such file.
   if (code === "ERR_DLOPEN_FAILED") return `${message.split("\n")[0]} (${path} cannot be loaded: ${remedy})`;
   if (!missing) return message.split("\n")[0]!;
   return `${path} is not installed (in a checkout, node scripts/build-native.js builds an addon or says what is missing)`;
@@ -109,7 +109,7 @@ function isMusl(): boolean {
   const { report } = process as { report?: { excludeNetwork?: boolean; getReport(): unknown } };
   if (!report) return false;
   const { excludeNetwork } = report;
-  // With sockets open, a full report looks up the names of their ends, which can take seconds.
+  // With open sockets, a full report resolves the host names of their peers, which can take seconds.
   report.excludeNetwork = true;
   const { header } = report.getReport() as { header?: { glibcVersionRuntime?: string } };
   report.excludeNetwork = excludeNetwork ?? false;

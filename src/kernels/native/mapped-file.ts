@@ -1,13 +1,13 @@
-/** A file mapped into memory as a source of bytes: reads are views of the mapping, nothing is copied. */
+/** A memory-mapped file as a byte source: reads are views of the mapping, without copies. */
 import { type ByteSource, checkRange } from "../../byte-source.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import { checkUnchanged } from "../../node-file.ts";
 import { nativeAddon } from "./addon.ts";
 
 /**
- * Maps a file that exists; null without the addon or where mapping fails. Bytes that `read` returns must not be written
- * to, and stay valid after `close`: the mapping ends when nothing refers to it. The file must not shrink meanwhile. A read
- * is an InvalidFileError once the file was written to; replacing it by renaming another does no harm.
+ * Maps an existing file; null without the addon or if mapping fails. Bytes returned by `read` must not be written to, and stay
+ * valid after `close`: the mapping ends when nothing refers to it. The file must not shrink meanwhile. A read throws
+ * InvalidFileError once the file was written to; replacing the file by renaming another is harmless.
  */
 export function mapFile(path: string): ByteSource | null {
   const buffer = nativeAddon()?.mapFile(path) ?? null;

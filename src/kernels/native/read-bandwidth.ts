@@ -1,20 +1,20 @@
-/** How fast this machine reads memory, measured by a loop of the native addon. */
+/** Measures this machine's memory read bandwidth by a loop in the native addon. */
 import { measureRead } from "../families/measure/measure-read.ts";
 import { nativeAddon } from "./addon.ts";
 import type { NativeAddon } from "./interface.ts";
 
-/** A call of a row without its scratch. */
+/** A native call without scratch memory. */
 interface MeasuredCall {
   readonly kernel: number;
   readonly scalars: readonly number[];
   readonly buffers: readonly ArrayBufferView[];
 }
 
-/** How a bandwidth is found. */
+/** Options of a bandwidth measurement. */
 export interface BandwidthOptions {
-  /** What counts of the seconds of the runs of one distance. Default: the least. */
+  /** Chooses the result among the seconds of the runs with one distance. Default: the least. */
   readonly pick?: (seconds: readonly number[]) => number;
-  /** Distances in bytes that memory is asked for ahead of its use; the best one counts. */
+  /** Prefetch distances in bytes to try; the best one counts. */
   readonly ahead?: readonly number[];
 }
 
@@ -22,13 +22,13 @@ const RUNS = 3;
 const DISTANCES = [0, 512, 2048, 8192];
 const least = (seconds: readonly number[]) => Math.min(...seconds);
 
-/** Indexes of the rows of a family that this CPU can run. @public for benchmarks. */
+/** Indices of a family's kernels that this CPU can run. @public for benchmarks. */
 export function kernelsOf(addon: NativeAddon, family: string): number[] {
   const features = addon.cpuFeatures();
   return addon.kernels().flatMap((row, i) => (row.family === family && (row.needs & ~features) === 0 ? [i] : []));
 }
 
-/** Seconds of one run of calls. @public for benchmarks. */
+/** Seconds of one run of these calls. @public for benchmarks. */
 export function secondsOf(addon: NativeAddon, calls: readonly MeasuredCall[], threads: number): number {
   const withScratch = calls.map((call) => {
     const withNone = { target: "native" as const, ...call, buffers: [...call.buffers, new Uint8Array(0)] };
@@ -41,10 +41,7 @@ export function secondsOf(addon: NativeAddon, calls: readonly MeasuredCall[], th
   return (performance.now() - start) / 1000;
 }
 
-/**
- * Bytes a second that so many threads read of memories that are together larger than the caches; null where there is no
- * addon.
- */
+/** Bytes per second that `threads` threads read of memories that together exceed the caches; null without an addon. */
 export function readBandwidth(
   memories: readonly Uint8Array[],
   threads: number,

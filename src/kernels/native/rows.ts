@@ -1,7 +1,7 @@
 /**
- * Native rows as kernels. A native kernel is declared once, in C++: rows that can run here come from the addon, others from
- * known-rows.ts (of other architectures, and of instruction sets that the addon was not built for), so that selection can
- * answer for machines that are not here.
+ * Lists native kernels. They are declared once, in C++: those that can run here come from the addon, others (of other
+ * architectures, and of instruction sets that the addon was not built for) from known-rows.ts, so that kernels can be selected
+ * for other machines.
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { logInfo } from "../../log.ts";
@@ -17,7 +17,7 @@ function featuresOf(bits: number): CpuFeature[] {
   return featureBits.filter((_, i) => (bits >> i) & 1);
 }
 
-/** Whether there is native code here. */
+/** Whether the addon is loaded. */
 export function hasNative(): boolean {
   return nativeAddon() !== null;
 }
@@ -28,7 +28,7 @@ export function nativeFeatures(): CpuFeature[] {
   return addon ? featuresOf(servedFeatures(addon)) : [];
 }
 
-/** Features of this CPU that the addon was not built for: it has no row that needs them, but its sources have. */
+/** Features of this CPU that kernels in the sources need but the addon was not built for. */
 export function unservedFeatures(): CpuFeature[] {
   const addon = nativeAddon();
   return addon ? featuresOf(addon.cpuFeatures() & ~servedFeatures(addon)) : [];
@@ -36,7 +36,7 @@ export function unservedFeatures(): CpuFeature[] {
 
 const served = new WeakMap<NativeAddon, number>();
 
-/** Bits of the CPU's features without those of instruction sets that the addon was not built for. */
+/** Feature bits of the CPU that the addon has kernels for. */
 function servedFeatures(addon: NativeAddon): number {
   let bits = served.get(addon);
   if (bits === undefined) {
@@ -61,21 +61,21 @@ function neededBy(rows: readonly NativeRow[]): number {
   return rows.reduce((bits, { needs }) => bits | needs, 0);
 }
 
-/** One for all calls: an array's memory is made when native code first looks at it. */
+/** Shared by all calls, since an array's memory is made when native code first accesses it. */
 const noScratch = new Uint8Array(0);
 
-/** A row of an architecture; `index` is its place among those that are loaded, null where it is not. */
+/** A kernel of an architecture; `index` is its index among the loaded ones, null if it is not loaded. */
 interface ListedRow {
   readonly row: NativeRow;
   readonly index: number | null;
 }
 
-/** Rows by architecture, as process.arch names it. */
+/** Kernels by architecture, in process.arch's names. */
 export type KnownRows = Readonly<Record<string, readonly NativeRow[]>>;
 
 let listed: ListedRow[] | undefined;
 
-/** Rows of the addon and of libraries that it has loaded. */
+/** Kernels of the addon and of loaded libraries. */
 function loadedRows(): ListedRow[] {
   listed ??=
     nativeAddon()
@@ -84,7 +84,7 @@ function loadedRows(): ListedRow[] {
   return listed;
 }
 
-/** Rows of a family, best first in each architecture. */
+/** Kernels of a family, best first within each architecture. */
 function listRows(family: string, known: KnownRows): ListedRow[] {
   const isOf = ({ row }: { row: NativeRow }) => row.family === family;
   const addon = nativeAddon();
@@ -93,12 +93,12 @@ function listRows(family: string, known: KnownRows): ListedRow[] {
   const others = Object.keys(known)
     .filter((architecture) => !addon || architecture !== process.arch)
     .flatMap(knownOf)
-    // Rows that need no feature would be chosen for this machine too, which cannot run them.
+    // Kernels of other architectures that need no feature would be selected for this machine, which cannot run them.
     .filter(({ needs }) => needs !== 0);
   return [...own, ...others.map((row) => ({ row, index: null }))];
 }
 
-/** Rows that are loaded, and at their places among them known ones of instruction sets that the addon was not built for. */
+/** Loaded kernels, with known kernels that the addon was not built for inserted at their places. */
 function withUnbuilt(addon: NativeAddon, loaded: readonly ListedRow[], known: readonly NativeRow[]): ListedRow[] {
   const rows = [...loaded];
   const here = servedFeatures(addon);
@@ -106,15 +106,15 @@ function withUnbuilt(addon: NativeAddon, loaded: readonly ListedRow[], known: re
   for (const row of known.toReversed()) {
     const at = rows.findIndex(({ row: { name } }) => name === row.name);
     if (at >= 0) next = at;
-    // One that this CPU could run is none of the addon's sources any more.
+    // If this CPU could run it and it is not loaded, the addon's sources no longer have it.
     else if ((row.needs & ~here) !== 0) rows.splice(next, 0, { row, index: null });
   }
   return rows;
 }
 
 /**
- * Kernels of one family, best first in each architecture; those that no addon here has, or that need what this CPU does
- * not have, can be chosen, but not run. `known` has those of all architectures: the core's unless a package says its own.
+ * Kernels of a family, best first within each architecture. Kernels that are not loaded, or need features that this CPU lacks,
+ * can be selected but not run. `known` lists kernels of all architectures: the core's, unless a package passes its own.
  */
 export function nativeKernels<A>(
   family: string,
@@ -132,8 +132,8 @@ export function nativeKernels<A>(
 }
 
 /**
- * Adds the kernels of a shared library of the user's own, written against native/kernel.h; `nativeKernels` lists them
- * from then on. UnsupportedError without a native addon, InvalidFileError for a file that is no such library.
+ * Loads kernels from a user's shared library written against native/kernel.h; `nativeKernels` lists them afterwards.
+ * UnsupportedError without a native addon, InvalidFileError for a file that is no such library.
  */
 export function loadNativeKernels(path: string): void {
   const addon = nativeAddon();
@@ -147,9 +147,8 @@ export function loadNativeKernels(path: string): void {
 }
 
 /**
- * Adds the kernels of a package that is built and published with lowbit, such as AQLM's: those of the library
- * `lowbit-<name>.node` beside the native addon. Where there is none that can be loaded, slower kernels serve, and a line at
- * info level says so.
+ * Loads the kernels of a package that is built and published with lowbit, such as AQLM's, from the library `lowbit-<name>.node`
+ * beside the native addon. If there is none that can be loaded, slower kernels are used, and a message is logged at info level.
  */
 export function loadKernelsBesideAddon(name: string): void {
   const addon = nativeAddonFile();
@@ -162,7 +161,7 @@ export function loadKernelsBesideAddon(name: string): void {
   }
 }
 
-/** The bits of kReadsMinima and kReadsFactors in native/kernel.h. */
+/** Bits of kReadsMinima and kReadsFactors in native/kernel.h. */
 const READS_MINIMA = 0x200;
 const READS_FACTORS = 0x400;
 
@@ -208,7 +207,7 @@ function runnable<A>(
   };
 }
 
-/** The function keeps the call, whose memory the plan points to. */
+/** Returns a function that runs the call; it keeps the call alive, since the plan points to its memory. */
 function bindAlone(addon: NativeAddon, call: NativeCall, threads: number): () => void {
   const bound = { call, plan: addon.createPlan([call], threads) };
   return () => addon.runPlan(bound.plan, threads);

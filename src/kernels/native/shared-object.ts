@@ -1,11 +1,14 @@
-/** Whether a shared library is whole: the system maps one that was cut short, and the process dies where it ends. */
+/**
+ * Checks that a shared library is complete: the system maps a truncated one, and the process crashes when it reads past the
+ * end.
+ */
 import { nodeBuiltin } from "../../node-builtin.ts";
 
 const HEADER_BYTES = 64;
 
 /**
- * Bytes that a 64-bit little-endian ELF file of this header has at least: up to the end of its section headers, which
- * linkers write last. 0 for other files.
+ * Least size of a 64-bit little-endian ELF file with this header: the end of its section headers, which linkers write last. 0
+ * for other files.
  */
 function bytesByHeader(header: DataView): number {
   const magic = header.byteLength < HEADER_BYTES ? 0 : header.getUint32(0);
@@ -14,12 +17,12 @@ function bytesByHeader(header: DataView): number {
   return sections + header.getUint16(0x3a, true) * header.getUint16(0x3c, true);
 }
 
-/** What is wrong with a file that is shorter than it says itself, or with what is no file; null for others. */
+/** The problem of a file that is truncated or no regular file; null for others. */
 export function cutShort(path: string): string | null {
   const { closeSync, openSync, readSync, statSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
   const stats = statSync(path, { throwIfNoEntry: false });
   if (!stats) return null;
-  // The system would wait for a writer of a named pipe.
+  // Opening a named pipe would wait for a writer.
   if (!stats.isFile()) return "expected a file but found something else, such as a folder or a named pipe";
   const file = openSync(path, "r");
   try {

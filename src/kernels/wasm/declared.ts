@@ -1,4 +1,4 @@
-/** Rows of WebAssembly of families that are declared: their argument block, and what a tile of them is. */
+/** WebAssembly kernels of declared families: their argument block, and what their tiles are. */
 
 import type { Kernel } from "../contract.ts";
 import {
@@ -21,7 +21,7 @@ import { VectorConstants } from "./generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "./kernel-code.ts";
 
-/** Variables of a call's arguments: addresses of arrays, and numbers. */
+/** Locals with a call's arguments: addresses of arrays, and numbers. */
 type Variables<F extends Fields> = {
   readonly [N in keyof F]: F[N] extends { kind: "array" }
     ? Local<"ptr">
@@ -32,25 +32,25 @@ type Variables<F extends Fields> = {
         : Local<"i32">;
 } & { readonly [S in Exclude<keyof ArgumentsOf<F>, keyof F>]: Local<"i32"> };
 
-/** What code of a tile is generated with. `C` is what it is specialised for. */
+/** What the generator of a tile's code gets. `C` is what the code is specialised for. */
 export interface TileScope<C> {
-  /** Variables of the function. */
+  /** Locals of the function. */
   readonly scope: Scope;
-  /** Vectors that are made once a tile. */
+  /** Vector constants, made once per tile. */
   readonly constants: VectorConstants;
-  /** Row that the tile is, of families by rows. */
+  /** Index of the tile's row, for families by rows. */
   readonly tile: Local<"i32">;
-  /** What `WasmCode.specialise` gave. */
+  /** Result of `WasmCode.specialise`. */
   readonly special: C;
 }
 
-/** The code of a family in WebAssembly. */
+/** Generator of a family's WebAssembly code. */
 export interface WasmCode<F extends Fields, C> {
-  /** Numbers that a row of results has together, as kernels' names say it: 4 when absent. */
+  /** Values of a row computed together, as in the kernel's name; default 4. */
   readonly lanes?: 1 | 4;
-  /** What of the arguments code is generated for: words and numbers, which tell it from other code. */
+  /** Arguments that code is specialised for: words and numbers, which become part of its key. */
   specialise?(args: ArgumentsOf<F>): C;
-  /** Statements of one tile. */
+  /** Makes the statements of one tile. */
   body(variables: Variables<F>, tile: TileScope<C>): Body;
 }
 
@@ -61,10 +61,10 @@ interface Declared<F extends Fields> {
   readonly by: "rows" | "elements";
 }
 
-/** Values of a tile of families by elements: enough that taking it costs little. */
+/** Elements of a tile, for families by elements: enough that the overhead of taking a tile is small. */
 const TILE_VALUES = 4096;
 
-/** The row of a family. */
+/** The WebAssembly kernel of a family. */
 export function wasmRow<F extends Fields, C>(
   { name, types, fields, by }: Declared<F>,
   code: WasmCode<F, C>,
@@ -113,13 +113,13 @@ function blockOf(fields: PlainFields) {
   );
 }
 
-/** Vectors of a family by elements: values of arrays, numbers in all lanes, and one to use. */
+/** Vectors of an elementwise formula: elements of the arrays, numbers in all lanes, and a free one. */
 export interface Operands<N extends string> extends Omit<TileScope<unknown>, "tile" | "special"> {
   readonly of: Readonly<Record<N, Local<"v128">>>;
   readonly free: Local<"v128">;
 }
 
-/** Statements of a tile of families by elements. `formula` sets the variable of the first array to the result. */
+/** Makes the statements of a tile for families by elements. `formula` sets the first array's local to the result. */
 export function elementwise<N extends string>(
   { inputs, numbers = [], result }: ElementNames<N>,
   formula: (operands: Operands<N>) => Body,

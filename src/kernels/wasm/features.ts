@@ -1,6 +1,6 @@
 /**
- * What WebAssembly can do here: features by validation, and the relaxed dot products by results too. Some engines compute
- * them wrong, so each is run once on numbers at the ends of its ranges.
+ * Detects WebAssembly features by validation, and the relaxed dot products also by their results: some engines compute them
+ * wrong, so each is run once on extreme values.
  */
 import { nodeBuiltin } from "../../node-builtin.ts";
 import type { CpuFeature } from "../contract.ts";
@@ -11,7 +11,7 @@ import { defineFunction, Module } from "./assembler/module.ts";
 import { makeMemory, moduleMemory } from "./engine/engine-memory.ts";
 import { webAssembly } from "./engine/web-assembly.ts";
 
-/** All that there are. */
+/** Names of all WebAssembly features. */
 export const wasmFeatureNames = [
   "simd128",
   "relaxed_dot",
@@ -21,7 +21,7 @@ export const wasmFeatureNames = [
 
 let found: readonly CpuFeature[] | undefined;
 
-/** Features of this engine, in the order of the table. */
+/** Features of this JavaScript engine, in the order of the table. */
 export function wasmFeatures(): readonly CpuFeature[] {
   found ??= detect();
   return found;
@@ -39,7 +39,7 @@ function detect(): CpuFeature[] {
   return features;
 }
 
-/** Node 20 has relaxed SIMD behind a flag, which may be set while the process runs. */
+/** Enables relaxed SIMD, which Node 20 has behind a flag that can be set at run time. */
 function allowRelaxed(): void {
   const v8 = nodeBuiltin<{ setFlagsFromString(flag: string): void }>("node:v8");
   if (v8 && !webAssembly!.validate(encode(relaxed16Probe().code)))
@@ -49,30 +49,30 @@ function allowRelaxed(): void {
 interface Probe {
   readonly code: FunctionCode;
   readonly weights: Uint8Array;
-  /** The four int32 it must leave at address 48, from what is at 0, 16 and 32. */
+  /** The four int32 that it must store at address 48, computed from the inputs at 0, 16 and 32. */
   readonly expected: readonly number[];
 }
 
-/** Activations with both ends of int8, weights with both ends of 7 bits, sums with signs. */
+/** Activations with both extremes of int8, weights with both extremes of 7 bits, and sums of both signs. */
 const activations = Int8Array.of(-128, -128, -128, -128, 127, 127, 127, 127, -128, 127, -1, 1, 0, -77, 64, -3);
 const sevenBits: Uint8Array = Uint8Array.of(127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 5, 99, 0, 126);
 const seeds = Int32Array.of(-100_000, 7, 1 << 20, -1);
 
 /**
- * Weights that tell one instruction from several, in whichever tier an engine compiles the probe. Where x86 has AVX-VNNI,
- * vpdpbusd adds four products in 32 bits; elsewhere pmaddubsw adds two in 16 bits, with saturation, before pmaddwd adds
- * those. Arm and AVX-VNNI-INT8 take such weights as negative.
+ * 8-bit weights that reveal whether the dot product is one instruction or several, in whichever tier an engine compiles the
+ * probe. On x86 with AVX-VNNI, vpdpbusd adds four products in 32 bits; without, pmaddubsw adds two in 16 bits, with saturation,
+ * and pmaddwd adds those. Arm and AVX-VNNI-INT8 treat such weights as negative.
  */
 const eightBits = sevenBits.map((weight) => weight | 128);
 
-/** Weights of 7 bits need no saturation. */
+/** Expected sums, with pairs of products saturated to 16 bits; 7-bit weights never saturate. */
 function dots(weights: Uint8Array): number[] {
   const product = (i: number) => activations[i]! * weights[i]!;
   const pair = (i: number) => Math.max(-(2 ** 15), Math.min(2 ** 15 - 1, product(i) + product(i + 1)));
   return Array.from(seeds, (seed, lane) => seed + pair(4 * lane) + pair(4 * lane + 2));
 }
 
-/** A function that loads the three inputs and stores a result. */
+/** A probe: a function that loads the three inputs and stores a result. */
 function probe(
   compute: (a: Expr<"v128">, w: Expr<"v128">, seed: Local<"v128">) => Expr<"v128">,
   weights = sevenBits,
@@ -93,12 +93,15 @@ function plainProbe(): Probe {
   });
 }
 
-/** Sums of neighbours: lanes 0 + 1 and 2 + 3 of both vectors. */
+/** Pairwise sums: lanes 0 + 1 and 2 + 3 of both vectors. */
 function pairSums(low: Expr<"v128">, high: Expr<"v128">): Expr<"v128"> {
   return i32x4.add(shuffle4(low, high, [0, 2, 4, 6]), shuffle4(low, high, [1, 3, 5, 7]));
 }
 
-/** A sum that lives on in a variable, and one that ends in the instruction: compilers treat their registers apart. */
+/**
+ * Probes with the sum in a local that is used afterwards, and with one that is not: compilers assign their registers
+ * differently.
+ */
 function relaxedProbes(weights: Uint8Array): Probe[] {
   const dot = i32x4.relaxed_dot_i8x16_i7x16_add_s;
   const sum = () => v128.load(size(32));
@@ -117,7 +120,7 @@ function encode(code: FunctionCode): Uint8Array {
 function runs({ code, weights, expected }: Probe): boolean {
   const bytes = encode(code);
   if (!webAssembly!.validate(bytes)) return false;
-  // Engines reserve gigabytes of addresses for the smallest memory, which a limited process may not have.
+  // Even the smallest memory reserves gigabytes of address space, which a limited process may not have.
   const memory = makeMemory(1, 1, { isWide: false, isShared: false });
   if (!memory) return false;
   const instance = new webAssembly!.Instance(new webAssembly!.Module(bytes), { env: { memory } });

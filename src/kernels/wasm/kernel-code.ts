@@ -1,24 +1,24 @@
 /**
- * What a WASM kernel is made of: functions of one signature, specialised by their generator, and a block of arguments in
- * memory that they read. A call runs phases one after the other; the tiles of a phase run on any thread, in any order.
+ * Parts of a WebAssembly kernel: generated functions of one signature, and a block of arguments in memory that they read. A
+ * call runs phases one after the other; the tiles of a phase run on any thread, in any order.
  */
 import type { PagedCache, SequenceTable } from "../sequence-table.ts";
 import type { Body, Expr, FunctionCode, Local } from "./assembler/expression.ts";
 import { f32, f64, i32, ptr } from "./assembler/instructions.ts";
 import { defineFunction, type Scope } from "./assembler/module.ts";
 
-/** Every kernel function: its arguments' address, the tile, and the thread that runs it. */
+/** Parameters of every kernel function: the address of its arguments, the tile, and the thread that runs it. */
 export const kernelParams = { args: "ptr", tile: "i32", thread: "i32" } as const;
 
-/** A generated function. Codes of one key are the same code. */
+/** A generated function. Equal keys mean equal code. */
 export interface KernelCode {
-  /** Name that tells the code from others; code of one name is assembled once. */
+  /** Key of the code; code with one key is assembled once. */
   readonly key: string;
-  /** The kernel function, and others that it calls. */
+  /** Generates the kernel function, and others that it calls. */
   build(): readonly FunctionCode[];
 }
 
-/** A part of a call whose tiles may run on any thread in any order; the next phase begins when all have ended. */
+/** A phase of a call: its tiles may run on any thread in any order, and the next phase begins when all have ended. */
 export interface WasmPhase {
   /** Function that computes one tile. */
   readonly code: KernelCode;
@@ -28,67 +28,67 @@ export interface WasmPhase {
   readonly args: Uint8Array;
 }
 
-/** Where a kernel finds the addresses of the states of all slots: of those to read, and of those to write. */
+/** Addresses of the arrays with the state addresses of all slots. */
 interface StateAddresses {
-  /** Address of what states are before a step. */
+  /** Address of the array of states to read. */
   readonly now: number;
-  /** Address of what a step makes of them. */
+  /** Address of the array of states to write. */
   readonly next: number;
 }
 
-/** Gives kernels the addresses of what they read and write, and what they may use besides. */
+/** Provides the addresses of a call's arrays, scratch memory and sequences. */
 export interface Placement {
   /** The address of an array that the kernel reads. */
   read(view: ArrayBufferView): number;
   /** The address of an array that the kernel writes, and may read. */
   write(view: ArrayBufferView): number;
-  /** The address of a cache's table of pages, which the runs of the first `rows` rows read and write. */
+  /** The address of a cache's page table, whose pages the runs of the first `rows` rows read and write. */
   pages(cache: PagedCache, table: SequenceTable, rows: number): number;
-  /** The addresses of a table's lists of states, which the runs of the first `rows` rows read and write. */
+  /** The addresses of a table's state arrays, whose states the runs of the first `rows` rows read and write. */
   states(table: SequenceTable, rows: number): StateAddresses;
-  /** Address of the call's scratch, at a multiple of 64. */
+  /** Address of the call's scratch memory, a multiple of 64. */
   readonly scratch: number;
-  /** Threads that share the tiles. */
+  /** Number of threads that share the tiles. */
   readonly threads: number;
 }
 
 /**
- * How the arguments of a linear layer's last phase grow, eight bytes a number, so that it multiplies some of the rows with
- * another matrix. Tiles of the phases before are rows.
+ * Slopes of the arguments of a linear layer's last phase, eight bytes per argument, by which it can multiply some of the rows
+ * by another matrix. Tiles of the phases before are rows.
  */
 export interface RowProducts {
-  /** Bytes at the start of the scratch that the phases before fill for all threads; behind them, each thread has its own. */
+  /** Bytes at the start of the scratch memory that earlier phases fill for all threads; each thread's own scratch follows. */
   readonly sharedBytes: number;
-  /** What they grow by with each byte that the threads' own scratch begins further on. */
+  /** Increase per byte that the threads' own scratch moves up. */
   readonly threadScratch: Uint8Array;
-  /** What they grow by with each matrix of the same form that follows the call's own. */
+  /** Increase per matrix of the same form that follows the call's own. */
   readonly matrix: Uint8Array;
-  /** What they grow by with each row that the first one is further on. */
+  /** Increase per row that the first row moves up. */
   readonly row: Uint8Array;
-  /** What they grow by with each row that there is more; null where the code is for the call's number of rows alone. */
+  /** Increase per additional row; null if the code is for one number of rows only. */
   readonly rows: Uint8Array | null;
 }
 
 /** A call ready to run. */
 export interface WasmStep {
-  /** What runs one after the other; all threads meet in between. */
+  /** Phases in order, with a barrier between them. */
   readonly phases: readonly WasmPhase[];
-  /** How arguments grow, of linear layers that can multiply the rows of experts; it is absent for other calls. */
+  /** Slopes of the arguments, for linear layers that can multiply the rows of experts; absent for other calls. */
   readonly products?: RowProducts;
 }
 
 type FieldType = "ptr" | "i32" | "f32" | "f64";
 const SLOT_BYTES = 8;
 
-/** An address, or another whole number below 2^53, in eight bytes. */
+/** Writes an address, or another integer below 2^53, as eight bytes. */
 export function setAddress(view: DataView, at: number, address: number): void {
   view.setUint32(at, address % 2 ** 32, true);
   view.setUint32(at + 4, Math.floor(address / 2 ** 32), true);
 }
 
-/** Arguments of kernel functions as they lie in memory: eight bytes each. */
+/** Layout of a kernel function's arguments in memory: eight bytes each. */
 export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
-  /** Types of the fields by their names, in the order in memory. */
+  /** Types of the fields by name, in memory order. */
   readonly fields: F;
   readonly #names: readonly (keyof F & string)[];
   readonly #types: readonly FieldType[];
@@ -99,7 +99,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     this.#types = Object.values(fields);
   }
 
-  /** Makes the bytes of values, at the width of the engine's addresses or wider: addresses are below 2^53. */
+  /** Encodes values; addresses take eight bytes, whatever the engine's width, and are below 2^53. */
   encode(values: { readonly [N in keyof F]: number }): Uint8Array {
     const view = new DataView(new ArrayBuffer(SLOT_BYTES * this.#names.length));
     for (let i = 0; i < this.#names.length; i++) {
@@ -114,12 +114,12 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     return new Uint8Array(view.buffer);
   }
 
-  /** Makes the bytes of values of which most are 0: by how much each field is more for one more of something. */
+  /** Encodes slopes, most of which are 0: the increase of each field when something grows by one. */
   slopes(values: { readonly [N in keyof F]?: number }): Uint8Array {
     return this.encode(values as { readonly [N in keyof F]: number });
   }
 
-  /** Makes variables for all fields, and the statements that read them. */
+  /** Makes locals for all fields, and the statements that load them. */
   load(scope: Scope, args: Expr<"ptr">): { fields: { readonly [N in keyof F]: Local<F[N]> }; statements: Body } {
     const entries = this.#names.map((name, i) => {
       const type = this.#types[i]!;
@@ -139,7 +139,7 @@ function assign(local: Local<FieldType>, args: Expr<"ptr">, offset: number): Bod
   return local.set(loads[local.type](args, offset) as Expr<FieldType>);
 }
 
-/** Variables of a kernel function's arguments. */
+/** Locals with a kernel function's arguments. */
 export type FieldsOf<B> = B extends ArgumentBlock<infer F> ? { readonly [N in keyof F]: Local<F[N]> } : never;
 
 /** The parameters of a kernel function. */
@@ -152,7 +152,7 @@ export interface KernelParams {
   readonly thread: Local<"i32">;
 }
 
-/** A kernel function over an argument block. */
+/** Defines a kernel function with an argument block. */
 export function kernelFunction<F extends Readonly<Record<string, FieldType>>>(
   name: string,
   block: ArgumentBlock<F>,

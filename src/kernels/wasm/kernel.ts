@@ -1,6 +1,6 @@
 /**
- * Kernel rows of WebAssembly. In a program, calls go into plans on the program's own memory; alone (eager execution,
- * tests) a call takes its arrays into a memory for such calls and brings the results back.
+ * Makes kernels of WebAssembly code. In a program, calls are planned on the program's own memory; a single call (eager
+ * execution, tests) copies its arrays to a memory for such calls and copies the results back.
  */
 import { bytesOf } from "../../tensor.ts";
 import type { Kernel } from "../contract.ts";
@@ -8,16 +8,16 @@ import { runsOf } from "../sequence-table.ts";
 import { WasmEngine } from "./engine/engine.ts";
 import type { Placement, WasmStep } from "./kernel-code.ts";
 
-/** A row, but for what is the same for all. */
+/** A WebAssembly kernel without the properties that all of them share. */
 export interface WasmRow<A> extends Omit<Kernel<A>, "target" | "bind" | "encode"> {
-  /** Makes the call's phases and arguments for arrays at given places. */
+  /** Makes the call's phases and arguments for arrays at given addresses. */
   step(args: A, place: Placement): WasmStep;
 }
 
-/** What rows without packed weights have in common. */
+/** Properties that kernels without packed weights share. */
 export const plainRow = { layouts: null, bits: null, needs: ["simd128"], mStep: 1, nStep: 1 } as const;
 
-/** Makes a kernel of a row of WebAssembly: it can run alone, and be encoded for a plan of many calls. */
+/** Makes a kernel that can run by itself, or be encoded for a plan of many calls. */
 /* @__NO_SIDE_EFFECTS__ */
 export function wasmKernel<A>({ step, ...row }: WasmRow<A>): Kernel<A> {
   return {
@@ -31,7 +31,7 @@ export function wasmKernel<A>({ step, ...row }: WasmRow<A>): Kernel<A> {
 let single: WasmEngine | undefined;
 const SINGLE_BYTES = 1 << 20;
 
-/** An engine on the caller's thread, for calls that come alone. */
+/** An engine on the caller's thread, for single calls. */
 function loneEngine(byteLength: number): WasmEngine {
   if (single && single.byteLength >= byteLength) return single;
   void single?.dispose();
@@ -41,7 +41,7 @@ function loneEngine(byteLength: number): WasmEngine {
 
 type Address = Placement["read"];
 
-/** Addresses of the pages that runs read and write, by a function that gives a page an address. */
+/** Page table for the pages that runs read and write, from functions that assign a page an address. */
 export const pagesBy =
   (read: Address, write: Address): Placement["pages"] =>
   ({ page, pages, pagesMax, pagePositions, window }, table, rows) => {
@@ -63,7 +63,7 @@ export const pagesBy =
     return read(addresses);
   };
 
-/** Addresses of the states that runs read and write, by functions that give a state an address. */
+/** State addresses for the states that runs read and write, from functions that assign a state an address. */
 export const statesBy =
   (read: Address, write: Address): Placement["states"] =>
   (table, rows) => {
@@ -76,13 +76,13 @@ export const statesBy =
     return { now: read(now!), next: read(next!) };
   };
 
-/** For calls that read no sequences. */
+/** Placement of calls that read no sequences. */
 export const noSequences: Pick<Placement, "pages" | "states"> = {
   pages: () => 0,
   states: () => ({ now: 0, next: 0 }),
 };
 
-/** Runs a call made ready for some threads on the caller's. */
+/** Runs a call that was prepared for `threads` threads on the caller's thread. */
 function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number, threads: number): void {
   const views: ArrayBufferView[] = [];
   const count = (view: ArrayBufferView) => views.push(view);

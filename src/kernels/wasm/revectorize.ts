@@ -1,7 +1,6 @@
 /**
- * V8's experimental pairing of 128-bit operations to 256-bit ones, which makes prompts faster in Node and which no page
- * can turn on. LOWBIT_WASM_REVECTORIZE=1 asks for it; it stays on only if kernels compiled with it compute what the
- * reference kernels do.
+ * V8's experimental pairing of 128-bit operations into 256-bit ones, which makes prefill faster in Node and which pages cannot
+ * turn on. LOWBIT_WASM_REVECTORIZE=1 requests it; it stays on only if kernels compiled with it match the reference kernels.
  */
 import { logInfo, warn } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
@@ -10,12 +9,15 @@ import { sampleCalls } from "../families/sample-calls.ts";
 import { wasmFeatures } from "./features.ts";
 
 const FLAG = "experimental-wasm-revectorize";
-/** Kernels run until V8 has had time to replace the code that it makes first, in its own threads. */
+/**
+ * Milliseconds of running each kernel, and of waiting for V8 to replace its first code by optimized code, made in other
+ * threads.
+ */
 const RUN_MS = 20;
 const COMPILE_MS = 400;
 let isOn: boolean | undefined;
 
-/** Whether kernels are compiled so; turns it on the first time, where it is asked for. */
+/** Whether revectorization is on; the first call turns it on if requested. */
 export function revectorize(): boolean {
   isOn ??= globalThis.process?.env.LOWBIT_WASM_REVECTORIZE === "1" && turnOn();
   return isOn;
@@ -44,7 +46,7 @@ function refuse(problem: string): void {
   warn(`LOWBIT_WASM_REVECTORIZE: not turned on: ${problem}`);
 }
 
-/** What is wrong with code compiled this way, of the rows that this engine runs; null when nothing is. */
+/** Compares kernels compiled this way with the reference; returns a problem, null when there is none. */
 export function findProblem(calls: readonly SampleCall[] = sampleCalls()): string | null {
   const usable = bestOf(calls);
   for (const { run } of usable.map((call) => call.bind()))
@@ -59,7 +61,7 @@ export function findProblem(calls: readonly SampleCall[] = sampleCalls()): strin
   return null;
 }
 
-/** Calls of rows that run here: of those that differ only in what they need, the first. */
+/** Calls of kernels that run here; of kernels that differ only in their features, the first. */
 function bestOf(calls: readonly SampleCall[]): SampleCall[] {
   const features = new Set<string>(wasmFeatures());
   const best = new Map<string, string>();

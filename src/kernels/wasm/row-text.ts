@@ -1,4 +1,4 @@
-/** WebAssembly rows as text. */
+/** Prints WebAssembly kernels as text. */
 import { checkString } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { sampleCalls } from "../families/sample-calls.ts";
@@ -7,10 +7,13 @@ import { printModule } from "./assembler/print.ts";
 import { moduleMemory } from "./engine/engine-memory.ts";
 import type { KernelCode } from "./kernel-code.ts";
 
-/** Where rows serve several widths, that of the text. */
+/** Bits of the printed code, for kernels that support several widths. */
 const WIDTH = "4 bits";
 
-/** The module that a row is for a small call, of weights of 4 bits where it has some. InvalidArgumentError for an unknown row. */
+/**
+ * Text of the module of a kernel for a small call, with 4-bit weights if it has weights. InvalidArgumentError for an unknown
+ * kernel.
+ */
 export function wasmKernelText(kernel: string): string {
   checkString("kernel", kernel);
   const calls = sampleCalls();
@@ -23,7 +26,7 @@ export function wasmKernelText(kernel: string): string {
   return printModule(moduleOf(call.step().step.phases.map(({ code }) => code)));
 }
 
-/** The codes as a module for one thread. */
+/** A module of these codes, for one thread. */
 export function moduleOf(codes: readonly KernelCode[], isWide = false): Module {
   const distinct = [...new Map(codes.map((code) => [code.key, code])).values()];
   const memory = moduleMemory({ isWide, isShared: false });

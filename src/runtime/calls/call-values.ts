@@ -5,21 +5,21 @@ import { qualifiedName, type Schema } from "../../ops/schema.ts";
 import type { Method, Value } from "../../program/program.ts";
 import type { Tensor } from "../../tensor.ts";
 
-/** A value that is no tensor and no list. */
+/** A value that is neither a tensor nor a list. */
 export type Literal = number | boolean | string | null;
 
-/** What values are as a call is made. */
+/** The values of a method at the time of a call. */
 export interface CurrentValues {
   tensor(index: number): Tensor;
   literal(index: number): Literal;
 }
 
-/** What a value of a file says as long as no call or move has changed it; null of tensors and lists. */
+/** A literal as the file has it, before any call or move changes it; null for tensors and lists. */
 export function literalOf(value: Value): Literal {
   return "value" in value ? value.value : null;
 }
 
-/** An argument of a call. ShapeError or UnsupportedError for a value that can be none. */
+/** An argument of a call. ShapeError or UnsupportedError for a value that cannot be one. */
 export function argumentOf(method: Method, index: number, current: CurrentValues): Argument<Tensor> {
   const value = method.values[index]!;
   switch (value.kind) {
@@ -46,7 +46,7 @@ export function argumentOf(method: Method, index: number, current: CurrentValues
   }
 }
 
-/** Arguments of a call as a file says them: tensors at their largest sizes, and values that no call has changed. */
+/** Arguments of a call as the file plans them: tensors with their largest sizes, literals as stored. */
 export function plannedArguments(method: Method, values: readonly number[], schema: Schema): Arguments<TensorSpec> {
   const tensor = (index: number) => {
     const value = method.values[index]!;
@@ -59,8 +59,8 @@ export function plannedArguments(method: Method, values: readonly number[], sche
 }
 
 /**
- * ShapeError unless everything that a call writes lies in one of these memories of the program: constants, and views of
- * them, may be mapped read-only from the file.
+ * ShapeError unless everything that a call writes lies in one of these memories: constants may be mapped read-only from the
+ * file.
  */
 export function checkWrites(args: Arguments<Tensor>, memories: readonly Uint8Array[]): void {
   for (const [name, { data }] of args.allTensors()) {

@@ -1,21 +1,21 @@
-/** How much of a method's planned memory holds values that are still needed, call by call. */
+/** How many bytes of a method's planned memory hold values that are still needed, call by call. */
 import { byteSize } from "../../dtype.ts";
 import { isTensorList, type Method, SCRATCH_MEMORY, STATE_MEMORY } from "../../program/program.ts";
 import { elementCount } from "../../tensor.ts";
 
-/** How well a method's memory plan uses its bytes: those planned, and those in use at each call. */
+/** Use of a method's planned memory: bytes planned, and bytes in use at each call. */
 export interface MemoryOccupancy {
   /** Name of the method. */
   readonly method: string;
-  /** Bytes that are planned for values of a call. */
+  /** Planned bytes of scratch, whose values live during a run only. */
   readonly scratchBytes: number;
-  /** Bytes of what outlives calls, such as keys and values. */
+  /** Planned bytes of state that outlives runs, such as keys and values. */
   readonly stateBytes: number;
-  /** Bytes of scratch in use at each call: of values made before or by it, and needed by it or after. */
+  /** Bytes of scratch in use at each call: of values computed by then and still needed. */
   readonly live: readonly number[];
   /** Most bytes of scratch in use at one call. */
   readonly peakBytes: number;
-  /** Bytes of scratch in use at a call, on average. */
+  /** Mean bytes of scratch in use over all calls. */
   readonly meanBytes: number;
 }
 
@@ -26,7 +26,10 @@ interface Lifetime {
   last: number;
 }
 
-/** By the planned, that is largest, sizes; values that share bytes count once. `places`: the kernel calls to tell of. */
+/**
+ * Computes the use of planned memory with the planned (largest) sizes; values that share bytes count once. `places`:
+ * indices of the kernel calls to report.
+ */
 export function memoryOccupancy(method: Method, places: readonly number[]): MemoryOccupancy {
   const calls = method.instructions.flatMap((step) => (step.kind === "kernel" ? [step.args] : []));
   const lifetimes = [...lifetimesOf(method, calls).values()];
@@ -41,7 +44,7 @@ export function memoryOccupancy(method: Method, places: readonly number[]): Memo
   };
 }
 
-/** First and last call of each value in scratch; inputs live from the first, outputs to the last call. */
+/** First and last call of each value in scratch; inputs live from the first call, outputs to the last. */
 function lifetimesOf(method: Method, calls: readonly (readonly number[])[]): ReadonlyMap<number, Lifetime> {
   const lifetimes = new Map<number, Lifetime>();
   const use = (index: number, call: number) => {
@@ -60,7 +63,7 @@ function lifetimesOf(method: Method, calls: readonly (readonly number[])[]): Rea
   return lifetimes;
 }
 
-/** Bytes of the union of ranges. */
+/** Bytes of the union of byte ranges. */
 function coveredBytes(ranges: readonly Lifetime[]): number {
   let covered = 0;
   let reached = 0;

@@ -1,4 +1,4 @@
-/** The kernel calls of a method as far as they are the same for inputs of any sizes. */
+/** The kernel calls of a method, as far as they do not depend on the sizes of inputs. */
 import type { DType } from "../../dtype.ts";
 import { ShapeError } from "../../errors.ts";
 import type { Operator } from "../../ops/operator.ts";
@@ -7,26 +7,26 @@ import { type Default, qualifiedName, type Schema } from "../../ops/schema.ts";
 import type { Method } from "../../program/program.ts";
 import type { Tensor } from "../../tensor.ts";
 
-/** A call with its arguments as indices of the method's values. */
+/** A call whose arguments are indices of the method's values. */
 export interface PlannedCall {
-  /** Operator that is called. */
+  /** The operator that is called. */
   readonly operator: Operator;
-  /** Indices of the values that are its arguments. */
+  /** Indices of the values that are its inputs. */
   readonly given: readonly number[];
-  /** Defaults of arguments behind those, which operators have gained since the program was written. */
+  /** Defaults of further inputs, which the operator has gained since the program was written. */
   readonly rest: readonly Default[];
-  /** Index of the value that is its result. */
+  /** Index of the value that the result is written to. */
   readonly outIndex: number;
-  /** Type and sizes that the program planned for the out tensor; undefined where it planned none. */
+  /** Planned type of the out tensor; undefined where the program planned none. */
   readonly outType: DType | undefined;
 }
 
 export class MethodCalls {
-  /** Method that the calls are of. */
+  /** The method of the calls. */
   readonly method: Method;
-  /** Calls in order. */
+  /** The calls in order. */
   readonly calls: readonly PlannedCall[];
-  /** Views of constants by value index, as far as they were needed. */
+  /** Views of constants by value index, made when first needed. */
   readonly constants = new Map<number, Tensor>();
 
   /** ShapeError for a call that does not fit its operator. */
@@ -45,21 +45,21 @@ export class MethodCalls {
   }
 }
 
-/** The values of a call by what they are for. */
+/** The values of a call, split by what they are for. */
 export interface SplitCall {
   /** Indices of the values that are its inputs. */
   readonly given: readonly number[];
-  /** Defaults of inputs behind those, which operators have gained since the program was written. */
+  /** Defaults of further inputs, which the operator has gained since the program was written. */
   readonly rest: readonly Default[];
   /** Indices of the values that its results are written to. */
   readonly outs: readonly number[];
-  /** Index of what is listed behind all arguments, as what is returned; undefined where nothing is. */
+  /** Index of the returned value, which files list after the arguments; undefined where there is none. */
   readonly returned: number | undefined;
 }
 
 /**
- * The values of a call, of which files list what is returned once more. ShapeError where they are too few or too many, or
- * where the call writes to a constant.
+ * Splits the values of a call, of which files list what is returned once more. ShapeError for too few or too many values,
+ * and for a call that writes to a constant.
  */
 export function splitArguments(method: Method, name: string, schema: Schema, indices: readonly number[]): SplitCall {
   const { args, returns } = schema;
@@ -75,7 +75,7 @@ export function splitArguments(method: Method, name: string, schema: Schema, ind
   const defaults = gained.flatMap((arg) => (arg.default === undefined ? [] : [arg.default]));
   const returnsOut = short >= 0 && indices.slice(short, -1).includes(indices.at(-1)!);
   if (gained.length > 0 && defaults.length === gained.length && returnsOut) return split(short, defaults);
-  // What is returned of a list is a value of its own in files.
+  // In files, the returned value of a list is a value of its own.
   const returnsLast = returns === "tensor" && args.at(-1)!.type !== "Tensor[]";
   const isOther = returnsLast && indices.at(-1) !== indices[args.length - 1];
   if (indices.length < args.length || indices.length > args.length + 1 || isOther)
@@ -97,7 +97,7 @@ function checkWritten(method: Method, name: string, schema: Schema, at: (place: 
   }
 }
 
-/** The value itself, or those of a list of tensors. */
+/** The value itself, or the items of a list of tensors. */
 export function tensorsAt(method: Method, index: number): readonly number[] {
   const value = method.values[index]!;
   return value.kind === "tensorList" ? value.items : [index];

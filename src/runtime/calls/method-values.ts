@@ -1,4 +1,4 @@
-/** Values of a method as tensors: views of scratch, state and constants, checked against what the file planned for them. */
+/** A method's values as tensors: views of scratch, state and constants, checked against what the file planned. */
 import { shown, unexpected } from "../../arguments.ts";
 import { byteSize, viewOf } from "../../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../../errors.ts";
@@ -10,13 +10,13 @@ import { elementCount, isSameShape, type Tensor } from "../../tensor.ts";
 export interface MethodMemory {
   readonly scratch: Uint8Array;
   readonly state: Uint8Array;
-  /** What stands for the table of sequences, in programs that work on them. */
+  /** The handle of the sequence table, for programs with a paged KV cache. */
   readonly sequences: Tensor | null;
   /** Data of the program's constants, by index. */
   readonly constants: readonly Uint8Array[];
 }
 
-/** A value of a method as a tensor of these sizes, in the memory that was planned for it. */
+/** A value as a tensor of these sizes, in the memory planned for it. */
 export function viewValue(value: TensorValue, sizes: readonly number[], memory: MethodMemory): Tensor {
   const length = elementCount(sizes);
   if (value.allocation?.memoryId === SEQUENCE_MEMORY) return sequencesOf(value, memory);
@@ -29,7 +29,7 @@ export function viewValue(value: TensorValue, sizes: readonly number[], memory: 
   return { dtype: value.dtype, shape: sizes, data: viewOf(value.dtype, bytes.buffer, bytes.byteOffset, length) };
 }
 
-/** The one value of memory 3, whatever place in it the file says. */
+/** The only value of memory 3, at whatever offset the file says. */
 function sequencesOf({ dtype, sizes }: TensorValue, { sequences }: MethodMemory): Tensor {
   if (!sequences || dtype !== sequences.dtype || !isSameShape(sizes, sequences.shape))
     throw new UnsupportedError(
@@ -47,7 +47,7 @@ function placeOf(value: TensorValue, memory: MethodMemory): Uint8Array {
   throw new UnsupportedError(`memory ${memoryId} is not supported, only 1 (scratch), 2 (state) and 3 (sequences)`);
 }
 
-/** InvalidArgumentError where sizes are not those that the method takes for input `i`. */
+/** InvalidArgumentError for sizes that the method does not take for input `i`. */
 export function checkInput(method: Method, i: number, sizes: readonly number[]): void {
   const value = method.values[method.inputs[i]!]!;
   if (value.kind !== "tensor" || value.constant !== null)
@@ -63,7 +63,7 @@ export function checkInput(method: Method, i: number, sizes: readonly number[]):
     );
 }
 
-/** The value that a result goes to; what the operator computes must fit what the file planned for it. */
+/** The value that a result is written to. ShapeError where the operator's result does not fit what the file planned. */
 export function checkPlanned(method: Method, name: string, index: number, spec: TensorSpec): TensorValue {
   const value = method.values[index]!;
   if (value.kind !== "tensor") throw new ShapeError(`${name}: expected a tensor to write to but found ${value.kind}`);
@@ -74,7 +74,7 @@ export function checkPlanned(method: Method, name: string, index: number, spec: 
   return value;
 }
 
-/** InvalidArgumentError for what is no list of as many tensors as the method takes. */
+/** InvalidArgumentError for anything but a list of as many tensors as the method takes. */
 export function checkInputCount(method: Method, inputs: readonly Tensor[]): void {
   const isTensor = (input: Partial<Tensor> | null) => Array.isArray(input?.shape) && ArrayBuffer.isView(input.data);
   if (!Array.isArray(inputs) || !inputs.every(isTensor))
@@ -85,7 +85,7 @@ export function checkInputCount(method: Method, inputs: readonly Tensor[]): void
     );
 }
 
-/** Input `i` into the memory that the method reads it from, which has its sizes. */
+/** Copies input `i` into the memory that the method reads, which has its sizes. */
 export function copyInput(method: Method, i: number, source: Tensor, target: Tensor): void {
   if (source.dtype !== target.dtype)
     throw new InvalidArgumentError(

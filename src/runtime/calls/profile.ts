@@ -1,57 +1,57 @@
-/** Where the time of a program goes: what each operator call takes, added up over runs. Measures; judges nothing. */
+/** Profile of a program: the time of each operator call, summed over runs. */
 import { checkOptions } from "../../arguments.ts";
 import type { BoundCall } from "../../ops/operator.ts";
 import type { Method } from "../../program/program.ts";
 import { type MemoryOccupancy, memoryOccupancy } from "./memory-occupancy.ts";
 import { type Trace, type TraceRun, traceOf } from "./trace.ts";
 
-/** Calls that are alike: the same operator and kernel on the same shapes. */
+/** The calls of one operator and kernel with the same shapes. */
 export interface ProfileEntry {
   /** Full name of the operator. */
   readonly operator: string;
   /** Name of the kernel that served. */
   readonly kernel: string;
-  /** Shapes of the first tensor and of the out tensor: "1x1x2048 → 1x1x8192". */
+  /** Shapes of the first tensor and of the out tensor, such as "1x1x2048 → 1x1x8192". */
   readonly shapes: string;
   /** Number of calls. */
   readonly calls: number;
-  /** Time of these calls. */
+  /** Time of these calls, in milliseconds. */
   readonly milliseconds: number;
-  /** Part of the time of all calls, 0 to 1. */
+  /** Share of the time of all calls, 0 to 1. */
   readonly share: number;
-  /** What the calls read and write: weights, activations, and of caches and tables what they touch. */
+  /** Bytes that the calls read and wrote: weights, activations, and the rows of caches and tables that they touched. */
   readonly bytes: number;
-  /** Rate at which bytes were moved, in 10^9 a second; 0 where the clock saw no time. */
+  /** Bandwidth in 10^9 bytes a second; 0 where the clock measured no time. */
   readonly gigabytesPerSecond: number;
 }
 
-/** What is known of a list of calls besides them. */
+/** Facts about a list of calls. */
 export interface RunFacts {
-  /** Text for people: the method and the sizes of its inputs. */
+  /** The method and the sizes of its inputs, as text. */
   readonly label: string;
-  /** The method, and the places of the calls among its kernel calls; null where it is not planned as one list. */
+  /** The method, and the indices of the calls among its kernel calls; null where the calls are not one planned list. */
   readonly planned: { readonly method: Method; readonly places: readonly number[] } | null;
 }
 
-/** Times of one list of calls. */
+/** Times of one list of calls, summed over runs. */
 export class RunTimes {
   /** Calls of the run, in order. */
   readonly calls: readonly BoundCall[];
-  /** Text for people: the method and the sizes of its inputs. */
+  /** The method and the sizes of its inputs, as text. */
   readonly label: string;
-  /** How full the planned memory is; null where nothing is planned. */
+  /** Use of planned memory; null where nothing is planned. */
   readonly memory: MemoryOccupancy | null;
-  /** Nanoseconds of each call, all runs together. */
+  /** Nanoseconds of each call, summed over runs. */
   readonly nanoseconds: Float64Array;
-  /** Bytes that the calls moved, all runs together. */
+  /** Bytes that each call moved, summed over runs. */
   readonly bytes: Float64Array;
   /** Number of runs so far. */
   runs = 0;
-  /** Time from the start to the end of runs: calls, and the ways between them. */
+  /** Milliseconds from start to end of runs, including the time between calls. */
   milliseconds = 0;
-  /** The runs one by one, when they are kept. */
+  /** The single runs, when a trace is kept; null otherwise. */
   readonly traced: TraceRun[] | null;
-  /** `nanoseconds` before the present run, and when its parts began. */
+  /** `nanoseconds` before the present run; `#starts`: when its parts began. */
   readonly #before: Float64Array;
   #starts: { readonly call: number; readonly at: number }[] = [];
 
@@ -65,7 +65,7 @@ export class RunTimes {
     this.traced = isTraced ? [] : null;
   }
 
-  /** Notes that the calls from `call` on begin now. */
+  /** Notes that the calls from number `call` on begin now. */
   startPart(call: number): void {
     if (this.traced) this.#starts.push({ call, at: performance.now() });
   }
@@ -93,13 +93,13 @@ export class RunTimes {
   }
 }
 
-/** What a `Profile` keeps beside sums: single calls, for a trace. */
+/** Whether a `Profile` keeps single calls for a trace, beside sums. */
 export interface ProfileOptions {
-  /** Keeps every call of every run, for `trace()`: some 20 bytes a call. Default false. */
+  /** Keeps every call of every run for `trace()`, which takes some 20 bytes a call. Default false. */
   readonly trace?: boolean | undefined;
 }
 
-/** Give one to `loadProgram`; it collects from then on. */
+/** Collects the times of operator calls. Give one to `loadProgram` as `profile`. */
 export class Profile {
   readonly #times: RunTimes[] = [];
   readonly #isTraced: boolean;
@@ -109,7 +109,7 @@ export class Profile {
     this.#isTraced = options.trace ?? false;
   }
 
-  /** Times for a list of calls that is about to be run any number of times. */
+  /** Makes the times of a list of calls that is about to be run any number of times. */
   track(calls: readonly BoundCall[], facts: RunFacts): RunTimes {
     const times = new RunTimes(calls, facts, this.#isTraced);
     this.#times.push(times);
@@ -121,18 +121,18 @@ export class Profile {
     for (const times of this.#times) times.reset();
   }
 
-  /** Time of whole runs, more than that of their calls together. */
+  /** Milliseconds of whole runs: more than the sum of their calls. */
   get milliseconds(): number {
     return this.#times.reduce((sum, times) => sum + times.milliseconds, 0);
   }
 
-  /** How full the planned memory was in the methods that ran; methods of several sizes are planned once. */
+  /** Use of planned memory by method, for methods that ran; a method is planned once for all sizes. */
   get memory(): ReadonlyMap<string, MemoryOccupancy> {
     const ran = this.#times.filter(({ runs }) => runs > 0).map(({ memory }) => memory);
     return new Map(ran.flatMap((memory) => (memory ? [[memory.method, memory] as const] : [])));
   }
 
-  /** Calls by operator and kernel, slowest first. */
+  /** Gives the calls by operator, kernel and shapes, slowest first. */
   entries(): ProfileEntry[] {
     const entries = new Map<string, { -readonly [Field in keyof ProfileEntry]: ProfileEntry[Field] }>();
     for (const { calls, nanoseconds, bytes, runs } of this.#times) {
@@ -157,7 +157,7 @@ export class Profile {
     return [...entries.values()].sort((a, b) => b.milliseconds - a.milliseconds);
   }
 
-  /** All runs since the last reset as a trace for Perfetto or chrome://tracing; empty unless `trace` was set. */
+  /** Gives all runs since the last reset as a trace for Perfetto or chrome://tracing; empty unless `trace` was set. */
   trace(): Trace {
     return traceOf(this.#times);
   }

@@ -1,20 +1,20 @@
-/** Runs as events of the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing show. */
+/** Runs as events of the Trace Event Format, for Perfetto (ui.perfetto.dev) and chrome://tracing. */
 import type { BoundCall } from "../../ops/operator.ts";
 import type { MemoryOccupancy } from "./memory-occupancy.ts";
 
-/** One run of a list of calls; times by `performance.now()`. */
+/** One run of a list of calls; times in milliseconds of `performance.now()`. */
 export interface TraceRun {
-  /** Time at which the run began, in milliseconds of `performance.now()`. */
+  /** Start of the run, in milliseconds of `performance.now()`. */
   readonly start: number;
-  /** Time at which the run ended. */
+  /** End of the run, in milliseconds of `performance.now()`. */
   readonly end: number;
-  /** Times at which calls began: that of index `call`, and those after it without a pause. */
+  /** Start `at` of call number `call`, which the calls after it follow without a pause. */
   readonly parts: readonly { readonly call: number; readonly at: number }[];
   /** Milliseconds that each call took. */
   readonly milliseconds: Float64Array;
 }
 
-/** An event: "X" has a duration, "C" counts, "M" names a process or thread. Times in microseconds. */
+/** A trace event: "X" has a duration, "C" is a counter, "M" names a process or thread. Times in microseconds. */
 export interface TraceEvent {
   /** Name that the viewer shows. */
   readonly name: string;
@@ -34,7 +34,7 @@ export interface TraceEvent {
   readonly args?: Readonly<Record<string, unknown>>;
 }
 
-/** Calls with their times in the Trace Event Format, which Perfetto and chrome://tracing open. */
+/** A trace in the Trace Event Format, which Perfetto and chrome://tracing open. */
 export interface Trace {
   /** Events of the trace, as the format of chrome://tracing has them. */
   readonly traceEvents: readonly TraceEvent[];
@@ -52,8 +52,8 @@ interface TracedTimes {
 const PROCESS = { pid: 1, tid: 1 } as const;
 
 /**
- * The runs in order of time. Plans that run off the JavaScript thread tell what each call took, not when it began: their
- * calls are laid one after the other from where the plan began.
+ * The runs in order of time. Plans off the JavaScript thread tell each call's duration but not its start, so their calls
+ * are laid one after the other from the start of the plan.
  */
 export function traceOf(times: readonly TracedTimes[]): Trace {
   const runs = times.flatMap((list) => (list.traced ?? []).map((run) => ({ list, run })));

@@ -1,4 +1,4 @@
-/** Answers files of requests through the handlers of the server, with as many at once as run together. */
+/** Answers batch files through the handlers of the server, with as many requests at once as can run. */
 import { setMaxListeners } from "node:events";
 import { orAbort } from "../../abort.ts";
 import { checkOutput } from "../../node-file.ts";
@@ -8,40 +8,40 @@ import type { ModelSource } from "../models.ts";
 import { type BatchRequest, type BatchSummary, readRequests, summarize } from "./input.ts";
 import { type BatchAnswer, BatchOutput } from "./output.ts";
 
-/** What answers the requests of a batch. */
+/** Answers the requests of a batch: in this process, or through a queue. */
 export interface BatchAnswerer {
   /** Answers one request. */
   answer(request: BatchRequest): Promise<BatchAnswer>;
-  /** Requests that may be asked for at once and are worth it. */
+  /** Number of requests to have under way: more would not be faster. */
   readonly concurrency: number;
-  /** Told of each request when its answer is on the disk. */
+  /** Called with each request when its answer has been written to disk. */
   written?(request: BatchRequest): Promise<void>;
 }
 
-/** What answers requests in this process. */
+/** Answers requests with models of this process. */
 export interface LocalAnswerer extends BatchAnswerer {
-  /** Waits for what is under way and frees the models. */
+  /** Waits for requests under way and frees the models. */
   close(): Promise<void>;
 }
 
-/** The models that answer the requests of a batch in this process, and what requests may cost. */
+/** Options of answering batches in this process: the models, and limits of requests. */
 export interface AnswererOptions {
   /** Models that requests may name. */
   readonly models: readonly ModelSource[];
-  /** Most bytes of all loaded models. Default: what is free when one is to be loaded. */
+  /** Most bytes of all loaded models. Default: the memory that is free when a model is loaded. */
   readonly memoryBytes?: number | undefined;
-  /** What requests may cost, where it is not what `defaultLimits` has; they may take a day. */
+  /** Limits that replace those of `defaultLimits`. A request may take a day unless `requestSeconds` is given. */
   readonly limits?: Partial<ServerLimits> | undefined;
-  /** Told of errors that are no request's. */
+  /** Called with errors that no request caused. */
   readonly onFault?: ((error: unknown, requestId: string) => void) | undefined;
-  /** Ends what is under way; its reason is thrown. */
+  /** Ends requests under way; the signal's reason is thrown. */
   readonly signal: AbortSignal;
 }
 
-/** Nobody waits for a batch: its requests take the time that they need. */
+/** Time limit of a request, which nobody waits for: a day. */
 const DAY_SECONDS = 86_400;
 
-/** The models of this process. An abort ends what is under way; its reason is thrown. */
+/** Makes an answerer with models of this process. An abort ends requests under way; the signal's reason is thrown. */
 export function localAnswerer(options: AnswererOptions): LocalAnswerer {
   const concurrency = 2 * completeServerLimits(options.limits).running;
   setMaxListeners(0, options.signal);
@@ -62,35 +62,35 @@ export function localAnswerer(options: AnswererOptions): LocalAnswerer {
   };
 }
 
-/** Where the requests of a batch are, where the answers go, and what answers them. */
+/** Options of `runBatch`: the files of requests and answers, and what answers the requests. */
 export interface BatchOptions {
   /** Path of the file of requests. */
   readonly input: string;
-  /** Path of the file of answers, which need not be there. */
+  /** Path of the file of answers, which is made where there is none. */
   readonly output: string;
-  /** What requests may cost, where it is not what `defaultLimits` has. */
+  /** Limits that replace those of `defaultLimits`. */
   readonly limits?: Partial<ServerLimits> | undefined;
-  /** What answers, made when the file is known to be sound. */
+  /** Makes the answerer, after the file of requests was checked. */
   readonly answerer: (summary: BatchSummary) => Promise<BatchAnswerer>;
-  /** Told how many requests have an answer. */
+  /** Called with the number of answered requests, and of all. */
   readonly onProgress?: ((done: number, total: number) => void) | undefined;
-  /** Ends the batch; the signal's reason is thrown. What has been written stays. */
+  /** Ends the batch; the signal's reason is thrown. Answers that were written stay. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a batch came to. */
+/** Counts of a batch that has ended. */
 export interface BatchResult {
-  /** Requests of the file. */
+  /** Number of requests in the file. */
   readonly requests: number;
-  /** Answered before this run. */
+  /** Number of requests that were answered before this run. */
   readonly earlier: number;
-  /** Answered with an error by this run. */
+  /** Number of requests that this run answered with an error. */
   readonly failed: number;
 }
 
 /**
- * Answers the requests of a file that have no answer in the output yet, and appends the answers as they come. A process
- * that was killed loses nothing that is in the output; what was under way is computed again.
+ * Answers the requests of a file that have no answer in the output yet, and appends each answer as it comes. A process that
+ * is killed loses no written answer; requests that were under way are computed again by the next run.
  */
 export async function runBatch(options: BatchOptions): Promise<BatchResult> {
   const limits = completeServerLimits(options.limits);
@@ -125,7 +125,7 @@ export async function runBatch(options: BatchOptions): Promise<BatchResult> {
   }
 }
 
-/** Runs work for values, some at once. An error ends it, when what is under way has ended. */
+/** Calls `work` for all values, at most `most` at a time. An error ends it, after the calls under way have ended. */
 async function inParallel<T>(
   values: AsyncGenerator<T>,
   most: number,

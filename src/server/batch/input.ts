@@ -1,4 +1,4 @@
-/** Files of requests in OpenAI's batch format: a JSON object a line. */
+/** Reads batch files in OpenAI's format: a JSON object a line. */
 import { createHash } from "node:crypto";
 import { z } from "@hono/zod-openapi";
 import { InvalidFileError } from "../../errors.ts";
@@ -20,23 +20,23 @@ const head = { custom_id: z.string().min(1).max(512), method: z.literal("POST"),
 
 const batchLine = z.object({ ...head, body: z.looseObject({ model: z.string().min(1) }) });
 
-/** The schema of a request: what a line says, with the model and the JSON text of its body, in which numbers keep their digits. */
+/** The schema of a request. `body` stays JSON text, so that its numbers keep all digits. */
 export const batchRequest = z.object({ ...head, model: z.string(), body: z.string() });
 
 /** A request of a batch. */
 export type BatchRequest = z.output<typeof batchRequest>;
 
-/** What is known of a file before its requests are answered. */
+/** What reading a batch file once tells about it. */
 export interface BatchSummary {
-  /** How many requests it has. */
+  /** Number of requests in the file. */
   readonly requests: number;
-  /** Names of models that the requests call. */
+  /** Names of the models that the requests use. */
   readonly models: readonly string[];
-  /** Digest of the file, the same whenever it is read. */
+  /** SHA-256 of the file, by which a queue knows the batch. */
   readonly digest: string;
 }
 
-/** The requests of a file, one after the other. InvalidFileError that names the line for what is none. */
+/** Reads the requests of a file one after the other. InvalidFileError, naming the line, for a line that is no request. */
 export async function* readRequests(path: string, limits: ServerLimits): AsyncGenerator<BatchRequest> {
   let number = 0;
   for await (const line of readLines(path, limits.bodyBytes)) {
@@ -61,11 +61,11 @@ function parseRequest(line: string, place: string, { jsonDepth }: ServerLimits):
   }
   if (data.body.stream === true)
     throw new InvalidFileError(place, "body.stream: expected false: answers of a batch are whole");
-  // Of a key that stands there several times, the last counts.
+  // Of a key that occurs several times, the last value counts, as in JSON.parse.
   return { ...data, model: data.body.model, body: valueTexts(line, ["body"]).at(-1)!.text };
 }
 
-/** Reads a file once: every line must be a request, with a `custom_id` that no other has. */
+/** Reads a file once and checks it: each line must be a request with a unique `custom_id`. */
 export async function summarize(path: string, limits: ServerLimits): Promise<BatchSummary> {
   const ids = new Set<string>();
   const models = new Set<string>();

@@ -1,4 +1,4 @@
-/** Files of answers in OpenAI's batch format, which go on where a process that was killed has left them. */
+/** Files of answers in OpenAI's batch format, to which a run appends after an earlier one was killed. */
 import { type FileHandle, open } from "node:fs/promises";
 import { InvalidFileError } from "../../errors.ts";
 import { JsonSource, jsonText } from "../../json-text.ts";
@@ -6,20 +6,20 @@ import { cannotWrite, linesOf } from "../../node-file.ts";
 import { type Claim, tryClaimPath } from "../../path-claim.ts";
 import { newId } from "../ids.ts";
 
-/** How a request was answered. */
+/** The response to one request of a batch. */
 export interface BatchAnswer {
-  /** Status of HTTP. */
+  /** HTTP status. */
   readonly status_code: number;
-  /** Id of the request in the log of what answered. */
+  /** Id of the request in the log of the process that answered it. */
   readonly request_id: string;
-  /** JSON text of the answer's body. */
+  /** JSON text of the response's body. */
   readonly body: string;
 }
 
 const NEWLINE = 0x0a;
 const CHUNK_BYTES = 65536;
 
-/** Appends answers; each is on the disk when `write` resolves. */
+/** A file of answers, appended to: an answer is on disk when `write` resolves. */
 export class BatchOutput {
   /** `custom_id`s of the answers in the file. */
   readonly done: Set<string>;
@@ -37,8 +37,8 @@ export class BatchOutput {
   }
 
   /**
-   * Opens a file, which need not be there; a last line that was torn is cut off. InvalidFileError for a file that holds
-   * something else, which stays as it is, and while another process writes it.
+   * Opens a file, or makes it; a last line without an end is cut off. InvalidFileError while another process writes the
+   * file, and for a file that holds something else, which stays as it is.
    */
   static async open(path: string): Promise<BatchOutput> {
     const claim = await tryClaimPath(path);
@@ -64,7 +64,7 @@ export class BatchOutput {
     }
   }
 
-  /** Answers that come while others are written go to the disk together. */
+  /** Answers that come while others are being written go to disk together. */
   async write(custom_id: string, response: BatchAnswer): Promise<void> {
     const id = newId("batch_req", "_");
     const whole = { ...response, body: new JsonSource(response.body) };
@@ -98,7 +98,7 @@ export class BatchOutput {
   }
 }
 
-/** Where the last line ends that has an end. */
+/** Position behind the last line end of the file. */
 async function wholeLinesEnd(handle: FileHandle): Promise<number> {
   const { size } = await handle.stat();
   for (let end = size; end > 0; ) {
@@ -115,7 +115,7 @@ async function wholeLinesEnd(handle: FileHandle): Promise<number> {
 /** How each answer begins. */
 const ANSWER_START = Buffer.from('{"id":"batch_req_');
 
-/** InvalidFileError unless what is behind the last whole line is nothing, or the beginning of an answer. */
+/** InvalidFileError unless the bytes behind the last whole line are none, or the beginning of an answer. */
 async function checkTorn(handle: FileHandle, path: string, end: number): Promise<void> {
   const start = Buffer.alloc(ANSWER_START.length);
   const { bytesRead } = await handle.read(start, 0, start.length, end);
@@ -123,7 +123,7 @@ async function checkTorn(handle: FileHandle, path: string, end: number): Promise
     throw new InvalidFileError(path, "ends in a line that is no answer of a batch; give another file");
 }
 
-/** Ids of the answers before a place, where lines end. */
+/** `custom_id`s of the answers before position `end`, where a line ends. */
 async function answeredIds(handle: FileHandle, path: string, end: number): Promise<Set<string>> {
   const ids = new Set<string>();
   if (end === 0) return ids;
@@ -141,7 +141,7 @@ function answeredId(line: string, place: string): string {
     const { custom_id, response } = JSON.parse(line);
     if (typeof custom_id === "string" && typeof response === "object") return custom_id;
   } catch {
-    // Refused below.
+    // Not JSON: refused below.
   }
   throw new InvalidFileError(place, "expected an answer of a batch, so that it can be gone on with; give another file");
 }

@@ -1,4 +1,4 @@
-/** Batches that several machines share, by a queue in Redis: one adds the requests of a file, workers answer them. */
+/** Batches that several machines share through a queue in Redis: one adds the requests of a file, workers answer them. */
 import { createHash } from "node:crypto";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -7,7 +7,7 @@ import type { BatchAnswerer } from "./batch.ts";
 import { type BatchRequest, batchRequest } from "./input.ts";
 import type { BatchAnswer } from "./output.ts";
 
-/** What is used of BullMQ, which users who want queues install. */
+/** The part of BullMQ that is used; users who want queues install it. */
 interface Job {
   readonly id: string;
   readonly data: unknown;
@@ -36,29 +36,29 @@ interface BullMq {
   readonly Worker: new (name: string, work: (job: Job) => Promise<BatchAnswer>, options: object) => Worker;
 }
 
-/** Where a queue is, and how long it waits for workers. */
+/** Options of a queue: its Redis server, and when a silent worker loses its work. */
 export interface QueueOptions {
-  /** Where Redis is, such as "redis://host:6379". */
+  /** URL of the Redis server, such as "redis://host:6379". */
   readonly url: string;
-  /** Told of troubles with the connection, which is tried again. */
+  /** Called with errors of the connection, which is tried again. */
   readonly onTrouble?: ((error: Error) => void) | undefined;
-  /** Milliseconds after which the work of a worker that does not tell of itself is given to others. Default: 30000. */
+  /** Milliseconds without a sign of life after which a worker's requests are given to others. Default: 30000. */
   readonly lockMs?: number | undefined;
 }
 
 const QUEUE = "lowbit-batch";
-/** A worker that is killed is no fault of the request that it was working on. */
+/** How often a request may lose its worker: a killed worker is no fault of the request. */
 const STALLS_MAX = 1000;
 const ATTEMPTS = 5;
 const RETRY_MS = 1000;
 const LOCK_MS = 30_000;
-/** Seconds that answers wait for whoever asked. */
+/** Seconds that answers stay in Redis for the process that added the requests. */
 const KEPT_SECONDS = 7 * 86_400;
 const KEPT = { removeOnComplete: { age: KEPT_SECONDS }, removeOnFail: { age: KEPT_SECONDS } };
-/** Requests that wait in the queue at once: as many workers as there may be have some. */
+/** Most requests in the queue at once, enough for many workers. */
 const IN_QUEUE = 1024;
 
-/** From where this package is installed, or else from the folder that the process was started in. */
+/** Imports BullMQ from where this package is installed, or else from the folder that the process was started in. */
 async function loadBullMq(): Promise<BullMq> {
   const name = "bullmq";
   const here = createRequire(`${process.cwd()}/`);
@@ -85,7 +85,10 @@ function connectionOf(url: string): object {
   };
 }
 
-/** Hands requests to workers. The same request of the same batch is in the queue once, whoever adds it again. */
+/**
+ * Makes an answerer that hands requests to workers. A request of a batch (`digest`) is in the queue once, however often
+ * added.
+ */
 export async function queueAnswerer(
   { url, onTrouble = () => {} }: QueueOptions,
   digest: string,
@@ -96,7 +99,7 @@ export async function queueAnswerer(
   const events = new QueueEvents(QUEUE, { connection });
   for (const part of [queue, events]) {
     part.on("error", onTrouble);
-    // As many listen as there are requests.
+    // One listener for each request under way.
     part.setMaxListeners(0);
   }
   const jobs = new Map<string, Job>();
@@ -127,7 +130,7 @@ export async function queueAnswerer(
   };
 }
 
-/** Takes requests of the queue until it is closed, which waits for those under way. */
+/** Takes requests from the queue until it is closed; closing waits for those under way. */
 export async function startWorker(
   { url, onTrouble = () => {}, lockMs = LOCK_MS }: QueueOptions,
   { answer, concurrency }: BatchAnswerer,

@@ -102,7 +102,7 @@ class ChatCompletion {
     return { id, type: "function", function: { name: own, arguments: text } };
   }
 
-  /** Whether the client takes a call of that index: one that wants no others beside it gets the first. */
+  /** Whether tool call number `index` is sent: without `parallel_tool_calls`, only the first. */
   #hasCall(index: number): boolean {
     return index === 0 || this.#body.parallel_tool_calls !== false;
   }
@@ -149,7 +149,10 @@ class ChatCompletion {
   }
 }
 
-/** The deltas of one choice's events. Texts of custom tools come whole: they are read from arguments that are JSON. */
+/**
+ * Converts events of one choice to deltas. Text input of custom tools is parsed from JSON arguments, so it is sent as a
+ * whole.
+ */
 class Deltas {
   readonly #tools: OfferedTools;
   readonly #hasCall: (index: number) => boolean;
@@ -177,7 +180,7 @@ class Deltas {
     return [...before, { tool_calls: [{ index, id: event.id, type: kind, ...own }] }];
   }
 
-  /** What is left of a call when something else comes, or nothing. */
+  /** The delta of a custom tool call that has ended; none where there is no such call. */
   end(): object[] {
     if (this.#custom === null) return [];
     const { index, text } = this.#custom;

@@ -1,4 +1,4 @@
-/** /v1/completions: texts after prompts, with the probabilities of their tokens. */
+/** /v1/completions: texts after plain prompts, with log probabilities. */
 
 import { merge } from "../../language/merge.ts";
 import { promptLogProbabilities } from "../../language/prompt-log-probabilities.ts";
@@ -37,7 +37,7 @@ export function addCompletions(app: App, serving: Serving): void {
   });
 }
 
-/** What fields may not be together. */
+/** ApiError 400 for fields that exclude each other. */
 function checkCompletion(body: CompletionRequest, choicesMax: number): void {
   const refuse = (param: string, message: string) => {
     throw new ApiError(400, `${param}: ${message}`, { param });
@@ -55,22 +55,22 @@ function promptsOf({ prompt }: CompletionRequest): readonly (string | readonly n
   return typeof prompt[0] === "number" ? [prompt as number[]] : (prompt as (string | number[])[]);
 }
 
-/** A prompt as the model reads it. */
+/** A prompt as token ids. */
 interface Prompt {
   readonly ids: readonly number[];
-  /** Tokens that end its text beside those of the request. */
+  /** Tokens that end its text, beside those of the request. */
   readonly stopTokens: readonly number[];
   readonly text: (job: Job) => string;
 }
 
-/** A text of one choice, and the probabilities of the token that finished it. */
+/** A piece of text of one choice, and the log probabilities of the token that completed it. */
 interface Piece {
   readonly index: number;
   readonly text: string;
   readonly logprobs: LogProbabilities | null;
 }
 
-/** One request, as pieces that are joined or streamed. */
+/** One request, whose pieces are joined or streamed. */
 class Completion {
   readonly #body: CompletionRequest;
   readonly #id = newId("cmpl");
@@ -165,7 +165,7 @@ class Completion {
     });
   }
 
-  /** The probabilities of the tokens of each prompt, where they are asked for. */
+  /** Log probabilities of each prompt's tokens, where `echo` and `logprobs` ask for them. */
   async #echoed({ model, prefixScope, signal }: Job, prompts: readonly { readonly ids: readonly number[] }[]) {
     const { echo, logprobs } = this.#body;
     if (!echo || typeof logprobs !== "number") return prompts.map(() => []);
@@ -174,7 +174,7 @@ class Completion {
     );
   }
 
-  /** Pieces of all prompts and choices, as they come; `#results` has how each ended, of which `onEnd` hears. */
+  /** Pieces of all prompts and choices, as they come. `onEnd` is called as each choice ends; `#results` keeps how. */
   async *#pieces(
     job: Job,
     prompts: readonly Prompt[],
@@ -223,14 +223,14 @@ class Completion {
   }
 }
 
-/** The lists of OpenAI's `logprobs`, which go on from token to token. */
+/** The parallel lists of OpenAI's `logprobs`, which are continued from token to token. */
 class LogprobLists {
   readonly #job: Job;
   readonly #echoed: { readonly ids: readonly number[]; readonly logprobs: readonly LogProbabilities[] } | null;
   #last: number | undefined;
   #offset = 0;
 
-  /** `echoed`: the prompt, when the lists begin with it. */
+  /** `echoed`: the prompt, when the lists begin with its tokens. */
   constructor(
     job: Job,
     promptIds: readonly number[],

@@ -1,4 +1,4 @@
-/** /v1/embeddings and /v1/rerank, for models that read whole texts. */
+/** /v1/embeddings and /v1/rerank, for embedding models and rerankers. */
 import type { z } from "@hono/zod-openapi";
 import type { LanguageModel } from "../../language/language-model.ts";
 import { ApiError } from "../errors.ts";
@@ -16,14 +16,14 @@ export function addEmbeddings(app: App, serving: Serving): void {
     serving.answer(c, { model: body.model, choices: 1 }, (job) => embed(job, body)),
   );
   const rerank = { summary: "Documents by relevance.", request: rerankRequest, response: rerankSchema };
-  // Jina's clients and Cohere's first call the one, Cohere's second the other.
+  // /v1 is the path of Jina's clients and Cohere's older ones, /v2 that of Cohere's newer ones.
   for (const path of ["/v1/rerank", "/v2/rerank"])
     addPost(app, { ...rerank, path }, (c, body) =>
       serving.answer(c, { model: body.model, choices: 1 }, (job) => rank(job, body)),
     );
 }
 
-/** What a model must have for an endpoint. */
+/** The part of a model that an endpoint needs; ApiError 400 where the model has none. */
 function needed<T>(part: T | null, { embedding, reranker }: LanguageModel, name: string, what: string): T {
   if (part) return part;
   const made = embedding ? "gives embeddings" : reranker ? "ranks documents" : "generates text";
@@ -31,14 +31,14 @@ function needed<T>(part: T | null, { embedding, reranker }: LanguageModel, name:
 }
 
 interface VectorOptions {
-  /** Name that the request calls the model by. */
+  /** Name of the model in the request. */
   readonly name: string;
   readonly prompt?: string | null | undefined;
   readonly dimensions?: number | null | undefined;
   readonly truncate: boolean;
 }
 
-/** Embeddings of texts or of their tokens, and how many tokens they have. ApiError 400 for a model that gives none. */
+/** Computes embeddings of texts or of token ids. ApiError 400 for a model that makes none. */
 export async function vectorsOf(
   { model, signal, took }: Job,
   texts: readonly (string | readonly number[])[],
@@ -71,7 +71,7 @@ async function embed(job: Job, body: z.output<typeof embeddingRequest>): Promise
   };
 }
 
-/** Float32, little-endian. */
+/** The vector as float32, little-endian, in base64. */
 function base64Of(vector: Float32Array): string {
   const bytes = Buffer.alloc(4 * vector.length);
   for (const [i, value] of vector.entries()) bytes.writeFloatLE(value, 4 * i);

@@ -1,11 +1,11 @@
-/** /v1/models/load, unload and pull: which models there are, changed by who may. */
+/** /v1/models/load, unload and pull: changes which models are offered and loaded. */
 import { ApiError } from "../errors.ts";
 import { pulled } from "../pulling.ts";
 import { managedModelSchema, modelRequest, pullRequest } from "../schemas/models.ts";
 import type { ServerContext, Serving } from "../serving.ts";
 import { type App, addPost } from "./route.ts";
 
-/** ApiError 403 unless who asks may change which models there are. */
+/** ApiError 403 unless the request's key may manage models. */
 export function checkManages(c: ServerContext): void {
   if (c.get("mayManage")) return;
   throw new ApiError(403, "expected a key that may manage models", { code: "may_not_manage" });

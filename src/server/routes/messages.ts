@@ -69,7 +69,7 @@ class MessageAnswer {
   readonly #options;
   readonly #warn: Warn;
 
-  /** `text`: the request as it came. */
+  /** `text`: the request's JSON. */
   constructor(body: MessagesRequest, text: string, { limits, unseen }: Serving, warn: Warn) {
     this.#body = body;
     this.#warn = warn;
@@ -109,7 +109,7 @@ class MessageAnswer {
 
   async *events(job: Job): AsyncGenerator<StreamEvent> {
     const named = (type: string, data: object): StreamEvent => ({ event: type, data: { type, ...data } });
-    // What was computed before is known at the end only; until then, the whole prompt counts as new.
+    // The number of cached tokens is known at the end only; until then, the whole prompt counts as new.
     const begin = (input_tokens: number): StreamEvent => {
       const usage = { input_tokens, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 0 };
       const message = { ...this.#head(), content: [], stop_reason: null, stop_sequence: null, usage };
@@ -144,7 +144,7 @@ function contentBlock(block: Block): object {
   return { type: "thinking", thinking: block.text, signature: "" };
 }
 
-/** Arguments as the object that they are; what is none, because the answer was cut or the model erred, is shown as it is. */
+/** Arguments as a JSON object; where they are none, because the answer was cut or the model erred, their text. */
 function inputOf(text: string): object {
   return isJsonObject(text) ? new JsonSource(text) : { invalid_json: text };
 }
@@ -155,7 +155,7 @@ function deltaOf(kind: Block["kind"], text: string): object {
   return { type: "input_json_delta", partial_json: text };
 }
 
-/** Stop strings of the model itself are the end of its turn. */
+/** Reason of the end. Stop strings of the model itself are the end of its turn. */
 function stopOf({ finishReason, stopString: found }: ChatResult, { stop_sequences }: MessagesRequest): object {
   const stopString = stop_sequences?.includes(found ?? "") ? found : null;
   const reasons = {

@@ -1,4 +1,4 @@
-/** /v1/models: what the server offers. */
+/** /v1/models: lists the models of the server. */
 import { z } from "@hono/zod-openapi";
 import { unixTime } from "../ids.ts";
 import type { ListedModel } from "../models.ts";
@@ -33,6 +33,6 @@ export function addModels(app: App, { pool }: Serving): void {
     return Response.json(modelOf(pool.models.find((model) => model.name === name)!));
   };
   addGet(app, one, (c) => answer(c.req.param("model")!));
-  // Names of the hub have a slash, which clients may write as it is.
+  // Hub names have a slash, which clients may leave unescaped.
   app.get("/v1/models/:org/:name", (c) => answer(`${c.req.param("org")}/${c.req.param("name")}`));
 }

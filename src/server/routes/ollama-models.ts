@@ -1,4 +1,4 @@
-/** /api/tags, show, ps, pull, copy, delete, version: the models of the server, as Ollama tells of them. */
+/** /api/tags, show, ps, pull, copy, delete, version: the models of the server in Ollama's form. */
 import { createHash } from "node:crypto";
 import { z } from "@hono/zod-openapi";
 import type { LanguageModel } from "../../language/language-model.ts";
@@ -24,10 +24,10 @@ import { LINES } from "../sse.ts";
 import { checkManages } from "./management.ts";
 import { type App, addGet, addPost } from "./route.ts";
 
-/** The version of Ollama whose API this is: clients ask for what they need by it. */
+/** Version of Ollama's API that is implemented: clients check it for the features that they need. */
 const API_VERSION = "0.13.0";
 
-/** What Ollama says of models that stay: clients read a time. */
+/** Ollama reports models that stay loaded with a time far ahead, since clients parse one. */
 const CENTURY_MS = 100 * 365 * 86_400_000;
 
 export function addOllamaModels(app: App, serving: Serving): void {
@@ -104,7 +104,7 @@ function addChanges(app: App, serving: Serving): void {
   });
 }
 
-/** What lists have of a model. */
+/** Fields of a model in lists. */
 function listedOf(listed: ListedModel) {
   const { name, bytes, modifiedAt } = listed;
   const digest = createHash("sha256").update(`${name}\0${bytes}\0${modifiedAt.getTime()}`).digest("hex");
@@ -113,7 +113,7 @@ function listedOf(listed: ListedModel) {
 
 type KnownFacts = Pick<ModelFacts, "makes" | "template"> & Partial<ModelFacts>;
 
-/** What its file says, or a model that is loaded; without either, what most are. */
+/** Facts about a model: from its file or the loaded model, else those of most models. */
 function factsOf({ facts, model, contextLength }: ListedModel): KnownFacts {
   if (facts) return { ...facts, contextLength };
   if (!model) return { makes: "text", template: null };
@@ -135,7 +135,7 @@ function detailsOf({ format = "", architecture, parameters, bitsPerWeight }: Kno
   };
 }
 
-/** Such as "135M", "1.2B". */
+/** A count in short form, such as "135M", "1.2B". */
 function shortCount(count: number): string {
   const [unit, letter] = count >= 1e9 ? [1e9, "B"] : count >= 1e6 ? [1e6, "M"] : [1e3, "K"];
   return `${Number((count / unit).toPrecision(3))}${letter}`;

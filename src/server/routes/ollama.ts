@@ -1,4 +1,4 @@
-/** /api/chat, /api/generate, /api/embed: Ollama's API, for what speaks that. */
+/** /api/chat, /api/generate, /api/embed: Ollama's API. */
 import { type ChatOptions, withOwnStops } from "../../language/chat-options.ts";
 import type { LanguageModel } from "../../language/language-model.ts";
 import type { Message } from "../../text/chat-messages.ts";
@@ -74,7 +74,7 @@ export function addOllama(app: App, serving: Serving): void {
 type Fields = Omit<OllamaGenerateRequest, "stream" | "prompt"> & { readonly stream?: boolean | null | undefined };
 type Shape = typeof chatPart;
 
-/** Answers in lines of JSON, or at once where `stream` is false. */
+/** Answers with a stream of JSON lines, or with one object where `stream` is false. */
 function answer(
   c: ServerContext,
   serving: Serving,
@@ -99,7 +99,7 @@ function checkGenerates(name: string, { embedding, reranker }: LanguageModel): v
   if (embedding || reranker) throw unable(name, "generate");
 }
 
-/** Without messages, a request loads the model, or puts it away. */
+/** A request without messages loads the model, or unloads it with `keep_alive` 0. */
 async function loadOrUnload(c: ServerContext, serving: Serving, body: Fields, shape: Shape): Promise<Response> {
   const name = servedName(serving.pool, body.model);
   const said = { model: body.model, created_at: new Date().toISOString(), ...shape({ content: "" }), done: true };
@@ -114,7 +114,7 @@ async function loadOrUnload(c: ServerContext, serving: Serving, body: Fields, sh
   });
 }
 
-/** Obeys `keep_alive` of who may manage models. */
+/** Applies `keep_alive`, where the key may manage models. */
 function keepLoaded(c: ServerContext, { pool }: Serving, name: string, keep: string | number | null | undefined): void {
   if (keep == null) return;
   if (c.get("mayManage")) pool.keep(name, keepSeconds(keep));
@@ -129,7 +129,7 @@ function offered({ tools }: OllamaChatRequest, { limits }: Serving, warn: Warn):
 
 type Generation = Omit<Fields, "stream">;
 
-/** Options of both ways to answer. */
+/** Options that /api/chat and /api/generate share. */
 function generationOptions(body: Generation, { prefixScope, signal }: Job, warn: Warn): GenerateOptions {
   const { options, format, logprobs, top_logprobs } = body;
   return {
@@ -164,7 +164,7 @@ function beginChat(
   };
 }
 
-/** Continues a prompt that is the whole text, or writes the text between it and the suffix. */
+/** Continues a plain prompt, or fills in the text between it and the suffix. */
 function beginText(job: Job, body: Generation, prompt: string, warn: Warn): Begun {
   const { model, contextLength } = job;
   const { tokenizer } = model;

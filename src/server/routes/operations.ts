@@ -1,4 +1,4 @@
-/** Routes for those who run a server: /health, /ready, /metrics and /openapi.json. */
+/** Routes for operators: /health, /ready, /metrics and /openapi.json. */
 import { z } from "@hono/zod-openapi";
 import { openapiDocument } from "../openapi.ts";
 import type { Serving } from "../serving.ts";
@@ -6,7 +6,7 @@ import { type App, addGet } from "./route.ts";
 
 const healthSchema = z.object({ status: z.string() }).openapi("Health");
 
-/** Adds the routes. `isReady`: whether the models that are loaded at the start have been. */
+/** Adds the routes. `isReady`: whether the models of `preload` have been loaded. */
 export function addOperations(app: App, serving: Serving, isReady: () => boolean): void {
   const health = { path: "/health", summary: "Whether the server lives.", response: healthSchema, open: true };
   addGet(app, health, (c) => c.json({ status: "ok" }));

@@ -1,4 +1,4 @@
-/** OpenAI's /v1/responses. What is not told to be forgotten may be gone on from. */
+/** OpenAI's /v1/responses. Responses are stored, and can be continued, unless `store` is false. */
 import { z } from "@hono/zod-openapi";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -58,7 +58,7 @@ export function addResponses(app: App, serving: Serving): void {
   addKept(app, serving);
 }
 
-/** What a request says, as items: references to items of earlier responses stay what they are. */
+/** Input items of a request, each with an id; references to items of earlier responses stay references. */
 function ownItems({ input }: ResponsePrompt): InputItem[] {
   return itemsOf(input).map((item) => ({ ...item, id: item.id ?? newId("item", "_") }) as InputItem);
 }
@@ -67,7 +67,10 @@ function itemsOf(input: ResponsePrompt["input"]): readonly InputItem[] {
   return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
-/** All items of the conversation, those of the response included that is gone on from. ApiError for what is not kept. */
+/**
+ * All items of the conversation, including those of the response that is continued. ApiError for responses that are not
+ * stored.
+ */
 function allItems(body: ResponsePrompt, { responses, limits }: Serving, owner: string): InputItem[] {
   const { input, previous_response_id: id } = body;
   const before = id ? responses.itemsOf(id, owner) : [];
@@ -91,7 +94,7 @@ function allItems(body: ResponsePrompt, { responses, limits }: Serving, owner: s
   return found;
 }
 
-/** Endpoints of responses that are kept. */
+/** Adds the endpoints of stored responses. */
 function addKept(app: App, { responses }: Serving): void {
   const params = z.object({ id: z.string().openapi({ description: "Id of a response." }) });
   const kept = (c: ServerContext): KeptResponse => {
@@ -117,7 +120,7 @@ function addKept(app: App, { responses }: Serving): void {
   });
 }
 
-/** An item as OpenAI lists it: contents of messages as parts. */
+/** An item as OpenAI lists it: content of messages as a list of parts. */
 function itemAsListed(item: InputItem): InputItem {
   const { content, role } = item as { readonly content?: unknown; readonly role?: string };
   if (typeof content !== "string" || role === undefined) return item;

@@ -1,4 +1,4 @@
-/** How endpoints are added: their path, the schemas of their requests and answers, and what serves them. */
+/** Adds endpoints to the app: path, schemas of requests and responses, and handler. */
 import { createRoute, type OpenAPIHono, z } from "@hono/zod-openapi";
 import { readBody } from "../body.ts";
 import { type ApiForm, apiFormOf } from "../errors.ts";
@@ -26,7 +26,7 @@ function errorResponses(path: string) {
   );
 }
 
-/** An event of a stream. */
+/** A server-sent event. */
 const eventSchema = z.object({ event: z.string().optional(), data: z.string() });
 
 const EVENTS = { "text/event-stream": { schema: eventSchema } };
@@ -54,22 +54,22 @@ export function addPost<S extends z.ZodType>(
       ...errorResponses(path),
     },
   });
-  // The types of answers are in the schemas, which tests check; handlers give whole responses.
+  // Handlers give whole responses; tests check these against the schemas.
   app.openapi(route, ((c: ServerContext) => serve(c, c.req.valid("json" as never) as z.output<S>)) as never);
 }
 
 interface PostRoute<S extends z.ZodType> {
-  /** Default: post. */
+  /** HTTP method. Default: post. */
   readonly method?: "post" | "delete";
   readonly path: string;
   readonly summary: string;
   readonly request: S;
   readonly response: z.ZodType;
-  /** Whether the answer may be a stream of events. */
+  /** Whether the response may be a stream of events. */
   readonly streams?: boolean;
 }
 
-/** Adds an endpoint without a body. `params` are those of the path. */
+/** Adds an endpoint without a body. `params`: schema of the path's parameters. */
 export function addGet(
   app: App,
   { method = "get", path, summary, response, open = false, params, type = "application/json" }: GetRoute,
@@ -94,12 +94,12 @@ export function addGet(
 }
 
 interface GetRoute {
-  /** Default: get. */
+  /** HTTP method. Default: get. */
   readonly method?: "get" | "delete";
   readonly path: string;
   readonly summary: string;
   readonly response: z.ZodType;
-  /** Whether it needs no key. */
+  /** Whether the endpoint needs no key. */
   readonly open?: boolean;
   readonly params?: z.ZodObject;
   readonly type?: string;

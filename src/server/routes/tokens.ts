@@ -1,4 +1,4 @@
-/** /tokenize and /detokenize: texts as a model's tokenizer sees them. */
+/** /tokenize and /detokenize: texts to token ids and back. */
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
 import { ApiError } from "../errors.ts";
 import { detokenizeRequest, detokenizeSchema, tokenizeRequest, tokenizeSchema } from "../schemas/tokens.ts";

@@ -1,4 +1,4 @@
-/** Requests and answers of /v1/chat/completions. */
+/** Schemas of requests and responses of /v1/chat/completions. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { EFFORTS } from "../model-options.ts";
@@ -30,13 +30,13 @@ const filePart = z.object({
   type: z.literal("file"),
   file: z.object({ filename: optional(z.string()), file_data: optional(z.string()) }),
 });
-/** Parts of kinds that other servers take; those that are a text are read as that. */
+/** Content parts of other kinds, which other servers accept; a part with text is read as text. */
 const otherPart = otherKind("text|refusal|image_url|input_audio|file");
 const contentPart = z.union([textPart, refusalPart, imagePart, audioPart, filePart, otherPart]);
 const content = z.union([z.string(), z.array(contentPart)]);
 export type ContentPart = z.output<typeof contentPart>;
 
-/** Content parts but those of other kinds. */
+/** Known content parts, by type. */
 export interface KnownParts {
   readonly text: z.output<typeof textPart>;
   readonly refusal: z.output<typeof refusalPart>;
@@ -54,9 +54,9 @@ const callSchema = z.discriminatedUnion("type", [
   z.object({ id: z.string(), type: z.literal("custom"), custom: z.object({ name: z.string(), input: z.string() }) }),
 ]);
 
-/** Arguments of a call: JSON, or what some clients have read of it. */
+/** Arguments of a tool call: JSON text, or the object that some clients have parsed. */
 const callArguments = optional(z.union([z.string(), jsonObject]));
-/** Calls of a history; some clients leave their type out. */
+/** A tool call in an earlier message; some clients leave its type out. */
 const saidCall = z.union([
   z.object({
     id: z.string(),
@@ -88,17 +88,17 @@ const messageSchema = z
 
 export type ChatMessage = z.output<typeof messageSchema>;
 
-/** Forms of what tools that take a text are given. */
+/** Syntaxes of grammars for tools with text input. */
 export const grammarSyntax = z.enum(["lark", "regex"]);
 
-/** Kinds of tools that others run: they are left out. */
+/** Tools of other types, which other servers run: left out. */
 export function otherTool(known: string) {
   return otherKind(known).openapi({
     description: "A tool of a kind that this server cannot run: left out, with a warning.",
   });
 }
 
-/** A function that a model may call, as both of OpenAI's APIs have it. */
+/** A function tool, as both of OpenAI's APIs have it. */
 export const functionFields = {
   name: toolName,
   description: optional(z.string()),
@@ -153,7 +153,7 @@ const responseFormat = z.discriminatedUnion("type", [
   }),
 ]);
 
-/** What an answer must be, as vLLM writes it: one of its fields. */
+/** Structured output in vLLM's form; one of its fields is given. */
 export const structuredOutputs = z.object({
   json: optional(z.union([jsonObject, z.string()])),
   regex: optional(z.string().min(1)),

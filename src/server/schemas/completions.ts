@@ -1,4 +1,4 @@
-/** Requests and answers of /v1/completions. */
+/** Schemas of requests and responses of /v1/completions. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { structuredOutputs } from "./chat.ts";

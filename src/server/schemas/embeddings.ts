@@ -1,4 +1,4 @@
-/** Requests of /v1/embeddings and /v1/rerank. */
+/** Schemas of requests of /v1/embeddings and /v1/rerank. */
 import { z } from "@hono/zod-openapi";
 import { ids, modelField, optional } from "./fields.ts";
 

@@ -1,19 +1,19 @@
-/** Fields that requests of several endpoints share, and the shapes of errors. */
+/** Fields that requests of several endpoints share, and the schemas of errors. */
 import { z } from "@hono/zod-openapi";
 
-/** A field that may be left out or null, as clients write those they do not use. */
+/** A field that may be absent or null, as clients write fields that they do not use. */
 export function optional<T extends z.ZodType>(type: T) {
   return type.nullish();
 }
 
-/** What has a type that is none of the known ones: others' kinds, and those that are not known yet. */
+/** An object whose type is none of `known`. */
 export function otherKind(known: string) {
   const expression = new RegExp(`^(?!(?:${known})$)[\\w.:-]{1,64}$`);
-  // One that is wrong within a known kind is told by that.
+  // Aborts on a known type, so that the error is that of the known kind.
   return z.looseObject({ type: z.string().regex(expression, { abort: true }) });
 }
 
-/** Without fields that are null or absent, so that defaults count for them. */
+/** The fields without null and absent ones, so that defaults apply to those. */
 export function given<T extends object>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => (value ?? null) !== null)) as never;
 }
@@ -23,11 +23,11 @@ export const modelField = z.string().min(1).max(512).openapi({ description: "Nam
 export const ids = z.array(z.int().min(0).max(TOKENS_MAX));
 const stopField = z.union([z.string().min(1), z.array(z.string().min(1)).max(16)]);
 
-/** Keys of `logit_bias`: ids of tokens. */
+/** Keys of `logit_bias`: token ids. */
 export const TOKEN_ID = /^[0-9]{1,9}$/;
 const tokenId = z.string().regex(TOKEN_ID);
 
-/** How tokens are drawn: OpenAI's fields, and those that servers of open models add. */
+/** Sampling fields: OpenAI's, and those that servers of open models add. */
 export const samplingFields = {
   temperature: optional(z.number().min(0).max(2)),
   top_p: optional(z.number().gt(0).max(1)),
@@ -85,7 +85,7 @@ export const ollamaErrorSchema = z.object({ error: z.string() }).openapi("Ollama
 
 const elsewhere = z.null("expected structured_outputs, which has its place here").optional();
 
-/** Fields by which other servers hold answers to a form. One that was ignored would look like one that is honoured. */
+/** Fields of other servers for structured output. They are refused, since ignoring them would look like honouring them. */
 export const otherConstraints = {
   guided_json: elsewhere,
   guided_regex: elsewhere,

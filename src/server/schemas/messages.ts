@@ -1,4 +1,4 @@
-/** Requests and answers of Anthropic's /v1/messages. */
+/** Schemas of requests and responses of Anthropic's /v1/messages. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { EFFORTS } from "../model-options.ts";
@@ -27,13 +27,13 @@ const searchBlock = z.object({
   content: z.array(textBlock),
 });
 const referenceBlock = z.object({ type: z.literal("tool_reference"), tool_name: z.string() });
-/** Blocks of kinds that show nothing to a model of texts, or that are not known yet. */
+/** Blocks of unknown types, or of types that a model of text cannot see. */
 const unknownBlock = otherKind("text|image|document|search_result|tool_reference|tool_result");
 
 const shownBlock = z.union([textBlock, imageBlock, documentBlock, searchBlock, referenceBlock, unknownBlock]);
 export type ShownBlock = z.output<typeof shownBlock>;
 
-/** Blocks but texts and those of other kinds. */
+/** Known blocks, by type. */
 export interface KnownBlocks {
   readonly image: z.output<typeof imageBlock>;
   readonly document: z.output<typeof documentBlock>;
@@ -51,9 +51,9 @@ const userBlock = z.union([shownBlock, toolResultBlock]);
 export type ToolResultBlock = z.output<typeof toolResultBlock>;
 
 const use = { id: z.string(), name: z.string(), input: jsonObject };
-/** Results of tools that Anthropic's servers or those of MCP have run. */
+/** Results of tools that Anthropic's or MCP servers have run. */
 const ranBlock = z.looseObject({ type: z.string().regex(/^[a-z_]+_tool_result$/), tool_use_id: z.string() });
-/** Blocks of kinds that say nothing to a model of texts, or that are not known yet. */
+/** Blocks of unknown types, or of types without text for a model. */
 const otherBlock = z.looseObject({
   type: z
     .string()

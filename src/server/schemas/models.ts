@@ -1,4 +1,4 @@
-/** Lists of models, in a form that the clients of both APIs read. */
+/** Lists of models, in a form that clients of OpenAI's and Anthropic's APIs read. */
 import { z } from "@hono/zod-openapi";
 import { modelField, optional } from "./fields.ts";
 
@@ -23,7 +23,7 @@ export const modelSchema = z
   })
   .openapi("Model");
 
-/** A request that names a model, and nothing more. */
+/** A request that only names a model. */
 export const modelRequest = z.object({ model: modelField }).openapi("ModelNameRequest");
 
 export const pullRequest = z

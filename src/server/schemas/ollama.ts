@@ -1,4 +1,4 @@
-/** Requests and answers of /api, as Ollama has them. */
+/** Schemas of requests and responses of Ollama's API, /api. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { EFFORTS } from "../model-options.ts";
@@ -7,12 +7,12 @@ import { optional, TOKENS_MAX } from "./fields.ts";
 
 const modelName = z.string().min(1).max(512).openapi({ description: "Name of a model of GET /api/tags." });
 
-/** Ollama's older clients call the model `name`. */
+/** Ollama's older clients send the model as `name`. */
 const namedModel = { model: optional(modelName), name: optional(modelName) };
 
 const whole = z.int().min(-TOKENS_MAX).max(TOKENS_MAX);
 
-/** How tokens are drawn; fields of engines and machines that are not this one are taken and count for nothing. */
+/** Sampling options. Fields for Ollama's own engine and for hardware are accepted and ignored. */
 const optionsSchema = z
   .looseObject({
     num_predict: optional(whole).openapi({ description: "Most tokens; 0 and less for any number." }),
@@ -126,7 +126,7 @@ export const ollamaPullRequest = z
   .openapi("OllamaPullRequest");
 export const ollamaCopyRequest = z.object({ source: modelName, destination: modelName }).openapi("OllamaCopyRequest");
 
-/** Nanoseconds and tokens of an answer, in its last part. */
+/** Times in nanoseconds and token counts, in the last part of an answer. */
 const figures = {
   done_reason: z.enum(["stop", "length", "load", "unload"]).optional(),
   total_duration: z.int().optional(),

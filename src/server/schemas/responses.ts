@@ -1,4 +1,4 @@
-/** Requests and answers of /v1/responses. */
+/** Schemas of requests and responses of /v1/responses. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
 import { functionFields, grammarSyntax, jsonObject, otherTool, reasoningEffort, toolName } from "./chat.ts";
@@ -33,7 +33,7 @@ const contentPart = z.union([
 ]);
 export type ResponsePart = z.output<typeof contentPart>;
 
-/** Content parts but those of other kinds. */
+/** Known content parts, by type. */
 export interface KnownResponseParts {
   readonly refusal: z.output<typeof refusalPart>;
   readonly input_image: z.output<typeof imagePart>;
@@ -71,7 +71,7 @@ const resultItem = z.object({
   call_id: z.string(),
   output: optional(content),
 });
-/** Calls of tools that this server is not asked to offer, by clients that have run them, and their results. */
+/** Calls of tools that clients have run without the server offering them, and their results. */
 const actionItem = z.looseObject({
   type: z.enum(["local_shell_call", "shell_call", "apply_patch_call", "computer_call"]),
   id,
@@ -101,7 +101,7 @@ const known = [
   "reasoning",
   "item_reference",
 ];
-/** What others' servers have done, such as `web_search_call`, and kinds that are not known yet. */
+/** Calls that other servers have run, such as `web_search_call`, and unknown types. */
 const otherItem = otherKind(known.join("|")).extend({ id });
 
 const inputItem = z
@@ -119,7 +119,7 @@ const inputItem = z
   .openapi("ResponseInputItem");
 export type InputItem = z.output<typeof inputItem>;
 
-/** Items by their types, but those that are loose. */
+/** Known items by type, except those with loose schemas. */
 export interface KnownItems {
   readonly message: z.output<typeof messageItem>;
   readonly function_call: z.output<typeof callItem>;
@@ -189,7 +189,7 @@ export function inputTokensRequest(limits: ServerLimits) {
   return z.object(promptFields(limits)).openapi("ResponseInputTokensRequest");
 }
 
-/** What a prompt is made of. */
+/** The fields of a request that its prompt depends on. */
 export type ResponsePrompt = z.output<ReturnType<typeof inputTokensRequest>>;
 
 export function responseRequest(limits: ServerLimits) {

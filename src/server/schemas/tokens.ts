@@ -1,4 +1,4 @@
-/** Requests and answers of /tokenize and /detokenize. */
+/** Schemas of requests and responses of /tokenize and /detokenize. */
 import { z } from "@hono/zod-openapi";
 import { ids, modelField, optional } from "./fields.ts";
 

@@ -1,4 +1,4 @@
-/** How the answers of a model are read. */
+/** How the answer of a model is divided into text, thinking and tool calls. */
 import type { CallStep } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
@@ -10,11 +10,11 @@ export interface AnswerFormat {
   readonly closeThinking: string;
   /** Text that begins the model's thinking; "" where there is none. */
   readonly beginThinking: string;
-  /** Texts that begin calls. */
+  /** Strings that begin a tool call. */
   readonly callStarts: readonly string[];
-  /** Text that nothing but a call follows, with which `callSteps` begin; "" where these begin as any JSON does. */
+  /** Special token that only a call can follow and that `callSteps` begin with; "" where calls begin as any JSON does. */
   readonly callToken: string;
-  /** What an answer is made of that must call a tool. */
+  /** Parts of an answer that must call a tool, in order. */
   readonly callSteps: readonly CallStep[];
   /** Reads an answer to its end. */
   read(cursor: AnswerCursor, writer: AnswerWriter): Reading<void>;

@@ -1,21 +1,21 @@
-/** Text of an answer to its events: thinking and calls of tools apart from what the answer says. */
+/** Parses the text of an answer into events: its text, thinking and tool calls. */
 
 import type { AnswerFormat } from "./answer-format.ts";
 import { AnswerCursor, type Reading } from "./cursor.ts";
 import { type AnswerEvent, AnswerWriter, type KnownTool } from "./events.ts";
 
-/** What a parser is made for. */
+/** Options of an AnswerParser. */
 export interface AnswerParserOptions {
   readonly tools: readonly KnownTool[];
   /** Whether the prompt has opened the model's thinking. */
   readonly isThinking: boolean;
-  /** Makes ids of calls. */
+  /** Makes the id of a call. */
   readonly makeId: () => string;
 }
 
 /**
- * Parses an answer that comes in pieces. However it is cut, the events join to the same. Text is given as soon as it belongs
- * to no marker for certain.
+ * Parses an answer that comes in pieces. The joined events do not depend on how the answer is cut. Text becomes an event as
+ * soon as it cannot be part of a marker any more.
  */
 export class AnswerParser {
   readonly writer: AnswerWriter;
@@ -29,7 +29,7 @@ export class AnswerParser {
     this.#reading.next();
   }
 
-  /** Events that a piece of text completes. */
+  /** Adds a piece of the answer and returns the events that it completes. */
   push(piece: string): AnswerEvent[] {
     if (piece === "") return [];
     this.#cursor.add(piece);
@@ -37,7 +37,7 @@ export class AnswerParser {
     return this.writer.take();
   }
 
-  /** The last events, when no more text comes: `isCut` where a limit has ended the answer, not the model. */
+  /** Returns the last events when the answer has ended; `isCut`: a length limit ended it, not the model. */
   end(isCut = false): AnswerEvent[] {
     this.#cursor.end(isCut);
     this.#reading.next();

@@ -1,9 +1,11 @@
-/** The text of an answer as it comes, read by generators that yield where they need more of it. */
+/** A cursor over the text of an answer as it comes, read by generators that yield when they need more text. */
 
-/** A reading of text: yields when all that has come is read, and goes on when there is more or the text has ended. */
+/**
+ * A parser as a generator: it yields when all available text is read, and is resumed when there is more or the text has ended.
+ */
 export type Reading<T> = Generator<void, T, void>;
 
-/** Consumed text is dropped from this length on. */
+/** Number of consumed characters from which on they are dropped. */
 const DROPPED_FROM = 4096;
 
 export class AnswerCursor {
@@ -11,10 +13,10 @@ export class AnswerCursor {
   #at = 0;
   #isEnded = false;
   #isCut = false;
-  /** Places that may be returned to. */
+  /** Number of running attempts that may return to an earlier place; while it is not 0, no consumed text is dropped. */
   #kept = 0;
 
-  /** Appends text that has come. */
+  /** Appends a piece of text. */
   add(piece: string): void {
     if (this.#kept === 0 && this.#at >= DROPPED_FROM) {
       this.#text = this.#text.slice(this.#at);
@@ -23,24 +25,24 @@ export class AnswerCursor {
     this.#text += piece;
   }
 
-  /** No more text will come; `isCut` where the model would have gone on. */
+  /** Marks the end of the text; `isCut`: a limit ended it, and the model would have gone on. */
   end(isCut = false): void {
     this.#isEnded = true;
     this.#isCut = isCut;
   }
 
-  /** Whether the text has ended where the model would have gone on. */
+  /** Whether a limit ended the text, where the model would have gone on. */
   get isCut(): boolean {
     return this.#isCut;
   }
 
-  /** The next character, or the one so many further on; "" behind the end of the text. */
+  /** The character `offset` places after the cursor; "" past the end of the text. */
   *peek(offset = 0): Reading<string> {
     while (this.#at + offset >= this.#text.length && !this.#isEnded) yield;
     return this.#text[this.#at + offset] ?? "";
   }
 
-  /** How many characters from an offset on are no white space's: the offset of the first that is none. */
+  /** The offset of the first character from `offset` on that is not white space. */
   *spaceEnd(offset: number): Reading<number> {
     for (let at = offset; ; at++) {
       const character = yield* this.peek(at);
@@ -48,7 +50,7 @@ export class AnswerCursor {
     }
   }
 
-  /** Whether a literal stands at an offset; null where the text ends within it, or before it. */
+  /** Whether the text at an offset begins with a literal; null where the text ends before that is decided. */
   *hasAt(offset: number, literal: string): Reading<boolean | null> {
     for (;;) {
       const at = this.#at + offset;
@@ -59,7 +61,7 @@ export class AnswerCursor {
     }
   }
 
-  /** Which of some literals stands at an offset, the longest of several; null where the text ends within one. */
+  /** The longest of several literals that begins at an offset; false for none, null where the text ends within one. */
   *whichAt(offset: number, literals: readonly string[]): Reading<string | false | null> {
     let found: string | false | null = false;
     for (const literal of literals) {
@@ -70,17 +72,17 @@ export class AnswerCursor {
     return found;
   }
 
-  /** Passes over characters that have come. */
+  /** Moves the cursor over characters that have come. */
   skip(count: number): void {
     this.#at += count;
   }
 
-  /** What has come and is not read yet. */
+  /** The text that has come and is not yet read. */
   get rest(): string {
     return this.#text.slice(this.#at);
   }
 
-  /** Passes over white space, and gives the character behind it, "" at the end. */
+  /** Skips white space and returns the character after it, "" at the end of the text. */
   *skipSpace(): Reading<string> {
     for (;;) {
       const character = yield* this.peek();
@@ -89,7 +91,7 @@ export class AnswerCursor {
     }
   }
 
-  /** Whether the text goes on with a literal, which is passed over then. */
+  /** Whether the text goes on with a literal; if so, skips it. */
   *takes(literal: string): Reading<boolean> {
     for (;;) {
       if (this.#text.startsWith(literal, this.#at)) {
@@ -103,9 +105,9 @@ export class AnswerCursor {
   }
 
   /**
-   * Gives the text before the first of some markers to `take`, in pieces that belong to none for certain, and passes over the
-   * marker: of several that begin at one place, the longest. Null when the text ends without one; what it may have begun of
-   * one is given, too, unless `dropsBegun`.
+   * Passes the text before the first of several markers to `take`, in pieces that cannot be part of a marker, and skips the
+   * marker (the longest one at that place). Returns null when the text ends without a marker; a marker that the end cuts off is
+   * passed to `take` too, unless `dropsBegun`.
    */
   *until(markers: readonly string[], take: (text: string) => void, dropsBegun = false): Reading<string | null> {
     for (;;) {
@@ -124,7 +126,7 @@ export class AnswerCursor {
     }
   }
 
-  /** Passes over white space and one of some markers, or what the end of the text has left of it. False where there is none. */
+  /** Skips white space and one of several markers, which the end of the text may cut off. False where there is none. */
   *passes(markers: readonly string[]): Reading<boolean> {
     const at = yield* this.spaceEnd(0);
     const marker = yield* this.whichAt(at, markers);
@@ -133,7 +135,7 @@ export class AnswerCursor {
     return true;
   }
 
-  /** The text up to one of some markers, which is passed over; null, at the same place, when there is none. */
+  /** Reads the text up to one of several markers and skips the marker. Returns null without moving when there is none. */
   *before(markers: readonly string[]): Reading<{ readonly text: string; readonly marker: string } | null> {
     return yield* this.attempt(
       function* (this: AnswerCursor) {
@@ -146,7 +148,7 @@ export class AnswerCursor {
     );
   }
 
-  /** A reading that leaves the place as it was where it gives null or false. */
+  /** Runs a reading, and moves the cursor back to where it was if the result is null or false. */
   *attempt<T>(reading: () => Reading<T>): Reading<T> {
     const start = this.#at;
     this.#kept++;
@@ -159,7 +161,7 @@ export class AnswerCursor {
     }
   }
 
-  /** The first marker, or else where one may begin or the text ends. */
+  /** Offset of the first marker; without one, of where a marker may begin (unless `isWhole`), or of the end of the text. */
   #find(markers: readonly string[], isWhole: boolean): { readonly start: number; readonly marker: string | null } {
     const text = this.#text;
     let start = text.length;
@@ -171,7 +173,7 @@ export class AnswerCursor {
       marker = candidate;
     }
     if (isWhole) return { start, marker };
-    // One may begin earlier, or be longer, when more has come.
+    // More text may complete a marker that begins earlier, or a longer one.
     for (const candidate of markers)
       for (let at = Math.max(this.#at, text.length - candidate.length + 1); at <= start && at < text.length; at++)
         if (

@@ -1,4 +1,4 @@
-/** What an answer is made of, told as it comes: text, thinking, and calls of tools. */
+/** Events of an answer as it comes: text, thinking and tool calls. */
 import type { ToolCall } from "../chat-messages.ts";
 
 /** A piece of an answer. */
@@ -10,19 +10,19 @@ export type AnswerEvent =
   /** More of the JSON text of a call's arguments. */
   | { readonly type: "toolArguments"; readonly index: number; readonly text: string };
 
-/** What a parser is to know of the tools that a model may call. */
+/** What an answer parser needs to know of a tool that the model may call. */
 export interface KnownTool {
   readonly name: string;
   /** JSON schema of the arguments. */
   readonly parameters?: object | undefined;
-  /** What the one argument of a tool that takes a text is made of. */
+  /** For a tool whose one argument is a text in a grammar: the argument's name and the grammar in EBNF. */
   readonly text?: { readonly argument: string; readonly ebnf: string } | undefined;
 }
 
-/** What stands between texts that nothing else stands between but a call or thinking. */
+/** Separator of two stretches of text that were divided by a call or thinking, without white space of their own. */
 const APART = "\n\n";
 
-/** Collects the events of an answer: joins pieces, and drops white space that stands between text and what is none. */
+/** Collects the events of an answer: joins pieces, and drops white space between text and calls or thinking. */
 export class AnswerWriter {
   readonly calls: (ToolCall & { arguments: string })[] = [];
   readonly tools: ReadonlyMap<string, KnownTool>;
@@ -32,11 +32,11 @@ export class AnswerWriter {
   reasoning = "";
   readonly #makeId: () => string;
   #events: AnswerEvent[] = [];
-  /** White space that is given when more text of its kind follows. */
+  /** White space at the end of the last piece, which becomes part of an event only when more text of its kind follows. */
   #held = "";
-  /** Whether something else has come since the last text. */
+  /** Whether a call, or text of the other kind (answer or thinking), has come since the last text. */
   #atEdge = false;
-  /** White space that stood behind the last text of each kind, in front of what is none. */
+  /** White space after the last text of each kind, before what divides it from the next. */
   readonly #gaps = { text: "", reasoning: "" };
 
   constructor(tools: readonly KnownTool[], makeId: () => string) {
@@ -44,14 +44,14 @@ export class AnswerWriter {
     this.#makeId = makeId;
   }
 
-  /** The events since the last time. */
+  /** Returns the events since the last call of `take`. */
   take(): AnswerEvent[] {
     const events = this.#events;
     this.#events = [];
     return events;
   }
 
-  /** Takes text, or thinking within the model's thinking. */
+  /** Adds a piece of text; it counts as thinking while `isThinking`. */
   readonly write = (piece: string): void => {
     let text = this.#held + piece;
     const end = text.trimEnd().length;
@@ -61,7 +61,7 @@ export class AnswerWriter {
     this.#give(this.#atEdge ? this.#separated(text) : text);
   };
 
-  /** Text behind something else: apart from the text before, by the white space on both sides. */
+  /** Separates a text from the last one of its kind by the white space at both ends, or by a blank line. */
   #separated(text: string): string {
     const begun = text.trimStart();
     if (this[this.#kind] === "") return begun;
@@ -75,19 +75,19 @@ export class AnswerWriter {
     this.isThinking = isThinking;
   }
 
-  /** The answer has ended: white space at the end of plain text is part of it. */
+  /** Ends the answer: white space at the end of plain text is part of it. */
   end(): void {
     if (this.#held !== "" && !this.#atEdge && !this.isThinking) this.#give(this.#held);
     this.#held = "";
   }
 
-  /** The name of a tool as its callers write it: some models put that of a group in front. */
+  /** The name of a tool as callers write it: some models put the name of a group (`functions.`) before it. */
   #known(name: string): string {
     const rest = name.replace(/^functions\./, "");
     return !this.tools.has(name) && this.tools.has(rest) ? rest : name;
   }
 
-  /** Whether a call of this name may be: within the model's thinking, only one of a tool that there is. */
+  /** Whether a call of this name may begin: within thinking, only one of a known tool. */
   mayBegin(name: string): boolean {
     return name !== "" && (!this.isThinking || this.isKnown(name));
   }
@@ -96,12 +96,12 @@ export class AnswerWriter {
     return this.tools.has(this.#known(name));
   }
 
-  /** The tool of a name; undefined where there is none. */
+  /** The tool with this name; undefined where there is none. */
   tool(name: string): KnownTool | undefined {
     return this.tools.get(this.#known(name));
   }
 
-  /** Begins a call, whose arguments must be begun with it. False, and no call, where none may be. */
+  /** Begins a call, whose arguments follow by `argue`. Returns false, without a call, where none may begin. */
   begin(name: string): boolean {
     if (!this.mayBegin(name)) return false;
     this.#edge();
@@ -112,7 +112,7 @@ export class AnswerWriter {
     return true;
   }
 
-  /** More of the arguments of the last call. */
+  /** Appends to the arguments of the last call. */
   readonly argue = (text: string): void => {
     if (text === "") return;
     const index = this.calls.length - 1;

@@ -1,4 +1,4 @@
-/** How the model of a template writes its answers: chosen by what the template contains. */
+/** Chooses how a model's answers are parsed, by what its chat template contains. */
 
 import { hasChannels, thinkingTags } from "../thinking.ts";
 import type { AnswerFormat } from "./answer-format.ts";
@@ -14,7 +14,9 @@ import { DEEPSEEK, KIMI, sectioned } from "./sectioned.ts";
 import { taggedJson } from "./tagged-json.ts";
 import { xmlParameters } from "./xml-parameters.ts";
 
-/** The format of a template; that of plain text without one. Calls are only looked for where there are tools. */
+/**
+ * The answer format of a chat template; plain text for a template without markers. Calls are only parsed where there are tools.
+ */
 export function answerFormat(template: string, hasTools: boolean): AnswerFormat {
   if (hasChannels(template)) return harmony;
   const thinking = thinkingTags(template);
@@ -34,7 +36,7 @@ function callToken({ starts, steps: [first] }: CallFormat): string {
   return first?.kind === "text" ? (starts.find((start) => first.text.startsWith(start)) ?? first.text) : "";
 }
 
-/** Families by texts that their templates contain, the most telling ones first. */
+/** Call formats by strings that chat templates contain, the most specific ones first. */
 const FAMILIES: readonly (readonly [texts: readonly string[], format: (template: string) => CallFormat])[] = [
   [["<｜tool▁call▁begin｜>"], (template) => sectioned(DEEPSEEK, template.includes("```json"))],
   [["<|tool_calls_section_begin|>"], () => sectioned(KIMI)],
@@ -52,7 +54,7 @@ const FAMILIES: readonly (readonly [texts: readonly string[], format: (template:
   [["<|START_ACTION|>"], taggedJson],
 ];
 
-/** Bare JSON is what models write whose templates show no marker. */
+/** The call format of a template; bare JSON for a template that shows no marker, as Llama models write it. */
 function callFormat(template: string): CallFormat {
   const found = FAMILIES.find(([texts]) => texts.every((text) => template.includes(text)));
   return found?.[1](template) ?? llama;

@@ -1,4 +1,4 @@
-/** Calls as `call:name{key:value}` between tokens of their own: FunctionGemma and Gemma 4. */
+/** Calls as `call:name{key:value}` between special tokens: FunctionGemma and Gemma 4. */
 import type { CallFormat } from "./call-format.ts";
 import { HeldCall } from "./held-call.ts";
 import { finish } from "./json.ts";
@@ -8,7 +8,7 @@ import { textRule } from "./schema-types.ts";
 interface GemmaMarkers {
   readonly start: string;
   readonly end: string;
-  /** Stands on both sides of a text. */
+  /** Delimiter at both ends of a string value. */
   readonly quote: string;
 }
 

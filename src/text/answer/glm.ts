@@ -1,4 +1,4 @@
-/** Calls with keys and values in turn: GLM 4.5 and later. */
+/** Calls with alternating keys and values: GLM 4.5 and later. */
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
@@ -24,7 +24,7 @@ export const glm: CallFormat = {
   starts: [START],
   specialTokens: [START, END, KEY, KEY_END, VALUE, VALUE_END],
   *read(cursor, _, writer) {
-    // Answers that are constrained to a schema have calls as JSON.
+    // Answers constrained to a schema write calls as JSON.
     if ((yield* cursor.skipSpace()) === "{") {
       if (!(yield* readJsonCalls(cursor, writer, { ends: [END] }))) return false;
       yield* cursor.passes([END]);
@@ -45,7 +45,7 @@ export const glm: CallFormat = {
   },
 };
 
-/** A key and the marker in front of its value; null where there are none. */
+/** Reads a key and the marker before its value; null where there is no key. */
 function* readKey(cursor: AnswerCursor): Reading<string | null> {
   return yield* cursor.attempt(function* () {
     yield* cursor.skipSpace();
@@ -56,7 +56,7 @@ function* readKey(cursor: AnswerCursor): Reading<string | null> {
   });
 }
 
-/** Values and further keys up to the end of the call. */
+/** Reads values and further keys up to the end of the call. */
 function* readParameters(cursor: AnswerCursor, writer: AnswerWriter, name: string, first: string): Reading<void> {
   const tool = writer.tool(name);
   const due = new Set(parameterNames(tool));
@@ -79,7 +79,7 @@ function* readParameters(cursor: AnswerCursor, writer: AnswerWriter, name: strin
   else cursor.skip(cursor.rest.length);
 }
 
-/** What follows the end marker of a value, from an offset on. */
+/** Classifies what follows a value's end marker, from an offset on. */
 function* follows(cursor: AnswerCursor, offset: number): Reading<Following> {
   const at = yield* cursor.spaceEnd(offset);
   const marker = yield* cursor.whichAt(at, [KEY, END]);
@@ -88,13 +88,13 @@ function* follows(cursor: AnswerCursor, offset: number): Reading<Following> {
   return marker === KEY ? "end" : yield* behindEnd(cursor, at + END.length);
 }
 
-/** The end of a call counts where no marker of a value follows. */
+/** Classifies a call's end marker: it counts only if no marker that belongs inside a call follows. */
 function* behindEnd(cursor: AnswerCursor, offset: number): Reading<Following> {
   const at = yield* cursor.spaceEnd(offset);
   return (yield* cursor.whichAt(at, STRAY)) ? "other" : "end";
 }
 
-/** Whether a value without an end marker ends at a marker: a key that is due, or the end of the call. */
+/** Whether a value without an end marker ends at this marker: the key of a parameter not yet given, or the end of the call. */
 function* endsAt(cursor: AnswerCursor, marker: string, isDue: (key: string) => boolean): Reading<boolean> {
   if (marker === END) return (yield* behindEnd(cursor, END.length)) === "end";
   let key: string | null = null;

@@ -11,7 +11,7 @@ const CONSTRAIN = "<|constrain|>";
 const MESSAGE = "<|message|>";
 const ENDS = ["<|end|>", "<|call|>", "<|return|>"];
 
-/** A channel alone may be that of thinking, or of text. */
+/** Where a call begins. The channel marker by itself is not enough: it may begin thinking or text. */
 const CALL = `${CHANNEL}commentary to=functions.`;
 
 export const harmony: AnswerFormat = {
@@ -31,12 +31,12 @@ export const harmony: AnswerFormat = {
   },
 };
 
-/** A head with channel and recipient, and the message behind it. What has no head is text. */
+/** Reads a header with channel and recipient, and the message after it. Without a header, the answer is read as text. */
 function* readMessage(cursor: AnswerCursor, writer: AnswerWriter): Reading<void> {
   const head = yield* cursor.attempt(function* () {
     yield* cursor.skipSpace();
     if (yield* cursor.takes(START)) {
-      // The role, with a recipient where the model writes it here.
+      // The header then begins with a role, after which the model may write the recipient.
     } else if (!(yield* cursor.takes(CHANNEL))) return null;
     else cursor.skip(-CHANNEL.length);
     const found = yield* cursor.before([MESSAGE, ...ENDS]);
@@ -54,14 +54,14 @@ function* readMessage(cursor: AnswerCursor, writer: AnswerWriter): Reading<void>
   writer.think(false);
 }
 
-/** Text up to where a head may begin. */
+/** Reads text up to where a header may begin. */
 function* readPlain(cursor: AnswerCursor, writer: AnswerWriter): Reading<void> {
   const heads = [START, CHANNEL];
   for (const marker of heads) if (yield* cursor.takes(marker)) writer.write(marker);
   yield* readText(cursor, writer, heads);
 }
 
-/** Text up to one of `heads`, or past an end marker that the next message or the end of the answer follows. */
+/** Reads text up to one of `heads`, or past an end marker that the next message or the end of the answer follows. */
 function* readText(cursor: AnswerCursor, writer: AnswerWriter, heads: readonly string[]): Reading<void> {
   for (;;) {
     const marker = yield* cursor.until([...heads, ...ENDS], writer.write);

@@ -1,10 +1,13 @@
-/** A call that is held back until it is whole, or too long to be. */
+/** A tool call that is withheld until it is complete, or too long to be withheld. */
 import type { AnswerWriter } from "./events.ts";
 
-/** So many characters of arguments are held back: most calls whole, and files that models write as they come. */
+/**
+ * Characters of arguments that are withheld at most: most calls fit, while a file in an argument streams as the model writes
+ * it.
+ */
 const HELD_MAX = 256;
 
-/** Arguments of a call that may still turn out to be text. */
+/** Buffers the arguments of a call that may still turn out to be text. */
 export class HeldCall {
   readonly #writer: AnswerWriter;
   readonly #name: string;
@@ -15,7 +18,7 @@ export class HeldCall {
     this.#name = name;
   }
 
-  /** Whether the call has been told of. */
+  /** Whether the call has been emitted. */
   get isBegun(): boolean {
     return this.#held === null;
   }
@@ -29,7 +32,7 @@ export class HeldCall {
     if (this.#held.length > HELD_MAX) this.begin();
   };
 
-  /** Tells of the call and of what there is of its arguments. */
+  /** Emits the call and the arguments that have come. */
   begin(): void {
     if (this.#held === null) return;
     const text = this.#held;

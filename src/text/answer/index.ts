@@ -1,4 +1,4 @@
-/** Parsers of answers, a module of their own for those who load them late. Re-exports only. */
+/** Answer parsers, as a module that can be loaded lazily. Re-exports only. */
 export type { AnswerFormat } from "./answer-format.ts";
 export { AnswerParser } from "./answer-parser.ts";
 export { answerFormat } from "./formats.ts";

@@ -1,4 +1,4 @@
-/** Calls that are written as objects of JSON. */
+/** Tool calls that are written as JSON objects. */
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 import { LiteralReader, type Outcome } from "./literal.ts";
@@ -7,22 +7,22 @@ import { parameterNames, textRule } from "./schema-types.ts";
 
 const NAME_KEYS = ["name", "tool_name", "function", "tool"];
 const ARGUMENT_KEYS = ["arguments", "parameters", "args"];
-/** Keys of objects around a call. */
+/** Keys of objects that wrap a call. */
 const WRAPPER_KEYS = ["function", "function_call", "tool_call", "tool_calls"];
-/** Keys beside name and arguments that say nothing of a call. */
+/** Keys beside name and arguments that are ignored. */
 const OTHER_KEYS = ["id", "type", "index", "call_id", "tool_call_id"];
 
-/** How calls that are written as objects are read. */
+/** Options for parsing calls that are written as JSON objects. */
 export interface JsonCallOptions {
-  /** Whether only calls of tools that there are count: where nothing marks a call. */
+  /** Whether only calls of known tools count: for calls that no marker announces. */
   readonly onlyKnown?: boolean | undefined;
-  /** Texts that end the calls: what is open there is closed. */
+  /** Markers that end the calls: brackets still open there are closed. */
   readonly ends?: readonly string[] | undefined;
 }
 
 /**
- * Arguments of a call that has a name: an object of JSON, as it comes, or nothing in front of `ends`. False, and no call,
- * where there is neither. What breaks behind that is part of the arguments, up to one of `ends`.
+ * Reads the arguments of a named call: a JSON object, as it comes, or nothing before one of `ends`. Returns false, without a
+ * call, where there is neither. If the object is malformed, all text up to one of `ends` is part of the arguments.
  */
 export function* readArguments(
   cursor: AnswerCursor,
@@ -44,7 +44,7 @@ export function* readArguments(
   return true;
 }
 
-/** Passes over what stands for no arguments in front of an end. */
+/** Skips text that stands for missing arguments (nothing, null, None, "") before an end marker. False where there is none. */
 function* isNothing(cursor: AnswerCursor, ends: readonly string[]): Reading<boolean> {
   for (const nothing of ["", "null", "None", '""']) {
     const at = yield* cursor.spaceEnd(nothing.length);
@@ -55,7 +55,7 @@ function* isNothing(cursor: AnswerCursor, ends: readonly string[]): Reading<bool
   return false;
 }
 
-/** Passes over what is left of arguments that are not whole: nothing that follows is text. */
+/** Skips what is left of incomplete arguments, so that it does not become text. */
 export function* finish(
   cursor: AnswerCursor,
   outcome: Outcome,
@@ -68,18 +68,18 @@ export function* finish(
   if (end !== null) cursor.skip(-end.length);
 }
 
-/** A call that is written as an object with a name and arguments, in either order. False, and no call, where it is none. */
+/** Parses a call written as an object with a name and arguments, in either order. False, without a call, where it is none. */
 class JsonCall {
   readonly #cursor: AnswerCursor;
   readonly #writer: AnswerWriter;
   readonly #onlyKnown: boolean;
   readonly #ends: readonly string[];
-  /** Brackets that end what is around a value. */
+  /** Closing brackets of what encloses the value. */
   readonly #outer: readonly string[];
   #name: string | null = null;
   /** Arguments that came before the name. */
   #early: string | null = null;
-  /** Members that are neither, which may be arguments without an object of their own. */
+  /** Other members: arguments that were written without an object of their own, perhaps. */
   readonly #others: [key: string, value: string][] = [];
   #isBegun = false;
 
@@ -119,7 +119,7 @@ class JsonCall {
     return this.#complete();
   }
 
-  /** Whether what ends a call stands here without its brace. */
+  /** Whether an enclosing bracket or an end marker stands here, so that the call's closing brace is missing. */
   *#isClosed(next: string): Reading<boolean> {
     return this.#outer.includes(next) || Boolean(yield* this.#cursor.whichAt(0, this.#ends));
   }
@@ -133,7 +133,7 @@ class JsonCall {
     return new LiteralReader(this.#cursor, { kind: "json", ends: this.#ends, outer: this.#outer }, take);
   }
 
-  /** JSON of a value; null where it is none. */
+  /** Reads a value and returns its JSON; null where there is no value. */
   *#value(): Reading<string | null> {
     let text = "";
     const reader = this.#literals((piece) => {
@@ -142,7 +142,7 @@ class JsonCall {
     return (yield* reader.value()) === "whole" && parsed(text) !== undefined ? text : null;
   }
 
-  /** The value behind a key. False where the object is no call. */
+  /** Reads the value of a key. False where the object is no call. */
   *#member(key: string): Reading<boolean> {
     const next = yield* this.#cursor.skipSpace();
     const isObject = next === "{" || next === "[";
@@ -195,7 +195,7 @@ class JsonCall {
     return this.#isBegun;
   }
 
-  /** The object has ended. */
+  /** Ends the object; returns whether it was a call. */
   #complete(): boolean {
     if (this.#isBegun || this.#name === null) return this.#isBegun;
     const names = parameterNames(this.#writer.tool(this.#name));
@@ -204,7 +204,7 @@ class JsonCall {
   }
 }
 
-/** The text of an object: of one, of a string that holds one, or of null; null for other values. */
+/** JSON of an object: the value itself, an object within a string, or {} for null; null for other values. */
 function objectText(text: string): string | null {
   const value = parsed(text);
   if (value === null) return "{}";
@@ -218,7 +218,7 @@ function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Calls that are written as objects, one after the other or in a list. False where there is none. */
+/** Reads calls written as objects, one after the other or in a list. False where there is none. */
 function* readCallList(cursor: AnswerCursor, writer: AnswerWriter, options: JsonCallOptions): Reading<boolean> {
   const isList = (yield* cursor.skipSpace()) === "[";
   if (isList) cursor.skip(1);
@@ -238,7 +238,7 @@ function* readCallList(cursor: AnswerCursor, writer: AnswerWriter, options: Json
 
 const FENCES = ["```json", "```"];
 
-/** Calls that are written as objects, bare or in a block of code, and what stands behind them up to their end. */
+/** Reads calls written as objects, bare or in a fenced code block, and skips what follows up to their end marker. */
 export function* readJsonCalls(
   cursor: AnswerCursor,
   writer: AnswerWriter,
@@ -253,14 +253,14 @@ export function* readJsonCalls(
   return true;
 }
 
-/** Passes over brackets too many. False where something else than the end of the calls, or another one, follows. */
+/** Skips surplus closing brackets. False where neither an end marker, the end of the text nor another call follows. */
 export function* passStray(cursor: AnswerCursor, ends: readonly string[]): Reading<boolean> {
   let next = yield* cursor.skipSpace();
   for (; next === "}" || next === "]"; next = yield* cursor.skipSpace()) cursor.skip(1);
   return next === "" || (yield* cursor.whichAt(0, ends)) !== false;
 }
 
-/** Calls of tools that there are, without markers, or in a block of code: small models leave the markers out. */
+/** Reads calls of known tools without markers, perhaps in a code block: small models leave the markers out. */
 export function* readBareCalls(cursor: AnswerCursor, writer: AnswerWriter): Reading<boolean> {
   return yield* readJsonCalls(cursor, writer, { onlyKnown: true });
 }

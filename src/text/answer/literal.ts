@@ -1,46 +1,46 @@
-/** Values as models write them: JSON, Python's literals and Gemma's, with the slips of small models, to JSON as they come. */
+/** Reads values as models write them (JSON, Python literals, Gemma's form, with small models' slips) and streams JSON. */
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import { pythonEscape } from "./python-escapes.ts";
 import { isBareText, type LiteralKind, scalarText } from "./scalars.ts";
 import type { TextRule } from "./schema-types.ts";
 
-/** How a value ended: with what ends it, with the end of the text, or before what no value has. */
+/** How a value ended: completely, cut off by the end of the text, or at a character that no value has. */
 export type Outcome = "whole" | "cut" | "broken";
 
-/** How values are written. */
+/** How values are written, and what ends them. */
 export interface LiteralStyle {
   readonly kind: LiteralKind;
-  /** Stands on both sides of a text, beside the quotes that all have. */
+  /** Delimiter of strings, beside the quotes that all styles have. */
   readonly quote?: string | undefined;
-  /** Texts that end the call around the value: what is open there is closed. */
+  /** Markers that end the call around the value: brackets still open there are closed. */
   readonly ends?: readonly string[] | undefined;
-  /** Brackets that end what is around the value. */
+  /** Closing brackets of what encloses the value. */
   readonly outer?: readonly string[] | undefined;
-  /** Whether the value of a key of the outermost object may be text. */
+  /** Whether the value of a key of the outermost object may be an unquoted string. */
   readonly textRule?: ((key: string) => TextRule) | undefined;
 }
 
 const QUOTES: Readonly<Record<string, string>> = { '"': '"', "'": "'", "“": "”" };
 const CLOSERS: Readonly<Record<string, string>> = { "{": "}", "[": "]", "(": ")" };
 const DEPTH_MAX = 200;
-/** Longest key that is looked for behind a comma. */
+/** Longest key that is searched for after a comma. */
 const KEY_MAX = 256;
 
-/** Text as it stands within a string of JSON. */
+/** A text escaped for a JSON string, without quotes. */
 export function escaped(text: string): string {
-  // Halves of a character may come one by one, which JSON.stringify would escape.
+  // Surrogates may come one at a time, and JSON.stringify would escape a lone one.
   return text.replace(/["\\\p{Cc}]/gu, (character) => JSON.stringify(character).slice(1, -1));
 }
 
 /**
- * Reads values, and gives them as JSON piece by piece: JSON as it is written, all else in the form of Python's json.dumps.
- * What has been given is the beginning of the JSON of whatever may follow.
+ * Reads values and emits them as JSON piece by piece: JSON as it is written, all else formatted as Python's json.dumps does.
+ * What was emitted is a prefix of the final JSON, whatever text follows.
  */
 export class LiteralReader {
   readonly #cursor: AnswerCursor;
   readonly #style: LiteralStyle;
   readonly #ends: readonly string[];
-  /** Brackets that are due, from the outermost on. */
+  /** Closing brackets that are due, the outermost first. */
   readonly #open: string[];
   readonly #outer: number;
   #take: (text: string) => void;
@@ -58,7 +58,7 @@ export class LiteralReader {
     return this.#style.kind === "json";
   }
 
-  /** A value behind white space. */
+  /** Reads white space and a value. */
   *value(textRule: TextRule = "unknown"): Reading<Outcome> {
     const cursor = this.#cursor;
     const next = yield* cursor.skipSpace();
@@ -73,7 +73,7 @@ export class LiteralReader {
     return yield* this.#word(textRule);
   }
 
-  /** Values and keys of a call behind its opening parenthesis, as an object; positions count as the keys of `names`. */
+  /** Reads a call's arguments after its opening parenthesis as an object; keys of positional ones come from `names`. */
   *call(names: readonly string[]): Reading<Outcome> {
     const cursor = this.#cursor;
     this.#take("{");
@@ -93,7 +93,7 @@ export class LiteralReader {
     }
   }
 
-  /** The name and equals sign in front of an argument; null where there are none. */
+  /** Reads the name and equals sign before a keyword argument; null where there are none. */
   *#keyword(end: number): Reading<string | null> {
     const equals = yield* this.#cursor.spaceEnd(end);
     if (end === 0 || (yield* this.#cursor.peek(equals)) !== "=") return null;
@@ -102,7 +102,7 @@ export class LiteralReader {
     return name;
   }
 
-  /** The text that a reading gives, which is taken, too. */
+  /** Runs a reading and also returns the text that it emitted. */
   *#noted(reading: () => Reading<Outcome>): Reading<{ readonly outcome: Outcome; readonly text: string }> {
     const take = this.#take;
     let text = "";
@@ -117,7 +117,7 @@ export class LiteralReader {
     }
   }
 
-  /** A key with what separates it from its value; its text, or how the reading ended. */
+  /** Reads a key and what separates it from its value; returns the key's text, or how the reading ended. */
   *key(): Reading<{ readonly key: string } | "cut" | "broken"> {
     const cursor = this.#cursor;
     const quote = yield* this.#quoteAt(0);
@@ -144,7 +144,7 @@ export class LiteralReader {
     return { key: JSON.parse(name) as string };
   }
 
-  /** White space, which is passed over. */
+  /** Skips white space and returns it. */
   *#space(): Reading<string> {
     const end = yield* this.#cursor.spaceEnd(0);
     const space = this.#cursor.rest.slice(0, end);
@@ -159,7 +159,7 @@ export class LiteralReader {
     this.#take("{");
     this.#open.push("}");
     let separator = yield* this.#space();
-    // Models double braces where their templates show them so.
+    // Models write doubled braces if their templates show such.
     const isDoubled = this.#isJson && (yield* cursor.peek()) === "{";
     if (isDoubled) {
       cursor.skip(1);
@@ -201,7 +201,7 @@ export class LiteralReader {
     }
   }
 
-  /** What stands between parentheses: a value, or a list where there is a comma. */
+  /** Reads what is between parentheses: a value, or, where there is a comma, a list. */
   *#tuple(): Reading<Outcome> {
     const take = this.#take;
     const items: string[] = [];
@@ -227,7 +227,7 @@ export class LiteralReader {
     return "whole";
   }
 
-  /** A comma with the white space around it; null, and nothing passed over but white space, where there is none. */
+  /** Reads a comma and the white space around it; where there is no comma, skips only white space and returns null. */
   *#separator(close: string): Reading<string | null> {
     const cursor = this.#cursor;
     const before = yield* this.#space();
@@ -245,7 +245,7 @@ export class LiteralReader {
     return null;
   }
 
-  /** Closes what is open where it ends: by its own bracket, by one around it, or with the call. Null where it goes on. */
+  /** Closes a bracket where its value ends: by its own bracket, an enclosing one, or the call's end. Null where it goes on. */
   *#closed(close: string, written: string, before = ""): Reading<Outcome | null> {
     const cursor = this.#cursor;
     const next = yield* cursor.skipSpace();
@@ -262,7 +262,7 @@ export class LiteralReader {
     return "whole";
   }
 
-  /** How a text begins at an offset; false where none does, null where the text ends. */
+  /** The quote that opens a string at an offset; false where none does, null where the text ends. */
   *#quoteAt(offset: number): Reading<Quote | false | null> {
     const cursor = this.#cursor;
     const { quote, kind } = this.#style;
@@ -289,7 +289,7 @@ export class LiteralReader {
   *#string(first: Quote, role: "key" | "value"): Reading<Outcome> {
     const cursor = this.#cursor;
     let quote = first;
-    /** Whether the text holds quotes like its own: what ends one without its closing quote is not certain then. */
+    /** Whether the string contains its own quote character: its end without a closing quote is uncertain then. */
     let hasQuotes = false;
     cursor.skip(quote.length);
     this.#take('"');
@@ -323,7 +323,7 @@ export class LiteralReader {
     }
   }
 
-  /** Text up to what may have a meaning, of which it gives the first character. */
+  /** Reads plain text up to a character that may have a meaning, and returns that character. */
   *#plain({ close }: Quote): Reading<string> {
     for (;;) {
       if ((yield* this.#cursor.peek()) === "") return "";
@@ -337,8 +337,8 @@ export class LiteralReader {
   }
 
   /**
-   * Whether a text without its closing quote ends at a bracket: nothing but brackets, the end of the call and the end of
-   * the answer follow. Null where the text ends before that is known.
+   * Whether a string without its closing quote ends at this bracket: only brackets, the end of the call and the end of the
+   * answer follow. Null where the text ends before that is known.
    */
   *#isUnclosed(next: string): Reading<boolean | null> {
     if (!this.#open.includes(next)) return false;
@@ -353,8 +353,8 @@ export class LiteralReader {
   }
 
   /**
-   * What a quote at the cursor is: the end of a text where what must follow one follows, a part of it otherwise; or the
-   * text goes on in the quotes that follow. Null where the text ends before that is known.
+   * Decides what a quote at the cursor is: the end of the string, if what follows can follow a string; a character of it; or
+   * the first of several quotes, with which the string goes on. Null where the text ends before that is known.
    */
   *#follows(role: "key" | "value", length: number): Reading<"end" | "text" | Quote | null> {
     const cursor = this.#cursor;
@@ -378,7 +378,7 @@ export class LiteralReader {
     return isKey === null ? null : isKey ? "end" : "text";
   }
 
-  /** Whether what may follow a comma stands at an offset; null where the text ends before that is known. */
+  /** Whether a key or value, as it may follow a comma, stands at an offset; null where the text ends before that is known. */
   *#isNextAt(at: number): Reading<boolean | null> {
     const cursor = this.#cursor;
     const next = yield* cursor.peek(at);
@@ -402,7 +402,7 @@ export class LiteralReader {
     return Object.hasOwn(CLOSERS, next) || /[-+.\d]/.test(next) || (yield* this.#isWordAt(at));
   }
 
-  /** Whether a number or word that is a value stands at an offset. */
+  /** Whether a number, true, false or null stands at an offset; null where the text ends before that is known. */
   *#isWordAt(at: number): Reading<boolean | null> {
     const end = yield* this.#nameEnd(at);
     if ((yield* this.#cursor.peek(end)) === "") return null;
@@ -429,12 +429,12 @@ export class LiteralReader {
     return false;
   }
 
-  /** The offset behind a name that begins at one; the same where none does. */
+  /** The offset after the name that begins at an offset; the same offset where none does. */
   *#nameEnd(start: number): Reading<number> {
     for (let at = start; ; at++) if (!/[\p{L}\p{N}_$.-]/u.test(yield* this.#cursor.peek(at))) return at;
   }
 
-  /** An escape sequence at the cursor. False where the text ends within it. */
+  /** Reads an escape sequence. False where the text ends within it. */
   *#escape({ escapes, close }: Quote): Reading<boolean> {
     const cursor = this.#cursor;
     const next = yield* cursor.peek(1);
@@ -464,7 +464,7 @@ export class LiteralReader {
     return true;
   }
 
-  /** A number or word up to what may follow it; text where it is nothing else and may be. */
+  /** Reads a number or word up to what may follow a value; a string if it is nothing else and strings are allowed. */
   *#word(textRule: TextRule): Reading<Outcome> {
     const cursor = this.#cursor;
     let end = 0;
@@ -486,9 +486,9 @@ export class LiteralReader {
   }
 }
 
-/** How a text is quoted. */
+/** How a string is quoted. */
 interface Quote {
-  /** Characters in front of the text. */
+  /** Length of the opening quote in characters. */
   readonly length: number;
   readonly close: string;
   readonly escapes: "json" | "python" | "raw" | "none";

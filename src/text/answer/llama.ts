@@ -1,9 +1,9 @@
-/** Calls as Llama 3.1 to 4 write them: JSON, bare or behind a token, Python's form, and tags with a name. */
+/** Calls as Llama 3.1 to 4 write them: JSON, bare or after a token; Python; and tags with a name. */
 import type { CallFormat } from "./call-format.ts";
 import { readArguments, readBareCalls, readJsonCalls } from "./json.ts";
 import { readBarePythonCalls, readPythonCalls } from "./pythonic.ts";
 
-/** Tokens before calls, with those behind. */
+/** Tokens that begin calls, with those that end them. */
 const TOKENS: Readonly<Record<string, string>> = {
   "<|python_tag|>": "<|eom_id|>",
   "<|python_start|>": "<|python_end|>",

@@ -1,10 +1,10 @@
-/** Answers in which markers set thinking and calls apart from text. */
+/** Answers in which markers separate thinking and calls from text. */
 import type { ThinkingTags } from "../thinking.ts";
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 
-/** Reads an answer to its end. Thinking begins with it, or never: a marker that comes later is mentioned. */
+/** Reads an answer to its end. Thinking begins with the answer or never: a later marker is only a mention of it. */
 export function* readMarkedAnswer(
   cursor: AnswerCursor,
   writer: AnswerWriter,
@@ -14,7 +14,7 @@ export function* readMarkedAnswer(
     writer.think(true);
   if (!writer.isThinking) yield* readBare(cursor, writer, calls);
   const starts = calls?.starts ?? [];
-  /** Whether the marker that ends thinking is due: a call within it may end it, too. */
+  /** Whether thinking is still open: its end marker, or a call within it, ends it. */
   let isDue = writer.isThinking;
   const place = new Place();
   const take = (text: string) => {
@@ -40,11 +40,11 @@ function* begins(cursor: AnswerCursor, marker: string): Reading<boolean> {
   return yield* cursor.takes(marker);
 }
 
-/** The place behind what was read, which tells a marker that is mentioned from one that counts. */
+/** Remembers the text before the cursor, to tell a quoted mention of a marker from a marker. */
 class Place {
-  /** The last two characters. */
+  /** The last two characters read. */
   #last = "";
-  /** Whether a piece of code has begun in the line. */
+  /** Whether inline code is open in this line. */
   #inCode = false;
 
   take(text: string): void {
@@ -54,7 +54,7 @@ class Place {
     this.#last = (this.#last + text).slice(-2);
   }
 
-  /** Whether a marker that was passed stands in quotes, or in code, which begin before it and end behind it. */
+  /** Whether the marker just read is quoted: it stands between quotes or backticks. */
   *isQuoted(cursor: AnswerCursor): Reading<boolean> {
     const quote = this.#last.at(-1) ?? "";
     const isBegun = quote === "`" ? this.#inCode : /^[^\p{L}\p{N}.,;:!?]?["']$/u.test(this.#last);

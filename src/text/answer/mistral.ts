@@ -1,4 +1,4 @@
-/** Calls behind `[TOOL_CALLS]`: a list of objects, or a name with its arguments, as Mistral's models write them. */
+/** Calls after `[TOOL_CALLS]`, as Mistral's models write them: a list of objects, or a name with its arguments. */
 import type { CallFormat, CallStep } from "./call-format.ts";
 import { passStray, readArguments, readJsonCalls } from "./json.ts";
 
@@ -16,7 +16,7 @@ const LISTED: readonly CallStep[] = [
   { kind: "text", text: "]" },
 ];
 
-/** Older models write lists, those whose templates have a marker for arguments write names. */
+/** Older models write a list of objects; those whose templates have a marker for arguments write the name before it. */
 export const mistral = (template: string): CallFormat => ({
   steps: template.includes(ARGUMENTS) ? MARKED : LISTED,
   starts: [START],

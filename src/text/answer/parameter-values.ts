@@ -1,17 +1,17 @@
-/** Values of parameters that models write as plain text, as JSON by the schema of the tool. */
+/** Converts parameter values that models write as plain text to JSON, by the tool's schema. */
 import { AnswerCursor, type Reading } from "./cursor.ts";
 import type { KnownTool } from "./events.ts";
 import { escaped, LiteralReader } from "./literal.ts";
 import { type LiteralKind, numberText, scalarText } from "./scalars.ts";
 import { type JsonType, parameterTypes, type ValueTypes } from "./schema-types.ts";
 
-/** Takes the text of one parameter piece by piece, and gives JSON as soon as it is certain. */
+/** Takes the text of one parameter piece by piece, and emits JSON as soon as it is certain. */
 export class ParameterValue {
   readonly #types: ValueTypes;
   readonly #take: (json: string) => void;
-  /** Whether text is given as it comes: nothing else may be. */
+  /** Whether the value can only be a string, so that its text is emitted as it comes. */
   readonly #isText: boolean;
-  /** Text that could still be the word for no value. */
+  /** Text so far, while it could still be the word for null. */
   #text = "";
   #isBegun = false;
 
@@ -30,7 +30,7 @@ export class ParameterValue {
     }
   };
 
-  /** The text has ended. */
+  /** Ends the value. */
   end(): void {
     if (!this.#isBegun) this.#take(valueText(this.#text, this.#types));
     else this.#take('"');
@@ -49,7 +49,7 @@ export class ParameterValue {
 
 const NULLS = ["null", "None", "none", "NULL"];
 
-/** JSON of what was written as text: of the first type that it can be, text where it can be none. */
+/** JSON of a value written as text: of the first type of the schema that the text can be, or else a string. */
 function valueText(text: string, { types, values }: ValueTypes): string {
   const word = text.trim();
   const value = values?.find((one) => (typeof one === "string" ? one === text || one === word : isWritten(word, one)));
@@ -63,7 +63,7 @@ function valueText(text: string, { types, values }: ValueTypes): string {
   return JSON.stringify(text);
 }
 
-/** JSON of a value of the schema that was written: its digits are the model's. */
+/** JSON of an enum value that a word spells, with the digits that the model wrote. */
 function jsonText(word: string, value: unknown): string {
   return typeof value === "number" ? numberText(word)! : JSON.stringify(value);
 }
@@ -73,7 +73,7 @@ function isWritten(word: string, value: unknown): boolean {
   return text !== null && JSON.stringify(JSON.parse(text)) === JSON.stringify(value);
 }
 
-/** JSON of a text of which no type is known: what looks like a value is one. */
+/** JSON of a text whose type is unknown, if it looks like a value; null otherwise. */
 function anyText(word: string): string | null {
   if (Object.hasOwn(WORDS, word)) return WORDS[word]!;
   return parsed(word) === undefined ? null : word;
@@ -101,12 +101,12 @@ function typedText(text: string, word: string, type: JsonType): string | null {
   }
 }
 
-/** JSON of a list or object as it is, or of one as Python or a small model writes it. */
+/** JSON of a list or object that is written as JSON, as Python, or with a small model's slips. */
 function containerText(word: string): string | null {
   return parsed(word) === undefined ? (literalText(word, "json") ?? literalText(word, "python")) : word;
 }
 
-/** JSON of a whole text that is one value; null where it is none. */
+/** JSON of a text that is one value in this style; null where it is not. */
 export function literalText(text: string, kind: LiteralKind): string | null {
   const cursor = new AnswerCursor();
   cursor.add(text);
@@ -119,7 +119,7 @@ export function literalText(text: string, kind: LiteralKind): string | null {
   return outcome === "whole" && cursor.rest.trim() === "" && parsed(json) !== undefined ? json : null;
 }
 
-/** What a reading of a text that has ended gives. */
+/** The result of a reading whose text has ended. */
 function done<T>(reading: Reading<T>): T {
   for (;;) {
     const next = reading.next();
@@ -127,7 +127,7 @@ function done<T>(reading: Reading<T>): T {
   }
 }
 
-/** The value of a text of JSON; undefined where it is none. */
+/** The value of a JSON text; undefined where it is not JSON. */
 export function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -5,8 +5,8 @@ const SINGLE: Readonly<Record<string, string>> = {
 };
 
 /**
- * What a backslash and what follows it stand for, and how much of it that is. `isWhole` says whether all digits of `\x`,
- * `\u` and `\U` are there. What is no escape sequence stays as it is, as Python has it.
+ * The text that an escape sequence stands for, and the sequence's length. `isWhole` says whether all digits of `\x`, `\u` and
+ * `\U` are there. An unknown escape stays as it is, as in Python.
  */
 export function pythonEscape(text: string, isWhole: boolean): { readonly text: string; readonly length: number } {
   const kind = text[1]!;

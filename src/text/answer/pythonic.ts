@@ -1,4 +1,4 @@
-/** Calls as Python writes them: LFM2 between its tokens, OLMo 3 in its tags, Llama 3.2 and 4 in a bare list. */
+/** Calls in Python syntax: LFM2 between its special tokens, OLMo 3 in tags, Llama 3.2 and 4 in a bare list. */
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
@@ -33,13 +33,13 @@ export function pythonic(template: string): CallFormat {
   };
 }
 
-/** A list of calls of tools that there are. */
+/** Reads a list of calls of known tools, without markers. */
 export function* readBarePythonCalls(cursor: AnswerCursor, writer: AnswerWriter): Reading<boolean> {
   if ((yield* cursor.peek()) !== "[") return false;
   return yield* readPythonCalls(cursor, writer, { onlyKnown: true });
 }
 
-/** Calls in a list, or one after the other. False where there is none. */
+/** Reads calls in a list, or one after the other. False where there is none. */
 export function* readPythonCalls(
   cursor: AnswerCursor,
   writer: AnswerWriter,

@@ -1,7 +1,7 @@
 /** Numbers, true, false and null, as JSON, Python and small models write them. */
 import type { TextRule } from "./schema-types.ts";
 
-/** In which language values are written. */
+/** The language that values are written in. */
 export type LiteralKind = "json" | "python" | "gemma";
 
 const WORDS: Readonly<Record<string, string>> = {
@@ -32,12 +32,12 @@ export function numberText(word: string): string | null {
   return `${sign === "-" ? "-" : ""}${before}.${digits(fraction) || "0"}${digits(exponent)}`;
 }
 
-/** Whether words without quotes can be nothing but text: several where text is expected, a single one elsewhere. */
+/** Whether unquoted words can only be a string: several words where a string is expected, a single one elsewhere. */
 export function isBareText(words: string, rule: TextRule, kind: LiteralKind): boolean {
   if (words === "" || rule === "never") return false;
   if (kind === "gemma") return true;
   const isExpected = rule === "only" || rule === "may";
   if (isExpected) return !(kind === "python" ? /["'`()[\]{}\\:=]/ : /["'`()[\]{}\\]|:\s|:$/).test(words);
-  // In Python, it could be a variable.
+  // In Python, a single word could be a variable.
   return kind === "json" && /^[\p{L}_][\p{L}\p{N}_-]*$/u.test(words);
 }

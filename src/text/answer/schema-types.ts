@@ -1,4 +1,4 @@
-/** What a JSON schema says of the types of a tool's parameters, through references and combinations. */
+/** The types that a JSON schema allows for a tool's parameters, resolved through references and combinations. */
 import type { KnownTool } from "./events.ts";
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -6,14 +6,14 @@ type Schema = Readonly<Record<string, unknown>>;
 /** Types of JSON's values. */
 export type JsonType = "string" | "integer" | "number" | "boolean" | "null" | "array" | "object";
 
-/** Whether a value is text and nothing else, may be text beside other types, is none, or may be whatever it looks like. */
+/** Whether a value is always a string, may be one among other types, never is, or is of the type that it looks like. */
 export type TextRule = "only" | "may" | "never" | "unknown";
 
-/** What a schema says of values. */
+/** Types and values that a schema allows. */
 export interface ValueTypes {
   /** Types in the order in which the schema names them; null where it names none. */
   readonly types: readonly JsonType[] | null;
-  /** The values that may be, in their order; null where any may. */
+  /** Allowed values (`enum` and `const`) in their order; null where any is allowed. */
   readonly values: readonly unknown[] | null;
 }
 
@@ -21,7 +21,7 @@ const TYPES: readonly JsonType[] = ["string", "integer", "number", "boolean", "n
 const ANY: ValueTypes = { types: null, values: null };
 const DEPTH_MAX = 32;
 
-/** What the schema of a tool says of a parameter. */
+/** Types and values that a tool's schema allows for a parameter. */
 export function parameterTypes(tool: KnownTool | undefined, parameter: string): ValueTypes {
   const root = tool?.parameters as Schema | undefined;
   if (root === undefined) return ANY;
@@ -51,7 +51,7 @@ export function textRule(tool: KnownTool | undefined, parameter: string): TextRu
   return types.length === 1 ? "only" : "may";
 }
 
-/** Schemas that all hold for a property, or of which one does. */
+/** Schemas of a property, found in all combined schemas and alternatives. */
 function propertySchemas(schema: unknown, name: string, root: Schema, depth: number): unknown[] {
   if (!isObject(schema) || depth > DEPTH_MAX) return [];
   const { properties, patternProperties, additionalProperties } = schema;
@@ -95,7 +95,7 @@ function typesOf(schema: unknown, root: Schema, depth: number): ValueTypes {
   return found;
 }
 
-/** `nullable` of OpenAPI allows null beside the type that is named. */
+/** OpenAPI's `nullable` allows null in addition to the named type. */
 function withNull(types: readonly JsonType[], { nullable }: Schema): JsonType[] {
   return nullable === true && !types.includes("null") ? [...types, "null"] : [...types];
 }
@@ -128,7 +128,7 @@ function bothTypes(a: ValueTypes["types"], b: ValueTypes["types"]): ValueTypes["
   return [...kept];
 }
 
-/** The schema that a reference within the tool's own names; null where there is none. */
+/** The schema that a local reference (`#/...`) points to; null where there is none. */
 function referenced(root: Schema, reference: string): unknown {
   if (!reference.startsWith("#")) return null;
   const path = decode(reference.slice(1)).split("/").slice(1);

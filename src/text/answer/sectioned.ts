@@ -1,4 +1,4 @@
-/** Calls between tokens of their own, each with a head and JSON: DeepSeek and Kimi. */
+/** Calls between special tokens, each with a header and JSON: DeepSeek and Kimi. */
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
@@ -28,7 +28,10 @@ export const KIMI: SectionMarkers = {
   sectionEnd: "<|tool_calls_section_end|>",
 };
 
-/** `isFenced`: DeepSeek's first models write a kind before the name, and JSON in a block of code. */
+/**
+ * Call format of these markers. `isFenced`: a kind before the name, and JSON in a code block, as the first DeepSeek models
+ * write.
+ */
 export function sectioned(markers: SectionMarkers, isFenced = false): CallFormat {
   const head = markers === KIMI ? "functions." : isFenced ? `function${markers.separator}` : "";
   const between = markers === KIMI ? `:0${markers.separator}` : isFenced ? "\n```json\n" : markers.separator;
@@ -66,7 +69,7 @@ export function sectioned(markers: SectionMarkers, isFenced = false): CallFormat
 function* readCall(cursor: AnswerCursor, writer: AnswerWriter, markers: SectionMarkers): Reading<boolean> {
   const head = yield* cursor.before([markers.separator, markers.callEnd]);
   if (head?.marker !== markers.separator) return false;
-  // DeepSeek's first models wrote a kind before the name, and JSON in a block of code.
+  // The first DeepSeek models write a kind before the name, and JSON in a code block.
   let name = nameIn(head.text);
   if (head.text.trim() === "function") {
     const line = yield* cursor.before(["\n"]);
@@ -82,7 +85,7 @@ function* readCall(cursor: AnswerCursor, writer: AnswerWriter, markers: SectionM
   return true;
 }
 
-/** The name in a head such as `functions.get_weather:0`. */
+/** The tool's name in a header such as `functions.get_weather:0`. */
 function nameIn(head: string): string {
   return /^(?:functions\.)?([\w.-]+?)(?::\d+)?$/.exec(head.trim())?.[1] ?? "";
 }

@@ -4,7 +4,7 @@ import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 import { readArguments, readBareCalls, readJsonCalls } from "./json.ts";
 
-/** Marks before calls, with those behind, which models may leave out. */
+/** Markers that begin calls, with those that end them, which models may leave out. */
 const MARKERS: readonly (readonly [begin: string, end: string])[] = [
   ["<tool_call>", "</tool_call>"],
   ["<|tool_call|>", "<|/tool_call|>"],
@@ -12,7 +12,7 @@ const MARKERS: readonly (readonly [begin: string, end: string])[] = [
   ["<|START_ACTION|>", "<|END_ACTION|>"],
 ];
 
-/** Calls as objects, or as a list of them, behind a marker that the template has. */
+/** Call format of JSON objects, or a list of them, after a marker that the template contains. */
 export function taggedJson(template: string): CallFormat {
   const used = MARKERS.filter(([begin]) => template.includes(begin));
   const pairs = used.length > 0 ? used : MARKERS.slice(0, 1);
@@ -37,7 +37,7 @@ export function taggedJson(template: string): CallFormat {
   };
 }
 
-/** The name of a tool that there is, and its arguments behind it. */
+/** Reads the name of a known tool and its arguments after it. */
 function* readNamedCall(cursor: AnswerCursor, writer: AnswerWriter, ends: readonly string[]): Reading<boolean> {
   const head = yield* cursor.before(["{", ...ends]);
   const name = head?.text.trim() ?? "";
@@ -46,7 +46,7 @@ function* readNamedCall(cursor: AnswerCursor, writer: AnswerWriter, ends: readon
   return yield* readArguments(cursor, writer, name, { ends });
 }
 
-/** Passes over a marker with which the answer ends: models write the one that begins calls for the one that ends them. */
+/** Skips a begin marker at the end of the answer: some models write it where the end marker belongs. */
 function* passesLast(cursor: AnswerCursor, marker: string): Reading<boolean> {
   yield* cursor.skipSpace();
   return (yield* cursor.takes(marker)) && (yield* cursor.skipSpace()) === "";

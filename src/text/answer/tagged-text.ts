@@ -1,25 +1,28 @@
-/** Text between markers that it may hold itself: an end marker counts where what must follow it follows. */
+/** Reads text between markers that may occur in it, too: an end marker counts only if what follows it can follow the text. */
 import type { AnswerCursor, Reading } from "./cursor.ts";
 
 /**
- * What follows an end marker: what ends the value; what may, unless a better end comes later; something else, so that the
- * marker is part of the value; or the end of the text.
+ * What an end marker is, judged by what follows it: the end of the value ("end"); its end unless a better one comes later
+ * ("perhaps"); a part of the value ("other"); undecided, since the text ends here ("cut").
  */
 export type Following = "end" | "perhaps" | "other" | "cut";
 
 /** The markers around a value, and what counts as its end. */
 export interface TagRules {
-  /** Ends a value. */
+  /** End marker of a value. */
   readonly close: string;
-  /** Begins a value: one within a value has an end marker of its own. */
+  /** Begin marker of a value; a nested one is matched by its own end marker. */
   readonly nested: string;
-  /** Marks at which a value ends whose own end marker is left out. */
+  /** Markers that end a value whose own end marker is missing. */
   readonly ends: readonly string[];
-  /** Whether a line break behind the first marker and before the last belongs to the markers. One before `ends` always does. */
+  /**
+   * Whether the line breaks after the begin marker and before the end marker belong to the markers; one before `ends` always
+   * does.
+   */
   readonly inLines?: boolean | undefined;
-  /** What follows an end marker, from an offset on. */
+  /** Classifies an end marker by the text after it, which begins at an offset. */
   follows(cursor: AnswerCursor, offset: number): Reading<Following>;
-  /** Whether a value ends at a marker of `ends`, at which the cursor is, unless a better end comes later. */
+  /** Whether the value ends at a marker of `ends` at the cursor, unless a better end comes later. */
   endsAt(marker: string): Reading<boolean>;
 }
 
@@ -27,7 +30,7 @@ export class TaggedText {
   readonly #cursor: AnswerCursor;
   readonly #rules: TagRules;
   readonly #markers: readonly string[];
-  /** Values that have begun within this one and are due to end. */
+  /** Nested values that have begun and not ended. */
   #depth = 0;
 
   constructor(cursor: AnswerCursor, rules: TagRules) {
@@ -37,7 +40,7 @@ export class TaggedText {
     this.#markers = [...markers, ...(rules.inLines ? markers : rules.ends).map((marker) => `\n${marker}`)];
   }
 
-  /** The text, piece by piece, and past its end marker. False where the text of the answer ends before. */
+  /** Passes the text to `take` piece by piece and skips its end marker. False where the answer ends before it. */
   *read(take: (text: string) => void): Reading<boolean> {
     const cursor = this.#cursor;
     if (this.#rules.inLines) yield* cursor.takes("\n");
@@ -62,7 +65,7 @@ export class TaggedText {
     }
   }
 
-  /** Whether the value ends at a marker behind so much white space. */
+  /** Classifies a marker that follows `space` characters of white space. */
   *#end(marker: string, space: number): Reading<Following> {
     const { close, nested } = this.#rules;
     if (marker === close) {
@@ -97,12 +100,12 @@ export class TaggedText {
     return isEnd;
   }
 
-  /** An end that only the end of the answer makes one is none where the answer was cut. */
+  /** The end of the answer ends the value, unless a limit cut the answer. */
   #unlessCut(): Following {
     return this.#cursor.isCut ? "cut" : "end";
   }
 
-  /** Whether an end marker that counts comes behind an offset, when so many values within are due to end. */
+  /** Whether a valid end marker follows an offset, with `within` nested values still open. */
   *#hasLaterEnd(offset: number, within: number): Reading<boolean> {
     const cursor = this.#cursor;
     const { close, nested } = this.#rules;

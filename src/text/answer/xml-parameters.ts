@@ -26,7 +26,7 @@ export function xmlParameters(template: string): CallFormat {
     *read(cursor, start, writer) {
       const functions = new FunctionReader(cursor, writer, reader, start !== FUNCTION);
       if (start !== FUNCTION && (yield* cursor.skipSpace()) === "{") {
-        // Answers that are constrained to a schema have calls as JSON.
+        // Answers constrained to a schema write calls as JSON.
         if (!(yield* readJsonCalls(cursor, writer, { ends: reader.ends }))) return false;
       } else {
         if (start !== FUNCTION && !(yield* cursor.takes(FUNCTION))) return false;
@@ -44,7 +44,7 @@ export function xmlParameters(template: string): CallFormat {
   };
 }
 
-/** Marks around functions. */
+/** Markers around functions, and those that end them. */
 interface WrapperMarkers {
   readonly wrappers: readonly string[];
   readonly ends: readonly string[];
@@ -54,7 +54,7 @@ class FunctionReader {
   readonly #cursor: AnswerCursor;
   readonly #writer: AnswerWriter;
   readonly #markers: WrapperMarkers;
-  /** Whether a marker around the function has begun. */
+  /** Whether a wrapper marker stood before the function. */
   readonly #isWrapped: boolean;
 
   constructor(cursor: AnswerCursor, writer: AnswerWriter, markers: WrapperMarkers, isWrapped: boolean) {
@@ -64,7 +64,7 @@ class FunctionReader {
     this.#isWrapped = isWrapped;
   }
 
-  /** A function behind its marker. False, and no call, where what follows is none. */
+  /** Reads a function after its marker. False, without a call, where it is none. */
   *read(): Reading<boolean> {
     const cursor = this.#cursor;
     const head = yield* cursor.before([">", "\n", "<"]);
@@ -84,7 +84,7 @@ class FunctionReader {
     return true;
   }
 
-  /** Parameters from the key of the first on, and the end of the function. False where the text ends before. */
+  /** Reads parameters, from the first one's value on, and the end of the function. False where the text ends before that. */
   *#parameters(name: string, first: string): Reading<boolean> {
     const cursor = this.#cursor;
     const tool = this.#writer.tool(name);
@@ -110,7 +110,7 @@ class FunctionReader {
     return false;
   }
 
-  /** The name of a parameter, past its marker; null where none follows. */
+  /** Reads a parameter's marker and name; null where none follows. */
   *#key(): Reading<string | null> {
     const cursor = this.#cursor;
     return yield* cursor.attempt(function* () {
@@ -123,7 +123,7 @@ class FunctionReader {
     });
   }
 
-  /** Passes over the end of the function; where it is left out, what follows one must be there. */
+  /** Skips the function's end marker. Without one, returns whether another function or an end marker follows. */
   *#end(): Reading<boolean> {
     const cursor = this.#cursor;
     if (yield* cursor.attempt(() => passesWhole(cursor, [FUNCTION_END]))) return true;
@@ -131,7 +131,7 @@ class FunctionReader {
     return Boolean(yield* cursor.whichAt(at, [FUNCTION, ...this.#markers.ends]));
   }
 
-  /** What follows the end marker of a parameter, from an offset on. */
+  /** Classifies what follows a parameter's end marker, from an offset on. */
   *#follows(offset: number): Reading<Following> {
     const cursor = this.#cursor;
     const { wrappers, ends } = this.#markers;
@@ -147,13 +147,13 @@ class FunctionReader {
     return next === false && this.#isWrapped ? "perhaps" : "end";
   }
 
-  /** The end of a wrapper counts where no marker of what is within one follows. */
+  /** Classifies a wrapper's end marker: it counts only if no marker that belongs inside a wrapper follows. */
   *#behindWrapper(offset: number): Reading<Following> {
     const at = yield* this.#cursor.spaceEnd(offset);
     return (yield* this.#cursor.whichAt(at, [PARAMETER_END, FUNCTION_END])) ? "other" : "end";
   }
 
-  /** Whether a value without an end marker ends at a marker. */
+  /** Whether a value without an end marker ends at this marker. */
   *#endsAt(marker: string, isDue: (key: string) => boolean): Reading<boolean> {
     const cursor = this.#cursor;
     if (marker === PARAMETER) {
@@ -172,7 +172,7 @@ class FunctionReader {
   }
 }
 
-/** Passes over white space and a whole marker. */
+/** Skips white space and a complete marker. */
 function* passesWhole(cursor: AnswerCursor, markers: readonly string[]): Reading<boolean> {
   const at = yield* cursor.spaceEnd(0);
   const marker = yield* cursor.whichAt(at, markers);

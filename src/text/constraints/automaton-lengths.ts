@@ -1,12 +1,12 @@
-/** How many characters an automaton reads from its states to an end. */
+/** The numbers of characters by which states of an automaton can reach an accepting state. */
 import { type Automaton, AutomatonSizeError } from "./automaton.ts";
 
-/** States times lengths that are worked out at most. */
+/** Limit of the table's size: states times lengths. */
 const WORK_MAX = 100_000_000;
 
 export class Lengths {
   readonly #automaton: Automaton;
-  /** By a number of characters: the states (1) from which so many lead to an end. The list repeats from `#again` on. */
+  /** By length: a 1 for each state from which some text of that length is accepted. The list repeats from index `#again` on. */
   readonly #reached: Uint8Array[];
   readonly #known = new Map<string, number>();
   readonly #edges: number;
@@ -19,12 +19,12 @@ export class Lengths {
     this.#edges = automaton.edges.reduce((sum, own) => sum + own.length + 1, 0);
   }
 
-  /** Whether one of some states leads to an end by `least` to `most` characters. */
+  /** Whether some of these states can reach acceptance by `least` to `most` characters. */
   has(states: readonly number[], least: number, most: number): boolean {
     for (let length = least; length <= most; length++) {
       const reached = this.#at(length);
       if (states.some((state) => reached[state])) return true;
-      // All that repeats has been seen.
+      // The lengths repeat, and all of them have been tried.
       if (this.#again !== null && length - least > this.#reached.length) return false;
     }
     return false;

@@ -1,24 +1,24 @@
-/** Texts of an automaton, of some lengths, followed state by state. */
+/** Follows texts that an automaton accepts, within bounds of their length, state by state. */
 import { type Automaton, successors } from "./automaton.ts";
 import { Lengths } from "./automaton-lengths.ts";
 import type { State, StateLeaf } from "./states.ts";
 
-/** How many characters a text may have. */
+/** Bounds of a text's length in characters. */
 export interface LengthBounds {
   readonly min: number;
-  /** Infinity for any number. */
+  /** Infinity for no limit. */
   readonly max: number;
 }
 
-/** States of an automaton together, and where characters lead. */
+/** A set of states that the automaton may be in after one text, as the subset construction makes them. */
 interface StateSet {
   readonly states: readonly number[];
   readonly canEnd: boolean;
-  /** Null until they are asked for. */
+  /** Null until first needed. */
   leaves: { readonly ranges: StateLeaf["ranges"]; readonly set: StateSet }[] | null;
 }
 
-/** Follows an automaton. Its sets of states are made when they are met. */
+/** Follows an automaton deterministically. Sets of states are made when they are reached. */
 class AutomatonTexts {
   readonly #automaton: Automaton;
   readonly #bounds: LengthBounds;
@@ -35,11 +35,11 @@ class AutomatonTexts {
     return this.#state(this.#set([...this.#automaton.starts].sort((a, b) => a - b)), 0);
   }
 
-  /** Where a text is that has so many characters; null where no end can be reached. */
+  /** The state of a text of `read` characters; null where no text of a permitted length can be completed from it. */
   #state(set: StateSet, read: number): State | null {
     const { min, max } = this.#bounds;
     const isBounded = max !== Number.POSITIVE_INFINITY;
-    // Without a most, what is beyond the least counts no more.
+    // Without a maximum, characters beyond the minimum need not be counted.
     const count = isBounded ? read : Math.min(read, min);
     const isFree = !isBounded && count >= min;
     if (!isFree) {
@@ -82,7 +82,7 @@ class AutomatonTexts {
   }
 }
 
-/** Where a text of an automaton begins that has so many characters; null where there is none. */
+/** The start state of an automaton's texts within these lengths; null where there is no such text. */
 export function automatonState(
   automaton: Automaton,
   bounds: LengthBounds = { min: 0, max: Number.POSITIVE_INFINITY },

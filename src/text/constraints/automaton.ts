@@ -1,35 +1,37 @@
-/** Finite automata over code points, without empty steps: built of trees, joined, and turned into what they do not read. */
+/**
+ * Nondeterministic finite automata over code points, without epsilon transitions: built from trees, combined and complemented.
+ */
 import { ANY, complement, intersection, normalized, type Range } from "./code-points.ts";
 import type { Tree } from "./grammar.ts";
 
 export interface Edge {
-  /** Normalized. */
+  /** Characters of the transition, normalized ranges. */
   readonly ranges: readonly Range[];
   readonly to: number;
 }
 
-/** States are numbers; from each an end can be reached, and each can be reached. */
+/** States are indices. Each can be reached from a start, and from each an accepting state can be reached. */
 export interface Automaton {
   readonly starts: readonly number[];
   readonly edges: readonly (readonly Edge[])[];
   readonly accepts: readonly boolean[];
 }
 
-/** A place of the text, or an automaton within a tree. */
+/** An assertion about a place of the text, or an automaton as a leaf of a tree. */
 type Anchor =
   | { readonly kind: "start" | "end" | "boundary" | "inside" }
   | { readonly kind: "automaton"; readonly automaton: Automaton };
 
-/** A tree that automata are built of. */
+/** Tree from which automata are built. */
 export type Pattern = Tree<Anchor>;
 
-/** An automaton that is larger than it may be. */
+/** Thrown when an automaton exceeds its limit of states or edges. */
 export class AutomatonSizeError extends Error {}
 
 const STATES_MAX = 50_000;
 const EDGES_MAX = 500_000;
 
-/** Kinds of characters that may come next, as bits. */
+/** Kinds of the next character, as bits: a word character, another one, the end of the text. */
 const WORD = 1;
 const OTHER = 2;
 const END = 4;
@@ -42,17 +44,17 @@ const WORDS: readonly Range[] = [
 ];
 const NO_WORDS = complement(WORDS);
 
-/** An empty step, over which only some kinds of characters may come next, depending on what came before. */
+/** An epsilon transition; its anchor restricts the kind of the next character, depending on the character before. */
 interface Step {
   readonly to: number;
   readonly anchor: "start" | "end" | "boundary" | "inside" | null;
 }
 
-/** States with empty steps, as Thompson's construction makes them. */
+/** Builds states with epsilon transitions by Thompson's construction. */
 class Builder {
   readonly steps: Step[][] = [];
   readonly edges: Edge[][] = [];
-  /** Whether what came before says where a text may go on. */
+  /** Whether some anchor depends on the character before it. */
   looksBack = false;
   #edgeCount = 0;
 
@@ -76,7 +78,7 @@ class Builder {
     if (++this.#edgeCount > EDGES_MAX) throw new AutomatonSizeError();
   }
 
-  /** Adds what reads a tree from a state; gives the state behind it. */
+  /** Adds states that read a tree from the state `from`; returns the state after it. */
   add(tree: Pattern, from: number): number {
     switch (tree.kind) {
       case "text":
@@ -147,10 +149,10 @@ class Builder {
   }
 }
 
-/** What came before a state: nothing, or the kind of the last character. */
+/** What precedes a state: the start of the text, or a character of this kind. */
 type Before = "start" | typeof WORD | typeof OTHER;
 
-/** What may come next where a step leads. */
+/** Kinds of characters that may follow an epsilon transition with this anchor. */
 function allowedBehind(anchor: Step["anchor"], before: Before): number {
   switch (anchor) {
     case null:
@@ -164,7 +166,7 @@ function allowedBehind(anchor: Step["anchor"], before: Before): number {
   }
 }
 
-/** The automaton of a tree: it reads the whole text. AutomatonSizeError for one that is too large. */
+/** The automaton that accepts exactly the texts of a tree. AutomatonSizeError for one that is too large. */
 export function automatonOf(tree: Pattern): Automaton {
   const builder = new Builder();
   const start = builder.state();
@@ -203,7 +205,7 @@ export function automatonOf(tree: Pattern): Automaton {
   return trimmed({ starts: [0], edges, accepts });
 }
 
-/** Edges over those of some characters that may come next, by their kinds where these say what may follow. */
+/** Edges for the characters whose kinds may come next, divided by kind where later anchors depend on it. */
 function edgesOf(
   ranges: readonly Range[],
   kinds: number,
@@ -218,7 +220,7 @@ function edgesOf(
   });
 }
 
-/** States that empty steps reach, and the kinds of characters that may come next there. */
+/** Epsilon closure: the states reached, each with the kinds of characters that may come next there. */
 function closure({ steps }: Builder, from: number, before: Before): [state: number, kinds: number][] {
   const met = new Set<number>();
   const found: [number, number][] = [];
@@ -234,7 +236,7 @@ function closure({ steps }: Builder, from: number, before: Before): [state: numb
   return found;
 }
 
-/** Without states that reach no end, or that no start reaches. */
+/** Removes states that no start reaches, or that reach no accepting state. */
 function trimmed({ starts, edges, accepts }: Automaton): Automaton {
   const sources: number[][] = edges.map(() => []);
   for (const [from, own] of edges.entries()) for (const { to } of own) sources[to]!.push(from);
@@ -272,7 +274,7 @@ function closed(from: readonly number[], next: (state: number) => readonly numbe
   return isMet;
 }
 
-/** What two automata read. AutomatonSizeError where that takes too many states. */
+/** Intersection: accepts what both automata accept. AutomatonSizeError where it takes too many states. */
 export function both(a: Automaton, b: Automaton): Automaton {
   const ids = new Map<number, number>();
   const pairs: [number, number][] = [];
@@ -301,7 +303,7 @@ export function both(a: Automaton, b: Automaton): Automaton {
   return trimmed({ starts, edges, accepts: pairs.map(([one, other]) => a.accepts[one]! && b.accepts[other]!) });
 }
 
-/** What one of two automata reads. */
+/** Union: accepts what either automaton accepts. */
 export function either(a: Automaton, b: Automaton): Automaton {
   const count = a.edges.length;
   return {
@@ -311,7 +313,7 @@ export function either(a: Automaton, b: Automaton): Automaton {
   };
 }
 
-/** What two automata read, one after the other. */
+/** Concatenation: a text of the first automaton followed by one of the second. */
 export function followedBy(a: Automaton, b: Automaton): Automaton {
   const count = a.edges.length;
   const later = moved(b.edges, count);
@@ -324,7 +326,7 @@ export function followedBy(a: Automaton, b: Automaton): Automaton {
   });
 }
 
-/** All texts but some. */
+/** Accepts all texts except the given ones. */
 export function allBut(texts: readonly string[]): Automaton {
   const edges: Edge[][] = [[], [{ ranges: ANY, to: 1 }]];
   const accepts = [true, true];
@@ -357,7 +359,7 @@ function moved(edges: readonly (readonly Edge[])[], count: number): Edge[][] {
   return edges.map((own) => own.map(({ ranges, to }) => ({ ranges, to: to + count })));
 }
 
-/** Where characters lead from some states together: rising states for each set of characters. */
+/** Transitions of a set of states: disjoint character sets, each with the ascending states that it leads to. */
 export function successors(automaton: Automaton, states: readonly number[]): { ranges: Range[]; to: number[] }[] {
   const own = states.flatMap((state) => automaton.edges[state]!);
   const [only] = own;
@@ -388,10 +390,10 @@ export function successors(automaton: Automaton, states: readonly number[]): { r
   return [...found.values()].map(({ ranges, to }) => ({ ranges: normalized(ranges), to }));
 }
 
-/** States of an automaton that was made deterministic. */
+/** Most states of an automaton that is made deterministic. */
 const DETERMINED_MAX = 5_000;
 
-/** What an automaton does not read. AutomatonSizeError where that takes too many states. */
+/** Complement: accepts all texts that the automaton does not accept. AutomatonSizeError where it takes too many states. */
 export function others(automaton: Automaton): Automaton {
   const ids = new Map<string, number>();
   const sets: number[][] = [];

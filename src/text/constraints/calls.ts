@@ -1,4 +1,4 @@
-/** Grammars of calls: a tool's name, and arguments that follow its schema. */
+/** Grammars of tool calls: a tool's name, and arguments that follow its schema. */
 import type { CallStep } from "../answer/call-format.ts";
 import type { KnownTool } from "../answer/events.ts";
 import { automatonOf } from "./automaton.ts";
@@ -10,14 +10,14 @@ import { schemaGrammar } from "./json-schema.ts";
 import { jsonRules } from "./json-text.ts";
 import { toldInJson } from "./schema-strings.ts";
 
-/** What a part of a call is constrained to. */
+/** A constraint on one part of a tool call. */
 export interface CallConstraint {
   readonly kind: "calls";
   readonly step: CallStep;
   readonly tools: readonly KnownTool[];
 }
 
-/** The grammar of a part of a call. UnsupportedError for schemas that cannot be honoured. */
+/** The grammar of one part of a call. UnsupportedError for schemas that cannot be enforced. */
 export function callGrammar({ step, tools }: CallConstraint): Grammar {
   const rules = new Map<string, Node>();
   const options = tools.map((tool, index) => {
@@ -34,7 +34,7 @@ export function callGrammar({ step, tools }: CallConstraint): Grammar {
   return grammar;
 }
 
-/** Arguments that are one text of a grammar. */
+/** Grammar of arguments that consist of one string in the tool's own grammar. */
 function textArgument({ argument, ebnf }: NonNullable<KnownTool["text"]>): Grammar {
   const rules = [...parseEbnf(ebnf)].map(([name, node]) => [`text ${name}`, withinString(node)] as const);
   const begin = text(`{${JSON.stringify(argument)}: "`);
@@ -43,7 +43,7 @@ function textArgument({ argument, ebnf }: NonNullable<KnownTool["text"]>): Gramm
   return new Map([["root", root], ...escapes, ...rules]);
 }
 
-/** A node of a text as it stands in a string of JSON. */
+/** A node as it is written within a JSON string. */
 function withinString(node: Node): Node {
   switch (node.kind) {
     case "rule":
@@ -64,7 +64,7 @@ function withinString(node: Node): Node {
   }
 }
 
-/** A node whose rules are those of one tool. */
+/** The node with its rule names prefixed by the index of their tool. */
 function renamed(node: Node, index: number): Node {
   switch (node.kind) {
     case "rule":

@@ -1,13 +1,13 @@
-/** Sets of code points as rising ranges. */
+/** Sets of code points as ascending ranges. */
 
 /** Code points from the first to the last, both included. */
 export type Range = readonly [first: number, last: number];
 
 const LAST = 0x10ffff;
-/** Code points that no text has by themselves. */
+/** Surrogates, which are no characters by themselves. */
 const SURROGATES: Range = [0xd800, 0xdfff];
 
-/** Rising ranges that do not touch, without surrogates. */
+/** The set as ascending, disjoint, non-adjacent ranges, without surrogates. */
 export function normalized(ranges: readonly Range[]): Range[] {
   const sorted = [...ranges].sort(([a], [b]) => a - b);
   const joined: [number, number][] = [];
@@ -25,7 +25,7 @@ export function normalized(ranges: readonly Range[]): Range[] {
   });
 }
 
-/** All other code points. */
+/** The code points outside the ranges, without surrogates. */
 export function complement(ranges: readonly Range[]): Range[] {
   const rest: Range[] = [];
   let next = 0;
@@ -37,7 +37,7 @@ export function complement(ranges: readonly Range[]): Range[] {
   return normalized(rest);
 }
 
-/** Code points that two sets have. Both must be normalized, and so is the result. */
+/** Intersection of two normalized sets, normalized itself. */
 export function intersection(a: readonly Range[], b: readonly Range[]): Range[] {
   const both: Range[] = [];
   for (let i = 0, j = 0; i < a.length && j < b.length; ) {

@@ -1,4 +1,4 @@
-/** Constraints to grammars. */
+/** Compiles constraints to grammars. */
 import { shown } from "../../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
@@ -11,7 +11,7 @@ import { parseRegex } from "./regex.ts";
 
 const CHOICES_MAX = 10_000;
 
-/** The grammar of a constraint, checked. Errors are those of what the constraint is made of. */
+/** The checked grammar of a constraint. Throws the errors of its parser: schema, EBNF or regular expression. */
 export function compileConstraint(constraint: Constraint): Grammar {
   const grammar = grammarOf(constraint);
   checkGrammar(grammar, constraint.kind === "jsonSchema" ? "schema" : constraint.kind);

@@ -1,6 +1,6 @@
-/** Decimal numbers of any length. */
+/** Exact decimal numbers of any length. */
 
-/** `digits` / 10^`places`. */
+/** The number `digits` / 10^`places`. */
 export interface Decimal {
   readonly digits: bigint;
   /** 0 or more. */
@@ -9,19 +9,19 @@ export interface Decimal {
 
 const powers: bigint[] = [1n];
 
-/** 10^`exponent`, from 0. */
+/** 10^`exponent`; the exponent is 0 or more. */
 export function powerOfTen(exponent: number): bigint {
   while (powers.length <= exponent) powers.push(10n * powers.at(-1)!);
   return powers[exponent]!;
 }
 
-/** The decimal that is written for a finite number: the shortest that is read as it. */
+/** The shortest decimal that parses to a finite number. */
 export function decimalOf(value: number): Decimal {
   const [, sign, whole, fraction = "", exponent = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(String(value))!;
   return shifted({ digits: BigInt(`${sign}${whole}${fraction}`), places: fraction.length }, Number(exponent));
 }
 
-/** A whole number; one beyond 2^53 with all its digits, of which fewer may be written. */
+/** All digits of an integer, also beyond 2^53, where JavaScript prints fewer. */
 export function integerOf(value: number): Decimal {
   return { digits: BigInt(value), places: 0 };
 }
@@ -33,12 +33,12 @@ export function shifted({ digits, places }: Decimal, exponent: number): Decimal 
     : { digits: digits * powerOfTen(exponent - places), places: 0 };
 }
 
-/** A decimal times 10^`places`, which are no fewer than its own. */
+/** The integer `decimal` * 10^`places`; `places` is at least the decimal's own. */
 export function scaled({ digits, places: own }: Decimal, places: number): bigint {
   return digits * powerOfTen(places - own);
 }
 
-/** Below 0, 0 or above, as `a` is to `b`. */
+/** Negative, 0 or positive as `a` is less than, equal to or greater than `b`. */
 export function compared(a: Decimal, b: Decimal): number {
   const places = Math.max(a.places, b.places);
   const [one, other] = [scaled(a, places), scaled(b, places)];
@@ -49,7 +49,7 @@ export function negated({ digits, places }: Decimal): Decimal {
   return { digits: -digits, places };
 }
 
-/** The least number that two above 0 divide. */
+/** Least common multiple of two positive numbers. */
 export function leastMultiple(a: Decimal, b: Decimal): Decimal {
   const places = Math.max(a.places, b.places);
   return { digits: commonMultiple(scaled(a, places), scaled(b, places)), places };

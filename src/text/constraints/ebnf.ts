@@ -11,9 +11,9 @@ const ESCAPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * A grammar's rules. Its root is the rule `root`, or the first where there is none of that name.
+ * Parses a grammar's rules. Its root is the rule `root`, or the first where there is none of that name.
  *
- * @throws InvalidArgumentError, with the line, for what is no grammar.
+ * @throws InvalidArgumentError, with the line, for a syntax error.
  */
 export function parseEbnf(ebnf: string): Grammar {
   if (typeof ebnf !== "string") throw new InvalidArgumentError(`grammar: expected a text but found ${typeof ebnf}`);
@@ -96,7 +96,7 @@ class EbnfParser {
       this.#at++;
       return oneOf([[0, 0x10ffff]]);
     }
-    // A name before ::= begins the next rule.
+    // A name before `::=` begins the next rule.
     const name = this.#match(/([A-Za-z_][\w.-]*)(?!\s*::=)(?![\w.-])/y);
     if (name) return rule(name[1]!);
     if (next === "" || next === "|" || next === ")" || /[A-Za-z_]/.test(next)) return null;

@@ -1,7 +1,7 @@
 /**
- * The engine that says which tokens may come next: xgrammar, loaded when it is first needed. In Node it works on a thread of
- * its own, which can be ended, since nothing bounds the time that it takes for a grammar; in pages, which have no other
- * work, on the thread of the model.
+ * The engine that computes token masks: xgrammar, loaded when it is first needed. In Node it runs on a thread of its own, which
+ * can be terminated, since nothing bounds the time that it takes for a grammar; in web pages, which have no other work, it runs
+ * on the model's thread.
  */
 import type { Worker } from "node:worker_threads";
 import type * as Xgrammar from "@mlc-ai/web-xgrammar";
@@ -13,16 +13,16 @@ import { nodeBuiltin } from "../../node-builtin.ts";
 import { loadScript, type MaskReply, type MaskRequest, type MaskVocabulary, startMasks } from "./mask-program.ts";
 import { MASK_TEXT } from "./mask-text.ts";
 
-/** An engine that has a vocabulary. One request at a time. */
+/** An engine for one vocabulary. It takes one request at a time. */
 export interface Engine {
   /** Whether it has ended by itself, as a thread does that runs out of memory. */
   readonly hasEnded: boolean;
   ask(request: MaskRequest): Promise<MaskReply>;
-  /** Ends it, in the midst of a request, too. */
+  /** Ends the engine, even during a request. */
   end(): void;
 }
 
-/** An engine for a vocabulary. UnsupportedError where the package is missing or fails, or finds no addresses. */
+/** Starts an engine for a vocabulary. UnsupportedError where the package is missing, fails or cannot reserve address space. */
 export async function startEngine(vocabulary: MaskVocabulary): Promise<Engine> {
   try {
     return (await startThread(vocabulary)) ?? (await startHere(vocabulary));
@@ -34,7 +34,7 @@ export async function startEngine(vocabulary: MaskVocabulary): Promise<Engine> {
   }
 }
 
-/** Whether V8 has found no room for a memory of WebAssembly, which takes many more addresses than bytes. */
+/** Whether V8 could not reserve address space for a WebAssembly memory, which takes far more of it than bytes in use. */
 function isOutOfMemory(error: unknown): boolean {
   return error instanceof Error && error.message.includes("Out of memory");
 }
@@ -51,7 +51,7 @@ async function loadPackage(): Promise<typeof Xgrammar> {
   return (globalThis as unknown as { xgrammar: typeof Xgrammar }).xgrammar;
 }
 
-/** The package's file, and what loads modules from here; null where this is not Node. */
+/** The package's file, and a `require` to load it with; null outside Node. */
 function packageInNode(): { readonly require: NodeJS.Require; readonly file: string } | null {
   const module = nodeBuiltin<typeof import("node:module")>("node:module");
   if (!module) return null;
@@ -59,7 +59,7 @@ function packageInNode(): { readonly require: NodeJS.Require; readonly file: str
   return { require, file: require.resolve("@mlc-ai/web-xgrammar") };
 }
 
-/** What the thread runs: it says that it is ready, then answers. */
+/** The thread's script: it reports that it is ready, then answers requests. */
 const THREAD = `${MASK_TEXT}
 const { parentPort, workerData } = require("node:worker_threads");
 startMasks(loadScript(require, workerData.file), workerData.vocabulary).then((answer) => {
@@ -67,13 +67,13 @@ startMasks(loadScript(require, workerData.file), workerData.vocabulary).then((an
   parentPort.postMessage("ready");
 });`;
 
-/** Null where there are no threads. */
+/** Starts an engine on a thread; null where there are no threads. */
 async function startThread(vocabulary: MaskVocabulary): Promise<Engine | null> {
   const threads = nodeBuiltin<typeof import("node:worker_threads")>("node:worker_threads");
   const inNode = packageInNode();
   if (!threads || !inNode || !hasThreads()) return null;
   try {
-    // What the package writes to stderr is in its errors, too.
+    // The package's stderr is captured, since its errors repeat the text.
     const options = { eval: true, execArgv: [], stderr: true, name: "lowbit constraints" };
     const worker = new threads.Worker(THREAD, { ...options, workerData: { file: inNode.file, vocabulary } });
     return await engineOf(worker);
@@ -84,9 +84,9 @@ async function startThread(vocabulary: MaskVocabulary): Promise<Engine | null> {
   }
 }
 
-/** An engine on a thread, when it is ready. */
+/** The engine on a thread, once the thread is ready. */
 async function engineOf(worker: Worker): Promise<Engine> {
-  /** Of the request under way, or the start. */
+  /** Result of the start or of the current request. */
   let waiting = deferred<MaskReply | "ready">();
   let hasEnded = false;
   worker.on("message", (reply: MaskReply | "ready") => waiting.resolve(reply));
@@ -103,7 +103,7 @@ async function engineOf(worker: Worker): Promise<Engine> {
     },
     async ask(request) {
       waiting = deferred();
-      // Who waits for an answer keeps the process, and nobody else.
+      // The thread keeps the process alive only while a request waits.
       worker.ref();
       worker.postMessage(request);
       try {

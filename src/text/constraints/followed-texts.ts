@@ -1,27 +1,27 @@
-/** Texts that an engine follows, through its end and another one's beginning, within limits of time. */
+/** Texts that a mask engine follows, within time limits; when an engine ends, the next one takes them over. */
 import { UnsupportedError } from "../../errors.ts";
 import { type Engine, startEngine } from "./engine.ts";
 import type { MaskVocabulary } from "./mask-program.ts";
 
-/** Milliseconds that a grammar may take to be compiled. */
+/** Milliseconds within which a grammar must compile. */
 const COMPILE_MS = 15_000;
 
-/** What came in these is not late: the thread that waits may have had other work. */
+/** Milliseconds of tolerance after a time limit: the waiting thread may have been busy when the reply came. */
 const GRACE_MS = 50;
 
-/** An engine that is not asked for so long is ended, with all that it keeps in memory. */
+/** Milliseconds without requests after which an engine is ended, to free its memory. */
 const IDLE_MS = 600_000;
 
-/** Grammars that took too long, and are not tried again. */
+/** Most remembered grammars that took too long and are not tried again. */
 const REFUSED_MAX = 32;
 
-/** A text that is followed. What has come of it is known here, so that any engine can go on with it. */
+/** A text that is followed. Its tokens are recorded here, so that any engine can replay them. */
 export class FollowedText {
   readonly number: number;
   readonly grammar: string;
-  /** Ids of tokens, and texts. */
+  /** What has come: token ids, and strings. */
   readonly taken: (number | string)[] = [];
-  /** How much of it the engine knows, and which engine. */
+  /** How many entries of `taken` the engine has been sent, and which engine. */
   known = 0;
   engine: Engine | null = null;
 
@@ -31,7 +31,10 @@ export class FollowedText {
   }
 }
 
-/** The texts of one vocabulary. Requests take turns; one that takes too long ends the engine, and the others get another. */
+/**
+ * The followed texts of one vocabulary. Requests take turns; one that takes too long ends the engine, and a new one is started
+ * for the others.
+ */
 export class FollowedTexts {
   readonly #vocabulary: MaskVocabulary;
   readonly #compileMs: number;
@@ -47,7 +50,10 @@ export class FollowedTexts {
     this.#compileMs = compileMs;
   }
 
-  /** A new text under a grammar, once that is compiled. UnsupportedError for one that the engine does not take, or not in time. */
+  /**
+   * Begins a text under a grammar, once it is compiled. UnsupportedError for one that the engine refuses or compiles too
+   * slowly.
+   */
   async begin(grammar: string): Promise<FollowedText> {
     if (this.#refused.has(grammar)) throw tooSlow();
     const text = new FollowedText(++this.#count, grammar);
@@ -60,13 +66,13 @@ export class FollowedTexts {
     return text;
   }
 
-  /** Bits of the ids that may come next, and the milliseconds that they took. UnsupportedError after `withinMs`. */
+  /** The token mask (a bit per id) and the milliseconds it took. UnsupportedError after `withinMs`. */
   async mask(text: FollowedText, withinMs: number): Promise<{ mask: Uint32Array<ArrayBuffer>; milliseconds: number }> {
     const { mask, milliseconds } = await this.#ask(text, true, withinMs);
     return { mask: mask!, milliseconds };
   }
 
-  /** Follows a text no more. */
+  /** Stops following a text. */
   end({ number }: FollowedText): void {
     this.#dropped.push(number);
   }
@@ -98,7 +104,7 @@ export class FollowedTexts {
         });
       return reply;
     } catch (error) {
-      // One that has failed cannot be used any more.
+      // An engine that has failed cannot be used again.
       this.#end();
       throw error;
     } finally {
@@ -122,7 +128,7 @@ export class FollowedTexts {
 
 class LateError extends UnsupportedError {}
 
-/** What is said of forms that take too long. */
+/** The error for constraints that take too long. */
 export function tooSlow(): UnsupportedError {
   return new LateError(
     "constraint: it takes too long to work out what may come next; expected a form that reads a text in fewer ways",

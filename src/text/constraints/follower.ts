@@ -1,6 +1,6 @@
 /**
- * Follows a text through a grammar, byte by byte and exactly. The engine's masks leave out what cannot come; whether a token
- * that is drawn can come, this decides: lengths, and characters beyond ASCII, are beyond what the engine is told.
+ * Follows a text through a grammar, byte by byte and exactly. The engine's masks may allow too much, since it is not told
+ * lengths and characters beyond ASCII: whether a drawn token may come is decided here.
  */
 import { UnsupportedError } from "../../errors.ts";
 import { normalized, type Range } from "./code-points.ts";
@@ -9,48 +9,48 @@ import type { State } from "./states.ts";
 
 type Part = Node | Followed | Call;
 
-/** The end of a rule that several cells call where a text is: each of them goes on with its own rest. */
+/** The end of a rule that several cells call at the same place of the text: each call continues with its own rest. */
 interface Call {
   readonly kind: "call";
   readonly rests: Set<Cell | null>;
 }
 
-/** What is left to be read: a part, and what follows it. Equal ones are one object. */
+/** What is left to be read, as a linked list: a part, and the cell after it. Equal lists are one object. */
 interface Cell {
   readonly node: Part;
   readonly rest: Cell | null;
-  /** Cells that follow by this one, by their nodes. */
+  /** Cells whose `rest` is this one, by their nodes. */
   readonly followers: Map<Part, Cell>;
-  /** Where a text is of which only this is left; null until it is asked for. */
+  /** The place of a text of which only this is left; null until first needed. */
   place: Place | null;
 }
 
-/** A character that may come next, and what is left then. */
+/** Characters that may come next, and what is left after them. */
 interface Leaf {
   readonly ranges: readonly Range[];
   readonly next: Cell | null;
 }
 
-/** Where a text is in its grammar. */
+/** The position of a text in its grammar. */
 export interface Place {
   readonly leaves: readonly Leaf[];
   readonly canEnd: boolean;
-  /** Bytes of a character that is not complete. */
+  /** Bytes of an incomplete UTF-8 character. */
   readonly pending: readonly number[];
 }
 
-/** More readings of a text than this, side by side, are too many. */
+/** Most parallel readings of a text. */
 const LEAVES_MAX = 50_000;
-/** With more cells than this, calls of a rule are joined, so that readings of what comes before it do not multiply. */
+/** Number of cells above which all calls of a rule share one end, so that readings before it do not multiply those within. */
 const CELLS_APART = 500;
 
 export class GrammarFollower {
   readonly #grammar: Grammar;
-  /** Cells at the end of the text, by their nodes. */
+  /** Cells without a rest, by their nodes. */
   readonly #last = new Map<Part, Cell>();
-  /** Repetitions with one less to come. */
+  /** Repetitions with one iteration less to come, by the repetition. */
   readonly #shorter = new Map<Node, Node>();
-  /** Rests of texts. */
+  /** Text nodes without their first character, by the text node. */
   readonly #tails = new Map<Node, Node>();
   readonly #followed = new Map<State, Followed>();
   place: Place;
@@ -60,7 +60,7 @@ export class GrammarFollower {
     this.place = this.#expanded([this.#cell(grammar.get("root")!, null)]);
   }
 
-  /** Where bytes lead from here; null where they cannot come. */
+  /** The place after these bytes; null where they cannot come. */
   after(bytes: readonly number[]): Place | null {
     let place: Place | null = this.place;
     for (const byte of bytes) {
@@ -82,7 +82,7 @@ export class GrammarFollower {
     return this.#expanded(leaves.map(({ next }) => next));
   }
 
-  /** Where a text is of which one of some cells is left. Equal places of one cell are one object. */
+  /** The place of a text of which one of several cells is left. A single cell always gives the same object. */
   #expanded(cells: readonly (Cell | null)[]): Place {
     const [first] = cells;
     if (!first || cells.some((cell) => cell !== first)) return this.#leavesOf(cells);
@@ -90,12 +90,15 @@ export class GrammarFollower {
     return first.place;
   }
 
-  /** The characters that may come next in what is left. */
+  /** The place whose leaves are the characters that may come next in these cells. */
   #leavesOf(cells: readonly (Cell | null)[]): Place {
     return this.#expansion(cells, null) ?? this.#expansion(cells, new Map())!;
   }
 
-  /** The same, with one cell for all calls of a rule, by its name; null where there are many cells and calls stay apart. */
+  /**
+   * Expands cells to their next characters. With `calls`, one cell serves all calls of a rule; without, null where there are
+   * too many cells.
+   */
   #expansion(cells: readonly (Cell | null)[], calls: Map<string, Cell> | null): Place | null {
     const leaves: Leaf[] = [];
     const met = new Set<Cell | null>();
@@ -151,7 +154,7 @@ export class GrammarFollower {
     return { leaves, canEnd: met.has(null), pending: [] };
   }
 
-  /** What is left to be read by a call of a rule beside others. */
+  /** Adds a call of a rule to the calls that share its end; returns the cells that this newly makes possible. */
   #joined(name: string, rest: Cell | null, calls: Map<string, Cell>, met: ReadonlySet<Cell | null>): (Cell | null)[] {
     const end = calls.get(name);
     if (!end) {
@@ -165,7 +168,7 @@ export class GrammarFollower {
       return [this.#cell(this.#grammar.get(name)!, call)];
     }
     (end.node as Call).rests.add(rest);
-    // A rule that can be empty may have ended here already.
+    // The rule can be empty, so it may have ended here already.
     return met.has(end) ? [rest] : [];
   }
 
@@ -201,7 +204,7 @@ export class GrammarFollower {
   }
 }
 
-/** First and last code point of the characters that begin with some bytes; null where there is none. */
+/** First and last code point whose UTF-8 form begins with these bytes; null where there is none. */
 function pointsOf(bytes: readonly number[]): Range | null {
   const [first] = bytes;
   if (first === undefined || (first >= 0x80 && first < 0xc2) || first > 0xf4) return null;

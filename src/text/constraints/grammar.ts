@@ -1,9 +1,9 @@
-/** Grammars of texts as data: what schemas, expressions and EBNF become, and what is written for the engine. */
+/** Grammars as data: compiled from JSON schemas, regular expressions and EBNF, and written as text for the mask engine. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { complement, intersection, normalized, type Range } from "./code-points.ts";
 import type { State } from "./states.ts";
 
-/** What texts are made of, with leaves of further kinds. */
+/** Tree of a grammar, with further kinds of leaves. */
 export type Tree<Leaf> =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "class"; readonly ranges: readonly Range[] }
@@ -17,13 +17,13 @@ interface Rule {
   readonly name: string;
 }
 
-/** What is followed by states of its own. */
+/** A leaf that is followed by states of its own. */
 export interface Followed {
   readonly kind: "followed";
   readonly state: State;
 }
 
-/** What the engine is told of something that costs it too much: a part that gives all that it gives, and more. */
+/** A part that costs the engine too much, with a looser one for it: `told` accepts all that `exact` accepts, and more. */
 interface Relaxed {
   readonly kind: "relaxed";
   readonly exact: Node | Followed;
@@ -32,10 +32,10 @@ interface Relaxed {
 
 export type Node = Tree<Rule | Relaxed>;
 
-/** Rules by name; `root` is the whole text. */
+/** Rules by name; `root` is the start rule. */
 export type Grammar = ReadonlyMap<string, Node>;
 
-/** A tree that has no leaves of further kinds. */
+/** A tree without further kinds of leaves. */
 type Plain = Tree<never>;
 
 export const text = (text: string): Plain => ({ kind: "text", text });
@@ -51,27 +51,29 @@ export const rule = (name: string): Node => ({ kind: "rule", name });
 export const oneOf = (ranges: readonly Range[]): Plain => ({ kind: "class", ranges: normalized(ranges) });
 export const followed = (state: State): Followed => ({ kind: "followed", state });
 export const relaxed = (exact: Node | Followed, told: Node): Node => ({ kind: "relaxed", exact, told });
-/** Any of some ASCII characters. */
+/** A class of ASCII characters. */
 export const anyOf = (characters: string): Plain =>
   oneOf([...characters].map((character) => [character.codePointAt(0)!, character.codePointAt(0)!] as const));
 export const EMPTY: Plain = { kind: "sequence", parts: [] };
 
-/** How large a grammar may be: the engine works out what may follow in every state before the first token. */
+/** Most nodes of a grammar: the engine analyses every state before the first token. */
 const NODES_MAX = 20_000;
-/** Of those, the ones that repetitions make. */
+/** Most nodes in the copies that unrolled repetitions make. */
 const COPIED_MAX = 1_500;
 const DEPTH_MAX = 400;
-/** Repetitions of several lengths: how long the engine takes to compile them grows at least with their square. */
+/** Most repetitions of variable length: the engine's time to compile them grows at least quadratically. */
 const LOOPS_MAX = 200;
 
-/** Whether a repetition may read what others may; those of JSON's members and items begin with a sign. */
+/**
+ * Whether a repetition's text may be ambiguous with its neighbours'; those of JSON's members and items begin with a separator.
+ */
 function isOpen(node: Node, isJson: boolean): boolean {
   if (node.kind !== "repeat" || node.max === node.min || node.max === 1) return false;
   const isOfRules = node.part.kind === "sequence" && node.part.parts.some(({ kind }) => kind === "rule");
   return !(isJson && isOfRules);
 }
 
-/** InvalidArgumentError for a grammar that is too large, names a rule that it has not, or calls a rule before anything is read. */
+/** Checks a grammar. InvalidArgumentError for one that is too large, names an unknown rule, or is left-recursive. */
 export function checkGrammar(grammar: Grammar, what: string): void {
   let nodes = 0;
   let copied = 0;
@@ -98,10 +100,10 @@ export function checkGrammar(grammar: Grammar, what: string): void {
   if (looping !== null) fail(`rule ${looping} begins with itself`);
 }
 
-/** Longer repetitions are any number for the engine, to which each place of them costs as much as a rule. */
+/** Repetitions longer than this have any length for the engine, to which each iteration costs as much as a rule. */
 const COPIES_MAX = 8;
 
-/** What the engine is told of a repetition. */
+/** The counts of a repetition as the engine is told of them, and the copies it unrolls to. */
 function countsTold({ min, max }: { min: number; max: number }): { min: number; max: number; copies: number } {
   const isLong = max === Number.POSITIVE_INFINITY ? min > COPIES_MAX : max > COPIES_MAX;
   if (isLong) return { min: Math.min(min, 1), max: Number.POSITIVE_INFINITY, copies: 1 };
@@ -115,7 +117,7 @@ export function partsOf(node: Node): readonly Node[] {
   return node.kind === "repeat" ? [node.part] : [];
 }
 
-/** Names of rules that can be the empty text. */
+/** Names of rules that match the empty text. */
 function emptyRules(grammar: Grammar): Set<string> {
   const empty = new Set<string>();
   for (let before = -1; before !== empty.size; ) {
@@ -135,10 +137,10 @@ function canBeEmpty(node: Node, empty: ReadonlySet<string>): boolean {
   return node.parts.every((part) => canBeEmpty(part, empty));
 }
 
-/** Names of rules that have a text, which ends; others come back to themselves without end, or have no choice. */
+/** Names of rules that match some finite text; others recurse without end, or have no alternative. */
 export function endingRules(grammar: Grammar): Set<string> {
   const ending = new Set<string>();
-  // Rules stand in front of those that they are made of.
+  // Rules stand before those that they call, so the reverse order settles most in one pass.
   const rules = [...grammar].reverse();
   for (let before = -1; before !== ending.size; ) {
     before = ending.size;
@@ -154,7 +156,7 @@ function canEnd(node: Node, ending: ReadonlySet<string>): boolean {
   return (node.kind === "repeat" && node.min === 0) || partsOf(node).every((part) => canEnd(part, ending));
 }
 
-/** A rule that comes back to itself before it has read anything; null where none does. */
+/** A left-recursive rule; null where there is none. */
 function leftRecursive(grammar: Grammar): string | null {
   const empty = emptyRules(grammar);
   const firsts = (node: Node): string[] => {
@@ -186,10 +188,10 @@ function leftRecursive(grammar: Grammar): string | null {
   return null;
 }
 
-/** What follows strings in JSON: the engine looks ahead, and knows more tokens without their surroundings. */
+/** Lookahead after strings in JSON: with it, the engine can precompute more tokens. */
 const BEHIND_STRINGS = " (= [ \\n\\t]* [,}\\]:])";
 
-/** The grammar in the engine's form, with rules by number: it gives all texts of the grammar, and some that are alike. */
+/** Writes a grammar in the engine's EBNF, with numbered rules. It accepts all texts of the grammar, and some similar ones. */
 export function writeGrammar(grammar: Grammar): string {
   const isLoose = [...grammar.values()].reduce((sum, node) => sum + openCopies(node), 0) > OPEN_COPIES_MAX;
   const names = new Map([...grammar.keys()].map((name, index) => [name, name === "root" ? "root" : `r${index}`]));
@@ -199,7 +201,7 @@ export function writeGrammar(grammar: Grammar): string {
     .join("");
 }
 
-/** Copies of repetitions of several lengths: more than these are too many ways to read one text. */
+/** Most copies that variable repetitions may unroll to; with more, one text can be read in too many ways. */
 const OPEN_COPIES_MAX = 64;
 
 function openCopies(node: Node): number {
@@ -207,7 +209,7 @@ function openCopies(node: Node): number {
   return partsOf(node).reduce((sum, part) => sum + openCopies(part), own);
 }
 
-/** Characters of escapes in JSON. */
+/** Characters that JSON escape sequences consist of. */
 const ESCAPES: readonly Range[] = [
   [0x22, 0x22],
   [0x2f, 0x39],
@@ -216,7 +218,7 @@ const ESCAPES: readonly Range[] = [
   [0x61, 0x7a],
 ];
 
-/** The characters of a node's texts; null for those of rules, but for the one of escapes. */
+/** Characters in a node's texts; null for nodes with rules, except the rule of escapes. */
 function charactersOf(node: Node): Range[] | null {
   if (node.kind === "rule" && node.name === "escaped") return [...ESCAPES];
   if (node.kind === "rule" || node.kind === "relaxed") return null;
@@ -229,7 +231,10 @@ function charactersOf(node: Node): Range[] | null {
 const isLoop = (node: Node): boolean => node.kind === "repeat" && node.max === Number.POSITIVE_INFINITY;
 const hasLoop = (node: Node): boolean => isLoop(node) || partsOf(node).some(hasLoop);
 
-/** Some loops as one over all their characters, which gives what they give and more: between them are many ways to read a text. */
+/**
+ * Merges adjacent loops to one loop over all their characters, which accepts more: a text can be divided between them in many
+ * ways.
+ */
 function joined(loops: readonly Node[]): Node | null {
   const ranges = charactersOf({ kind: "sequence", parts: loops });
   const min = loops.some((loop) => loop.kind === "repeat" && loop.min > 0) ? 1 : 0;
@@ -238,7 +243,7 @@ function joined(loops: readonly Node[]): Node | null {
     : null;
 }
 
-/** Parts with loops in loops, and loops that follow each other, joined. */
+/** Merges loops within loops, and adjacent loops. */
 function withoutLoopsBetween(parts: readonly Node[]): readonly Node[] {
   const found: Node[] = [];
   for (const part of parts) {
@@ -251,7 +256,7 @@ function withoutLoopsBetween(parts: readonly Node[]): readonly Node[] {
   return found;
 }
 
-/** With `isLoose`, the engine is told that repetitions of several lengths have any length. */
+/** A node in the engine's EBNF. With `isLoose`, repetitions of variable length are written with any length. */
 function written(node: Node, names: ReadonlyMap<string, string>, isLoose: boolean): string {
   const inner = (part: Node) => written(part, names, isLoose);
   switch (node.kind) {
@@ -273,7 +278,7 @@ function written(node: Node, names: ReadonlyMap<string, string>, isLoose: boolea
       const { copies, ...counts } = countsTold(node);
       const isOpen = copies > 1 && node.min !== node.max;
       const told = isLoose && isOpen ? { min: Math.min(counts.min, 1), max: Number.POSITIVE_INFINITY } : counts;
-      // Counts of counts are ways to read one text, too.
+      // Nested counts make a text ambiguous, too.
       return `(${written(node.part, names, isLoose || copies > 1)})${writtenCount(told)}`;
     }
   }
@@ -286,14 +291,14 @@ function writtenCount({ min, max }: { min: number; max: number }): string {
 
 const ASCII_LAST = 0x7f;
 
-/** The engine knows classes of ASCII: beyond it, it is told of all characters or none. */
+/** Writes a character class. The engine's classes are ASCII: beyond it, a class has all characters or none. */
 function writtenClass(ranges: readonly Range[]): string {
   const isOpen = (ranges.at(-1)?.[1] ?? 0) > ASCII_LAST;
   const ascii = intersection(isOpen ? complement(ranges) : ranges, [[0, ASCII_LAST]]);
   const items = ascii.map(([first, last]) =>
     first === last ? writtenPoint(first) : `${writtenPoint(first)}-${writtenPoint(last)}`,
   );
-  // A class of other characters than none is no class to the engine.
+  // The engine refuses a negated class that is empty.
   if (isOpen && items.length === 0) return "([\\u0000] | [^\\u0000])";
   return `[${isOpen ? "^" : ""}${items.join("")}]`;
 }

@@ -1,3 +1,3 @@
-/** Constraints, a module of their own for those who load them late. Re-exports only. */
+/** Constraints, as a module that can be loaded lazily. Re-exports only. */
 export { type ConstraintMatcher, checkConstraint, createMatcher, type Vocabulary } from "./masks.ts";
 export { type Output, readSchema } from "./output-schema.ts";

@@ -1,14 +1,14 @@
-/** Texts as they stand in JSON strings: characters by themselves or, where that is usual, as escapes. */
+/** States of texts as they are written in JSON strings: characters as they are or, where that is usual, as escapes. */
 import { complement, hasPoint, intersection, type Range } from "./code-points.ts";
 import { RAW } from "./json-text.ts";
 import type { State, StateLeaf } from "./states.ts";
 
-/** Short escapes, and what they stand for. */
+/** Letters of the short escapes, and the code points that they stand for. */
 const SHORT: Readonly<Record<string, number>> = {
   ...{ '"': 0x22, "\\": 0x5c, b: 8, f: 12, n: 10, r: 13, t: 9 },
 };
 
-/** Characters that may be written as escapes: all but the plain ones of ASCII. */
+/** Characters that may be written as escapes: all except plain ASCII. */
 export const ESCAPABLE: readonly Range[] = complement([
   [0x20, 0x21],
   [0x23, 0x5b],
@@ -21,7 +21,7 @@ const LOW: Range = [0xdc00, 0xdfff];
 
 const known = new WeakMap<State, State>();
 
-/** A state's texts in JSON, without quotes. Equal states give one object. */
+/** The state whose texts are those of `state`, written within a JSON string. Equal states give one object. */
 export function inJson(state: State): State {
   const made = known.get(state) ?? lazyState(state.canEnd, () => leavesInJson(state));
   known.set(state, made);
@@ -49,7 +49,7 @@ function leavesInJson(state: State): StateLeaf[] {
   return found;
 }
 
-/** What may follow a backslash. */
+/** Leaves for what may follow a backslash. */
 function escapesOf(state: State): StateLeaf[] {
   const found = Object.entries(SHORT).flatMap(([letter, point]): StateLeaf[] => {
     const next = after(state, point);
@@ -66,7 +66,10 @@ function after(state: State, point: number): State | null {
 
 const only = (point: number): Range[] => [[point, point]];
 
-/** Where a number of four digits has `left` to come, `high` being the first half of a character whose second it is. */
+/**
+ * State within the digits of a `\u` escape: `left` digits to come, `value` so far; `high` is the first half of a surrogate
+ * pair.
+ */
 function hexState(state: State, high: number | null, value: number, left: number): State {
   return lazyState(false, () =>
     Array.from({ length: 16 }, (_, digit) => digit).flatMap((digit): StateLeaf[] => {
@@ -81,7 +84,9 @@ function hexState(state: State, high: number | null, value: number, left: number
   );
 }
 
-/** Where the units of a range, whose digits have been read but for `left`, lead; null where no character has one. */
+/**
+ * State after a hex digit, when UTF-16 units of the range `units` are still possible; null where no character has one of them.
+ */
 function hexAfter(state: State, high: number | null, value: number, left: number, units: Range): State | null {
   const isPossible = state.leaves.some(({ ranges }) => {
     if (high !== null) return intersection(ranges, pointsOf([high, high], within(units, LOW))).length > 0;
@@ -100,7 +105,7 @@ function within([first, last]: Range, [least, most]: Range): Range {
   return [Math.max(first, least), Math.min(last, most)];
 }
 
-/** Characters of first halves, of which one or all second halves are meant. */
+/** Code points of surrogate pairs, for a range of high surrogates and one of low surrogates. */
 function pointsOf(high: Range, low: Range): Range[] {
   if (high[0] > high[1] || low[0] > low[1]) return [];
   const point = (first: number, second: number) => 0x10000 + ((first - HIGH[0]) << 10) + (second - LOW[0]);

@@ -1,6 +1,6 @@
 /**
- * JSON schemas to grammars. Whatever a grammar gives, the schema accepts; a keyword that cannot be honoured is refused. Keys
- * come in the schema's order, and properties that it does not name only where it speaks of them.
+ * Compiles JSON schemas to grammars. The schema accepts whatever the grammar generates; a keyword that cannot be enforced is
+ * refused. Keys come in the schema's order, and unnamed properties only where the schema mentions them.
  */
 import { InvalidArgumentError } from "../../errors.ts";
 import { GrammarFollower } from "./follower.ts";
@@ -17,18 +17,18 @@ const TYPES = ["object", "array", "string", "number", "integer", "boolean", "nul
 const CHARACTERS_MAX = 200_000;
 const DEPTH_MAX = 64;
 const RULES_MAX = 5_000;
-/** No text: a choice of none. */
+/** Matches no text: a choice without options. */
 const NOTHING: Node = { kind: "choice", options: [] };
 
 /**
  * The grammar of a schema.
  *
- * @throws UnsupportedError for keywords that cannot be honoured, with their place.
- * @throws InvalidArgumentError for what is no schema, and for one that accepts nothing.
+ * @throws UnsupportedError for keywords that cannot be enforced, with their place.
+ * @throws InvalidArgumentError for an invalid schema, and for one that accepts nothing.
  */
 export function schemaGrammar(schema: unknown): Grammar {
   const root = copied(schema);
-  // What accepts nothing is found when all is compiled, since schemas contain each other: then all is compiled without it.
+  // Schemas contain each other, so one that accepts nothing is found only when all are compiled: then compile again without it.
   const never = new Set<string>();
   for (;;) {
     const known = never.size;
@@ -39,7 +39,7 @@ export function schemaGrammar(schema: unknown): Grammar {
   }
 }
 
-/** A copy of a schema as JSON has it; InvalidArgumentError for what is no JSON, or too long. */
+/** A copy of a schema as JSON. InvalidArgumentError where it is not JSON or is too long. */
 function copied(schema: unknown): unknown {
   let text: string;
   try {
@@ -57,11 +57,11 @@ function copied(schema: unknown): unknown {
 class SchemaCompiler implements SchemaScope {
   readonly #root: unknown;
   readonly #rules = new Map<string, Node>();
-  /** Rules of schemas that are referred to, by their pointers. */
+  /** Rules of referenced schemas, by their JSON pointers. */
   readonly #references = new Map<string, Node>();
   /** Pointers to schemas that accept nothing. */
   readonly #never: Set<string>;
-  /** References that are being resolved, as schemas that others are joined with. */
+  /** References being resolved, with the schemas that they are merged with. */
   readonly #joining = new Set<string>();
   #depth = 0;
 
@@ -70,7 +70,7 @@ class SchemaCompiler implements SchemaScope {
     this.#never = never;
   }
 
-  /** Null for a schema that accepts nothing. Adds pointers that are found to accept nothing to those that were given. */
+  /** The grammar; null for a schema that accepts nothing. Adds pointers that turn out to accept nothing to the set given. */
   grammar(): Grammar | null {
     const root = this.node(this.#root, "#");
     const rules = new Map<string, Node>([...this.#rules, ...jsonRules()]);
@@ -121,7 +121,7 @@ class SchemaCompiler implements SchemaScope {
     return this.#typed(said, at);
   }
 
-  /** A rule for what a pointer refers to, so that schemas may contain themselves; null where that accepts nothing. */
+  /** A rule for the target of a pointer, so that schemas may be recursive; null where the target accepts nothing. */
   #reference(pointer: unknown, at: string): Node | null {
     const { key, schema } = this.#resolved(pointer, at);
     if (this.#never.has(key)) return null;
@@ -165,7 +165,7 @@ class SchemaCompiler implements SchemaScope {
     return { key: pointer, schema: found };
   }
 
-  /** A schema without silent keywords. */
+  /** A schema without the keywords that do not constrain values. */
   #plain(schema: unknown, at: string): Schema | boolean {
     if (typeof schema === "boolean") return schema;
     if (!isSchema(schema))
@@ -180,7 +180,7 @@ class SchemaCompiler implements SchemaScope {
     return this.node(whole, at);
   }
 
-  /** A schema to be joined with another: what it refers to, joined with what stands beside that. */
+  /** A schema with its `$ref` replaced by the target, merged with the keywords beside it. */
   #withoutReference(schema: unknown, at: string): Schema | boolean {
     const plain = this.#plain(schema, at);
     if (typeof plain === "boolean" || plain.$ref === undefined) return plain;
@@ -209,10 +209,10 @@ class SchemaCompiler implements SchemaScope {
     return possible.length === 0 ? null : choice(possible.map((node) => this.define(node)));
   }
 
-  /** Branches of oneOf, which accepts none of the values that several of them accept. */
+  /** Checks that no value satisfies several branches of oneOf, as such a value would be invalid; returns the branches. */
   #disjoint(branches: readonly (Schema | boolean)[], at: string): readonly (Schema | boolean)[] {
     const plain = branches.map((branch, index) => this.#withoutReference(branch, `${at}/${index}`));
-    // All that is no object is accepted by each branch that speaks of objects alone, and so by none.
+    // A value that is no object satisfies every branch that has only keywords of objects, so oneOf refuses it.
     const typed =
       plain.length > 1 && plain.every(isOfObjects) ? plain.map((one) => ({ ...one, type: "object" })) : null;
     const all = typed ?? plain;
@@ -234,7 +234,7 @@ class SchemaCompiler implements SchemaScope {
     return unlike.size === 0 ? null : choice([...unlike.values()].map(literal));
   }
 
-  /** Whether keywords that stand beside values allow one of them. */
+  /** Whether keywords beside `enum` or `const` allow this value. */
   #allows(keywords: Schema, value: unknown, at: string): boolean {
     const type = TYPES.find((type) => type !== "integer" && isOfType(value, type))!;
     const about = Object.keys(keywords).filter((keyword) => KEYWORDS_OF[type]?.includes(keyword));
@@ -247,7 +247,7 @@ class SchemaCompiler implements SchemaScope {
   }
 
   #typed({ type, ...keywords }: Schema, at: string): Node | null {
-    // What is said of one type says nothing of values of others.
+    // Keywords of one type do not constrain values of others.
     const types = type === undefined ? TYPES : typesOf(type, at);
     const unique = types.filter((type) => !(type === "integer" && types.includes("number")));
     const nodes = unique.map((type) => this.#ofType(type, keywords, at)).filter((node) => node !== null);
@@ -294,7 +294,7 @@ function isOfType(value: unknown, type: string): boolean {
   return typeof value === type;
 }
 
-/** Whether no value is accepted by both, by their types, their values, or a property that both require. */
+/** Whether no value is accepted by both schemas, judged by types, values, or a property that both require. */
 function areDisjoint(a: Schema | boolean, b: Schema | boolean, plain: (schema: unknown) => Schema | boolean): boolean {
   if (a === false || b === false) return true;
   if (a === true || b === true) return false;
@@ -315,7 +315,7 @@ function isOnly(types: readonly string[] | null, type: string): boolean {
   return types?.every((one) => one === type) ?? false;
 }
 
-/** Whether a schema says something of objects, and nothing of other values. */
+/** Whether a schema has only keywords of objects. */
 function isOfObjects(schema: Schema | boolean): schema is Schema {
   return typeof schema === "object" && Object.keys(schema).every((keyword) => KEYWORDS_OF.object!.includes(keyword));
 }
@@ -329,18 +329,18 @@ function valuesOf(schema: Schema): string[] | null {
   return Array.isArray(schema.enum) ? schema.enum.map(canonical) : null;
 }
 
-/** Types of what a schema accepts; null for any. */
+/** Types of the values that a schema accepts; null for any. */
 function valueTypes(schema: Schema): string[] | null {
   if (schema.type !== undefined) return [schema.type].flat() as string[];
   const values = "const" in schema ? [schema.const] : Array.isArray(schema.enum) ? schema.enum : null;
   return values?.map((value) => TYPES.find((type) => isOfType(value, type))!) ?? null;
 }
 
-/** The rules that the root needs. */
+/** The rules that the root refers to, directly or not. */
 function withoutUnused(rules: ReadonlyMap<string, Node>): Grammar {
   const root = rules.get("root")!;
   const used = new Map<string, Node>([["root", root]]);
-  // Schemas may be longer than calls are deep.
+  // A list in place of recursion, since a schema may be deeper than the call stack.
   const waiting = [root];
   for (let node = waiting.pop(); node; node = waiting.pop()) {
     waiting.push(...partsOf(node));

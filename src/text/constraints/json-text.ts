@@ -1,4 +1,4 @@
-/** Grammars of JSON: strings, numbers and any value, with white space as people write it. */
+/** Grammars of JSON: strings, numbers and any value, with the white space that is usual. */
 import { complement, type Range } from "./code-points.ts";
 import {
   anyOf,
@@ -15,7 +15,7 @@ import {
 } from "./grammar.ts";
 import { numberState } from "./number-states.ts";
 
-/** Code points that stand in strings as they are: all but quotes, backslashes and control characters. */
+/** Code points that need no escape in strings: all but quotes, backslashes and control characters. */
 export const RAW: readonly Range[] = complement([
   [0, 0x1f],
   [0x22, 0x22],
@@ -24,42 +24,42 @@ export const RAW: readonly Range[] = complement([
 
 const hex = anyOf("0123456789abcdefABCDEF");
 const hexes = (count: number) => repeat(hex, count, count);
-/** What follows `\u`: a character's digits, or those of its two halves. */
+/** Hex digits after `\u`: one UTF-16 unit, or a surrogate pair. */
 const unicode = choice([
   sequence(anyOf("0123456789abcefABCEF"), hexes(3)),
   sequence(anyOf("dD"), anyOf("01234567"), hexes(2)),
   sequence(anyOf("dD"), anyOf("89abAB"), hexes(2), text("\\u"), anyOf("dD"), anyOf("cdefCDEF"), hexes(2)),
 ]);
 
-/** White space between things: none, a space, or a new line that is indented. */
+/** White space between tokens of JSON: none, a space, or a new line with indentation. */
 const SPACE = choice([text(""), text(" "), sequence(text("\n"), repeat(anyOf(" \t"), 0, 16))]);
 
-/** What stands between two items of a list. */
+/** Separator of list items and members. */
 export const SEPARATOR: Node = sequence(text(","), rule("ws"));
 
 const digits = (min: number, max?: number) => repeat(anyOf("0123456789"), min, max);
 const whole = sequence(optional(text("-")), choice([text("0"), sequence(anyOf("123456789"), digits(0))]));
 
-/** All numbers, or integers, as the engine is told of them. */
+/** Any number, in the looser form that the engine is told. */
 const NUMBERS: Node = sequence(
   whole,
   optional(sequence(text("."), digits(1))),
   optional(sequence(anyOf("eE"), optional(anyOf("+-")), digits(1, 3))),
 );
 
-/** Numbers that are all within the bounds of floating point, and integers written in digits alone. */
+/** Numbers within the range of a double, or integers written in digits alone. */
 function numbers(isInteger: boolean): Node {
   const state = numberState({ low: null, high: null, step: null, isInteger })!;
   return relaxed(followed(state), isInteger ? whole : NUMBERS);
 }
 
-/** Rules of JSON that schemas refer to; only those that a grammar needs become part of it. */
+/** Rules of JSON that schemas refer to; unused ones are left out of a grammar. */
 export function jsonRules(): ReadonlyMap<string, Node> {
   return new Map([
     ["ws", SPACE],
     ["string", sequence(text('"'), rule("stringRest"))],
     [
-      // In one rule, so that the engine knows what most tokens are without their surroundings.
+      // One rule, so that the engine can decide most tokens without context.
       "stringRest",
       choice([
         text('"'),
@@ -80,12 +80,12 @@ export function jsonRules(): ReadonlyMap<string, Node> {
   ]);
 }
 
-/** A member of an object. */
+/** A member of an object: key, colon and value. */
 export function member(key: Node, value: Node): Node {
   return sequence(key, text(":"), rule("ws"), value);
 }
 
-/** A value as it is written: its white space may differ, and characters beyond ASCII may be escapes. */
+/** A fixed value, with any usual white space, and with characters beyond ASCII perhaps escaped. */
 export function literal(value: unknown): Node {
   if (typeof value === "string") return sequence(text('"'), ...[...value].map(literalCharacter), text('"'));
   if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
@@ -110,7 +110,7 @@ function literalCharacter(character: string): Node {
   return choice([...new Set([raw, ...escapes])].map(text));
 }
 
-/** Any number of items between brackets. */
+/** A bracketed list of any number of items. */
 function list(open: string, item: Node, close: string): Node {
   const items = sequence(item, repeat(sequence(SEPARATOR, item), 0));
   return sequence(text(open), rule("ws"), optional(sequence(items, rule("ws"))), text(close));

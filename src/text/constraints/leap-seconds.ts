@@ -1,11 +1,11 @@
-/** Times of a 60th second: there is one behind the last minute of a day in Greenwich, which is another minute elsewhere. */
+/** Times with a leap second: it follows the last minute of a day in UTC, which is another minute in other time zones. */
 import type { Automaton, Edge } from "./automaton.ts";
 import type { Range } from "./code-points.ts";
 
 const MINUTES = 1440;
 const DIGITS: readonly Range[] = [[0x30, 0x39]];
 
-/** Times with offsets, by RFC 3339: each state within the seconds knows the minute. */
+/** Automaton of RFC 3339 times with second 60 and an offset; each state within the seconds knows the minute of the day. */
 export function leapSeconds(): Automaton {
   const edges: Edge[][] = [];
   const accepts: boolean[] = [];
@@ -18,7 +18,7 @@ export function leapSeconds(): Automaton {
     const point = character.charCodeAt(0);
     edges[from]!.push({ ranges: [[point, point]], to });
   };
-  /** The state of which a text is left. */
+  /** The state from which only this text is left. */
   const left = (text: string): number => {
     const known = byText.get(text);
     if (known !== undefined) return known;
@@ -28,7 +28,7 @@ export function leapSeconds(): Automaton {
     else link(made, text[0]!, left(text.slice(1)));
     return made;
   };
-  /** The state behind a text from the start. */
+  /** The state after reading this text from the start, by the text. */
   const heads = new Map<string, number>([["", state()]]);
   const behind = (text: string): number => {
     const known = heads.get(text);

@@ -1,38 +1,38 @@
 /**
- * What makes masks, one request after the other. This file imports nothing but types, as `npm run worker-texts` makes it the
- * text that threads are started from.
+ * The program that computes masks, one request after the other. It imports only types, since `npm run worker-texts` turns it
+ * into the script that threads are started from.
  */
 import type * as Xgrammar from "@mlc-ai/web-xgrammar";
 
-/** One text that is followed, by number: what constrains it, and what has come of it since the last request. */
+/** A request for one followed text: its grammar, and what has come since the last request. */
 export interface MaskRequest {
   readonly text: number;
-  /** In the engine's form. */
+  /** Grammar in the engine's EBNF. */
   readonly grammar: string;
-  /** Ids of tokens, and texts. */
+  /** What has come: token ids, and strings. */
   readonly taken: readonly (number | string)[];
-  /** Whether the ids that may come next are wanted. */
+  /** Whether the reply has a mask. */
   readonly hasMask: boolean;
-  /** Texts that are followed no more. */
+  /** Texts whose state may be freed. */
   readonly dropped: readonly number[];
 }
 
-/** What a vocabulary needs before requests. */
+/** A vocabulary, and settings of its engine. */
 export interface MaskVocabulary {
-  /** Bytes of each token, as characters of the alphabet of bytes. */
+  /** Bytes of each token, in GPT-2's byte alphabet. */
   readonly bytes: readonly string[];
   readonly size: number;
   readonly endIds: readonly number[];
-  /** Grammars that stay compiled. */
+  /** Number of compiled grammars to cache. */
   readonly keptGrammars: number;
 }
 
-/** `milliseconds`: what the request took, without waiting for its turn. */
+/** Reply to a request; `milliseconds` is its processing time, without waiting in the queue. */
 export type MaskReply =
   | { readonly kind: "done"; readonly mask: Uint32Array<ArrayBuffer> | null; readonly milliseconds: number }
   | { readonly kind: "failed"; readonly problem: string };
 
-/** The engine's package in Node. It calls itself a module and is a script of the older kind, so it is run as one. */
+/** Loads the engine's package in Node. It claims to be an ES module but is a CommonJS script, so it is run as one. */
 export function loadScript(require: (name: string) => unknown, file: string): typeof Xgrammar {
   const { Module } = require("node:module") as typeof import("node:module");
   const module = new Module(file) as NodeJS.Module & { _compile(text: string, file: string, format: string): void };
@@ -41,16 +41,16 @@ export function loadScript(require: (name: string) => unknown, file: string): ty
   return module.exports as typeof Xgrammar;
 }
 
-/** Gives what answers requests. */
+/** Creates the function that answers requests. */
 export async function startMasks(
   engine: typeof Xgrammar,
   { bytes, size, endIds, keptGrammars }: MaskVocabulary,
 ): Promise<(request: MaskRequest) => Promise<MaskReply>> {
   const info = await engine.TokenizerInfo.createTokenizerInfo([...bytes], "byte_level", false, size, [...endIds]);
-  // Grammars are kept here, where their number is bounded.
+  // The compiler's own cache is off: grammars are cached here, in bounded number.
   const compiler = await engine.GrammarCompiler.createGrammarCompiler(info, false);
   info.dispose();
-  // The longest unused first.
+  // Least recently used first.
   const grammars = new Map<string, Xgrammar.CompiledGrammar>();
   const texts = new Map<number, Xgrammar.GrammarMatcher>();
   const compiled = async (grammar: string) => {
@@ -79,7 +79,7 @@ export async function startMasks(
       if (!isTaken) return { kind: "failed", problem: `${JSON.stringify(one)} cannot come next` };
     }
     const bits = hasMask ? await matcher.getNextTokenBitmask() : null;
-    // A copy, since the bits are a part of the engine's memory.
+    // A copy, since the bits lie in the engine's memory.
     const mask = bits && new Uint32Array(bits);
     return { kind: "done", mask, milliseconds: performance.now() - start };
   };

@@ -1,4 +1,4 @@
-/** Masks of the tokens that may come next under a constraint, for one text after the other. */
+/** Masks of the tokens that may come next in a constrained text. */
 import { InvalidArgumentError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
 import { fromByteCharacters } from "../tokenizer/byte-alphabet.ts";
@@ -10,23 +10,23 @@ import { GrammarFollower, type Place } from "./follower.ts";
 import { writeGrammar } from "./grammar.ts";
 import { tokenBytes } from "./token-bytes.ts";
 
-/** Compiled grammars that are kept, for each tokenizer. */
+/** Compiled grammars cached for each tokenizer. */
 const KEPT_MAX = 32;
 
-/** Milliseconds that a text may take, and each of its masks beside these. */
+/** Milliseconds that all masks of a text may take together, and that each mask may take in addition. */
 const TEXT_MS = 5_000;
 const MASK_MS = 100;
 
-/** Follows one text under a constraint. */
+/** Follows one constrained text. */
 export class ConstraintMatcher {
   readonly #texts: FollowedTexts;
   readonly #text: FollowedText;
   readonly #follower: GrammarFollower;
   readonly #bytes: readonly string[];
   readonly #endIds: ReadonlySet<number>;
-  /** Masks by places: what may come in one place is the same whatever came before. */
+  /** Masks by place: the tokens that may come next depend on the place alone. */
   readonly #masks = new WeakMap<Place, Uint32Array>();
-  /** Milliseconds that the text has taken beyond those that it may take. */
+  /** Milliseconds that masks have taken beyond their limits; starts at -TEXT_MS. */
   #overtime = -TEXT_MS;
   #isEnded = false;
   #isDisposed = false;
@@ -43,7 +43,10 @@ export class ConstraintMatcher {
     this.#endIds = new Set(endIds);
   }
 
-  /** Bits of the ids that may come next; of few of them, `allows` says otherwise. UnsupportedError for what takes too long. */
+  /**
+   * The mask: a bit for each id that may come next; of a few of them, `allows` says that they may not. UnsupportedError when it
+   * takes too long.
+   */
   async mask(): Promise<Uint32Array> {
     const { place } = this.#follower;
     const known = this.#masks.get(place);
@@ -54,12 +57,12 @@ export class ConstraintMatcher {
     return mask.slice();
   }
 
-  /** Whether a token may come next: one that ends the text where that may end. */
+  /** Whether a token may come next; an end token, whether the text may end. */
   allows(id: number): boolean {
     return this.#after(id) !== null;
   }
 
-  /** Takes a token that the mask and `allows` let come. */
+  /** Appends a token that the mask and `allows` permit. */
   accept(id: number): void {
     const after = this.#after(id);
     if (after === null) throw new InvalidArgumentError(`constraint: token ${id} cannot come next`);
@@ -70,7 +73,7 @@ export class ConstraintMatcher {
     }
   }
 
-  /** Takes text that is part of the answer already; false where it cannot come. */
+  /** Appends text that is already part of the answer; false where it cannot come. */
   acceptText(text: string): boolean {
     const after = this.#follower.after([...new TextEncoder().encode(text)]);
     if (!after) return false;
@@ -79,13 +82,13 @@ export class ConstraintMatcher {
     return true;
   }
 
-  /** Whether nothing can follow. */
+  /** Whether the text is complete and nothing can follow. */
   get isWhole(): boolean {
     const { canEnd, leaves } = this.#follower.place;
     return canEnd && leaves.length === 0;
   }
 
-  /** Whether the text has ended, or where no token can say so, is whole. */
+  /** Whether an end token has come, or, without end tokens, whether the text may end. */
   get isEnded(): boolean {
     return this.#isEnded || (this.#endIds.size === 0 && this.#follower.place.canEnd);
   }
@@ -111,23 +114,23 @@ export class ConstraintMatcher {
   }
 }
 
-/** What matchers of one model are made with. */
+/** Vocabulary that matchers work on. */
 export interface Vocabulary {
   readonly tokenizer: Tokenizer;
   /** Number of logits. */
   readonly size: number;
-  /** Ids that end a text. */
+  /** Ids of the tokens that end a text. */
   readonly endIds: readonly number[];
 }
 
-/** What matchers of a vocabulary share, by its size and ends, for each tokenizer. */
+/** What matchers share, for each tokenizer, by vocabulary size and end tokens. */
 const vocabularies = new WeakMap<Tokenizer, Map<string, { texts: FollowedTexts; bytes: readonly string[] }>>();
 
 /**
- * A matcher for a new text under a constraint. What is made for a vocabulary and a constraint is kept for the next.
+ * Creates a matcher for a new text. What was made for the vocabulary and the constraint is reused.
  *
- * @throws InvalidArgumentError for what is no constraint.
- * @throws UnsupportedError for what cannot be enforced token by token.
+ * @throws InvalidArgumentError for an invalid constraint.
+ * @throws UnsupportedError for a constraint that cannot be enforced token by token.
  */
 export async function createMatcher(
   constraint: Constraint | CallConstraint,
@@ -139,7 +142,10 @@ export async function createMatcher(
   return new ConstraintMatcher({ texts, bytes, endIds: vocabulary.endIds }, text, new GrammarFollower(grammar));
 }
 
-/** InvalidArgumentError or UnsupportedError, without any work for a model, for what is no constraint or cannot be one. */
+/**
+ * Checks a constraint without a model. InvalidArgumentError for an invalid one, UnsupportedError for one that cannot be
+ * enforced.
+ */
 export function checkConstraint(constraint: Constraint): void {
   compileConstraint(constraint);
 }

@@ -1,12 +1,12 @@
-/** Integers between bounds as grammars of their digits. */
+/** Grammars of the digits of integers between bounds. */
 import { anyOf, choice, type Node, sequence, text } from "./grammar.ts";
 
 const digit = (from: number, to: number): Node => anyOf("0123456789".slice(from, to + 1));
 const ANY_DIGIT = digit(0, 9);
-/** Digits of the bounds at most. */
+/** Most digits of a bound. */
 const DIGITS_MAX = 15;
 
-/** Fixed-length digit sequences from `low` to `high`, which have as many digits, each a list of nodes. */
+/** Alternatives of digit classes for the numbers from `low` to `high`, which have equally many digits. */
 function between(low: string, high: string): Node[][] {
   if (low === "") return [[]];
   const [a, b] = [Number(low[0]), Number(high[0])];
@@ -26,7 +26,7 @@ function between(low: string, high: string): Node[][] {
   ];
 }
 
-/** Digits of whole numbers from `low` to `high`, 0 or more. */
+/** Alternatives of digit classes for the numbers from `low` to `high`, which are 0 or more. */
 function wholes(low: number, high: number): Node[][] {
   const found: Node[][] = [];
   for (let length = 1; length <= String(high).length; length++) {
@@ -37,7 +37,9 @@ function wholes(low: number, high: number): Node[][] {
   return found;
 }
 
-/** Whole numbers within bounds, both included; null where there is none, and for bounds of more than 15 digits. */
+/**
+ * Grammar of the integers from `low` to `high`, both included; null where there is none, and for bounds of more than 15 digits.
+ */
 export function integersBetween(low: bigint, high: bigint): Node | null {
   const [from, to] = [Number(low), Number(high)];
   if (from > to || Math.max(-from, to) >= 10 ** DIGITS_MAX) return null;

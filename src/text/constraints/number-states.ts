@@ -1,21 +1,21 @@
-/** Texts of numbers within bounds, and of multiples, followed digit by digit. */
+/** States of texts of numbers within bounds, or of multiples, followed digit by digit. */
 import { commonMultiple, compared, type Decimal, decimalOf, negated, powerOfTen, scaled, shifted } from "./decimals.ts";
 import type { State, StateLeaf } from "./states.ts";
 
-/** Which numbers are meant. */
+/** A set of numbers. */
 export interface NumberForm {
-  /** Null for none. */
+  /** Bounds, both included; null for none. */
   readonly low: Decimal | null;
   readonly high: Decimal | null;
-  /** What divides them; null for anything. */
+  /** Numbers are multiples of this; null for any number. */
   readonly step: Decimal | null;
-  /** Whether they are written in digits alone. */
+  /** Whether numbers are integers, written in digits alone. */
   readonly isInteger: boolean;
 }
 
-/** Digits before the point, where bounds have no more. */
+/** Most digits before the point, where bounds have no more. */
 const WHOLE_DIGITS = 64;
-/** Digits behind it, and of those before an exponent: no number of 64 bits is written with more. */
+/** Most digits after the point, without and with an exponent: no double is printed with more. */
 const PLACES_MAX = 30;
 const SCIENTIFIC_PLACES_MAX = 17;
 const EXPONENT_DIGITS_MAX = 3;
@@ -25,16 +25,16 @@ const LEAST_EXPONENT = -324;
 const LARGEST_EXPONENT = 308;
 const ZERO: Decimal = { digits: 0n, places: 0 };
 
-/** What has come of a number. */
+/** The beginning of a number. */
 interface Prefix {
   readonly isNegative: boolean;
   /** Digits before the point. */
   readonly whole: string;
-  /** Digits behind it; null before the point. */
+  /** Digits after the point; null before the point. */
   readonly fraction: string | null;
   /** Sign and digits of the exponent; null before it. */
   readonly exponent: string | null;
-  /** The number so far without its sign and exponent. */
+  /** Value of `whole` and `fraction`, without sign and exponent. */
   readonly value: Decimal;
 }
 
@@ -47,7 +47,7 @@ function prefixOf(text: string): Prefix {
   };
 }
 
-/** Numbers without their sign, from the first to the last. */
+/** Absolute values of the allowed numbers of one sign, first and last. */
 interface Magnitudes {
   readonly first: Decimal;
   readonly last: Decimal;
@@ -58,9 +58,9 @@ const smaller = (a: Decimal, b: Decimal): Decimal => (compared(a, b) < 0 ? a : b
 
 class NumberTexts {
   readonly #form: NumberForm;
-  /** Whether any number is meant, however it is written. */
+  /** Whether any number is allowed, however it is written. */
   readonly #isFree: boolean;
-  /** Null where there is none of the sign. */
+  /** Null where no number of the sign is allowed. */
   readonly #positive: Magnitudes | null;
   readonly #negative: Magnitudes | null;
   readonly #states = new Map<string, State | null>();
@@ -76,7 +76,7 @@ class NumberTexts {
       return compared(magnitudes.first, magnitudes.last) > 0 ? null : magnitudes;
     };
     this.#positive = of(low, high, ZERO);
-    // The integer 0 has no sign.
+    // The integer 0 is written without a sign.
     this.#negative = of(high && negated(high), low && negated(low), isInteger ? { digits: 1n, places: 0 } : ZERO);
   }
 
@@ -109,7 +109,7 @@ class NumberTexts {
     });
   }
 
-  /** Characters that any number may go on with. */
+  /** Characters that may continue this beginning in some number, allowed or not. */
   #following({ whole, fraction, exponent, isNegative }: Prefix): string {
     const digits = "0123456789";
     if (exponent !== null) {
@@ -123,7 +123,9 @@ class NumberTexts {
     return this.#form.isInteger ? more : `${more}.${ends}`;
   }
 
-  /** Numbers within bounds have exponents as they are usual: behind one digit that is not 0. */
+  /**
+   * Whether an exponent may follow. With bounds, only in the usual form: after a single digit that is not 0, with a fraction.
+   */
   #hasExponent(whole: string, fraction: string | null): boolean {
     const isShort = (fraction?.length ?? 0) <= SCIENTIFIC_PLACES_MAX;
     return this.#isFree || (isShort && !this.#form.isInteger && /^[1-9]$/.test(whole));
@@ -140,7 +142,7 @@ class NumberTexts {
     return this.#has(this.#magnitudes(prefix), number, number, number.places);
   }
 
-  /** Whether a number begins so. */
+  /** Whether some allowed number begins with this. */
   #isLive(prefix: Prefix): boolean {
     const { whole, fraction, exponent } = prefix;
     if (whole === "") return this.#isLiveSign(prefix);
@@ -157,7 +159,7 @@ class NumberTexts {
     return starts.some((start) => this.state(start)) || (sign === "" && this.state("-") !== null);
   }
 
-  /** Whether further digits lead to a number. */
+  /** Whether digits alone can complete this to an allowed number. */
   #isLivePlain({ whole, fraction, value }: Prefix, magnitudes: Magnitudes): boolean {
     const places = this.#form.isInteger ? 0 : PLACES_MAX;
     const last = whole === "0" || fraction !== null ? 0 : this.#wholeDigits - whole.length;
@@ -169,7 +171,7 @@ class NumberTexts {
     return false;
   }
 
-  /** Whether further digits and an exponent lead to a number. */
+  /** Whether digits and an exponent can complete this to an allowed number. */
   #isLiveBefore({ value }: Prefix, magnitudes: Magnitudes): boolean {
     const largest = Math.min(LARGEST_EXPONENT, sizeOf(magnitudes.last) - sizeOf(value) + 1);
     for (let exponent = largest; exponent >= LEAST_EXPONENT; exponent--) {
@@ -193,7 +195,7 @@ class NumberTexts {
       const first = Number(digits) * 10 ** more;
       for (let power = first; power < first + 10 ** more; power++)
         for (const one of signs) {
-          // Of 0, any exponent is meant.
+          // 0 stays 0 with any exponent.
           if (value.digits !== 0n && (one * power < least || one * power > most)) continue;
           const number = shifted(value, one * power);
           if (this.#has(magnitudes, number, number, number.places)) return true;
@@ -202,14 +204,14 @@ class NumberTexts {
     return false;
   }
 
-  /** Whether one of the numbers of so many places (tens and so on where they are below 0) from first to last is meant. */
+  /** Whether some multiple of 10^-`places` from `first` to `last` is allowed; `places` may be negative. */
   #has(magnitudes: Magnitudes | null, first: Decimal, last: Decimal, places: number): boolean {
     if (!magnitudes) return false;
     const from = larger(first, magnitudes.first);
     const to = smaller(last, magnitudes.last);
     if (compared(from, to) > 0) return false;
     if (from.digits === 0n) return true;
-    // What is less is read as 0.
+    // Smaller numbers are read as 0 by a double.
     const start = larger(from, LEAST);
     const { step } = this.#form;
     const scale = Math.max(places, start.places, to.places, step?.places ?? 0);
@@ -220,19 +222,19 @@ class NumberTexts {
   }
 }
 
-/** The largest number that begins as another does that is shifted, of so many places. */
+/** The largest number with `places` decimal places that begins with the digits of a decimal times 10^`exponent`. */
 function lastOf({ digits, places: own }: Decimal, exponent: number, places: number): Decimal {
   const next = shifted({ digits: digits + 1n, places: own }, exponent);
   const scale = Math.max(next.places, places);
   return { digits: scaled(next, scale) - powerOfTen(scale - places), places: scale };
 }
 
-/** How many digits a number has before its point; fewer than 0 for zeros behind it. */
+/** Number of digits before the point; negative: the number of zeros after it. */
 function sizeOf({ digits, places }: Decimal): number {
   return String(digits).length - places;
 }
 
-/** Where numbers of a form begin; null where there is none. */
+/** The start state of the numbers of a form; null where there is none. */
 export function numberState(form: NumberForm): State | null {
   return new NumberTexts(form).state("");
 }

@@ -1,14 +1,14 @@
-/** Schemas of answers, as JSON or as those of zod, valibot and others that follow Standard Schema. */
+/** Schemas of answers: plain JSON schemas, or those of zod, valibot and others that implement Standard Schema. */
 import { shown } from "../../arguments.ts";
 import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
 import type { OutputSchema, StandardSchema } from "../output-schema.ts";
 
-/** What an answer is constrained to, and what its text is read as. */
+/** A constraint on an answer, and the parser of its text. */
 export interface Output<T> {
   readonly constraint: Constraint;
   /**
-   * The value of an answer's text.
+   * Parses the text of an answer to a value.
    *
    * @throws ContextLengthError for a text that was cut.
    * @throws InvalidArgumentError for a value that the schema's own checks refuse.
@@ -16,7 +16,7 @@ export interface Output<T> {
   parse(text: string): Promise<T>;
 }
 
-/** InvalidArgumentError for what is no schema, UnsupportedError for one of which nothing tells a JSON schema. */
+/** Reads a schema. InvalidArgumentError for an invalid one, UnsupportedError for one without a way to get its JSON schema. */
 export async function readSchema<T>(schema: OutputSchema<T>): Promise<Output<T>> {
   if ((typeof schema !== "object" && typeof schema !== "function") || schema === null || Array.isArray(schema))
     throw new InvalidArgumentError(`schema: expected a JSON schema or a Standard Schema but found ${shown(schema)}`);
@@ -43,7 +43,7 @@ function pathText(path: readonly unknown[]): string {
   return `${keys.join(".")}: `;
 }
 
-/** What the schema says of JSON before it is changed: by the vendor's own word, or its converter. */
+/** JSON schema of the input values (before transformations), by the schema's own method or its vendor's converter. */
 async function jsonSchemaOf(schema: StandardSchema<unknown>): Promise<object> {
   const { vendor, jsonSchema } = schema["~standard"];
   if (jsonSchema) return jsonSchema.input({ target: "draft-2020-12" });
@@ -56,7 +56,7 @@ async function jsonSchemaOf(schema: StandardSchema<unknown>): Promise<object> {
 }
 
 async function valibotConverter(): Promise<(schema: unknown, options: object) => object> {
-  // Bundlers are not to look for a package that few have.
+  // The name is a variable so that bundlers do not look for a package that few have.
   const name = "@valibot/to-json-schema";
   try {
     return ((await import(/* @vite-ignore */ name)) as { toJsonSchema: never }).toJsonSchema;

@@ -1,4 +1,4 @@
-/** Classes of characters in regular expressions. */
+/** Character classes of regular expressions. */
 import { complement, normalized, type Range } from "./code-points.ts";
 
 const DIGITS: readonly Range[] = [[0x30, 0x39]];
@@ -17,25 +17,25 @@ const SPACES: readonly Range[] = [
     [0xfeff, 0xfeff],
   ] as const),
 ];
-/** What a dot does not match. */
+/** Line terminators, which a dot does not match. */
 export const LINE_ENDS: readonly Range[] = [
   [10, 10],
   [13, 13],
   [0x2028, 0x2029],
 ];
 
-/** Characters of an escape of several, such as `\d` or `\W`; null for another letter. */
+/** Characters of a class escape such as `\d` or `\W`; null for another letter. */
 export function escapedClass(letter: string): Range[] | null {
   const set = { d: DIGITS, w: WORDS, s: SPACES }[letter.toLowerCase()];
   if (!set) return null;
   return letter === letter.toLowerCase() ? [...set] : complement(set);
 }
 
-/** Characters by their property, as `L` or `Script=Greek`; what there is of them, JavaScript's own expressions know. */
+/** Characters by Unicode property, such as `L` or `Script=Greek`, as JavaScript's own regular expressions know them. */
 const properties = new Map<string, Range[] | null>();
 const PROPERTIES_MAX = 64;
 
-/** Characters of a property; null for one that Unicode does not have. */
+/** Characters with a Unicode property; null for an unknown property. */
 export function propertyClass(name: string): Range[] | null {
   const known = properties.get(name);
   if (known !== undefined) return known;
@@ -56,7 +56,7 @@ function foundProperty(name: string): Range[] | null {
   const ranges: Range[] = [];
   const SIZE = 0x1000;
   for (let first = 0; first <= 0x10ffff; first += SIZE) {
-    // Halves of characters are none.
+    // Surrogates are no characters.
     if (first >= 0xd800 && first < 0xe000) continue;
     const end = first === 0xd000 ? 0xd800 : first + SIZE;
     let all = "";

@@ -1,24 +1,24 @@
-/** Regular expressions of JavaScript to trees; what cannot be enforced is refused. */
+/** Parses JavaScript regular expressions to trees; what cannot be enforced is refused. */
 import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import { AutomatonSizeError, automatonOf, both, others, type Pattern } from "./automaton.ts";
 import { ANY, complement, type Range } from "./code-points.ts";
 import { choice, EMPTY, type Node, oneOf, repeat, sequence, text } from "./grammar.ts";
 import { escapedClass, LINE_ENDS, propertyClass } from "./regex-classes.ts";
 
-/** An expression: what texts that it matches somewhere are. */
+/** A parsed regular expression. */
 export interface Expression {
-  /** The texts as wholes that match, with what may stand before and behind the match. */
+  /** Whole texts in which the expression matches, with what may stand before and after the match. */
   readonly tree: Pattern;
-  /** What is matched; without anchors and look-ahead, which only leave some of it out. */
+  /** The match itself, without anchors and lookahead, which only exclude some texts. */
   readonly node: Node;
-  /** Whether anchors and look-ahead say more than that all of the text is matched. */
+  /** Whether anchors and lookahead require more than a match of the whole text. */
   readonly isAnchored: boolean;
-  /** Whether each match begins the text, or ends it. */
+  /** Whether every match begins at the start of the text, and ends at its end. */
   readonly fromStart: boolean;
   readonly toEnd: boolean;
 }
 
-/** What a text must, or must not, go on with. */
+/** A lookahead: what must, or must not, follow. */
 interface Look {
   readonly kind: "look";
   readonly isNegative: boolean;
@@ -32,19 +32,19 @@ const PATTERN_MAX = 10_000;
 const DEPTH_MAX = 100;
 const COUNT_MAX = 10_000;
 
-/** How an expression is read. */
+/** Options of parseRegex. */
 interface RegexOptions {
-  /** Whether a match is all of the text. */
+  /** Whether a match must cover the whole text. */
   readonly isWhole?: boolean;
-  /** What a dot matches. */
+  /** Characters that a dot matches. */
   readonly dot?: readonly Range[];
 }
 
 /**
- * An expression. It is read by code points, as with the flag `u`, and one that this flag refuses as without it.
+ * Parses a regular expression by code points, as with the flag `u`; one that this flag refuses, as without it.
  *
- * @throws InvalidArgumentError for what is no expression.
- * @throws UnsupportedError for references to groups, look-behind, and look-ahead within groups.
+ * @throws InvalidArgumentError for a syntax error.
+ * @throws UnsupportedError for backreferences, lookbehind, and lookahead within groups.
  */
 export function parseRegex(
   pattern: string,
@@ -59,7 +59,7 @@ export function parseRegex(
   return expressionOf(new RegexParser(pattern, what, dot).whole(), what, isWhole);
 }
 
-/** Escapes that the flag `u` refuses stand for their character without it. */
+/** Checks the syntax with and without the flag `u`: an escape that only the flag refuses stands for its character. */
 function checkSyntax(pattern: string, what: string): void {
   const plain = pattern.replace(/\\\\|\\-|\\[^\w^$\\.*+?()[\]{}|/]/gu, (found) =>
     found === "\\\\" ? found : `\\u{${found.codePointAt(1)!.toString(16)}}`,
@@ -77,7 +77,7 @@ function checkSyntax(pattern: string, what: string): void {
   }
 }
 
-/** With `isWhole`, a match is all of the text. */
+/** The expression of these alternatives. With `isWhole`, a match covers the whole text. */
 function expressionOf(branches: readonly Branch[], what: string, isWhole: boolean): Expression {
   const fromStart = branches.every(([first]) => first?.kind === "start");
   const toEnd = branches.every((branch) => branch.at(-1)?.kind === "end");
@@ -105,7 +105,7 @@ function expressionOf(branches: readonly Branch[], what: string, isWhole: boolea
   }
 }
 
-/** UnsupportedError for look-ahead within a text where what came before says what may follow. */
+/** UnsupportedError for lookahead within a text whose continuation depends on what came before. */
 function checkLooks(branch: Branch, what: string, isWhole: boolean): void {
   const looksBack = (parts: Branch): boolean =>
     parts.some((part) =>
@@ -118,7 +118,7 @@ function checkLooks(branch: Branch, what: string, isWhole: boolean): void {
     throw unsupported(what, "look-ahead beside ^ or word boundaries");
 }
 
-/** What a branch and all behind it reads: look-ahead is of all that follows it. */
+/** Pattern of a branch and all that follows it: a lookahead applies to everything after it. */
 function behind(branch: Branch, end: Pattern): Pattern {
   const at = branch.findLastIndex(({ kind }) => kind === "look");
   const rest = sequence(...(branch.slice(at + 1) as Pattern[]), end);
@@ -146,7 +146,7 @@ function hasAnchor(tree: Pattern, isMeant: (kind: string) => boolean = () => tru
   }
 }
 
-/** What the engine is told of a branch. */
+/** A branch as the engine is told of it: without lookahead and anchors. */
 function told(branch: Branch): Node {
   return sequence(...branch.map((part) => (part.kind === "look" ? EMPTY : withoutAnchors(part))));
 }
@@ -253,7 +253,7 @@ class RegexParser {
     return ranges ? oneOf(ranges) : oneOf([point(this.#escape())]);
   }
 
-  /** Ranges of an escape that stands for several characters. */
+  /** Ranges of a class escape; null for another escape. */
   #set(): Range[] | null {
     const property = /^([pP])\{([^}]*)\}/.exec(this.#rest());
     if (property) {
@@ -267,7 +267,7 @@ class RegexParser {
     return found;
   }
 
-  /** The code point of an escape behind its backslash. */
+  /** The code point of an escape, after its backslash. */
   #escape(): number {
     const code =
       /^(?:x([0-9a-fA-F]{2})|u\{([0-9a-fA-F]+)\}|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|c([A-Za-z]))/.exec(
@@ -307,7 +307,7 @@ class RegexParser {
     return isNegative ? complement(ranges) : ranges;
   }
 
-  /** A code point of a class, or ranges. */
+  /** One member of a class: a code point, or the ranges of a class escape. */
   #member(): number | Range[] {
     if (this.#takes("\\")) return this.#set() ?? this.#escape();
     return this.#character().codePointAt(0)!;

@@ -1,21 +1,21 @@
-/** Arrays of JSON schemas as grammars. */
+/** Compiles arrays of JSON schemas to grammars. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { type Node, optional, repeat, rule, sequence, text } from "./grammar.ts";
 import { SEPARATOR } from "./json-text.ts";
 import { refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
 
-/** Items that are written one by one. */
+/** Most items that are written out one by one. */
 const ITEMS_MAX = 200;
 
-/** An array; null where there is none. */
+/** Grammar of an array; null where no array is valid. */
 export function arrayOf(keywords: Schema, at: string, scope: SchemaScope): Node | null {
   const { firsts, rest } = itemsOf(keywords, at);
   const min = count(keywords, "minItems", at) ?? 0;
   let max = count(keywords, "maxItems", at) ?? Number.POSITIVE_INFINITY;
   if (keywords.uniqueItems === true && max > 1) {
     if (min > 1) throw refused(`${at}/uniqueItems`, "this keyword");
-    // A list of one item has it once.
+    // An array with at most one item is unique.
     throw refused(`${at}/uniqueItems`, "this keyword, but for at most one item,");
   }
   const heads: Node[] = [];
@@ -37,7 +37,7 @@ export function arrayOf(keywords: Schema, at: string, scope: SchemaScope): Node 
   );
 }
 
-/** Items with what stands between them, and white space at the end. */
+/** Items with separators between them, and white space at the end. */
 function itemsBetween(heads: readonly Node[], tail: Node | null, min: number, max: number): Node[] {
   if (max === 0) return [];
   const end = rule("ws");
@@ -46,7 +46,7 @@ function itemsBetween(heads: readonly Node[], tail: Node | null, min: number, ma
   let node: Node = sequence();
   if (tail && max > headCount) {
     const [least, most] = [Math.max(0, min - headCount), max - headCount];
-    // The first item has no comma before it.
+    // Without heads, the first item has no comma before it.
     if (headCount > 0) node = repeat(sequence(SEPARATOR, tail), least, most);
     else {
       const all = sequence(tail, repeat(sequence(SEPARATOR, tail), Math.max(0, least - 1), most - 1), end);
@@ -61,7 +61,7 @@ function itemsBetween(heads: readonly Node[], tail: Node | null, min: number, ma
   return [min === 0 ? optional(all) : all];
 }
 
-/** Schemas of the first items and of the rest, in today's keywords or those of earlier drafts. */
+/** Schemas of the first items and of the rest, by today's keywords or those of earlier drafts. */
 function itemsOf(
   { prefixItems, items, additionalItems }: Schema,
   at: string,

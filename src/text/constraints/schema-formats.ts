@@ -1,19 +1,19 @@
-/** Formats of strings, by their definitions. */
+/** Formats of strings in JSON schemas, by the standards that define them. */
 import { type Automaton, automatonOf, both, either, followedBy } from "./automaton.ts";
 import { leapSeconds } from "./leap-seconds.ts";
 import { parseRegex } from "./regex.ts";
 
-/** What a format's strings are. */
+/** The strings of a format. */
 export interface Format {
   readonly automaton: Automaton;
-  /** Characters at most; Infinity where the definition has no such limit. */
+  /** Most characters; Infinity where the standard sets no limit. */
   readonly maxLength: number;
-  /** An expression of all its strings, and maybe more, which costs the engine little. */
+  /** A regular expression, cheap for the engine, that matches all strings of the format and perhaps more. */
   readonly told: string;
 }
 
 interface Definition {
-  /** An expression of all its strings, or what makes their automaton. */
+  /** A regular expression of exactly its strings, or a function that builds their automaton. */
   readonly exact: string | (() => Automaton);
   readonly told: string;
   readonly maxLength?: number;
@@ -128,7 +128,7 @@ export const FORMATS: readonly string[] = Object.keys(DEFINITIONS);
 
 const known = new Map<string, Format>();
 
-/** A format; null for a name that is none. */
+/** The format of this name; null for an unknown name. */
 export function formatOf(name: string): Format | null {
   if (!Object.hasOwn(DEFINITIONS, name)) return null;
   const made = known.get(name);
@@ -139,7 +139,7 @@ export function formatOf(name: string): Format | null {
   return format;
 }
 
-/** What strings of all of some automata are. */
+/** Intersection of several automata. */
 export function allOf(automata: readonly Automaton[]): Automaton {
   return automata.reduce((all, one) => both(all, one));
 }

@@ -1,10 +1,10 @@
-/** Keywords of JSON schemas: those that are honoured, those that say nothing of values, and schemas joined to one. */
+/** Keywords of JSON schemas: which are enforced, which do not constrain values, and how schemas are merged (`allOf`). */
 import { UnsupportedError } from "../../errors.ts";
 
 /** A JSON schema that is an object. */
 export type Schema = Readonly<Record<string, unknown>>;
 
-/** Keywords by the type of value that they are about. */
+/** Keywords by the type of value that they constrain. */
 export const KEYWORDS_OF: Readonly<Record<string, readonly string[]>> = {
   string: ["minLength", "maxLength", "pattern", "format"],
   number: ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
@@ -12,7 +12,7 @@ export const KEYWORDS_OF: Readonly<Record<string, readonly string[]>> = {
   object: ["properties", "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties"],
 };
 
-/** Keywords about values of any type. */
+/** Keywords that constrain values of any type. */
 const GENERAL = ["type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"];
 
 /** Keywords that do not constrain values. */
@@ -21,18 +21,18 @@ const SILENT = new Set([
   ...["$schema", "$id", "id", "$defs", "definitions"],
 ]);
 
-/** Alternatives that those of two schemas come to. */
+/** Most alternatives that merging two schemas may make. */
 const ALTERNATIVES_MAX = 256;
 
 export const HONOURED: readonly string[] = [...GENERAL, ...Object.values(KEYWORDS_OF).flat()];
 const honoured = new Set(HONOURED);
 
-/** Whether a keyword says nothing of values. */
+/** Whether a keyword does not constrain values. */
 function isSilent(keyword: string): boolean {
   return SILENT.has(keyword) || keyword.startsWith("x-");
 }
 
-/** What a schema says of values. UnsupportedError that names a keyword, and where it stands, that cannot be honoured. */
+/** The constraining keywords of a schema. UnsupportedError that names a keyword that cannot be enforced, and its place. */
 export function checkedKeywords(schema: Schema, at: string): Schema {
   const said = Object.entries(schema).filter(([keyword, value]) => !isSilent(keyword) && value !== undefined);
   for (const [keyword] of said) if (!honoured.has(keyword)) throw refused(`${at}/${keyword}`, "this keyword");
@@ -49,7 +49,7 @@ export function isSchema(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** What several schemas say with one keyword, all of which holds. */
+/** Values of one keyword in several merged schemas, all of which must hold. */
 export class Joined {
   readonly #values: readonly unknown[];
 
@@ -57,13 +57,13 @@ export class Joined {
     this.#values = [...Joined.values(a), ...Joined.values(b)];
   }
 
-  /** All that a keyword says: one value, or those of several schemas. */
+  /** All values of a keyword: its one value, or those of several schemas. */
   static values(value: unknown): readonly unknown[] {
     return value instanceof Joined ? value.#values : [value];
   }
 }
 
-/** JSON of a value with keys in order. */
+/** Canonical JSON of a value: keys are sorted. */
 export function canonical(value: unknown): string {
   if (value instanceof Joined) return canonical(Joined.values(value));
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
@@ -72,7 +72,7 @@ export function canonical(value: unknown): string {
   return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join()}}`;
 }
 
-/** The schema of values that two schemas accept. UnsupportedError where that is none that can be written. */
+/** Merges two schemas: accepts values that both accept. UnsupportedError where the result cannot be expressed. */
 export function joined(a: Schema | boolean, b: Schema | boolean, at: string): Schema | boolean {
   if (a === false || b === false || haveOtherConstants(a, b)) return false;
   if (a === true) return b;
@@ -135,7 +135,7 @@ function joinedKeyword(keyword: string, a: unknown, b: unknown, at: string): unk
   throw refused(at, "this keyword, joined with the same of another schema,");
 }
 
-/** Alternatives of two schemas, each with each. */
+/** Pairs of alternatives: each of one schema with each of the other. */
 function joinedAlternatives(a: readonly unknown[], b: readonly unknown[], at: string): unknown[] {
   if (a.length * b.length > ALTERNATIVES_MAX) throw refused(at, `more than ${ALTERNATIVES_MAX} alternatives, joined,`);
   return a.flatMap((one) => b.map((other) => ({ allOf: [one, other] })));
@@ -155,7 +155,7 @@ function joinedProperties(a: Schema, b: Schema): Schema {
   return result;
 }
 
-/** What one schema says of properties that it does not name holds for those that the other names. */
+/** Applies one schema's `additionalProperties` to properties that only the other schema names. */
 function withClosedProperties(a: Schema, b: Schema, result: Record<string, unknown>, at: string): Schema {
   const close = (one: Schema, other: Schema) => {
     const rest = one.additionalProperties;

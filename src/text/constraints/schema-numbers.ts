@@ -1,4 +1,4 @@
-/** Numbers of JSON schemas as grammars. */
+/** Compiles numbers of JSON schemas to grammars. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { compared, type Decimal, decimalOf, integerOf, leastMultiple, negated } from "./decimals.ts";
 import { followed, type Node, relaxed, rule } from "./grammar.ts";
@@ -6,7 +6,7 @@ import { integersBetween } from "./number-ranges.ts";
 import { type NumberForm, numberState } from "./number-states.ts";
 import { Joined, type Schema } from "./schema-keywords.ts";
 
-/** A number or integer; null where there is none. */
+/** Grammar of a number or integer; null where none is valid. */
 export function numberOf(keywords: Schema, at: string, isInteger: boolean): Node | null {
   const given = (name: string): number | null => {
     const value = keywords[name] ?? null;
@@ -30,7 +30,9 @@ const ONE: Decimal = { digits: 1n, places: 0 };
 
 const LARGEST_EXACT = integerOf(Number.MAX_SAFE_INTEGER);
 
-/** Multiples that floating point tells apart, where bounds ask for no others: of larger ones, readers see others. */
+/**
+ * Limits multiples to the range in which doubles are exact, unless bounds ask for more: readers would see larger ones rounded.
+ */
 function withinExact(form: NumberForm): NumberForm {
   const { low, high } = form;
   const isLarge = [low, high && negated(high)].some((bound) => bound && compared(bound, LARGEST_EXACT) > 0);
@@ -38,15 +40,15 @@ function withinExact(form: NumberForm): NumberForm {
   return { ...form, low: low ?? negated(LARGEST_EXACT), high: high ?? LARGEST_EXACT };
 }
 
-/** What the engine is told: integers of a few digits within their bounds, and all numbers. */
+/** A looser form for the engine: integers of few digits within their bounds, any other number. */
 function told({ low, high, isInteger }: NumberForm): Node {
   if (!isInteger) return rule("number");
   return (low && high && integersBetween(low.digits, high.digits)) ?? rule("integer");
 }
 
 /**
- * The least (`sign` 1) or greatest (-1) number that two bounds allow; null without bounds. An open bound is the number next
- * to it: what is nearer is read as the bound itself.
+ * The least (`sign` 1) or greatest (-1) number that two bounds allow; null without bounds. An exclusive bound becomes the next
+ * double, since nearer decimals are read as the bound itself.
  */
 function bound(closed: number | null, open: number | null, isInteger: boolean, sign: 1 | -1): Decimal | null {
   const read = (value: number) => (isInteger && Number.isInteger(value) ? integerOf(value) : decimalOf(value));
@@ -59,7 +61,7 @@ function bound(closed: number | null, open: number | null, isInteger: boolean, s
   return compared(first, second) * sign > 0 ? first : second;
 }
 
-/** The nearest integer that a bound allows. */
+/** The nearest integer that an inclusive bound allows. */
 function whole(decimal: Decimal, isInteger: boolean, sign: 1 | -1): Decimal {
   const { digits, places } = decimal;
   if (!isInteger || places === 0) return decimal;
@@ -68,13 +70,13 @@ function whole(decimal: Decimal, isInteger: boolean, sign: 1 | -1): Decimal {
   return { digits: sign > 0 && digits % unit !== 0n ? down + 1n : down, places: 0 };
 }
 
-/** The nearest integer beyond an open bound. */
+/** The nearest integer beyond an exclusive bound. */
 function beyond(decimal: Decimal, sign: 1 | -1): Decimal {
   const nearest = whole(decimal, true, sign);
   return compared(nearest, decimal) === 0 ? { digits: nearest.digits + BigInt(sign), places: 0 } : nearest;
 }
 
-/** The number of 64 bits above (1) or below (-1) another. */
+/** The next double above (`sign` 1) or below (-1) a value. */
 function nextDouble(value: number, sign: 1 | -1): number {
   if (value === 0) return sign * Number.MIN_VALUE;
   const bits = new BigInt64Array(1);

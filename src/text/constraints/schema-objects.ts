@@ -1,4 +1,4 @@
-/** Objects of JSON schemas as grammars. */
+/** Compiles objects of JSON schemas to grammars. */
 import { InvalidArgumentError } from "../../errors.ts";
 import { choice, type Node, optional, repeat, rule, sequence, text } from "./grammar.ts";
 import { literal, member, SEPARATOR } from "./json-text.ts";
@@ -11,7 +11,7 @@ interface Property {
   readonly isRequired: boolean;
 }
 
-/** An object; null where there is none. */
+/** Grammar of an object; null where none is valid. */
 export function objectOf(given: Schema, at: string, scope: SchemaScope): Node | null {
   const keywords = withListedNames(given, at);
   const named = namedSchemas(keywords, at);
@@ -35,7 +35,7 @@ export function objectOf(given: Schema, at: string, scope: SchemaScope): Node | 
   );
 }
 
-/** Names that are listed are properties: all others are not. */
+/** Turns an enum in `propertyNames` into properties; no other names are allowed then. */
 function withListedNames({ propertyNames, ...keywords }: Schema, at: string): Schema {
   const names = isSchema(propertyNames) ? propertyNames.enum : undefined;
   if (!Array.isArray(names)) return propertyNames === undefined ? keywords : { ...keywords, propertyNames };
@@ -63,13 +63,13 @@ function requiredNames({ required = [] }: Schema, at: string): ReadonlySet<strin
   return new Set(required);
 }
 
-/** Whether what is said of all names allows one. */
+/** Whether `propertyNames` allows a name. */
 function isNameAllowed(name: string, { propertyNames }: Schema, at: string, scope: SchemaScope): boolean {
   if (propertyNames === undefined) return true;
   return scope.node({ allOf: [{ const: name }, propertyNames] }, `${at}/propertyNames`) !== null;
 }
 
-/** A member that is not named; null where there is none, or where nothing is said of one beside those that are named. */
+/** Grammar of an unnamed member; null where there is none, or where the schema names properties and does not mention others. */
 function otherProperties(keywords: Schema, names: readonly string[], at: string, scope: SchemaScope): Node | null {
   const { additionalProperties, propertyNames } = keywords;
   if (additionalProperties === undefined && names.length > 0) return null;
@@ -78,7 +78,7 @@ function otherProperties(keywords: Schema, names: readonly string[], at: string,
   return value && key && scope.define(member(scope.define(key), scope.define(value)));
 }
 
-/** A key that is none of some names. */
+/** Grammar of a key other than these names. */
 function keyOf(propertyNames: unknown, names: readonly string[], at: string, scope: SchemaScope): Node | null {
   if (propertyNames === false) return null;
   const schema = isSchema(propertyNames) ? checkedKeywords(propertyNames, `${at}/propertyNames`) : {};
@@ -90,7 +90,7 @@ function keyOf(propertyNames: unknown, names: readonly string[], at: string, sco
   return stringOf(rest, `${at}/propertyNames`, scope, names);
 }
 
-/** Numbers of properties are only enforced where others see to them: those that are required, and those that there are. */
+/** Checks minProperties and maxProperties, which are supported only where the required and possible properties ensure them. */
 function checkCounts(keywords: Schema, { least, most }: { least: number; most: number }, at: string): void {
   for (const name of ["minProperties", "maxProperties"] as const) {
     const value = keywords[name];
@@ -104,10 +104,10 @@ function checkCounts(keywords: Schema, { least, most }: { least: number; most: n
   }
 }
 
-/** Members in their order, of which those that are not required may be left out, and any number of others at the end. */
+/** Members in the schema's order, optional ones perhaps left out, and any number of unnamed ones at the end. */
 function ordered(properties: readonly Property[], others: Node | null, scope: SchemaScope): Node | null {
   const following = sequence(SEPARATOR, others ?? text(""));
-  /** What may come behind a member, and what may come first. */
+  /** What may follow the members so far, and what may come first. */
   let behind: Node | null = others && scope.define(repeat(following, 0));
   let first: Node | null = others && scope.define(sequence(others, repeat(following, 0)));
   for (const { node, isRequired } of [...properties].reverse()) {

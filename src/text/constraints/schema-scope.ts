@@ -1,12 +1,12 @@
-/** How parts of schemas become grammars together. */
+/** What compilers of the parts of a schema share. */
 import type { Node } from "./grammar.ts";
 
-/** What parts of schemas are made with. */
+/** Functions of the schema compiler for its parts. */
 export interface SchemaScope {
-  /** The grammar of a schema; null where no value is one. */
+  /** Grammar of a schema; null where no value is valid. */
   node(schema: unknown, at: string): Node | null;
-  /** A rule of its own for a node. */
+  /** Makes a node a rule of its own. */
   define(node: Node): Node;
-  /** A rule of its own that may refer to itself. */
+  /** Makes a rule that may refer to itself. */
   recursive(make: (self: Node) => Node): Node;
 }

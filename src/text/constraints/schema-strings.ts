@@ -1,4 +1,4 @@
-/** Strings of JSON schemas as grammars. */
+/** Compiles strings of JSON schemas to grammars. */
 import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import { type Automaton, AutomatonSizeError, allBut, automatonOf } from "./automaton.ts";
 import { automatonState } from "./automaton-states.ts";
@@ -11,14 +11,17 @@ import { allOf, FORMATS, formatOf } from "./schema-formats.ts";
 import { Joined, refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
 
-/** What strings are constrained to beside their length: automata of their characters, and the first expression of them. */
+/**
+ * Constraints on strings beside `minLength` and `maxLength`: automata of which all must accept, and the expression for the
+ * engine.
+ */
 interface Forms {
   readonly automata: readonly Automaton[];
   readonly told: Expression | null;
   readonly maxLength: number;
 }
 
-/** A string with its quotes, which is none of some texts; null where there is none. */
+/** Grammar of a quoted string other than some texts; null where none is valid. */
 export function stringOf(
   keywords: Schema,
   at: string,
@@ -55,7 +58,7 @@ function constrainText(
   }
 }
 
-/** What the engine is told of the characters of an expression; without one, of any. */
+/** A looser form of an expression for the engine; any characters without one. */
 function toldOf(expression: Expression | null, at: string): Node {
   const any = repeat(choice([oneOf(RAW), rule("escaped")]), 0);
   if (!expression) return any;
@@ -72,7 +75,7 @@ function length(keywords: Schema, name: string, at: string): number | null {
   );
 }
 
-/** What patterns, formats and excluded texts say; null without all of them. */
+/** Constraints of patterns, formats and excluded texts; null without any. */
 function formsOf({ pattern, format }: Schema, excluded: readonly string[], at: string): Forms | null {
   const patterns = pattern === undefined ? [] : Joined.values(pattern);
   const expressions = patterns.map((one) => {
@@ -83,7 +86,7 @@ function formsOf({ pattern, format }: Schema, excluded: readonly string[], at: s
   const formats = names.flatMap((name) => {
     const found = typeof name === "string" ? formatOf(name) : null;
     if (found) return [found];
-    // A format that no list has is a note beside a pattern.
+    // Beside a pattern, an unknown format is only an annotation.
     if (patterns.length > 0) return [];
     throw refused(`${at}/format`, `the format ${JSON.stringify(name)}, other than ${FORMATS.join(", ")},`);
   });
@@ -100,7 +103,7 @@ function formsOf({ pattern, format }: Schema, excluded: readonly string[], at: s
   };
 }
 
-/** What the engine is told of characters within a string: where they may be escapes, of all escapes (rule `escaped`). */
+/** A node for the engine as written within a string: characters that may be escaped become any escape (rule `escaped`). */
 export function toldInJson(node: Node, at: string): Node {
   switch (node.kind) {
     case "text":

@@ -1,15 +1,15 @@
-/** Texts that are followed by states, character by character. */
+/** States for following a text character by character. */
 import type { Range } from "./code-points.ts";
 
-/** Where a text is. Equal ones are one object, and from each an end can be reached. */
+/** State of a text. Equal states are one object, and from each the text can be completed. */
 export interface State {
   /** Whether the text may end here. */
   readonly canEnd: boolean;
-  /** The characters that may come next, each in one leaf at most. */
+  /** Characters that may come next; each is in at most one leaf. */
   readonly leaves: readonly StateLeaf[];
 }
 
-/** Some characters, and where each of them leads. */
+/** A set of characters, and the state after any of them. */
 export interface StateLeaf {
   readonly ranges: readonly Range[];
   readonly next: State;

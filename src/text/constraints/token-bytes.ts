@@ -1,11 +1,11 @@
-/** The bytes that tokens stand for, in GPT-2's alphabet, as the engine reads them. */
+/** The bytes of tokens in GPT-2's byte alphabet, as the engine reads them. */
 import { byteCharacters, toByteCharacters } from "../tokenizer/byte-alphabet.ts";
 import type { Tokenizer } from "../tokenizer.ts";
 
 const BYTE = /^<0x([0-9a-fA-F]{2})>$/;
 const PROBES = 64;
 
-/** Bytes of all tokens by id; "" for special tokens, and for ids that are unused: no constraint allows them. */
+/** Bytes of all tokens by id; "" for special tokens and unused ids, which no constraint allows. */
 export function tokenBytes(tokenizer: Tokenizer, count: number): string[] {
   const bytesOf = tokenizer.isByteLevel ? (token: string) => token : textBytes(tokenizer);
   return Array.from({ length: count }, (_, id) => {
@@ -30,7 +30,7 @@ function textBytes(tokenizer: Tokenizer): (token: string, id: number) => string 
   };
 }
 
-/** The text of a token within a text: at its start, some tokenizers leave a space out. */
+/** Decodes a token as within a text: at the start of one, some tokenizers drop a space. */
 function decodedWithin(tokenizer: Tokenizer): (id: number) => string {
   const before = tokenizer.encode("a", { addSpecialTokens: false, truncation: false, padding: false });
   const start = tokenizer.decode(before, { stream: true });

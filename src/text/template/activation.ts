@@ -1,4 +1,4 @@
-/** What a running template has: variables of its functions, the text written so far, and the line it is at. */
+/** Run-time state of a template: variables of its functions, the output so far, and the current line. */
 import { checkLength } from "./limits.ts";
 import { quote } from "./print.ts";
 import type { Variable } from "./symbols.ts";
@@ -6,18 +6,18 @@ import { Undefined, type Value } from "./values.ts";
 
 /** One rendering. */
 export interface Run {
-  /** Variables of the caller, and what the template sets at its top level. */
+  /** Variables that the caller passed, and those that the template sets at its top level. */
   readonly variables: Map<string, Value>;
   readonly globals: ReadonlyMap<string, Value>;
-  /** Line of the statement or call that runs. */
+  /** Line of the statement or call being executed. */
   line: number;
 }
 
-/** One call of a function: the template, a block, a macro, or a recursive loop. */
+/** Stack frame of one call of a function: the template, a block, a macro, or a recursive loop. */
 export class Activation {
   readonly run: Run;
   readonly parent: Activation | null;
-  /** Variables; undefined is a name without a value. */
+  /** Variables by index; undefined for a name without a value. */
   readonly variables: (Value | undefined)[];
   output = "";
 
@@ -32,7 +32,7 @@ export class Activation {
     this.output += text;
   }
 
-  /** What `work` writes, instead of writing it. */
+  /** Runs `work` and returns its output, which is not written. */
   capture(work: () => void): string {
     const before = this.output;
     this.output = "";
@@ -42,14 +42,14 @@ export class Activation {
     return text;
   }
 
-  /** A variable of the caller or a global. */
+  /** Value of a caller's variable, or else of a global. */
   resolve(name: string): Value | undefined {
     const value = this.run.variables.get(name);
     return value === undefined ? this.run.globals.get(name) : value;
   }
 }
 
-/** The activation of the function that has the variable, seen from a function `level` levels deep. */
+/** The activation of the function that owns the variable, seen from a function at nesting level `level`. */
 export function holder(activation: Activation, level: number, variable: Variable): Activation {
   let at = activation;
   for (let hops = level - variable.scope.level; hops > 0; hops--) at = at.parent!;

@@ -19,10 +19,10 @@ import {
   type Value,
 } from "./values.ts";
 
-/** Bits of the longest integer. Python has no limit, but prints none with more than 4300 digits (14,285 bits). */
+/** Most bits of an integer. Python has no limit, but prints only integers of up to 4300 digits (14,285 bits). */
 const INTEGER_BITS = 2 ** 16;
 
-/** An integer of a result, within the limit. */
+/** An integer result, checked against the limit. */
 function bounded(value: bigint): number | bigint {
   const result = integer(value);
   if (typeof result === "bigint" && (result < 0n ? -result : result) >> BigInt(INTEGER_BITS)) tooLong();
@@ -52,12 +52,12 @@ function unsupported(operator: string, a: Value, b: Value): never {
 
 interface Numbers {
   readonly int: (a: bigint, b: bigint) => Value;
-  /** For two safe integers; undefined where the result needs bigint. */
+  /** Result for two safe integers; undefined where it needs bigint. */
   readonly small: (a: number, b: number) => Value | undefined;
   readonly float: (a: number, b: number) => number;
 }
 
-/** The result for two numbers; undefined when one is none. */
+/** The result for two numbers; undefined when either value is not a number. */
 function calculate(a: Value, b: Value, { int, small, float }: Numbers): Value | undefined {
   const [x, y] = [numeric(a), numeric(b)];
   if (x === undefined || y === undefined) return undefined;
@@ -74,7 +74,7 @@ function bits(value: number | bigint): number {
   return typeof value === "number" ? 64 : value.toString(16).length * 4;
 }
 
-/** An integer result where it is exact. */
+/** An integer result if it is exact in a double; undefined otherwise. */
 const exact = (value: number): number | undefined => (Number.isSafeInteger(value) ? value + 0 : undefined);
 
 const sum: Numbers = { int: (a, b) => bounded(a + b), small: (a, b) => exact(a + b), float: (a, b) => a + b };
@@ -105,7 +105,7 @@ export function add(a: Value, b: Value): Value {
   unsupported("+", a, b);
 }
 
-/** Escaped text makes what it is joined with escaped, too. */
+/** Concatenates texts of which one is Markup: the other is escaped, and the result is Markup. */
 function addMarkup(a: string | Markup, b: string | Markup): Markup {
   const [x, y] = [a, b].map((part) => (part instanceof Markup ? part.text : escapeHtml(part as string))) as [
     string,
@@ -152,7 +152,7 @@ function zeroDivision(message: string): never {
   fault("ZeroDivisionError", message);
 }
 
-/** The float nearest to a / b: the quotient to 64 bits and a bit that says whether anything was cut off. */
+/** The float nearest to a / b, from the quotient to 64 bits and a sticky bit for the rest. */
 function divideIntegers(a: bigint, b: bigint): number {
   const [x, y] = [a < 0n ? -a : a, b < 0n ? -b : b];
   const shift = BigInt(Math.max(0, 66 - (bits(x) - bits(y))));
@@ -262,7 +262,7 @@ function badOperand(operator: string, value: Value): never {
   typeError(`bad operand type for unary ${operator}: '${typeName(value)}'`);
 }
 
-/** `a ~ b ~ c`: the texts of all. */
+/** `a ~ b ~ c`: concatenates the values' texts. */
 export function concatenate(values: readonly Value[]): string {
   let result = "";
   for (const value of values) result += toText(value);

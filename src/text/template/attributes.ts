@@ -1,4 +1,4 @@
-/** Attributes, items and slices of values, as jinja2's immutable sandbox gives them to templates. */
+/** Attributes, items and slices of values, with the restrictions of jinja2's immutable sandbox. */
 import { contains, equals } from "./compare.ts";
 import { fault, isFault, typeError, valueError } from "./faults.ts";
 import { LEFT_OUT_METHODS, unsupported } from "./left-out.ts";
@@ -59,7 +59,7 @@ const dictMethods: Record<string, Signature> = {
   fromkeys: signature("/ iterable value?", (_: Dict, keys: Value, value: Value = null) => dictFromKeys(keys, value)),
 };
 
-/** The value of a key that may be None, which `??` takes for absent. */
+/** Result of a lookup that found nothing or None: None if the key exists, else `fallback`. */
 function missingOr(dict: Dict, key: Value, fallback: Value): Value {
   return dict.has(key) ? null : fallback;
 }
@@ -118,7 +118,7 @@ const tables: Readonly<Record<string, ReadonlyMap<string, Signature>>> = {
   ]),
 };
 
-/** Names that change a value, which the immutable sandbox does not give out. */
+/** Methods that change a value, which the immutable sandbox hides. */
 const FORBIDDEN: Readonly<Record<string, readonly string[]>> = {
   list: ["append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"],
   dict: ["clear", "pop", "popitem", "setdefault", "update"],
@@ -134,12 +134,12 @@ function tableOf(value: Value): ReadonlyMap<string, Signature> | undefined {
   return value === null ? undefined : tables[(value as PyObject).typeName];
 }
 
-/** The method of a value's type; undefined when it has none of that name. */
+/** The method of a value's type; undefined for an unknown name. */
 function methodOf(value: Value, name: string): Signature | undefined {
   return tableOf(value)?.get(name);
 }
 
-/** Calls `value.name(...)`, where that is a method of its type; undefined when it is not. */
+/** Calls `value.name(...)` if it is a method of the value's type; undefined otherwise. */
 export function callMethod(value: Value, name: string, args: readonly Value[], keywords: Keywords): Value | undefined {
   const text = typeof value === "string" ? value : value instanceof Markup ? value.text : undefined;
   if (text !== undefined) return callTextMethod(value as string | Markup, text, name, args, keywords);
@@ -154,7 +154,7 @@ function callTextMethod(self: string | Markup, text: string, name: string, args:
   return asMarkup(method.run(text, ...bind(name, method, markupArguments(name, args), keywords)));
 }
 
-/** Whether attribute `name` of a dict is one of its keys, whatever the dict. */
+/** Whether `dict.name` is an item for every dict: the name is no method of dict. */
 export function isPlainKey(name: string): boolean {
   return !name.startsWith("_") && !(name in dictMethods) && !FORBIDDEN.dict!.includes(name);
 }
@@ -200,14 +200,14 @@ function missingAttribute(value: Value, key: Value): Undefined {
   );
 }
 
-/** `value.name`: an attribute, else an item. */
+/** `value.name`: the attribute, or else the item. */
 export function attribute(value: Value, name: string): Value {
   let found = ownAttribute(value, name);
   if (found === undefined) found = subscript(value, name);
   return found === undefined ? missingAttribute(value, name) : found;
 }
 
-/** `value[key]`: an item, else an attribute. */
+/** `value[key]`: the item, or else the attribute. */
 export function item(value: Value, key: Value): Value {
   let found = subscript(value, key);
   if (found === undefined && isText(key)) found = ownAttribute(value, textOf(key));

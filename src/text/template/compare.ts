@@ -56,7 +56,7 @@ function equalObjects(a: object, b: object): boolean {
   return false;
 }
 
-/** Items are equal already when they are the same object. */
+/** Equality of items in a container: the same object is equal, as in Python, even NaN. */
 const equalItem = (a: Value, b: Value) => a === b || equals(a, b);
 
 function equalItems(a: readonly Value[], b: readonly Value[]): boolean {
@@ -74,7 +74,7 @@ function equalDicts(a: Dict, b: Dict): boolean {
   return true;
 }
 
-/** -1, 0 or 1 by code points, as Python orders str; units would order U+1F600 before U+FFFD. */
+/** Compares by code points, as Python orders str, to -1, 0 or 1; UTF-16 units would order U+1F600 before U+FFFD. */
 function compareText(a: string, b: string): number {
   if (a === b) return 0;
   chargeText(Math.min(a.length, b.length));
@@ -89,7 +89,7 @@ function compareText(a: string, b: string): number {
 
 export type Order = "<" | "<=" | ">" | ">=";
 
-/** `a < b` and its siblings; TypeError for values without an order. */
+/** `a < b`, `<=`, `>` or `>=`; TypeError for values without an order. */
 export function isOrdered(operator: Order, a: Value, b: Value): boolean {
   charge();
   const [x, y] = [numeric(a), numeric(b)];
@@ -140,8 +140,8 @@ function isContainer(value: object): boolean {
 }
 
 /**
- * `sorted(items)`, stable, by keys that are computed once. The order is found by merging, so that Python's errors for
- * keys without an order come, and no sort of the platform sees a comparison that throws.
+ * `sorted(items)`: a stable merge sort by keys that are computed once. It reports keys without an order as Python does, and
+ * never runs the platform's sort with a comparison that throws.
  */
 export function sortValues<T>(
   items: readonly T[],
@@ -175,7 +175,7 @@ function mergeRuns<T>(
   }
 }
 
-/** Whether `len()` and items by number work. */
+/** Whether `len()` and indexing by number work. */
 export function isSequence(value: Value): boolean {
   if (value instanceof Undefined) return true;
   const isObject = value !== null && typeof value === "object" && !Array.isArray(value);

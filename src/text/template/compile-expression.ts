@@ -1,4 +1,4 @@
-/** Expressions to closures over an activation. */
+/** Compiles expressions to closures over an activation. */
 import { type Activation, holder, undefinedName } from "./activation.ts";
 import {
   add,
@@ -51,7 +51,7 @@ const OPERATORS: Readonly<Record<string, (a: Value, b: Value) => Value>> = {
   "**": power,
 };
 
-/** A scope of names, and whether it is within an `if`, where unknown filters fail only when they are reached. */
+/** Names in scope; `soft`: within an `if`, where unknown filters fail only when they are reached. */
 export interface ExpressionScope {
   readonly symbols: Symbols;
   readonly soft: boolean;
@@ -166,7 +166,7 @@ function compileItem(node: Node<"item">, scope: ExpressionScope): Evaluate {
   return (a) => item(object(a), index(a));
 }
 
-/** Arguments, evaluated for one call. */
+/** Evaluated arguments of one call. */
 interface Passed {
   readonly args: Value[];
   readonly keywords: Keywords;
@@ -209,7 +209,7 @@ function callValue(callee: Value, args: readonly Value[], keywords: Keywords): V
   typeError(`'${typeName(callee)}' object is not callable`);
 }
 
-/** `caller`, where given, is passed as the keyword of that name: the body of a call block. */
+/** Compiles a call. `caller`, where given, is the body of a call block and is passed as the keyword `caller`. */
 export function compileCall(node: CallNode, scope: ExpressionScope, caller?: Evaluate): Evaluate {
   const pass = compileArguments(node.args, scope);
   const { line } = node;
@@ -225,7 +225,7 @@ export function compileCall(node: CallNode, scope: ExpressionScope, caller?: Eva
   };
 }
 
-/** `object.name(...)`, without making a bound method where the object's type has it. */
+/** Compiles `object.name(...)` without making a bound method where the object's type has the method. */
 function compileMethodCall(callee: Node<"attribute">, pass: Pass, line: number, scope: ExpressionScope): Evaluate {
   const object = compileExpression(callee.object, scope);
   const { name } = callee;
@@ -242,7 +242,7 @@ function compileMethodCall(callee: Node<"attribute">, pass: Pass, line: number, 
   };
 }
 
-/** A filter or test by name; those of unknown names fail at once, or when reached in a soft scope. */
+/** Looks up a filter or test. An unknown name fails at once; in a soft scope, only when it is reached (null). */
 function named(kind: "filter" | "test", name: string, line: number, soft: boolean): Filter | null {
   const found = (kind === "filter" ? FILTERS : TESTS).get(name);
   if (!found && !soft) throw new TemplateFault("TemplateAssertionError", unknown(kind, name), line);

@@ -1,4 +1,4 @@
-/** Statements to closures over an activation. */
+/** Compiles statements to closures over an activation. */
 import { Activation, holder } from "./activation.ts";
 import { compileCall, compileExpression, compileFilter, type Evaluate } from "./compile-expression.ts";
 import { compileNamespaceChecks, compileTarget, type TargetScope } from "./compile-target.ts";
@@ -24,7 +24,7 @@ import type {
 } from "./syntax.ts";
 import { isTrue, iterate, NO_KEYWORDS, PyIterator, Undefined, type Value } from "./values.ts";
 
-/** How a statement ended: on to the next, or out of the loop's body. */
+/** How a statement ended: normally, by `break` or by `continue`. */
 const NEXT = 0;
 const BREAK = 1;
 const CONTINUE = 2;
@@ -36,7 +36,7 @@ interface Scope extends TargetScope {
   readonly inLoop: boolean;
 }
 
-/** A compiled template: renders into an activation that it makes. */
+/** A compiled template: renders into a new activation. */
 export type Program = (run: Activation["run"]) => string;
 
 export function compileTemplate(statements: readonly Statement[]): Program {
@@ -50,7 +50,7 @@ export function compileTemplate(statements: readonly Statement[]): Program {
   };
 }
 
-/** The statements of a scope, after its variables got what they start with. */
+/** Compiles the statements of a function's scope, after initializing its variables. */
 function compileFunction(statements: readonly Statement[], scope: Scope): Execute {
   const load = compileLoads(scope.symbols);
   const body = compileBody(statements, scope);
@@ -72,7 +72,7 @@ function compileBody(statements: readonly Statement[], scope: Scope): Execute {
   };
 }
 
-/** Gives a scope's variables what they start with. */
+/** Initializes a scope's variables. */
 function compileLoads(symbols: Symbols): (activation: Activation) => void {
   const loads = [...symbols.loads].filter(([, load]) => load.kind !== "parameter");
   const { level } = symbols.scope;
@@ -87,7 +87,7 @@ function startValue(activation: Activation, level: number, load: Load): Value | 
   return holder(activation, level, load.variable).variables[load.variable.index];
 }
 
-/** A scope within another of the same function. */
+/** A nested scope of the same function. */
 function inner(scope: Scope, tag?: string): Scope {
   const symbols = new Symbols(scope.symbols.scope, scope.symbols, tag);
   return { symbols, soft: scope.soft, top: false, inLoop: scope.inLoop };
@@ -148,7 +148,7 @@ function compileStatement(statement: Statement, scope: Scope): Execute {
   }
 }
 
-/** A statement that always goes on to the next. */
+/** A statement that always ends normally. */
 function at(line: number, work: (activation: Activation) => void): Execute {
   return (a) => {
     a.run.line = line;
@@ -174,7 +174,7 @@ function compileIf(node: IfNode, scope: Scope): Execute {
   };
 }
 
-/** Runs the rounds of a loop; `depth` counts recursive calls. */
+/** Runs the iterations of a loop; `depth` counts recursive calls. */
 type RunLoop = (activation: Activation, items: Value, depth: number, recurse: Recurse | null) => Signal;
 
 function compileFor(node: ForNode, scope: Scope): Execute {
@@ -232,7 +232,7 @@ function compileRounds(node: ForNode, outer: Scope): RunLoop {
       charge();
       assign(a, value);
       const signal = body(a);
-      // After `break` and `continue` the round counts as none: what follows the body marks it.
+      // An iteration that ends by `break` or `continue` does not set `ran`: jinja2 clears its flag for `else` after the body.
       if (signal === NEXT) ran = true;
       return signal;
     };
@@ -255,7 +255,7 @@ function compileElse(node: ForNode, outer: Scope): Execute {
   return compileFunction(node.otherwise, scope);
 }
 
-/** The items that pass a loop's `if`. It has variables of its own, since `loop.nextitem` looks ahead. */
+/** Compiles a loop's `if` to a filter of its items. It has a scope of its own, since `loop.nextitem` looks ahead. */
 function compileLoopTest(
   node: ForNode,
   test: Expression,
@@ -280,7 +280,7 @@ function compileLoopTest(
   };
 }
 
-/** A macro's parameters and body, or a call block's. */
+/** Compiles parameters and body of a macro or call block. */
 function compileCallee(name: string | null, { parameters, body }: Signature, outer: Scope, line: number) {
   const symbols = new Symbols(new FunctionScope(outer.symbols.scope), outer.symbols);
   const scope: Scope = { symbols, soft: outer.soft, top: false, inLoop: false };
@@ -339,7 +339,7 @@ function compileCallBlock(node: CallBlockNode, scope: Scope): Execute {
   return at(node.line, (a) => a.write(toText(call(a))));
 }
 
-/** `{% generation %}` marks what a model wrote, for training; it renders as a call block that is called at once. */
+/** `{% generation %}` marks a model's own text, for training; it renders as a call block that is called at once. */
 function compileGeneration(body: readonly Statement[], scope: Scope): Execute {
   const { make } = compileCallee(null, { parameters: [], body }, scope, 0);
   return (a) => {
@@ -348,7 +348,7 @@ function compileGeneration(body: readonly Statement[], scope: Scope): Execute {
   };
 }
 
-/** Runs a body and gives `use` what it wrote; a body that was left by break or continue is dropped. */
+/** Runs a body and passes its output to `use`; the output is dropped if `break` or `continue` left the body. */
 function captured(body: Execute, use: (activation: Activation, text: string) => void): Execute {
   return (a) => {
     let signal: Signal = NEXT;
@@ -360,7 +360,7 @@ function captured(body: Execute, use: (activation: Activation, text: string) => 
   };
 }
 
-/** Filters over a text that was written. */
+/** Compiles a filter block: a chain of filters applied to the block's output. */
 function compileTextFilter(node: FilterNode, scope: Scope, text: Evaluate): Evaluate {
   return compileFilter(node, scope, node.input ? compileTextFilter(node.input as FilterNode, scope, text) : text);
 }

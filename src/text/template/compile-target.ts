@@ -1,4 +1,4 @@
-/** Targets of assignments to closures that assign. */
+/** Compiles assignment targets to closures that assign. */
 import type { Activation } from "./activation.ts";
 import { compileName, type ExpressionScope } from "./compile-expression.ts";
 import { fault, typeError, valueError } from "./faults.ts";
@@ -6,7 +6,7 @@ import type { Target } from "./syntax.ts";
 import { Namespace, toList, typeName, type Value } from "./values.ts";
 
 export interface TargetScope extends ExpressionScope {
-  /** Whether what is set here is a variable of the template, which blocks see. */
+  /** Whether assignments here set variables of the template itself, which blocks see. */
   readonly top: boolean;
 }
 
@@ -54,7 +54,7 @@ function compileNamespaceTarget(name: string, key: string, scope: TargetScope): 
   };
 }
 
-/** Namespaces among the targets are checked before the value is computed. */
+/** Checks that targets `ns.attribute` are namespaces, which jinja2 does before it computes the value. */
 export function compileNamespaceChecks(target: Target, scope: TargetScope): (activation: Activation) => void {
   const names = namespaceNames(target);
   if (names.length === 0) return () => {};

@@ -1,9 +1,9 @@
-/** What callers pass to a template, as Python's values: a copy, so that nothing of the caller's is reached or run. */
+/** Copies a caller's variables to Python values, so that a template reaches or runs nothing of the caller's. */
 import { typeError } from "./faults.ts";
 import { charge, chargeText, enter, leave } from "./limits.ts";
 import { Dict, Float, integer, type Value } from "./values.ts";
 
-/** JSON writes larger numbers with an exponent, which makes them floats. */
+/** From this on, JSON writes integers with an exponent, which makes them floats. */
 const INTEGER_END = 1e21;
 
 /** Copies a value; the same object is copied once. */

@@ -1,4 +1,4 @@
-/** Characters of HTML to their entities and back, as markupsafe does it. */
+/** Escapes HTML characters to entities, as markupsafe does. */
 import { chargeText } from "./limits.ts";
 
 const ENTITIES: Readonly<Record<string, string>> = {

@@ -1,9 +1,9 @@
-/** What goes wrong inside a template, as Python and Jinja name it. ChatTemplate turns these into errors of the library. */
+/** Errors inside a template, named as in Python and Jinja. ChatTemplate converts them to errors of the library. */
 
 /** An exception of Python or Jinja, by the name of its class, such as "TypeError" or "UndefinedError". */
 export class TemplateFault extends Error {
   readonly kind: string;
-  /** Line of the template, from 1, where the fault itself knows it (syntax errors do). */
+  /** Line of the template, from 1, if the fault itself knows it, as syntax errors do. */
   readonly line: number | undefined;
 
   constructor(kind: string, message: string, line?: number) {
@@ -25,7 +25,7 @@ export function valueError(message: string): never {
   throw new TemplateFault("ValueError", message);
 }
 
-/** Whether `cause` is an exception of one of these kinds, for what Python catches by class. */
+/** Whether `cause` is a fault of one of these kinds, as Python catches exceptions by class. */
 export function isFault(cause: unknown, ...kinds: string[]): cause is TemplateFault {
   return cause instanceof TemplateFault && kinds.includes(cause.kind);
 }

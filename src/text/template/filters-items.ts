@@ -28,7 +28,7 @@ import {
 
 type Getter = (value: Value) => Value;
 
-/** Parts of an attribute's path: digits are indexes. */
+/** Splits an attribute path at its dots; parts of digits are indices. */
 function path(name: Value): Value[] {
   if (name === null) return [];
   if (!isText(name)) return [name];
@@ -37,7 +37,7 @@ function path(name: Value): Value[] {
     .map((part) => (/^\p{Nd}+$/u.test(part) ? Number(part) : part));
 }
 
-/** `item.attribute`, where the attribute is a path such as "function.name" or "0". */
+/** A function that returns `item.attribute` for a path such as "function.name" or "0". */
 function getter(name: Value, after: Getter = (value) => value, fallback: Value = null): Getter {
   const parts = path(name);
   return (value) => {
@@ -145,7 +145,7 @@ function first(value: Value): Value {
   return new Undefined(() => "No first item, sequence was empty.");
 }
 
-/** The items from last to first; undefined where the value cannot be gone through backwards. */
+/** Items from last to first; undefined where the value cannot be iterated backwards. */
 function reversed(value: Value): Value[] | undefined {
   if (value instanceof Undefined) return [];
   const isReversible =

@@ -24,12 +24,12 @@ import {
   type Value,
 } from "./values.ts";
 
-/** The text of a value changed; that of Markup stays Markup. */
+/** Applies `change` to the value's text; Markup stays Markup. */
 function onText(value: Value, change: (text: string) => string): Value {
   return value instanceof Markup ? new Markup(change(value.text)) : change(toText(value));
 }
 
-/** A value that must be a str already, as Jinja calls its methods. */
+/** Text of a value that must be a str, since Jinja calls its method. */
 function textArgument(value: Value, method: string): string {
   if (isText(value)) return textOf(value);
   if (value instanceof Undefined) value.fail();
@@ -38,7 +38,7 @@ function textArgument(value: Value, method: string): string {
 
 const TITLE_WORD = new RegExp(`[^-${WHITE_SPACE}({[<]+`, "gu");
 
-/** Words begin after white space, hyphens and opening brackets. */
+/** Title case; words begin after white space, hyphens and opening brackets. */
 function titleFilter(text: string): string {
   return text.replace(TITLE_WORD, (word) => {
     const first = String.fromCodePoint(word.codePointAt(0)!);
@@ -115,7 +115,7 @@ function round(value: Value, precision: Value = 0, method: Value = "common"): Va
   return new Float((how === "ceil" ? Math.ceil(product) : Math.floor(product)) / asFloat(by) + 0);
 }
 
-/** Integers are rounded to tens, hundreds and so on, half to even. */
+/** Rounds an integer to tens, hundreds and so on, half to even. */
 function roundInteger(value: number | bigint, digits: number): number | bigint {
   if (digits >= 0) return value;
   if (digits < -5000) return 0;

@@ -1,4 +1,4 @@
-/** All filters by name: Jinja's own, and tojson as chat templates have it. */
+/** All filters by name: Jinja's own, and tojson as chat templates define it. */
 import { TemplateFault } from "./faults.ts";
 import { HTML_FILTERS } from "./filters-html.ts";
 import { type CallByName, ITEM_FILTERS, mapFilter, selectFilter } from "./filters-items.ts";
@@ -10,14 +10,14 @@ import { bind, type Signature, signature } from "./signature.ts";
 import { TESTS } from "./tests.ts";
 import { isTrue, type Keywords, Undefined, type Value } from "./values.ts";
 
-/** A filter or test; the one that takes any arguments has a way of its own to be called. */
+/** A filter or test; `callWith` is for filters of arbitrary arguments. */
 export interface Filter extends Signature {
   readonly callWith?: (value: Value, args: readonly Value[], keywords: Keywords) => Value;
 }
 
 type Call = NonNullable<Filter["callWith"]>;
 
-/** A filter of any arguments. */
+/** A filter that takes arbitrary arguments. */
 function open(callWith: Call): Filter {
   return { ...signature("value", (value: Value) => callWith(value, [], new Map())), callWith };
 }

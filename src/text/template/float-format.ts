@@ -1,7 +1,7 @@
-/** Floats rounded exactly to decimal digits, half to even, as Python's round has it. */
+/** Rounds floats exactly to decimal digits, half to even, as Python's round does. */
 import { chargeText } from "./limits.ts";
 
-/** More digits after the point than these are zeros: 2 ** -1074 has as many. */
+/** Most digits after the point that can be other than 0: 2 ** -1074 has 1074. */
 const DIGITS_MAX = 1100;
 
 /** A finite float as m * 2 ** e. */
@@ -26,7 +26,7 @@ function scaled(value: number, digits: number): bigint {
   return twice > denominator || (twice === denominator && whole % 2n === 1n) ? whole + 1n : whole;
 }
 
-/** Digits of |value| with `digits` of them after the point. */
+/** Text of |value| with `digits` digits after the point. */
 function fixedText(value: number, digits: number): string {
   chargeText(digits);
   const kept = Math.min(digits, DIGITS_MAX);

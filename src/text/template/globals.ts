@@ -1,4 +1,4 @@
-/** Functions that templates find without being given them: Jinja's, and those that transformers adds. */
+/** Global functions of templates: Jinja's, and those that transformers adds. */
 import { copyDict, dictFromKeys } from "./attributes.ts";
 import { fault, TemplateFault, typeError, valueError } from "./faults.ts";
 import { charge } from "./limits.ts";
@@ -21,7 +21,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** Items of the longest range, as in jinja2's sandbox. */
+/** Most items of a range, as in jinja2's sandbox. */
 const RANGE_MAX = 100_000;
 
 function range(args: readonly Value[], keywords: Keywords): Range {
@@ -124,7 +124,7 @@ class Cycler extends Callable {
   }
 }
 
-/** Nothing at its first call, the separator at later ones. */
+/** Jinja's `joiner`: returns "" at its first call and the separator at later ones. */
 class Joiner extends Callable {
   readonly typeName = "Joiner";
   readonly #separator: Value;

@@ -96,7 +96,7 @@ class JsonWriter {
 
   #string(text: string): string {
     chargeText(text.length);
-    // JSON.stringify escapes lone surrogates, which Python leaves as they are unless all is to be ASCII.
+    // JSON.stringify escapes lone surrogates, which Python does only with `ensure_ascii`.
     const json = JSON.stringify(text);
     if (!this.#ensureAscii)
       return /\\ud[89a-f]/.test(json)

@@ -1,11 +1,11 @@
-/** What Jinja has and no public chat template calls: refused by name. */
+/** Parts of Jinja that no public chat template uses and that are not implemented: refused by name. */
 const FILTERS = new Set(
   "batch center filesizeformat format groupby pprint slice striptags truncate urlencode urlize wordwrap xmlattr".split(
     " ",
   ),
 );
 
-/** Methods of str. */
+/** Unimplemented methods of str. */
 export const LEFT_OUT_METHODS: ReadonlySet<string> = new Set(
   "casefold encode expandtabs format format_map translate".split(" "),
 );
@@ -14,7 +14,7 @@ export function unsupported(kind: "filter" | "method" | "operator", name: string
   return `Jinja's ${kind} ${name} is not supported`;
 }
 
-/** What is said of a name that no filter or test has. */
+/** Message for an unknown filter or test. */
 export function unknown(kind: "filter" | "test", name: string): string {
   return kind === "filter" && FILTERS.has(name) ? unsupported(kind, name) : `No ${kind} named '${name}'.`;
 }

@@ -1,6 +1,6 @@
 /**
- * A template's source to tokens, as jinja2 3.1.6 reads it with trim_blocks and lstrip_blocks. Written by hand instead of
- * with jinja2's expressions, so that no source takes more than linear time.
+ * Tokenizes a template's source as jinja2 3.1.6 does with trim_blocks and lstrip_blocks. Written by hand in place of jinja2's
+ * regular expressions, so that every source takes linear time.
  */
 import { TemplateFault } from "./faults.ts";
 import { charge } from "./limits.ts";
@@ -35,9 +35,9 @@ class Lexer {
   readonly #source: string;
   #position = 0;
   #line = 1;
-  /** The first newline that is not counted in #line. */
+  /** Position of the first newline that is not counted in #line. */
   #newline: number;
-  /** Whether the next character begins a line. */
+  /** Whether the next character is the first of a line. */
   #lineStarts = true;
   readonly #tokens: Token[] = [];
 
@@ -56,7 +56,7 @@ class Lexer {
     this.#tokens.push({ type, value, line: this.#lineAt(this.#position) });
   }
 
-  /** The line of a position. Positions must ascend: each newline is counted once. */
+  /** The line number of a position. Positions must ascend, since each newline is counted once. */
   #lineAt(position: number): number {
     while (this.#newline < position) {
       this.#line++;
@@ -74,7 +74,7 @@ class Lexer {
     throw new TemplateFault("TemplateSyntaxError", message, this.#lineAt(this.#position));
   }
 
-  /** Text up to the next tag, and that tag. */
+  /** Reads text up to the next tag, and that tag. */
   #data(): void {
     const start = this.#position;
     const open = findTag(this.#source, start);
@@ -101,7 +101,7 @@ class Lexer {
     return character === "-" || character === "+" ? character : "";
   }
 
-  /** Text before a tag, without the white space that the tag's `-` or lstrip_blocks removes. */
+  /** The text before a tag, without the white space that the tag's `-` or lstrip_blocks removes. */
   #trimmed(start: number, end: number, sign: string, isBlock: boolean): string {
     const text = this.#source.slice(start, end);
     let length = text.length;
@@ -119,7 +119,7 @@ class Lexer {
     return end;
   }
 
-  /** Where text begins behind a tag that ends at `end`: `-` skips all white space, trim_blocks one newline. */
+  /** Where text begins after a tag that ends at `end`: `-` skips all white space, trim_blocks one newline. */
   #after(end: number, sign: string): number {
     if (sign === "-") return this.#skipSpace(end);
     return sign === "" && this.#source[end] === "\n" ? end + 1 : end;
@@ -142,7 +142,7 @@ class Lexer {
     this.#position = this.#after(RAW_END.lastIndex, end[2]!);
   }
 
-  /** The tokens of a tag that ends with "%}" or "}}". */
+  /** Reads the tokens of a tag that ends with "%}" or "}}". */
   #tag(close: "%" | "}", start: number): void {
     this.#push(close === "%" ? "{%" : "{{", "");
     this.#position = start;
@@ -171,7 +171,7 @@ class Lexer {
     return pattern.exec(this.#source)?.[0];
   }
 
-  /** A number, name or string; false when there is none here. */
+  /** Reads a number, name or string; false when there is none here. */
   #literal(): boolean {
     const character = this.#source[this.#position]!;
     if (character === "'" || character === '"') {
@@ -223,7 +223,10 @@ class Lexer {
     this.#position += operator.length;
   }
 
-  /** Python's unicode_escape. A character beyond ASCII after a backslash becomes the text of its escape, as there. */
+  /**
+   * Decodes escapes as Python's unicode_escape. A character beyond ASCII after a backslash becomes the text of its escape, as
+   * there.
+   */
   #unescape(text: string): string {
     const escapes =
       /\\(?:\n|([0-7]{1,3})|x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([xuUN])|([\\'"abfnrtv])|([^\0-\x7f]))/gu;
@@ -264,7 +267,7 @@ const SIMPLE_ESCAPES: Readonly<Record<string, string>> = {
   v: "\v",
 };
 
-/** The next "{%", "{{" or "{#" from `start`; -1 when there is none. */
+/** Position of the next "{%", "{{" or "{#" from `start`; -1 when there is none. */
 function findTag(source: string, start: number): number {
   for (let at = source.indexOf("{", start); at !== -1; at = source.indexOf("{", at + 1)) {
     const next = source[at + 1];

@@ -1,16 +1,16 @@
 /**
- * What parsing and rendering of one template may use. Work is charged where it is done, by module functions, since every
- * operator and filter charges: rendering is synchronous, so one budget is active at a time.
+ * Limits parsing and rendering of one template. Every operator and filter charges for its work by module functions with one
+ * active budget, which suffices because rendering is synchronous.
  */
 import { TemplateFault } from "./faults.ts";
 
 /** Limits of one parse or one rendering of a chat template. */
 export interface TemplateLimits {
-  /** Steps: statements, rounds of loops, calls, items made, and every 16 characters that are read or made. Default 10 million. */
+  /** Steps: statements, loop iterations, calls, items made, and every 16 characters read or made. Default 10 million. */
   readonly steps: number;
-  /** Characters (UTF-16) of the output, of any string on the way to it, and of the template's source. Default 16,777,216. */
+  /** UTF-16 units of the output, of any intermediate string, and of the template's source. Default 16,777,216. */
   readonly characters: number;
-  /** Levels of nesting: of blocks and expressions, of macros and recursive loops, and of lists and objects. Default 200. */
+  /** Levels of nesting of blocks and expressions, of macros and recursive loops, and of lists and objects. Default 200. */
   readonly depth: number;
   /** Milliseconds of wall time. Default 2000. */
   readonly milliseconds: number;
@@ -23,19 +23,19 @@ export const DEFAULT_LIMITS: TemplateLimits = {
   milliseconds: 2000,
 };
 
-/** Steps between two looks at the clock. */
+/** Steps between two checks of the clock. */
 const PORTION = 4096;
 const CHARACTERS_PER_STEP = 16;
 
 let limits = DEFAULT_LIMITS;
-/** Steps until the clock is looked at. */
+/** Steps until the next check of the clock. */
 let fuel = 0;
-/** Steps left after those. */
+/** Steps left after `fuel`. */
 let reserve = 0;
 let deadline = 0;
 let depth = 0;
 
-/** Runs `work` with a budget of its own; the one before, if any, goes on afterwards. */
+/** Runs `work` with a budget of its own, and restores the previous one. */
 export function withLimits<T>(own: TemplateLimits, work: () => T): T {
   const before = { limits, fuel, reserve, deadline, depth };
   limits = own;
@@ -64,18 +64,18 @@ function refuel(): void {
   reserve -= fuel;
 }
 
-/** Charges for a string of this length that is read through or about to be made. */
+/** Charges for reading or making a string of this length. */
 export function chargeText(length: number): void {
   if (length > limits.characters) exceeded("characters", limits.characters);
   charge(length / CHARACTERS_PER_STEP);
 }
 
-/** Checks the length of a string that costs nothing to make: two strings joined are not copied. */
+/** Checks the length of a concatenated string, which V8 makes without copying and which is not charged. */
 export function checkLength(length: number): void {
   if (length > limits.characters) exceeded("characters", limits.characters);
 }
 
-/** Goes one level deeper; every call has a `leave()`. */
+/** Enters a level of nesting; the caller calls `leave()` afterwards. */
 export function enter(): void {
   if (++depth > limits.depth) exceeded("depth", limits.depth);
 }
@@ -84,7 +84,7 @@ export function leave(): void {
   depth--;
 }
 
-/** Levels that one template's syntax or one value may nest. */
+/** Checks how deeply a template's syntax, or a value, is nested. */
 export function checkNesting(levels: number): void {
   if (levels > limits.depth) exceeded("depth", limits.depth);
 }

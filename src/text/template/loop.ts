@@ -4,7 +4,7 @@ import { typeError } from "./faults.ts";
 import { Builtin } from "./signature.ts";
 import { Callable, iterate, lengthOf, Tuple, Undefined, type Value } from "./values.ts";
 
-/** Renders a recursive loop's body over other items, one level deeper. */
+/** Renders a recursive loop's body for other items, one level deeper. */
 export type Recurse = (items: Value, depth: number) => string;
 
 export class Loop extends Callable {
@@ -15,7 +15,7 @@ export class Loop extends Callable {
   #iterator: Iterator<Value>;
   #index = -1;
   #length: number | undefined;
-  /** The next item, when it was looked at already. */
+  /** The next item, if it was already taken from the iterator. */
   #after: { readonly value: Value } | null = null;
   #isOver = false;
   #current: Value | undefined;
@@ -31,7 +31,7 @@ export class Loop extends Callable {
     this.#depth = depth;
   }
 
-  /** Goes to the next item; undefined after the last. */
+  /** Advances to the next item; undefined after the last. */
   next(): Value | undefined {
     const next = this.#peek();
     this.#after = null;
@@ -55,7 +55,7 @@ export class Loop extends Callable {
     return this.#length;
   }
 
-  /** Items of an iterator cannot be counted without taking them; they are kept. */
+  /** Counts the remaining items. An iterator's are taken to be counted, and kept for later. */
   #countRest(): number {
     const rest: Value[] = [];
     for (let next = this.#iterator.next(); !next.done; next = this.#iterator.next()) rest.push(next.value);

@@ -18,7 +18,7 @@ export class Macro extends Callable {
   readonly #shape: MacroShape;
   readonly #render: (args: readonly (Value | undefined)[]) => string;
 
-  /** `render` takes the parameters in order, then the caller, the other keywords and the other arguments, as far as taken. */
+  /** `render` takes the parameters in order, then, as far as the macro uses them, `caller`, `kwargs` and `varargs`. */
   constructor(shape: MacroShape, render: (args: readonly (Value | undefined)[]) => string) {
     super();
     this.#shape = shape;

@@ -1,4 +1,4 @@
-/** `int()` and `float()` of text and numbers. */
+/** Python's `int()` and `float()` of text and numbers. */
 import { asFloat } from "./arithmetic.ts";
 import { fault, typeError, valueError } from "./faults.ts";
 import { chargeText } from "./limits.ts";
@@ -10,7 +10,7 @@ const PREFIXES: Readonly<Record<string, number>> = { "0b": 2, "0o": 8, "0x": 16 
 const FLOAT = /^[-+]?(?:(?:\d+(?:_\d+)*)(?:\.(?:\d+(?:_\d+)*)?)?|\.\d+(?:_\d+)*)(?:e[-+]?\d+(?:_\d+)*)?$/i;
 const NAMED = /^([-+]?)(inf|infinity|nan)$/i;
 
-/** Without white space at both ends and with decimal digits of all scripts as ASCII's. */
+/** The text trimmed of white space, with decimal digits of all scripts replaced by ASCII digits. */
 function normalized(text: string): string {
   chargeText(text.length);
   let [start, end] = [0, text.length];

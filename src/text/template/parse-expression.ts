@@ -1,14 +1,14 @@
-/** Expressions of templates, with the precedences of jinja2 3.1.6. */
+/** Parses expressions of templates, with the precedences of jinja2 3.1.6. */
 import { checkNesting, enter, leave } from "./limits.ts";
 import type { Arguments, Expression, FilterNode, Target } from "./syntax.ts";
 import { describeToken, type TokenStream } from "./token-stream.ts";
 
 const COMPARISONS = new Set(["==", "!=", "<", "<=", ">", ">="]);
 const NO_ARGUMENTS: Arguments = { positional: [], keywords: [], spread: null, keywordSpread: null };
-/** What can begin a test's argument without parentheses. */
+/** Token types that can begin a test's argument without parentheses. */
 const ARGUMENT_STARTS = new Set(["name", "string", "integer", "float", "(", "[", "{"]);
 
-/** The depth of a node with these children. */
+/** Depth of a node with these children, checked against the limit. */
 function over(...children: (Expression | null | readonly Expression[])[]): number {
   let depth = 0;
   for (const child of children.flat() as (Expression | null)[]) if (child && child.depth > depth) depth = child.depth;
@@ -40,7 +40,7 @@ export class ExpressionParser {
     return result;
   }
 
-  /** One expression, or a tuple where commas follow. */
+  /** Parses an expression, or a tuple where commas follow. */
   tuple({
     withCondition = true,
     parenthesized = false,
@@ -67,7 +67,7 @@ export class ExpressionParser {
     return type === "}}" || type === "%}" || type === ")" || (end !== undefined && this.stream.isName(end));
   }
 
-  /** What a value can be assigned to; `ns.attribute` only where `withNamespace`. */
+  /** Parses an assignment target; `ns.attribute` only with `withNamespace`. */
   target({ withNamespace = false, end = undefined as string | undefined } = {}): Target {
     const target = this.tuple({ end, parse: () => this.#primary(withNamespace) });
     this.#checkTarget(target);
@@ -261,7 +261,7 @@ export class ExpressionParser {
     return { kind: "dict", pairs, line, depth: over(pairs.flat()) };
   }
 
-  /** Attributes, items and calls after a value. */
+  /** Parses attributes, items and calls after a value. */
   #postfix(start: Expression): Expression {
     let node = start;
     for (;;) {
@@ -272,7 +272,7 @@ export class ExpressionParser {
     }
   }
 
-  /** Filters, tests and calls after a value. */
+  /** Parses filters, tests and calls after a value. */
   #filters(start: Expression): Expression {
     let node = start;
     for (;;) {
@@ -359,7 +359,7 @@ export class ExpressionParser {
     return name;
   }
 
-  /** The filters that follow; the first begins without "|" when `inline`. */
+  /** Parses the filters that follow; with `inline`, the first has no "|" before it. */
   filter(input: Expression | null, inline = false): FilterNode | null {
     let node = input;
     for (let starts = inline; starts || this.stream.is("|"); starts = false) {

@@ -1,4 +1,4 @@
-/** Statements of templates: a template's source to its syntax tree. */
+/** Parses a template's source to its statements. */
 import { TemplateFault } from "./faults.ts";
 import { type Token, tokenize } from "./lexer.ts";
 import { enter, leave } from "./limits.ts";
@@ -6,16 +6,16 @@ import { ExpressionParser } from "./parse-expression.ts";
 import type { CallNode, FilterNode, IfNode, Parameter, Statement } from "./syntax.ts";
 import { TokenStream } from "./token-stream.ts";
 
-/** The statements of a template; a TemplateFault of kind TemplateSyntaxError when it is no template. */
+/** Parses a template. TemplateFault of kind TemplateSyntaxError for a syntax error. */
 export function parse(source: string): Statement[] {
   return new Parser(new TokenStream(tokenize(source))).template();
 }
 
-/** Statements that need other templates, which a chat template cannot have. */
+/** Statements that refer to other templates, which a chat template cannot have. */
 const OTHER_TEMPLATES = ["include", "import", "from", "extends"];
 
 class Parser extends ExpressionParser {
-  /** What could end the blocks that are open, for messages. */
+  /** Tags that could end the open blocks, for messages. */
   readonly #ends: string[][] = [];
   readonly #blocks = new Set<string>();
 
@@ -23,7 +23,7 @@ class Parser extends ExpressionParser {
     return this.#statements(null);
   }
 
-  /** Statements up to a tag that begins with one of the names `ends`; that name is the current token then. */
+  /** Parses statements up to a tag that begins with one of the names `ends`; that name is then the current token. */
   #statements(ends: string[] | null): Statement[] {
     const body: Statement[] = [];
     enter();
@@ -45,7 +45,9 @@ class Parser extends ExpressionParser {
     return body;
   }
 
-  /** The body of a block tag. The tag that ends it is the current token; it is dropped when it is the only one allowed. */
+  /**
+   * Parses the body of a block tag. The name of its end tag is then the current token; it is skipped if only one was allowed.
+   */
   #body(...ends: string[]): Statement[] {
     this.stream.skipIf(":");
     this.stream.expect("%}");
@@ -192,7 +194,7 @@ class Parser extends ExpressionParser {
     return outputs;
   }
 
-  /** Only autoescape that is off, as it is anyway: chat templates make no HTML. */
+  /** Parses {% autoescape %}; only false is supported, which is the default: chat templates make no HTML. */
   #autoescape(line: number): Statement {
     const value = this.expression();
     if (value.kind !== "constant" || value.value)

@@ -61,9 +61,9 @@ function joined(open: string, parts: readonly string[], close: string): string {
   return open + parts.join(", ") + close;
 }
 
-/** Python refuses to print longer integers, since that takes quadratic time. */
+/** Text of an integer; ValueError above 4300 digits, as in Python, since printing takes quadratic time. */
 export function integerText(value: bigint): string {
-  // 4300 decimal digits need at least 3571 hexadecimal ones; 3580 of these are more than 4300.
+  // 4300 decimal digits take about 3571 hexadecimal ones, so that more than 3600 are surely too many.
   const hexadecimal = value.toString(16);
   const text = hexadecimal.length > 3600 ? "" : value.toString();
   if (text === "" || text.replace("-", "").length > 4300)

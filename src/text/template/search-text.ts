@@ -1,10 +1,10 @@
-/** Searching text in linear time. Built-in searches take the product of both lengths for unlucky pairs of long texts. */
+/** Searches text in linear time. Built-in searches may take the product of both lengths for long texts. */
 import { chargeText } from "./limits.ts";
 
-/** The longest pattern that is left to the built-in search, whose work is bounded by this many comparisons a character. */
+/** Longest pattern left to the built-in search, which compares at most this many characters at each position. */
 const BUILT_IN_PATTERN = 64;
 
-/** Where `pattern` first occurs at or after `from`; -1 when it does not. */
+/** Index of the first occurrence of `pattern` at or after `from`; -1 when there is none. */
 export function findText(text: string, pattern: string, from = 0): number {
   if (text.length - from < pattern.length) return -1;
   chargeText(text.length - from);
@@ -13,7 +13,7 @@ export function findText(text: string, pattern: string, from = 0): number {
   return knuthMorrisPratt(text, pattern, from).next().value ?? -1;
 }
 
-/** Where `pattern` last occurs and ends at or before `end`; -1 when it does not. */
+/** Index of the last occurrence of `pattern` that ends at or before `end`; -1 when there is none. */
 export function findLastText(text: string, pattern: string, end = text.length): number {
   if (end < pattern.length) return -1;
   chargeText(end);
@@ -23,7 +23,7 @@ export function findLastText(text: string, pattern: string, end = text.length): 
   return last;
 }
 
-/** Where `pattern`, which is not empty, occurs without overlaps, up to `limit` times. */
+/** Indices of occurrences of `pattern`, which is not empty, without overlaps, up to `limit` of them. */
 export function* findAll(text: string, pattern: string, limit = Number.POSITIVE_INFINITY): Generator<number> {
   chargeText(text.length);
   const isShort = pattern.length <= BUILT_IN_PATTERN;

@@ -1,8 +1,8 @@
-/** Functions with Python's way of passing arguments. */
+/** Built-in functions with Python's argument passing. */
 import { typeError } from "./faults.ts";
 import { Callable, type Keywords, type Value } from "./values.ts";
 
-/** A function's parameters and body. Arguments that are absent come as undefined; a rest comes as a list. */
+/** A function's parameters and body. Absent arguments are passed as undefined. */
 export interface Signature {
   readonly parameters: readonly string[];
   readonly required: number;
@@ -12,8 +12,8 @@ export interface Signature {
 }
 
 /**
- * `parameters` are names with spaces between them: optional ones end with "?", and "/" before them says that none can be
- * passed by name. What `run` takes before these, such as a method's object, is not among them.
+ * Makes a signature. `parameters` are names separated by spaces: optional ones end with "?", and a leading "/" says that none
+ * can be passed by name. Leading arguments of `run` that the callee binds, such as a method's object, are not listed.
  */
 export function signature(parameters: string, run: Signature["run"]): Signature {
   const words = parameters.split(" ").filter((word) => word !== "" && word !== "/");
@@ -25,7 +25,7 @@ export function signature(parameters: string, run: Signature["run"]): Signature 
   };
 }
 
-/** Arguments in the order of the parameters; TypeError when they do not fit. */
+/** Arranges arguments in the order of the parameters; TypeError when they do not fit. */
 export function bind(
   name: string,
   { parameters, required, positionalOnly }: Signature,
@@ -62,7 +62,7 @@ function missing(name: string, parameters: readonly string[]): never {
   typeError(`${name}() missing ${parameters.length} required positional argument${plural}: ${list}`);
 }
 
-/** A function of the environment or a method with its object; `name` is what it prints as, without the address. */
+/** A built-in function or bound method; `name` is its printed form, without the address. */
 export class Builtin extends Callable {
   readonly typeName: string;
   readonly #name: string;
@@ -84,7 +84,7 @@ export class Builtin extends Callable {
   }
 }
 
-/** A function with these parameters. */
+/** Makes a built-in function with these parameters. */
 export function builtin(name: string, parameters: string, run: Signature["run"]): Builtin {
   const own = signature(parameters, run);
   return new Builtin(`function ${name}`, (args, keywords) => run(...bind(name, own, args, keywords)));

@@ -5,7 +5,7 @@ import { chargeText } from "./limits.ts";
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS = "January February March April May June July August September October November December".split(" ");
 
-/** Digits of a number, and how glibc pads them without a flag. */
+/** A number, its width in digits, and the character that pads it by default in glibc. */
 interface Digits {
   readonly value: number;
   readonly width: number;
@@ -19,7 +19,7 @@ function dayOfYear(date: Date): number {
   return Math.round((Date.UTC(date.getFullYear(), date.getMonth(), date.getDate()) - start) / 86_400_000) + 1;
 }
 
-/** ISO 8601's week and the year that it belongs to. */
+/** The ISO 8601 week, and the year that it belongs to. */
 function isoWeek(date: Date): { year: number; week: number } {
   const thursday = new Date(Date.UTC(date.getFullYear(), date.getMonth(), date.getDate()));
   thursday.setUTCDate(thursday.getUTCDate() + 4 - (thursday.getUTCDay() || 7));
@@ -29,7 +29,7 @@ function isoWeek(date: Date): { year: number; week: number } {
 
 const hour12 = (date: Date) => date.getHours() % 12 || 12;
 
-/** Directives that stand for others. */
+/** Directives that are abbreviations of others. */
 const COMPOUND: Readonly<Record<string, string>> = {
   c: "%a %b %e %H:%M:%S %Y",
   D: "%m/%d/%y",
@@ -105,7 +105,7 @@ function directive(letter: string, date: Date): string | Digits | undefined {
       return digits(year % 100);
     case "Y":
       return digits(year, 1);
-    // A date without a time zone has neither name nor offset.
+    // A date without a time zone has neither zone name nor offset.
     case "z":
     case "Z":
     case ":z":

@@ -1,4 +1,4 @@
-/** Methods of str. Each gets the text and its arguments; positions count code points. */
+/** Methods of str. Each takes the text and its arguments; positions count code points. */
 import { escapeHtml } from "./escape-html.ts";
 import { typeError, valueError } from "./faults.ts";
 import { charge, chargeText, checkLength } from "./limits.ts";
@@ -31,20 +31,20 @@ import {
 
 type Method = (text: string, ...args: (Value | undefined)[]) => Value;
 
-/** A str that is an argument. */
+/** The text of an argument that must be a str. */
 function textArgument(method: string, value: Value | undefined): string {
   if (value !== undefined && isText(value)) return textOf(value);
   typeError(`${method}() argument must be str, not ${typeName(value ?? null)}`);
 }
 
-/** Characters to strip; None stands for white space. */
+/** Characters to strip; undefined, for None, means white space. */
 function charactersArgument(method: string, value: Value | undefined): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (!isText(value)) typeError(`${method} arg must be None or str`);
   return textOf(value);
 }
 
-/** A limit of splits or replacements; negative ones are none. */
+/** A limit of splits or replacements; negative means no limit. */
 function limitArgument(value: Value | undefined): number {
   const limit = value === undefined ? -1 : asIndex(value);
   return limit < 0 ? Number.POSITIVE_INFINITY : limit;
@@ -65,7 +65,7 @@ function bound(value: Value | undefined, fallback: number, length: number): numb
   return Math.max(0, index < 0 ? index + length : index);
 }
 
-/** The part of the text that optional positions choose, and where it starts; undefined when it starts beyond the end. */
+/** The part of the text between optional positions, and where it begins; undefined when it would begin past the end. */
 function range(text: string, start: Value | undefined, end: Value | undefined) {
   if (start === undefined && end === undefined) return { part: text, first: 0 };
   const length = codePointLength(text);
@@ -74,7 +74,7 @@ function range(text: string, start: Value | undefined, end: Value | undefined) {
   return first > length || last < first ? undefined : { part: sliceText(text, first, last), first };
 }
 
-/** `find` and its siblings; -1 when there is none. */
+/** `find` and similar methods; -1 when there is no occurrence. */
 function search(find: (text: string, pattern: string) => number, name: string): Method {
   return (text, pattern, start, end) => {
     const wanted = textArgument(name, pattern);
@@ -129,7 +129,7 @@ function pad(text: string, width: number, fill: string, place: (missing: number,
   return fill.repeat(left) + text + fill.repeat(missing - left);
 }
 
-/** `text.center(width)`: an odd space goes left where the width is odd. */
+/** Spaces on the left for `text.center(width)`: an odd space goes left where the width is odd. */
 const centered = (missing: number, width: number) => Math.floor(missing / 2) + (missing & width & 1);
 
 function title(text: string): string {
@@ -147,7 +147,7 @@ export function capitalize(text: string): string {
   return transformed(text, (all) => titleCase(first) + all.toLowerCase().slice(first.toLowerCase().length));
 }
 
-/** A text of the same length, or up to three times as long. */
+/** Applies a transformation whose result is at most three times as long, charging for both texts. */
 export function transformed(text: string, transform: (text: string) => string): string {
   chargeText(text.length);
   const result = transform(text);
@@ -161,7 +161,7 @@ function swapcase(text: string): string {
   );
 }
 
-/** `islower` and `isupper`: some characters have a case, and all of these the right one. */
+/** `islower` and `isupper`: whether some characters have case, and all of those the right one. */
 function hasCase(text: string, wrong: RegExp, right: RegExp): boolean {
   chargeText(text.length);
   return right.test(text) && !wrong.test(text);
@@ -286,14 +286,14 @@ export const STRING_METHODS: ReadonlyMap<string, Signature> = new Map(Object.ent
 /** Methods whose str arguments Markup escapes. */
 const ESCAPING = new Set("replace ljust rjust lstrip rstrip center strip join".split(" "));
 
-/** The result of a method on Markup: texts in it are Markup, too. */
+/** Converts the result of a method on Markup: all strings in it become Markup. */
 export function asMarkup(value: Value): Value {
   if (typeof value === "string") return new Markup(value);
   if (Array.isArray(value)) return value.map(asMarkup);
   return value instanceof Tuple ? new Tuple(value.items.map(asMarkup)) : value;
 }
 
-/** Arguments for a method on Markup. */
+/** Arguments for a method on Markup, escaped where that method escapes them. */
 export function markupArguments(name: string, args: readonly Value[]): readonly Value[] {
   if (!ESCAPING.has(name)) return args;
   const escaped = (value: Value): Value => (typeof value === "string" ? escapeHtml(value) : value);

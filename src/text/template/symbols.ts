@@ -1,6 +1,6 @@
 /**
- * Which variable a name means, decided before rendering as jinja2's idtracking.py decides it: a scope (template, loop,
- * macro, `with`) has variables for the names that it stores, and for those that it is the first to read.
+ * Resolves names to variables before rendering, as jinja2's idtracking.py does: a scope (template, loop, macro, `with`) has
+ * variables for the names that it assigns, and for those that it is the first to read.
  */
 import type { Arguments, Expression, Statement, Target } from "./syntax.ts";
 
@@ -19,7 +19,7 @@ export class FunctionScope {
     return this.#variables.size;
   }
 
-  /** The variable of a scope's identifier; sibling scopes share it. */
+  /** The variable for a scope's identifier; sibling scopes with the same identifier share it. */
   variable(identifier: string): Variable {
     let variable = this.#variables.get(identifier);
     if (!variable) {
@@ -29,7 +29,7 @@ export class FunctionScope {
     return variable;
   }
 
-  /** A variable that no name means. */
+  /** A variable without a name. */
   temporary(): Variable {
     return this.variable(`t_${this.#variables.size}`);
   }
@@ -40,7 +40,7 @@ export interface Variable {
   readonly index: number;
 }
 
-/** What a variable holds when its scope is entered. */
+/** Initial value of a variable when its scope is entered. */
 export type Load =
   | { readonly kind: "parameter" | "undefined" }
   | { readonly kind: "context"; readonly name: string }
@@ -51,7 +51,7 @@ export class Symbols {
   readonly parent: Symbols | null;
   readonly loads = new Map<Variable, Load>();
   readonly #level: number;
-  /** Tells scopes of one level apart that are alive at the same time. */
+  /** Distinguishes scopes of one level that are alive at the same time. */
   readonly #tag: string;
   readonly #variables = new Map<string, Variable>();
   readonly #stores = new Set<string>();
@@ -109,7 +109,7 @@ export class Symbols {
     else this.store(target.name);
   }
 
-  /** Names of statements in this scope; scopes within them are looked at on their own. */
+  /** Registers the names in a scope's statements; nested scopes are handled on their own. */
   statements(statements: readonly Statement[]): void {
     for (const statement of statements) this.#statement(statement);
   }
@@ -168,7 +168,7 @@ export class Symbols {
       for (const [variable, load] of branch.loads) this.loads.set(variable, load);
       for (const name of branch.#stores) this.#stores.add(name);
     }
-    // A name that only some branches store keeps what it had before.
+    // A name that only some branches assign is initialized to its outer value.
     for (const name of stores) {
       const outer = this.parent?.find(name);
       this.loads.set(this.find(name)!, outer ? { kind: "alias", variable: outer } : { kind: "context", name });
@@ -213,13 +213,13 @@ function children(node: Expression): readonly (Expression | null)[] {
   }
 }
 
-/** Names that an expression reads. */
+/** Names read by an expression. */
 function* namesIn(node: Expression): Generator<string> {
   if (node.kind === "name") yield node.name;
   else for (const child of children(node)) if (child) yield* namesIn(child);
 }
 
-/** The expressions and statements directly within a statement, in jinja2's order. */
+/** Expressions and bodies directly within a statement, in jinja2's order. */
 function parts(statement: Statement): {
   expressions: (Expression | null)[];
   stores: string[];
@@ -275,7 +275,7 @@ export function targetNames(target: Target): string[] {
   return target.kind === "name" ? [target.name] : [];
 }
 
-/** Which of the special names `wanted` (loop, caller, varargs, kwargs) statements read without having stored them. */
+/** The names of `wanted` (loop, caller, varargs, kwargs) that statements read without having assigned them. */
 export function undeclared(statements: readonly Statement[], wanted: readonly string[]): Set<string> {
   const names = new Set(wanted);
   const found = new Set<string>();
@@ -285,7 +285,7 @@ export function undeclared(statements: readonly Statement[], wanted: readonly st
       const forget = () => {
         for (const name of stores) names.delete(name);
       };
-      // jinja2 looks at what a statement stores before what it reads, but for the call of a call block.
+      // jinja2 visits a statement's assignments before its reads, except for the call of a call block.
       if (statement.kind !== "call block") forget();
       for (const expression of expressions)
         if (expression) for (const name of namesIn(expression)) if (names.has(name)) found.add(name);

@@ -6,7 +6,7 @@ interface Node {
   readonly line: number;
 }
 
-/** Levels below it, so that no tree is deeper than what its walks can bear. */
+/** `depth` counts the levels below the node, which limits recursion over the tree. */
 interface ExpressionNode extends Node {
   readonly depth: number;
 }
@@ -41,7 +41,7 @@ export interface CallNode extends ExpressionNode {
   readonly args: Arguments;
 }
 
-/** `input` is null in a filter block's first filter: the block's text. */
+/** `input` is null for the first filter of a filter block, which takes the block's output. */
 export interface FilterNode extends ExpressionNode {
   readonly kind: "filter";
   readonly input: Expression | null;

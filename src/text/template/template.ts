@@ -10,7 +10,7 @@ import type { Value } from "./values.ts";
 export class Template {
   readonly #program: Program;
 
-  /** A TemplateFault when the source is no template or exceeds the limits. */
+  /** Parses and compiles. TemplateFault when the source is invalid or exceeds the limits. */
   constructor(source: string, limits: TemplateLimits) {
     this.#program = withLimits(limits, () =>
       withStackGuarded(() => {
@@ -20,7 +20,7 @@ export class Template {
     );
   }
 
-  /** The text for these variables; a TemplateFault, with the line where it is known, when rendering fails. */
+  /** Renders with these variables. TemplateFault, with the line where it is known, when rendering fails. */
   render(variables: Readonly<Record<string, unknown>>, limits: TemplateLimits): string {
     return withLimits(limits, () => {
       const run = { variables: new Map<string, Value>(), globals: GLOBALS, line: 0 };
@@ -37,7 +37,7 @@ export class Template {
   }
 }
 
-/** What is wrong with a variable is a fault of kind ArgumentError: the caller's, not the template's. */
+/** Copies a variable. An invalid one is a fault of kind ArgumentError: the caller's, not the template's. */
 function copyVariable(context: Context, name: string, value: unknown): Value {
   try {
     return context.copy(value);
@@ -47,7 +47,10 @@ function copyVariable(context: Context, name: string, value: unknown): Value {
   }
 }
 
-/** Adds the line to faults. The platform's own errors of exhaustion become faults, too: its stack may end before our limit. */
+/**
+ * Adds the line to faults, and converts the platform's stack and memory errors to faults: the stack may overflow before our
+ * limit.
+ */
 function withStackGuarded<T>(work: () => T, line: () => number = () => 0): T {
   try {
     return work();

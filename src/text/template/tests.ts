@@ -1,4 +1,4 @@
-/** Jinja's tests: what follows `is`. */
+/** Jinja's tests, which follow `is`. */
 import { modulo } from "./arithmetic.ts";
 import { contains, equals, isIterable, isOrdered, isSequence, type Order } from "./compare.ts";
 import { toText } from "./print.ts";
@@ -22,7 +22,7 @@ const [less, lessOrEqual, greater, greaterOrEqual] = (["<", "<=", ">", ">="] as 
   Signature,
 ];
 
-/** Names of filters, for the test `filter`: the filters themselves call tests. */
+/** Names of filters, for the test `filter`; a list, since the filters themselves import the tests. */
 const FILTER_NAMES = new Set(
   (
     "abs attr capitalize count d default dictsort e escape first float forceescape indent int items join last length list " +
@@ -71,7 +71,7 @@ const tests: Record<string, Signature> = {
   le: lessOrEqual,
 };
 
-// Looking up in an empty dict raises for what cannot be a key, as in Python.
+// A lookup in an empty dict raises TypeError for an unhashable value, as in Python.
 tests.filter = is((value) => new Dict().has(value) || (isText(value) && FILTER_NAMES.has(textOf(value))));
 tests.test = is((value) => new Dict().has(value) || (isText(value) && Object.hasOwn(tests, textOf(value))));
 

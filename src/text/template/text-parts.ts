@@ -1,17 +1,17 @@
-/** Parts of text as str's methods and filters take them: by code point, line, word, and without what is stripped. */
+/** Slices, strips and splits text as str's methods do, by code point, line, word and separator. */
 import { charge, chargeText, checkLength } from "./limits.ts";
 import { findAll, findLastText } from "./search-text.ts";
 import { isSpace, LINE_BREAK } from "./unicode.ts";
 import { hasSurrogates } from "./values.ts";
 
-/** Code points `start` to `end` of a text, both within it. */
+/** Code points `start` to `end`, both within the text. */
 export function sliceText(text: string, start: number, end: number): string {
   if (end <= start) return "";
   chargeText(text.length);
   return hasSurrogates(text) ? Array.from(text).slice(start, end).join("") : text.slice(start, end);
 }
 
-/** The index in units of code point `index`. */
+/** The UTF-16 index of the code point with this index. */
 export function unitIndex(text: string, index: number): number {
   if (!hasSurrogates(text)) return index;
   let units = 0;
@@ -23,7 +23,7 @@ export function unitIndex(text: string, index: number): number {
   return units;
 }
 
-/** Without characters of `characters` (white space by default) at its start, end or both. */
+/** Strips `characters` (default: white space) at the start, end or both. */
 export function strip(text: string, sides: "left" | "right" | "both", characters?: string): string {
   if (text === "") return text;
   if (characters === undefined) {
@@ -55,7 +55,7 @@ export function splitLines(text: string, keepEnds = false): string[] {
   return lines;
 }
 
-/** Words between white space; from the left at most `limit` times. */
+/** Splits at white space, from the left, at most `limit` times. */
 export function splitWords(text: string, limit: number): string[] {
   chargeText(text.length);
   const words: string[] = [];
@@ -73,7 +73,7 @@ export function splitWords(text: string, limit: number): string[] {
   }
 }
 
-/** Words between white space; from the right at most `limit` times. */
+/** Splits at white space, from the right, at most `limit` times. */
 export function splitWordsRight(text: string, limit: number): string[] {
   chargeText(text.length);
   const words: string[] = [];
@@ -91,7 +91,7 @@ export function splitWordsRight(text: string, limit: number): string[] {
   }
 }
 
-/** Parts between `separator`, which is not empty; from the left at most `limit` times. */
+/** Splits at `separator`, which is not empty, from the left, at most `limit` times. */
 export function splitText(text: string, separator: string, limit: number): string[] {
   const parts: string[] = [];
   let start = 0;
@@ -103,12 +103,12 @@ export function splitText(text: string, separator: string, limit: number): strin
   return parts;
 }
 
-/** Parts between `separator`, which is not empty; from the right at most `limit` times. */
+/** Splits at `separator`, which is not empty, from the right, at most `limit` times. */
 export function splitTextRight(text: string, separator: string, limit: number): string[] {
   const parts: string[] = [];
   let end = text.length;
   while (parts.length < limit) {
-    // Only what is searched is paid for, so that many parts of a long text do not cost its length each.
+    // Charges only for the characters searched, so that many parts do not each cost the whole text's length.
     const at =
       separator.length > 64 ? findLastText(text, separator, end) : text.lastIndexOf(separator, end - separator.length);
     if (at < 0 || end < separator.length) break;
@@ -120,7 +120,7 @@ export function splitTextRight(text: string, separator: string, limit: number): 
   return parts.reverse();
 }
 
-/** Every occurrence of `old`, at most `limit` of them, replaced; an empty one occurs around every character. */
+/** Replaces occurrences of `old`, at most `limit`; an empty one occurs around every character. */
 export function replaceText(text: string, old: string, replacement: string, limit: number): string {
   const parts: string[] = [];
   let length = 0;

@@ -1,4 +1,4 @@
-/** Tokens with a position, and the errors of a parser. */
+/** A stream of tokens with a position, and the parser's errors. */
 import { TemplateFault } from "./faults.ts";
 import type { Token } from "./lexer.ts";
 
@@ -55,7 +55,7 @@ export class TokenStream {
     this.fail(`expected token '${describe(type)}', got '${describeToken(this.current)}'`);
   }
 
-  /** The name that comes next, as text. */
+  /** Takes the next token, which must be a name, or this name; returns it. */
   expectName(name?: string): string {
     if (name !== undefined && !this.isName(name)) {
       const got = this.is("eof") ? "unexpected end of template, " : "";

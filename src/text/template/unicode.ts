@@ -1,8 +1,8 @@
-/** Classes of characters as Python's str has them; JavaScript's own differ (U+FEFF, U+0085, U+001C). */
+/** Character classes of Python's str; JavaScript's differ (U+FEFF, U+0085, U+001C). */
 
-/** `str.isspace()` and `\s`: what strip, split and the template syntax take for white space. */
+/** White space of `str.isspace()` and `\s`, used by strip, split and the template syntax. */
 export const WHITE_SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
-/** What `splitlines` divides at. */
+/** Line breaks of `splitlines`. */
 const LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029";
 export const LINE_BREAK = new RegExp(`\r\n|[${LINE_ENDS}]`, "g");
 const DIGIT =
@@ -18,7 +18,7 @@ export function isSpace(character: string): boolean {
   return space.test(character);
 }
 
-/** Tests of a whole text, by the name of the method of str. */
+/** Patterns for a whole text, by the name of str's method. */
 export const classes: Readonly<Record<string, RegExp>> = {
   isspace: new RegExp(`^[${WHITE_SPACE}]+$`),
   isalpha: /^\p{L}+$/u,

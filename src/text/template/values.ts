@@ -1,6 +1,6 @@
 /**
- * Python's values as templates meet them. None is null, int is number (safe integers) or bigint (beyond), str is string,
- * list is an array; the others are classes.
+ * Python values of templates. None is null, int is number (safe integers) or bigint (beyond), str is string, list is an array;
+ * the others are classes.
  */
 import { fault, TemplateFault, typeError } from "./faults.ts";
 import { charge, enter, leave } from "./limits.ts";
@@ -14,18 +14,18 @@ export const NO_KEYWORDS: Keywords = new Map();
 export abstract class PyObject {
   abstract readonly typeName: string;
 
-  /** The attribute of this name, but for those that its whole type has; undefined when there is none. */
+  /** The instance attribute of this name, methods of the type excluded; undefined when there is none. */
   attribute(_name: string): Value | undefined {
     return undefined;
   }
 
-  /** `repr()` of objects that print neither items nor text. Python prints an address, another for each run. */
+  /** `repr()` of objects that print neither items nor text, with a fixed address; Python's differs in each run. */
   describe(): string {
     return `<${this.typeName} object at 0x7f0000000000>`;
   }
 }
 
-/** A float, also where its value is integral: 1.0 prints otherwise than 1. */
+/** A float, even one with an integral value: 1.0 prints differently from 1. */
 export class Float extends PyObject {
   readonly typeName = "float";
   readonly value: number;
@@ -44,7 +44,7 @@ export class Tuple extends PyObject {
   }
 }
 
-/** Text that counts as escaped (`safe`, `escape`). */
+/** Text that is marked as escaped, by `safe` or `escape`. */
 export class Markup extends PyObject {
   readonly typeName = "Markup";
   readonly text: string;
@@ -58,9 +58,9 @@ export class Markup extends PyObject {
 export class Dict extends PyObject {
   readonly typeName = "dict";
   readonly #values = new Map<unknown, Value>();
-  /** Keys whose value to look up by is another than themselves. */
+  /** Original keys, by hashable form, for those that differ from it; null where there are none. */
   #keys: Map<unknown, Value> | null = null;
-  /** The object that stands for equal tuples. */
+  /** One object for all equal tuples, by their content. */
   #tuples: Map<string, object> | null = null;
 
   get size(): number {
@@ -117,7 +117,7 @@ export class Dict extends PyObject {
 
 const undefinedKey = {};
 
-/** What equal keys have in common; an array of texts for tuples. */
+/** A value that is the same for equal keys; an array of texts for tuples. */
 function hashable(key: Value): unknown {
   if (typeof key === "boolean") return key ? 1 : 0;
   if (key instanceof Float)
@@ -132,7 +132,7 @@ function hashable(key: Value): unknown {
 const identities = new WeakMap<object, number>();
 let identityCount = 0;
 
-/** A number for an object; the same for the same. */
+/** A number that identifies an object. */
 function identity(object: object): number {
   let id = identities.get(object);
   if (id === undefined) {
@@ -194,12 +194,12 @@ export class Range extends PyObject {
   }
 }
 
-/** An iterator, such as what `map` or `selectattr` yield: its items come once, when asked for. */
+/** An iterator, such as the result of `map` or `selectattr`: lazy, and its items come once. */
 export class PyIterator extends PyObject {
   readonly typeName: string;
   readonly #iterator: Iterator<Value>;
   readonly #label: string;
-  /** `label` is what it prints as, without the address. */
+  /** `label` is its printed form, without the address. */
   constructor(iterator: Iterator<Value>, label: string) {
     super();
     this.#iterator = iterator;
@@ -216,7 +216,7 @@ export class PyIterator extends PyObject {
   }
 }
 
-/** A name, attribute or item that is not there. It prints as nothing; most uses raise. */
+/** A missing name, attribute or item. It prints as ""; most other uses raise. */
 export class Undefined extends PyObject {
   readonly typeName = "Undefined";
   readonly #message: () => string;
@@ -232,12 +232,12 @@ export class Undefined extends PyObject {
   }
 }
 
-/** Something that can be called. */
+/** A callable value. */
 export abstract class Callable extends PyObject {
   abstract call(args: readonly Value[], keywords: Keywords): Value;
 }
 
-/** What `namespace()` makes: the only object whose attributes a template can set. */
+/** Result of `namespace()`: the only object whose attributes a template can set. */
 export class Namespace extends PyObject {
   readonly typeName = "TemplateNamespace";
   readonly attributes: Dict;
@@ -259,7 +259,7 @@ export function typeName(value: Value): string {
   return Array.isArray(value) ? "list" : value.typeName;
 }
 
-/** An integer in its one form: number where it is safe, else bigint. */
+/** Normalizes an integer: a number where it is safe, else a bigint. */
 export function integer(value: number | bigint): number | bigint {
   if (typeof value === "number") return Number.isSafeInteger(value) ? value + 0 : BigInt(value);
   return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
@@ -269,7 +269,7 @@ export function isText(value: Value): value is string | Markup {
   return typeof value === "string" || value instanceof Markup;
 }
 
-/** The characters of a str. */
+/** The text of a str or Markup. */
 export function textOf(value: string | Markup): string {
   return typeof value === "string" ? value : value.text;
 }
@@ -280,7 +280,7 @@ export function asInteger(value: Value): number | bigint | undefined {
   return typeof value === "boolean" ? Number(value) : undefined;
 }
 
-/** An index, count or width: an int that fits a number. */
+/** An index, count or width: an int within the safe range. */
 export function asIndex(value: Value): number {
   const index = asInteger(value);
   if (index === undefined) {
@@ -291,7 +291,7 @@ export function asIndex(value: Value): number {
   return index;
 }
 
-/** Whether Python takes the value for true. */
+/** Python's truth value. */
 export function isTrue(value: Value): boolean {
   if (typeof value === "boolean") return value;
   if (value === null) return false;
@@ -304,12 +304,12 @@ export function isTrue(value: Value): boolean {
   return length === undefined || length > 0;
 }
 
-/** Objects of other modules that have a length: loops. */
+/** Objects of other modules that have a length, such as loops. */
 interface Sized {
   readonly length: number;
 }
 
-/** `len(value)`; undefined where it has none. */
+/** `len(value)`; undefined for values without a length. */
 export function lengthOf(value: Value): number | undefined {
   if (isText(value)) return codePointLength(textOf(value));
   if (Array.isArray(value)) return value.length;
@@ -323,7 +323,7 @@ export function lengthOf(value: Value): number | undefined {
 
 const SURROGATE = /[\uD800-\uDFFF]/;
 
-/** Whether characters of the text may take two units, so that it cannot be indexed as Python indexes it. */
+/** Whether some characters take two UTF-16 units, so that the text's indices differ from Python's. */
 export function hasSurrogates(text: string): boolean {
   return SURROGATE.test(text);
 }

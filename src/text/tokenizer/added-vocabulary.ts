@@ -1,4 +1,4 @@
-/** Finds added tokens in a text: some before it is normalized, others, in their normalized form, after that. */
+/** Finds added tokens in a text: some before the text is normalized, others, in normalized form, after that. */
 import type { AddedToken } from "../added-tokens.ts";
 import { whiteSpace, wordCharacter } from "./character-set.ts";
 import type { Normalizer } from "./normalizers.ts";
@@ -6,14 +6,14 @@ import { Trie } from "./pair-table.ts";
 import { cut, type Span, wholeSpan } from "./span.ts";
 import type { Work } from "./work-limit.ts";
 
-/** What is found in a text: parts of it in which no added token is, and ids. */
+/** A part of a text: a span without added tokens, or the id of one. */
 export type Part = Span | number;
 
-/** What keeps added tokens from being found. */
+/** What prevents added tokens from being found. */
 export interface Protection {
-  /** Whether a token stays text wherever it is. */
+  /** Whether a token is never found and stays text. */
   readonly skips: (id: number) => boolean;
-  /** A character that stands in the text inside of what is no token, and is not part of the text; null for none. */
+  /** A character in the text that no token may span, and that is not part of the text; null for none. */
   readonly mark: string | null;
 }
 
@@ -22,7 +22,7 @@ export class AddedVocabulary {
   readonly #raw: Trie;
   readonly #normalized: Trie;
   readonly #normalizer: Normalizer | null;
-  /** Ids to the form in which a token is looked for, of those that are normalized. */
+  /** Normalized form by id, for tokens that are searched for in normalized text. */
   readonly normalizedForms: ReadonlyMap<number, string>;
 
   constructor(tokens: readonly AddedToken[], normalizer: Normalizer | null, work: Work) {
@@ -46,7 +46,7 @@ export class AddedVocabulary {
     this.normalizedForms = forms;
   }
 
-  /** The parts of a text: normalized text, and the ids of added tokens. */
+  /** Splits a text into normalized text and ids of added tokens. */
   split(text: string, protection: Protection, work: Work): Part[] {
     return this.#find(wholeSpan(text), this.#raw, protection, null, work).flatMap((part) => {
       if (typeof part === "number") return [part];
@@ -67,7 +67,9 @@ export class AddedVocabulary {
     return this.#normalizer ? this.#normalizer(span, work) : span;
   }
 
-  /** Places in the normalized text that no token may span: where the marks are, or all where they change the text. */
+  /**
+   * Offsets in the normalized text that no token may span: those of the marks, or all if the marks change the normalized text.
+   */
   #breaks(part: Span, mark: string, normalized: string, work: Work): (place: number) => boolean {
     const marked = this.#normalize(part, work).text;
     if (marked.replaceAll(mark, "") !== normalized) return () => true;
@@ -108,7 +110,7 @@ export class AddedVocabulary {
       if (token.lstrip) while (start > done && whiteSpace.has(text.charCodeAt(start - 1))) start--;
       if (token.rstrip) while (stop < text.length && whiteSpace.has(text.charCodeAt(stop))) stop++;
       if (done < start) parts.push(cut(span, done, start));
-      // White space that another token has taken leaves nothing of this one.
+      // The token is empty if it was white space that another token has taken.
       if (start < stop) parts.push(token.id);
       done = stop;
     }
@@ -122,7 +124,7 @@ function withoutMarks(span: Span, mark: string): Span {
   return { ...span, text: span.text.replaceAll(mark, ""), fromStart };
 }
 
-/** The longest token that begins at a place, with its end; place -1 without, with the end of what was looked at. */
+/** The longest token that begins at an offset, as its index and end; index -1 for none, with the end of what was examined. */
 function longestAt(
   text: string,
   start: number,
@@ -149,7 +151,7 @@ function longestAt(
 
 const NOTHING = { place: -1, end: 0 };
 
-/** Whether there is no character of a word next to a part of a text. */
+/** Whether no word character stands next to a part of a text. */
 function standsAlone(text: string, start: number, end: number): boolean {
   const before = start - (/[\uDC00-\uDFFF]/.test(text[start - 1] ?? "") ? 2 : 1);
   const isWord = (at: number) => at >= 0 && at < text.length && wordCharacter.has(text.codePointAt(at)!);

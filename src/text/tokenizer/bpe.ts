@@ -1,4 +1,4 @@
-/** Byte pair encoding: characters joined in the order of the merges' ranks. */
+/** Byte pair encoding: merges neighbouring symbols in the order of the merges' ranks. */
 import type { Field } from "./field.ts";
 import { MergeQueue } from "./merge-queue.ts";
 import type { Model } from "./model.ts";
@@ -6,7 +6,7 @@ import { PairTable } from "./pair-table.ts";
 import { readVocabulary, type Vocabulary } from "./vocabulary.ts";
 import type { Work } from "./work-limit.ts";
 
-/** Words up to this length are kept with their ids, some of them. */
+/** Longest word whose ids are cached, and the number of cached words. */
 const KEPT_LENGTH = 256;
 const KEPT_WORDS = 20_000;
 
@@ -40,9 +40,9 @@ class Bpe implements Model {
   readonly longestToken: number | null;
   readonly #field: Field;
   readonly #options: Options;
-  /** Pairs of ids to the rank of their merge. */
+  /** Rank of the merge of each pair of ids. */
   readonly #ranks: PairTable;
-  /** What each merge makes. */
+  /** Id that each merge makes, by rank. */
   readonly #made: Int32Array;
   readonly #kept = new Map<string, Int32Array>();
   readonly #queue = new MergeQueue();
@@ -90,7 +90,7 @@ class Bpe implements Model {
     this.#kept.set(word, merged);
   }
 
-  /** Ids of a word's characters. */
+  /** Initial symbols of a word: ids of its characters. */
   #symbols(word: string): number[] {
     const { prefix, suffix, fallsBackToBytes, fusesUnknown, unknown } = this.#options;
     const { ids } = this.vocabulary;
@@ -109,7 +109,7 @@ class Bpe implements Model {
         symbols.push(id);
         continue;
       }
-      // As in Rust's library, bytes do not end a run of unknown characters.
+      // As in Rust's library, byte tokens do not end a run of unknown characters.
       const bytes = fallsBackToBytes ? this.vocabulary.byteIds(character) : null;
       if (bytes) symbols.push(...bytes);
       else if (unknown !== null) {
@@ -129,7 +129,7 @@ class Bpe implements Model {
     return this.unknownId;
   }
 
-  /** Joins symbols in place: neighbours are linked, and one that is joined to the one before it becomes -1. */
+  /** Merges symbols in place; a symbol that is merged into the one before it becomes -1. */
   #merge(symbols: Int32Array, work: Work): Int32Array {
     const count = symbols.length;
     if (count < 2) return symbols;
@@ -148,7 +148,7 @@ class Bpe implements Model {
       const following = next[at]!;
       if (symbols[at] === -1 || following >= count) continue;
       const made = this.#made[queue.rank]!;
-      // An entry is out of date unless what stands there now makes the same token.
+      // A queue entry is stale unless the symbols now at its position make the same token.
       const rank = this.#ranks.get(symbols[at]!, symbols[following]!);
       if (rank < 0 || this.#made[rank] !== made) continue;
       symbols[at] = made;
@@ -165,7 +165,7 @@ class Bpe implements Model {
   }
 }
 
-/** Pairs, as lists of two or texts with a space between. */
+/** Reads the merges: pairs as lists of two, or as texts with a space between. */
 function readMerges(field: Field): [string, string][] {
   const entries = field.array();
   if (entries.every((entry) => typeof entry === "string")) {
@@ -184,14 +184,14 @@ function readMerges(field: Field): [string, string][] {
   });
 }
 
-/** A text without as many of its first UTF-8 bytes; undefined characters remain where that cuts one. */
+/** Removes the first `count` UTF-8 bytes of a text; a character that is cut becomes U+FFFD. */
 function withoutBytes(text: string, count: number): string {
   return count === 0
     ? text
     : new TextDecoder("utf-8", { ignoreBOM: true }).decode(new TextEncoder().encode(text).subarray(count));
 }
 
-/** UTF-16 units of the longest text. */
+/** Length of the longest text in UTF-16 units. */
 export function longestOf(texts: Iterable<string>): number {
   let longest = 1;
   for (const { length } of texts) longest = Math.max(longest, length);

@@ -1,4 +1,4 @@
-/** GPT-2's alphabet: a printable character for each byte. */
+/** GPT-2's byte alphabet: a printable character for each byte. */
 
 const characters: string[] = [];
 for (let byte = 0, next = 256; byte < 256; byte++) {
@@ -7,10 +7,10 @@ for (let byte = 0, next = 256; byte < 256; byte++) {
 }
 const bytes = new Map(characters.map((character, byte) => [character.charCodeAt(0), byte]));
 
-/** The character of each byte. */
+/** The character for each byte. */
 export const byteCharacters: readonly string[] = characters;
 
-/** A well-formed text with a character for each byte of its UTF-8. */
+/** Encodes a well-formed text as one character for each byte of its UTF-8. */
 export function toByteCharacters(text: string): string {
   let result = "";
   for (let i = 0; i < text.length; i++) {
@@ -28,7 +28,7 @@ export function toByteCharacters(text: string): string {
   return result;
 }
 
-/** Bytes of a text of the alphabet; null for a text with another character. */
+/** Bytes of a text in the byte alphabet; null for a text with another character. */
 export function fromByteCharacters(text: string): number[] | null {
   const result: number[] = [];
   for (let i = 0; i < text.length; i++) {

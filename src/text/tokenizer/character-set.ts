@@ -1,4 +1,4 @@
-/** Sets of code points that answer fast: each page of 256 is asked for once a code point. */
+/** Sets of code points with fast lookup: the predicate is evaluated once for each code point, in pages of 256. */
 
 import {
   beyondUnicode16,
@@ -16,7 +16,7 @@ const UNKNOWN = 0;
 const ABSENT = 1;
 const PRESENT = 2;
 
-/** A code point that no version assigns. */
+/** A code point that no Unicode version assigns. */
 const UNASSIGNED = 0xfffe;
 
 export class CharacterSet {
@@ -41,7 +41,7 @@ export class CharacterSet {
   }
 }
 
-/** Characters that a class of a JavaScript pattern with the flag u matches, such as `\p{L}` or `a-z`. */
+/** Predicate of a class in a JavaScript pattern with the flag u, such as `\p{L}` or `a-z`. */
 export function classOf(source: string): Predicate {
   const pattern = new RegExp(`^[${source}]$`, "u");
   return (codePoint) => pattern.test(String.fromCodePoint(codePoint));
@@ -57,7 +57,7 @@ export const allOf = (predicates: readonly Predicate[]): Predicate => {
   return (codePoint) => predicates.every((predicate) => predicate(codePoint));
 };
 
-/** Characters of a list of ranges in hexadecimal, such as "61d 2e43-2e4f". */
+/** Predicate of a list of ranges in hexadecimal, such as "61d 2e43-2e4f". */
 export function codePoints(ranges: string): Predicate {
   const ends = ranges.split(" ").map((range) => range.split("-").map((end) => Number.parseInt(end, 16)));
   const all = new Set<number>();
@@ -65,12 +65,15 @@ export function codePoints(ranges: string): Predicate {
   return (codePoint) => all.has(codePoint);
 }
 
-/** A class without what the library's older tables do not have, and with what only they have. */
+/**
+ * A class adjusted to the library's older Unicode tables: without the characters that they lack, with those that only they
+ * have.
+ */
 const older = (source: string, without: string, once: string): CharacterSet => {
   return new CharacterSet(anyOf([allOf([classOf(source), not(codePoints(without))]), codePoints(once)]));
 };
 
-/** A class as Unicode 16 has it, which does not know what is newer. */
+/** A class as in Unicode 16, in which newer characters are unassigned. */
 const newer = codePoints(beyondUnicode16);
 export function unicode16(source: string): Predicate {
   const predicate = classOf(source);
@@ -82,15 +85,15 @@ export function unicode16(source: string): Predicate {
 export const whiteSpace = new CharacterSet(classOf("\\p{White_Space}"));
 /** Unicode's numeric characters, as Rust's `char::is_numeric`. */
 export const numeric = new CharacterSet(classOf("\\p{N}"));
-/** What the tokenizers take for punctuation: Unicode's and ASCII's symbols. */
+/** Punctuation for tokenizers: Unicode's, and ASCII's symbols. */
 export const punctuation = older("\\p{P}!-\\/:-@\\[-`{-~", notPunctuation, oncePunctuation);
 /** The `\w` of Rust's regex crate. */
 export const wordCharacter = new CharacterSet(unicode16("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200C\\u200D"));
-/** What BertNormalizer takes for an accent. */
+/** Accents for BertNormalizer. */
 export const nonspacingMark = older("\\p{Mn}", notNonspacing, onceNonspacing);
-/** What StripAccents takes for one. */
+/** Accents for StripAccents. */
 export const combiningMark = older("\\p{M}", notCombining, onceCombining);
-/** What BertNormalizer drops as control characters; those of format are Unicode 7's. */
+/** Control characters that BertNormalizer drops; format characters are those of Unicode 7. */
 export const control = new CharacterSet(
   allOf([classOf("\\p{Cc}\\p{Cf}\\p{Co}"), not(codePoints("890-891 8e2 110cd 13430-1343f"))]),
 );

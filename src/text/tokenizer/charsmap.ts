@@ -1,11 +1,11 @@
-/** SentencePiece's normalizer as its files have it: a double array of UTF-8 prefixes and the texts that replace them. */
+/** SentencePiece's precompiled normalizer: a double-array trie of UTF-8 prefixes, and the texts that replace them. */
 import type { Field } from "./field.ts";
 import type { Work } from "./work-limit.ts";
 
-/** Characters of more UTF-8 bytes than this are never replaced as a whole. */
+/** Longest grapheme in UTF-8 bytes that is replaced as a whole. */
 const LONGEST_GRAPHEME = 5;
 
-/** Texts in which two characters in a row outside ASCII, or a carriage return, may belong together. */
+/** Matches texts that may have graphemes of several characters: with a carriage return, or characters beyond ASCII. */
 const MAY_JOIN = /[\r\u0080-\u{10FFFF}]/u;
 const isAscii = (unit: number) => unit < 0x80 && unit !== 13;
 
@@ -16,7 +16,7 @@ export class CharacterMap {
   readonly #memory = new Map<string, string | null>();
   readonly #graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
 
-  /** A field in base64: the double array's bytes as a number of 32 bits, it, and texts that end with a zero. */
+  /** Reads a base64 field: the trie's size in bytes as a 32-bit number, the trie, and the zero-terminated replacement texts. */
   constructor(field: Field) {
     this.#field = field;
     const bytes = decodeBase64(field);
@@ -33,7 +33,7 @@ export class CharacterMap {
     const parts: string[] = [];
     let length = 0;
     for (let start = 0; start < text.length; ) {
-      // Between two characters of ASCII there is always an end of a grapheme.
+      // Between two ASCII characters there is always a grapheme boundary.
       let end = start + 1;
       while (end < text.length && !(isAscii(text.charCodeAt(end - 1)) && isAscii(text.charCodeAt(end)))) end++;
       const part = text.slice(start, end);
@@ -74,7 +74,7 @@ export class CharacterMap {
     return result;
   }
 
-  /** What replaces a short text by the shortest of its beginnings that the map has; null when it has none. */
+  /** Replacement of a short text, by the shortest of its prefixes that the trie has; null when it has none. */
   #replacement(text: string): string | null {
     const known = this.#memory.get(text);
     if (known !== undefined) return known;

@@ -1,4 +1,4 @@
-/** The decoders of tokenizer.json: tokens to the texts that together are the whole. */
+/** The decoders of tokenizer.json, which turn tokens into texts to concatenate. */
 import { fromByteCharacters } from "./byte-alphabet.ts";
 import type { Field } from "./field.ts";
 import { readPattern } from "./pattern.ts";
@@ -7,14 +7,14 @@ import type { Work } from "./work-limit.ts";
 
 export type Decoder = (tokens: readonly string[], work: Work) => string[];
 
-/** What a byte token looks like; Rust reads "+F", too. */
+/** Matches a byte token; Rust parses "+F", too. */
 const BYTE = /^<0x([0-9a-fA-F]{2}|\+[0-9a-fA-F])>$/;
 
 const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /**
- * What becomes of byte tokens in a row that are no UTF-8: U+FFFD for each of them, as in Rust's library, or only for what
- * is wrong, so that text that was given out stays as it is when a wrong byte follows.
+ * How runs of byte tokens that are not valid UTF-8 decode: U+FFFD for each byte, as in Rust's library, or only for the invalid
+ * ones, so that text already emitted stays as it is when an invalid byte follows.
  */
 export type ByteErrors = "replaceAll" | "replaceWrong";
 
@@ -37,7 +37,7 @@ const readers: Record<string, (field: Field, errors: ByteErrors) => Decoder> = {
   WordPiece: readWordPiece,
 };
 
-/** InvalidFileError for a decoder of an unknown type. */
+/** Reads a decoder. InvalidFileError for an unknown type. */
 export function readDecoder(field: Field, errors: ByteErrors): Decoder {
   const type = field.get("type").text();
   if (!Object.hasOwn(readers, type)) throw field.get("type").invalid(`"${type}" is no decoder`);
@@ -52,7 +52,7 @@ export function readDecoder(field: Field, errors: ByteErrors): Decoder {
   };
 }
 
-/** Whether a decoder, or a part of its sequence, reads tokens that are spelled in GPT-2's alphabet. */
+/** Whether a decoder, or a part of its sequence, decodes GPT-2's byte alphabet. */
 export function isByteLevelDecoder(field: Field): boolean {
   const type = field.get("type").text();
   return type === "ByteLevel" || (type === "Sequence" && field.get("decoders").items().some(isByteLevelDecoder));
@@ -71,7 +71,7 @@ function decodeByteTokens(tokens: readonly string[], errors: ByteErrors): string
   const flush = () => {
     if (bytes.length === 0) return;
     const text = lossy.decode(Uint8Array.from(bytes));
-    // Bytes of U+FFFD itself are no error.
+    // The encoded bytes of U+FFFD itself are not an error.
     const isWrong = text.includes("\uFFFD") && new TextEncoder().encode(text).some((byte, i) => byte !== bytes[i]);
     if (isWrong && errors === "replaceAll") for (const _ of bytes) result.push("\uFFFD");
     else result.push(text);
@@ -96,7 +96,7 @@ function readBpeDecoder(field: Field): Decoder {
     tokens.map((token, i) => replaceAll(token, suffix, i === tokens.length - 1 ? "" : " ", work));
 }
 
-/** Every occurrence of a text replaced; the empty text occurs before each character and at the end. */
+/** Replaces every occurrence of a text; the empty text occurs before each character and at the end. */
 function replaceAll(text: string, wanted: string, content: string, work: Work): string {
   work.add(text.length);
   if (wanted !== "") return text.replaceAll(wanted, () => content);

@@ -1,12 +1,12 @@
-/** Values of tokenizer.json with their places in it, so that errors name the file and the field. */
+/** Values of tokenizer.json with their paths in it, so that errors name the file and the field. */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 
-/** Parts may stand in sequences of sequences; deeper ones than this are no tokenizer. */
+/** Deepest nesting of sequences within sequences. */
 const DEPTH_LIMIT = 32;
 
 export class Field {
   readonly file: string;
-  /** Such as `model.merges[3]`. */
+  /** Path of the value, such as `model.merges[3]`. */
   readonly path: string;
   readonly value: unknown;
   readonly #depth: number;
@@ -20,7 +20,7 @@ export class Field {
       throw new InvalidFileError(file, `${path}: parts are nested more than ${DEPTH_LIMIT} deep`);
   }
 
-  /** InvalidFileError: `expected` is what the field should be. */
+  /** Makes an InvalidFileError; `expected` says what the field should be. */
   expected(expected: string): InvalidFileError {
     return this.invalid(`expected ${expected} but found ${shown(this.value)}`);
   }
@@ -33,7 +33,7 @@ export class Field {
     return new UnsupportedError(`${this.file}: ${this.path}: ${problem}`);
   }
 
-  /** A part of an object; its value is undefined where there is none. */
+  /** A member of an object; its value is undefined if it is absent. */
   get(key: string): Field {
     const { value } = this;
     if (typeof value !== "object" || value === null || Array.isArray(value)) throw this.expected("an object");
@@ -41,7 +41,7 @@ export class Field {
     return new Field(this.file, this.path ? `${this.path}.${key}` : key, part, this.#depth + 1);
   }
 
-  /** A part, or null where it is absent or null. */
+  /** A member, or null if it is absent or null. */
   optional(key: string): Field | null {
     const part = this.get(key);
     return part.value === undefined || part.value === null ? null : part;
@@ -52,7 +52,7 @@ export class Field {
     return this.value;
   }
 
-  /** A string of one character. */
+  /** The value as a string of one character. */
   character(): string {
     const text = this.text();
     if ([...text].length !== 1) throw this.expected("one character");
@@ -64,7 +64,7 @@ export class Field {
     return this.value;
   }
 
-  /** A whole number from `least` to `most`. */
+  /** The value as a whole number from `least` to `most`. */
   count(least = 0, most = 2 ** 32 - 1): number {
     const { value } = this;
     if (!Number.isInteger(value) || (value as number) < least || (value as number) > most)
@@ -72,7 +72,7 @@ export class Field {
     return value as number;
   }
 
-  /** One of some words. */
+  /** The value as one of several words. */
   oneOf<T extends string>(words: readonly T[]): T {
     if (!words.includes(this.value as T)) throw this.expected(`one of ${words.join(", ")}`);
     return this.value as T;
@@ -92,7 +92,7 @@ export class Field {
   }
 }
 
-/** A value as an error shows it. */
+/** A description of a value for an error. */
 function shown(value: unknown): string {
   if (value === undefined) return "nothing";
   if (Array.isArray(value)) return "a list";

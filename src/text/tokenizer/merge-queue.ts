@@ -1,7 +1,7 @@
-/** Merges that may be done next, the one of the least rank first, and of these the one that stands first. */
+/** Priority queue of possible merges: the lowest rank first, and among equal ranks the leftmost. */
 
 export class MergeQueue {
-  /** What the last `pop` took. */
+  /** The entry that the last `pop` took. */
   rank = 0;
   position = 0;
   #ranks = new Int32Array(64);
@@ -28,7 +28,7 @@ export class MergeQueue {
     positions[at] = position;
   }
 
-  /** Takes the first into `rank` and `position`; false when there is none. */
+  /** Removes the first entry into `rank` and `position`; false when the queue is empty. */
   pop(): boolean {
     if (this.#size === 0) return false;
     const ranks = this.#ranks;

@@ -1,22 +1,22 @@
-/** A model of tokenizer.json: a word to the ids of its tokens. */
+/** A model of tokenizer.json: turns a word into token ids. */
 import type { Field } from "./field.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 import type { Work } from "./work-limit.ts";
 
 export interface Model {
   readonly vocabulary: Vocabulary;
-  /** The token that stands for what has none, null for none. */
+  /** The unknown token, null for none. */
   readonly unknownId: number | null;
-  /** Appends the ids of a word, which is not empty. */
+  /** Appends the ids of a word, which is not empty, to `ids`. */
   encode(word: string, work: Work, ids: number[]): void;
   /**
-   * UTF-16 units of the longest token where words are surely made of tokens of the vocabulary that are as long as their
-   * text; null where that is not so.
+   * Length of the longest token in UTF-16 units, for models whose tokens are always as long as the text that they stand for;
+   * null for others.
    */
   readonly longestToken: number | null;
 }
 
-/** The error of models that need an unknown token where the file names none. */
+/** The error of a model that needs an unknown token where the file names none. */
 export function noUnknownToken(field: Field, word: string): Error {
   const shown = word.length > 40 ? `${word.slice(0, 37)}...` : word;
   return field.invalid(`has no unknown token in its vocabulary, which the text ${JSON.stringify(shown)} needs`);

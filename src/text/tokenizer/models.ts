@@ -14,7 +14,7 @@ const readers: Record<string, (field: Field) => Model> = {
   WordPiece: readWordPiece,
 };
 
-/** InvalidFileError for a model of an unknown type. Older files name none: their fields tell. */
+/** Reads a model. InvalidFileError for an unknown type; older files name none, and it is inferred from their fields. */
 export function readModel(field: Field): Model {
   const type = field.optional("type")?.text() ?? typeOf(field);
   if (!Object.hasOwn(readers, type)) throw field.get("type").invalid(`"${type}" is no model`);
@@ -48,7 +48,7 @@ function readWordPiece(field: Field): Model {
   const prefix = field.optional("continuing_subword_prefix")?.text() ?? "##";
   const most = field.optional("max_input_chars_per_word")?.count(0, Number.MAX_SAFE_INTEGER) ?? 100;
 
-  /** The longest token that the rest of a word begins with, in front of `tail`; -1 when there is none. */
+  /** The longest token that, before `tail`, begins the rest of a word, as id and end; id -1 when there is none. */
   const longest = (word: string, start: number, work: Work): readonly [number, number] => {
     for (let end = word.length; end > start; end--) {
       const unit = word.charCodeAt(end);

@@ -1,4 +1,4 @@
-/** The normalizers of tokenizer.json. Each changes a part of a text. */
+/** The normalizers of tokenizer.json. Each changes a span of text. */
 
 import { toByteCharacters } from "./byte-alphabet.ts";
 import { CharacterSet, codePoints, combiningMark, control, nonspacingMark, whiteSpace } from "./character-set.ts";
@@ -18,7 +18,7 @@ const ideograph = new CharacterSet((code) =>
   ideographs.some((from, i) => i % 2 === 0 && code >= from && code <= ideographs[i + 1]!),
 );
 
-/** Control characters that Nmt drops, and what it takes for a space. */
+/** Control characters that Nmt drops, and characters that it replaces by a space. */
 const nmtDropped = new CharacterSet(codePoints("1-8 b e-1f 7f 8f 9f"));
 const nmtSpaces = /[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]/g;
 
@@ -48,7 +48,7 @@ const readers: Record<string, (field: Field) => Normalizer> = {
   },
 };
 
-/** InvalidFileError for a normalizer of an unknown type. */
+/** Reads a normalizer. InvalidFileError for an unknown type. */
 export function readNormalizer(field: Field): Normalizer {
   const type = field.get("type").text();
   if (!Object.hasOwn(readers, type)) throw field.get("type").invalid(`"${type}" is no normalizer`);
@@ -69,7 +69,7 @@ function form(name: "NFC" | "NFD" | "NFKC" | "NFKD"): Normalizer {
   return characters((text) => text.normalize(name));
 }
 
-/** Each character for itself: a sigma that ends a word is one as any other. */
+/** Lowercases each character on its own: JavaScript's special form of a sigma at the end of a word is avoided. */
 function lowercase(text: string): string {
   return text.includes("\u03A3") ? text.replaceAll("\u03A3", "\u03C3").toLowerCase() : text.toLowerCase();
 }
@@ -94,7 +94,10 @@ function readBert(field: Field): Normalizer {
   });
 }
 
-/** Control characters go first: of those that are white space, only tab, line feed and carriage return are none to Rust's. */
+/**
+ * BertNormalizer's clean-up: drops control characters and replaces white space. Of the control characters that are white space,
+ * only tab, line feed and carriage return count as white space in Rust's library.
+ */
 function clean(text: string): string {
   return mapCharacters(text, (character, code) => {
     if (code === 9 || code === 10 || code === 13) return " ";

@@ -1,18 +1,18 @@
-/** The section `padding` of tokenizer.json: what fills short results. Follows padding.rs of tokenizers 0.23. */
+/** The section `padding` of tokenizer.json. Follows padding.rs of tokenizers 0.23. */
 import type { Field } from "./field.ts";
 import type { Work } from "./work-limit.ts";
 
-/** How a tokenizer.json fills results that are short. */
+/** How a tokenizer.json pads short results. */
 export interface Padding {
-  /** The least ids of a result; null for the length of the longest of a batch, which here has one text. */
+  /** Least number of ids; null for the length of the longest text of a batch, which here has one text. */
   readonly length: number | null;
-  /** The number that lengths are rounded up to a multiple of; null or 0 for none. */
+  /** Lengths are rounded up to a multiple of this; null or 0 for none. */
   readonly multipleOf: number | null;
-  /** The side on which ids are put. */
+  /** The side that is padded. */
   readonly direction: "Left" | "Right";
-  /** The id that is put there. */
+  /** Id of the padding token. */
   readonly id: number;
-  /** The token of that id, as the file spells it. */
+  /** The padding token, as the file spells it. */
   readonly token: string;
 }
 
@@ -27,7 +27,7 @@ export function readPadding(field: Field): Padding {
   };
 }
 
-/** Ids with those of the padding. */
+/** Pads ids. */
 export function pad(ids: number[], { length, multipleOf, direction, id }: Padding, work: Work): number[] {
   const wanted = length ?? ids.length;
   const padded = multipleOf ? Math.ceil(wanted / multipleOf) * multipleOf : wanted;

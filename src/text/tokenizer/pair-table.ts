@@ -1,4 +1,4 @@
-/** Tables of numbers by two others, and tries of texts made of them. */
+/** Hash tables from pairs of numbers to numbers, and tries made of them. */
 
 export class PairTable {
   #mask: number;
@@ -15,7 +15,7 @@ export class PairTable {
     this.#values = new Int32Array(slots);
   }
 
-  /** The value of a pair of numbers from 0, -1 without. */
+  /** The value of a pair of non-negative numbers; -1 if it is absent. */
   get(left: number, right: number): number {
     let slot = hash(left, right) & this.#mask;
     for (;;) {
@@ -58,7 +58,7 @@ function hash(left: number, right: number): number {
   return mixed ^ (mixed >>> 15);
 }
 
-/** Texts by their UTF-16 units, each with a number. */
+/** A trie over UTF-16 units; each text has a number. */
 export class Trie {
   readonly #children: PairTable;
   readonly #values: number[] = [-1];
@@ -81,12 +81,12 @@ export class Trie {
     }
   }
 
-  /** The node that a unit leads to, -1 for none. The root is 0. */
+  /** The child of a node for a unit, -1 for none. The root is 0. */
   child(node: number, unit: number): number {
     return this.#children.get(node, unit);
   }
 
-  /** The number of the text that ends at a node, -1 for none. */
+  /** The number of the text that ends at this node, -1 if none does. */
   value(node: number): number {
     return this.#values[node]!;
   }

@@ -1,13 +1,13 @@
-/** The patterns of splits and replacements: a text, or an expression of Oniguruma's. */
+/** Patterns of splits and replacements: a literal text, or an Oniguruma regular expression. */
 import type { Field } from "./field.ts";
 import { Regex, shownPattern } from "./regex.ts";
 import { PatternError } from "./regex-reader.ts";
 import type { Work } from "./work-limit.ts";
 
-/** Calls a function with the beginning and end of each place where a pattern is found, in their order. */
+/** Calls `found` with the beginning and end of each match, in order. */
 export type Matcher = (text: string, work: Work, found: (start: number, end: number) => void) => void;
 
-/** `{ "String": ... }` or `{ "Regex": ... }`. */
+/** Reads a pattern `{ "String": ... }` or `{ "Regex": ... }`. */
 export function readPattern(field: Field): Matcher {
   const text = field.optional("String");
   if (text) return text.text() === "" ? regex("", text) : literal(text.text());

@@ -1,12 +1,12 @@
-/** The post-processors of tokenizer.json: what stands around the ids of a text. */
+/** The post-processors of tokenizer.json, which add special tokens around the ids of texts. */
 import type { Field } from "./field.ts";
 import { ID_LIMIT } from "./vocabulary.ts";
 import type { Work } from "./work-limit.ts";
 
 export interface PostProcessor {
-  /** Lists of ids (at first those of one text or two) to others; without special tokens where `adds` is false. */
+  /** Processes lists of ids (at first one for each text); adds no special tokens where `adds` is false. */
   process(lists: readonly (readonly number[])[], adds: boolean, work: Work): (readonly number[])[];
-  /** How many special tokens it says to add to one text or to two. */
+  /** Declared number of special tokens added to one text or to two. */
   added(texts: 1 | 2): number;
 }
 
@@ -26,14 +26,14 @@ const readers: Record<string, (field: Field) => PostProcessor> = {
   },
 };
 
-/** InvalidFileError for a post-processor of an unknown type. */
+/** Reads a post-processor. InvalidFileError for an unknown type. */
 export function readPostProcessor(field: Field): PostProcessor {
   const type = field.get("type").text();
   if (!Object.hasOwn(readers, type)) throw field.get("type").invalid(`"${type}" is no post-processor`);
   return readers[type]!(field);
 }
 
-/** `cls` before and `sep` behind the text; `others` says what stands around further ones. */
+/** Puts `cls` before and `sep` after the first text; `others` returns the ids around further ones. */
 function readPair(field: Field, others: (sep: number) => [number[], number[]]): PostProcessor {
   const [cls, sep] = ["cls", "sep"].map((key) => {
     const pair = field.get(key);

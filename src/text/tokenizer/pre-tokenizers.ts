@@ -1,4 +1,4 @@
-/** The pre-tokenizers of tokenizer.json. Each cuts parts of a text into smaller ones. */
+/** The pre-tokenizers of tokenizer.json. Each cuts spans of text into smaller ones. */
 import { toByteCharacters } from "./byte-alphabet.ts";
 import { type CharacterSet, numeric, punctuation, whiteSpace, wordCharacter } from "./character-set.ts";
 import type { Field } from "./field.ts";
@@ -8,14 +8,14 @@ import { scriptOf } from "./scripts.ts";
 import { cut, prepended, replaced, type Span } from "./span.ts";
 import type { Work } from "./work-limit.ts";
 
-/** Appends the parts of a span to a list; parts without text are left out later. */
+/** Appends the parts of a span to a list; empty parts are dropped later. */
 type Cutter = (span: Span, work: Work, parts: Span[]) => void;
 export type PreTokenizer = (spans: readonly Span[], work: Work) => Span[];
 
 const behaviors = ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"] as const;
 type Behavior = (typeof behaviors)[number];
 
-/** GPT-2's words. */
+/** GPT-2's pattern of words. */
 const GPT2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 const readers: Record<string, (field: Field) => Cutter[]> = {
@@ -42,7 +42,7 @@ const readers: Record<string, (field: Field) => Cutter[]> = {
   WhitespaceSplit: () => [splitter(inSet(whiteSpace), "Removed")],
 };
 
-/** InvalidFileError for a pre-tokenizer of an unknown type. */
+/** Reads a pre-tokenizer. InvalidFileError for an unknown type. */
 export function readPreTokenizer(field: Field): PreTokenizer {
   const cutters = readCutters(field);
   return (spans, work) => {
@@ -117,12 +117,12 @@ function readMetaspace(field: Field): Cutter[] {
   ];
 }
 
-/** What the pre-tokenizer and the decoder of this name have in common. */
+/** Reads the fields that the pre-tokenizer and the decoder Metaspace share. */
 export function readMetaspaceFields(field: Field): { replacement: string; scheme: "first" | "never" | "always" } {
   const replacement = field.get("replacement").character();
   const scheme = field.optional("prepend_scheme")?.oneOf(["first", "never", "always"]) ?? null;
   if (field.optional("add_prefix_space")?.boolean() !== false) return { replacement, scheme: scheme ?? "always" };
-  // Older files say it so; with both, Rust's library takes only those that agree.
+  // Older files have add_prefix_space; where both fields exist, Rust's library accepts only consistent ones.
   if (scheme !== "never") throw field.invalid('add_prefix_space is false, but prepend_scheme is not "never"');
   return { replacement, scheme };
 }
@@ -143,10 +143,10 @@ function inSet(set: Pick<CharacterSet, "has">): Matcher {
   };
 }
 
-/** Cuts where a pattern matches; with `invert`, matches are what the pattern leaves. */
+/** Splits at matches of a pattern; with `invert`, the text between matches counts as the matches. */
 function splitter(find: Matcher, behavior: Behavior, invert = false): Cutter {
   return (span, work, parts) => {
-    /** Beginnings of the pieces that cover the text, in turn with 1 for a match. */
+    /** Pieces that cover the text: alternately where one begins, and 1 if it is a match. */
     const pieces: number[] = [];
     let done = 0;
     find(span.text, work, (start, end) => {
@@ -161,12 +161,12 @@ function splitter(find: Matcher, behavior: Behavior, invert = false): Cutter {
   };
 }
 
-/** The parts that a behavior makes of pieces. */
+/** Joins pieces to parts as the behavior says. */
 function join(pieces: readonly number[], behavior: Behavior, emit: (start: number, end: number) => void): void {
   const count = pieces.length / 2 - 1;
   const start = (i: number) => pieces[i * 2]!;
   const isMatch = (i: number) => pieces[i * 2 + 1] === 1;
-  /** Whether a piece goes on with the part of the piece before it. */
+  /** Whether a piece belongs to the same part as the piece before it. */
   const joins = (i: number): boolean => {
     if (behavior === "Contiguous") return isMatch(i) === isMatch(i - 1);
     if (behavior === "MergedWithPrevious") return isMatch(i) && !isMatch(i - 1);
@@ -180,7 +180,7 @@ function join(pieces: readonly number[], behavior: Behavior, emit: (start: numbe
   }
 }
 
-/** Words of letters and the like, and words of all else but white space. */
+/** Splits into words of word characters and words of other characters, without white space (`\w+|[^\w\s]+`). */
 const cutWords: Cutter = (span, _, parts) => {
   const { text } = span;
   const kindOf = (codePoint: number) => (wordCharacter.has(codePoint) ? 1 : whiteSpace.has(codePoint) ? 0 : 2);
@@ -199,7 +199,7 @@ const cutWords: Cutter = (span, _, parts) => {
   if (kind !== 0) parts.push(cut(span, start, text.length));
 };
 
-/** Cuts where the script changes; spaces and the like go with what is before them. */
+/** Splits where the script changes; characters without a script, such as spaces, stay with those before them. */
 const cutAtScripts: Cutter = (span, _, parts) => {
   let last: string | null = null;
   let start = -1;

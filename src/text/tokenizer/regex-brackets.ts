@@ -1,10 +1,12 @@
-/** Classes in brackets: ranges, names, classes within, and intersections. Case is ignored in the outermost as a whole. */
+/**
+ * Parses bracket classes: ranges, names, nested classes and intersections. Case is ignored for the outermost class as a whole.
+ */
 import { allOf, anyOf, not, type Predicate } from "./character-set.ts";
 import { ignoringCase } from "./regex-case.ts";
 import { bracketClass, shorthand } from "./regex-classes.ts";
 import { PatternError, type PatternReader } from "./regex-reader.ts";
 
-/** Classes within classes. */
+/** Deepest nesting of classes. */
 const DEPTH_LIMIT = 50;
 
 export class BracketParser {
@@ -19,7 +21,7 @@ export class BracketParser {
     this.#depth = depth;
   }
 
-  /** The class whose "[" is passed, with its "]". */
+  /** Parses a class after its "[", including its "]". */
   parse(): Predicate {
     const parser = this.#parser;
     const inverted = parser.take("^");
@@ -58,7 +60,7 @@ export class BracketParser {
     return range(from, to);
   }
 
-  /** A code point or a class. */
+  /** Parses a member: a code point or a class. */
   #member(): number | Predicate {
     const parser = this.#parser;
     const character = parser.next();

@@ -1,10 +1,10 @@
-/** Characters in patterns that ignore case: some are equal to two or three others, such as "ß" to "ss". */
+/** Case folding in patterns that ignore case: some characters match two or three others, such as "ß" and "ss". */
 import { CharacterSet, type Predicate } from "./character-set.ts";
 import type { Node } from "./regex-node.ts";
 
 type Character = Extract<Node, { kind: "character" }>;
 
-/** A character to the lower-case text that it is equal to, where that is longer, and back. */
+/** Multi-character case folds: from a character to its folded text, and back. */
 let folds: { readonly byCharacter: Map<number, string>; readonly byText: Map<string, number[]> } | undefined;
 
 function longFolds() {
@@ -29,7 +29,7 @@ function longFolds() {
   return folds;
 }
 
-/** A sequence in which characters that ignore case are sets, and choices where several are equal to one. */
+/** Makes a sequence match regardless of case: characters become sets, or alternatives where several fold to one. */
 export function foldNodes(nodes: readonly Node[]): Node {
   const result: Node[] = [];
   for (let i = 0; i < nodes.length; ) {
@@ -49,7 +49,7 @@ function isFolded(node: Node | undefined): boolean {
 function folded(characters: readonly Character[]): Node {
   const { byCharacter, byText } = longFolds();
   const codePoints = characters.map(({ codePoint }) => codePoint);
-  /** What matches the characters from each on. */
+  /** Nodes that match the characters from each index on. */
   const tails: Node[][] = new Array(codePoints.length + 1).fill([]);
   for (let i = codePoints.length - 1; i >= 0; i--) {
     const one = equalTo([codePoints[i]!]);
@@ -75,7 +75,7 @@ function equalTo(codePoints: readonly number[]): Node {
   return { kind: "set", set: new CharacterSet(predicate) };
 }
 
-/** Where characters with another case are: Unicode's blocks of alphabets that have cases. */
+/** Ranges of Unicode blocks that have characters with case, as pairs of begin and end. */
 const casedBlocks = [
   ...[0, 0x588, 0x10a0, 0x1100, 0x13a0, 0x1400, 0x1c80, 0x2200, 0x24b0, 0x24ea, 0x2c00, 0x2d30, 0xa640, 0xabc0],
   ...[0xff20, 0xff60, 0x10400, 0x10600, 0x10c80, 0x10d90, 0x118a0, 0x118e0, 0x16e40, 0x16ee0, 0x1e900, 0x1e950],
@@ -83,7 +83,7 @@ const casedBlocks = [
 
 let groups: ReadonlyMap<number, readonly number[]> | undefined;
 
-/** Code points with one case folded, those that are equal to each in the list of each. */
+/** For each code point, the others with the same case folding. */
 function caseGroups(): ReadonlyMap<number, readonly number[]> {
   if (groups) return groups;
   const members = new Map<string, number[]>();
@@ -101,7 +101,7 @@ function caseGroups(): ReadonlyMap<number, readonly number[]> {
   return groups;
 }
 
-/** What a class has, and all that is equal to it but for case. */
+/** A class extended by all characters that differ from its members only by case. */
 export function ignoringCase(predicate: Predicate): Predicate {
   return (codePoint) => predicate(codePoint) || (caseGroups().get(codePoint)?.some(predicate) ?? false);
 }

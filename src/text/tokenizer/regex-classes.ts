@@ -4,10 +4,10 @@ import { anyOf, not, type Predicate, unicode16 } from "./character-set.ts";
 const GRAPH = "^\\p{White_Space}\\p{Cc}\\p{Cn}\\p{Cs}";
 
 const WORD = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
-/** Digits above the line and fractions of Latin-1, which `\w` has and `[[:word:]]` has not. */
+/** Superscript digits and fractions of Latin-1, which `\w` includes and `[[:word:]]` does not. */
 const LATIN1_NUMBERS = "\\xB2\\xB3\\xB9\\xBC-\\xBE";
 
-/** POSIX brackets with Unicode's meaning, which `\p{}` knows, too. */
+/** POSIX classes with Unicode's meaning, which `\p{}` accepts, too. */
 const posix: Record<string, string> = {
   alnum: "\\p{Alphabetic}\\p{Nd}",
   alpha: "\\p{Alphabetic}",
@@ -23,7 +23,7 @@ const posix: Record<string, string> = {
   word: `${WORD}${LATIN1_NUMBERS}`,
 };
 
-/** General categories and binary properties as JavaScript spells them; its names of scripts are asked for as they are. */
+/** General categories and binary properties as JavaScript spells them; names of scripts are tried as they are. */
 const properties = (
   "L Lu Ll Lt Lm Lo LC M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co " +
   "Letter Uppercase_Letter Lowercase_Letter Titlecase_Letter Modifier_Letter Other_Letter Cased_Letter Mark " +
@@ -42,14 +42,14 @@ const properties = (
 const plain = (name: string) => name.toLowerCase().replace(/[\s_-]/g, "");
 const propertyNames = new Map(properties.map((name) => [plain(name), name]));
 
-/** A class of `[:name:]`, null for a name that is none. Its punctuation has signs, too. */
+/** The class of `[:name:]`, null for an unknown name. Its "punct" includes symbols. */
 export function bracketClass(name: string): Predicate | null {
   if (name === "punct") return unicode16("\\p{P}\\p{S}");
   if (name === "word") return unicode16(WORD);
   return Object.hasOwn(posix, name) || name === "graph" || name === "print" ? namedClass(name) : null;
 }
 
-/** A class of `\p{name}`, null for a name that is none. */
+/** The class of `\p{name}`, null for an unknown name. */
 export function namedClass(name: string): Predicate | null {
   const key = plain(name);
   if (key === "graph") return unicode16(GRAPH);
@@ -67,12 +67,12 @@ export function namedClass(name: string): Predicate | null {
     if (!spelling || !/^[\w\s-]+$/.test(spelling)) continue;
     try {
       return unicode16(`\\p{Script=${spelling.replace(/[\s-]/g, "_")}}`);
-    } catch {} // not how JavaScript spells a script
+    } catch {}  // JavaScript has no script of this spelling
   }
   return null;
 }
 
-/** A class of one letter, such as that of `\s`; null for letters that name none. In brackets `\w` is `[:word:]`. */
+/** The class of a letter escape such as `\s`; null for other letters. In brackets `\w` means `[:word:]`. */
 export function shorthand(letter: string, inBrackets: boolean): Predicate | null {
   const name = { w: "word", s: "space", d: "digit", h: "xdigit" }[letter.toLowerCase()];
   if (!name) return null;

@@ -1,4 +1,4 @@
-/** Patterns as trees. */
+/** Syntax trees of patterns. */
 import type { CharacterSet } from "./character-set.ts";
 
 export type Place =

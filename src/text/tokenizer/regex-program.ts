@@ -1,9 +1,9 @@
-/** Trees of patterns to programs of a backtracking machine. */
+/** Compiles syntax trees of patterns to programs for a backtracking machine. */
 import { CharacterSet } from "./character-set.ts";
 import type { Node, Place } from "./regex-node.ts";
 import { PatternError } from "./regex-reader.ts";
 
-/** Operations, each with its operands behind it. Targets are places in the code. */
+/** Operations, each followed by its operands. Targets are indices into the code. */
 export const Op = {
   match: 0,
   /** codePoint */
@@ -12,33 +12,33 @@ export const Op = {
   set: 2,
   /** target */
   jump: 3,
-  /** first, second: goes to the first, and to the second when that fails. */
+  /** first, second: goes to the first target, and to the second on failure. */
   split: 4,
-  /** set, least, most (-1: any), possessive: as many characters of a set as there are, then fewer. */
+  /** set, least, most (-1: any), possessive: matches as many characters of a set as possible, fewer on backtracking. */
   many: 5,
-  /** set, other: goes to the other when the next character is not in the set; else on, and to the other when that fails. */
+  /** set, other: goes to `other` if the next character is not in the set; else goes on, and to `other` on failure. */
   branch: 6,
   /** place */
   place: 7,
-  /** register: begins what is not gone back into. */
+  /** register: begins an atomic part, which is not backtracked into. */
   enter: 8,
-  /** register, restore: ends it; with 1, at the place where it began. */
+  /** register, restore: ends the atomic part; with restore 1, returns to where it began. */
   leave: 9,
-  /** register, target: begins what must not match; goes to the target when it does not. */
+  /** register, target: begins a negative look-around; goes to the target when it does not match. */
   enterNot: 10,
-  /** register: what must not match has matched. */
+  /** register: a negative look-around has matched, so the match fails. */
   failNot: 11,
-  /** characters: goes back by some. */
+  /** characters: moves back by a number of characters. */
   back: 12,
-  /** register: fails elsewhere than where the register's part began. */
+  /** register: fails unless the position is where the register's part began. */
   same: 13,
-  /** register: keeps the place where a round of a loop begins. */
+  /** register: records where an iteration of a loop begins. */
   round: 14,
-  /** register, target: leaves a loop whose round matched nothing. */
+  /** register, target: leaves a loop whose iteration matched nothing. */
   progress: 15,
-  /** slot: keeps the place as the beginning or end of a group. */
+  /** slot: records the position as beginning or end of a group. */
   keep: 16,
-  /** group: what a group matched, once more. */
+  /** group: matches the text of a group again (backreference). */
   again: 17,
 } as const;
 
@@ -58,7 +58,7 @@ export interface Program {
   readonly sets: readonly CharacterSet[];
   readonly registers: number;
   readonly groups: number;
-  /** What a match begins with; null when that may be anything or nothing. */
+  /** Characters that a match can begin with; null when unknown or when it may be empty. */
   readonly first: CharacterSet | null;
 }
 
@@ -88,7 +88,7 @@ class Compiler {
     };
   }
 
-  /** Groups that are referred to; those inside of what is not gone back into cannot be undone. */
+  /** Finds groups with backreferences; groups within atomic parts are refused, since they cannot be undone. */
   #findBackReferences(node: Node, closed: Set<number>, isClosed: boolean): void {
     if (node.kind === "back") {
       if (closed.has(node.index)) throw new PatternError("a reference to a group of an atomic part is not supported");
@@ -239,7 +239,7 @@ class Compiler {
     } else this.#emit(Op.leave, register, 1);
   }
 
-  /** Tries a part from each place before that it may begin at. */
+  /** Compiles look-behind: tries the part from each earlier position at which it may begin. */
   #behind(node: Node, register: number): void {
     const [least, most] = lengths(node);
     if (most - least >= LOOK_BEHIND_LIMIT) throw new PatternError("looking behind without a bound is not supported");
@@ -257,7 +257,7 @@ class Compiler {
     for (const end of ends) this.#code[end + 1] = this.#code.length;
   }
 
-  /** The set of a part that is always one character. */
+  /** The set of a node that always matches one character; null for others. */
   #single(node: Node): CharacterSet | null {
     if (node.kind === "set") return node.set;
     return node.kind === "character" ? this.#first(node) : null;
@@ -292,7 +292,7 @@ class Compiler {
     }
   }
 
-  /** Parts that may be empty add theirs to that of the next; one whose own is not known ends the search. */
+  /** First characters of a sequence: a nullable node adds those of the next; null if a node's are unknown. */
   #firstOf(nodes: readonly Node[]): CharacterSet | null {
     const firsts: (CharacterSet | null)[] = [];
     for (const node of nodes) {
@@ -315,12 +315,12 @@ function union(sets: readonly (CharacterSet | null)[]): CharacterSet | null {
   return new CharacterSet((codePoint) => sets.some((set) => set!.has(codePoint)));
 }
 
-/** Whether a part may match nothing. */
+/** Whether a node can match the empty text. */
 function isNullable(node: Node): boolean {
   return lengths(node)[0] === 0;
 }
 
-/** Least and most characters of a match. */
+/** Least and most characters that a node matches. */
 function lengths(node: Node): [number, number] {
   switch (node.kind) {
     case "character":

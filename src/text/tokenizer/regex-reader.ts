@@ -1,8 +1,8 @@
-/** Reads the source of a pattern piece by piece. */
+/** Reader of a pattern's source. */
 import type { Predicate } from "./character-set.ts";
 import { namedClass } from "./regex-classes.ts";
 
-/** A pattern that Oniguruma does not have, or that is not supported; the message says which part. */
+/** Thrown for a pattern that is invalid in Oniguruma or not supported; the message says which part. */
 export class PatternError extends Error {}
 
 const LENGTH_LIMIT = 100_000;
@@ -18,14 +18,14 @@ export class PatternReader {
     this.source = source;
   }
 
-  /** Whether the source goes on with a text, which is then passed. */
+  /** Skips a text if the source continues with it; returns whether it does. */
   take(text: string): boolean {
     if (!this.source.startsWith(text, this.position)) return false;
     this.position += text.length;
     return true;
   }
 
-  /** The next character, passed. */
+  /** Reads the next character. */
   next(): string {
     const code = this.source.codePointAt(this.position);
     if (code === undefined) throw new PatternError("it ends too early");
@@ -34,7 +34,7 @@ export class PatternReader {
     return character;
   }
 
-  /** What ends with a text, passed with it. */
+  /** Reads up to an end text, and skips that. */
   until(end: string): string {
     const at = this.source.indexOf(end, this.position);
     if (at < 0) throw new PatternError(`expected "${end}"`);
@@ -43,7 +43,7 @@ export class PatternReader {
     return text;
   }
 
-  /** The code point of an escape that names one, null for others. `letter` is passed already. */
+  /** The code point of an escape after `letter`, which is already read; null for other escapes. */
   escapedCodePoint(letter: string): number | null {
     if (Object.hasOwn(controls, letter)) return controls[letter]!;
     if (letter === "x" && this.take("{")) return this.#codePoint(this.until("}").trim(), 16);
@@ -54,7 +54,7 @@ export class PatternReader {
     return letter.codePointAt(0)!;
   }
 
-  /** The class of `\p{name}`, behind its letter; the same where case is ignored. */
+  /** Reads the class of `\p{name}` after its letter; it ignores the flag for case. */
   property(letter: string): Predicate {
     if (!this.take("{")) throw new PatternError(`expected "{" after "\\${letter}"`);
     const text = this.until("}");
@@ -64,7 +64,7 @@ export class PatternReader {
     return inverted === (letter === "P") ? found : (codePoint) => !found(codePoint);
   }
 
-  /** What a sticky pattern finds, passed. */
+  /** Reads the match of a sticky pattern. */
   digits(pattern: RegExp): string {
     pattern.lastIndex = this.position;
     const text = pattern.exec(this.source)?.[0] ?? "";

@@ -1,4 +1,4 @@
-/** Patterns in Oniguruma's Ruby syntax, which those of tokenizer.json are in, to trees. What is not understood is refused. */
+/** Parses patterns in Oniguruma's Ruby syntax, that of tokenizer.json, to syntax trees. Unsupported syntax is refused. */
 
 import { CharacterSet, classOf, type Predicate } from "./character-set.ts";
 import { BracketParser } from "./regex-brackets.ts";
@@ -13,9 +13,9 @@ export interface Flags {
   readonly extended: boolean;
 }
 
-/** Groups within groups; deeper ones would exhaust the stack. */
+/** Deepest nesting of groups, which bounds the stack. */
 const DEPTH_LIMIT = 200;
-/** Oniguruma's own. */
+/** Largest repeat count, that of Oniguruma. */
 const REPEAT_LIMIT = 100_000;
 
 const places: Record<string, Place> = {
@@ -45,7 +45,7 @@ export class PatternParser extends PatternReader {
     return node;
   }
 
-  /** A set with one memory for each source that is written again. */
+  /** A set, which is shared by all occurrences of the same source. */
   set(key: string, make: () => Predicate): Node {
     let set = this.#sets.get(key);
     if (!set) {
@@ -73,7 +73,7 @@ export class PatternParser extends PatternReader {
       }
       const changed = this.#isolatedFlags(flags);
       if (changed) {
-        // The flags hold to the end of the group, whose further branches are branches of this one.
+        // The flags apply to the end of the group, so its further alternatives are alternatives of this node.
         nodes.push(this.#choice(changed));
         break;
       }

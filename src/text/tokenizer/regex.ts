@@ -1,6 +1,6 @@
 /**
- * Patterns of tokenizer.json, as Oniguruma matches them. JavaScript's own patterns differ in syntax and meaning and
- * cannot be interrupted; this machine goes back without recursion and counts its steps.
+ * Matches patterns of tokenizer.json as Oniguruma does. JavaScript's regular expressions differ in syntax and meaning and
+ * cannot be interrupted; this machine backtracks without recursion and counts its steps.
  */
 import { CharacterSet } from "./character-set.ts";
 import { namedClass } from "./regex-classes.ts";
@@ -8,10 +8,10 @@ import { compile, Op, type Program, places } from "./regex-program.ts";
 import { PatternParser } from "./regex-syntax.ts";
 import type { Work } from "./work-limit.ts";
 
-/** Entries of three numbers that are kept for going back: 48 MB. */
+/** Size of the backtracking stack: 4 million entries of three numbers, 48 MB. */
 const STACK_LIMIT = 4_000_000 * 3;
 
-/** Kinds of entries for going back, as their first number when it is no place in the code. */
+/** First number of a backtracking entry that is no code index: what the entry restores. */
 const RESTORE_REGISTER = -1;
 const RESTORE_GROUP = -2;
 
@@ -30,7 +30,7 @@ export class Regex {
   #at = 0;
   #pc = 0;
 
-  /** PatternError for patterns that are not supported. */
+  /** Compiles a pattern. PatternError for an unsupported one. */
   constructor(source: string) {
     this.#program = compile(new PatternParser(source).parse());
     this.#heights = new Int32Array(this.#program.registers);
@@ -39,8 +39,8 @@ export class Regex {
   }
 
   /**
-   * Calls `found` with the beginning and end of each match in a well-formed text. As in Rust's `onig`, a match of
-   * nothing right behind the last match does not count.
+   * Calls `found` with the beginning and end of each match in a well-formed text. As in Rust's `onig`, an empty match directly
+   * after the last match is skipped.
    */
   forEachMatch(text: string, work: Work, found: (start: number, end: number) => void): void {
     const { first } = this.#program;
@@ -66,7 +66,7 @@ export class Regex {
     }
   }
 
-  /** End of a match that begins at a place, -1 without. */
+  /** End of the match that begins at `start`, -1 for none. */
   #matchAt(text: string, start: number, searchStart: number, work: Work): number {
     const { code, sets } = this.#program;
     this.#work = work;
@@ -138,8 +138,8 @@ export class Regex {
   }
 
   /**
-   * Takes as many characters of a set as there are, and gives their end, or -1 for too few. Keeps that fewer may be
-   * enough.
+   * Matches as many characters of a set as possible and returns their end, or -1 for too few. Pushes a backtracking entry for
+   * fewer.
    */
   #many(pc: number, text: string, start: number): number {
     const { code, sets } = this.#program;
@@ -163,7 +163,7 @@ export class Regex {
     return at;
   }
 
-  /** Does an operation at `#at` that patterns seldom have and sets `#pc` to the next one; false when it fails. */
+  /** Executes a rarer operation at `#at` and sets `#pc` to the next one; false when it fails. */
   #step(text: string, pc: number): boolean {
     const { code } = this.#program;
     const operand = code[pc + 1]!;
@@ -211,7 +211,7 @@ export class Regex {
     }
   }
 
-  /** What a group matched, once more. */
+  /** Matches the text of a group again. */
   #again(group: number, text: string): boolean {
     const from = this.#groups[group * 2]!;
     const to = this.#groups[group * 2 + 1]!;
@@ -222,7 +222,7 @@ export class Regex {
     return true;
   }
 
-  /** Goes back to the last place that had another way; false when there is none. */
+  /** Backtracks to the last alternative; false when there is none. */
   #goBack(text: string): boolean {
     const stack = this.#stack;
     while (this.#height > 0) {
@@ -261,12 +261,12 @@ export class Regex {
   }
 }
 
-/** A pattern as an error shows it. */
+/** A pattern, shortened for an error. */
 export function shownPattern(source: string): string {
   return JSON.stringify(source.length > 60 ? `${source.slice(0, 57)}...` : source);
 }
 
-/** UTF-16 units of the character at a place; 1 at the end. */
+/** Length in UTF-16 units of the character at an offset; 1 at the end. */
 function characterLength(text: string, at: number): number {
   const unit = text.charCodeAt(at);
   return unit >= 0xd800 && unit < 0xdc00 ? 2 : 1;

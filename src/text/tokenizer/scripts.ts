@@ -1,9 +1,11 @@
-/** Scripts as SentencePiece groups them: kana are Han, and what belongs to none goes with what is before it. */
+/**
+ * Unicode scripts as SentencePiece groups them: kana count as Han, and characters without a script go with those before them.
+ */
 import { codePoints } from "./character-set.ts";
 import { withoutScript } from "./unicode-versions.ts";
 
 const LONG_VOWEL_MARK = 0x30fc;
-/** Characters of several scripts that had another one of their own when the library's table was made. */
+/** Characters of several scripts that had another script when the library's table was made. */
 const moved = new Map([
   [0x589, "Common"],
   [0x61c, "Common"],
@@ -11,7 +13,7 @@ const moved = new Map([
   [0x954, "Devanagari"],
 ]);
 
-/** The scripts that UnicodeScripts knows, but for those of the kana, which count as Han. */
+/** Scripts that UnicodeScripts distinguishes, without the kana, which count as Han. */
 const scripts = (
   "Latin Greek Cyrillic Armenian Hebrew Arabic Syriac Thaana Devanagari Bengali Gurmukhi Gujarati Oriya " +
   "Tamil Telugu Kannada Malayalam Sinhala Thai Lao Tibetan Myanmar Georgian Hangul Ethiopic Cherokee " +
@@ -32,7 +34,7 @@ const unknown = codePoints(withoutScript);
 const known = new Map<number, string | null>();
 let patterns: (readonly [string, RegExp])[] | undefined;
 
-/** Name of a character's script; null for the space and characters that belong to none. */
+/** Name of a character's script; null for the space and for characters without a script. */
 export function scriptOf(codePoint: number): string | null {
   let script = known.get(codePoint);
   if (script === undefined) {

@@ -1,13 +1,13 @@
-/** A part of a text as it goes through a tokenizer. */
+/** A span of a text as it passes through a tokenizer. */
 
 export interface Span {
   readonly text: string;
   /**
-   * How many of the first UTF-16 units come from the first character of the whole text. Metaspace's scheme "first" asks
-   * whether a part begins there.
+   * Number of leading UTF-16 units that come from the first character of the whole text. Metaspace's scheme "first" needs to
+   * know whether a span begins there.
    */
   readonly fromStart: number;
-  /** Whether the part, when it was cut, began with the first character of the whole text. */
+  /** Whether the span, when it was cut, began with the first character of the whole text. */
   readonly isFirst: boolean;
 }
 
@@ -15,26 +15,26 @@ export function wholeSpan(text: string): Span {
   return { text, fromStart: text === "" ? 0 : String.fromCodePoint(text.codePointAt(0)!).length, isFirst: true };
 }
 
-/** The part from `start` to `end`. */
+/** The span from `start` to `end`. */
 export function cut(span: Span, start: number, end: number): Span {
   const fromStart = Math.max(0, Math.min(span.fromStart - start, end - start));
   return { text: span.text.slice(start, end), fromStart, isFirst: fromStart > 0 };
 }
 
-/** A part with what `change` makes of its text, character by character. */
+/** A span with its text changed character by character. */
 export function changed(span: Span, change: (text: string) => string): Span {
   const fromStart = span.fromStart === 0 ? 0 : change(span.text.slice(0, span.fromStart)).length;
   const text = change(span.text);
   return { ...span, text, fromStart: Math.min(fromStart, text.length) };
 }
 
-/** A part with a text before it. */
+/** A span with a text put before it. */
 export function prepended(span: Span, text: string): Span {
   if (span.text === "") return span;
   return { ...span, text: text + span.text, fromStart: span.fromStart === 0 ? 0 : text.length + span.fromStart };
 }
 
-/** A part with every match replaced; `matches` has beginnings and ends in turn. */
+/** A span with every match replaced; `matches` alternates beginnings and ends. */
 export function replaced(span: Span, matches: readonly number[], content: string): Span {
   if (matches.length === 0) return span;
   const pieces: string[] = [];

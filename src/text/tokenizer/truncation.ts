@@ -1,20 +1,25 @@
-/** The section `truncation` of tokenizer.json: how many ids a text, or two, may have. Follows truncation.rs of tokenizers 0.23. */
+/**
+ * The section `truncation` of tokenizer.json, which limits the ids of a text or pair. Follows truncation.rs of tokenizers 0.23.
+ */
 import { InvalidArgumentError } from "../../errors.ts";
 import type { Field } from "./field.ts";
 
-/** How a tokenizer.json shortens the ids of a text, or of two. */
+/** How a tokenizer.json truncates the ids of a text, or of a pair. */
 export interface Truncation {
   /** Most ids of the result, special tokens around the text included. */
   readonly maxLength: number;
-  /** Which of two texts loses ids: the longer one, or always the first or the second. */
+  /** Which text of a pair loses ids: the longer one, or always the first or the second. */
   readonly strategy: "LongestFirst" | "OnlyFirst" | "OnlySecond";
-  /** The end at which ids are left out. */
+  /** The side that is cut off. */
   readonly direction: "Left" | "Right";
-  /** Ids that neighbouring parts of a long text share. Only the first part is returned here, so this is checked and not used. */
+  /**
+   * Number of ids by which successive parts of a long text overlap. Only the first part is returned here, so it is checked and
+   * unused.
+   */
   readonly stride: number;
 }
 
-/** Larger lengths than Rust's usize holds are refused, as Rust does. */
+/** Lengths that do not fit Rust's usize are refused, as Rust does. */
 const LENGTH_LIMIT = 2 ** 64;
 
 export function readTruncation(field: Field): Truncation {
@@ -27,9 +32,9 @@ export function readTruncation(field: Field): Truncation {
 }
 
 /**
- * Lists of ids, of one text or two, that have at most `maxLength` together; `room` is what is left of it.
+ * Truncates lists of ids, of one text or two, to `room` ids together, which is what special tokens leave of `maxLength`.
  *
- * @throws InvalidArgumentError when the texts cannot be shortened as the file asks.
+ * @throws InvalidArgumentError when the texts cannot be truncated as the file asks.
  */
 export function truncate(lists: readonly number[][], truncation: Truncation, room: number, file: string): number[][] {
   const lengths = shortenedLengths(
@@ -41,7 +46,7 @@ export function truncate(lists: readonly number[][], truncation: Truncation, roo
   return lists.map((ids, i) => shorten(ids, lengths[i]!, truncation, file));
 }
 
-/** How many ids of each list are kept. */
+/** Number of ids kept of each list. */
 function shortenedLengths(
   [first, second]: readonly number[],
   strategy: Truncation["strategy"],
@@ -64,7 +69,7 @@ function shortenedLengths(
   return kept;
 }
 
-/** How many ids of two lists are kept: the longer one is shortened, or, when that is not enough, both to half of the room. */
+/** Number of ids kept of each of two lists: the longer one is cut, or, if that is not enough, both to half of the room. */
 function sharedLengths(first: number, second: number, room: number): number[] {
   let shorter = Math.min(first, second);
   let longer = shorter > room ? shorter : Math.max(shorter, room - shorter);

@@ -1,9 +1,9 @@
 /**
- * Where the Rust library's tables of characters differ from Unicode 17. Made by scripts/goldens/unicode-versions.py, which
- * asks tokenizers 0.23.3 for each code point. Its newest tables are Unicode 17's, too; others are older and stay so.
+ * Differences of the Rust library's Unicode tables from Unicode 17, made by scripts/goldens/unicode-versions.py, which queries
+ * tokenizers 0.23.3 for each code point. The library's newest tables are Unicode 17's, too; others are older and stay so.
  */
 
-/** Code points that Oniguruma and the regex crate (Unicode 16) take for unassigned. */
+/** Code points that are unassigned for Oniguruma and the regex crate (Unicode 16). */
 export const beyondUnicode16 =
   "88f c5c cdc 1acf-1add 1ae0-1aeb 20c1 2b96 a7ce-a7cf a7d2 a7d4 a7f1 fbc3-fbd2 fd90-fd91 fdc8-fdce " +
   "10940-10959 10ec5-10ec7 10ed0-10ed8 10efa-10efb 11b60-11b67 11db0-11ddb 11de0-11de9 16ea0-16eb8 " +
@@ -11,17 +11,17 @@ export const beyondUnicode16 =
   "1e6c0-1e6de 1e6e0-1e6f5 1e6fe-1e6ff 1f6d8 1f777-1f77a 1f8d0-1f8d8 1fa54-1fa57 1fa8a 1fa8e 1fac8 1facd " +
   "1faea 1faef 1fbfa 2b73a-2b73f 2cea2-2cead 323b0-33479";
 
-/** What is punctuation now and not in the library. */
+/** Punctuation in Unicode 17 that is none in the library. */
 export const notPunctuation =
   "61d 9fd a76 c77 c84 1b4e-1b4f 1b7d-1b7f 2e43-2e4f 2e52-2e5d 10d6e 10ead 10ed0 10f55-10f59 10f86-10f89 " +
   "113d4-113d5 113d7-113d8 1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2 " +
   "11a3f-11a46 11a9a-11a9c 11a9e-11aa2 11b00-11b09 11be1 11c41-11c45 11c70-11c71 11ef7-11ef8 11f43-11f4f " +
   "11fff 12ff1-12ff2 16d6d-16d6f 16e97-16e9a 16fe2 1e5ff 1e95e-1e95f";
 
-/** What is punctuation in the library and not any more. */
+/** Punctuation in the library that is none in Unicode 17. */
 export const oncePunctuation = "166d 111c9";
 
-/** What is of the category Mn now and no accent of BertNormalizer. */
+/** Characters of category Mn in Unicode 17 that are no accents for BertNormalizer. */
 export const notNonspacing =
   "7fd 897-89f 8ca-8e1 9fe afa-aff b55 c04 c3c d00 d3b-d3c d81 eba ece 180f 1885-1886 1abf-1add 1ae0-1aeb " +
   "1df6-1dfb a82c a8c5 a8ff a9bd 10d24-10d27 10d69-10d6d 10eab-10eac 10efa-10eff 10f46-10f50 10f82-10f85 " +
@@ -34,10 +34,10 @@ export const notNonspacing =
   "1cf00-1cf2d 1cf30-1cf46 1e000-1e006 1e008-1e018 1e01b-1e021 1e023-1e024 1e026-1e02a 1e08f 1e130-1e136 " +
   "1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e5ee-1e5ef 1e6e3 1e6e6 1e6ee-1e6ef 1e6f5 1e944-1e94a";
 
-/** What is an accent of BertNormalizer and not of the category Mn any more. */
+/** Accents for BertNormalizer that are not of category Mn in Unicode 17. */
 export const onceNonspacing = "1734 1171e";
 
-/** What is of the category M now and no accent of StripAccents. */
+/** Characters of category M in Unicode 17 that are no accents for StripAccents. */
 export const notCombining =
   "7fd 897-89f 8ca-8d3 9fe afa-aff b55 c04 c3c cf3 d00 d3b-d3c d81 eba ece 1715 180f 1abf-1add 1ae0-1aeb " +
   "1cf7 1df6-1dfa a82c a8ff 10d24-10d27 10d69-10d6d 10eab-10eac 10efa-10eff 10f46-10f50 10f82-10f85 11070 " +
@@ -49,10 +49,10 @@ export const notCombining =
   "16f7f-16f87 16fe4 16ff0-16ff1 1cf00-1cf2d 1cf30-1cf46 1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef " +
   "1e5ee-1e5ef 1e6e3 1e6e6 1e6ee-1e6ef 1e6f5";
 
-/** What is an accent of StripAccents and not of the category M any more. */
+/** Accents for StripAccents that are not of category M in Unicode 17. */
 export const onceCombining = "1cf2-1cf3";
 
-/** What UnicodeScripts knows no script of. */
+/** Characters without a script for UnicodeScripts. */
 export const withoutScript =
   "560 588 5ef 61d 7fd-7ff 860-86a 870-891 897-89f 8b5 8be-8d3 9fc-9fe a76 afa-aff b55 c04 c3c c5c-c5d c77 " +
   "c84 cdc-cdd cf3 d00 d04 d3b-d3c d81 e86 e89 e8c e8e-e93 e98 ea0 ea8-ea9 eac eba ece 170d 1715 171f 180f " +

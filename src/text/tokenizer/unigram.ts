@@ -1,4 +1,4 @@
-/** Unigram: of all ways to cut a word into tokens, the one whose scores have the greatest sum. */
+/** Unigram: segments a word into the tokens with the greatest sum of scores. */
 import { longestOf } from "./bpe.ts";
 import type { Field } from "./field.ts";
 import { type Model, noUnknownToken } from "./model.ts";
@@ -6,7 +6,7 @@ import { Trie } from "./pair-table.ts";
 import { ID_LIMIT, Vocabulary } from "./vocabulary.ts";
 import type { Work } from "./work-limit.ts";
 
-/** How much worse than the worst token a character without token is. */
+/** How far an unknown character's score is below the lowest score of a token. */
 const UNKNOWN_PENALTY = 10;
 
 const KEPT_LENGTH = 256;
@@ -87,7 +87,7 @@ class Unigram implements Model {
     else ids.push(this.unknownId);
   }
 
-  /** The pieces of the best way; neighbours that are unknown are one. */
+  /** Pieces of the best segmentation; adjacent unknown characters are one piece. */
   #pieces(word: string, work: Work): string[] {
     const { starts, tokens } = this.#bestWay(word, work);
     const pieces: string[] = [];
@@ -107,7 +107,7 @@ class Unigram implements Model {
     return pieces.reverse();
   }
 
-  /** For each end of a piece, where the best piece with that end begins, and its token. */
+  /** Viterbi search: for each end of a piece, where the best piece that ends there begins, and its token. */
   #bestWay(word: string, work: Work): { readonly starts: Int32Array; readonly tokens: Int32Array } {
     const { length } = word;
     const starts = new Int32Array(length + 1).fill(-1);

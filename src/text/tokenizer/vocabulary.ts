@@ -1,14 +1,14 @@
 /** Tokens and their ids as tokenizer.json lists them. */
 import type { Field } from "./field.ts";
 
-/** No known vocabulary has a sixteenth of this; ids index an array, so a lie would cost memory. */
+/** Exclusive limit of ids. No known vocabulary reaches a sixteenth; ids index an array, so a false one would cost memory. */
 export const ID_LIMIT = 1 << 24;
 
 export class Vocabulary {
   readonly ids: ReadonlyMap<string, number>;
-  /** Tokens by id; with holes where ids are unused. */
+  /** Tokens by id; undefined where an id is unused. */
   readonly tokens: readonly (string | undefined)[];
-  /** How many tokens there are; one that is listed twice counts twice. */
+  /** Number of tokens; one that is listed twice counts twice. */
   readonly size: number;
 
   constructor(ids: ReadonlyMap<string, number>, tokens = tokensById(ids), size = ids.size) {
@@ -17,7 +17,7 @@ export class Vocabulary {
     this.size = size;
   }
 
-  /** Ids of the tokens of a text's bytes, such as `<0xE2>`; null when one has none. */
+  /** Ids of the byte tokens (such as `<0xE2>`) of a text's UTF-8; null when one is missing. */
   byteIds(text: string): number[] | null {
     const ids: number[] = [];
     for (const byte of new TextEncoder().encode(text)) {
@@ -38,7 +38,7 @@ function tokensById(ids: ReadonlyMap<string, number>): readonly (string | undefi
   return tokens;
 }
 
-/** An object of tokens with their ids. */
+/** Reads an object that maps tokens to ids. */
 export function readVocabulary(field: Field): Vocabulary {
   const { value } = field;
   if (typeof value !== "object" || value === null || Array.isArray(value))

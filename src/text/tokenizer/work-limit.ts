@@ -1,26 +1,29 @@
-/** What encoding and decoding by a stranger's tokenizer may cost: its patterns, replacements and templates decide that. */
+/**
+ * Limits the work of encoding and decoding with an untrusted tokenizer, whose patterns, replacements and templates determine
+ * it.
+ */
 import { LimitError } from "../../errors.ts";
 
-/** Limits of one call of a tokenizer. A call that meets one ends with a LimitError. */
+/** Limits of one call of a tokenizer. A call that exceeds one throws LimitError. */
 export interface TokenizerLimits {
   /** Seconds that a call may take. Default 30. */
   readonly seconds: number;
-  /** Steps (of pattern matching, replacing and joining) for each character of the text. Default 1000. */
+  /** Steps of matching, replacing and joining for each character of the text. Default 1000. */
   readonly stepsPerCharacter: number;
-  /** How many times longer a text may get by normalizing or decoding. Default 64. */
+  /** Factor by which normalizing or decoding may lengthen a text. Default 64. */
   readonly growth: number;
 }
 
 export const DEFAULT_LIMITS: TokenizerLimits = { seconds: 30, stepsPerCharacter: 1000, growth: 64 };
 
-/** A text of a few characters has at least these steps, and may grow to this length. */
+/** Steps and length that a text may have, however short it is. */
 const STEPS_FOR_ANY_TEXT = 10_000_000;
 const LENGTH_FOR_ANY_TEXT = 1_000_000;
 
-/** Steps between two looks at the clock: a few milliseconds. */
+/** Steps between two checks of the clock: a few milliseconds. */
 const STEPS_BETWEEN_LOOKS = 500_000;
 
-/** The work of one call, counted. */
+/** Counts the work of one call. */
 export class Work {
   readonly #file: string;
   readonly #limits: TokenizerLimits;
@@ -38,7 +41,7 @@ export class Work {
     this.#mostLength = LENGTH_FOR_ANY_TEXT + length * limits.growth;
   }
 
-  /** Counts steps; LimitError when those so far, or their time, are too many. */
+  /** Counts steps; LimitError when the steps so far, or their time, exceed the limit. */
   add(steps: number): void {
     this.#steps += steps;
     if (this.#steps < this.#nextLook) return;
@@ -50,13 +53,13 @@ export class Work {
       throw this.#exceeded(`needs more than ${seconds} seconds`, "seconds");
   }
 
-  /** Compares the length of a text; LimitError when it has become too long. */
+  /** LimitError when a text has become too long. */
   checkLength(length: number): void {
     if (length > this.#mostLength)
       throw this.#exceeded(`makes it more than ${this.#limits.growth} times longer`, "growth");
   }
 
-  /** Makes the LimitError for a pattern that goes back to more places than can be kept. */
+  /** Makes the LimitError for a pattern that needs too large a backtracking stack. */
   outOfMemory(): LimitError {
     return new LimitError(this.#file, "a pattern of this tokenizer needs too much memory for this text");
   }

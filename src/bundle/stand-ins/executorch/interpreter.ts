@@ -1,4 +1,4 @@
-/** Methods of this package's programs are made ready once for each size; the interpreter runs those of other exporters. */
+/** Stand-in without an interpreter, which only programs of other exporters need. */
 import type * as original from "../../../executorch/interpreter.ts";
 
 export const isInterpreted: typeof original.isInterpreted = () => false;

@@ -1,4 +1,4 @@
-/** Bundles load one file: a program that leaves tensors outside is refused when it is read. */
+/** Stand-in for programs in one file: a program with external tensors is refused when it is read. */
 import type * as original from "../../../program/tensor-file.ts";
 
 export const readTensorFile: typeof original.readTensorFile = () => {

@@ -1,4 +1,4 @@
-/** Float matrices as blocks of ggml's K-quants: which type each becomes, and its bytes. */
+/** Quantizes float matrices to ggml's K-quants: chooses the type of each and encodes it. */
 
 import type { Model } from "../../../checkpoint/model.ts";
 import { InvalidArgumentError } from "../../../errors.ts";
@@ -10,12 +10,15 @@ import { SUPER_BLOCK, SuperBlockQuantizer } from "../../../quantize/super-blocks
 import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../encode-blocks.ts";
 import { encodeSuperBlock, type SuperBlockType, superBlockTypes } from "../encode-super-blocks.ts";
 
-/** What rows that are no blocks of 256 are quantized by. */
+/** Scheme for rows whose length is no multiple of 256. */
 const fallback: Scheme = { bits: 8, groupSize: 32, mappingType: "symmetric", algorithm: "affine", scaleDType: "f16" };
 
 type MatrixType = SuperBlockType | BlockType;
 
-/** The type of a matrix in a file of `wanted`: Q6_K for the head and what is tied to it; null for one that stays float. */
+/**
+ * Type of a matrix in a file of type `wanted`: Q6_K for the head and the embedding tied to it; null for a matrix that stays
+ * float.
+ */
 export function matrixType({ decoder }: Model, slot: WeightSlot, wanted: SuperBlockType["name"]): MatrixType | null {
   const [n, k] = slot.shape as [number, number];
   if (k % SUPER_BLOCK !== 0) {
@@ -36,7 +39,7 @@ export function encodedBytes(type: MatrixType, n: number, k: number): number {
 
 const quantizers = new Map<string, SuperBlockQuantizer>();
 
-/** The blocks of rows of `k` values. InvalidArgumentError for NaN and infinity; `name` is the matrix's. */
+/** Encodes rows of `k` values. InvalidArgumentError for NaN and infinity; `name` is the matrix's. */
 export function encodeFloats(name: string, type: MatrixType, values: Float32Array, k: number): Uint8Array {
   const n = values.length / k;
   const bad = values.findIndex((value) => !Number.isFinite(value));

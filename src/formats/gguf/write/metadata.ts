@@ -1,4 +1,4 @@
-/** What a GGUF file says of a model beside its tensors, and whether that is all that there is to say. */
+/** Writes a model's GGUF metadata, and checks that the file describes the model completely. */
 
 import type { Model } from "../../../checkpoint/model.ts";
 import { UnsupportedError } from "../../../errors.ts";
@@ -20,11 +20,11 @@ import { GgufMetadata } from "../metadata.ts";
 import type { GgufTensors } from "../tensors.ts";
 import type { GgufEntry, GgufTensorEntry } from "../writer.ts";
 
-/** What a layer is made of, as far as files say it. */
+/** The components of a layer that files can describe. */
 interface Block {
   readonly mixer: Attention | GatedDelta | Mamba2 | ShortConvolution;
   readonly mlp: GatedMlpConfig | ExpertsConfig;
-  /** Experts of the layer, be they its MLP or beside it; null without. */
+  /** Experts of the layer, as its MLP or beside it; null without. */
   readonly experts: ExpertsConfig | null;
 }
 
@@ -32,7 +32,7 @@ function isMixer(mixer: unknown): mixer is Block["mixer"] {
   return [Attention, GatedDelta, Mamba2, ShortConvolution].some((kind) => mixer instanceof kind);
 }
 
-/** UnsupportedError for layers of something else than files have names for. */
+/** Components of all layers. UnsupportedError for layers that files have no names for. */
 function blocksOf({ name }: Model, { layers }: TransformerConfig): readonly Block[] {
   return layers.map(({ mixer, mlp }, i) => {
     if (isMixer(mixer) && mlp instanceof GatedMlp) return { mixer, mlp: mlp.config, experts: null };
@@ -45,7 +45,7 @@ function blocksOf({ name }: Model, { layers }: TransformerConfig): readonly Bloc
   });
 }
 
-/** The attention of the first layer that has one. */
+/** Config of the first layer that has attention. */
 export function attentionOf(model: Model, config: TransformerConfig): AttentionConfig {
   return attentionIn(model, blocksOf(model, config));
 }
@@ -57,7 +57,7 @@ function attentionIn(model: Model, blocks: readonly Block[]): AttentionConfig {
   throw new UnsupportedError(`${model.name}: models without attention are not written to GGUF`);
 }
 
-/** A base of rotary frequencies as the config says it, in the style of transformers 4 or 5. */
+/** The config's RoPE base (theta), in the style of transformers 4 or 5. */
 export function baseOf(model: Model): number {
   const { config } = model.checkpoint;
   const parameters = (config.rope_parameters ?? {}) as Record<string, unknown>;
@@ -70,7 +70,7 @@ const u32 = (value: number): GgufEntry => ({ type: "u32", value });
 const f32 = (value: number): GgufEntry => ({ type: "f32", value });
 type Entries = [string, GgufEntry][];
 
-/** What a file says of the model; a window as wide as the context is none. */
+/** Metadata that describes the model; a window as wide as the context is omitted. */
 export function modelMetadata(model: Model, architecture: string, config: TransformerConfig): Map<string, GgufEntry> {
   const blocks = blocksOf(model, config);
   const window = Math.max(...blocks.map(({ mixer }) => (mixer instanceof Attention ? mixer.config.window : 0)));
@@ -123,14 +123,14 @@ export function modelMetadata(model: Model, architecture: string, config: Transf
   ]);
 }
 
-/** Heads of keys; of each layer where convolutions and Mamba 2, which have none, are told by that. */
+/** Number of key heads; by layer for models with convolutions or Mamba 2, whose layers have 0. */
 function kvHeadsOf(blocks: readonly Block[], { kvHeads }: AttentionConfig): GgufEntry {
   const isWithout = ({ mixer }: Block) => mixer instanceof ShortConvolution || mixer instanceof Mamba2;
   if (!blocks.some(isWithout)) return u32(kvHeads);
   return { type: "i32", value: blocks.map((block) => (isWithout(block) ? 0 : kvHeads)) };
 }
 
-/** Sizes of Gemma 4's layers, in place of those of the first one. */
+/** Per-layer sizes of Gemma 4. */
 function gemma4Entries({ checkpoint }: Model, blocks: readonly Block[], config: TransformerConfig): Entries {
   const { table, logitSoftcap } = config;
   const layers = blocks.map(({ mixer }) => (mixer as Attention).config);
@@ -149,7 +149,7 @@ function gemma4Entries({ checkpoint }: Model, blocks: readonly Block[], config: 
     ["attention.sliding_window_pattern", { type: "bool", value: layers.map(({ window }) => window > 0) }],
     ["attention.shared_kv_layers", u32(layers.filter(({ sharedWith }) => sharedWith !== undefined).length)],
     ["embedding_length_per_layer_input", u32(table instanceof PerLayerTable ? table.config.size : 0)],
-    // Where files say none, llama.cpp has one.
+    // llama.cpp has a default other than none, so it is always written.
     ["final_logit_softcapping", f32(logitSoftcap)],
     ["rope.dimension_count", u32(full.headDim)],
     ["rope.dimension_count_swa", u32(windowed.headDim)],
@@ -158,7 +158,7 @@ function gemma4Entries({ checkpoint }: Model, blocks: readonly Block[], config: 
   ];
 }
 
-/** BitNet as llama.cpp computes it, in releases that know no other gates than SiLU's. */
+/** BitNet as llama.cpp computes it: its releases support only SiLU gates. */
 function bitnetEntries({ name }: Model, blocks: readonly Block[], { tied }: TransformerConfig): Entries {
   const { activation } = blocks[0]!.mlp as GatedMlpConfig;
   if (activation !== "silu" || !tied)
@@ -168,7 +168,7 @@ function bitnetEntries({ name }: Model, blocks: readonly Block[], { tied }: Tran
   return [["hidden_activation", { type: "string", value: activation }]];
 }
 
-/** YaRN, and the growth of queries, of Ministral 3. */
+/** Ministral 3's YaRN, and the scaling of its queries with position. */
 function ministralEntries(model: Model, { queryGrowth }: AttentionConfig): Entries {
   const { config } = model.checkpoint;
   const rope = (config.rope_parameters ?? config.rope_scaling ?? {}) as Record<string, unknown>;
@@ -184,7 +184,7 @@ function ministralEntries(model: Model, { queryGrowth }: AttentionConfig): Entri
   ];
 }
 
-/** What is said of experts: of those of the first layer that has some. */
+/** Metadata about experts, which describes the first layer that has some. */
 function expertEntries(blocks: readonly Block[]): Entries {
   const first = blocks.findIndex(({ experts }) => experts !== null);
   if (first < 0) return [];
@@ -195,12 +195,12 @@ function expertEntries(blocks: readonly Block[]): Entries {
     ["expert_feed_forward_length", u32(intermediate)],
     ...(shared ? ([["expert_shared_feed_forward_length", u32(shared.mlp.config.intermediate)]] as Entries) : []),
     ...(first > 0 ? ([["leading_dense_block_count", u32(first)]] as Entries) : []),
-    // llama.cpp's number of sigmoids.
+    // llama.cpp's number for sigmoid gating
     ...(scores === "sigmoid" ? ([["expert_gating_func", u32(2)]] as Entries) : []),
   ];
 }
 
-/** What is said of layers with recurrent states. */
+/** Metadata about layers with recurrent states. */
 function recurrentEntries(model: Model, blocks: readonly Block[]): Entries {
   const mixers = blocks.map(({ mixer }) => mixer);
   const convolution = mixers.find((mixer) => mixer instanceof ShortConvolution);
@@ -225,7 +225,7 @@ function recurrentEntries(model: Model, blocks: readonly Block[]): Entries {
   ];
 }
 
-/** What is said of Mamba 2, and whether the layers with attention have a rope. */
+/** Metadata about Mamba 2, and whether layers with attention use RoPE. */
 function mambaEntries(model: Model, blocks: readonly Block[], { config }: Mamba2): Entries {
   return [
     ["ssm.conv_kernel", u32(config.taps)],
@@ -237,7 +237,7 @@ function mambaEntries(model: Model, blocks: readonly Block[], { config }: Mamba2
   ];
 }
 
-/** Pairs of a head that are turned by time, height and width, which are all one in texts. */
+/** Number of a head's pairs that RoPE rotates by temporal, vertical and horizontal position, which are equal in text. */
 function ropeSections(model: Model, blocks: readonly Block[]): number[] {
   const { mrope_section: said } = (model.checkpoint.config.rope_parameters ?? {}) as Record<string, unknown>;
   if (Array.isArray(said) && said.length === 3 && said.every(Number.isInteger)) return [...said, 0];
@@ -249,7 +249,7 @@ function ropeSections(model: Model, blocks: readonly Block[]): number[] {
   return [third, second, pairs - third - second, 0];
 }
 
-/** Which layers are recurrent: all but each last of so many, or by a list. */
+/** Metadata about which layers are recurrent: all but every n-th, or a list. */
 function layerKinds(recurrent: readonly boolean[]): Entries {
   const interval = recurrent.indexOf(false) + 1;
   const isRegular = recurrent.every((is, i) => is === ((i + 1) % interval !== 0));
@@ -258,7 +258,7 @@ function layerKinds(recurrent: readonly boolean[]): Entries {
     : [["attention.recurrent_layers", { type: "bool", value: recurrent }]];
 }
 
-/** UnsupportedError unless a reader of the file makes the same decoder of it. */
+/** UnsupportedError unless the file, read back, describes the same decoder. */
 export async function checkReadBack(
   model: Model,
   config: TransformerConfig,
@@ -279,7 +279,7 @@ export async function checkReadBack(
   const hasLong = Object.values(config.ropes).some(({ long }) => long);
   const found = ofLayers(blocksOf(model, read), contextLength);
   const other = [
-    // Ids of images and sound stand in no text.
+    // Placeholder ids of images and sound do not occur in text.
     ...differences(
       { ...config, contextLength, tied: read.tied, layers: [], placeholders: null },
       { ...read, layers: [], placeholders: null },
@@ -293,7 +293,7 @@ export async function checkReadBack(
     );
 }
 
-/** What layers are made of, each in one object; windows as wide as the context are none. */
+/** The components of each layer as one object, for comparison; a window as wide as the context is none. */
 function ofLayers(blocks: readonly Block[], contextLength: number): object[] {
   return blocks.map(({ mixer, mlp }) => ({
     ...mixer.config,
@@ -302,7 +302,7 @@ function ofLayers(blocks: readonly Block[], contextLength: number): object[] {
   }));
 }
 
-/** Names of fields with another value in `read`. */
+/** Names of fields that have another value in `read`. */
 function differences(expected: object, read: object): string[] {
   const others = new Map<string, unknown>(Object.entries(read));
   return Object.entries(expected).flatMap(([field, value]) =>
@@ -311,8 +311,8 @@ function differences(expected: object, read: object): string[] {
 }
 
 /**
- * Numbers to some digits: frequencies are rounded on their way through the file. Divisors are read as two equal sets, and what
- * checkpoints have as one matrix may be two in files.
+ * Describes a value with numbers to 5 digits: frequencies are rounded in the file. Fields are omitted that may legitimately
+ * differ: long RoPE divisors are read as two equal sets, and one matrix of a checkpoint may be two in files.
  */
 function describe(value: unknown): string {
   return JSON.stringify(value, (key, item) => {

@@ -1,4 +1,4 @@
-/** The tensors of a model as those of a GGUF file: in its types, under its names, in its order of rows. */
+/** Writes a model's tensors to a GGUF file: in its types, under its names, in its row order. */
 
 import type { AbortOptions, Model } from "../../../checkpoint/model.ts";
 import { holdsFor } from "../../../checkpoint/weight-origins.ts";
@@ -26,7 +26,7 @@ import { attentionOf } from "./metadata.ts";
 
 export const F32 = 0;
 const floatTypes = { f32: F32, f16: 1, bf16: 30 } as const;
-/** general.file_type, by the type of most weights. */
+/** Values of general.file_type, by the type of most weights. */
 export const fileTypes = {
   ...{ F32: 0, F16: 1, Q4_0: 2, Q5_0: 8, Q8_0: 7, Q4_K: 14, Q5_K: 16, Q6_K: 18, IQ4_NL: 25, BF16: 32 },
 } as const;
@@ -36,20 +36,23 @@ export interface WrittenTensor extends GgufTensorEntry {
 }
 
 export interface TensorOptions extends AbortOptions {
-  /** Type of all matrices, where there is one. */
+  /** Type that all float matrices are quantized to, if any. */
   readonly blockType?: SuperBlockType["name"] | undefined;
 }
 
-/** How the tensor of a slot differs from the slot. */
+/** How a file's tensor differs from the model's weight slot. */
 interface TensorForm {
   readonly moves: Moves | null;
-  /** What becomes of the values of a vector. */
+  /** Conversion of a vector's values. */
   readonly change: ((value: number) => number) | null;
-  /** Sizes of a vector that is a matrix in files; null for its own. */
+  /** Shape of a vector that files store as a matrix; null to keep its own. */
   readonly shape: readonly number[] | null;
 }
 
-/** The tensors of all slots; those of experts are stacks of matrices. UnsupportedError for what files have no place for. */
+/**
+ * The tensors of all weight slots; those of experts are stacks of matrices. UnsupportedError for weights that files cannot
+ * hold.
+ */
 export function tensorsOf(
   model: Model,
   files: GgufArchitecture,
@@ -87,19 +90,19 @@ export function tensorsOf(
   return [...tensors].map(([name, { parts, isStack }]) => (isStack ? stackOf(name, parts) : parts[0]!));
 }
 
-/** The file's name of a tensor; null for one that its files do not have. A layer for drafts stands behind the others. */
+/** GGUF's name of a tensor; null for one that files do not have. A draft layer comes after the others. */
 function nameOf(tensor: string, { names }: GgufArchitecture, { layers }: TransformerConfig): string | null {
   const name = draftTensorName(tensor, layers.length);
   return "file" in name ? name.file : ggufName(name.model, names);
 }
 
-/** Whether a slot is a tensor of its own: those that are tied are what they are tied to, unless they became something else. */
+/** Whether a slot gets a tensor of its own: a tied one does only if it was changed separately. */
 function isWritten(model: Model, { name, tiedTo }: WeightSlot): boolean {
   if (tiedTo === null || model.slotWeight(name).state.kind === "replaced") return true;
   return model.configOf(name) !== model.configOf(tiedTo);
 }
 
-/** What llama.cpp has otherwise: pairs of rows of heads, the order of value heads, norms, and rates of decay. */
+/** Conversions to llama.cpp's form: pairs of rows of heads, order of value heads, norms, and decay rates. */
 function formsOf(
   model: Model,
   { interleaved, normOffset }: GgufArchitecture,
@@ -121,13 +124,13 @@ function formsOf(
   });
 }
 
-/** llama.cpp has a column of what heads have, and a row of each group's norm. */
+/** Shape of Mamba 2's vectors in llama.cpp: per-head values as a column, the norm by groups. */
 function mambaShape({ config: { heads, headDim, groups } }: Mamba2, { name }: WeightSlot): readonly number[] | null {
   if (/\.mamba\.(A_log|D)$/.test(name)) return [heads, 1];
   return name.endsWith(".mamba.norm.weight") ? [groups, (heads * headDim) / groups] : null;
 }
 
-/** The first or second half of a matrix's rows, as a tensor of its own. */
+/** The first or second half of a matrix's rows, as a tensor. */
 function halfOf(whole: WrittenTensor, name: string, half: number): WrittenTensor {
   const [rows, columns] = whole.shape as [number, number];
   const byteLength = whole.byteLength / 2;
@@ -147,7 +150,7 @@ function halfOf(whole: WrittenTensor, name: string, half: number): WrittenTensor
   };
 }
 
-/** Matrices of all experts, one below the other. */
+/** Stacks the matrices of all experts. */
 function stackOf(name: string, parts: readonly WrittenTensor[]): WrittenTensor {
   const [first] = parts as [WrittenTensor];
   return {
@@ -181,7 +184,7 @@ function tensorOf(
   return blockTensor(name, weight as Weight<AffineFormat, QuantizedWeights>, type, form);
 }
 
-/** Vectors, and the few matrices that always stay floats; a convolution of one input channel is [channels, taps]. */
+/** Tensor of a vector, or of a matrix that always stays float; a convolution of one input channel is [channels, taps]. */
 function vectorTensor(name: string, weight: FloatWeight, { moves, change, shape: given }: TensorForm): WrittenTensor {
   const [size = 1, ...rest] = weight.shape;
   const shape = given ?? [size, ...rest.filter((other, i) => other !== 1 || i === rest.length - 1)];
@@ -250,13 +253,13 @@ function blockTensor(
   };
 }
 
-/** A weight by rows; whole where rows or columns move. */
+/** Loads a weight by rows, or whole where rows or columns are reordered. */
 async function* partsOf<D>(weight: Pick<Weight<never, D>, "load" | "loadRows">, moves: Moves | null) {
   if (weight.loadRows && moves === null) yield* weight.loadRows();
   else yield await weight.load();
 }
 
-/** The type of most bytes. */
+/** The type that takes the most bytes. */
 export function commonType(tensors: readonly WrittenTensor[]): keyof typeof fileTypes {
   const bytes = new Map<keyof typeof fileTypes, number>();
   for (const { typeName, byteLength } of tensors) bytes.set(typeName, (bytes.get(typeName) ?? 0) + byteLength);

@@ -2,7 +2,7 @@
 import { casesOf, floats } from "../../cases.ts";
 import { gatherColumns, select } from "./kernels.ts";
 
-/** The last of each of `outer` blocks of so many rows of `dim` floats. */
+/** Selects the last row of each of `outer` blocks of `rows` rows of `dim` floats. */
 const lastRows = (outer: number, rows: number, dim: number) => ({
   ...{ outer, stride: 4 * rows * dim, offset: 4 * (rows - 1) * dim, blockBytes: 4 * dim },
   x: new Uint8Array(floats(outer * rows * dim).buffer),

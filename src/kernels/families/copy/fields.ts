@@ -1,8 +1,10 @@
-/** What kernels that copy values are called with. */
+/** Arguments of kernels that copy values. */
 import { type ArgumentsOf, input, output, size, unsized } from "../../declaration.ts";
 import { indices } from "../../records.ts";
 
-/** Copies, of each of `outer` blocks `stride` bytes apart, the `blockBytes` bytes at `offset`. */
+/**
+ * y [outer, blockBytes] = the `blockBytes` bytes at `offset` of each of `outer` blocks of x, which are `stride` bytes apart.
+ */
 export const selectFields = {
   x: unsized("u8"),
   y: output("u8", "outer", "blockBytes"),
@@ -11,7 +13,7 @@ export const selectFields = {
 };
 export type SelectArgs = ArgumentsOf<typeof selectFields>;
 
-/** y [rows, columns] = those columns of rows of x [rows, dim]; NaN for columns that there are not. */
+/** y [rows, count] = x [rows, dim] at the columns `columns` [count]; NaN for columns outside x. */
 export const gatherColumnsFields = {
   x: input("f32", "rows", "dim"),
   columns: indices("count"),

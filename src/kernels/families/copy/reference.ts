@@ -1,4 +1,4 @@
-/** Copies as plain loops: columns in another order, and select. */
+/** Reference kernels that copy values: gathered columns, and select. */
 
 import type { Kernel } from "../../contract.ts";
 import type { GatherColumnsArgs, SelectArgs } from "./fields.ts";

@@ -1,4 +1,4 @@
-/** Columns of rows in another order. A tile is a row. */
+/** Gathers columns of rows. A tile is a row. */
 
 import type { Kernel } from "../../contract.ts";
 import { when } from "../../wasm/assembler/expression.ts";

@@ -1,4 +1,4 @@
-/** Blocks of rows as copies. A tile is a range of blocks. */
+/** Copies a range of bytes of each block. A tile is a range of blocks. */
 
 import type { Kernel } from "../../contract.ts";
 import { when } from "../../wasm/assembler/expression.ts";
@@ -8,7 +8,7 @@ import { plainRow, wasmKernel } from "../../wasm/kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "../../wasm/kernel-code.ts";
 import type { SelectArgs } from "./fields.ts";
 
-/** Bytes of a tile: enough that taking it costs little. */
+/** Bytes of a tile: enough that the overhead of taking it is small. */
 const TILE_BYTES = 1 << 14;
 
 const selectBlock = new ArgumentBlock({
@@ -17,7 +17,7 @@ const selectBlock = new ArgumentBlock({
   outer: "i32",
   stride: "ptr",
   blockBytes: "ptr",
-  /** Blocks of a tile. */
+  /** Number of blocks of a tile. */
   perTile: "i32",
 });
 

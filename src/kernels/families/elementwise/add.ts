@@ -8,7 +8,7 @@ import { elementwise } from "../../wasm/declared.ts";
 export const add = family(
   "add",
   {
-    /** y may lie over it, and over `b`. */
+    /** y may be the same memory as `a` or `b`. */
     a: input("f32", "count"),
     b: input("f32", "count"),
     y: output("f32", "count"),

@@ -1,4 +1,4 @@
-/** GELU, value by value, as the gates have it: by erf, or approximated with tanh. */
+/** GELU (Hendrycks & Gimpel 2016), value by value, as in the gates: exact by erf, or approximated by tanh. */
 import { casesOf } from "../../cases.ts";
 import { choice, input, output } from "../../declaration.ts";
 import { family } from "../../family.ts";
@@ -11,10 +11,10 @@ const activation = { none: "gelu", tanh: "geluTanh" } as const;
 export const gelu = family(
   "gelu",
   {
-    /** y may lie over it. */
+    /** y may be the same memory. */
     x: input("f32", "count"),
     y: output("f32", "count"),
-    /** What approximates it, as PyTorch names it. */
+    /** Approximation, by PyTorch's name. */
     approximate: choice(forms),
   },
   {

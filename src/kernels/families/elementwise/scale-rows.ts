@@ -1,4 +1,4 @@
-/** y[r, c] = factors[r mod factorCount] * x[r, c]: factors that are fewer than rows begin anew. */
+/** y[r, c] = factors[r mod factorCount] * x[r, c]: if there are fewer factors than rows, they repeat. */
 import { casesOf } from "../../cases.ts";
 import { input, output } from "../../declaration.ts";
 import { family } from "../../family.ts";
@@ -9,7 +9,7 @@ import { elementAt } from "../../wasm/generate/loops.ts";
 export const scaleRows = family(
   "scale_rows",
   {
-    /** y may lie over it. */
+    /** y may be the same memory. */
     x: input("f32", "rows", "dim"),
     factors: input("f32", "factorCount"),
     y: output("f32", "rows", "dim"),

@@ -8,7 +8,7 @@ import { elementwise } from "../../wasm/declared.ts";
 export const scale = family(
   "scale",
   {
-    /** y may lie over it. */
+    /** y may be the same memory. */
     x: input("f32", "count"),
     y: output("f32", "count"),
     factor: float,

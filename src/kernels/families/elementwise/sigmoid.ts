@@ -8,7 +8,7 @@ import { sigmoid as plainSigmoid, sigmoidFormula } from "../gate/activations.ts"
 export const sigmoid = family(
   "sigmoid",
   {
-    /** y may lie over it. */
+    /** y may be the same memory. */
     x: input("f32", "count"),
     y: output("f32", "count"),
   },

@@ -9,7 +9,7 @@ import { VectorMath } from "../../wasm/generate/vector-math.ts";
 export const softcap = family(
   "softcap",
   {
-    /** y may lie over it. */
+    /** y may be the same memory. */
     x: input("f32", "count"),
     y: output("f32", "count"),
     cap: float,

@@ -8,13 +8,13 @@ import { forLanes } from "../../wasm/generate/lanes.ts";
 import { elementAt } from "../../wasm/generate/loops.ts";
 import { VectorMath } from "../../wasm/generate/vector-math.ts";
 
-/** Powers of s^2 in 2 atanh(s) / s, highest first: s is at most 1 / 3, which leaves a relative error of 1e-8. */
+/** Coefficients of the series 2 atanh(s) / s in s^2, highest power first: s is at most 1/3, so the relative error is 1e-8. */
 const ATANH = [15, 13, 11, 9, 7, 5, 3, 1].map((power) => 2 / power);
 
 export const softplus = family(
   "softplus",
   {
-    /** y may lie over it. */
+    /** y may be the same memory. */
     x: input("f32", "rows", "dim"),
     bias: input("f32", "dim"),
     factors: input("f32", "dim"),
@@ -23,12 +23,12 @@ export const softplus = family(
   {
     by: "rows",
     reference({ dim, x, bias, factors, y }) {
-      // ln(1 + exp(a)), without what overflows.
+      // ln(1 + exp(a)), without overflow of exp.
       const f = (a: number) => Math.max(a, 0) + Math.log1p(Math.exp(-Math.abs(a)));
       for (let i = 0; i < y.length; i++) y[i] = factors[i % dim]! * f(x[i]! + bias[i % dim]!);
     },
     wasm: {
-      /** ln(1 + e) = 2 atanh(e / (2 + e)) for e = exp(-|a|); what e leaves of a is max(a, 0). */
+      /** ln(1 + exp(a)) = max(a, 0) + ln(1 + e) with e = exp(-|a|), and ln(1 + e) = 2 atanh(e / (2 + e)). */
       body({ x, bias, factors, y, dim }, { scope, constants, tile }) {
         const [a, s, square] = ["a", "s", "square"].map((name) => scope.local("v128", name));
         const math = new VectorMath(scope, constants);

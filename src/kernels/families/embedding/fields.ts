@@ -1,8 +1,8 @@
-/** What kernels of embeddings are called with. */
+/** Arguments of embedding kernels. */
 import { type ArgumentsOf, input, output, unsized, whole } from "../../declaration.ts";
 import { floatWeights, indices, packedWeights } from "../../records.ts";
 
-/** y [count, dim] = rows of float weights [rows, dim]. */
+/** y [count, dim] = rows `indices` [count] of float weights [rows, dim]. */
 export const embeddingFloatFields = {
   weights: floatWeights("rows", "dim"),
   indices: indices("count"),
@@ -10,7 +10,7 @@ export const embeddingFloatFields = {
 };
 export type FloatEmbeddingArgs = ArgumentsOf<typeof embeddingFloatFields>;
 
-/** y [count, dim] = rows of TorchAO-packed integers, (q - zero) * scale. */
+/** y [count, dim] = rows `indices` [count] of TorchAO-packed integers [rows, dim], as (q - zero) * scale. */
 export const embeddingPackedFields = {
   packed: unsized("u8"),
   scales: input("f32", "rows", "groups"),
@@ -21,7 +21,7 @@ export const embeddingPackedFields = {
 };
 export type PackedEmbeddingArgs = ArgumentsOf<typeof embeddingPackedFields>;
 
-/** y [count, k] = rows of packed linear weights [n, k]. */
+/** y [count, k] = rows `indices` [count] of packed linear weights [n, k], dequantized. */
 export const sharedEmbeddingFields = {
   weights: packedWeights,
   indices: indices("count"),

@@ -1,4 +1,4 @@
-/** Embedding rows as plain loops: float tables, TorchAO-packed tables, and rows of packed linear weights. */
+/** Reference kernels of embeddings: rows of float tables, of TorchAO-packed tables, and of packed linear weights. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import { groupCount } from "../../../quantized.ts";
 import type { Kernel } from "../../contract.ts";

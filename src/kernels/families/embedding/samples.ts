@@ -1,4 +1,4 @@
-/** Calls of the rows of embeddings, for tests and printed code. */
+/** Sample calls of embedding kernels, for tests and printed code. */
 import { floats } from "../../cases.ts";
 import { packEmbedding } from "../../layout/torchao-embedding.ts";
 import { callOf, logicalWeights, packed, type SampleCall } from "../sample-call.ts";

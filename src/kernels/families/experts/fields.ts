@@ -1,4 +1,4 @@
-/** What kernels of mixtures of experts are called with. */
+/** Arguments of kernels of mixtures of experts. */
 import { UnsupportedError } from "../../../errors.ts";
 import type { Kernel } from "../../contract.ts";
 import {
@@ -18,31 +18,31 @@ import {
 import { floatTypes } from "../../records.ts";
 import type { FloatLinearArgs, PackedLinearArgs } from "../linear/fields.ts";
 
-/** How logits of a router become weights of experts. */
+/** Functions that turn a router's logits into scores. */
 export const routerScores = ["softmax", "sigmoid"] as const;
 
 /**
- * Chooses the `topK` experts of each row by its scores, the softmax or the sigmoid of its logits, and says where their rows
- * go: `routing` as `routing.ts` describes it. Of experts of one score, the first are chosen.
+ * Routes each row to `topK` experts by its scores, the softmax or sigmoid of its logits [rows, experts], and writes `routing`
+ * as `routing.ts` describes it. Among equal scores, the first experts are chosen.
  */
 export const routeFields = {
   logits: input("f32", "rows", "experts"),
-  /** Added to scores where experts are chosen, not to weights; null without. */
+  /** Added to scores for choosing experts, but not to their weights; null without. */
   bias: optional("f32", "experts"),
-  /** What weights of each expert are multiplied with; null without. */
+  /** Factor of each expert's weights; null without. */
   factors: optional("f32", "experts"),
   routing: unsized("i32", "write"),
   topK: whole,
   scores: choice(routerScores),
-  /** Whether weights of a row are divided by their sum, to which `eps` is added. */
+  /** Whether the weights of a row are divided by their sum plus `eps`. */
   normalize: boolean,
   eps: double,
-  /** Number that all weights are multiplied with. */
+  /** Factor of all weights. */
   scale: double,
 };
 export type RouteArgs = ArgumentsOf<typeof routeFields>;
 
-/** Rows of x [rows, dim] in the order of their experts, once for each of them. */
+/** y [rows * topK, dim] = rows of x [rows, dim] ordered by expert, each row once for each of its experts. */
 export const expertRowsFields = {
   x: input("f32", "rows", "dim"),
   routing: unsized("i32"),
@@ -51,7 +51,7 @@ export const expertRowsFields = {
 };
 export type ExpertRowsArgs = ArgumentsOf<typeof expertRowsFields>;
 
-/** Sums of the rows of x that each row's experts made, times their weights. */
+/** y [rows, dim] = for each row, the sum of its experts' results in x [rows * topK, dim], each times its weight. */
 export const combineExpertsFields = {
   x: input("f32", "rows", "topK", "dim"),
   routing: unsized("i32"),
@@ -59,31 +59,31 @@ export const combineExpertsFields = {
   experts: whole,
 };
 
-/** The matrices of all experts of a linear layer, and what multiplies with one. `A`: arguments of a linear layer. */
+/** The matrices of all experts of a linear layer, and the kernels that multiply by one. `A`: arguments of the linear layer. */
 export interface ExpertMatrices<A> {
-  /** Kernels for the rows of one expert, each from some rows on, with the fewest first, and from 1. */
+  /** Kernels for the rows of one expert, by the least number of rows that each serves, ascending from 1. */
   readonly choices: readonly { readonly from: number; readonly kernel: Kernel<A> }[];
-  /** Arrays that hold the matrices of all experts one after the other, and likewise their biases where those are apart. */
+  /** Arrays with the matrices of all experts in order, and likewise of their biases where those are separate. */
   readonly wholes: readonly ArrayBufferView[];
-  /** The arguments of a call of m rows of one expert. */
+  /** Arguments for m rows of one expert. */
   of(expert: number, m: number, x: Float32Array, y: Float32Array): A;
 }
 
-/** Kernels that native code chooses among by the rows of an expert. */
+/** Most kernels that native code chooses among by an expert's number of rows. */
 const CHOICES = 8;
 
-/** Fewest rows of an expert and the kernel from there on, as its place in the addon's table; what is not used is like the last. */
+/** Least number of rows and index in the addon's table of each kernel; unused entries repeat the last one. */
 const choiceFields = { from: numbers(CHOICES), kernels: numbers(CHOICES) };
 
 type ExpertCall = Readonly<{ x: Float32Array; y: Float32Array; n: number; k: number }>;
 
-/** The arguments of one row of the first expert. */
+/** Arguments for one row of the first expert. */
 function firstCall<A>({ of }: ExpertMatrices<A>, args: unknown): A {
   const { x, y, n, k } = args as ExpertCall;
   return of(0, 1, x.subarray(0, k), y.subarray(0, n));
 }
 
-/** Values of `choiceFields`, of kernels that are native. */
+/** Values of `choiceFields`, for native kernels. */
 function choicesOf<A>({ choices }: ExpertMatrices<A>, call: A) {
   const places = choices.map(({ from, kernel }) => {
     const encoded = kernel.encode?.(call, new Uint8Array(0));
@@ -128,13 +128,13 @@ const expertLinearFields = {
   experts: whole,
 };
 
-/** y [places, n] = x [places, k] times the packed matrix of each row's expert, where `routing` says which rows are whose. */
+/** y [places, n] = x [places, k] times the transposed packed matrix [n, k] of each row's expert, according to `routing`. */
 export const packedExpertFields = { ...expertLinearFields, matrices: packedMatrices };
-/** The same with matrices of floats. */
+/** Arguments as of `packedExpertFields`, with float matrices. */
 export const floatExpertFields = { ...expertLinearFields, matrices: floatMatrices };
 
-/** Arguments of the two, by those of their linear layers. */
+/** Arguments of both variants, by the arguments of their linear layers. */
 export type ExpertLinearArgs<A> = Omit<ArgumentsOf<typeof packedExpertFields>, "matrices"> & {
-  /** The same for calls of any number of rows. */
+  /** Matrices of the experts, for any number of rows. */
   readonly matrices: ExpertMatrices<A>;
 };

@@ -26,7 +26,7 @@ export const combineExperts = family("combine_experts", combineExpertsFields, {
   wasm: [combineExpertsWasm],
   reference: combineExpertsReference,
 });
-/** Over rows in the order of their experts; the kernels of linear layers multiply. */
+/** Linear layers over rows ordered by expert; kernels of linear layers do the multiplication. */
 export const expertLinearPacked = family("expert_linear_packed", packedExpertFields, {
   wasm: [expertLinearPackedWasm],
   reference: expertLinearPackedReference,

@@ -1,4 +1,6 @@
-/** Mixtures of experts as plain loops (Shazeer et al. 2017; Fedus et al. 2022): routers, rows by expert, sums by weight. */
+/**
+ * Reference kernels of mixtures of experts (Shazeer et al. 2017; Fedus et al. 2022): routing, rows by expert, weighted sums.
+ */
 
 import type { Kernel } from "../../contract.ts";
 import type { FloatLinearArgs, PackedLinearArgs } from "../linear/fields.ts";
@@ -21,7 +23,7 @@ export const routeReference: Kernel<RouteArgs> = {
   },
 };
 
-/** Chooses experts, whose ids are written where places belong. */
+/** Chooses a row's experts; their ids are written to `places` for now. */
 function routeRow(args: RouteArgs, row: number, scores: Float64Array, { places, weights }: RoutingParts): void {
   const { experts, topK, bias, factors, normalize, eps, scale } = args;
   const logits = args.logits.subarray(row * experts, (row + 1) * experts);
@@ -47,7 +49,7 @@ function routeRow(args: RouteArgs, row: number, scores: Float64Array, { places, 
   }
 }
 
-/** From ids of experts, where rows go: those of one expert in their order. */
+/** Replaces expert ids by places: rows of one expert are consecutive, in their order. */
 function orderByExpert({ experts, topK }: RouteArgs, { starts, sources, places }: RoutingParts): void {
   starts.fill(0);
   for (const expert of places) starts[expert + 1]!++;
@@ -92,12 +94,12 @@ export const combineExpertsReference: Kernel<ExpertRowsArgs> = {
   },
 };
 
-/** The kernel of a linear layer for m rows of an expert. */
+/** The linear kernel for m rows of an expert. */
 function kernelFor<A>({ choices }: ExpertMatrices<A>, m: number): Kernel<A> {
   return choices.findLast(({ from }) => m >= from)!.kernel;
 }
 
-/** One expert after the other, each by the kernel of a linear layer for as many rows. */
+/** Multiplies expert by expert, with the linear kernel for its number of rows. */
 function expertLinear<A>(name: string): Kernel<ExpertLinearArgs<A>> {
   return {
     ...anyShape,

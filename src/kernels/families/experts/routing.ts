@@ -1,10 +1,10 @@
 /**
- * Which rows go to which experts, as int32 values: for each expert the place of its first row, and behind the last one the
- * number of places; for each place, in the order of experts, the row that is there; for each row and each of its experts, the
- * best first, the place; and likewise the weight, as the bits of a float32.
+ * The routing of rows to experts as one int32 array. Rows are ordered by expert into places. In order: `starts`, the first
+ * place of each expert, and at the end the number of places; `sources`, the row at each place; `places`, the place of each row
+ * for each of its experts, best first; `weights`, likewise the weight, as float32 bits.
  */
 
-/** Where the parts of a routing of so many rows begin. */
+/** Views of the parts of a routing. */
 export interface RoutingParts {
   /** [experts + 1] */
   readonly starts: Int32Array;
@@ -16,12 +16,12 @@ export interface RoutingParts {
   readonly weights: Float32Array;
 }
 
-/** Values of a routing. */
+/** Number of int32 values of a routing. */
 export function routingLength(rows: number, experts: number, topK: number): number {
   return experts + 1 + 3 * rows * topK;
 }
 
-/** Views of the parts. */
+/** Makes views of the parts. */
 export function routingParts(routing: Int32Array, { rows, experts, topK }: RoutingSizes): RoutingParts {
   const count = rows * topK;
   const first = experts + 1;
@@ -39,14 +39,14 @@ interface RoutingSizes {
   readonly topK: number;
 }
 
-/** A range of places that is one expert's. */
+/** The range of places of one expert. */
 export interface ExpertRun {
   readonly expert: number;
   readonly first: number;
   readonly count: number;
 }
 
-/** Experts that have rows, in order. What a program may have written there instead is taken as far as it is one. */
+/** Experts that have rows, in order. A program may have written invalid values: ranges are limited to the existing places. */
 export function* expertRuns(routing: Int32Array, experts: number, places: number): Generator<ExpertRun> {
   let first = 0;
   for (let expert = 0; expert < experts; expert++) {

@@ -1,4 +1,4 @@
-/** Sample calls of mixtures of experts. */
+/** Sample calls of kernels of mixtures of experts. */
 
 import { floats } from "../../cases.ts";
 import type { Kernel } from "../../contract.ts";
@@ -17,7 +17,7 @@ const N = 48;
 const [ROWS, EXPERTS, TOP_K] = [13, 5, 2];
 const PLACES = ROWS * TOP_K;
 
-/** Experts of few rows and of many, by a router's reference kernel. */
+/** A routing in which some experts have few rows and some many, by the reference router. */
 function routed(): Int32Array {
   const routing = new Int32Array(routingLength(ROWS, EXPERTS, TOP_K));
   reference.routeReference.bind({ ...router(), routing }, new Uint8Array(8 * EXPERTS + 8), 1)();
@@ -54,7 +54,7 @@ function routerCalls(): SampleCall[] {
   ];
 }
 
-/** The kernels that every engine with vectors has, by the fewest rows that they serve. */
+/** Kernels that every engine with SIMD has, by the least number of rows that they serve. */
 function choicesOf<A>(kernels: readonly Kernel<A>[]): ExpertMatrices<A>["choices"] {
   return kernels
     .filter(({ needs, layouts }) => needs.join() === "simd128" && (layouts?.includes("panel16") ?? true))
@@ -86,7 +86,7 @@ function floatMatrices(): ExpertMatrices<FloatLinearArgs> {
   };
 }
 
-/** A layer beside plain loops over experts, which call the same kernels. */
+/** A call of an expert layer, compared with a plain loop over experts that calls the same linear kernels. */
 function layerCall<A>(
   kernel: Kernel<ExpertLinearArgs<A>>,
   plain: Kernel<ExpertLinearArgs<A>>,

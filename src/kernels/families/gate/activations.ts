@@ -1,4 +1,4 @@
-/** Functions that gates multiply with: what they are, and their formulas in WebAssembly. */
+/** Activation functions of gates: definitions, and formulas in WebAssembly. */
 
 import type { Body, Expr, Local } from "../../wasm/assembler/expression.ts";
 import { f32x4 } from "../../wasm/assembler/instructions.ts";
@@ -6,7 +6,7 @@ import type { TileScope } from "../../wasm/declared.ts";
 import { VectorMath } from "../../wasm/generate/vector-math.ts";
 import { erf } from "./erf.ts";
 
-/** Names of the functions; `identity` multiplies. */
+/** Names of the functions; `identity` makes the gate a plain product. */
 export const activations = [
   "silu",
   "gelu",
@@ -21,7 +21,7 @@ export type ActivationName = (typeof activations)[number];
 
 export const sigmoid = (a: number): number => 1 / (1 + Math.exp(-a));
 
-/** The functions in double precision. */
+/** Definitions in double precision. */
 export const activationOf: Readonly<Record<ActivationName, (a: number) => number>> = {
   /** a sigmoid(a) */
   silu: (a) => a / (1 + Math.exp(-a)),
@@ -38,9 +38,9 @@ export const activationOf: Readonly<Record<ActivationName, (a: number) => number
   identity: (a) => a,
 };
 
-/** What a formula works with. */
+/** Variables of a formula. */
 export interface GateOperands extends Pick<TileScope<unknown>, "scope" | "constants"> {
-  /** Gets the result. */
+  /** The argument; set to the result. */
   readonly a: Local<"v128">;
   readonly b: Expr<"v128">;
   readonly free: Local<"v128">;
@@ -62,7 +62,10 @@ export function sigmoidFormula({ a, b, free, scope, constants }: GateOperands): 
   ];
 }
 
-/** tanh(u) = 2 sigmoid(2 u) - 1 turns GELU's tanh form into a sigmoid: u2 = 2 sqrt(2 / pi) (a + 0.044715 a^3). */
+/**
+ * The argument u2 that turns GELU's tanh form into a * sigmoid(u2), since 1 + tanh(u) = 2 sigmoid(2 u): u2 = 2 sqrt(2 / pi) (a
+ * + 0.044715 a^3).
+ */
 function tanhArgument({ a, constants }: GateOperands): Expr<"v128"> {
   const root = Math.sqrt(8 / Math.PI);
   const cubic = f32x4.mul(f32x4.mul(a, a), constants.floats(0.044715 * root));
@@ -94,7 +97,7 @@ function erfFormula({ a, b, free, scope, constants }: GateOperands): Body {
   ];
 }
 
-/** Formulas of f(a) * b. */
+/** Formulas of f(a) * b, by activation. */
 export const gateFormulas: Readonly<Record<ActivationName, (operands: GateOperands) => Body>> = {
   silu: (operands) => sigmoidTimes(operands, operands.a),
   gelu: erfFormula,

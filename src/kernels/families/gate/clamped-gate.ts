@@ -9,7 +9,7 @@ import { sigmoid, sigmoidTimes } from "./activations.ts";
 export const clampedGate = family(
   "clamped_gate",
   {
-    /** y may lie over it, and over `up`. */
+    /** y may be the same memory as `gate` or `up`. */
     gate: input("f32", "count"),
     up: input("f32", "count"),
     y: output("f32", "count"),
@@ -25,7 +25,7 @@ export const clampedGate = family(
       }
     },
     wasm: {
-      /** Models have one slope and one limit. */
+      /** Code is specialised to slope and limit, which are the same in all layers of a model. */
       specialise: ({ slope, limit }) => ({ slope, limit }),
       body(variables, tile) {
         const { slope, limit } = tile.special;

@@ -1,6 +1,6 @@
 /** The error function in double precision. */
 
-/** Abramowitz and Stegun 7.1.26 is too coarse for floats: the series near 0, a continued fraction beyond. */
+/** erf(x) by its series near 0 and a continued fraction beyond; Abramowitz and Stegun 7.1.26 is too inaccurate for floats. */
 export function erf(x: number): number {
   const a = Math.abs(x);
   if (a > 6) return Math.sign(x);

@@ -1,4 +1,6 @@
-/** Gated activations of rows that hold the gate and what it gates side by side: y = activation(left half) * right half. */
+/**
+ * Gated activations of rows [rows, 2 * dim] with gate and up side by side: y [rows, dim] = activation(left half) * right half.
+ */
 import { casesOf } from "../../cases.ts";
 import { type ArgumentsOf, choice, input, output } from "../../declaration.ts";
 import { family } from "../../family.ts";
@@ -13,7 +15,7 @@ const fields = {
   activation: choice(activations),
 };
 
-/** The values of the reference of `gate`. */
+/** y = activation(left half) * right half, with the same bits as the reference kernel of `gate`. */
 export function gateRows({ rows, dim, gateUp, y, activation }: ArgumentsOf<typeof fields>): void {
   const f = activationOf[activation];
   for (let row = 0; row < rows; row++)

@@ -8,7 +8,7 @@ import { activationOf, activations, gateFormulas } from "./activations.ts";
 export const gate = family(
   "gate",
   {
-    /** y may lie over it, and over `up`. */
+    /** y may be the same memory as `gate` or `up`. */
     gate: input("f32", "count"),
     up: input("f32", "count"),
     y: output("f32", "count"),

@@ -1,20 +1,21 @@
 /**
- * Dynamic 8-bit activation quantization: the definition for every backend. In blocks: symmetric, a scale for each block, as
- * llama.cpp's Q8_0 has it; the scale is the largest magnitude / 127, at least the smallest normal float. One scale and zero
- * point a row: TorchAO's Python semantics (int8 asymmetric per token): the range includes 0, the scale is at least the smallest
- * normal float, the zero point is clamped. Rounding is half to even; each step in float32, without FMA. A row or block
- * without a finite range (NaN, infinity; of rows, more than the largest float) has the scale NaN, so that results are NaN.
+ * Dynamic 8-bit quantization of activations, as all backends must compute it. In blocks: symmetric, with a scale for each block
+ * as in llama.cpp's Q8_0; scale = largest magnitude / 127, at least the smallest normal float. By rows: asymmetric with one
+ * scale and zero point per row, as TorchAO's int8_asym_per_token: the range includes 0, the scale is at least the smallest
+ * normal float, and the zero point is clamped. Rounding is half to even; each step is in float32, without FMA. A row or block
+ * without a finite range (NaN, infinity; for rows, also a range above the largest float) has the scale NaN, so that results are
+ * NaN.
  */
 import { roundHalfEven } from "../../../rounding.ts";
 
-/** Columns that share a scale where activations have one a block: so many neighbours within a group of weights, or fewer. */
+/** Columns of a block, which share an activation scale; fewer at the end of a group of weights. */
 export const BLOCK_COLUMNS = 32;
 
 const SMALLEST_NORMAL = 2 ** -126;
 const QMIN = -128;
 const QMAX = 127;
 
-/** Quantized rows: integers [m, k] and, for each row, scale and zero point with x = (q - zero) * scale. */
+/** Activations quantized by rows: integers [m, k], scales [m] and zero points [m], with x = (q - zero) * scale. */
 export interface QuantizedActivations {
   readonly q: Int8Array;
   readonly scales: Float32Array;
@@ -42,7 +43,7 @@ export function quantizeActivations(x: Float32Array, m: number, k: number, targe
   }
 }
 
-/** Where the blocks of a row of k values begin, and k: they lie within groups of weights. */
+/** Columns at which the blocks of a row of k values begin, and k at the end. Blocks do not cross groups of weights. */
 export function blocksOf({ k, groupSize }: { readonly k: number; readonly groupSize: number }): Int32Array {
   const starts: number[] = [];
   for (let group = 0; group < k; group += groupSize) {
@@ -52,13 +53,13 @@ export function blocksOf({ k, groupSize }: { readonly k: number; readonly groupS
   return Int32Array.from([...starts, k]);
 }
 
-/** Rows in blocks: integers [m, k], and scales [m, blocks] with x = q * scale. */
+/** Activations quantized in blocks: integers [m, k], and scales [m, blocks], with x = q * scale. */
 export interface QuantizedBlocks {
   readonly q: Int8Array;
   readonly scales: Float32Array;
 }
 
-/** `starts` as `blocksOf` gives it. */
+/** Quantizes rows [m, k] in blocks; `starts` is the result of `blocksOf`. */
 export function quantizeBlocks(
   x: Float32Array,
   m: number,

@@ -1,10 +1,10 @@
-/** Kernels of float32 activations for activations and results in bfloat16: both are converted in the scratch memory. */
+/** Adapts kernels of float32 activations to bfloat16 activations and results, which are converted in scratch memory. */
 import { viewOf } from "../../../dtype.ts";
 import { decodeBf16, f32ToBf16 } from "../../../half.ts";
 import type { Kernel } from "../../contract.ts";
 import type { PackedLinearArgs } from "./fields.ts";
 
-/** The arguments of a packed product with bit patterns of bfloat16 for x [m, k] and y [m, n]. */
+/** Arguments of a packed linear layer with bfloat16 bit patterns for x [m, k] and y [m, n]. */
 export interface Bf16LinearArgs extends Omit<PackedLinearArgs, "x" | "y"> {
   readonly x: Uint16Array;
   readonly y: Uint16Array;
@@ -13,7 +13,7 @@ export interface Bf16LinearArgs extends Omit<PackedLinearArgs, "x" | "y"> {
 const LINE = 64;
 const bytesFor = (values: Uint16Array) => Math.ceil((4 * values.length) / LINE) * LINE;
 
-/** A kernel whose float32 results are rounded to bfloat16, ties to even. */
+/** A kernel that rounds the float32 results of `kernel` to bfloat16, ties to even. */
 export function withBf16Rows(kernel: Kernel<PackedLinearArgs>): Kernel<Bf16LinearArgs> {
   const { encode: _, ...row } = kernel;
   const floats = (values: Uint16Array, scratch: Uint8Array, at: number) =>

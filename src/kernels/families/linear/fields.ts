@@ -1,4 +1,4 @@
-/** What kernels of linear layers are called with. */
+/** Arguments of kernels of linear layers. */
 import { type ArgumentsOf, input, optional, output } from "../../declaration.ts";
 import { floatWeights, packedWeights } from "../../records.ts";
 
@@ -10,7 +10,7 @@ export const packedLinearFields = {
 };
 export type PackedLinearArgs = ArgumentsOf<typeof packedLinearFields>;
 
-/** The same with y [m, n / 2]: the first half of the columns gates the second. */
+/** Arguments as of `packedLinearFields`, with y [m, n / 2]: the first half of the columns gates the second. */
 export const gatedLinearFields = { ...packedLinearFields, y: output("f32", "m", "n", 1 / 2) };
 
 /** y [m, n] = x [m, k] times float weights [n, k] transposed, plus bias [n]. */

@@ -1,11 +1,14 @@
-/** Linear layers whose columns gate each other, as what they are made of: the very values of the single reference kernels. */
+/**
+ * Reference kernels of linear layers with gated columns, composed of the reference kernels of linear layer and gate, bit for
+ * bit.
+ */
 
 import type { Kernel } from "../../contract.ts";
 import { gateRows } from "../gate/gate-halves.ts";
 import type { PackedLinearArgs } from "./fields.ts";
 import { linearA8BlocksReference, linearA8Reference } from "./reference.ts";
 
-/** Results of the linear layer [m, n] come first in scratch. */
+/** Runs the linear layer into scratch memory [m, n], then the gate. */
 function gated(name: string, linear: Kernel<PackedLinearArgs>): Kernel<PackedLinearArgs> {
   return {
     ...linear,

@@ -12,19 +12,19 @@ import { linearFloatWasm } from "./wasm/float.ts";
 import { linearA8BlocksWasm, linearA8Wasm } from "./wasm/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/weight-only.ts";
 
-/** Of activations with one scale and zero point a row. */
+/** Linear layers with activations quantized by rows, each with a scale and a zero point. */
 export const linearA8 = family("linear_a8", packedLinearFields, {
   args: "packed_linear",
   wasm: linearA8Wasm,
   reference: linearA8Reference,
 });
-/** Of activations in blocks with a scale each. */
+/** Linear layers with activations quantized in blocks, each with a scale. */
 export const linearA8Blocks = family("linear_a8b32", packedLinearFields, {
   args: "packed_linear",
   wasm: linearA8BlocksWasm,
   reference: linearA8BlocksReference,
 });
-/** y [m, n / 2]: the first half of the linear layer's columns gates the second. */
+/** Gated linear layers, y [m, n / 2]: the first half of the columns gates the second. */
 export const linearA8Swiglu = family("linear_a8_swiglu", gatedLinearFields, {
   args: "packed_linear",
   wasm: [],

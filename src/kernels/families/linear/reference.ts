@@ -1,6 +1,6 @@
 /**
- * Linear layers as plain loops: the definition of the operator and the fallback for every layout and bit width.
- * Integer sums are exact; float sums are in double precision and rounded once.
+ * Reference kernels of linear layers: they define the operator and serve every layout and bit width. Integer sums are exact;
+ * float sums are in double precision and rounded once.
  */
 import { f16Table } from "../../../half.ts";
 import { groupCount, type WeightSpec } from "../../../quantized.ts";
@@ -19,17 +19,17 @@ import type { FloatLinearArgs, PackedLinearArgs } from "./fields.ts";
 const ALL_BITS = [1, 2, 3, 4, 5, 6, 7, 8] as const;
 const allLayouts = layouts.map((layout) => layout.name);
 
-/** Sums of |level - zero| <= 255 times |q| <= 128 stay within int32 for this many terms. */
+/** Number of terms of |level - zero| <= 255 times |q| <= 128 whose sum fits int32. */
 const EXACT_TERMS = 65536;
 
-/** A row of weights as a kernel wants it: level - zero [k], scales [groups], minima [groups]. */
+/** A decoded row of weights: level - zero [k], scales [groups], minima [groups]. */
 interface DecodedRow {
   readonly values: Int16Array;
   readonly scales: Float32Array;
   readonly minima: Float32Array;
 }
 
-/** Reads rows into one reused buffer. */
+/** Returns a function that decodes a row into one reused buffer. */
 function rowDecoder(packed: PackedWeights): (row: number) => DecodedRow {
   const { spec, layout, levels } = packed;
   const raw = weightRow(spec);
@@ -50,8 +50,8 @@ function rowDecoder(packed: PackedWeights): (row: number) => DecodedRow {
 }
 
 /**
- * y += over groups: scale * sum((q_x - zero_x) * (level - zero)) + minimum * sum(q_x - zero_x); then times the row's
- * activation scale.
+ * y = scale_x * sum over groups (scale * sum((q_x - zero_x) * (level - zero)) + minimum * sum(q_x - zero_x)) + bias, with one
+ * scale and zero point for each row of activations.
  */
 export const linearA8Reference: Kernel<PackedLinearArgs> = {
   name: "linear_a8_wx_1x1x1_reference",
@@ -116,8 +116,8 @@ function dotA8(row: DecodedRow, activations: QuantizedActivations, i: number, sp
 }
 
 /**
- * y += over blocks of activations: (scale * sum(q_x * (level - zero)) + minimum * sum(q_x)) * the block's scale, with the
- * scale and minimum of the group that the block is of.
+ * y = sum over blocks of activations (scale_x * (scale * sum(q_x * (level - zero)) + minimum * sum(q_x))) + bias, with the
+ * scale and minimum of the block's group of weights.
  */
 export const linearA8BlocksReference: Kernel<PackedLinearArgs> = {
   ...linearA8Reference,
@@ -166,7 +166,7 @@ function dotBlocks(
   return sum;
 }
 
-/** y = x times dequantized weights; activations stay float. */
+/** y = x [m, k] times dequantized weights [n, k] transposed; activations stay float. */
 export const linearWeightOnlyReference: Kernel<PackedLinearArgs> = {
   name: "linear_f32_wx_1x1x1_reference",
   target: "reference",
@@ -204,13 +204,13 @@ export const linearWeightOnlyReference: Kernel<PackedLinearArgs> = {
   },
 };
 
-/** Decodes rows [k] of float weights: `read(row)` returns where in `values` the row starts. */
+/** Reads rows [k] of float weights: `read(row)` returns the index in `values` at which the row begins. */
 export interface FloatRows {
   readonly values: Float32Array;
   read(row: number): number;
 }
 
-/** 16-bit rows are decoded into one reused buffer, f32 rows are read where they are. */
+/** Makes a reader of rows: 16-bit rows are decoded into one reused buffer, f32 rows are read in place. */
 export function floatRows({ dtype, data }: FloatWeights, k: number): FloatRows {
   if (dtype === "f32") return { values: data as Float32Array, read: (row) => row * k };
   const values = new Float32Array(k);

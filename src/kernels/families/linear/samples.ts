@@ -1,4 +1,4 @@
-/** Calls of the rows of linear layers, for tests and printed code. */
+/** Sample calls of kernels of linear layers, for tests and printed code. */
 import { floats } from "../../cases.ts";
 import type { Kernel } from "../../contract.ts";
 import { callOf, packed, type SampleCall } from "../sample-call.ts";
@@ -16,7 +16,7 @@ import { linearWeightOnlyWasm } from "./wasm/weight-only.ts";
 const M = 7;
 const WIDTHS = [2, 3, 4, 8];
 
-/** One row of activations where a row serves it, and more than the kernels of many take at a time. */
+/** Calls with one row of activations, for kernels that serve it, and with more rows than a kernel's tile. */
 function packedCalls(kernels: readonly Kernel<PackedLinearArgs>[], reference: Kernel<PackedLinearArgs>): SampleCall[] {
   const [n, k] = [64, 512];
   return kernels.flatMap((kernel) =>

@@ -1,4 +1,6 @@
-/** A residual sum and its norm: x += alpha * addend, then y = x / sqrt(mean(x^2) + eps) * weight over rows of `dim` values. */
+/**
+ * Residual addition and RMSNorm: x += alpha * addend, then y = x / sqrt(mean(x^2) + eps) * weight, for rows of `dim` values.
+ */
 import { casesOf } from "../../cases.ts";
 import { double, float, inout, input, output } from "../../declaration.ts";
 import { family } from "../../family.ts";
@@ -11,7 +13,7 @@ export const addRmsNorm = family(
   "add_rms_norm",
   {
     x: inout("f32", "rows", "dim"),
-    /** y may lie over it. */
+    /** y may be the same memory. */
     addend: input("f32", "rows", "dim"),
     weight: input("f32", "dim"),
     y: output("f32", "rows", "dim"),

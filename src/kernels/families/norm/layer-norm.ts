@@ -52,7 +52,8 @@ export const layerNorm = family(
           sums.set(constants.floats(0)),
           start,
           forLanes({ ...each, pointers: [[at]] }, (lanes) => [
-            // Lanes of single values that are not used are the mean's negative: their squares must not count.
+            // When a single value is loaded, the unused lanes must be 0 after the mean is subtracted, so that they add nothing
+            // to the squares.
             value.set(lanes.count === 4 ? f32x4.sub(v128.load(at), mean) : onlyFirst(f32.load(at), mean)),
             sums.set(f32x4.add(sums, f32x4.mul(value, value))),
           ]),
@@ -69,7 +70,7 @@ export const layerNorm = family(
   },
 );
 
-/** A number less the first lane of a vector, with zeros behind it. */
+/** value - mean in the first lane of a vector, and 0 in the others. */
 function onlyFirst(value: Expr<"f32">, mean: Local<"v128">): Expr<"v128"> {
   return f32x4.replace_lane(vector(new Array(16).fill(0)), f32.sub(value, f32x4.extract_lane(mean, 0)), 0);
 }

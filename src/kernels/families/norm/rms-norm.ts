@@ -42,7 +42,7 @@ export const cases = casesOf(rmsNorm, {
   model: (tokens, { hidden }) => ({ rows: tokens, dim: hidden, eps: 1e-5 }),
 });
 
-/** Sums in double precision, results rounded to float32. */
+/** y = x / sqrt(mean(x^2) + eps) * weight, with sums in double precision and results rounded to float32. */
 export function normRows({ dim, x, weight, eps, y }: ArgumentsOf<typeof fields>): void {
   for (let start = 0; start < x.length; start += dim) {
     let squares = 0;
@@ -52,7 +52,7 @@ export function normRows({ dim, x, weight, eps, y }: ArgumentsOf<typeof fields>)
   }
 }
 
-/** Variables of a norm: `squares` holds lanes of the sum of a row's squares, `at` and `value` are free to use. */
+/** Variables of a norm: `squares` accumulates lanes of the row's sum of squares; `at` and `value` are free for use. */
 export function normLocals({ scope }: Pick<TileScope<unknown>, "scope">) {
   const [value, squares] = [scope.local("v128", "value"), scope.local("v128", "squares")];
   return { at: scope.local("ptr", "at"), value, squares };
@@ -64,7 +64,7 @@ interface Norm extends Readonly<Record<"x" | "y" | "weight" | "at", Local<"ptr">
   readonly squares: Local<"v128">;
 }
 
-/** Row `tile` of y = x / sqrt(mean(x^2) + eps) * weight; y becomes the row's place. */
+/** Computes row `tile` of y = x / sqrt(mean(x^2) + eps) * weight; y becomes the row's address. */
 export function normalize({ x, weight, y, dim, eps, at, squares }: Norm, tile: TileScope<unknown>): Body {
   const inverse = tile.scope.local("v128", "inverse");
   const mean = f32.div(sumOfLanes(squares), f32.convert_i32_s(dim));

@@ -1,4 +1,4 @@
-/** What native kernels that round and pack weights are called with. */
+/** Arguments of native kernels that quantize and pack weights. */
 import type { QuantizedWeights } from "../../../quantized.ts";
 import {
   type ArgumentsOf,
@@ -14,32 +14,32 @@ import {
 import { scaleBytes } from "../../layout/panel-geometry.ts";
 import { floatTypes } from "../../records.ts";
 
-/** A matrix [n, k] of floats, how its groups are rounded, and where the result goes. */
+/** Quantizes a matrix [n, k] of floats to integers and scales of groups. */
 export const quantizeAffineFields = {
   weights: unsized("any"),
   qvals: output("i8", "n", "k"),
-  /** [n, groups] */
+  /** Scales [n, groups]. */
   scales: unsized("f32", "write"),
-  /** Factors of scales that are integers; else empty. */
+  /** Factors of factored integer scales; otherwise empty. */
   superScales: unsized("f32", "write"),
-  /** Empty unless the mapping is asymmetric. */
+  /** Zero points [n, groups]; empty unless the mapping is asymmetric. */
   zeros: unsized("i8", "write"),
-  /** What errors of each of k columns count; empty where all count alike. Only "mse" looks at it. */
+  /** Weight of each of the k columns in the error that "mse" minimizes; empty for equal weights. */
   importance: list("f32", "importances"),
-  /** Grids that "mse" tries, as `GroupFit` says; else empty. */
+  /** Grids that "mse" tries, as in `GroupFit`; otherwise empty. */
   trials: unsized("f32"),
-  /** Levels of a codebook; empty for other mappings. */
+  /** Levels of the codebook; empty for other mappings. */
   levels: unsized("i8"),
-  /** Set when a weight is not finite. */
+  /** Set to 1 when a weight is not finite. */
   failed: inout("i32", 1),
-  /** 1..k; the last group of a row may be shorter. */
+  /** Group size, 1 to k; the last group of a row may be shorter. */
   groupSize: whole,
   bits: whole,
   dtype: choice(floatTypes),
   mappingType: choice(["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"]),
-  /** How scales are chosen. */
+  /** Algorithm that chooses scales. */
   algorithm: choice(["affine", "hqq_scale_only", "mse"]),
-  /** What scales are rounded to; integers only by "mse". */
+  /** Type that scales are rounded to; integers only with "mse". */
   scaleType: choice(["f32", "f16", "i8"]),
 };
 export type QuantizeAffineArgs = ArgumentsOf<typeof quantizeAffineFields>;
@@ -61,11 +61,11 @@ const rows: RecordField<QuantizedWeights, "n" | "k", never> = {
   }),
 };
 
-/** Rows of weights that begin a panel, and the bytes of their panels, which are zero. */
+/** Packs rows of weights, whose first row begins a panel, into the zeroed bytes of their panels. */
 export const quantizePackFields = {
   part: rows,
   panels: unsized("u8", "write"),
-  /** Set when a scale is negative. */
+  /** Set to 1 when a scale is negative. */
   negative: inout("i32", 1),
   hasBias: boolean,
 };

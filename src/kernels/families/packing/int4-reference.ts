@@ -1,20 +1,20 @@
-/** Packing of PyTorch's 4-bit weights (uint8 [n, k/2], even k in the low nibble, value + 8) into a packed layout. */
+/** Packs PyTorch's 4-bit weights (uint8 [n, k/2], even k in the low nibble, value + 8) into a packed layout. */
 import { decodeBf16 } from "../../../half.ts";
 import type { QuantizedWeights, WeightSpec } from "../../../quantized.ts";
 import type { Kernel, LayoutPacker, PackedLayout, PackTarget } from "../../contract.ts";
 
-/** Packs weights [n, k] in `layout` at the start of `target`, with zeros behind them. */
+/** Packs weights [n, k] in `layout` at the start of `target`; the rest is filled with zeros. */
 export interface Int4PackArgs {
   readonly spec: WeightSpec;
   readonly layout: PackedLayout;
-  /** What packs into the layout. */
+  /** Makes a packer for the layout. */
   packer(target: PackTarget): LayoutPacker;
-  /** [n, k/2], even k in the low nibble, each value + 8. */
+  /** Values + 8, [n, k/2], even k in the low nibble. */
   readonly nibbles: Uint8Array;
-  /** [n, groups] float32, or bfloat16 bit patterns. */
+  /** Scales [n, groups], float32 or bfloat16 bit patterns. */
   readonly scales: Float32Array | Uint16Array;
   readonly bias: Float32Array | null;
-  /** The packed weights, at least as many bytes as the layout's `byteLength`. */
+  /** Buffer of at least the layout's `byteLength`. */
   readonly target: Uint8Array;
 }
 

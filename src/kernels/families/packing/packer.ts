@@ -1,4 +1,4 @@
-/** Packing into the panel layouts by native code: the same bytes as `layout/panels.ts` makes, on all cores. */
+/** Packs into the panel layouts with native code, on all cores: the same bytes as `layout/panels.ts` makes. */
 import type { QuantizedWeights, WeightSpec } from "../../../quantized.ts";
 import type { Cpu, Kernel, LayoutPacker, PackedLayout, PackTarget } from "../../contract.ts";
 import { hostCpu } from "../../cpu.ts";
@@ -11,7 +11,7 @@ import { kernelRefusal } from "../../select.ts";
 import type { QuantizePackArgs } from "./fields.ts";
 import { quantizePack } from "./kernels.ts";
 
-/** A new buffer for weights of this spec and what packs their rows into it, natively where that is possible. */
+/** Makes a buffer for weights of this spec and a packer that fills it, native if possible. */
 export function startFastPacking(
   spec: WeightSpec,
   bias: Float32Array | null,
@@ -21,7 +21,7 @@ export function startFastPacking(
   return { packer: fastPacker(layout, { spec, bias, target }), target };
 }
 
-/** What packs weights into a layout on a CPU, natively where that is possible. */
+/** A packer of weights into a layout on a CPU, native if possible. */
 export function fastPacker(layout: PackedLayout, target: PackTarget, cpu: Cpu = hostCpu()): LayoutPacker {
   const query = { layout: layout.name, bits: target.spec.bits, m: 1 };
   const kernel = quantizePack.find((candidate) => kernelRefusal(candidate, query, cpu) === null);

@@ -1,4 +1,7 @@
-/** The rounding of `quantize/affine.ts` and `quantize/mse.ts` in native code: the same in every bit, on all cores, off the JavaScript thread. */
+/**
+ * Native versions of the rounding in `quantize/affine.ts` and `quantize/mse.ts`: bit-identical, on all cores, off the
+ * JavaScript thread.
+ */
 import type { DType } from "../../../dtype.ts";
 import type { Cpu, NativeCall } from "../../contract.ts";
 import { hostCpu } from "../../cpu.ts";
@@ -8,12 +11,12 @@ import { kernelRefusal, selectKernel } from "../../select.ts";
 import type { QuantizeAffineArgs } from "./fields.ts";
 import { quantizeAffine } from "./kernels.ts";
 
-/** What is rounded, and where the result goes. */
+/** Arguments of native rounding: the weights and its result arrays. */
 export type RoundingArgs = Omit<QuantizeAffineArgs, "failed">;
 
 const query = { layout: null, bits: null, m: 1 };
 
-/** Whether a native kernel rounds values stored as `dtype` on a CPU. */
+/** Whether there is a native kernel to round values of type `dtype` on a CPU. */
 export function canRoundNatively(dtype: DType, cpu: Cpu = hostCpu()): dtype is RoundingArgs["dtype"] {
   return (
     (floatTypes as readonly DType[]).includes(dtype) &&
@@ -21,7 +24,7 @@ export function canRoundNatively(dtype: DType, cpu: Cpu = hostCpu()): dtype is R
   );
 }
 
-/** Fills integers, scales and zero points; false when a weight is not finite. */
+/** Writes integers, scales and zero points; false when a weight is not finite. */
 export async function roundNatively(args: RoundingArgs, cpu: Cpu = hostCpu()): Promise<boolean> {
   const kernel = selectKernel(quantizeAffine, query, cpu);
   const threads = defaultThreads();

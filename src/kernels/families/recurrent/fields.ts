@@ -1,29 +1,29 @@
-/** What kernels of recurrent layers are called with. */
+/** Arguments of kernels of recurrent layers. */
 import { type ArgumentsOf, boolean, float, input, optional, output } from "../../declaration.ts";
 import { partOfState, statesOfTable } from "../../records.ts";
 
 /**
- * Causal depthwise convolution of the rows of a step, each over the inputs of its own sequence, zeros before the first:
- * y[t, c] = bias[c] + sum_j weight[j, c] x[t - taps + 1 + j, c]. Rows of no run give NaN.
+ * Causal depthwise convolution of the rows of a step, each over the inputs of its own sequence, zeros before the first: y[t, c]
+ * = bias[c] + sum_j weight[j, c] x[t - taps + 1 + j, c]. Rows that belong to no run give NaN.
  */
 export const shortConvolutionFields = {
   x: input("f32", "rows", "channels"),
-  /** One row for each of the inputs that a result depends on: that of its row, which is last, and those before it. */
+  /** Taps, oldest input first; the last one multiplies the row's own input. */
   weight: input("f32", "taps", "channels"),
   bias: optional("f32", "channels"),
   table: statesOfTable,
-  /** f32 [taps - 1, channels]: the inputs before the first row, the oldest first. */
+  /** State, f32 [taps - 1, channels]: the inputs before the first row, oldest first. */
   state: partOfState,
   y: output("f32", "rows", "channels"),
-  /** Whether y is y * sigmoid(y). */
+  /** Whether SiLU is applied: y = y * sigmoid(y). */
   silu: boolean,
 };
 export type ShortConvolutionArgs = ArgumentsOf<typeof shortConvolutionFields>;
 
 /**
- * Linear recurrence of the rows of a step, each on the state S [keyDim, valueDim] of a head of its own sequence, zeros at
- * first: S = exp(logDecay) S; u = v, or beta (v - S^T k) where there is a beta; S = S + k u^T; y = scale S^T q. Heads share
- * the queries and keys of a key head, each as many. Rows of no run give NaN.
+ * Linear recurrence (Mamba 2, gated delta rule) of the rows of a step on the state S [keyDim, valueDim] of each head of the
+ * row's sequence, initially zeros: S = exp(logDecay) S; u = v, or beta (v - S^T k) if there is a beta; S = S + k u^T; y = scale
+ * S^T q. Each key head is shared by the same number of heads. Rows that belong to no run give NaN.
  */
 export const linearRecurrenceFields = {
   q: input("f32", "rows", "keyHeads", "keyDim"),
@@ -32,7 +32,7 @@ export const linearRecurrenceFields = {
   logDecay: input("f32", "rows", "heads"),
   beta: optional("f32", "rows", "heads"),
   table: statesOfTable,
-  /** f32 [heads, keyDim, valueDim] */
+  /** State, f32 [heads, keyDim, valueDim]. */
   state: partOfState,
   y: output("f32", "rows", "heads", "valueDim"),
   scale: float,

@@ -1,4 +1,4 @@
-/** Recurrent layers as plain loops: sums in double precision, states and results rounded to float32. */
+/** Reference kernels of recurrent layers: sums in double precision, states and results rounded to float32. */
 
 import type { Kernel } from "../../contract.ts";
 import { type Run, runsOf, type SequenceTable, type StatePart } from "../../sequence-table.ts";
@@ -6,7 +6,7 @@ import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 
-/** A call's part of the state that a run writes, with what it begins with. */
+/** The call's part of the state that a run writes, filled with the state that it begins with. */
 function stateOfRun(table: SequenceTable, { slot }: Run, { offset, byteLength }: StatePart): Float32Array {
   const { now, next } = table.state(slot);
   const part = ({ buffer, byteOffset }: Uint8Array) =>
@@ -57,7 +57,7 @@ export const linearRecurrenceReference: Kernel<LinearRecurrenceArgs> = {
   },
 };
 
-/** One row of one head: `state` becomes that after it. */
+/** Computes one row of one head; updates `state`. */
 function advance(args: LinearRecurrenceArgs, state: Float32Array, row: number, head: number): void {
   const { keyHeads, heads, keyDim, valueDim, q, k, v, logDecay, beta, scale, y } = args;
   const key = (row * keyHeads + Math.floor((head * keyHeads) / heads)) * keyDim;

@@ -1,4 +1,4 @@
-/** Calls of the rows of recurrent layers, for tests and printed code. */
+/** Sample calls of kernels of recurrent layers, for tests and printed code. */
 import { floats } from "../../cases.ts";
 import { callOf, type SampleCall, tableOfRun } from "../sample-call.ts";
 import { linearRecurrenceReference, shortConvolutionReference } from "./reference.ts";
@@ -8,7 +8,7 @@ import { shortConvolutionWasm } from "./wasm/short-convolution.ts";
 const M = 7;
 const DIM = 64;
 
-/** Sums of short convolutions, and recurrences whose last columns fill no vector. */
+/** Short convolutions, and recurrences whose number of columns is no multiple of a vector. */
 export function recurrentCalls(): SampleCall[] {
   const stateOf = (rows: number, elements: number) => ({
     table: tableOfRun(rows, elements),

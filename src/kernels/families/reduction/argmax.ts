@@ -1,4 +1,4 @@
-/** Index of the first largest value of each row of `dim` values, or of the first NaN. */
+/** y [rows] = index of the first largest value of each row of x [rows, dim], or of the first NaN. */
 import { casesOf } from "../../cases.ts";
 import { input, output } from "../../declaration.ts";
 import { family } from "../../family.ts";
@@ -24,7 +24,7 @@ export const argmax = family(
     },
     wasm: {
       lanes: 1,
-      /** The first NaN wins: no value is less than it, equal to it or greater. */
+      /** The first NaN wins, since no comparison with it is true. */
       body({ x, y, dim }, { scope, tile }) {
         const at = scope.local("ptr", "at");
         const [best, i] = [scope.local("i32", "best"), scope.local("i32", "i")];

@@ -1,4 +1,4 @@
-/** y [rows, groups] = sums of `groupSize` neighbours of rows of x [rows, dim], of fewer in the last group. */
+/** y [rows, groups] = sums of `groupSize` consecutive values of rows of x [rows, dim]; the last group may be shorter. */
 import { casesOf } from "../../cases.ts";
 import { input, output, whole } from "../../declaration.ts";
 import { family } from "../../family.ts";

@@ -1,4 +1,4 @@
-/** Rows of `dim` values to rows of probabilities: y = exp(x) / sum(exp(x)). */
+/** Softmax of rows of `dim` values: y = exp(x) / sum(exp(x)). */
 import { casesOf } from "../../cases.ts";
 import { input, output } from "../../declaration.ts";
 import { family } from "../../family.ts";
@@ -47,7 +47,7 @@ export const softmax = family(
           forLanes({ ...each, pointers: [[from], [to]] }, (lanes) => [
             math.exp(f32x4.sub(lanes.load(from), largest), value),
             lanes.store(to, value),
-            // What was stored is loaded again so that the lanes of single values that are not used count nothing.
+            // Loaded back, so that unused lanes of single values are 0 in the sum.
             total.set(f32x4.add(total, lanes.count === 4 ? value : lanes.load(to))),
           ]),
           total.set(f32x4.splat(f32.div(float(1), sumOfLanes(total)))),

@@ -1,4 +1,4 @@
-/** The sampler's passes over the logits of a vocabulary as plain loops. All kernels give the same in every bit. */
+/** Reference kernels of the sampler's passes over the logits. All kernels give the same bits. */
 
 import type { Kernel } from "../../contract.ts";
 import { BLOCK_TOKENS, type VocabularyMaximaArgs, type VocabularyWeightsArgs } from "./fields.ts";
@@ -35,11 +35,14 @@ function largest(x: Float32Array, first: number): number {
   return most;
 }
 
-/** Lanes of a sum: lane l adds elements l, l + 16, … of a block; then halves are added to each other until one is left. */
+/**
+ * Lanes of a sum: lane l adds elements l, l + 16, … of a block; then the upper half is added to the lower until one lane is
+ * left.
+ */
 export const SUM_LANES = 16;
-/** Adding and subtracting it rounds a lesser float32 to a whole number, ties to even. */
+/** Adding and subtracting this rounds a smaller float32 to an integer, ties to even. */
 export const WHOLE = 1.5 * 2 ** 23;
-/** Exponents below are those of weight 0, so that weights are normal numbers. */
+/** Smaller exponents give the weight 0, so that all other weights are normal numbers. */
 export const LEAST_EXPONENT = -125;
 /** Coefficients of (2^f - 1) / f for |f| <= 1/2, highest power first: Chebyshev interpolation, a relative error of 1e-7. */
 export const POWER = [
@@ -48,10 +51,10 @@ export const POWER = [
 ] as const;
 
 const round = Math.fround;
-/** 2^-n of n from 0 on. */
+/** 2^-n for n from 0 on. */
 const powers = Float64Array.from({ length: 1 - LEAST_EXPONENT }, (_, n) => 2 ** -n);
 
-/** 2^exponent for float32 exponents of at most 0, every operation rounded to float32. */
+/** 2^exponent for a float32 exponent of at most 0; every operation is rounded to float32. */
 function power(exponent: number): number {
   if (!(exponent >= LEAST_EXPONENT)) return 0;
   const whole = round(round(exponent + WHOLE) - WHOLE);
@@ -77,7 +80,7 @@ export const vocabularyWeightsReference: Kernel<VocabularyWeightsArgs> = {
   },
 };
 
-/** Weights of a block; gives their sum. */
+/** Computes the weights of a block and returns their sum. */
 function weigh({ x, settings, weights }: VocabularyWeightsArgs, first: number, lanes: Float32Array): number {
   const [most, scale, least] = settings as unknown as readonly [number, number, number];
   lanes.fill(0);

@@ -1,4 +1,4 @@
-/** Calls of the rows of sampling, for tests and printed code. */
+/** Sample calls of kernels of sampling, for tests and printed code. */
 import { floats } from "../../cases.ts";
 import { callOf, type SampleCall } from "../sample-call.ts";
 import { BLOCK_TOKENS, type VocabularyMaximaArgs, type VocabularyWeightsArgs } from "./fields.ts";
@@ -7,7 +7,10 @@ import { vocabularyMaximaWasm, vocabularyWeightsWasm } from "./wasm.ts";
 
 const BLOCKS = 3;
 
-/** Blocks of which all tokens are allowed, some, and one; all have tokens with weights, as those of others are left what they were. */
+/**
+ * Blocks with all, some and one of their tokens allowed; each has tokens with weights, as blocks without keep their old
+ * contents.
+ */
 export function samplingCalls(): SampleCall[] {
   const words = (BLOCKS * BLOCK_TOKENS) / 32;
   const maxima = (): VocabularyMaximaArgs => ({

@@ -1,6 +1,6 @@
 /**
- * Passes over the logits of a vocabulary, for sampling: memory for one row of logits, and the kernels that find the
- * largest logit of each block and weigh those that count. Whatever runs them, the results are the same in every bit.
+ * The sampler's passes over logits: memory for one row of logits, and kernels that find the largest logit of each block and
+ * compute weights. All kernels give the same bits.
  */
 import { UnsupportedError } from "../../../errors.ts";
 import { warn } from "../../../log.ts";
@@ -15,32 +15,32 @@ import { vocabularyMaxima, vocabularyWeights } from "./kernels.ts";
 
 const query = { layout: null, bits: null, m: 1 };
 const noScratch = new Uint8Array(0);
-/** Bytes of all arrays for a block of logits. */
+/** Bytes of all arrays per block of logits. */
 const BLOCK_BYTES = 4 * (2 * BLOCK_TOKENS + BLOCK_TOKENS / 32 + 2);
 const SPARE_BYTES = 1 << 13;
 const SCALE_MIN = 2 ** -126;
 const SCALE_MAX = 2 ** 127;
 
-/** A row of logits in memory of the kernels, and what they find in it. All arrays are written over by the next row. */
+/** A row of logits in the kernels' memory, with the results of the passes. The next row overwrites all arrays. */
 export class VocabularyPasses {
   /** Number of logits. */
   readonly length: number;
   /** Logits [length], and -Infinity up to a whole block. */
   readonly logits: Float32Array;
-  /** The largest logit of each block, NaN where one is: `findMaxima` sets it. */
+  /** The largest logit of each block, NaN if one is NaN, as `findMaxima` sets it. */
   readonly maxima: Float32Array;
-  /** Weights of logits, where `weigh` made any. */
+  /** Weights of logits, as `weigh` sets them, in blocks with a sum other than 0. */
   readonly weights: Float32Array;
-  /** Sums of the weights of each block. */
+  /** Sum of the weights of each block. */
   readonly sums: Float32Array;
   readonly #allowed: Uint32Array;
-  /** The largest logit, the scale, the least logit that counts. */
+  /** The largest logit, the scale, and the least logit with a weight. */
   readonly #settings: Float32Array;
   readonly #findMaxima: () => void;
   readonly #weigh: () => void;
   #isOpen = false;
 
-  /** For a row of so many logits, on kernels for a CPU. */
+  /** Passes for rows of `length` logits, with kernels for a CPU. */
   constructor(length: number, cpu: Cpu) {
     const blocks = Math.ceil(length / BLOCK_TOKENS);
     const maximaKernel = selectKernel(vocabularyMaxima, query, cpu);
@@ -66,8 +66,8 @@ export class VocabularyPasses {
   }
 
   /**
-   * Sets `maxima` from `logits`. Those whose bit (i % 32 of word i / 32) is not set in `allowed` [length / 32, rounded up]
-   * become -Infinity before; null allows all.
+   * Sets `maxima` from `logits`. Logits whose bit (i % 32 of word i / 32) is not set in `allowed` [length / 32, rounded up]
+   * become -Infinity first; null allows all.
    */
   findMaxima(allowed: Uint32Array | null): void {
     if (allowed) this.#allowed.set(allowed);
@@ -77,8 +77,8 @@ export class VocabularyPasses {
   }
 
   /**
-   * Sets `weights` e^((logit - largest) / temperature) of logits of at least `least`, 0 of others, in blocks that have such
-   * a logit, and `sums`, once `maxima` are known and `largest` of them is finite.
+   * Sets `weights` to e^((logit - largest) / temperature) for logits of at least `least` and 0 for others, in blocks that have
+   * such a logit, and sets `sums`. `maxima` must be set, and `largest` finite.
    */
   weigh(largest: number, temperature: number, least = Number.NEGATIVE_INFINITY): void {
     const scale = Math.min(SCALE_MAX, Math.max(SCALE_MIN, Math.LOG2E / temperature));
@@ -89,7 +89,7 @@ export class VocabularyPasses {
   }
 }
 
-/** Where arrays lie, and what makes calls on them ready to run on this thread. */
+/** Allocates the arrays, and prepares calls on them for this thread. */
 interface Place {
   allocate(byteLength: number): Uint8Array;
   ready<A>(kernel: Kernel<A>, args: A): () => void;
@@ -100,7 +100,7 @@ const processPlace: Place = {
   ready: (kernel, args) => kernel.bind(args, noScratch, 1),
 };
 
-/** A memory of WebAssembly of its own: that of a program may be at work on other threads. */
+/** A WebAssembly memory of its own, since a program's memory may be in use by other threads. */
 function wasmPlace(blocks: number): Place {
   const engine = new WasmEngine({ bytes: SPARE_BYTES + blocks * BLOCK_BYTES, threads: 1, isShared: false });
   const at = ({ byteOffset }: ArrayBufferView) => byteOffset;
@@ -114,11 +114,11 @@ function wasmPlace(blocks: number): Place {
   };
 }
 
-/** Rows of few lengths are sampled in turn. */
+/** Number of cached passes, by length and CPU. */
 const KEPT_MAX = 4;
 const kept = new Map<string, VocabularyPasses>();
 
-/** Those of plain loops, which compute the same, where WebAssembly has no memory for its own. */
+/** Creates passes; with reference kernels, which give the same bits, if there is no memory for WebAssembly. */
 function passesOn(length: number, cpu: Cpu): VocabularyPasses {
   try {
     return new VocabularyPasses(length, cpu);
@@ -129,7 +129,7 @@ function passesOn(length: number, cpu: Cpu): VocabularyPasses {
   }
 }
 
-/** Passes over rows of so many logits: one memory serves all who ask, one after the other. */
+/** Passes for rows of `length` logits. All callers share their memory and use it one after the other. */
 export function vocabularyPasses(length: number, cpu: Cpu = hostCpu()): VocabularyPasses {
   const key = `${length} ${cpu.name}`;
   let passes = kept.get(key);

@@ -1,4 +1,4 @@
-/** The sampler's passes over the logits of a vocabulary, the same in every bit as the reference. */
+/** WebAssembly kernels of the sampler's passes over logits, bit-identical to the reference. */
 
 import type { Kernel } from "../../contract.ts";
 import { type Body, type Expr, type Local, vector, when } from "../../wasm/assembler/expression.ts";
@@ -11,7 +11,7 @@ import { ArgumentBlock, type KernelCode, kernelFunction } from "../../wasm/kerne
 import { BLOCK_TOKENS, type VocabularyMaximaArgs, type VocabularyWeightsArgs } from "./fields.ts";
 import { LEAST_EXPONENT, POWER, SUM_LANES, WHOLE } from "./reference.ts";
 
-/** Vectors of a round of all lanes of a sum, and rounds of a block. */
+/** Vectors that hold the SUM_LANES lanes, and additions to each lane in a block. */
 const VECTORS = SUM_LANES / 4;
 const ROUNDS = BLOCK_TOKENS / SUM_LANES;
 const BLOCK_BYTES = 4 * BLOCK_TOKENS;
@@ -36,7 +36,7 @@ const maximaCode: KernelCode = {
       const bits = scope.local("v128", "bits");
       const word = scope.local("v128", "word");
       const none = constants.floats(Number.NEGATIVE_INFINITY);
-      /** Four logits at a time: `bits` has the bit of each. */
+      /** Masks a word of 32 logits, four at a time: `bits` selects the bit of each. */
       const maskWord: Body = [
         bits.set(vector([1, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0])),
         word.set(v128.load32_splat(allowed)),
@@ -111,7 +111,7 @@ interface PowerLocals {
   readonly constants: VectorConstants;
 }
 
-/** 2^exponent for exponents of at most 0, which are in `exponent`. */
+/** result = 2^exponent, for exponents of at most 0. */
 function power({ exponent, whole, constants }: PowerLocals, result: Local<"v128">): Body {
   const floats = (value: number) => constants.floats(value);
   const polynomial = [...POWER.slice(1), 1].reduce<Expr<"v128">>(
@@ -122,7 +122,7 @@ function power({ exponent, whole, constants }: PowerLocals, result: Local<"v128"
     exponent.set(f32x4.pmax(exponent, floats(LEAST_EXPONENT - 2))),
     whole.set(f32x4.add(exponent, floats(WHOLE))),
     result.set(f32x4.sub(exponent, f32x4.sub(whole, floats(WHOLE)))),
-    // The low bits of `whole` are the whole number.
+    // The low bits of `whole` contain the integer.
     result.set(i32x4.add(polynomial, i32x4.shl(whole, int(23)))),
     result.set(v128.andnot(result, f32x4.lt(exponent, floats(LEAST_EXPONENT)))),
   ];
@@ -178,7 +178,10 @@ const weightsCode: KernelCode = {
   ],
 };
 
-/** The sum of four vectors of lanes, halves added to each other until one lane is left; it uses the first two. */
+/**
+ * The sum of 16 lanes in four vectors, adding upper halves to lower ones until one lane is left; overwrites the first two
+ * vectors.
+ */
 function sumOfHalves(totals: readonly Local<"v128">[]): Expr<"f32"> {
   const [a, b, c, d] = totals as [Local<"v128">, Local<"v128">, Local<"v128">, Local<"v128">];
   const four = f32x4.add(f32x4.add(a, c), f32x4.add(b, d));

@@ -1,8 +1,8 @@
-/** Bytes of a module as they are written, in the number encodings of the format. */
+/** Writes the bytes of a module, in the format's number encodings. */
 
 const FIRST_CAPACITY = 1 << 14;
 
-/** Bytes that are not shared: what TypeScript calls `Uint8Array<ArrayBuffer>` since 5.7, and `Uint8Array` before. */
+/** Bytes that are not shared: `Uint8Array<ArrayBuffer>` since TypeScript 5.7, `Uint8Array` before. */
 export type OwnBytes = ReturnType<Uint8Array["slice"]>;
 
 export class ByteWriter {
@@ -41,20 +41,20 @@ export class ByteWriter {
     this.byte(Number(rest & 127n));
   }
 
-  /** A name of the format. */
+  /** Writes a name: its length and its UTF-8. */
   text(value: string): void {
     const encoded = new TextEncoder().encode(value);
     this.unsigned(encoded.length);
     this.bytes(encoded);
   }
 
-  /** A vector of the format: a count and the items. */
+  /** Writes a vector: a count and the items. */
   vector<T>(items: readonly T[], write: (item: T, index: number) => void): void {
     this.unsigned(items.length);
     items.forEach(write);
   }
 
-  /** The size of what `write` adds, and that. */
+  /** Writes what `write` writes, preceded by its size. */
   sized(write: () => void): void {
     const start = this.#length;
     write();

@@ -1,4 +1,4 @@
-/** The binary encoding of function bodies. */
+/** Encodes function bodies in WebAssembly's binary format. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import type { ByteWriter } from "./bytes.ts";
 import type { Body, Callable, FunctionCode, FunctionType, Local, Node } from "./expression.ts";
@@ -22,7 +22,7 @@ export class FunctionEncoder {
     this.#out = out;
   }
 
-  /** A function as the code section has it: its size, its locals, its instructions. */
+  /** Encodes a function for the code section: size, locals, instructions. */
   encode({ params, locals, body, returned }: FunctionCode): void {
     this.#locals = locals;
     this.#out.sized(() => {
@@ -117,7 +117,7 @@ export class FunctionEncoder {
     }
   }
 
-  /** An opcode and a number. */
+  /** Writes an opcode and an index. */
   #indexed(code: number, index: number): void {
     this.#out.byte(code);
     this.#out.unsigned(index);
@@ -199,12 +199,12 @@ export class FunctionEncoder {
   }
 }
 
-/** 64-bit instructions on addresses. */
+/** The 64-bit instruction for an instruction on addresses. */
 function wideOf(name: string): string {
   return name.replace("ptr.", "i64.");
 }
 
-/** Neighbours of one type, as the format counts them. */
+/** Run-length encoding of types, as the format has it for locals. */
 function runs(types: readonly number[]): { type: number; count: number }[] {
   const found: { type: number; count: number }[] = [];
   for (const type of types) {

@@ -1,6 +1,6 @@
 /**
- * Typed expressions and statements: trees that the encoder and the printer walk. An operand of the wrong type does not
- * compile. An expression used twice is computed twice; a local keeps a value.
+ * Typed expressions and statements: trees that the encoder and the printer traverse. An operand of the wrong type is a type
+ * error. An expression that is used twice is computed twice; use a local to keep a value.
  */
 import { checkBytes, checkConstant, checkImmediates, checkLanes } from "./immediates.ts";
 import {
@@ -48,11 +48,11 @@ export interface Expr<T extends ValueType> {
 export interface Statement {
   /** The statement as part of the syntax tree. */
   readonly node: Node;
-  /** Always absent: makes a value, which has a type, no statement. `drop` makes one of it. */
+  /** Always absent, so that a value, which has a type, is no statement. `drop` makes a statement of a value. */
   readonly type?: never;
 }
 
-/** Statements in order, nested as generators like. */
+/** Statements in order, which may be nested lists, as generators produce them. */
 export type Body = readonly (Statement | Body)[];
 
 /** Parameters by name, in order. */
@@ -67,7 +67,7 @@ export interface FunctionType<P extends Params = Params, R extends Result = Resu
   readonly result: R;
 }
 
-/** A function that calls may name: one of the module or an import. */
+/** A function that can be called: one of the module, or an import. */
 export interface Callable<P extends Params = Params, R extends Result = Result> extends FunctionType<P, R> {
   /** Name that printed code shows. */
   readonly name: string;
@@ -99,7 +99,7 @@ export class Local<T extends ValueType> implements Expr<T> {
     return { node: { kind: "set", local: this, value: value.node } };
   }
 
-  /** Sets the variable and gives the value. */
+  /** Sets the local and returns the value. */
   tee(value: Expr<T>): Expr<T> {
     return { type: this.type, node: { kind: "tee", local: this, value: value.node } };
   }
@@ -109,13 +109,13 @@ type Operands<T> = { [K in keyof T]: T[K] extends ValueType ? Expr<T[K]> : never
 type Immediates = {
   /** Instructions without immediates. */
   none: [];
-  /** Loads and stores, with an offset that is added to the address. */
+  /** Loads and stores: an offset that is added to the address. */
   memory: [offset?: number];
-  /** Instructions of one lane of a vector. */
+  /** Instructions on one lane of a vector. */
   lane: [lane: number];
-  /** Loads and stores of one lane, with an offset that is added to the address. */
+  /** Loads and stores of one lane: the lane, and an offset that is added to the address. */
   memoryLane: [lane: number, offset?: number];
-  /** Instructions of two memories. */
+  /** Instructions with two memories, which are both the only memory. */
   memoryPair: [];
 };
 type Outcome<R> = R extends ValueType ? Expr<R> : Statement;
@@ -125,7 +125,7 @@ type Instruction<N extends OpName> = (
   ...args: [...Extract<Operands<OperandsOf<SignatureOf<N>>>, readonly unknown[]>, ...Immediates[ImmediateOf<N>]]
 ) => Outcome<ResultOf<SignatureOf<N>>>;
 
-/** `atomic.rmw.add` as `atomic_rmw_add`. */
+/** Type-level name change: `atomic.rmw.add` to `atomic_rmw_add`. */
 type Flat<S extends string> = S extends `${infer First}.${infer Rest}` ? `${First}_${Flat<Rest>}` : S;
 
 /** The instructions `prefix.name` as functions `name`. */
@@ -133,7 +133,9 @@ export type Namespace<P extends string> = {
   readonly [N in OpName as N extends `${P}.${infer Rest}` ? Flat<Rest> : never]: Instruction<N>;
 };
 
-/** Makes the functions of a prefix: operands first, then the lane, then the offset. InvalidArgumentError for others than there are. */
+/**
+ * Makes the functions of a prefix: operands first, then the lane, then the offset. InvalidArgumentError for invalid immediates.
+ */
 export function namespace<P extends string>(prefix: P): Namespace<P> {
   type Argument = Expr<ValueType> | number | undefined;
   const functions: Record<string, (...args: Argument[]) => Expr<ValueType> | Statement> = {};
@@ -173,29 +175,29 @@ export function vector(bytes: readonly number[]): Expr<"v128"> {
   return { type: "v128", node: { kind: "vector", bytes } };
 }
 
-/** A vector of one byte. */
+/** A vector constant of 16 equal bytes. */
 export function bytes16(byte: number): Expr<"v128"> {
   checkBytes([byte], 1);
   return words4((byte & 255) * 0x01010101);
 }
 
-/** A vector of one 32-bit pattern. */
+/** A vector constant of four equal 32-bit words. */
 export function words4(word: number): Expr<"v128"> {
   checkConstant("i32", word);
   const bytes = [word & 255, (word >>> 8) & 255, (word >>> 16) & 255, word >>> 24];
   return vector([...bytes, ...bytes, ...bytes, ...bytes]);
 }
 
-/** A vector of one float. */
+/** A vector constant of four equal floats. */
 export const floats4 = (value: number): Expr<"v128"> => words4(new Uint32Array(Float32Array.of(value).buffer)[0]!);
 
-/** Lanes of bytes of two vectors, 0..15 of the first and 16..31 of the second. */
+/** Selects bytes of two vectors: lanes 0..15 are the first's, 16..31 the second's. */
 export function shuffle(a: Expr<"v128">, b: Expr<"v128">, lanes: readonly number[]): Expr<"v128"> {
   checkLanes(lanes);
   return { type: "v128", node: { kind: "shuffle", lanes, operands: [a.node, b.node] } };
 }
 
-/** 32-bit lanes of two vectors, 0..3 of the first and 4..7 of the second. */
+/** Selects 32-bit lanes of two vectors: 0..3 are the first's, 4..7 the second's. */
 export function shuffle4(a: Expr<"v128">, b: Expr<"v128">, lanes: readonly number[]): Expr<"v128"> {
   checkLanes(lanes, 4);
   return shuffle(
@@ -205,30 +207,30 @@ export function shuffle4(a: Expr<"v128">, b: Expr<"v128">, lanes: readonly numbe
   );
 }
 
-/** An unsigned number as an address or a size of one. */
+/** Converts an unsigned number to an address or size. */
 export function widen(value: Expr<"i32">): Expr<"ptr"> {
   return { type: "ptr", node: { kind: "widen", value: value.node } };
 }
 
-/** `yes` where the condition is not 0, else `no`; both are computed. */
+/** `yes` if the condition is not 0, else `no`; both are computed. */
 export function select<T extends ValueType>(condition: Expr<"i32">, yes: Expr<T>, no: Expr<T>): Expr<T> {
   return { type: yes.type, node: { kind: "select", type: yes.type, operands: [yes.node, no.node, condition.node] } };
 }
 
-/** Computes a value and throws it away. */
+/** Computes a value and discards it. */
 export function drop(value: Expr<ValueType>): Statement {
   return { node: { kind: "drop", value: value.node } };
 }
 
-/** Ends the function. */
+/** Returns from the function. */
 export const leave: Statement = { node: { kind: "op", name: "return", operands: [], immediates: [] } };
 
-/** Runs `then` where the condition is not 0, and `otherwise`, if there is one, where it is. */
+/** Runs `then` if the condition is not 0, otherwise `otherwise`, if given. */
 export function when(condition: Expr<"i32">, then: Body, otherwise: Body | null = null): Statement {
   return { node: { kind: "if", condition: condition.node, then, otherwise } };
 }
 
-/** Runs the body, and again while the condition is not 0. */
+/** Runs the body, and repeats it while the condition is not 0. */
 export function doWhile(body: Body, condition: Expr<"i32">): Statement {
   return { node: { kind: "doWhile", body, condition: condition.node } };
 }
@@ -252,7 +254,7 @@ export function callFor<P extends Params, R extends ValueType>(target: Callable<
   return { type: target.result, node: { kind: "call", target, operands: nodesOf(target.params, given) } };
 }
 
-/** A call without a result of the function at an index of the table. */
+/** A call, without a result, of the function at an index of the table. */
 export function callIndirect<P extends Params>(
   type: FunctionType<P, null>,
   index: Expr<"i32">,

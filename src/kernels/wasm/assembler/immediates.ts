@@ -1,17 +1,17 @@
-/** Numbers that stand in the code itself. The encoder would cut those that do not fit, which makes others of them. */
+/** Checks immediates, numbers within the code: the encoder would silently truncate those that do not fit. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import type { Opcode, ValueType } from "./opcodes.ts";
 
 const VECTOR_BYTES = 16;
 
-/** Integer constants by type: signed or unsigned. Sizes are as exact as numbers are. */
+/** Range of integer constants by type, signed or unsigned. Sizes are limited to safe integers. */
 const ranges = {
   i32: [-(2 ** 31), 2 ** 32 - 1],
   i64: [-(2n ** 63n), 2n ** 64n - 1n],
   ptr: [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER],
 } as const;
 
-/** InvalidArgumentError for what is no integer of a range. */
+/** InvalidArgumentError for a value that is no integer of a range. */
 function check(name: string, what: string, value: number | bigint, low: number | bigint, high: number | bigint): void {
   const isInteger = typeof value === "bigint" || Number.isInteger(value);
   if (isInteger && value >= low && value <= high) return;
@@ -25,7 +25,7 @@ function checkAll(name: string, what: string, values: readonly number[], count: 
   for (const value of values) check(name, `a ${what}`, value, ...range);
 }
 
-/** The immediates of an instruction: the lane, the offset. */
+/** Checks the immediates of an instruction: lane and offset. */
 export function checkImmediates(name: string, opcode: Opcode, immediates: readonly number[]): void {
   const { immediate } = opcode;
   if (immediate === "lane" || immediate === "memoryLane")
@@ -34,7 +34,7 @@ export function checkImmediates(name: string, opcode: Opcode, immediates: readon
   if (immediate === "memoryLane") check(name, "an offset", immediates[1] ?? 0, 0, Number.MAX_SAFE_INTEGER);
 }
 
-/** `i32x4.extract_lane` says how many there are; of those in memory the alignment does. */
+/** Number of lanes: given by the name, as in `i32x4.extract_lane`, or for loads and stores by the alignment. */
 function lanesOf(name: string, { immediate, align }: Opcode): number {
   return immediate === "memoryLane" ? VECTOR_BYTES / 2 ** align : Number(name.match(/x(\d+)\./)![1]);
 }
@@ -55,12 +55,12 @@ export function checkPages({ initialPages, maximumPages }: { initialPages: numbe
   throw new InvalidArgumentError(`memory: expected pages but found ${initialPages} to ${maximumPages}`);
 }
 
-/** The bytes of a vector constant, or some of them. */
+/** Checks bytes of a vector constant. */
 export function checkBytes(bytes: readonly number[], count = VECTOR_BYTES): void {
   checkAll("v128.const", "byte", bytes, count, [-128, 255]);
 }
 
-/** Lanes of two vectors of `count` lanes each. */
+/** Checks lane indices into two vectors of `count` lanes each. */
 export function checkLanes(lanes: readonly number[], count = VECTOR_BYTES): void {
   checkAll("i8x16.shuffle", "lane", lanes, count, [0, 2 * count - 1]);
 }

@@ -1,4 +1,4 @@
-/** The instructions by their prefixes, as in `i32x4.add(a, b)` or `v128.load(address, offset)`. */
+/** Instructions by prefix, as in `i32x4.add(a, b)` or `v128.load(address, offset)`. */
 import { constant, constant64, type Expr, type Namespace, namespace } from "./expression.ts";
 
 /** Instructions on 32-bit integers: `i32.add(a, b)`, `i32.load(address)`. */
@@ -9,7 +9,7 @@ export const i64: Namespace<"i64"> = namespace("i64");
 export const f32: Namespace<"f32"> = namespace("f32");
 /** Instructions on 64-bit floats. */
 export const f64: Namespace<"f64"> = namespace("f64");
-/** Instructions on addresses and sizes: 32 or 64 bits, as the module's memory has them. */
+/** Instructions on addresses and sizes: 32 or 64 bits, depending on the module's memory. */
 export const ptr: Namespace<"ptr"> = namespace("ptr");
 /** Instructions on vectors of 128 bits as a whole: loads, stores and logic. */
 export const v128: Namespace<"v128"> = namespace("v128");
@@ -21,10 +21,10 @@ export const i16x8: Namespace<"i16x8"> = namespace("i16x8");
 export const i32x4: Namespace<"i32x4"> = namespace("i32x4");
 /** Instructions on vectors of four 32-bit floats. */
 export const f32x4: Namespace<"f32x4"> = namespace("f32x4");
-/** Instructions on memory as a whole, among them waiting and waking of threads. */
+/** Instructions on memory as a whole, including wait and notify for threads. */
 export const memory: Namespace<"memory"> = namespace("memory");
 
-/** Constants. */
+/** A constant of 32 bits. */
 export const int = (value: number): Expr<"i32"> => constant("i32", value);
 /** A constant of 64 bits. */
 export const long = (value: bigint): Expr<"i64"> => constant64(value);

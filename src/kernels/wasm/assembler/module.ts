@@ -1,4 +1,4 @@
-/** Functions and modules: what generators build, and its encoding as a WebAssembly binary. */
+/** Functions and modules, which generators build, and the encoding of modules as WebAssembly binaries. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import { ByteWriter, type OwnBytes } from "./bytes.ts";
 import { FunctionEncoder } from "./encode.ts";
@@ -16,14 +16,14 @@ import { structure, type ValueType } from "./opcodes.ts";
 
 type Locals<P extends Params> = { readonly [N in keyof P]: Local<P[N]> };
 
-/** Gives a function's generator its variables. */
+/** Provides the locals of a function to its generator. */
 export class Scope {
   /** Locals of the function so far, parameters first. */
   readonly locals: Local<ValueType>[] = [];
-  /** Names that are taken, and the number that makes the next one of each. */
+  /** Names in use, with the number for the next local of the same name. */
   readonly #names = new Map<string, number>();
 
-  /** Adds a variable, 0 at first; its name serves the printed text. */
+  /** Adds a local, initially 0; its name appears in printed text. */
   local<T extends ValueType>(type: T, name: string): Local<T> {
     let unique = name;
     let next = this.#names.get(name) ?? 1;
@@ -35,13 +35,13 @@ export class Scope {
     return local;
   }
 
-  /** Adds variables of a type, numbered. */
+  /** Adds numbered locals of one type. */
   localArray<T extends ValueType>(type: T, name: string, count: number): Local<T>[] {
     return Array.from({ length: count }, (_, i) => this.local(type, `${name}${i}`));
   }
 }
 
-/** Makes a function without a result. `build` gets the parameters as locals. */
+/** Defines a function without a result. `build` gets the parameters as locals. */
 export function defineFunction<P extends Params>(
   name: string,
   params: P,
@@ -51,7 +51,7 @@ export function defineFunction<P extends Params>(
   return { name, params, result: null, locals: scope.locals, body: build(locals, scope), returned: null };
 }
 
-/** Makes a function that returns a value. `build` gets the parameters as locals. */
+/** Defines a function that returns a value. `build` gets the parameters as locals. */
 export function defineFunctionOf<P extends Params, R extends ValueType>(
   name: string,
   params: P,
@@ -68,7 +68,7 @@ function variablesOf<P extends Params>(params: P): { scope: Scope; locals: Local
   return { scope, locals: locals as Locals<P> };
 }
 
-/** What a WebAssembly module is made with: 32- or 64-bit addresses, its imported memory, functions and table. */
+/** Options of a WebAssembly module: 32- or 64-bit addresses, its imported memory, functions and table. */
 export interface ModuleOptions {
   /** Whether addresses have 64 bits. */
   readonly isWide: boolean;
@@ -76,7 +76,7 @@ export interface ModuleOptions {
   readonly memory: { readonly initialPages: number; readonly maximumPages: number; readonly isShared: boolean };
   /** Functions of the import module "env". */
   readonly imports: readonly Callable[];
-  /** Whether functions are called by table index: the table is import "env" "table". */
+  /** Whether functions are called by table index; the table is the import "env" "table". */
   readonly hasTable: boolean;
 }
 
@@ -84,18 +84,18 @@ export interface ModuleOptions {
 export class Module {
   /** Memory, imports and table of the module. */
   readonly options: ModuleOptions;
-  /** Functions of the module, in the order of their numbers, one of each name. */
+  /** Functions of the module, in index order, with distinct names. */
   readonly functions: readonly FunctionCode[];
 
-  /** Functions of one name are taken to be the same, which several callers brought. */
+  /** Functions with equal names are taken to be the same function, which several callers added. */
   constructor(options: ModuleOptions, functions: readonly FunctionCode[]) {
     this.options = options;
     this.functions = [...new Map(functions.map((item) => [item.name, item])).values()];
   }
 
   /**
-   * Makes the binary. InvalidArgumentError for calls of functions and uses of locals that it does not have, and for
-   * numbers that it has no room for.
+   * Encodes the module. InvalidArgumentError for calls of unknown functions, uses of unknown locals, and numbers that do not
+   * fit.
    */
   encode(): OwnBytes {
     const { imports, isWide, memory } = this.options;
@@ -166,7 +166,7 @@ export class Module {
   }
 }
 
-/** Addresses are not told from other integers. */
+/** Key of a function type in the binary, in which addresses are integers. */
 function signature({ params, result }: FunctionType, isWide: boolean): string {
   return `${Object.values(params).join()}:${result ?? ""}`.replaceAll("ptr", isWide ? "i64" : "i32");
 }

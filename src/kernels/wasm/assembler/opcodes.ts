@@ -1,6 +1,6 @@
 /**
- * WebAssembly's instructions: the only place with opcodes. A signature "i32,i32:i32" gives operands and result; `ptr` is
- * an address, i32 or i64 by the module's memory.
+ * Table of WebAssembly instructions, the only place with opcodes. A signature "i32,i32:i32" has operands and result; `ptr` is
+ * an address, i32 or i64 depending on the module's memory.
  */
 
 /** Value types; an address is a type of its own, so that sizes and addresses cannot be mixed up. */
@@ -10,7 +10,7 @@ const simd = (code: number): number => 0xfd000 | code;
 const atomic = (code: number): number => 0xfe000 | code;
 const bulk = (code: number): number => 0xfc000 | code;
 
-/** Without immediates. */
+/** Instructions without immediates. */
 const plain = {
   return: [0x0f, ":"],
   "i32.eqz": [0x45, "i32:i32"],
@@ -140,7 +140,7 @@ const plain = {
   "i32x4.relaxed_dot_i8x16_i7x16_add_s": [simd(0x113), "v128,v128,v128:v128"],
 } as const;
 
-/** With an address as first operand and a constant offset; the third entry is log2 of the natural alignment. */
+/** Loads and stores: an address as first operand and a constant offset; the third entry is log2 of the natural alignment. */
 const memory = {
   "i32.load": [0x28, "ptr:i32", 2],
   "i64.load": [0x29, "ptr:i64", 3],
@@ -173,7 +173,7 @@ const memory = {
   "i32.atomic.rmw.sub": [atomic(0x25), "ptr,i32:i32", 2],
 } as const;
 
-/** With a lane number. */
+/** Instructions with a lane index. */
 const lane = {
   "i32x4.extract_lane": [simd(27), "v128:i32"],
   "i32x4.replace_lane": [simd(28), "v128,i32:v128"],
@@ -181,24 +181,24 @@ const lane = {
   "f32x4.replace_lane": [simd(32), "v128,f32:v128"],
 } as const;
 
-/** With an address and a lane number: an offset and the lane. */
+/** Loads and stores of a lane: an address, an offset and a lane index. */
 const memoryLane = {
   "v128.store64_lane": [simd(91), "ptr,v128:", 3],
   "v128.store32_lane": [simd(90), "ptr,v128:", 2],
 } as const;
 
-/** With two memory indices, of the only memory: destination, source, byte count. */
+/** Instructions with two memory indices, both of the only memory: destination, source, byte count. */
 const memoryPair = {
   "memory.copy": [bulk(10), "ptr,ptr,ptr:"],
 } as const;
 
-/** How the immediates of an instruction are given. */
+/** Kinds of immediates. */
 export type Immediate = "none" | "memory" | "lane" | "memoryLane" | "memoryPair";
 
 const tables = { none: plain, memory, lane, memoryLane, memoryPair } as const;
 type Tables = typeof tables;
 
-/** Names of the instructions that take such immediates. */
+/** Names of the instructions with a kind of immediates. */
 export type NameWith<I extends Immediate> = keyof Tables[I] & string;
 export type OpName = { [I in Immediate]: NameWith<I> }[Immediate];
 
@@ -211,17 +211,17 @@ export type SignatureOf<N extends OpName> = {
     : never;
 }[Immediate];
 
-/** "i32,ptr" as [ "i32", "ptr" ]. */
+/** Type-level split: "i32,ptr" to [ "i32", "ptr" ]. */
 type Split<S> = S extends "" ? [] : S extends `${infer First},${infer Rest}` ? [First, ...Split<Rest>] : [S];
 export type OperandsOf<S> = S extends `${infer In}:${string}` ? Split<In> : never;
 export type ResultOf<S> = S extends `${string}:${infer Out}` ? Out : never;
 
 export interface Opcode {
-  /** Byte, or prefix byte and number. */
+  /** Opcode byte, or prefix byte and number. */
   readonly code: number;
   readonly immediate: Immediate;
   readonly align: number;
-  /** Null for instructions without a result. */
+  /** Type of the result; null without one. */
   readonly result: ValueType | null;
 }
 
@@ -237,7 +237,7 @@ export const opcodes: ReadonlyMap<string, Opcode> = new Map(
   ),
 );
 
-/** Encodings of types. */
+/** Binary encodings of types. */
 export const typeCodes: Readonly<Record<Exclude<ValueType, "ptr">, number>> = {
   i32: 0x7f,
   i64: 0x7e,
@@ -246,7 +246,7 @@ export const typeCodes: Readonly<Record<Exclude<ValueType, "ptr">, number>> = {
   v128: 0x7b,
 };
 
-/** Opcodes of structure, variables and constants, which have nodes of their own. */
+/** Opcodes of control structures, locals and constants, which have node kinds of their own. */
 export const structure = {
   unreachable: 0x00,
   block: 0x02,

@@ -1,11 +1,11 @@
-/** Functions as WebAssembly text, folded: what a generator made, for reading and for tests. */
+/** Prints functions as folded WebAssembly text, for reading and for tests. */
 import type { Body, FunctionCode, FunctionType, Node } from "./expression.ts";
 import type { Module } from "./module.ts";
 import type { ValueType } from "./opcodes.ts";
 
 const INDENT = "  ";
 
-/** A module as text; `$name` are its functions and variables. */
+/** A module as text, in which functions and locals are `$name`. */
 export function printModule({ functions, options }: Module): string {
   const { memory, isWide, imports, hasTable } = options;
   const pointer = isWide ? "i64" : "i32";
@@ -23,7 +23,7 @@ export function printModule({ functions, options }: Module): string {
   return `(module\n${indent(lines.join("\n"))})\n`;
 }
 
-/** One function. */
+/** A function as text. */
 export function printFunction(code: FunctionCode, pointer: "i32" | "i64"): string {
   const printer = new Printer(pointer);
   const { name, params, locals, body, returned, result } = code;

@@ -1,17 +1,17 @@
-/** Limits of addresses (ulimit -v): V8 ends the process where a thread of it finds too few, so that they are counted before. */
+/** Checks limits of address space (ulimit -v) in advance, since V8 aborts the process when a thread cannot reserve enough. */
 import { nodeBuiltin } from "../../../node-builtin.ts";
 
-/** What a thread of Node 20 takes: 674 MB on x64, most of it for code. */
+/** Address space of a thread: 674 MB in Node 20 on x64, most of it for code. */
 const THREAD_BYTES = 704 * 2 ** 20;
-/** What V8 must find to compile and to run anything. */
+/** Address space that V8 needs to compile and run anything. */
 const SPARE_BYTES = 2 ** 28;
 
-/** Whether V8 would end the process for want of addresses before long. */
+/** Whether V8 would soon abort the process for lack of address space. */
 export function isShortOfAddresses(): boolean {
   return addressesLeft() < SPARE_BYTES;
 }
 
-/** Says why this process has no addresses for so many threads more; null where it has, or none are counted. */
+/** Why this process has no address space for so many more threads; null if it has, or has no limit. */
 export function lackOfAddresses(threads: number): string | null {
   const left = addressesLeft();
   if (left >= threads * THREAD_BYTES) return null;
@@ -21,7 +21,7 @@ export function lackOfAddresses(threads: number): string | null {
   );
 }
 
-/** Bytes of addresses that this process may still take; infinite without a limit, and where Linux does not tell. */
+/** Address space in bytes that this process may still reserve; Infinity without a limit, or if Linux does not report one. */
 function addressesLeft(): number {
   const files = nodeBuiltin<typeof import("node:fs")>("node:fs");
   try {

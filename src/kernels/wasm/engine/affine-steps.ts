@@ -1,24 +1,29 @@
-/** Steps of a call as affine functions of the sizes: other sizes set numbers of a plan, and no step is made again. */
+/**
+ * Steps of a call as affine functions of the sizes: for other sizes, only numbers of the plan are set, and no step is remade.
+ */
 import { affineAt, type SizeRange, type Sizes, slopesOf } from "../../affine.ts";
 import type { WasmStep } from "../kernel-code.ts";
 import type { StepPlan } from "./step-plan.ts";
 
-/** A number of a phase: its tiles, or one of its arguments. */
+/** A number of a phase, its tiles or an argument, as an affine function of the sizes. */
 interface AffineNumber {
   readonly phase: number;
-  /** Byte of the arguments; null for tiles. */
+  /** Byte offset in the arguments; null for tiles. */
   readonly at: number | null;
   readonly value: number;
   readonly slopes: readonly number[];
 }
 
-/** Sets a step of a plan to what it is for sizes. */
+/** Sets a plan's step for these sizes. */
 export type SetStep = (plan: StepPlan, sizes: Sizes) => void;
 
-/** Numbers of arguments beyond are parts of float64 values. */
+/** High words above this belong to float64 arguments rather than integers. */
 const HIGH_MAX = 2 ** 21;
 
-/** What sets the steps of one call, from those at the points of the range; null where they differ in more than affine numbers. */
+/**
+ * Makes a function that sets one call's steps, from its steps at the sample points of the range; null where they differ in more
+ * than affine numbers.
+ */
 export function affineSteps(range: SizeRange, index: number, steps: readonly WasmStep[]): SetStep | null {
   const changing: AffineNumber[] = [];
   for (const [phase, { code, args }] of steps[0]!.phases.entries()) {

@@ -1,4 +1,4 @@
-/** Which ranges of a memory are free. Knows numbers only. */
+/** Allocates ranges of a memory. Works on numbers only. */
 
 const ALIGNMENT = 64;
 
@@ -7,7 +7,7 @@ interface Range {
   readonly end: number;
 }
 
-/** First-fit allocation of ranges that begin at multiples of 64; freed neighbours become one. */
+/** First-fit allocator of ranges aligned to 64; adjacent free ranges are merged. */
 export class Allocator {
   readonly #used = new Map<number, number>();
   #free: Range[];
@@ -18,7 +18,7 @@ export class Allocator {
     this.#end = end;
   }
 
-  /** The start of a free range; null when there is none so long: `missing` says how much more would do. */
+  /** Allocates a range and returns its start; null when none is long enough: `missing` says how many more bytes are needed. */
   take(length: number): number | null {
     const size = Math.max(ALIGNMENT, Math.ceil(length / ALIGNMENT) * ALIGNMENT);
     const index = this.#free.findIndex(({ start, end }) => end - start >= size);
@@ -36,13 +36,13 @@ export class Allocator {
     return Math.max(0, Math.ceil(length / ALIGNMENT) * ALIGNMENT + ALIGNMENT - free);
   }
 
-  /** The memory has grown to `end`. */
+  /** Adds the memory up to `end`, to which it has grown. */
   extend(end: number): void {
     this.#insert({ start: this.#end, end });
     this.#end = end;
   }
 
-  /** Frees a range that `take` gave; others are left alone. */
+  /** Frees a range allocated by `take`; other starts are ignored. */
   free(start: number): void {
     const size = this.#used.get(start);
     if (size === undefined) return;

@@ -1,4 +1,4 @@
-/** The functions of an engine: generated when first asked for, a module at a time, and found by table index from then on. */
+/** The functions of an engine: generated on demand, a module at a time, and then called by table index. */
 import { Module } from "../assembler/module.ts";
 import type { KernelCode } from "../kernel-code.ts";
 import { type MemoryKind, moduleMemory } from "./engine-memory.ts";
@@ -7,11 +7,11 @@ import { type WasmModule, webAssembly } from "./web-assembly.ts";
 
 export interface CodeModule {
   readonly module: WasmModule;
-  /** Exports for the next indices of the table, in order. */
+  /** Exports that take the next table indices, in order. */
   readonly names: readonly string[];
 }
 
-/** Compiled modules of this process by what is in them, so that a model loaded again is not generated again. */
+/** Compiled modules of this process by contents, so that loading a model again generates nothing. */
 const compiled = new Map<string, WasmModule>();
 const COMPILED_MAX = 256;
 
@@ -32,14 +32,14 @@ export class CodeTable {
     this.#kind = kind;
   }
 
-  /** The plan loop. */
+  /** The module with the plan loop. */
   runner(): WasmModule {
     const { isWide } = this.#kind;
     const options = { isWide, memory: moduleMemory(this.#kind), imports: [nowImport], hasTable: true };
     return compile(`${this.#prefix} runner`, () => new Module(options, runnerFunctions()));
   }
 
-  /** A module with the codes that the table has not got yet, which get the next indices; null when it has all. */
+  /** A module with the codes that are not yet in the table, which get the next indices; null if there are none. */
   extend(codes: Iterable<KernelCode>): CodeModule | null {
     const missing = [...new Map([...codes].map((code) => [code.key, code])).values()].filter(
       ({ key }) => !this.#indices.has(key),

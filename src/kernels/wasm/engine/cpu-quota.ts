@@ -1,11 +1,14 @@
 /**
- * How many threads the time that Linux' control groups give this process keeps busy, by both versions of their files.
- * native/cores.cc counts so, too, for native threads and where there is no JavaScript; this serves where there is no addon.
- * One list of machines tests both. A container stands still for the rest of a period when its time is used up.
+ * Computes how many threads fit the CPU time that Linux control groups (v1 and v2) give this process. native/cores.cc does the
+ * same for native threads and where there is no JavaScript; this is for when there is no addon. One list of machines tests
+ * both. A container is stopped for the rest of a period when its quota is used up.
  */
 import { nodeBuiltin } from "../../../node-builtin.ts";
 
-/** Whole threads within the limits of this process's group and of those around it; Infinity without a limit, as elsewhere. */
+/**
+ * Number of whole threads within the quotas of this process's group and its ancestors; Infinity without a quota and outside
+ * Linux.
+ */
 export function quotaThreads(root = "/"): number {
   const fs = nodeBuiltin<typeof import("node:fs")>("node:fs");
   if (!fs) return Number.POSITIVE_INFINITY;
@@ -24,7 +27,7 @@ export function quotaThreads(root = "/"): number {
   return Math.min(...quotas.map((quota) => Math.ceil(quota)));
 }
 
-/** This process's group: of the second version, which names no controllers, or of the first, which names that of CPUs. */
+/** Path of this process's group: in v2, the entry without controllers, in v1 that of the CPU controller. */
 function groupPath(lines: readonly string[], version: number): string {
   for (const line of lines) {
     // hierarchy:controllers:path
@@ -35,13 +38,13 @@ function groupPath(lines: readonly string[], version: number): string {
   return "";
 }
 
-/** The path and those of the groups around it: "/a/b", "/a", "". */
+/** The path and its ancestors: "/a/b", "/a", "". */
 function pathsAround(path: string): string[] {
   const parts = path.split("/");
   return parts.map((_, i) => parts.slice(0, parts.length - i).join("/"));
 }
 
-/** CPUs' worth of time that a group may use. */
+/** Quota of a group in CPUs. */
 function quotaOf(read: (name: string) => string): number {
   const second = /^(\d+) (\d+)/.exec(read("cpu.max"));
   const [quota, period] = second

@@ -1,6 +1,6 @@
 /**
- * The memory of an engine: made for what a program needs, 64-bit where that is more than 4 GiB. A memory that an engine
- * has done with serves the next one, unless the garbage collector was faster: its pages cannot be given back otherwise.
+ * The memory of an engine: sized for the program, 64-bit if that needs more than 4 GiB. An engine's old memory is reused for
+ * the next one, unless it was garbage-collected first: its pages cannot be returned otherwise.
  */
 import { UnsupportedError } from "../../../errors.ts";
 import { Module } from "../assembler/module.ts";
@@ -9,7 +9,7 @@ import { HEAP_START } from "./runner.ts";
 import { PAGE_BYTES, type WasmMemory, webAssembly } from "./web-assembly.ts";
 
 const NARROW_PAGES_MAX = 65536;
-/** What V8 allows: 16 GiB. */
+/** V8's limit of 64-bit memories: 16 GiB. */
 const WIDE_PAGES_MAX = 262144;
 
 export interface MemoryKind {
@@ -17,14 +17,14 @@ export interface MemoryKind {
   readonly isShared: boolean;
 }
 
-/** Limits that modules declare, so that they fit any memory of the kind. */
+/** Limits declared by modules, chosen to accept any memory of the kind. */
 export function moduleMemory({ isWide, isShared }: MemoryKind): Module["options"]["memory"] {
   return { initialPages: 1, maximumPages: isWide ? WIDE_PAGES_MAX : NARROW_PAGES_MAX, isShared };
 }
 
 let wide: boolean | undefined;
 
-/** Whether this engine has 64-bit memories. */
+/** Whether this JavaScript engine supports 64-bit memories. */
 export function hasWideMemory(): boolean {
   wide ??= supportsWide();
   return wide;
@@ -48,8 +48,8 @@ function mostBytes(isWide: boolean): number {
 }
 
 /**
- * Whether addresses must have 64 bits for so many bytes beside the engine's own. UnsupportedError with the size when this
- * engine has too few.
+ * Whether so many bytes, with the engine's own, need 64-bit addresses. UnsupportedError, naming the size, when they exceed what
+ * this JavaScript engine supports.
  */
 export function needsWide(bytes: number): boolean {
   const all = bytes + HEAP_START;
@@ -66,7 +66,10 @@ function tooMuch(bytes: number, reason: string, cause?: unknown): UnsupportedErr
   );
 }
 
-/** Engines reserve addresses for all that a memory may grow to, and V8 for what any access may reach. */
+/**
+ * The error for a memory that cannot be had: engines reserve address space for its maximum, and V8 for whatever an access could
+ * reach.
+ */
 function notGiven(bytes: number, cause?: unknown): UnsupportedError {
   return new UnsupportedError(
     `the program needs ${bytes} bytes of memory: this machine does not give it; where addresses are limited (ulimit -v), ` +
@@ -78,7 +81,7 @@ function notGiven(bytes: number, cause?: unknown): UnsupportedError {
 
 export interface EngineMemory extends MemoryKind {
   readonly memory: WasmMemory;
-  /** Bytes from here on have never been written. */
+  /** Bytes from this offset on have never been written. */
   readonly cleanFrom: number;
 }
 
@@ -87,10 +90,10 @@ interface IdleMemory {
   readonly reference: WeakRef<WasmMemory>;
 }
 
-/** Memories without an engine. */
+/** Memories that no engine uses. */
 const idle = new Set<IdleMemory>();
 
-/** A memory of at least so many bytes. UnsupportedError when it cannot be had. */
+/** Takes a memory of at least so many bytes. UnsupportedError when there is none. */
 export function takeMemory(bytes: number, kind: MemoryKind): EngineMemory {
   const known = takeIdle(bytes, kind);
   if (known) return { ...kind, memory: known, cleanFrom: known.buffer.byteLength };
@@ -101,7 +104,7 @@ export function takeMemory(bytes: number, kind: MemoryKind): EngineMemory {
   return { ...kind, memory, cleanFrom: 0 };
 }
 
-/** A memory of so many pages; null when it cannot be had. */
+/** Makes a memory with this many pages; null when it cannot be had. */
 export function makeMemory(initial: number, maximum: number, { isWide, isShared }: MemoryKind): WasmMemory | null {
   const pages = (count: number) => (isWide ? BigInt(count) : count);
   const address = isWide ? ({ address: "i64" } as const) : {};
@@ -113,7 +116,7 @@ export function makeMemory(initial: number, maximum: number, { isWide, isShared 
   }
 }
 
-/** Makes a memory longer. UnsupportedError when it cannot be. */
+/** Grows a memory. UnsupportedError when it cannot grow. */
 export function growMemory({ memory, isWide }: EngineMemory, bytes: number): void {
   const pages = Math.ceil(bytes / PAGE_BYTES);
   const all = memory.buffer.byteLength + bytes;
@@ -126,10 +129,10 @@ export function growMemory({ memory, isWide }: EngineMemory, bytes: number): voi
   }
 }
 
-/** Most that a memory may be longer than asked, besides as long again: a small program would keep a large one's pages. */
+/** A reused memory may be this much larger than twice the request: otherwise small programs would keep large memories. */
 const SPARE_BYTES = 1 << 26;
 
-/** The shortest idle memory that is long enough. */
+/** Takes the smallest idle memory that is large enough. */
 function takeIdle(bytes: number, { isWide, isShared }: MemoryKind): WasmMemory | null {
   let best: { readonly entry: IdleMemory; readonly memory: WasmMemory } | null = null;
   for (const entry of idle) {
@@ -145,7 +148,7 @@ function takeIdle(bytes: number, { isWide, isShared }: MemoryKind): WasmMemory |
   return best?.memory ?? null;
 }
 
-/** Gives back a memory that nothing uses any more. */
+/** Makes a memory that is no longer used available for reuse. */
 export function releaseMemory({ memory, isWide, isShared }: EngineMemory): void {
   idle.add({ kind: { isWide, isShared }, reference: new WeakRef(memory) });
 }

@@ -1,9 +1,9 @@
 /**
  * An engine: memory for a program's weights, scratch and state, generated code, and threads that run plans of calls.
  *
- * The same in Node and in a page; nothing here imports modules of Node. Where memory can be shared (Node, and pages that
- * are cross-origin isolated), `threads` workers do all the work and the caller's thread never waits, so it may be a page's
- * main thread. Elsewhere the plan runs on the caller's thread, with turns for the event loop; run it in a Web Worker.
+ * It works in Node and in pages, without importing Node's modules. Where memory can be shared (Node, and pages that are
+ * cross-origin isolated), `threads` workers do all the work and the caller's thread never blocks, so it may be a page's main
+ * thread. Elsewhere plans run on the caller's thread, with turns for the event loop; use a Web Worker there.
  */
 import { UnsupportedError } from "../../../errors.ts";
 import { takeTurn } from "../../../event-loop.ts";
@@ -24,19 +24,19 @@ import { WorkerTeam } from "./worker-team.ts";
 import { hasThreads } from "./workers.ts";
 
 export interface EngineOptions {
-  /** What the program will need, so that one memory of the right kind is made at once. */
+  /** Bytes that the program will need, to make one memory of the right kind at once. */
   readonly bytes: number;
   readonly threads: number;
-  /** Default: whether this place has threads. */
+  /** Whether memory is shared with threads. Default: whether threads are available. */
   readonly isShared?: boolean;
-  /** 64-bit addresses. Default: when `bytes` needs them. */
+  /** Whether addresses have 64 bits. Default: if `bytes` requires it. */
   readonly isWide?: boolean;
 }
 
-/** Copies of short arrays elsewhere. */
+/** Copies in the engine's memory of short arrays outside it. */
 type Literals = Map<ArrayBufferView, Uint8Array>;
 
-/** Most bytes of an array that holds what a call was given as numbers, such as a position that the program knows. */
+/** Largest array outside the memory that is copied as a literal, such as a position that the program knows. */
 const LITERAL_BYTES_MAX = 64;
 
 export class WasmEngine implements KernelMemory {
@@ -48,11 +48,11 @@ export class WasmEngine implements KernelMemory {
   readonly #allocator: Allocator;
   readonly #code: CodeTable;
   readonly #runner: WasmModule;
-  /** All code so far, in the order of the table. */
+  /** All modules so far, in table order. */
   readonly #modules: CodeModule[] = [];
   #local: LocalThread | null;
   #team: WorkerTeam | null;
-  /** When threads that could not be used have ended. */
+  /** Resolves when threads that could not be used have ended. */
   #ended: Promise<void> | undefined;
   #dirtyEnd: number;
   #isDisposed = false;
@@ -72,13 +72,13 @@ export class WasmEngine implements KernelMemory {
     this.#team = isShared ? new WorkerTeam(this.#memory, this.#runner, this.threads) : null;
   }
 
-  /** Zeroed bytes of the memory. UnsupportedError when it has no more. */
+  /** Allocates zeroed bytes. UnsupportedError when the memory cannot grow further. */
   allocate(byteLength: number): Uint8Array {
     this.#checkUsable();
     const { memory, isShared } = this.#memory;
     let start = this.#allocator.take(byteLength);
     if (start === null) {
-      // Growth takes an unshared buffer away from the views on it.
+      // Growing an unshared memory would detach the views of it.
       if (!isShared)
         throw new UnsupportedError(
           `the program has no room for ${byteLength} bytes more: its memory of ${this.byteLength} bytes cannot grow ` +
@@ -103,10 +103,10 @@ export class WasmEngine implements KernelMemory {
     return BigInt(bytes.byteOffset);
   }
 
-  /** WebAssembly gives nothing back. */
+  /** Does nothing: WebAssembly cannot return memory to the system. */
   discard(): void {}
 
-  /** A plan of calls whose arrays are in this memory; of short ones elsewhere that they read, copies, made now. */
+  /** Makes a plan of calls whose arrays are in this memory; short arrays elsewhere that they read are copied now. */
   planCalls(calls: readonly EncodedCall[], _threads?: number, sized?: SizedCalls): CallPlan {
     this.#checkUsable();
     const literals: Literals = new Map();
@@ -135,7 +135,9 @@ export class WasmEngine implements KernelMemory {
     };
   }
 
-  /** The plan with its steps at other sizes, or one in its stead where a step has other phases then; null for no room. */
+  /**
+   * Sets the plan's steps for other sizes, or makes a new plan where a step then has other phases; null when there is no room.
+   */
   #resize(
     plan: StepPlan,
     setters: readonly (SetStep | null)[],
@@ -162,19 +164,20 @@ export class WasmEngine implements KernelMemory {
     return plan;
   }
 
-  /** Ends the threads and gives the memory back: arrays of it must not be used any more. */
+  /** Ends the threads and releases the memory, whose arrays must not be used any more. */
   async dispose(): Promise<void> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     const team = this.#team;
-    // Its errors hold, by their stacks, who disposed of the engine, and what frees forgotten programs holds the engine.
+    // The team's errors refer through their stacks to whoever disposed the engine, and the finalizer of forgotten programs
+    // refers to it.
     this.#team = null;
     await team?.dispose();
     await this.#ended;
     releaseMemory(this.#memory);
   }
 
-  /** The memory may be another engine's by now. */
+  /** Throws if the engine was disposed: another engine may use the memory by now. */
   #checkUsable(): void {
     if (this.#isDisposed) throw new UnsupportedError("the program was disposed of");
   }
@@ -185,7 +188,7 @@ export class WasmEngine implements KernelMemory {
 
   #placement(scratch: Uint8Array, literals: Literals): Placement {
     const addressOf = (view: ArrayBufferView) => {
-      // Nothing of it is read or written, wherever it is: a call that needs no scratch is given none.
+      // An empty array is never accessed, so its address does not matter: calls without scratch memory have one.
       if (view.byteLength === 0) return 0;
       if (!this.#buffers.has(view.buffer)) throw new UnsupportedError("an array of the call is in another memory");
       return view.byteOffset;
@@ -214,12 +217,12 @@ export class WasmEngine implements KernelMemory {
     (this.#team ?? this.#local!).load(module);
   }
 
-  /** The threads; null where the caller's runs plans, from now on also where threads cannot be started. */
+  /** The worker threads; null if plans run on the caller's thread, which is so from now on if threads cannot be started. */
   async #startedTeam(): Promise<WorkerTeam | null> {
     const team = this.#team;
     const problem = await team?.started;
     this.#checkUsable();
-    // Another run may have been here meanwhile.
+    // Another run may have handled it meanwhile.
     if (!problem || !this.#team) return this.#team;
     this.#team = null;
     this.#ended = team!.dispose();
@@ -255,14 +258,14 @@ export class WasmEngine implements KernelMemory {
     }
   }
 
-  /** Runs a step at once on the caller's thread; for an engine without threads of its own. */
+  /** Runs a step immediately on the caller's thread, for an engine without worker threads. */
   runNow(step: WasmStep): void {
     const { address, phases } = this.#place([step]).placed;
     this.#local!.run({ address, phases, times: 0 });
     this.#release(address);
   }
 
-  /** Makes a step ready that runs at once on the caller's thread, as often as it is called for. */
+  /** Returns a function that runs a step on the caller's thread, any number of times. */
   readyNow(step: WasmStep): () => void {
     const { address, phases } = this.#place([step]).placed;
     return () => this.#local!.run({ address, phases, times: 0 });
@@ -273,7 +276,7 @@ export class WasmEngine implements KernelMemory {
   }
 }
 
-/** Null where the step is to be made again for other sizes. */
+/** How the step depends on the sizes; null if it must be remade for other sizes. */
 function affineStepOf(
   range: SizeRange,
   index: number,

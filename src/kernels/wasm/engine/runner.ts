@@ -1,7 +1,7 @@
 /**
- * The plan loop: every thread walks the same phases, takes tiles until there are none, and meets the others at a barrier.
- * Phases of one tile in a row run on one thread, without barriers between them, but for runs that are timed.
- * Waiting threads spin briefly, then sleep. It runs in WebAssembly from the first phase to the last.
+ * The plan loop: every thread goes through the same phases, takes tiles until none are left, and waits for the others at a
+ * barrier. Consecutive phases of one tile run on one thread without barriers between them, except in timed runs. Waiting
+ * threads spin briefly, then sleep. The loop runs in WebAssembly from the first phase to the last.
  */
 
 import type { FunctionCode } from "../assembler/expression.ts";
@@ -22,54 +22,54 @@ import { defineFunction } from "../assembler/module.ts";
 import { advance, elementAt, forRange } from "../generate/loops.ts";
 import { kernelParams } from "../kernel-code.ts";
 
-/** Addresses of the words that threads share; each has a cache line. The first bytes of memory belong to nobody. */
+/** Addresses of words shared by threads, each in its own cache line. The first bytes of memory are unused. */
 export const words = {
   arrivals: 64,
   generation: 128,
   sleepers: 192,
   /**
-   * 1 when the last barrier saw an abort: all threads leave. Written there only: a thread that the system holds back reads
-   * it when the others may be at the next run's first barrier.
+   * 1 when the last barrier saw an abort, so that all threads leave. It is written only at barriers: a delayed thread may read
+   * it when the others are already at the next run's first barrier.
    */
   stop: 256,
-  /** Set from outside to end a run early. */
+  /** Set from outside to abort a run. */
   abort: 320,
-  /** A new command has a new number. */
+  /** Number of the latest command. */
   command: 384,
-  /** What the command is: see worker-program.ts. */
+  /** Kind of the command: see worker-program.ts. */
   commandKind: 448,
-  /** Words of worker states, 4 bytes each. */
+  /** Worker states, 4 bytes each. */
   states: 512,
-  /** For each thread, 4 bytes: how little it spins, since spinning was in vain. */
+  /** For each thread, 4 bytes: shift that shortens its spinning, after spinning was in vain. */
   patience: 768,
 } as const;
 export const THREADS_MAX = 64;
-/** Where allocations may begin. */
+/** Address at which allocations begin. */
 export const HEAP_START = 1024;
 
 /**
- * A phase in a plan: the function's table index, tiles, the step for times, how many of the phases that follow are of one
- * tile as this one is, arguments; and the next tile to take.
+ * Layout of a phase in a plan: table index of the function, number of tiles, index of the step for timing, number of directly
+ * following one-tile phases if this has one tile, arguments; and the next tile to take.
  */
 export const record = { code: 0, tiles: 4, step: 8, followers: 12, args: 16, nextTile: 64, bytes: 128 } as const;
 
 /**
- * Turns of the waiting loop before a thread sleeps: some 200 microseconds. Threads that had to sleep all the same, as
- * where others use the cores too, spin half as long the next time, down to an eighth, and those that had not twice as
- * long again. Beside a busy core, shorter turns would be a little faster, but where a host takes its cores away for
- * moments, sleeping at every phase after each of them is a third slower.
+ * Iterations of the waiting loop before a thread sleeps: about 200 microseconds. A thread that had to sleep anyway, for example
+ * because other processes use the cores, spins half as long the next time, down to an eighth; one that did not, twice as long
+ * again. On busy cores, a shorter spin would be slightly faster, but on a host that takes cores away for moments, sleeping at
+ * every phase after each of them is a third slower.
  */
 const SPINS = 200_000;
 const SHIFT_MAX = 3;
 
-/** Import of the runner: milliseconds. */
+/** Imported function of the runner: the time in milliseconds. */
 export const nowImport: Callable<Record<never, never>, "f64"> = { name: "now", params: {}, result: "f64" };
 
-/** A plan's place in memory. */
+/** Addresses of a plan in memory. */
 export interface PlacedPlan {
   readonly address: number;
   readonly phases: number;
-  /** Address of float64 milliseconds, one a step, or 0. */
+  /** Address of an array of float64 milliseconds, one per step, or 0. */
   readonly times: number;
 }
 
@@ -135,7 +135,7 @@ export function runnerFunctions(): FunctionCode[] {
 
 const arriveParams = { phase: "ptr", thread: "i32", threads: "i32" } as const;
 
-/** The barrier after a phase. The last to arrive makes the phase ready for the next run and looks for an abort. */
+/** The barrier after a phase. The last thread to arrive resets the phase for the next run and checks for an abort. */
 function arriveCode(): FunctionCode<typeof arriveParams, null> {
   return defineFunction("arrive", arriveParams, ({ phase, thread, threads }, scope) => {
     const generation = scope.local("i32", "seen");

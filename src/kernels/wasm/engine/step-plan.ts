@@ -1,11 +1,11 @@
-/** Steps in an engine's memory, as its threads run them: records of phases, their arguments, and room for times. */
+/** Steps in an engine's memory, as its threads run them: records of phases, their arguments, and the array of times. */
 import { type KernelCode, setAddress, type WasmPhase, type WasmStep } from "../kernel-code.ts";
 import { type PlacedPlan, record } from "./runner.ts";
 
-/** What a plan of steps takes of an engine. */
+/** What a plan needs of an engine. */
 export interface StepPlace {
   allocate(byteLength: number): Uint8Array;
-  /** Where a function is in the engine's table. */
+  /** Table index of a function. */
   indexOf(code: KernelCode): number;
 }
 
@@ -14,7 +14,7 @@ export class StepPlan {
   readonly #place: StepPlace;
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
-  /** The first phase of each step, and at the end the number of all phases. */
+  /** Index of the first phase of each step, and at the end the number of all phases. */
   readonly #first: readonly number[];
   readonly #phases: readonly { readonly argsAt: number; readonly argsBytes: number }[];
   readonly #tiles: Int32Array;
@@ -46,7 +46,7 @@ export class StepPlan {
     this.finish();
   }
 
-  /** Whether a step has room in the place of another. */
+  /** Whether a step fits in the place of another: its phases have arguments of the same sizes. */
   fits(index: number, { phases }: WasmStep): boolean {
     const first = this.#first[index]!;
     const isSame = ({ args }: WasmPhase, i: number) => args.length === this.#phases[first + i]!.argsBytes;
@@ -66,12 +66,12 @@ export class StepPlan {
     this.#tiles[this.#first[index]! + phase] = tiles;
   }
 
-  /** Eight bytes of a phase's arguments: an address, or a whole number from 0 on. */
+  /** Sets eight bytes of a phase's arguments: an address, or a non-negative integer. */
   setArgument(index: number, phase: number, at: number, value: number): void {
     setAddress(this.#view, this.#phases[this.#first[index]! + phase]!.argsAt + at, value);
   }
 
-  /** To be called when all steps are set. Phases of one tile tell how many such phases follow without others between. */
+  /** Completes the plan once all steps are set: counts the one-tile phases that directly follow each one-tile phase. */
   finish(): void {
     let followers = 0;
     for (let phase = this.#tiles.length - 1; phase >= 0; phase--) {

@@ -1,8 +1,8 @@
-/** WebAssembly's JavaScript interface, as far as engines use it: Node and browsers share it, their type libraries do not. */
+/** Types of WebAssembly's JavaScript API, as far as engines use it: the type libraries of Node and browsers do not share it. */
 
 export interface WasmMemory {
   readonly buffer: ArrayBuffer | SharedArrayBuffer;
-  /** Pages of 64 KiB; bigint where addresses have 64 bits. RangeError when they cannot be had. */
+  /** Grows by pages of 64 KiB; bigint for 64-bit addresses. RangeError when there is no memory. */
   grow(pages: number | bigint): number | bigint;
 }
 
@@ -34,7 +34,7 @@ interface WebAssemblyApi {
   readonly Table: new (descriptor: { element: "anyfunc"; initial: number }) => WasmTable;
 }
 
-/** Undefined in engines without WebAssembly. */
+/** The API; undefined in JavaScript engines without WebAssembly. */
 export const webAssembly: WebAssemblyApi | undefined = (globalThis as unknown as { WebAssembly?: WebAssemblyApi })
   .WebAssembly;
 

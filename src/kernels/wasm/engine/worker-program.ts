@@ -1,35 +1,41 @@
 /**
- * What a worker thread of an engine runs. This file imports nothing but types, as `npm run worker-texts` makes it the text
- * that threads are started from.
+ * The program of an engine's worker threads. It imports only types, since `npm run worker-texts` turns it into the script that
+ * threads are started from.
  *
- * A worker waits for a new command number for a moment after each command, then in its event loop, where it takes
- * messages too; it says which, so that the engine knows whether to post one.
+ * After each command, a worker waits for the next command number for a moment, and then in its event loop, where it also
+ * receives messages; it publishes which, so that the engine knows whether to post one.
  */
 import type { WasmInstance, WasmMemory, WasmModule } from "./web-assembly.ts";
 
-/** To a worker. `run` only wakes it: the command is in memory. After `end` nothing more comes. */
+/** Messages to a worker. `run` only wakes it: the command is in memory. `end` is the last message. */
 export type WorkerRequest =
   | { readonly kind: "start"; readonly memory: WasmMemory; readonly runner: WasmModule; readonly facts: WorkerFacts }
   | { readonly kind: "load"; readonly module: WasmModule; readonly names: readonly string[] }
   | { readonly kind: "run" }
   | { readonly kind: "end" };
 
-/** From a worker; `done` comes from thread 0 when all are done, and after `ended` it leaves the memory alone. */
+/**
+ * Messages from a worker. Thread 0 sends `done` when all threads are done; after `ended` the worker no longer touches the
+ * memory.
+ */
 export type WorkerReply =
   | { readonly kind: "ready" | "loaded" | "done" | "ended" }
   | { readonly kind: "failed"; readonly problem: string };
 
-/** Indices are of 32-bit words. */
+/** Facts about a worker and its memory; indices are those of 32-bit words. */
 interface WorkerFacts {
   readonly thread: number;
   readonly threads: number;
   readonly commandWord: number;
-  /** 0: nothing but to take messages; 1: run. */
+  /** Kind of the command. 0: receive messages; 1: run. */
   readonly kindWord: number;
-  /** After the kind: address (two words), count, address of times (two words). */
+  /**
+   * Index of the worker's state. After the command's kind come its operands: plan address (two words), number of phases,
+   * address of times (two words).
+   */
   readonly stateWord: number;
   readonly isWide: boolean;
-  /** Milliseconds that a worker waits before it goes to its event loop. */
+  /** Milliseconds that a worker waits for a command before it enters its event loop. */
   readonly lingerMs: number;
 }
 
@@ -39,7 +45,7 @@ export interface WorkerPort {
   listen(take: (request: WorkerRequest) => void): void;
 }
 
-/** States of a worker. */
+/** State of a worker that waits in its event loop. */
 export const WORKER_LISTENS = 1;
 
 export function serveEngine(port: WorkerPort): void {
@@ -67,7 +73,7 @@ export function serveEngine(port: WorkerPort): void {
     run(address(at), words[at + 2]!, facts.thread, facts.threads, address(at + 3));
     if (facts.thread === 0) port.post({ kind: "done" });
   };
-  /** Runs commands until there are none for a while. */
+  /** Runs commands until none has come for a while. */
   const work = () => {
     Atomics.store(words, facts.stateWord, 0);
     for (;;) {

@@ -1,4 +1,4 @@
-/** Workers as the threads of an engine: given code and commands, awaited without blocking. */
+/** The worker threads of an engine: they get code and commands, and are awaited without blocking. */
 import { UnsupportedError } from "../../../errors.ts";
 import { lackOfAddresses } from "./address-space.ts";
 import type { CodeModule } from "./code-table.ts";
@@ -9,7 +9,7 @@ import type { WasmModule } from "./web-assembly.ts";
 import { WORKER_LISTENS, type WorkerReply } from "./worker-program.ts";
 import { type EngineWorker, startWorker, type WorkerEvents } from "./workers.ts";
 
-/** How long workers wait for the next command before they sleep in their event loops: longer than a token takes. */
+/** Milliseconds that workers wait for a command before they enter their event loops: longer than a token takes. */
 const LINGER_MS = 50;
 const WORD = { command: words.command / 4, kind: words.commandKind / 4, states: words.states / 4 } as const;
 const LISTEN = 0;
@@ -17,7 +17,7 @@ const RUN = 1;
 
 interface Waiter {
   readonly kind: WorkerReply["kind"];
-  /** Replies still to come. */
+  /** Number of replies still to come. */
   left: number;
   resolve(): void;
   reject(error: Error): void;
@@ -28,9 +28,12 @@ export class WorkerTeam {
   readonly #workers: EngineWorker[] = [];
   readonly #waiters: Waiter[] = [];
   #failure: Error | null = null;
-  /** Resolves with null when all workers run, else with why they do not: a system may have none left, a page forbid them. */
+  /**
+   * Resolves with null when all workers run, or with the reason why they do not: the system may have no more threads, or the
+   * page forbid workers.
+   */
   readonly started: Promise<Error | null>;
-  /** Settles when the workers have taken all code so far. */
+  /** Resolves when the workers have loaded all code so far. */
   #ready: Promise<void>;
 
   constructor(memory: EngineMemory, runner: WasmModule, threads: number) {
@@ -59,7 +62,7 @@ export class WorkerTeam {
     );
   }
 
-  /** Gives code to all workers, in the order of the calls. */
+  /** Sends code to all workers, in the order of the calls. */
   load({ module, names }: CodeModule): void {
     this.#ready = this.#ready.then(() => {
       this.#command(LISTEN);
@@ -87,13 +90,13 @@ export class WorkerTeam {
     await done;
   }
 
-  /** Ends the workers, also in the middle of a run. */
+  /** Terminates the workers, even during a run. */
   async dispose(): Promise<void> {
     this.#fail("the program was disposed of");
     await Promise.all(this.#workers.map((worker) => worker.terminate()));
   }
 
-  /** Starts as many as the system gives. */
+  /** Starts the workers, as far as the system allows. */
   #startWorkers(threads: number, events: WorkerEvents): void {
     const lack = lackOfAddresses(threads);
     if (lack !== null) {
@@ -119,7 +122,7 @@ export class WorkerTeam {
     Atomics.notify(control, WORD.command);
   }
 
-  /** Resolves when so many replies of a kind have come; until then the workers keep the process alive. */
+  /** Resolves when `left` replies of a kind have come; until then the workers keep the process alive. */
   #replies(kind: WorkerReply["kind"], left: number): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.#failure) {
@@ -144,7 +147,7 @@ export class WorkerTeam {
     waiter.resolve();
   }
 
-  /** A thread is gone: nothing that was started can end any more. */
+  /** Fails all that is pending, since a lost thread never completes it. */
   #fail(problem: string): void {
     this.#failure ??= new UnsupportedError(`WebAssembly threads: ${problem}`);
     for (const waiter of this.#waiters.splice(0)) waiter.reject(this.#failure);

@@ -5,10 +5,10 @@ import { quotaThreads } from "./cpu-quota.ts";
 import type { WorkerReply, WorkerRequest } from "./worker-program.ts";
 import { WORKER_TEXT } from "./worker-text.ts";
 
-/** One thread, seen from the engine. */
+/** A worker thread, as the engine sees it. */
 export interface EngineWorker {
   post(request: WorkerRequest): void;
-  /** Whether it holds up the end of the process: while something is awaited from it. */
+  /** Whether it keeps the process alive, while a reply of it is awaited. */
   keepAlive(isNeeded: boolean): void;
   /** Resolves when it has ended. */
   terminate(): Promise<unknown>;
@@ -45,8 +45,8 @@ interface Page {
 }
 
 /**
- * Whether this place can have threads that share memory: a page must be cross-origin isolated for it, and Node's
- * permission model must allow workers.
+ * Whether threads with shared memory are available: a page must be cross-origin isolated, and Node's permission model must
+ * allow workers.
  */
 export function hasThreads(): boolean {
   if (typeof SharedArrayBuffer === "undefined") return false;
@@ -59,8 +59,8 @@ export function hasThreads(): boolean {
 }
 
 /**
- * Threads worth having where nothing more is known of the cores: all of a few, half of many, and no more than a container
- * may use.
+ * Default number of threads where only the number of CPUs is known: all if they are few, half of many, and no more than a
+ * container may use.
  */
 export function wasmThreads(): number {
   if (!hasThreads()) return 1;
@@ -71,7 +71,7 @@ export function wasmThreads(): number {
   return Math.min(worthHaving, quotaThreads());
 }
 
-/** Starts a thread that runs `serveEngine`. UnsupportedError where there are none. */
+/** Starts a worker that runs `serveEngine`. UnsupportedError where there are none. */
 export function startWorker(events: WorkerEvents): EngineWorker {
   const threads = nodeBuiltin<NodeThreads>("node:worker_threads");
   return threads ? startNodeWorker(threads, events) : startWebWorker(events);
@@ -93,7 +93,7 @@ function startNodeWorker({ Worker }: NodeThreads, events: WorkerEvents): EngineW
       else worker.unref();
     },
     terminate() {
-      // Node ends a process that waits for nothing but workers that do not keep it alive, whatever awaits their end.
+      // Without this, Node would exit while only workers that do not keep it alive are awaited.
       isEnding = true;
       worker.ref();
       return worker.terminate();
@@ -124,12 +124,12 @@ function startWebWorker(events: WorkerEvents): EngineWorker {
   };
 }
 
-/** How long a worker of a page is waited for: much longer than it waits for a command before it listens. */
+/** Milliseconds to wait for a page's worker to end: much longer than it waits for a command before it listens. */
 const END_MS = 1000;
 
 /**
- * A page cannot wait for workers that it terminates, and those that wait for a command in memory go on for a while: the
- * next engine that gets the memory would wake them by its own. So they say when they do not wait any more.
+ * Resolves when a page's worker no longer waits for commands. A page cannot await the termination of a worker, and one that
+ * waits in memory lives on for a while: it would be woken by the next engine that reuses the memory.
  */
 function endOf(worker: WebWorker): Promise<void> {
   return new Promise((resolve) => {

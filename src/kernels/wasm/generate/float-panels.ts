@@ -1,6 +1,7 @@
 /**
- * Linear layers over floats: 32 k of a panel of weights at a time become floats, k by k, and are multiplied with all rows
- * of activations, whose sums wait in thread scratch. What the weights were is the caller's. A tile is a range of panels.
+ * Linear layers with float activations: y [m, n] = x [m, k] times weights [n, k] transposed. 32 columns of a panel of weights
+ * at a time are unpacked to floats [32, rows] and multiplied by all rows of activations, whose sums are in thread scratch. The
+ * caller provides the unpacking. A tile is a range of panels.
  */
 
 import type { FunctionCode } from "../assembler/expression.ts";
@@ -12,25 +13,25 @@ import { lanesOf } from "./lanes.ts";
 import { advance, elementAt, forRange, repeat } from "./loops.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
-/** Columns (k) that are multiplied before the next weights become floats. */
+/** Columns (k) that are unpacked and multiplied at a time. */
 export const UNIT = 32;
-/** Rows of activations, and vectors of weight rows, multiplied at once. */
+/** Rows of activations, and vectors of weight rows, that the inner loop multiplies at once. */
 const X_ROWS = 4;
 const QUADS_AT_ONCE = 2;
-/** k of one turn of the innermost loop. */
+/** Columns (k) in one iteration of the inner loop. */
 const UNROLLED = 4;
 
-/** Arguments of panel kernels over floats. */
+/** Argument block of panel kernels with float activations. */
 export const floatPanelBlock = new ArgumentBlock({
   weights: "ptr",
-  /** Bytes of a panel or of a row of weights. */
+  /** Bytes of a panel, or of a row of weights. */
   stride: "ptr",
-  /** Whatever the weights need besides. */
+  /** A further argument for the unpacking code. */
   extra: "ptr",
-  /** float32 [m, units * 32] */
+  /** Activations, float32 [m, units * 32]. */
   x: "ptr",
   bias: "ptr",
-  /** Bytes from the biases of one panel to those of the next. */
+  /** Bytes between the biases of consecutive panels. */
   biasStride: "ptr",
   y: "ptr",
   threadScratch: "ptr",
@@ -42,36 +43,34 @@ export const floatPanelBlock = new ArgumentBlock({
   panelCount: "i32",
   perTile: "i32",
 });
-/** The arguments of the code of `floatPanelCode`. */
+/** Locals with the arguments of `floatPanelCode`. */
 export type FloatPanelFields = FieldsOf<typeof floatPanelBlock>;
 
-/** Parameters of functions that make floats [32, rows] of a unit of a panel. */
+/** Parameters of functions that unpack a unit of a panel to floats [32, rows]. */
 export const unpackParams = { args: "ptr", panel: "i32", unit: "i32", to: "ptr" } as const;
 /** A function that unpacks one unit of a panel of weights to floats. */
 export type UnpackCode = FunctionCode<typeof unpackParams, null>;
 
-/**
- * Weights in panels of rows as `floatPanelCode` needs them: their sizes, biases, and how a unit is unpacked to floats.
- */
+/** Weights in panels of rows, as `floatPanelCode` needs them: rows, biases, and the unpacking of a unit. */
 export interface FloatPanels {
-  /** Name that tells the code from that of other panels. */
+  /** Key of the code for such panels. */
   readonly key: string;
   /** Rows of a panel, a multiple of 8. */
   readonly rows: number;
   /** Whether a bias follows the weights of a panel. */
   readonly hasBias: boolean;
-  /** Whether the biases of all rows of a panel may be read, or only of those rows that the matrix has. */
+  /** Whether all biases of a panel may be read, or only those of existing rows. */
   readonly hasWholeBiases: boolean;
-  /** Makes code that turns the weights of a group into floats. */
+  /** Makes the function that unpacks a unit to floats. */
   unpack(name: string): UnpackCode;
 }
 
-/** Thread scratch: floats of a unit, then sums [m, rows]. */
+/** Bytes of thread scratch: floats of a unit [32, rows], then sums [m, rows]. */
 export function floatThreadBytes(rows: number, m: number): number {
   return 4 * rows * (UNIT + m);
 }
 
-/** The code that multiplies float activations [m, k] with weights which are unpacked to floats, panel by panel. */
+/** Code that multiplies float activations [m, k] by weights that are unpacked to floats, panel by panel. */
 export function floatPanelCode(panels: FloatPanels): KernelCode {
   return { key: panels.key, build: () => floatPanelFunctions(panels) };
 }
@@ -122,13 +121,13 @@ interface PanelLocals {
   readonly panel: Local<"i32">;
   readonly floats: Local<"ptr">;
   readonly sums: Local<"ptr">;
-  /** Bytes of the panel's results in a row of y. */
+  /** Bytes of the panel's results that exist in a row of y. */
   readonly left: Local<"i32">;
   readonly row: Local<"i32">;
   readonly at: Local<"ptr">;
 }
 
-/** Sums begin with the biases, or 0. */
+/** Initializes the sums with the biases, or 0. */
 function beginSums(
   { rows, hasBias, hasWholeBiases }: FloatPanels,
   fields: FloatPanelFields,
@@ -150,13 +149,13 @@ function storeSums(rows: number, fields: FloatPanelFields, { panel, sums, left, 
 }
 
 interface Multiplied extends PanelLocals {
-  /** The unit's activations of the first row. */
+  /** Address of the unit's activations in the first row. */
   readonly x: Local<"ptr">;
   readonly m: Local<"i32">;
   readonly units: Local<"i32">;
 }
 
-/** Adds the products of a unit to the sums of all rows, four rows at a time. */
+/** Adds a unit's products to the sums of all rows, four rows at a time. */
 function multiplyRows(
   multiply: readonly MultiplyCode[],
   rows: number,
@@ -176,7 +175,7 @@ function multiplyRows(
 const multiplyParams = { x: "ptr", xBytes: "i32", floats: "ptr", sums: "ptr" } as const;
 type MultiplyCode = FunctionCode<typeof multiplyParams, null>;
 
-/** sums [count, rows] += x [count, 32] . floats [32, rows] */
+/** sums [count, rows] += x [count, 32] * floats [32, rows] */
 function multiplyCode(name: string, rows: number, count: number): MultiplyCode {
   return defineFunction(name, multiplyParams, ({ x, xBytes, floats, sums }, scope) => {
     const xs = [x, ...scope.localArray("ptr", "x", count - 1)];
@@ -219,7 +218,7 @@ function add(total: Local<"v128">, value: Expr<"v128">): Body[number] {
 
 const padBlock = new ArgumentBlock({ x: "ptr", to: "ptr", k: "i32", groupSize: "i32", groupLength: "i32" });
 
-/** Copies rows whose groups are followed by zeros up to a stored length. A tile is a row. */
+/** Copies rows, padding each group with zeros to its stored length. A tile is a row. */
 const padCode: KernelCode = {
   key: "pad_rows",
   build: () => [
@@ -249,7 +248,7 @@ const padCode: KernelCode = {
   ],
 };
 
-/** The rows of a call as panels want them. */
+/** Rows of activations whose groups are padded to the panels' stored length. */
 export interface PaddedRows {
   /** Number of rows. */
   readonly m: number;
@@ -257,7 +256,7 @@ export interface PaddedRows {
   readonly k: number;
   /** Elements of a group. */
   readonly groupSize: number;
-  /** Floats that a group takes with its padding. */
+  /** Floats of a padded group. */
   readonly groupLength: number;
 }
 
@@ -268,12 +267,12 @@ export function paddedLength(rows: PaddedRows): number {
   return groupsOf(rows) * rows.groupLength;
 }
 
-/** Scratch for padded rows: none where they are so already. */
+/** Scratch bytes of padded rows: 0 where no padding is needed. */
 export function paddedBytes(rows: PaddedRows): number {
   return paddedLength(rows) === rows.k ? 0 : Math.ceil((4 * rows.m * paddedLength(rows)) / 64) * 64;
 }
 
-/** The phase that pads rows, where it is needed, and where they are then. */
+/** The phase that pads rows, if needed, and the address of the padded rows. */
 export function padRows(rows: PaddedRows, x: number, scratch: number): { phases: WasmPhase[]; x: number } {
   if (paddedBytes(rows) === 0) return { phases: [], x };
   const { m, k, groupSize, groupLength } = rows;

@@ -1,4 +1,4 @@
-/** Scales and minima of groups that have minima, or scales with factors, as float32: see layout/panels.ts. */
+/** Loads scales and minima of groups with minima or factored scales as float32; layout/panels.ts describes them. */
 import { hasFactors } from "../../../quantized.ts";
 import { scaleBytes } from "../../layout/panel-geometry.ts";
 import { type Body, type Expr, type Local, when, widen } from "../assembler/expression.ts";
@@ -10,7 +10,7 @@ import { advance } from "./loops.ts";
 import type { PanelShape } from "./packed-panels.ts";
 import { loadScales, type VectorConstants } from "./weight-fields.ts";
 
-/** How far before a group the factors of its scales are, kept while groups follow each other. */
+/** Tracks the distance from a group back to its scale factors, while groups are visited in order. */
 export class FactorPlaces {
   readonly #shape: PanelShape;
   readonly #back: Local<"ptr">;
@@ -22,14 +22,14 @@ export class FactorPlaces {
     this.#count = scope.local("i32", "groups_of_factor");
   }
 
-  /** Before the first group of a panel, which so many bytes of factors are in front of. */
+  /** Starts before the first group of a panel, which `frontBytes` of factors precede. */
   start(frontBytes: Expr<"ptr">): Body {
     const { scaleType, groupsOfSuper } = this.#shape;
     if (!isFactored(this.#shape)) return [];
     return [this.#back.set(frontBytes), scaleType === "i8" ? this.#count.set(int(groupsOfSuper)) : []];
   }
 
-  /** After a group. */
+  /** Advances after a group. */
   next(): Body {
     const { scaleType, groupBytes, groupsOfSuper, superBytes } = this.#shape;
     if (scaleType === "e4m3") return [advance(this.#back, groupBytes)];
@@ -47,14 +47,14 @@ export class FactorPlaces {
   }
 }
 
-/** A group of a panel: where it begins, and which of the groups of 16 that it may be made of. */
+/** A group of a panel: the address of the stored group, and which of its two groups of 16 it is, if any. */
 export interface GroupPlace {
   readonly group: Expr<"ptr">;
   readonly part: number;
   readonly factors: FactorPlaces;
 }
 
-/** Whether scales are floats as they come, not too small by a factor for all sums: see `loadScales`. */
+/** Whether scales are loaded at their true values, rather than too small by a constant factor: see `loadScales`. */
 function hasWholeScales(shape: PanelShape): boolean {
   return shape.hasMinima || shape.inBlocks || isFactored(shape);
 }
@@ -63,13 +63,13 @@ function isFactored({ scaleType }: PanelShape): boolean {
   return hasFactors({ scaleDType: scaleType });
 }
 
-/** Four e4m3 numbers from their bytes as words: bits of floats that are 2^-120 times as large. */
+/** Converts four e4m3 codes in 32-bit lanes to floats: their bits, shifted, are floats too small by 2^-120. */
 function floatsOfE4m3(words: Expr<"v128">, constants: VectorConstants): Expr<"v128"> {
   const bits = v128.and(i32x4.shl(words, int(20)), constants.words(0x87f00000 | 0));
   return f32x4.mul(bits, constants.floats(2 ** 120));
 }
 
-/** Four scales of a group. */
+/** Loads the scales of a group for a quad of rows. */
 export function groupScales(
   shape: PanelShape,
   place: GroupPlace,
@@ -80,7 +80,7 @@ export function groupScales(
   return numbers(shape, place, { quad, offset: 0, factor: 0 }, constants);
 }
 
-/** What is added to the four weights of a group beside their signed integers times `scale`. */
+/** Offsets of a group for a quad of rows: what is added to its signed integers times `scale`. */
 export function groupOffsets(
   shape: PanelShape,
   place: GroupPlace,
@@ -109,7 +109,7 @@ function numbers(
   return f32x4.mul(f32x4.convert_i32x4_s(integers), floatsOfHalves(halves, constants));
 }
 
-/** A row's scale in a group, or its stored minimum, in the first lane. */
+/** Loads a row's scale, or its stored minimum, into the first lane. */
 export function rowNumber(
   shape: PanelShape,
   { group, part, factors }: GroupPlace,

@@ -1,4 +1,4 @@
-/** Loops over arrays of floats four at a time, the last ones singly; and numbers as they are stored: f32, f16, bf16. */
+/** Loops over arrays of floats, four at a time and then singly, with elements stored as f32, f16, bf16 or int8. */
 import {
   type Body,
   type Expr,
@@ -14,15 +14,15 @@ import { eightHalves, floatsOfHalves } from "./halves.ts";
 import { advance } from "./loops.ts";
 import type { VectorConstants } from "./weight-fields.ts";
 
-/** Integers are read as the floats that they are. */
+/** Storage type of elements; int8 is converted to and from floats of the same value. */
 export type StoredType = "f32" | "f16" | "bf16" | "int8";
 
-/** Bytes of an element by the type that it is stored in. */
+/** Bytes of an element, by storage type. */
 export const storedBytes: Readonly<Record<StoredType, number>> = { f32: 4, f16: 2, bf16: 2, int8: 1 };
 
-/** Four elements or one: how they are loaded and stored. The lanes of one element that are not used are 0. */
+/** Loads and stores four elements or one. When one is loaded, the unused lanes are 0. */
 export interface Lanes {
-  /** Elements that are handled together: one, or the four of a vector. */
+  /** Number of elements: one, or the four of a vector. */
   readonly count: 1 | 4;
   /** Loads elements of a stored type as floats. */
   load(address: Expr<"ptr">, type?: StoredType, offset?: number): Expr<"v128">;
@@ -61,7 +61,7 @@ function loadBytes(count: 1 | 4, address: Expr<"ptr">, offset: number, constants
   return f32x4.convert_i32x4_s(words);
 }
 
-/** Rounds half to even. */
+/** Stores floats as int8, rounded half to even. */
 function storeBytes(count: 1 | 4, address: Expr<"ptr">, value: Expr<"v128">): Statement {
   const words = i32x4.trunc_sat_f32x4_s(f32x4.nearest(value));
   if (count === 1) return i32.store8(address, i32x4.extract_lane(words, 0));
@@ -73,11 +73,11 @@ export interface Streams {
   readonly scope: Scope;
   readonly constants: VectorConstants;
   readonly count: Expr<"i32">;
-  /** Pointers that move on with the elements, and what the elements are. */
+  /** Pointers that advance with the elements, and the elements' storage types. */
   readonly pointers: readonly (readonly [Local<"ptr">, StoredType?])[];
 }
 
-/** Runs a body for `count` elements, four at a time and then one by one. */
+/** Runs the body for `count` elements, four at a time and then one by one. */
 export function forLanes(streams: Streams, body: (lanes: Lanes) => Body): Body {
   const { scope, constants, count, pointers } = streams;
   const left = scope.local("i32", "left");
@@ -100,7 +100,7 @@ export function forLanes(streams: Streams, body: (lanes: Lanes) => Body): Body {
   ];
 }
 
-/** Lanes of two quads whose halves, of the streams that the body loads from, become floats before the first. */
+/** Lanes of two quads at once: the body's f16 loads are collected and converted eight at a time, before the first quad. */
 function pairsOfQuads({ scope, constants, pointers }: Streams) {
   const converted = new Map<Expr<"ptr">, readonly Local<"v128">[]>();
   const quads = lanesOf(4, constants);
@@ -121,7 +121,7 @@ function pairsOfQuads({ scope, constants, pointers }: Streams) {
   return { quad, convert, isNeeded: () => converted.size > 0 };
 }
 
-/** a * b + c, in one instruction if relaxed, where the engine chooses whether the product is rounded. */
+/** a * b + c; if relaxed, in one instruction, and the engine chooses whether the product is rounded. */
 export function multiplyAdd(isRelaxed: boolean, a: Expr<"v128">, b: Expr<"v128">, c: Expr<"v128">): Expr<"v128"> {
   return isRelaxed ? f32x4.relaxed_madd(a, b, c) : f32x4.add(c, f32x4.mul(a, b));
 }
@@ -138,7 +138,7 @@ export function largestLane(value: Local<"v128">): Expr<"f32"> {
   return f32.max(f32.max(lane(0), lane(1)), f32.max(lane(2), lane(3)));
 }
 
-/** Rows of four vectors as columns. */
+/** Transposes a 4 x 4 matrix of lanes. */
 export function transposed(rows: readonly Expr<"v128">[]): Expr<"v128">[] {
   const [a, b, c, d] = rows as [Expr<"v128">, Expr<"v128">, Expr<"v128">, Expr<"v128">];
   const low = [shuffle4(a, b, [0, 4, 1, 5]), shuffle4(c, d, [0, 4, 1, 5])] as const;

@@ -1,4 +1,4 @@
-/** Small statements that most generators need. */
+/** Small statements that generators share. */
 import {
   type Body,
   doWhile,
@@ -16,22 +16,22 @@ export function forRange(variable: Local<"i32">, from: Expr<"i32">, to: Expr<"i3
   return [variable.set(from), whileDo(i32.lt_u(variable, to), [body, variable.set(i32.add(variable, int(step)))])];
 }
 
-/** Runs the body `count` times, at least once; counts `variable` down. */
+/** Runs the body `count` times, at least once; `variable` counts down. */
 export function repeat(variable: Local<"i32">, count: Expr<"i32">, body: Body): Body {
   return [variable.set(count), doWhile(body, variable.tee(i32.sub(variable, int(1))))];
 }
 
-/** Moves a pointer on: `pointer += bytes`. */
+/** Advances a pointer: `pointer += bytes`. */
 export function advance(pointer: Local<"ptr">, bytes: number | Expr<"ptr">): Statement {
   return pointer.set(ptr.add(pointer, typeof bytes === "number" ? size(bytes) : bytes));
 }
 
-/** The address `base + index * stride`, without overflow of 32 bits where addresses have 64. */
+/** The address `base + index * stride`, computed in 64 bits where addresses have 64. */
 export function elementAt(base: Expr<"ptr">, index: Expr<"i32">, stride: number | Expr<"ptr">): Expr<"ptr"> {
   return ptr.add(base, ptr.mul(widen(index), typeof stride === "number" ? size(stride) : stride));
 }
 
-/** The smaller of two unsigned numbers; both are computed twice. */
+/** target = the smaller of two unsigned numbers. */
 export function smaller(a: Local<"i32">, b: Local<"i32">, target: Local<"i32">): Statement {
   return target.set({
     type: "i32",
@@ -39,7 +39,7 @@ export function smaller(a: Local<"i32">, b: Local<"i32">, target: Local<"i32">):
   });
 }
 
-/** Runs what computes so many rows at once for all of some rows: `most`, and at the end those that are left. */
+/** Calls `run` for all of some rows, `most` at a time, and at the end once for those that are left. */
 export function forRows(row: Local<"i32">, rows: Expr<"i32">, most: number, run: (count: number) => Statement): Body {
   const rest = Array.from({ length: most - 1 }, (_, i) => i + 1);
   return [

@@ -1,4 +1,4 @@
-/** What kernels know of weights in the panel layouts when they are generated, and what they are told when they run. */
+/** Properties of weights in the panel layouts: those that code is generated for, and those that it reads at run time. */
 import type { WeightSpec } from "../../../quantized.ts";
 import type { PackedWeights } from "../../contract.ts";
 import { BLOCK_COLUMNS } from "../../families/linear/activations.ts";
@@ -13,63 +13,68 @@ export const QUADS = PANEL_ROWS / QUAD_ROWS;
 const HEADER_MARK = 15;
 export const LEVELS_OFFSET = 40;
 
-/** The facts that code is specialised to. */
+/** Properties that code is specialised for. */
 export interface PanelShape {
-  /** Rows of a panel: 16, or 32 where the fields of a byte belong to different rows. */
+  /** Rows of a panel: 16, or 32 where the bit fields of a byte belong to different rows. */
   readonly rows: number;
   readonly bits: number;
-  /** Weights of a group as stored, a multiple of 32. */
+  /** Weights of a stored group, a multiple of 32. */
   readonly groupLength: number;
-  /** Weights of a group, but for the last. */
+  /** Weights of a stored group without padding; the last one may have fewer. */
   readonly groupSize: number;
-  /** Groups with scales of their own in one as stored: 2 of 16, else 1; and of one of them what the two say. */
+  /**
+   * Groups with their own scales in a stored group: 2 for groups of 16, else 1; and the padded and unpadded length of one of
+   * them.
+   */
   readonly parts: number;
   readonly partLength: number;
   readonly partSize: number;
-  /** Whether activations have a scale for each block; and such blocks of a part, or 1, and their columns as stored. */
+  /** Whether activations are quantized in blocks; number of blocks in a part, otherwise 1; and the padded length of a block. */
   readonly inBlocks: boolean;
   readonly blocks: number;
   readonly blockLength: number;
   readonly scaleType: WeightSpec["scaleDType"];
-  /** Whether scales are float16 that all sums may be too small by a factor for, and no minima stand beside them. */
+  /**
+   * Whether scales are float16 without minima, loaded too small by a constant factor that sums are multiplied by at the end.
+   */
   readonly hasHalfScales: boolean;
   readonly hasMinima: boolean;
   readonly minimaOffset: number;
-  /** Of the factors of integer scales of some groups of all rows; 0 where all groups share theirs. */
+  /** Bytes of the factors of one super-group of integer scales for all rows; 0 where all groups share their factor. */
   readonly superBytes: number;
-  /** Groups that share a factor. */
+  /** Stored groups that share a factor. */
   readonly groupsOfSuper: number;
-  /** No scale is negative. */
+  /** Whether no scale is negative. */
   readonly hasPositiveScales: boolean;
   readonly hasZeros: boolean;
   readonly hasLevels: boolean;
-  /** Whether levels have 7 bits. */
+  /** Whether levels fit 7 bits. */
   readonly hasNarrowLevels: boolean;
   readonly hasBias: boolean;
-  /** From the start of a group to its zero points and its vectors. */
+  /** Byte offsets in a group of its zero points and its vectors. */
   readonly zerosOffset: number;
   readonly vectorsOffset: number;
   readonly groupBytes: number;
 }
 
-/** The sizes that code reads when it runs. */
+/** Sizes that code reads at run time. */
 export interface PanelSizes {
   readonly n: number;
   readonly k: number;
   readonly groups: number;
   readonly panels: number;
-  /** From the start of the buffer to the first panel's first group. */
+  /** Offset of the first panel's first group in the buffer. */
   readonly firstPanel: number;
-  /** Bytes of the factors of scales, in front of a panel's first group. */
+  /** Bytes of the scale factors before a panel's first group. */
   readonly frontBytes: number;
   readonly panelBytes: number;
-  /** From the start of a panel's first group. */
+  /** Offset from a panel's first group. */
   readonly correctionOffset: number;
 }
 
 const shapes = new WeakMap<PackedWeights, PanelShape>();
 
-/** The shape of weights; worked out once for weights that are opened once. */
+/** The shape of weights, computed once for opened weights. */
 export function panelShape(weights: PackedWeights): PanelShape {
   const known = shapes.get(weights) ?? shapeOf(weights);
   shapes.set(weights, known);
@@ -96,7 +101,7 @@ function shapeOf({ spec, hasBias, bytes, layout, levels }: PackedWeights): Panel
 
 const blockShapes = new WeakMap<PanelShape, PanelShape>();
 
-/** The same weights for activations in blocks. */
+/** The shape for activations quantized in blocks. */
 export function inBlocks(shape: PanelShape): PanelShape {
   const blockLength = Math.min(shape.partLength, BLOCK_COLUMNS);
   const made = { inBlocks: true, blocks: shape.partLength / blockLength, blockLength, hasHalfScales: false };
@@ -110,14 +115,14 @@ export function panelSizes({ spec, hasBias }: PackedWeights, { rows }: PanelShap
   return { n: spec.n, k: spec.k, groups, panels, panelBytes, correctionOffset, firstPanel, frontBytes };
 }
 
-/** Quads of a panel. */
+/** Number of quads in a panel. */
 export function quadsOf({ rows }: PanelShape): number {
   return rows / QUAD_ROWS;
 }
 
 const keys = new WeakMap<PanelShape, string>();
 
-/** A name for code of a shape. */
+/** Key of code for a shape. */
 export function shapeKey(shape: PanelShape): string {
   const known = keys.get(shape) ?? keyOf(shape);
   keys.set(shape, known);

@@ -1,6 +1,7 @@
 /**
- * The smallest runs of packed weights that hold whole fields, in either panel layout: panel16 has some steps of four k
- * for each quad of rows side by side, panel32 one step of all quads, its vectors flipped at the highest bit of each byte.
+ * Visits packed weights in blocks, the smallest runs of vectors with whole fields, in either panel layout: panel16 has several
+ * steps of four k for each quad of rows, side by side; panel32 has one step of all quads, with the highest bit of each byte
+ * flipped.
  */
 import { fieldTables } from "../../layout/fields.ts";
 import { type Body, type Local, words4 } from "../assembler/expression.ts";
@@ -12,7 +13,7 @@ import { fieldOf, loadChunk, type VectorConstants } from "./weight-fields.ts";
 const VECTOR_BYTES = 16;
 const FLIP = words4(0x80808080);
 
-/** Steps of four k that a block holds. */
+/** Number of steps of four k in a block. */
 export function blockSteps({ rows, bits }: PanelShape): number {
   return rows === PANEL_ROWS ? fieldTables[bits]!.fields.length : 1;
 }
@@ -28,7 +29,7 @@ export interface BlockReader {
   readonly constants: VectorConstants;
 }
 
-/** Visits the fields of the block at an address (plus the offset of a group's vectors): four k of a quad of rows each. */
+/** Visits the fields of the block at an address (plus the offset of a group's vectors), each four k of a quad of rows. */
 export function forFields(
   { shape, scope, constants }: BlockReader,
   at: Local<"ptr">,

@@ -1,4 +1,4 @@
-/** Runs of rows, as kernels read a table of sequences. */
+/** Reads runs of rows from a sequence table. */
 import { type Body, type Expr, type Local, select, when, whileDo } from "../assembler/expression.ts";
 import { i32, int, ptr, size } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
@@ -6,13 +6,13 @@ import { advance } from "./loops.ts";
 
 const RUN_BYTES = 16;
 
-/** What a function must know of a call: its rows, and the address of its runs. */
+/** Arguments that a function needs to read runs: the number of rows, and the address of the runs. */
 export interface RunFields {
   readonly rows: Local<"i32">;
   readonly runs: Local<"ptr">;
 }
 
-/** Consecutive rows that are consecutive positions of one sequence. */
+/** A run: consecutive rows that are consecutive positions of one sequence. */
 export class Run {
   readonly first: Local<"i32">;
   readonly count: Local<"i32">;
@@ -26,7 +26,7 @@ export class Run {
     this.slot = scope.local("i32", "run_slot");
   }
 
-  /** Reads the run at an address; it has no rows where they are not all rows of the call. */
+  /** Reads the run at an address; it gets no rows if it exceeds the rows of the call. */
   load(at: Expr<"ptr">, { rows }: RunFields): Body {
     const [first, count, position, slot] = [0, 4, 8, 12].map((offset) => i32.load(at, offset)) as [
       Expr<"i32">,
@@ -45,7 +45,7 @@ export class Run {
   }
 }
 
-/** Runs `visit` for each run that has rows of the call, in their order; `at` is the address of its numbers. */
+/** Runs `visit` for each run with rows in the call, in order; `at` is the address of its numbers. */
 export function forRuns(scope: Scope, fields: RunFields, visit: (run: Run, at: Local<"ptr">) => Body): Body {
   const run = new Run(scope);
   const left = scope.local("i32", "runs_left");

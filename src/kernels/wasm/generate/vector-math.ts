@@ -1,4 +1,4 @@
-/** exp and tanh of vectors, with a relative error of some 2e-7. */
+/** exp and tanh of vectors, with a relative error of about 2e-7. */
 import type { Body, Expr, Local } from "../assembler/expression.ts";
 import { f32x4, i32x4, int, v128 } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
@@ -6,7 +6,7 @@ import type { VectorConstants } from "./weight-fields.ts";
 
 /** Coefficients of (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2, highest power first: Chebyshev interpolation. */
 const REST = [1.39262504e-3, 8.36323295e-3, 4.16665524e-2, 1.66665763e-1, 0.5];
-/** ln 2 in two parts, the first of so few bits that its products with small integers are exact. */
+/** ln 2 in two parts, the first with so few bits that its products with small integers are exact. */
 const LN2 = [0.693359375, -2.1219444e-4] as const;
 
 export class VectorMath {
@@ -24,7 +24,7 @@ export class VectorMath {
     this.#rest = scope.local("v128", "rest");
   }
 
-  /** result = e^x; 0 where that is below the normal numbers, infinity above 88.7; NaN of NaN. */
+  /** result = e^x; 0 where that would be subnormal, infinity above 88.7, NaN for NaN. */
   exp(x: Expr<"v128">, result: Local<"v128">): Body {
     const floats = (value: number) => this.#constants.floats(value);
     const value = f32x4.mul(f32x4.add(this.#rest, floats(1)), this.#scale());
@@ -36,7 +36,7 @@ export class VectorMath {
     ];
   }
 
-  /** result = tanh x = (e - 1) / (e + 1) with e = e^(2 x), e - 1 made without cancellation. */
+  /** result = tanh x = (e - 1) / (e + 1) with e = e^(2 x), where e - 1 is computed without cancellation. */
   tanh(x: Expr<"v128">, result: Local<"v128">): Body {
     const floats = (value: number) => this.#constants.floats(value);
     return [
@@ -50,7 +50,7 @@ export class VectorMath {
     ];
   }
 
-  /** x = power * ln 2 + r, rest = e^r - 1. */
+  /** Splits x = power * ln 2 + r, and sets rest = e^r - 1. */
   #split(): Body {
     const floats = (value: number) => this.#constants.floats(value);
     const reduced = LN2.reduce<Expr<"v128">>(
@@ -68,7 +68,7 @@ export class VectorMath {
     ];
   }
 
-  /** 2^power by its bits. */
+  /** 2^power, made from its exponent bits. */
   #scale(): Expr<"v128"> {
     const exponent = i32x4.add(i32x4.trunc_sat_f32x4_s(this.#power), this.#constants.words(127));
     return i32x4.shl(exponent, int(23));

@@ -1,4 +1,4 @@
-/** Vectors of packed weights taken apart: fields by shifts and masks, scales to float32, zero points to integers. */
+/** Unpacks vectors of packed weights: fields by shifts and masks, scales to float32, zero points to integers. */
 
 import { fieldTables } from "../../layout/fields.ts";
 import { type Body, bytes16, type Expr, floats4, type Local, type Statement, words4 } from "../assembler/expression.ts";
@@ -6,9 +6,9 @@ import { f32x4, i16x8, i32x4, int, v128 } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
 import type { PanelShape } from "./packed-panels.ts";
 
-/** Vector constants in variables, so that loops do not make them again. `prepare` sets those asked for. */
+/** Vector constants in locals, so that loops do not make them again; `prepare` sets those that were requested. */
 export class VectorConstants {
-  /** Statements that set the constants, for the start of the function. */
+  /** Statements that set the constants, to put at the start of the function. */
   readonly prepare: Statement[] = [];
   readonly #scope: Scope;
   readonly #bytes = new Map<number, Local<"v128">>();
@@ -25,7 +25,7 @@ export class VectorConstants {
     return this.#bytes.get(value) ?? this.#add(this.#bytes, value, `bytes_${value}`, bytes16(value));
   }
 
-  /** A local whose 8 words of 16 bits all have this value. */
+  /** A local whose 4 words of 32 bits all have this value. */
   words(value: number): Local<"v128"> {
     const word = value >>> 0;
     return this.#words.get(word) ?? this.#add(this.#words, word, `words_${word}`, words4(word));
@@ -37,7 +37,7 @@ export class VectorConstants {
     return this.#floats.get(value) ?? this.#add(this.#floats, value, name(), floats4(value));
   }
 
-  /** Gives a variable for use within a statement, the same for every use of a name. */
+  /** A local for use within a statement; equal names give the same local. */
   temporary(name: string): Local<"v128"> {
     const local = this.#temporaries.get(name) ?? this.#scope.local("v128", name);
     this.#temporaries.set(name, local);
@@ -52,7 +52,7 @@ export class VectorConstants {
   }
 }
 
-/** Field `index`, unsigned bytes, of the vectors of a chunk. */
+/** Extracts field `index`, as unsigned bytes, from the vectors of a chunk. */
 export function fieldOf(
   bits: number,
   index: number,
@@ -69,12 +69,12 @@ export function fieldOf(
   return pieces.reduce((all, piece) => v128.or(all, piece));
 }
 
-/** 2^112: what float32 has more in its exponent's offset than float16. */
+/** 2^112, the difference of the exponent biases of float32 and float16. */
 const HALF_SCALE = 2 ** 112;
 
 /**
- * Four scales from an address, as float32. Halves come HALF_SCALE too small: the caller multiplies sums by it, which
- * also makes subnormal halves right.
+ * Loads four scales as float32. float16 scales are loaded too small by HALF_SCALE: the caller multiplies sums by it, which also
+ * handles subnormal scales.
  */
 export function loadScales(
   shape: PanelShape,
@@ -88,13 +88,13 @@ export function loadScales(
   return v128.and(moved, constants.words(0x8fffe000));
 }
 
-/** Four zero points of a group as 32-bit integers. */
+/** Loads four zero points of a group as 32-bit integers. */
 export function loadZeros(shape: PanelShape, group: Expr<"ptr">, quad: number): Expr<"v128"> {
   const bytes = v128.load32_zero(group, shape.zerosOffset + 4 * quad);
   return i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(bytes));
 }
 
-/** sum * HALF_SCALE for halves; sum as it is otherwise. */
+/** sum * HALF_SCALE for float16 scales; sum unchanged otherwise. */
 export function unscaleHalves(shape: PanelShape, sum: Expr<"v128">, constants: VectorConstants): Expr<"v128"> {
   return shape.hasHalfScales ? f32x4.mul(sum, constants.floats(HALF_SCALE)) : sum;
 }

@@ -1,4 +1,4 @@
-/** Weights were packed when the program was exported. */
+/** Stand-in that packs nothing: weights were packed when the program was exported. */
 import type * as original from "../../../../kernels/layout/panel-packer.ts";
 
 class NoPacker {

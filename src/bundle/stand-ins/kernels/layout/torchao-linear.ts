@@ -1,4 +1,4 @@
-/** For programs without weights in TorchAO's layouts, which are for interchange. */
+/** Stand-in for programs without weights in TorchAO's layouts. */
 import type * as original from "../../../../kernels/layout/torchao-linear.ts";
 
 export const TORCHAO_MAGIC: typeof original.TORCHAO_MAGIC = 6712;

@@ -1,4 +1,4 @@
-/** Native code is not bundled: WebAssembly serves. */
+/** Stand-in without native code, which is not bundled: WebAssembly kernels serve. */
 import type * as original from "../../../../kernels/native/addon.ts";
 
 export const nativeAddon: typeof original.nativeAddon = () => null;

@@ -1,4 +1,4 @@
-/** Native code is not bundled: WebAssembly serves. */
+/** Stand-in without native code, which is not bundled: WebAssembly kernels serve. */
 import { UnsupportedError } from "../../../../errors.ts";
 import type * as original from "../../../../kernels/native/rows.ts";
 

@@ -1,4 +1,6 @@
-/** Rows of embedding tables as TorchAO packs them: chunks of 128, 64 and 32 values, read value by value. A tile is an index. */
+/**
+ * Reads rows of TorchAO-packed embedding tables: chunks of 128, 64 and 32 values, unpacked value by value. A tile is one index.
+ */
 
 import type { Kernel } from "../../../contract.ts";
 import { type ChunkSize, chunkPieces } from "../../../layout/torchao-bits.ts";
@@ -33,7 +35,7 @@ const chunkSizes: readonly ChunkSize[] = [128, 64, 32];
 
 const chunkParams = { from: "ptr", to: "ptr" } as const;
 
-/** Reads a chunk as int8. */
+/** Function that unpacks a chunk to int8. */
 function chunkCode(bits: number, chunk: ChunkSize): FunctionCode<typeof chunkParams, null> {
   return defineFunction(`packed_chunk_w${bits}_${chunk}`, chunkParams, ({ from, to }) =>
     chunkPieces(bits, chunk).map((pieces, i) => {
@@ -103,7 +105,7 @@ interface RowValues {
   readonly constants: VectorConstants;
 }
 
-/** y = (value - zero) * scale */
+/** y = (value - zero) * scale, group by group. */
 function scaleGroups(
   { scales, zeros, y, groups, groupSize }: FieldsOf<typeof block>,
   { row, values, scope, constants }: RowValues,

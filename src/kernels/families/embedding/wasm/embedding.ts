@@ -1,4 +1,4 @@
-/** Rows of tables: float tables, and packed linear weights (tied embeddings). A tile is an index. */
+/** Reads rows of embedding tables: floats, or packed linear weights (tied embeddings). A tile is one index. */
 
 import type { Kernel } from "../../../contract.ts";
 import { fieldTables } from "../../../layout/fields.ts";
@@ -37,7 +37,7 @@ import type { FloatEmbeddingArgs, SharedEmbeddingArgs } from "../fields.ts";
 
 export const indexType = (indices: Indices) => (indices instanceof Int32Array ? "i32" : "i64");
 
-/** Sets `row` to the tile's index, or leaves `isKnown` 0 where there is no such row: its values are NaN then. */
+/** Sets `row` to the tile's index, or leaves `isKnown` 0 if there is no such row, whose result is then NaN. */
 export function readIndex(
   type: "i32" | "i64",
   {
@@ -160,9 +160,9 @@ interface RowReader {
   readonly scope: Scope;
   readonly constants: VectorConstants;
   readonly table: Local<"v128">;
-  /** Row of the panel. */
+  /** Row within the panel. */
   readonly row: Local<"i32">;
-  /** The row's group. */
+  /** Address of the row's group. */
   readonly at: Local<"ptr">;
 }
 
@@ -198,16 +198,16 @@ function readGroups(reader: RowReader, { y, k, groups, frontBytes }: SharedField
 
 interface GroupReader {
   readonly y: Local<"ptr">;
-  /** Which it is of the groups that are stored as one. */
+  /** Index of the group among those that are stored as one. */
   readonly part: number;
-  /** Weights of the group. */
+  /** Number of weights of the group. */
   readonly count: Local<"i32">;
   readonly scale: Local<"v128">;
   readonly zero: Local<"v128">;
   readonly minimum: Local<"v128">;
 }
 
-/** The values of a group, four at a time; the last may be fewer. */
+/** Dequantizes the values of a group, four at a time; the last may be fewer. */
 function readChunks(reader: RowReader, { y, part, count, scale, zero, minimum }: GroupReader): Body {
   const { shape, scope, constants, table, row, at } = reader;
   const { vectors, fields } = fieldTables[shape.bits]!;
@@ -242,7 +242,7 @@ function readChunks(reader: RowReader, { y, part, count, scale, zero, minimum }:
   const turns = scope.local("i32", "turns");
   const steps = shape.partLength / 4;
   if (shape.rows === PANEL_ROWS) {
-    // One run of vectors may hold two groups.
+    // A run of vectors may contain two groups.
     const isShared = steps < fields.length;
     const before = isShared ? 0 : (part * steps * 64 * vectors) / fields.length;
     return [
@@ -255,7 +255,8 @@ function readChunks(reader: RowReader, { y, part, count, scale, zero, minimum }:
       ]),
     ];
   }
-  // Four rows of as many quads as a byte has fields share vectors, whose highest bits are flipped.
+  // In panel32, a vector holds four rows of each of several quads, one in each bit field, with the highest bit of each byte
+  // flipped.
   const quad = i32.div_u(row, int(4));
   const field = i32.rem_u(quad, int(fields.length));
   return [
@@ -271,7 +272,7 @@ function readChunks(reader: RowReader, { y, part, count, scale, zero, minimum }:
   ];
 }
 
-/** Field `f` of a row's words: four bytes. */
+/** Extracts field `f`, four bytes, from a row's words. */
 function fieldOfWords({ bits }: PanelShape, f: number, words: readonly Local<"i32">[]): Expr<"i32"> {
   return fieldTables[bits]!.fields[f]!.map(({ vector, shift, width, at }) => {
     const mask = Math.imul(0x01010101, (1 << width) - 1);
@@ -279,7 +280,7 @@ function fieldOfWords({ bits }: PanelShape, f: number, words: readonly Local<"i3
   }).reduce((all, piece) => i32.or(all, piece));
 }
 
-/** The lanes moved down by one. */
+/** The vector with its 32-bit lanes rotated down by one. */
 function rotate(value: Local<"v128">) {
   const lanes = Array.from({ length: 16 }, (_, i) => (i + 4) % 16);
   return { kind: "shuffle", lanes, operands: [value.node, value.node] } as const;

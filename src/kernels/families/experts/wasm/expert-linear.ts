@@ -1,7 +1,7 @@
 /**
- * Linear layers with a matrix for each expert. Which rows are whose is known only when the call runs: one tile makes a step
- * for each expert that has rows, which is the arguments of the linear kernel for as many rows; then all threads take tiles of
- * these steps until there are none. What linear kernels do with rows first, such as quantizing them, is done for all at once.
+ * Linear layers with a matrix for each expert. The number of rows of each expert is known only at run time: one tile makes a
+ * step for each expert that has rows, with the arguments of a linear kernel for that number; then all threads take tiles of
+ * these steps until none are left. Phases of linear kernels before the product, such as quantizing rows, run once for all rows.
  */
 
 import { UnsupportedError } from "../../../../errors.ts";
@@ -33,34 +33,43 @@ import {
 import type { FloatLinearArgs, PackedLinearArgs } from "../../linear/fields.ts";
 import type { ExpertLinearArgs } from "../fields.ts";
 
-/** What threads share at the start of the scratch: the next tile to take, and the number of steps. */
+/** Shared state at the start of the scratch memory: the next tile to take, and the number of steps. */
 const state = { nextTile: 0, steps: 64, bytes: 128 } as const;
-/** A step: the end of its tiles among those of all, the place of its kernel among those of the call, and its arguments. */
+/**
+ * Layout of a step: the end of its tiles in the order of all tiles, the index of its kernel among the call's, and its
+ * arguments.
+ */
 const step = { end: 0, kernel: 4, args: 8, bytes: 8 + 8 * 16 } as const;
-/** How a kernel is described: its fewest rows, its tiles for a matrix, its arguments, and of each the four numbers it is made of. */
+/**
+ * Layout of a kernel's entry: its least number of rows, its tiles per matrix, its number of arguments, and for each argument
+ * the four numbers that it is computed from.
+ */
 const entry = { from: 0, tiles: 4, count: 8, numbers: 16, numberBytes: 32 } as const;
 
-/** One way to multiply the rows of an expert: a kernel, from some rows on. */
+/** One way to multiply an expert's rows: a kernel that serves a least number of rows. */
 interface Way {
   readonly from: number;
-  /** What is done with all rows first. */
+  /** Phases that run once for all rows. */
   readonly before: readonly WasmPhase[];
   readonly product: WasmPhase;
   readonly slopes: RowProducts;
-  /** Number of rows that the product's arguments are for. */
+  /** Number of rows that `product` was made for. */
   readonly rows: number;
 }
 
-/** The step of a kernel, by its place among the choices, for `m` rows and the matrix of one expert. */
+/** Makes the step of a kernel, by its index among the choices, for `m` rows and one expert's matrix. */
 type StepOf = (kernel: number, m: number) => WasmStep;
 
-/** Where the scratch of a kernel is: what its phases before the product fill, and what its threads have of their own. */
+/** Addresses of a kernel's scratch memory: that filled by its phases before the product, and that of its threads. */
 interface KernelScratch {
   readonly shared: number;
   readonly threads: number;
 }
 
-/** The ways of a call, by the kernels that it may choose among. Kernels for one number of rows alone are a way for each. */
+/**
+ * The ways of a call, for all kernels that it may choose. A kernel whose code is for one number of rows has a way for each
+ * number.
+ */
 function waysOf<A>(
   { matrices, places }: ExpertLinearArgs<A>,
   scratch: readonly KernelScratch[],
@@ -71,7 +80,7 @@ function waysOf<A>(
       const { phases, products } = stepOf(i, rows);
       const before = phases.slice(0, -1);
       const last = phases.at(-1)!;
-      // What is done with all rows first is done once, for as many rows as there are.
+      // Phases before the product run once, so they must not depend on the number of rows.
       const isShared = before.length === 0 || products?.rows;
       if (!products || !isShared || last.args.length > step.bytes - step.args)
         throw new UnsupportedError(`${kernel.name} cannot multiply the rows of experts`);
@@ -87,7 +96,7 @@ function waysOf<A>(
 
 const keyOf = ({ before }: Pick<Way, "before">) => before.map(({ code }) => code.key).join();
 
-/** args + times * slopes, number by number. */
+/** args + times * slopes, for each 8-byte number. */
 function moved(args: Uint8Array, slopes: Uint8Array, times: number): Uint8Array {
   const [from, by] = [args, slopes].map(({ buffer, byteOffset, length }) => new DataView(buffer, byteOffset, length));
   const result = new DataView(new ArrayBuffer(args.length));
@@ -97,9 +106,9 @@ function moved(args: Uint8Array, slopes: Uint8Array, times: number): Uint8Array 
 }
 
 /**
- * Where the scratch of each kernel begins, and the end. Kernels that do the same with rows first share what it fills. What
- * threads have of their own is each kernel's, as one thread runs this kernel while another runs that one, and kernels give
- * their threads more or less.
+ * Addresses of each kernel's scratch memory, and its end. Kernels with the same phases before the product share what those
+ * fill. Thread scratch is separate for each kernel, since threads may run different kernels at the same time, with different
+ * sizes.
  */
 function scratchOf<A>(
   { matrices, places: rows }: ExpertLinearArgs<A>,
@@ -149,10 +158,10 @@ const stepsBlock = new ArgumentBlock({
   ways: "i32",
   wayBytes: "i32",
 });
-/** Where the ways begin in the arguments. */
+/** Byte offset of the ways in the arguments. */
 const WAYS = 8 * Object.keys(stepsBlock.fields).length;
 
-/** The arguments of the phase that makes steps: the numbers of all ways follow the block. */
+/** Arguments of the phase that makes steps: the block, followed by the numbers of all ways. */
 function stepsArguments(
   values: Omit<Parameters<typeof stepsBlock.encode>[0], "ways" | "wayBytes">,
   ways: readonly Way[],
@@ -172,7 +181,7 @@ function stepsArguments(
     for (let field = 0; field < product.args.length / 8; field++) {
       const number = at + entry.numbers + entry.numberBytes * field;
       for (const [j, part] of parts.entries()) bytes.set(part.subarray(8 * field, 8 * field + 8), number + 8 * j);
-      // Without any rows, which are counted when the call runs.
+      // The argument for 0 rows; the rows are counted at run time.
       const none = base!.getBigInt64(8 * field, true) - BigInt(rows) * each!.getBigInt64(8 * field, true);
       view.setBigInt64(number, slopes.rows ? none : base!.getBigInt64(8 * field, true), true);
     }
@@ -180,7 +189,9 @@ function stepsArguments(
   return bytes;
 }
 
-/** Makes a step for each expert that has rows, and NaN where no expert has. A routing may have any values as starts. */
+/**
+ * Makes a step for each expert that has rows, and writes NaN where no expert does. The starts of a routing may be any values.
+ */
 const stepsCode: KernelCode = {
   key: "expert_steps",
   build: () => [
@@ -248,7 +259,7 @@ const stepsCode: KernelCode = {
 
 const runBlock = new ArgumentBlock({ state: "ptr", steps: "ptr" });
 
-/** Runs tiles of steps until there are none. A tile is a thread. */
+/** Runs tiles of steps until none are left. A tile is a thread. */
 function runCode(codes: readonly KernelCode[]): KernelCode {
   const key = `experts_${codes.map((code) => code.key).join("_or_")}`;
   return {
@@ -287,7 +298,7 @@ function runCode(codes: readonly KernelCode[]): KernelCode {
   };
 }
 
-/** Gives the address of the first matrix, or bias, for that of any expert. */
+/** Resolves the matrix, or bias, of any expert to the address of the first expert's. */
 function readingWholes(wholes: readonly ArrayBufferView[], read: Placement["read"]): Placement["read"] {
   const known = new Map<ArrayBufferView, number>();
   return (view) => {
@@ -303,10 +314,10 @@ function readingWholes(wholes: readonly ArrayBufferView[], read: Placement["read
   };
 }
 
-/** The arguments of a linear layer of `m` rows, by whose matrix code is made. */
+/** Arguments of a linear layer with `m` rows, for the matrix that code is generated for. */
 type Template<A> = (m: number) => A;
 
-/** `templateOf`: what code is made for, so that it serves the matrices of all experts. */
+/** A kernel of expert layers. `templateOf`: arguments to generate code for, so that it fits the matrices of all experts. */
 function expertLinear<A>(
   name: string,
   templateOf: (args: ExpertLinearArgs<A>) => Template<A>,
@@ -344,7 +355,7 @@ function expertLinear<A>(
   });
 }
 
-/** Code for scales that may be negative serves all, and so does that for levels of 8 bits; that for others serves where none is. */
+/** Uses a template whose code fits all experts: code for possibly negative scales, or 8-bit levels, also serves the others. */
 export const expertLinearPackedWasm: Kernel<ExpertLinearArgs<PackedLinearArgs>> = expertLinear(
   "expert_linear_packed_any_1x1x1_wasm_simd",
   ({ experts, matrices, x, y }) => {

@@ -1,6 +1,6 @@
 /**
- * Routers of mixtures of experts: the experts of each row and the places of rows in their order; rows by place; and sums of
- * what a row's experts made. Routings may hold any values: what is read of one is looked at before it is used.
+ * Kernels of routers: choosing each row's experts and the places of rows ordered by expert; copying rows to their places; and
+ * summing the results of a row's experts. Routings may contain any values: each is checked before use.
  */
 
 import type { Kernel } from "../../../contract.ts";
@@ -19,7 +19,7 @@ const routeBlock = new ArgumentBlock({
   logits: "ptr",
   bias: "ptr",
   factors: "ptr",
-  /** For each thread, scores [experts]. */
+  /** Scores [threads, experts]. */
   scores: "ptr",
   starts: "ptr",
   sources: "ptr",
@@ -40,7 +40,7 @@ interface RouterKind {
   readonly hasFactors: boolean;
 }
 
-/** A row's logits and scores, which stay where they are. */
+/** Addresses of a row's logits and scores. */
 interface RouterRow {
   readonly fields: RouteFields;
   readonly logits: Local<"ptr">;
@@ -48,7 +48,7 @@ interface RouterRow {
   readonly scope: Scope;
 }
 
-/** Scores of a row: of softmax, as those of all experts are 1 together, or of a sigmoid each. */
+/** Computes the scores of a row: the softmax over all experts, or a sigmoid for each. */
 function scoreRow({ fields, logits, scores, scope }: RouterRow, isSigmoid: boolean): Body {
   const constants = new VectorConstants(scope);
   const math = new VectorMath(scope, constants);
@@ -83,7 +83,7 @@ function scoreRow({ fields, logits, scores, scope }: RouterRow, isSigmoid: boole
     forLanes(both, (lanes) => [
       math.exp(f32x4.sub(lanes.load(from), largest), value),
       lanes.store(to, value),
-      // What was stored is loaded again so that lanes without a score count nothing.
+      // Loaded back, so that unused lanes are 0 in the sum.
       total.set(f32x4.add(total, lanes.load(to))),
     ]),
     total.set(f32x4.splat(sumOfLanes(total))),
@@ -92,7 +92,7 @@ function scoreRow({ fields, logits, scores, scope }: RouterRow, isSigmoid: boole
   ];
 }
 
-/** The experts of a row, the best first, written where places belong. What is no number is no better than any. */
+/** Chooses the experts of a row, best first; their ids are written to `places`. NaN is never better than another score. */
 function chooseExperts({ fields, logits, scores, scope }: RouterRow, chosen: Local<"ptr">, hasBias: boolean): Body {
   const [j, e, best, i, isTaken] = ["j", "e", "best", "i", "is_taken"].map((name) => scope.local("i32", name)) as [
     Local<"i32">,
@@ -152,7 +152,10 @@ function routeCode(kind: RouterKind): KernelCode {
   };
 }
 
-/** From ids of experts, where rows go: those of one expert in their order. Starts of experts are their ends on the way. */
+/**
+ * Replaces expert ids by places: rows of one expert are consecutive, in their order. `starts` holds the ends of experts
+ * meanwhile.
+ */
 const orderCode: KernelCode = {
   key: "route_order",
   build: () => [
@@ -192,7 +195,7 @@ const orderCode: KernelCode = {
   ],
 };
 
-/** Addresses of the parts of a routing, as src/kernels/families/experts/routing.ts has them. */
+/** Addresses of the parts of a routing, laid out as in src/kernels/families/experts/routing.ts. */
 function routingPlaces(routing: number, { rows, experts, topK }: Pick<RouteArgs, "rows" | "experts" | "topK">) {
   const count = rows * topK;
   const sources = routing + 4 * (experts + 1);
@@ -231,7 +234,7 @@ const rowsBlock = new ArgumentBlock({
   dim: "i32",
 });
 
-/** A row by its place. A tile is a place. */
+/** Copies the row of each place. A tile is a place. */
 const expertRowsCode: KernelCode = {
   key: "expert_rows",
   build: () => [
@@ -251,7 +254,7 @@ const expertRowsCode: KernelCode = {
   ],
 };
 
-/** The sum of what a row's experts made. A tile is a row. */
+/** Sums the weighted results of a row's experts. A tile is a row. */
 const combineCode: KernelCode = {
   key: "combine_experts",
   build: () => [

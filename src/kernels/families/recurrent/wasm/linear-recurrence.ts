@@ -1,7 +1,7 @@
 /**
- * Linear recurrences, each on the states of its own sequence: Mamba 2, and the gated delta rule. A tile is some columns of the
- * state of a head, which stay in the first-level cache from a run's first row to its last. A column's sums go key by key, so
- * that a row's results are the same whichever rows are beside it.
+ * Linear recurrences on the state of each sequence: Mamba 2 (Dao & Gu 2024) and the gated delta rule (Yang et al. 2024). A tile
+ * is some columns of a head's state, which stay in the L1 cache from a run's first row to its last. Sums of a column go key by
+ * key, so that a row's results do not depend on other rows of the step.
  */
 
 import type { CpuFeature, Kernel } from "../../../contract.ts";
@@ -17,11 +17,11 @@ import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from ".
 import type { LinearRecurrenceArgs } from "../fields.ts";
 import { forStates, stateFields, stateValues } from "./states.ts";
 
-/** Vectors of columns that are worked on at once: as many sums, two of each, as registers hold. */
+/** Vectors of columns computed at once: two sums of each fit the registers. */
 const VECTORS = 4;
 const COLUMNS = 4 * VECTORS;
 const TILE_ROW_BYTES = 4 * COLUMNS;
-/** What a thread keeps behind the columns: S^T of the next key, what is added to them, and S^T of the query. */
+/** Byte offsets of a thread's data after the tile's columns: S^T k of the next row, the update u, and S^T q. */
 const KEPT = { known: 0, added: TILE_ROW_BYTES, sums: 2 * TILE_ROW_BYTES, bytes: 3 * TILE_ROW_BYTES } as const;
 
 const block = new ArgumentBlock({
@@ -34,14 +34,14 @@ const block = new ArgumentBlock({
   y: "ptr",
   scratch: "ptr",
   threadBytes: "ptr",
-  /** Of a row of keys, of values and of gates; of a key head, of a head's state and of a row of it. */
+  /** Bytes of a row of keys, of values and of gates; of a key head, of a head's state and of a row of that. */
   keyBytes: "ptr",
   valueBytes: "ptr",
   gateBytes: "ptr",
   keyHeadBytes: "ptr",
   headBytes: "ptr",
   stateRowBytes: "ptr",
-  /** Heads that share keys, and groups of columns of a head. */
+  /** Heads that share a key head, and groups of columns of a head. */
   ratio: "i32",
   groups: "i32",
   keyDim: "i32",
@@ -52,7 +52,7 @@ type Fields = FieldsOf<typeof block>;
 
 interface Variant {
   readonly hasBeta: boolean;
-  /** Multiplies and adds in one instruction. */
+  /** Whether multiply-adds are relaxed (one instruction). */
   readonly isRelaxed: boolean;
 }
 
@@ -64,13 +64,13 @@ class Columns {
   readonly isRelaxed: boolean;
   readonly constants: VectorConstants;
   readonly math: VectorMath;
-  /** The columns of the tile [keyDim, COLUMNS], and what is kept behind them. */
+  /** Address of the tile's columns [keyDim, COLUMNS], and of the data after them. */
   readonly tile: Local<"ptr">;
   readonly kept: Local<"ptr">;
   readonly count: Local<"i32">;
   readonly decay: Local<"v128">;
   readonly value: Local<"v128">;
-  /** Places of the row in the inputs and the results. */
+  /** Addresses of the row in the inputs and the result. */
   readonly row: Readonly<Record<"q" | "k" | "v" | "logDecay" | "beta" | "y", Local<"ptr">>>;
   readonly at: Local<"ptr">;
   readonly from: Local<"ptr">;
@@ -99,7 +99,7 @@ class Columns {
   }
 }
 
-/** Runs the body for the columns of the tile, four at a time and then one by one. */
+/** Runs the body for the tile's columns, four at a time and then one by one. */
 function forColumns(
   { scope, constants, count }: Columns,
   pointers: readonly Local<"ptr">[],
@@ -108,7 +108,7 @@ function forColumns(
   return forLanes({ scope, constants, count, pointers: pointers.map((pointer) => [pointer] as const) }, body);
 }
 
-/** The columns of a state, with zeros beside them, and S^T of the run's first key. */
+/** Loads the columns of a state, padded with zeros, and computes S^T k of the run's first row. */
 function takeColumns(columns: Columns, state: Expr<"ptr">): Body {
   const { scope, constants, fields, hasBeta, isRelaxed, row, tile, kept, at, from, to, i, value } = columns;
   const { keyDim, stateRowBytes } = fields;
@@ -140,7 +140,7 @@ function takeColumns(columns: Columns, state: Expr<"ptr">): Body {
   ];
 }
 
-/** The columns to a state. */
+/** Stores the columns to a state. */
 function giveColumns(columns: Columns, state: Local<"ptr">): Body {
   const { fields, tile, at, from, to, i } = columns;
   return [
@@ -155,7 +155,7 @@ function giveColumns(columns: Columns, state: Local<"ptr">): Body {
   ];
 }
 
-/** What the row adds, u = v, or beta (v - S^T k) after the decay. */
+/** Computes the row's update: u = v, or beta (v - S^T k) after the decay. */
 function findAdded(columns: Columns): Body {
   const { hasBeta, isRelaxed, row, kept, decay, value, at, from, to, math, scope } = columns;
   const [beta, drop] = scope.localArray("v128", "gate", 2) as [Local<"v128">, Local<"v128">];
@@ -173,7 +173,7 @@ function findAdded(columns: Columns): Body {
   ];
 }
 
-/** S = decay S + k u^T and S^T q; S^T of the next key, too, where the next row is foreseen. */
+/** S = decay S + k u^T, and S^T q; if `foresees`, also S^T k of the next row. */
 function changeColumns(columns: Columns, foresees: boolean): Body {
   const { scope, constants, fields, isRelaxed, row, tile, kept, decay, at, i, value } = columns;
   const [q, k, next] = ["q_at", "k_at", "next_k_at"].map((name) => scope.local("ptr", name)) as Local<"ptr">[] &
@@ -207,7 +207,7 @@ function changeColumns(columns: Columns, foresees: boolean): Body {
   ];
 }
 
-/** A row: its change of the columns, its results, and on to the next one. */
+/** Computes a row: updates the columns, stores the results, and advances to the next row. */
 function advanceRow(columns: Columns, isLast: Expr<"i32">): Body {
   const { scope, fields, hasBeta, row, kept, from, to, value } = columns;
   const { keyBytes, valueBytes, gateBytes, scale } = fields;
@@ -228,7 +228,7 @@ function advanceRow(columns: Columns, isLast: Expr<"i32">): Body {
   ];
 }
 
-/** Moves the inputs and results to the tile's head and columns. */
+/** Moves the addresses to the tile's head and columns. */
 function findColumns(columns: Columns, tile: Local<"i32">, thread: Local<"i32">): Body {
   const { scope, fields, constants, count, kept } = columns;
   const { q, k, v, y, logDecay, beta, stateOffset, scratch, threadBytes, ratio, groups, keyDim, valueDim } = fields;
@@ -312,5 +312,5 @@ function recurrenceRow(
 }
 
 export const linearRecurrenceWasm = recurrenceRow("simd", ["simd128"], false);
-/** Engines whose relaxed dot products are right have the multiply-add, too. */
+/** Engines with correct relaxed dot products have the relaxed multiply-add, too. */
 export const linearRecurrenceRelaxedWasm = recurrenceRow("relaxed", ["relaxed_dot16"], true);

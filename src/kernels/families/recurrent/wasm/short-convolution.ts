@@ -1,6 +1,6 @@
 /**
- * Causal depthwise convolution over the last inputs of each sequence. A tile is a range of channels of all rows. Sums go from
- * the bias on, oldest input first, so that a row's results are the same whichever rows are beside it.
+ * Causal depthwise convolution over the last inputs of each sequence. A tile is a range of channels of all rows. Sums start
+ * with the bias and go from the oldest input, so that a row's results do not depend on other rows of the step.
  */
 
 import type { Kernel } from "../../../contract.ts";
@@ -16,7 +16,7 @@ import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from ".
 import type { ShortConvolutionArgs } from "../fields.ts";
 import { forStates, stateFields, stateValues } from "./states.ts";
 
-/** Channels of a tile: a few rows of them and their weights fit the first-level cache. */
+/** Channels of a tile: a few rows of them and their weights fit the L1 cache. */
 const TILE_CHANNELS = 256;
 
 const block = new ArgumentBlock({
@@ -25,7 +25,7 @@ const block = new ArgumentBlock({
   weight: "ptr",
   bias: "ptr",
   y: "ptr",
-  /** Of a row of inputs, of weights or of a state. */
+  /** Bytes of a row of inputs, weights or state. */
   rowBytes: "ptr",
   channels: "i32",
   taps: "i32",
@@ -38,7 +38,7 @@ interface Variant {
   readonly silu: boolean;
 }
 
-/** A row of inputs: where those before the first one that is in a state begin, how many, and where the others do. */
+/** Inputs of a row: address and number of those in the state, and the address of those in the step. */
 interface InputRow {
   readonly before: Local<"ptr">;
   readonly known: Local<"i32">;
@@ -47,7 +47,7 @@ interface InputRow {
   readonly count: Local<"i32">;
 }
 
-/** The results of a row, whose places move on. */
+/** Computes the results of a row and advances its addresses. */
 function convolveRow(scope: Scope, constants: VectorConstants, fields: Fields, row: InputRow, variant: Variant): Body {
   const { weight, bias, rowBytes, taps } = fields;
   const { before, known, inputs, y, count } = row;

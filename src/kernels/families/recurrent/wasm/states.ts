@@ -1,4 +1,4 @@
-/** What kernels of recurrent layers have in common: the states of the runs of a step, and rows of no run. */
+/** Code that kernels of recurrent layers share: the states of a step's runs, and rows that belong to no run. */
 import type { SequenceTable, StatePart } from "../../../sequence-table.ts";
 import type { Body, Expr, Local } from "../../../wasm/assembler/expression.ts";
 import { i32, ptr } from "../../../wasm/assembler/instructions.ts";
@@ -9,20 +9,20 @@ import { forRuns, type Run } from "../../../wasm/generate/runs.ts";
 import type { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import type { Placement } from "../../../wasm/kernel-code.ts";
 
-/** The fields of an argument block for them. */
+/** Argument block fields for states. */
 export const stateFields = {
   rows: "i32",
   runs: "ptr",
-  /** 64-bit addresses by slots. */
+  /** Arrays of 64-bit state addresses by slot: to read, and to write. */
   states: "ptr",
   nextStates: "ptr",
-  /** Bytes from there to the call's own part. */
+  /** Byte offset of the call's own part of a state. */
   stateOffset: "ptr",
 } as const;
 
 type StateFields = { readonly [N in keyof typeof stateFields]: Local<(typeof stateFields)[N]> };
 
-/** Their values. */
+/** Values of `stateFields`. */
 export function stateValues(
   { table, state, rows }: { readonly table: SequenceTable; readonly state: StatePart; readonly rows: number },
   place: Placement,
@@ -33,15 +33,18 @@ export function stateValues(
 
 const ADDRESS_BYTES = 8;
 
-/** A part of the columns of results, of which a tile computes all rows. */
+/** Range of result columns that a tile computes for all rows. */
 export interface ResultColumns {
-  /** Where they begin in the first row. */
+  /** Address of the range in the first row. */
   readonly y: Expr<"ptr">;
   readonly rowBytes: Expr<"ptr">;
   readonly count: Expr<"i32">;
 }
 
-/** Runs `visit` for each run, with the addresses of the call's part of its state and of its next one; other rows become NaN. */
+/**
+ * Runs `visit` for each run, with the addresses of the call's part of its state and next state; results of other rows become
+ * NaN.
+ */
 export function forStates(
   { scope, constants }: { readonly scope: Scope; readonly constants: VectorConstants },
   fields: StateFields,

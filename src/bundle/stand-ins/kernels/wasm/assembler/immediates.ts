@@ -1,4 +1,4 @@
-/** Bundles assemble nothing but this package's kernels. */
+/** Stand-in without checks, since bundles only assemble this package's kernels. */
 import type * as original from "../../../../../kernels/wasm/assembler/immediates.ts";
 
 export const checkImmediates: typeof original.checkImmediates = () => {};
