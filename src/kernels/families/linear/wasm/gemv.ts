@@ -50,7 +50,7 @@ const RESULTS_START = 4 * PANEL_ROWS;
 /** Thread scratch that the kernel needs. */
 export const GEMV_THREAD_BYTES = RESULTS_START + 4 * PANEL_ROWS * Math.max(STREAMS, FEW_STREAMS * FEW_ROWS);
 
-/** Multiplies so many rows at once, and those left over. */
+/** Code that multiplies `most` rows of activations at once, and those that are left over together. */
 export function gemvCode(shape: PanelShape, mode: DotMode, most: number): KernelCode {
   const key = `gemv${most}_${mode}_${shapeKey(shape)}`;
   return { key, build: () => gemvFunctions(key, shape, mode, most) };
