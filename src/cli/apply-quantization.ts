@@ -194,7 +194,7 @@ function optionsFor(model: Model, options: QuantizationOptions): QuantizationOpt
   };
 }
 
-/** The options for `--size`: bits are chosen for all matrices, so those without options get a configuration, too. */
+/** Options for `--size`, which chooses bits for all matrices: those without options get a configuration, too. */
 function sizedOptions({ network }: Model, options: QuantizationOptions): QuantizationOptions {
   const { qmode = SIZED_QMODE, embedding: rows, sharedEmbedding: shared, head } = options;
   const given = { ...(mayHaveIntegerScales(options, qmode) && { scaleDtype: "i8" as const }), ...options, qmode };
