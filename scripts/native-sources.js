@@ -165,8 +165,8 @@ export function emptyTables(files) {
  */
 export function fileFlags(arch, { file, features }, compiler) {
   const abi = file === "addon.cc" ? [`-DLOWBIT_ABI="${nativeAbi()}"`] : [];
-  // Packages include the contract of kernels by its name.
-  const include = file.startsWith("..") ? [`-I${nativeFolder}`] : [];
+  // Packages include the contract of kernels by its name, and what measures their rows includes them.
+  const include = file.startsWith("..") || file.startsWith(join("arm", "bench")) ? [`-I${nativeFolder}`] : [];
   return [...abi, ...include, ...featureFlags(arch, features, compiler)];
 }
 

@@ -13,7 +13,7 @@ import { linearFloatWasm } from "./wasm/float.ts";
 import { linearA8BlocksWasm, linearA8Wasm } from "./wasm/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/weight-only.ts";
 
-const M = 7;
+const M = 11;
 const WIDTHS = [2, 3, 4, 8];
 
 /** Calls with one row of activations, for kernels that serve it, and with more rows than a kernel's tile. */

@@ -1,5 +1,14 @@
 /** Small statements that generators share. */
-import { type Body, doWhile, type Expr, type Local, type Statement, whileDo, widen } from "../assembler/expression.ts";
+import {
+  type Body,
+  doWhile,
+  type Expr,
+  type Local,
+  type Statement,
+  when,
+  whileDo,
+  widen,
+} from "../assembler/expression.ts";
 import { i32, int, ptr, size } from "../assembler/instructions.ts";
 
 /** Counts in a loop: `variable = from; while (variable < to) { body; variable += step }`. */
@@ -28,4 +37,13 @@ export function smaller(a: Local<"i32">, b: Local<"i32">, target: Local<"i32">):
     type: "i32",
     node: { kind: "select", type: "i32", operands: [a.node, b.node, i32.lt_u(a, b).node] },
   });
+}
+
+/** Calls `run` for all of some rows, `most` at a time, and at the end once for those that are left. */
+export function forRows(row: Local<"i32">, rows: Expr<"i32">, most: number, run: (count: number) => Statement): Body {
+  const rest = Array.from({ length: most - 1 }, (_, i) => i + 1);
+  return [
+    forRange(row, int(0), i32.sub(rows, i32.rem_u(rows, int(most))), [run(most)], most),
+    rest.map((count) => when(i32.eq(i32.sub(rows, row), int(count)), [run(count), row.set(rows)])),
+  ];
 }

@@ -2,8 +2,8 @@
  * Integer dot products of four weights of four rows with four activations, in the ways that engines offer:
  *
  * - `relaxed`: one instruction for int8 activations and weights of 7 bits; 8-bit weights are 2 * high + low.
- * - `relaxed16`: the same to 16-bit sums, widened before they can overflow; for engines where the first is wrong, or made of
- *   several instructions.
+ * - `relaxed16`: to 16-bit sums, widened before they can overflow, and 7 bits only; for engines where the first is wrong, or made
+ *   of several instructions.
  * - `plain`: SIMD128 only. Activations and weights become 16-bit numbers, k = 0, 2 apart from k = 1, 3.
  *
  * All give the same integers. Codebooks of levels of 7 bits are multiplied in each way, unsigned but in the plain way; others in
@@ -133,24 +133,21 @@ export class DotSums {
   readonly #sums: readonly Local<"v128">[];
   /** Sums of plane 0 where it counts twice. */
   readonly #high: readonly Local<"v128">[];
-  /** 16-bit sums by plane. */
-  readonly #short: readonly (readonly Local<"v128">[])[];
-  readonly #shortSteps: number[][];
-  readonly #exactSteps: readonly number[];
+  /** 16-bit sums, and the steps in each. */
+  readonly #short: readonly Local<"v128">[];
+  readonly #shortSteps: number[];
+  readonly #exactSteps: number;
   readonly #constants: VectorConstants;
 
   constructor(scope: Scope, mode: DotMode, shape: PanelShape, count: number, constants: VectorConstants) {
     const bits = factorBits(shape);
-    const isSplit = mode !== "plain" && bits === 8;
-    const planes = isSplit ? 2 : 1;
     this.#mode = mode;
     this.#constants = constants;
     this.#sums = scope.localArray("v128", "sum", count);
-    this.#high = isSplit ? scope.localArray("v128", "high", count) : [];
-    this.#exactSteps = isSplit ? [exactSteps(127), exactSteps(1)] : [exactSteps(2 ** Math.min(bits, 7) - 1)];
-    const shortCount = mode === "relaxed16" ? planes : 0;
-    this.#short = Array.from({ length: shortCount }, (_, p) => scope.localArray("v128", `short${p}_`, count));
-    this.#shortSteps = this.#short.map(() => new Array(count).fill(0));
+    this.#high = mode === "relaxed" && bits === 8 ? scope.localArray("v128", "high", count) : [];
+    this.#exactSteps = exactSteps(2 ** Math.min(bits, 7) - 1);
+    this.#short = scope.localArray("v128", "short", mode === "relaxed16" ? count : 0);
+    this.#shortSteps = this.#short.map(() => 0);
   }
 
   /** Starts a group with sums of `seed`. */
@@ -164,35 +161,32 @@ export class DotSums {
       const sum = this.#sums[i]!;
       return [sum.set(i32x4.add(sum, i32x4.dot_i16x8_s(weights, x)))];
     }
-    if (this.#mode === "relaxed16") return this.#addShort(i, plane, weights, x);
+    if (this.#mode === "relaxed16") return this.#addShort(i, weights, x);
     const sum = this.#high.length > 0 && plane === 0 ? this.#high[i]! : this.#sums[i]!;
     return [sum.set(i32x4.relaxed_dot_i8x16_i7x16_add_s(x, weights, sum))];
   }
 
-  #addShort(i: number, plane: number, weights: Expr<"v128">, x: Expr<"v128">): Body {
-    const short = this.#short[plane]![i]!;
+  #addShort(i: number, weights: Expr<"v128">, x: Expr<"v128">): Body {
+    const short = this.#short[i]!;
     const dot = i16x8.relaxed_dot_i8x16_i7x16_s(x, weights);
-    const steps = this.#shortSteps[plane]!;
-    if (this.#exactSteps[plane] === 1) return [this.#widen(i, plane, dot)];
-    steps[i]!++;
-    const full = steps[i] === this.#exactSteps[plane];
-    return [short.set(steps[i] === 1 ? dot : i16x8.add(short, dot)), full ? this.#flush(i, plane) : []];
+    if (this.#exactSteps === 1) return [this.#widen(i, dot)];
+    const steps = ++this.#shortSteps[i]!;
+    return [short.set(steps === 1 ? dot : i16x8.add(short, dot)), steps === this.#exactSteps ? this.#flush(i) : []];
   }
 
-  #widen(i: number, plane: number, short: Expr<"v128">): Body {
-    const sum = this.#high.length > 0 && plane === 0 ? this.#high[i]! : this.#sums[i]!;
+  #widen(i: number, short: Expr<"v128">): Body {
+    const sum = this.#sums[i]!;
     return [sum.set(i32x4.add(sum, i32x4.extadd_pairwise_i16x8_s(short)))];
   }
 
-  #flush(i: number, plane: number): Body {
-    const short = this.#short[plane]![i]!;
-    this.#shortSteps[plane]![i] = 0;
-    return [this.#widen(i, plane, short)];
+  #flush(i: number): Body {
+    this.#shortSteps[i] = 0;
+    return [this.#widen(i, this.#short[i]!)];
   }
 
   /** Ends a body that a loop may run again. */
   settle(): Body {
-    return this.#shortSteps.map((steps, plane) => steps.map((count, i) => (count > 0 ? this.#flush(i, plane) : [])));
+    return this.#shortSteps.map((count, i) => (count > 0 ? this.#flush(i) : []));
   }
 
   /** The sum of a group. */

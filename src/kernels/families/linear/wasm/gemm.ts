@@ -9,7 +9,7 @@ import { f32x4, i32, i32x4, int, ptr, size, v128 } from "../../../wasm/assembler
 import { defineFunction, type Scope } from "../../../wasm/assembler/module.ts";
 import { FactorPlaces, groupOffsets, groupScales } from "../../../wasm/generate/group-scales.ts";
 import { multiplyAdd } from "../../../wasm/generate/lanes.ts";
-import { advance, elementAt, forRange, repeat } from "../../../wasm/generate/loops.ts";
+import { advance, elementAt, forRange, forRows, repeat } from "../../../wasm/generate/loops.ts";
 import { type PanelShape, quadsOf, shapeKey } from "../../../wasm/generate/packed-panels.ts";
 import { blockBytes, blockSteps, forFields } from "../../../wasm/generate/panel-blocks.ts";
 import { loadZeros, VectorConstants } from "../../../wasm/generate/weight-fields.ts";
@@ -78,8 +78,6 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
       const part = scope.local("i32", "part");
       const weights = scope.local("ptr", "weights");
       const unpacked = scope.local("ptr", "unpacked");
-      const left = i32.sub(m, row);
-      const run = (count: number) => call(rows[count - 1]!, { args, panel, thread, row, part });
       return [
         panel.set(i32.mul(tile, perTile)),
         last.set(i32.add(panel, perTile)),
@@ -89,8 +87,7 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
           weights.set(elementAt(panels, panel, panelBytes)),
           call(unpack, { weights, to: unpacked, groups, levels: fields.levels, frontBytes: fields.frontBytes }),
           forRange(part, int(0), int(shape.rows / WIDE_ROWS), [
-            forRange(row, int(0), i32.sub(m, i32.rem_u(m, int(most))), [run(most)], most),
-            rows.slice(1).map((_, i) => when(i32.eq(left, int(i + 1)), [run(i + 1), row.set(m)])),
+            forRows(row, m, most, (count) => call(rows[count - 1]!, { args, panel, thread, row, part })),
           ]),
         ]),
       ];

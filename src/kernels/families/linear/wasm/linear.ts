@@ -15,7 +15,7 @@ import type { PackedLinearArgs } from "../fields.ts";
 import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
 import { type DotMode, recordBytes, recordCount } from "./dot-sums.ts";
 import { gemmCode, gemmMode, gemmThreadBytes } from "./gemm.ts";
-import { GEMV_THREAD_BYTES, gemvCode, STREAMS } from "./gemv.ts";
+import { FEW_ROWS, GEMV_THREAD_BYTES, gemvCode, STREAMS } from "./gemv.ts";
 import { linearBlock } from "./panel.ts";
 
 /** How a row multiplies: its code, and the scratch that a thread needs for it. */
@@ -45,10 +45,11 @@ function gemvPanels(panels: number, threads: number): number {
 const plainForLevels = (mode: DotMode, { hasLevels, hasNarrowLevels }: PanelShape): DotMode =>
   hasLevels && !hasNarrowLevels ? "plain" : mode;
 
-const gemv = (mode: DotMode): Multiply => ({
+/** Products of some rows at once. Sums of 16 bits would hold single products of 8 bits: those are multiplied in the plain way. */
+const gemv = (mode: DotMode, rows: number): Multiply => ({
   shape: panelShape,
-  mode: (shape) => plainForLevels(mode, shape),
-  code: gemvCode,
+  mode: (shape) => plainForLevels(mode === "relaxed16" ? gemmMode(mode, shape) : mode, shape),
+  code: (shape, its) => gemvCode(shape, its, rows),
   threadBytes: () => GEMV_THREAD_BYTES,
   panelsPerTile: gemvPanels,
 });
@@ -143,21 +144,21 @@ function linearRow(name: string, needs: readonly CpuFeature[], multiply: Multipl
   });
 }
 
-/** Sums of 16 bits are fewer instructions where the engine makes a 32-bit dot product of several. */
-const split: readonly CpuFeature[] = ["relaxed_dot16", "split_dot"];
+/** Ways to multiply, best first: sums of 16 bits are fewer instructions where the engine makes a 32-bit dot product of several. */
+const ways: readonly [name: string, mode: DotMode, needs: readonly CpuFeature[]][] = [
+  ["relaxed16", "relaxed16", ["relaxed_dot16", "split_dot"]],
+  ["relaxed", "relaxed", ["relaxed_dot"]],
+  ["simd", "plain", ["simd128"]],
+];
 
 /** Rows for activations quantized in a way, best first. */
-const rowsOf = (types: string, of: (multiply: Multiply) => Multiply): readonly Kernel<PackedLinearArgs>[] => [
-  linearRow(`linear_${types}_wx_4x16x32_wasm_relaxed16`, split, of(gemm("relaxed16"))),
-  linearRow(`linear_${types}_wx_1x16x32_wasm_relaxed16`, split, of(gemv("relaxed16"))),
-  linearRow(`linear_${types}_wx_1x32x32_wasm_relaxed16`, split, of(gemm("relaxed16"))),
-  linearRow(`linear_${types}_wx_4x16x32_wasm_relaxed`, ["relaxed_dot"], of(gemm("relaxed"))),
-  linearRow(`linear_${types}_wx_1x16x32_wasm_relaxed`, ["relaxed_dot"], of(gemv("relaxed"))),
-  linearRow(`linear_${types}_wx_1x32x32_wasm_relaxed`, ["relaxed_dot"], of(gemm("relaxed"))),
-  linearRow(`linear_${types}_wx_4x16x32_wasm_simd`, ["simd128"], of(gemm("plain"))),
-  linearRow(`linear_${types}_wx_1x16x32_wasm_simd`, ["simd128"], of(gemv("plain"))),
-  linearRow(`linear_${types}_wx_1x32x32_wasm_simd`, ["simd128"], of(gemm("plain"))),
-];
+const rowsOf = (types: string, of: (multiply: Multiply) => Multiply): readonly Kernel<PackedLinearArgs>[] =>
+  ways.flatMap(([name, mode, needs]) => [
+    linearRow(`linear_${types}_wx_8x16x32_wasm_${name}`, needs, of(gemm(mode))),
+    linearRow(`linear_${types}_wx_2x16x32_wasm_${name}`, needs, of(gemv(mode, FEW_ROWS))),
+    linearRow(`linear_${types}_wx_1x16x32_wasm_${name}`, needs, of(gemv(mode, 1))),
+    linearRow(`linear_${types}_wx_1x32x32_wasm_${name}`, needs, of(gemm(mode))),
+  ]);
 
 /** Of activations with one scale and zero point a row. */
 export const linearA8Wasm = rowsOf("a8", (multiply) => multiply);
