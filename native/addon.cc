@@ -1,4 +1,5 @@
-// The N-API face: lists rows and features, binds calls to plans, runs plans, maps files. No arithmetic, no policy.
+// The N-API binding: lists kernels and CPU features, binds calls to plans, runs plans, maps files. No arithmetic, no
+// policy.
 #include <node_api.h>
 
 #include <algorithm>
@@ -38,7 +39,7 @@ napi_value text(napi_env env, const char* value) {
   return result;
 }
 
-// [{ m, longest }] of those that are set, null for none
+// KernelRow::groups as [{ m, longest }]; null where none is set
 napi_value group_limits(napi_env env, const KernelRow& row) {
   napi_value list;
   napi_get_null(env, &list);
@@ -89,7 +90,7 @@ napi_value change_threads(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// countCores(root, cpus): as of CPUs 0 .. cpus - 1
+// countCores(root, cpus): cores among CPUs 0 .. cpus - 1
 napi_value count_cores_js(napi_env env, napi_callback_info info) {
   napi_value args[2];
   size_t count = 2;
@@ -104,8 +105,8 @@ napi_value count_cores_js(napi_env env, napi_callback_info info) {
   return number(env, count_cores(root, cpus));
 }
 
-// The memory behind a typed array and its elements; null for other values. JavaScript keeps the arrays alive as long as
-// the plan.
+// The memory of a typed array and its number of elements; null for other values. JavaScript keeps the arrays alive as
+// long as the plan.
 void* data_of(napi_env env, napi_value value, size_t* length) {
   napi_typedarray_type type;
   size_t offset;
@@ -120,7 +121,7 @@ void* data_of(napi_env env, napi_value value) {
   return data_of(env, value, &length);
 }
 
-// The numbers of a Float64Array; none of other values.
+// The numbers of a Float64Array; empty for other values.
 std::vector<double> doubles_of(napi_env env, napi_value value) {
   napi_typedarray_type type;
   size_t length, offset;
@@ -137,17 +138,17 @@ struct CallArguments {
   std::vector<double> scalars;
   std::vector<double> slopes;
   std::vector<void*> buffers;
-  // Elements of the last buffer, which is bytes.
+  // Bytes of the last buffer, the scratch.
   size_t scratch_bytes = 0;
 };
 
-// Element `index` of an array. Like all calls that may run JavaScript, it fails in a worker that is being ended, from
-// one moment to the next.
+// Element `index` of an array. Like every call that may run JavaScript, it fails at any moment in a worker that is
+// being terminated.
 bool element(napi_env env, napi_value list, uint32_t index, napi_value* item) {
   return napi_get_element(env, list, index, item) == napi_ok;
 }
 
-// Buffers of JavaScript may begin anywhere.
+// JavaScript's buffers may have any alignment.
 void align_scratch(CallArguments* call) {
   if (call->buffers.empty()) return;
   const uintptr_t start = reinterpret_cast<uintptr_t>(call->buffers.back());
@@ -181,7 +182,7 @@ bool read_call(napi_env env, napi_value object, CallArguments* call) {
   return true;
 }
 
-// scratchBytes(call, threads): number; enough wherever the buffer begins
+// scratchBytes(call, threads): number, enough for a buffer of any alignment
 napi_value scratch_bytes(napi_env env, napi_callback_info info) {
   napi_value args[2];
   size_t count = 2;
@@ -198,7 +199,7 @@ napi_value scratch_bytes(napi_env env, napi_callback_info info) {
   return number(env, bytes == 0 ? 0 : static_cast<double>(bytes + kScratchAlignment - 1));
 }
 
-// A run holds its plan itself: the external may go before it when the environment ends.
+// A run holds a reference to its plan: the external may be finalized first when the environment ends.
 using PlanHandle = std::shared_ptr<SizedPlan>;
 
 // createPlan(calls, threads): external
@@ -233,8 +234,8 @@ PlanHandle plan_of(napi_env env, napi_value value) {
   return napi_get_value_external(env, value, &plan) == napi_ok ? *static_cast<PlanHandle*>(plan) : nullptr;
 }
 
-// resizePlan(plan, change: Float64Array): whether the scratch of its calls is enough for sizes that have changed by so
-// much since the plan was made; if so, they have these sizes from now on
+// resizePlan(plan, change: Float64Array): prepares the calls for sizes that differ by `change` from those that the plan
+// was made for; false, and nothing changes, where the scratch of a call is too small
 napi_value resize_plan(napi_env env, napi_callback_info info) {
   napi_value args[2], result;
   size_t count = 2;
@@ -248,7 +249,7 @@ napi_value resize_plan(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// runPlan(plan, threads, stepNanoseconds?: Float64Array): undefined, when it has ended; this thread works too
+// runPlan(plan, threads, stepNanoseconds?: Float64Array): undefined; returns when the plan has ended, and works on it
 napi_value run_plan_js(napi_env env, napi_callback_info info) {
   napi_value args[3];
   size_t count = 3;
@@ -266,10 +267,10 @@ napi_value run_plan_js(napi_env env, napi_callback_info info) {
 
 struct AsyncRun;
 
-// One JavaScript environment: the way back to its thread, and the runs that are on their way.
+// One JavaScript environment: its thread-safe function and its runs in flight.
 struct Environment {
   napi_threadsafe_function resolve = nullptr;
-  // Promises to be resolved; the environment's own thread counts them. While there are some, its event loop goes on.
+  // Promises to be resolved, counted on the environment's own thread. Its event loop stays alive while there are any.
   uint32_t promises = 0;
   std::mutex mutex;
   std::condition_variable changed;
@@ -282,11 +283,11 @@ struct AsyncRun {
   PlanHandle plan;
   int32_t* abort_flag;
   napi_deferred deferred;
-  // Keep the memory of abort flag and times until the end.
+  // Keep the memory of the abort flag and of the times alive.
   napi_ref abort, times;
 };
 
-// On the JavaScript thread; without `env` when that is about to end.
+// Runs on the JavaScript thread; `env` is null when that thread is about to end.
 void resolve_run(napi_env env, napi_value, void*, void* data) {
   AsyncRun* run = static_cast<AsyncRun*>(data);
   if (env) {
@@ -301,7 +302,8 @@ void resolve_run(napi_env env, napi_value, void*, void* data) {
   delete run;
 }
 
-// On the thread that finished the plan. The run may be gone after the call, the environment once the lock is given up.
+// Runs on the thread that finished the plan. The run may be freed by the call, and the environment once the lock is
+// released.
 void end_run(void* context) {
   AsyncRun* run = static_cast<AsyncRun*>(context);
   const EnvironmentHandle environment = run->environment;
@@ -312,7 +314,7 @@ void end_run(void* context) {
   environment->changed.notify_all();
 }
 
-// Ends all runs early and waits for them: memory that no plan holds goes with the environment.
+// Ends all runs early and waits for them: memory that no plan holds is freed with the environment.
 void stop_runs(void* data) {
   Environment& environment = **static_cast<EnvironmentHandle*>(data);
   std::unique_lock<std::mutex> lock(environment.mutex);
@@ -330,7 +332,7 @@ void begin_environment(napi_env env) {
   napi_unref_threadsafe_function(env, *resolve);
   auto release = [](napi_env, void* data, void*) { delete static_cast<EnvironmentHandle*>(data); };
   napi_set_instance_data(env, environment, release, nullptr);
-  // Hooks run newest first: this one while the way back is still there.
+  // Cleanup hooks run newest first: this one runs while the thread-safe function still exists.
   napi_add_env_cleanup_hook(env, stop_runs, environment);
 }
 
@@ -366,7 +368,7 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   return promise;
 }
 
-// An ArrayBuffer that holds the region; null for none.
+// An ArrayBuffer that keeps the region alive; null for no region.
 napi_value buffer_over(napi_env env, std::shared_ptr<Region> region) {
   napi_value result;
   napi_get_null(env, &result);
@@ -379,7 +381,7 @@ napi_value buffer_over(napi_env env, std::shared_ptr<Region> region) {
   return result;
 }
 
-// The first argument as a string that ends with 0.
+// The first argument as a string with a terminating 0.
 std::vector<char> path_argument(napi_env env, napi_callback_info info) {
   napi_value args[1];
   size_t count = 1, length = 0;
@@ -390,17 +392,17 @@ std::vector<char> path_argument(napi_env env, napi_callback_info info) {
   return path;
 }
 
-// mapFile(path): ArrayBuffer over the mapped file, unmapped when nobody uses it; null when it cannot be mapped.
+// mapFile(path): ArrayBuffer over the mapped file, unmapped with its last user; null when it cannot be mapped.
 napi_value map_file(napi_env env, napi_callback_info info) {
   return buffer_over(env, map_region(path_argument(env, info).data()));
 }
 
-// loadKernels(path): null, or what is wrong with the library.
+// loadKernels(path): null, or an error message.
 napi_value load_kernels(napi_env env, napi_callback_info info) {
   return text(env, load_kernel_library(path_argument(env, info).data()));
 }
 
-// allocate(bytes): zeroed ArrayBuffer that begins at a page; null when it cannot be had.
+// allocate(bytes): zeroed, page-aligned ArrayBuffer; null when out of memory.
 napi_value allocate(napi_env env, napi_callback_info info) {
   napi_value args[1];
   size_t count = 1;
@@ -410,7 +412,7 @@ napi_value allocate(napi_env env, napi_callback_info info) {
   return buffer_over(env, allocate_region(static_cast<size_t>(bytes)));
 }
 
-// The Uint8Array that is the first argument.
+// The first argument, a Uint8Array.
 void* bytes_argument(napi_env env, napi_callback_info info, size_t* bytes) {
   napi_value args[1], buffer;
   size_t count = 1, length = 0, offset;
@@ -430,7 +432,7 @@ napi_value address_of(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// Calls a region's method with the bytes that are the first argument, where all of them are of one.
+// Calls a region's method with the bytes of the first argument where they lie in one region.
 template <void (Region::*Method)(void* start, size_t bytes)>
 napi_value call_region(napi_env env, napi_callback_info info) {
   size_t bytes = 0;
@@ -444,7 +446,7 @@ napi_value call_region(napi_env env, napi_callback_info info) {
 napi_value init(napi_env env, napi_value exports) {
   keep_this_library();
   begin_environment(env);
-  // Asks the system for the tile registers, which kernels may not touch before.
+  // Requests permission for the tile registers, without which kernels must not touch them.
   cpu_features();
   struct {
     const char* name;
@@ -462,9 +464,9 @@ napi_value init(napi_env env, napi_value exports) {
       {"mapFile", map_file},
       {"allocate", allocate},
       {"addressOf", address_of},
-      // discard(bytes: Uint8Array): gives whole pages of what `allocate` gave back to the system.
+      // discard(bytes: Uint8Array): returns whole pages of memory from `allocate` to the system.
       {"discard", call_region<&Region::discard>},
-      // readByRows(bytes: Uint8Array): rows of what `mapFile` gave are read here and there.
+      // readByRows(bytes: Uint8Array): says that rows of memory from `mapFile` are read at random.
       {"readByRows", call_region<&Region::read_by_rows>},
       {"loadKernels", load_kernels},
       {"keepThreads", change_threads<keep_threads>},
@@ -475,7 +477,8 @@ napi_value init(napi_env env, napi_value exports) {
     napi_create_function(env, entry.name, NAPI_AUTO_LENGTH, entry.function, nullptr, &function);
     set(env, exports, entry.name, function);
   }
-  // The contract with the TypeScript side, which refuses an addon of another: src/kernels/native/abi.ts.
+  // The fingerprint of the contract with TypeScript, which refuses an addon that has another:
+  // src/kernels/native/abi.ts.
   set(env, exports, "abi", text(env, LOWBIT_ABI));
   return exports;
 }

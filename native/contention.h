@@ -1,4 +1,4 @@
-// Whether others want the cores that a pool's threads are on.
+// Detects that other processes want the cores that the pool's threads run on.
 #pragma once
 
 #if defined(__linux__)
@@ -12,7 +12,7 @@
 
 namespace lowbit {
 
-// How often the system took this thread off its core for others; 0 where it does not tell.
+// Involuntary context switches of this thread; 0 where the system does not count them.
 inline long switches_to_others() {
 #if defined(__linux__)
   rusage usage;
@@ -21,14 +21,14 @@ inline long switches_to_others() {
   return 0;
 }
 
-// Told by how often threads were taken off their cores while others waited for their tiles: some hundred times a second
-// beside a busy loop, some tens in a calm system. Each time counts for a while, and many at once mean contention.
+// Counts involuntary context switches of threads while other threads waited for their tiles: about a hundred a second
+// beside a busy loop, tens in a calm system. Each counts for a while, and many at a time mean contention.
 class Contention {
  public:
-  // Counts for this thread from now on.
+  // Starts to count for this thread.
   void begin() { seen() = switches_to_others(); }
 
-  // Takes in what happened to this thread since it began or last noted.
+  // Adds this thread's switches since it began or last noted.
   void note() {
     const long switches = switches_to_others(), count = switches - seen();
     seen() = switches;
@@ -42,7 +42,7 @@ class Contention {
   bool now() const { return counts_until_.load(std::memory_order_relaxed) - nanoseconds() > kMany; }
 
  private:
-  // For how long each switch counts, how much of that is contention, and how much is kept; in nanoseconds.
+  // Nanoseconds: for how long a switch counts, the sum from which on there is contention, and the largest sum kept.
   static constexpr int64_t kCounts = 15'000'000, kMany = 4 * kCounts, kMost = 12 * kCounts;
 
   static int64_t nanoseconds() {

@@ -1,5 +1,5 @@
-// How many threads serve by default: physical cores, performance cores where the system tells them apart, and no more
-// than a container may use.
+// The default number of threads: physical cores, performance cores where the system tells them apart, and at most as
+// many as the container's CPU quota allows.
 #include "thread_pool.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 namespace lowbit {
 namespace {
 
-// More are not read from a list.
+// The largest CPU number that is read from a list.
 constexpr uint32_t kCpusMax = 8192;
 
-// The first line of a file, without its end; empty when there is none.
+// The first line of a file without its newline; empty when there is no such file.
 std::string read_line(const std::string& path) {
   char line[4096] = {};
   if (FILE* file = fopen(path.c_str(), "r")) {
@@ -50,8 +50,9 @@ std::set<uint32_t> parse_cpus(const std::string& list) {
   return cpus;
 }
 
-// This process's group among those that limit the time of CPUs: of the second version of cgroups, which names no
-// controllers, or of the first. Empty for the outermost, or where the system does not say.
+// The path of this process's cgroup that limits CPU time: of cgroups version 2, which names no controllers, or of
+// version
+// 1. Empty for the root group, or where the system does not say.
 std::string group_path(const std::string& root, bool second) {
   char line[4096];
   std::string path;
@@ -69,7 +70,7 @@ std::string group_path(const std::string& root, bool second) {
   return path == "/" ? "" : path;
 }
 
-// CPUs' worth of time that a group may use, 0 without a limit; by files of either version.
+// The CPU quota of a cgroup as a number of CPUs, 0 without a limit; from the files of either version.
 double quota_of(const std::string& group) {
   double quota = 0, period = 0;
   // "max 100000" where there is no limit.
@@ -80,10 +81,9 @@ double quota_of(const std::string& group) {
   return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-// The same as src/kernels/wasm/engine/cpu-quota.ts, which serves where there is no addon; this serves the operator
-// library for ExecuTorch, too, where there is no JavaScript. One list of machines tests both. At most as many as keep
-// busy within the limits of this process's group and of those around it: a container stands still for the rest of a
-// period when its threads have used up its time.
+// The number of CPUs that the quotas of this process's cgroup and of its ancestors keep busy: a container whose threads
+// have used up their quota is stopped for the rest of the period. src/kernels/wasm/engine/cpu-quota.ts computes the
+// same where there is no addon; one list of machines tests both.
 uint32_t within_quotas(const std::string& root, uint32_t cores) {
   for (const bool second : {true, false}) {
     const std::string mount = root + (second ? "sys/fs/cgroup" : "sys/fs/cgroup/cpu");
@@ -111,7 +111,7 @@ uint32_t count_cores(const std::string& root, const std::set<uint32_t>& cpus) {
   std::vector<long> capacities;
   for (uint32_t cpu : fast) capacities.push_back(atol(of_cpu(cpu, "cpu_capacity").c_str()));
   const long largest = fast.empty() ? 0 : *std::max_element(capacities.begin(), capacities.end());
-  // A core is named by its CPUs: numbers of cores begin anew in each cluster of some machines.
+  // Cores are told apart by the CPUs they have, since core numbers repeat in each cluster of some machines.
   std::set<std::string> cores;
   size_t index = 0;
   for (uint32_t cpu : fast) {
@@ -135,7 +135,7 @@ uint32_t default_threads() {
 }
 #elif defined(__APPLE__)
 uint32_t default_threads() {
-  // The first is there where cores differ, and counts the fast ones.
+  // The first name exists where cores differ, and counts the fast ones.
   for (const char* name : {"hw.perflevel0.physicalcpu", "hw.physicalcpu"}) {
     int32_t count = 0;
     size_t size = sizeof count;
@@ -152,7 +152,7 @@ uint32_t default_threads() {
     return reinterpret_cast<SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX*>(records.data() + at);
   };
   if (bytes == 0 || !GetLogicalProcessorInformationEx(RelationProcessorCore, record_at(0), &bytes)) return 1;
-  // One record a core; cores of the highest class are the fast ones.
+  // One record for each core; cores of the highest class are the fast ones.
   uint32_t cores = 0;
   BYTE highest = 0;
   for (DWORD at = 0; at < bytes; at += record_at(at)->Size) {

@@ -39,20 +39,20 @@ Leaf cpuid(uint32_t leaf, uint32_t sub) {
 
 bool has(uint32_t word, int bit) { return (word >> bit) & 1; }
 
-// State components that the system saves: bits of XCR0.
+// Bits of XCR0: register state that the system saves.
 uint64_t enabled_state() {
   uint32_t low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// Systems hand out the large AMX state only on request: bit 18 is that of the tiles.
+// The system grants AMX state only on request; bit 18 stands for the tiles' data.
 bool request_amx() {
 #if defined(__linux__)
   constexpr int kArchReqXcompPerm = 0x1023;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, 18) == 0;
 #elif defined(_WIN32)
-  // Not in the kernel32.dll of every Windows that runs Node.
+  // Looked up at run time: not every Windows that runs Node has it in kernel32.dll.
   const HMODULE kernel32 = GetModuleHandleW(L"kernel32.dll");
   using Enable = BOOL(WINAPI*)(DWORD64);
   const Enable enable = reinterpret_cast<Enable>(
@@ -82,7 +82,7 @@ uint32_t detect() {
   if (avx512_state && avx512 && (features & kAvx2)) {
     features |= kAvx512;
     if (has(seven.c, 11)) features |= kAvx512Vnni;
-    // Kernels for VBMI use GFNI (bit 8), too: Ice Lake and Zen 4 brought both.
+    // VBMI kernels also use GFNI (bit 8): Ice Lake and Zen 4 have both.
     if (has(seven.c, 1) && has(seven.c, 8)) features |= kAvx512Vbmi;
     if (has(seven1.a, 5)) features |= kAvx512Bf16;
     bool amx_state = (state & 0x60000) == 0x60000;

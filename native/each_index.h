@@ -1,4 +1,4 @@
-// Loops that are written out.
+// Unrolled loops.
 #pragma once
 
 #include <type_traits>
@@ -7,8 +7,8 @@
 
 namespace lowbit {
 
-// Calls body(0) .. body(N - 1) with constants, for loops that must not stay loops: arrays they index are registers. Not
-// by a pack of indices, which is one more call to inline: GCC optimizes each body anew for every call around it.
+// Calls body(0) .. body(N - 1) with compile-time constants, so that arrays indexed by them stay in registers. A pack of
+// indices would be one more call to inline, and GCC optimizes each body again for every call around it.
 template <int N, class Body>
 inline LOWBIT_INLINE void each_index(Body&& body) {
   static_assert(N <= 16);

@@ -1,5 +1,5 @@
-// Types that floats are stored in, and conversions of single floats of 16 and 8 bits for CPUs and places without
-// instructions for them: src/half.ts and src/float8.ts in C++.
+// Types in which floats are stored, and scalar conversions from and to bf16, f16 and e4m3 for CPUs without instructions
+// for them; C++ twins of src/half.ts and src/float8.ts.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lowbit {
 
-// As numbered in src/kernels/native/families.ts.
+// Indices of floatTypes in src/kernels/records.ts.
 enum class FloatType : uint32_t { kF32, kF16, kBf16 };
 
 static inline float float_of_bits(uint32_t bits) {
@@ -22,7 +22,7 @@ static inline uint32_t bits_of_float(float value) {
   return bits;
 }
 
-// Exponents are moved by a product: 2^112 is the ratio of the two formats' biases, and subnormals become normal.
+// A product moves the exponent: 2^112 is the ratio of the two formats' biases, and subnormals become normal.
 static inline float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t magnitude = half & 0x7fff;
@@ -30,7 +30,7 @@ static inline float half_to_float(uint16_t half) {
   return float_of_bits(sign | bits_of_float(float_of_bits(magnitude << 13) * 0x1p112f));
 }
 
-// Nearest, ties to even; overflow gives infinity.
+// Rounds to nearest, ties to even; overflow gives infinity.
 static inline uint16_t float_to_half(float value) {
   const uint32_t bits = bits_of_float(value);
   const uint32_t sign = (bits >> 16) & 0x8000;
@@ -46,8 +46,8 @@ static inline uint16_t float_to_half(float value) {
 
 static inline float bf16_to_float(uint16_t value) { return float_of_bits(static_cast<uint32_t>(value) << 16); }
 
-// Of a byte that is e4m3, as 32 bits with the sign repeated and shifted 20 to the left, these bits are a float of
-// 2^-120 times the number.
+// An e4m3 byte, sign-extended to 32 bits and shifted left by 20, masked with these bits, is the float
+// 2^-120 * number.
 constexpr int32_t kE4m3Bits = static_cast<int32_t>(0x87f00000);
 constexpr float kE4m3Scale = 0x1p120f;
 
@@ -56,7 +56,7 @@ static inline float e4m3_to_float(uint8_t code) {
   return float_of_bits((word << 20) & static_cast<uint32_t>(kE4m3Bits)) * kE4m3Scale;
 }
 
-// The nearest one's code; of numbers past the largest that one's.
+// The code of the nearest e4m3 number; numbers beyond the largest give its code.
 static inline uint8_t float_to_e4m3(float value) {
   const uint32_t bits = bits_of_float(value * (1 / kE4m3Scale)), largest = 0x7e;
   const uint32_t code = ((bits & 0x7fffffff) + 0x80000) >> 20;

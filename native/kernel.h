@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// For functions that take arrays of vectors, which are registers only where they are inlined, and for functions and
-// bodies of each_index that are too large for compilers to inline by themselves: [&](auto i) LOWBIT_INLINE { … }
+// Forces inlining: of functions that take arrays of vectors, which stay in registers only where inlined, and of
+// functions and each_index bodies that compilers find too large: [&](auto i) LOWBIT_INLINE { … }
 #define LOWBIT_INLINE __attribute__((always_inline))
 
 namespace lowbit {
@@ -26,25 +26,25 @@ enum Feature : uint32_t {
   kDotprod = 1u << 9,
   kI8mm = 1u << 10,
   kBf16 = 1u << 11,
-  // What every x86-64 CPU has: tells its baseline rows from those of other architectures.
+  // Every x86-64 CPU has it: tells x86's baseline kernels from those of other architectures.
   kSse2 = 1u << 12,
   // With streaming vectors of 128 to 512 bits.
   kSme2 = 1u << 13,
 };
 
-// Where a number or buffer of a call is.
+// The index of a number or buffer in a call.
 enum class ScalarIndex : uint32_t {};
 enum class BufferIndex : uint32_t {};
 
-// What the scratch of a call begins at a multiple of: a cache line, which vectors of every width and steps fit.
+// Alignment of a call's scratch: a cache line, which suits vectors of every width.
 constexpr size_t kScratchAlignment = 64;
 
-// Arguments of one call: numbers and buffers in the order of their family in src/kernels/families/. The last
-// buffer is the call's scratch.
+// Arguments of one call: numbers and buffers in the order in which src/kernels/families/ declares them. The last buffer
+// is the call's scratch.
 struct Call {
   const double* scalars;
   void* const* buffers;
-  // Threads that may work on the call at once.
+  // The largest number of threads that work on the call at a time.
   uint32_t threads;
 };
 
@@ -69,30 +69,30 @@ struct Step {
   }
 };
 
-// In calls of at least m rows, groups of at most `longest` weights.
+// In calls of at least m rows: groups of at most `longest` weights.
 struct GroupLimit {
   uint32_t m, longest;
 };
 constexpr uint32_t kGroupLimits = 2;
 
-// KernelRow::bits of kernels for weights of 1 to 8 bits, and of those that read minima and integer scales of groups,
-// too.
+// Values of KernelRow::bits: weights of 1 to 8 bits; and with minima and integer scales of groups.
 constexpr uint32_t kBits1To8 = 0x1fe, kReadsMinima = 0x200, kReadsFactors = 0x400;
 
 struct KernelRow {
   const char* name;
   // Operator family, as in src/kernels/families/.
   const char* family;
-  // Packed layout that it reads, or null.
+  // The packed layout that the kernel reads, or null.
   const char* layout;
-  // Bit b set: takes weights of b bits. 0 for families without packed weights. With kReadsMinima, or kReadsFactors.
+  // Bit b set: reads weights of b bits; kReadsMinima and kReadsFactors may be added. 0 for families without packed
+  // weights.
   uint32_t bits;
   uint32_t needs;
   uint32_t m_step;
   uint32_t n_step;
   size_t (*scratch_bytes)(const Call& call);
   void (*prepare)(Step& step, const Call& call);
-  // Groups that the row serves, within any of those with an m; groups of any length where none has one.
+  // Group lengths that the kernel serves: those of any entry with an m; any length where no entry has one.
   GroupLimit groups[kGroupLimits] = {};
 };
 
@@ -101,39 +101,39 @@ struct KernelRows {
   size_t count;
 };
 
-// What a shared library of kernels exports, as a C function `lowbit_kernel_library`, to add its rows to those of the
-// addon. `contract` is the kContract that it was compiled with: any other is refused.
+// Returned by the C function `lowbit_kernel_library` that a shared library of kernels exports to add its kernels to the
+// addon's. `contract` is the kContract that it was compiled with; any other is refused.
 constexpr uint32_t kContract = 3;
 struct KernelLibrary {
   uint32_t contract;
   KernelRows rows;
 };
 
-// All rows of this binary, best first. Rows of other CPUs are listed too; `needs` tells them apart.
+// All kernels of this binary, best first. Kernels that this CPU cannot run are listed, too; `needs` tells them apart.
 KernelRows kernel_rows(size_t index);
 size_t kernel_table_count();
-// The row of that place among all; null where there are fewer.
+// The kernel at that index among all; null past the end.
 const KernelRow* kernel_row(uint32_t index);
-// Adds the rows of a library, which stay for as long as the process lives; false when there is no room for more.
+// Adds the kernels of a library for the lifetime of the process; false when there is no room for more.
 bool add_kernel_rows(KernelRows rows);
 
-// Features of this CPU that the operating system lets programs use.
+// CPU features that the operating system lets programs use.
 uint32_t cpu_features();
 
 // Threads that streaming mode serves at once at full speed: cores share its units. At least 1.
 uint32_t streaming_units();
 
-// Functions in headers are static: of shared copies the linker might keep one compiled for AVX-512.
+// Functions in headers are static: of several shared copies the linker might keep one that was compiled for AVX-512.
 static inline uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 static inline size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
-// A number of a call.
+// Reads a number of a call.
 template <class T>
 static inline T scalar_of(const Call& call, ScalarIndex index) {
   return static_cast<T>(call.scalars[static_cast<uint32_t>(index)]);
 }
 
-// A buffer of a call, as what it holds.
+// Reads a buffer of a call as a pointer to T.
 template <class T>
 static inline T* buffer_of(const Call& call, BufferIndex index) {
   return static_cast<T*>(call.buffers[static_cast<uint32_t>(index)]);

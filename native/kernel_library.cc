@@ -35,7 +35,7 @@ void keep(const void* symbol) {
 EntryPoint entry_point(const char* path, const char** problem) {
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   void* entry = library ? dlsym(library, kEntryPoint) : nullptr;
-  // Says which file or symbol is missing; valid until the next call.
+  // Names the missing file or symbol; valid until the next call.
   *problem = entry ? nullptr : dlerror();
   return reinterpret_cast<EntryPoint>(entry);
 }
@@ -55,7 +55,7 @@ std::set<std::string> known_names() {
   return names;
 }
 
-// What is wrong with the names of a library's rows, which tell kernels apart; null when nothing is.
+// An error message for names of a library's kernels that are not unique; null when they are fine.
 const char* taken_name(const KernelRows& added) {
   static thread_local std::string problem;
   std::set<std::string> names = known_names();
@@ -73,7 +73,7 @@ const char* load_kernel_library(const char* path) {
   const char* problem = nullptr;
   const EntryPoint entry = entry_point(path, &problem);
   if (!entry) return problem ? problem : "it does not export lowbit_kernel_library";
-  // A process has each library once, however many threads ask for it, and how often.
+  // A process loads each library once, however often and from however many threads it is asked for.
   static std::mutex mutex;
   static std::set<EntryPoint> added;
   std::lock_guard<std::mutex> lock(mutex);

@@ -1,12 +1,12 @@
-// Loads shared libraries of kernels that users bring, and keeps the one that this is compiled into.
+// Loads users' shared libraries of kernels, and keeps the library that contains this code loaded.
 #pragma once
 
 namespace lowbit {
 
-// Adds the rows of the library at `path`; null when that went well, else what is wrong.
+// Adds the kernels of the library at `path`. Returns null, or an error message.
 const char* load_kernel_library(const char* path);
 
-// Keeps this library in the process, also when the last JavaScript environment that loaded it ends: its threads go on.
+// Keeps this library loaded after the last JavaScript environment that loaded it has ended, since its threads go on.
 void keep_this_library();
 
 }  // namespace lowbit

@@ -45,7 +45,7 @@ void* allocate_pages(size_t bytes) {
   void* mapped = mmap(nullptr, size + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   if (extra == 0) return mapped;
-  // What lies before the first huge page, and as much as is left at the end, is given back.
+  // Unmaps the bytes before the first huge page and the rest at the end.
   char* start = static_cast<char*>(mapped);
   const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
   if (before > 0) munmap(start, before);
@@ -68,7 +68,7 @@ void discard_pages(void* start, size_t bytes) {
 #endif
 }
 
-// Neither huge pages, which bring two megabytes for a row, nor what follows in the file.
+// No huge pages, which would load two megabytes for one row, and no read-ahead.
 void advise_rows(void* start, size_t bytes) {
 #if defined(__linux__)
   madvise(start, bytes, MADV_NOHUGEPAGE);
@@ -89,7 +89,7 @@ struct Pages : Region {
   void* data() const override { return data_; }
   size_t size() const override { return size_; }
   void discard(void* start, size_t bytes) override { for_whole_pages(start, bytes, discard_pages); }
-  // It is in memory whoever reads it.
+  // Anonymous memory is resident however it is read.
   void read_by_rows(void*, size_t) override {}
 
  private:
@@ -101,7 +101,7 @@ struct MappedPages : Region {
   explicit MappedPages(MappedFile* file) : file_(file) {}
   void* data() const override { return file_->data(); }
   size_t size() const override { return file_->size(); }
-  // The system drops what it has of a file by itself.
+  // The system drops cached pages of a file by itself.
   void discard(void*, size_t) override {}
   void read_by_rows(void* start, size_t bytes) override { for_whole_pages(start, bytes, advise_rows); }
 
@@ -115,7 +115,7 @@ struct Registry {
   std::map<uintptr_t, std::weak_ptr<Region>> regions;
 };
 
-// Never destroyed: threads of the pool may give up regions after static destruction.
+// Never destroyed: threads of the pool may release regions after static destruction.
 Registry& registry() {
   static Registry* instance = new Registry();
   return *instance;
@@ -123,7 +123,7 @@ Registry& registry() {
 
 uintptr_t address(const void* byte) { return reinterpret_cast<uintptr_t>(byte); }
 
-// Off the list before its memory goes: another region may get the same address at once.
+// Leaves the list before its memory is freed: another region may get the same address at once.
 void end_region(Region* region) {
   {
     std::lock_guard<std::mutex> lock(registry().mutex);
@@ -153,7 +153,7 @@ std::shared_ptr<Region> map_region(const char* path) {
 
 std::shared_ptr<Region> region_of(const void* byte) {
   std::shared_ptr<Region> region;
-  // Its end takes the lock too, should this be the last to hold it.
+  // Its destructor takes the lock too, if this is the last reference.
   {
     std::lock_guard<std::mutex> lock(registry().mutex);
     auto after = registry().regions.upper_bound(address(byte));

@@ -1,5 +1,5 @@
-// Memory that JavaScript and plans share: it goes when the last of them gives it up, since an environment that ends
-// takes its array buffers away before anything of ours hears of it, also from under a plan that runs.
+// Memory that JavaScript and plans share, freed when the last of them releases it. A JavaScript environment that ends
+// detaches its array buffers without telling us, even while a plan reads them.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,22 @@ struct Region {
   virtual ~Region() = default;
   virtual void* data() const = 0;
   virtual size_t size() const = 0;
-  // Gives memory back to the system in whole pages of `bytes` bytes from `start` on, all of this region; what they hold
-  // afterwards is undefined.
+  // Returns the whole pages within `bytes` bytes from `start`, all in this region, to the system. Their contents are
+  // undefined afterwards.
   virtual void discard(void* start, size_t bytes) = 0;
-  // Of `bytes` bytes from `start` on, all of this region, rows are read here and there: pages around them stay away.
+  // Advises the system that rows within `bytes` bytes from `start`, all in this region, are read at random: no
+  // read-ahead.
   virtual void read_by_rows(void* start, size_t bytes) = 0;
 };
 
-// Zeroed memory that begins at a page, on huge pages where there is much of it and the system has them. Null when there
-// is not so much.
+// Allocates zeroed, page-aligned memory, on huge pages where it is large and the system has them. Null when out of
+// memory.
 std::shared_ptr<Region> allocate_region(size_t bytes);
 
 // The file's bytes, mapped read-only. Null when it cannot be opened or mapped.
 std::shared_ptr<Region> map_region(const char* path);
 
-// The region with this byte; null for memory of others.
+// The region that contains this byte; null for memory that is not ours.
 std::shared_ptr<Region> region_of(const void* byte);
 
 }  // namespace lowbit

@@ -8,47 +8,47 @@
 
 namespace lowbit {
 
-// Groups as stored, of 32 weights, that share a factor where scales are integers.
+// Stored groups of 32 weights that share one factor where scales are integers (a super-block of 256 weights).
 constexpr uint32_t kSuperGroups = 8;
 
-// A panel is where its first group begins.
+// Packed weights in panels. A panel's address is that of its first group; its factors lie in front of it.
 struct Panels {
   const uint8_t* panels;
   uint32_t bits, n, k, group_size;
   bool f16_scales, has_zeros, has_bias, has_levels;
-  // What groups have beside scales: minima, zero points or minima. Minima exclude zero points and codebooks.
+  // Whether groups have minima; and whether they have minima or zero points. Minima exclude zero points and codebooks.
   bool has_minima, has_offsets;
-  // No scale is negative.
+  // Whether no scale is negative.
   bool positive_scales;
   int8_t levels[16];
-  // Bytes of a scale or minimum; 1: an integer, times a factor of each row and kSuperGroups groups, or e4m3, times a
-  // float factor of each row.
+  // Bytes of a scale or minimum. 1: an integer, to be multiplied with a factor for each row and kSuperGroups groups; or
+  // e4m3, to be multiplied with a float factor for each row.
   uint8_t scale_bytes;
   bool e4m3_scales;
-  // Groups of 16 that one as stored has, each with scales and minima of its own; `group_size` is that of all then.
+  // Groups of 16 within a stored group, each with its own scales and minima; `group_size` is then their sum.
   uint8_t parts;
-  // Of the factors of a panel, in front of its first group, and of one for each row.
+  // Bytes of one factor for each row, and of all factors of a panel, which lie in front of its first group.
   uint16_t super_bytes;
   uint32_t front_bytes;
-  // Weights of a group as stored, a multiple of 32, and groups along k.
+  // Weights of a stored group, padded to a multiple of 32; and the number of stored groups along k.
   uint32_t group_length, groups;
-  // Bytes from the start of a group to its minima, zero points and vectors; sizes of group and panel.
+  // Bytes from the start of a group to its minima, zero points and weights; bytes of a group.
   uint32_t minima_offset, zeros_offset, vectors_offset, group_bytes;
   uint32_t correction_offset, bias_offset;
   size_t panel_bytes;
   uint32_t panel_count;
 
   uint32_t padded_k() const { return groups * group_length; }
-  // Weights that share a scale, those that are stored for them, and such groups along k.
+  // Weights that share a scale, with and without padding, and the number of such groups along k.
   uint32_t part_size() const { return group_size / parts; }
   uint32_t part_length() const { return group_length / parts; }
   uint32_t part_count() const { return groups * parts; }
-  // Weights of one, which past k are none.
+  // Weights of a part that lie before column k.
   uint32_t part_columns(uint32_t part) const {
     const uint32_t start = part * part_size();
     return start < k ? (part_size() < k - start ? part_size() : k - start) : 0;
   }
-  // Factors of scales of group g, which begins at `group`, one a row; those of minima follow.
+  // The factors of the scales of group g, whose address is `group`, one for each row; those of minima follow.
   const uint8_t* factors(const uint8_t* group, uint32_t g) const {
     return group - static_cast<size_t>(g) * group_bytes - front_bytes +
            static_cast<size_t>(g / kSuperGroups) * super_bytes;
@@ -56,7 +56,7 @@ struct Panels {
   const uint8_t* panel(uint32_t index) const { return panels + index * panel_bytes; }
 };
 
-// Offsets and sizes of panels of so many rows, from the sizes of the matrix and what its groups have.
+// Computes offsets and sizes of panels of `rows` rows from the sizes of the matrix and the fields of its groups.
 static inline void size_panels(Panels& w, uint32_t rows) {
   w.parts = w.scale_bytes == 1 && w.group_size == 16 ? 2 : 1;
   w.group_size *= w.parts;
@@ -78,7 +78,7 @@ static inline void size_panels(Panels& w, uint32_t rows) {
   w.panel_count = ceil_div(w.n, rows);
 }
 
-// Reads a buffer whose header TypeScript has checked, with panels of so many rows, as far as the first n rows of
+// Reads the header of packed weights, which TypeScript has checked, with panels of `rows` rows, for the first n rows of
 // weights.
 static inline Panels read_panels(const void* buffer, uint32_t rows, uint32_t n) {
   const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
@@ -114,7 +114,7 @@ static inline Panels read_panels(const void* buffer, uint32_t rows, uint32_t n) 
 using Panel16 = Panels;
 static inline Panel16 read_panel16(const void* buffer, uint32_t n) { return read_panels(buffer, 16, n); }
 
-// The levels that weights of a codebook stand for, as the instruction set looks them up.
+// The levels of a codebook in the form in which the instruction set looks them up.
 template <class Isa, int Bits>
 inline LOWBIT_INLINE auto levels_of(const Panel16& w) {
   return Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));

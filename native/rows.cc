@@ -1,5 +1,5 @@
-// All rows of this binary, best first: selection takes the first that serves a call, so that of a family's rows with
-// the same needs those for more rows of activations come before.
+// All kernels of this binary, best first. Selection takes the first that serves a call, so that among a family's
+// kernels with the same needs those for more rows of activations come first.
 #include "kernel.h"
 
 #include <atomic>
@@ -65,7 +65,7 @@ KernelRows (*const kTables[])() = {LOWBIT_OWN_TABLES(LOWBIT_LIST) LOWBIT_COMMON_
 
 constexpr size_t kOwnTables = sizeof kTables / sizeof *kTables;
 
-// Tables of libraries, behind those of this binary; any thread reads those that are counted.
+// Tables of loaded libraries, after those of this binary; any thread reads those that are counted.
 constexpr size_t kLibrariesMax = 64;
 KernelRows added_tables[kLibrariesMax];
 std::atomic<size_t> added_count{0};

@@ -1,5 +1,5 @@
-// A plan whose calls can be made ready again for other sizes, such as another number of rows: their numbers are affine
-// in the sizes, and nothing else changes.
+// A plan whose calls can be prepared again for other sizes, such as another number of tokens: the numbers of calls are
+// affine functions of the sizes, and nothing else changes.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace lowbit {
 
-// What a call is made ready from; `buffers` ends with its scratch.
+// The arguments that a call is prepared from; the last of `buffers` is its scratch.
 struct PreparedCall {
   const KernelRow* row;
   std::vector<double> scalars;
@@ -21,17 +21,17 @@ struct PreparedCall {
 
 class SizedPlan : public Plan {
  public:
-  // Runs on their way, which read the steps.
+  // Runs in flight, which read the steps.
   std::atomic<uint32_t> runs{0};
 
   SizedPlan(uint32_t calls, uint32_t threads) : threads_(threads) { steps.reserve(calls); }
 
-  // A call after the others. `slopes`, by sizes and then numbers: how much each number is more for a size that is more
-  // by 1; none where the call is the same for all sizes. `scratch_bytes`: what its scratch has.
+  // Appends a call. `slopes` [sizes][numbers]: by how much a number grows when a size grows by 1; empty where the call
+  // does not depend on sizes. `scratch_bytes`: the size of its scratch.
   void add(PreparedCall call, std::vector<double> slopes, size_t scratch_bytes);
 
-  // For sizes that differ by `change` from those that the calls were added for. False, and nothing is changed, where
-  // the scratch of a call is too small.
+  // Prepares the calls for sizes that differ by `change` from those that the calls were added for. Returns false and
+  // changes nothing where the scratch of a call is too small.
   bool resize(const std::vector<double>& change);
 
  private:
@@ -46,7 +46,7 @@ class SizedPlan : public Plan {
   };
 
   uint32_t threads_;
-  // Those that grow.
+  // Calls that depend on sizes.
   std::vector<SizedCall> calls_;
 };
 

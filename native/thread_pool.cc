@@ -23,12 +23,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two tokens the caller needs some tens of microseconds; parked threads need as long to wake.
+// How long idle threads spin: the caller needs tens of microseconds between two tokens, and a parked thread takes as
+// long to wake.
 constexpr auto kIdleSpin = std::chrono::microseconds(300);
 // Waiting for tiles of another thread, in pauses, before sleeping. A core that sleeps, rather than yields, is one that
 // the system moves the other thread to when that one waits for a busy core.
 constexpr int kPausesBeforeSleep = 4000;
-// The same while others want our cores: short, as the thread that waits is on the core that the other one needs.
+// The same while other processes want our cores: short, since the waiting thread holds the core that the other needs.
 constexpr int kPausesWhenContended = 200;
 
 inline void pause() {
@@ -48,8 +49,8 @@ struct PhaseRef {
   uint32_t tiles;
 };
 
-// Neighbouring phases of one tile each, or one phase of several tiles: what threads meet after. Small calls in a row,
-// such as a sum, its norm and the quantization of that, so take one thread one turn.
+// A stretch: the unit after which threads meet. It is one phase of several tiles, or neighbouring phases of one tile
+// each, so that one thread does a row of small calls (a sum, its norm, the norm's quantization) in one turn.
 struct Stretch {
   uint32_t first, end, tiles;
 };
@@ -62,7 +63,7 @@ struct Job {
   std::vector<Stretch> stretches;
   RunOptions options;
   Completion completion;
-  // When the phase before ended; only kept when times are asked for.
+  // The time at which the phase before ended; kept only when times are asked for.
   double phase_start = 0;
   std::atomic<uint32_t> joined{0};
   alignas(64) std::atomic<uint64_t> ticket{0};
@@ -71,7 +72,7 @@ struct Job {
   std::mutex sleep_mutex;
   std::condition_variable stretch_ended;
 
-  // More threads than the tiles of the largest phase would only wait.
+  // Threads beyond the number of tiles of the largest phase would only wait.
   Job(const Plan& plan, const RunOptions& run_options, Completion at_end) : options(run_options), completion(at_end) {
     uint32_t most_tiles = 1;
     for (uint32_t i = 0; i < plan.steps.size(); i++) {
@@ -102,7 +103,8 @@ struct Job {
 
   bool aborted() const { return options.abort && __atomic_load_n(options.abort, __ATOMIC_RELAXED); }
 
-  // A tile of a phase, or all phases of a stretch of single tiles; the time of the last phase is noted at its end.
+  // Runs a tile of a phase, or all phases of a stretch of single tiles, and notes the time of the last phase at its
+  // end.
   void run_tile(const Stretch& stretch, uint32_t tile, uint32_t thread) {
     for (uint32_t i = stretch.first; i < stretch.end; i++) {
       if (i > stretch.first) {
@@ -117,7 +119,8 @@ struct Job {
     finished_tiles.store(0, std::memory_order_relaxed);
     note_time(phases[stretches[index].end - 1]);
     uint64_t next = aborted() ? stretches.size() : index + 1;
-    // In one order with the count of sleepers: who goes to sleep sees the new stretch, or is seen here.
+    // Sequentially consistent with the count of sleepers: a thread that goes to sleep sees the new stretch, or is
+    // counted here.
     ticket.store(next << 32, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) > 0) {
       contention.note();
@@ -161,7 +164,7 @@ struct Job {
 
 class Pool {
  public:
-  // False when there is no thread that could take the job.
+  // Returns false when no thread can take the job.
   bool submit(std::shared_ptr<Job> job) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -191,7 +194,7 @@ class Pool {
   }
 
  private:
-  // False when the system gives no more threads, for which std::thread has only an exception.
+  // Returns false when the system gives no more threads (std::thread would throw).
   bool start_thread() {
 #if defined(_WIN32)
     auto run = [](void* pool) -> DWORD {
@@ -210,7 +213,7 @@ class Pool {
 #endif
   }
 
-  // Takes a place in the oldest job that has one; drops jobs that are full.
+  // Joins the oldest job that has room; drops jobs that are full.
   std::shared_ptr<Job> join(uint32_t* thread) {
     std::lock_guard<std::mutex> lock(mutex_);
     while (!jobs_.empty()) {
@@ -233,7 +236,7 @@ class Pool {
       if (spin_for_change(seen) && !is_over()) continue;
       std::unique_lock<std::mutex> lock(mutex_);
       wake_.wait(lock, [&] { return is_over() || version_.load(std::memory_order_acquire) != seen; });
-      // Enough stay for every job: a job that needs more has raised what is needed.
+      // Enough threads stay for every job, since a job that needs more has raised the number that is kept.
       if (is_over()) {
         thread_count_--;
         return;
@@ -241,7 +244,7 @@ class Pool {
     }
   }
 
-  // Whether there are more threads than anybody wants.
+  // Whether there are more threads than anyone keeps or asks for.
   bool is_over() const {
     return thread_count_.load(std::memory_order_relaxed) > needed_.load(std::memory_order_relaxed);
   }
@@ -262,7 +265,7 @@ class Pool {
   std::deque<std::shared_ptr<Job>> jobs_;
   std::atomic<uint64_t> version_{0};
   std::atomic<uint32_t> thread_count_{0};
-  // The most threads that somebody keeps, or that a job has asked for since somebody last released some.
+  // The largest number of threads that is kept, or that a job has asked for since the last release.
   std::atomic<uint32_t> needed_{0};
   std::multiset<uint32_t> kept_;
 };

@@ -14,14 +14,14 @@
 
 namespace lowbit {
 
-// Steps in order. The memory that their arguments point to must outlive the plan's runs; `holds` is what of it the plan
-// itself keeps.
+// Steps in order. The memory that their arguments point to must outlive the plan's runs; `holds` is the part of it that
+// the plan owns.
 struct Plan {
   std::vector<Step> steps;
   std::set<std::shared_ptr<Region>> holds;
 };
 
-// Tells who waits that a plan has ended.
+// Is called when a plan has ended.
 struct Completion {
   void (*done)(void* context);
   void* context;
@@ -36,24 +36,24 @@ struct RunOptions {
   double* step_nanoseconds = nullptr;
 };
 
-// Runs a plan on threads of the process-wide pool, as many as the system gives, and returns at once; where it gives
-// none, on this thread. `plan` and what the options point to must live until `done` is called.
+// Starts a plan on threads of the process-wide pool, as many as the system gives, and returns at once; runs it on this
+// thread where the system gives none. `plan` and the memory that the options point to must live until `done` is called.
 void run_plan(const Plan& plan, const RunOptions& options, Completion completion);
 
-// Keeps as many threads for who will run plans on so many, until it says that it does no more: threads beyond the most
-// that are still kept end when they have nothing to do.
+// Keeps `threads` threads alive for a caller that will run plans on so many, until it releases them. Idle threads
+// beyond the largest number that is still kept end.
 void keep_threads(uint32_t threads);
 void release_threads(uint32_t threads);
 
-// Runs a plan on this thread and others of the pool; returns when it has ended.
+// Runs a plan on this thread and on threads of the pool; returns when the plan has ended.
 void run_plan_here(const Plan& plan, const RunOptions& options);
 
-// Physical cores, performance cores where the system tells them apart; no more than a container's limit of time keeps
-// busy.
+// The number of physical cores, of performance cores where the system tells them apart; at most the number that the
+// container's CPU quota keeps busy.
 uint32_t default_threads();
 
-// The same of some of Linux' CPUs, by its files /proc and /sys under `root`, which ends with a slash: at least 1. CPUs
-// without files count as cores.
+// That number for some of Linux's CPUs, read from /proc and /sys under `root`, which ends with a slash; at least 1.
+// CPUs without files count as cores.
 uint32_t count_cores(const std::string& root, const std::set<uint32_t>& cpus);
 
 }  // namespace lowbit

@@ -1,4 +1,4 @@
-// Loops over arrays of floats in vectors, and functions of vectors. An `Isa` supplies vectors and a handful of
+// Vectorized loops over arrays of floats, and functions of vectors. An `Isa` supplies the vector type and its
 // operations: x86/floats_avx512.h, x86/floats_avx2.h, generic/floats.h.
 #pragma once
 
@@ -8,12 +8,12 @@
 
 #include "each_index.h"
 
-// Loops that are to have all registers for themselves.
+// Not inlined: loops that need all registers.
 #define LOWBIT_APART __attribute__((noinline))
 
 namespace lowbit {
 
-// Vectors of which all lanes are used.
+// Loads and stores of whole vectors.
 template <class Isa>
 struct WholeVector {
   using V = typename Isa::V;
@@ -26,7 +26,7 @@ struct WholeVector {
   void store(int8_t* integers, V v) const { Isa::store_integers(integers, v); }
 };
 
-// Vectors of which only the first lanes are used; the others read as 0.
+// Loads and stores of the first lanes; the others read as 0.
 template <class Isa>
 struct PartialVector {
   using V = typename Isa::V;
@@ -55,7 +55,7 @@ inline LOWBIT_INLINE void each_vector(size_t count, Body&& body) {
   if (i < count) body(i, PartialVector<Isa>{static_cast<uint32_t>(count - i)});
 }
 
-// Has a vector loaded once: compilers load it with each operation that uses it, where those take it from memory.
+// Keeps a vector in a register: compilers otherwise load it again with each operation that has a memory operand.
 template <class V>
 inline LOWBIT_INLINE void load_once([[maybe_unused]] V& v) {
 #if defined(__x86_64__)
@@ -86,7 +86,7 @@ struct ExpParts {
   }
 };
 
-// Relative error 2e-7; over 88.8 it is infinity, and 0 where it would not be a normal number: those are slow to make.
+// exp(x), relative error 2e-7. Infinity above 88.8; 0 in place of subnormal results, which are slow.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::V exp_of(typename Isa::V x) {
   const auto lowest = Isa::set(-87.0f);
@@ -95,7 +95,7 @@ inline LOWBIT_INLINE typename Isa::V exp_of(typename Isa::V x) {
   return Isa::choose_less(x, lowest, Isa::set(0.0f), power);
 }
 
-// exp of what is not over 0 in fewer operations.
+// exp(x) for x <= 0, in fewer operations.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::V exp_of_negative(typename Isa::V x) {
   const auto lowest = Isa::set(-87.0f);
@@ -104,7 +104,7 @@ inline LOWBIT_INLINE typename Isa::V exp_of_negative(typename Isa::V x) {
   return Isa::choose_less(x, lowest, Isa::set(0.0f), power);
 }
 
-// 2^x of what is in -125 .. 0; relative error 2e-9 before rounding.
+// 2^x for x in -125 .. 0, relative error 2e-9 before rounding.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::V exp2_of_small(typename Isa::V x) {
   // Adding and taking away 1.5 * 2^23 rounds to whole numbers.
@@ -116,8 +116,8 @@ inline LOWBIT_INLINE typename Isa::V exp2_of_small(typename Isa::V x) {
   return Isa::add_to_exponent(p, power);
 }
 
-// `Count` vectors side by side as one, for long chains of operations: cores look too few operations ahead to find
-// several chains in a row.
+// `Count` vectors as one, for long dependency chains: a core's window is too short to overlap several chains that
+// follow each other.
 template <class Isa, int Count>
 struct SideBySide {
   struct V {
@@ -160,7 +160,7 @@ struct SideBySide {
   }
 };
 
-// (e - 1) / (e + 1) for e = exp(2x), where e - 1 is made without cancellation: exact to rounding near 0 too.
+// tanh(x) = (e - 1) / (e + 1) for e = exp(2x), with e - 1 computed without cancellation, so that it is accurate near 0.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::V tanh_of(typename Isa::V x) {
   x = Isa::min(Isa::set(20.0f), Isa::max(Isa::set(-20.0f), x + x));
@@ -171,7 +171,7 @@ inline LOWBIT_INLINE typename Isa::V tanh_of(typename Isa::V x) {
   return e_minus_one / (e_minus_one + one + one);
 }
 
-// Items of one tile: some four tiles a thread, of at least `least` items each.
+// Items in a tile: about four tiles for each thread, of at least `least` items each.
 template <class Isa>
 uint32_t items_per_tile(size_t items, size_t least, uint32_t threads) {
   const size_t share = threads > 1 ? (items + 4 * threads - 1) / (4 * threads) : items;

@@ -9,7 +9,7 @@
 
 namespace lowbit {
 
-// Values below which a tile does not pay for handing it to another thread.
+// The smallest number of values in a tile that pays for handing it to another thread.
 constexpr uint32_t kTileValues = 8192;
 
 template <class Args>
@@ -24,7 +24,7 @@ void rows_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   for (size_t row = first; row < last; row++) Kernel::template row<Isa>(args, row);
 }
 
-// Sets all of a step but its function.
+// Sets all fields of a step but its function.
 template <class Isa, class Args>
 Divided<Args>& divide_rows(Step& step, const Call& call) {
   auto& args = step.init<Divided<Args>>();
@@ -57,7 +57,7 @@ void rows_prepare(Step& step, const Call& call) {
 
 template <class Isa, class Kernel>
 void elements_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
-  // A copy: what is stored through pointers does not change it.
+  // A copy, which stores through the arguments' pointers cannot change.
   const auto args = step.as<Divided<typename Kernel::Args>>();
   const size_t start = size_t{tile} * args.per_tile;
   each_vector<Isa>(std::min<size_t>(args.per_tile, args.count - start),
@@ -68,7 +68,7 @@ template <class Isa, class Args>
 Divided<Args>& divide_elements(Step& step, const Call& call) {
   auto& args = step.init<Divided<Args>>();
   static_cast<Args&>(args) = arguments_of<Args>(call);
-  // Whole cache lines, so that threads do not share one.
+  // Tiles are whole cache lines, so that no two threads write to one.
   args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.count, kTileValues, call.threads), 16));
   step.phases = 1;
   step.tiles[0] = static_cast<uint32_t>((args.count + args.per_tile - 1) / args.per_tile);

@@ -1,4 +1,4 @@
-// Runs of a step, and the states of their sequences, as src/kernels/sequence-table.ts lays them out.
+// Runs of a step and the recurrent states of their sequences, laid out as src/kernels/sequence-table.ts says.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace lowbit {
 
-// Rows that are consecutive positions of one sequence.
+// A run: rows that hold consecutive positions of one sequence.
 struct Run {
   uint32_t row, rows, position, slot;
   // Whether they are of a prompt.
@@ -16,8 +16,8 @@ struct Run {
 };
 constexpr uint32_t kRunFields = 5;
 
-// Calls body with each run of a table whose rows are below `rows` and whose positions are below `positions`. What says
-// so is read once.
+// Calls body with each run of a table that lies within `rows` rows and `positions` positions. Each field is read once,
+// so that the values that were checked are the values that are used.
 template <class Body>
 void each_run_of(const void* table, uint32_t runs_max, uint32_t rows, uint32_t positions, Body&& body) {
   const auto* numbers = static_cast<const volatile int32_t*>(table);
@@ -36,10 +36,10 @@ void each_run_of(const void* table, uint32_t runs_max, uint32_t rows, uint32_t p
 // The states of the sequences of a step.
 struct StateTable {
   const void* runs;
-  // Addresses [slots] of states to read, and of those to write.
+  // Addresses [slots] of the states to read, and of the states to write.
   const uint64_t* states;
   const uint64_t* next_states;
-  // Bytes from there to the call's own part.
+  // Bytes from such an address to this call's part of the state.
   uintptr_t offset;
   uint32_t rows, runs_max, slots;
 };
@@ -50,7 +50,7 @@ StateTable state_table(const Arguments& given) {
           given.runs_max, given.slots};
 }
 
-// Calls body with each run, its state and the place of its next one, and skip with the first and the last of rows of
+// Calls body with each run, its state and the address of its next state; and skip(first, end) with rows that belong to
 // no run.
 template <class Skip, class Body>
 void each_state(const StateTable& table, Skip&& skip, Body&& body) {

@@ -1,4 +1,4 @@
-// The rows that every instruction set has. `Isa` is its vectors, `target` its name and `lanes` their width as strings.
+// Kernels that every instruction set has. `Isa` is its vector type, `target` its name and `lanes` its width as strings.
 #pragma once
 
 #include "attention/attention_calls.h"
@@ -10,7 +10,8 @@
 #include "recurrent/short_convolution.h"
 #include "rows.h"
 
-// A row for calls of any sizes; behind `needs`, what measures its scratch, or null, and what prepares its calls.
+// A kernel for calls of any size. After `needs` come the function that measures its scratch, or null, and the one that
+// prepares its calls.
 #define LOWBIT_FLOAT_ROW(name, family, target, lanes, needs, ...) \
   KernelRow { name "_f32_1x1x" lanes "_" target, family, nullptr, 0, needs, 1, 1, __VA_ARGS__ }
 #define LOWBIT_DECLARED_ROW(family, target, lanes, needs, ...) \

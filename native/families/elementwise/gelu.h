@@ -1,4 +1,4 @@
-// GELU as the gates have it.
+// y = gelu(x), exact or by tanh (families/gate/activations.h).
 #pragma once
 
 #include "../gate/activations.h"

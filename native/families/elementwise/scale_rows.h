@@ -1,4 +1,4 @@
-// y = factors * x, a factor a row.
+// y[r, c] = factors[r mod factorCount] * x[r, c].
 #pragma once
 
 #include "../division.h"

@@ -6,8 +6,8 @@
 
 namespace lowbit {
 
-// ln(1 + e) = 2 atanh(s), s = e / (2 + e), for e = exp(-|x|) in 0 .. 1: powers of s^2 <= 1 / 9 with a relative error of
-// 1e-8. What e leaves of x is max(x, 0).
+// ln(1 + exp(x)) = max(x, 0) + ln(1 + e) with e = exp(-|x|) in 0 .. 1, and ln(1 + e) = 2 atanh(s), s = e / (2 + e): a
+// series in s^2 <= 1 / 9, relative error 1e-8.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::V softplus_of(typename Isa::V x) {
   const auto zero = Isa::set(0.0f);

@@ -1,4 +1,5 @@
-// Rows of float tables. Ids out of range give rows of NaN: a kernel cannot raise errors; operators check inputs before.
+// Rows of float tables by token id. Ids out of range give rows of NaN, since a kernel cannot raise errors; operators
+// check ids before.
 #pragma once
 
 #include <cmath>
@@ -15,7 +16,7 @@ struct Indices {
   uint32_t count;
   bool wide;
 
-  // Read once, so that what was checked is what is used.
+  // Read once, so that the value that was checked is the value that is used.
   int64_t at(uint32_t i) const {
     return wide ? static_cast<const volatile int64_t*>(data)[i] : static_cast<const volatile int32_t*>(data)[i];
   }

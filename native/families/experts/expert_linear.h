@@ -1,6 +1,7 @@
-// A linear layer with a matrix for each expert. Which rows are whose is known only when the call runs: its first phase
-// makes a step of the linear kernels for each expert that has rows, by its number of rows, and the other phases run
-// all tiles of these steps. Each of their own tiles takes tiles of the steps until there are none.
+// A linear layer with a matrix for each expert (mixture of experts). The router decides at run time which rows go to
+// which expert. The first phase makes, for each expert that has rows, a step of the linear kernel for that number of
+// rows; the other phases run the tiles of all these steps. Each tile of this kernel takes tiles of the steps from a
+// shared counter until none is left.
 #pragma once
 
 #include <cmath>
@@ -27,18 +28,18 @@ struct ExpertCall {
   // Group size of packed weights, type of floats.
   uint32_t form;
   bool is_packed;
-  // The first matrix' header, as it was when it was checked, but for its checksums and codebook.
+  // The header of the first expert's matrix as it was when the call was checked, without its checksums and codebook.
   uint8_t header[40];
   uint32_t from[kExpertChoices];
   const KernelRow* rows[kExpertChoices];
 
-  // Steps that there may be.
+  // The largest number of steps.
   uint32_t steps_max() const { return std::min(places, experts); }
 };
 static_assert(sizeof(ExpertCall) <= kArgsMax);
 
-// What phases share, at the start of the scratch; behind it steps, the ends of their tiles for each phase, and the
-// scratch of the steps.
+// State that the phases share, at the start of the scratch. Behind it lie the steps, the ends of their tiles in each
+// phase, and the scratch of the steps.
 struct ExpertState {
   alignas(64) uint32_t next_tile[kExpertPhases];
   alignas(64) uint32_t steps;
@@ -53,7 +54,7 @@ inline size_t state_bytes(const ExpertCall& args) {
   return round_up(sizeof(ExpertState) + args.steps_max() * step_bytes, 64);
 }
 
-// Calls f with the call of a linear layer of m rows from place `first` on.
+// Calls f with the call of an expert's linear layer: m rows, from place `first` of the routing on.
 template <class F>
 inline auto with_call(const ExpertCall& args, uint32_t expert, size_t first, uint32_t m, void* scratch, F f) {
   const float* x = args.x + first * args.k;
@@ -79,10 +80,10 @@ inline const KernelRow& row_for(const ExpertCall& args, uint32_t m) {
   return *args.rows[choice];
 }
 
-// Scratch that steps take together at most, however the places are shared among experts. Numbers of rows are taken in
-// ranges that end at a power of two, each with the most scratch of its kernels there. The most of a sum of such numbers
-// of a given sum, that are no more than the experts, is not above places * price + experts * (the most that a step's
-// scratch is above its rows' price), for any price of a row.
+// An upper bound, in bytes, of the scratch of all steps together, however the router spreads the places over experts.
+// Row counts are bounded in ranges that end at a power of two, each by the largest scratch of its kernels. For any
+// price of a row, the sum over experts is at most places * price + experts * max(scratch of a step - rows * price); the
+// least such bound over the prices that are tried is taken.
 inline size_t most_scratch(const ExpertCall& args) {
   constexpr uint32_t kRanges = 21;
   double bytes[kRanges], rows[kRanges];
@@ -107,9 +108,9 @@ inline size_t most_scratch(const ExpertCall& args) {
   return static_cast<size_t>(std::ceil(least));
 }
 
-// Whether the matrix of an expert is stored as the first one was when it was checked, by the header. Panels have
-// checksums there and what is the matrix's own: the codebook, and whether no scale is negative. TorchAO's is eight
-// integers.
+// Whether an expert's packed matrix has the header that the first expert's had when it was checked. Headers of panels
+// also hold what differs between matrices: checksums, the codebook, and whether no scale is negative. TorchAO's header
+// is eight integers.
 inline bool is_alike(const ExpertCall& args, uint32_t expert) {
   if (!args.is_packed) return true;
   const uint8_t* header = args.weights + expert * args.part_bytes;
@@ -143,7 +144,7 @@ inline void make_steps(const ExpertCall& args) {
   state = {};
   size_t used = state_bytes(args);
   uint32_t first = 0;
-  // What steps need is worked out by the first header.
+  // The first expert's header says how much scratch steps need.
   const uint32_t experts = is_alike(args, 0) ? args.experts : 0;
   for (uint32_t expert = 0; expert < experts; expert++) {
     const int32_t stored = args.starts[expert + 1];
@@ -152,7 +153,7 @@ inline void make_steps(const ExpertCall& args) {
     add_step(args, state, expert, first, end - first, used);
     first = end;
   }
-  // Places that no expert has, which a router never leaves.
+  // Places after the last expert's: damaged routings only, since a router gives each place to an expert.
   std::fill_n(args.y + size_t{first} * args.n, size_t{args.places - first} * args.n, NAN);
 }
 
@@ -170,7 +171,7 @@ inline void expert_linear_run(const Step& call, uint32_t phase, uint32_t, uint32
   }
 }
 
-// What both families have.
+// Arguments that both families of expert layers have.
 template <class Arguments>
 ExpertCall expert_call(const Arguments& given, uint32_t threads) {
   ExpertCall args{};

@@ -1,5 +1,6 @@
-// Routers of mixtures of experts: the experts of each row and the places of rows in their order; rows by place; and
-// sums of what a row's experts made. src/kernels/families/experts/reference.ts defines them.
+// Routers of mixtures of experts (Shazeer et al. 2017): top-k experts of each row; rows gathered in the order of their
+// experts ("places"); and the weighted sums of what a row's experts computed. Defined by
+// src/kernels/families/experts/reference.ts.
 #pragma once
 
 #include <cmath>
@@ -15,7 +16,7 @@ struct RouteArgs {
   const float* logits;
   const float* bias;
   const float* factors;
-  // For each thread, scores [experts].
+  // Scores [experts] of each thread.
   double* scores;
   Routing routing;
   uint32_t rows, experts, top_k, rows_per_tile;
@@ -34,7 +35,7 @@ inline void score_row(const RouteArgs& args, const float* logits, double* scores
   for (uint32_t e = 0; e < args.experts; e++) scores[e] /= total;
 }
 
-// The experts of a row, the best first, written where places belong. Scores that are no numbers are no better than any.
+// Writes the top-k experts of a row, the best first, to where its places will be. NaN scores rank last.
 inline void choose_experts(const RouteArgs& args, const float* logits, const double* scores, int32_t* chosen) {
   auto rank = [&](uint32_t e) { return args.bias ? static_cast<float>(scores[e]) + args.bias[e] : logits[e]; };
   for (uint32_t j = 0; j < args.top_k; j++) {
@@ -61,14 +62,14 @@ inline void route_row(const RouteArgs& args, uint32_t row, double* scores) {
   }
 }
 
-// From ids of experts, where rows go: those of one expert in their order.
+// Turns the experts' ids into places: rows of one expert are neighbours and keep their order (counting sort).
 inline void order_by_expert(const RouteArgs& args) {
   const Routing& r = args.routing;
   const size_t count = size_t{args.rows} * args.top_k;
   memset(r.starts, 0, sizeof(int32_t) * (args.experts + 1));
   for (size_t i = 0; i < count; i++) r.starts[r.places[i] + 1]++;
   for (uint32_t e = 0; e < args.experts; e++) r.starts[e + 1] += r.starts[e];
-  // Each expert's start moves to its end, which is the next one's start.
+  // Counting moves each expert's start to its end, where the next expert's rows start.
   for (size_t i = 0; i < count; i++) {
     const int32_t place = r.starts[r.places[i]]++;
     r.sources[place] = static_cast<int32_t>(i / args.top_k);
@@ -106,7 +107,7 @@ void route_prepare(Step& step, const Call& call) {
   args.factors = given.factors;
   args.routing = routing_at(given.routing, args.experts, size_t{args.rows} * args.top_k);
   args.scores = static_cast<double*>(given.scratch);
-  // Few enough to end soon, whatever a program says.
+  // Bounds the work, whatever number a program asks for.
   const uint32_t most = static_cast<uint32_t>((1u << 26) / (double(args.experts) * args.top_k * args.top_k));
   const uint32_t share = std::max(4u, ceil_div(args.rows, 4 * call.threads));
   args.rows_per_tile = std::max(1u, std::min(most, share));
@@ -164,7 +165,7 @@ void expert_rows_prepare(Step& step, const Call& call) {
   const size_t places = size_t{args.rows} * args.top_k;
   args.routing = routing_at(const_cast<int32_t*>(given.routing), given.experts, places);
   args.count = Combines ? args.rows : static_cast<uint32_t>(places);
-  // Some 64 KiB of values that are read, or more.
+  // A tile reads 64 KiB of values or more.
   const uint32_t values = std::max(1u, args.dim * (Combines ? args.top_k : 1));
   args.per_tile = std::max(1 + (1u << 14) / values, ceil_div(args.count, 8 * call.threads));
   step.phases = 1;

@@ -1,5 +1,5 @@
-// Where a routing's parts lie: src/kernels/families/experts/routing.ts. What is read of one is looked at before it is
-// used, as programs may give any values.
+// Where the parts of a routing lie in its tensor (src/kernels/families/experts/routing.ts). Indices that are read from
+// it are checked before they are used, since a program may hold any values.
 #pragma once
 
 #include <algorithm>

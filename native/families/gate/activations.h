@@ -1,4 +1,4 @@
-// Functions that gates multiply with. `times(a, b)` is f(a) * b.
+// Activation functions f of gated linear units (Shazeer 2020). `times(a, b)` is f(a) * b.
 #pragma once
 
 #include "../division.h"
@@ -6,11 +6,11 @@
 
 namespace lowbit {
 
-// The function of a number of gate_activation.
+// The activation that this number of gate_activation names.
 template <uint32_t Activation>
 struct ActivationOf;
 
-// a / (1 + exp(-a))
+// silu: a / (1 + exp(-a))
 template <>
 struct ActivationOf<gate_activation::kSilu> {
   template <class Isa>
@@ -19,9 +19,10 @@ struct ActivationOf<gate_activation::kSilu> {
   }
 };
 
-// max(a, 0) + n Q(n), n = -|a|, where Q is the normal distribution's tail beyond |a|: a polynomial of degree 8 in n is
-// log2 Q, so that n Q is off by at most 9e-9 before rounding (least maximum on 0 .. 9, found by linear programming). It
-// falls further on, so that what is beyond 10 makes less than 1e-31.
+// gelu(a) = max(a, 0) + n Q(n) with n = -|a|, where Q is the tail of the normal distribution beyond |a|. log2 Q is
+// approximated by a polynomial of degree 8 in n (minimax over |a| in 0 .. 9 by linear programming), which leaves an
+// error of n Q of at most 9e-9 before rounding. The polynomial goes on falling, so that n Q stays below 1e-31
+// beyond 10.
 template <>
 struct ActivationOf<gate_activation::kGelu> {
   template <class Isa>
@@ -36,8 +37,8 @@ struct ActivationOf<gate_activation::kGelu> {
   }
 };
 
-// a / (1 + exp(-2z)), z = sqrt(2 / pi) * (a + 0.044715 a^3): 1 + tanh(z) over 2 is that sigmoid, without its
-// cancellation.
+// gelu by tanh: a / (1 + exp(-2z)), z = sqrt(2 / pi) * (a + 0.044715 a^3). The sigmoid of 2z equals (1 + tanh(z)) / 2
+// and has no cancellation.
 template <>
 struct ActivationOf<gate_activation::kGeluTanh> {
   template <class Isa>
@@ -49,7 +50,7 @@ struct ActivationOf<gate_activation::kGeluTanh> {
   }
 };
 
-// a * sigmoid(1.702 a)
+// quick gelu: a * sigmoid(1.702 a)
 template <>
 struct ActivationOf<gate_activation::kQuickGelu> {
   template <class Isa>
@@ -58,7 +59,7 @@ struct ActivationOf<gate_activation::kQuickGelu> {
   }
 };
 
-// 1 / (1 + exp(-a))
+// sigmoid: 1 / (1 + exp(-a))
 template <>
 struct ActivationOf<gate_activation::kSigmoid> {
   template <class Isa>
@@ -67,7 +68,7 @@ struct ActivationOf<gate_activation::kSigmoid> {
   }
 };
 
-// max(a, 0)
+// relu: max(a, 0)
 template <>
 struct ActivationOf<gate_activation::kRelu> {
   template <class Isa>
@@ -76,7 +77,7 @@ struct ActivationOf<gate_activation::kRelu> {
   }
 };
 
-// max(a, 0)^2
+// squared relu: max(a, 0)^2
 template <>
 struct ActivationOf<gate_activation::kSquaredRelu> {
   template <class Isa>
@@ -86,7 +87,7 @@ struct ActivationOf<gate_activation::kSquaredRelu> {
   }
 };
 
-// a
+// identity: a
 template <>
 struct ActivationOf<gate_activation::kIdentity> {
   template <class Isa>

@@ -1,4 +1,4 @@
-// y = activation(left half) * right half, of rows that hold both.
+// y = activation(x[:, :half]) * x[:, half:], for rows that hold the gate and the up projection side by side.
 #pragma once
 
 #include "activations.h"

@@ -17,7 +17,7 @@ struct LayerNorm {
     auto sum = Isa::set(0);
     each_vector<Isa>(dim, [&](size_t i, auto vector) { sum = sum + vector.load(x + i); });
     const auto mean = Isa::set(Isa::sum(sum) / static_cast<float>(dim));
-    // Of values less their mean, which may be far from 0; y may be x.
+    // The variance is of x - mean, since the mean may be far from 0. y may alias x.
     each_vector<Isa>(dim, [&](size_t i, auto vector) { vector.store(y + i, vector.load(x + i) - mean); });
     const double variance = sum_of_squares<Isa>(y, dim) / static_cast<double>(dim);
     const auto inverse = Isa::set(static_cast<float>(1 / std::sqrt(variance + args.eps)));

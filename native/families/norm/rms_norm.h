@@ -8,7 +8,7 @@
 
 namespace lowbit {
 
-// In double precision, so that squares of large values do not overflow.
+// The mean of squares, in double precision so that squares of large values do not overflow.
 template <class Isa>
 double sum_of_squares(const float* x, size_t count) {
   constexpr size_t kSums = 16;
@@ -22,7 +22,7 @@ double sum_of_squares(const float* x, size_t count) {
   return total;
 }
 
-// A row of `dim` values.
+// Normalizes one row of `dim` values.
 template <class Isa>
 void norm_row(const float* x, const float* weight, size_t dim, double eps, float* y) {
   const double mean = sum_of_squares<Isa>(x, dim) / static_cast<double>(dim);

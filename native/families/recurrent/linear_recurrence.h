@@ -1,7 +1,8 @@
-// Linear recurrences of the rows of a step, each on the states of its own sequence: Mamba 2, and the gated delta rule.
-// A tile is some columns of the state of a head, which no other column has a part in. They stay in the first cache from
-// a run's first row to its last. A row's result is bit for bit the same whichever rows are beside it: a column's sums
-// go key by key, from 0 on.
+// Linear recurrences over the tokens of a step, each on its own sequence's state S [keys, columns] of a head: Mamba 2
+// (Dao and Gu 2024), S = D + k v^T, and the gated delta rule (Yang et al. 2024), S = D + beta k (v - D^T k)^T, with
+// D = decay * the state before, and y = scale S^T q. Columns of S do not depend on each other, so a tile is a range of
+// columns of one head, which stays in the first-level cache from a run's first token to its last. A token's result has
+// the same bits whichever tokens are beside it: sums over keys go from key 0 on.
 #pragma once
 
 #include <cmath>
@@ -21,39 +22,41 @@ struct LinearRecurrenceArgs {
   float *y, *scratch;
   StateTable table;
   uint32_t key_heads, heads, key_dim, value_dim;
-  // Groups of columns of a head, and groups of a tile.
+  // Groups of columns in a head, and in a tile.
   uint32_t groups, per_tile;
   float scale;
   bool streams;
 };
 
-// Columns that are worked on at once: at most 32 kB of 128 keys, with two sums a vector in registers.
+// Columns of a group: 128 keys of them take at most 32 kB, and two sums of each vector stay in registers.
 template <class Isa>
 struct StateColumns {
   static constexpr uint32_t kVectors = 4, kCount = kVectors * Isa::kLanes;
 };
 
-// Bytes of the states of a call from which on they are written past the caches: until the next step the weights of all
-// layers pass through those, and states would be fetched from memory just to be overwritten.
+// From this many bytes of states on, a call writes them with non-temporal stores. The weights of all layers pass
+// through the caches until the next step, so cached stores would first fetch each state from memory just to overwrite
+// it.
 constexpr size_t kStreamedStates = 1u << 19;
 
-// Rows [keys] of some columns of a state.
+// Rows [keys] of a group of columns of a state.
 template <class T>
 struct StateRows {
   T* at;
   size_t stride;
 };
 
-// What a row does to some columns of a state, S = decay S + k u^T, and with what the next row is foreseen.
+// The update of a group of columns by one token, S = decay S + k u^T, and the next token's key, of which S^T k is
+// computed ahead.
 struct StateChange {
   float decay;
   const float *k, *u, *q, *next_k;
 };
 
-// What a pass over the columns does beside changing them.
+// Results of a pass over the columns beside the new state.
 enum class Pass { kForesees, kStores, kStreams };
 
-// `sums` = S^T q after the change and, where the next row is foreseen, `known` = S^T next_k.
+// `sums` = S^T q of the new state and, where there is a next token, `known` = S^T next_k.
 template <class Isa, Pass kPass>
 LOWBIT_APART void change_columns(StateRows<const float> from, StateRows<float> to, uint32_t keys,
                                  const StateChange& change, float* sums, float* known) {
@@ -83,7 +86,7 @@ LOWBIT_APART void change_columns(StateRows<const float> from, StateRows<float> t
   });
 }
 
-// Takes some columns of a state to `to`; `known` = S^T k.
+// Copies a group of columns of a state to `to` and computes `known` = S^T k.
 template <class Isa>
 LOWBIT_APART void take_columns(StateRows<const float> from, float* to, uint32_t keys, const float* k, float* known) {
   using V = typename Isa::V;
@@ -101,7 +104,7 @@ LOWBIT_APART void take_columns(StateRows<const float> from, float* to, uint32_t 
   each_index<kVectors>([&](auto c) LOWBIT_INLINE { Isa::store(known + c * Isa::kLanes, sums[c]); });
 }
 
-// One group of columns of a head, for the rows of a run; `tile` has room for it.
+// Runs one group of columns of a head through the tokens of a run; `tile` has room for the group.
 template <class Isa>
 class RecurrentGroup {
  public:
@@ -123,7 +126,7 @@ class RecurrentGroup {
     }
   }
 
-  // Of y, where the group begins and ends in a row of all heads.
+  // Where the group begins and ends in a row of y, which holds all heads.
   size_t begin() const { return static_cast<size_t>(head_) * args_.value_dim + first_; }
   size_t end() const { return begin() + count_; }
 
@@ -131,7 +134,7 @@ class RecurrentGroup {
   static constexpr uint32_t kCount = StateColumns<Isa>::kCount;
   static constexpr size_t kVectorBytes = sizeof(float) * Isa::kLanes;
 
-  // Rows that are fetched ahead: each is elsewhere, where no prefetcher of a CPU looks for it.
+  // Rows to prefetch: they lie apart, so that the CPU's own prefetcher does not find them.
   static constexpr uint32_t kAhead = 2;
 
   void fetch(uint32_t row) const {
@@ -149,7 +152,7 @@ class RecurrentGroup {
   size_t gate_place(uint32_t row) const { return static_cast<size_t>(row) * args_.heads + head_; }
   size_t value_place(uint32_t row) const { return gate_place(row) * args_.value_dim + first_; }
 
-  // The state that a run begins with, and what it knows of the run's first key.
+  // Loads the state that a run begins with, and S^T k of the run's first key.
   void load(const float* state, const float* k) {
     const size_t stride = args_.value_dim;
     StateRows<const float> from = {state, stride};
@@ -162,10 +165,10 @@ class RecurrentGroup {
     take_columns<Isa>(from, tile_.at, args_.key_dim, k, known_);
   }
 
-  // `last`: where the columns go after the run's last row.
+  // `last`: where the columns are stored after the run's last token.
   void advance(uint32_t row, float* last) {
     const float log_decay = args_.log_decay[gate_place(row)];
-    // Less would make numbers that are slow to compute with.
+    // Smaller decays are 0: they would make subnormal numbers, which are slow.
     const float decay = log_decay < -87 ? 0 : std::exp(log_decay);
     const float* v = args_.v + value_place(row);
     const auto factor = Isa::set(args_.beta ? args_.beta[gate_place(row)] : 1);
@@ -196,11 +199,12 @@ class RecurrentGroup {
   const LinearRecurrenceArgs& args_;
   const StateRows<float> tile_;
   const uint32_t head_, key_head_, first_, count_;
-  // What is beyond the columns stays 0.
+  // Lanes beyond the last column stay 0.
   float added_[kCount] = {}, sums_[kCount], known_[kCount];
 };
 
-// Calls body with each run, its states and their successors; rows of no run are NaN in columns `begin` .. `end` of y.
+// Calls body with each run, its state before and its state after. Rows of y that belong to no run become NaN in columns
+// `begin` .. `end`.
 template <class Body>
 void each_recurrence(const LinearRecurrenceArgs& args, size_t begin, size_t end, Body&& body) {
   const size_t columns = static_cast<size_t>(args.heads) * args.value_dim;
@@ -229,7 +233,7 @@ size_t linear_recurrence_scratch(const Call& call) {
   return 4 * static_cast<size_t>(call.threads) * given.key_dim * StateColumns<Isa>::kCount;
 }
 
-// Of the sizes of a call, without its buffers.
+// Fills in the sizes of a call, not its buffers.
 template <class Isa>
 LinearRecurrenceArgs recurrence_sizes(const Call& call) {
   const auto given = arguments_of<LinearRecurrenceArguments>(call);

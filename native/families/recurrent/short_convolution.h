@@ -1,6 +1,6 @@
-// Causal depthwise convolution over the last inputs of each sequence of a step. A tile is a range of channels of all
-// rows. A row's result is bit for bit the same whichever rows are beside it: a sum goes from the bias on, oldest input
-// first.
+// Causal depthwise convolution: y[t, c] = bias[c] + sum over taps of weight[tap, c] * x[t - taps + 1 + tap, c], where a
+// sequence's state holds its last taps - 1 inputs. A tile is a range of channels of all tokens. A token's result has
+// the same bits whichever tokens are beside it: a sum starts with the bias and adds the oldest input first.
 #pragma once
 
 #include "../embedding/embedding.h"
@@ -12,7 +12,7 @@ namespace lowbit {
 
 struct ShortConvolutionArgs {
   const float *x, *weight;
-  // Null without.
+  // Null without a bias.
   const float* bias;
   float* y;
   StateTable table;
@@ -20,7 +20,7 @@ struct ShortConvolutionArgs {
   bool silu;
 };
 
-// One row of `count` channels: the first `known` of its inputs are in a state at `before`, the others at `x`.
+// One token's `count` channels: the first `known` of its inputs lie in the state at `before`, the others at `x`.
 template <class Isa>
 void convolve_row(const ShortConvolutionArgs& args, uint32_t first, uint32_t count, uint32_t known, const float* before,
                   const float* x, float* y) {
@@ -77,7 +77,7 @@ void short_convolution_prepare(Step& step, const Call& call) {
   args.channels = given.channels;
   args.taps = given.taps;
   args.silu = given.silu;
-  // A row of a channel reads an input and a weight for each tap.
+  // Cost of one channel of a token: an input and a weight for each tap.
   const size_t least = kTileValues / std::max<size_t>(1, size_t{2} * args.taps * args.table.rows);
   args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.channels, least, call.threads), 16));
   step.phases = 1;

@@ -16,7 +16,7 @@ size_t argmax_of(const float* x, size_t count) {
   for (size_t start = 0; start < count && !std::isnan(largest); start += kBlock) {
     const size_t end = std::min(count, start + kBlock);
     auto vector = Isa::set(largest);
-    // Maxima may lose a NaN; 0 times the values, summed, is 0 unless there is one, or an infinity.
+    // Vector maxima may drop a NaN. The sum of 0 * value is 0 unless there is a NaN or an infinity.
     auto zeros = Isa::set(0.0f);
     size_t i = start;
     for (; i + Isa::kLanes <= end; i += Isa::kLanes) {

@@ -1,4 +1,4 @@
-// Sums of groups of neighbours of rows.
+// Sums over groups of neighbouring values of each row.
 #pragma once
 
 #include "../division.h"

@@ -1,4 +1,4 @@
-// y = exp(x) / sum(exp(x)) of rows.
+// y = exp(x - max(x)) / sum(exp(x - max(x))) for each row.
 #pragma once
 
 #include "../division.h"
@@ -16,7 +16,7 @@ float largest_of(const float* x, size_t count) {
   auto largest = Isa::load(x);
   for (size_t i = Isa::kLanes; i + Isa::kLanes <= count; i += Isa::kLanes)
     largest = Isa::max(Isa::load(x + i), largest);
-  // The last vector may see values again.
+  // The last vector may overlap the one before it.
   return Isa::largest(Isa::max(Isa::load(x + count - Isa::kLanes), largest));
 }
 

@@ -1,6 +1,6 @@
-// Passes of the sampler over the logits of a vocabulary, the same in every bit as
-// src/kernels/families/sampling/reference.ts: no product is added without being rounded, and sums are of 16 lanes
-// whatever the vectors' width. `Isa` is as in vectors.h.
+// The sampler's passes over the logits of a vocabulary, with the bits of src/kernels/families/sampling/reference.ts:
+// products are rounded before they are added (no fused multiply-add), and sums have 16 lanes whatever the width of
+// vectors. `Isa`: see vectors.h.
 #pragma once
 
 #include <cstring>
@@ -21,7 +21,7 @@ struct MaximaArgs {
   size_t blocks;
 };
 
-// Makes the logits of a block that are not allowed -Infinity.
+// Sets the logits of a block whose tokens the mask forbids to -Infinity.
 static inline void mask_block(float* x, const uint32_t* allowed) {
   for (size_t i = 0; i < kBlockTokens; i += 32) {
     const uint32_t word = allowed[i / 32];
@@ -43,7 +43,7 @@ float largest_of(const float* x) {
     each_index<kVectors>([&](auto v) LOWBIT_INLINE {
       const auto value = Isa::load(x + i + Isa::kLanes * v);
       most[v] = Isa::max(most[v], value);
-      // A number, but NaN from the first NaN on.
+      // The maximum so far; NaN once a NaN has come.
       odd[v] = odd[v] + Isa::min(Isa::set(1.0f), Isa::max(Isa::set(-1.0f), value));
     });
   each_index<kVectors>([&](auto v) LOWBIT_INLINE {
@@ -87,9 +87,10 @@ struct WeightsArgs {
   size_t blocks;
 };
 
-// Where floats are the whole numbers: adding and subtracting it rounds a lesser number, ties to even.
+// 1.5 * 2^23, where floats are one apart: adding and subtracting it rounds a smaller number to an integer, ties to
+// even.
 constexpr float kWhole = 0x1.8p23f;
-// Exponents below are those of weight 0.
+// Smaller exponents give weight 0.
 constexpr float kLeastExponent = -125;
 
 // Coefficients of (2^f - 1) / f, |f| <= 1/2, highest power first.
@@ -108,7 +109,7 @@ inline LOWBIT_INLINE typename Isa::V power_of(typename Isa::V exponent) {
   return Isa::choose_less(z, least, Isa::set(0.0f), Isa::add_to_exponent(sum * rest + Isa::set(1.0f), whole));
 }
 
-// Weights of a block; gives their sum.
+// Writes the weights 2^((x - largest) * scale) of a block, 0 where x < least, and returns their sum.
 template <class Isa>
 float weigh_block(const float* x, float largest, float scale, float least, float* weights) {
   constexpr int kVectors = kSumLanes / Isa::kLanes;
