@@ -67,7 +67,7 @@ export function namedClass(name: string): Predicate | null {
     if (!spelling || !/^[\w\s-]+$/.test(spelling)) continue;
     try {
       return unicode16(`\\p{Script=${spelling.replace(/[\s-]/g, "_")}}`);
-    } catch {}  // JavaScript has no script of this spelling
+    } catch {} // JavaScript has no script of this spelling
   }
   return null;
 }
