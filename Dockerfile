@@ -5,7 +5,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /
 WORKDIR /lowbit
 COPY . .
 # The addon has the kernels of every CPU of this architecture: the image may run on another machine.
-RUN npm ci --no-audit --no-fund && node scripts/build-native.js --all --strict \
+RUN npm ci --no-audit --no-fund && node scripts/native/build.js --all --strict \
   && npm prune --omit=dev --no-audit --no-fund && rm -rf build/native build/web
 
 FROM node:22-bookworm-slim

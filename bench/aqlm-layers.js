@@ -15,7 +15,7 @@ import { openPacked, packWeights } from "../dist/kernels/layout/packed.js";
 import { zeroedBytes } from "../dist/kernels/plan.js";
 import { selectKernel, selectLayout } from "../dist/kernels/select.js";
 import { createRandom } from "../dist/text/random.js";
-import { baseFlags, featureFlags, sourceOf } from "../scripts/native-sources.js";
+import { baseFlags, featureFlags, sourceOf } from "../scripts/native/sources.js";
 import { requireAddon } from "./peak.js";
 import { median } from "./report.js";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { nativeAddon } from "../dist/kernels/native/addon.js";
 import { kernelsOf, readBandwidth as readMemories, secondsOf } from "../dist/kernels/native/read-bandwidth.js";
 import { loadNativeKernels } from "../dist/kernels/native/rows.js";
-import { fileFlags, objectName, root, sourceOf } from "../scripts/native-sources.js";
+import { fileFlags, objectName, root, sourceOf } from "../scripts/native/sources.js";
 
 /** Enough for clock speeds to settle, short enough for a shared machine. */
 const MACS_PER_TILE = 1e9;
@@ -14,7 +14,7 @@ const RUNS = 3;
 /** The addon, which everything here is about. */
 export function requireAddon() {
   const addon = nativeAddon();
-  if (!addon) throw new Error("the native addon is not built; run node scripts/build-native.js");
+  if (!addon) throw new Error("the native addon is not built; run node scripts/native/build.js");
   return addon;
 }
 

@@ -14,7 +14,7 @@ import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { demoProgram } from "../scripts/demo-model.js";
+import { demoProgram } from "../scripts/demo/model.js";
 import { watched } from "./calm.js";
 import { digits, median, table, writeReport } from "./report.js";
 

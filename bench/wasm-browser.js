@@ -3,8 +3,8 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { staticServer } from "../scripts/static-server.js";
 import { launchChromium } from "../scripts/wasm/browser.js";
+import { staticServer } from "../scripts/web/static-server.js";
 
 const place = (/** @type {string} */ name) => fileURLToPath(new URL(name, import.meta.url));
 const folder = place("../build/bench-page/");

@@ -5,9 +5,9 @@
 import { execFileSync } from "node:child_process";
 import { statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { buildWeb } from "../scripts/build-web.js";
-import { demoProgram } from "../scripts/demo-model.js";
+import { demoProgram } from "../scripts/demo/model.js";
 import { nodeOfNpm } from "../scripts/wasm/engines.js";
+import { buildWeb } from "../scripts/web/build.js";
 import { ggufOf } from "./make-model.js";
 import { programOf } from "./programs.js";
 import { digits, median } from "./report.js";

@@ -26,9 +26,9 @@ if (existsSync(compiler)) {
   const pages = [
     [compiler, "-p", "tsconfig.build.json"],
     [compiler, "-p", "packages/aqlm/tsconfig.build.json"],
-    ["scripts/build-web.js"],
+    ["scripts/web/build.js"],
   ];
-  const codes = await Promise.all([run(pages), run([["scripts/build-native.js"]])]);
+  const codes = await Promise.all([run(pages), run([["scripts/native/build.js"]])]);
   process.exitCode = codes.find((code) => code !== 0) ?? 0;
 } else if (existsSync(join(root, "dist", "index.js"))) {
   console.log("lowbit: nothing is built without the development dependencies; dist/ stays as it is");

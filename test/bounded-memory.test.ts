@@ -1,11 +1,11 @@
-/** A checkpoint larger than the memory that quantizing it may take, interrupted and continued; scripts/test-memory.js at small scale. */
+/** A checkpoint larger than the memory that quantizing it may take, interrupted and continued; scripts/stress/memory.js at small scale. */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 
-const script = fileURLToPath(new URL("../scripts/test-memory.js", import.meta.url));
+const script = fileURLToPath(new URL("../scripts/stress/memory.js", import.meta.url));
 const main = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
 const unfit =
   process.platform !== "linux"

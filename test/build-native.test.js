@@ -26,9 +26,9 @@ import {
   probeProgram,
   root,
   sourcesFingerprint,
-} from "../scripts/native-sources.js";
+} from "../scripts/native/sources.js";
 
-const script = fileURLToPath(new URL("../scripts/build-native.js", import.meta.url));
+const script = fileURLToPath(new URL("../scripts/native/build.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "lowbit-build-"));
 const machine = `${process.platform}-${process.arch}`;
 const allSets = instructionSetsOf(process.arch).join(" ");
@@ -83,9 +83,9 @@ it("an addon is up to date when it was built from these very sources, whenever t
 function checkout(...sources) {
   const copy = mkdtempSync(join(folder, "a checkout é漢"));
   const compiler = join(folder, "compiler.js");
-  mkdirSync(join(copy, "scripts"), { recursive: true });
-  for (const name of ["build-native.js", "native-sources.js", "compile-progress.js"])
-    copyFileSync(join(root, "scripts", name), join(copy, "scripts", name));
+  mkdirSync(join(copy, "scripts", "native"), { recursive: true });
+  for (const name of ["build.js", "sources.js", "compile-progress.js"])
+    copyFileSync(join(root, "scripts", "native", name), join(copy, "scripts", "native", name));
   for (const name of [
     "native/generic",
     "native/x86",
@@ -130,7 +130,7 @@ function checkout(...sources) {
   const run = (/** @type {string} */ fault, { sets = instructionSetsOf(process.arch), args = [] } = {}) => {
     const env = { ...process.env, CXX: `${process.execPath} ${compiler} ${fault}`, TEST_SETS: sets.join(" ") };
     rmSync(join(folder, "compiled"), { force: true });
-    const result = spawnSync(process.execPath, [join(copy, "scripts", "build-native.js"), ...args], {
+    const result = spawnSync(process.execPath, [join(copy, "scripts", "native", "build.js"), ...args], {
       env,
       encoding: "utf8",
     });

@@ -1,7 +1,7 @@
 /** docs/kernels.md against the rows that it lists. */
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { docsFile, renderDocs } from "../scripts/kernel-docs.js";
+import { docsFile, renderDocs } from "../scripts/docs/kernels.js";
 import { cpuWith } from "../src/index.ts";
 import { kernelTable, knownCpus } from "../src/tools/index.ts";
 

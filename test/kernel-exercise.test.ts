@@ -27,7 +27,7 @@ beforeAll(async () => {
     mkdirSync(dirname(join(root, file)), { recursive: true });
     writeFileSync(join(root, file), text);
   }
-  await run(process.execPath, ["scripts/native-families.js"], { cwd: root });
+  await run(process.execPath, ["scripts/native/families.js"], { cwd: root });
 });
 
 /** Rows of all families for the vectors of every CPU, as a library: to build the addon anew would take minutes. */

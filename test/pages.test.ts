@@ -124,7 +124,7 @@ describe("pages", () => {
   });
 
   it("have code whose types are right", { timeout: 120_000 }, () => {
-    // The page about operators of one's own is run whole, by scripts/walkthrough.test.js.
+    // The page about operators of one's own is run whole, by scripts/docs/walkthrough.test.js.
     const blocks = pages.filter((page) => page !== "docs/custom-operator.md").flatMap(blocksOf);
     const sources = blocks.map(({ name, code }) => [join(root, `${name.replace(/\W+/g, "-")}.ts`), code] as const);
     const settings = { compilerOptions: { noUnusedLocals: false }, include: [], files: sources.map(([path]) => path) };

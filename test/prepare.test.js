@@ -4,7 +4,7 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { root } from "../scripts/native-sources.js";
+import { root } from "../scripts/native/sources.js";
 
 const folder = mkdtempSync(join(tmpdir(), "lowbit-prepare-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -1,6 +1,6 @@
 // Queries, keys and values as factors of bf16 tiles, and the scratch that holds them: as `Parts` bf16 each, of which
 // one is the value rounded, and two are as in split_bf16.h. The algorithm: attention_amx.cc. Flags: see
-// scripts/build-native.js.
+// scripts/native/build.js.
 #pragma once
 
 #include "../families/attention/rope_attention.h"

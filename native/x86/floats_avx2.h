@@ -1,4 +1,4 @@
-// Vectors of floats on AVX2 with FMA and F16C. Flags: see scripts/build-native.js.
+// Vectors of floats on AVX2 with FMA and F16C. Flags: see scripts/native/build.js.
 #pragma once
 
 #include <immintrin.h>

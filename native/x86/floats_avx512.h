@@ -1,4 +1,4 @@
-// Vectors of floats on AVX-512. Flags: see scripts/build-native.js.
+// Vectors of floats on AVX-512. Flags: see scripts/native/build.js.
 #pragma once
 
 #include <immintrin.h>

@@ -1,5 +1,5 @@
 // Operations of panel16 linear layers on AVX-512 VNNI: a 64-byte vector is 16 rows of 4 weights.
-// Flags: see scripts/build-native.js.
+// Flags: see scripts/native/build.js.
 #pragma once
 
 #include <immintrin.h>

@@ -1,5 +1,5 @@
 // A linear layer on AMX with weights in two planes of bytes: its sizes, its memory, and activations as tiles.
-// Flags: see scripts/build-native.js.
+// Flags: see scripts/native/build.js.
 #pragma once
 
 #include "../families/linear/panel16_linear.h"

@@ -5,7 +5,7 @@
 //   y_r = e(r, 0) S0^T q_r + sum of j <= r: e(r, j) (q_r . k_j) u_j,  S = e(n, 0) S0 + sum of j: k_j (e(n, j) u_j)^T.
 // The system's inverse is made of floats, row by row; all else are products of tiles, of floats split in two
 // (split_bf16.h): as exact as 16 bits of the largest terms. Where tiles add up over rows, pairs of bf16 are of rows 16
-// apart: keys as left factors are then words of keys as right ones. Flags: see scripts/build-native.js.
+// apart: keys as left factors are then words of keys as right ones. Flags: see scripts/native/build.js.
 #include "recurrence_chunks_amx.h"
 
 namespace lowbit {

@@ -1,5 +1,5 @@
 // Chunks of rows of linear recurrences on AMX: scratch, gates, keys and queries as factors of tiles. The algorithm:
-// recurrence_amx.cc. Flags: see scripts/build-native.js.
+// recurrence_amx.cc. Flags: see scripts/native/build.js.
 #pragma once
 
 #include "../families/recurrent/linear_recurrence.h"

@@ -1,5 +1,5 @@
 // Floats as sums of bf16. Of two: products of the high parts, and of high with low parts, are as exact as 16 bits of
-// each factor; products of low parts are left out. Three are the whole float. Flags: see scripts/build-native.js.
+// each factor; products of low parts are left out. Three are the whole float. Flags: see scripts/native/build.js.
 #pragma once
 
 #include <immintrin.h>

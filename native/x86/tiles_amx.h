@@ -1,6 +1,6 @@
 // AMX tiles as linear layers and attention use them: accumulators 0 to 3, left factors in 4 and 5, right ones in 6
 // and 7.
-// Flags: see scripts/build-native.js.
+// Flags: see scripts/native/build.js.
 #pragma once
 
 #include <immintrin.h>

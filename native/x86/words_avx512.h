@@ -1,4 +1,4 @@
-// Words of 16 bits for attention on AVX-512 with VNNI. Flags: see scripts/build-native.js.
+// Words of 16 bits for attention on AVX-512 with VNNI. Flags: see scripts/native/build.js.
 #pragma once
 
 #include "floats_avx512.h"

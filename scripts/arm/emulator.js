@@ -10,7 +10,7 @@ import {
   nativeSources,
   objectName,
   root,
-} from "../native-sources.js";
+} from "../native/sources.js";
 import { zig } from "../release/zig.js";
 
 const folder = join(root, "build", "arm-figures");

@@ -7,7 +7,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { installZig } from "../release/zig.js";
 import { allStretches, cores, cyclesOf, steadyLoop } from "./cycles.js";
 import { buildEmulated, countInstructions } from "./emulator.js";

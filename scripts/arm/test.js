@@ -12,8 +12,8 @@ import { mkdirSync, rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { bundleTests } from "../bundle-tests.js";
-import { root } from "../native-sources.js";
+import { bundleTests } from "../engines/bundle-tests.js";
+import { root } from "../native/sources.js";
 import { emulated, installNode, installPackages, installSme2Emulator } from "./toolchain.js";
 
 const tests = join(root, "build", "arm-tests", "conformance.js");
@@ -115,7 +115,7 @@ async function makeCases() {
 
 installPackages({ "qemu-aarch64-static": "qemu-user-static", "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu" });
 const node = installNode();
-const build = [join(root, "scripts", "build-native.js"), "--target=linux-arm64", "--strict"];
+const build = [join(root, "scripts", "native", "build.js"), "--target=linux-arm64", "--strict"];
 execFileSync(process.execPath, build, { cwd: root, stdio: "inherit" });
 await bundleTests("arm/conformance.js", tests, { platform: "node", external: ["esbuild"] });
 await makeCases();

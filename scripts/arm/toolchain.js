@@ -2,7 +2,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 
 /** Libraries for emulated programs. */
 const libraries = process.env.QEMU_LD_PREFIX ?? "/usr/aarch64-linux-gnu";

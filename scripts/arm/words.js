@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { nativeFolder } from "../native-sources.js";
+import { nativeFolder } from "../native/sources.js";
 
 const file = join(nativeFolder, "arm", "streaming.h");
 

@@ -1,8 +1,8 @@
 /** The page of web/ driven by playwright-core: a server for it, questions, and what Node's reference kernels answer. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
-import { staticServer } from "../static-server.js";
+import { root } from "../native/sources.js";
+import { staticServer } from "../web/static-server.js";
 
 process.env.LOWBIT_BACKEND = "reference";
 const { loadProgram } = await import("../../dist/index.js");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { ask, clickAction, lastAnswer, loadFrom, openSettings, QUESTION, status } from "./driver.js";
 
 /** Has the worker's next answers be these: each a list of events, and how it ends. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { ask, loadFrom, nodeAnswer, status } from "./driver.js";
 
 const { exportProgram, int8DynamicActivationIntxWeight, loadCheckpoint, quantize, saveGguf, sharedEmbedding } =

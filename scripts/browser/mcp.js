@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { lastAnswer, openSettings, status } from "./driver.js";
 import { script } from "./features.js";
 

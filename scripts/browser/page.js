@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { pageFolder } from "../build-web.js";
+import { pageFolder } from "../web/build.js";
 import { addressOf, ask, loadFrom, openSettings, plain, serve, start, status } from "./driver.js";
 import { ggufFile } from "./gguf.js";
 

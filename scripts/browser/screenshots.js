@@ -1,6 +1,6 @@
 /** Pictures of the page for its documents, and its icons as pixels. */
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { showSample } from "./features.js";
 
 /** Writes docs/page-*.png, at three widths, light and dark, and the page's icons. Settings are open. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { ask, lastAnswer, openSettings, status } from "./driver.js";
 
 const KEY = "sk-page-test";

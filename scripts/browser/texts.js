@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 
 const { exportProgram, loadCheckpoint, loadProgram } = await import("../../dist/index.js");
 

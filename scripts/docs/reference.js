@@ -1,7 +1,7 @@
 /** The reference of all that the package exports, as pages for the site, made from docstrings by typedoc. */
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { docsFolder, tool, toolFile } from "./tools.js";
 
 const folder = join(docsFolder, "reference");

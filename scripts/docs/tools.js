@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 
 export const docsFolder = join(root, "docs");
 

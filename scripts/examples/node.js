@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadProgram } from "../../dist/index.js";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { nodeOfNpm } from "../wasm/engines.js";
 import { installExample, run } from "./project.js";
 

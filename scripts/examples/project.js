@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { binaries, mainManifest, platformManifest, platforms } from "../release/release-packages.js";
 
 /**

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadProgram } from "../../dist/index.js";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { run } from "./environment.js";
 
 /** Tokens that are generated. */

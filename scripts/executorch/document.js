@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { writeFileWhole } from "../../dist/node-file.js";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 
 const document = join(root, "docs", "executorch.md");
 

@@ -1,5 +1,5 @@
 /**
- * Python environments with releases of ExecuTorch, for scripts/test-executorch.js. They are installed where they are missing
+ * Python environments with releases of ExecuTorch, for scripts/executorch/test.js. They are installed where they are missing
  * and stay, outside of this folder: a clone finds what another has installed.
  */
 import { execFileSync } from "node:child_process";

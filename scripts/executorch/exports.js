@@ -2,7 +2,7 @@
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadMethods } from "../../dist/index.js";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { relativeError } from "./compare.js";
 import { run } from "./environment.js";
 

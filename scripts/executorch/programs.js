@@ -12,7 +12,7 @@ import {
   quantizeByRecipe,
   sharedEmbedding,
 } from "../../dist/index.js";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 
 const perToken = { activationGranularity: "per_token" };
 const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32, ...perToken });

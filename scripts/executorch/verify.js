@@ -1,7 +1,7 @@
 /** What ExecuTorch sees in programs of ours against what `lowbit inspect` says of them. */
 import { join } from "node:path";
 import { inspectProgram } from "../../dist/index.js";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 import { run } from "./environment.js";
 
 const scalarTypes = { LONG: "i64", FLOAT: "f32" };

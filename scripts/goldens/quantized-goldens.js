@@ -5,7 +5,7 @@
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 
 const source = join(root, "..", "shared", "golden", "models-2026", "quantized");
 const MODULE = "model.layers.0.self_attn.q_proj";

@@ -1,5 +1,5 @@
 /** What must hold for the binaries of each platform before they are published, as their files say. */
-import { readSharedLibrary } from "../shared-library.js";
+import { readSharedLibrary } from "./shared-library.js";
 
 const ADDON_BYTES_MAX = 7e6;
 /** Of the oldest Linux that Node 20 runs on. */

@@ -4,7 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { libraries, libraryBeside, root } from "../native-sources.js";
+import { libraries, libraryBeside, root } from "../native/sources.js";
 
 /** @typedef {{ name: string, os: string, cpu: string, libc?: string, zig: string }} Platform */
 

@@ -12,8 +12,8 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { emulated, installNode } from "../arm/toolchain.js";
-import { libraries, librarySources, nativeSources, objectName, root } from "../native-sources.js";
-import { walkthrough } from "../walkthrough.js";
+import { walkthrough } from "../docs/walkthrough.js";
+import { libraries, librarySources, nativeSources, objectName, root } from "../native/sources.js";
 import { binaryFaults } from "./release-checks.js";
 import { binaries, mainManifest, platformManifest, platforms, tarballName } from "./release-packages.js";
 

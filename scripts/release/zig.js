@@ -13,7 +13,7 @@ import {
   nativeSources,
   objectName,
   root,
-} from "../native-sources.js";
+} from "../native/sources.js";
 
 const ZIG = "ziglang==0.17.0";
 const folder = join(root, "build", "zig");

@@ -14,12 +14,12 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { bundleTests } from "../bundle-tests.js";
-import { instructionSetsOf, root } from "../native-sources.js";
+import { bundleTests } from "../engines/bundle-tests.js";
+import { instructionSetsOf, root } from "../native/sources.js";
 
 const folder = join(root, "build", "sanitize");
 
-const fuzzer = join(root, "scripts", "fuzz.js");
+const fuzzer = join(root, "scripts", "stress", "fuzz.js");
 const vitest = join(root, "node_modules", "vitest", "vitest.mjs");
 const hostile = [vitest, "run", "--project", "hostile", "test/hostile-programs.test.ts", "-t", "on native"];
 
@@ -71,7 +71,7 @@ async function bundled(entry) {
 /** @param {string} name */
 async function test(name) {
   const { flags, libraries, options, commands } = kinds[name];
-  execFileSync(process.execPath, [join(root, "scripts", "build-native.js"), `--sanitize=${flags}`], {
+  execFileSync(process.execPath, [join(root, "scripts", "native", "build.js"), `--sanitize=${flags}`], {
     stdio: "inherit",
   });
   const addon = join(root, "build", `lowbit-${flags.replaceAll(",", "-")}.node`);

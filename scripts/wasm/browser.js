@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { installPackages } from "../arm/toolchain.js";
-import { root } from "../native-sources.js";
+import { root } from "../native/sources.js";
 
 /** How long pages are waited for: on busy cores an answer takes more than playwright's half a minute. */
 const TIMEOUT_MS = 120_000;

@@ -4,9 +4,9 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { emulated, installNode, installPackages } from "../arm/toolchain.js";
-import { bundleTests } from "../bundle-tests.js";
-import { root } from "../native-sources.js";
-import { staticServer } from "../static-server.js";
+import { bundleTests } from "../engines/bundle-tests.js";
+import { root } from "../native/sources.js";
+import { staticServer } from "../web/static-server.js";
 import { launchChromium } from "./browser.js";
 
 const folder = join(root, "build", "wasm-tests");

@@ -90,7 +90,7 @@ export function adviceFor({ backend, threads, cores, unserved }: Situation): str
     );
   if (unserved.length > 0)
     advice.push(
-      `This CPU has ${unserved.join(", ")}, which the addon was built without: \`node scripts/build-native.js\` adds those kernels.`,
+      `This CPU has ${unserved.join(", ")}, which the addon was built without: \`node scripts/native/build.js\` adds those kernels.`,
     );
   if (threads === 1 && cores > 1)
     advice.push(

@@ -74,7 +74,7 @@ export interface KernelTable {
   readonly features: readonly string[];
   /**
    * Features of this machine's CPU, whichever CPU the table is for, that its native addon was not built for: it was built
-   * on a machine without them, and `node scripts/build-native.js` adds their kernels.
+   * on a machine without them, and `node scripts/native/build.js` adds their kernels.
    */
   readonly unserved: readonly string[];
   /** Kernels of this package for the architecture of the CPU. */

@@ -90,7 +90,7 @@ test("advice names what is missing and what to do", () => {
   const well = { backend: "native", threads: 8, cores: 8, unserved: [] } as const;
   expect(adviceFor(well)).toEqual([]);
   expect(adviceFor({ ...well, backend: "wasm" })[0]).toContain("Native kernels would be several times as fast");
-  expect(adviceFor({ ...well, unserved: ["avx512_vnni"] })[0]).toContain("node scripts/build-native.js");
+  expect(adviceFor({ ...well, unserved: ["avx512_vnni"] })[0]).toContain("node scripts/native/build.js");
   expect(adviceFor({ ...well, threads: 1 })[0]).toContain("One of 8 cores is used");
   vi.stubEnv("LOWBIT_CPU", "scalar");
   expect(adviceFor(well)[0]).toContain("LOWBIT_CPU is scalar");

@@ -64,7 +64,7 @@ async function kernels({ cpu, json, text }: KernelsOptions, terminal: Terminal):
   if (cpu === undefined && table.unserved.length > 0)
     await terminal.writeLine(
       `The native addon was built for a CPU without ${table.unserved.join(", ")}, which this one has: ` +
-        "node scripts/build-native.js adds their kernels.",
+        "node scripts/native/build.js adds their kernels.",
     );
   await terminal.writeLine();
   await terminal.writeLine(

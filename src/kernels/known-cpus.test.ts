@@ -189,7 +189,7 @@ describe("the known rows", () => {
     const rows = nativeAddon()!
       .kernels()
       .filter(({ family }) => !/^(measure|quantize|vocabulary)_/.test(family));
-    // An addon of `npm install` has the rows of instruction sets that this CPU has, one of build-native.js --strict all.
+    // An addon of `npm install` has the rows of instruction sets that this CPU has, one of scripts/native/build.js --strict all.
     const built = rows.reduce((bits, { needs }) => bits | needs, 0);
     expect(knownRows[process.arch]!.filter(({ needs }) => (needs & ~built) === 0)).toEqual(rows);
     const runs = knownRows[process.arch]!.filter(({ needs }) => (needs & ~nativeAddon()!.cpuFeatures()) === 0);

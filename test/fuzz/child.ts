@@ -1,4 +1,4 @@
-/** Runs one input after the other as scripts/fuzz.js says, and tells it of each: which begins, and how it ended. */
+/** Runs one input after the other as scripts/stress/fuzz.js says, and tells it of each: which begins, and how it ended. */
 import { LowbitError } from "../../src/errors.ts";
 import { Random } from "../support/random.ts";
 import { fuzzConfigs } from "./configs.ts";

@@ -71,14 +71,14 @@ describe("the native addon", () => {
     expect(addon?.abi ?? NATIVE_ABI).toBe(NATIVE_ABI);
     const reason = `${given} is of another version (interface ${abi}, not ${NATIVE_ABI}): `;
     expect(lines.length).toBe(1);
-    expect(lines[0]).toContain(`${reason}node scripts/build-native.js builds it again`);
+    expect(lines[0]).toContain(`${reason}node scripts/native/build.js builds it again`);
   });
 
   it("that is no addon at all is refused with what the system says", async () => {
     const given = moduleWith("").replace(".cjs", ".node");
     fs.writeFileSync(given, "not a shared library");
     await load({ given });
-    expect(lines).toEqual([expect.stringContaining(`${given} cannot be loaded: node scripts/build-native.js builds`)]);
+    expect(lines).toEqual([expect.stringContaining(`${given} cannot be loaded: node scripts/native/build.js builds`)]);
   });
 
   it.skipIf(!existing)("that was cut short is refused before it is loaded, which would end the process", async () => {
@@ -88,7 +88,7 @@ describe("the native addon", () => {
     const { addon } = await load({ given });
     const cut = `${given}: expected ${whole.length} bytes but found ${whole.length - 1}: it was cut short`;
     expect(addon?.abi).toBe(NATIVE_ABI);
-    expect(lines).toEqual([expect.stringContaining(`${cut} (node scripts/build-native.js builds it again)`)]);
+    expect(lines).toEqual([expect.stringContaining(`${cut} (node scripts/native/build.js builds it again)`)]);
     fs.writeFileSync(given, whole);
     expect((await load({ given })).addon?.abi).toBe(NATIVE_ABI);
   });
@@ -150,6 +150,8 @@ describe("the native addon", () => {
     // Rows that it lacks stand where they would, so that selection for other CPUs is the same.
     expect(part.names).toEqual(whole.names);
     expect(part.chosen.name).toMatch(process.arch === "x64" ? /_avx2$/ : /_neon$/);
-    expect(lines).toEqual([expect.stringMatching(/was built for a CPU without .*build-native.js adds their kernels/)]);
+    expect(lines).toEqual([
+      expect.stringMatching(/was built for a CPU without .*scripts\/native\/build\.js adds their kernels/),
+    ]);
   });
 });

@@ -82,7 +82,7 @@ function load(): NativeAddon | null {
 /** Paths to try: LOWBIT_NATIVE_PATH, the addon built in a checkout, the package of this platform. */
 function candidates(): Candidate[] {
   const found: Candidate[] = [];
-  const build = "node scripts/build-native.js builds it again";
+  const build = "node scripts/native/build.js builds it again";
   const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
   const { resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
   const { fileURLToPath } = nodeBuiltin<typeof import("node:url")>("node:url")!;
@@ -102,7 +102,7 @@ function reasonOf(error: unknown, { path, remedy }: Candidate): string {
   // For an addon of another architecture, the system may report that there is no such file.
   if (code === "ERR_DLOPEN_FAILED") return `${message.split("\n")[0]} (${path} cannot be loaded: ${remedy})`;
   if (!missing) return message.split("\n")[0]!;
-  return `${path} is not installed (in a checkout, node scripts/build-native.js builds an addon or says what is missing)`;
+  return `${path} is not installed (in a checkout, node scripts/native/build.js builds an addon or says what is missing)`;
 }
 
 function isMusl(): boolean {

@@ -51,7 +51,7 @@ function servedFeatures(addon: NativeAddon): number {
       logInfo(
         () =>
           `the native addon was built for a CPU without ${unserved.join(", ")}, which this one has: ` +
-          "node scripts/build-native.js adds their kernels",
+          "node scripts/native/build.js adds their kernels",
       );
   }
   return bits;

@@ -1,5 +1,5 @@
 // AQLM in float32 on AVX-512: whole vectors for a few rows of x, panels of decoded weights for many. Flags: see
-// scripts/native-sources.js.
+// scripts/native/sources.js.
 #include <immintrin.h>
 
 #include "../codeword.h"

@@ -1,5 +1,5 @@
 // AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 16-bit sums lie in registers, a plane of low and one of high
-// bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
+// bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native/sources.js.
 //
 // A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum;
 // 2^15 is added so that bytes are unsigned. Of a result all roundings make some 1e-4, where activations of 8 bits make

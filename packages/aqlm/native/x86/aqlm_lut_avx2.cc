@@ -1,5 +1,5 @@
 // AQLM on AVX2 for codes of 8 bits: tables of 12-bit sums, a plane of their upper 8 bits and one with two entries'
-// lower 4 in a byte, and vpshufb looks up 32 outputs at a time. Flags: see scripts/native-sources.js.
+// lower 4 in a byte, and vpshufb looks up 32 outputs at a time. Flags: see scripts/native/sources.js.
 //
 // Entries are rounded to a step that is the same for 16 groups of inputs, the largest entry's 2047th part, which makes
 // some 8e-4 of a result; activations of 8 bits make 5e-3. (16 bits took a quarter more time, 8 bits made 1.4e-2.)

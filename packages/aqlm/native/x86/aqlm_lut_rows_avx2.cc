@@ -1,5 +1,5 @@
 // AQLM on AVX2 for codes of 8 bits and several rows of x, through tables of sums of 8 or 16 rows. Flags: see
-// scripts/native-sources.js.
+// scripts/native/sources.js.
 #include "kernel.h"
 #include "pair_batch.h"
 

@@ -1,5 +1,5 @@
 // AQLM on AVX-512 for codes of 8 bits and prompts, through tables of sums of 16 rows of x, of which three
-// lie in the first cache. Flags: see scripts/native-sources.js.
+// lie in the first cache. Flags: see scripts/native/sources.js.
 #include "kernel.h"
 #include "pair_batch.h"
 
