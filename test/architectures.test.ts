@@ -68,8 +68,11 @@ function argmax(logits: ArrayLike<number>): number {
 
 const folder = await temporaryFolder();
 
-/** That of Gemma 4 under another name, with other defaults, which src/model/architectures.test.ts has. */
-const ALIASES = ["Gemma4UnifiedForCausalLM"];
+/**
+ * Architectures under another name: Gemma 4's with other defaults, which src/model/architectures.test.ts has, and Qwen 2's with a draft
+ * layer, which src/api/multi-token.test.ts has.
+ */
+const ALIASES = ["Gemma4UnifiedForCausalLM", "MiMoForCausalLM"];
 
 it("there are expected values of every architecture, here or in models-2026.test.ts", () => {
   const tested = new Set(Object.values(goldens.models).flatMap(({ config }) => config.architectures));

@@ -66,7 +66,7 @@ function linesOf(path, architecture) {
 
 /** Rows of operators, not those that measure the machine, quantize or sample. @param {NativeRow[]} rows */
 function linesFor(rows) {
-  const listed = rows.filter(({ family }) => !/^(measure|quantize|vocabulary)_/.test(family));
+  const listed = rows.filter(({ family }) => !/^(gptq|measure|quantize|vocabulary)_/.test(family));
   const hex = (/** @type {number} */ value) => `0x${value.toString(16)}`;
   return listed
     .map(({ name, family, layout, bits, needs, mStep, nStep, groups }) => {

@@ -99,7 +99,7 @@ describe("the native addon", () => {
     expect(kernels).toBeGreaterThan(0);
     expect(lines).toEqual([
       expect.stringMatching(
-        /^lowbit: no native addon, slower kernels serve: @lowbit\/\S+ is not installed .*build-native/,
+        /^lowbit: no native addon, slower kernels serve: @lowbit\/\S+ is not installed .*native\/build\.js/,
       ),
     ]);
   });

@@ -31,7 +31,7 @@ export function elementAt(base: Expr<"ptr">, index: Expr<"i32">, stride: number 
   return ptr.add(base, ptr.mul(widen(index), typeof stride === "number" ? size(stride) : stride));
 }
 
-/** target = the smaller of two unsigned numbers. */
+/** Sets `target` to the smaller of two unsigned numbers. */
 export function smaller(a: Local<"i32">, b: Local<"i32">, target: Local<"i32">): Statement {
   return target.set({
     type: "i32",
