@@ -59,7 +59,7 @@ export function fillOthers(scope: Scope, fields: AttentionFields): Body {
   ];
 }
 
-/** What `Chunks.find` needs to know of a run. */
+/** Input of `Chunks.find`: a run, and whether attention has a sliding window. */
 export interface SeenBy extends Pick<GroupContext, "fields" | "run" | "scope"> {
   readonly shape: Pick<GroupContext["shape"], "hasWindow">;
 }

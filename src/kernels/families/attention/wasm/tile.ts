@@ -462,7 +462,7 @@ interface UnpackedRow {
   readonly from: Local<"ptr">;
   readonly target: Local<"ptr">;
   readonly scaleAt: Local<"ptr">;
-  /** Where to keep scales of keys; null for values, which are scaled at once. */
+  /** Address for scales of keys; null for values, which are scaled at once. */
   readonly keyScales: Local<"ptr"> | null;
 }
 
