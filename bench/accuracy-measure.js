@@ -1,4 +1,4 @@
-/** Files that `lowbit quantize` makes of a twin, and rows of what `lowbit compare` says of files. */
+/** Makes files of a twin by `lowbit quantize`, and table rows of the output of `lowbit compare`. */
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { basename, dirname, relative } from "node:path";

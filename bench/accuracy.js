@@ -1,7 +1,8 @@
 /**
- * Answers by bytes: KL divergence of real models' twins that we quantized, and that llama.cpp's own quantizer did, from the twins
- * themselves, on text that nothing was fitted to.
- * `node bench/accuracy.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code] [--only Q4_K_M] [--keep]` → results/accuracy.md and docs/figures/accuracy-<model>.svg
+ * Accuracy by file size: KL divergence of the twins of real models, quantized by us and by llama.cpp's own quantizer, from the
+ * twins themselves, on text that nothing was fitted to.
+ * `node bench/accuracy.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code] [--only Q4_K_M] [--keep]` →
+ * results/accuracy.md and docs/figures/accuracy-<model>.svg
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, statSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * One AQLM layer beside our own 4-bit group-32 kernels, the published lookup loop and the aqlm package: weights come from
- * memory (copies larger than the caches take turns), table building included, the rivals ask in turn, medians.
+ * Compares one AQLM layer with our own 4-bit group-32 kernels, the published lookup loop and the aqlm package. Weights are read
+ * from memory (copies larger than the caches take turns), building tables is included, kernels take turns, figures are medians.
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";

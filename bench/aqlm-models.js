@@ -1,4 +1,4 @@
-/** Whole models of AQLM weights beside the same in 4 bits: speed, and resident memory. */
+/** Compares whole models with AQLM weights with the same models in 4 bits: speed, and resident memory. */
 import { watched } from "./calm.js";
 import { EngineProcess } from "./engine-process.js";
 import { AQLM, programOf } from "./programs.js";

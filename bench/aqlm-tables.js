@@ -1,6 +1,6 @@
 /**
- * What rounding makes of an AQLM layer's results: tables of sums in some bits, with one step for 16 groups of inputs as
- * kernels have it, and for comparison activations in 8 bits, as 4-bit layers have them. In double precision besides.
+ * Rounding errors of an AQLM layer's results: lookup tables of sums in some bits, with one scale for 16 groups of inputs as in
+ * the kernels; and for comparison 8-bit activations, as 4-bit layers have them. All else is in double precision.
  */
 import { quantizeActivations } from "../dist/kernels/families/linear/activations.js";
 import { createRandom } from "../dist/text/random.js";

@@ -1,10 +1,10 @@
 /**
- * AQLM beside 4-bit weights: single layers (aqlm-layers.js), the aqlm package where LOWBIT_PYTHON names a Python that has
- * it, whole models and their memory (aqlm-models.js). Each part takes up to two minutes, models not counted, which are
- * written at first use. Results are kept beside the models and shown in results/aqlm.md after each part.
- * `node bench/aqlm.js [--parts gemv,split,tables,rows,prefill,package,models,memory] [--shapes 4096x4096,14336x4096]
- *  [--threads 1,2] [--rounds 9] [--whole]`: parts that are narrowed replace only what they measure; `--whole` measures the
- * memory of all 32 layers, too.
+ * Compares AQLM with 4-bit weights: single layers (aqlm-layers.js), the aqlm package if LOWBIT_PYTHON names a Python that has
+ * it, whole models and their memory (aqlm-models.js). Each part takes up to two minutes, and longer at first use, when models
+ * are written. Results are kept beside the models and shown in results/aqlm.md after each part.
+ * `node bench/aqlm.js [--parts gemv,split,tables,rows,prefill,package,models,memory] [--shapes 4096x4096,14336x4096] [--threads
+ * 1,2] [--rounds 9] [--whole]`: parts that are narrowed replace only what they measure; `--whole` measures the memory of all 32
+ * layers, too.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ const shapes = list(options.shapes).map((text) => {
   return { n, k };
 });
 
-/** Of every kernel: µs, GB/s, the speed beside the first, which is 4-bit, and where asked for beside the faster loop. */
+/** Table rows: µs and GB/s of each kernel, its speed relative to the first (4-bit), and if asked for, to the faster loop. */
 function rowsOf(found, shape, threads, besideLoop) {
   const loops = found.filter(({ what }) => what.endsWith("loop")).map(({ seconds }) => seconds);
   const call = `[${shape.n}, ${shape.k}], m ${shape.m}, ${threads} thread${threads > 1 ? "s" : ""}`;

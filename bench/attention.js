@@ -1,9 +1,9 @@
 /**
- * Attention of a prompt's tokens far into it, by classes of CPU: `node bench/attention.js [--cpu zen3,alder-lake,zen4,host]
- * [--shapes 32/8x64,14/2x64] [--contexts 2048,8192] [--rows 512] [--rounds 5]`. Kernels are those that are chosen for each
- * class, as far as this machine can run them; pages of float32 keep exact floats, the others take words of 16 bits or
- * tiles. Build with `node scripts/native/build.js --fast`: others leave kernels of other classes slow. Writes
- * bench/results/attention.md.
+ * Speed of prefill attention at long contexts, for each class of CPU: `node bench/attention.js [--cpu
+ * zen3,alder-lake,zen4,host] [--shapes 32/8x64,14/2x64] [--contexts 2048,8192] [--rows 512] [--rounds 5]`. Measures the kernels
+ * that are chosen for each class, if this machine can run them; pages of float32 keep exact floats, the others take words of 16
+ * bits or tiles. Build with `node scripts/native/build.js --fast`: other builds do not optimize kernels of other classes.
+ * Writes bench/results/attention.md.
  */
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";

@@ -1,5 +1,6 @@
 /**
- * How far backends are from each other and from float activations: KL divergence of the next token, on real models' own files, of prose.
+ * Differences between backends, and from float activations: KL divergence of the next token, for files of real models, on
+ * prose.
  * `node bench/backends.js [--models smollm2,qwen,gemma] [--tokens 256] [--reference-tokens 48]` → results/backends.md
  */
 import { execFileSync } from "node:child_process";
@@ -18,7 +19,7 @@ const { values: options } = parseArgs({
     tokens: { type: "string", default: "256" },
     /** Plain TypeScript is slow. */
     "reference-tokens": { type: "string", default: "48" },
-    /** Of the process that writes logits: model, tokens, activations, output. */
+    /** Arguments of the process that writes logits: model, tokens, activations, output. */
     logits: { type: "string", multiple: true },
   },
 });
@@ -59,7 +60,10 @@ function logProbabilities(logits) {
   return logits.map((value) => value - peak - Math.log(sum));
 }
 
-/** Mean divergence of a run's predictions from another's, of the tokens that both have, and how often the likeliest token is the same. */
+/**
+ * Mean divergence of a run's predictions from another's, of the tokens that both have, and how often the likeliest token is the
+ * same.
+ */
 function compared(run, other, rows) {
   const { vocabulary } = other;
   let [sum, same] = [0, 0];

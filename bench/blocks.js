@@ -1,6 +1,6 @@
 /**
- * What activations in blocks cost in speed beside one scale a token: processor time of the same weights, alternated in one process for each
- * class of CPU. `node bench/blocks.js [--model smollm2] [--rounds 7] [--prompt 256] [--tokens 24]` → results/blocks.md
+ * Cost of activations in blocks, compared with one scale a token: CPU time with the same weights, alternated in one process for
+ * each class of CPU. `node bench/blocks.js [--model smollm2] [--rounds 7] [--prompt 256] [--tokens 24]` → results/blocks.md
  */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -21,7 +21,7 @@ const { values: options } = parseArgs({
     rounds: { type: "string", default: "7" },
     prompt: { type: "string", default: "256" },
     tokens: { type: "string", default: "24" },
-    /** Of the process that measures one class: the model's file. */
+    /** Argument of the process that measures one class: the model's file. */
     file: { type: "string" },
   },
 });

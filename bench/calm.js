@@ -1,6 +1,6 @@
 /**
- * What the rest of the machine does meanwhile. Figures from a shared machine count only as far as it was calm, and
- * engines whose threads wait for each other by spinning suffer many times over from a busy core.
+ * Measures the load of the rest of the machine. Figures from a shared machine count only if it was calm: engines whose threads
+ * wait for each other by spinning lose many times more than others by a busy core.
  */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -47,7 +47,7 @@ export async function watched(pids, work) {
   return { result, others };
 }
 
-/** Of the best rate so far, what the matrix or vector units must give in a calm moment. */
+/** Part of the best rate so far that the matrix or vector units must reach in a calm moment. */
 const UNITS_MIN = 0.85;
 let bestRate = 0;
 

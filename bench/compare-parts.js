@@ -1,4 +1,4 @@
-/** What bench/compare.js measures, part by part: each takes the plan of the run and returns figures for its tables. */
+/** The measurements of bench/compare.js: each takes the plan of the run and returns figures for its tables. */
 import { spawn } from "node:child_process";
 import { statSync } from "node:fs";
 import { calm, unitsShare, watched } from "./calm.js";
@@ -11,7 +11,7 @@ export const BASE = "4-bit g32";
 /** Beside it, with fewer scales than the peer has. */
 export const WIDE = "4-bit g128";
 export const PEER = "node-llama-cpp Q4_0";
-/** The same weights with the caches that programs may have. */
+/** Programs with the same weights, by type of KV cache. */
 const CACHES = { "f16 (default)": BASE, int8: "4-bit g32, int8 cache" };
 const LONG_CONTEXT = 2000;
 /** Tokens of one stretch of decoding at a context. */
@@ -71,7 +71,7 @@ export async function alternate(plan, asked) {
   return found;
 }
 
-/** The same request to several engines, after a short one that binds kernels and touches memory. */
+/** Sends one request to several engines, after a short one that binds kernels and touches memory. */
 async function askAll(plan, engines, request) {
   for (const engine of Object.values(engines)) await engine.ask({ ...request, tokens: Math.min(8, request.tokens) });
   return alternate(
@@ -84,7 +84,10 @@ const stopAll = async (engines) => {
   for (const engine of Object.values(engines)) await engine.stop();
 };
 
-/** Prefill and decode beside the peer's in two group sizes, and decode beside reading the same weights, for each number of threads. */
+/**
+ * Prefill and decode beside the peer's in two group sizes, and decode beside reading the same weights, for each number of
+ * threads.
+ */
 async function speed(plan) {
   const results = [];
   for (const threads of plan.threads) {

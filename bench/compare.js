@@ -1,7 +1,7 @@
 /**
- * Our speed beside node-llama-cpp's on a model of the same shape, and what else a program must show: load time, memory,
- * long contexts, a busy core. Engines are loaded together and asked in turn. Writes bench/results/peers.md after each
- * part; `--parts` measures some again and keeps what the last runs found of the others.
+ * Compares our speed with node-llama-cpp's on a model of the same shape; also load time, memory, long contexts, and a busy
+ * core. Engines are loaded together and take turns. Writes bench/results/peers.md after each part; `--parts` measures some
+ * parts again and keeps the last results of the others.
  */
 import { parseArgs } from "node:util";
 import { parts } from "./compare-parts.js";

@@ -1,7 +1,7 @@
 /**
- * Compiled against eager execution of the same weights on the same kernels, in turns in one process: decoding and a
- * prompt. Usage: node bench/compiled.js [--shapes demo,110m,1b] [--rounds 3] [--tokens 16] [--prompt 128]. Build first
- * (npm run build). Shapes may be measured in several runs: the report has all those of one commit.
+ * Compares compiled with eager execution, decode and prefill, of the same weights on the same kernels, in turns in one process.
+ * Usage: node bench/compiled.js [--shapes demo,110m,1b] [--rounds 3] [--tokens 16] [--prompt 128]. Build first
+ * (npm run build). Shapes may be measured in several runs: the report has all runs of one commit.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

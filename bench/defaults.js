@@ -1,6 +1,8 @@
 /**
- * Which quantization should be the default: KL divergence by bytes of choices that need no text, on twins of real models, prose and code.
- * `node bench/defaults.js [--models smollm2,gemma,qwen] [--tokens 2045] [--texts prose,code] [--only g16]` → results/defaults.md
+ * Measures candidates for the default quantization: KL divergence by file size of schemes that need no calibration text, on
+ * twins of real models, with prose and code.
+ * `node bench/defaults.js [--models smollm2,gemma,qwen] [--tokens 2045] [--texts prose,code] [--only g16]` →
+ * results/defaults.md
  */
 import { parseArgs } from "node:util";
 import { modelFiles, models, texts } from "./accuracy-files.js";

@@ -1,8 +1,8 @@
 /**
- * Decoding with drafts that are looked up, beside decoding without, in turns: tasks that repeat what they read, JSON and prose,
- * greedy, on a model of the caller's; of a GGUF file beside llama.cpp's own lookup, too, where node-llama-cpp is installed.
- * `node bench/drafts.js model.gguf [--rounds 3] [--tokens 1200] [--tasks prose,JSON] [--alone]` → results/drafts.md; `--alone`: without
- * the peer.
+ * Compares greedy decoding with and without lookup drafts, in turns: tasks that repeat their input, JSON and prose, on a model
+ * of the caller's. With a GGUF file also llama.cpp's own lookup, if node-llama-cpp is installed.
+ * `node bench/drafts.js model.gguf [--rounds 3] [--tokens 1200] [--tasks prose,JSON] [--alone]` → results/drafts.md; `--alone`:
+ * without the peer.
  */
 import { readFileSync } from "node:fs";
 import { loadavg } from "node:os";
@@ -25,7 +25,7 @@ const { values: options, positionals } = parseArgs({
 const [path] = positionals;
 if (!path) throw new Error("expected a model: node bench/drafts.js model.gguf");
 
-/** Of a file of this project, 100 lines. */
+/** A file of this project, of which tasks have 100 lines. */
 const FILE = "draft-length.ts";
 const file = readFileSync(new URL(`../src/text/${FILE}`, import.meta.url), "utf8")
   .split("\n")

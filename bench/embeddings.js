@@ -1,12 +1,12 @@
 /**
- * Embeddings beside ONNX Runtime with the same model in 8 bits, in one run, in turns:
+ * Compares the speed of embeddings with ONNX Runtime's on the same model in 8 bits, in one run, in turns:
  *
  *     node bench/embeddings.js <checkpoint folder> --onnx model_quantized.onnx [--texts file.json] [--threads 2] [--runs 5]
  *
- * `embedding-onnx.py` writes the peer's file; README.md says how onnxruntime-node is installed, the engine of
- * transformers.js. Both get the same token ids of the same texts, a JSON list of strings (default: sentences of docs/). The peer
- * runs padded batches of 1, 8 and 32 texts, as they come and sorted by length; the fastest of them counts. Mean pooling and
- * length 1, as all-MiniLM's modules say, are part of both. → results/embeddings.md
+ * `embedding-onnx.py` writes the peer's file; README.md says how onnxruntime-node is installed, the engine of transformers.js.
+ * Both get the same token ids of the same texts, a JSON list of strings (default: sentences of docs/). The peer runs padded
+ * batches of 1, 8 and 32 texts, as they come and sorted by length; the fastest of them counts. Mean pooling and length 1, as
+ * all-MiniLM's modules say, are part of both. → results/embeddings.md
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,6 +1,6 @@
 /**
- * Both sides of the talk with an engine in a process of its own. Every engine answers the same requests, so that
- * comparisons alternate between engines that are all loaded.
+ * Runs an engine in a process of its own: both sides of the messages. Every engine answers the same requests, so that
+ * comparisons can alternate between engines that are all loaded.
  */
 import { fork } from "node:child_process";
 import { readFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * `node bench/fairness.js large.gguf small.gguf embedder`: how long a short chat of the same model, one of another model and an
- * embedding take while a prompt of 20,000 tokens is read, beside alone; and how long the prompt takes meanwhile.
+ * `node bench/fairness.js large.gguf small.gguf embedder`: times of a short chat with the same model, a chat with another model
+ * and an embedding, alone and during the prefill of 20,000 tokens; and the time of that prefill.
  */
 import { performance } from "node:perf_hooks";
 import { loadCheckpoint, loadCompiled } from "../dist/index.js";

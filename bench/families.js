@@ -1,6 +1,6 @@
 /**
- * Hybrids and mixtures of experts beside node-llama-cpp, asked in turn, on the same Q4_0 weights: prompts and tokens after
- * them. `node bench/families.js [name …] [--rounds 5] [--patience 2]` → results/families.md
+ * Compares hybrid and mixture-of-experts models with node-llama-cpp, in turns, on the same Q4_0 weights: prefill and decode.
+ * `node bench/families.js [name …] [--rounds 5] [--patience 2]` → results/families.md
  */
 import { parseArgs } from "node:util";
 import { alternate } from "./compare-parts.js";
@@ -16,7 +16,7 @@ const PROMPT = CHUNK_LENGTH;
 const DECODE = 48;
 /** Tokens before those that are decoded. */
 const BEFORE = 128;
-/** What each name is asked for: how many times as fast as the peer. */
+/** Speed wanted, as a multiple of the peer's. */
 const WANTED = { prompt: 2, decode: 1.5 };
 
 const { values: options, positionals } = parseArgs({

@@ -1,6 +1,6 @@
 /**
- * Models of 2026 with the dimensions of published ones and random weights: their configs, the GGUF files that llama.cpp runs
- * (every matrix in Q4_0), and our programs. `node bench/family-files.js [name …]` writes them to build/bench/.
+ * Random-weight models with the dimensions of published models of 2026: their configs, GGUF files for llama.cpp (every matrix
+ * in Q4_0), and our programs. `node bench/family-files.js [name …]` writes them to build/bench/.
  */
 import {
   closeSync,

@@ -1,7 +1,7 @@
 /**
- * Memory of models of 2026 with random weights, each in a process of its own: what quantizing took, and what is resident
- * while tokens are made. Pages of a mapped program are counted apart: they are of the file, and only those that tokens asked
- * for are there (experts, rows of embeddings). `node bench/family-memory.js [name …]` → results/family-memory.md
+ * Memory of models of 2026 with random weights, each in a process of its own: peak while quantizing, and resident memory while
+ * decoding. Pages of a mapped program are counted apart: the file backs them, and only those that tokens needed are resident
+ * (experts, rows of embeddings). `node bench/family-memory.js [name …]` → results/family-memory.md
  */
 import { spawnSync } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";

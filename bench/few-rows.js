@@ -1,7 +1,8 @@
 /**
- * What a linear layer of few rows costs beside one of a single row, its weights read from memory: `node bench/few-rows.js
- * [--cpu zen3,zen4,host,wasm] [--rows 1,2,4,8,16,64] [--kinds "4-bit,4-bit codebook"] [--threads 2] [--rounds 7]`. Kernels are those that
- * are chosen for each class of CPU, as far as this machine can run them. Writes bench/results/few-rows.md.
+ * Cost of a linear layer for a few rows of activations, relative to one row, with weights read from memory. Measures the
+ * kernels that are chosen for each class of CPU, if this machine can run them. Writes bench/results/few-rows.md.
+ * `node bench/few-rows.js [--cpu zen3,zen4,host,wasm] [--rows 1,2,4,8,16,64] [--kinds "4-bit,4-bit codebook"] [--threads 2]
+ * [--rounds 7]`
  */
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";
@@ -56,7 +57,7 @@ function cpuOf(name) {
 
 const random = createRandom(3);
 
-/** As many as learned codebooks have: 7 bits each, of 4-bit codebooks 8. */
+/** Even levels of as many bits as those of learned codebooks: 7, or 8 in 4-bit codebooks. */
 const levelsOf = (/** @type {number} */ bits) => {
   const most = bits < 4 ? 63 : 127;
   return Int8Array.from({ length: 2 ** bits }, (_, i) => Math.round(((2 * i) / (2 ** bits - 1) - 1) * most));

@@ -1,8 +1,8 @@
 /**
- * GGUF files that others quantized, kept as stored: speed beside node-llama-cpp on the same file, asked in turn, and beside
- * our own 4-bit format; whether greedy text is what llama.cpp finds likely too; what 8-bit activations cost.
- * `node bench/gguf-files.js <file.gguf …> --text english.txt [--parts programs,speed,greedy,divergence] [--rounds 5]` → results/gguf-files.md,
- * a section a part and file, so that they may be measured one by one.
+ * GGUF files that others quantized, kept as stored: speed compared with node-llama-cpp on the same file, in turns, and with our
+ * own 4-bit format; whether llama.cpp finds our greedy text likely, too; KL divergence of 8-bit activations.
+ * `node bench/gguf-files.js <file.gguf …> --text english.txt [--parts programs,speed,greedy,divergence] [--rounds 5]` →
+ * results/gguf-files.md, a section a part and file, so that they may be measured one by one.
  */
 import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -27,7 +27,7 @@ import { commit, digits, table, writeReport } from "./report.js";
 const THREADS = 2;
 const PROMPT = 256;
 const DECODE = 48;
-/** Of the text that is compared. */
+/** Tokens of the text that is compared. */
 const COMPARED = 4000;
 const CONTEXT = 2048;
 
@@ -37,7 +37,7 @@ const { values: options, positionals: files } = parseArgs({
     text: { type: "string" },
     parts: { type: "string", default: "programs,speed,greedy,divergence" },
     rounds: { type: "string", default: "5" },
-    /** What the divergence is of: the file's weights with 8-bit activations, and requantized ones. */
+    /** Forms whose divergence is measured: the file's weights with 8-bit activations, and requantized weights. */
     forms: { type: "string", default: "int8,8da4w" },
     /** Seconds to wait for a calm moment before each measurement. */
     patience: { type: "string", default: "2" },
@@ -101,7 +101,7 @@ async function programs(file) {
   return table(["what", "MB", "bits a weight of a matrix"], rows);
 }
 
-/** What decoding is asked to be of the peer's speed, where memory gives as much. */
+/** Decode speed wanted, as a multiple of the peer's, if memory allows as much. */
 const ASKED = 1.7;
 
 /** @param {string} file */

@@ -1,5 +1,6 @@
 /**
- * What GPTQ of the first layers of a real model's twin takes, matrix after matrix, each with the layers before that give its inputs.
+ * Time of GPTQ for each matrix in the first layers of a real model's twin, including the earlier layers that compute its
+ * inputs.
  * `node bench/gptq.js [--model qwen] [--layers 2] [--tokens 16384]` → results/gptq.md
  */
 import { readFileSync } from "node:fs";

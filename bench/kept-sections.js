@@ -1,4 +1,6 @@
-/** Reports that are measured part by part: what a run leaves out stays as an earlier one on the same kind of machine found it. */
+/**
+ * Reports that are measured in parts: a run keeps parts that it leaves out, if an earlier run was on the same kind of machine.
+ */
 
 const isSection = (/** @type {string} */ text) => text.startsWith("## ");
 const titleOf = (/** @type {string} */ section) => section.split("\n", 1)[0];

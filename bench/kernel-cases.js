@@ -1,6 +1,6 @@
 /**
- * What kernels are measured on: arguments of each family, in the dimensions of Llama-3.2-1B. A case counts the bytes
- * that must be read or written and the multiply-adds that must be done, whatever a kernel does besides.
+ * Cases for measuring kernels: arguments of each family, in the dimensions of Llama-3.2-1B. A case counts the bytes that must
+ * be read or written and the multiply-adds that must be computed, whatever else a kernel does.
  */
 import { argumentsFor } from "../dist/kernels/cases.js";
 import { plainFields, plainValues } from "../dist/kernels/declaration.js";
@@ -218,7 +218,7 @@ function attention({ m }) {
   };
 }
 
-/** Of Qwen 3.5: heads of recurrent layers, their keys and values alike, and inputs of a short convolution. */
+/** Qwen 3.5: heads of recurrent layers, dimension of their keys and values, and taps of a short convolution. */
 const STATE_HEADS = 16;
 const STATE_DIM = 128;
 const TAPS = 4;
@@ -330,8 +330,8 @@ const declared = Object.entries(cases).map(([name, { family, model }]) => {
 });
 
 /**
- * By export of src/kernels/families/index.ts; the options beside m that a family is measured with. `isNative`: its arguments lie in
- * native memory, which WebAssembly does not read.
+ * By export of src/kernels/families/index.ts; the options beside m that a family is measured with. `isNative`: its arguments
+ * lie in native memory, which WebAssembly does not read.
  */
 export const families = {
   ...Object.fromEntries(declared),

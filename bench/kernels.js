@@ -1,8 +1,8 @@
 /**
- * Every native kernel row that runs here, on several bit widths and numbers of rows: time, bytes and operations a second,
- * and how much of the measured peaks that is. Writes bench/results/kernels.md.
- * `node bench/kernels.js [--family linearA8] [--kernel avx512] [--bits 2,4] [--m 1,512] [--group 32] [--threads 2]
- * [--targets native,reference]`
+ * Measures every native kernel that this machine can run, with several bit widths and numbers of rows: time, bytes and
+ * operations a second, and their parts of the measured peaks. Writes bench/results/kernels.md.
+ * `node bench/kernels.js [--family linearA8] [--kernel avx512] [--bits 2,4] [--m 1,512] [--group 32] [--threads 2] [--targets
+ * native,reference]`
  */
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";

@@ -1,7 +1,9 @@
 /**
- * Linear layers alone at equal bits, table and head float: KL divergence of real models' twins that we quantized, and whose matrices
- * llama.cpp's own code rounded to one of its types, from the twins themselves, on text that nothing was fitted to.
- * `node bench/linears.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code] [--only Q4_K] [--keep]` → results/linears.md
+ * Accuracy of quantized linear layers at equal bits, with float embedding table and head: KL divergence of the twins of real
+ * models, with matrices quantized by us or rounded to a type of llama.cpp by its own code, from the twins themselves, on text
+ * that nothing was fitted to.
+ * `node bench/linears.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code] [--only Q4_K] [--keep]` →
+ * results/linears.md
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";

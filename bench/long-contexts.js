@@ -1,4 +1,4 @@
-/** Decoding far into a context beside its beginning, and what memory gives for the same bytes. */
+/** Compares decoding at a long context with decoding at its beginning, and with reading the same bytes from memory. */
 import { alternate } from "./compare-parts.js";
 import { EngineProcess } from "./engine-process.js";
 import { gigabytesOfToken } from "./memory-bound.js";
@@ -6,7 +6,10 @@ import { programOf } from "./programs.js";
 import { digits, median, table } from "./report.js";
 import { shapeNamed } from "./shapes.js";
 
-/** Shapes, positions and types of keys and values, with bytes of an element: int8 has four more for each head's scale, int4 six for its steps. */
+/**
+ * Shapes, positions and types of keys and values, with bytes of an element: int8 has four more for each head's scale, int4 six
+ * for its steps.
+ */
 const CASES = [
   { shape: "smollm2", context: 8192, kvCache: "f16", bytes: 2 },
   { shape: "qwen2.5-0.5b", context: 32768, kvCache: "f16", bytes: 2 },

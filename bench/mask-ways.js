@@ -1,7 +1,7 @@
 /**
- * Two ways to make the mask of the tokens that may come next: xgrammar's, and a walk of the vocabulary's trie through the
- * places of GrammarFollower, which is exact. The same random texts of the schemas of test/support/random-schema.js are written
- * by both. Writes bench/results/mask-ways.md.
+ * Compares two ways to make the token mask of a constraint: xgrammar's, and a walk of the vocabulary's trie through the states
+ * of GrammarFollower, which is exact. Both write the same random texts of the schemas of test/support/random-schema.js. Writes
+ * bench/results/mask-ways.md.
  * `npm run build && node bench/mask-ways.js [--schemas 1000] [--tokens 30]`
  */
 import { parseArgs } from "node:util";

@@ -1,6 +1,6 @@
 /**
- * What holding an answer to a constraint takes at each token, over a vocabulary of the size of Llama 3's, beside a decode
- * step of the 1B shape. Writes bench/results/masks.md.
+ * Cost of constrained decoding at each token, with a vocabulary of the size of Llama 3's, compared with a decode step of the 1B
+ * shape. Writes bench/results/masks.md.
  * `npm run build && node bench/masks.js [--step 45] [--tokenizer tokenizer.json] [--answers 8]`
  */
 import { readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** What decoding reads of weights a token, beside what the same threads read of them without computing. */
+/** Compares the rate at which decoding reads weights with the rate at which the same threads read them without computing. */
 import { inspectProgram } from "../dist/index.js";
 import { digits, table } from "./report.js";
 

@@ -1,6 +1,6 @@
 /**
- * Drafts of a layer of multi-token prediction, of a model of random weights and the shape of Qwen3.5-0.8B: tokens that are accepted
- * as often as is asked for, so that what drafts gain can be held against what their rows cost.
+ * Drafts by a layer of multi-token prediction, in a random-weight model of the shape of Qwen3.5-0.8B. Drafted tokens are
+ * accepted at a given rate, so that the gain of drafts can be compared with the cost of their rows.
  * `node bench/mtp.js [--rounds 3] [--tokens 96]` → results/mtp.md
  */
 import { loadavg } from "node:os";

@@ -1,5 +1,5 @@
 /**
- * Where the time of a model goes, call by call: decoding at the start and far into the context, and a prompt.
+ * Time of each kernel call of a model: decode at the start of the context and far into it, and prefill.
  * `node bench/profile.js [--shape 1b] [--scheme "4-bit g32"] [--threads 2] [--tokens 32] [--prefill 512]`, or with
  * `--program file.pte` in place of a shape.
  */

@@ -1,4 +1,4 @@
-/** The .pte files that are measured: a shape quantized in one of several ways, written once by the public API. */
+/** The measured .pte files: a shape quantized by one of several schemes, written once by the public API. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

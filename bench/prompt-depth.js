@@ -1,9 +1,10 @@
 /**
- * How fast the tokens of a long prompt are read by where they stand in it, beside its first 512 and beside node-llama-cpp on the same
- * weights: `node bench/prompt-depth.js [--shapes 1b,qwen2.5-0.5b] [--threads 2] [--tokens 16384] [--peer-tokens 4096]`, 0 for
- * no peer. Engines are loaded together and read their spans in turns. Then decoding behind the prompt, beside what reading its keys and
- * values takes. Times are of the clock, and of processors: other work on the machine falsifies those less. Writes
- * bench/results/prompt-depth.md.
+ * Prefill speed by position in a long prompt, compared with its first 512 tokens and with node-llama-cpp on the same weights;
+ * then decode speed after the prompt, compared with the time to read its keys and values. Engines are loaded together and
+ * compute their spans in turns. Times are elapsed times and CPU times: other work on the machine distorts the latter less.
+ * Writes bench/results/prompt-depth.md.
+ * `node bench/prompt-depth.js [--shapes 1b,qwen2.5-0.5b] [--threads 2] [--tokens 16384] [--peer-tokens 4096]`; 0 peer tokens:
+ * no peer
  */
 import { availableParallelism, loadavg } from "node:os";
 import { parseArgs } from "node:util";

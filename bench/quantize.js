@@ -1,6 +1,6 @@
 /**
- * `node bench/quantize.js [shape]`: weights quantized a second, to affine 4 bits in groups of 32 with f16 scales. The steps of
- * the largest matrix in memory and from disk, then the whole way from bf16 safetensors to `.pte`. Default: the 1B shape.
+ * `node bench/quantize.js [shape]`: weights quantized per second, to affine 4 bits in groups of 32 with f16 scales: the steps
+ * of the largest matrix, in memory and from disk, then everything from bf16 safetensors to `.pte`. Default: the 1B shape.
  */
 import { rmSync } from "node:fs";
 import { join } from "node:path";

@@ -1,5 +1,5 @@
 /**
- * Kernels of recurrent layers beside gated MLPs, in turn: time for a multiply-add, in the dimensions of Qwen3.5-0.8B.
+ * Compares kernels of recurrent layers with gated MLPs, in turns: time per multiply-add, in the dimensions of Qwen3.5-0.8B.
  * `node bench/recurrent.js [--m 1,64,512] [--threads 2] [--rounds 21]`
  */
 import { parseArgs } from "node:util";

@@ -1,4 +1,4 @@
-/** Tables of results, on the screen and as files of bench/results/ that say where and when they were made. */
+/** Prints tables of results and writes them to bench/results/, with the machine and the day. */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, totalmem } from "node:os";

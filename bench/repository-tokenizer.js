@@ -1,4 +1,4 @@
-/** A tokenizer with a vocabulary of the size of Llama 3's, where none of a model is at hand. */
+/** Makes a tokenizer with a vocabulary of the size of Llama 3's, if no model's tokenizer is at hand. */
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { toByteCharacters } from "../dist/text/tokenizer/byte-alphabet.js";

@@ -1,6 +1,6 @@
 /**
- * `node bench/restarts.js model.gguf`: how long the first token of a long prompt takes after a restart, of which another process
- * has left the pages on disk: of 7,200 tokens by a model, and of 24,000 by one of the shape 1b. Writes results/restarts.md.
+ * `node bench/restarts.js model.gguf`: time to the first token of a long prompt after a restart, if another process has left
+ * the prompt's pages on disk: 7,200 tokens with a model, and 24,000 with one of the shape 1b. Writes results/restarts.md.
  */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -29,7 +29,7 @@ function prompt(count, ending) {
   return ids;
 }
 
-/** What a process does: milliseconds until the logits of a prompt, with what is on disk, and of the new tokens alone. */
+/** Milliseconds until the logits of a prompt, with the pages on disk, and of the new tokens alone. */
 async function computeOnce(path, count, ending, folder) {
   const options = { contextLength: count + NEW, kvCache: "f16" };
   const isGguf = path.endsWith(".gguf");
@@ -53,7 +53,7 @@ async function computeOnce(path, count, ending, folder) {
   return { first, alone, others };
 }
 
-/** The same in a process of its own. */
+/** Runs `computeOnce` in a process of its own. */
 function compute(path, count, ending, folder) {
   const argv = [fileURLToPath(import.meta.url), "--once", path, String(count), String(ending), folder];
   const { status, stdout } = spawnSync(process.execPath, argv, {

@@ -1,6 +1,6 @@
 /**
- * What drawing a token takes over the vocabulary of Llama 3, natively, in WebAssembly and in TypeScript alone, beside a
- * decode step of the 1B shape. Writes bench/results/sampler.md.
+ * Time to draw a token from the vocabulary of Llama 3, natively, in WebAssembly and in TypeScript alone, compared with a decode
+ * step of the 1B shape. Writes bench/results/sampler.md.
  * `npm run build && node bench/sampler.js [--step 40] [--backends native,wasm,reference] [--dist ../dist]`
  */
 import { spawnSync } from "node:child_process";

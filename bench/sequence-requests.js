@@ -1,4 +1,4 @@
-/** What bench/sequences.js asks of this package's engine: many sequences at once, prefixes in the store and in files. */
+/** Requests of bench/sequences.js to this package's engine: many sequences at once, prefixes in the store and in files. */
 import { rmSync, statSync } from "node:fs";
 import { createSampler } from "../dist/text/sampler.js";
 import { restorePrefix, savePrefix } from "../dist/tools/index.js";

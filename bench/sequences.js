@@ -1,7 +1,7 @@
 /**
- * Many sequences at once, of the 1B shape on two threads: speed of all together beside node-llama-cpp with as many in one
- * context, asked in turn; prompts whose first tokens are stored; gaps while a prompt is computed; memory; decoding of other shapes at
- * 8,192 and 32,768 positions.
+ * Many sequences at once, with the 1B shape on two threads: total speed, compared with node-llama-cpp with as many sequences in
+ * one context, in turns; prefix caching; gaps between tokens while another prompt is computed; memory; decoding of other shapes
+ * at 8,192 and 32,768 positions.
  * `node bench/sequences.js [--parts aggregate,prefix,gap,memory,contexts] [--rounds 3]` → results/sequences.md
  */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** The processes of `bench/serve.js`: clients of a server, and the library by itself, told by messages what to do. */
+/** The processes of `bench/serve.js`, controlled by messages: clients of a server, and the library without one. */
 import { setMaxListeners } from "node:events";
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { loadProgram } from "../dist/index.js";
 import { processSeconds } from "./calm.js";
 
-/** What one measurement of throughput takes, and what is left out at its start. */
+/** Duration of one measurement of throughput, and of its beginning that is left out. */
 const ROUND_SECONDS = 8;
 const WARM_SECONDS = 3;
 

@@ -1,11 +1,11 @@
 /**
- * `npm run load [-- --seconds 600 --clients 64 --program x.pte --name "its model" --parts rate,disorder]`: a server under
- * load, on Linux. First its throughput beside that of the library's own generations in one process, in turn: the server and
- * the library have the first core, and the clients the last, so that clients take nothing from either. What counts is the
- * processor time of a piece of text, which other work on the machine changes little.
- * Then, on all cores, clients that leave, write nonsense and read slowly among the others, with the errors, the gaps between
- * pieces of text, and the memory. Writes its sections of bench/results/serve.md; fails where a client meets an error that is not its own, or
- * the server gives less than the library by more than 5 %.
+ * `npm run load [-- --seconds 600 --clients 64 --program x.pte --name "its model" --parts rate,disorder]`: a server under load,
+ * on Linux. First its throughput is compared with that of the library's own generations in one process, in turns: the server
+ * and the library have the first core, and the clients the last, so that clients take nothing from either. The measure is CPU
+ * time per piece of text, which other work on the machine changes little. Then, on all cores, some clients disconnect, send
+ * invalid requests or read slowly; measures errors, gaps between pieces of text, and memory. Writes its sections of
+ * bench/results/serve.md. Fails if a client gets an error that it did not cause, or if the server's throughput is more than 5 %
+ * below the library's.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -33,7 +33,7 @@ const callers = Number(values.clients);
 const program = values.program ?? (await demoProgram());
 const model = basename(program, ".pte");
 const name = values.name ?? model;
-/** What the server gives of the throughput of the library at least. */
+/** Least throughput of the server, as a part of the library's. */
 const QUOTIENT_MIN = 0.95;
 const cores = availableParallelism();
 /** Core of the server and the library while throughput is measured, and threads of kernels. */

@@ -1,6 +1,6 @@
 /**
- * What it takes to make a step ready whose number of rows was not met before: `node bench/step-sizes.js`, of the demo model
- * and the 1B shape, natively and in WebAssembly. No kernel runs: their times vary by more than this.
+ * `node bench/step-sizes.js`: time to prepare a step with a new number of rows, for the demo model and the 1B shape, natively
+ * and in WebAssembly. No kernel runs: their times vary by more than this.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync } from "node:fs";

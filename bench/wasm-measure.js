@@ -1,4 +1,4 @@
-/** What is measured of a loaded program, in Node and in pages alike. */
+/** Measurements of a loaded program, in Node and in pages alike. */
 
 /**
  * @typedef {object} Timings Milliseconds and tokens a second.

@@ -1,4 +1,4 @@
-/** Prints what WebAssembly is made for the program of the arguments, and how long assembling and compiling it takes. */
+/** Prints the WebAssembly that is made for a program, given as argument, and the time to assemble and compile it. */
 process.env.LOWBIT_BACKEND = "wasm";
 const { loadProgram } = await import("../dist/index.js");
 const { CodeTable } = await import("../dist/kernels/wasm/engine/code-table.js");

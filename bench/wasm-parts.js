@@ -1,6 +1,6 @@
 /**
- * What bench/wasm.js measures, in parts short enough to be run one at a time: each asks some engines in turn, every one in
- * a process or a page of its own. `table` makes rows of what all rounds found.
+ * The measurements of bench/wasm.js, in parts short enough to be run one at a time. In each part some engines take turns, each
+ * in a process or a page of its own. `table` makes table rows of the results of all rounds.
  */
 import { execFileSync } from "node:child_process";
 import { statSync } from "node:fs";
@@ -197,7 +197,7 @@ function linearMacs(name) {
   return layers * hidden * ((2 * heads + 2 * kvHeads) * headDim + 3 * intermediate);
 }
 
-/** What relaxed dot products and reading alone would allow. @returns {Part} */
+/** Limits set by relaxed dot products and by reading memory. @returns {Part} */
 function peak() {
   const probe = fileURLToPath(new URL("./wasm-peak.js", import.meta.url));
   return {

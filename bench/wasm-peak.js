@@ -1,7 +1,6 @@
 /**
- * The most that WebAssembly can do in this engine: int8 multiply-adds a second of relaxed dot products without any other
- * work, with sums of 32 or of 16 bits, whichever is faster, and bytes a second that vectors read. Prints both for the number
- * of threads in the arguments.
+ * Peak rates of WebAssembly in this engine: int8 multiply-adds a second by relaxed dot products alone, to 32-bit or 16-bit
+ * sums, whichever is faster; and bytes a second read by vector loads. Prints both for the number of threads given as argument.
  */
 import { once } from "node:events";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
@@ -15,7 +14,7 @@ import { advance, repeat } from "../dist/kernels/wasm/generate/loops.js";
 const CHAINS = 10;
 const DOT_MACS = 16;
 const DOT_TURNS = 3e6;
-/** Of each thread, larger than caches of a core. */
+/** Bytes that each thread reads: more than the caches of a core hold. */
 const READ_BYTES = 256e6;
 /** Places that are read side by side, far apart, and the vectors of each that a turn of the loop reads. */
 const STREAMS = 8;
@@ -25,7 +24,9 @@ const STREAM_BYTES = Math.floor(READ_BYTES / STREAMS / (16 * READS)) * 16 * READ
 const WARM_MS = 500;
 const RUNS = 7;
 
-/** What adds a dot product to a sum, by the feature that it needs: one of the sum, or compilers would make it once. */
+/**
+ * Adds a dot product to a sum, by CPU feature. The sum is an operand: compilers would compute the product only once otherwise.
+ */
 const ways = {
   relaxed_dot: (x, sum) => i32x4.relaxed_dot_i8x16_i7x16_add_s(x, sum, sum),
   relaxed_dot16: (x, sum) => i16x8.add(sum, i16x8.relaxed_dot_i8x16_i7x16_s(x, sum)),

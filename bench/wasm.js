@@ -1,11 +1,11 @@
 /**
- * The speed of WebAssembly: in headless Chromium beside wllama, in two versions of Node beside our native code. Engines
- * take turns; the table has the medians of all rounds. Build first.
+ * Speed of WebAssembly: in headless Chromium compared with wllama, in two versions of Node compared with our native code.
+ * Engines take turns; the table has the medians of all rounds. Build first.
  *
  *     node bench/wasm.js [--parts wllama-1b-2,native-2,…] [--rounds 3]
  *
- * Parts can be measured one at a time: rounds of the same commit are added to those before, and results/wasm.md keeps
- * what was found of the other parts; `--parts ""` only writes it again.
+ * Parts can be measured one at a time: rounds of the same commit are added to those before, and results/wasm.md keeps what was
+ * found of the other parts; `--parts ""` only writes it again.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

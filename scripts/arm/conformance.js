@@ -1,6 +1,6 @@
 /**
- * Conformance tests of the native kernels, run in this process: what scripts/arm/test.js bundles and starts on each emulated
- * CPU, and scripts/sanitize/test.js. Arguments name some of the files; all run without any. Rows in TypeScript and in
+ * Runs the conformance tests of the native kernels in this process. scripts/arm/test.js bundles it and starts it on each
+ * emulated CPU; scripts/sanitize/test.js uses it, too. Arguments select test files (default: all). Kernels in TypeScript and
  * WebAssembly are tested without emulation.
  */
 import { writeSync } from "node:fs";

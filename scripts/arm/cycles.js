@@ -1,4 +1,4 @@
-/** Cycles of the steady loop of a kernel, by llvm-mca's models of cores: no caches, no memory, no wrong branches. */
+/** Cycles of a kernel's innermost loop by llvm-mca's models of cores, without caches, memory or mispredicted branches. */
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { program } from "./emulator.js";

@@ -49,7 +49,7 @@ const tall = [
   cases: [row, ...ofTables].map((kernel) => ({ row: kernel, m: 1, n, k, bits: 4, group: 32, inAll: true })),
 }));
 
-/** The same for several rows, of which blocks of 8, 10 and 16 take so many without a rest. */
+/** Cases with 8 rows, and with 80, which blocks of 8, 10 and 16 rows divide without a remainder. */
 const prompts = [
   [8, [dot, matrix, "aqlm_lut16_c8_3x64x48_neon"]],
   [80, [dot, matrix, "aqlm_lut16_c8_3x64x48_neon", "aqlm_bf16_c8_64x32x8_neon_bf16"]],

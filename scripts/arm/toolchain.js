@@ -1,4 +1,6 @@
-/** What the Arm scripts run: an emulator, a cross compiler with its libraries, and an arm64 Node; installed where missing. */
+/**
+ * Tools of the Arm scripts: an emulator, a cross compiler with its libraries, and an arm64 Node. Missing ones are installed.
+ */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Instructions that native/arm writes as words, for assemblers that do not know them, against what is said beside them. */
+/** Checks instructions that native/arm writes as words, for assemblers that do not know them, against their comments. */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** The page of web/ driven by playwright-core: a server for it, questions, and what Node's reference kernels answer. */
+/** Drives the page of web/ by playwright-core: a server for it, questions, and the answers of Node's reference kernels. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../native/sources.js";

@@ -1,4 +1,4 @@
-/** What people know from chat apps, in Chromium: conversations, Markdown, changed questions, files, tools, hostile answers, axe. */
+/** Tests the page's features in Chromium: conversations, Markdown, edited questions, files, tools, hostile answers, axe. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -34,7 +34,7 @@ async function say(page, text) {
 
 const text = (text) => ({ type: "text", text });
 
-/** What has come of an answer is there after a tab was closed, or the page left, in its midst. */
+/** The part of an answer that has come is kept if the tab is closed, or the page left, before its end. */
 export async function checkHalfWritten(page) {
   for (const isAtOnce of [false, true]) {
     await page.click("#reset");

@@ -1,4 +1,4 @@
-/** GGUF files in the page: from disk and from addresses, against what Node makes of them. */
+/** Tests GGUF files in the page, from disk and from URLs, against Node's results for the same files. */
 import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";

@@ -1,4 +1,4 @@
-/** Loads that are cancelled, superseded, of a replaced file, without room, or in two tabs at once. */
+/** Tests loading: cancelled, superseded, of a file that was replaced, without free storage, and in two tabs at once. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { ask, loadFrom, start, status } from "./driver.js";
@@ -99,7 +99,7 @@ export async function checkSuperseded(page) {
   );
 }
 
-/** Where there is no room for the program, or for anything at all, it is not kept, and the page says so. */
+/** If storage has no room for the program, or for anything at all, it is not kept, and the page says so. */
 export async function checkQuota(browser, address, expected) {
   const context = await browser.newContext();
   const page = await context.newPage();

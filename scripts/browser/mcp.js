@@ -1,4 +1,4 @@
-/** Tools of an MCP server in the page, in Chromium: asked for, refused, allowed from then on, and what is wrong with a server. */
+/** Tests tools of an MCP server in the page, in Chromium: asked for, refused, always allowed, and faulty servers. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";

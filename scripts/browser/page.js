@@ -1,4 +1,4 @@
-/** The page where things are not as expected: no storage, no room, keys of input methods, answers that cannot be given. */
+/** Tests unusual conditions of the page: no storage, a full one, keys of input methods, answers that fail. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -23,7 +23,7 @@ export async function checkBlockedStorage(browser, address, expected) {
   await context.close();
 }
 
-/** What cannot be answered is no part of the conversation, and can be changed and sent again. */
+/** A question that cannot be answered is no part of the conversation, and can be changed and sent again. */
 export async function checkRefused(page, expected) {
   await openSettings(page);
   await page.click("#reset");

@@ -1,4 +1,4 @@
-/** The page that `lowbit serve` sends, with its demo model: the same text as Node's, a key that is asked for, its headers. */
+/** Tests the page that `lowbit serve` sends, with the demo model: same text as Node's, asking for the API key, headers. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { join } from "node:path";

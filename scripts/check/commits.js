@@ -1,6 +1,6 @@
 /**
- * Checks subjects of commits since the rule was made: at most 72 characters and one change each, so none joined by ";". Where
- * there is no repository, or a part of it alone, there is nothing to check.
+ * Checks subjects of commits since the rule was made: at most 72 characters and one change each, so no ";". Without a
+ * repository, or with only a part of its history, nothing is checked.
  */
 import { execFileSync } from "node:child_process";
 import { root } from "../native/sources.js";

@@ -1,7 +1,7 @@
 /**
- * Checks what ARCHITECTURE.md promises: imports go only where its table allows, rooms with "Nothing of Node" reach none of
- * its modules, C++ of packages includes what it may, there are no import rings among files, files stay small, names say
- * something, files that `npm run families` and `worker-texts` write are up to date, and the project mentions no machine.
+ * Checks what ARCHITECTURE.md promises: imports follow its table; folders with "Nothing of Node" import none of Node's modules,
+ * not even indirectly; C++ of packages includes only what it may; no files import each other in a ring; files are small; names
+ * say something; files written by `npm run families` and `worker-texts` are up to date; no machine is mentioned.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { isBuiltin } from "node:module";
@@ -164,7 +164,9 @@ for (const file of roots.flatMap(filesUnder)) {
     problems.push(`${file}: makes a function of text, which pages with a content security policy refuse`);
 }
 
-/** Names that scripts and benchmarks import from each other and, as built, from src/ must be there: no compiler looks at them. */
+/**
+ * Names that scripts and benchmarks import from each other and, as built, from src/ must be there: no compiler looks at them.
+ */
 for (const file of ["bench", "scripts"].flatMap(filesUnder).filter((path) => path.endsWith(".js")))
   for (const [, names, path] of readFileSync(file, "utf8").matchAll(/^import \{([^}]*)\} from "(\.[^"]*\.js)";$/gm)) {
     const target = normalize(join(dirname(file), path))

@@ -1,7 +1,7 @@
 /**
  * `npm run accuracy [-- --max-tokens n] [--only text]`: measures the demo model at every number of bits and writes the table
- * between the accuracy markers of docs/accuracy.md; `--only` prints the rows whose names have that text, and writes nothing. Two
- * worker processes share the rows, since a row keeps one core busy.
+ * between the accuracy markers of docs/accuracy.md; `--only` prints the table rows whose names contain that text, and writes
+ * nothing. Two worker processes share the rows, since a row keeps one core busy.
  */
 import { fork } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ import { fitSize } from "../../dist/tools/index.js";
 
 const WINDOW = 512;
 const STRIDE = 256;
-/** Of the calibration text. */
+/** Tokens of the calibration text. */
 const CALIBRATION_TOKENS = 8192;
 const WORKERS = 2;
 const BEGIN = "<!-- accuracy:begin -->";

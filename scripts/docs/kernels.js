@@ -1,4 +1,4 @@
-/** docs/kernels.md: its tables of kernel rows, made from the rows themselves. scripts/native/kernel-rows.js writes it. */
+/** Makes the tables of docs/kernels.md from the kernels themselves. scripts/native/kernel-rows.js writes the file. */
 import { join } from "node:path";
 import { root } from "../native/sources.js";
 

@@ -1,4 +1,4 @@
-/** Links of a site's pages that lead nowhere: to files that it does not have, or to places that a page does not have. */
+/** Finds broken links in a site's pages: to missing files, or to missing anchors of a page. */
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 

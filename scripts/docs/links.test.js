@@ -1,4 +1,4 @@
-/** The check of the site's links finds what leads nowhere, and nothing else. */
+/** The check of the site's links finds broken ones, and no others. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";

@@ -1,4 +1,4 @@
-/** The reference of all that the package exports, as pages for the site, made from docstrings by typedoc. */
+/** Makes the site's reference of the package's exports, from docstrings by typedoc. */
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../native/sources.js";

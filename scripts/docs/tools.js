@@ -1,4 +1,4 @@
-/** What the site is built with: packages of docs/package.json, installed where they are missing. */
+/** Build tools of the site: packages of docs/package.json, installed if they are missing. */
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";

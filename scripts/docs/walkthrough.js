@@ -1,4 +1,4 @@
-/** docs/custom-operator.md as a reader follows it: the files that each of its ways leaves, the commands, what is printed. */
+/** Reads docs/custom-operator.md as a reader follows it: for each of its ways the files, the commands and their output. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../native/sources.js";

@@ -1,4 +1,4 @@
-/** docs/custom-operator.md, way by way as it is printed: its files run, and print what it says. */
+/** Runs the files of each way in docs/custom-operator.md; they print what the document says. */
 import { spawnSync } from "node:child_process";
 import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";

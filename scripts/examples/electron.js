@@ -1,7 +1,6 @@
 /**
- * The example for Electron. Where Electron's program can be had it runs there. npm's package has no program in it: it is
- * downloaded from GitHub. Elsewhere a stand-in for Electron's modules runs the main process in Node, and asks it what the
- * window would.
+ * Tests the example for Electron. npm's package downloads Electron's binary from GitHub; if that is available, the example runs
+ * in it. Otherwise a stand-in for Electron's modules runs the main process in Node, and sends it the window's requests.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

@@ -17,7 +17,7 @@ import {
   root,
 } from "../native/sources.js";
 
-/** What only the addon needs. */
+/** Source files that only the addon needs. */
 const addonOnly = ["addon.cc", "kernel_library.cc"];
 const flags = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-DC10_USING_CUSTOM_GENERATED_MACROS"];
 

@@ -1,4 +1,4 @@
-/** What docs/executorch.md says of the comparison with ExecuTorch: its tables, written and looked through. */
+/** Writes and checks the tables of docs/executorch.md, which compare lowbit with ExecuTorch. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { writeFileWhole } from "../../dist/node-file.js";

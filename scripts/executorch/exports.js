@@ -1,4 +1,4 @@
-/** Programs that ExecuTorch's own exporter makes on the spot, run here with the logits of its runtime. */
+/** Tests that programs of ExecuTorch's own exporter, made during the test, give the logits of its runtime here. */
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadMethods } from "../../dist/index.js";
@@ -8,7 +8,7 @@ import { run } from "./environment.js";
 
 const ints = (values, shape) => ({ dtype: "i64", shape, data: BigInt64Array.from(values, BigInt) });
 
-/** What is wrong with the message about a program with delegates; null when it is as it must be. */
+/** The wrong message for a program with delegates, or "was loaded"; null if it is refused as it must be. */
 async function delegateRefusal(file) {
   try {
     await loadMethods(file);
@@ -18,7 +18,10 @@ async function delegateRefusal(file) {
   }
 }
 
-/** Of `npm run test:executorch -- --short`: ExecuTorch's attention with a quantized embedding, and a quantized cache. */
+/**
+ * Exports tested by `npm run test:executorch -- --short`: ExecuTorch's attention with a quantized embedding, and a quantized
+ * cache.
+ */
 const short = ["custom-sdpa", "quantized-cache"];
 
 /**

@@ -1,4 +1,4 @@
-/** The programs that are compared, written with `--target executorch`: two models, and ways to quantize them. */
+/** The programs that are compared: two models, quantized in several ways, written with `--target executorch`. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { encodeAqlm } from "../../dist/aqlm/index.js";
@@ -65,7 +65,10 @@ const models = [
   },
 ];
 
-/** Of `npm run test:executorch -- --short`, by model: one that ExecuTorch runs alone, and one that needs our library. */
+/**
+ * Programs tested by `npm run test:executorch -- --short`, by model: one that ExecuTorch runs alone, and one that needs our
+ * library.
+ */
 const short = { shakespeare: ["float", "8da4w"] };
 
 /** Names of models and of ways to quantize them. @param {boolean} isShort */

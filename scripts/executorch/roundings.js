@@ -1,6 +1,6 @@
 /**
- * How often activations that layers of 8-bit activations read are rounded to another integer in ExecuTorch than here, and
- * what that does to logits; and the same of ExecuTorch against itself, where its matrix library sums in another order.
+ * Counts how often 8-bit activations are rounded to another integer in ExecuTorch than here, and how much that changes logits.
+ * Also compares ExecuTorch with itself, with its matrix library summing in another order.
  */
 import { join } from "node:path";
 import { methodSources } from "../../dist/api/compile-model.js";
@@ -78,7 +78,7 @@ function integersOf(row, widths) {
 
 const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
 
-/** What differs between two runs of one program. */
+/** Differences between two runs of one program. */
 function differences(rows, others, widths) {
   const flips = rows.map((row, t) => {
     const [a, b] = [integersOf(row, widths), integersOf(others[t], widths)];

@@ -1,4 +1,4 @@
-/** What ExecuTorch sees in programs of ours against what `lowbit inspect` says of them. */
+/** Compares what ExecuTorch finds in our programs with the output of `lowbit inspect`. */
 import { join } from "node:path";
 import { inspectProgram } from "../../dist/index.js";
 import { root } from "../native/sources.js";

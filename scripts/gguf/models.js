@@ -1,6 +1,6 @@
 /**
- * Tiny models of random weights that llama.cpp computes, too, for test-gguf.js: each is written as a GGUF file, and the
- * distributions of the next token along a text are compared with ours of the same file.
+ * Part of `npm run test:gguf`: tiny models of random weights are written as GGUF files, and llama.cpp's distributions of the
+ * next token along a text are compared with ours for the same file.
  */
 import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -129,7 +129,7 @@ async function logitsOfLlama(llama, path, ids) {
   });
 }
 
-/** The same of all tokens by our own float kernels. @param {string} path @param {number[]} ids */
+/** Logits of all tokens by our own float kernels. @param {string} path @param {number[]} ids */
 async function logitsHere(path, ids) {
   const model = await loadCheckpoint(path);
   const llm = await loadCompiled(model, { contextLength: 256 });
@@ -156,7 +156,10 @@ function distance(found, expected) {
   return worst.toSorted((a, b) => a - b)[worst.length >> 1];
 }
 
-/** How many models llama.cpp finds other distributions for. @param {string} root @param {string} folder @param {readonly string[]} [names] */
+/**
+ * Number of models for which llama.cpp's distributions differ from ours.
+ * @param {string} root @param {string} folder @param {readonly string[]} [names]
+ */
 export async function compareModels(llama, root, folder, names = Object.keys(configs)) {
   const tokenizer = join(root, "models", "shakespeare", "tokenizer.json");
   const random = createRandom(9);

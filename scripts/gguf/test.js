@@ -1,8 +1,8 @@
 /**
  * `npm run test:gguf [-- checkpoint [prompt]]`: writes a checkpoint as GGUF files of each type, lets node-llama-cpp write a
- * greedy text by each, and asks our logits of the same file whether each of its tokens is the first choice, or as good as
- * that: llama.cpp rounds activations to 8 bits where weights are quantized, ours are floats. Default: the demo model.
- * Then tokens of random texts, by gguf-tokens.js, and logits of tiny models of other architectures, by gguf-models.js.
+ * greedy text with each, and checks that each of its tokens has the largest of our logits for the same file, or nearly so:
+ * llama.cpp rounds activations to 8 bits if weights are quantized, ours are floats. Default: the demo model.
+ * Then tests tokens of random texts (tokens.js) and logits of tiny models of other architectures (models.js).
  * `-- --short` leaves most types and models out; `-- --golden` writes llama-tokens.json.golden, which tests compare with, in
  * place of all that. Needs the peers: npm install in bench/.
  */

@@ -1,6 +1,6 @@
 /**
- * Part of `npm run test:gguf`: tokens of random texts by llama.cpp and here, for GGUF files of each kind of tokenizer and
- * each name of a pre-tokenizer, with what stands around a text and the tokens that end one.
+ * Part of `npm run test:gguf`: compares our tokens of random texts with llama.cpp's, for GGUF files with each kind of tokenizer
+ * and each name of a pre-tokenizer, with the special tokens around a text and those that end one.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** esbuild's `build`, which writes the licences of the packages that a bundle contains beside it. */
+/** esbuild's `build`, which also writes the licences of the packages in a bundle to a file beside it. */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { build as bundle } from "esbuild";

@@ -1,12 +1,16 @@
 /**
  * Builds the native addon (build/lowbit.node) and the libraries of packages beside it (build/lowbit-aqlm.node) with this
- * machine's C++ compiler: the kernels that this CPU can run, of which those that it never chooses are not optimized, but for `--fast`; or with `--all` those of every instruction set of
- * its architecture, all fast. Without a compiler, or where the build fails, it says so and
- * succeeds: the package works without the addon, only slower. `--strict` makes a failure an error, and compiles for the
- * other instruction sets, too, without optimizing: it shows that they compile, and which rows they have.
- * `--target=linux-arm64` builds build/lowbit-linux-arm64.node, with all, by a cross compiler instead: CXX ("python3 -m
- * ziglang c++ -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--sanitize=address,undefined`
- * instruments what this CPU can run with these sanitizers of gcc and clang. `--out=file` writes the addon there.
+ * machine's C++ compiler, with the kernels that this CPU can run; those that it never chooses are not optimized. Without a
+ * compiler, or if the build fails, it says so and succeeds: the package works without the addon, only slower.
+ *
+ * - `--fast`: all kernels that this CPU can run are optimized.
+ * - `--all`: kernels of every instruction set of this architecture, all optimized.
+ * - `--strict`: a failure is an error. Kernels of other instruction sets are compiled, too, without optimizing: it shows that
+ *   they compile, and which kernels they have.
+ * - `--target=linux-arm64`: builds build/lowbit-linux-arm64.node, with all kernels, by a cross compiler: CXX ("python3 -m
+ *   ziglang c++ -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++.
+ * - `--sanitize=address,undefined`: instruments the kernels that this CPU can run with these sanitizers of gcc and clang.
+ * - `--out=file`: writes the addon there.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
@@ -81,7 +85,7 @@ function compiler() {
 /** Functions of ours stay functions, and nothing is optimized: a file takes seconds where it takes minutes else. */
 const unoptimized = ["-O0", "-Dalways_inline=unused"];
 
-/** Of files that are passed over, what tests compute much with. @param {string} file */
+/** Whether a file that this CPU never chooses is optimized a little, since tests compute much with it. @param {string} file */
 const isTestedLong = (file) => /(attention|transformer)_/.test(file);
 const lightlyOptimized = ["-O1", "-Dalways_inline=unused"];
 

@@ -1,4 +1,4 @@
-/** C++ of the families that are declared: structs of their arguments, what reads and writes them, and the list of their rows. */
+/** Generates C++ of declared families: structs of their arguments, functions that read and write them, the list of kernels. */
 
 /** @typedef {{ kind: "array", type: string, access: "read" | "write" | "change", sizes: (string | number)[] | null, isOptional: boolean }} ArrayField */
 /** @typedef {{ kind: "number", type: string } | { kind: "numbers", type: string, count: number } | { kind: "choice", choices: string[] }} NumberField */

@@ -1,7 +1,7 @@
 /**
- * `npm run families`: writes what follows from src/kernels/families/. The lists of all families and their cases; for C++,
- * structs of the arguments of native calls, functions that read them and the list of rows; and the fingerprint of what the
- * two sides share. `npm run check` fails for files that are not up to date.
+ * `npm run families`: generates files from src/kernels/families/: the lists of all families and their cases; for C++, structs
+ * of the arguments of native calls, functions that read them and the list of kernels; and the fingerprint of the interface
+ * between TypeScript and C++. `npm run check` fails for files that are not up to date.
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -23,7 +23,7 @@ const withoutAddon = {
     })),
 };
 
-/** What a module exports. @param {string} contents @returns {Promise<any>} */
+/** Exports of a module. @param {string} contents @returns {Promise<any>} */
 async function exportsOf(contents) {
   const { outputFiles } = await build({
     ...{ bundle: true, format: "esm", write: false, platform: "node", logLevel: "error" },
@@ -33,7 +33,7 @@ async function exportsOf(contents) {
   return await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
 }
 
-/** What files are sorted by. @param {{ folder: string, name: string }} file */
+/** Sort key of a file. @param {{ folder: string, name: string }} file */
 const key = ({ folder, name }) => `${folder}/${name.replace(".ts", "")}`;
 
 /** What the modules of families' folders have that fits an expression. @param {RegExp} expression */

@@ -1,8 +1,8 @@
 /**
- * `npm run rows`: writes what the addons list to src/kernels/native/known-rows.ts, what the libraries beside them add to
- * the known-rows.ts of their packages, and the tables of docs/kernels.md.
- * Run it when a kernel row was added, changed or removed. The rows of arm64 are read from its addon under emulation;
- * `npm run rows -- --here` reads this machine's addon only.
+ * `npm run rows`: writes the kernels that the addons list to src/kernels/native/known-rows.ts, those of the libraries beside
+ * them to the known-rows.ts of their packages, and the tables of docs/kernels.md. Run it when a native kernel was added,
+ * changed or removed. The kernels of arm64 are read from its addon under emulation; `npm run rows -- --here` reads this
+ * machine's addon only.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";

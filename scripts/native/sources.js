@@ -1,6 +1,7 @@
 /**
- * The C++ files of the native addon and of the libraries beside it, and their compiler flags, for scripts/native/build.js (this machine's compiler) and
- * scripts/release/release.js (zig). A file's name says its instruction set; files without one are compiled for the baseline.
+ * The C++ files of the native addon and of the libraries beside it, and their compiler flags, for scripts/native/build.js (this
+ * machine's compiler) and scripts/release/release.js (zig). A file's name says its instruction set; files without one are
+ * compiled for the baseline.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -81,7 +82,7 @@ export function nativeSources(arch) {
   return sourcesIn(arch, ["", "generic", folders[arch]]);
 }
 
-/** The same of a package's library. @param {string} arch @param {string} name */
+/** Source files of a package's library. @param {string} arch @param {string} name */
 export function librarySources(arch, name) {
   return sourcesIn(arch, [libraryFolder(name), join(libraryFolder(name), folders[arch] ?? "")]);
 }
@@ -95,7 +96,7 @@ function sourcesIn(arch, within) {
     .map((file) => sourceOf(arch, file));
 }
 
-/** What the name of a file says: its instruction set and the CPU features that it may use. @param {string} arch @param {string} file */
+/** Instruction set and CPU features of a file, from its name. @param {string} arch @param {string} file */
 export function sourceOf(arch, file) {
   const sets = Object.entries(instructionSets[arch] ?? {});
   const [set, { features }] = sets.find(([suffix]) => file.endsWith(`${suffix}.cc`)) ?? ["", { features: [] }];

@@ -1,4 +1,4 @@
-/** Which files of kernels a CPU passes over, as the build says it, against what selection does. */
+/** Kernel files that the build does not optimize for a CPU have no kernel that selection chooses there. */
 import { describe, expect, it } from "vitest";
 import { cpuWith } from "../../src/kernels/cpu.ts";
 import * as table from "../../src/kernels/families/index.ts";

@@ -1,12 +1,12 @@
-/** What must hold for the binaries of each platform before they are published, as their files say. */
+/** Checks the binaries of each platform, by their file formats, before they are published. */
 import { readSharedLibrary } from "./shared-library.js";
 
 const ADDON_BYTES_MAX = 7e6;
-/** Of the oldest Linux that Node 20 runs on. */
+/** glibc of the oldest Linux that Node 20 runs on. */
 const GLIBC_MAX = [2, 28];
 const MACOS_MAX = "11.0";
 
-/** What binaries may be linked with, besides Node. */
+/** System libraries that binaries may be linked with, besides Node. */
 const systemLibraries = {
   glibc: /^(lib(c|m|pthread|dl)\.so\.\d|ld-linux-[\w-]+\.so\.\d)$/,
   musl: /^libc\.so$/,

@@ -1,6 +1,6 @@
 /**
- * What is published: the main package and one package per platform that holds its native addon and libraries of kernels. Manifests only, made
- * from package.json and one template; scripts/release/release.js builds their contents.
+ * Manifests of the published packages: the main package, and one per platform with its native addon and libraries of kernels.
+ * Made from package.json and one template; scripts/release/release.js builds their contents.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Reads what a shared library needs and offers, from the file formats of Linux (ELF), Windows (PE) and macOS (Mach-O), 64 bits. */
+/** Reads imports, exports and versions of shared libraries: ELF (Linux), PE (Windows) and Mach-O (macOS), 64 bits. */
 
 /**
  * `libraries`: those it is linked with. `imports`: names it takes from others, with the library where the format says it.

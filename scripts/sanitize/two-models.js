@@ -1,4 +1,4 @@
-/** Two models at the same time on several threads, aborted and disposed of while they run: what the thread sanitizer sees. */
+/** Runs two models at once on several threads, and aborts and disposes of them while they run, under the thread sanitizer. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

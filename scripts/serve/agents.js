@@ -1,7 +1,7 @@
 /**
- * `npm run test:agents [-- --template gemma-4 name ...]`: coding agents (Claude Code, Codex, opencode and others, test/agents/clients.js), started by
- * `lowbit launch` on a server whose model calls their tools, with some templates of test/templates, or those of `--template` (a name, or
- * all). Installs them from npm and PyPI in `~/.cache/lowbit-tests/agents`,
+ * `npm run test:agents [-- --template gemma-4 name ...]`: coding agents (Claude Code, Codex, opencode and others,
+ * test/agents/clients.js), started by `lowbit launch` on a server whose model calls their tools, with some templates of
+ * test/templates, or those of `--template` (a name, or all). Installs them from npm and PyPI in `~/.cache/lowbit-tests/agents`,
  * some 2 GB; one that cannot be installed is named and left out.
  */
 import { spawnSync } from "node:child_process";
@@ -43,7 +43,7 @@ function installed({ name, npm, setup, pip }) {
   return bin;
 }
 
-/** How models of these write calls has nothing in common. */
+/** Default templates: their tool calls have three unrelated formats. */
 const TEMPLATES = ["qwen2.5", "gemma-4", "gpt-oss-form"];
 const known = readdirSync(join(root, "test/templates")).flatMap((name) => /^(.*)\.jinja$/.exec(name)?.[1] ?? []);
 const { values, positionals: names } = parseArgs({

@@ -1,9 +1,9 @@
 /**
  * `npm run test:schemas [-- --count 1000 --from 0]`: the demo model writes an answer to each of a thousand random schemas;
- * every one must parse, and be what another library's validator accepts. Then all values of `--values`, a file that
- * `scripts/goldens/schema-goldens.py` writes (default: the one beside the tests), are written token by token, and none of those that
- * are not of their schemas: `python scripts/goldens/schema-goldens.py --count 1000 --seed 5 --out build/schemas.json` makes more. Texts
- * of `--grammars`, a file of `scripts/goldens/grammar-goldens.py`, are written likewise.
+ * every one must parse, and another library's validator must accept it. Then the constraint must allow, token by token, all
+ * valid values of `--values`, a file that `scripts/goldens/schema-goldens.py` writes (default: the one beside the tests), and
+ * none of the invalid ones: `python scripts/goldens/schema-goldens.py --count 1000 --seed 5 --out build/schemas.json` makes
+ * more. Texts of `--grammars`, a file of `scripts/goldens/grammar-goldens.py`, are tested likewise.
  */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";

@@ -1,7 +1,7 @@
 /**
- * `npm run test:serve`: real clients against `lowbit serve`, and over `lowbit/ai-sdk`, with the demo model. Installs those
- * of JavaScript in test/serve, and those of Python in build/serve-python, where there is a Python; with --all, also
- * LiteLLM's proxy and lm-eval.
+ * `npm run test:serve`: real clients against `lowbit serve`, and over `lowbit/ai-sdk`, with the demo model. Installs
+ * JavaScript clients in test/serve and, if there is a Python, Python clients in build/serve-python; with --all, also LiteLLM's
+ * proxy and lm-eval.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";

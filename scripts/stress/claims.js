@@ -1,7 +1,7 @@
 /**
- * `npm run stress:claims -- --seconds 600`: processes that write one path are killed at any moment, first as they are, then in
- * process namespaces of their own as containers have them (which needs root). Fails where a mixed file stands at the path, or
- * a claim has two holders.
+ * `npm run stress:claims -- --seconds 600`: kills processes that write one path at random moments, first as they are, then in
+ * process namespaces of their own as containers have them (which needs root). Fails if the path has a mix of two files, or if a
+ * claim has two holders.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,8 +1,8 @@
 /**
- * `npm run stress:drafts [-- model --prompts 200 --from 0 --tokens 40 --draft smaller --wasm]`: prompts by every sampler option, with
- * each kind of draft and without: texts, log probabilities, ends and counts are the same. Models are programs or checkpoints;
- * default: the demo model, which drafts for itself, too. Those with what drafts for them draft with that as well. `--wasm`: the
- * kernels of pages.
+ * `npm run stress:drafts [-- model --prompts 200 --from 0 --tokens 40 --draft smaller --wasm]`: answers prompts with every
+ * sampler option, with each kind of draft and without: texts, log probabilities, ends and counts must be the same. Models are
+ * programs or checkpoints; default: the demo model, which also drafts for itself. Models with draft layers of their own use
+ * these, too. `--wasm`: the WebAssembly kernels.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

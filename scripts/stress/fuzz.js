@@ -17,11 +17,11 @@ import { parseArgs } from "node:util";
 import { build } from "esbuild";
 import { root } from "../native/sources.js";
 
-/** An input that takes more of a CPU hangs: limits of templates and tokenizers allow seconds. */
+/** CPU time after which an input counts as hanging: limits of templates and tokenizers allow seconds. */
 const HANG_SECONDS = 30;
-/** The same of time, which a loaded machine takes much of. */
+/** Elapsed time after which an input counts as hanging; longer, since the machine may be loaded. */
 const STUCK_SECONDS = 180;
-/** No input here needs as much. */
+/** Bytes of resident memory that no input needs. */
 const RESIDENT_MAX = 3 * 2 ** 30;
 const POLL_MS = 250;
 

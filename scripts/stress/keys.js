@@ -1,7 +1,8 @@
 /**
- * `npm run stress:keys -- --trials 1000`: whether a key learns by time what another has asked. In each trial one key asks a prompt,
- * then the other asks the same prompt and one that nobody has asked, in a random order. Fails where a token of either was found, or
- * where their times differ (rank-sum test, p <= 0.05); and where the times of the first key, which finds its own, do not.
+ * `npm run stress:keys -- --trials 1000`: timing attack on prefix caching: can an API key learn what another has asked? In each
+ * trial one key sends a prompt, then the other sends the same prompt and a new one, in a random order. Fails if a token of
+ * either was found in the cache, or if their times differ (rank-sum test, p <= 0.05); and if the times of the first key, which
+ * finds its own prompt, do not differ.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

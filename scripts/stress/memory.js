@@ -1,8 +1,8 @@
 /**
- * `npm run test:memory [-- --megabytes 16000 --limit 2000]`: quantizes a checkpoint of so many MB, in shards, in a process
- * that may have so many MB of memory more than Node at rest (ulimit -d: all that is not a file). Interrupted after a third
- * by SIGINT, it goes on in a second process; the program must be whole. The shards are sparse files: they take no room on
- * the disk.
+ * `npm run test:memory [-- --megabytes 16000 --limit 2000]`: quantizes a checkpoint of `--megabytes` MB, in shards, in a
+ * process that may use `--limit` MB of memory more than idle Node (ulimit -d: all memory but mapped files). It is interrupted
+ * after a third by SIGINT and continues in a second process; the program must be complete. The shards are sparse files, which
+ * take no disk space.
  */
 import { execFileSync, spawn } from "node:child_process";
 import {

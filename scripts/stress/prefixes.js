@@ -1,7 +1,7 @@
 /**
- * `npm run stress:prefixes -- --kills 1000`: processes with one folder of prefixes are killed at any moment, of models of
- * attention alone, of recurrent layers with attention that sees all, or a window, and of recurrent layers alone. Fails where one computes other logits than
- * without the folder, or the folder has more bytes than its limit.
+ * `npm run stress:prefixes -- --kills 1000`: kills processes that share a folder of prefixes at random moments. Models:
+ * attention only; recurrent layers with attention, full or with a sliding window; recurrent layers only. Fails if logits differ
+ * from those without the folder, or if the folder exceeds its limit.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
 /**
- * Every row of WebAssembly on several threads, again and again: the results of each round are those of one thread, bit for
- * bit, and those are the reference's. stress.js bundles it for Node and for a page.
+ * Runs every WebAssembly kernel on several threads, again and again: the results of each round must equal those of one thread,
+ * bit for bit, and these must be the reference kernel's. threads.js bundles it for Node and for a page.
  */
 import "../../packages/aqlm/src/register.ts";
 import { aqlmCalls } from "../../packages/aqlm/test/sample-calls.ts";

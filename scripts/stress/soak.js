@@ -1,7 +1,7 @@
 /**
- * `npm run soak`: thousands of generations of the demo model at the same time, of random prompts and lengths, some of which
- * are aborted, left, forked, cut back, or saved and restored, in a store that is too small for all. Afterwards no sequence,
- * page or reference is left, memory is flat, and greedy texts are those of lone runs; the exit code says so.
+ * `npm run soak`: thousands of generations of the demo model at the same time, of random prompts and lengths, some of which are
+ * aborted, abandoned, forked, truncated, or saved and restored, in a store that is too small for all. Fails if a sequence, page
+ * or reference is left afterwards, memory has grown, or greedy texts differ from those of runs alone.
  *
  *   npm run soak                                           5,000 generations, natively and in WebAssembly
  *   npm run soak -- --backends wasm --generations 500 --seed 7
@@ -159,7 +159,7 @@ class Soak {
     this.#compare(text, expected);
   }
 
-  /** What was cut off in the middle of a character ends in another way. */
+  /** A text that was cut off within a character ends in U+FFFD, which is ignored. */
   #compare(text, expected) {
     if (!expected.startsWith(text.replace(/\uFFFD+$/, ""))) this.counts["other texts"]++;
   }

@@ -21,7 +21,7 @@ const common = {
   nodePaths: [join(root, "node_modules")],
 };
 
-/** The same for compiled modules: this package's names in them are of compiled modules, not of sources as tsconfig.json has them. */
+/** Options for compiled modules: this package's name leads to compiled modules there, not to sources as in tsconfig.json. */
 const ofModules = { ...common, tsconfigRaw: "{}" };
 
 /** Modules that the worker loads late, from where the page says they are: bundles of their own. */

@@ -1,4 +1,4 @@
-/** Where the server of static files listens, and what it says where it cannot. */
+/** Addresses on which the server of static files listens, and its message if it cannot listen. */
 import { afterAll, expect, it } from "vitest";
 import { root } from "../native/sources.js";
 import { listenAt, staticServer } from "./static-server.js";

@@ -1,7 +1,7 @@
 /**
- * `npm run worker-texts`: writes what threads run, functions of the sources, as texts. The text of a function itself would
- * be what bundlers, minifiers and coverage made of it, which refers to things that a thread does not have. `npm run check`
- * fails for files that are not up to date.
+ * `npm run worker-texts`: writes the functions that threads run as source strings. `toString()` of a function would give what
+ * bundlers, minifiers and coverage tools made of it, which refers to names that a thread does not have. `npm run check` fails
+ * for files that are not up to date.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";

@@ -54,7 +54,7 @@ export function quantizeAffine(weights: Float32Array, options: AffineOptions): Q
   );
 }
 
-/** InvalidArgumentError, beginning with `caller`, for sizes that are none, ShapeError for a wrong number of weights. */
+/** Throws InvalidArgumentError, beginning with `caller`, for invalid sizes, ShapeError for a wrong number of weights. */
 export function checkSizes(caller: string, weights: Float32Array, { n, k }: Pick<AffineOptions, "n" | "k">): void {
   for (const [name, size] of Object.entries({ n, k }))
     if (!Number.isSafeInteger(size) || size < 1)
@@ -136,7 +136,7 @@ function quantizeSigns(weights: Float32Array, spec: WeightSpec): QuantizedWeight
   return { ...spec, qvals, scales, zeros: null, levels: Int8Array.of(-1, 1) };
 }
 
-/** A positive scale as it is stored. */
+/** Rounds a positive scale to its stored type. */
 export function storedScale(scale: number, dtype: ScaleDType): number {
   return dtype === "f16" ? roundScaleToF16(scale) : fround(clampScale(scale, dtype));
 }
@@ -153,7 +153,7 @@ function clamp(value: number, low: number, high: number): number {
   return max(low, min(high, value));
 }
 
-/** What is said of weights [n, k] of which one from `start` on is not finite. */
+/** The error for weights [n, k] that are not finite; names the first such weight from `start` on. */
 export function notFinite(caller: string, weights: Float32Array, start: number, k: number): InvalidArgumentError {
   let index = start;
   while (Number.isFinite(weights[index])) index++;

@@ -1,6 +1,6 @@
-/** A choice for each of several matrices so that all together stay within a number of bytes at the least cost. */
+/** Chooses an option for each of several matrices: the least total cost within a number of bytes (a knapsack problem). */
 
-/** What the choices for a matrix take and cost, in the same order. */
+/** Bytes and costs of the choices for a matrix, in the same order. */
 export interface BudgetItem {
   /** Bytes of each choice. */
   readonly bytes: readonly number[];
@@ -8,13 +8,13 @@ export interface BudgetItem {
   readonly costs: readonly number[];
 }
 
-/** More units than these are not told apart. */
+/** Largest number of units; the budget is counted in units of bytes. */
 const UNITS_MAX = 2 ** 16;
 
 /**
  * The choice for each item, by index, with the least sum of costs among all that take at most `room` bytes together; null when
- * even the smallest choices take more. By dynamic programming over units of bytes, the greatest common divisor of all sizes where
- * that leaves at most 65,536 of them: then exact, else each item is rounded up to whole units.
+ * even the smallest choices take more. By dynamic programming over units of bytes, the greatest common divisor of all sizes
+ * where that leaves at most 65,536 of them: then exact, else each item is rounded up to whole units.
  */
 export function spendBytes(items: readonly BudgetItem[], room: number): number[] | null {
   const least = items.map(({ bytes }) => Math.min(...bytes));

@@ -1,4 +1,4 @@
-/** Levels that suit weights better than even steps: close together around 0, where most of them are. */
+/** Codebooks: uneven levels that suit weights better than even steps, close together around 0, where most weights are. */
 
 /**
  * Codebooks of 2^bits levels, rising. That of 4 bits is llama.cpp's of IQ4_NL; those of 2 and 3 bits have the least
@@ -23,8 +23,8 @@ interface BitsOfScheme {
 }
 
 /**
- * A scheme with other bits: with even steps, symmetric about 0, where there is no codebook of so many bits, and with groups of 32
- * where there are none of 16 with integer scales.
+ * `scheme` with another number of bits. If there is no codebook of so many bits, it gets a symmetric mapping; if groups of 16
+ * cannot have integer scales, groups of 32.
  */
 export function atBits<S extends BitsOfScheme>(scheme: S, bits: number): S {
   const isPossible = scheme.mappingType === "kmeans" || scheme.mappingType === "codebook" ? codebooks[bits] : true;

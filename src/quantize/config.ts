@@ -44,7 +44,7 @@ const defaults = {
 export type ConfigKind = keyof typeof defaults;
 export const configKinds: readonly ConfigKind[] = Object.keys(defaults) as ConfigKind[];
 
-/** InvalidArgumentError for what is no configuration, such as the name of a mode. */
+/** Throws InvalidArgumentError for values that are no configuration, such as the name of a mode. */
 export function checkConfig(name: string, config: Partial<QuantizationConfig> | null | undefined): void {
   if (!configKinds.some((kind) => kind === config?.kind))
     throw new InvalidArgumentError(
@@ -70,17 +70,17 @@ export function makeConfig(kind: ConfigKind, options: ConfigOptions): Quantizati
   return Object.freeze(config);
 }
 
-/** How activations meet weights of a configuration. */
+/** Whether and how activations are quantized for weights of a configuration. */
 export function activationsOf({ kind, activationGranularity }: QuantizationConfig): ActivationKind {
   if (kind === "intxWeightOnly") return "float";
   return activationGranularity === "per_token" ? "int8_per_token" : "int8";
 }
 
 /**
- * Linear layers with weights of 1 to 8 bits and activations quantized to 8 bits as they come, a scale for each block of 32. With
- * activationGranularity "per_token", they have one scale and zero point a row, as in TorchAO's
- * Int8DynamicActivationIntxWeightConfig. With scaleDType "f16", a 4-bit weight in groups of 32 takes 4.5 bits
- * instead of 5. Defaults: 8 bits, groups of 32, symmetric, affine, scales of f32. InvalidArgumentError for a wrong field.
+ * Linear layers with weights of 1 to 8 bits and activations quantized to 8 bits as they come, a scale for each block of 32.
+ * With activationGranularity "per_token", they have one scale and zero point a row, as in TorchAO's
+ * Int8DynamicActivationIntxWeightConfig. With scaleDType "f16", a 4-bit weight in groups of 32 takes 4.5 bits instead of 5.
+ * Defaults: 8 bits, groups of 32, symmetric, affine, scales of f32. InvalidArgumentError for a wrong field.
  */
 export function int8DynamicActivationIntxWeight(options: ConfigOptions = {}): QuantizationConfig {
   return makeConfig("int8DynamicActivationIntxWeight", options);

@@ -1,9 +1,9 @@
-/** Quantized weights of which some rows are divided by numbers, as near as their scales can be stored. */
+/** Divides rows of quantized weights by numbers, by changing their scales. Exact up to the rounding of stored scales. */
 import { f16Table, f32ToF16 } from "../half.ts";
 import { groupCount, hasFactors, type QuantizedWeights, SUPER_GROUP, superGroupCount } from "../quantized.ts";
 import { storedScale } from "./affine.ts";
 
-/** Weights whose row r is divided by `divisorOf(r)`, which is positive; of integer scales, the factors are. */
+/** Divides row r by `divisorOf(r)`, which is positive. Integer scales stay; their factors are divided. */
 export function divideRows(weights: QuantizedWeights, divisorOf: (row: number) => number): QuantizedWeights {
   const { scaleDType } = weights;
   const groups = groupCount(weights);

@@ -1,6 +1,6 @@
 /**
- * What GPTQ does with a block of columns, a row after the other: rounds it, and chooses its weights anew. All is computed in
- * float32, in the order of native/families/packing/gptq_blocks.h, which gives the same bits.
+ * GPTQ of one block of columns, row by row: rounding, and sweeps that choose its integers anew. All is computed in float32, in
+ * the order of native/families/packing/gptq_blocks.h, which gives the same bits.
  */
 import { InvalidArgumentError } from "../errors.ts";
 import type { Matrix } from "../matrix.ts";
@@ -17,15 +17,15 @@ export interface GptqRows {
   readonly result: QuantizedWeights;
   readonly original: Float32Array;
   /**
-   * `roundBlock`: weights with the errors of earlier columns made up for. `sweepBlock`: what moving each weight up gains. What is left
-   * in the columns of the block says nothing.
+   * For `roundBlock`: weights that compensate the errors of earlier columns. For `sweepBlock`: the gain of raising each weight.
+   * Afterwards the values in the block's columns have no meaning.
    */
   readonly current: Float32Array;
-  /** Of a block that was rounded: original - rounded; of one that was swept, by how much its weights rose. */
+  /** Output: original - rounded after `roundBlock`; how much each weight was raised after `sweepBlock`. */
   readonly changes: Float32Array;
 }
 
-/** Columns first .. end - 1, at most `BLOCK`; groups of fewer columns lie in one block. */
+/** Columns first .. end - 1, at most `BLOCK`. A group of fewer columns than `BLOCK` lies in one block. */
 export interface Block {
   readonly first: number;
   readonly end: number;
@@ -34,18 +34,20 @@ export interface Block {
 /** Most columns of a block. */
 export const BLOCK = 128;
 
-/** What rounds and sweeps a block of columns. */
+/** An implementation of rounding and sweeping a block of columns. */
 export interface BlockTools {
   /**
-   * Rounds a block column after column: the error of each, times its row of `factor` [k, k], is added to the later ones of the block.
-   * Grids of groups, and factors of integer scales, are those of least error by `importance` when their first column is reached.
+   * Rounds a block column by column; the error of each, times its row of `factor` [k, k], is added to the block's later
+   * columns. Grids of groups, and factors of integer scales, are fitted by `importance` when their first column is reached.
    */
   roundBlock(rows: GptqRows, block: Block, factor: Matrix, importance: Float32Array): Promise<void>;
-  /** Chooses scales of groups that lie in the block, then integers, each the best for what all others are by `hessian` [k, k]. */
+  /**
+   * Chooses scales of groups in the block, then integers; each minimizes the error by `hessian` [k, k] with all others fixed.
+   */
   sweepBlock(rows: GptqRows, block: Block, hessian: Matrix): Promise<void>;
 }
 
-/** Plain loops, which define what native code computes. */
+/** Reference implementation: plain loops, which define the results of native code. */
 export const plainBlocks: BlockTools = {
   async roundBlock(rows, block, factor, importance) {
     const { n, k } = rows.result;
@@ -114,7 +116,7 @@ function fitGroup({ result, current }: GptqRows, fit: GroupFit, start: number, c
   if (zeros) zeros[group] = fit.zero;
 }
 
-/** Takes the grid of the group that a column of a row is in; gives where the group, or the block, ends. */
+/** Loads the grid of the group that a column of a row is in; returns where the group, or the block, ends. */
 function useGrid({ result }: GptqRows, fit: GroupFit, row: number, column: number, blockEnd: number): number {
   const { groupSize } = fit.spec;
   const place = Math.floor(column / groupSize);
@@ -150,7 +152,7 @@ function rescale(rows: GptqRows, fit: GroupFit, row: number, { first, end }: Blo
   }
 }
 
-/** What is said where sums of inputs or weights are too large for floats. */
+/** The error for sums of inputs, or weights, that are too large for float32. */
 export function notFiniteSums(): InvalidArgumentError {
   return new InvalidArgumentError("GPTQ: weights must be finite, and sums of products of their inputs, too");
 }

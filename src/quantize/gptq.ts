@@ -12,10 +12,10 @@ import { GroupFit } from "./group-fit.ts";
 import { emptyWeights } from "./mse.ts";
 import { checkScheme, type Scheme } from "./scheme.ts";
 
-/** What GPTQ is computed with. */
+/** Implementations of the steps of GPTQ. */
 export interface GptqTools {
   readonly product: Product;
-  /** Is told products that are not read any more. */
+  /** Called with products that are not read any more. */
   readonly recycle?: (product: Matrix) => void;
   /** Default: plain loops. */
   readonly blocks?: BlockTools;
@@ -24,20 +24,20 @@ export interface GptqTools {
 export interface GptqOptions extends Scheme {
   /** Levels of a codebook that is not one of `codebooks`. */
   readonly levels?: Int8Array | null;
-  /** Part of the diagonal of X^T X, and a tenth as much of its mean, that is added to it. Default 0.2. */
+  /** Damping: this part of the diagonal of X^T X, and a tenth as much of its mean, is added to the diagonal. Default 0.2. */
   readonly damping?: number | undefined;
   /**
-   * (Y - X W^T)^T X [n, k], where outputs Y other than X W^T are wanted: those of inputs that nothing before has changed. It
-   * is overwritten.
+   * (Y - X W^T)^T X [n, k], if the outputs to match are not X W^T but Y: those of inputs to which earlier layers have added no
+   * error. It is overwritten.
    */
   readonly lacking?: Matrix | null | undefined;
-  /** How often all weights and scales are chosen anew, each to suit the others. Default 0. */
+  /** Number of sweeps (coordinate descent) that choose all weights and scales anew, each to suit the others. Default 0. */
   readonly sweeps?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 const DAMPING = 0.2;
-/** Weights that are rounded at a time: rows do not depend on each other. */
+/** Weights that are rounded at a time, in whole rows: rows do not depend on each other. */
 const CHUNK_WEIGHTS = 2 ** 24;
 
 /**
@@ -97,7 +97,7 @@ export async function quantizeGptq(
 /** Visits blocks in order; what a block changed is then multiplied with columns of `by` [k, k], and added to later columns. */
 type Later = (visit: (block: Block) => Promise<void>, by: Matrix, sign: 1 | -1) => Promise<void>;
 
-/** Adds a part of each number of the diagonal to it, and a tenth as much of their mean. Rows of zeros get ones. */
+/** Adds damping to the diagonal: a part of each number, and a tenth as much of their mean. Rows of zeros get ones. */
 function damp({ rows: k, data }: Matrix, part: number): void {
   const diagonal = Float32Array.from({ length: k }, (_, i) => data[i * k + i]!);
   const more = (part * diagonal.reduce((sum, value) => sum + value, 0)) / (10 * k);
@@ -113,7 +113,7 @@ function normalize(factor: Matrix): Float32Array {
   return Float32Array.from(diagonal, (value) => value * value);
 }
 
-/** So many rows of all, from a row on; `changes` are zeros. */
+/** `n` rows from a row on; `changes` are zeros. */
 function rowsFrom(row: number, n: number, { result, scheme, original, current }: Omit<GptqRows, "changes">): GptqRows {
   const { k, qvals, scales, zeros, superScales } = result;
   const part = <A extends Float32Array | Int8Array>(values: A, width: number) =>
@@ -131,14 +131,14 @@ function rowsFrom(row: number, n: number, { result, scheme, original, current }:
   return { scheme, result: own, ...parts, changes: new Float32Array(n * k) };
 }
 
-/** Columns of a block: of whole groups, where several are as many. */
+/** Number of columns of a block: whole groups, if a group is smaller than `BLOCK`. */
 function blockSize(groupSize: number): number {
   return groupSize < BLOCK ? BLOCK - (BLOCK % groupSize) : BLOCK;
 }
 
 /**
- * Visits columns a block after the other. After the first half of them, and of each half again, `between` is told which are done
- * and which follow, so that few large products bring what was done to what follows.
+ * Visits columns block by block, in halves: after the first half, and recursively within each half, `between` gets the columns
+ * that are done and those that follow. So a few large products apply the changes of done columns to later ones.
  */
 async function eachBlock(
   { first, end }: Block,
@@ -153,7 +153,7 @@ async function eachBlock(
   await eachBlock({ first: middle, end }, size, visit, between);
 }
 
-/** Which columns are done, which follow, and what changes are multiplied with between them. */
+/** Columns that are done, columns that follow, and the matrix that changes are multiplied with. */
 interface LaterProduct {
   readonly done: Block;
   readonly rest: Block;

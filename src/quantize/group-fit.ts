@@ -14,7 +14,7 @@ const HALF = LANES / 2;
 /** Largest magnitude of scales that are integers. */
 const INTEGER_MAX = 127;
 const HALF_MAX = 65504;
-/** By bits: the smallest and the largest part of the weights' range that grids cover. Fewer levels gain more by clipping. */
+/** The smallest and the largest part of the weights' range that grids cover, by bits. Fewer levels gain more by clipping. */
 const PARTS: readonly (readonly [least: number, most: number])[] = [
   [1, 1],
   [0.35, 1.15],
@@ -28,8 +28,9 @@ const PARTS: readonly (readonly [least: number, most: number])[] = [
 ];
 
 /**
- * What the grids that are tried differ in. Symmetric integers reach one further below 0 than above, so half of the grids have a
- * negative scale, for weights whose longer tail is positive. With zero points, half of the grids have the next higher zero point.
+ * Parameters of the grids that are tried. Symmetric integers reach one further below 0 than above, so half of the grids have a
+ * negative scale, for weights whose longer tail is positive. With zero points, half of the grids have the next higher zero
+ * point.
  */
 export interface Trials {
   /** Symmetric: 1 / scale for weights whose largest magnitude is 1. With zero points: parts of the weights' range. */
@@ -121,8 +122,8 @@ export class GroupFit {
   }
 
   /**
-   * Sets scale and zero point of the group of values start .. end - 1, which are finite: those of the grid with the least sum of
-   * importance * error^2. `importance` has a number for each value of the group; null where all count alike.
+   * Sets scale and zero point of the group of values start .. end - 1, which are finite: those of the grid with the least sum
+   * of importance * error^2. `importance` has a number for each value of the group; null where all count alike.
    */
   fit(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
     this.search(values, start, end, importance);
@@ -172,7 +173,7 @@ export class GroupFit {
     return levels ? levels[q - this.#lowest]! : q - this.zero;
   }
 
-  /** Keeps what the search needs of a group; gives the largest magnitude. */
+  /** Prepares a group for the search; returns its largest magnitude. */
   #read(values: Float32Array, start: number, end: number, importance: Float32Array | null): number {
     const count = end - start;
     if (this.#values.length < count) {
@@ -250,7 +251,9 @@ export class GroupFit {
     return roundHalfEven(max(this.#lowest - zero, min(this.#highest - zero, scaled)));
   }
 
-  /** Sets the grids with zero points: parts of the range from the least to the largest weight, zero points rounded down and up. */
+  /**
+   * Sets the grids with zero points: parts of the range from the least to the largest weight, zero points rounded down and up.
+   */
   #tryZeros(count: number): void {
     let low = 0;
     let high = 0;
@@ -277,14 +280,14 @@ function storedFactor(factor: number): number {
   return near >= factor ? min(near, HALF_MAX) : f16Table()[bits + 1]!;
 }
 
-/** The place of the level nearest to a value; of two as near, the lower one. */
+/** Index of the level nearest to a value; the lower one of two that are equally near. */
 function nearestLevel(levels: Int8Array, value: number): number {
   let place = 0;
   while (place + 1 < levels.length && value > (levels[place]! + levels[place + 1]!) / 2) place++;
   return place;
 }
 
-/** By how much the best scale for these sums lessens sum(w * w), the squared error of zeros: product^2 / square. */
+/** How much the best scale for these sums reduces the squared error, which is sum(w * w) for zeros: product^2 / square. */
 function score(product: number, square: number): number {
   return square > 0 ? fround(fround(product * product) / square) : 0;
 }

@@ -1,8 +1,8 @@
-/** Codebooks that are learned from weights: k-means of what weights are in units of the scales of their groups. */
+/** Codebooks learned from weights: k-means of the weights, each divided by the scale of its group. */
 import { dequantize, groupCount, type QuantizedWeights } from "../quantized.ts";
 import { codebooks } from "./codebooks.ts";
 
-/** Rows of a matrix [n, k], and what errors of each of its columns count; null where all count alike. */
+/** Rows of a matrix [n, k], and the importance of errors in each of its columns; null if all count alike. */
 export interface LevelSample {
   readonly n: number;
   readonly k: number;
@@ -13,7 +13,7 @@ export interface LevelSample {
 /** Quantizes a sample with a codebook. */
 export type RoundSample = (sample: LevelSample, levels: Int8Array) => Promise<QuantizedWeights>;
 
-/** Turns of levels and scales; later ones gain less than a thousandth. */
+/** Number of iterations; later ones gain less than a thousandth. */
 const TURNS = 8;
 /**
  * Largest magnitude of a level. Levels of at most 63 have 7 bits when they are made unsigned, which WebAssembly multiplies
@@ -23,10 +23,10 @@ const TURNS = 8;
 const levelMax = (bits: number) => (bits < 4 ? 63 : 127);
 
 /**
- * The 2^bits rising levels, of which the largest magnitude is 63, of 4 bits 127, that make the sum of importance * error^2 of some weights
- * least. In turns: the samples are quantized with the levels, which chooses scales and integers; then each level becomes the mean
- * of the weights that are there, in units of their scales, weighted by importance times the square of the scale. It begins
- * with `codebooks` and gives the best levels that it saw.
+ * Learns 2^bits rising levels that minimize the sum of importance * error^2 of sample weights; their largest magnitude is 63,
+ * or 127 for 4 bits. Each iteration quantizes the samples with the levels, which chooses scales and integers; then each level
+ * becomes the mean of its weights in units of their scales, weighted by importance times the square of the scale. It begins
+ * with `codebooks` and returns the best levels that it saw.
  */
 export async function learnLevels(
   samples: readonly LevelSample[],
@@ -47,13 +47,13 @@ export async function learnLevels(
   return best;
 }
 
-/** Levels whose largest magnitude is `most`. */
+/** Scales levels so that their largest magnitude is `most`. */
 function scaled(levels: readonly number[], most: number): Int8Array {
   const largest = Math.max(...levels.map(Math.abs));
   return Int8Array.from(levels, (level) => Math.round((level * most) / largest));
 }
 
-/** What the weights at each level are on average, and the errors of all. */
+/** Mean of the weights at each level, and the total error. */
 class LevelSums {
   error = 0;
   readonly #offset: number;

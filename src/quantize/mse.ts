@@ -1,4 +1,4 @@
-/** Rounds each weight for itself, with the grid of its group of least squared error. */
+/** Rounds each weight independently, with the least-squared-error grid of its group. */
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { groupCount, hasFactors, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { type AffineOptions, checkSizes, notFinite, quantizeAffine } from "./affine.ts";
@@ -22,11 +22,11 @@ export function quantizeWeights(
 
 /**
  * Quantizes weights [n, k] so that the sum of importance[column] * error^2 of each group is the least of the grids that
- * `GroupFit` tries; without importance, all errors count alike. Scales may be negative, and 0 for a group of zeros of a codebook or
- * with integer scales. `levels` are those of a codebook that is not one of `codebooks`.
+ * `GroupFit` tries; without importance, all errors count alike. Scales may be negative, and 0 for a group of zeros of a
+ * codebook or with integer scales. `levels` are those of a codebook that is not one of `codebooks`.
  *
- * Throws InvalidArgumentError for options out of range, and for weights or importance that are not finite, ShapeError for
- * a wrong length.
+ * Throws InvalidArgumentError for options out of range, and for weights or importance that are not finite, ShapeError for a
+ * wrong length.
  */
 export function quantizeMse(
   weights: Float32Array,
@@ -73,7 +73,7 @@ function checkImportance(importance: Float32Array, k: number): void {
     );
 }
 
-/** Integers, scales, their factors and zero points to be filled. */
+/** Allocates integers, scales, their factors and zero points. */
 export function emptyWeights({ spec, levels }: Pick<GroupFit, "spec" | "levels">) {
   const scales = new Float32Array(spec.n * groupCount(spec));
   return {

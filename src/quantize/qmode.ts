@@ -16,7 +16,7 @@ export const knownQmodes: readonly string[] = ["8da{1..8}w", "torchao:8da{1..8}w
 const GROUP_SIZE = 32;
 
 /**
- * Options with what is most accurate for its bytes in place of what they leave open:
+ * Fills in options that are left open with the most accurate choice for its bytes:
  * - algorithm: "mse";
  * - mapping: a codebook up to 4 bits, symmetric above;
  * - groups and scales: 16 with scales of 8 bits for codebooks of 2 bits and more, else 32 with scales in f16. Where one of the
@@ -93,8 +93,8 @@ export function parseGroupSize(text: string): GroupSize {
 }
 
 /**
- * The options that `<bits>,<group size or axis>[,<mapping>]` says, such as `4,32,symmetric`, and those of `options`. What
- * neither says is as `searched` has it, or as TorchAO has it behind `torchao:`. InvalidArgumentError for another form.
+ * Parses `<bits>,<group size or axis>[,<mapping>]`, such as `4,32,symmetric`, and adds `options`. What neither says is filled
+ * in by `searched`, or with TorchAO's defaults after `torchao:`. InvalidArgumentError for another form.
  */
 export function parseEmbedding(spec: string, options: Omit<ConfigOptions, "bits"> = {}): ConfigOptions {
   checkString("spec", spec);

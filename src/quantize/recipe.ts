@@ -13,8 +13,8 @@ import {
 } from "./config.ts";
 
 /**
- * A name, `re:` and a regular expression, or `_default`; with the configuration of what it matches, null for none. `_model` matches nothing:
- * it says which model the others are for.
+ * Maps a name, `re:` with a regular expression, or `_default` to a configuration; null leaves matching weights as they are.
+ * `_model` matches nothing: it says which model the other entries are for.
  */
 export interface RecipeEntry {
   /** The name of a weight, `re:` with a regular expression, `_default` or `_model`. */
@@ -57,7 +57,7 @@ function compile(name: string): RegExp {
 }
 
 /**
- * What a recipe says of a parameter of a module. The first that matches of: an entry named `module.parameter`, one named
+ * The recipe's entry for a parameter of a module: the first that matches of: an entry named `module.parameter`, one named
  * `module`, a `re:` entry for `module.parameter`, one for `module`, `_default`.
  */
 export function selectEntry(recipe: Recipe, moduleName: string, parameterName = "weight"): RecipeEntry | undefined {
@@ -78,9 +78,9 @@ export function selectConfig(recipe: Recipe, moduleName: string, parameterName?:
 
 /**
  * A recipe from JSON text, an object of names to configurations, such as
- * `{"lm_head": null, "re:.*mlp.*": {"kind": "intxWeightOnly", "bits": 4}}`. Fields left out take the defaults of their
- * kind. `"_model"`, if it is there, describes the only model that takes it, as `formatRecipe` writes it. InvalidFileError, naming `file` and
- * the entry, for anything else.
+ * `{"lm_head": null, "re:.*mlp.*": {"kind": "intxWeightOnly", "bits": 4}}`. Fields left out take the defaults of their kind.
+ * `"_model"`, if it is there, describes the only model that takes it, as `formatRecipe` writes it. InvalidFileError, naming
+ * `file` and the entry, for anything else.
  */
 export function parseRecipe(json: string, file: string): Recipe {
   checkString("json", json);

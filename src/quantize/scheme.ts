@@ -12,11 +12,11 @@ export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetr
  */
 export const algorithms = ["affine", "hqq_scale_only", "mse", "imatrix", "gptq", "awq", "awq+gptq"] as const;
 /**
- * What scales may be stored in; "i8": integers of 8 bits, times a binary16 factor that 256 weights of a row share, as those of
+ * Types of stored scales. "i8": integers of 8 bits, times a binary16 factor that 256 weights of a row share, as those of
  * GGUF's K-quants and of IQ4_XS.
  */
 export const scaleDTypes = ["f32", "f16", "i8"] as const satisfies readonly (ScaleDType | FactoredScale)[];
-/** What scales of a scheme are stored in. */
+/** Type of a scheme's stored scales. */
 type StoredScale = (typeof scaleDTypes)[number];
 /** Sizes of groups whose scales may be integers. */
 const INTEGER_SCALE_GROUPS: readonly GroupSize[] = [16, 32];
@@ -106,7 +106,9 @@ export function hasIntegerScales(bits: number, groupSize: GroupSize): boolean {
   return INTEGER_SCALE_GROUPS.includes(groupSize) && (groupSize !== 16 || PAIRED_BITS.includes(bits));
 }
 
-/** InvalidArgumentError for integer scales where groups have another size, zero points, or scales that TorchAO's rules choose. */
+/**
+ * InvalidArgumentError for integer scales where groups have another size, zero points, or scales that TorchAO's rules choose.
+ */
 function checkIntegerScales(caller: string, { bits, groupSize, mappingType, algorithm, scaleDType }: Scheme): void {
   if (scaleDType !== "i8") return;
   const refuse = (expected: string, found: string) => {
@@ -125,7 +127,7 @@ function checkName(caller: string, field: string, value: unknown, allowed: reado
     throw new InvalidArgumentError(`${caller}: ${field} must be one of ${allowed.join(", ")}, got ${shown(value)}`);
 }
 
-/** What weights of shape [n, k] will be under a valid scheme, before any value is known. */
+/** Describes the quantized weights [n, k] of a valid scheme, without any values. */
 export function weightSpec(n: number, k: number, scheme: Scheme): WeightSpec & Pick<Scheme, "scaleDType"> {
   const { bits, groupSize, mappingType, scaleDType } = scheme;
   const hasZeros = mappingType === "asymmetric";

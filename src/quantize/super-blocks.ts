@@ -1,6 +1,6 @@
 /**
- * Floats as blocks of 256 with two levels of scales, as ggml's K-quants have them: a binary16 number for the block, times an integer a
- * group. Chooses the numbers by least squares of errors, of which those of large weights count more; knows no bytes.
+ * Quantizes floats in blocks of 256 with two levels of scales, as ggml's K-quants: a binary16 number for the block, times an
+ * integer for each group. Chosen by weighted least squares; errors of large weights count more. Knows no byte layout.
  */
 import { f16Table, f32ToF16 } from "../half.ts";
 import { roundHalfEven } from "../rounding.ts";
@@ -11,10 +11,10 @@ const { abs, fround, max, min, sqrt } = Math;
 export const SUPER_BLOCK = 256;
 /** Grids that are tried for each group. */
 const TRIALS = 24;
-/** Turns of choosing the block's numbers for the integers, and the integers for the numbers. */
+/** Iterations of choosing the block's scale and minimum for the integers, and the integers for these. */
 const REFINEMENTS = 3;
 
-/** How many groups a block has, and which integers there are. */
+/** Number of groups of a block, and ranges of the integers. */
 export interface SuperBlockForm {
   readonly groupSize: 16 | 32;
   /** Bits of an integer. */
@@ -47,7 +47,7 @@ export class SuperBlockQuantizer {
   readonly #minima: Float64Array;
   readonly #least: number;
   readonly #most: number;
-  /** What `#error` and its callers found best for a block. */
+  /** Integers of the block before a refinement, restored if that is worse. */
   readonly #kept: Int8Array;
 
   constructor(form: SuperBlockForm) {
@@ -78,7 +78,7 @@ export class SuperBlockQuantizer {
     return this.#block;
   }
 
-  /** Errors count with a weight's magnitude and the typical one of its group. */
+  /** Sets the importance of errors, from a weight's magnitude and the typical one of its group. */
   #weigh(x: Float32Array): void {
     const { groupSize } = this.#form;
     for (let first = 0; first < SUPER_BLOCK; first += groupSize) {
@@ -205,7 +205,7 @@ export class SuperBlockQuantizer {
     return error;
   }
 
-  /** The block's numbers that fit its integers best, and integers for those, as long as that makes the error less. */
+  /** Refits the block's d and dmin to its integers, and the integers to these, as long as that reduces the error. */
   #refine(x: Float32Array): void {
     const block = this.#block;
     let least = this.#error(x);
@@ -225,7 +225,7 @@ export class SuperBlockQuantizer {
     }
   }
 
-  /** Least squares of d and dmin for the integers as they are; false where they say nothing. */
+  /** Sets d and dmin by least squares for the given integers; returns false if the fit is not usable. */
   #fitBlock(x: Float32Array): boolean {
     const { groupSize } = this.#form;
     const block = this.#block;

@@ -2,7 +2,7 @@
 import { casesOf, floats } from "../../cases.ts";
 import { attendPacked, attention, rope, ropeAngles } from "./kernels.ts";
 
-/** Positions before a model's step. */
+/** Positions in the KV cache before a model's step. */
 const CONTEXT = 2000;
 
 export const ropeCases = casesOf(rope, {
@@ -36,7 +36,7 @@ export const attentionCases = casesOf(attention, {
 });
 
 export const attendPackedCases = casesOf(attendPacked, {
-  // Sequences of 3 and 14 tokens, of heads in variables and of others.
+  // Sequences of 3 and 14 tokens; heads that fit local variables (headDim 16), and others.
   small: [16, 22].map((headDim) => ({
     ...{ rows: 17, heads: 4, kvHeads: 2, headDim, scale: 0.5, before: 9, after: 4 },
     offsets: BigInt64Array.of(0n, 3n, 17n),

@@ -1,4 +1,4 @@
-/** What kernels of attention, of rotary embedding and of pooling are called with. */
+/** Arguments of the kernels of attention, rotary embedding (RoPE) and pooling. */
 import type { Pooling } from "../../../pooling.ts";
 import {
   type ArgumentsOf,
@@ -14,9 +14,9 @@ import {
 } from "../../declaration.ts";
 import { pagesOfLayer, runsOfTable } from "../../records.ts";
 
-/** angles [tokens, 2, half]: cos and sin of position * inverse frequency, times `scale`. */
+/** RoPE: angles [tokens, 2, half] are cos and sin of position * inverse frequency, times `scale`. */
 export const ropeAnglesFields = {
-  /** [tokens], or [1]: that of the first token, which others follow. */
+  /** [tokens]: a position for each token; or [1]: the first token's, the others have the next ones. */
   position: list("i64", "positions"),
   inverseFrequencies: list("f32", "half"),
   angles: output("f32", "tokens", 2, "half"),
@@ -24,7 +24,7 @@ export const ropeAnglesFields = {
 };
 export type RopeAnglesArgs = ArgumentsOf<typeof ropeAnglesFields>;
 
-/** Rotates the first 2 * half values of each head; pairs are (i, i + half), as in Hugging Face's models. */
+/** RoPE: rotates the first 2 * half values of each head, in pairs (i, i + half) as Hugging Face's models do. */
 export const ropeFields = {
   x: input("f32", "tokens", "heads", "headDim"),
   angles: input("f32", "tokens", 2, "half"),
@@ -34,16 +34,16 @@ export type RopeArgs = ArgumentsOf<typeof ropeFields>;
 
 const rule = {
   scale: float,
-  /** Last positions that a query sees; 0 for all. */
+  /** Sliding window: how many of the last positions a query sees; 0 for all. */
   window: double,
   /** Scores become cap * tanh(score / cap); 0 for none. */
   softcap: float,
 };
 
-/** Causal grouped-query attention over a cache that receives the new keys and values first, where there are any. */
+/** Causal grouped-query attention over a contiguous KV cache. New keys and values, if any, are stored in it first. */
 export const attentionFields = {
   q: input("f32", "tokens", "heads", "headDim"),
-  /** Null, as v, where the caches hold them already: nothing but y is written then. */
+  /** k and v are null if the caches hold them already: only y is written then. */
   k: optional("f32", "tokens", "kvHeads", "headDim"),
   v: optional("f32", "tokens", "kvHeads", "headDim"),
   keyCache: inout("f32", "capacity", "kvHeads", "headDim"),
@@ -55,27 +55,27 @@ export const attentionFields = {
 };
 export type AttentionArgs = ArgumentsOf<typeof attentionFields>;
 
-/** Of the rows of a step, each over the pages of its own sequence. Rows of no run give NaN. */
+/** Arguments of attention of a step's rows, each over the pages of its own sequence. Rows that belong to no run give NaN. */
 const overPages = {
   table: runsOfTable,
   pages: pagesOfLayer,
-  /** A score that each query has besides, whose value is zero (Xiao et al. 2024); null without. */
+  /** Attention sinks (Xiao et al. 2024): one more score for each head, whose value is zero; null without. */
   sinks: optional("f32", "heads"),
   y: output("f32", "rows", "heads", "headDim"),
   ...rule,
 };
 
-/** Causal grouped-query attention over pages, which receive the new keys and values first, where there are any. */
+/** Causal grouped-query attention over the pages of the KV cache. New keys and values, if any, are stored in them first. */
 export const sequenceAttentionFields = {
   q: input("f32", "rows", "heads", "headDim"),
-  /** Null, as v, where the pages hold them already: nothing but y is written then. */
+  /** k and v are null if the pages hold them already: only y is written then. */
   k: optional("f32", "rows", "kvHeads", "headDim"),
   v: optional("f32", "rows", "kvHeads", "headDim"),
   ...overPages,
 };
 export type SequenceAttentionArgs = ArgumentsOf<typeof sequenceAttentionFields>;
 
-/** The same of queries, keys and values that are columns of one matrix, of which queries and keys are rotated first. */
+/** `sequenceAttentionFields` with queries, keys and values as columns of one matrix; RoPE rotates queries and keys first. */
 export const ropeSequenceAttentionFields = {
   /** [rows, (heads + 2 * kvHeads) * headDim] */
   qkv: unsized("f32"),
@@ -87,7 +87,7 @@ export type RopeSequenceAttentionArgs = ArgumentsOf<typeof ropeSequenceAttention
 
 /**
  * Grouped-query attention of packed sequences, each over its own tokens: sequence i is rows offsets[i] to offsets[i + 1] - 1.
- * Rows of no sequence give NaN.
+ * Rows that belong to no sequence give NaN.
  */
 export const attendPackedFields = {
   q: input("f32", "rows", "heads", "headDim"),
@@ -97,14 +97,14 @@ export const attendPackedFields = {
   offsets: list("i64", "bounds"),
   y: output("f32", "rows", "heads", "headDim"),
   scale: float,
-  /** Tokens before its own that a query sees at most. */
+  /** How many tokens before its own a query sees at most. */
   before: whole,
-  /** Tokens after its own that a query sees at most. */
+  /** How many tokens after its own a query sees at most. */
   after: whole,
 };
 export type AttendPackedArgs = ArgumentsOf<typeof attendPackedFields>;
 
-/** One vector of each packed sequence, which are as in `attendPackedFields`. Sequences without tokens give NaN. */
+/** Pools each packed sequence (see `attendPackedFields`) into one vector. Sequences without tokens give NaN. */
 export interface PoolPackedArgs {
   readonly pooling: Pooling;
   readonly rows: number;

@@ -1,26 +1,25 @@
 /**
- * Keys and values of a full page in 4 bits (Liu et al. 2024, KIVI): x = least + step * n, n in 0 .. 15, with a step and a least
- * value for each column of each 32 of the page's keys, whose columns differ, and for each row of its values. The order is that in which
- * vectors of bytes multiply four columns of keys, or four positions of values, at once.
+ * Keys and values of a full page in 4 bits (KIVI, Liu et al. 2024): x = least + step * n with n in 0 .. 15, a scale (`step`)
+ * and a minimum (`least`). Keys differ by column, so they have a pair for each column of each 32 positions; values have one for
+ * each row. Bytes lie in the order in which vector instructions multiply four columns of keys, or four positions of values, at
+ * once.
  */
 import { f16Table, f32ToF16 } from "../../../half.ts";
 import { roundHalfEven } from "../../../rounding.ts";
 import { INT4_POSITIONS, INT4_SHARED, int4Columns } from "../../sequence-table.ts";
 
-/** The largest integer. */
+/** Largest integer of 4 bits. */
 const MOST = 15;
 
-/**
- * Where a head's keys or values are: 4 bits each, [kvHeads, INT4_POSITIONS, columns], and f16 of keys [kvHeads, halves of the page, 2,
- * columns], of values [kvHeads, 2, INT4_POSITIONS].
- */
+/** Keys or values of one layer in a page, as they are stored. */
 export interface Int4Part {
+  /** 4 bits each, [kvHeads, INT4_POSITIONS, columns]. */
   readonly bytes: Uint8Array;
-  /** Steps and least values. */
+  /** f16 scales and minima: of keys [kvHeads, halves of the page, 2, columns], of values [kvHeads, 2, INT4_POSITIONS]. */
   readonly scales: Uint16Array;
 }
 
-/** Rows [INT4_POSITIONS, kvHeads] of keys or values of one layer in a page. */
+/** Reads and quantizes rows [INT4_POSITIONS, kvHeads] of keys or values of one layer in a page. */
 export class Int4Rows {
   readonly #part: Int4Part;
   readonly #isOfKeys: boolean;
@@ -43,7 +42,7 @@ export class Int4Rows {
     return this.#values[row * this.#headDim + d]!;
   }
 
-  /** All values: a page is read many times. */
+  /** Dequantizes all values at once: a page is read many times. */
   #read(): Float64Array {
     const { bytes, scales } = this.#part;
     const table = f16Table();
@@ -56,7 +55,7 @@ export class Int4Rows {
     });
   }
 
-  /** Makes all rows of those in f16: [INT4_POSITIONS, kvHeads, headDim]. */
+  /** Quantizes all rows from f16 [INT4_POSITIONS, kvHeads, headDim]. */
   fill(halves: Uint16Array): void {
     this.#values = null;
     const { bytes, scales } = this.#part;
@@ -85,7 +84,9 @@ export class Int4Rows {
       }
   }
 
-  /** Bytes of 64 or, of keys, of 128 hold four columns of all positions, or four positions of 32 columns. */
+  /**
+   * Where a value is. Keys: 128 bytes hold four columns of all positions; values: 64 bytes hold four positions of 32 columns.
+   */
   #place(head: number, position: number, d: number): { readonly byte: number; readonly shift: number } {
     const start = (head * INT4_POSITIONS * this.#columns) / 2;
     if (this.#isOfKeys) {
@@ -107,14 +108,14 @@ export class Int4Rows {
   }
 }
 
-/** Integers of values, and the halves that they count. In float32, so that every kernel stores the same. */
+/** Quantizes values; `step` and `least` are bits of f16. In float32, so that all kernels store the same. */
 function quantized(values: Float32Array): {
   readonly integers: Uint8Array;
   readonly step: number;
   readonly least: number;
 } {
   const integers = new Uint8Array(values.length);
-  // No -0: which of the zeros is the least one depends on the order.
+  // + 0 turns -0 into 0: which zero is the minimum would depend on the order.
   const least = Math.min(...values) + 0;
   const range = Math.fround(Math.max(...values) - least);
   if (!Number.isFinite(range)) return { integers, step: f32ToF16(Number.NaN), least: f32ToF16(Number.NaN) };

@@ -32,7 +32,7 @@ export const attention = family("attention", attentionFields, {
   wasm: [attentionRelaxedWasm, attentionWasm],
   reference: attentionReference,
 });
-/** Over the pages of several sequences. */
+/** Stores keys and values in the KV cache, then attends over the pages of several sequences. */
 export const updateAndAttend = family("update_and_attend", sequenceAttentionFields, {
   wasm: [updateAndAttendRelaxedWasm, updateAndAttendWasm],
   reference: updateAndAttendReference,
@@ -41,7 +41,7 @@ export const ropeUpdateAndAttend = family("rope_update_and_attend", ropeSequence
   wasm: [ropeUpdateAndAttendRelaxedWasm, ropeUpdateAndAttendWasm],
   reference: ropeUpdateAndAttendReference,
 });
-/** Over packed sequences. */
+/** Attention of packed sequences, without a KV cache. */
 export const attendPacked = family("attend_packed", attendPackedFields, {
   wasm: [attendPackedWasm],
   reference: attendPackedReference,

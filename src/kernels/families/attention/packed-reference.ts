@@ -1,11 +1,13 @@
-/** Attention and pooling of packed sequences, as plain loops; sums in double precision, rounded to float32. */
+/**
+ * Reference kernels of attention and pooling of packed sequences: plain loops, sums in double precision, rounded to float32.
+ */
 import type { Pooling } from "../../../pooling.ts";
 import type { Kernel } from "../../contract.ts";
 import type { AttendPackedArgs, PoolPackedArgs } from "./fields.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 
-/** Rows from `first` to before `end` of the sequence of a row; null for a row of no sequence. */
+/** The sequence that a row belongs to: its rows first .. end - 1; null if it belongs to none. */
 function sequenceOf(row: number, offsets: BigInt64Array, rows: number): { first: number; end: number } | null {
   const place = (i: number) => Math.min(Math.max(Number(offsets[i]!), 0), rows);
   for (let i = 0; i + 1 < offsets.length; i++)
@@ -35,7 +37,7 @@ export const attendPackedReference: Kernel<AttendPackedArgs> = {
   },
 };
 
-/** One query of one head: softmax(q . k * scale) . v over the rows from `first` to before `end`. */
+/** One query of one head: softmax(q . k * scale) . v over rows first .. end - 1. */
 function attend(
   { q, k, v, y, heads, kvHeads, headDim, scale }: AttendPackedArgs,
   row: number,
@@ -65,7 +67,7 @@ function attend(
   for (let d = 0; d < headDim; d++) y[query + d] = sums[d]! / total;
 }
 
-/** By what token i of a sequence of n is multiplied in a sum of them. */
+/** Weight of token i in the sum over a sequence of n tokens. */
 const weights: Readonly<Record<Exclude<Pooling, "max">, (i: number, n: number) => number>> = {
   cls: (i) => (i === 0 ? 1 : 0),
   lasttoken: (i, n) => (i === n - 1 ? 1 : 0),

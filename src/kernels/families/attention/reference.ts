@@ -1,6 +1,6 @@
 /**
- * Attention as plain loops, over a contiguous cache or over the pages of several sequences; sums in double precision,
- * results rounded to float32.
+ * Reference kernels of attention over a contiguous KV cache and over the pages of several sequences: plain loops, sums in
+ * double precision, results rounded to float32.
  */
 import { viewOf } from "../../../dtype.ts";
 import { InvalidArgumentError } from "../../../errors.ts";
@@ -81,7 +81,7 @@ export const updateAndAttendReference: Kernel<SequenceAttentionArgs> = {
   },
 };
 
-/** What leads to the keys and values of a run's positions. */
+/** Finds keys and values of a run's positions in the sequence's pages. */
 function pageReader({ cache, offset }: LayerPages, { slot }: Run): RowsAt {
   const known = new Map<number, ReturnType<typeof layerRows>>();
   return (position) => {
@@ -92,7 +92,7 @@ function pageReader({ cache, offset }: LayerPages, { slot }: Run): RowsAt {
   };
 }
 
-/** Makes the page of int4 at a position of that in f16. */
+/** Quantizes the f16 page of a position into its int4 page. */
 function fillPage(halves: RowsAt, pages: RowsAt, position: number): void {
   const [from, to] = [halves(position), pages(position)];
   for (const part of ["keys", "values"] as const)
@@ -105,7 +105,7 @@ const dtypes: Readonly<Record<Exclude<KvCacheType, "int4">, "f32" | "f16" | "i8"
   int8: "i8",
 };
 
-/** Keys and values of one layer in one page, of which `bytes` are the part. */
+/** Keys and values of one layer in one page; `bytes` are the layer's part of the page. */
 function layerRows(cache: PagedCache, bytes: Uint8Array): { keys: LayerRows; values: LayerRows } {
   const { type, kvHeads, headDim, pagePositions } = cache;
   const offsets = partOffsets(cache);
@@ -128,7 +128,7 @@ function layerRows(cache: PagedCache, bytes: Uint8Array): { keys: LayerRows; val
   return { keys: part(offsets.keys, offsets.keyScales), values: part(offsets.values, offsets.valueScales) };
 }
 
-/** Rows of `headDim` values, and their scales when they are integers. */
+/** Rows of `headDim` values, with a scale for each row of int8. */
 interface CacheRows {
   readonly cache: Float32Array | Uint16Array | Int8Array;
   readonly scales: Float32Array | null;
@@ -137,7 +137,7 @@ interface CacheRows {
 
 type LayerRows = CacheRows | Int4Rows;
 
-/** Writes values as rows from `row` on. */
+/** Stores values as rows, beginning at `row`. */
 function storeRows({ cache, scales, headDim }: CacheRows, values: Float32Array, row: number): void {
   if (cache instanceof Float32Array) cache.set(values, row * headDim);
   else if (cache instanceof Uint16Array)
@@ -147,10 +147,10 @@ function storeRows({ cache, scales, headDim }: CacheRows, values: Float32Array, 
       scales![row] = quantizeRow(values.subarray(start, start + headDim), cache, row * headDim);
 }
 
-/** Rows smaller than this become zeros: their inverse scale would not be finite. */
+/** Rows whose largest magnitude is below this become zeros: their inverse scale would not be finite. */
 const LARGEST_LEAST = Math.fround(1e-30);
 
-/** Integers of a row, the largest value ±127; gives the scale. In float32, so that every kernel stores the same. */
+/** Quantizes a row to int8, its largest magnitude to 127; returns the scale. In float32, so that all kernels store the same. */
 function quantizeRow(values: Float32Array, target: Int8Array, at: number): number {
   let largest = 0;
   for (const value of values) largest = Math.max(largest, Math.abs(value));
@@ -169,14 +169,14 @@ function valueAt(rows: LayerRows, row: number, d: number): number {
   return cache instanceof Uint16Array ? f16Table()[value]! : value;
 }
 
-/** Where the keys and values of a position are: rows [positions, kvHeads], and which of the positions. */
+/** Finds a position's keys and values: the rows [positions, kvHeads] that have them, and the place of the position there. */
 type RowsAt = (position: number) => {
   readonly keys: LayerRows;
   readonly values: LayerRows;
   readonly row: number;
 };
 
-/** Scores of all positions, and sums of one head, in scratch. */
+/** Scratch: scores of all positions, and sums of one head. */
 interface AttendPlace {
   readonly scores: Float64Array;
   readonly sums: Float64Array;
@@ -193,7 +193,7 @@ function attendPlace({ buffer, byteOffset }: Uint8Array, positions: number, head
   };
 }
 
-/** What both operators say of a query. */
+/** Arguments of a query that both operators have. */
 type QueryArgs = Pick<
   SequenceAttentionArgs,
   "q" | "y" | "heads" | "kvHeads" | "headDim" | "scale" | "window" | "softcap" | "sinks"

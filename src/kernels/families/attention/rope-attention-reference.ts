@@ -1,4 +1,4 @@
-/** Rotary embedding and attention as what they are made of: the very values of the single reference kernels. */
+/** Rotary embedding and attention in one call, made of the two reference kernels: the same values. */
 
 import type { Kernel } from "../../contract.ts";
 import type { RopeSequenceAttentionArgs, SequenceAttentionArgs } from "./fields.ts";
@@ -15,14 +15,14 @@ interface HeadSizes {
   readonly headDim: number;
 }
 
-/** Where queries, keys and values [tokens, heads, headDim] lie in scratch, one after the other, in floats. */
+/** Offsets, in floats, of queries, keys and values [tokens, heads, headDim] in scratch. */
 function rotatedPlaces(tokens: number, { heads, kvHeads, headDim }: HeadSizes) {
   const q = tokens * heads * headDim;
   const kv = tokens * kvHeads * headDim;
   return { q: 0, k: q, v: q + kv, length: q + 2 * kv };
 }
 
-/** Columns of qkv as queries, keys and values in scratch, the first two rotated; `run` makes them. */
+/** Queries, keys and values in scratch. `run` copies them from qkv and rotates queries and keys. */
 function rotated(
   tokens: number,
   args: HeadSizes & Pick<RopeSequenceAttentionArgs, "qkv" | "angles" | "half">,

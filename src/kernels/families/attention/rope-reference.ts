@@ -1,4 +1,4 @@
-/** Rotary embedding as plain loops. */
+/** Reference kernels of rotary embedding (RoPE): plain loops. */
 
 import type { Kernel } from "../../contract.ts";
 import type { RopeAnglesArgs, RopeArgs } from "./fields.ts";

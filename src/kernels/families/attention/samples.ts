@@ -1,4 +1,4 @@
-/** Calls of the rows of attention over pages, for tests and printed code. */
+/** Sample calls of the kernels of attention over pages, for tests and for printing their code. */
 import { bytesOf } from "../../../tensor.ts";
 import { floats } from "../../cases.ts";
 import type { PagedCache } from "../../sequence-table.ts";
@@ -18,7 +18,7 @@ const caches = {
   f16: (length: number) => Uint16Array.from({ length }, (_, i) => 0x3800 + ((i * 7919) % 512)),
 };
 
-/** What all forms of attention have, of `tokens` rows. */
+/** Arguments that all forms of attention have, for `tokens` rows. */
 const attentionArgs = (tokens: number) => ({
   ...{ heads: HEADS, kvHeads: KV_HEADS, headDim: DIM, scale: DIM ** -0.5, window: 0, softcap: 0 },
   y: new Float32Array(tokens * HEADS * DIM),
@@ -26,7 +26,7 @@ const attentionArgs = (tokens: number) => ({
 
 const PAGE_POSITIONS = 16;
 
-/** One sequence whose new tokens come after 20, in pages of keys and values. */
+/** One sequence in pages of keys and values; its new tokens follow 20 others. */
 function sequence(rows: number, type: keyof typeof caches): Pick<SequenceAttentionArgs, "table" | "pages"> {
   const pages = Array.from({ length: CAPACITY / PAGE_POSITIONS }, () =>
     bytesOf(caches[type](2 * PAGE_POSITIONS * KV_HEADS * DIM)),
@@ -40,7 +40,7 @@ function sequence(rows: number, type: keyof typeof caches): Pick<SequenceAttenti
   return { table: { ...tableOfRun(rows, 0), layerPages: () => layerPages }, pages: layerPages };
 }
 
-/** One token, and as many as go through attention of several queries at once. */
+/** Calls with 1 token, and with 17, which are attended several queries at a time. */
 export function attentionCalls(): SampleCall[] {
   const kinds = (["f32", "f16"] as const).flatMap((type) => [1, 17].map((tokens) => ({ type, tokens })));
   return kinds.flatMap(({ type, tokens }) => {

@@ -1,6 +1,6 @@
 /**
- * Rows of attention, over the pages of several sequences and over a cache without pages, which is the one page of one
- * sequence. Over pages, queries and keys may be rotated first. New keys and values are stored before queries are answered.
+ * Kernels of attention over the pages of several sequences, optionally with RoPE, and over a contiguous KV cache, which is one
+ * page of one sequence. New keys and values are stored before queries are computed.
  */
 
 import type { CpuFeature, Kernel } from "../../../contract.ts";
@@ -14,22 +14,22 @@ import { type AttentionShape, type AttentionSizes, attentionBlock, splitOf } fro
 import { RUN_TABLE, runCode, storeCode } from "./store.ts";
 import { attendCode } from "./tile.ts";
 
-/** What all forms of a call say. */
+/** Arguments that all forms of a call have. */
 type Common = Pick<SequenceAttentionArgs, "heads" | "kvHeads" | "headDim" | "scale" | "window" | "softcap" | "y">;
 
-/** Queries, and keys and values if they are stored; or all of them in one matrix, to be rotated first. */
+/** Queries, with keys and values if these are to be stored; or all three in one matrix, to be rotated first. */
 type Given = Pick<SequenceAttentionArgs, "q" | "k" | "v"> | Pick<RopeSequenceAttentionArgs, "qkv" | "angles" | "half">;
 
 type Fields = Readonly<Partial<Record<keyof (typeof attentionBlock)["fields"], number>>>;
 
-/** Where keys and values are. */
+/** The KV cache of a call. */
 interface Cache {
   readonly type: KvCacheType;
   readonly pagePositions: number;
   readonly pagesMax: number;
-  /** Addresses, of memory that is written if the call `stores`. `table` is scratch for a table of one run. */
+  /** Addresses of the cache and its table, to be written if the call `stores`. `table` is scratch for a table of one run. */
   place(place: Placement, stores: boolean, table: number): Fields;
-  /** Whether the call makes its own table. */
+  /** Whether the cache is contiguous, so that the call makes its own table. */
   readonly isAlone: boolean;
 }
 
@@ -48,14 +48,14 @@ function sizesOf({ rows, common, cache }: Call): AttentionSizes {
   return { rows, heads, kvHeads, headDim, window, positions: cache.pagesMax * cache.pagePositions };
 }
 
-/** Rows over pages of int4 are not split. */
+/** `splitOf` the call; attention over int4 pages is not split and has another size of scratch. */
 function splitFor(call: Call, threads: number) {
   const sizes = sizesOf(call);
   const all = splitOf(sizes, threads);
   return call.cache.type === "int4" ? { ...all, threadBytes: int4ThreadBytes(sizes) } : all;
 }
 
-/** Where in scratch what lies: the table of one run, rotated queries, what threads keep, then states of chunks. */
+/** Offsets in scratch: the table of one run, rotated queries, scratch of each thread, then states of chunks. */
 function scratchPlaces(call: Call, threads: number) {
   const { rows, common, given } = call;
   const { threadBytes, slots } = splitFor(call, threads);
@@ -106,7 +106,7 @@ function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[]
     ...slots,
     ...split,
     ...{ rows, kvHeads, ratio, headDim, pagePositions: cache.pagePositions, pagesMax: cache.pagesMax, scale, softcap },
-    // Longer ones show all, too, and need not fit 32 bits.
+    // A window longer than the cache shows all positions, too; the bound keeps it within 32 bits.
     window: Math.min(common.window, sizesOf(call).positions),
   });
   const storing = stores ? [{ code: storeCode(type, "qkv" in given), tiles: rows, args }] : [];
@@ -124,7 +124,7 @@ function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[]
   ];
 }
 
-/** A cache without pages: the parts' addresses are those from a page at 0. */
+/** A contiguous cache: one page at address 0, so that offsets within the page are addresses. */
 function loneCache({ capacity, keyCache, valueCache, position }: AttentionArgs): Cache {
   return {
     type: "f32",
@@ -185,7 +185,7 @@ const pagedCall = (args: SequenceAttentionArgs | RopeSequenceAttentionArgs): Cal
   sinks: args.sinks,
 });
 
-/** Engines whose relaxed dot products are right have the multiply-add, too. */
+/** Engines whose relaxed dot products are right have relaxed multiply-add, too. */
 const variants = {
   simd: { isRelaxed: false, needs: ["simd128"] },
   relaxed: { isRelaxed: true, needs: ["relaxed_dot16"] },

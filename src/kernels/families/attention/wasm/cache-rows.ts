@@ -1,4 +1,4 @@
-/** Rows of a cache as floats: what attention works on. */
+/** Converts rows of the KV cache to floats. */
 import { type Body, type Expr, type Local, whileDo } from "../../../wasm/assembler/expression.ts";
 import { f32x4, i32, int, v128 } from "../../../wasm/assembler/instructions.ts";
 import type { Scope } from "../../../wasm/assembler/module.ts";
@@ -8,19 +8,19 @@ import { advance } from "../../../wasm/generate/loops.ts";
 import type { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import type { AttentionShape } from "./shape.ts";
 
-/** A row, and where it goes; both move on. */
+/** A row to convert; `from` and `to` advance. */
 export interface CopiedRow {
   readonly from: Local<"ptr">;
   readonly to: Local<"ptr">;
   readonly count: Expr<"i32">;
-  /** Factor of integers. */
+  /** Scale of int8 values. */
   readonly scale: Local<"v128"> | null;
 }
 
-/** Elements that are loaded before the first is stored. */
+/** Elements loaded before the first is stored. */
 const AT_ONCE = 16;
 
-/** Copies a row of a cache as floats. */
+/** Converts `count` elements of a row to floats. */
 export function copyRow(
   { scope, constants, cache }: { scope: Scope; constants: VectorConstants; cache: AttentionShape["cache"] },
   { from, to, count, scale }: CopiedRow,

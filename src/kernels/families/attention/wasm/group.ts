@@ -1,6 +1,6 @@
 /**
- * A group of queries of one head of keys: which they are, which positions they see, and what becomes of the products of
- * queries and keys. The queries of a run are numbered row by row.
+ * A group of queries that share a KV head: which queries, which positions they see, how products of queries and keys become
+ * scores, and the state of an online softmax. The queries of a run are numbered row by row.
  */
 import { type Body, type Expr, type Local, type Statement, select, when } from "../../../wasm/assembler/expression.ts";
 import { f32, f32x4, float, i32, i32x4, int, ptr, size, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -12,7 +12,7 @@ import { VectorMath } from "../../../wasm/generate/vector-math.ts";
 import { VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { type AttentionFields, type GroupShape, KEPT, STATE, VECTOR } from "./shape.ts";
 
-/** Largest score before any was seen: finite, so that differences are. */
+/** Initial largest score; finite, so that differences are finite. */
 const NONE_YET = -3.4028234663852886e38;
 
 export interface GroupContext {
@@ -28,10 +28,10 @@ const setLane = (vector: Local<"v128">, value: Expr<"i32">, lane: number): State
 export class QueryGroup {
   readonly constants: VectorConstants;
   readonly math: VectorMath;
-  /** Head of keys, and the number of the group among those of the head. */
+  /** KV head, and index of the group among the head's groups. */
   readonly head: Local<"i32">;
   readonly group: Local<"i32">;
-  /** Groups of a head. */
+  /** Number of groups of a head. */
   readonly groups: Local<"i32">;
   /** Addresses of the queries, and of their results. */
   readonly q: readonly Local<"ptr">[];
@@ -39,7 +39,7 @@ export class QueryGroup {
   /** First and last position that each query sees. */
   readonly firsts: Local<"v128">;
   readonly lasts: Local<"v128">;
-  /** Vectors of a row, and bytes of a row of floats, of a state and of all that is kept. */
+  /** Vectors of four floats in a row; bytes of a row of floats, of a state, and of all data kept for a group (see `KEPT`). */
   readonly quads: Local<"i32">;
   readonly rowBytes: Local<"ptr">;
   readonly stateBytes: Local<"ptr">;
@@ -64,7 +64,7 @@ export class QueryGroup {
     this.keptBytes = scope.local("ptr", "kept_bytes");
   }
 
-  /** Bytes of four dimensions of the queries, and of their sums. */
+  /** Bytes of four dimensions of all queries of the group; their sums take as many. */
   get quadBytes(): number {
     return VECTOR * this.#context.shape.queries;
   }
@@ -81,7 +81,7 @@ export class QueryGroup {
     ];
   }
 
-  /** Finds the queries of `head` and `group`; where there are fewer, the last again, which changes nothing. */
+  /** Finds the queries of `head` and `group`. An incomplete group repeats its last query, which changes nothing. */
   find(): Body {
     const { shape, fields, scope, run } = this.#context;
     const { ratio, kvHeads, headDim, window } = fields;
@@ -105,7 +105,7 @@ export class QueryGroup {
     ]);
   }
 
-  /** Keeps where the group's queries see, and the queries, dimension by dimension. */
+  /** Writes first and last positions, and the queries transposed [dimensions, queries], to `kept`. */
   keep(kept: Local<"ptr">): Body {
     const { scope, fields } = this.#context;
     const to = scope.local("ptr", "to");
@@ -114,7 +114,7 @@ export class QueryGroup {
       v128.store(kept, this.firsts, KEPT.firsts),
       v128.store(kept, this.lasts, KEPT.lasts),
       to.set(ptr.sub(ptr.add(kept, this.stateBytes), size(this.quadBytes))),
-      // The last dimensions of the last vectors may be none.
+      // Pads the last vectors with zeros if headDim is not a multiple of 4.
       this.q.map((_, j) => v128.store(to, this.constants.words(0), VECTOR * j)),
       to.set(ptr.add(kept, size(KEPT.queries))),
       from.map((pointer, j) => pointer.set(this.q[j]!)),
@@ -128,7 +128,7 @@ export class QueryGroup {
     ];
   }
 
-  /** A state that has seen nothing. */
+  /** Empties a state: no position seen. */
   clear(state: Local<"ptr">): Body {
     const { scope } = this.#context;
     const to = scope.local("ptr", "to");
@@ -144,7 +144,7 @@ export class QueryGroup {
     ];
   }
 
-  /** What chunks are added to: a state that has seen nothing, or of each query the sink of its head. */
+  /** Initializes the state into which chunks are folded: empty, or with the attention sink of each query's head. */
   begin(state: Local<"ptr">): Body {
     const { shape, fields, scope, run } = this.#context;
     if (!shape.hasSinks) return this.clear(state);
@@ -164,7 +164,7 @@ export class QueryGroup {
     ];
   }
 
-  /** Adds what a chunk has to what was before it. */
+  /** Merges the state of a chunk into that of the chunks before it. */
   fold(chunk: Local<"ptr">, state: Local<"ptr">): Body {
     const { scope } = this.#context;
     const [before, after, largest] = ["before", "after", "largest"].map((name) => scope.local("v128", name)) as [
@@ -202,7 +202,7 @@ export class QueryGroup {
     ];
   }
 
-  /** The results: sums over totals. */
+  /** Writes the results: sums / totals. */
   finish(state: Local<"ptr">): Body {
     const { scope, fields } = this.#context;
     const value = scope.local("v128", "value");
@@ -223,8 +223,8 @@ export class QueryGroup {
   }
 
   /**
-   * Products become scores: scaled, capped, and of queries of several rows minus infinity where one does not see the
-   * position. `scale` is that of the key, where keys are integers.
+   * Turns products of queries and keys into scores: scaled, soft-capped, and if the group mixes rows, minus infinity for
+   * queries that do not see the position. `scale` is the key's, used for int8 keys.
    */
   score(value: Local<"v128">, position: Expr<"i32">, scale: Expr<"v128">): Body {
     const { fields, shape, scope } = this.#context;

@@ -1,6 +1,6 @@
 /**
- * Attention over pages of int4, plainly: rows of int4 and f16 become floats one after the other. What pages hold:
- * ../int4-pages.ts. Columns of a page's keys and rows of its values are lines, whose bytes are in one order.
+ * Attention over int4 pages, without blocking: each row of int4 or f16 is converted to floats as it is needed. The format is in
+ * ../int4-pages.ts. A line is a column of a page's keys or a row of its values; the bytes of both are ordered alike.
  */
 import { type Body, type Expr, type Local, select, when } from "../../../wasm/assembler/expression.ts";
 import { f32, f32x4, float, i16x8, i32, i32x4, int, ptr, size, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -18,16 +18,16 @@ import { type AttentionFields, attentionBlock } from "./shape.ts";
 import { findPlace } from "./store.ts";
 
 const POSITIONS = 64;
-/** Positions that share steps of keys. */
+/** Positions of a column of keys that share a scale and a minimum. */
 const SHARED = 32;
 
-/** Bytes of a thread's scratch: a head of a page as floats, or scores of all positions and a row. */
+/** Bytes of a thread's scratch: rotated keys of a row, floats of one head of a page, or scores of all positions and a row. */
 export function int4ThreadBytes({ kvHeads, headDim, positions }: Record<"kvHeads" | "headDim" | "positions", number>) {
   const floats = Math.max(kvHeads * headDim, POSITIONS * headDim + 32, positions + 8 + 2 * headDim + 64);
   return Math.ceil(floats / 16) * 64;
 }
 
-/** What all of it is made with. */
+/** Generates code that reads and writes int4 pages and the f16 residual, for one row of a call. */
 class Int4Generator {
   readonly scope: Scope;
   readonly constants: VectorConstants;
@@ -57,7 +57,7 @@ class Int4Generator {
     this.#scales = scope.local("ptr", "head_scales");
   }
 
-  /** Where the row is, and what is the same for all of it; leaves where it is of no run. */
+  /** Finds the row and its sizes; leaves the function if the row belongs to no run. */
   begin(row: Local<"i32">, thread: Local<"i32">): Body {
     const { fields } = this;
     return [
@@ -68,7 +68,7 @@ class Int4Generator {
     ];
   }
 
-  /** Finds the head's part of the full page of a position. */
+  /** Finds the head's keys or values in a position's int4 page. */
   #findFull(isOfKeys: boolean, position: Expr<"i32">): Body {
     const { fields, head, columns } = this;
     const [offset, scales] = isOfKeys
@@ -87,7 +87,7 @@ class Int4Generator {
     ];
   }
 
-  /** Copies a row of a head that is in f16 to `to`, which moves on. */
+  /** Converts a position's f16 row of a head to floats at `to`, which advances. */
   copyHalves(isOfKeys: boolean, position: Expr<"i32">, to: Local<"ptr">): Body {
     const { fields, head, scope, constants } = this;
     const { kvHeads, headDim, keyOffset, valueOffset } = fields;
@@ -100,7 +100,7 @@ class Int4Generator {
     ];
   }
 
-  /** Makes floats of a row of int4, four columns at a time. */
+  /** Dequantizes a position's int4 row of a head to floats at `to`, four columns at a time; `to` advances. */
   copyInt4(isOfKeys: boolean, position: Local<"i32">, to: Local<"ptr">): Body {
     const { scope, constants, columns } = this;
     const place = this.#full.place;
@@ -138,12 +138,12 @@ class Int4Generator {
     ];
   }
 
-  /** Where the step of a column of keys is, of the half of the page that a place is in. */
+  /** Index of the scale of a column of keys, for the half of the page that `place` is in. */
   #keyScale(d: Expr<"i32">, place: Expr<"i32">): Expr<"i32"> {
     return i32.add(d, i32.mul(this.columns, i32.shr_u(i32.and(place, int(SHARED)), int(4))));
   }
 
-  /** The byte of a number of a line. */
+  /** Address of the byte with element `number` of a line; a line has `numbers` elements. */
   #byteAt(line: Expr<"i32">, number: Expr<"i32">, numbers: Expr<"i32">): Expr<"ptr"> {
     const four = i32.add(i32.mul(i32.shr_u(line, int(2)), i32.shl(numbers, int(1))), i32.and(line, int(3)));
     const group = i32.add(i32.shl(i32.and(number, int(-32)), int(1)), i32.shl(i32.and(number, int(15)), int(2)));
@@ -151,8 +151,8 @@ class Int4Generator {
   }
 
   /**
-   * Makes the head's lines of the position's page of [POSITIONS, headDim] floats in scratch, of keys those of SHARED positions from
-   * `first` on. Columns that a head has not are as zeros of keys, and as the least of values.
+   * Quantizes floats [POSITIONS, headDim] in scratch into the head's lines of the position's page; of keys only SHARED
+   * positions from `first` on. Padded columns count as zeros in keys, and as the minimum in values.
    */
   fill(isOfKeys: boolean, first = 0): Body {
     const { scope, constants, scratch, fields, columns } = this;
@@ -205,7 +205,7 @@ class Int4Generator {
   }
 }
 
-/** Makes the page that ends with a row. A tile is a row. */
+/** Quantizes the f16 page whose last position is the row's, if there is one. A tile is a row. */
 export const int4FillCode: KernelCode = {
   key: "attention_int4_fill",
   build: () => [
@@ -235,7 +235,7 @@ export const int4FillCode: KernelCode = {
   ],
 };
 
-/** Answers a query. A tile is a query; the first one fills rows of no run. */
+/** Attention of one query. A tile is a query of one head; the first tile fills rows that belong to no run. */
 export function int4AttendCode({ hasSinks }: { readonly hasSinks: boolean }): KernelCode {
   const key = `attention_int4${hasSinks ? "_sinks" : ""}`;
   return {
@@ -258,7 +258,7 @@ export function int4AttendCode({ hasSinks }: { readonly hasSinks: boolean }): Ke
   };
 }
 
-/** Scores of all positions, then weights, then sums of values: twice over the pages. */
+/** Softmax in two passes over the pages: scores of all positions, then weights and sums of values. */
 function attend(made: Int4Generator, tile: Local<"i32">, sink: Expr<"ptr"> | null): Body {
   const { scope, constants, fields, position, scratch } = made;
   const { headDim, window, scale, softcap } = fields;
@@ -269,7 +269,7 @@ function attend(made: Int4Generator, tile: Local<"i32">, sink: Expr<"ptr"> | nul
     scope.local("v128", name),
   ) as Local<"v128">[];
   const lanes = { scope, constants, count: headDim };
-  /** The rows of all positions in turn, as floats at `b`. */
+  /** Runs `body` for each position, with its row as floats at `b`. */
   const eachRow = (isOfKeys: boolean, body: Body) => [
     scores!.set(scratch),
     forRange(p!, first!, i32.add(position, int(1)), [

@@ -1,4 +1,4 @@
-/** Functions that do an item of work for a run of rows, one for each kind of run. */
+/** Functions that compute one work item of a run: one for runs of one row, one for longer runs. */
 import { type Body, call, type FunctionCode, type Local, when } from "../../../wasm/assembler/expression.ts";
 import { i32, int } from "../../../wasm/assembler/instructions.ts";
 import { defineFunction, type Scope } from "../../../wasm/assembler/module.ts";
@@ -9,7 +9,7 @@ import { type AttentionShape, attentionBlock, type GroupShape } from "./shape.ts
 const itemParams = { args: "ptr", run: "ptr", item: "i32", thread: "i32" } as const;
 type ItemCode = FunctionCode<typeof itemParams, null>;
 
-/** The functions that groups of queries need, by the runs that they serve. */
+/** Shapes of query groups: for runs of one row, and for longer ones; null if the first serves both, or none are longer. */
 export function groupShapes(shape: AttentionShape): {
   readonly single: GroupShape;
   readonly longer: GroupShape | null;
@@ -19,7 +19,7 @@ export function groupShapes(shape: AttentionShape): {
   return { single: { ...shape, queries: shape.single, isMixed: false }, longer: shape.hasLonger ? longer : null };
 }
 
-/** A call of the function for a run: `longer` unless it has one row. */
+/** Calls `single` for a run of one row, else `longer`. Without `longer`, `single` serves all runs. */
 export function callForRun(
   run: Run,
   { single, longer }: { readonly single: ItemCode; readonly longer: ItemCode | null },
@@ -30,7 +30,7 @@ export function callForRun(
     : [call(single, given)];
 }
 
-/** A function of an item. */
+/** Defines the function that computes an item. */
 export function itemFunction(
   name: string,
   shape: GroupShape,

@@ -1,6 +1,7 @@
 /**
- * Items of work: all queries of a short run, of some heads of keys or over a part of the positions; or some groups of
- * queries of one head of a longer run. Threads take items in any order, and which takes which changes no sum.
+ * Work items. Of a short run, an item is all queries of some KV heads, or of all heads over a part of the positions (split-K).
+ * Of a longer run, it is some groups of queries of one KV head. Threads take items in any order; the results do not depend on
+ * it.
  */
 import { type Body, type Expr, type Local, when, whileDo, widen } from "../../../wasm/assembler/expression.ts";
 import { f32, float, i32, int, ptr } from "../../../wasm/assembler/instructions.ts";
@@ -12,10 +13,9 @@ import { type AttentionFields, BLOCK, CHUNK, SHORT_ROWS, SPAN_GROUPS, WEIGHTS } 
 
 const CHUNK_SHIFT = Math.log2(CHUNK);
 
-/** Whether a run is short. */
 export const isShort = (run: Run): Expr<"i32"> => i32.le_u(run.count, int(SHORT_ROWS));
 
-/** Runs `take` for the items of a tile: every so many of those of all runs. */
+/** Runs `take` for the items tile, tile + tiles, ... of all runs. */
 export function forItems(
   scope: Scope,
   fields: AttentionFields,
@@ -37,7 +37,7 @@ export function forItems(
   ];
 }
 
-/** Rows of no run are NaN: kernels cannot raise errors. */
+/** Fills results of rows that belong to no run with NaN: kernels cannot raise errors. */
 export function fillOthers(scope: Scope, fields: AttentionFields): Body {
   const { y, rows, kvHeads, ratio, headDim } = fields;
   const filled = scope.local("i32", "filled");
@@ -59,14 +59,14 @@ export function fillOthers(scope: Scope, fields: AttentionFields): Body {
   ];
 }
 
-/** What says which positions rows of a run see. */
+/** Input of `Chunks.find`: a run, and whether attention has a sliding window. */
 export interface SeenBy extends Pick<GroupContext, "fields" | "run" | "scope"> {
   readonly shape: Pick<GroupContext["shape"], "hasWindow">;
 }
 
 /** Chunks of the positions that some rows of a run see. */
 export class Chunks {
-  /** Positions that any query sees: from `from` up to, not including, `to`. */
+  /** Positions that some query sees: from .. to - 1. */
   readonly from: Local<"i32">;
   readonly to: Local<"i32">;
   /** The first chunk, and how many there are. */
@@ -80,7 +80,7 @@ export class Chunks {
     this.count = scope.local("i32", "chunks");
   }
 
-  /** Finds the positions that the rows `row` to `lastRow` of a run see. */
+  /** Finds the positions that rows row .. lastRow of a run see. */
   find({ shape, fields, run }: SeenBy, row: Expr<"i32">, lastRow: Expr<"i32">): Body {
     return [
       this.from.set(int(0)),
@@ -98,8 +98,9 @@ export class Chunks {
 }
 
 /**
- * How a run becomes items. A short one: all its positions, of spans of heads where threads would have none to do, else of all
- * heads, whose rows are read in order; or parts of the positions, of all heads, where there are chunks for all threads.
+ * How a short run is split into items: not at all if there are many runs, so that the rows of all heads are read in order; else
+ * split-K, over parts of the positions with all heads, if there is a chunk for each part or only one span of heads; else by
+ * spans of heads.
  */
 export class RunSplit {
   readonly spanHeads: Local<"i32">;
@@ -133,19 +134,19 @@ export class RunSplit {
     ];
   }
 
-  /** Items of a short run. */
+  /** Number of items of a short run. */
   get items(): Expr<"i32"> {
     return i32.mul(this.headSpans, this.parts);
   }
 }
 
-/** Items of a run that is not short: some groups of a head. */
+/** Number of items of a longer run: one for each SPAN_GROUPS groups of each KV head. */
 export function longItems({ count }: Run, { ratio, kvHeads }: AttentionFields): Expr<"i32"> {
   const groups = i32.add(i32.mul(count, ratio), int(4 * SPAN_GROUPS - 1));
   return i32.mul(i32.div_u(groups, int(4 * SPAN_GROUPS)), kvHeads);
 }
 
-/** Address of the first chunk's state in the slots, of a group of a head. */
+/** Address, in the slots, of the state of a group's first chunk. */
 export function slotOf(
   { fields, run }: GroupContext,
   { head, group }: Pick<QueryGroup, "head" | "group">,
@@ -156,20 +157,20 @@ export function slotOf(
   return elementAt(slots, index, ptr.mul(widen(slotChunks), slotBytes));
 }
 
-/** What an item works on, and where in the thread's scratch it keeps what. */
+/** Heads, groups and chunks of an item, and the layout of its data in the thread's scratch. */
 export class ItemPlaces {
-  /** Heads from `head` on, and of each the groups from `group` on. */
+  /** `heads` heads from `head` on, and of each `groups` groups from `group` on. */
   readonly head: Local<"i32">;
   readonly heads: Local<"i32">;
   readonly group: Local<"i32">;
   readonly groups: Local<"i32">;
-  /** Chunks from `chunk` to before `chunkEnd`. */
+  /** Chunks chunk .. chunkEnd - 1. */
   readonly chunk: Local<"i32">;
   readonly chunkEnd: Local<"i32">;
   readonly chunks: Chunks;
-  /** Whether the item is a part of the positions, whose chunks wait in slots for the others. */
+  /** Whether the item is one part of a split run (split-K), whose chunk states are kept in slots for the merge. */
   readonly isPart: Local<"i32">;
-  /** What groups keep, their weights, scales of the block's keys, and the block's rows as floats. */
+  /** Addresses: kept data of the groups, their weights, scales of the block's keys, and the block's rows as floats. */
   readonly kept: Local<"ptr">;
   readonly weights: Local<"ptr">;
   readonly scales: Local<"ptr">;
@@ -227,7 +228,7 @@ export class ItemPlaces {
     ];
   }
 
-  /** All groups of some heads; a part of the positions. */
+  /** An item of a short run: all groups of some heads, or a part of the positions. */
   #short(item: Local<"i32">, part: Local<"i32">): Body {
     const { kvHeads } = this.#context.fields;
     const { parts, spanHeads } = this.#split;
@@ -241,7 +242,7 @@ export class ItemPlaces {
     ];
   }
 
-  /** Some groups of one head. */
+  /** An item of a longer run: some groups of one head. */
   #span(item: Local<"i32">): Body {
     const { scope } = this.#context;
     const spans = scope.local("i32", "spans");

@@ -1,4 +1,4 @@
-/** The phase after parts of the positions: folds the states of a group's chunks, in their order, into its results. */
+/** Last phase of split-K: merges the states of a group's chunks, in their order, and writes the results. */
 import type { Body, Local } from "../../../wasm/assembler/expression.ts";
 import { i32, int } from "../../../wasm/assembler/instructions.ts";
 import { advance, elementAt, forRange } from "../../../wasm/generate/loops.ts";
@@ -8,7 +8,7 @@ import { Chunks, forItems, RunSplit, slotOf } from "./item.ts";
 import { callForRun, groupShapes, itemFunction } from "./item-code.ts";
 import { type AttentionShape, attentionBlock, attentionKey, type GroupShape } from "./shape.ts";
 
-/** All runs are short; an item is a head of keys of one that was split into parts. */
+/** All runs are short. An item is a KV head of a run that was split. */
 export function mergeCode(shape: AttentionShape): KernelCode {
   const key = `${attentionKey(shape)}_merge`;
   const merge = (name: string, group: GroupShape) => itemFunction(name, group, mergeHead);

@@ -1,6 +1,7 @@
 /**
- * Attention of packed sequences, as native/families/attention/packed_sequences.h. A tile is a token of a head: scores of four keys at a
- * time, softmax, and the weighted sum of values. Queries and sums of up to 16 vectors are in variables.
+ * Attention of packed sequences, computed as in native/families/attention/packed_sequences.h. A tile is a token of a head:
+ * scores of four keys at a time, softmax, and the weighted sum of values. Queries and sums of up to 16 vectors are local
+ * variables.
  */
 
 import type { Kernel } from "../../../contract.ts";
@@ -22,13 +23,13 @@ const block = new ArgumentBlock({
   offsets: "ptr",
   y: "ptr",
   scratch: "ptr",
-  /** Bytes from a thread's scores to the next one's. */
+  /** Bytes of a thread's scores. */
   scratchBytes: "ptr",
   /** Bytes from a row of keys or values to the next. */
   rowBytes: "ptr",
   rows: "i32",
   heads: "i32",
-  /** Heads that share keys and values. */
+  /** Query heads for each KV head. */
   group: "i32",
   headDim: "i32",
   sequences: "i32",
@@ -38,17 +39,17 @@ const block = new ArgumentBlock({
 });
 type Fields = FieldsOf<typeof block>;
 
-/** What the parts of a tile share. */
+/** Variables of a tile. */
 interface Tile {
   readonly scope: Scope;
   readonly constants: VectorConstants;
   readonly fields: Fields;
-  /** Vectors of a head that are variables; 0 where there are too many, or a rest. */
+  /** Vectors of a head that are local variables; 0 if there are too many, or if headDim is not a multiple of 4. */
   readonly vectors: number;
   readonly row: Local<"i32">;
   readonly begin: Local<"i32">;
   readonly end: Local<"i32">;
-  /** Keys that the row sees. */
+  /** Number of keys that the row sees. */
   readonly count: Local<"i32">;
   readonly scores: Local<"ptr">;
   readonly at: Local<"ptr">;
@@ -60,7 +61,7 @@ interface Tile {
 
 const VECTORS_MAX = 16;
 
-/** begin .. end become the sequence of the row; end is not behind the row where it is in none. */
+/** Sets begin .. end - 1 to the row's sequence; a row that belongs to none is outside of that range. */
 function findSequence({ scope, fields, row, begin, end, i }: Tile): Body {
   const { offsets, rows, sequences } = fields;
   const high = scope.local("i32", "high");
@@ -82,7 +83,7 @@ function findSequence({ scope, fields, row, begin, end, i }: Tile): Body {
   ];
 }
 
-/** begin becomes the first key that the row sees, count how many it sees. */
+/** Sets `begin` to the first key that the row sees, and `count` to the number of keys. */
 function seenKeys({ fields: { before, after }, row, begin, end, count }: Tile): Body {
   const first = i32.sub(row, before);
   const behind = i32.sub(i32.sub(end, row), int(1));
@@ -93,7 +94,7 @@ function seenKeys({ fields: { before, after }, row, begin, end, count }: Tile): 
   ];
 }
 
-/** Scores of all keys: of four at once where the query is in variables. */
+/** Computes the scores of all keys, four at once if the query is in local variables. */
 function scoreKeys(tile: Tile, q: Expr<"ptr">): Body {
   const { scope, constants, fields, vectors, count, scores, at, from, i, value, total } = tile;
   const { rowBytes, headDim, scale } = fields;
@@ -146,7 +147,7 @@ function scoreKeys(tile: Tile, q: Expr<"ptr">): Body {
   ];
 }
 
-/** Scores to weights in place; `total` becomes one over their sum, in all lanes. */
+/** Turns scores into weights exp(score - largest) in place; sets all lanes of `total` to 1 / their sum. */
 function weighKeys(tile: Tile): Body {
   const { scope, constants, count, scores, at, value, total } = tile;
   const math = new VectorMath(scope, constants);
@@ -163,14 +164,14 @@ function weighKeys(tile: Tile): Body {
     forLanes({ scope, constants, count, pointers: [[at]] }, (lanes) => [
       math.exp(f32x4.sub(lanes.load(at), largest), value),
       lanes.store(at, value),
-      // What was stored is loaded again so that the lanes of single values that are not used count nothing.
+      // A single value is loaded again, so that the lanes that it does not use add nothing.
       total.set(f32x4.add(total, lanes.count === 4 ? value : lanes.load(at))),
     ]),
     total.set(f32x4.splat(f32.div(float(1), sumOfLanes(total)))),
   ];
 }
 
-/** y becomes the weighted sum of values. */
+/** Sets y to the weighted sum of values. */
 function addValues(tile: Tile, y: Expr<"ptr">): Body {
   const { scope, constants, fields, vectors, count, scores, at, from, i, value, total } = tile;
   const { rowBytes, headDim } = fields;
@@ -270,7 +271,7 @@ function attendCode(vectors: number): KernelCode {
 
 const codes = new Map<number, KernelCode>();
 
-/** The code for heads of a size. */
+/** Code for heads of a size, made once. */
 function codeFor(headDim: number): KernelCode {
   const vectors = headDim % 4 === 0 && headDim <= 4 * VECTORS_MAX ? headDim / 4 : 0;
   const code = codes.get(vectors) ?? attendCode(vectors);
@@ -278,7 +279,7 @@ function codeFor(headDim: number): KernelCode {
   return code;
 }
 
-/** Bytes of a thread's scores: affine in the rows. */
+/** Bytes of a thread's scores, affine in the rows. */
 const scoreBytes = ({ rows }: AttendPackedArgs) => 4 * rows + 16;
 
 export const attendPackedWasm: Kernel<AttendPackedArgs> = wasmKernel<AttendPackedArgs>({

@@ -1,4 +1,4 @@
-/** Where the keys and values of positions are, as kernels read a table of sequences. */
+/** Finds the page of a position in the block table. */
 import type { Body, Expr, Local } from "../../../wasm/assembler/expression.ts";
 import { i32, ptr } from "../../../wasm/assembler/instructions.ts";
 import type { Scope } from "../../../wasm/assembler/module.ts";
@@ -7,7 +7,7 @@ import type { AttentionFields } from "./shape.ts";
 
 const PAGE_ADDRESS_BYTES = 8;
 
-/** A position of a sequence: its page, and its number there. */
+/** Address of a position's page, and its place in the page. */
 export class PagePlace {
   readonly page: Local<"ptr">;
   readonly place: Local<"i32">;

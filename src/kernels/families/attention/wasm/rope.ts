@@ -1,4 +1,4 @@
-/** Rotary embedding: its angles, in double precision, and the rotation. A tile is a token. */
+/** Rotary embedding (RoPE): its angles, computed in double precision, and the rotation. A tile is a token. */
 
 import type { Kernel } from "../../../contract.ts";
 import { type Body, type Expr, type Local, select, when } from "../../../wasm/assembler/expression.ts";
@@ -13,7 +13,7 @@ import type { RopeAnglesArgs, RopeArgs } from "../fields.ts";
 
 const anglesBlock = new ArgumentBlock({
   position: "ptr",
-  /** 1 where each token has a position, 0 where they follow the first. */
+  /** 1 if each token has its own position, 0 if positions follow the first token's. */
   each: "i32",
   frequencies: "ptr",
   angles: "ptr",
@@ -21,10 +21,10 @@ const anglesBlock = new ArgumentBlock({
   scale: "f64",
 });
 
-/** pi / 2 in two parts; products of the first with integers under 2^20 are exact. */
+/** pi / 2 = high + low. QUARTER_HIGH times an integer below 2^20 is exact. */
 const QUARTER_HIGH = 1.5707963267341256;
 const QUARTER_LOW = Math.PI / 2 - QUARTER_HIGH;
-/** Taylor series to pi / 4: errors under 2e-9. */
+/** Coefficients of Taylor series up to pi / 4, with errors below 2e-9. */
 const SINE = [1, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880];
 const COSINE = [1, -1 / 2, 1 / 24, -1 / 720, 1 / 40320, -1 / 3628800];
 
@@ -66,7 +66,7 @@ interface Turned {
   readonly sine: Local<"f64">;
 }
 
-/** cos and sin of an angle, by its distance to the nearest quarter turn. */
+/** Computes cos and sin of an angle from its distance to the nearest quarter turn. */
 function turn(scope: Scope, angle: Local<"f64">): Turned {
   const quarters = scope.local("f64", "quarters");
   const r = scope.local("f64", "r");
@@ -84,7 +84,7 @@ function turn(scope: Scope, angle: Local<"f64">): Turned {
   return {
     body: [
       quarters.set(f64.nearest(f64.mul(angle, double(2 / Math.PI)))),
-      // Beyond that, float32 angles are further apart than a turn.
+      // From 2^31 quarter turns on, neighbouring float32 angles are more than a turn apart.
       when(i32.eqz(f64.lt(f64.abs(quarters), double(2 ** 31))), [quarters.set(double(0))]),
       r.set(angle),
       less(QUARTER_HIGH),
@@ -128,7 +128,7 @@ const ropeBlock = new ArgumentBlock({
   half: "i32",
 });
 
-/** Heads of a row and where they go, which move on, and the row's angles. */
+/** A row to rotate: `x` and `y` point to its heads and to the results and advance; `angles` are the row's. */
 interface RotatedHeads extends Readonly<Record<"x" | "y" | "angles", Local<"ptr">>> {
   readonly scope: Scope;
   readonly constants: VectorConstants;
@@ -170,7 +170,7 @@ export function rotateHeads({ scope, constants, x, y, angles, heads, headDim, ha
         lanes.store(outLow, f32x4.sub(f32x4.mul(a, c), f32x4.mul(b, s))),
         lanes.store(outHigh, f32x4.add(f32x4.mul(b, c), f32x4.mul(a, s))),
       ]),
-      // Values beyond the rotated ones follow those of the second half.
+      // Values that are not rotated follow the second half.
       forLanes({ scope, constants, count: rest, pointers: [[high], [outHigh]] }, (lanes) => [
         lanes.store(outHigh, lanes.load(high)),
       ]),

@@ -1,16 +1,17 @@
-/** What attention code is specialised to, what it is told when it runs, and how a call's work is split. */
+/** Attention code: the shape it is specialized for, its arguments, and how a call's work is split. */
 import { ArgumentBlock, type FieldsOf } from "../../../wasm/kernel-code.ts";
 
-/** Queries that are answered together: of one head of keys. */
+/** Queries of one KV head that are computed together. */
 type GroupQueries = 1 | 2 | 4;
 
 export interface AttentionShape {
-  /** Queries of a group in runs of one row, and whether there may be longer ones, whose groups are of four. */
+  /** Queries of a group in runs of one row. */
   readonly single: GroupQueries;
+  /** Whether runs may be longer; their groups have four queries. */
   readonly hasLonger: boolean;
-  /** Whether queries of several rows are in a group. */
+  /** Whether a group may have queries of several rows. */
   readonly isMixed: boolean;
-  /** Multiplies and adds in one instruction. */
+  /** Whether multiply-adds are relaxed (one instruction). */
   readonly isRelaxed: boolean;
   readonly cache: "f32" | "f16" | "int8";
   readonly hasWindow: boolean;
@@ -18,60 +19,60 @@ export interface AttentionShape {
   readonly hasSinks: boolean;
 }
 
-/** The code for groups of so many queries. */
+/** Shape of the code for groups of `queries` queries. */
 export interface GroupShape extends AttentionShape {
   readonly queries: GroupQueries;
 }
 
 export const attentionBlock = new ArgumentBlock({
-  /** float32 [rows, heads, headDim]; rotated ones are in scratch. */
+  /** float32 [rows, heads, headDim]; in scratch if this call rotates them. */
   q: "ptr",
   k: "ptr",
   v: "ptr",
-  /** float32 [rows, heads + 2 kvHeads, headDim] and [rows, 2, half], where they are rotated first. */
+  /** If the call rotates queries and keys: float32 [rows, heads + 2 kvHeads, headDim] and [rows, 2, half]. */
   qkv: "ptr",
   angles: "ptr",
   y: "ptr",
   /** float32 [heads] */
   sinks: "ptr",
-  /** The runs of rows, and the 64-bit addresses of pages [slots, pagesMax]. */
+  /** The runs of rows, and the block table: 64-bit addresses of pages [slots, pagesMax]. */
   runs: "ptr",
   pages: "ptr",
-  /** Where the parts of the layer begin in a page. */
+  /** Byte offsets of the layer's parts in a page. */
   keyOffset: "ptr",
   valueOffset: "ptr",
   keyScaleOffset: "ptr",
   valueScaleOffset: "ptr",
-  /** The same of full pages of int4; `pages` are those in f16 then. */
+  /** Block table and offsets of full int4 pages; `pages` then is that of the f16 residual. */
   fullPages: "ptr",
   fullKeyOffset: "ptr",
   fullValueOffset: "ptr",
-  /** Position of the first row, in calls over a cache without pages. */
+  /** Position of the first row, in calls over a contiguous cache. */
   position: "ptr",
-  /** What each thread keeps while it works on an item. */
+  /** Scratch of each thread for the item it works on. */
   scratch: "ptr",
   threadBytes: "ptr",
-  /** States of chunks that wait for each other: [kvHeads, slotGroups, slotChunks]. */
+  /** Split-K: states of chunks until they are merged, [kvHeads, slotGroups, slotChunks]. */
   slots: "ptr",
   slotBytes: "ptr",
   slotGroups: "i32",
   slotChunks: "i32",
   rows: "i32",
   kvHeads: "i32",
-  /** Heads of queries for each head of keys. */
+  /** Query heads for each KV head. */
   ratio: "i32",
   headDim: "i32",
   half: "i32",
   pagePositions: "i32",
   pagesMax: "i32",
   window: "i32",
-  /** How short runs become items: by spans of heads of keys, or by parts of the positions (1: never). */
+  /** How short runs are split: by spans of KV heads, or by parts of the positions (split-K; 1: never). */
   spanHeads: "i32",
   headSpans: "i32",
   parts: "i32",
-  /** Runs that are enough for all threads: each is an item then. */
+  /** Number of runs from which on each short run is a single item: enough for all threads. */
   manyRuns: "i32",
-  /** Tiles of the phase that attends; each takes every so many items. */
+  /** Tiles of the phase that computes attention; tile t takes items t, t + tiles, ... */
   tiles: "i32",
   scale: "f32",
   softcap: "f32",
@@ -92,31 +93,31 @@ export function attentionKey(shape: AttentionShape): string {
   return `attention_${single}_${cache}${names.join("")}`;
 }
 
-/** Runs of up to so many rows are short: an item is all queries of some heads, or of all over a part of the positions. */
+/** Longest short run, in rows. Its items are all queries of some heads, or of all heads over a part of the positions. */
 export const SHORT_ROWS = 4;
-/** Groups of an item of a longer run, of one head: what they keep fits the first-level cache. */
+/** Groups, of one head, in an item of a longer run: their kept data fits the L1 cache. */
 export const SPAN_GROUPS = 8;
-/** Items of many rows are dealt out to so many tiles. */
+/** Tiles for each thread, in calls with more rows than short runs have. */
 const TILES_PER_THREAD = 8;
 
-/** Positions that are worked on before the next ones are: as many rows of a cache fit the first-level cache together. */
+/** Positions of a block, which are computed together: their keys or values fit the L1 cache. */
 export const BLOCK = 16;
 /**
- * Positions whose results are summed apart and then added to those before them: they begin at multiples of this, and
- * blocks at multiples of theirs, so that sums are the same for any split of the work.
+ * Positions of a chunk, which has its own softmax state until it is merged into that of the chunks before it. Chunks begin at
+ * multiples of CHUNK, and blocks at multiples of BLOCK, so that sums are the same for any split of the work.
  */
 export const CHUNK = 256;
 
 /** Bytes of a vector. */
 export const VECTOR = 16;
-/** A group's weights of a block, then the factor of its earlier sums. */
+/** Bytes of a group's weights of a block, followed, at FACTOR, by the factor that rescales its earlier sums. */
 export const WEIGHTS = VECTOR * (BLOCK + 1);
 export const FACTOR = VECTOR * BLOCK;
-/** What has been seen so far: largest scores, totals, then sums of weighted values. */
+/** Byte offsets in a softmax state: largest scores, totals of the weights, then sums of weighted values. */
 export const STATE = { largest: 0, totals: 16, sums: 32 } as const;
 /**
- * What a group keeps: first and last positions and queries, as long as a state; then the state of all chunks so far and
- * that of the chunk.
+ * Byte offsets in a group's kept data: first and last positions and the queries, which take as much as a state. The state of
+ * all chunks so far and that of the current chunk follow.
  */
 export const KEPT = { firsts: 0, lasts: 16, queries: 32 } as const;
 
@@ -133,7 +134,9 @@ export interface AttentionSizes {
 
 const stateBytes = (headDim: number, queries: number) => STATE.sums + VECTOR * queries * Math.ceil(headDim / 4);
 
-/** How a call's work is split, and the bytes that it needs; the same for all calls with more rows than short runs have. */
+/**
+ * How a call's work is split, and the bytes that it needs. Calls with more rows than short runs have are all split alike.
+ */
 export function splitOf(sizes: AttentionSizes, threads: number) {
   const { rows, heads, kvHeads, headDim, positions, window } = sizes;
   const ratio = heads / kvHeads;

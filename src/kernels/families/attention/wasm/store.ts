@@ -1,6 +1,6 @@
 /**
- * What comes before attention: rows are rotated where they are to be, and keys and values go into the cache; and the run and
- * the page of a call over a cache without pages. A tile is a row.
+ * Phases before attention: RoPE, where wanted, and storing of keys and values in the KV cache, a tile for each row; and the
+ * table of a call over a contiguous cache.
  */
 import { type Body, type Expr, type Local, leave, select, when } from "../../../wasm/assembler/expression.ts";
 import { f32, f32x4, float, i32, i64, int, long, ptr, size } from "../../../wasm/assembler/instructions.ts";
@@ -15,10 +15,10 @@ import { PagePlace } from "./pages.ts";
 import { rotateHeads } from "./rope.ts";
 import { type AttentionFields, type AttentionShape, attentionBlock } from "./shape.ts";
 
-/** Bytes of the run and the page that `runCode` writes: the numbers of a table with one run, then an address. */
+/** Layout of the table that `runCode` writes: the numbers of one run, then the address of its page. */
 export const RUN_TABLE = { page: 24, bytes: 64 } as const;
 
-/** Makes the only run of a call over a cache without pages, or none where the rows do not fit; its page begins at 0. */
+/** Writes the table of a call over a contiguous cache: one run, or none if its rows do not fit, and a page at address 0. */
 export const runCode: KernelCode = {
   key: "attention_run",
   build: () => [
@@ -38,7 +38,7 @@ export const runCode: KernelCode = {
   ],
 };
 
-/** Stores the key and the value of a row of a run. */
+/** Stores the keys and values of a row. Rows that belong to no run are not stored. */
 export function storeCode(cache: AttentionShape["cache"], isRotated: boolean): KernelCode {
   const key = `attention_store_${cache}${isRotated ? "_rotated" : ""}`;
   return {
@@ -74,7 +74,7 @@ interface Storing {
   readonly cache: AttentionShape["cache"];
 }
 
-/** A row's position and slot, and where that is; leaves where the row is of no run. */
+/** Finds a row's position, slot and page; leaves the function if the row belongs to no run. */
 export function findPlace(
   {
     scope,
@@ -99,7 +99,7 @@ export function findPlace(
   ];
 }
 
-/** Rotates the row's queries to where they are read, and its keys to the thread's scratch, which `k` becomes. */
+/** Rotates the row's queries into `q`, and its keys into the thread's scratch, to which `k` then points. */
 function rotateRow({ scope, constants, fields }: Storing, row: Local<"i32">, thread: Local<"i32">): Body {
   const { qkv, angles, q, k, v, half, headDim, kvHeads, ratio, scratch, threadBytes } = fields;
   const heads = scope.local("i32", "heads");
@@ -119,7 +119,7 @@ function rotateRow({ scope, constants, fields }: Storing, row: Local<"i32">, thr
   ];
 }
 
-/** Keys or values of a row, which move on, into the cache. */
+/** Stores keys or values of a row in the cache. The pointers advance. */
 function storeRow(storing: Storing, from: Local<"ptr">, to: Local<"ptr">, scales: Local<"ptr">): Body {
   const { scope, constants, fields, cache } = storing;
   if (cache === "int8") return quantizeRow(storing, from, to, scales);
@@ -132,10 +132,10 @@ function storeRow(storing: Storing, from: Local<"ptr">, to: Local<"ptr">, scales
   ]);
 }
 
-/** Heads smaller than this become zeros: their inverse scale would not be finite. */
+/** Heads whose largest magnitude is below this become zeros: their inverse scale would not be finite. */
 const LARGEST_LEAST = Math.fround(1e-30);
 
-/** Writes the heads of a row as integers, the largest value of each ±127, with their scales. */
+/** Quantizes the heads of a row to int8, the largest magnitude of each to 127, and stores their scales. */
 function quantizeRow(
   { scope, constants, fields }: Storing,
   from: Local<"ptr">,

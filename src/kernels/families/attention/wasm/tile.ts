@@ -1,9 +1,9 @@
 /**
- * Attention, with a softmax that goes on from block to block of the positions (Milakov & Gimelshein 2018), so that caches are
- * read once and in order: few queries of several heads side by side, or many queries of a head. Blocks begin at multiples of
- * their length and go into the state of a chunk, chunks one after the other into that of all, so that the sums of a query
- * are the same whatever is computed beside it. Keys and values of a block become floats in scratch, heads apart. Lanes of
- * vectors are dimensions, and queries from the scores to the weights.
+ * Attention with an online softmax (Milakov & Gimelshein 2018), block by block of the positions, so that the KV cache is read
+ * once and in order: a few queries of several heads at once, or many queries of one head. Blocks begin at multiples of their
+ * length and are added to the state of a chunk; chunks are merged in order. So the sums of a query do not depend on what is
+ * computed beside it. Keys and values of a block become floats in scratch, each head apart. Lanes of vectors are dimensions;
+ * from scores to attention probabilities they are queries.
  */
 import { type Body, type Expr, type Local, select, when, whileDo } from "../../../wasm/assembler/expression.ts";
 import { f32, f32x4, i32, int, ptr, size, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -29,10 +29,10 @@ import {
   WEIGHTS,
 } from "./shape.ts";
 
-/** Sums that hide the time that one takes, and leave registers for what they are made of. */
+/** Vectors of sums computed at once: enough to hide the latency of a multiply-add, and registers are left for operands. */
 const REGISTER_SUMS = 8;
 
-/** The phase that attends: a tile is every so many items, and the first one fills rows of no run. */
+/** The phase that computes attention. Tile t takes items t, t + tiles, ...; the first tile fills rows that belong to no run. */
 export function attendCode(shape: AttentionShape): KernelCode {
   const key = attentionKey(shape);
   const attend = (name: string, group: GroupShape) =>
@@ -66,20 +66,20 @@ class AttentionGenerator {
   readonly #group: QueryGroup;
   readonly #places: ItemPlaces;
   readonly #queries: number;
-  /** What the group keeps: the state that is added to, its weights, rows of its head, scales of their keys. */
+  /** Addresses for the current group: its kept data, chunk state, block of weights, its head's floats and key scales. */
   readonly #kept: Local<"ptr">;
   readonly #state: Local<"ptr">;
   readonly #weights: Local<"ptr">;
   readonly #rows: Local<"ptr">;
   readonly #scales: Local<"ptr">;
-  /** The first group's state of the chunk, bytes from one group's to the next, and besides to the next head's. */
+  /** Chunk state of the first group; bytes from a group's state to the next one's; bytes added to that between heads. */
   readonly #firstState: Local<"ptr">;
   readonly #stateStep: Local<"ptr">;
   readonly #headStep: Local<"ptr">;
-  /** The block. */
+  /** Positions of the block: position .. end - 1. */
   readonly #position: Local<"i32">;
   readonly #end: Local<"i32">;
-  /** Positions of it that some query of the group sees: the first, how many, and whether some query does not see all. */
+  /** Positions of the block that the group sees: the first, how many, and whether some query does not see all of them. */
   readonly #low: Local<"i32">;
   readonly #count: Local<"i32">;
   readonly #isRagged: Local<"i32">;
@@ -134,7 +134,7 @@ class AttentionGenerator {
     };
   }
 
-  /** States of chunks follow what a group keeps, but for those of parts, which are in slots. */
+  /** Finds the chunk states: within the group's kept data, or in slots if the item is a part of a split run. */
   #findStates(): Body {
     const { fields } = this.#context;
     const { head, group, stateBytes, keptBytes } = this.#group;
@@ -205,7 +205,7 @@ class AttentionGenerator {
     ];
   }
 
-  /** Runs `body` where the group sees positions of the block. */
+  /** Runs `body` if the group sees positions of the block; sets `#low`, `#count` and `#isRagged`. */
   #clipped(body: Body): Body {
     const { shape, scope } = this.#context;
     const most = this.#queries - 1;
@@ -226,7 +226,7 @@ class AttentionGenerator {
     ];
   }
 
-  /** The block's rows of a cache as floats: [head][position][quads], the rest of the last quad 0. */
+  /** Converts the block's keys or values to floats [heads, positions, 4 * quads], padded with zeros. */
   #unpack(offset: Local<"ptr">, scaleOffset: Local<"ptr">, isKey: boolean): Body {
     const { scope, fields, shape, run } = this.#context;
     const at = new PagePlace(scope);
@@ -264,7 +264,7 @@ class AttentionGenerator {
     ];
   }
 
-  /** The row of a position, of all heads of the item; scales of keys are kept for the scores. */
+  /** Converts one position for all heads of the item. Values are scaled at once; scales of keys are kept for the scores. */
   #unpackRow({ from, target, scaleAt, keyScales }: UnpackedRow): Body {
     const { scope, fields, shape } = this.#context;
     const { constants, rowBytes } = this.#group;
@@ -290,12 +290,12 @@ class AttentionGenerator {
     ];
   }
 
-  /** Sets a pointer to the first row of floats that the group sees. */
+  /** Points `row` at the first row of floats that the group sees. */
   #findRow(row: Local<"ptr">): Body[number] {
     return row.set(elementAt(this.#rows, i32.sub(this.#low, this.#position), this.#group.rowBytes));
   }
 
-  /** Runs `work` for `most`, and then one, of `total` at a time. */
+  /** Runs `work` over `total` elements, `most` at a time and then one by one. */
   #inTurn(total: Local<"i32">, most: number, work: (count: number) => Body): Body {
     const left = this.#context.scope.local("i32", "left");
     const some = (count: number) =>
@@ -327,7 +327,7 @@ class AttentionGenerator {
     ];
   }
 
-  /** Scores of `count` positions; `key` moves on to the next row. */
+  /** Computes scores of `count` positions; `key` advances past them. */
   #dots({ key, score, position, scale }: ScoredRows, count: number): Body {
     const { constants, quads, quadBytes, rowBytes } = this.#group;
     const { scope, shape } = this.#context;
@@ -366,7 +366,7 @@ class AttentionGenerator {
     ];
   }
 
-  /** Scores to weights, the largest of which is 1 over all blocks of the chunk so far. */
+  /** Turns scores into weights exp(score - largest score of the chunk so far), and updates largest scores and totals. */
   #weigh(): Body {
     const { math } = this.#group;
     const { scope } = this.#context;
@@ -395,7 +395,7 @@ class AttentionGenerator {
     ];
   }
 
-  /** Values times weights onto the sums, as many dimensions at a time as there are registers for. */
+  /** Adds weights * values to the sums, as many dimensions at a time as registers allow. */
   #addValues(): Body {
     const { scope, shape } = this.#context;
     const { quads, quadBytes } = this.#group;
@@ -462,7 +462,7 @@ interface UnpackedRow {
   readonly from: Local<"ptr">;
   readonly target: Local<"ptr">;
   readonly scaleAt: Local<"ptr">;
-  /** Where scales of keys go; null for values, which are scaled at once. */
+  /** Address for scales of keys; null for values, which are scaled at once. */
   readonly keyScales: Local<"ptr"> | null;
 }
 

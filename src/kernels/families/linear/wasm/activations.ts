@@ -1,6 +1,6 @@
 /**
- * Dynamic 8-bit quantization of activation rows, as src/kernels/families/linear/activations.ts defines it: for each group, or each
- * block that has a scale, a record of its values (padded with zeros) and of what its sums start from. A tile is a row.
+ * Dynamic 8-bit quantization of activation rows, as src/kernels/families/linear/activations.ts defines it. Writes a record
+ * (`recordPlaces`) for each group, or each block if blocks have scales; its values are padded with zeros. A tile is a row.
  */
 import {
   type Body,
@@ -37,11 +37,11 @@ const block = new ArgumentBlock({
 });
 type Fields = FieldsOf<typeof block>;
 
-/** Quantized rows in memory: addresses of the parts, and what one row takes of each. */
+/** Addresses of quantized rows, and their size. */
 export interface QuantizedPlaces {
   /** [m, `recordCount`] records; see `recordPlaces`. */
   readonly records: number;
-  /** int8 [m, padded k] where the records have int16. */
+  /** int8 [m, padded k], only if the records have int16. */
   readonly values: number;
   /** float32 [m] each. */
   readonly scales: number;
@@ -49,7 +49,7 @@ export interface QuantizedPlaces {
   readonly byteLength: number;
 }
 
-/** Places the parts from an address on, for so many groups as stored, with room that is affine in m. */
+/** Places quantized rows from address `start` on, for `groups` stored groups. The size is affine in m. */
 export function quantizedPlaces(
   start: number,
   m: number,
@@ -86,7 +86,7 @@ export function quantizeArgs({ x, places, k, groups }: QuantizeCall): Uint8Array
   return block.encode({ x, records, values, scales, zeros, k, groups });
 }
 
-/** The kernel for a shape of weights and a way to multiply. */
+/** The quantization kernel for a shape of weights and a dot product mode. */
 export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
   const { partLength, partSize, hasMinima } = shape;
   const isPaired = activationBytes(mode) === 2;
@@ -121,8 +121,9 @@ interface RowScale {
 }
 
 /**
- * Finds the range of a row and from it scale and zero point. By the bits of the floats: as unsigned integers, negative floats
- * are above all others, as signed ones positive floats are; NaNs are beyond infinity, so they are found, too.
+ * Computes scale and zero point from the range of a row. The range is found by comparing the bits of the floats: the largest
+ * unsigned integer is the lowest negative float, the largest signed one the highest positive float. NaNs are beyond infinity,
+ * so they are found, too.
  */
 function rowScale(fields: Fields, row: Local<"i32">, scope: Scope, { x, inverse, zero }: RowScale): Body {
   const lows = scope.local("v128", "lows");
@@ -150,7 +151,7 @@ function rowScale(fields: Fields, row: Local<"i32">, scope: Scope, { x, inverse,
     fold(highs, i32x4.max_s),
     low.set(f32x4.extract_lane(lows, 0)),
     range.set(f32.sub(f32x4.extract_lane(highs, 0), low)),
-    // NaN without a finite range.
+    // NaN if the range is not finite.
     scale.set(f32.add(f32.div(range, float(255)), f32.mul(range, float(0)))),
     scale.set(f32.max(scale, float(2 ** -126))),
     point.set(f32.sub(float(-128), f32.nearest(f32.div(low, scale)))),
@@ -165,9 +166,9 @@ function rowScale(fields: Fields, row: Local<"i32">, scope: Scope, { x, inverse,
 interface GroupFacts extends RowScale {
   readonly shape: PanelShape;
   readonly mode: DotMode;
-  /** What stored weights have more than the weights. */
+  /** Offset of stored weights; see `factorOffset`. */
   readonly offset: number;
-  /** What sums have more than the dot products. */
+  /** Offset of sums; see `seedBits`. */
   readonly start: number;
 }
 
@@ -220,7 +221,7 @@ function quantizeGroups(fields: Fields, row: Local<"i32">, scope: Scope, facts: 
   ];
 }
 
-/** Finds the largest magnitude of `count` values, as `rowScale` finds the range of a row, and the scale of a block from it. */
+/** Computes a block's scale from the largest magnitude of `count` values, which is found as in `rowScale`. */
 function blockScale(
   scope: Scope,
   { inverse, zero }: GroupFacts,
@@ -242,7 +243,7 @@ function blockScale(
     forRange(i, i32.sub(i, int(4)), count, [widen(v128.load32_zero(from)), advance(from, 4)]),
     fold,
     largest.set(f32x4.extract_lane(most, 0)),
-    // NaN where it is not finite.
+    // NaN if the largest magnitude is not finite.
     scale.set(f32.add(f32.div(largest, float(127)), f32.mul(largest, float(0)))),
     scale.set(f32.max(scale, float(2 ** -126))),
     inverse.set(f32x4.splat(f32.div(float(1), scale))),
@@ -257,7 +258,7 @@ interface GroupPlaces {
   readonly total: Local<"i32">;
 }
 
-/** `count` values in 16s, then one by one, then zeros up to the stored length. */
+/** Quantizes `count` values, 16 at a time and then one by one, and pads with zeros up to the stored length. */
 function quantizeGroup(scope: Scope, facts: GroupFacts, { at, q, count, total }: GroupPlaces): Body {
   const { inverse, zero, shape } = facts;
   const four = (i: number): Expr<"v128"> =>
@@ -299,7 +300,7 @@ function quantizeGroup(scope: Scope, facts: GroupFacts, { at, q, count, total }:
   ];
 }
 
-/** Widens the values of a row to 16 bits, even k before odd k in each four, in its records. */
+/** Writes the values of a row to its records as int16, even k before odd k in each four. */
 function pairValues(fields: Fields, row: Local<"i32">, scope: Scope, shape: PanelShape): Body {
   const from = scope.local("ptr", "from");
   const to = scope.local("ptr", "to");

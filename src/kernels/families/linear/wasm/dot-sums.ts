@@ -1,13 +1,14 @@
 /**
- * Integer dot products of four weights of four rows with four activations, in the ways that engines offer:
+ * Integer dot products of four weights of four rows with four activations, by the instructions that engines have:
  *
- * - `relaxed`: one instruction for int8 activations and weights of 7 bits; 8-bit weights are 2 * high + low.
- * - `relaxed16`: to 16-bit sums, widened before they can overflow, and 7 bits only; for engines where the first is wrong, or made
- *   of several instructions.
+ * - `relaxed`: one relaxed dot product to 32-bit sums, for int8 activations and weights of 7 bits; 8-bit weights are 2 * high +
+ *   low.
+ * - `relaxed16`: relaxed dot products to 16-bit sums, widened before they can overflow, for weights of 7 bits only; for engines
+ *   where `relaxed` is wrong, or made of several instructions.
  * - `plain`: SIMD128 only. Activations and weights become 16-bit numbers, k = 0, 2 apart from k = 1, 3.
  *
- * All give the same integers. Codebooks of levels of 7 bits are multiplied in each way, unsigned but in the plain way; others in
- * the plain way only.
+ * All modes give the same integers. Codebooks with levels of 7 bits are multiplied in each mode: as unsigned levels, except
+ * that `plain` takes signed ones. Other codebooks are multiplied by `plain` only.
  */
 import type { Body, Expr, Local } from "../../../wasm/assembler/expression.ts";
 import { f32x4, i8x16, i16x8, i32x4, int, v128 } from "../../../wasm/assembler/instructions.ts";
@@ -23,10 +24,13 @@ export function activationBytes(mode: DotMode): number {
 }
 
 /**
- * A group of quantized activations in memory, or a block where those have scales: the values, int8, or for the plain way int16
- * in each four in the order 0, 2, 1, 3; then int32 what integer sums start from, so that unsigned weights count as signed, and
- * the sum of the values, as float32 for groups with minima, times the scale of the block; and that scale. Groups of 16 have one
- * each.
+ * Byte offsets in a record: the quantized activations of a group, or of a block if blocks have scales. A record has
+ * - the values: int8, or in `plain` mode int16 with each four in the order 0, 2, 1, 3;
+ * - `seed`, int32: the initial value of integer sums, which corrects for unsigned weights;
+ * - `sum` of the values: int32, or for groups with minima float32, times the block's scale;
+ * - `scale` of the block, float32.
+ *
+ * Groups of 16 have a record each.
  */
 export function recordPlaces(mode: DotMode, { blockLength }: PanelShape): { seed: number; sum: number; scale: number } {
   const seed = blockLength * activationBytes(mode);
@@ -38,53 +42,53 @@ export function recordBytes(mode: DotMode, shape: PanelShape): number {
   return shape.inBlocks ? scale + 4 : scale;
 }
 
-/** Records of a row of activations that meet so many groups as stored. */
+/** Number of records of a row of activations for `groups` stored groups of weights. */
 export function recordCount({ parts, blocks }: PanelShape, groups: number): number {
   return groups * parts * blocks;
 }
 
-/** The bits of 1.5 * 2^23 as float32, whose last bit counts one: an integer added to them is added to the float. */
+/** The bits of 1.5 * 2^23 as float32, whose last bit is worth 1: adding an integer to the bits adds it to the float. */
 const FLOAT_BITS = 0x4b400000;
 const FLOAT_OF_BITS = 1.5 * 2 ** 23;
-/** What sums may be at most, either way, to be read as floats. */
+/** Largest magnitude of sums that can be read as floats this way. */
 const FLOAT_SUM_MAX = 2 ** 22;
 
 /**
- * What all integer sums have more than the dot products, so that they can be read as floats: subtracting a float is faster
- * than converting an integer. 0 where sums are too large.
+ * Offset added to all integer sums so that their bits can be read as floats: subtracting a float is faster than converting an
+ * integer. 0 if sums may be too large.
  */
 export function seedBits({ bits, groupLength, blockLength, inBlocks, hasZeros, hasLevels }: PanelShape): number {
   const largest = hasZeros ? 256 : hasLevels ? 128 : 2 ** (bits - 1);
   return 128 * largest * (inBlocks ? blockLength : groupLength) < FLOAT_SUM_MAX ? FLOAT_BITS : 0;
 }
 
-/** The dot products of a group's sums as floats. */
+/** Converts a group's sums to floats, without the offset of `seedBits`. */
 export function floatsOfSums(shape: PanelShape, sums: Expr<"v128">, constants: VectorConstants): Expr<"v128"> {
   return seedBits(shape) === 0 ? f32x4.convert_i32x4_s(sums) : f32x4.sub(sums, constants.floats(FLOAT_OF_BITS));
 }
 
 /**
- * Whether sums of groups are scaled and added in one instruction. Not those of 8-bit weights, which few rows of activations
- * multiply in another way than many.
+ * Whether sums of groups are scaled and added in one instruction. Not those of 8-bit weights, for which GEMV and GEMM use
+ * different modes.
  */
 export function isFused(mode: DotMode, shape: PanelShape): boolean {
   return mode !== "plain" && factorBits(shape) < 8;
 }
 
-/** Bits of levels that can be multiplied in every way. */
+/** Bits of levels that can be multiplied in every mode. */
 const LEVEL_BITS = 7;
 
-/** Bits of what activations are multiplied with where that is unsigned: an integer, or a level with an offset. */
+/** Bits of the unsigned factor of an activation: an integer weight, or a level plus an offset. */
 export function factorBits({ bits, hasLevels }: PanelShape): number {
   return hasLevels ? LEVEL_BITS : bits;
 }
 
-/** What factors have more than weights. */
+/** Offset of factors: factor = weight + offset. */
 export function factorOffset(mode: DotMode, shape: PanelShape): number {
   return shape.hasLevels && mode === "plain" ? 0 : 2 ** (factorBits(shape) - 1);
 }
 
-/** The table that fields of a codebook are looked up in, from its levels as they are stored. */
+/** Lookup table for fields of a codebook, made of its stored levels. */
 export function levelTable(
   mode: DotMode,
   shape: PanelShape,
@@ -94,17 +98,17 @@ export function levelTable(
   return mode === "plain" ? levels : i8x16.add(levels, constants.bytes(factorOffset(mode, shape)));
 }
 
-/** Vectors that four weights of four rows are multiplied as. */
+/** Number of planes: the vectors as which four weights of four rows are multiplied. */
 export function planeCount(mode: DotMode, shape: PanelShape): number {
   return mode === "plain" || factorBits(shape) === 8 ? 2 : 1;
 }
 
-/** From a step's activations to those of a plane. */
+/** Byte offset of the activations that a step's plane is multiplied with. */
 export function activationOffset(mode: DotMode, step: number, plane: number): number {
   return mode === "plain" ? 8 * step + 4 * plane : 4 * step;
 }
 
-/** A field as the planes that are multiplied. The field is used once for each plane; `levels` is as `levelTable` gives it. */
+/** Planes of a field. The field is used once for each plane; `levels` is the result of `levelTable`. */
 export function planesOf(
   mode: DotMode,
   shape: PanelShape,
@@ -122,18 +126,18 @@ export function planesOf(
   return [v128.and(i16x8.shr_u(field, int(1)), constants.bytes(0x7f)), v128.and(field, constants.bytes(1))];
 }
 
-/** Steps of 16-bit sums that cannot overflow: two products each, of |activations| <= 128. */
+/** Number of steps that a 16-bit sum holds without overflow: two products each, of |activations| <= 128. */
 function exactSteps(largestWeight: number): number {
   return Math.floor(32767 / (2 * 128 * largestWeight));
 }
 
-/** Sums of some vectors of four rows. */
+/** Generates integer sums: `count` vectors, each of four rows. */
 export class DotSums {
   readonly #mode: DotMode;
   readonly #sums: readonly Local<"v128">[];
-  /** Sums of plane 0 where it counts twice. */
+  /** Sums of plane 0 if it counts twice (the high bits of 8-bit weights). */
   readonly #high: readonly Local<"v128">[];
-  /** 16-bit sums, and the steps in each. */
+  /** 16-bit sums, and the number of steps added to each. */
   readonly #short: readonly Local<"v128">[];
   readonly #shortSteps: number[];
   readonly #exactSteps: number;
@@ -150,7 +154,7 @@ export class DotSums {
     this.#shortSteps = this.#short.map(() => 0);
   }
 
-  /** Starts a group with sums of `seed`. */
+  /** Starts the sums of a group with `seed`. */
   begin(i: number, seed: Expr<"v128">): Body {
     const zero = this.#constants.words(0);
     return [this.#sums[i]!.set(seed), ...(this.#high.length > 0 ? [this.#high[i]!.set(zero)] : [])];
@@ -184,7 +188,7 @@ export class DotSums {
     return [this.#widen(i, this.#short[i]!)];
   }
 
-  /** Ends a body that a loop may run again. */
+  /** Widens what 16-bit sums have; needed at the end of a body that a loop repeats. */
   settle(): Body {
     return this.#shortSteps.map((count, i) => (count > 0 ? this.#flush(i) : []));
   }

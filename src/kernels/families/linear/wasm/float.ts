@@ -1,4 +1,4 @@
-/** Rows of float linear layers: dot products for few rows of activations, panels of transposed weights for more. */
+/** Float linear kernels: dot products for a few rows of activations, panels of transposed weights for more. */
 
 import type { Kernel } from "../../../contract.ts";
 import { type Body, type Expr, type Local, select, when, widen } from "../../../wasm/assembler/expression.ts";
@@ -26,15 +26,15 @@ import type { FloatLinearArgs } from "../fields.ts";
 
 const PANEL_ROWS = 16;
 const TILES_PER_THREAD = 8;
-/** Rows of weights whose dot products are computed side by side: two vectors of sums hide the time that one takes. */
+/** Rows of weights whose dot products are computed at once: two vectors of sums hide the latency of a multiply-add. */
 const DOTS = 8;
-/** Rows of weights that are transposed side by side. */
+/** Rows of weights that are transposed together. */
 const QUAD = 4;
 const DOTS_PER_TILE = 64;
-/** Rows of activations at most that share transposed weights. */
+/** Most rows of activations that share transposed weights. */
 const DOT_X_ROWS = 3;
 
-/** first + i, and the last row where there is none such. */
+/** Row first + i, or the last row if there is none such. */
 function clamped(first: Local<"i32">, i: number, count: Local<"i32">): Expr<"i32"> {
   const index = () => i32.add(first, int(i));
   return select(i32.lt_u(index(), count), index(), i32.sub(count, int(1)));
@@ -50,8 +50,9 @@ const dotBlock = new ArgumentBlock({
 });
 
 /**
- * For `m` rows of activations. A tile is a range of rows of weights. Rows of the last eight that are not there are the last
- * one again. Products are added k by k to the bias, as panels do, so that a row has the same results among many.
+ * Dot products for `m` rows of activations. A tile is a range of rows of weights; an incomplete last eight repeats the last
+ * row. Sums start with the bias and go k by k, as those of panels do, so that a row's results do not depend on the number of
+ * rows.
  */
 function dotCode(type: StoredType, hasBias: boolean, m: number): KernelCode {
   const key = `linear_dot_${type}_m${m}${hasBias ? "_bias" : ""}`;
@@ -126,7 +127,7 @@ function dotCode(type: StoredType, hasBias: boolean, m: number): KernelCode {
   };
 }
 
-/** Transposes 32 k of 16 rows of weights; k past the end are 0. */
+/** Transposes 32 columns (k) of 16 rows of weights; columns past the end are 0. */
 function transposeCode(name: string, type: StoredType): UnpackCode {
   return defineFunction(name, unpackParams, ({ args, panel, unit, to }, scope) => {
     const { fields, statements } = floatPanelBlock.load(scope, args);
@@ -157,9 +158,9 @@ interface Transposed {
   readonly to: Local<"ptr">;
   readonly scope: Scope;
   readonly constants: VectorConstants;
-  /** k from the start of the unit to the end of the rows. */
+  /** Columns (k) from the start of the unit to the end of the rows. */
   readonly left: Local<"i32">;
-  /** Place of the quad in the floats of a k. */
+  /** Byte offset of the quad among the floats of a column (k). */
   readonly offset: number;
 }
 

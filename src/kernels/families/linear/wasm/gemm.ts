@@ -1,6 +1,6 @@
 /**
- * Integer linear layers for many rows of activations: a panel is taken apart once, then each eight rows of its weights are
- * multiplied with some rows of activations at a time. A tile is a range of panels.
+ * Integer GEMM: a panel is unpacked once to scratch, then each eight rows of its weights are multiplied with four or six rows
+ * of activations at a time. A tile is a range of panels.
  */
 
 import type { FunctionCode } from "../../../wasm/assembler/expression.ts";
@@ -35,27 +35,27 @@ import { type LinearFields, linearBlock, storePanel } from "./panel.ts";
 const WIDE_QUADS = 2;
 /** Rows of activations multiplied at once: with two vectors of weights and one of activations, sums take 15 registers. */
 const gemmRows = (mode: DotMode) => (mode === "relaxed" ? 6 : 4);
-/** Steps of four k that one turn of the innermost loop takes. */
+/** Steps, of four k each, in one iteration of the innermost loop. */
 const UNIT_STEPS = 8;
-/** Before a panel taken apart, thread scratch has the end of rows that `storePanel` needs. */
+/** Byte offset of the unpacked panel in thread scratch; `storePanel` needs the bytes before it for the ends of rows. */
 const PANEL_START = 128;
 
-/** Rows of weights multiplied at once; a panel taken apart has all groups of the first of them before those of the next. */
+/** Rows of weights multiplied at once. An unpacked panel has all groups of the first such rows before those of the next. */
 const WIDE_ROWS = 4 * WIDE_QUADS;
 
-/** Bytes of a group of some rows taken apart: scales, zero points or what minima add, planes. Groups of 16 are one each. */
+/** Layout of an unpacked group of WIDE_ROWS rows: scales, zero points or minima, planes. Groups of 16 are one each. */
 function unpackedGroup(shape: PanelShape, mode: DotMode): { zeros: number; vectors: number; bytes: number } {
   const zeros = 4 * WIDE_ROWS;
   const vectors = zeros + (shape.hasZeros || shape.hasMinima ? 4 * WIDE_ROWS : 0);
   return { zeros, vectors, bytes: vectors + WIDE_ROWS * shape.partLength * planeCount(mode, shape) };
 }
 
-/** Thread scratch that the kernel needs for so many groups. */
+/** Bytes of thread scratch that the kernel needs for `groups` groups. */
 export function gemmThreadBytes(shape: PanelShape, mode: DotMode, groups: number): number {
   return PANEL_START + (shape.rows / WIDE_ROWS) * groups * shape.parts * unpackedGroup(shape, mode).bytes;
 }
 
-/** Factors of 8 bits are multiplied in the plain way, whose sums take half the registers. */
+/** Mode of GEMM: factors of 8 bits are multiplied by `plain`, whose sums take half the registers. */
 export function gemmMode(mode: DotMode, shape: PanelShape): DotMode {
   return factorBits(shape) === 8 ? "plain" : mode;
 }
@@ -99,7 +99,7 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
 
 const unpackParams = { weights: "ptr", to: "ptr", groups: "i32", levels: "ptr", frontBytes: "ptr" } as const;
 
-/** Takes a panel apart: float32 scales, 32-bit zero points, and weights as the planes that are multiplied. */
+/** Unpacks a panel: float32 scales, 32-bit zero points or float32 minima, and weights as planes. */
 function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCode<typeof unpackParams, null> {
   return defineFunction(name, unpackParams, ({ weights, to, groups, levels, frontBytes }, scope) => {
     const constants = new VectorConstants(scope);
@@ -136,7 +136,7 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
         ];
       }),
     );
-    /** Blocks that lie in one group each; one block may hold two groups. */
+    /** Sections (groups of 16) are unpacked in turn, unless one block holds two of them. */
     const inTurn = steps >= blockSteps(shape) ? sections : [0];
     const blocks = shape.groupLength / (4 * blockSteps(shape)) / inTurn.length;
     return [
@@ -163,14 +163,14 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
   });
 }
 
-/** Where a quad of rows is among the parts of a panel, and in its part. */
+/** Part of a panel that has a quad of rows, and the quad's byte offset in it. */
 const partOf = (parts: readonly Local<"ptr">[], quad: number) => parts[Math.floor(quad / WIDE_QUADS)]!;
 const placeIn = (quad: number) => 16 * (quad % WIDE_QUADS);
 
 const rowsParams = { args: "ptr", panel: "i32", thread: "i32", row: "i32", part: "i32" } as const;
 type RowsCode = FunctionCode<typeof rowsParams, null>;
 
-/** Multiplies some rows of activations with eight rows of weights of a panel taken apart. */
+/** Multiplies `count` rows of activations with eight rows of weights of an unpacked panel. */
 function rowsCode(name: string, shape: PanelShape, mode: DotMode, count: number): RowsCode {
   return defineFunction(name, rowsParams, ({ args, panel, thread, row, part }, scope) => {
     const { fields, statements } = linearBlock.load(scope, args);
@@ -228,7 +228,7 @@ class RowsGenerator {
     this.#splat = scope.local("v128", "splat");
   }
 
-  /** All groups. */
+  /** Adds the scaled sums of all groups to the results. */
   body({ thread, row, part }: RowsPlace, results: readonly (readonly Local<"v128">[])[]): Body {
     const { shape, mode, fields, scope, constants } = this.#context;
     const group = scope.local("i32", "group");
@@ -266,7 +266,7 @@ class RowsGenerator {
     ];
   }
 
-  /** What is done with the steps of each block of a group. Where those are several, each is a unit. */
+  /** Runs `body` for each block of a group, with its steps. If a group has several blocks, each is a unit. */
   #blocks(body: (steps: Body) => Body): Body {
     const { shape, mode, scope } = this.#context;
     if (shape.blocks === 1) return body(this.#steps());
@@ -295,7 +295,7 @@ class RowsGenerator {
     );
   }
 
-  /** The integer sums of a group: up to eight steps of four k at a time. */
+  /** Adds the products of a group to the integer sums, up to eight steps of four k at a time. */
   #steps(): Body {
     const { shape, mode, scope } = this.#context;
     const units = Math.ceil(shape.partLength / 4 / UNIT_STEPS);

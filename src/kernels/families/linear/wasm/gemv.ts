@@ -1,6 +1,7 @@
 /**
- * Integer linear layers for one or a few rows of activations: packed panels are unpacked as they are multiplied, once for some
- * rows. Of one row, several panels far apart are read at once, which memory answers faster than one. A tile is a range of panels.
+ * Integer GEMV for one or a few rows of activations: panels are unpacked in registers as they are multiplied, once for up to
+ * FEW_ROWS rows. For one row, several panels far apart are read at once, which memory serves faster. A tile is a range of
+ * panels.
  */
 
 import { fieldTables } from "../../../layout/fields.ts";
@@ -36,21 +37,22 @@ import {
 } from "./dot-sums.ts";
 import { type LinearFields, linearBlock, seedOf, storePanel } from "./panel.ts";
 
-/** Panels read at once for one row of activations, and for some. */
+/** Panels read at once for one row of activations. */
 export const STREAMS = 8;
+/** Panels read at once for several rows. */
 const FEW_STREAMS = 2;
-/** Rows of activations multiplied at once. */
+/** Most rows of activations multiplied at once. */
 export const FEW_ROWS = 4;
-/** Weights of a row that one turn of the innermost loop takes. */
+/** Weights of a row in one iteration of the innermost loop. */
 const UNIT = 32;
 const UNIT_STEPS = UNIT / 4;
-/** Before results, thread scratch has the end of rows that `storePanel` needs. */
+/** Byte offset of results in thread scratch; `storePanel` needs the bytes before it for the ends of rows. */
 const RESULTS_START = 4 * PANEL_ROWS;
 
-/** Thread scratch that the kernel needs. */
+/** Bytes of thread scratch that the kernel needs. */
 export const GEMV_THREAD_BYTES = RESULTS_START + 4 * PANEL_ROWS * Math.max(STREAMS, FEW_STREAMS * FEW_ROWS);
 
-/** Code that multiplies `most` rows of activations at once, and those that are left over together. */
+/** GEMV code that multiplies `most` rows of activations at once, and then those left over together. */
 export function gemvCode(shape: PanelShape, mode: DotMode, most: number): KernelCode {
   const key = `gemv${most}_${mode}_${shapeKey(shape)}`;
   return { key, build: () => gemvFunctions(key, shape, mode, most) };
@@ -81,7 +83,7 @@ interface GemvContext {
   readonly fields: LinearFields;
   readonly scope: Scope;
   readonly thread: Local<"i32">;
-  /** The first row of activations, and how many are multiplied at once. */
+  /** First row of activations, and how many are multiplied at once. */
   readonly row: Local<"i32">;
   readonly count: number;
   /** The most rows that the code multiplies at once. */
@@ -148,7 +150,7 @@ class GemvGenerator {
       each.set(i32.rem_u(left, int(STREAMS))),
       when(each, this.#stripe(1, { start, apart, count: each })),
     ];
-    // Of an odd number, both have the panel in the middle.
+    // If the number is odd, both streams compute the panel in the middle.
     const ofSome = () => [
       each.set(i32.shr_u(i32.add(left, int(1)), int(1))),
       apart.set(i32.sub(left, each)),
@@ -167,7 +169,7 @@ class GemvGenerator {
     ];
   }
 
-  /** `count` panels of each of some streams, which begin `apart` panels apart. */
+  /** Computes `count` panels of each of `streams` streams, which begin `apart` panels apart. */
   #stripe(streams: number, { start, apart, count }: Record<"start" | "apart" | "count", Local<"i32">>): Body {
     const { panels, panelBytes, correctionOffset, frontBytes, records, groups } = this.#fields;
     const weights = this.#scope.localArray("ptr", "weights", streams);
@@ -226,7 +228,7 @@ class GemvGenerator {
     return quad + QUADS * (part + this.#shape.parts * row);
   }
 
-  /** One group of a panel: its integer sums, scaled and added to the results, quad by quad, so that they stay in registers. */
+  /** Computes one group of a panel quad by quad, so that sums stay in registers, and adds the scaled sums to the results. */
   #group(weight: Local<"ptr">, stream: number): Body {
     const { groupBytes, groupLength, blocks, parts } = this.#shape;
     const units = groupLength / UNIT;
@@ -284,7 +286,7 @@ class GemvGenerator {
     ];
   }
 
-  /** Units of a group one after the other: those of one record of activations, or blocks with a record each. */
+  /** Loops over the units of a group: parts of one record of activations, or if `inBlocks`, blocks with a record each. */
   #looped(weight: Local<"ptr">, count: number, inBlocks: boolean, body: (at: Local<"ptr">) => Body): Body {
     const { bits } = this.#shape;
     const at = this.#scope.local("ptr", "at");
@@ -301,7 +303,7 @@ class GemvGenerator {
     ];
   }
 
-  /** 32 weights of a quad. */
+  /** Multiplies 32 weights of each row of a quad. */
   #unit(weight: Local<"ptr">, quad: number): Body {
     const { vectors, fields } = fieldTables[this.#shape.bits]!;
     const chunks = Array.from({ length: UNIT_STEPS / fields.length }, (_, c) =>
@@ -310,7 +312,7 @@ class GemvGenerator {
     return [chunks, this.#sums.settle()];
   }
 
-  /** The vectors that hold `fields` times four weights of a quad. */
+  /** Multiplies the weights of one chunk: vectors that hold, for each field, four weights of each row of a quad. */
   #chunk(weight: Local<"ptr">, offset: number, firstStep: number, quad: number): Body {
     const { bits } = this.#shape;
     const mode = this.#mode;

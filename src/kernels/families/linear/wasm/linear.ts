@@ -1,4 +1,4 @@
-/** Rows of integer linear layers: 8-bit dynamic activations times panels of weights, by the ways to multiply. */
+/** Integer linear kernels: dynamic 8-bit activations times panels of weights, for each dot product mode. */
 
 import type { CpuFeature, Kernel } from "../../../contract.ts";
 import {
@@ -18,9 +18,9 @@ import { gemmCode, gemmMode, gemmThreadBytes } from "./gemm.ts";
 import { FEW_ROWS, GEMV_THREAD_BYTES, gemvCode, STREAMS } from "./gemv.ts";
 import { linearBlock } from "./panel.ts";
 
-/** How a row multiplies: its code, and the scratch that a thread needs for it. */
+/** The multiplication of a kernel (GEMV or GEMM): its code, and the scratch that a thread needs. */
 interface Multiply {
-  /** What the code is made for. */
+  /** Shape that the code is specialized for. */
   shape(weights: PackedLinearArgs["weights"]): PanelShape;
   mode(shape: PanelShape): DotMode;
   code(shape: PanelShape, mode: DotMode): KernelCode;
@@ -28,12 +28,12 @@ interface Multiply {
   panelsPerTile(panels: number, threads: number): number;
 }
 
-/** Tiles for each thread, so that none waits long for another. */
+/** Tiles for each thread: with several, threads wait less for the last one. */
 const TILES_PER_THREAD = 8;
 const GEMV_PANELS_MAX = 32;
 const GEMM_PANELS_MAX = 8;
 
-/** Tiles of whole streams, unless there are too few panels for that. */
+/** Panels of a GEMV tile: a multiple of STREAMS, unless there are too few panels for that. */
 function gemvPanels(panels: number, threads: number): number {
   const share = Math.ceil(panels / threads);
   if (share < STREAMS) return share;
@@ -41,11 +41,13 @@ function gemvPanels(panels: number, threads: number): number {
   return Math.ceil(wanted / STREAMS) * STREAMS;
 }
 
-/** Levels of 8 bits are multiplied in the plain way, which is faster than as two planes. */
+/** Mode for codebooks: levels of 8 bits are multiplied by `plain`, which is faster than two planes. */
 const plainForLevels = (mode: DotMode, { hasLevels, hasNarrowLevels }: PanelShape): DotMode =>
   hasLevels && !hasNarrowLevels ? "plain" : mode;
 
-/** Products of some rows at once. Sums of 16 bits would hold single products of 8 bits: those are multiplied in the plain way. */
+/**
+ * GEMV of up to `rows` rows at once. 16-bit sums would hold single products of 8-bit weights only: `plain` multiplies those.
+ */
 const gemv = (mode: DotMode, rows: number): Multiply => ({
   shape: panelShape,
   mode: (shape) => plainForLevels(mode === "relaxed16" ? gemmMode(mode, shape) : mode, shape),
@@ -63,7 +65,7 @@ const gemm = (mode: DotMode): Multiply => ({
     Math.max(1, Math.min(GEMM_PANELS_MAX, Math.ceil(panels / (TILES_PER_THREAD * threads)))),
 });
 
-/** The same for activations in blocks. */
+/** `multiply` for activations in blocks. */
 const ofBlocks = (multiply: Multiply): Multiply => ({ ...multiply, shape: (weights) => inBlocks(panelShape(weights)) });
 
 /** Bytes of a thread's scratch, in whole cache lines. */
@@ -126,8 +128,8 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
 }
 
 /**
- * A row is named for the fewest rows of activations that it serves and the rows of its panels; panels of 32 rows are always
- * taken apart first.
+ * A kernel. Its name says the fewest rows of activations that it serves and the rows of its panels. Panels of 32 rows are
+ * always unpacked first (GEMM).
  */
 function linearRow(name: string, needs: readonly CpuFeature[], multiply: Multiply): Kernel<PackedLinearArgs> {
   const [mStep, nStep] = /_(\d+)x(\d+)x/.exec(name)!.slice(1).map(Number) as [number, number];
@@ -144,14 +146,16 @@ function linearRow(name: string, needs: readonly CpuFeature[], multiply: Multipl
   });
 }
 
-/** Ways to multiply, best first: sums of 16 bits are fewer instructions where the engine makes a 32-bit dot product of several. */
+/**
+ * Dot product modes, best first. 16-bit sums are faster where the engine makes a 32-bit dot product of several instructions.
+ */
 const ways: readonly [name: string, mode: DotMode, needs: readonly CpuFeature[]][] = [
   ["relaxed16", "relaxed16", ["relaxed_dot16", "split_dot"]],
   ["relaxed", "relaxed", ["relaxed_dot"]],
   ["simd", "plain", ["simd128"]],
 ];
 
-/** Rows for activations quantized in a way, best first. */
+/** Kernels for one type of activations, best first. */
 const rowsOf = (types: string, of: (multiply: Multiply) => Multiply): readonly Kernel<PackedLinearArgs>[] =>
   ways.flatMap(([name, mode, needs]) => [
     linearRow(`linear_${types}_wx_8x16x32_wasm_${name}`, needs, of(gemm(mode))),
@@ -160,7 +164,7 @@ const rowsOf = (types: string, of: (multiply: Multiply) => Multiply): readonly K
     linearRow(`linear_${types}_wx_1x32x32_wasm_${name}`, needs, of(gemm(mode))),
   ]);
 
-/** Of activations with one scale and zero point a row. */
+/** For activations with one scale and zero point a row. */
 export const linearA8Wasm = rowsOf("a8", (multiply) => multiply);
-/** Of activations in blocks with a scale each. */
+/** For activations in blocks with a scale each. */
 export const linearA8BlocksWasm = rowsOf("a8b32", ofBlocks);

@@ -1,4 +1,4 @@
-/** What the integer linear kernels share: their arguments, what sums start from, and the end of a panel. */
+/** Code that integer GEMV and GEMM share: arguments, initial values of sums, and storing results. */
 import { type Body, type Expr, type Local, when, widen } from "../../../wasm/assembler/expression.ts";
 import { f32x4, i32, i32x4, int, memory, v128 } from "../../../wasm/assembler/instructions.ts";
 import type { Scope } from "../../../wasm/assembler/module.ts";
@@ -7,12 +7,11 @@ import type { PanelShape } from "../../../wasm/generate/packed-panels.ts";
 import { loadZeros, unscaleHalves, type VectorConstants } from "../../../wasm/generate/weight-fields.ts";
 import { ArgumentBlock, type FieldsOf } from "../../../wasm/kernel-code.ts";
 
-/** Arguments of the integer linear kernels. */
 export const linearBlock = new ArgumentBlock({
   panels: "ptr",
   panelBytes: "ptr",
   correctionOffset: "ptr",
-  /** Of the factors of scales in front of a panel. */
+  /** Bytes of the factors of scales in front of a panel. */
   frontBytes: "ptr",
   levels: "ptr",
   /** Quantized activations. */
@@ -20,7 +19,7 @@ export const linearBlock = new ArgumentBlock({
   scales: "ptr",
   zeros: "ptr",
   y: "ptr",
-  /** For each thread: room for the end of rows, then a panel taken apart. */
+  /** For each thread: room for the ends of rows, then the unpacked panel of GEMM or the results of GEMV. */
   threadScratch: "ptr",
   threadBytes: "ptr",
   m: "i32",
@@ -31,7 +30,7 @@ export const linearBlock = new ArgumentBlock({
 });
 export type LinearFields = FieldsOf<typeof linearBlock>;
 
-/** What a group's sums start from: `seed`, and less zero points times the sum of the activations. */
+/** Initial value of a group's sums: `seed`, less zero points * sum of the activations if there are zero points. */
 export function seedOf(
   shape: PanelShape,
   group: Expr<"ptr">,
@@ -50,17 +49,17 @@ export interface PanelEnd {
   readonly constants: VectorConstants;
   readonly thread: Local<"i32">;
   readonly row: Expr<"i32">;
-  /** The first of the columns of y. */
+  /** First of the columns of y. */
   readonly column: Expr<"i32">;
-  /** Address of their corrections; those of all columns of the panel are before all biases. */
+  /** Address of the columns' corrections. The panel's biases follow the corrections of all its columns. */
   readonly tail: Expr<"ptr">;
   /** Sums of columns, four to a vector. */
   readonly results: readonly Local<"v128">[];
 }
 
 /**
- * y = (sums - zero point * corrections) * scale + bias for columns of a panel, fewer at the end of the matrix. Sums of blocks
- * have their scales already.
+ * Stores y = (sums - zero point * corrections) * scale + bias for columns of a panel, fewer at the end of the matrix. Sums of
+ * activations in blocks are scaled already.
  */
 export function storePanel(end: PanelEnd): Body {
   const { shape, fields, scope, constants, results, row, tail } = end;

@@ -1,4 +1,4 @@
-/** Kernels of weight-only linear layers: float activations times panels of quantized weights, which are dequantized panel by panel. */
+/** Weight-only linear kernels: float activations times quantized weights, which are dequantized panel by panel. */
 
 import type { Kernel } from "../../../contract.ts";
 import type { Body, Local } from "../../../wasm/assembler/expression.ts";
@@ -31,10 +31,10 @@ import { wasmKernel } from "../../../wasm/kernel.ts";
 import type { KernelCode } from "../../../wasm/kernel-code.ts";
 import type { PackedLinearArgs } from "../fields.ts";
 
-/** Tiles for each thread: with several, no thread waits long for another at the end. */
+/** Tiles for each thread: with several, threads wait less for the last one. */
 const TILES_PER_THREAD = 8;
 
-/** Dequantizes 32 k of a panel: (level - zero) * scale. */
+/** Dequantizes 32 columns (k) of a panel: (level - zero) * scale. */
 function unpackCode(name: string, shape: PanelShape): UnpackCode {
   return defineFunction(name, unpackParams, ({ args, panel, unit, to }, scope) => {
     const { fields, statements } = floatPanelBlock.load(scope, args);
