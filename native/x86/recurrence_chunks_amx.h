@@ -37,19 +37,19 @@ struct Workspace {
   uint8_t* rows;     // Two tiles of keys and two of queries as left factors: [4][steps].
   uint8_t* columns;  // Keys as right factors: [2][steps], pairs of numbers of a key.
   uint8_t* turned;   // Keys as left factors: [key tiles], of all rows.
-  float* products;   // Of keys and of queries with keys: [4][2].
+  float* products;   // Dot products of keys and of queries with keys: [4][2].
   // Per chunk and head.
-  float* system;     // [rows][rows]: what of the rows before is taken away.
-  float* inverse;    // [rows][rows]: what of the rows before is in u, beside the row's own.
-  uint8_t* taken;    // The same as left factors: [2].
-  uint8_t* weights;  // Of u in y, as left factors: [2].
+  float* system;     // [rows r][rows j < r]: -beta_r e(r, j) (k_r . k_j).
+  float* inverse;    // [rows][rows]: factors of earlier rows in u; the row's own is 1.
+  uint8_t* taken;    // The inverse as left factors: [2].
+  uint8_t* weights;  // Weights of u in y, as left factors: [2].
   // Per pair of value tiles.
   uint8_t* factors;  // The state as right factors: [2][steps], pairs of keys.
   float* reads;      // S0^T of keys and of queries: [4][2].
   float* added;      // u: [2][2].
-  uint8_t* given;    // What u is made from, as right factors: [2].
+  uint8_t* given;    // Right side of the system, as right factors: [2].
   uint8_t* addends;  // u as right factors: [2].
-  uint8_t* lasting;  // What of u is left at the chunk's end, as right factors: [2].
+  uint8_t* lasting;  // u decayed to the chunk's end, as right factors: [2].
   float* states;     // [heads][pairs][key tiles][2].
   size_t bytes;
 
