@@ -78,8 +78,8 @@ class SharedBlocksPart : public AttentionPart<Isa, Element> {
   explicit SharedBlocksPart(const AttentionPart<Isa, Element>& part) : AttentionPart<Isa, Element>(part) {}
 
  protected:
-  // Calls body(block, range) for the blocks in order. An int4 page is passed once as the f16 residual and once
-  // expanded, each with the range of queries that see that form.
+  // Calls body(block, range) for the blocks in order, with the queries that may see them. An int4 page is passed up to
+  // twice: as the f16 residual and expanded, each with the queries that see that form.
   template <class Body>
   void each_shared_block(float* expanded, Body&& body) {
     if constexpr (std::is_same_v<Element, uint16_t>)
