@@ -15,7 +15,7 @@ struct NeonDotprod : NeonVectors {
   }
 };
 
-// A product takes 4 k of 4 rows of weights and of one row of activations, one of the 4 rows in a vector.
+// A dot product takes 4 k of 4 rows of weights and of one row of activations, one of 4 rows in a vector.
 struct DotprodIsa {
   static constexpr int kRowStep = 4;
   static constexpr uint32_t kWideChunk = 64;
@@ -28,7 +28,7 @@ struct DotprodIsa {
   }
   static void store_scales(float* at, float32x4_t scales) { vst1q_f32(at, scales); }
 
-  // Sums: [activation row][quad].
+  // Sums are [activation row][quad].
   template <int Rows, int Quads>
   struct Tile {
     static constexpr int kSums = Rows * Quads;

@@ -1,6 +1,6 @@
-// Linear layers over float weights with the bf16 matrix products of Armv8.6 for many rows of x. Factors are sums of
-// bf16 that are exactly they: three of x and of f32 weights, two of f16 weights, bf16 weights as they are. Products of
-// parts that come to less than 2^-21 of the whole are left out. Subnormal numbers count as 0.
+// GEMM over float weights with the bf16 matrix products of Armv8.6. Factors are exact sums of bf16: three for x and for
+// f32 weights, two for f16 weights, one for bf16 weights. Products of parts below 2^-21 of the whole are left out.
+// Subnormal numbers count as 0.
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 namespace lowbit {
 namespace {
 
-// Rows of x and columns of y of a tile of work, and values of k that are multiplied before the next: weights and sums
-// of a tile stay in the second cache, a block of x in the first.
+// Rows of x, columns of y and depth along k of a tile of work: its weights and sums stay in the second-level cache, a
+// block of x in the first-level one.
 constexpr uint32_t kTileRows = 256, kTileColumns = 32, kDepth = 1024;
-// A block of y, and values of k of one product.
+// Rows and columns of a block of y, and values of k per product.
 constexpr uint32_t kBlock = 8, kStep = 4;
-// Pairs of rows of x or columns of y of a block, and parts of x, which are the most of weights.
+// Pairs of rows of x or columns of y in a block, and parts of x, as many as weights have at most.
 constexpr uint32_t kPairs = kBlock / 2, kParts = 3;
 constexpr uint32_t kBlockSums = kBlock * kBlock;
 
-// Parts of weights.
+// Parts of weights of a type.
 template <FloatType Type>
 constexpr uint32_t kPartsOf = Type == FloatType::kBf16  ? 1
                               : Type == FloatType::kF16 ? 2
@@ -30,7 +30,7 @@ constexpr uint32_t kPartsOf = Type == FloatType::kBf16  ? 1
 struct Bf16Linear : FloatCall {
   // x as [blocks of 8 rows][steps of k][parts][pairs].
   bfloat16x8_t* rows;
-  // For each thread: weights as [blocks of 8 columns][steps of kDepth][parts][pairs], then sums [blocks][64].
+  // Per thread: weights as [blocks of 8 columns][steps of kDepth][parts][pairs], then sums [blocks][64].
   uint8_t* local;
   uint32_t steps, row_tiles;
 
@@ -47,14 +47,14 @@ struct Parts {
   bfloat16x4_t parts[kParts];
 };
 
-// The first 8 bits of values, cut, so that they never overflow. What is left of the values is exact.
+// The first 8 bits of values, truncated so that they never overflow. The rest, v - first_part(v), is exact.
 inline float32x4_t first_part(float32x4_t v) {
   return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v), vdupq_n_u32(0xffff0000)));
 }
 
 inline bfloat16x4_t as_bf16(float32x4_t v) { return vreinterpret_bf16_u16(vshrn_n_u32(vreinterpretq_u32_f32(v), 16)); }
 
-// Parts from the largest on; their sums are the values.
+// Splits values into parts, largest first, whose sums are the values.
 inline Parts split(float32x4_t v) {
   const float32x4_t first = first_part(v), rest = vsubq_f32(v, first), second = first_part(rest);
   return {{as_bf16(first), as_bf16(second), as_bf16(vsubq_f32(rest, second))}};
@@ -68,7 +68,7 @@ inline Parts load_parts(const void* values, size_t at) {
   return {{vreinterpret_bf16_u16(words)}};
 }
 
-// The first `count` of four values; the others are 0.
+// Splits the first `count` of four values; the others are 0.
 template <FloatType Type>
 inline Parts load_some_parts(const void* values, size_t at, uint32_t count) {
   constexpr size_t kBytes = Type == FloatType::kF32 ? 4 : 2;
@@ -77,8 +77,8 @@ inline Parts load_some_parts(const void* values, size_t at, uint32_t count) {
   return load_parts<Type>(some, 0);
 }
 
-// The first `Count` parts of 8 rows of values [count, k] from row `first`, `steps` of k from value `start`; what lies
-// outside is 0.
+// Packs the first `Count` parts of 8 rows of values [count, k] from row `first` on, `steps` steps from value `start` of
+// k on. Values out of range are 0.
 template <FloatType Type, uint32_t Count>
 void pack_block(const void* values, uint32_t first, uint32_t count, uint32_t k, uint32_t start, uint32_t steps,
                 bfloat16x8_t* packed) {
@@ -99,8 +99,8 @@ void pack_block(const void* values, uint32_t first, uint32_t count, uint32_t k, 
   }
 }
 
-// Adds `steps` of k to the sums of 8 rows and 8 columns, [pairs of rows][pairs of columns][2][2]: products of parts i
-// of x and j of `Count` parts of weights with i + j <= 2.
+// Adds `steps` steps of k to the sums of 8 rows and 8 columns, [pairs of rows][pairs of columns][2][2]: products of
+// parts i of x and j of the `Count` parts of weights with i + j <= 2.
 template <uint32_t Count>
 void multiply_block(const bfloat16x8_t* x, const bfloat16x8_t* w, uint32_t steps, float* sums, bool first) {
   float32x4_t sum[kPairs * kPairs];

@@ -1,4 +1,4 @@
-// Linear layers over panel32 weights on NEON with the 8-bit matrix products of Armv8.6: prompts, 8 rows at a time, and
+// Linear layers over panel32 weights on NEON with the 8-bit matrix products of Armv8.6: prefill, 8 rows at a time, and
 // single rows of odd widths.
 #include "panel32_dotprod.h"
 #include "panel32_gemm.h"
@@ -9,14 +9,14 @@
 namespace lowbit {
 namespace {
 
-// A product takes 2 rows of activations and 2 of weights, 8 k each, to a vector of 2 x 2 sums.
+// A matrix product takes 2 rows of activations and 2 of weights, 8 k each, and gives a vector of 2 x 2 sums.
 struct MatrixIsa {
   static constexpr int kRowStep = 2;
   static constexpr uint32_t kWideChunk = 64;
-  // Scales are kept in the order of sums: rows 0 1 0 1 and 2 3 2 3 of a quad.
+  // Scales are stored in the order of the sums: rows 0 1 0 1 and 2 3 2 3 of a quad.
   static constexpr size_t kScaleCopies = kI8mmScaleCopies;
 
-  // Two vectors of 4 rows and 4 k become two of 2 rows and 8 k.
+  // Turns two vectors of 4 rows and 4 k into two of 2 rows and 8 k.
   static void store_weights(int8_t* panel, QuadColumns columns, int8x16_t low, int8x16_t high) {
     int8_t* at = panel + columns.offset();
     const int32x4_t a = vreinterpretq_s32_s8(low), b = vreinterpretq_s32_s8(high);
@@ -29,7 +29,7 @@ struct MatrixIsa {
     vst1q_f32(at + 4, vreinterpretq_f32_f64(vdupq_laneq_f64(pairs, 1)));
   }
 
-  // Sums: [pair of activation rows][quad][pair of weight rows].
+  // Sums are [pair of activation rows][quad][pair of weight rows].
   template <int Rows, int Quads>
   struct Tile {
     static constexpr int kSums = Rows / 2 * Quads * 2;

@@ -9,7 +9,7 @@ namespace lowbit {
 namespace {
 
 struct Neon : NeonVectors {
-  // Sums of two products stay within 16 bits, except for -128 times -128 twice.
+  // Sums of two products fit 16 bits, except for -128 times -128 twice.
   template <bool Wide>
   static Ints dot(Ints sum, Bytes u, int32_t four) {
     const int8x16_t w = vreinterpretq_s8_u8(u);
@@ -20,9 +20,9 @@ struct Neon : NeonVectors {
   }
 };
 
-// A row of activations by an unpacked chunk of panel32.
+// Products of a row of activations with an unpacked chunk of panel32.
 struct NeonSums {
-  // Steps of 4 k whose products, one each in a sum of 16 bits, cannot overflow it.
+  // Steps of 4 k whose products, one per 16-bit sum, cannot overflow it.
   template <int Bits>
   static constexpr uint32_t kSteps = Bits <= 5   ? 8
                                      : Bits == 6 ? 4

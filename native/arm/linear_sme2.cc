@@ -1,8 +1,8 @@
-// Linear layers over panel32 weights with the outer products of SME2: prompts and large batches, in tiles of as many
+// Linear layers over panel32 weights with the outer products of SME2: prefill and large batches, in tiles of as many
 // rows as a streaming vector has 32-bit numbers.
 //
-// Cores share units of streaming mode, and one thread keeps a unit busy. So as many threads as there are units stream,
-// and the others work on tiles of the same call with NEON's matrix products, whose results are the same bits.
+// Cores share streaming units, and one thread keeps a unit busy. So as many threads as there are units stream; the
+// others work on tiles of the same call with NEON's matrix products, whose results have the same bits.
 #include "panel32_gemm.h"
 #include "panel32_i8mm.h"
 #include "streaming.h"
@@ -13,7 +13,7 @@ namespace lowbit {
 namespace {
 
 struct Streamed32 : Linear32 {
-  // Tiles of threads that do not stream.
+  // Runs tiles on threads that do not stream.
   Run plain;
   uint32_t streams;
 };
@@ -21,7 +21,7 @@ static_assert(sizeof(Streamed32) <= kArgsMax);
 
 constexpr uint32_t kRowsMax = 16;
 
-// Rows in twos, as threads that do not stream want them, and in tiles of streaming_rows(), 4 k of each row.
+// Stores rows both in twos, for threads that do not stream, and in tiles of streaming_rows(), 4 k of each row.
 constexpr int kTwoOrders = 3;
 
 template <>
@@ -36,7 +36,7 @@ inline void store_values<kTwoOrders>(const Linear32& args, uint32_t row, uint32_
   vst1q_lane_s32(out + 3 * rows, vreinterpretq_s32_s8(q), 3);
 }
 
-// Unpacked panels are pairs of streaming vectors, one after the other: 4 k of two tiles' rows of weights.
+// An unpacked panel is pairs of streaming vectors: 4 k of the weight rows of two tiles.
 struct StreamingIsa {
   static constexpr size_t kScaleCopies = 1;
 
@@ -50,7 +50,7 @@ struct StreamingIsa {
   static void store_scales(float* at, float32x4_t scales) { vst1q_f32(at, scales); }
 };
 
-// The order of rows in a tile.
+// Order of rows in a tile.
 struct Places {
   uint32_t of[kRowsMax];
 
@@ -115,7 +115,7 @@ struct PlainIsa {
   static constexpr size_t kScaleCopies = kI8mmScaleCopies;
 };
 
-// Unpacked panels of threads that stream are shorter and come first.
+// Reserves a panel of NEON's size per thread: those of threads that stream are shorter and come first.
 size_t carve_streamed(Linear32& args, uint8_t* base, uint32_t threads) {
   Carver carver{base};
   carve_activations(carver, args, streaming_rows(), 0);

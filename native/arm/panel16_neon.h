@@ -1,4 +1,4 @@
-// panel16 linear layers on 16-byte NEON vectors: 4 of a panel's 16 rows. The dot product is left to each file.
+// panel16 linear layers on 16-byte NEON vectors: 4 of a panel's 16 rows. Each file supplies its own dot product.
 #pragma once
 
 #include <arm_neon.h>
@@ -16,7 +16,7 @@ struct NeonVectors : NoShortSums, ScalarQuantizer {
   static constexpr int kPanels = 1;
   static constexpr int32_t kLevelOffset = 0;
 
-  // Wider weights would not be non-negative int8: 8-bit ones are multiplied as the signed integers themselves.
+  // 8-bit weights are multiplied as the signed integers they are: as unsigned ones they would not fit int8.
   template <int Bits>
   static constexpr int32_t offset() {
     return Bits == 8 ? 0 : 1 << (Bits - 1);

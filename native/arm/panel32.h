@@ -1,9 +1,9 @@
-// What all kernels for panel32 weights share: the bound call, its scratch, and the quantization of activations.
+// Shared by all kernels for panel32 weights: the bound call, its scratch, and the quantization of activations.
 //
-// Groups are worked on in chunks whose sums stay below 2^22, so that they can be kept as the low bits of a float of
-// known exponent (kMagic), and conversion is one subtraction. Chunks are the same for one row and for many, and their
-// sums are scaled and added in order: a row's results do not depend on others. Where activations have a scale a block,
-// chunks are blocks: total = fma(sum * activation scale, scale, total).
+// Groups are processed in chunks whose sums stay below 2^22, so that sums are the low bits of a float of known exponent
+// (kMagic) and become floats by one subtraction. Chunks are the same for GEMV and GEMM, and their sums are scaled and
+// added in order: a row's results do not depend on other rows. With activations in blocks, a chunk is a block: total =
+// fma(sum * activation scale, scale, total).
 #pragma once
 
 #include <arm_neon.h>
@@ -20,23 +20,23 @@ namespace {
 
 constexpr uint32_t kPanelRows = 32;
 constexpr uint32_t kQuads = kPanelRows / 4;
-// Longest chunk of any weights in 8 bits, multiplied by any activations.
+// Longest chunk that 8-bit weights allow with any activations.
 constexpr uint32_t kChunkMax = 128;
 
 // 1.5 * 2^23 as bits: added to an integer of magnitude under 2^22 it gives the bits of that float plus the integer.
 constexpr int32_t kMagicBits = 0x4b400000;
 constexpr float kMagic = 12582912.0f;
 
-// Quantized rows. Values are int8, groups padded with zeros to a multiple of 32, rows interleaved as the kernel wants.
+// Quantized rows: int8 values, groups padded with zeros to a multiple of 32, rows interleaved as the kernel needs them.
 struct Activations {
   int8_t* values;
-  // The same rows in the order of streaming tiles, for kernels with such.
+  // Copy of the rows in the order of streaming tiles; only for kernels that stream.
   int8_t* streamed;
-  // Of each chunk, the sum of the values, with minima times the factor; and what sums are times: the scale of a block,
-  // else 1. [chunk][row_stride].
+  // Per chunk, [chunk][row_stride]: the sum of the values, times the factor where there are minima; and the factor of
+  // sums, the scale of a block or 1.
   float* sums;
   float* factors;
-  // What the accumulators of a chunk start with: [row][chunk][starts][4].
+  // Initial values of a chunk's accumulators: [row][chunk][starts][4].
   int32_t* starts;
   // [row]
   float* scales;
@@ -50,7 +50,7 @@ struct Linear32 {
   Activations rows;
   const float* x;
   float* y;
-  // One unpacked panel for each thread.
+  // One unpacked panel per thread.
   uint8_t* unpacked;
   uint32_t m, panels_per_tile, rows_per_tile;
   // Longest chunk.
@@ -60,7 +60,7 @@ struct Linear32 {
 };
 static_assert(sizeof(Linear32) <= kArgsMax);
 
-// Parts of a scratch buffer, one after the other at multiples of 64; only counts when `base` is null.
+// Carves a scratch buffer into parts at multiples of 64 bytes; only counts bytes when `base` is null.
 struct Carver {
   uint8_t* base;
   size_t size = 0;
@@ -73,7 +73,7 @@ struct Carver {
   }
 };
 
-// Rows are padded to `row_step`, with rows of zeros.
+// Pads rows to a multiple of `row_step`, with rows of zeros.
 inline void carve_activations(Carver& carver, Linear32& args, uint32_t row_step, uint32_t starts) {
   Activations& rows = args.rows;
   rows.row_stride = static_cast<uint32_t>(round_up(args.m, row_step));
@@ -87,8 +87,8 @@ inline void carve_activations(Carver& carver, Linear32& args, uint32_t row_step,
   rows.zeros = carver.take<float>(padded);
 }
 
-// Where 16 values of a row go: rows alone, in fours with 4 k each (dot product by element), or in twos with 8 k each
-// (matrix product).
+// Stores 16 values of a row: row by row (1), in fours of rows with 4 k each (4, dot product by element), or in twos
+// with 8 k each (2, matrix product).
 template <int RowStep>
 inline void store_values(const Linear32& args, uint32_t row, uint32_t k, int8x16_t q) {
   const size_t padded_k = args.weights.padded_k();
@@ -114,8 +114,8 @@ struct RowRange {
   int32_t zero;
 };
 
-// Scale and zero point of a row: src/kernels/families/linear/activations.ts, operation by operation. These minima and
-// maxima keep NaNs; rows without a finite range get NaN as scale.
+// Scale and zero point of a row, operation by operation as src/kernels/families/linear/activations.ts. NEON's minima
+// and maxima keep NaNs; rows without a finite range get NaN as scale.
 inline RowRange row_range(const float* x, uint32_t k) {
   float32x4_t lows = vdupq_n_f32(0), highs = lows;
   auto widen = [&](float32x4_t v) {
@@ -138,7 +138,7 @@ inline RowRange row_range(const float* x, uint32_t k) {
   return range;
 }
 
-// Scale of a block of up to 32 values, which is symmetric about 0; NaN where they are not finite.
+// Scale of a block of up to 32 values, symmetric about 0; NaN where they are not finite.
 inline RowRange block_range(const float* x, uint32_t count) {
   float32x4_t largest = vdupq_n_f32(0);
   for (uint32_t c = 0; c < count; c += 4) {
@@ -154,7 +154,7 @@ inline RowRange block_range(const float* x, uint32_t count) {
   return range;
 }
 
-// 16 floats in 8 bits: rounded half to even, shifted, clamped.
+// Quantizes 16 floats to int8: rounded half to even, shifted by the zero point, clamped.
 inline int8x16_t quantize16(const float* x, const RowRange& range) {
   int32x4_t q[4];
   for (int i = 0; i < 4; i++) {
@@ -165,7 +165,7 @@ inline int8x16_t quantize16(const float* x, const RowRange& range) {
   return vqmovn_high_s16(vqmovn_s16(low), high);
 }
 
-// The same for the last `count` < 16 values of a group; the others are 0.
+// Quantizes the last `count` < 16 values of a group; the others are 0.
 inline int8x16_t quantize_some(const float* x, uint32_t count, const RowRange& range) {
   float values[16] = {};
   int8_t q[16];
@@ -175,7 +175,7 @@ inline int8x16_t quantize_some(const float* x, uint32_t count, const RowRange& r
   return vld1q_s8(q);
 }
 
-// Quantizes the chunk of a row that starts at `k` of the padded row, `count` values from `x` and zeros up to `length`.
+// Quantizes the chunk of a row that starts at `k` of the padded row: `count` values from `x` on, zeros up to `length`.
 // Returns the sum.
 template <int RowStep>
 inline int32_t quantize_chunk(const Linear32& args, uint32_t row, uint32_t k, uint32_t length, const float* x,
@@ -191,7 +191,7 @@ inline int32_t quantize_chunk(const Linear32& args, uint32_t row, uint32_t k, ui
   return vaddvq_s32(sum);
 }
 
-// Quantizes a row; `factors` times the sum of a chunk, plus kMagicBits, is what its accumulators start with.
+// Quantizes a row. A chunk's accumulators start with `factors` times its sum, plus kMagicBits.
 template <int RowStep>
 inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* factors) {
   const Panels& w = args.weights;
@@ -220,7 +220,7 @@ inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* fact
   }
 }
 
-// Rows `first` .. `last`; the tile with the last row adds the padding rows.
+// Quantizes rows `first` .. `last - 1` of a tile; the tile with the last row adds the padding rows.
 template <int RowStep>
 inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* factors) {
   const uint32_t first = tile * args.rows_per_tile, last = std::min(args.m, first + args.rows_per_tile);
@@ -236,23 +236,23 @@ inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* fa
   }
 }
 
-// Two vectors, by a load that the compiler does not replace by copies of registers: copies cost the units that
-// multiply. The memory is constant while kernels run, so that the load need not be ordered.
+// Loads two vectors in assembly, so that the compiler does not replace the load by register copies, which would occupy
+// the multipliers. Not ordered with other accesses: the memory is constant while kernels run.
 template <int Offset>
 inline LOWBIT_INLINE void load_fresh(const int32_t* p, int32x4_t& first, int32x4_t& second) {
   asm volatile("ldp %q0, %q1, [%2, %3]" : "=w"(first), "=w"(second) : "r"(p), "i"(4 * Offset));
 }
 
-// Constants in registers or, when there are none left, in memory: the compiler must not make them anew where it needs
-// them, which costs the units that multiply.
+// Keeps a constant in a register or, if there is none left, in memory: the compiler must not compute it anew at each
+// use, which would occupy the multipliers.
 template <class Vector>
 inline Vector kept(Vector v) {
   asm volatile("" : "+w"(v));
   return v;
 }
 
-// What was loaded from a pointer is loaded again: of vectors for which there are no registers, the compiler would
-// otherwise keep copies in memory.
+// Makes the compiler load from a pointer again: it would otherwise spill copies of vectors for which registers do not
+// suffice.
 inline void forget(const uint8_t*& p) { asm volatile("" : "+r"(p)); }
 
 inline float32x4_t load4(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
@@ -271,13 +271,13 @@ inline float32x4_t load4_e4m3(const uint8_t* p) {
   return vmulq_n_f32(vreinterpretq_f32_s32(bits), kE4m3Scale);
 }
 
-// Four rows of a panel in group g, of its first or second part of 16 weights.
+// Four rows of a panel in group g; `set` 1 is the second group of 16 of a pair.
 struct QuadPlace {
   const uint8_t* group;
   uint32_t g, quad, set;
 };
 
-// Their scales or minima, `offset` from the start of a group, whose factors are number `factor` on.
+// Their scales or minima, `offset` from the start of a group; integer ones have their factors from number `factor` on.
 inline float32x4_t quad_numbers(const Panels& w, const QuadPlace& place, uint32_t offset, uint32_t factor) {
   const uint32_t first = kPanelRows * place.set + 4 * place.quad;
   const uint8_t* at = place.group + offset + w.scale_bytes * first;
@@ -290,13 +290,13 @@ inline float32x4_t quad_numbers(const Panels& w, const QuadPlace& place, uint32_
 
 inline float32x4_t quad_scales(const Panels& w, const QuadPlace& place) { return quad_numbers(w, place, 0, 0); }
 
-// What weights of a group with a minimum are less than their signed integers times the scale.
+// Offsets of a group with minima, which are subtracted from its signed integers times the scale.
 inline float32x4_t quad_offsets(const Panels& w, const QuadPlace& place, float32x4_t scales) {
   const float32x4_t minima = quad_numbers(w, place, w.minima_offset, kPanelRows);
   return vfmaq_n_f32(minima, scales, -static_cast<float>(1 << (w.bits - 1)));
 }
 
-// Which part of a group 16 weights are of that begin `c` behind its start.
+// Index of the group of 16, of a pair, that column `c` of a group is in; 0 without pairs.
 inline uint32_t set_of(const Panels& w, uint32_t c) { return w.parts == 2 ? c / 16 : 0; }
 
 // Zero points of four rows.
@@ -304,7 +304,7 @@ inline float32x4_t quad_zeros(const Panels& w, const uint8_t* group, uint32_t qu
   return load4_integers(group + w.zeros_offset + 4 * quad);
 }
 
-// Four columns of y = (total - zero * correction) * scale + bias, as far as they exist.
+// Stores four columns of y = (total - zero * correction) * scale + bias, as far as they exist.
 struct QuadFinish {
   const Activations* rows;
   float32x4_t correction, bias;
@@ -343,7 +343,7 @@ struct QuadFinish {
   }
 };
 
-// All columns of a row.
+// Stores all columns of a row.
 inline void finish_row(const Linear32& args, uint32_t panel, uint32_t row, const float32x4_t* totals) {
   const bool whole = kPanelRows * (panel + 1) <= args.weights.n;
   for (uint32_t quad = 0; quad < kQuads; quad++) {

@@ -1,12 +1,12 @@
-// Few rows of activations times panel32 weights, with the dot product instructions, row by row for each panel, which is
-// in a cache from the second row on: unpacking it for all rows would take more instructions.
+// GEMV of panel32 weights with the dot product instructions. Each panel is read row by row of activations, from a cache
+// after the first one: unpacking it once for all rows would take more instructions.
 //
 // The fields of a byte are multiplied as a chain: one dot product with the whole byte, one with all but its highest
-// field, and so on down to the lowest. What a field adds is the difference of two neighbours, so that unpacking costs
-// one mask per product and no shift. For 4 bits: x = 16 high + low, and high . q = (x . q - low . q) / 16.
+// field, and so on down to the lowest. A field's sum is the difference of two neighbours, so that unpacking costs one
+// mask per product and no shift. For 4 bits: x = 16 high + low, and high . q = (x . q - low . q) / 16.
 //
-// Where a product of unsigned by signed bytes exists (`Mixed`), the lower 7 bits of a byte need no mask: the byte's
-// value as a signed and as an unsigned number have them as their mean.
+// Where unsigned by signed products exist (`Mixed`), the lower 7 bits of a byte need no mask: their value is the mean
+// of the byte's signed and unsigned values.
 #pragma once
 
 #include "../families/linear/fields.h"
@@ -15,10 +15,10 @@
 namespace lowbit {
 namespace {
 
-// A dot product with the lowest `end` bits of byte `vector`.
+// A dot product with the lowest `end` bits of byte vector `vector`.
 struct Link {
   uint8_t vector, shift, end, field, at;
-  // The product is that of the whole byte as an unsigned number.
+  // Whether the product is with the whole byte as an unsigned number.
   bool mixed;
 };
 
@@ -28,13 +28,13 @@ struct Chain {
   // Units of vectors that cover a panel at 4 k.
   static constexpr int kUnits = kQuads / kFieldsOfUnit;
   Link links[14];
-  // What a link's accumulators start with: this times the sum of the chunk's activations.
+  // Factors of the links: a link's accumulators start with its factor times the sum of the chunk's activations.
   int32_t factors[14];
   int count;
 };
 
-// After the links of a vector: if the last two are the lower 7 bits and the whole byte, the sum of the former becomes
-// that of the unsigned byte, twice the mean less the signed byte.
+// After the links of a vector: if the last two are the lower 7 bits and the whole byte, replaces the former by the
+// unsigned byte, which is twice the mean less the signed byte.
 template <int Bits, bool Mixed>
 constexpr void mix_highest(Chain<Bits, Mixed>& chain) {
   const int last = chain.count - 1;
@@ -43,8 +43,8 @@ constexpr void mix_highest(Chain<Bits, Mixed>& chain) {
   chain.factors[last - 1] = 2 * chain.factors[last - 1] - chain.factors[last];
 }
 
-// Links in the order of vectors and shifts. The piece with the highest bit of a weight takes away its offset, and a
-// whole byte is 128 less than its fields since its highest bit is flipped.
+// Makes the links in the order of vectors and shifts. The piece with a weight's highest bit subtracts the offset; a
+// whole byte is 128 less than its fields, since its highest bit is flipped.
 template <int Bits, bool Mixed>
 constexpr Chain<Bits, Mixed> make_chain() {
   Chain<Bits, Mixed> chain{};
@@ -90,7 +90,7 @@ constexpr Link first_link(int field) {
 }
 
 struct ChainConstants {
-  // [bits kept]
+  // Masks by the number of bits kept.
   uint8x16_t masks[8];
   float32x4_t magic, powers;
 };
@@ -128,7 +128,7 @@ inline LOWBIT_INLINE void load_starts(const int32_t* starts, ChainSums<Bits, Mix
   });
 }
 
-// 4 k of all rows of a panel times one lane of activations.
+// Multiplies 4 k of all rows of a panel by one lane of activations.
 template <int Bits, bool Mixed, int Lane>
 inline LOWBIT_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainConstants& constants,
                                                      const uint8_t* at, int8x16_t x) {
@@ -153,7 +153,7 @@ inline LOWBIT_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainCo
   });
 }
 
-// The sum of a link's fields as a float, with kMagic added.
+// Sum of a link's fields as a float, plus kMagic.
 template <int Bits, bool Mixed, int Index>
 inline LOWBIT_INLINE float32x4_t link_sum(const int32x4_t* sums) {
   const float32x4_t sum = vreinterpretq_f32_s32(sums[Index]);
@@ -161,7 +161,7 @@ inline LOWBIT_INLINE float32x4_t link_sum(const int32x4_t* sums) {
   else return vmulq_n_f32(vaddq_f32(sum, vreinterpretq_f32_s32(sums[Index + 1])), 0.5f);
 }
 
-// What a field's weights add up to, times 2^(shift - at) of its first link.
+// Sum of a field's weights, times 2^(shift - at) of its first link.
 template <int Bits, bool Mixed, int FieldIndex>
 inline LOWBIT_INLINE float32x4_t field_sum(const ChainConstants& constants, const int32x4_t* sums) {
   constexpr Link first = first_link<Bits, Mixed>(FieldIndex);
@@ -184,8 +184,9 @@ inline LOWBIT_INLINE float32x4_t field_sum(const ChainConstants& constants, cons
   return result;
 }
 
-// How the scales of a group become floats. f16 bits moved to the place of f32 bits are the number times 2^-112; the
-// totals are multiplied by 2^112 at the end; or sums by 2^56, where factors of blocks make them small, and totals so.
+// Conversion of a group's scales to floats. The bits of an f16 moved to their places in an f32 are the number times
+// 2^-112, so totals are multiplied by 2^112 at the end. With activations in blocks, whose factors make sums small, sums
+// and totals are multiplied by 2^56 each.
 enum class Scales { kFloats, kHalves, kPositiveHalves };
 constexpr float kHalfFactor = 0x1p112f, kHalfOfFactor = 0x1p56f;
 
@@ -206,7 +207,7 @@ inline LOWBIT_INLINE void load_scale_pair(const uint8_t* group, int pair, float3
   }
 }
 
-// Adds a chunk to the totals; `chunk_sum` is the sum of its activations, `factor` what its sums are times.
+// Adds a chunk to the totals. `chunk_sum` is the sum of its activations, `factor` that of its sums.
 template <int Bits, bool Mixed, Scales Kind, bool Zeros>
 inline LOWBIT_INLINE void add_chunk(const Panels& w, const ChainConstants& constants,
                                                     const uint8_t* group, float chunk_sum, float factor,
@@ -266,7 +267,7 @@ void chain_panel(const Linear32& args, uint32_t panel, uint32_t row) {
       factors += chunk_stride;
     } while (x < group_end);
   }
-  // A copy, since an array whose address is taken would live in memory all along.
+  // A copy: an array whose address is taken would be in memory throughout.
   float32x4_t results[kQuads];
   each_index<kQuads>([&](auto quad) LOWBIT_INLINE {
     constexpr Link first = first_link<Bits, Mixed>(quad % Chain<Bits, Mixed>::kFieldsOfUnit);
@@ -296,7 +297,7 @@ void chain_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
   else chain_panels<Bits, Mixed, Scales::kHalves>(args, first, last);
 }
 
-// Accumulators' starts of a chunk.
+// Number of accumulators with initial values per chunk.
 template <bool Mixed>
 inline uint32_t chain_starts(const Panels& w) {
   constexpr uint32_t kCounts[] = {0,

@@ -1,6 +1,5 @@
-// Few rows of activations times panel32 weights with the dot product instructions: by chains, or by unpacked chunks
-// where weights are levels of a codebook. `Mixed` says that products of unsigned by signed bytes exist; it serves the
-// widths that gain from them.
+// GEMV of panel32 weights with the dot product instructions: by chains, or by unpacked chunks for codebooks. `Mixed`:
+// products of unsigned by signed bytes exist, and serve the widths that gain from them.
 #pragma once
 
 #include "panel32_chain.h"
@@ -10,7 +9,7 @@
 namespace lowbit {
 namespace {
 
-// A row of activations by an unpacked chunk of panel32.
+// Products of a row of activations with an unpacked chunk of panel32.
 struct DotprodSums {
   template <int, int>
   static void sums(const int8_t* chunk, const int8_t* x, uint32_t length, int32x4_t* result) {
@@ -27,13 +26,13 @@ struct DotprodSums {
   }
 };
 
-// Widths whose bytes have a field of one bit on top.
+// Widths that gain from mixed products: those with a field of one bit on top of a byte.
 template <bool Mixed, int Bits>
 constexpr bool kServed = !Mixed || Bits % 2 == 1;
 
 template <bool Mixed>
 struct ChainCode {
-  // Weights of a codebook are looked up, which a chain cannot do.
+  // Codebooks need a lookup, which a chain cannot do.
   template <int Bits, bool Levels>
   static constexpr Run run() {
     if constexpr (!kServed<Mixed, Bits>) return nullptr;
@@ -42,7 +41,7 @@ struct ChainCode {
   }
 };
 
-// Chains know neither minima nor integer scales.
+// For minima and integer scales, which chains do not support.
 struct NumbersCode {
   template <int Bits, bool Levels>
   static constexpr Run run() {

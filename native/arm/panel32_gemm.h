@@ -1,8 +1,8 @@
-// Many rows of activations times panel32 weights: a panel is unpacked once into the thread's scratch and serves all
-// rows, in tiles of 8, 4 or 2 rows. `Isa` supplies the order of unpacked vectors and the tile's arithmetic.
+// GEMM of panel32 weights: a panel is unpacked once into the thread's scratch and serves all rows, in tiles of 8, 4 or
+// 2 rows. `Isa` supplies the order of unpacked vectors and the tile's arithmetic.
 //
-// Unpacked panel: vectors of signed bytes, quad by quad, then for each group, or each of 16, the scales and, if there
-// are any, zero points, or what minima take away.
+// An unpacked panel holds vectors of signed bytes, quad by quad; then for each group (of 16, where groups are pairs)
+// the scales and, if there are any, zero points or offsets of minima.
 #pragma once
 
 #include "panel32_prepare.h"
@@ -11,30 +11,30 @@
 namespace lowbit {
 namespace {
 
-// Activations that one pass over the panels reads stay in the second-level cache.
+// Bytes of activations per pass over the panels: they stay in the second-level cache.
 constexpr size_t kRowBytes = 512 << 10;
 
 struct UnpackedPanel {
   int8_t* vectors;
-  // [group][kScaleFloats] each; no zeros without zero points.
+  // [group][kScaleFloats] each. There are zeros only with zero points or minima.
   float* scales;
   float* zeros;
 };
 
-// What two accumulators of a chunk start with.
+// Initial values of two accumulators of a chunk.
 alignas(16) constexpr int32_t kStarts[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
                                             kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 
-// Of an unpacked panel of so many columns, 8 columns of a quad.
+// Place of 8 columns of a quad in an unpacked panel of `padded_k` columns.
 struct QuadColumns {
   size_t padded_k;
   uint32_t quad, column;
 
-  // Where they are where quads follow each other.
+  // Byte offset where quads follow each other.
   size_t offset() const { return 4 * (quad * padded_k + column); }
 };
 
-// Floats that an Isa keeps of each group.
+// Floats of scales per group.
 template <class Isa>
 constexpr size_t kScaleFloats = kPanelRows * Isa::kScaleCopies;
 
@@ -81,11 +81,10 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
   }
 }
 
-// What groups have beside scales.
+// Numbers of a group besides scales.
 enum class Beside { kNothing, kZeros, kMinima };
 
-// Rows `row` .. `row + Rows` times the columns of `Quads` quads. `Columns` at a time: 16 where groups are pairs of
-// such.
+// Rows `row` .. `row + Rows - 1` by the columns of `Quads` quads, `Columns` at a time: 16 where groups are pairs.
 template <class Isa, int Rows, int Quads, Beside Zeros, int Columns>
 inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
                                                   uint32_t quad, uint32_t row) {
@@ -129,13 +128,13 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
       factors += chunk_stride;
     } while (weights[0] < group_end);
   }
-  // A copy, since an array whose address is taken would live in memory all along.
+  // A copy: an array whose address is taken would be in memory throughout.
   float32x4_t results[Tile::kSums];
   each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE { results[i] = totals[i]; });
   Tile::finish(args, index, quad, row, results);
 }
 
-// Two quads at once read less for each product, but their totals only fit in registers beside the sums of long chunks.
+// Two quads at once load less per product, but their totals fit registers only beside the sums of long chunks.
 template <class Isa, int Rows, Beside Zeros, int Columns>
 void row_tile(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row) {
   if (std::min(args.weights.group_length, args.chunk) < Isa::kWideChunk) {
@@ -157,12 +156,12 @@ void row_tiles(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
     if (row < end) row_tile<Isa, 2, Zeros, Columns>(args, panel, index, row);
 }
 
-// Rows of activations in one tile of phase 1.
+// Rows of activations per tile of phase 1.
 inline uint32_t rows_of_pass(const Panels& w) {
   return std::max<uint32_t>(32, static_cast<uint32_t>(kRowBytes / w.padded_k()) / 16 * 16);
 }
 
-// What a tile of phase 1 multiplies: a panel, and rows of activations, in whole steps.
+// A tile of phase 1: a panel, and rows of activations in whole steps.
 struct PassTile {
   uint32_t panel, first, end;
 
@@ -200,7 +199,7 @@ struct GemmCode {
   }
 };
 
-// Activations and the unpacked panel of each thread.
+// Carves scratch for the activations and for each thread's unpacked panel.
 template <class Isa>
 size_t carve_gemm(Linear32& args, uint8_t* base, uint32_t threads) {
   Carver carver{base};
@@ -216,7 +215,7 @@ size_t gemm_scratch(const Call& call) {
   return carve_gemm<Isa>(args, nullptr, call.threads);
 }
 
-// Phases of quantization and of products.
+// Splits the call into a phase of quantization and one of products.
 inline void split_passes(Step& step, Linear32& args, uint32_t row_step, uint32_t threads) {
   args.rows_per_tile = static_cast<uint32_t>(round_up(ceil_div(args.m, 4 * threads), row_step));
   args.panels_per_tile = 1;

@@ -1,4 +1,4 @@
-// What other kernels run of those with 8-bit matrix products.
+// Functions of the kernels with 8-bit matrix products that other kernels call.
 #pragma once
 
 #include "../kernel.h"
@@ -6,10 +6,10 @@
 
 namespace lowbit {
 
-// Scales are kept so often in unpacked panels.
+// Copies of each scale in an unpacked panel.
 constexpr size_t kI8mmScaleCopies = 2;
 
-// The tiles of many rows of activations for these panel32 weights.
+// Function that runs the GEMM tiles for these panel32 weights.
 decltype(Step::run) i8mm_run(const Panels& weights);
 
 }  // namespace lowbit

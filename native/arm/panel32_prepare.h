@@ -1,4 +1,4 @@
-// Binds calls of linear layers over panel32 weights: sizes of tiles and scratch, choice of the code for the bit width.
+// Binds calls of linear layers over panel32 weights: tile sizes, scratch, and the kernel for the bit width.
 #pragma once
 
 #include "../families/linear/arguments.h"
@@ -17,7 +17,7 @@ inline void read_call(Linear32& args, const Call& call, Granularity activations)
   args.chunk = args.weights.parts == 2 ? args.weights.part_length() : args.rows.in_blocks ? kBlockColumns : kChunkMax;
 }
 
-// Panels in about eight tiles a thread of at most 128 KiB of weights.
+// Splits panels into about eight tiles per thread of at most 128 KiB of weights each.
 inline void split_panels(Step& step, Linear32& args, uint32_t threads) {
   const Panels& w = args.weights;
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * threads));
@@ -30,10 +30,10 @@ inline void split_panels(Step& step, Linear32& args, uint32_t threads) {
 
 using Run = void (*)(const Step&, uint32_t, uint32_t, uint32_t);
 
-// Whether groups have minima, or scales that are integers.
+// Whether groups have minima or integer scales.
 inline bool has_numbers(const Panels& w) { return w.has_minima || w.scale_bytes == 1; }
 
-// `Code::run<Bits, Levels>()` for the weights at hand; codebooks have up to 4 bits.
+// Chooses `Code::run<Bits, Levels>()` for the weights; codebooks have up to 4 bits.
 template <class Code, int Bits = 1>
 Run choose_run(const Panels& w) {
   if constexpr (Bits < 8)

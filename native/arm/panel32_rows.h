@@ -1,5 +1,5 @@
-// Up to 8 rows of activations times a panel32 panel: each chunk is unpacked to a buffer that all rows then read. `Dot`
-// supplies sums<Bits, Longest>(chunk, x, length, sums), the products of a row with a chunk, of 16 columns or of 32s.
+// Up to 8 rows of activations by a panel32 panel: each chunk is unpacked to a buffer that all rows read. `Dot` supplies
+// sums<Bits, Longest>(chunk, x, length, sums), the products of a row with a chunk of 16 columns or a multiple of 32.
 #pragma once
 
 #include "panel32_prepare.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kRowsAtOnce = 8;
 
-// `length` k of a panel as [k / 4][quad][16] signed bytes.
+// Unpacks `length` k of a panel to [k / 4][quad][16] signed bytes.
 template <int Bits, bool Levels>
 inline void unpack_chunk(const Panels& w, const uint8_t* at, uint32_t length, int8_t* chunk) {
   const uint8x16_t levels = load_levels(w);
@@ -37,7 +37,7 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
          c += args.chunk, chunk_sums += args.rows.row_stride, factors += args.rows.row_stride) {
       const uint32_t length = std::min(args.chunk, w.group_length - c);
       unpack_chunk<Bits, Levels>(w, group + w.vectors_offset + 4 * Bits * c, length, chunk);
-      // Zero points, or what minima take away.
+      // Zero points, or offsets of minima.
       float32x4_t scales[kQuads], zeros[kQuads];
       for (uint32_t quad = 0; quad < kQuads; quad++) {
         const QuadPlace place{group, g, quad, set_of(w, c)};

@@ -7,7 +7,7 @@
 namespace lowbit {
 namespace {
 
-// One field of a unit's vectors (highest bits already flipped back) as unsigned weights.
+// One field of a unit's vectors, whose highest bits are flipped back already, as unsigned weights.
 template <int Bits, int Index>
 inline LOWBIT_INLINE uint8x16_t unsigned_field(const uint8x16_t* bytes) {
   constexpr Field field = Fields<Bits>::field(Index);
@@ -24,7 +24,7 @@ inline LOWBIT_INLINE uint8x16_t unsigned_field(const uint8x16_t* bytes) {
   return value;
 }
 
-// The 8 quads of a panel at 4 k, as signed weights or as levels of the codebook.
+// Unpacks the 8 quads of a panel at 4 k to signed weights, or to levels of the codebook.
 template <int Bits, bool Levels>
 inline LOWBIT_INLINE void unpack_step(const uint8_t* at, uint8x16_t levels, int8x16_t* quads) {
   constexpr int kFields = Fields<Bits>::kFields, kVectors = Fields<Bits>::kVectors;

@@ -1,7 +1,7 @@
-// Tiles of int8 sums by the outer products of SME2: 4 k of a vector of activation rows times 4 k of two vectors of
-// weight rows. One block of assembly goes into streaming mode, works and leaves it, since compilers may put NEON
-// instructions, which are illegal there, between any two. Callers keep nothing in ZA. Instructions that assemblers do
-// not all know are written as words, with what they mean beside them: `npm run arm:figures` compares the two.
+// Tiles of int8 sums by the outer products of SME2: 4 k of a vector of activation rows by 4 k of two vectors of weight
+// rows. A single block of assembly enters streaming mode, works and leaves it, since compilers may put NEON
+// instructions, which are illegal there, between two blocks. Callers keep nothing in ZA. Instructions that not all
+// assemblers know are written as words, with their meaning beside them: `npm run arm:figures` compares the two.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,29 @@
 namespace lowbit {
 namespace {
 
-// Bytes of a vector in streaming mode: 16, 32 or 64 where cpu_features() has kSme2.
+// Bytes of a streaming vector: 16, 32 or 64 where cpu_features() has kSme2.
 inline uint32_t streaming_bytes() {
   uint64_t bytes;
   asm(".inst 0x04bf5820  // rdsvl x0, #1\n mov %0, x0" : "=r"(bytes) : : "x0");
   return static_cast<uint32_t>(bytes);
 }
 
-// Rows of activations in a tile, and half of the rows of weights.
+// Rows of activations of a tile; its rows of weights are twice as many.
 inline uint32_t streaming_rows() { return streaming_bytes() / 4; }
 
-// Where a row of activations is among those of its tile: groups of vectors of ZA that instructions work on, each a
-// quarter of the tile behind the other, are rows in their order.
+// Place of a row of activations in its tile, such that the groups of ZA vectors that instructions work on, each a
+// quarter of the tile after the other, are rows in order.
 inline uint32_t streaming_place(uint32_t row, uint32_t rows) { return row % 4 * (rows / 4) + row / 4; }
 
-// A tile of totals. Vectors of activations and of weights follow each other as 4 k do; groups of `group_length` k have
-// a scale for each row of weights, and chunks of up to `chunk` k of a group have, for each row of activations,
-// `factors` and `sums`, `chunk_stride` bytes apart. Totals are rows of 128 bytes, as scales and zeros of groups.
+// Arguments of a tile of totals. Vectors of activations and of weights are contiguous along k, 4 k at a time. Groups of
+// `group_length` k have a scale per row of weights; chunks of up to `chunk` k of a group have `factors` and `sums` per
+// row of activations, `chunk_stride` bytes apart. Totals are rows of 128 bytes, as are scales and zeros of groups.
 struct StreamingTile {
   const int8_t *x, *weights;
   const float *factors, *sums, *scales, *zeros;
   float* totals;
   uint64_t groups, group_length, chunk, chunk_stride, flags;
-  // Which row of `sums` is at each place of a tile.
+  // Row of `sums` at each place of a tile.
   const uint32_t* places;
 };
 constexpr uint64_t kStreamingZeros = 1, kStreamingMinima = 2, kStreamingFactors = 4;

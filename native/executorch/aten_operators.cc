@@ -1,5 +1,5 @@
-// aten::linear and aten::embedding of float activations with weights in bf16 or f16, which ExecuTorch's own kernels
-// refuse. They are registered for just these types, beside its kernels, which serve all others.
+// aten::linear and aten::embedding of float activations with bf16 or f16 weights, which ExecuTorch's own kernels
+// refuse. They are registered for just these types; ExecuTorch's kernels serve all others.
 #include "../families/embedding/arguments.h"
 #include "../families/linear/arguments.h"
 #include "../half.h"
@@ -55,8 +55,8 @@ Tensor& embedding(KernelRuntimeContext& context, const Tensor& weight, const Ten
   return out;
 }
 
-// Keys name type and order of dimensions of each tensor of a call; a call lists its out tensor twice. Types: 3 i32,
-// 4 i64, 5 f16, 6 f32, 15 bf16.
+// Kernel keys: type and dimension order of each tensor of a call, where the out tensor is listed twice. Types: 3 i32, 4
+// i64, 5 f16, 6 f32, 15 bf16.
 constexpr const char* kLinearKeys[] = {
     "v1/6;0,1|5;0,1|6;0,1|6;0,1",           "v1/6;0,1|15;0,1|6;0,1|6;0,1",
     "v1/6;0,1|5;0,1|6;0|6;0,1|6;0,1",       "v1/6;0,1|15;0,1|6;0|6;0,1|6;0,1",

@@ -1,5 +1,5 @@
-// Calls of our kernels out of operators of ExecuTorch: the best row of a family for this CPU, on the threads of the
-// pool. Operators tell the runtime of bad arguments by its own means: a line in the log and a failed context.
+// Calls of lowbit's kernels from ExecuTorch's operators: the best kernel of a family for this CPU, on the thread pool.
+// Operators report bad arguments as the runtime expects: a line in the log and a failed context.
 #pragma once
 
 #include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>
@@ -17,7 +17,7 @@ using executorch::aten::Tensor;
 using executorch::runtime::KernelRuntimeContext;
 using OptionalTensor = std::optional<Tensor>;
 
-// What a row is chosen by, as in src/kernels/contract.ts. `bits` 0: any; `group` 0: no groups.
+// Criteria for choosing a kernel, as in src/kernels/contract.ts. `bits` 0: any; `group` 0: no groups.
 struct KernelQuery {
   const char* family;
   const char* layout = nullptr;
@@ -26,11 +26,11 @@ struct KernelQuery {
   uint32_t group = 0;
 };
 
-// The row that src/kernels/select.ts would choose on this CPU, or null.
+// The kernel that src/kernels/select.ts would choose on this CPU, or null.
 const KernelRow* select_row(const KernelQuery& query);
 
-// Runs a call, whose scratch, temporary memory of the context, is put in its place. Fails the context when there is no
-// row or no memory.
+// Runs a call with scratch from the context's temporary memory, whose address goes to `scratch`. Fails the context when
+// there is no kernel or no memory.
 void run_call(KernelRuntimeContext& context, const KernelQuery& query, const Call& call, void*& scratch);
 
 template <class Arguments>
@@ -40,7 +40,7 @@ void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, const A
   run_call(context, query, call.call(threads), call.scratch());
 }
 
-// Gives `out` the sizes of `like` but for the last, which becomes `last`.
+// Resizes `out` to the sizes of `like`, with `last` as the last one.
 bool resize_like(Tensor& out, const Tensor& like, int64_t last);
 
 inline int64_t last_size(const Tensor& tensor) { return tensor.dim() == 0 ? 1 : tensor.size(tensor.dim() - 1); }
@@ -50,7 +50,7 @@ inline bool is_bytes(const Tensor& tensor) {
   return tensor.scalar_type() == ScalarType::Byte || tensor.scalar_type() == ScalarType::Char;
 }
 
-// Tensor::nbytes is no symbol of the bindings of ExecuTorch 1.4.
+// Instead of Tensor::nbytes, which ExecuTorch 1.4's bindings do not export.
 inline size_t byte_size(const Tensor& tensor) {
   return static_cast<size_t>(tensor.numel()) * executorch::runtime::elementSize(tensor.scalar_type());
 }

@@ -1,5 +1,5 @@
-// llama::custom_sdpa of ExecuTorch, served by our attention where it is causal over f32 caches without a mask: it is
-// registered for such tensors beside ExecuTorch's own kernel, which serves all other calls.
+// llama::custom_sdpa of ExecuTorch by lowbit's attention, where it is causal over f32 caches without a mask. It is
+// registered for such tensors only; ExecuTorch's own kernel serves all other calls.
 #include <cmath>
 #include <cstdlib>
 
@@ -14,7 +14,7 @@ using executorch::runtime::EValue;
 using Stack = executorch::runtime::Span<EValue*>;
 
 constexpr char kName[] = "llama::custom_sdpa.out";
-// Query, keys, values and twice the result: f32 of four dimensions in order. A mask would be one more.
+// Kernel key: query, keys, values and twice the result, each f32 of four dimensions in order. A mask would be one more.
 constexpr char kKey[] = "v1/6;0,1,2,3|6;0,1,2,3|6;0,1,2,3|6;0,1,2,3|6;0,1,2,3";
 
 enum Argument : size_t { kQuery, kKeys, kValues, kStart, kMask, kDropout, kCausal, kScale, kOut, kArguments };
@@ -42,7 +42,7 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   const int64_t tokens = q.size(1), heads = q.size(2), head_dim = q.size(3), start = stack[kStart]->toInt();
   const double scale =
       stack[kScale]->isNone() ? 1 / std::sqrt(static_cast<double>(head_dim)) : stack[kScale]->toDouble();
-  // The caches hold the new rows already: nothing is stored.
+  // k and v stay null: the caches hold the new rows already.
   AttentionArguments to{};
   to.tokens = tokens;
   to.heads = heads;
@@ -58,7 +58,7 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)}, to);
 }
 
-// LOWBIT_STOCK_ATTENTION in the environment leaves all calls to ExecuTorch's kernel.
+// Setting LOWBIT_STOCK_ATTENTION in the environment leaves all calls to ExecuTorch's kernel.
 const bool registered =
     !std::getenv("LOWBIT_STOCK_ATTENTION") &&
     executorch::runtime::register_kernel(executorch::runtime::Kernel(kName, executorch::runtime::KernelKey(kKey),

@@ -8,7 +8,7 @@ namespace lowbit {
 namespace executorch_operators {
 namespace {
 
-// y = x W^T + bias; `bits` 0 takes weights of any width.
+// y = x W^T + bias; `bits` 0 accepts weights of any width.
 Tensor& packed_linear(KernelRuntimeContext& context, const char* family, uint32_t bits, const Tensor& activations,
                       const Tensor& packed, const PackedShape& shape, Tensor& out) {
   const PackedWeights weights = open_packed(packed, shape);
@@ -43,7 +43,7 @@ Tensor& linear_weight_only(KernelRuntimeContext& context, const Tensor& activati
   return packed_linear(context, "linear_weight_only", 0, activations, packed, {n, k, group_size}, out);
 }
 
-// The sizes of the indices and one more.
+// Resizes `out` to the sizes of `indices` and `dim`.
 bool resize_rows(Tensor& out, const Tensor& indices, int64_t dim) {
   executorch::aten::SizesType sizes[executorch::runtime::kTensorDimensionLimit];
   const size_t rank = static_cast<size_t>(indices.dim());

@@ -1,5 +1,5 @@
-// Rows of weights packed for linear layers, one row read and not its panel, and rows of TorchAO's embedding layout. Ids
-// out of range give rows of NaN: see families/embedding/embedding.h.
+// Embedding lookups in weights packed for linear layers, where only the row is read and not its panel, and in TorchAO's
+// embedding layout. Ids out of range give rows of NaN: see families/embedding/embedding.h.
 #include "../families/embedding/embedding.h"
 #include "../families/linear/packed_rows.h"
 #include "floats.h"
@@ -18,7 +18,7 @@ template <class Layout>
 struct SharedArgs {
   Panels weights;
   float* y;
-  // Scales and minima of a row, for each thread.
+  // Scales and minima of a row, per thread.
   float* scales;
   Indices indices;
   uint32_t per_tile;

@@ -1,4 +1,4 @@
-// Mixtures of experts: routers, and linear layers by expert, which call the rows of linear layers.
+// Mixtures of experts: routers, and linear layers by expert, which call the kernels of linear layers.
 #include "../families/experts/expert_linear.h"
 #include "../families/experts/router.h"
 #include "floats.h"

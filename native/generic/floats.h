@@ -1,4 +1,4 @@
-// Vectors of floats that every CPU of the architecture has: SSE2 or NEON.
+// Vectors of floats that every CPU of the architecture has: NEON or SSE2.
 #pragma once
 
 #include <cstdint>
@@ -26,21 +26,21 @@ struct FloatsBaseline {
   using Bytes = BytesBaseline;
   using V = float32x4_t;
   static constexpr uint32_t kLanes = 4;
-  // Vectors of a row that attention keeps in registers for four rows at once.
+  // Vectors of columns whose sums attention keeps in registers for four rows.
   static constexpr int kColumns = 4;
-  // Vectors of scores of four rows that attention makes at once where many rows share copies of keys.
+  // Vectors of scores per step of four rows, where many rows share copies of keys.
   static constexpr uint32_t kScoreVectors = 4;
-  // Whether there are words of 16 bits for attention over caches of integers.
+  // Whether attention over int8 caches has 16-bit words.
   static constexpr bool kHasWords = false;
-  // Rows of activations that linear layers multiply at once.
+  // Rows of activations per GEMV block of linear layers.
   static constexpr int kDotRows = 4;
-  // Rows of activations that linear layers multiply at once with two vectors of columns.
+  // Rows of activations per GEMM block of linear layers, by two vectors of columns.
   static constexpr int kOuterRows = 10;
 
   static V set(float v) { return vdupq_n_f32(v); }
   static V load(const float* p) { return vld1q_f32(p); }
   static void store(float* p, V v) { vst1q_f32(p, v); }
-  // Past the caches, where there is a way; end_streams follows before others read it.
+  // Non-temporal stores where an architecture has them: a plain store here.
   static void stream(float* p, V v) { store(p, v); }
   static void end_streams() {}
   static V load_halves(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
@@ -75,18 +75,18 @@ struct FloatsBaseline {
   }
   static float sum(V v) { return vaddvq_f32(v); }
   static float largest(V v) { return vmaxvq_f32(v); }
-  // Lane i is lane i + N, from the first on again.
+  // Rotates lanes: lane i gets lane i + N, modulo the lanes.
   template <uint32_t N>
   static V rotate(V v) {
     return vextq_f32(v, v, N);
   }
   static float first_lane(V v) { return vgetq_lane_f32(v, 0); }
 
-  // Lanes of a and b in turn, of their first and of their second half.
+  // Interleaves the lanes of the first halves, and of the second halves, of a and b.
   static V zip_low(V a, V b) { return vzip1q_f32(a, b); }
   static V zip_high(V a, V b) { return vzip2q_f32(a, b); }
 
-  // Of four lanes, those that `sums` adds first side by side.
+  // Order of four lanes in which those that `sums` adds first are neighbours.
   static constexpr uint32_t kLaneOrder[] = {0, 1, 2, 3};
   // Lane i is the sum of v[i].
   static V sums(const V* v) { return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3])); }
@@ -101,21 +101,21 @@ struct FloatsBaseline {
   using Bytes = BytesBaseline;
   using V = __m128;
   static constexpr uint32_t kLanes = 4;
-  // Vectors of a row that attention keeps in registers for four rows at once.
+  // Vectors of columns whose sums attention keeps in registers for four rows.
   static constexpr int kColumns = 2;
-  // Vectors of scores of four rows that attention makes at once where many rows share copies of keys.
+  // Vectors of scores per step of four rows, where many rows share copies of keys.
   static constexpr uint32_t kScoreVectors = 2;
-  // Whether there are words of 16 bits for attention over caches of integers.
+  // Whether attention over int8 caches has 16-bit words.
   static constexpr bool kHasWords = false;
-  // Rows of activations that linear layers multiply at once.
+  // Rows of activations per GEMV block of linear layers.
   static constexpr int kDotRows = 2;
-  // Rows of activations that linear layers multiply at once with two vectors of columns.
+  // Rows of activations per GEMM block of linear layers, by two vectors of columns.
   static constexpr int kOuterRows = 6;
 
   static V set(float v) { return _mm_set1_ps(v); }
   static V load(const float* p) { return _mm_loadu_ps(p); }
   static void store(float* p, V v) { _mm_storeu_ps(p, v); }
-  // Past the caches, where p is a multiple of a vector; end_streams follows before others read it.
+  // Non-temporal store; p is aligned to a vector. end_streams orders the stores before others read them.
   static void stream(float* p, V v) { _mm_stream_ps(p, v); }
   static void end_streams() { _mm_sfence(); }
   static V load_halves(const uint16_t* p) {
@@ -169,18 +169,18 @@ struct FloatsBaseline {
     const V t = _mm_max_ps(v, _mm_movehl_ps(v, v));
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
   }
-  // Lane i is lane i + N, from the first on again.
+  // Rotates lanes: lane i gets lane i + N, modulo the lanes.
   template <uint32_t N>
   static V rotate(V v) {
     return _mm_shuffle_ps(v, v, _MM_SHUFFLE((N + 3) % 4, (N + 2) % 4, (N + 1) % 4, N));
   }
   static float first_lane(V v) { return _mm_cvtss_f32(v); }
 
-  // Lanes of a and b in turn, of their first and of their second half.
+  // Interleaves the lanes of the first halves, and of the second halves, of a and b.
   static V zip_low(V a, V b) { return _mm_unpacklo_ps(a, b); }
   static V zip_high(V a, V b) { return _mm_unpackhi_ps(a, b); }
 
-  // Of four lanes, those that `sums` adds first side by side.
+  // Order of four lanes in which those that `sums` adds first are neighbours.
   static constexpr uint32_t kLaneOrder[] = {0, 2, 1, 3};
   // Lane i is the sum of v[i].
   static V sums(const V* v) {
@@ -219,16 +219,16 @@ struct FloatsBaseline {
 #endif
 };
 
-// Vectors of bytes that attention over int4 multiplies, four to a lane: halves of bytes by four bytes of a query or of
-// weights. A part of a sum takes four products, in 16 bits; `end` adds it.
+// Vectors of bytes for attention over int4 pages: nibbles times bytes of a query or of weights, four products per lane.
+// A Part sums four products in 16 bits; `end` adds it to the sum.
 #if defined(__aarch64__)
 struct BytesBaseline {
   using Isa = FloatsBaseline;
   using V = uint8x16_t;
   using Sums = int32x4_t;
-  // Products of the first half of a vector and of the second.
+  // Products of the first and of the second half of a vector.
   using Part = int16x8x2_t;
-  // Queries that are multiplied at once.
+  // Queries per product.
   static constexpr int kRows = 2;
 
   static V load(const uint8_t* p) { return vld1q_u8(p); }
@@ -258,7 +258,7 @@ struct BytesBaseline {
     return vaddq_s32(sums, vpaddq_s32(vpaddlq_s16(part.val[0]), vpaddlq_s16(part.val[1])));
   }
   static float32x4_t floats(Sums sums) { return vcvtq_f32_s32(sums); }
-  // Rounds to even; values are within 0 .. 255.
+  // Rounds half to even; values are within 0 .. 255.
   static void store_unsigned(uint8_t* p, float32x4_t v) {
     const uint16x4_t words = vqmovun_s32(vcvtnq_s32_f32(v));
     const uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(vqmovn_u16(vcombine_u16(words, words))), 0);
@@ -270,11 +270,11 @@ struct BytesBaseline {
   using Isa = FloatsBaseline;
   using V = __m128i;
   using Sums = __m128i;
-  // Products of the first half of a vector and of the second.
+  // Products of the first and of the second half of a vector.
   struct Part {
     __m128i low, high;
   };
-  // Queries that are multiplied at once.
+  // Queries per product.
   static constexpr int kRows = 1;
 
   static V load(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
@@ -306,7 +306,7 @@ struct BytesBaseline {
     return _mm_add_epi32(sums, _mm_add_epi32(even, odd));
   }
   static __m128 floats(Sums sums) { return _mm_cvtepi32_ps(sums); }
-  // Rounds to even; values are within 0 .. 255.
+  // Rounds half to even; values are within 0 .. 255.
   static void store_unsigned(uint8_t* p, __m128 v) {
     const __m128i words = _mm_packs_epi32(_mm_cvtps_epi32(v), none());
     const int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));

@@ -1,4 +1,4 @@
-// Linear layers over float weights on vectors that every CPU of the architecture has.
+// Linear layers over float weights on the baseline vectors of the architecture.
 #include "../families/linear/float_linear.h"
 #include "../kernel.h"
 #include "floats.h"

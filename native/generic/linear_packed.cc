@@ -1,5 +1,5 @@
-// Linear layers over packed weights of any layout for CPUs without better rows: weights of a panel are decoded, then
-// multiplied by plain loops (int8 activations) or vectors of the baseline (float activations).
+// Linear layers over packed weights of any layout, for CPUs without better kernels: the weights of a panel are decoded,
+// then multiplied by plain loops (int8 activations) or baseline vectors (float activations).
 #include "../families/linear/arguments.h"
 #include "../families/linear/float_rows.h"
 #include "../families/linear/packed_rows.h"
@@ -16,13 +16,13 @@ struct DecodedLinear {
   QuantizedRows rows;
   const float* x;
   float* y;
-  // For each thread, values and scales of a panel.
+  // Per thread: values and scales of a panel.
   uint8_t* decoded;
   uint32_t m, rows_per_tile;
 };
 static_assert(sizeof(DecodedLinear) <= kArgsMax);
 
-// Bytes of a decoded panel, of values of type T.
+// Bytes of a panel decoded to values of type T.
 template <class Layout, class T>
 size_t decoded_bytes(const Panels& w) {
   return round_up(Layout::kRows * (sizeof(T) * w.padded_k() + 2 * sizeof(float) * w.part_count()), 64);
@@ -40,10 +40,10 @@ void decode_panel(const Panels& w, uint32_t panel, size_t group_stride, void* me
   Layout::template read<Bits>(w, panel, 0, Layout::kRows, rows);
 }
 
-// Sums of |weight| <= 255 times |activation| <= 128 stay within 32 bits for this many terms.
+// Most terms |weight| <= 255 times |activation| <= 128 whose sum fits 32 bits.
 constexpr uint32_t kExactTerms = 32768;
 
-// One element of y, as src/kernels/families/linear/reference.ts defines it.
+// One element of y, as defined by src/kernels/families/linear/reference.ts.
 inline float dot_quantized(const DecodedLinear& args, uint32_t row, const DecodedRow<int16_t>& weights) {
   const Panels& w = args.weights;
   const QuantizedRows& rows = args.rows;
@@ -112,7 +112,7 @@ void weight_only_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread)
       {args.x, rows[0].values, args.y + first, bias, w.k, w.padded_k(), w.n, args.m, count, w.k, false});
 }
 
-// Headers of TorchAO's layout lack the shape.
+// Takes the shape from the call, since headers of TorchAO's layout lack it.
 template <class Layout>
 Panels open_weights(const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);

@@ -1,17 +1,17 @@
-// How fast memory can be read: the limit that decoding runs against. A row of no operator, for benchmarks.
+// Benchmark of memory bandwidth, the limit of decode; no operator calls it.
 #include "../families/measure/arguments.h"
 
 namespace lowbit {
 namespace {
 
-// A tile is read at several places side by side: a core gets some 40 % more from memory so than from one place.
+// A tile is read at several places side by side: so a core gets some 40 % more out of memory than from one place.
 constexpr size_t kStreams = 8, kStreamBytes = 1 << 15, kTileBytes = kStreams * kStreamBytes;
 
 struct ReadArgs {
   const uint8_t* data;
   uint64_t tiles_per_round;
   uint64_t ahead;
-  // [threads], a cache line apart: keeps the sums, and so the reads, alive.
+  // Sums [threads], a cache line apart: they keep compilers from dropping the reads.
   uint64_t* sums;
 };
 
@@ -34,7 +34,7 @@ void run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
 
 size_t scratch_bytes(const Call& call) { return 64 * call.threads; }
 
-// Whole tiles of the bytes are read, and so many bytes ahead prefetched; 0 for none.
+// Reads whole tiles only. Prefetches `ahead` bytes ahead; 0: not at all.
 void prepare(Step& step, const Call& call) {
   const auto given = arguments_of<MeasureReadArguments>(call);
   ReadArgs& args = step.init<ReadArgs>();

@@ -1,4 +1,4 @@
-// The quantizer's rounding and packing on what every CPU of the architecture has.
+// Weight quantization and packing on the baseline instructions of the architecture.
 #include "../families/packing/affine_rows.h"
 #include "../families/packing/gptq_blocks.h"
 #include "../families/packing/pack_panels.h"

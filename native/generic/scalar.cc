@@ -1,4 +1,4 @@
-// Operators that vectors would not make faster: angles of rotary embeddings, made once a step, and copies.
+// Operators that gain nothing from vectors: angles of rotary embeddings, computed once per step, and copies.
 #include <cmath>
 
 #include "../families/attention/arguments.h"
@@ -15,11 +15,11 @@ struct AnglesArgs {
   float* angles;
   uint32_t tokens, half, tokens_per_tile;
   float scale;
-  // Whether each token has a position; else they follow the first.
+  // Whether each token has its own position; otherwise positions follow the first.
   bool each;
 };
 
-// The angle is rounded to a float first, as PyTorch does.
+// Rounds the angle to a float first, as PyTorch does.
 void rope_angles_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const AnglesArgs& args = step.as<AnglesArgs>();
   const uint32_t last = std::min(args.tokens, (tile + 1) * args.tokens_per_tile);
@@ -85,7 +85,7 @@ struct GatherArgs {
   uint32_t rows, dim, rows_per_tile;
 };
 
-// Columns that there are not give NaN: operators check them before.
+// Columns out of range give NaN; operators check them first.
 void gather_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const GatherArgs& args = step.as<GatherArgs>();
   const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);

@@ -1,4 +1,4 @@
-// Operators of a transformer block on vectors that every CPU of the architecture has.
+// Operators of a transformer block on the baseline vectors of the architecture.
 #include "../families/vector_rows.h"
 #include "../kernel.h"
 #include "floats.h"

@@ -1,4 +1,4 @@
-// The sampler's passes over the logits of a vocabulary on what every CPU of the architecture has.
+// Sampling kernels over the logits of a vocabulary on the baseline vectors of the architecture.
 #include "../families/sampling/vocabulary_rows.h"
 #include "../kernel.h"
 #include "floats.h"

@@ -1,7 +1,7 @@
-// Attention of many queries on AMX: scores and weighted sums as products of bf16 tiles. Over halves and integers all
-// factors are rounded to bf16, and weights are off by up to 0.8 %. Over floats they are split in two, see split_bf16.h,
-// and results are as exact as 16 bits of the largest terms. Scores are made transposed, [keys][queries]: each query is
-// a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
+// Attention of many queries (prefill) on AMX: scores and weighted sums as products of bf16 tiles. Over f16 and int8
+// caches all factors are rounded to bf16, and weights are off by up to 0.8 %. Over f32 caches factors are split in two
+// (split_bf16.h), and results are as exact as 16 bits of the largest terms. Scores are computed transposed,
+// [keys][queries]: each query is a lane of its softmax, and neither keys nor weights need transposing.
 #include "../families/attention/rope_attention.h"
 #include "../kernel.h"
 #include "attention_tiles_amx.h"
@@ -10,7 +10,7 @@
 namespace lowbit {
 namespace {
 
-// Score of a key that is not seen.
+// Score of a hidden key.
 constexpr float kNone = -INFINITY;
 constexpr float kLog2e = 1.44269504f;
 
@@ -27,16 +27,17 @@ inline __m512 exp2_of(__m512 x) {
   return _mm512_scalef_ps(_mm512_fmadd_ps(q, f, _mm512_set1_ps(1.0f)), n);
 }
 
-// bf16 parts of a factor.
+// bf16 parts per factor.
 template <class Element>
 constexpr int kPartsOf = std::is_same_v<Element, float> ? 2 : 1;
 
-// Scores are powers of two, counted in steps of which an octave has so many: of one part, those of the 7 bits of a
-// bf16.
+// Steps per octave in which scores, as base-2 logarithms of weights, are counted: 128 with one part, the 7 mantissa
+// bits of a bf16.
 template <int Parts>
 constexpr float kSteps = Parts == 1 ? 128 : 1;
 
-// Scores of 16 queries and `count` keys from `start`, in units of `cap` where that is not 0, as softmax wants them.
+// Applies the softcap, if any, to scores of 16 queries with `count` keys from `start` on, which come in units of the
+// cap, and hides keys outside first .. last.
 void hide_scores(float* scores, float cap_of_scores, uint32_t start, uint32_t count, __m512i first, __m512i last) {
   const __m512 cap = _mm512_set1_ps(cap_of_scores), none = _mm512_set1_ps(kNone);
   for (uint32_t key = 0; key < count; key++) {
@@ -48,12 +49,13 @@ void hide_scores(float* scores, float cap_of_scores, uint32_t start, uint32_t co
   }
 }
 
-// A pair of query tiles, and how many times 32 keys of a block some of its queries sees up to.
+// A pair of query tiles, and the number of 32-key halves of a block up to the last key that one of its queries sees.
 struct Pair {
   uint32_t index, halves;
 };
 
-// Four accumulators += two tiles of a times two tiles of b. `behind` is other work at kPlaces<Parts> places.
+// Four accumulators += two tiles of a times two tiles of b. `behind` does other work at kPlaces<Parts> places in
+// between.
 template <int Parts, class Behind>
 inline LOWBIT_INLINE void multiply_parts(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
                                                          const uint8_t* b1, Behind&& behind) {
@@ -63,7 +65,7 @@ inline LOWBIT_INLINE void multiply_parts(const uint8_t* a0, const uint8_t* a1, c
 template <int Parts>
 constexpr uint32_t kPlacesOf = Parts == 1 ? 2 : 4;
 
-// Scores of the pair into [2][64][16].
+// Stores scores of the pair to [2][64][16].
 template <int Parts, class Behind>
 inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pair pair, float* scores,
                                                      Behind&& behind) {
@@ -80,7 +82,7 @@ inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pai
   }
 }
 
-// The pair's sums += values . weights.
+// sums of the pair += values . weights.
 template <int Parts, class Behind>
 inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair pair,
                                                    const uint8_t* weights, Behind&& behind) {
@@ -100,14 +102,15 @@ inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair 
   }
 }
 
-// What 128 * (2^(f / 128) - 1) is less than f, of each two f.
+// f - 128 * (2^(f / 128) - 1) rounded, for every second f of 0 .. 127.
 alignas(64) constexpr uint8_t kLessThanSteps[64] = {0,  1,  1,  2,  2,  3,  4,  4,  5,  5,  5,  6,  6,  7,  7,  8,
                                                     8,  8,  9,  9,  9,  9,  10, 10, 10, 10, 10, 11, 11, 11, 11, 11,
                                                     11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9,  9,
                                                     9,  8,  8,  8,  7,  7,  6,  6,  5,  5,  4,  3,  3,  2,  1,  1};
 
-// 2^(a / 128) in the low halves of lanes and of b in the high ones, as bf16 with an error of 0.8 %; a and b are under
-// 2^13. A bf16 is its logarithm times 128 but for that of its mantissa, and for the bias, which `bias` has.
+// bf16 2^(a / 128) in the low halves of lanes and 2^(b / 128) in the high ones, with an error of 0.8 %; a and b are
+// under 2^13. The bits of a bf16 are 128 times its logarithm, apart from the mantissa's deviation (kLessThanSteps) and
+// the exponent bias, which `bias` adds.
 inline LOWBIT_INLINE __m512i bf16_exp2_pairs(__m512 a, __m512 b) {
   const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
   const __m512i steps = _mm512_shuffle_epi8(_mm512_packus_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b)), order);
@@ -117,11 +120,12 @@ inline LOWBIT_INLINE __m512i bf16_exp2_pairs(__m512 a, __m512 b) {
 }
 constexpr float kBf16Bias = 127 * 128;
 
-// Online softmax of a pair of query tiles: from scores to weights in pairs of keys.
+// Online softmax of a pair of query tiles: turns scores into weights, in pairs of keys.
 template <int Parts>
 class Softmax {
  public:
-  // Shrinks sums and totals by what the largest scores have grown. The rest is done at `places` calls of `some`.
+  // Updates the largest scores and shrinks sums and totals accordingly. The weights are computed in `places` calls of
+  // `some`.
   inline LOWBIT_INLINE Softmax(const Workspace& w, const Sizes& sizes, Pair pair, const float* scores,
                                                uint8_t* weights, uint32_t places)
       : scores_(scores),
@@ -135,7 +139,7 @@ class Softmax {
       const __m512 before = _mm512_load_ps(state_ + 16 * i);
       const __m512 found = largest_of(scores + 4 * i * kTileFloats, 32 * pair.halves);
       totals_[i] = _mm512_load_ps(totals_at_ + 16 * i);
-      // Sums shrink for those queries only whose weights could become too large.
+      // Shrinks the sums only of queries whose weights could become too large.
       const __m512 most = _mm512_add_ps(before, _mm512_set1_ps(kOctaves * kSteps<Parts>));
       const __mmask16 grows = _mm512_cmp_ps_mask(found, most, _CMP_GT_OQ);
       largest_[i] = _mm512_mask_mov_ps(before, grows, found);
@@ -161,7 +165,7 @@ class Softmax {
   }
 
  private:
-  // By how much weights may be above 1.
+  // Octaves by which weights may exceed 1.
   static constexpr float kOctaves = 8;
 
   static inline LOWBIT_INLINE __m512 largest_of(const float* scores, uint32_t count) {
@@ -181,7 +185,7 @@ class Softmax {
     scores_ += 32;
     weights_ += 64;
     left_--;
-    // The other parts of 32 keys follow the first.
+    // The second 32 keys begin after all parts of the first.
     if (left_ % 16 == 0) weights_ += kPartBytes<Parts> - kTileBytes;
   }
 
@@ -202,14 +206,14 @@ class Softmax {
 
   const float* scores_;
   uint8_t* weights_;
-  // Pairs of keys.
+  // Pairs of keys left, and per call of `some`.
   uint32_t left_, each_;
   float* state_ = nullptr;
   float* totals_at_ = nullptr;
   __m512 largest_[2], totals_[2];
 };
 
-// Queries of one head of keys and values, in order: all heads of a row, then the next row.
+// Queries of one KV head, ordered by token, then by query head.
 template <class Element>
 class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
   using Shared = SharedBlocksPart<FloatsAvx512, Element>;
@@ -223,7 +227,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
         w_(workspace_at(reinterpret_cast<uint8_t*>(scratch), sizes_)),
         expanded_(scratch + round_up(sizes_.bytes(), 64) / 4) {}
 
-  // False where a query, key or value is not finite: nothing is written then.
+  // Returns false, and writes nothing, where a query, key or value is not finite.
   bool attend() {
     bool are_finite = begin_queries();
     const TileScope tiles;
@@ -254,7 +258,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
         const bool exists = query < this->queries();
         if (exists) rows[i] = this->args_.q + place_of_query(query);
         const uint32_t position = this->run_.position + this->row_of(query);
-        // Queries that do not exist see nothing.
+        // Padding queries see no key.
         w_.first[query] = exists ? static_cast<int32_t>(this->args_.first_seen(position)) : INT32_MAX;
         w_.last[query] = exists ? static_cast<int32_t>(position + 1) : 0;
         const PartialResult first = first_result(this->args_, this->head_of(this->kv_first_, query));
@@ -269,7 +273,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     return are_finite;
   }
 
-  // Queries are in the order of rows: the first one of a pair sees from the earliest key, the last one to the latest.
+  // Queries are ordered by token: the first of a pair sees the earliest key, the last one the latest.
   uint32_t halves(const CacheBlock<Element>& block, uint32_t pair) const {
     const QueryRange own = {std::max(range_.first, kPair * pair), std::min(range_.last, kPair * (pair + 1))};
     if (own.first >= own.last) return 0;
@@ -278,14 +282,14 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     return sees ? ceil_div(std::min(to - block.start, block.last), 32) : 0;
   }
 
-  // The first pair from `index` on that sees anything; no halves if there is none.
+  // First pair from `index` on that sees a key of the block; halves is 0 if there is none.
   Pair seeing(const CacheBlock<Element>& block, uint32_t index) const {
     for (; index < sizes_.query_tiles / 2; index++)
       if (const uint32_t own = halves(block, index)) return {index, own};
     return {index, 0};
   }
 
-  // Those of 16 queries that are in the range.
+  // Mask of the queries, out of 16 from `query` on, that are in the range.
   __mmask16 lanes_in_range(uint32_t query) const {
     const auto before = [&](uint32_t end) { return (1u << std::min(std::max(end, query) - query, 16u)) - 1; };
     return static_cast<__mmask16>(before(range_.last) & ~before(range_.first));
@@ -304,9 +308,9 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     }
   }
 
-  // Three pairs at a time: vectors make one's weights while tiles make the scores of the one after it and multiply
-  // those before with values. What vectors have stored has long reached the cache when tiles load it, and the other way
-  // around.
+  // Software pipeline over three pairs: vectors make one pair's weights while tiles compute the next pair's scores and
+  // multiply the previous one's weights with values. Stores of vectors reach the cache long before tiles load them, and
+  // the other way around.
   void attend_block(const CacheBlock<Element>& block) const {
     const size_t scores_floats = 2 * 4 * kTileFloats, weights_bytes = 4 * kPartBytes<kParts>;
     Pair adding = {0, 0}, softening = {0, 0}, scoring = seeing(block, 0);
@@ -328,7 +332,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     }
   }
 
-  // Sums [columns][queries] divided by the totals to rows of y.
+  // Divides sums [columns][queries] by the totals and stores them as rows of y.
   void end_queries() const {
     const uint32_t dim = this->args_.head_dim;
     for (uint32_t tile = 0; 16 * tile < this->queries(); tile++) {
@@ -349,11 +353,11 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
   Sizes sizes_;
   Workspace w_;
   float* expanded_;
-  // Queries that may see the block.
+  // Queries that see the block.
   QueryRange range_;
 };
 
-// Rows from which tiles serve a cache of floats. Pages of floats, which say that exactness is wanted, stay on vectors.
+// Tokens from which tiles serve a contiguous f32 cache. f32 pages, which ask for exactness, stay on vectors.
 constexpr uint32_t kFloatRows = 128;
 
 template <class Element>
@@ -370,19 +374,19 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<FloatsAvx512, Element> part(args, job, index);
-    // Vectors leave out values that are not finite for the queries that do not see them.
+    // Vector kernels leave out values that are not finite for queries that do not see them.
     if (is_for_tiles<Element>(args, job.run) && TilesPart<Element>(part, scratch).attend()) return;
     if constexpr (IsInt4) Int4Part<BytesAvx512Vnni>(part, scratch).attend();
     else attend_part<FloatsAvx512>(part, scratch);
   });
 }
 
-// Most floats of the queries of a part. With their sums they take 8 bytes each, and stay in the second cache.
+// Most floats of a part's queries: with their sums they take 8 bytes each, and stay in the second-level cache.
 constexpr uint32_t kPartFloats = 65536;
-// What converting keys and values costs, in queries that are multiplied with them.
+// Cost of converting a block's keys and values, in queries.
 constexpr uint32_t kConvertCost = 40;
 
-// The same numbers, with parts for tiles, and scratch for these.
+// Sizes parts for tiles, and the scratch these need.
 AttentionArgs with_tiles(AttentionArgs args) {
   args.rows_per_tile = rows_of_copies(args, kPartFloats / args.head_dim, {kPair, kConvertCost});
   const Sizes sizes(args.head_dim, args.rows_per_tile * args.group, kPartsOf<float>);

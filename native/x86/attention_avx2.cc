@@ -1,4 +1,4 @@
-// Attention over pages, that of prompts by words on AVX2.
+// Attention over pages, prefill by 16-bit words, on AVX2.
 #include "../families/attention/attention_words.h"
 #include "../kernel.h"
 #include "words_avx2.h"
@@ -7,7 +7,7 @@ namespace lowbit {
 namespace {
 
 struct DotAvx2Words {
-  // Compilers would make the products of many rows first, and have sums in memory.
+  // Assembly: compilers would compute the products of many rows first, and keep sums in memory.
   static __m256i add_products(__m256i sum, __m256i a, __m256i b) {
     __m256i products;
     __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(products) : "x"(a), "x"(b));

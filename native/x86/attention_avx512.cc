@@ -1,4 +1,4 @@
-// Attention over pages, that of prompts by words on AVX-512 with VNNI.
+// Attention over pages, prefill by 16-bit words, on AVX-512 with VNNI.
 #include "../families/attention/attention_words.h"
 #include "../kernel.h"
 #include "words_avx512.h"

@@ -1,4 +1,4 @@
-// Attention over pages, that of prompts by words on AVX-VNNI.
+// Attention over pages, prefill by 16-bit words, on AVX-VNNI.
 #include "../families/attention/attention_words.h"
 #include "../kernel.h"
 #include "words_avx2.h"
@@ -7,7 +7,7 @@ namespace lowbit {
 namespace {
 
 struct DotAvxVnniWords {
-  // Compilers keep copies of sums around the intrinsic.
+  // Assembly: compilers keep copies of sums around the intrinsic.
   static __m256i add_products(__m256i sum, __m256i a, __m256i b) {
     __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
     return sum;

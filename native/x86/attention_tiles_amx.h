@@ -1,6 +1,5 @@
-// Queries, keys and values as factors of bf16 tiles, and the scratch that holds them: as `Parts` bf16 each, of which
-// one is the value rounded, and two are as in split_bf16.h. The algorithm: attention_amx.cc. Flags: see
-// scripts/native/build.js.
+// Queries, keys and values as bf16 tiles, and the scratch that holds them. A factor has `Parts` bf16 parts: one is the
+// rounded value, two are as in split_bf16.h. The algorithm is in attention_amx.cc. Flags: see scripts/native/build.js.
 #pragma once
 
 #include "../families/attention/rope_attention.h"
@@ -12,21 +11,21 @@
 namespace lowbit {
 namespace {
 
-// Queries that are multiplied at once: two tiles.
+// Queries per product: two tiles.
 constexpr uint32_t kPair = 32;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
 
-// Bytes of a tile of so many parts, which are one after the other.
+// Bytes of a tile with its parts, which follow each other.
 template <int Parts>
 constexpr size_t kPartBytes = Parts * static_cast<size_t>(kTileBytes);
 
-// What a thread's scratch holds. A tile is 16 rows of 64 bytes; `steps` of 32 columns make a row of the head.
+// Scratch of a thread. A tile is 16 rows of 64 bytes; a row of a head takes `steps` tiles of 32 columns.
 struct Workspace {
   uint8_t* keys;     // [keys / 16][steps][parts]
   uint8_t* values;   // transposed: [columns / 16][keys / 32][parts]
   float* scores;     // of two pairs of query tiles: [2][2][64 keys][16 queries]
   uint8_t* weights;  // of two pairs: [2][2][keys / 32][parts], pairs of keys
-  // Of each 16 queries.
+  // Per 16 queries.
   uint8_t* queries;  // [steps][parts], pairs of columns
   float* sums;       // [columns][16 queries]
   float* largest;
@@ -81,13 +80,13 @@ inline __m512 load_lanes(const int8_t* p, uint32_t lanes) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, p)));
 }
 
-// Sixteen values of a row from column d on, 0 beyond its end.
+// 16 values of a row from column d on, 0 past its end.
 template <class Element>
 inline __m512 load_columns(const Element* row, uint32_t d, uint32_t dim) {
   return d < dim ? load_lanes(row + d, std::min(16u, dim - d)) : _mm512_setzero_ps();
 }
 
-// 32 values as parts of 32 bf16 each.
+// 32 values in parts of 32 bf16 each.
 template <int Parts>
 struct PartVector {
   __m512i parts[Parts];
@@ -97,7 +96,7 @@ struct PartVector {
   }
 };
 
-// Values of a, then of b.
+// The values of a, then those of b.
 template <int Parts>
 inline LOWBIT_INLINE PartVector<Parts> row_parts(__m512 a, __m512 b) {
   if constexpr (Parts == 1) {
@@ -108,7 +107,7 @@ inline LOWBIT_INLINE PartVector<Parts> row_parts(__m512 a, __m512 b) {
   }
 }
 
-// Each lane a pair: the value of a in the low half, of b in the high half.
+// Pairs in each lane: the value of a in the low half, that of b in the high half.
 template <int Parts>
 inline LOWBIT_INLINE PartVector<Parts> pair_parts(__m512 a, __m512 b) {
   if constexpr (Parts == 1) {
@@ -119,7 +118,7 @@ inline LOWBIT_INLINE PartVector<Parts> pair_parts(__m512 a, __m512 b) {
   }
 }
 
-// Rows of 16 pairs to the columns of a tile.
+// Transposes 16 rows of 16 pairs into a tile.
 template <int Parts>
 void store_transposed(const PartVector<Parts>* rows, uint8_t* tile) {
   for (int part = 0; part < Parts; part++, tile += kTileBytes) {
@@ -130,7 +129,7 @@ void store_transposed(const PartVector<Parts>* rows, uint8_t* tile) {
   }
 }
 
-// Whether vectors of values were all finite: a product with 0 is NaN where one is not.
+// Detects values that are not finite: their product with 0 is NaN.
 struct Finiteness {
   __m512 zeros[2] = {};
 
@@ -141,7 +140,7 @@ struct Finiteness {
   bool all() const { return _mm512_cmp_ps_mask(zeros[0], zeros[1], _CMP_UNORD_Q) == 0; }
 };
 
-// Sixteen queries, scaled, to tiles of pairs of columns. False where one is infinite or NaN.
+// Converts 16 scaled queries to tiles of pairs of columns. Returns false where one is infinite or NaN.
 template <int Parts>
 bool convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, float scale, uint8_t* target) {
   const __m512 factor = _mm512_set1_ps(scale);
@@ -162,7 +161,7 @@ bool convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, flo
   return finite.all();
 }
 
-// The same of a row of keys or values; `scales` are those of its heads where they are integers.
+// load_columns of a row of keys or values, times its scale where elements are int8.
 template <class Element>
 inline __m512 load_scaled(const Element* row, const float* scales, uint32_t d, uint32_t dim) {
   const __m512 values = load_columns(row, d, dim);
@@ -181,8 +180,8 @@ inline __m512 load_value(const CacheBlock<Element>& block, uint32_t key, uint32_
                      block.dim);
 }
 
-// Keys to tiles of 16 keys by 32 columns; those beyond the block's last are zeros. Rows of the next block, if there is
-// one, are fetched meanwhile. False where one is infinite or NaN.
+// Converts keys to tiles of 16 keys by 32 columns, zeros past the block's last key. Prefetches the next block's rows,
+// if any. Returns false where a key is infinite or NaN.
 template <int Parts, class Element>
 bool convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
   Finiteness finite;
@@ -205,7 +204,8 @@ bool convert_keys(const CacheBlock<Element>& block, uint32_t steps, uint8_t* tar
   return finite.all();
 }
 
-// Values to tiles of 16 columns by 32 keys. False where one is infinite or NaN: a weight of 0 would not hide it.
+// Converts values to tiles of 16 columns by 32 keys. Returns false where one is infinite or NaN: a weight of 0 would
+// not hide it.
 template <int Parts, class Element>
 bool convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
   Finiteness finite;

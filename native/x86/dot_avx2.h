@@ -1,6 +1,7 @@
-// Products of panel16 linear layers on AVX2: of unsigned weights and activations by vpmaddubsw, whose 16-bit sums are
-// exact for weights of 7 bits, and stay so while several are added if weights are smaller; wider ones are multiplied as
-// magnitudes, with activations that have their signs, as 16-bit numbers, or as two planes by many rows.
+// Products of panel16 linear layers on AVX2. vpmaddubsw multiplies unsigned weights with activations; its 16-bit sums
+// are exact for weights of up to 7 bits, and smaller weights allow several to be added. Weights of 8 bits are
+// multiplied as magnitudes, with activations that take their signs, or as 16-bit numbers; in GEMM as two planes of 4
+// bits.
 #pragma once
 
 #include "isa_avx2.h"
@@ -21,7 +22,7 @@ struct DotAvx2 {
     __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(x, 8));
     return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
   }
-  // Compilers would compute products of many steps first and spill them.
+  // Keeps compilers from computing products of many steps first and spilling them.
   static void keep(__m256i& v) { __asm__("" : "+x"(v)); }
 };
 
@@ -31,21 +32,21 @@ struct SignedAvx2;
 struct Avx2 : IsaAvx2<DotAvx2> {
   using Narrow = NarrowAvx2;
   using Signed = SignedAvx2;
-  // As many as products of weights under 2^Bits stay within 16 bits.
+  // Products of weights under 2^Bits whose sum fits 16 bits.
   template <int Bits>
   static constexpr int steps() {
     return Bits < 4 ? 8 : 128 >> Bits;
   }
 };
 
-// Of codebooks whose levels have 7 bits.
+// For codebooks whose levels have 7 bits.
 struct NarrowAvx2 : Avx2 {
   static constexpr int32_t kLevelOffset = 64;
   static constexpr int kLevelBits = 7;
   static Bytes load_levels(const int8_t* levels, int count) { return Avx2::load_levels<kLevelOffset>(levels, count); }
 };
 
-// Of wide weights that stay signed: sum |w| * (sign(w) * x), for x of -127 .. 127.
+// For 8-bit weights that stay signed: sum |w| * (sign(w) * x), for x of -127 .. 127.
 struct SignedAvx2 : Avx2 {
   static constexpr int32_t kLevelOffset = 0;
   template <int Bits>

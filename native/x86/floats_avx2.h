@@ -15,15 +15,15 @@ struct FloatsAvx2 {
   using V = __m256;
   using Bytes = BytesAvx2;
   static constexpr uint32_t kLanes = 8;
-  // Vectors of a row that attention keeps in registers for four rows at once.
+  // Vectors of columns whose sums attention keeps in registers for four rows.
   static constexpr int kColumns = 2;
-  // Vectors of scores of four rows that attention makes at once where many rows share copies of keys.
+  // Vectors of scores per step of four rows, where many rows share copies of keys.
   static constexpr uint32_t kScoreVectors = 1;
-  // Whether there are words of 16 bits for attention over caches of integers.
+  // Whether attention over int8 caches has 16-bit words.
   static constexpr bool kHasWords = true;
-  // Rows of activations that linear layers multiply at once.
+  // Rows of activations per GEMV block of linear layers.
   static constexpr int kDotRows = 2;
-  // Rows of activations that linear layers multiply at once with two vectors of columns.
+  // Rows of activations per GEMM block of linear layers, by two vectors of columns.
   static constexpr int kOuterRows = 6;
 
   static __m256i first(uint32_t n) {
@@ -33,7 +33,7 @@ struct FloatsAvx2 {
   static V load(const float* p) { return _mm256_loadu_ps(p); }
   static V load_some(const float* p, uint32_t n) { return _mm256_maskload_ps(p, first(n)); }
   static void store(float* p, V v) { _mm256_storeu_ps(p, v); }
-  // Past the caches, where p is a multiple of a vector; end_streams follows before others read it.
+  // Non-temporal store; p is aligned to a vector. end_streams orders the stores before others read them.
   static void stream(float* p, V v) { _mm256_stream_ps(p, v); }
   static void end_streams() { _mm_sfence(); }
   static void store_some(float* p, V v, uint32_t n) { _mm256_maskstore_ps(p, first(n), v); }
@@ -91,7 +91,7 @@ struct FloatsAvx2 {
     const __m128 t = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
   }
-  // Lane i is lane i + N, from the first on again.
+  // Rotates lanes: lane i gets lane i + N, modulo the lanes.
   template <uint32_t N>
   static V rotate(V v) {
     if constexpr (N == 4) return _mm256_permute2f128_ps(v, v, 1);
@@ -100,7 +100,7 @@ struct FloatsAvx2 {
   }
   static float first_lane(V v) { return _mm256_cvtss_f32(v); }
 
-  // Lanes of a and b in turn, of their first and of their second half.
+  // Interleaves the lanes of the first halves, and of the second halves, of a and b.
   static V zip_low(V a, V b) {
     return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x20);
   }
@@ -108,29 +108,29 @@ struct FloatsAvx2 {
     return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x31);
   }
 
-  // Of four lanes, those that `sums` adds first side by side.
+  // Order of four lanes in which those that `sums` adds first are neighbours.
   static constexpr uint32_t kLaneOrder[] = {0, 2, 1, 3};
   // Lane i is the sum of v[i]. Not by horizontal additions, which take 2 cycles each.
   static V sums(const V* v) {
     return fold(v, [](V a, V b) { return _mm256_add_ps(a, b); });
   }
 
-  // Words of 16 bits, twice as many as lanes.
+  // 16-bit words, two per lane.
   using Words = __m256i;
   static Words no_words() { return _mm256_setzero_si256(); }
   static Words load_words(const float* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static Words words_of(const int8_t* p) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
-  // Rounds to even; values are within -32768 .. 32767.
+  // Rounds half to even; values are within -32768 .. 32767.
   static void store_words(float* p, V a, V b) {
     const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
   }
-  // Adds the products of two neighbours to each of 32 bits.
+  // Adds products of pairs of words to 32-bit sums.
   static Words add_products(Words sum, Words a, Words b) {
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
-    // Compilers would add products to each other first, more than there are registers for.
+    // Keeps compilers from adding products to each other first, for which registers do not suffice.
     __asm__("" : "+x"(sum));
     return sum;
   }
@@ -145,19 +145,19 @@ struct FloatsAvx2 {
   }
 
  private:
-  // Lane i is the sum of v[i] as `add` has it.
+  // Lane i is v[i] reduced with `add`.
   template <class Add>
   static V fold(const V* v, Add add) {
     const V low = fold_quarters(v, add), high = fold_quarters(v + 4, add);
     return add(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
   }
-  // Lanes i and 4 + i are the sums of the first and of the second half of v[i].
+  // Lanes i and 4 + i are the first and the second half of v[i], reduced.
   template <class Add>
   static V fold_quarters(const V* v, Add add) {
     const V first = fold_pairs(v[0], v[1], add), second = fold_pairs(v[2], v[3], add);
     return add(_mm256_shuffle_ps(first, second, 0x88), _mm256_shuffle_ps(first, second, 0xdd));
   }
-  // Of each half: a0 + a2, a1 + a3, b2 + b0, b3 + b1.
+  // In each half: a0 + a2, a1 + a3, b2 + b0, b3 + b1.
   template <class Add>
   static V fold_pairs(V a, V b, Add add) {
     return add(_mm256_blend_ps(a, b, 0xcc), _mm256_shuffle_ps(a, b, 0x4e));
@@ -167,14 +167,14 @@ struct FloatsAvx2 {
   }
 };
 
-// Vectors of bytes that attention over int4 multiplies, four to a lane: halves of bytes by four bytes of a query or of
-// weights. A part of a sum takes four products; `end` adds it.
+// Vectors of bytes for attention over int4 pages: nibbles times bytes of a query or of weights, four products per lane.
+// A Part sums four products; `end` adds it to the sum.
 struct BytesAvx2 {
   using Isa = FloatsAvx2;
   using V = __m256i;
   using Sums = __m256i;
   using Part = __m256i;
-  // Queries that are multiplied at once.
+  // Queries per product.
   static constexpr int kRows = 2;
 
   static V load(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
@@ -187,7 +187,7 @@ struct BytesAvx2 {
   }
   static V unsigned_four(const uint8_t* p) { return signed_four(reinterpret_cast<const int8_t*>(p)); }
   static Sums none() { return _mm256_setzero_si256(); }
-  // Sums of two products, eight of which 16 bits hold.
+  // 16-bit sums of two products, eight of which fit 16 bits.
   static Part begin(Sums) { return _mm256_setzero_si256(); }
   static Part add_signed(Part part, V halves, V four) {
     return _mm256_add_epi16(part, _mm256_maddubs_epi16(halves, four));
@@ -200,7 +200,7 @@ struct BytesAvx2 {
     return _mm256_add_epi32(sums, _mm256_madd_epi16(part, _mm256_set1_epi16(1)));
   }
   static __m256 floats(Sums sums) { return _mm256_cvtepi32_ps(sums); }
-  // Rounds to even; values are within 0 .. 255.
+  // Rounds half to even; values are within 0 .. 255.
   static void store_unsigned(uint8_t* p, __m256 v) {
     const __m256i whole = _mm256_cvtps_epi32(v);
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));

@@ -15,15 +15,15 @@ struct FloatsAvx512 {
   using V = __m512;
   using Bytes = BytesAvx512;
   static constexpr uint32_t kLanes = 16;
-  // Vectors of a row that attention keeps in registers for four rows at once.
+  // Vectors of columns whose sums attention keeps in registers for four rows.
   static constexpr int kColumns = 4;
-  // Vectors of scores of four rows that attention makes at once where many rows share copies of keys.
+  // Vectors of scores per step of four rows, where many rows share copies of keys.
   static constexpr uint32_t kScoreVectors = 1;
-  // Whether there are words of 16 bits for attention over caches of integers.
+  // Whether attention over int8 caches has 16-bit words.
   static constexpr bool kHasWords = false;
-  // Rows of activations that linear layers multiply at once.
+  // Rows of activations per GEMV block of linear layers.
   static constexpr int kDotRows = 4;
-  // Rows of activations that linear layers multiply at once with two vectors of columns.
+  // Rows of activations per GEMM block of linear layers, by two vectors of columns.
   static constexpr int kOuterRows = 12;
 
   static __mmask16 first(uint32_t n) { return static_cast<__mmask16>((1u << n) - 1); }
@@ -31,7 +31,7 @@ struct FloatsAvx512 {
   static V load(const float* p) { return _mm512_loadu_ps(p); }
   static V load_some(const float* p, uint32_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
   static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
-  // Past the caches, where p is a multiple of a vector; end_streams follows before others read it.
+  // Non-temporal store; p is aligned to a vector. end_streams orders the stores before others read them.
   static void stream(float* p, V v) { _mm512_stream_ps(p, v); }
   static void end_streams() { _mm_sfence(); }
   static void store_some(float* p, V v, uint32_t n) { _mm512_mask_storeu_ps(p, first(n), v); }
@@ -69,7 +69,7 @@ struct FloatsAvx512 {
   static V add_to_exponent(V x, V n) { return _mm512_scalef_ps(x, n); }
   static float sum(V v) { return _mm512_reduce_add_ps(v); }
   static float largest(V v) { return _mm512_reduce_max_ps(v); }
-  // Lane i is lane i + N, from the first on again.
+  // Rotates lanes: lane i gets lane i + N, modulo the lanes.
   template <uint32_t N>
   static V rotate(V v) {
     const __m512i lanes = _mm512_castps_si512(v);
@@ -77,7 +77,7 @@ struct FloatsAvx512 {
   }
   static float first_lane(V v) { return _mm512_cvtss_f32(v); }
 
-  // Lanes of a and b in turn, of their first and of their second half.
+  // Interleaves the lanes of the first halves, and of the second halves, of a and b.
   static V zip_low(V a, V b) {
     const __m512i order = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     return _mm512_permutex2var_ps(a, order, b);
@@ -87,7 +87,7 @@ struct FloatsAvx512 {
     return _mm512_permutex2var_ps(a, order, b);
   }
 
-  // Of four lanes, those that `sums` adds first side by side.
+  // Order of four lanes in which those that `sums` adds first are neighbours.
   static constexpr uint32_t kLaneOrder[] = {0, 2, 1, 3};
   // Lane i is the sum of v[i].
   static V sums(const V* v) {
@@ -102,20 +102,20 @@ struct FloatsAvx512 {
     return fold_quarters(a, b);
   }
 
-  // Quarters 0 + 1 and 2 + 3 of a, then of b.
+  // Quarters 0 + 1 and 2 + 3 of a, then those of b.
   static V fold_quarters(V a, V b) {
     return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
   }
 };
 
-// Vectors of bytes that attention over int4 multiplies, four to a lane: halves of bytes by four bytes of a query or of
-// weights. A part of a sum takes four products; `end` adds it.
+// Vectors of bytes for attention over int4 pages: nibbles times bytes of a query or of weights, four products per lane.
+// A Part sums four products; `end` adds it to the sum.
 struct BytesAvx512 {
   using Isa = FloatsAvx512;
   using V = __m512i;
   using Sums = __m512i;
   using Part = __m512i;
-  // Queries that are multiplied at once.
+  // Queries per product.
   static constexpr int kRows = 4;
 
   static V load(const uint8_t* p) { return _mm512_loadu_si512(p); }
@@ -128,7 +128,7 @@ struct BytesAvx512 {
   }
   static V unsigned_four(const uint8_t* p) { return signed_four(reinterpret_cast<const int8_t*>(p)); }
   static Sums none() { return _mm512_setzero_si512(); }
-  // Sums of two products, eight of which 16 bits hold.
+  // 16-bit sums of two products, eight of which fit 16 bits.
   static Part begin(Sums) { return _mm512_setzero_si512(); }
   static Part add_signed(Part part, V halves, V four) {
     return _mm512_add_epi16(part, _mm512_maddubs_epi16(halves, four));
@@ -141,13 +141,13 @@ struct BytesAvx512 {
     return _mm512_add_epi32(sums, _mm512_madd_epi16(part, _mm512_set1_epi16(1)));
   }
   static __m512 floats(Sums sums) { return _mm512_cvtepi32_ps(sums); }
-  // Rounds to even; values are within 0 .. 255.
+  // Rounds half to even; values are within 0 .. 255.
   static void store_unsigned(uint8_t* p, __m512 v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(v)));
   }
 };
 
-// The same with VNNI.
+// BytesAvx512 with VNNI, whose products are added to 32-bit sums at once.
 struct BytesAvx512Vnni : BytesAvx512 {
   static Part begin(Sums sums) { return sums; }
   static Part add_signed(Part part, V halves, V four) { return _mm512_dpbusd_epi32(part, halves, four); }

@@ -1,4 +1,4 @@
-// Operations of panel16 linear layers on 32-byte vectors, half a panel of 16 rows: of AVX2 and AVX-VNNI, which differ
+// Operations of panel16 linear layers on 32-byte vectors, half a panel of 16 rows, for AVX2 and AVX-VNNI, which differ
 // in how they multiply (`Dot`).
 #pragma once
 
@@ -27,16 +27,16 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   }
   static void store_bytes(uint8_t* p, Bytes v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   static Bytes load_bytes(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-  // How far ahead memory is asked for, in bytes.
+  // Prefetch distance in bytes.
   static constexpr size_t kAhead = 4096;
-  // The memory of 32 columns of weights that far ahead of p, and a line for what is between.
+  // Prefetches 32 columns of weights at that distance from p, and one line more for the scales in between.
   template <int Bits>
   static void prefetch(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T1);
   }
-  // The memory of 32 columns of weights a little ahead of p, for streams that hardware fetches, too. Inlined by force,
-  // as GCC takes calls of functions without results for needless even if they prefetch.
+  // Prefetches 32 columns of weights a little ahead of p, for streams that the hardware prefetcher follows, too. Always
+  // inlined: GCC drops calls of functions without results even if they prefetch.
   template <int Bits, bool>
   static LOWBIT_INLINE void prefetch_near(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
@@ -61,7 +61,7 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   }
   static Bytes lookup(Bytes table, Bytes u) { return _mm256_shuffle_epi8(table, u); }
   static Ints broadcast_int(int32_t v) { return _mm256_set1_epi32(v); }
-  // As floats, since compilers make loads of 128 bits and more of several broadcasts.
+  // Broadcasts as float: compilers merge several integer broadcasts into one load of 128 bits or more.
   static Bytes broadcast_quad(const int8_t* four) {
     return _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(four)));
   }
@@ -79,7 +79,7 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   static Floats load_zeros(const uint8_t* zeros) {
     return to_floats(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros))));
   }
-  // Exponent and fraction take their places in a float that is 2^-120 times the number.
+  // Moves exponent and fraction to their places in a float, which is 2^-120 times the number.
   static Floats load_e4m3(const uint8_t* p) {
     const __m256i bytes = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
     const __m256i bits = _mm256_and_si256(_mm256_slli_epi32(bytes, 20), _mm256_set1_epi32(kE4m3Bits));

@@ -15,31 +15,31 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   using Ints = __m512i;
   using Floats = __m512;
   static constexpr int kRows = 16;
-  // Panels read side by side: as many streams for the memory to serve.
+  // Panels read side by side, a stream from memory each.
   static constexpr int kPanels = 4;
   static constexpr bool kStreams = true;
-  // vpdpbusd takes the weights unsigned: levels are kept with 128 added.
+  // vpdpbusd takes weights unsigned: levels are stored with 128 added.
   static constexpr int32_t kLevelOffset = 128;
 
   template <int Bits>
   static constexpr int32_t offset() {
     return 1 << (Bits - 1);
   }
-  // Rows of a block of many rows by 32 columns: sums, totals, weights and activations fill the registers.
+  // Rows of a GEMM block by 32 columns: its sums, totals, weights and activations fill the registers.
   static constexpr int kGemmRows = 6;
   static void store_bytes(uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
   static Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
-  // How far ahead memory is asked for, in bytes.
+  // Prefetch distance in bytes.
   static constexpr size_t kAhead = 1024;
-  // The memory of 32 columns of weights that far ahead of p, and a line for what is between.
-  // Inlined by force, as GCC takes calls of functions without results for needless even if they prefetch.
+  // Prefetches 32 columns of weights at that distance from p, and one line more for the scales in between. Always
+  // inlined: GCC drops calls of functions without results even if they prefetch.
   template <int Bits>
   static LOWBIT_INLINE void prefetch(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T0);
   }
-  // The same, into the second cache where a single row leaves the first one little to do: Zen 4 reads a fifth faster
-  // so.
+  // prefetch, for a single row into the second-level cache, since it leaves the first-level one little to do: Zen 4
+  // reads a fifth faster that way.
   template <int Bits, bool OneRow>
   static LOWBIT_INLINE void prefetch_near(const uint8_t* p) {
     if (!OneRow) return prefetch<Bits>(p);

@@ -1,5 +1,5 @@
-// panel16 linear layers on AMX: 8-bit activations times weights as signed bytes. The 32-bit sums of each group are
-// exact; vectors scale and add those of some groups while tiles multiply the next ones.
+// panel16 linear layers on AMX: int8 activations times weights as signed bytes. The 32-bit sums of each group are
+// exact; vectors scale and add some groups' sums while tiles multiply the next ones.
 #include "../families/linear/arguments.h"
 #include "../families/linear/panel16_gemm.h"
 #include "isa_avx512.h"
@@ -9,20 +9,20 @@ namespace lowbit {
 namespace {
 
 constexpr uint32_t kRows = 16;
-// Rows that share unpacked weights; more are worked on one after the other.
+// Rows that share unpacked weights; further rows unpack them again.
 constexpr uint32_t kRowsMax = 512;
-// Segments that are summed side by side, in an accumulator each; steps of a segment that one accumulator takes.
+// Segments summed side by side, an accumulator each, and most steps of a segment.
 constexpr uint32_t kChains = 2, kSegmentSteps = 4;
-// Finished accumulators wait in memory for some turns: a core cannot forward what tiles store to loads of vectors.
+// Turns that finished accumulators wait in memory: a core cannot forward tile stores to vector loads.
 constexpr uint32_t kTurns = 4;
-// Columns of k that are unpacked at once: 16 KiB of weights stay in the first-level cache.
+// Columns of k unpacked at once: 16 KiB of weights stay in the first-level cache.
 constexpr uint32_t kChunkColumns = 1024;
-// Panels of one tile of work at most: all but the first find the activations of a chunk in the second-level cache.
+// Most panels per tile of work: all but the first find a chunk's activations in the second-level cache.
 constexpr uint32_t kPanelsMax = 8;
-// Results of this size do not fit caches: they are written past them.
+// Results larger than this do not fit caches and are written with non-temporal stores.
 constexpr size_t kStreamBytes = 1u << 20;
 
-// Weights as signed bytes.
+// Unpacks weights as signed bytes.
 struct SignedAvx512 : Avx512Vnni {
   template <int Bits>
   static Bytes weight(Bytes u) {
@@ -42,17 +42,17 @@ struct AmxLinear {
   Panel16 weights;
   const float* x;
   float* y;
-  // [rows / 16][segments][steps of a segment][16][width]: a tile lies together.
+  // Activations [rows / 16][segments][steps of a segment][16][width]: each AMX tile is contiguous.
   int8_t* tiles;
-  // [rows / 16][segments][16]: -sums of groups, as from split_sum; only for weights with zero points.
+  // [rows / 16][segments][16]: minus the sums of groups, as split_sum gives them; only for weights with zero points.
   int32_t* sums;
   float* scales;
   float* zeros;
   uint8_t* scratch;
-  // Of one thread.
+  // Bytes of one thread's scratch.
   size_t scratch_bytes;
   uint32_t m;
-  // Segments are runs of steps within a group; of `segments`, those past the last group count nothing.
+  // A segment is `steps` steps of `width` columns within a group. Segments past the last group add 0.
   uint16_t width, steps, panels_per_tile, rows_per_tile;
   uint32_t segments, chunk_segments;
 
@@ -66,13 +66,13 @@ struct AmxLinear {
 };
 static_assert(sizeof(AmxLinear) <= kArgsMax);
 
-// Scratch memory of one thread.
+// Scratch of one thread.
 struct Workspace {
-  // Of a chunk of one panel: weights [k / 4][16][4]; scales and zero points of segments, [16] each.
+  // A chunk of one panel: weights [k / 4][16][4]; scales and zero points of segments, [16] each.
   int8_t* weights;
   float* scales;
   int32_t* zeros;
-  // Finished accumulators of the last turns.
+  // Accumulators of the last kTurns turns.
   int32_t* sums;
   // Totals between chunks: [panels][rows / 16][16][16].
   float* totals;
@@ -91,7 +91,7 @@ struct Workspace {
   }
 };
 
-// Fills in all sizes; pointers stay null without memory.
+// Sets all sizes. Without memory, pointers stay null.
 AmxLinear plan_call(const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   AmxLinear a{};
@@ -116,7 +116,7 @@ size_t amx_linear_scratch(const Call& call) {
   return a.tiles_bytes() + a.sums_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
 }
 
-// Places of a row's integers among the tiles of its 16 rows.
+// Successive places of a row's integers in the tiles of its 16 rows.
 struct TileTarget {
   int8_t* at;
   uint32_t width, half;
@@ -128,8 +128,8 @@ struct TileTarget {
   }
 };
 
-// A number under 2^23, such as sums of 2^16 activations have, as two of 16 bits: n = low + 256 * high. Zero points are
-// stored as pairs z, 256 * z, so that one product of pairs multiplies a zero point with a sum.
+// Splits a number under 2^23, such as a sum of 2^16 activations, in two of 16 bits: n = low + 256 * high. Zero points
+// are stored as pairs z, 256 * z, so that one product of pairs multiplies a zero point with a sum.
 inline int32_t split_sum(int32_t n) {
   const int32_t low = static_cast<int8_t>(n), high = (n - low) / 256;
   return static_cast<int32_t>(static_cast<uint32_t>(high) << 16 | static_cast<uint16_t>(low));
@@ -154,7 +154,8 @@ void quantize_tiles(const AmxLinear& a, uint32_t tile) {
   }
 }
 
-// Scales of the segments from `first` on, 0 for those past the last group; zero points for the first of each group.
+// Loads the scales of the segments from `first` on, 0 past the last group, and zero points for the first segment of
+// each group.
 void load_factors(const AmxLinear& a, uint32_t panel, uint32_t first, uint32_t last, const Workspace& to) {
   const Panel16& w = a.weights;
   const uint32_t group_segments = w.group_length / a.segment_columns();
@@ -174,7 +175,7 @@ void load_factors(const AmxLinear& a, uint32_t panel, uint32_t first, uint32_t l
   }
 }
 
-// Tiles of a chunk of 16 rows and a panel.
+// A chunk of 16 rows and a panel, as tiles.
 struct Block {
   const int8_t* activations;
   const int8_t* weights;
@@ -184,9 +185,9 @@ struct Block {
   uint32_t segments, steps, width;
 };
 
-// Sums of two segments, in two accumulators, stored one after the other. Behind each instruction of the first step, and
-// of the end, other work is done: `behind` of places 0 to 7. Tiles pass by the first-level cache, as it is needed for
-// unpacking.
+// Computes the sums of two segments in two accumulators and stores them one after the other. `behind` of places 0 to 7
+// does other work after each instruction of the first step and of the end. Tile loads bypass the first-level cache,
+// which unpacking needs.
 constexpr int kPlaces = 8;
 template <class Behind>
 inline LOWBIT_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps,
@@ -227,7 +228,7 @@ inline LOWBIT_INLINE void multiply_segments(const int8_t* a, const int8_t* b, ui
   place(Place<7>{});
 }
 
-// Adds finished sums, of two segments from `segment` on, to the totals: an eighth of them.
+// Adds an eighth of the finished sums of two segments, from `segment` on, to the totals.
 template <bool Zeros, int Index>
 inline LOWBIT_INLINE void add_part(const Block& block, uint32_t segment, const int32_t* sums,
                                                    __m512* total) {
@@ -269,7 +270,7 @@ inline LOWBIT_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* t
         [&](auto place) LOWBIT_INLINE { add_part<Zeros, place>(block, added, turn(added), total); });
 }
 
-// Results of 16 rows of a panel from their totals.
+// Computes and stores the results of 16 rows of a panel from their totals.
 inline LOWBIT_INLINE void store_rows(const AmxLinear& a, uint32_t panel, uint32_t row,
                                                      const float* totals, bool stream) {
   const Panel16& w = a.weights;
@@ -286,8 +287,8 @@ inline LOWBIT_INLINE void store_rows(const AmxLinear& a, uint32_t panel, uint32_
   }
 }
 
-// One chunk of k, from `segment` on, of a panel with rows first .. last. Between chunks, `totals` [rows / 16][16][16]
-// keep what was summed.
+// One chunk of k, from `segment` on, of a panel, by rows first .. last. `totals` [rows / 16][16][16] keeps the sums
+// between chunks.
 template <bool Zeros>
 void multiply_panel(const AmxLinear& a, const Workspace& work, uint32_t panel, uint32_t segment, uint32_t first,
                     uint32_t last, float* totals, bool stream) {

@@ -1,4 +1,4 @@
-// panel16 linear layers on AVX2 for few rows of activations.
+// panel16 linear layers on AVX2 for few rows of activations (GEMV).
 #include "../kernel.h"
 #include "dot_avx2.h"
 

@@ -1,8 +1,8 @@
-// panel16 linear layers for many rows on AMX, of activations that fewer rows take in blocks of 8 bits: here they and
-// the weights are rounded to bf16, which is closer to floats, and no slower. Sums are in float32 along k.
+// GEMM over panel16 weights on AMX, for calls whose activations smaller batches quantize to int8 in blocks. Here
+// activations and weights are rounded to bf16, which is closer to floats and no slower. Sums are in f32 along k.
 //
-// y is off from that of float activations by at most 2^-7 of the sum of |activation| |weight|, beside the rounding of
-// sums; magnitudes under 2^-126 count as 0.
+// Against float activations y is off by at most 2^-7 of the sum of |activation| |weight|, besides the rounding of sums.
+// Magnitudes under 2^-126 count as 0.
 #include "../families/gate/activations.h"
 #include "../families/linear/arguments.h"
 #include "../families/linear/panel16_gemm.h"
@@ -14,17 +14,17 @@ namespace lowbit {
 namespace {
 
 constexpr uint32_t kRows = 16, kPairRows = 32;
-// Columns of k in one tile.
+// Columns of k per tile.
 constexpr uint32_t kStep = 32;
-// Rows that share weights as bf16; more are worked on one after the other. Steps of weights that stay in the nearest
+// Rows that share weights as bf16; further rows convert them again. Steps of weights that stay in the first-level
 // cache.
 constexpr uint32_t kRowsMax = 256, kStepsMax = 24;
-// Panels of one tile of work, which are multiplied in pairs.
+// Panels per tile of work, multiplied in pairs.
 constexpr uint32_t kPanelsMax = 8;
-// Tiles of a pair of panels at a step; four accumulators.
+// Bytes of a pair of panels' tiles in one step, and of four accumulators.
 constexpr size_t kPairBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes;
 
-// Weights as signed bytes, [k][16 rows of a panel].
+// Unpacks weights to signed bytes, [k][16 rows of a panel].
 struct BytesOfColumns : Avx512Vnni {
   template <int Bits>
   static Bytes weight(Bytes u) {
@@ -46,7 +46,7 @@ struct BytesOfColumns : Avx512Vnni {
   }
 };
 
-// Runs of 32 columns first .. last of a panel as bytes, and the memory of the same place of the next panel.
+// Unpacks runs (32 columns) first .. last of a panel to bytes, and prefetches the same place of the next panel.
 using Unpack = void (*)(const Panel16& w, uint32_t panel, uint32_t first, uint32_t last, uint8_t* out);
 template <int Bits, bool Levels>
 void unpack_bytes(const Panel16& w, uint32_t panel, uint32_t first, uint32_t last, uint8_t* out) {
@@ -66,13 +66,13 @@ struct Bf16Linear {
   Unpack unpack;
   const float* x;
   float* y;
-  // [chunks][rows / 16][chunk_steps][16][32]: what is worked on at once lies together.
+  // Activations [chunks][rows / 16][chunk_steps][16][32]: those used together are contiguous.
   uint8_t* tiles;
   uint8_t* scratch;
   size_t scratch_bytes;
   uint32_t m, steps, chunk_steps;
   uint16_t panels_per_tile, rows_per_tile;
-  // The first half of the columns gates the second: y has half of them.
+  // Whether the first half of the columns gates the second, so that y has half the columns.
   bool gated;
 
   uint32_t row_blocks() const { return ceil_div(m, kRows); }
@@ -81,7 +81,7 @@ struct Bf16Linear {
   size_t chunk_bytes() const { return row_blocks() * block_bytes(); }
   size_t tiles_bytes() const { return chunks() * chunk_bytes(); }
   uint32_t columns() const { return gated ? weights.n / 2 : weights.n; }
-  // Pairs of panels: of neighbours, or of a gate and what it gates.
+  // Pairs of panels: neighbours, or a gate and what it gates.
   uint32_t pair_count() const { return ceil_div(weights.panel_count, 2); }
   uint32_t panel_of(uint32_t pair, uint32_t side) const {
     if (gated) return pair + side * pair_count();
@@ -90,12 +90,12 @@ struct Bf16Linear {
 };
 static_assert(sizeof(Bf16Linear) <= kArgsMax);
 
-// Scratch memory of one thread.
+// Scratch of one thread.
 struct Bf16Workspace {
-  // Of a chunk of two panels: weights as bytes, and as tiles, twice.
+  // A chunk of two panels: weights as bytes and as tiles, two buffers of each.
   uint8_t* bytes[2];
   uint8_t* tiles[2];
-  // Of [pairs of panels][pairs of rows], and one more that is being finished.
+  // [pairs of panels][pairs of rows], and one more that is being finished.
   float* sums;
   size_t size;
 
@@ -125,7 +125,7 @@ Bf16Linear plan_call(const Call& call, bool gated) {
   return a;
 }
 
-// Rows of activations as bf16, groups padded with zeros.
+// Rounds rows of activations to bf16, groups padded with zeros.
 void round_rows(const Bf16Linear& a, uint32_t tile) {
   const Panel16& w = a.weights;
   const uint32_t first = tile * a.rows_per_tile, last = std::min(a.m, first + a.rows_per_tile);
@@ -149,14 +149,14 @@ void round_rows(const Bf16Linear& a, uint32_t tile) {
   }
 }
 
-// Makes tiles of a chunk of two panels, four columns of one at a time: `rest` of them are left.
+// Converts a chunk of two panels to tiles, four columns of one panel at a time; `rest` calls are left.
 struct Rounder {
   const Panel16* w;
   const uint8_t* panels[2];
   const uint8_t* bytes[2];
   uint8_t* to;
   uint32_t next, end, first_step;
-  // Of the group that is worked on: a weight is its integer times the scale, less the offset.
+  // Scale and offset of the current group: weight = integer * scale - offset.
   __m512 scale, minus_offset;
 
   static constexpr uint32_t kOfStep = 16;
@@ -194,7 +194,7 @@ struct Rounder {
   }
 };
 
-// Finished sums of up to 32 rows of a pair of panels that are yet to become results, a row at a time.
+// Turns finished sums of up to 32 rows of a pair of panels into results, one row at a time.
 struct Finisher {
   const Bf16Linear* a;
   const float* sums;
@@ -216,13 +216,13 @@ struct Finisher {
     y += a->columns();
     sums += 16;
     rows--;
-    // Behind the first 16 rows are those of the other panel.
+    // The sums of the first 16 rows are followed by the other panel's.
     if (rows == second_rows) sums += 256;
   }
   uint32_t second_rows;
 };
 
-// One step: activations of 32 rows times two panels.
+// One step: 32 rows of activations times two panels.
 inline LOWBIT_INLINE void multiply_step(const uint8_t* a0, const uint8_t* a1, const uint8_t* b,
                                                         bool two) {
   _tile_stream_loadd(4, a0, 64);
@@ -246,7 +246,7 @@ class Bf16Multiplier {
     finisher_.rows = 0;
   }
 
-  // A chunk of k of some pairs of panels.
+  // One chunk of k of the pairs of panels begin .. end.
   inline LOWBIT_INLINE void chunk(uint32_t index, uint32_t begin, uint32_t end) {
     const uint32_t row_pairs = ceil_div(last_ - first_, kPairRows);
     chunk_ = index;
@@ -292,12 +292,12 @@ class Bf16Multiplier {
     return rounder;
   }
 
-  // Rows 32 * pair_of_rows .. of these; meanwhile vectors finish the rows before and round weights that come next.
-  // Nothing here may be a call: functions that use vectors end with vzeroupper, which waits for the tiles.
+  // Multiplies 32 rows, pair number pair_of_rows, while vectors finish the rows before and convert the next weights.
+  // Calls nothing: functions that use vectors end with vzeroupper, which waits for the tiles.
   inline LOWBIT_INLINE void multiply(uint32_t pair, uint32_t place, uint32_t pair_of_rows,
                                                      uint32_t buffer, uint32_t rounds, Rounder& rounder) {
     const bool alone = a_.chunks() == 1;
-    // Without further chunks, two places take turns, since one is being finished.
+    // With a single chunk, two places take turns, since one is being finished.
     float* sums = work_.sums + (alone ? turn_++ % 2 : place) * (kSumBytes / 4);
     const uint32_t row = first_ + kPairRows * pair_of_rows;
     const bool two = row + kRows < last_;

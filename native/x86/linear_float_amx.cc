@@ -1,7 +1,6 @@
-// Linear layers over float weights on AMX for many rows of x. Factors are sums of bf16 that are exactly they: three of
-// x and of f32 weights, two of f16 weights, bf16 weights as they are (see split_bf16.h). Products of parts that come to
-// less than 2^-24 of the whole are left out, so that the error is that of sums in f32. Rows of x that are bf16 have one
-// part: products of the others, which are zeros, are left out, too.
+// GEMM over float weights on AMX. Factors are exact sums of bf16: three for x and for f32 weights, two for f16 weights,
+// one for bf16 weights (split_bf16.h). Products of parts below 2^-24 of the whole are left out, so that the error is
+// that of sums in f32. Where rows of x are bf16, the products of their other parts, which are zeros, are left out, too.
 #include <algorithm>
 
 #include "../families/linear/arguments.h"
@@ -12,27 +11,26 @@
 namespace lowbit {
 namespace {
 
-// Rows of x and columns of y of a tile of work, and values of k that are multiplied before the next: weights, x and
-// sums of a tile stay in the second cache.
+// Rows of x, columns of y and depth along k of a tile of work: its weights, x and sums stay in the second-level cache.
 constexpr uint32_t kTileRows = 512, kTileColumns = 128, kDepth = 1024;
-// Values of k of one product of tiles.
+// Values of k per product of tiles.
 constexpr uint32_t kStep = 32;
 
-// Parts of x, and the most of weights.
+// Most parts of a factor; x has as many.
 constexpr uint32_t kParts = 3;
-// A step of 16 rows of x.
+// Bytes of one step of 16 rows of x.
 constexpr uint32_t kRowBytes = kParts * kTileBytes;
 
-// Parts of weights.
+// Parts of weights of a type.
 constexpr uint32_t parts_of(FloatType type) {
   return type == FloatType::kBf16 ? 1 : type == FloatType::kF16 ? 2 : kParts;
 }
 
 struct AmxFloatLinear : FloatCall {
-  // x as tiles [blocks of 16 rows][steps of k][parts], and of each block whether all but the first parts are zeros.
+  // x as tiles [blocks of 16 rows][steps of k][parts]. is_bf16: per block, whether all parts but the first are zeros.
   uint8_t* rows;
   uint8_t* is_bf16;
-  // For each thread: weights as tiles [16 columns][steps of kDepth][parts], then sums [16 rows][16 columns].
+  // Per thread: weights as tiles [16 columns][steps of kDepth][parts], then sums [16 rows][16 columns].
   uint8_t* local;
   uint32_t steps, row_tiles;
 
@@ -49,21 +47,21 @@ inline __m512 load_first(const float* p, uint32_t count) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>(count >= 16 ? 0xffff : (1u << count) - 1), p);
 }
 
-// Up to 32 values; those from `count` on are 0.
+// Splits up to 32 floats; values from `count` on are 0.
 inline ThreeParts split_floats(const float* p, uint32_t count) {
   return split_wholly(load_first(p, count), count > 16 ? load_first(p + 16, count - 16) : _mm512_setzero_ps());
 }
 
-// The third part of f16 is 0.
+// Splits up to 32 f16 values, whose third part is 0.
 inline ThreeParts split_halves(const uint16_t* p, uint32_t count) {
   const __m512i all = _mm512_maskz_loadu_epi16(count >= 32 ? 0xffffffffu : (1u << count) - 1, p);
   return split_wholly(_mm512_cvtph_ps(_mm512_castsi512_si256(all)), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(all, 1)));
 }
 
-// A block of 16 rows of x.
+// Splits a block of 16 rows of x.
 void split_rows(const AmxFloatLinear& args, uint32_t block) {
   uint8_t* tile = args.rows + size_t{block} * args.steps * kRowBytes;
-  // What is left of a value is 0 where its second part is, and may be -0.
+  // The rest of a value, which may be -0, is 0 where its second part is.
   __m512i left = _mm512_setzero_si512();
   for (uint32_t step = 0; step < args.steps; step++, tile += kRowBytes) {
     const uint32_t c = step * kStep;
@@ -89,7 +87,8 @@ inline ThreeParts split_weights(const AmxFloatLinear& args, size_t at, uint32_t 
   return {};
 }
 
-// 16 columns of y from `column`, `steps` of k from value `start` on. Pairs of k lie side by side, as products need it.
+// Packs 16 columns of y from `column` on, `steps` steps from value `start` of k on. Pairs of k are neighbours, as tile
+// products need them.
 void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, uint32_t steps, uint8_t* tile) {
   const uint32_t count = parts_of(args.type);
   for (uint32_t step = 0; step < steps; step++, tile += count * kTileBytes) {
@@ -107,8 +106,8 @@ void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, u
   }
 }
 
-// Adds `steps` of k to four tiles of sums, of 32 rows and 32 columns: products of parts i of x and j of weights with
-// i + j <= 2, the largest last; of x that is bf16, i = 0.
+// Adds `steps` steps of k to the sums of 32 rows by 32 columns: products of parts i of x and j of weights with i + j <=
+// 2, the largest last; only i = 0 where x is bf16.
 template <uint32_t Count, bool IsBf16>
 void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t b_stride, uint32_t steps, uint8_t* sums,
                     bool first) {

@@ -9,7 +9,7 @@ namespace {
 
 struct WordsAvx2 : FloatsAvx2 {
   using Words = __m256i;
-  // Rows of activations that a panel's weights are made floats for at once.
+  // Rows of activations per block for which a panel's weights are converted to floats.
   static constexpr int kPanelRows = 4;
 
   static Words load_words(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
@@ -26,7 +26,7 @@ struct WordsAvx2 : FloatsAvx2 {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   }
   static Words lookup(Words table, Words v) { return _mm256_shuffle_epi8(table, v); }
-  // A byte of each lane, plus kByteFloat: as the low bits of a float of known exponent.
+  // Byte `Byte` of each lane plus kByteFloat: the byte becomes the low bits of a float of known exponent.
   static constexpr float kByteFloat = 0x1p23f;
   template <int Byte>
   static V byte_floats(Words v) {

@@ -9,7 +9,7 @@ namespace {
 
 struct WordsAvx512 : FloatsAvx512 {
   using Words = __m512i;
-  // Rows of activations that a panel's weights are made floats for at once.
+  // Rows of activations per block for which a panel's weights are converted to floats.
   static constexpr int kPanelRows = 8;
 
   static Words load_words(const uint8_t* p) { return _mm512_loadu_si512(p); }
@@ -26,7 +26,7 @@ struct WordsAvx512 : FloatsAvx512 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   }
   static Words lookup(Words table, Words v) { return _mm512_shuffle_epi8(table, v); }
-  // A byte of each lane, plus kByteFloat: as the low bits of a float of known exponent.
+  // Byte `Byte` of each lane plus kByteFloat: the byte becomes the low bits of a float of known exponent.
   static constexpr float kByteFloat = 0x1p23f;
   template <int Byte>
   static V byte_floats(Words v) {

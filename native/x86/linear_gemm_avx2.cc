@@ -1,4 +1,4 @@
-// panel16 linear layers on AVX2 for many rows of activations.
+// panel16 GEMM on AVX2.
 #include "../families/linear/panel16_short_gemm.h"
 #include "../kernel.h"
 #include "dot_avx2.h"
@@ -6,17 +6,17 @@
 namespace lowbit {
 namespace {
 
-// For many rows.
+// Operations for many rows of activations.
 struct ManyAvx2 : Avx2 {
   static void store_ints(int32_t* p, Ints v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   static Ints load_ints(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static void prefetch_line(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
-  // While a chunk is multiplied, the next is fetched by lines.
+  // Does nothing: short_rows prefetches the next chunk line by line while it multiplies.
   template <int Bits>
   static void prefetch(const uint8_t*) {}
 };
 
-// Weights of more than 7 bits, which are stored as two planes.
+// For weights of more than 7 bits, stored as two planes.
 struct PlanesAvx2 : ManyAvx2 {
   static void store_bytes(uint8_t* p, Bytes u) {
     const __m256i four = _mm256_set1_epi8(15);
@@ -26,7 +26,7 @@ struct PlanesAvx2 : ManyAvx2 {
   static Ints join_planes(Ints high, Ints low) { return _mm256_add_epi32(_mm256_slli_epi32(high, 4), low); }
 };
 
-// Codebooks whose levels have 7 bits.
+// For codebooks whose levels have 7 bits.
 struct NarrowManyAvx2 : ManyAvx2 {
   static constexpr int32_t kLevelOffset = NarrowAvx2::kLevelOffset;
   static constexpr int kLevelBits = NarrowAvx2::kLevelBits;

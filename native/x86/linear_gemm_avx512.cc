@@ -1,4 +1,4 @@
-// Rows of panel16 linear layers on AVX-512 VNNI for many rows of activations. Flags: see scripts/native/sources.js.
+// panel16 GEMM on AVX-512 VNNI. Flags: see scripts/native/sources.js.
 #include "../families/linear/panel16_gemm.h"
 #include "../kernel.h"
 #include "isa_avx512.h"

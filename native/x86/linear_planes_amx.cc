@@ -1,8 +1,8 @@
-// panel16 linear layers on AMX: 8-bit activations in tiles times weights in two planes of bytes.
+// panel16 GEMM on AMX: int8 activations in tiles times weights in two planes of bytes.
 //
-// All of k is summed in 32-bit integers, so neither group size nor zero points nor minima cost anything in the inner
-// loop: two byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which
-// exact sums are as fast are not for these rows.
+// All of k is summed in 32-bit integers, so that groups, zero points and minima cost nothing in the inner loop, which
+// has two byte products per weight. Only the weights are rounded, once (weight_planes_avx512.h). Groups for which exact
+// sums are as fast are left to linear_amx.cc.
 #include "../families/gate/activations.h"
 #include "../families/linear/arguments.h"
 #include "floats_avx512.h"
@@ -11,7 +11,7 @@
 namespace lowbit {
 namespace {
 
-// Activations and split weights at a step, and how far the next one is.
+// Activations and split weights of a step, and the direction of the next step.
 struct Operands {
   const int8_t* a0;
   const int8_t* a1;
@@ -25,9 +25,9 @@ struct Operands {
   }
 };
 
-// Tile instructions of a step, each followed by other work, `behind`: of the same core's units, those for vectors would
-// wait else while tiles are loaded and multiplied. Activations pass by once for each panel: `stream` keeps them from
-// pushing the weights out of the first-level cache. So do weights that are used `Once`.
+// One step of tile instructions, each followed by other work, `behind`: a core's vector units would otherwise idle
+// while tiles are loaded and multiplied. Activations pass once per panel; `stream` loads keep them from evicting the
+// weights from the first-level cache. So do weights that are used `Once`.
 constexpr int kPlaces = 8;
 template <int Blocks, bool Once, class Behind>
 inline LOWBIT_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behind&& behind) {
@@ -55,7 +55,7 @@ inline LOWBIT_INLINE void multiply_step(const Operands& at, const uint8_t* plane
   place(Place<7>{});
 }
 
-// In memory, sums of the high bytes of 32 rows come first, then those of the low bytes.
+// In memory, the high-plane sums of 32 rows come first, then the low-plane ones.
 inline LOWBIT_INLINE void load_sums(const int32_t* sums) {
   load_accumulators(sums, sums + 512, sums + 256, sums + 768);
 }
@@ -65,13 +65,13 @@ inline LOWBIT_INLINE void store_sums(int32_t* sums) {
   tile_fence();
 }
 
-// Finished sums of up to 32 rows that are yet to become results; done row by row while tiles multiply.
+// Turns finished sums of up to 32 rows into results, row by row while tiles multiply.
 struct Finisher {
   const int32_t* sums;
   const PanelFactors* factors;
   const float* scales;
   const float* zeros;
-  // Results that gate these, one row after the other; null where there are none.
+  // Results that gate these, row by row; null without gates.
   const float* gates;
   float* y;
   size_t stride;
@@ -102,20 +102,20 @@ struct Finisher {
   }
 
  private:
-  // Seldom needed, and not worth copies of its own everywhere.
+  // Not inlined: seldom needed.
   static __attribute__((noinline)) void finish(Finisher& finisher) {
     while (finisher.rows > 0) finisher.one();
   }
 };
 
-// Splits a chunk of a panel.
+// Splits a chunk of a panel into planes.
 template <int Bits, bool Levels>
 struct ChunkSplitter {
   using Panel = PanelSplitter<Bits, Levels>;
   static_assert(2 * Panel::kParts == kPlaces);
 
   Panel splitter;
-  // Runs of 32 columns that are left.
+  // Runs of 32 columns left.
   uint32_t runs;
 
   // An eighth of the two runs of a step.
@@ -133,8 +133,8 @@ struct ChunkSplitter {
   }
 };
 
-// Chunks of k of a few panels, the places begin .. end in the order of work, with rows first .. last (512 at most) and
-// their activations, `tiles`.
+// Multiplies chunks of k of a few panels, places begin .. end in the order of work, with rows first .. last (at most
+// 512), whose activations are `tiles`.
 template <int Bits, bool Levels>
 class ChunkMultiplier {
  public:
@@ -151,7 +151,7 @@ class ChunkMultiplier {
     finisher_.rows = 0;
   }
 
-  // All panels for the chunk that starts at `step`.
+  // Multiplies all panels by the chunk that starts at `step`.
   inline LOWBIT_INLINE void chunk(uint32_t step, uint32_t first, uint32_t last) {
     if (step == 0) finisher_.rest();
     step_ = step;
@@ -161,12 +161,12 @@ class ChunkMultiplier {
     fetch_next_chunk(last - first, pairs * (end_ - begin_) * steps_);
     if (pairs > 1) split_first_panel();
     for (uint32_t p = begin_; p < end_; p++) {
-      // The next panel takes the places of this one as the last rows leave them.
+      // The next panel takes this one's places in the planes as the last rows leave them.
       Splitter splitter = splitter_for(pairs > 1 ? p + 1 : p);
       for (uint32_t pair = 0; pair < pairs; pair++) {
         int32_t* sums = begin_pair(p, pair, pairs);
         const uint32_t row = first + kPairRows * pair;
-        // Back and forth: the planes that were used last are still in the first-level cache.
+        // Alternates direction: the planes used last are still in the first-level cache.
         const Operands at = operands(kPairRows * pair, (pairs - 1 - pair) % 2 == 0 ? 1 : -1);
         const bool two = row + kRows < last;
         if (pairs == 1 && two) splitter = split_and_multiply<2>(at, splitter);
@@ -185,14 +185,14 @@ class ChunkMultiplier {
  private:
   using Splitter = ChunkSplitter<Bits, Levels>;
 
-  // Scales are read no sooner than this: by now splitting the panel before has fetched them.
+  // Reads scales only now: splitting the panel before has prefetched them.
   inline LOWBIT_INLINE void begin_panel(uint32_t panel) {
     const __m512 exponents = step_exponents(a_.weights, a_.panel_at(panel), levels_.top);
     _mm512_store_ps(exponents_[panel - begin_], exponents);
     factors_[panel - begin_] = panel_factors(a_.weights, a_.panel_at(panel), exponents);
   }
 
-  // Nothing to split after the last panel.
+  // Splitter of a panel; past the last one it splits nothing.
   inline LOWBIT_INLINE Splitter splitter_for(uint32_t panel) {
     if (step_ == 0 && panel < end_) begin_panel(panel);
     const uint32_t known = std::min(panel, end_ - 1);
@@ -202,7 +202,7 @@ class ChunkMultiplier {
     return {splitter, panel < end_ ? runs : 0};
   }
 
-  // Activations of the next chunk come from far; they are asked for a few lines at each of this chunk's steps.
+  // Prefetches the next chunk's activations, which are far away, a few lines at each step of this chunk.
   inline LOWBIT_INLINE void fetch_next_chunk(uint32_t rows, uint32_t all_steps) {
     if (a_.chunk_steps == a_.steps) return;
     const uint32_t next = step_ + steps_ < a_.steps ? step_ / a_.chunk_steps + 1 : 0;
@@ -239,7 +239,8 @@ class ChunkMultiplier {
     return {a0, a0 + a_.block_bytes(), planes_ + start * kPlaneStepBytes, direction};
   }
 
-  // Sums stay in scratch memory between chunks; else two pairs take turns, since the last one is being finished.
+  // Place of a pair's sums: in scratch between chunks; with a single chunk two places take turns, since one is being
+  // finished.
   inline LOWBIT_INLINE int32_t* begin_pair(uint32_t panel, uint32_t pair, uint32_t pairs) {
     const bool alone = a_.chunk_steps == a_.steps;
     int32_t* sums = sums_ + (alone ? turn_++ % 2 : (panel - begin_) * pairs + pair) * (kSumBytes / 4);
@@ -267,8 +268,8 @@ class ChunkMultiplier {
     finisher_.stream = a_.stream;
   }
 
-  // Tiles multiply while vectors finish the rows before. Nothing in these loops may be a call: functions that use
-  // vectors end with vzeroupper, which waits for the tiles.
+  // Tiles multiply while vectors finish the rows before. These loops call nothing: functions that use vectors end with
+  // vzeroupper, which waits for the tiles.
   inline LOWBIT_INLINE void multiply(Operands at) {
     Finisher finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
@@ -280,7 +281,7 @@ class ChunkMultiplier {
     finisher_ = finisher;
   }
 
-  // The last rows: the weights of the next panel take the places that they left a step ago.
+  // The last rows of a panel: each step's place in the planes is refilled with the next panel's weights one step later.
   template <int Blocks>
   inline LOWBIT_INLINE Splitter multiply_and_split(Operands at, Splitter splitter) {
     uint8_t* left = planes_;
@@ -297,7 +298,7 @@ class ChunkMultiplier {
     return splitter;
   }
 
-  // With at most 32 rows, split weights are used once: a few steps of them go around in the first-level cache.
+  // With at most 32 rows, split weights are used once: a ring of a few steps of them stays in the first-level cache.
   template <int Blocks>
   inline LOWBIT_INLINE Splitter split_and_multiply(Operands at, Splitter splitter) {
     Finisher finisher = finisher_;
@@ -322,7 +323,7 @@ class ChunkMultiplier {
   uint8_t* planes_;
   int32_t* sums_;
   PanelFactors* factors_;
-  // [rows][16], of the panel that was worked on last.
+  // Results of a gate, [rows][16], of the panel before.
   float* gates_;
   Finisher finisher_;
   alignas(64) float exponents_[kPanelsMax][16];
@@ -384,8 +385,8 @@ size_t planes_linear_scratch(const Call& call) {
   return planes_scratch(call, Gated);
 }
 
-// Sums of longer groups are exact one by one, and about as fast (with 32 rows they take a fifth longer): in all but the
-// shortest with few rows, in long ones with many. With fewer rows, prompts give what tokens one by one give.
+// Longest groups of these kernels. Exact sums of longer groups (linear_amx.cc) are about as fast, a fifth slower with
+// 32 rows: the limit is short for few rows, longer for many. With fewer rows, prefill gives the same results as decode.
 constexpr GroupLimit kFewRows = {32, 32}, kManyRows = {128, 224};
 
 constexpr KernelRow kTable[] = {

@@ -1,5 +1,5 @@
-// A linear layer on AMX with weights in two planes of bytes: its sizes, its memory, and activations as tiles.
-// Flags: see scripts/native/build.js.
+// Linear layers on AMX with weights in two planes of bytes: sizes, memory, and activations as tiles. Flags: see
+// scripts/native/build.js.
 #pragma once
 
 #include "../families/linear/panel16_linear.h"
@@ -10,26 +10,26 @@ namespace lowbit {
 namespace {
 
 constexpr uint32_t kRows = 16, kPairRows = 32;
-// Columns of k in one tile.
+// Columns of k per tile.
 constexpr uint32_t kStep = 64;
-// Rows that share split weights; more are worked on one after the other.
+// Rows that share split weights; further rows split them again.
 constexpr uint32_t kRowsMax = 512;
-// Panels of one tile of work.
+// Most panels per tile of work.
 constexpr uint32_t kPanelsMax = 8;
-// Activations that stay in the second-level cache of a core; where they do not, chunks of k, with room for sums and the
-// next chunk.
+// Bytes of activations that stay in a core's second-level cache. More are multiplied in chunks of k, which leave room
+// for sums and the next chunk.
 constexpr size_t kResidentBytes = 1u << 20, kChunkBytes = 1u << 19;
 // Steps of split weights that stay in the first-level cache.
 constexpr uint32_t kRingSteps = 4;
-// Results of this size do not fit caches: they are written past them.
+// Results larger than this do not fit caches and are written with non-temporal stores.
 constexpr size_t kStreamBytes = 1u << 17;
-// Both planes of a step; four accumulators; a gate's results of all rows that share split weights.
+// Bytes of both planes of a step, of four accumulators, and of a gate's results for all rows that share split weights.
 constexpr size_t kPlaneStepBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes, kGateBytes = 64 * kRowsMax;
 
 inline uint32_t row_blocks(uint32_t m) { return ceil_div(m, kRows); }
 
-// What finished sums of a panel's 16 columns are multiplied with, and what is added: `correction` is the sum of the
-// rounded weights, for the zero points of activations.
+// Factors of finished sums of a panel's 16 columns, and addends: `correction` is the sum of the rounded weights, for
+// the zero points of activations.
 struct alignas(64) PanelFactors {
   float high[16], low[16], correction[16], bias[16];
 };
@@ -48,20 +48,20 @@ struct PlanesLinear {
   Panel16 weights;
   const float* x;
   float* y;
-  // [chunks][rows / 16][chunk_steps][16][64]: what is worked on at once lies together.
+  // Activations [chunks][rows / 16][chunk_steps][16][64]: those used together are contiguous.
   int8_t* tiles;
   float* scales;
   float* zeros;
   uint8_t* scratch;
-  // For each thread, room for the activations of one block of rows, or null; behind them, which block that is. Lines
-  // that several cores hold are slow to fetch again once they are pushed out of a cache: with copies of what stays
-  // there, tiles multiplied up to half again as fast.
+  // Per thread, a copy of one block of rows' activations, followed by the number of that block; or null. Cache lines
+  // that several cores hold are slow to fetch again once evicted: with copies of those that stay, tiles multiplied up
+  // to half again as fast.
   int8_t* copies;
-  // Of one thread: split weights, sums, results of a gate, factors of panels.
+  // Bytes of one thread's scratch: split weights, sums, results of a gate, factors of panels.
   size_t scratch_bytes;
   uint32_t m, steps, chunk_steps;
   uint16_t panels_per_tile, rows_per_tile, threads;
-  // The first half of the columns gates the second: y has half of them.
+  // Whether the first half of the columns gates the second, so that y has half the columns.
   bool gated;
   bool stream;
 
@@ -82,12 +82,12 @@ struct PlanesLinear {
   float* gates(uint8_t* scratch) const {
     return reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(factors(scratch)) - kGateBytes);
   }
-  // The panel of a place in the order of work: where columns are gated, each gate comes before what it gates.
+  // Panel at a place in the order of work: each gate comes before what it gates.
   uint32_t panel_at(uint32_t place) const { return gated ? place / 2 + place % 2 * (weights.panel_count / 2) : place; }
 };
 static_assert(sizeof(PlanesLinear) <= kArgsMax);
 
-// Fills in all sizes; pointers stay null without memory.
+// Sets all sizes. Without memory, pointers stay null.
 inline PlanesLinear plan_call(const Call& call, bool gated) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   PlanesLinear a{};
@@ -100,7 +100,7 @@ inline PlanesLinear plan_call(const Call& call, bool gated) {
   const size_t bytes = rows * kStep * a.steps;
   const uint32_t chunks = bytes <= kResidentBytes ? 1 : static_cast<uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
   a.chunk_steps = ceil_div(a.steps, chunks);
-  // Sums that wait for the next chunk take as much cache as the activations at most; short tiles balance threads.
+  // Sums that wait for the next chunk take at most as much cache as the activations. Small tiles balance threads.
   const uint32_t share = std::max(1u, a.weights.panel_count / (8 * call.threads));
   const uint32_t panels = std::min(share, kPanelsMax);
   a.panels_per_tile = static_cast<uint16_t>(gated ? std::max(2u, panels & ~1u) : panels);
@@ -118,12 +118,13 @@ inline size_t planes_scratch(const Call& call, bool gated) {
 
 constexpr uint32_t kNoBlock = ~0u;
 
-// Before activations change.
+// Marks all copies as stale; called before activations change.
 inline void forget_copies(const PlanesLinear& a) {
   for (uint32_t t = 0; a.copies && t < a.threads; t++) *a.copied_block(t) = kNoBlock;
 }
 
-// Activations of a block of kRowsMax rows for a thread; chunks of k are a.chunk_bytes() apart.
+// Activations of a block of kRowsMax rows for a thread, copied first where threads have copies. Chunks of k are
+// a.chunk_bytes() apart.
 inline const int8_t* block_tiles(const PlanesLinear& a, uint32_t block, uint32_t thread) {
   const uint32_t first = block * (kRowsMax / kRows);
   const int8_t* tiles = a.tiles + first * a.block_bytes();
@@ -135,7 +136,7 @@ inline const int8_t* block_tiles(const PlanesLinear& a, uint32_t block, uint32_t
   return a.copy(thread);
 }
 
-// Places of a row's integers among the tiles of its 16 rows.
+// Successive places of a row's integers in the tiles of its 16 rows.
 struct TileTarget {
   int8_t* at;
   size_t chunk_jump;

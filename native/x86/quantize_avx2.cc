@@ -1,4 +1,4 @@
-// The quantizer's rounding on AVX2.
+// Weight quantization on AVX2: search and GPTQ.
 #include "../families/packing/affine_rows.h"
 #include "../families/packing/gptq_blocks.h"
 #include "../kernel.h"

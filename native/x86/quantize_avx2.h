@@ -1,4 +1,4 @@
-// Dynamic 8-bit quantization of activations on AVX2, bit-identical to src/kernels/families/linear/activations.ts.
+// Dynamic int8 quantization of activations on AVX2, bit for bit as src/kernels/families/linear/activations.ts.
 #pragma once
 
 #include <immintrin.h>
@@ -71,7 +71,7 @@ struct VectorsAvx2 {
     return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 1)));
   }
 
-  // Integers of a group and their sum.
+  // Quantizes a group and returns the sum of its integers.
   static int32_t group(const float* x, uint32_t count, const ActivationScale& scale, int8_t* out) {
     const __m256 inverse = _mm256_set1_ps(scale.inverse);
     const __m256i zero = _mm256_set1_epi32(scale.zero);
@@ -96,7 +96,7 @@ struct VectorsAvx2 {
                              _mm256_castsi256_si128(zero));
       const __m128i bytes = _mm_packs_epi16(_mm_packs_epi32(q[0], q[1]), _mm_packs_epi32(q[2], q[3]));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out + c), bytes);
-      // Sums of bytes that are 128 higher, by eights.
+      // Sums of eight bytes each, with 128 added to every byte.
       const __m128i eights = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(-128)), _mm_setzero_si128());
       sum += _mm_cvtsi128_si32(eights) + _mm_extract_epi32(eights, 2) - 16 * 128;
       c += 16;

@@ -1,4 +1,4 @@
-// The quantizer's rounding on AVX-512.
+// Weight quantization on AVX-512: search and GPTQ.
 #include <immintrin.h>
 
 #include "../families/packing/affine_rows.h"
@@ -8,11 +8,11 @@
 namespace lowbit {
 namespace {
 
-// The nearest level by halves: a comparison and a lookup for each bit.
+// Finds the nearest level by binary search: one comparison and one table lookup per bit.
 template <size_t Count>
 struct HalvedLevels {
   static constexpr int kSteps = Count == 4 ? 2 : Count == 8 ? 3 : 4;
-  // Thresholds by how many levels are known to lie below, a table for each step; then the levels.
+  // One table of thresholds per step, indexed by the number of levels known to lie below; then the levels.
   __m512 tables[kSteps], levels;
 
   explicit HalvedLevels(const int8_t* given) {

@@ -1,4 +1,4 @@
-// Dynamic 8-bit quantization of activations on AVX-512, bit-identical to src/kernels/families/linear/activations.ts.
+// Dynamic int8 quantization of activations on AVX-512, bit for bit as src/kernels/families/linear/activations.ts.
 #pragma once
 
 #include <immintrin.h>
@@ -17,7 +17,7 @@ inline __mmask16 first_lanes(int count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
 }
 
-// Fetches the row after x, too: memory is waited for once, not in both passes over a row.
+// Prefetches the row after x, too, so that memory is waited for once and not in both passes over a row.
 inline ActivationScale row_activation_scale(const float* x, uint32_t k) {
   constexpr int kChains = 4;
   __m512i low[kChains], high[kChains];
@@ -55,7 +55,7 @@ struct RowQuantizer {
         zero(_mm512_set1_epi32(row.zero)) {}
 
   __m512i integers(__m512 v) const { return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)), zero); }
-  // 32 values, of which all but the first `count` are 0.
+  // Quantizes 32 values; all but the first `count` become 0.
   __m256i some(const float* x, int count) const {
     const __mmask16 a = first_lanes(count), b = first_lanes(count - 16);
     return _mm256_set_m128i(_mm512_maskz_cvtsepi32_epi8(b, integers(_mm512_maskz_loadu_ps(b, x + 16))),
@@ -71,7 +71,7 @@ struct RowQuantizer {
   __m512i zero;
 };
 
-// `length` places for the first `count` values of x, the rest filled with zeros; returns the sum of the integers.
+// Quantizes the first `count` values of x to `length` places, zeros after them; returns the sum of the integers.
 template <bool Sums, class Target>
 inline int32_t quantize_run(const RowQuantizer& quantizer, const float* x, int count, uint32_t length, Target& target) {
   __m256i sum = _mm256_setzero_si256();
@@ -89,8 +89,8 @@ inline int32_t quantize_run(const RowQuantizer& quantizer, const float* x, int c
   return Sums ? sum_lanes(sum) : 0;
 }
 
-// One row. `target.next()` gives the place of the next 32 integers; groups are padded with zeros. `sums`, unless null,
-// is told the sum of each group's integers.
+// Quantizes one row. `target.next()` gives the place of the next 32 integers; groups are padded with zeros. `sums`,
+// unless null, receives the sum of each group's integers.
 template <class Target, class Sums>
 inline ActivationScale quantize_row(const float* x, const Panel16& w, Target target, Sums sums) {
   constexpr bool kSums = !std::is_same_v<Sums, std::nullptr_t>;
@@ -109,7 +109,7 @@ inline ActivationScale quantize_row(const float* x, const Panel16& w, Target tar
   return row;
 }
 
-// Integers one after the other.
+// Contiguous places.
 struct FlatTarget {
   int8_t* at;
   int8_t* next() {
@@ -158,7 +158,7 @@ struct QuantizerAvx512 {
   }
 
  private:
-  // Blocks whose scales are worked out together.
+  // Blocks whose scales are computed together.
   static constexpr uint32_t kBatch = 16;
   struct Block {
     const float* x;
@@ -171,7 +171,7 @@ struct QuantizerAvx512 {
     uint32_t count = 0;
   };
 
-  // Lane b has the bits of the largest magnitude of block b.
+  // Lane b: bits of the largest magnitude of block b.
   static inline LOWBIT_INLINE __m512i largest_bits(const Batch& batch) {
     __m512i most[kBatch];
     for (uint32_t b = 0; b < kBatch; b++) {
@@ -180,7 +180,7 @@ struct QuantizerAvx512 {
       const __m512 high = _mm512_maskz_loadu_ps(first_lanes(block.count - 16), block.x + 16);
       most[b] = _mm512_max_epu32(_mm512_castps_si512(_mm512_abs_ps(low)), _mm512_castps_si512(_mm512_abs_ps(high)));
     }
-    // Each step halves the lanes that are of one block.
+    // Each step halves the number of lanes per block.
     for (int i = 0; i < 8; i++)
       most[i] = _mm512_max_epu32(_mm512_unpacklo_epi32(most[2 * i], most[2 * i + 1]),
                                  _mm512_unpackhi_epi32(most[2 * i], most[2 * i + 1]));
@@ -196,7 +196,7 @@ struct QuantizerAvx512 {
 
   static void quantize_batch(Batch& batch, uint32_t length) {
     const __m512 largest = _mm512_castsi512_ps(largest_bits(batch));
-    // As block_scale: of a NaN and a number, the second is the greater one here.
+    // As block_scale: max() here returns its second operand if one is NaN.
     const __m512 scales = _mm512_max_ps(
         _mm512_set1_ps(0x1p-126f),
         _mm512_add_ps(_mm512_div_ps(largest, _mm512_set1_ps(127)), _mm512_mul_ps(_mm512_setzero_ps(), largest)));

@@ -1,17 +1,16 @@
-// Linear recurrences of many rows on AMX, in chunks. With S0 the state before a chunk and e(r, j) what decays from row
-// j to row r of it, what the rows add to the state is the solution of a triangular system,
-//   u_r = beta_r (v_r - e(r, 0) S0^T k_r) - sum of j < r: beta_r e(r, j) (k_r . k_j) u_j,
-// and with it
-//   y_r = e(r, 0) S0^T q_r + sum of j <= r: e(r, j) (q_r . k_j) u_j,  S = e(n, 0) S0 + sum of j: k_j (e(n, j) u_j)^T.
-// The system's inverse is made of floats, row by row; all else are products of tiles, of floats split in two
-// (split_bf16.h): as exact as 16 bits of the largest terms. Where tiles add up over rows, pairs of bf16 are of rows 16
-// apart: keys as left factors are then words of keys as right ones. Flags: see scripts/native/build.js.
+// Linear recurrences over long runs on AMX, in chunks. With S0 the state before a chunk and e(r, j) the decay from row
+// j to row r, the rows' updates u solve a triangular system: u_r = beta_r (v_r - e(r, 0) S0^T k_r) - sum over j < r of
+// beta_r e(r, j) (k_r . k_j) u_j. Then y_r = e(r, 0) S0^T q_r + sum over j <= r of e(r, j) (q_r . k_j) u_j, and S =
+// e(n, 0) S0 + sum over j of k_j (e(n, j) u_j)^T. The system is inverted in floats, row by row. All else are products
+// of tiles of floats split in two (split_bf16.h), as exact as 16 bits of the largest terms. In products that sum over
+// rows, a pair of bf16 is of rows 16 apart: words of the keys as right factors then serve as left factors, too. Flags:
+// see scripts/native/build.js.
 #include "recurrence_chunks_amx.h"
 
 namespace lowbit {
 namespace {
 
-// Chunks of rows of one head.
+// Processes the chunks of one head.
 class HeadTiles {
  public:
   HeadTiles(const LinearRecurrenceArgs& args, const Sizes& sizes, const Workspace& w, uint32_t head, float* state)
@@ -38,8 +37,8 @@ class HeadTiles {
     });
   }
 
-  // False where something that is added is infinite or NaN, which zeros of tiles would not keep from the rows before
-  // it.
+  // Processes a chunk. Returns false where an addend is infinite or NaN, which zeros in tiles would not keep from
+  // earlier rows.
   bool take(const Chunk& chunk, const ChunkKeys& keys, RowsAhead ahead) const {
     const ChunkGates gates(args_, chunk, head_);
     weigh(gates);
@@ -68,9 +67,9 @@ class HeadTiles {
   float* state_tiles(uint32_t pair, uint32_t keys) const {
     return state_ + (size_t{pair} * sizes_.key_tiles + keys) * 2 * kTileFloats;
   }
-  // Two tiles of rows of keys, or from the second on of queries.
+  // S0^T k of two tiles of rows, or S0^T q from tile 2 on.
   float* read(uint32_t tile) const { return w_.reads + 2 * tile * kTileFloats; }
-  // Of sums of two by two tiles, the place of a row.
+  // Address of a row in sums of two by two tiles.
   static float* row_of(float* sums, uint32_t row, uint32_t c) {
     return sums + (row / 16 * 2 + c) * kTileFloats + 16 * (row % 16);
   }
@@ -81,7 +80,7 @@ class HeadTiles {
       for (uint32_t c = 0; c < 2 * sizes_.pairs; c++) body(key, 16 * c, row_of(state_tiles(c / 2, 0), key, c % 2));
   }
 
-  // The system, and the weights of u in y.
+  // Computes the system and the weights of u in y.
   LOWBIT_APART void weigh(const ChunkGates& gates) const {
     for (uint32_t row = 0; row < kChunk; row++) {
       const __m512d own = _mm512_set1_pd(gates.logs[row]);
@@ -89,7 +88,7 @@ class HeadTiles {
       __m512 weights[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
       for (uint32_t half = 0; half <= row / 16; half++) {
         const __m512 decay = gates.decayed_by(16 * half, [&](__m512d log) { return own - log; });
-        // Of rows 16 half .. : those up to this one, and those before it.
+        // Masks of rows 16 * half ..: those up to this row, and those before it.
         const uint32_t before = (1u << std::min(16u, row - 16 * half)) - 1, until = 2 * before + 1;
         weights[half] = _mm512_maskz_mul_ps(static_cast<__mmask16>(until), scale * decay, product(kChunk + row, half));
         if (args_.beta)
@@ -103,7 +102,7 @@ class HeadTiles {
   __m512 product(uint32_t row, uint32_t half) const { return _mm512_load_ps(row_of(w_.products, row, half)); }
   static uint8_t* row_of_two(uint8_t* tiles, uint32_t row) { return tiles + row / 16 * kSplitBytes + 64 * (row % 16); }
 
-  // The inverse of the system, row by row; two sums of each are under way at once.
+  // Inverts the system row by row; two sums of each row run in parallel.
   LOWBIT_APART void invert() const {
     const __m512 zero = _mm512_setzero_ps();
     for (uint32_t row = 0; row < kChunk; row++) {
@@ -127,7 +126,7 @@ class HeadTiles {
     return _mm512_fmadd_ps(_mm512_set1_ps(system[j]), _mm512_load_ps(w_.inverse + kChunk * j + column), sum);
   }
 
-  // Two by two tiles of the state as factors, and what is left of them at the chunk's end.
+  // Converts two by two tiles of the state to factors, and decays them to the chunk's end.
   void convert_state(uint32_t pair, uint32_t keys, __m512 decay, RowsAhead& ahead) const {
     for (uint32_t c = 0; c < 2; c++) {
       uint8_t* target = w_.factors + (size_t{c} * sizes_.steps + keys / 2) * kSplitBytes;
@@ -144,7 +143,7 @@ class HeadTiles {
     }
   }
 
-  // u of a pair; whether all of it is finite.
+  // Computes u of a pair of value tiles; returns whether all of it is finite.
   LOWBIT_APART bool add_values(const Chunk& chunk, const ChunkGates& gates, uint32_t pair) const {
     const __m512 zero = _mm512_setzero_ps();
     __m512 unless_finite = zero;
@@ -181,7 +180,7 @@ class HeadTiles {
     return _mm512_cmp_ps_mask(unless_finite, unless_finite, _CMP_UNORD_Q) == 0;
   }
 
-  // y of all rows, where S0^T q was.
+  // Computes y of all rows in place of S0^T q.
   void add_reads(const ChunkGates& gates) const {
     for (uint32_t row = 0; row < kChunk; row++) {
       const __m512 factor = _mm512_set1_ps(args_.scale * gates.since_first[row]);
@@ -195,7 +194,7 @@ class HeadTiles {
     tile_fence();
   }
 
-  // While tiles are multiplied, those of the next pair become factors.
+  // Converts the next pair's tiles while tiles are multiplied.
   void add_to_state(uint32_t pair, __m512 decay, RowsAhead& ahead) const {
     for (uint32_t keys = 0; keys < sizes_.key_tiles; keys += 2) {
       tile_fence();
@@ -219,7 +218,7 @@ class HeadTiles {
   float* const state_;
 };
 
-// Heads of a tile: those from `first` on, below `end`.
+// Heads `first` .. `end` - 1 of a tile of work.
 struct HeadRange {
   uint32_t first, end;
 
@@ -228,7 +227,7 @@ struct HeadRange {
         end(std::min(args.heads, first + args.per_tile)) {}
 };
 
-// The rows of a run for some heads. Bits of those that are left to other kernels: see HeadTiles::take.
+// Processes a run for some heads. Returns a bit for each head that is left to other kernels (see HeadTiles::take).
 uint32_t run_tiles(const LinearRecurrenceArgs& args, const HeadRange& heads, uint8_t* scratch, const Run& run,
                    const float* now, float* next) {
   const Sizes sizes(args);
@@ -261,7 +260,7 @@ uint32_t run_tiles(const LinearRecurrenceArgs& args, const HeadRange& heads, uin
   return left;
 }
 
-// Rows of a run, numbers of a key and of a value, from which on chunks pay.
+// Fewest rows of a run, and least key and value dimensions, for which chunks pay.
 constexpr uint32_t kFewestRows = 32, kLeastDim = 64;
 
 bool is_for_tiles(const LinearRecurrenceArgs& args, const Run& run) {
@@ -294,7 +293,7 @@ size_t amx_scratch(const Call& call) { return call.threads * thread_bytes(recurr
 void amx_prepare(Step& step, const Call& call) {
   linear_recurrence_prepare<FloatsAvx512>(step, call);
   LinearRecurrenceArgs& args = step.init<LinearRecurrenceArgs>();
-  // Here it counts heads.
+  // per_tile counts heads here.
   args.per_tile = std::clamp(args.heads / call.threads, 1u, kHeadsMost);
   step.tiles[0] = ceil_div(args.heads, args.per_tile);
   step.run = amx_run;

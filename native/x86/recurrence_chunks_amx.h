@@ -1,4 +1,4 @@
-// Chunks of rows of linear recurrences on AMX: scratch, gates, keys and queries as factors of tiles. The algorithm:
+// Chunks of linear recurrences on AMX: scratch, gates, keys and queries as tiles. The algorithm is in
 // recurrence_amx.cc. Flags: see scripts/native/build.js.
 #pragma once
 
@@ -11,16 +11,16 @@
 namespace lowbit {
 namespace {
 
-// Rows of a chunk: what one product of tiles adds up.
+// Rows of a chunk: one product of tiles sums over so many.
 constexpr uint32_t kChunk = 32;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
-// A tile in two parts.
+// Bytes of a tile in two parts.
 constexpr uint32_t kSplitBytes = 2 * kTileBytes;
-// Heads that are worked on in turn, chunk by chunk: keys that they share are converted once, and rows of a head are
-// each on a page of its own, whose translation the next heads find again.
+// Most heads that take turns, chunk by chunk: keys they share are converted once, and their rows are on the same memory
+// pages, whose TLB entries the next heads reuse.
 constexpr uint32_t kHeadsMost = 8;
 
-// Of a head: steps of 32 keys, tiles of 16 keys, as many as make up pairs, and pairs of tiles of 16 columns of values.
+// Sizes of a head: steps of 32 keys, tiles of 16 keys (an even number), and pairs of tiles of 16 columns of values.
 struct Sizes {
   uint32_t steps, key_tiles, pairs;
 
@@ -31,25 +31,25 @@ struct Sizes {
   size_t state_tiles() const { return size_t{2} * key_tiles * pairs; }
 };
 
-// Parts of one thread's scratch.
+// Scratch of one thread.
 struct Workspace {
-  // Of a chunk, for all heads with the same keys.
+  // Per chunk, for all heads with the same keys.
   uint8_t* rows;     // Two tiles of keys and two of queries as left factors: [4][steps].
   uint8_t* columns;  // Keys as right factors: [2][steps], pairs of numbers of a key.
   uint8_t* turned;   // Keys as left factors: [key tiles], of all rows.
-  float* products;   // Of keys and of queries with keys: [4][2].
-  // Of a chunk of a head.
-  float* system;     // [rows][rows]: what of the rows before is taken away.
-  float* inverse;    // [rows][rows]: what of the rows before is in u, beside the row's own.
-  uint8_t* taken;    // The same as left factors: [2].
-  uint8_t* weights;  // Of u in y, as left factors: [2].
-  // Of a pair of value tiles.
+  float* products;   // Dot products of keys and of queries with keys: [4][2].
+  // Per chunk and head.
+  float* system;     // [rows r][rows j < r]: -beta_r e(r, j) (k_r . k_j).
+  float* inverse;    // [rows][rows]: factors of earlier rows in u; the row's own is 1.
+  uint8_t* taken;    // The inverse as left factors: [2].
+  uint8_t* weights;  // Weights of u in y, as left factors: [2].
+  // Per pair of value tiles.
   uint8_t* factors;  // The state as right factors: [2][steps], pairs of keys.
   float* reads;      // S0^T of keys and of queries: [4][2].
   float* added;      // u: [2][2].
-  uint8_t* given;    // What u is made from, as right factors: [2].
+  uint8_t* given;    // Right side of the system, as right factors: [2].
   uint8_t* addends;  // u as right factors: [2].
-  uint8_t* lasting;  // What of u is left at the chunk's end, as right factors: [2].
+  uint8_t* lasting;  // u decayed to the chunk's end, as right factors: [2].
   float* states;     // [heads][pairs][key tiles][2].
   size_t bytes;
 
@@ -84,13 +84,13 @@ inline void store_split(uint8_t* row, const SplitVector& split) {
   _mm512_store_si512(row + kTileBytes, split.low);
 }
 
-// Sixteen values from `column` on, 0 beyond `count`.
+// 16 values from `column` on, 0 from `count` on.
 inline __m512 load_columns(const float* row, uint32_t column, uint32_t count) {
   if (column + 16 <= count) return _mm512_loadu_ps(row + column);
   return column < count ? FloatsAvx512::load_some(row + column, count - column) : _mm512_setzero_ps();
 }
 
-// The same, of what is not beyond `count`.
+// Stores those of 16 values from `column` on that are before `count`.
 inline void store_columns(float* row, uint32_t column, uint32_t count, __m512 v) {
   if (column + 16 <= count) _mm512_storeu_ps(row + column, v);
   else if (column < count) FloatsAvx512::store_some(row + column, v, count - column);
@@ -100,10 +100,10 @@ inline uint32_t key_head_of(const LinearRecurrenceArgs& args, uint32_t head) {
   return static_cast<uint32_t>(static_cast<uint64_t>(head) * args.key_heads / args.heads);
 }
 
-// Rows that are needed next, fetched line by line among other work: many lines at once would wait for each other.
+// Prefetches rows needed next, line by line among other work: many lines at once would wait for each other.
 class RowsAhead {
  public:
-  // `shares`: keys and queries are there. `fetches`: how many times lines will be fetched.
+  // `shares`: keys and queries are fetched already. `fetches`: number of calls that fetch lines.
   RowsAhead(const LinearRecurrenceArgs& args, uint32_t first, uint32_t rows, uint32_t head, bool shares,
             uint32_t fetches)
       : keys_(static_cast<size_t>(args.key_heads) * args.key_dim),
@@ -150,7 +150,7 @@ class RowsAhead {
 
 // Rows of a chunk.
 struct Chunk {
-  // Its first row, its rows, and those after it.
+  // Its first row, its number of rows, and the number of rows after it.
   uint32_t first, rows, ahead;
 
   Chunk(uint32_t from, uint32_t end) : first(from), rows(std::min(kChunk, end - from)), ahead(end - from - rows) {}
@@ -159,17 +159,17 @@ struct Chunk {
 // The gates of a chunk of a head.
 struct ChunkGates {
   alignas(64) double logs[kChunk];
-  // exp of sums of logarithms: up to a row, and from there to the chunk's end.
+  // exp of sums of log decays: from the chunk's start to a row, and from there to the chunk's end.
   alignas(64) float since_first[kChunk], until_last[kChunk], beta[kChunk];
 
-  // Logarithms are added in double precision: where much decays, differences of sums are small beside them.
+  // Sums logarithms in double precision: where the decay is strong, differences of sums are small beside the sums.
   ChunkGates(const LinearRecurrenceArgs& args, const Chunk& chunk, uint32_t head) {
     double sum = 0;
     for (uint32_t row = 0; row < kChunk; row++) {
       const size_t place = static_cast<size_t>(chunk.first + row) * args.heads + head;
       if (row < chunk.rows) {
         const float log_decay = args.log_decay[place];
-        // Less than that is no other factor, and no infinity, of which differences are not numbers.
+        // Clamped: a smaller logarithm gives the same factor, and differences of infinities would be NaN.
         sum += log_decay < -1000 ? -1000 : log_decay;
       }
       logs[row] = sum;
@@ -181,7 +181,7 @@ struct ChunkGates {
     }
   }
 
-  // exp of what is made of the sums of sixteen rows' logarithms.
+  // exp of values that `make` computes from 16 rows' sums of logarithms.
   template <class Make>
   __m512 decayed_by(uint32_t first, Make&& make) const {
     const __m256 low = _mm512_cvtpd_ps(make(_mm512_load_pd(logs + first)));
@@ -190,7 +190,7 @@ struct ChunkGates {
   }
 };
 
-// Products of tiles, as sums are stored: two by two, each two side by side.
+// Loads two by two tiles of sums, each two side by side; store_sums stores them.
 inline LOWBIT_INLINE void load_sums(const float* above, const float* below) {
   load_accumulators(above, above + kTileFloats, below, below + kTileFloats);
 }
@@ -198,7 +198,7 @@ inline LOWBIT_INLINE void store_sums(float* above, float* below) {
   store_accumulators(above, above + kTileFloats, below, below + kTileFloats);
 }
 
-// Adds the products of one step to sums of `above` and of the row below.
+// Adds the products of one step to the sums at `above` and in the row of tiles below.
 inline LOWBIT_INLINE void add_product(const uint8_t* a, const uint8_t* b, float* above) {
   float* below = above + 2 * kTileFloats;
   load_sums(above, below);
@@ -206,7 +206,7 @@ inline LOWBIT_INLINE void add_product(const uint8_t* a, const uint8_t* b, float*
   store_sums(above, below);
 }
 
-// Keys and queries of the rows of a chunk, for all heads that share them.
+// Keys and queries of a chunk, for all heads that share them.
 class ChunkKeys {
  public:
   ChunkKeys(const LinearRecurrenceArgs& args, const Sizes& sizes, const Workspace& w, uint32_t key_head)
@@ -227,7 +227,7 @@ class ChunkKeys {
     tile_fence();
   }
 
-  // The accumulators become products of two tiles of rows with right factors of all steps.
+  // Accumulators = products of two tiles of rows with right factors, over all steps.
   void multiply_steps(uint32_t tile, const uint8_t* b) const {
     const size_t bytes = sizes_.steps * kSplitBytes;
     const uint8_t* a = w_.rows + tile * bytes;
@@ -238,7 +238,7 @@ class ChunkKeys {
  private:
   size_t place(uint32_t row) const { return (static_cast<size_t>(row) * args_.key_heads + key_head_) * args_.key_dim; }
 
-  // `Whole`: there is no row or number that must be left out.
+  // `Whole`: no row or column is padding.
   template <bool Whole>
   void convert(const Chunk& chunk) const {
     for (uint32_t tile = 0; tile < 4; tile++) {
@@ -266,10 +266,10 @@ class ChunkKeys {
     }
   }
 
-  // Words of the two tiles of keys side by side.
+  // Interleaves the words of the two tiles of keys.
   void turn() const {
     const __m512i lower = _mm512_set1_epi32(0xffff);
-    // Bits of the first where the last has ones, else of the second.
+    // Ternary logic: bits of the first operand where the last has ones, else of the second.
     constexpr int kChooseByLast = 0xe4;
     const size_t second = sizes_.steps * kSplitBytes;
     for (uint32_t tile = 0; tile < sizes_.key_tiles; tile++)

@@ -1,6 +1,5 @@
-// AMX tiles as linear layers and attention use them: accumulators 0 to 3, left factors in 4 and 5, right ones in 6
-// and 7.
-// Flags: see scripts/native/build.js.
+// AMX tiles of linear layers, attention and recurrences: accumulators 0 to 3, left factors 4 and 5, right factors 6 and
+// 7. Flags: see scripts/native/build.js.
 #pragma once
 
 #include <immintrin.h>
@@ -14,16 +13,16 @@
 namespace lowbit {
 namespace {
 
-// Memory that tile instructions read or write: compilers do not know what these access.
+// Compiler barrier around tile instructions, whose memory accesses compilers do not know.
 inline void tile_fence() { __asm__ volatile("" ::: "memory"); }
 
 // Follows a tile instruction where little other work does. Where another thread of the core uses tiles, too, as other
-// guests of a host do, loads and products of tiles take turns instead of overlapping: with eight instructions in
-// between linear layers and attention took a sixth to a quarter less time then. Alone they took as long; floats split
-// in two 4 % longer.
+// guests of a host do, its loads and products and ours take turns instead of overlapping: with eight nops in between
+// linear layers and attention took a sixth to a quarter less time then. Alone they took as long, floats split in two 4
+// % longer.
 inline LOWBIT_INLINE void tile_gap() { __asm__ volatile(".rept 8\n\tnop\n\t.endr"); }
 
-// Of other work among the tile instructions of a step.
+// Index of a place for other work among the tile instructions of a step.
 template <int Index>
 using Place = std::integral_constant<int, Index>;
 
@@ -33,8 +32,8 @@ struct alignas(64) TileShapes {
   uint8_t rows[16];
 };
 
-// For products of 16 rows of `width` bytes with 16 columns. Constants: _tile_loadconfig tells the compiler of a read of
-// eight bytes only, so that writes just before it get lost.
+// Shapes for products of 16 rows of `width` bytes with 16 columns. Constants: _tile_loadconfig tells the compiler of a
+// read of only eight bytes, so that writes just before it get lost.
 template <int Width>
 constexpr TileShapes kTileShapes = {
     1, 0, {}, {64, 64, 64, 64, Width, Width, 64, 64}, {16, 16, 16, 16, 16, 16, Width / 4, Width / 4}};
@@ -48,12 +47,12 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
-// Whether results are written past the caches: whole lines of them, and more than `bytes`.
+// Whether to write results with non-temporal stores: they are whole cache lines, and more than `bytes`.
 inline bool bypasses_caches(const float* y, size_t rows, size_t columns, size_t bytes) {
   return reinterpret_cast<size_t>(y) % 64 == 0 && columns % 16 == 0 && 4 * rows * columns > bytes;
 }
 
-// Of a tile of 16 rows of 64 bytes.
+// Bytes of a tile: 16 rows of 64.
 constexpr uint32_t kTileBytes = 1024;
 
 inline LOWBIT_INLINE void clear_accumulators() {
@@ -92,7 +91,7 @@ inline LOWBIT_INLINE void load_right(const uint8_t* b0, const uint8_t* b1) {
   tile_gap();
 }
 
-// Adds the four products of the left factors with the right ones, of bf16.
+// Adds the four products of the two left with the two right factors, in bf16.
 inline LOWBIT_INLINE void multiply_bf16() {
   _tile_dpbf16ps(0, 4, 6);
   tile_gap();
@@ -104,9 +103,9 @@ inline LOWBIT_INLINE void multiply_bf16() {
   tile_gap();
 }
 
-// Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. The low
-// part of a tile follows its high part. `behind` is other work at four places among the products: of the same core's
-// units, those for vectors would wait else.
+// Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. A tile's
+// low part follows its high part. `behind` does other work at four places among the products; the core's vector units
+// would otherwise idle.
 template <class Behind>
 inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
                                                          const uint8_t* b1, Behind&& behind) {
@@ -140,7 +139,7 @@ inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, c
   _tile_dpbf16ps(3, 5, 7);
 }
 
-// The same of tiles that are not split, with other work at two places.
+// multiply_tiles for tiles that are not split, with other work at two places.
 template <class Behind>
 inline LOWBIT_INLINE void multiply_rounded_tiles(const uint8_t* a0, const uint8_t* a1,
                                                                  const uint8_t* b0, const uint8_t* b1,
@@ -159,7 +158,7 @@ inline LOWBIT_INLINE void multiply_rounded_tiles(const uint8_t* a0, const uint8_
   tile_fence();
 }
 
-// Without other work.
+// multiply_tiles without other work.
 inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
                                                          const uint8_t* b1) {
   load_left(a0, a1);
@@ -171,8 +170,8 @@ inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, c
   multiply_bf16();
 }
 
-// The accumulators are two by two tiles of sums, the second two `below` bytes after the first: zeros at first, then
-// what end_sums stored.
+// Loads the accumulators with two by two tiles of sums, the second two `below` bytes after the first: zeros at first,
+// later what end_sums stored.
 inline LOWBIT_INLINE void begin_sums(const uint8_t* sums, size_t below, bool first) {
   tile_fence();
   if (first) {

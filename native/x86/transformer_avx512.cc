@@ -6,7 +6,7 @@
 namespace lowbit {
 namespace {
 
-// Pages without VNNI: attention_avx512.cc has the others.
+// Pages without VNNI; attention_avx512.cc has those with it.
 constexpr KernelRow kRows[] = {LOWBIT_PAGES_ROWS(FloatsAvx512, "avx512", "16", kAvx2 | kAvx512),
                                LOWBIT_TRANSFORMER_ROWS(FloatsAvx512, "avx512", "16", kAvx2 | kAvx512)};
 

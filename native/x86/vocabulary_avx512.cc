@@ -1,4 +1,4 @@
-// The sampler's passes over the logits of a vocabulary on AVX-512.
+// Sampling kernels over the logits of a vocabulary on AVX-512.
 #include "../families/sampling/vocabulary_rows.h"
 #include "../kernel.h"
 #include "floats_avx512.h"

@@ -1,8 +1,8 @@
 // Low-bit weights as 16-bit integers in two planes of bytes, for matrix units that multiply bytes.
 //
-// Weight = step * (256 * high + low), with one power of two `step` for each of the 16 rows of a panel, such that the
-// row's largest possible magnitude takes 15 bits and a sign. So scales of groups need no attention between groups, a
-// weight is off by at most 2^-13 of that magnitude, and weights with few significant bits are exact.
+// Weight = step * (256 * high + low), with one power of two `step` per row of a panel, such that the row's largest
+// possible magnitude takes 15 bits and a sign. Groups need no scaling of their own then. A weight is off by at most
+// 2^-13 of that magnitude; weights with few significant bits are exact.
 #pragma once
 
 #include "isa_avx512.h"
@@ -10,7 +10,8 @@
 namespace lowbit {
 namespace {
 
-// Words 4f, 4f + 2 and 4f + 1, 4f + 3 of each row: weights of field f as signed numbers in the highest `Bits` bits.
+// Weights of field f as signed numbers in the highest `Bits` bits of words: words 4f, 4f + 2 of each row, and words 4f
+// + 1, 4f + 3.
 struct FieldWords {
   __m512i even, odd;
 };
@@ -37,7 +38,7 @@ inline LOWBIT_INLINE FieldWords field_words(const __m512i* chunk, __m512i levels
   }
 }
 
-// What the largest level of a codebook or of `Bits` bits is shifted by to fill a signed byte, or word from field_words.
+// Shift by which the largest level of a codebook fills a signed byte, or that of `Bits` bits a word from field_words.
 template <int Bits, bool Levels>
 struct LevelRange {
   explicit LevelRange(const Panel16& w) {
@@ -52,12 +53,12 @@ struct LevelRange {
     top = static_cast<float>(128 >> shift);
   }
 
-  // Value of the highest bit of a word; shifted levels.
+  // Value of a word's highest bit, and the shifted levels.
   float top = 1 << (Bits - 1);
   __m512i table = _mm512_setzero_si512();
 };
 
-// Exponents of the steps of a panel's rows: 2^15 steps are the power of two above the largest magnitude.
+// Exponents of the steps of a panel's rows: 2^15 steps are the power of two above the row's largest magnitude.
 inline __m512 step_exponents(const Panel16& w, uint32_t panel, float top) {
   const __m512 range = _mm512_set1_ps(top);
   __m512 largest = _mm512_set1_ps(0x1p-100f);
@@ -74,7 +75,7 @@ inline __m512 step_exponents(const Panel16& w, uint32_t panel, float top) {
   return _mm512_sub_ps(_mm512_getexp_ps(largest), _mm512_set1_ps(14));
 }
 
-// From kOnes.bytes + 32 - n on, n ones followed by zeros: which columns of a run there are, and which only fill it up.
+// From kOnes.bytes + 32 - n on, n ones and then zeros: a mask of the columns of a run that are no padding.
 struct Ones {
   uint8_t bytes[64];
 };
@@ -89,7 +90,7 @@ constexpr Ones kOnes = make_ones();
 template <int Bits, bool Levels>
 class PanelSplitter {
  public:
-  // The next column to split is 32 * run; `exponents` as from step_exponents.
+  // Begins at column 32 * run; `exponents` are those of step_exponents.
   inline LOWBIT_INLINE PanelSplitter(const Panel16& w, const LevelRange<Bits, Levels>& levels,
                                                      uint32_t panel, const float* exponents, uint32_t run)
       : w_(&w),
@@ -105,8 +106,8 @@ class PanelSplitter {
     load_group();
   }
 
-  // Each run of 32 columns, of which there must be one left, is split in parts from 0 to kParts - 1: other instructions
-  // may come in between.
+  // A run of 32 columns is split in parts 0 to kParts - 1, so that other instructions may come in between. There must
+  // be a run left.
   static constexpr int kParts = 4;
 
   inline LOWBIT_INLINE void begin_run() {
@@ -124,14 +125,14 @@ class PanelSplitter {
     ones_ = kOnes.bytes + 32 - std::max(0, std::min(32, filled));
   }
 
-  // Two of the run's eight vectors of each plane.
+  // Splits a part: two of the run's eight vectors of each plane.
   template <int Part>
   inline LOWBIT_INLINE void part(uint8_t* high, uint8_t* low) {
     split<Part>(high, low);
     if (Part == kParts - 1) vectors_ += kRunBytes;
   }
 
-  // Sums over the columns that were split, of each row.
+  // Sums of each row over the columns split so far.
   inline LOWBIT_INLINE __m512 high_sum() const { return _mm512_cvtepi32_ps(high_sum_); }
   inline LOWBIT_INLINE __m512 low_sum() const { return _mm512_cvtepi32_ps(low_sum_); }
 
@@ -145,10 +146,10 @@ class PanelSplitter {
     constexpr int kSet = Part / (kParts / 2);
     constexpr int kUpperOfSecond = 0xd8, kUpperOfFirst = 0xe4;  // c ? b : a, c ? a : b
     const __m512i upper = _mm512_set1_epi16(static_cast<short>(0xff00));
-    // The same place of the next panel.
+    // Prefetches the same place of the next panel.
     for (uint32_t at = round_up(Part * kPartBytes, 64); at < (Part + 1) * kPartBytes; at += 64)
       _mm_prefetch(reinterpret_cast<const char*>(vectors_ + w_->panel_bytes + at), _MM_HINT_T1);
-    // All loads come before stores: compilers would load twice.
+    // All loads before all stores: otherwise compilers load twice.
     __m512i even[kEach], odd[kEach];
     each_index<kEach>([&](auto i) LOWBIT_INLINE {
       constexpr int index = kEach * Part + i, first = index / kFields * kVectors;
@@ -177,7 +178,7 @@ class PanelSplitter {
   }
 
   static inline LOWBIT_INLINE __m512i words(__m512 v) {
-    // Products of two -32768 would overflow.
+    // Not -32768: products of two of them would overflow.
     const __m512i integers = _mm512_cvtps_epi32(_mm512_max_ps(v, _mm512_set1_ps(-32767)));
     const __m512i packed = _mm512_packs_epi32(integers, integers);
     return _mm512_unpacklo_epi16(packed, packed);
@@ -203,12 +204,12 @@ class PanelSplitter {
   const uint8_t* group_;
   const uint8_t* vectors_;
   const uint8_t* ones_;
-  // The group; runs of 32 columns left in it; columns of k from its start on.
+  // Current group; runs of 32 columns left in it; columns of k from its start on.
   uint32_t index_, left_;
   int32_t columns_;
-  // Of a step, and what scales are times for words that are `top` times a weight.
+  // Inverse of a step, and the factor of scales for words that are `top` times a weight.
   __m512 inverse_, top_steps_;
-  // Of the halves of a run.
+  // Per half of a run.
   __m512i multiplier_[2], offset_[2];
   __m512i levels_;
   __m512i high_sum_ = _mm512_setzero_si512(), low_sum_ = _mm512_setzero_si512();

@@ -1,4 +1,4 @@
-// Words of 16 bits for attention on 32-byte vectors: of AVX2 and AVX-VNNI, which differ in how they multiply (`Dot`).
+// 16-bit words of attention on 32-byte vectors, for AVX2 and AVX-VNNI, which differ in how they multiply (`Dot`).
 #pragma once
 
 #include "floats_avx2.h"
@@ -9,29 +9,29 @@ namespace {
 template <class Dot>
 struct WordsAvx2 : FloatsAvx2 {
   using Floats = FloatsAvx2;
-  // Rows and vectors of columns that are multiplied at once.
+  // Rows and vectors of columns per product.
   static constexpr uint32_t kWordRows = 6, kWordColumns = 2;
 
   static Words load_pairs(const int16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-  // As a float, since compilers make loads of 128 bits and more of several broadcasts.
+  // Broadcasts as float: compilers merge several integer broadcasts into one load of 128 bits or more.
   static Words broadcast_pair(const int16_t* p) {
     return _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(p)));
   }
   static Words add_products(Words sum, Words a, Words b) { return Dot::add_products(sum, a, b); }
   static V floats_of(Words sum) { return _mm256_cvtepi32_ps(sum); }
-  // Rounds to even; values are within -32768 .. 32767.
+  // Rounds half to even; values are within -32768 .. 32767.
   static void store_words(int16_t* p, V a, V b) {
     const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
   }
-  // The same with halves of 128 bits of both in turn.
+  // store_words with the 128-bit halves of both vectors interleaved.
   static void store_weights(int16_t* p, V a, V b) {
     const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
   }
   // 2^x for x < 128, relative error 3e-6, and 0 for x <= -127: 2^n (1 + f q(f)), |f| <= 1/2 (q is minimax).
   static V exp2(V x) {
-    // Adding and taking away 1.5 * 2^23 rounds to whole numbers, and leaves them in the low bits.
+    // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
     const V rounder = _mm256_set1_ps(12582912.0f);
     x = _mm256_max_ps(x, _mm256_set1_ps(-127.0f));
     const V rounded = _mm256_add_ps(x, rounder), f = _mm256_sub_ps(x, _mm256_sub_ps(rounded, rounder));

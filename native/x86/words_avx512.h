@@ -1,4 +1,4 @@
-// Words of 16 bits for attention on AVX-512 with VNNI. Flags: see scripts/native/build.js.
+// 16-bit words of attention on AVX-512 with VNNI. Flags: see scripts/native/build.js.
 #pragma once
 
 #include "floats_avx512.h"
@@ -10,7 +10,7 @@ struct WordsAvx512 : FloatsAvx512 {
   using Floats = FloatsAvx512;
   using Bytes = BytesAvx512Vnni;
   using Words = __m512i;
-  // Rows and vectors of columns that are multiplied at once.
+  // Rows and vectors of columns per product.
   static constexpr uint32_t kWordRows = 12, kWordColumns = 2;
 
   static Words no_words() { return _mm512_setzero_si512(); }
@@ -18,18 +18,18 @@ struct WordsAvx512 : FloatsAvx512 {
   static Words broadcast_pair(const int16_t* p) {
     return _mm512_castps_si512(_mm512_set1_ps(*reinterpret_cast<const float*>(p)));
   }
-  // Compilers keep copies of sums around the intrinsic.
+  // Assembly: compilers keep copies of sums around the intrinsic.
   static Words add_products(Words sum, Words a, Words b) {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
   }
   static V floats_of(Words sum) { return _mm512_cvtepi32_ps(sum); }
-  // Rounds to even; values are within -32768 .. 32767.
+  // Rounds half to even; values are within -32768 .. 32767.
   static void store_words(int16_t* p, V a, V b) {
     const __m512i words = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
     _mm512_storeu_si512(p, _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), words));
   }
-  // The same with quarters of 128 bits of both in turn.
+  // store_words with the 128-bit quarters of both vectors interleaved.
   static void store_weights(int16_t* p, V a, V b) {
     _mm512_storeu_si512(p, _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b)));
   }

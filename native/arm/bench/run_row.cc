@@ -1,7 +1,7 @@
-// Runs one row of linear layers once, on one thread, over weights of random bits: for emulators that count
-// instructions. AQLM rows take weights of two codebooks of 8 bits, whatever BITS and GROUP say.
+// Runs one linear kernel once, on one thread, over random weights: for emulators that count instructions. AQLM kernels
+// take weights of two codebooks of 8 bits, whatever BITS and GROUP are.
 //
-//   run_row ROW M N K BITS GROUP
+// run_row ROW M N K BITS GROUP
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -35,7 +35,7 @@ struct Shape {
   uint32_t m, n, k, bits, group;
 };
 
-// The header of weights with positive f16 scales, as far as kernels read it.
+// Writes a header of weights with positive f16 scales, as far as kernels read it.
 void write_header(uint8_t* at, const Shape& shape) {
   at[8] = static_cast<uint8_t>(shape.bits);
   at[9] = at[15] = 1;
@@ -44,7 +44,7 @@ void write_header(uint8_t* at, const Shape& shape) {
   memcpy(at + 24, &shape.group, 4);
 }
 
-// Not inlined: instructions of functions whose names, with the types of what they take, have "lowbit" are counted.
+// Not inlined: the count covers functions whose names, argument types included, contain "lowbit".
 __attribute__((noinline)) void fill(uint8_t* bytes, size_t size) {
   uint32_t state = 1;
   for (size_t i = 0; i < size; i++) bytes[i] = static_cast<uint8_t>((state = state * 1664525u + 1013904223u) >> 24);

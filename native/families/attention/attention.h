@@ -1,7 +1,6 @@
-// Causal grouped-query attention of the rows of a step, each over the keys and values of its own sequence, in a cache
-// or in pages. Rows that have no position there give NaN, and nothing is written for them: a kernel cannot raise
-// errors; operators check. A row's result is bit for bit the same whichever rows are beside it, and for any number of
-// threads.
+// Causal grouped-query attention of a step's tokens, each over its own sequence's KV cache, contiguous or in pages. A
+// token without a position there gets NaN and stores nothing: operators check, since a kernel cannot raise errors. A
+// token's result has the same bits whichever tokens are beside it, and for any number of threads.
 #pragma once
 
 #include "attention_few_rows.h"
@@ -16,7 +15,7 @@ void attend_part(const AttentionPart<Isa, Element>& part, float* scratch) {
   else FewRowsPart<Isa, Element>(part, scratch).attend();
 }
 
-// y of a query of a run in parts of keys.
+// Merges the chunks' results of one query of a split-K run into y.
 template <class Isa>
 void merge_chunks(const AttentionArgs& args, const AttentionJob& job, uint32_t row, uint32_t head) {
   const ChunkResults results(args);
@@ -34,7 +33,7 @@ void merge_chunks(const AttentionArgs& args, const AttentionJob& job, uint32_t r
   divide_sums<Isa>(y, result, dim);
 }
 
-// A share of the queries whose keys were in parts.
+// Merges the chunks of one tile's share of the split-K queries.
 template <class Isa>
 void merge_tile(const AttentionArgs& args, uint32_t tile, uint32_t tiles) {
   const AttentionPlan& plan = plan_of(args);
@@ -51,7 +50,7 @@ void merge_tile(const AttentionArgs& args, uint32_t tile, uint32_t tiles) {
   }
 }
 
-// Phases: plan and store, attend, merge.
+// Phases: plan the work and store keys and values, attend, merge chunks.
 template <class Isa, class Element>
 void attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const AttentionArgs& args = step.as<AttentionArgs>();

@@ -1,11 +1,11 @@
-// Attention of vectors of queries over one block of keys in a cache: scores, softmax, weighted sum of values.
+// Attention of vectors of queries over one block of the KV cache: scores, softmax, weighted sum of values.
 #pragma once
 
 #include "attention_softmax.h"
 
 namespace lowbit {
 
-// Weights [key][lane_rows] from one row on, for keys first .. last of the block, and where their sums are.
+// Softmax weights [key][lane_rows] of keys first .. last of the block, from one query row on, and the sums they go to.
 struct WeightRows {
   uint32_t first, last, lane_rows;
   const float* weights;
@@ -13,8 +13,8 @@ struct WeightRows {
   float* const* sums;
 };
 
-// sums[r] = sums[r] * shrink[r] + weights[r] . values, for `Columns` vectors from column d of a head, and from column
-// at + d of the values.
+// sums[r] = sums[r] * shrink[r] + weights[r] . values for `Columns` vectors: columns from d on of the sums, from at + d
+// on of the values' rows.
 template <class Isa, class Value, int Rows, int Columns, class Vector>
 LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows, size_t d, size_t at,
                               KeyFetch<Value>& fetch, Vector vector) {
@@ -50,7 +50,7 @@ LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows
   });
 }
 
-// `at` is the first column of the head in the block's rows.
+// Adds all columns of a head; `at` is the head's first column in the block's rows.
 template <class Isa, class Value, int Rows>
 void add_rows(const CacheBlock<Value>& block, size_t at, const WeightRows& rows, KeyFetch<Value>& fetch) {
   constexpr int kColumns = Rows == 4 ? Isa::kColumns : 4;
@@ -63,21 +63,21 @@ void add_rows(const CacheBlock<Value>& block, size_t at, const WeightRows& rows,
     add_columns<Isa, Value, Rows, 1>(block.values, rows, d, at, fetch, PartialVector<Isa>{block.dim - d});
 }
 
-// A vector of queries, its weights and the block that they are of.
+// Adds the weighted values of a block to the sums of one vector of queries.
 template <class Isa, class Element>
 struct WeighedValues {
   const QueryVector<Isa>& queries;
   const CacheBlock<Element>& block;
   const float* weights;
-  // Of the next block, meanwhile.
+  // Fetches the next block meanwhile.
   KeyFetch<Element>& fetch;
 
-  // Keys first .. last of the block for `Rows` queries, whose sums shrink first.
+  // Shrinks the sums of `Rows` queries, then adds keys first .. last of the block to them.
   template <int Rows>
   void add_keys(uint32_t row, uint32_t first, uint32_t last, const float* shrink) const {
     static const float kOnes[4] = {1, 1, 1, 1};
     const size_t at = static_cast<size_t>(queries.kv - block.kv) * block.dim;
-    // Rows of all heads that stay in the first cache until all columns are added.
+    // Value rows of so many keys, of all heads, stay in the first-level cache until all columns are added.
     constexpr uint32_t kAtOnce = kBlockKeys / 2;
     for (uint32_t from = first; from < last; from += kAtOnce, shrink = kOnes) {
       const uint32_t to = std::min(last, from + kAtOnce);
@@ -86,8 +86,8 @@ struct WeighedValues {
     }
   }
 
-  // Sums of `Rows` queries over the keys that each sees; a weight of 0 would not hide a value that is not finite. Keys
-  // that all see are added at once.
+  // Adds to `Rows` queries' sums the keys that each sees: a hidden key is left out, since 0 * value is NaN where the
+  // value is not finite. Keys that all of the queries see are added in one pass.
   template <int Rows>
   void add(uint32_t row, KeyRange keys) const {
     KeyRange own[Rows];
@@ -113,7 +113,7 @@ struct WeighedValues {
   }
 };
 
-// All sums of a vector's queries over keys of the block, some queries at once.
+// Adds the block's values to the sums of all queries of a vector, a few queries at a time.
 template <class Isa, class Element>
 void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys, const float* weights,
                 KeyFetch<Element>& fetch) {
@@ -127,7 +127,7 @@ void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& bloc
   }
 }
 
-// Scores of keys of the block to weights.
+// Turns the scores of a block's keys into softmax weights, times the scales of the values where those are int8.
 template <class Isa, class Element>
 void weigh_block(QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys, float softcap,
                  float* scores) {
@@ -146,9 +146,9 @@ void weigh_block(QueryVector<Isa>& queries, const CacheBlock<Element>& block, Ke
   });
 }
 
-// Keys of a block for vectors of queries, whose rows have `columns` that are used. A vector's scores have room for
-// kBlockKeys keys and are `apart` floats after the last's. Values are fetched from memory with the keys, and keys of
-// the next block with the values.
+// Attends to one block for `count` vectors of queries; `columns` of each cache row are used. scores holds kBlockKeys
+// keys per vector, `apart` floats from one vector to the next. The loop over keys prefetches the block's values, the
+// loop over values the next block's keys.
 template <class Isa, class Element>
 void attend_block(QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block, KeyRange keys,
                   float softcap, float* scores, size_t apart, uint32_t columns) {

@@ -1,4 +1,5 @@
-// Where attention finds keys and values: in one cache, or in the pages of several sequences. A cache is one page.
+// Addresses of keys and values: in one contiguous KV cache, which counts as a single page, or in the pages of several
+// sequences.
 #pragma once
 
 #include "../embedding/embedding.h"
@@ -9,51 +10,52 @@ namespace lowbit {
 
 struct AttentionArgs {
   const float* q;
-  // Null where the caches hold the new keys and values already.
+  // New keys and values; null where the cache holds them already.
   const float* k;
   const float* v;
   float* y;
   float* scratch;
-  // Addresses of a cache, or bytes from the address of a page. Of int4, keys and values are those in f16, and scales
-  // those of full pages.
+  // Addresses in a contiguous cache, or byte offsets in a page. With int4 pages: keys and values are the f16
+  // residual's, scales those of full pages.
   uintptr_t keys, values, key_scales, value_scales;
-  // [slots][pages_max], or null for a cache.
+  // Block table [slots][pages_max] of page addresses; null for a contiguous cache.
   const uint64_t* pages;
-  // Of int4: addresses of full pages, and where their keys and values begin.
+  // int4 only: block table of full pages, and byte offsets of their keys and values.
   const uint64_t* full_pages;
   uintptr_t full_keys, full_values;
-  // A number of runs and [run][kRunFields] of int32, or of a cache the position of the first row as int64.
+  // Pages: the number of runs, then [run][kRunFields] of int32. Contiguous cache: the position of the first token,
+  // int64.
   const void* runs;
-  // A score of each head that has no value, or null.
+  // Attention sinks: one score per head, without a value; or null.
   const float* sinks;
   uint32_t rows, heads, kv_heads, head_dim, window;
-  // Positions of a sequence at most.
+  // Most positions of a sequence.
   uint32_t capacity;
-  // Positions of a page, as a power of two.
+  // log2 of the positions of a page.
   uint32_t page_shift;
   uint32_t pages_max, runs_max;
-  // Query heads of one head of keys and values.
+  // Query heads per KV head.
   uint32_t group;
-  // Pairs of dimensions of a head that are rotated, in steps of rope_update_and_attend.
+  // Rotated pairs of dimensions of a head, for rope_update_and_attend.
   uint32_t half;
   ScoreRule rule;
   uint32_t threads;
   bool is_int4;
-  // Whether runs of prompts are computed in another way, by keys and values in copies.
+  // Whether prefill runs use the kernel that copies keys and values.
   bool copies_for_prefill;
-  // Rows of a tile where many share their keys, and of a tile that stores.
+  // Tokens per tile where queries share copies of keys, and per tile of the phase that stores.
   uint32_t rows_per_tile, stored_per_tile;
-  // Floats of one thread's scratch; rows that may have results of single chunks.
+  // Floats of one thread's scratch, and most tokens that may be split over keys (split-K).
   size_t thread_floats;
   uint32_t split_rows;
 
   size_t stride() const { return static_cast<size_t>(kv_heads) * head_dim; }
-  // First position that a query at `position` sees.
+  // First position that a query at `position` sees: the start of its window.
   uint32_t first_seen(uint32_t position) const { return window > 0 && position >= window ? position - window + 1 : 0; }
 };
 static_assert(sizeof(AttentionArgs) + 3 * sizeof(void*) <= kArgsMax);
 
-// Calls body with each run whose rows and positions the call has. What says so is read once.
+// Calls body with each run whose tokens and positions are within the call's. Runs are read from memory once.
 template <class Body>
 void each_run(const AttentionArgs& args, Body&& body) {
   if (!args.pages) {
@@ -65,15 +67,15 @@ void each_run(const AttentionArgs& args, Body&& body) {
   each_run_of(args.runs, args.runs_max, args.rows, args.capacity, body);
 }
 
-// Rows of all heads of some consecutive positions.
+// Rows of all KV heads at some consecutive positions of the cache.
 template <class Element>
 struct CacheRows {
   Element* keys;
   Element* values;
-  // Of integers.
+  // Null unless elements are int8.
   float* key_scales;
   float* value_scales;
-  // Positions that follow in the page, the first one among them.
+  // Positions left in the page, the first one included.
   uint32_t count;
 };
 
@@ -94,7 +96,7 @@ CacheRows<Element> cache_rows(const AttentionArgs& args, uint32_t slot, uint32_t
           reinterpret_cast<float*>(page + args.value_scales + scales_at), count};
 }
 
-// Rows in the cache of the block from `start` on, of heads from `kv` on; those of positions begin .. end are there.
+// Fills in the cache rows of the block at `start`, for KV heads from `kv` on. Positions begin .. end of it are present.
 template <class Element>
 void find_rows(const AttentionArgs& args, uint32_t slot, uint32_t kv, uint32_t start, uint32_t begin, uint32_t end,
                CacheBlock<Element>* block) {
@@ -121,8 +123,8 @@ void find_rows(const AttentionArgs& args, uint32_t slot, uint32_t kv, uint32_t s
   block->repeat_ends();
 }
 
-// Integers and scale of one row of a head: largest / 127; rows of next to nothing become zeros. The scale of a row with
-// an infinite value or NaN is NaN.
+// Quantizes one head's row to int8 and returns the scale, largest / 127. Rows with no magnitude above 1e-30 become
+// zeros; a row with an infinite value or NaN gets NaN as scale.
 template <class Isa>
 float store_integers(const float* x, uint32_t dim, int8_t* target) {
   constexpr float kLeast = 1e-30f;
@@ -134,7 +136,7 @@ float store_integers(const float* x, uint32_t dim, int8_t* target) {
   return (largest < kLeast ? 0.0f : largest / 127.0f) + magnitude.unless_finite();
 }
 
-// New keys and values of rows that follow each other in the cache.
+// Stores new keys and values of consecutive cache positions.
 template <class Isa, class Element>
 void store_rows(const AttentionArgs& args, size_t row, uint32_t count, const CacheRows<Element>& target) {
   const size_t stride = args.stride();
@@ -154,7 +156,7 @@ void store_rows(const AttentionArgs& args, size_t row, uint32_t count, const Cac
   }
 }
 
-// New keys and values of rows first .. last. Rows of no run get results of NaN.
+// Stores the keys and values of tokens first .. last. Results of tokens that belong to no run become NaN.
 template <class Isa, class Element>
 void store_tile(const AttentionArgs& args, uint32_t first, uint32_t last) {
   const size_t columns = static_cast<size_t>(args.heads) * args.head_dim;

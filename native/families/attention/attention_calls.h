@@ -1,4 +1,4 @@
-// Calls of attention, over one cache or over pages: their sizes, scratch and steps.
+// Attention calls over a contiguous KV cache and over pages: sizes, scratch and steps.
 #pragma once
 
 #include "../division.h"
@@ -8,23 +8,24 @@
 
 namespace lowbit {
 
-// Most queries of a part that share copies of keys and values: they make up for the copies, and what they need stays in
-// the second cache.
+// Most queries of a part that share copies of keys and values: enough to pay for the copies, few enough for the part's
+// scratch to stay in the second-level cache.
 constexpr uint32_t kPartQueries = 256;
 
-// Rows of a part of so many queries with heads of 64 columns; fewer when there are threads to feed.
+// Tokens of a part of at most `queries` queries with heads of 64 columns; fewer when there are threads to feed.
 static inline uint32_t rows_of_tile(const AttentionArgs& args, uint32_t queries) {
   const uint32_t most = std::max(1u, std::min(queries, 64 * queries / args.head_dim) / args.group);
   const uint32_t tiles_wanted = ceil_div(4 * args.threads, args.kv_heads);
   return std::max(1u, std::min(most, args.rows / tiles_wanted));
 }
 
-// Queries that are multiplied at once, and what copies of a block cost in queries that are multiplied with them.
+// Queries multiplied at once, and the cost of copying a block, in queries.
 struct CopyCosts {
   uint32_t at_once, copies;
 };
 
-// Rows of a part, of `queries` at most, such that threads that copy keys and values are done soonest.
+// Tokens of a part, `queries` queries at most, for which the threads finish soonest, copies of keys and values
+// included.
 static inline uint32_t rows_of_copies(const AttentionArgs& args, uint32_t queries, CopyCosts costs) {
   const uint32_t most = std::max(1u, queries / args.group);
   uint32_t best = 0;
@@ -54,7 +55,7 @@ size_t floats_of_thread(const AttentionArgs& args) {
   return std::max({of_few, of_one_head, of_many, of_int4});
 }
 
-// What follows from the sizes.
+// Fills in the fields that follow from the sizes.
 template <class Isa>
 void size_attention(AttentionArgs& args) {
   args.group = args.heads / args.kv_heads;
@@ -65,7 +66,7 @@ void size_attention(AttentionArgs& args) {
   args.thread_floats = floats_of_thread<Isa>(args);
 }
 
-// The numbers of a call on a cache, and on pages.
+// Sizes of a call on a contiguous cache, and on pages, without buffers.
 template <class Isa>
 AttentionArgs cache_args(const Call& call) {
   const auto given = arguments_of<AttentionArguments>(call);
@@ -76,17 +77,17 @@ AttentionArgs cache_args(const Call& call) {
   args.head_dim = given.head_dim;
   args.capacity = given.capacity;
   args.rule = {given.scale, given.softcap};
-  // Longer ones show all, too, and need not fit 32 bits.
+  // A window longer than the cache hides nothing, and may not fit 32 bits.
   args.window = static_cast<uint32_t>(std::min(given.window, 1.0 * args.capacity));
   args.threads = call.threads;
   size_attention<Isa>(args);
   return args;
 }
 
-// What pages hold, as numbered in src/kernels/sequence-table.ts.
+// Element type of pages, as numbered in src/kernels/sequence-table.ts.
 enum class CacheType : uint32_t { kFloats, kHalves, kIntegers, kInt4 };
 
-// Pages whose prompts may be computed with rounded factors: those of floats say that exactness is wanted.
+// Whether prefill may round its factors: not on f32 pages, which ask for exactness.
 static inline bool rounds_prompts(const Call& call) {
   const auto type = static_cast<CacheType>(arguments_of<UpdateAndAttendArguments>(call).cache_type);
   return type != CacheType::kFloats;
@@ -133,12 +134,12 @@ static inline void begin_attention(Step& step, const AttentionArgs& args) {
   step.init<AttentionArgs>() = args;
   step.phases = args.split_rows > 0 ? 3 : 2;
   step.tiles[0] = ceil_div(args.rows, args.stored_per_tile);
-  // Enough for threads to end at about the same time.
+  // Several tiles per thread, so that threads end at about the same time.
   step.tiles[1] = args.threads == 1 ? 1 : args.threads * std::min(std::max(args.rows / 2, 4u), 16u);
   step.tiles[2] = std::min(args.threads, ceil_div(args.split_rows * args.heads * args.head_dim, 1024));
 }
 
-// Buffers of a call on a cache.
+// Binds the buffers of a call on a contiguous cache.
 static inline void bind_cache(AttentionArgs& args, const Call& call) {
   const auto given = arguments_of<AttentionArguments>(call);
   args.q = given.q;
@@ -159,7 +160,7 @@ void attention_prepare(Step& step, const Call& call) {
   step.run = attention_run<Isa, float>;
 }
 
-// Buffers of a call on pages, and where its layer is in them.
+// Binds the buffers of a call on pages, and the layer's offsets in a page.
 static inline void bind_pages(AttentionArgs& args, const Call& call) {
   const auto given = arguments_of<UpdateAndAttendArguments>(call);
   args.q = given.q;

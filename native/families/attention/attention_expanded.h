@@ -1,5 +1,5 @@
-// Blocks of keys and values for products that many queries share. Pages of int4, of which a block is one, become rows
-// in f16 for all queries that see them in 4 bits.
+// Blocks of keys and values for products that many queries share. An int4 page, which is one block, is expanded to f16
+// rows for all queries that see it in 4 bits.
 #pragma once
 
 #include "attention_part.h"
@@ -7,13 +7,13 @@
 
 namespace lowbit {
 
-// Halves to floats.
+// f16 to f32.
 template <class Isa>
 void floats_of_halves(const uint16_t* from, uint32_t count, float* target) {
   for (uint32_t i = 0; i < count; i += Isa::kLanes) Isa::store(target + i, Isa::load_halves(from + i));
 }
 
-// Keys of a head as rows of int4_columns halves.
+// Expands the int4 keys of a head to f16 rows [position][int4_columns].
 template <class Isa>
 void expand_int4_keys(const Int4Head& head, uint32_t columns, uint16_t* rows) {
   constexpr uint32_t kLanes = Isa::kLanes;
@@ -42,7 +42,7 @@ void expand_int4_keys(const Int4Head& head, uint32_t columns, uint16_t* rows) {
   }
 }
 
-// Values of a head in the same way.
+// Expands the int4 values of a head to f16 rows [position][int4_columns].
 template <class Isa>
 void expand_int4_values(const Int4Head& head, uint32_t columns, uint16_t* rows) {
   float scales[2 * kInt4Positions];
@@ -66,19 +66,20 @@ void expand_int4_values(const Int4Head& head, uint32_t columns, uint16_t* rows) 
     }
 }
 
-// Floats of scratch for a head of a page of int4 as rows.
+// Floats of scratch for one head of an int4 page, expanded to f16 rows of keys and values.
 static inline size_t expanded_floats(const AttentionArgs& args) {
   return args.is_int4 ? size_t{kInt4Positions} * int4_columns(args.head_dim) : 0;
 }
 
-// A part whose queries share what blocks become.
+// A part whose queries share each block's expanded or copied form.
 template <class Isa, class Element>
 class SharedBlocksPart : public AttentionPart<Isa, Element> {
  public:
   explicit SharedBlocksPart(const AttentionPart<Isa, Element>& part) : AttentionPart<Isa, Element>(part) {}
 
  protected:
-  // Calls body(block, range) for the blocks in order, each with the queries that may see it as it is there.
+  // Calls body(block, range) for the blocks in order, with the queries that may see them. An int4 page is passed up to
+  // twice: as the f16 residual and expanded, each with the queries that see that form.
   template <class Body>
   void each_shared_block(float* expanded, Body&& body) {
     if constexpr (std::is_same_v<Element, uint16_t>)

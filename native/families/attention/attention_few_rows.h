@@ -1,4 +1,4 @@
-// Attention of few rows over all heads of keys and values of their part, as they are in the cache.
+// Attention of few tokens (decode) over all KV heads of their part, reading the cache in place.
 #pragma once
 
 #include "attention_block.h"
@@ -6,7 +6,7 @@
 
 namespace lowbit {
 
-// How the queries of a head of keys and values fill vectors: lanes that they leave are for more keys.
+// How the queries of a KV head fill vectors: lanes left over take more keys.
 template <class Isa>
 struct LaneShape {
   uint32_t lane_rows, vectors;
@@ -18,12 +18,12 @@ struct LaneShape {
   LaneShape(uint32_t lane_rows, uint32_t vectors) : lane_rows(lane_rows), vectors(vectors) {}
 };
 
-// Where the parts of one thread's scratch begin, in floats, for `heads` of keys and values with `queries` each.
+// Offsets of one thread's scratch, in floats, for `heads` KV heads with `queries` queries each.
 template <class Isa>
 struct FewRowsScratch {
   LaneShape<Isa> shape;
   size_t q, results, sums, scores, floats;
-  // Of one vector.
+  // Per vector.
   size_t q_floats, score_floats;
 
   FewRowsScratch(uint32_t head_dim, uint32_t heads, LaneShape<Isa> shape) : shape(shape) {
@@ -63,7 +63,8 @@ class FewRowsPart : protected AttentionPart<Isa, Element> {
     this->begin_vectors(reinterpret_cast<QueryVector<Isa>*>(scratch), at.shape.lane_rows, scratch + at.q, at.q_floats);
   }
 
-  // Calls body(block, begins, ends) for each block, and whether it is the first and the last of its chunk.
+  // Calls body(block, begins, ends) for each block; `begins` and `ends` tell whether it is the first and the last of
+  // its chunk.
   template <class Body>
   void attend_chunks(Body&& body) {
     begin_results();
@@ -119,7 +120,7 @@ class FewRowsPart : protected AttentionPart<Isa, Element> {
   }
 
   float* scores_;
-  // Of one vector.
+  // Per vector.
   size_t score_floats_;
 
  private:

@@ -1,7 +1,7 @@
-// Attention over pages of int4: keys and values of a row's own page and of the first one, to which most attention goes,
-// in f16, those of pages between in 4 bits, which are multiplied as bytes. Queries times steps of keys become two bytes
-// with a scale for each page, and so do weights times steps of values; what least values add is made of floats. `Bytes`
-// are vectors of bytes of an instruction set.
+// Attention over int4 pages. A query's own page and the first page, to which most attention goes, are read in f16 (the
+// residual), the pages between in 4 bits, multiplied as bytes. Per page, query * key scale becomes two bytes (high and
+// low) with one unit, and so does weight * value scale; minima contribute through float products. `Bytes` supplies an
+// instruction set's vectors of bytes.
 #pragma once
 
 #include "attention_expanded.h"
@@ -9,7 +9,7 @@
 
 namespace lowbit {
 
-// Calls body with the ranges of rows that a tile of the first phase stores.
+// Calls body with the ranges of tokens that a tile of the first phase stores.
 template <class Body>
 void each_stored_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles, Body&& body) {
   if (args.is_int4) return each_int4_range(args, tile, tiles, body);
@@ -17,21 +17,20 @@ void each_stored_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles,
   body(first, std::min(args.rows, first + args.stored_per_tile));
 }
 
-// Vectors of sums of positions or columns that bytes of a vector are of: two loads of halves of bytes.
+// Accumulators that two loads of packed bytes fill: vectors of sums of positions or columns.
 constexpr int kInt4Vectors = 4;
 
-// The first position or column of those that the low halves of byte `at` and those behind it are of; the high ones' is
-// 16 after it.
+// First position or column of the low nibbles of the load at byte `at`; the high nibbles' is 16 further on.
 constexpr uint32_t int4_place(uint32_t at) { return at / 64 * 32 + at % 64 / 4; }
 
-// scores[r][position] of `Rows` queries' bytes [kInt4Halves][kRows][columns] for the halves of a page, times units
-// [kInt4Halves][r], and bases; added to the scores where bases are null.
+// scores[r][position] of `Rows` queries, whose bytes are [kInt4Halves][kRows][columns], with the int4 keys of a page:
+// sum * units[half][r] + bases[half][r]. Where bases are null, sum * units is added to the scores that are there.
 template <class Bytes, int Rows>
 LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, const int8_t* queries, uint32_t columns,
                                      const float (*units)[Rows], const float (*bases)[Rows], float* scores) {
   using Isa = typename Bytes::Isa;
   constexpr uint32_t kLanes = Isa::kLanes, kLoad = 4 * kLanes;
-  // Halves of a page that two loads are of.
+  // Halves of a page that two loads span.
   constexpr uint32_t kHalves = 2 * kLoad / 64 > 1 ? 2 * kLoad / 64 : 1;
   const size_t apart = size_t{Bytes::kRows} * columns;
   for (uint32_t at = 0; at < 128; at += 2 * kLoad) {
@@ -77,13 +76,15 @@ LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, c
   }
 }
 
-// A query's weights of a page as bytes, what one counts, and what least values add to each column.
+// A query's weights of a page as bytes: their unit, the minima's contribution to each column, and the factor of earlier
+// sums.
 struct Int4Weights {
   uint8_t bytes[kInt4Positions];
   float unit, offset, shrink;
 };
 
-// sums[r] = sums[r] * shrink + weights[r] . values, for `Loads` loads' columns from byte `at` of a row of fours on.
+// sums[r] = sums[r] * shrink + weights[r] . values, for the columns of `Loads` loads, from byte `at` of a row of four
+// positions on.
 template <class Bytes, int Rows, int Loads>
 LOWBIT_APART void add_int4_values(const uint8_t* values, const uint8_t* next, uint32_t columns, uint32_t at,
                                   uint32_t dim, const Int4Weights* weights, float* const* sums_of_rows) {
@@ -141,13 +142,13 @@ LOWBIT_APART void add_int4_values(const uint8_t* values, const uint8_t* next, ui
   });
 }
 
-// What a thread needs for a page beside what FewRowsPart has.
+// Scratch of a thread for an int4 page, beyond FewRowsPart's.
 template <class Bytes>
 struct Int4Work {
-  // Steps and least values of a head's keys [kInt4Halves][2][columns] and values [2][positions].
+  // Scales and minima of a head in f32: keys [kInt4Halves][2][columns], values [2][positions].
   float* key_scales;
   float* value_scales;
-  // [2][kInt4Halves][kRows][columns], [2][kRows] and [kRows][positions]: high bytes, then low ones.
+  // [2][kInt4Halves][kRows][columns], [2][kRows] and [kRows][positions]: high bytes first, then low ones.
   int8_t* queries;
   Int4Weights* weights;
   float* scores;
@@ -165,13 +166,13 @@ struct Int4Work {
   }
 };
 
-// The scale of bytes whose largest magnitude is that of `most`.
+// Factor that maps magnitudes up to `most` to bytes up to `byte_most`; 0 for magnitudes below 1e-30.
 template <class Isa>
 typename Isa::V int4_inverse(float most, float byte_most) {
   return Isa::set(most < 1e-30f ? 0.0f : byte_most / most);
 }
 
-// Values between whole numbers and what these leave of them.
+// Splits x into the whole number nearest to x - down and the rest, x - whole.
 template <class Isa>
 struct WholeAndRest {
   typename Isa::V whole, rest;
@@ -183,11 +184,11 @@ struct WholeAndRest {
     rest = x - whole;
   }
 };
-// What a low byte of a query counts, and of a weight, beside a high one.
+// Units of a high byte per unit of a low one: of a query, and of a weight.
 constexpr float kQueryLow = 254, kWeightLow = 255;
 
-// A query times steps of keys as bytes: high ones, and low ones `apart` after them. What a high one counts goes to
-// `unit`, and query . least values to `base`.
+// Quantizes query * key scale to bytes: high ones at `target`, low ones `apart` after them. `unit` = value of one high
+// byte, `base` = query . minima.
 template <class Isa>
 void bytes_of_int4_query(const QueryVector<Isa>& v, const float* scales, uint32_t dim, uint32_t columns, int8_t* target,
                          size_t apart, float& unit, float& base) {
@@ -209,7 +210,8 @@ void bytes_of_int4_query(const QueryVector<Isa>& v, const float* scales, uint32_
   }
 }
 
-// Scores of a page from `start` on to weights: times steps of values as bytes, and times least values.
+// Turns the scores of a page at `start` into weights; weights * value scale go to bytes, and `offset` = weights . value
+// minima.
 template <class Bytes>
 void soften_int4(QueryVector<typename Bytes::Isa>& v, uint32_t start, float softcap, float* scores, const float* scales,
                  Int4Weights& weights, Int4Weights& low) {
@@ -220,7 +222,7 @@ void soften_int4(QueryVector<typename Bytes::Isa>& v, uint32_t start, float soft
   float seen[2 * kInt4Positions];
   const uint32_t hidden = v.first[0] > start ? v.first[0] - start : 0;
   if (hidden > 0) {
-    // A weight of 0 would not hide scales that are not finite.
+    // Scales of hidden positions are zeroed: a weight of 0 times a scale that is not finite is NaN.
     memcpy(seen, scales, sizeof seen);
     std::fill_n(seen, hidden, 0.0f);
     std::fill_n(seen + kInt4Positions, hidden, 0.0f);
@@ -306,7 +308,7 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     memset(work_.queries, 0, 2 * kInt4Halves * Bytes::kRows * columns_);
   }
 
-  // Queries of each head over a page in f16.
+  // Attends with queries `range` of each head to a page in f16.
   void attend_near(uint32_t start, QueryRange range) {
     CacheBlock<uint16_t> block;
     this->find_block(start, &block);
@@ -319,10 +321,11 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     }
   }
 
-  // Queries first .. last of each head, all of which see some of it, over a full page.
+  // Attends with queries first .. last of each head, all of which see some of it, to a full int4 page.
   void attend_page(uint32_t start, uint32_t first, uint32_t last) {
     const uint32_t page = start / kInt4Positions;
-    // Pages are read in turn, each head after the other; what is fetched for nothing at the end is not waited for.
+    // Prefetches the same head of the next page: pages are read in turn, head by head. A fetch too many at the end
+    // costs no wait.
     const uint32_t next = start + kBlockKeys < this->end_ ? page + 1 : page;
     for (uint32_t head = 0; head < this->heads(); head++) {
       const uint32_t kv = this->kv_first_ + head;
@@ -383,7 +386,7 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
   Int4Work<Bytes> work_;
 };
 
-// Floats of a thread's scratch, for few queries of all heads or many of one; first for making pages.
+// Floats of a thread's scratch: for few queries of all heads or many of one; the first phase uses it to quantize pages.
 template <class Isa>
 size_t int4_floats(const AttentionArgs& args, uint32_t few, uint32_t many) {
   const uint32_t columns = int4_columns(args.head_dim);
@@ -392,7 +395,7 @@ size_t int4_floats(const AttentionArgs& args, uint32_t few, uint32_t many) {
   return round_up(std::max<size_t>(attending, columns * kInt4Positions / 4), 16);
 }
 
-// Phases: plan, store and make full pages; attend; merge.
+// Phases: plan, store and quantize full pages; attend; merge chunks.
 template <class Bytes>
 void int4_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   using Isa = typename Bytes::Isa;

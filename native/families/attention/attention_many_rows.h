@@ -1,4 +1,4 @@
-// Attention of many queries of one head of keys and values, for which blocks of those are copied.
+// Attention of many queries of one KV head (prefill), for which blocks of keys and values are copied.
 #pragma once
 
 #include "attention_packed.h"
@@ -6,32 +6,32 @@
 
 namespace lowbit {
 
-// Whether so many queries of so many heads of keys and values are worth copies of these.
+// Whether `queries` queries of each of `heads` KV heads pay for copying keys and values.
 template <class Isa>
 bool share_keys(uint32_t heads, uint32_t queries) {
   return heads == 1 && queries > Isa::kLanes;
 }
 
-// What a vector of queries has beside the sums of a chunk.
+// Result of a vector of queries over all chunks so far; the chunk's own sums are in QueryVector.
 template <class Isa>
 struct PackedResult {
-  // The results of chunks so far: the same in all lanes of a query.
+  // Running maximum and total over finished chunks, equal in all lanes of a query.
   float largest[Isa::kLanes], totals[Isa::kLanes];
-  // Factors of results and of a chunk whose end is reached.
+  // Factors of the results and of a chunk that has ended, for merging it.
   float factor[Isa::kLanes], chunk_factor[Isa::kLanes];
-  // Keys of the block that any of the queries sees.
+  // Keys of the block that at least one query sees.
   KeyRange keys;
-  // Whether all see these.
+  // Whether all queries see all of these.
   bool is_even;
-  // Whether a chunk has begun that is not in the results.
+  // Whether a chunk has begun that is not merged yet.
   bool is_open;
 };
 
-// Where the parts of one thread's scratch begin, in floats.
+// Offsets of one thread's scratch, in floats.
 template <class Isa>
 struct ManyRowsScratch {
   size_t results, q, sums, result_sums, scores, block, floats;
-  // Of one vector: queries, sums and results, and scores.
+  // Per vector: queries, sums and results have query_floats each, scores kScoreFloats.
   size_t query_floats;
   static constexpr size_t kScoreFloats = kBlockKeys * kPackedRows;
 
@@ -81,7 +81,7 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
   float* sums_of(uint32_t i) const { return scratch_ + at_.sums + i * at_.query_floats; }
   float* result_sums_of(uint32_t i) const { return scratch_ + at_.result_sums + i * at_.query_floats; }
   float* scores_of(uint32_t i) const { return scratch_ + at_.scores + i * at_.kScoreFloats; }
-  // Of sums, between rows.
+  // Floats between rows of sums.
   size_t apart() const { return at_.query_floats / kPackedRows; }
 
   void begin_results() {
@@ -108,8 +108,8 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
     });
   }
 
-  // Scores of all vectors with the keys of the block, some keys at once, that stay in the first cache meanwhile. The
-  // next block is fetched with the first of these.
+  // Scores of all vectors with the block's keys, in groups of keys that stay in the first-level cache. The first group
+  // prefetches the next block.
   void score(const CacheBlock<Element>& block) {
     constexpr uint32_t kBytes = 16384;
     const uint32_t key_bytes = 4 * Isa::kLanes * block_.key_vectors;
@@ -147,7 +147,7 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
     }
   }
 
-  // Adds a chunk's totals to the results; their sums follow, with the factors.
+  // Merges a chunk's totals into the results and sets the factors with which its sums are merged later.
   void merge_totals(uint32_t i) {
     using V = typename Isa::V;
     const QueryVector<Isa>& v = this->vectors_[i];
@@ -190,8 +190,8 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
     }
   }
 
-  // Sums of queries that see different keys of the block: a weight of 0 would not hide a value that is not finite. Keys
-  // that all see are added at once, between those that single ones see.
+  // Adds values where queries see different keys: a hidden key is left out, since 0 * value is NaN where the value is
+  // not finite. Keys that all see are added in one pass, between those that only some see.
   void add_uneven(uint32_t i) {
     static const float kOnes[kPackedRows] = {1, 1, 1, 1};
     const PackedSums to = sums_to(i);
@@ -221,7 +221,7 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
     }
   }
 
-  // Adds what the chunk has of vectors that did not see its last block evenly.
+  // Ends a chunk: merges it for vectors that did not see all of its last block.
   void end_chunk(uint32_t chunk) {
     for (uint32_t i = 0; i < this->count_; i++) {
       if (!results_[i].is_open) continue;
@@ -248,7 +248,7 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
       Isa::store(to + d, Isa::multiply_add(Isa::load(to + d), factor, Isa::load(sums + d) * chunk_factor));
   }
 
-  // Leaves a chunk's sums for merge_chunks.
+  // Stores a chunk's sums for merge_chunks (split-K).
   void keep_chunk(uint32_t chunk) {
     const ChunkResults results(this->args_);
     const uint32_t dim = this->args_.head_dim;
@@ -266,9 +266,9 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
   float* scratch_;
   PackedBlock<Isa, Element> block_;
   PackedResult<Isa>* results_;
-  // Of the block.
+  // Start of the block.
   uint32_t start_;
-  // Whether a chunk that is to be merged ends with it.
+  // Whether the block ends a chunk, which is then merged.
   bool ends_;
 };
 

@@ -1,19 +1,20 @@
-// Attention of many queries over one block of keys of a head, which is copied for them: keys as rows, values as rows of
-// few columns, so that what a loop reads stays in the first cache. A row's sums are in the order of attention_block.h.
+// Attention of many queries over one block of a KV head, copied for them: keys as contiguous rows, values as panels of
+// few columns, so that what an inner loop reads stays in the first-level cache. A token's sums are in the order of
+// attention_block.h.
 #pragma once
 
 #include "attention_softmax.h"
 
 namespace lowbit {
 
-// Queries of a vector.
+// Queries per vector.
 constexpr uint32_t kPackedRows = 4;
 
-// How scores are made of floats, and of words.
+// Products of queries and keys in f32; WordProducts has those in 16-bit words.
 template <class Isa>
 struct FloatProducts {
   using Sum = typename Isa::V;
-  // Elements of a key that a vector holds.
+  // Elements of a key per vector.
   static constexpr uint32_t kElements = Isa::kLanes;
   static Sum none() { return Isa::set(0); }
   static Sum load(const float* p) { return Isa::load(p); }
@@ -31,7 +32,7 @@ struct WordProducts {
   static typename Isa::V totals(const Sum* sums) { return Isa::sums_of_words(sums); }
 };
 
-// Floats of the copies of a block's keys and values and of their scales, and where those are.
+// Copies of a block's keys, values and scales: sizes in floats, and addresses.
 template <class Isa, class Element>
 struct PackedBlock {
   static constexpr bool kIsScaled = CacheBlock<Element>::kIsScaled, kIsWords = kScoresWords<Isa, Element>;
@@ -39,13 +40,13 @@ struct PackedBlock {
   static constexpr uint32_t kLanes = Isa::kLanes, kColumns = Isa::kColumns;
 
   uint32_t dim;
-  // Vectors of a key, of a value, and of those the ones that are in groups of kColumns.
+  // Vectors per key, vectors per value, and how many of the latter are in groups of kColumns.
   uint32_t key_vectors, value_vectors, grouped;
   // [keys][key_vectors][lanes]
   float* keys;
-  // [groups][keys][kColumns][lanes], and [keys][lanes] of each vector behind them.
+  // [groups][keys][kColumns][lanes], followed by [keys][lanes] for each vector outside groups.
   float* values;
-  // [keys][kPackedRows]: the same for all queries.
+  // [keys][kPackedRows]: one scale, repeated for all queries.
   float *key_scales, *value_scales;
 
   PackedBlock(uint32_t dim, float* at)
@@ -63,7 +64,7 @@ struct PackedBlock {
   }
 
   float* key(uint32_t index) const { return keys + static_cast<size_t>(index) * key_vectors * kLanes; }
-  // Where value 0 has a vector, and how far the next value is.
+  // Address of a vector of value 0, and the distance to the next value.
   float* value(uint32_t vector) const {
     const size_t group = vector < grouped
                              ? vector % kColumns * kLanes + vector / kColumns * kColumns * kBlockKeys * kLanes
@@ -103,7 +104,7 @@ struct PackedBlock {
     }
   }
 
-  // kColumns vectors of the values, all of which are whole.
+  // Copies kColumns whole vectors of the values.
   void pack_group(const CacheBlock<Element>& block, uint32_t v) {
     constexpr WholeVector<Isa> kWhole;
     float* to = value(v) + block.first * kColumns * kLanes;
@@ -122,7 +123,7 @@ struct PackedBlock {
   }
 };
 
-// scores[key][kPackedRows] of a vector of queries, of whole steps of keys.
+// scores[key][kPackedRows] of one vector of queries, for whole steps of keys.
 template <class Isa, class Element>
 LOWBIT_APART void score_packed(const QueryVector<Isa>& queries, const PackedBlock<Isa, Element>& block, KeyRange range,
                                float* scores) {
@@ -179,21 +180,21 @@ void weigh_packed(QueryVector<Isa>& queries, const PackedBlock<Isa, Element>& bl
   }
 }
 
-// Keys first .. last whose values are added to sums of a chunk, in rows `apart` from each other, and what is done
+// Adds values of keys first .. last to a chunk's sums, whose rows are `apart` floats from each other, with the scaling
 // before and after.
 struct PackedSums {
   KeyRange keys;
-  // [key][kPackedRows], from one row on.
+  // [key][kPackedRows], from one query row on.
   const float* weights;
   float *sums, *results;
   size_t apart;
-  // Sums begin at those of before times these; null where they begin at 0.
+  // Factors of the sums so far; null: sums begin at 0.
   const float* shrink;
-  // results = results * factor + sums * chunk_factor, where sums are those of the whole chunk; else null.
+  // With the whole chunk summed: results = results * factor + sums * chunk_factor. Null before.
   const float *factor, *chunk_factor;
 };
 
-// `Columns` vectors of `Rows` queries; `values` are those of value 0, and sums and results those of row 0.
+// `Columns` vectors of `Rows` queries' sums; `values` points at value 0, sums and results at row 0.
 template <class Isa, int Rows, int Columns>
 LOWBIT_APART void add_packed(const float* values, const PackedSums& to, size_t column) {
   using V = typename Isa::V;
@@ -242,7 +243,7 @@ LOWBIT_APART void add_packed(const float* values, const PackedSums& to, size_t c
   });
 }
 
-// The vectors of values from `vector` on that are added at once.
+// Adds the group of vectors at `vector`, or one ungrouped vector, and returns how many.
 template <class Isa, int Rows, class Element>
 uint32_t add_vectors(const PackedBlock<Isa, Element>& block, uint32_t vector, const PackedSums& to) {
   if (vector < block.grouped) {

@@ -1,4 +1,4 @@
-// One part of a run's work: some of its rows, heads of keys and values, and positions.
+// One part of a run's work: a range of its tokens, of KV heads, and of positions.
 #pragma once
 
 #include <utility>
@@ -8,12 +8,12 @@
 
 namespace lowbit {
 
-// A query's result so far, or of one chunk: weighted values are summed with weights that are those of `largest`.
+// Running softmax state of a query: the largest score and the total of exp(score - largest), to which its sums belong.
 struct PartialResult {
   float largest, total;
 };
 
-// Results of chunks of rows that several parts work on: [row][chunk][head] of sums, the largest score and the total.
+// Results of single chunks for split-K: [row][chunk][head] of sums, largest score and total.
 struct ChunkResults {
   float* at;
   size_t chunks, heads, floats;
@@ -28,14 +28,14 @@ struct ChunkResults {
     return at + ((row * chunks + chunk) * heads + head) * floats;
   }
 
-  // Chunks that the rows of a split run see at most.
+  // Most chunks that tokens of a split run see.
   static size_t chunks_most(const AttentionArgs& args) {
     const size_t all = chunk_index(std::max(1u, args.capacity) - 1) + 1;
     return args.window == 0 ? all : std::min<size_t>(all, (args.window + kFewRows) / kChunkSizes[0].size + 2);
   }
 };
 
-// Adds the result of the next chunk to that of those before.
+// Merges the next chunk's result into the running one (online softmax).
 template <class Isa>
 void merge_chunk(PartialResult& result, float* sums, PartialResult chunk, const float* chunk_sums, uint32_t dim) {
   const float largest = std::max(result.largest, chunk.largest);
@@ -49,7 +49,7 @@ void merge_chunk(PartialResult& result, float* sums, PartialResult chunk, const 
   });
 }
 
-// What the results of a head's chunks are added to: nothing, or its sink, whose value is zero.
+// The start of a head's result: empty, or its attention sink, a score whose value is zero.
 static inline PartialResult first_result(const AttentionArgs& args, uint32_t head) {
   return args.sinks ? PartialResult{args.sinks[head], 1} : PartialResult{kNoneYet, 0};
 }
@@ -60,12 +60,12 @@ void divide_sums(float* sums, PartialResult result, uint32_t dim) {
   each_vector<Isa>(dim, [&](size_t d, auto vector) { vector.store(sums + d, vector.load(sums + d) * inverse); });
 }
 
-// Queries of a head of keys and values, from `first` to before `last`.
+// Queries first .. last - 1 of a KV head.
 struct QueryRange {
   uint32_t first, last;
 };
 
-// Rows first .. last of a run, heads of keys and values kv_first .. kv_last and positions begin .. end.
+// Tokens first .. last of a run, KV heads kv_first .. kv_last, positions begin .. end.
 template <class Isa, class Element>
 class AttentionPart {
  public:
@@ -77,7 +77,7 @@ class AttentionPart {
     const uint32_t head_part = part / job.key_parts / job.row_parts;
     kv_first_ = args.kv_heads * head_part / job.head_parts;
     kv_last_ = args.kv_heads * (head_part + 1) / job.head_parts;
-    // Last rows first, as they see most keys.
+    // Last tokens first: they see most keys.
     const uint32_t rows_before = job.row_parts - 1 - row_part;
     first_ = run_.rows * rows_before / job.row_parts;
     last_ = run_.rows * (rows_before + 1) / job.row_parts;
@@ -87,14 +87,14 @@ class AttentionPart {
     if (job.key_parts > 1) split_keys(key_part);
   }
 
-  // Heads of keys and values, and queries of each.
+  // KV heads, and queries of each.
   uint32_t heads() const { return kv_last_ - kv_first_; }
   uint32_t queries() const { return (last_ - first_) * args_.group; }
   uint32_t head_dim() const { return args_.head_dim; }
   bool is_empty() const { return begin_ >= end_; }
 
  protected:
-  // A lane of a vector, which is a head of a row of the run.
+  // One lane's query: a head of a token of the run.
   struct Query {
     uint32_t vector, lane, row, head;
     float* y;
@@ -102,7 +102,7 @@ class AttentionPart {
 
   bool is_split() const { return job_.key_parts > 1; }
 
-  // Vectors of queries of a head, whose floats are at `q` one vector after the other.
+  // Fills the vectors of queries; vector i has its floats at q + i * q_floats.
   void begin_vectors(QueryVector<Isa>* vectors, uint32_t lane_rows, float* q, size_t q_floats) {
     vectors_ = vectors;
     lane_rows_ = lane_rows;
@@ -125,23 +125,22 @@ class AttentionPart {
     }
   }
 
-  // Row and head of one of the queries of a head of keys and values.
+  // Token and query head of a KV head's query number `query`.
   uint32_t row_of(uint32_t query) const { return first_ + query / args_.group; }
   uint32_t head_of(uint32_t kv, uint32_t query) const { return kv * args_.group + query % args_.group; }
-  // Queries of a head of keys and values whose rows are before a position.
+  // Queries of a KV head whose tokens are before a position.
   uint32_t queries_before(uint32_t position) const {
     const uint32_t first = run_.position + first_, last = run_.position + last_;
     return (std::min(std::max(position, first), last) - first) * args_.group;
   }
-  // Those that see the page of int4 from `start` on as rows in f16, and those that see it in 4 bits. Queries are in the
-  // order of rows.
+  // Ranges of queries that see the int4 page at `start` as f16 rows, and in 4 bits. Queries are ordered by token.
   std::pair<QueryRange, QueryRange> int4_ranges(uint32_t start) const {
     const uint32_t next = start + kBlockKeys, window = args_.window;
     const uint32_t own = queries_before(start), beyond = window > 0 ? queries_before(next + window - 1) : queries();
     const uint32_t later = start == 0 ? beyond : queries_before(next);
     return {{own, later}, {later, beyond}};
   }
-  // Of q and y.
+  // Index of a query's row in q and y.
   size_t place_of(uint32_t row, uint32_t head) const {
     return (static_cast<size_t>(run_.row + row) * args_.heads + head) * args_.head_dim;
   }
@@ -151,7 +150,7 @@ class AttentionPart {
     return chunk_index(v.first[lane]) <= chunk && chunk_index(v.last[lane] - 1) >= chunk;
   }
 
-  // Calls body(block, chunk, ends) for the blocks in order, the chunk that each is of and whether it is the last of it.
+  // Calls body(block, chunk, ends) for the blocks in order: the block, its chunk, and whether it is the chunk's last.
   template <class Body>
   void each_block(Body&& body) {
     CacheBlock<Element> blocks[2];
@@ -179,7 +178,7 @@ class AttentionPart {
   QueryVector<Isa>* vectors_;
 
  private:
-  // Chunks of about equally many keys.
+  // Limits the part to its share of the keys, whole chunks, about as many keys as the others.
   void split_keys(uint32_t part) {
     const uint32_t begin = begin_, keys = end_ - begin;
     auto edge = [&](uint32_t part) {
@@ -193,7 +192,7 @@ class AttentionPart {
     end_ = edge(part + 1);
   }
 
-  // Fills one vector with its queries, scaled.
+  // Fills one vector with its queries, times the score scale.
   void begin_vector(QueryVector<Isa>& v, uint32_t index) {
     const uint32_t queries = (last_ - first_) * args_.group, query = index % vectors_per_head_ * lane_rows_;
     v.kv = kv_first_ + index / vectors_per_head_;

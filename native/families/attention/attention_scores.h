@@ -1,5 +1,5 @@
-// Scores of vectors of queries with a block of keys. Each lane is a query and a key, so that what is loaded of keys
-// serves all queries that share them.
+// Scores of vectors of queries with a block of keys. A lane is a pair of a query and a key, so that loaded keys serve
+// all queries that share them.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,15 @@
 
 namespace lowbit {
 
-// Keys that are worked on at once; blocks begin at multiples of it.
+// Keys per block; blocks begin at multiples of it.
 constexpr uint32_t kBlockKeys = 64;
-// A core gets some 40 % more from memory where it reads at so many places side by side.
+// Places from which a block is read side by side: four streams get some 40 % more bandwidth out of memory per core than
+// one.
 constexpr uint32_t kPlaces = 4;
-// Largest score before any was seen: finite, so that differences are.
+// Initial maximum of scores: finite, so that differences from it are.
 constexpr float kNoneYet = -1e30f;
 
-// Keys of a block, from `first` to before `last`.
+// Keys first .. last - 1 of a block.
 struct KeyRange {
   uint32_t first, last;
 };
@@ -25,9 +26,9 @@ struct ScoreRule {
   float scale, softcap;
 };
 
-// Rows of keys and values of a block in a cache, from head `kv` on: heads of `dim` columns one after the other.
-// Elements are floats, uint16_t for halves, or int8_t: times a scale of each head. Key i is at position start + i;
-// those from `first` to before `last` are there, and others repeat the ones at the ends.
+// Cache rows of a block's keys and values, from KV head `kv` on: heads of `dim` columns, one after the other. Elements
+// are float, uint16_t (f16), or int8_t with a scale per head. Key i is at position start + i. Keys first .. last - 1
+// are present; the entries around them repeat the first and the last of these.
 template <class Element>
 struct CacheBlock {
   static constexpr bool kIsScaled = std::is_same_v<Element, int8_t>;
@@ -41,7 +42,7 @@ struct CacheBlock {
   const float* key_scales[kIsScaled ? kBlockKeys : 1];
   const float* value_scales[kIsScaled ? kBlockKeys : 1];
 
-  // Key `to` is as key `from`.
+  // Sets the entry of key `to` to that of key `from`.
   void repeat(uint32_t from, uint32_t to) {
     keys[to] = keys[from];
     values[to] = values[from];
@@ -56,29 +57,29 @@ struct CacheBlock {
   }
 };
 
-// Queries of one head of keys and values, with several keys at once: lane key * lane_rows + r is query r. Queries from
-// `rows` on repeat the last one, and their results are not used. Results are of the keys of one chunk.
+// Queries of one KV head, with several keys at once: lane key * lane_rows + r is query r. Queries from `rows` on repeat
+// the last one, and their results are unused. Sums and totals are those of one chunk.
 template <class Isa>
 struct QueryVector {
   static constexpr uint32_t kLanes = Isa::kLanes;
-  // [columns / lanes][lane_rows][lanes]: scaled, with zeros after the last column. For keys of integers, where the Isa
-  // has words of 16 bits: words [columns / (2 lanes)][lane_rows][2 lanes], times `factors`.
+  // Scaled queries [columns / lanes][lane_rows][lanes], padded with zeros. For int8 keys, where the Isa has 16-bit
+  // words: words [columns / (2 lanes)][lane_rows][2 lanes], to be multiplied by `factors`.
   float* q;
   float factors[kLanes];
-  // Of each query.
+  // Sums of weighted values, one row per query.
   float* sums[kLanes];
-  // Positions that each lane's query sees, from `first` to before `last`.
+  // Each lane's query sees positions first .. last - 1.
   uint32_t first[kLanes], last[kLanes];
-  // The same in all lanes of a query.
+  // Equal in all lanes of a query.
   float largest[kLanes], totals[kLanes];
   // Factors by which sums of earlier blocks shrink.
   float shrink[kLanes];
   uint32_t kv, rows, lane_rows;
-  // Positions that any sees.
+  // Range of positions that at least one of the queries sees.
   uint32_t earliest, latest;
 };
 
-// Key of each lane among those of a vector.
+// The key index of each lane.
 template <class Isa, int Rows>
 inline LOWBIT_INLINE typename Isa::V lane_keys() {
   static const float kKeys[16] = {0 / Rows, 1 / Rows, 2 / Rows,  3 / Rows,  4 / Rows,  5 / Rows,  6 / Rows,  7 / Rows,
@@ -86,7 +87,7 @@ inline LOWBIT_INLINE typename Isa::V lane_keys() {
   return Isa::load(kKeys);
 }
 
-// Value of each key of a vector, in the lanes of that key.
+// value(key) of each key of a vector, in that key's lanes.
 template <class Isa, int Rows, class Value>
 inline LOWBIT_INLINE typename Isa::V spread(Value&& value) {
   constexpr int kKeys = Isa::kLanes / Rows;
@@ -99,13 +100,13 @@ inline LOWBIT_INLINE typename Isa::V spread(Value&& value) {
   return all;
 }
 
-// Has a row be fetched from memory.
+// Prefetches a row into the second-level cache.
 template <class Element>
 inline LOWBIT_INLINE void fetch_row(const Element* row, uint32_t dim) {
   for (uint32_t d = 0; d < dim; d += 64 / sizeof(Element)) __builtin_prefetch(row + d, 0, 2);
 }
 
-// Has the scales of a block be fetched from memory.
+// Prefetches the scales of a block.
 template <class Element>
 inline LOWBIT_INLINE void fetch_scales([[maybe_unused]] const CacheBlock<Element>& block) {
   if constexpr (CacheBlock<Element>::kIsScaled)
@@ -115,10 +116,10 @@ inline LOWBIT_INLINE void fetch_scales([[maybe_unused]] const CacheBlock<Element
     }
 }
 
-// The rows of a block during so many steps of other work, evenly: a core waits for few lines at once.
+// Spreads the rows of a block evenly over `steps` steps of other work, as a core has few outstanding cache misses.
 class EvenRows {
  public:
-  // Of a block that is there, or no rows.
+  // Without a block (`is_there` false) there are no rows.
   EvenRows(bool is_there, uint32_t steps) : steps_(steps), row_(is_there ? 0 : kBlockKeys) {}
 
   // Calls body with the number of each row that is due.
@@ -132,17 +133,17 @@ class EvenRows {
   uint32_t steps_, row_, due_ = 0;
 };
 
-// Has the keys of a block be fetched from memory while other work is done.
+// Prefetches the keys of a block during other work.
 template <class Element>
 class KeyFetch {
  public:
-  // `columns` of all rows of a block, or of none, during so many steps.
+  // Fetches `columns` of every row of the block within `steps` steps; block may be null.
   KeyFetch(const CacheBlock<Element>* block, uint32_t columns, uint32_t steps)
       : block_(block),
         columns_(columns),
         rows_(block != nullptr, steps) {}
 
-  // In the order of keys_in_places for four keys of a vector.
+  // Fetches rows in the order in which keys_in_places reads them with four keys per vector.
   inline LOWBIT_INLINE void step() {
     rows_.step([&](uint32_t row) LOWBIT_INLINE {
       fetch_row(block_->keys[row % kPlaces * (kBlockKeys / kPlaces) + row / kPlaces], columns_);
@@ -155,7 +156,7 @@ class KeyFetch {
   EvenRows rows_;
 };
 
-// each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
+// each_vector for the columns of a head, four vectors a turn: branch predictors miss the ends of short loops.
 template <class Isa, class Body>
 inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
   size_t d = 0;
@@ -165,8 +166,8 @@ inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
   if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
 }
 
-// Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows; the first `rows`
-// are queries of their own.
+// Scores of a vector's queries with its keys, without the scales of int8 keys. Rows is lane_rows; only the first `rows`
+// queries are distinct.
 template <class Isa, class Element, int Rows>
 inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
                                                                         const Element* const* keys, uint32_t dim,
@@ -179,10 +180,10 @@ inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
     V k[kKeys];
     for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + d);
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
-      // Fewer than half of the lanes repeat others, and those are the last ones: their sums stay 0.
+      // Queries past `rows` repeat others and are the last: their sums stay 0. They are fewer than half of the lanes.
       if (2 * r > Rows && r >= rows) return;
       V q = Isa::load(queries + d * Rows + r * kLanes);
-      // Making floats of integers takes so many instructions that loads within products are faster for two keys.
+      // Converting int8 to floats takes so many instructions that operands from memory are faster with two keys.
       if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
       for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
     });
@@ -190,11 +191,11 @@ inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
   return Isa::sums(sums);
 }
 
-// Whether queries are multiplied as words: products and sums of integers take half the operations of floats.
+// Whether queries are multiplied as 16-bit words: integer products and sums take half the operations of float ones.
 template <class Isa, class Element>
 constexpr bool kScoresWords = std::is_same_v<Element, int8_t> && Isa::kHasWords;
 
-// The largest magnitude of values, and NaN where one is infinite or NaN, which the largest may have passed over.
+// Largest magnitude of values, and a NaN where one is infinite or NaN, which max() may pass over.
 template <class Isa>
 struct Magnitude {
   typename Isa::V most = Isa::set(0), finite = Isa::set(0);
@@ -204,17 +205,17 @@ struct Magnitude {
     finite = Isa::multiply_add(value, Isa::set(0), finite);
   }
   float largest() const { return Isa::largest(most); }
-  // 0 where all are finite.
+  // 0 where all values are finite, else NaN.
   float unless_finite() const { return Isa::sum(finite); }
 };
 
-// Queries to words, in place: the words of some columns end before their floats do. Rounding is half a step of 16 bits
-// of a query's largest column. The factor of a query with an infinite value or NaN is NaN.
+// Converts queries from floats to words in place: a column's words end before its floats do. The rounding error is half
+// a step of 16 bits of a query's largest column. A query with an infinite value or NaN gets NaN as factor.
 template <class Isa>
 void words_of_query(QueryVector<Isa>& queries, uint32_t dim) {
   constexpr uint32_t kLanes = Isa::kLanes;
   const uint32_t rows = queries.lane_rows;
-  // Of a word, such that sums of `dim` products with int8 fit 32 bits.
+  // Largest word for which sums of `dim` products with int8 fit 32 bits.
   const float word_most = std::min(32767.0f, 16777215.0f / static_cast<float>(dim) - 1);
   typename Isa::V inverse[kLanes];
   for (uint32_t row = 0; row < rows; row++) {
@@ -233,7 +234,7 @@ void words_of_query(QueryVector<Isa>& queries, uint32_t dim) {
     }
 }
 
-// Integers of a key as words; some where fewer than 2 lanes are left.
+// Loads int8 elements of a key as words; SomeWords does where fewer than 2 lanes are left.
 template <class Isa>
 struct WholeWords {
   typename Isa::Words load(const int8_t* p) const { return Isa::words_of(p); }
@@ -249,7 +250,7 @@ struct SomeWords {
   }
 };
 
-// products_of_floats for queries of words, without their factors either.
+// products_of_floats for queries in words, without the queries' factors either.
 template <class Isa, int Rows>
 inline LOWBIT_INLINE typename Isa::V products_of_words(const float* queries, const int8_t* const* keys,
                                                                        uint32_t dim) {
@@ -273,21 +274,21 @@ inline LOWBIT_INLINE typename Isa::V products_of_words(const float* queries, con
   return Isa::sums_of_words(sums);
 }
 
-// Keys of a vector: `apart` from each other, from `first` on.
+// Keys of a vector: first, first + apart, ...
 struct VectorKeys {
   uint32_t first, apart;
 };
 
-// The keys of vector `index` of a whole block that is read in places side by side, which are in pages of memory of
-// their own: what fetches by itself follows one stream in each.
+// Keys of vector `index` of a whole block. The block is read at kPlaces places, each in its own memory page, since the
+// hardware prefetcher follows one stream per memory page.
 template <uint32_t Keys>
 inline LOWBIT_INLINE VectorKeys keys_in_places(uint32_t index) {
   constexpr uint32_t kAll = Keys > kPlaces ? Keys : kPlaces, kEach = kBlockKeys / kAll, kVectors = kAll / Keys;
   return {index % kVectors * Keys * kEach + index / kVectors, kEach};
 }
 
-// scores[vector][key][row] of keys of the block; a vector's are `apart` floats after the last's. Rows is lane_rows of
-// all vectors.
+// scores[vector][key][row] for the block's keys; `apart` floats from one vector to the next. Rows is lane_rows of all
+// vectors.
 template <class Isa, class Element, int Rows>
 LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block,
                              KeyRange range, float* scores, size_t apart) {

@@ -1,5 +1,5 @@
-// Online softmax of the scores of a block of keys (Milakov & Gimelshein 2018; Dao et al. 2022), whose sums across lanes
-// are made once a block.
+// Online softmax of a block of scores (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). Sums across lanes
+// are made once per block.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,8 @@
 
 namespace lowbit {
 
-// Caps scores of keys of the block from `start` on, and hides those that a query does not see: their weights are 0.
+// Applies the softcap to scores of the block at `start`, and hides keys that a query does not see, whose weights become
+// 0.
 template <class Isa, int Rows>
 LOWBIT_APART void rule_scores(const QueryVector<Isa>& queries, uint32_t start, float softcap, KeyRange keys,
                               float* scores) {
@@ -30,15 +31,14 @@ LOWBIT_APART void rule_scores(const QueryVector<Isa>& queries, uint32_t start, f
   }
 }
 
-// Each lane with those of other keys and the same query: combine(lane, another) over all, in one order of keys for any
-// number of them in a vector.
+// Reduces the lanes of each query with combine(). The order of keys is the same for any number of keys per vector.
 template <class Isa, uint32_t Rows, uint32_t Apart = Isa::kLanes / 2, class Combine>
 inline LOWBIT_INLINE typename Isa::V fold_keys(typename Isa::V v, Combine&& combine) {
   if constexpr (Apart < Rows) return v;
   else return fold_keys<Isa, Rows, Apart / 2>(combine(v, Isa::template rotate<Apart>(v)), combine);
 }
 
-// Scales of values that are none.
+// Stands for values without scales.
 struct NoScales {};
 
 // Calls keep(r, weight) for `Rows` vectors of scores, a few side by side.
@@ -56,8 +56,8 @@ inline LOWBIT_INLINE void weigh_rows(const float* scores, typename Isa::V larges
   });
 }
 
-// Scores of keys of the block to weights exp(score - largest) in place, times `scales(i)` of the values of vector i of
-// scores. Totals are sums by key modulo lanes, added as a tree: the same for any number of keys in a vector.
+// Replaces scores by weights exp(score - largest), times scales(i) of the values of score vector i. Totals are sums by
+// key modulo lanes, added as a tree: the same for any number of keys per vector.
 template <class Isa, int Rows, class Scales>
 LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, KeyRange keys, float* scores, Scales scales) {
   using V = typename Isa::V;
@@ -75,7 +75,7 @@ LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, KeyRange keys, float*
   largest = fold_keys<Isa, Rows>(largest, [](V a, V b) { return Isa::max(a, b); });
   V totals[Rows];
   each_index<Rows>([&](auto r) LOWBIT_INLINE { totals[r] = Isa::set(0); });
-  // To the total of number `to`, which vectors of scores have in turn.
+  // Adds a weight to total `to`; vectors of scores take the totals in turn.
   auto keep = [&](uint32_t at, auto to, V weight) LOWBIT_INLINE {
     totals[to] = totals[to] + weight;
     if constexpr (std::is_same_v<Scales, NoScales>) Isa::store(scores + at * kLanes, weight);
@@ -101,7 +101,7 @@ LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, KeyRange keys, float*
   Isa::store(queries.totals, Isa::multiply_add(Isa::load(queries.totals), factor, total));
 }
 
-// Scores of keys of the block from `start` on to weights.
+// Applies mask and softcap where needed, then turns scores of the block at `start` into weights.
 template <class Isa, int Rows, class Scales>
 void weigh_scores(QueryVector<Isa>& queries, uint32_t start, KeyRange keys, float softcap, float* scores,
                   Scales scales) {
@@ -113,7 +113,7 @@ void weigh_scores(QueryVector<Isa>& queries, uint32_t start, KeyRange keys, floa
   softmax_block<Isa, Rows>(queries, keys, scores, scales);
 }
 
-// Keys of a block from `start` on, of which first .. last are there, that any of the vector's queries sees.
+// Keys of the block at `start`, out of the `keys` present, that at least one query of the vector sees.
 template <class Isa>
 KeyRange seen_keys(const QueryVector<Isa>& queries, uint32_t start, KeyRange keys) {
   const uint32_t begin = std::max(queries.earliest, start + keys.first);
@@ -121,7 +121,7 @@ KeyRange seen_keys(const QueryVector<Isa>& queries, uint32_t start, KeyRange key
   return {begin - start, end - start};
 }
 
-// Of those, the keys that one query sees.
+// Keys out of those that one query sees.
 template <class Isa>
 KeyRange keys_of_query(const QueryVector<Isa>& queries, uint32_t row, uint32_t start, KeyRange keys) {
   const uint32_t begin = std::max(queries.first[row], start + keys.first) - start;

@@ -1,7 +1,7 @@
-// Attention of prompts, of one head of keys and values, by products of words of 16 bits. Queries and keys are rounded
-// to 1/65534 of their lengths, values to 1/4096 of the largest of their row at most, and weights to 1/16382 of the
-// largest weighted row of a block of keys. Pages of floats, which say that exactness is wanted, have none. A row's
-// result is bit for bit the same whichever rows are beside it, and for any number of threads.
+// Attention of prefill runs, one KV head at a time, by products of 16-bit words. Queries and keys are rounded to
+// 1/65534 of their lengths, values to at most 1/4096 of the largest of their row, and weights to 1/16382 of the largest
+// weighted row of a block. f32 pages, which ask for exactness, do not use it. A token's result has the same bits
+// whichever tokens are beside it, and for any number of threads.
 #pragma once
 
 #include "rope_attention.h"
@@ -9,19 +9,19 @@
 
 namespace lowbit {
 
-// Most queries of a part: a block's words are made for all of them.
+// Most queries of a part; all of them share a block's words.
 constexpr uint32_t kWordQueries = 512;
-// What making words of a block costs, in queries that are multiplied with them.
+// Cost of converting a block to words, in queries.
 constexpr uint32_t kWordCopyCost = 16;
 
-// Where the parts of one thread's scratch begin, in floats.
+// Offsets of one thread's scratch, in floats.
 template <class Isa>
 struct WordsScratch {
   static constexpr uint32_t kLanes = Isa::kLanes, kRows = Isa::kWordRows;
   static_assert(kRows <= kLanes);
 
   uint32_t groups;
-  // Of one group of queries: words [pairs][kRows][2], and sums [kRows][columns].
+  // Per group of queries: words [pairs][kRows][2], sums [kRows][columns].
   size_t query_floats, columns;
   size_t queries, sums, largest, totals, factors, scores, weights, block, floats;
 
@@ -55,7 +55,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
         scratch_(scratch),
         block_(this->args_.head_dim, scratch + at_.block) {}
 
-  // False where a query, key or value is not finite: nothing is written then.
+  // Returns false, and writes nothing, where a query, key or value is not finite.
   bool attend() {
     bool are_finite = begin_queries();
     this->each_shared_block(scratch_ + at_.floats, [&](const CacheBlock<Element>& block, QueryRange range) {
@@ -68,7 +68,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
   }
 
  private:
-  // Rows of a group see keys of a block from `first` to before `last`; `some` where not all see these.
+  // Keys first .. last - 1 of a block that a group's queries see; `some`: not all of them see all of these.
   struct Seen {
     uint32_t first, last;
     bool some;
@@ -79,7 +79,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
   int16_t* words_of(uint32_t group) const {
     return reinterpret_cast<int16_t*>(scratch_ + at_.queries + group * at_.query_floats);
   }
-  // Queries beyond the last one are as that.
+  // Queries past the last one repeat it.
   uint32_t position_of(uint32_t query) const {
     return this->run_.position + this->row_of(std::min(query, this->queries() - 1));
   }
@@ -114,7 +114,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     return odd == 0;
   }
 
-  // Queries are in the order of rows: the first one of a group sees from the earliest key, the last one to the latest.
+  // Queries are ordered by token: the first of a group sees the earliest key, the last one the latest.
   Seen seen_of(const CacheBlock<Element>& block, uint32_t group) const {
     const uint32_t begins = group * kRows, ends = std::min(begins + kRows, this->queries());
     const QueryRange own = {std::max(begins, range_.first), std::min(ends, range_.last)};
@@ -141,7 +141,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     }
   }
 
-  // scores [kRows][kBlockKeys] of integers.
+  // Integer scores [kRows][kBlockKeys].
   void multiply_keys(uint32_t group, Seen seen) const {
     for (uint32_t panel = seen.first / kColumns; panel < seen.last / kColumns; panel++) {
       float* to = scratch_ + at_.scores + panel * kColumns;
@@ -152,7 +152,8 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     }
   }
 
-  // Scores to weights; `shrink` is that of earlier sums and totals, and `unit` what the block's sums are to be times.
+  // Turns scores into weights. Sets `shrink`, the factor of earlier sums and totals, and `unit`, the value of one in
+  // the block's integer sums.
   void weigh(const CacheBlock<Element>& block, uint32_t group, Seen seen, float* shrink, float* unit) const {
     float found[kLanes] = {}, added[kLanes] = {};
     const float* factors = state_of(at_.factors, group);
@@ -171,7 +172,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     Isa::store(totals, Isa::multiply_add(Isa::load(totals), factor, Isa::load(added) * block_factor));
   }
 
-  // Products to logarithms of weights, with those of what words of values count; gives the largest.
+  // Converts a row's products to base-2 logarithms of weight times value unit, and returns the largest.
   float scale_row(uint32_t row, float factor, Seen seen) const {
     float* scores = scratch_ + at_.scores + row * kBlockKeys;
     const V times = Isa::set(factor);
@@ -185,7 +186,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     return Isa::largest(largest);
   }
 
-  // The same with a cap, and without keys that the query does not see.
+  // scale_row with softcap and mask.
   LOWBIT_APART float rule_row(const CacheBlock<Element>& block, uint32_t query, float factor, Seen seen) const {
     float* scores = scratch_ + at_.scores + query % kRows * kBlockKeys;
     const uint32_t position = position_of(query);
@@ -209,11 +210,12 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     return Isa::largest(largest);
   }
 
-  // Logarithms to weights [kRows][kBlockKeys] of words; gives the total of weights of keys without those of values.
+  // Converts a row's logarithms to word weights [kRows][kBlockKeys], and returns the total of the weights without the
+  // value units.
   float weigh_row(uint32_t row, float largest, Seen seen) const {
     const float* scores = scratch_ + at_.scores + row * kBlockKeys;
     int16_t* weights = reinterpret_cast<int16_t*>(scratch_ + at_.weights) + row * kBlockKeys;
-    // Its largest weight is kWordWeight.
+    // The largest word weight of the row becomes kWordWeight.
     constexpr float kLog2OfMost = 12.99982387f;
     const V most = Isa::set(largest) - Isa::set(kLog2OfMost);
     V totals[2] = {Isa::set(0), Isa::set(0)};
@@ -258,11 +260,11 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
   const WordsScratch<Isa> at_;
   float* scratch_;
   WordBlock<Isa> block_;
-  // Queries that may see the block.
+  // Queries that see the block.
   QueryRange range_;
 };
 
-// Pages of halves, integers and int4: other kernels serve answers, and parts with a number that is not finite.
+// f16, int8 and int4 pages. Other kernels compute decode runs, and parts with a number that is not finite.
 template <class Isa, class Element, bool IsInt4 = false>
 void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   using Floats = typename Isa::Floats;
@@ -280,7 +282,7 @@ void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
   });
 }
 
-// The numbers of a call, with scratch for words.
+// Sizes of a call, with scratch for words.
 template <class Isa>
 AttentionArgs words_args(const Call& call) {
   using Floats = typename Isa::Floats;

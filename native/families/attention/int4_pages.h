@@ -1,30 +1,31 @@
-// Full pages of keys and values in 4 bits (Liu et al. 2024, KIVI), made of those in f16: x = least + step * n, n in
-// 0 .. 15, with a step and a least value for each column of each 32 of a page's keys, and for each row of its values.
+// Full int4 pages of keys and values (KIVI, Liu et al. 2024), quantized from f16: x = minimum + scale * n, n in 0 ..
+// 15. Keys have a scale and a minimum per column and 32 positions, values one per position.
 //
-// Of each head, bytes hold four columns of keys side by side: [columns / 4][2][16 positions][4 columns], positions
-// 32 h + i in the low halves and 32 h + 16 + i in the high ones; and four positions of values: [16 fours of
-// positions][columns / 32][16 columns][4 positions], columns 32 g + i in the low halves and 32 g + 16 + i in the high
-// ones. Scales are f16: steps, then least values; of keys, of the first 32 positions and then of the others.
+// Bytes of a head: keys [columns / 4][2][16 positions][4 columns], positions 32 h + i in the low nibbles and 32 h + 16
+// + i in the high ones; values [16 fours of positions][columns / 32][16 columns][4 positions], columns 32 g + i in the
+// low nibbles and 32 g + 16 + i in the high ones. Scales and minima are f16: all scales, then all minima; for keys,
+// those of the first 32 positions, then those of the others.
 #pragma once
 
 #include "attention_cache.h"
 
 namespace lowbit {
 
-// Positions of a page: those of a block.
+// Positions of an int4 page: one block.
 constexpr uint32_t kInt4Positions = kBlockKeys;
-// Positions that share steps of keys, and how many such there are.
+// Positions that share key scales, and the number of such halves of a page.
 constexpr uint32_t kInt4Shared = 32, kInt4Halves = kInt4Positions / kInt4Shared;
 constexpr float kInt4Most = 15;
 
-// Columns that a head has room for.
+// Columns of a head, padded to whole groups of 32.
 static inline uint32_t int4_columns(uint32_t head_dim) { return round_up(head_dim, 32); }
 
-// A head of a full page.
+// Addresses of one KV head in a full page.
 struct Int4Head {
   uint8_t* keys;
   uint8_t* values;
-  // [kInt4Halves] of [columns] steps and [columns] least values; [positions] of each.
+  // key_scales: kInt4Halves times [columns] scales and [columns] minima. value_scales: [positions] scales, [positions]
+  // minima.
   uint16_t* key_scales;
   uint16_t* value_scales;
 };
@@ -38,7 +39,8 @@ static inline Int4Head int4_head(const AttentionArgs& args, uint32_t slot, uint3
           reinterpret_cast<uint16_t*>(at + args.value_scales) + 2 * head * kInt4Positions};
 }
 
-// Steps, their inverses and least values of lanes that range from `least` to `most`: NaN where these are not finite.
+// Scales, their inverses and minima of lanes whose values are between `least` and `most`; NaN where these are not
+// finite.
 template <class Isa>
 struct Int4Scales {
   using V = typename Isa::V;
@@ -53,7 +55,7 @@ struct Int4Scales {
   V integers(V x) const { return Isa::min(Isa::max((x - least) * inverse, Isa::set(0)), Isa::set(kInt4Most)); }
 };
 
-// Integers [columns][positions] of a head's keys to their order.
+// Packs integers [columns][positions] of a head's keys in page order.
 static inline void order_keys(const int8_t* integers, uint32_t columns, uint8_t* target) {
   for (uint32_t d = 0; d < columns; d++)
     for (uint32_t half = 0; half < 2; half++) {
@@ -63,7 +65,7 @@ static inline void order_keys(const int8_t* integers, uint32_t columns, uint8_t*
     }
 }
 
-// Integers [positions][columns] of a head's values to their order.
+// Packs integers [positions][columns] of a head's values in page order.
 static inline void order_values(const int8_t* integers, uint32_t columns, uint8_t* target) {
   for (uint32_t position = 0; position < kInt4Positions; position++)
     for (uint32_t d = 0; d < columns; d += 32) {
@@ -73,7 +75,7 @@ static inline void order_values(const int8_t* integers, uint32_t columns, uint8_
     }
 }
 
-// Makes a head of a full page of rows in f16, `stride` apart. `integers` has room for the head's.
+// Quantizes one head of a full page from f16 rows that are `stride` apart. `integers` is scratch for the head.
 template <class Isa>
 void fill_int4_keys(const uint16_t* rows, size_t stride, uint32_t dim, int8_t* integers, const Int4Head& target) {
   const uint32_t columns = int4_columns(dim);
@@ -114,7 +116,7 @@ void fill_int4_values(const uint16_t* rows, size_t stride, uint32_t dim, int8_t*
     each_vector<Isa>(dim, [&](size_t d, auto vector) {
       const auto x = vector.load(row + d);
       finite = Isa::multiply_add(x, Isa::set(0), finite);
-      // Lanes after the last column are as the first one.
+      // Lanes past the last column repeat the first lane.
       const auto own =
           Isa::choose_less(lane_keys<Isa, 1>(), Isa::set(static_cast<float>(dim - d)), x, Isa::set(Isa::first_lane(x)));
       least = Isa::min(own, least);
@@ -135,7 +137,8 @@ void fill_int4_values(const uint16_t* rows, size_t stride, uint32_t dim, int8_t*
   order_values(integers, columns, target.values);
 }
 
-// Calls body with ranges of rows that one of `tiles` stores: those of one page, after those of no run before them.
+// Calls body with the ranges of tokens that one of `tiles` tiles stores: tokens of one page, and tokens of no run
+// before them.
 template <class Body>
 void each_int4_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles, Body&& body) {
   uint32_t known = 0, index = 0;
@@ -153,7 +156,7 @@ void each_int4_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles, B
   range(args.rows);
 }
 
-// Makes the pages that end with one of the rows first .. last, which are of one page of each run.
+// Quantizes the pages that end with one of the tokens first .. last, which are in one page of each run.
 template <class Isa>
 void fill_int4_pages(const AttentionArgs& args, uint32_t first, uint32_t last, int8_t* integers) {
   each_run(args, [&](const Run& run) {

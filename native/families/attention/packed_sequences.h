@@ -1,7 +1,6 @@
-// Attention of packed sequences, as encoders have them: y = softmax(scale * q . k) . v, where a token's keys and values
-// are those of its own sequence, `before` tokens before it to `after` behind. The lanes of a vector are keys, and four
-// tokens are computed at once. A token's result has the same bits whichever tokens are packed with it, and for any
-// number of threads.
+// Attention over packed sequences, for encoders: y = softmax(scale * q . k) . v. A token sees the keys of its own
+// sequence from `before` tokens before it to `after` tokens after it. A lane is a key, and four tokens are computed at
+// once. A token's result has the same bits whichever sequences are packed with it, and for any number of threads.
 #pragma once
 
 #include "../division.h"
@@ -17,12 +16,12 @@ struct PackedSequencesArgs {
   float *y, *scratch;
   uint32_t rows, heads, kv_heads, head_dim, sequences, before, after;
   float scale;
-  // Of one thread's scratch: scores of a row of a tile, and all.
+  // Floats of scratch: scores of one token of a tile, and all of a thread's.
   uint32_t score_floats;
   size_t thread_floats;
 };
 
-// Rows of a tile, which share a transposed block of keys.
+// Tokens of a tile, which share transposed blocks of kSequenceKeys keys.
 constexpr uint32_t kSequenceRows = 32;
 constexpr uint32_t kSequenceKeys = 64;
 
@@ -45,7 +44,7 @@ PackedSequencesArgs packed_sequences_args(const Call& call) {
   return args;
 }
 
-// What a tile computes of one sequence: its tokens first .. last, which together see keys begin .. end.
+// A tile's work on one sequence: tokens first .. last - 1, which together see keys begin .. end - 1.
 struct SequencePart {
   uint32_t first, last, sequence_begin, sequence_end, begin, end;
 
@@ -58,7 +57,7 @@ struct SequencePart {
         begin(seen_from(args, first)),
         end(seen_to(args, last - 1)) {}
 
-  // Keys that a row sees.
+  // Range of keys that a token sees.
   uint32_t seen_from(const PackedSequencesArgs& args, uint32_t row) const {
     return row - std::min(args.before, row - sequence_begin);
   }
@@ -67,7 +66,7 @@ struct SequencePart {
   }
 };
 
-// Keys [columns][kSequenceKeys] of one head from rows, zeros from `count` on.
+// Transposes a block of one head's keys to [columns][kSequenceKeys], with zeros from `count` on.
 static inline void transpose_keys(const float* keys, size_t stride, uint32_t count, uint32_t dim, float* transposed) {
   for (uint32_t d = 0; d < dim; d++) {
     float* row = transposed + static_cast<size_t>(d) * kSequenceKeys;
@@ -106,7 +105,7 @@ LOWBIT_APART void score_sequence(const float* q, size_t q_stride, const float* k
   }
 }
 
-// Scores of the keys that a row sees to weights in place, zeros around them; gives one over their sum.
+// Turns the scores of keys that a token sees into weights, sets those around them to 0, and returns 1 / their sum.
 template <class Isa>
 float weigh_sequence(float* scores, uint32_t begin, uint32_t end, uint32_t count) {
   float* own = scores + begin;
@@ -125,7 +124,7 @@ float weigh_sequence(float* scores, uint32_t begin, uint32_t end, uint32_t count
   return 1 / (Isa::sum(total) + rest);
 }
 
-// `Columns` vectors of the results of `Rows` queries.
+// `Columns` vectors of y for `Rows` queries.
 template <class Isa, int Rows, int Columns, class Vector>
 LOWBIT_APART void add_sequence_columns(const float* weights, size_t weight_stride, const float* values, size_t stride,
                                        uint32_t count, const float* inverses, float* y, size_t y_stride,
@@ -201,14 +200,14 @@ void attend_sequence_part(const PackedSequencesArgs& args, const SequencePart& p
                                 args.y + q_at + row * q_stride, q_stride, dim);
 }
 
-// A tile is a block of rows of one head.
+// A tile is kSequenceRows tokens of one head.
 template <class Isa>
 void attend_packed_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   const PackedSequencesArgs& args = step.as<PackedSequencesArgs>();
   const uint32_t head = tile % args.heads, first = tile / args.heads * kSequenceRows;
   const uint32_t last = std::min(args.rows, first + kSequenceRows);
   float* scratch = args.scratch + thread * args.thread_floats;
-  // What is outside of the rows is taken for their ends: a kernel cannot raise errors.
+  // Offsets out of range are clamped: a kernel cannot raise errors.
   auto place = [&](uint32_t i) {
     return static_cast<uint32_t>(std::min<int64_t>(std::max<int64_t>(args.offsets[i], 0), args.rows));
   };

@@ -1,4 +1,4 @@
-// Rotary embedding.
+// Rotary position embedding (RoPE, Su et al. 2021) of the pairs of dimensions i and half + i.
 #pragma once
 
 #include "../division.h"
@@ -13,7 +13,7 @@ struct RopeArgs {
   uint32_t tokens, heads, head_dim, half, tokens_per_tile;
 };
 
-// Rotates the heads of one token by its cosines and, after them, sines.
+// Rotates the heads of one token; `angles` holds its cosines [half], then its sines [half].
 template <class Isa>
 void rotate_heads(const float* x, const float* angles, uint32_t half, uint32_t heads, uint32_t dim, float* y) {
   for (uint32_t head = 0; head < heads; head++, x += dim, y += dim) {

@@ -1,4 +1,4 @@
-// Rotary embedding before attention.
+// Attention with rotary embedding: the first phase rotates queries and keys of a fused qkv.
 #pragma once
 
 #include "attention_calls.h"
@@ -6,8 +6,8 @@
 
 namespace lowbit {
 
-// Attention over queries, keys and values that its first phase puts in scratch, rotated. `attention` comes first: the
-// steps of attention see no other arguments.
+// Arguments of attention, whose q, k and v the first phase puts rotated in scratch. `attention` must come first: the
+// phases of attention read the arguments as AttentionArgs.
 struct RotatedAttentionArgs {
   AttentionArgs attention;
   const float* qkv;
@@ -20,7 +20,7 @@ template <class Isa>
 void rope_update_and_attend_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const RotatedAttentionArgs& args = step.as<RotatedAttentionArgs>();
   const AttentionArgs& to = args.attention;
-  // Into scratch, wherever the rows are: the attention checks.
+  // Rotates all tokens into scratch, whatever their positions, which attention checks.
   if (phase == 0) {
     const size_t kv = to.stride(), q = static_cast<size_t>(to.heads) * to.head_dim;
     each_stored_range(to, tile, step.tiles[0], [&](uint32_t first, uint32_t last) {
@@ -36,7 +36,7 @@ void rope_update_and_attend_run(const Step& step, uint32_t phase, uint32_t tile,
   args.attend(step, phase, tile, thread);
 }
 
-// Queries, keys and values in scratch, before that of the attention.
+// Floats of q, of k or v, and of all three in scratch, ahead of attention's own scratch.
 struct RotatedFloats {
   size_t q, kv, all;
 
@@ -50,7 +50,7 @@ static inline RotatedFloats rotated_floats(const RopeUpdateAndAttendArguments& g
   return {given.rows, given.heads, given.kv_heads, given.head_dim};
 }
 
-// Attention of what the first phase puts into `q` and behind it. `scratch` is behind that.
+// Arguments of the attention over q at `q`, followed by k, v and its scratch.
 static inline UpdateAndAttendArguments rotated_arguments(const RopeUpdateAndAttendArguments& given, float* q) {
   const RotatedFloats floats = rotated_floats(given);
   UpdateAndAttendArguments to{};
@@ -83,7 +83,7 @@ static inline UpdateAndAttendArguments rotated_arguments(const RopeUpdateAndAtte
   return to;
 }
 
-// `Scratch` and `Prepare` are those of a row of update_and_attend.
+// `Scratch` and `Prepare` are those of an update_and_attend kernel.
 template <size_t (*Scratch)(const Call&)>
 size_t rope_update_and_attend_scratch(const Call& call) {
   const auto given = arguments_of<RopeUpdateAndAttendArguments>(call);

@@ -1,5 +1,5 @@
-// Queries, keys and values as words of 16 bits, and their products: rows of pairs of words times panels of columns,
-// whose sums of 32 bits are exact. An `Isa` is vectors of floats with words: x86/words_avx2.h, x86/words_avx512.h.
+// Queries, keys and values as 16-bit words, and their products: rows of pairs of words times panels of columns, with
+// exact 32-bit sums. An `Isa` is a vector of floats with words: x86/words_avx2.h, x86/words_avx512.h.
 #pragma once
 
 #include <cmath>
@@ -8,16 +8,16 @@
 
 namespace lowbit {
 
-// Queries and keys have this length as words: then no word is larger, and no sum of products takes over 31 bits.
+// Length (L2 norm) of queries and keys as words: no word is larger, and no sum of products exceeds 31 bits.
 constexpr float kWordLength = 32767;
-// The largest weight of a query in a block, and the largest value.
+// Largest weight of a query in a block, and largest value, as words.
 constexpr int32_t kWordWeight = 8191, kWordValue = 4095;
 static_assert(static_cast<int64_t>(kBlockKeys) * kWordWeight * kWordValue <= INT32_MAX);
-// Values count in powers of two, the least of which is this: smaller values are zeros.
+// Exponent of the least power of two that value units take: smaller values become zeros.
 constexpr int kLeastExponent = -60;
 
-// keep(r, c, sum) of the sums of `pairs` products of pairs of words: rows are `Apart` words from each other and their
-// pairs `Next`, and a panel has kWordColumns vectors of each pair.
+// Calls keep(r, c, sum) with sums over `pairs` pairs of words. Rows are `Apart` words from each other, a row's pairs
+// `Next`; a panel holds kWordColumns vectors per pair.
 template <class Isa, uint32_t Apart, uint32_t Next, class Keep>
 LOWBIT_APART void multiply_panel(const int16_t* rows, const int16_t* panel, uint32_t pairs, Keep keep) {
   using Words = typename Isa::Words;
@@ -40,12 +40,12 @@ LOWBIT_APART void multiply_panel(const int16_t* rows, const int16_t* panel, uint
   });
 }
 
-// Pairs of words as one of 32 bits.
+// Two words as one of 32 bits.
 static inline uint32_t pair_of_words(int16_t first, int16_t second) {
   return static_cast<uint16_t>(first) | static_cast<uint32_t>(static_cast<uint16_t>(second)) << 16;
 }
 
-// The exponent of a power of two that is larger than a number that is not negative; -126 for the least of these.
+// Exponent of a power of two above a non-negative number; -126 for 0 and subnormal numbers.
 static inline int exponent_above(float value) {
   uint32_t bits;
   memcpy(&bits, &value, 4);
@@ -59,7 +59,7 @@ static inline float power_of_two(int n) {
   return power;
 }
 
-// Floats of one row of a head, padded with zeros to whole vectors of words, and what they become.
+// Conversion of one head's row to words: its floats, padded with zeros to whole vectors of words, and the words.
 template <class Isa>
 struct WordRow {
   static size_t padded(uint32_t dim) { return round_up(dim, 2 * Isa::kLanes); }
@@ -68,7 +68,7 @@ struct WordRow {
   float* floats;
   int16_t* words;
 
-  // Loads a row times a scale and calls each(value). 0 where all of it is finite, else NaN.
+  // Loads a row times a scale and calls each(value). Returns 0 where all of it is finite, else NaN.
   template <class Element, class Each>
   float load(const Element* row, float scale, Each&& each) const {
     const auto factor = Isa::set(scale);
@@ -81,7 +81,7 @@ struct WordRow {
     });
     return Isa::sum(odd);
   }
-  // To words: floats times a factor, rounded.
+  // Rounds floats times a factor to words.
   void round(float factor) const {
     const auto times = Isa::set(factor);
     for (uint32_t d = 0; d < dim; d += 2 * Isa::kLanes) {
@@ -89,7 +89,8 @@ struct WordRow {
       Isa::store_words(words + d, Isa::load(floats + d) * times, second * times);
     }
   }
-  // To words of the length kWordLength, times a scale; gives what one counts, NaN where not all is finite.
+  // Rounds a row times a scale to words of the length kWordLength. Returns the value of one, NaN where not all is
+  // finite.
   template <class Element>
   float round_to_length(const Element* row, float scale) const {
     auto squares = Isa::set(0);
@@ -102,7 +103,8 @@ struct WordRow {
     round(kWordLength / length);
     return length / kWordLength + odd;
   }
-  // To words of at most kWordValue, which count 2^exponent. 0 where all is finite, else NaN.
+  // Rounds a row times a scale to words of at most kWordValue, with units of 2^exponent. Returns 0 where all is finite,
+  // else NaN.
   template <class Element>
   float round_to_power(const Element* row, float scale, int& exponent) const {
     auto most = Isa::set(0);
@@ -114,21 +116,22 @@ struct WordRow {
   }
 };
 
-// Words of a block's keys and values.
+// A block's keys and values as words.
 template <class Isa>
 struct WordBlock {
   static constexpr uint32_t kLanes = Isa::kLanes;
-  // Columns of a panel: keys, or those of values.
+  // Columns of a panel: keys, or columns of values.
   static constexpr uint32_t kColumns = Isa::kWordColumns * kLanes;
   static constexpr uint32_t kKeyPanels = kBlockKeys / kColumns, kKeyPairs = kBlockKeys / 2;
   static_assert(kColumns == 2 * kLanes && kBlockKeys % kColumns == 0);
 
   uint32_t dim, pairs, panels;
-  // [kKeyPanels][pairs][kColumns][2] and, pairs of keys in the order of weights, [panels][kKeyPairs][kColumns][2].
+  // keys [kKeyPanels][pairs][kColumns][2]; values [panels][kKeyPairs][kColumns][2], pairs of keys in the order of the
+  // weights.
   int16_t *keys, *values;
-  // Of each key: what its words count; of its value, the power of two that words count, the logarithm and the inverse.
+  // Per key: the unit of its words; of its value the unit's power of two: base-2 logarithm and inverse.
   float *key_units, *value_logs, *value_inverses;
-  // Of two rows.
+  // Scratch for two rows.
   WordRow<Isa> rows[2];
 
   static uint32_t pairs_of(uint32_t dim) { return ceil_div(dim, 2); }
@@ -156,12 +159,13 @@ struct WordBlock {
   }
 
   const int16_t* key_panel(uint32_t panel) const { return keys + size_t{2} * panel * pairs * kColumns; }
-  // Where values of a panel have the first of two keys' words.
+  // Address of the words of a pair of keys in a panel of values.
   const int16_t* value_panel(uint32_t panel, uint32_t pair) const {
     return values + size_t{2} * (panel * kKeyPairs + pair) * kColumns;
   }
 
-  // Rows of the next block, if there is one, are fetched meanwhile. False where a key or value is not finite.
+  // Converts a block to words and prefetches the next one's rows, if any. Returns false where a key or value is not
+  // finite.
   template <class Element>
   bool pack(const CacheBlock<Element>& block) {
     float odd = 0;
@@ -214,7 +218,7 @@ struct WordBlock {
     }
   }
 
-  // Where two keys' weights are among those that two vectors become: halves of 128 bits of both in turn.
+  // Index of a pair of keys among the weights that two vectors are packed to: 128-bit halves of both, in turn.
   static constexpr uint32_t place_of_pair(uint32_t pair) {
     const uint32_t own = pair % kLanes, vector = own / (kLanes / 2), i = own % (kLanes / 2);
     return pair - own + i / 2 * 4 + vector * 2 + i % 2;

@@ -1,4 +1,4 @@
-// Bit ranges of the fields of panel16 chunks: the C++ twin of src/kernels/layout/fields.ts.
+// Bit ranges of the fields of panel16 chunks, as in src/kernels/layout/fields.ts.
 #pragma once
 
 #include <cstdint>
@@ -58,15 +58,16 @@ struct Fields<7> {
   }
 };
 
-// Whether weights may come in pairs of groups of 16: src/kernels/layout/panels.ts.
+// Whether weights may come in pairs of groups of 16: see src/kernels/layout/panels.ts.
 template <int Bits, bool Levels>
 constexpr bool kMayPair = Bits >= 2 && (Bits <= 4 || (Bits == 6 && !Levels));
 
-// Whether scales may be 8-bit floats: those of groups of 16 of a codebook.
+// Whether scales may be 8-bit floats (e4m3): only of codebooks with groups of 16.
 template <int Bits, bool Levels>
 constexpr bool kMayE4m3 = Levels && Bits == 4;
 
-// Whether groups of 32 with integer scales have code of their own: codebooks, and the types of GGUF that have such.
+// Whether kernels have code of their own for groups of 32 with integer scales: codebooks, and 4 and 5 bits, as GGUF
+// has.
 template <int Bits, bool Levels>
 constexpr bool kMayNest = Levels ? Bits >= 2 : Bits == 4 || Bits == 5;
 

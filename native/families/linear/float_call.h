@@ -1,4 +1,4 @@
-// What a call of a float linear says, for all kernels of the family.
+// The bound call of a float linear layer, shared by all kernels of the family.
 #pragma once
 
 #include "../../half.h"

@@ -1,7 +1,7 @@
-// Linear layers over float weights [n, k] as they are stored, in f32, f16 or bf16: nothing is packed. Few rows of x are
-// multiplied with the weights on their way from memory; for many, panels of weights are first copied to f32.
+// Linear layers over float weights [n, k] as stored, in f32, f16 or bf16, without packing. GEMV multiplies few rows of
+// x with the weights as they come from memory; GEMM, from kManyRows rows on, first copies panels of weights to f32.
 //
-// Sums are in f32: the error is at most (k + 2 lanes) * 2^-24 * sum |x| |w|, and that of a random walk as a rule.
+// Sums are in f32: the error is at most (k + 2 lanes) * 2^-24 * sum |x| |w|, and typically that of a random walk.
 #pragma once
 
 #include "float_call.h"
@@ -12,8 +12,8 @@ namespace lowbit {
 namespace {
 
 struct FloatLinear : FloatCall {
-  // Rows of x as chains, apart by a stride that is no power of two, which would give all of them the same places in a
-  // cache; and a panel for each thread.
+  // spaced: rows of x as chains. panels: one panel per thread. `stride` between rows is no power of two, which would
+  // map all rows to the same cache sets.
   float* spaced;
   float* panels;
   size_t stride;
@@ -21,10 +21,10 @@ struct FloatLinear : FloatCall {
 };
 static_assert(sizeof(FloatLinear) <= kArgsMax);
 
-// Rows of x from which weights are worth a copy.
+// Rows of x from which copying weights pays.
 constexpr uint32_t kManyRows = 8;
 
-// Floats from one row of chains to the next, and of a panel of them.
+// Floats from one row of chains to the next, and floats of a panel of chains.
 template <class Isa>
 inline size_t chain_stride(uint32_t k) {
   return size_t{Isa::kLanes} * chain_length<Isa>(k) + 16;
@@ -91,7 +91,7 @@ void split_float_linear(Step& step, FloatLinear& args, uint32_t threads) {
     step.run = many_rows_run<Isa, Type>;
     return;
   }
-  // Few tiles, as each is read as streams, which should be long.
+  // Few tiles per thread: each is read as streams, which should be long.
   args.columns_per_tile = static_cast<uint32_t>(round_up(args.n / (4 * threads) + 1, kDotColumns));
   step.phases = 1;
   step.tiles[0] = ceil_div(args.n, args.columns_per_tile);

@@ -1,5 +1,5 @@
-// Products of many rows of floats with panels of weights: two vectors of columns for each k, in the order that a kind
-// of sums wants. Nothing is summed across lanes, and what a block reads fits the caches nearby.
+// GEMM of rows of floats with panels of weights: for each k a panel holds two vectors of columns, in the order in which
+// the sums take k. Nothing is summed across lanes, and the panels a block reads stay in the near caches.
 #pragma once
 
 #include "float_rows.h"
@@ -10,7 +10,7 @@ namespace {
 template <class Isa>
 constexpr uint32_t kPanelColumns = 2 * Isa::kLanes;
 
-// Rows of vectors to columns, in place: zipping halves log2(lanes) times.
+// Transposes kLanes vectors in place: log2(kLanes) rounds of zipping halves.
 template <class Isa>
 inline void transpose(typename Isa::V* v) {
   constexpr int kLanes = Isa::kLanes;
@@ -24,8 +24,8 @@ inline void transpose(typename Isa::V* v) {
   }
 }
 
-// Columns c with the same c % kLanes, a chain, lie together, so that a chain is summed as dot_rows sums a lane. Chains
-// are as long as the longest, filled up with zeros.
+// Chain c of a row: the columns with the same c % kLanes, in one piece, so that a chain's sum is that of one lane in
+// dot_rows. All chains are padded with zeros to the longest one.
 template <class Isa>
 inline uint32_t chain_length(uint32_t k) {
   return ceil_div(k, Isa::kLanes);
@@ -52,11 +52,12 @@ void copy_chains(const float* x, uint32_t k, float* out) {
   }
 }
 
-// Places of a chain in a panel: one more than it needs, as chains a power of two apart would share places in a cache.
+// Places of a chain in a panel: one more than its length, as chains a power of two apart would map to the same cache
+// sets.
 inline uint32_t chain_places(uint32_t length) { return length + 1; }
 
-// `columns` rows of weights [n, k] from w on as a panel of chains, [kLanes][chain_places][kPanelColumns]; columns
-// beyond n are zeros.
+// Copies `columns` rows of weights [n, k], from w on, to a panel of chains [kLanes][chain_places][kPanelColumns].
+// Columns past `columns` are zeros.
 template <class Isa, FloatType Type>
 void copy_panel(const typename FloatWeight<Type>::Element* w, uint32_t columns, uint32_t k, float* panel) {
   constexpr uint32_t kLanes = Isa::kLanes;
@@ -88,7 +89,7 @@ struct PanelProduct {
   float* y;
   size_t y_stride;
   uint32_t m, k, columns;
-  // Of groups of so many values of k, [groups][kPanelColumns]; for GroupSums.
+  // Scales of groups of group_length values of k, [groups][kPanelColumns]; for GroupSums only.
   const float* scales;
   uint32_t group_length;
 };
@@ -103,7 +104,7 @@ inline LOWBIT_INLINE void each_total(Body&& body) {
   });
 }
 
-// Sums of rows of x with `length` values of k of a panel, in their order.
+// Sums `length` values of k of a panel times rows of x, in order.
 template <class Isa, int Rows>
 inline LOWBIT_INLINE void sum_in_order(const float* x, size_t x_stride, const float* panel,
                                                        uint32_t length, PanelSums<Isa, Rows>& sum) {
@@ -119,13 +120,13 @@ inline LOWBIT_INLINE void sum_in_order(const float* x, size_t x_stride, const fl
     x++;
     panel += kPanelColumns<Isa>;
   };
-  // Few turns, whose end CPUs foresee.
+  // A few iterations per turn: branch predictors foresee the end of so short a loop.
   constexpr uint32_t kTurn = 8;
   for (; length >= kTurn; length -= kTurn) each_index<kTurn>([&](auto) LOWBIT_INLINE { add(); });
   for (; length > 0; length--) add();
 }
 
-// All values of k in their order.
+// Sums all values of k in order.
 template <class Isa>
 struct OneSum {
   template <int Rows>
@@ -135,15 +136,15 @@ struct OneSum {
   }
 };
 
-// Chains, added as dot_rows adds lanes: two that `Isa::kLaneOrder` puts side by side, then two of these, and so on. k
-// is that of a chain.
+// Sums chains, then adds them as dot_rows adds its lanes: pairs that `Isa::kLaneOrder` puts side by side, then pairs of
+// pairs, and so on. args.k is the length of a chain.
 template <class Isa>
 struct ChainSums {
   template <int Rows>
   static LOWBIT_INLINE void sums(const PanelProduct& args, const float* x,
                                                  PanelSums<Isa, Rows>& total) {
     constexpr uint32_t kLanes = Isa::kLanes, kLevels = kLanes == 4 ? 2 : kLanes == 8 ? 3 : 4;
-    // Sums of 1, 2, 4 … chains that wait for as many others.
+    // Sums of 1, 2, 4, ... chains that wait for a sum of as many others.
     PanelSums<Isa, Rows> held[kLevels];
     for (uint32_t i = 0; i < kLanes; i++) {
       const size_t chain = i / 4 * 4 + Isa::kLaneOrder[i % 4];
@@ -160,7 +161,7 @@ struct ChainSums {
   }
 };
 
-// Groups, times their scales.
+// Sums each group, times its scale.
 template <class Isa>
 struct GroupSums {
   template <int Rows>
@@ -182,7 +183,7 @@ struct GroupSums {
   }
 };
 
-// `Rows` rows of y from `row`.
+// Stores `Rows` rows of y from `row` on.
 template <class Isa, class Sums, int Rows>
 inline void panel_rows(const PanelProduct& args, uint32_t row) {
   using V = typename Isa::V;
@@ -201,7 +202,7 @@ inline void panel_rows(const PanelProduct& args, uint32_t row) {
   });
 }
 
-// `Sums` says in what order products are added, and so how x and the panel lie.
+// All rows of y. `Sums` decides the order of the sums, and with it the layout of x and of the panel.
 template <class Isa, class Sums>
 void multiply_panel(const PanelProduct& args) {
   uint32_t row = 0;

@@ -1,6 +1,5 @@
 // Products of rows of floats with rows of weights, both along k: y[i][j] = x_i . w_j. Written once for all instruction
-// sets; an `Isa` (x86/floats_avx512.h, x86/floats_avx2.h, generic/floats.h) supplies vectors and a handful of
-// operations.
+// sets; an `Isa` (x86/floats_avx512.h, x86/floats_avx2.h, generic/floats.h) supplies vectors and a few operations.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +9,8 @@
 #include "../../vectors.h"
 
 namespace lowbit {
-// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
+// one of their instruction sets.
 namespace {
 
 template <FloatType Type>
@@ -22,7 +22,7 @@ struct FloatWeight<FloatType::kF32> {
   using Element = float;
 };
 
-// A vector of weights as f32.
+// Loads a vector of weights as f32.
 template <class Isa, FloatType Type>
 inline typename Isa::V load_weights(const typename FloatWeight<Type>::Element* w) {
   if constexpr (Type == FloatType::kF32) return Isa::load(w);
@@ -30,7 +30,7 @@ inline typename Isa::V load_weights(const typename FloatWeight<Type>::Element* w
   else return Isa::load_bf16(w);
 }
 
-// The same of fewer than a vector; the other lanes are 0.
+// Loads `count` weights, fewer than a vector; the other lanes are 0.
 template <class Isa, FloatType Type>
 inline typename Isa::V load_some_weights(const typename FloatWeight<Type>::Element* w, uint32_t count) {
   if constexpr (Type == FloatType::kF32) return Isa::load_some(w, count);
@@ -47,18 +47,18 @@ struct DotRows {
   float* y;
   // [n], or null.
   const float* bias;
-  // Elements from one row to the next.
+  // Elements between rows.
   size_t x_stride, w_stride, y_stride;
   uint32_t m, n, k;
-  // Whether y holds sums already, of values of k before.
+  // Whether to add to y, which holds the sums over earlier values of k.
   bool accumulate;
 };
 
-// Rows of weights that are multiplied side by side: as many streams for the memory to serve.
+// Rows of weights multiplied side by side, each a stream from memory.
 constexpr int kDotColumns = 4;
 
-// `Rows` rows of x from `row` with `Columns` rows of weights from `column`, `apart` from each other. `Ahead` asks
-// memory for the rows that follow them.
+// Multiplies `Rows` rows of x from `row` on with `Columns` rows of weights from `column` on, `apart` rows from each
+// other. `Ahead` prefetches the rows that follow them.
 template <class Isa, FloatType Type, bool Ahead, int Rows, int Columns>
 inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column, uint32_t apart) {
   using V = typename Isa::V;
@@ -103,8 +103,8 @@ inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column, 
   }
 }
 
-// All rows of weights. From memory they are read as streams, each of rows that follow each other, as short streams
-// leave hardware too little to fetch ahead.
+// Multiplies all rows of weights with `Rows` rows of x. From memory (`Ahead`) weights are read as kDotColumns streams
+// of neighbouring rows: the hardware prefetcher gets little out of short streams.
 template <class Isa, FloatType Type, bool Ahead, int Rows>
 inline void dot_columns(const DotRows<Type>& args, uint32_t row) {
   const uint32_t blocks = args.n / kDotColumns, apart = Ahead ? blocks : 1;
@@ -114,7 +114,7 @@ inline void dot_columns(const DotRows<Type>& args, uint32_t row) {
     dot_block<Isa, Type, Ahead, Rows, 1>(args, row, column, 1);
 }
 
-// All of y. `Isa::kDotRows` rows of x share what is read of the weights.
+// Computes all of y. `Isa::kDotRows` rows of x share the loads of weights.
 template <class Isa, FloatType Type, bool Ahead>
 void dot_rows(const DotRows<Type>& args) {
   uint32_t row = 0;
@@ -127,10 +127,10 @@ void dot_rows(const DotRows<Type>& args) {
   });
 }
 
-// Values of k that are multiplied before the next: so much of a few rows stays in the nearest cache.
+// Values of k per pass: so much of a few rows stays in the first-level cache.
 constexpr uint32_t kDotDepth = 1024;
 
-// The same for f32 weights that are in a near cache.
+// dot_rows for many rows of x, with f32 weights that are in a near cache.
 template <class Isa>
 void dot_many_rows(DotRows<FloatType::kF32> args) {
   const uint32_t k = args.k;

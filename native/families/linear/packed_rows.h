@@ -1,5 +1,4 @@
-// Rows of packed weights of any layout, decoded by code that every compiler understands: what rows without vectors of
-// their own read weights with.
+// Decodes rows of packed weights of any layout in portable code: for kernels without vectors of their own.
 #pragma once
 
 #include <algorithm>
@@ -13,23 +12,23 @@
 namespace lowbit {
 namespace {
 
-// What calls say of their weights: TorchAO's header lacks it, panels have it in theirs.
+// Sizes of the weights as the call gives them: TorchAO's header lacks them, a panel header has them.
 struct WeightShape {
   uint32_t n, k, group_size;
 };
 
-// Where rows are decoded to: level - zero of weight c of group g at `values[g * group_stride + c]`, where groups of 16
-// in pairs are one, and what each weight is times and more.
+// Targets of decoding a row: values[g * group_stride + c] = level - zero of weight c of group g, where a pair of groups
+// of 16 counts as one group; and the groups' scales and minima.
 template <class T>
 struct DecodedRow {
   T* values;
   float* scales;
-  // Written where there are minima.
+  // Written only where there are minima.
   float* minima;
   size_t group_stride;
 };
 
-// Four weights of a row, one in each byte, from the lanes of the vectors that have them.
+// Four weights of a row, one per byte, from the words of the vectors that hold them.
 template <int Bits>
 inline uint32_t field_of(const uint32_t* words, int index) {
   const Field field = Fields<Bits>::field(index);
@@ -42,7 +41,7 @@ inline uint32_t field_of(const uint32_t* words, int index) {
   return value;
 }
 
-// Rows of a panel layout. `Places` says where weights 4 step .. 4 step + 3 of row `lane` of a panel are.
+// Rows of a panel layout. `Places` gives the places of weights 4 step .. 4 step + 3 of row `lane` in a panel.
 template <class Places>
 struct PanelRows {
   static constexpr uint32_t kRows = Places::kRows;
@@ -55,7 +54,7 @@ struct PanelRows {
     return value;
   }
 
-  // Rows `lane` .. `lane + count` of a panel, to so many targets.
+  // Decodes rows `lane` .. `lane + count - 1` of a panel to rows[0] .. rows[count - 1].
   template <int Bits, class T>
   static void read(const Panels& w, uint32_t panel, uint32_t lane, uint32_t count, const DecodedRow<T>* rows) {
     for (uint32_t i = 0; i < count; i++) read_row<Bits>(w, w.panel(panel), lane + i, rows[i]);
@@ -80,7 +79,8 @@ struct PanelRows {
     return static_cast<int8_t>(group[w.zeros_offset + lane]);
   }
 
-  // A scale or minimum of group g: number `place` from an offset on, whose factor is number `factor`.
+  // A scale or minimum of group g: number `place` of those at `offset`; integers are multiplied with factor number
+  // `factor`.
   static float number(const Panels& w, const uint8_t* group, uint32_t g, uint32_t offset, uint32_t place,
                       uint32_t factor) {
     const uint8_t* at = group + offset + w.scale_bytes * place;
@@ -100,7 +100,7 @@ struct PanelRows {
     return w.scale_bytes == 2 ? value : static_cast<float>(static_cast<int8_t>(*at)) * value;
   }
 
-  // Weights `start` .. `start + count` of a row in the vectors of a group.
+  // Weights `start` .. `start + count - 1` of row `lane` in a group.
   struct Run {
     uint32_t lane, start, count;
   };
@@ -127,7 +127,7 @@ struct PanelRows {
   }
 };
 
-// src/kernels/layout/panel16.ts
+// Places in the layout of src/kernels/layout/panel16.ts.
 struct Panel16Places {
   static constexpr uint32_t kRows = 16, kVectorBytes = 64, kFlip = 0;
   template <int Bits>
@@ -140,7 +140,7 @@ struct Panel16Places {
   }
 };
 
-// src/kernels/layout/panel32.ts
+// Places in the layout of src/kernels/layout/panel32.ts.
 struct Panel32Places {
   static constexpr uint32_t kRows = 32, kVectorBytes = 16, kFlip = 0x80808080;
   template <int Bits>
@@ -154,7 +154,7 @@ struct Panel32Places {
   }
 };
 
-// Rows of TorchAO's universal layout: src/kernels/layout/torchao-linear.ts.
+// Rows of TorchAO's universal layout, as in src/kernels/layout/torchao-linear.ts.
 struct TorchaoRows {
   static constexpr uint32_t kRows = 8, kStep = 16, kSegment = 8, kChunk = 128;
 
@@ -174,7 +174,7 @@ struct TorchaoRows {
     w.groups = ceil_div(w.k, w.group_size);
     w.parts = 1;
     w.vectors_offset = 0;
-    // The weights of a group come before its scales, sums and zero points, 4 bytes each.
+    // A group's weights are followed by its scales, sums and zero points, 4 bytes each.
     w.zeros_offset = kRows * w.group_length * w.bits / 8;
     w.group_bytes = w.zeros_offset + kRows * (w.has_zeros ? 12 : 8);
     w.bias_offset = w.groups * w.group_bytes;
@@ -212,7 +212,7 @@ struct TorchaoRows {
   }
 };
 
-// Weights of a row, one after the other, of what was decoded.
+// Applies scales and minima to a decoded row.
 inline void scale_row(const Panels& w, const DecodedRow<float>& row) {
   for (uint32_t part = 0; part < w.part_count(); part++) {
     float* values = row.values + size_t{part} * w.part_size();
@@ -223,7 +223,7 @@ inline void scale_row(const Panels& w, const DecodedRow<float>& row) {
   }
 }
 
-// A function for each number of bits: table[bits - 1].
+// Table of a function template for 1 to 8 bits: table[bits - 1].
 #define LOWBIT_BY_BITS(function) \
   {function<1>, function<2>, function<3>, function<4>, function<5>, function<6>, function<7>, function<8>}
 

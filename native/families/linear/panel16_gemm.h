@@ -1,6 +1,6 @@
-// panel16 linear layers for many rows: weights are unpacked to bytes once for all rows of activations, then multiplied
-// in blocks of a few rows by 16 or 32 columns. For the instruction sets of panel16_linear.h; an `Isa` says in kGemmRows
-// how many rows its registers have room for.
+// GEMM over panel16 weights, int8 activations: each panel is unpacked to bytes once for all rows of activations, then
+// multiplied in blocks of a few rows by 16 or 32 columns. For the instruction sets of panel16_linear.h;
+// `Isa::kGemmRows` is the number of rows whose accumulators fit registers.
 #pragma once
 
 #include "panel16_linear.h"
@@ -14,7 +14,7 @@ struct PackedGemm {
 };
 static_assert(sizeof(PackedGemm) <= kArgsMax);
 
-// Panels whose columns fill two vectors.
+// Panels that fill two vectors of columns.
 template <class Isa>
 constexpr uint32_t gemm_panels() {
   return Isa::kRows == 16 ? 2 : 1;
@@ -23,8 +23,8 @@ constexpr uint32_t gemm_panels() {
 // Bytes of one unpacked panel: [k / 4][16 rows][4].
 inline size_t unpacked_bytes(const Panel16& w) { return 16 * static_cast<size_t>(w.padded_k()); }
 
-// Columns 32 * first .. 32 * last of a panel. What lies `ahead` bytes behind, and as much as the `Isa` says, is
-// fetched.
+// Unpacks columns 32 * first .. 32 * last - 1 of a panel. Prefetches what lies `ahead` bytes further on, as much as the
+// `Isa` asks for.
 template <class Isa, int Bits, bool Levels>
 inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint32_t last, uint8_t* out,
                          size_t ahead = 0) {
@@ -57,15 +57,15 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
   }
 }
 
-// The scales of a group's 16 rows as floats.
+// Bytes of a group's 16 scales as floats.
 constexpr size_t kScaleBytes = 64;
 
-// Bytes of an unpacked panel and its scales, [groups][16] floats, of groups that share a scale; where there are minima,
-// what they take away from each weight follows the scales of a group.
+// Bytes of the scales of a group, 16 floats; minima, as subtracted from each weight, follow them. And bytes of an
+// unpacked panel with these for all groups that share a scale.
 inline size_t scale_stride(const Panel16& w) { return kScaleBytes * (w.has_minima ? 2 : 1); }
 inline size_t gemm_panel_bytes(const Panel16& w) { return unpacked_bytes(w) + scale_stride(w) * w.part_count(); }
 
-// The scales of a panel lie among its weights: gathered once, they are one stream for all rows of activations.
+// Gathers a panel's scales, which lie among its weights, into one stream that all rows of activations read.
 template <class Isa>
 inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
   const uint8_t* group = w.panel(panel);
@@ -80,15 +80,15 @@ inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
       }
 }
 
-// A vector of columns of a block: a panel, or part of one. Zero points are as they are packed.
+// One vector of columns of a block: a panel, or part of one. Zero points are as packed.
 struct GemmColumns {
   const uint8_t *unpacked, *scales, *zeros;
   uint32_t panel;
   int part;
 };
 
-// Adds products of some columns, of weights of any width: compilers move every sum to another register and back in each
-// turn of a loop.
+// Adds the products of `Columns` columns to the sums. Unrolled over the columns: in a loop, compilers move every
+// accumulator to another register and back in each turn.
 template <class Isa, int Columns, int Rows>
 inline LOWBIT_INLINE void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
                                                     const int8_t* x, size_t stride) {
@@ -103,7 +103,7 @@ inline LOWBIT_INLINE void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8
   });
 }
 
-// `Rows` rows from `row` on by two vectors of columns. `Short`: groups of `Columns`, 32, or 16 in pairs.
+// `Rows` rows from `row` on by two vectors of columns. `Short`: groups have `Columns` columns, 32, or 16 in pairs.
 template <class Isa, bool Short, int Columns, int Rows>
 inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   using Ints = typename Isa::Ints;
@@ -160,7 +160,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
 
 template <class Isa, int Rows>
 inline void block_of_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
-  // Where a vector of sums is wide, turning it into floats takes a good part of a short group's time.
+  // With wide vectors, converting a group's sums to floats takes a good part of the time of a short group.
   constexpr bool kGroupsMatter = Isa::kRows == 16;
   const Panel16& w = gemm.linear.weights;
   if (w.parts == 2) return gemm_block<Isa, true, 16, Rows>(gemm, columns, offset, row);

@@ -1,12 +1,11 @@
-// Linear layers over panel16 weights, written once for all instruction sets. An `Isa` supplies vectors and a handful of
-// operations; its rows of a vector (16, 8 or 4) divide the 16 rows of a panel into parts.
+// Linear layers over panel16 weights with int8 activations, written once for all instruction sets. An `Isa` supplies
+// vectors and a few operations; a vector has 16, 8 or 4 rows, so that the 16 rows of a panel are 1, 2 or 4 parts.
 //
-// y = a_scale * (sum over groups: scale * (sum u * q - (offset + zero) * sum q) - a_zero * correction) + bias,
-// with u = stored unsigned weight, q = quantized activation; or with activations in blocks that have a scale each,
-// y = sum over blocks: (scale * a_scale) * (sum u * q - (offset + zero) * sum q) + bias.
-// Integer sums are exact. Where sums are short, - (zero * scale) * sum q is added by itself; likewise a minimum, which
-// is
-// - (zero * scale) there: (offset * scale + minimum) * sum q is added.
+// With u the stored unsigned weight, q the quantized activation: y = a_scale * (sum over groups: scale * (sum u * q -
+// (offset + zero) * sum q) - a_zero * correction) + bias for activations with a scale per row; y = sum over blocks:
+// (scale * a_scale) * (sum u * q - (offset + zero) * sum q) + bias for activations in blocks. Integer sums are exact.
+// Where sums are short, - (zero * scale) * sum q is added separately, and so is a minimum, which takes its place:
+// (offset * scale + minimum) * sum q.
 #pragma once
 
 #include "arguments.h"
@@ -14,7 +13,8 @@
 #include "panel16_streams.h"
 
 namespace lowbit {
-// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
+// one of their instruction sets.
 namespace {
 
 template <Granularity Activations>
@@ -23,8 +23,8 @@ size_t packed_linear_scratch(const Call& call) {
   return quantized_bytes(given.m, read_panel16(given.weights, given.n), Activations);
 }
 
-// Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
-// `row` .. `row + Rows`. `Pair`: groups are pairs of groups of 16.
+// Panels `first` .. `first + Panels - 1`, where those past `last` repeat that one, by activation rows `row` .. `row +
+// Rows - 1`. `Pair`: groups are pairs of groups of 16.
 template <class Isa, int Bits, bool Levels, bool Pair, int Panels, int Rows>
 inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   using Bytes = typename Isa::Bytes;
@@ -36,7 +36,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   const uint32_t padded_k = w.padded_k();
   const QuantizedRows& rows = args.rows;
   const int8_t* x[Rows];
-  // Of each row, the block that is worked on.
+  // Current block of each row.
   size_t block[Rows];
   for (int m = 0; m < Rows; m++) {
     x[m] = rows.values + static_cast<size_t>(row + m) * padded_k;
@@ -51,13 +51,13 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
     for (int part = 0; part < kParts; part++)
       for (int m = 0; m < Rows; m++) total[p][part][m] = Isa::zero_floats();
 
-  // What is ahead of a panel's end is the start of the one that is read after it (with up to seven rows).
+  // Past the end of a panel, prefetching goes on with the panel that is read after it (with up to seven rows).
   const uint32_t next = first + Panels <= last ? Panels : Panels + args.next_tile_panels - args.panels_per_tile;
   const size_t jump = (next - 1) * w.panel_bytes;
   const uint8_t* const end_of_first = group[0] + w.panel_bytes;
 
   for (uint32_t g = 0; g < w.groups; g++) {
-    // Of the blocks of the group, each kSets as wide as `block` counts.
+    // Blocks of the group; each spans kSets of the blocks that `block` counts.
     for (uint32_t i = 0; i < kParts * rows.blocks; i++) {
       const int part = i % kParts;
       const uint32_t set_block = kSets * g * rows.blocks + i / kParts, start = i / kParts * block_length;
@@ -114,7 +114,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
       store_part<Isa, Rows>(args, std::min(first + p, last), part, row, total[p][part]);
 }
 
-// Panels that are read side by side: streams for the memory to serve, or sums for the units to be busy with.
+// Panels that are read side by side: as streams from memory, or for independent sums.
 template <class Isa, int Rows>
 constexpr int panels_at_once() {
   if (Rows == 1) return Isa::kPanels;
@@ -124,7 +124,7 @@ constexpr int panels_at_once() {
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   constexpr int kStep = panels_at_once<Isa, Rows>();
-  // Of neighbours, code for several rows would be much longer and no faster.
+  // With neighbours as streams, code for several rows would be much longer and no faster.
   if constexpr (Isa::kStreams && (Rows == 1 || !Isa::kNeighbours)) {
     row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
   } else {
@@ -139,7 +139,7 @@ inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, 
   }
 }
 
-// Parts of `count` that are as even as can be, none larger than `largest`: part(start, size) for each.
+// Splits `count` into parts as even as possible, none larger than `largest`, and calls part(start, size) for each.
 template <class Part>
 inline void even_parts(uint32_t count, uint32_t largest, Part part) {
   const uint32_t parts = ceil_div(count, largest);
@@ -150,7 +150,7 @@ inline void even_parts(uint32_t count, uint32_t largest, Part part) {
   }
 }
 
-// All rows of m for a range of panels: seven rows at once, so that up to seven read the weights once.
+// All rows of m for a range of panels, seven rows at a time: up to seven rows read the weights once.
 template <class Isa, int Bits, bool Levels>
 inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
   even_parts(args.m, kStreamedRows, [&](uint32_t row, uint32_t rows) {
@@ -170,7 +170,7 @@ inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last)
   });
 }
 
-// Rows `first` .. `last`, and what their blocks need for weights that are stored `offset` higher.
+// Quantizes rows `first` .. `last - 1`, and computes their blocks' sums for weights stored `offset` higher.
 template <class Isa>
 inline void quantize_range(const PackedLinear& args, uint32_t first, uint32_t last, int32_t offset) {
   const QuantizedRows& rows = args.rows;
@@ -208,7 +208,7 @@ struct LinearCode {
 
 using RunFunction = void (*)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
 
-// Code::run for a codebook of so many bits.
+// Code::run for a codebook of `bits` bits.
 template <class Code>
 RunFunction run_for_levels(uint32_t bits) {
   switch (bits) {
@@ -219,7 +219,7 @@ RunFunction run_for_levels(uint32_t bits) {
   }
 }
 
-// Code::run for the bits of these weights and for codebooks or none.
+// Code::run for the bits of the weights, with or without a codebook.
 template <class Code>
 RunFunction run_for_bits(const Panel16& w) {
   if (w.has_levels) return run_for_levels<Code>(w.bits);
@@ -235,8 +235,8 @@ RunFunction run_for_bits(const Panel16& w) {
   }
 }
 
-// The code for these weights. Short sums have other code where levels are narrow, and where weights are wide and
-// activations in blocks, which are -127 .. 127.
+// Chooses the kernel for these weights. Short sums have code of their own for codebooks of narrow levels, and for wide
+// weights with activations in blocks, which are -127 .. 127.
 template <class Isa>
 RunFunction linear_code(const Panel16& w, Granularity activations) {
   if constexpr (Isa::kShortSums) {
@@ -248,8 +248,8 @@ RunFunction linear_code(const Panel16& w, Granularity activations) {
   return run_for_bits<LinearCode<Isa>>(w);
 }
 
-// Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights; in
-// four where a tile is read as streams, which should be long.
+// Splits the call: quantization by rows, then panels in about eight tiles per thread of at most 128 KiB of weights
+// each; four where a tile is read as streams, which should be long.
 static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t threads, uint32_t panel_step,
                                        bool streams) {
   const Panel16& w = args.weights;
@@ -281,21 +281,20 @@ void packed_linear_prepare(Step& step, const Call& call) {
   step.run = linear_code<Isa>(args.weights, Activations);
 }
 
-// How a row of activations becomes integers: src/kernels/families/linear/activations.ts.
+// Scale and zero point with which a row of activations becomes int8, as in src/kernels/families/linear/activations.ts.
 struct ActivationScale {
   float scale, inverse;
   int32_t zero;
 
-  // For magnitudes under 2^22: adding and taking away 1.5 * 2^23 rounds half to even.
+  // Rounds magnitudes under 2^22 half to even, by adding and subtracting 1.5 * 2^23.
   static float round(float value) { return (value + 12582912.0f) - 12582912.0f; }
   int8_t integer(float value) const {
     return static_cast<int8_t>(std::min(127.0f, std::max(-128.0f, round(value * inverse) + static_cast<float>(zero))));
   }
 };
 
-// The least and the largest of a row's values and 0, by the bits of the floats: as unsigned integers, negative floats
-// are above all others, and as signed ones, positive floats are; NaNs are beyond infinity, so one of them is found,
-// too.
+// Minimum and maximum of a row and 0, found on the bits of the floats: as unsigned integers negative floats exceed all
+// others, as signed ones positive floats do. NaNs are beyond infinity, so that one of them is found, too.
 constexpr uint32_t kLowestStart = 0x80000000u;
 constexpr int32_t kHighestStart = 0;
 
@@ -305,7 +304,8 @@ static inline float float_of_bits(uint32_t bits) {
   return value;
 }
 
-// From those bits. Rows without a finite range (NaN, infinity, more than the largest float) get NaN as scale.
+// Scale and zero point from these bits. A row without a finite range (NaN, infinity, more than the largest float) gets
+// NaN as scale.
 static inline ActivationScale activation_scale(uint32_t lowest, int32_t highest) {
   const float low = float_of_bits(lowest), range = float_of_bits(static_cast<uint32_t>(highest)) - low;
   const float scale = std::max(range / 255.0f + 0.0f * range, 0x1p-126f);
@@ -313,15 +313,15 @@ static inline ActivationScale activation_scale(uint32_t lowest, int32_t highest)
   return {scale, 1.0f / scale, static_cast<int32_t>(zero)};
 }
 
-// From the bits of a block's largest magnitude. Blocks with NaN or infinity get NaN as scale.
+// Scale from the bits of a block's largest magnitude. A block with NaN or infinity gets NaN.
 static inline ActivationScale block_scale(uint32_t magnitude) {
   const float largest = float_of_bits(magnitude);
   const float scale = std::max(largest / 127.0f + 0.0f * largest, 0x1p-126f);
   return {scale, 1.0f / scale, 0};
 }
 
-// Calls block(x, count, at, index) for each block of a row: its values, of which those past a group's end are not
-// there, where they are stored, and its number in the row.
+// Calls block(x, count, at, index) for each block of a row: its values, their number without padding past the group's
+// end, the target, and the block's number in the row.
 template <class Block>
 inline LOWBIT_INLINE void each_block(const float* x, const Panel16& w, const QuantizedRows& rows,
                                                      uint32_t row, Block&& block) {
@@ -338,9 +338,9 @@ inline LOWBIT_INLINE void each_block(const float* x, const Panel16& w, const Qua
   }
 }
 
-// Dynamic quantization of activations, a block at a time, by the vectors of an instruction set: `scale_of(x, k)` is the
-// scale of a row, `largest_bits(x, count)` the bits of the largest magnitude, and `integers(scale, x, count, at,
-// length)` writes the first `count` of `length` places, zeros to the others, and gives the sum.
+// Dynamic quantization of activations, block by block, with an instruction set's vectors: `scale_of(x, k)` gives the
+// scale of a row, `largest_bits(x, count)` the bits of the largest magnitude. `integers(scale, x, count, at, length)`
+// writes `count` integers and zeros up to `length`, and returns the sum.
 template <class Vectors>
 struct BlockQuantizer {
   static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,

@@ -1,5 +1,5 @@
-// What linear layers over panel16 weights are made of, for all instruction sets: their arguments, fields of chunks,
-// sums of steps, results. See panel16_linear.h.
+// Parts of the linear kernels over panel16 weights, for all instruction sets: arguments, unpacking of fields, sums of
+// steps, results. See panel16_linear.h.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 #include "quantized_rows.h"
 
 namespace lowbit {
-// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
+// one of their instruction sets.
 namespace {
 
 struct PackedLinear {
@@ -21,23 +22,23 @@ struct PackedLinear {
   uint32_t m;
   // Panels of one tile, rows of one quantization tile.
   uint32_t panels_per_tile, rows_per_tile;
-  // From a tile to the one that the same thread is likely to work on next, in panels.
+  // Panels from a tile to the one that the same thread most likely takes next.
   uint32_t next_tile_panels;
 };
 static_assert(sizeof(PackedLinear) <= kArgsMax);
 
-// Rows of activations that are worked on at once where each panel is unpacked as it is read.
+// Rows of activations per pass where each panel is unpacked as it is read.
 constexpr uint32_t kStreamedRows = 7;
 
-// What is added to weights to make them unsigned, or as the instruction set wants them.
+// Added to weights to make them unsigned, or as the instruction set wants them.
 template <class Isa, int Bits, bool Levels>
 constexpr int32_t weight_offset() {
   return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>();
 }
 
-// Of instruction sets whose dot products are 32-bit sums at once. kStreams: whether panels are read as
-// panel16_streams.h does; kNeighbours: as streams of one panel each. Short sums are 16-bit ones at first. kLevelBits:
-// of levels of codebooks.
+// For instruction sets whose dot products give 32-bit sums. kShortSums: products are summed in 16 bits first. kStreams:
+// panels are read as in panel16_streams.h. kNeighbours: streams have one panel each. kLevelBits: bits of codebook
+// levels.
 struct NoShortSums {
   static constexpr bool kShortSums = false, kStreams = false, kNeighbours = false;
   static constexpr int kLevelBits = 8;
@@ -49,19 +50,19 @@ constexpr int factor_bits() {
   return Levels ? Isa::kLevelBits : Bits;
 }
 
-// Weights of more than 7 bits.
+// Whether weights take more than 7 bits.
 template <class Isa, int Bits, bool Levels>
 constexpr bool is_wide() {
   return factor_bits<Isa, Bits, Levels>() == 8;
 }
 
-// Whether all levels of a codebook are -64 .. 63, which have 7 bits when 64 is added.
+// Whether all levels of a codebook are -64 .. 63: with 64 added they take 7 bits.
 inline bool has_narrow_levels(const Panel16& w) {
   return w.has_levels &&
          std::all_of(w.levels, w.levels + (1 << w.bits), [](int8_t level) { return level >= -64 && level < 64; });
 }
 
-// Steps of four columns whose sums of two products each stay in 16 bits; 0 for weights that take more than 7.
+// Steps of four columns whose sums, of two products each, fit 16 bits; 0 for weights of more than 7 bits.
 template <class Isa, int Bits, bool Levels>
 constexpr int short_steps() {
   if (is_wide<Isa, Bits, Levels>()) return 0;
@@ -69,12 +70,13 @@ constexpr int short_steps() {
   return 1;
 }
 
-// Adds a step of 32 columns to 16-bit sums and these, before they may overflow, to a sum that the first of them starts.
+// Adds a step of 32 columns to the 16-bit sums. Before these may overflow they are added to the 32-bit sum, which the
+// first of them sets.
 template <class Isa, int Steps, int Step>
 inline LOWBIT_INLINE void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
                                                    typename Isa::Ints& shorts, typename Isa::Ints& sum) {
   const auto products = Isa::products(u, four);
-  // A value of its own: compilers may keep what references point to in memory.
+  // A local: compilers may keep referenced values in memory.
   typename Isa::Ints so_far = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
   Isa::keep(so_far);
   if constexpr (Step % Steps < Steps - 1) {
@@ -99,7 +101,7 @@ inline LOWBIT_INLINE typename Isa::Bytes unpack_field(const typename Isa::Bytes*
   return value;
 }
 
-// Results of finished sums over the groups for part of a panel's columns.
+// Scales the finished sums over the groups to results, and stores them for part of a panel's columns.
 template <class Isa, int Rows>
 inline LOWBIT_INLINE void store_part(const PackedLinear& args, uint32_t panel, int part, uint32_t row,
                                                      const typename Isa::Floats* total) {
@@ -124,30 +126,31 @@ inline LOWBIT_INLINE void store_part(const PackedLinear& args, uint32_t panel, i
   });
 }
 
-// Where values of group g are, for part of a panel's columns: of its first or second part of 16 weights.
+// Place of group g's numbers for part of a panel's columns; `set` 1 is the second group of 16 of a pair.
 template <class Isa>
 struct GroupPlace {
   const uint8_t* group;
   uint32_t g;
   int part, set;
 
-  // Numbers of `size` bytes each.
+  // Address of the numbers at `offset`, of `size` bytes each.
   const uint8_t* at(size_t offset, int size) const { return group + offset + size * (16 * set + Isa::kRows * part); }
 };
 
-// Scales that are no 8-bit floats, or minima, `offset` from the start of a group, whose factors are `factor` from those
-// of scales.
+// Scales, unless 8-bit floats, or minima as floats: `offset` from the start of a group, with integer factors `factor`
+// after those of scales.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats group_floats(const Panel16& w, const GroupPlace<Isa>& place,
                                                                        size_t offset, size_t factor) {
-  // Compilers keep what is unlikely out of loops that other weights need.
+  // Compilers move unlikely code out of the loops of other weights.
   if (w.f16_scales) return Isa::load_halves(place.at(offset, 2));
   if (__builtin_expect(w.scale_bytes == 4, 1)) return Isa::load_floats(place.at(offset, 4));
   const uint8_t* factors = w.factors(place.group, place.g) + factor + 2 * Isa::kRows * place.part;
   return Isa::multiply(Isa::load_zeros(place.at(offset, 1)), Isa::load_halves(factors));
 }
 
-// MayE4m3: whether they may be 8-bit floats, which code for weights of a known form need not ask.
+// Scales of a group as floats. MayE4m3: whether they may be 8-bit floats; code for weights of a known form skips the
+// test.
 template <class Isa, bool MayE4m3 = true>
 inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const GroupPlace<Isa>& place) {
   if (!MayE4m3 || !w.e4m3_scales) return group_floats<Isa>(w, place, 0, 0);
@@ -155,10 +158,10 @@ inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const G
   return Isa::multiply(Isa::load_e4m3(place.at(0, 1)), Isa::load_floats(factors));
 }
 
-// What a block adds to the totals of a row: its sum of products times the scales of weights and activations; then,
-// where its group has a minimum, or a zero point that short sums leave out, minus the sum of its activations times what
-// `offsets_of` gives. `factor` and `offset` are of QuantizedRows. All kernels of an instruction set add in this order,
-// so that a row's results are the same bits whatever rows are computed with it.
+// Adds a block to the totals of a row: its sum of products times the scales of weights and activations. Where the group
+// has a minimum, or a zero point that short sums leave out, offsets_of times minus the sum of its activations follows.
+// `factor` and `offset` are those of QuantizedRows. All kernels of an instruction set add in this order, so that a
+// row's results have the same bits whatever rows are computed with it.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats add_products(typename Isa::Ints sum,
                                                                        typename Isa::Floats scale, float factor,
@@ -171,14 +174,14 @@ inline LOWBIT_INLINE typename Isa::Floats add_offsets(float offset, typename Isa
   return Isa::multiply_add(Isa::broadcast(offset), offsets, total);
 }
 
-// Whether groups add offsets: else zero points are part of integer sums.
+// Whether groups add offsets. Otherwise zero points are part of the integer sums.
 template <class Isa>
 inline bool adds_offsets(const Panel16& w) {
   return Isa::kShortSums ? w.has_offsets : w.has_minima;
 }
 
-// What each weight of a group is less than its integer times the scale: zero point times scale, or minus the minimum,
-// from which unsigned integers of `bits` bits count.
+// Offset subtracted from integer * scale to get a weight: zero point * scale, or minus the minimum, from which unsigned
+// integers of `bits` bits count.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const GroupPlace<Isa>& place,
                                                                      typename Isa::Floats scale, int bits) {
@@ -187,8 +190,8 @@ inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const Gro
   return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (bits - 1))), minima);
 }
 
-// Factors of the integer scales and minima of kSuperGroups groups, for part of a panel's columns: the same values as
-// from group_scales and offsets_of, with the factors turned into floats once.
+// Factors of the integer scales and minima of kSuperGroups groups as floats, for part of a panel's columns: the same
+// values as group_scales and offsets_of give, converted once.
 template <class Isa>
 struct SuperFactors {
   typename Isa::Floats of_scales, of_minima;

@@ -1,5 +1,5 @@
-// panel16 linear layers for many rows with products that are 16-bit sums at first, for vectors of half a panel. Weights
-// of more than 7 bits are two planes of 4 bits, 16 high + low.
+// GEMM over panel16 weights with products summed in 16 bits first, for vectors of half a panel. Weights of more than 7
+// bits are two planes of 4 bits: 16 high + low.
 #pragma once
 
 #include "panel16_gemm.h"
@@ -9,24 +9,24 @@ namespace {
 
 struct ShortGemm {
   PackedLinear linear;
-  // Activations as they are read: [chunks of columns][blocks of rows][columns / 4][rows][4].
+  // Activations in the order in which blocks read them: [chunks of columns][blocks of rows][columns / 4][rows][4].
   uint8_t* inputs;
-  // What all threads work with, and the bytes of one: see ShortWorkspace.
+  // Scratch of all threads, and bytes of one thread's: a ShortWorkspace.
   uint8_t* scratch;
   size_t thread_bytes;
 };
 static_assert(sizeof(ShortGemm) <= kArgsMax);
 
-// Rows of a block, and runs of 32 columns of a panel that are unpacked at once: with a block's activations, they fit
-// into the nearest cache.
+// Rows of a block, and runs (32 columns of a panel) unpacked at once: with a block's activations, they fit the
+// first-level cache.
 constexpr uint32_t kShortRows = 4, kChunkRuns = 32;
 
 // Bytes of a plane of a chunk.
 constexpr size_t kPlaneBytes = kChunkRuns * 512;
 
-// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run, of each
-// half of it where groups are pairs, and what `offsets_of` gives for them, [runs][halves][16]; of rows, sums over the
-// blocks before and of the block that a chunk is part of, [m][16].
+// Scratch of a thread. weights: two planes of a chunk, [runs][8][16 rows][4]. scales and offsets_of:
+// [runs][halves][16], one per half of a run where groups are pairs. Per row: totals of earlier blocks, and sums of the
+// block that the chunk is part of, [m][16] each.
 struct ShortWorkspace {
   uint8_t* weights;
   float *scales, *offsets, *totals;
@@ -41,25 +41,25 @@ struct ShortWorkspace {
         sums(reinterpret_cast<int32_t*>(totals + 16 * static_cast<size_t>(m))) {}
 };
 
-// Runs `first` .. `last` of a panel: whole groups, or part of one.
+// Runs `first` .. `last - 1` of a panel: whole groups, or part of one.
 struct ShortChunk {
   uint32_t panel, first, last;
 };
 
-// The end of the chunk that begins with a run.
+// End of the chunk that begins with run `first`.
 inline uint32_t chunk_end(const Panel16& w, uint32_t first) {
   const uint32_t group_runs = w.group_length / 32, runs = w.padded_k() / 32;
   if (group_runs > kChunkRuns) return std::min(first + kChunkRuns, (first / group_runs + 1) * group_runs);
   return std::min(runs, first + kChunkRuns / group_runs * group_runs);
 }
 
-// Where the activations of a chunk that begins with a run are, of rows from `row` on.
+// Address of the activations of the chunk that begins with run `run`, from row `row` on.
 inline uint8_t* chunk_inputs(const ShortGemm& gemm, uint32_t run, uint32_t row) {
   const size_t runs = chunk_end(gemm.linear.weights, run) - run;
   return gemm.inputs + 32 * (static_cast<size_t>(run) * gemm.linear.m + runs * row);
 }
 
-// Row `row` of the `rows` of a block from `first` on, to where the block reads it.
+// Copies row `row`, of the block of `rows` rows from `first` on, to the order in which the block reads it.
 inline void place_row(const ShortGemm& gemm, uint32_t first, uint32_t rows, uint32_t row) {
   const Panel16& w = gemm.linear.weights;
   const uint32_t runs = w.padded_k() / 32;
@@ -71,7 +71,7 @@ inline void place_row(const ShortGemm& gemm, uint32_t first, uint32_t rows, uint
   }
 }
 
-// The blocks of rows that begin in a tile.
+// Quantizes the blocks of rows that begin in a tile.
 template <class Isa>
 inline void quantize_tile(const ShortGemm& gemm, uint32_t tile, int32_t offset) {
   const PackedLinear& args = gemm.linear;
@@ -100,8 +100,8 @@ inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortW
   }
 }
 
-// Calls body(v, m) for two vectors of columns and so many rows, numbers known to the compiler: it keeps arrays that
-// loops count through in memory.
+// Calls body(v, m) for two vectors of columns and `Rows` rows. The numbers are compile-time constants: compilers keep
+// arrays that loops index in memory.
 template <int Rows, class Body>
 inline LOWBIT_INLINE void each_sum(Body&& body) {
   each_index<2 * Rows>([&](auto i) LOWBIT_INLINE {
@@ -109,7 +109,7 @@ inline LOWBIT_INLINE void each_sum(Body&& body) {
   });
 }
 
-// Products of 32 columns, or `Columns` of them, by two vectors of weights so many bytes apart.
+// Products of `Columns` columns with two vectors of weights that are `apart` bytes from each other.
 template <class Isa, int Steps, int Rows, int Columns = 32>
 inline LOWBIT_INLINE void pair_sums(const uint8_t* weights, size_t apart, const uint8_t* x,
                                                     typename Isa::Ints (&sum)[2][Rows]) {
@@ -125,7 +125,7 @@ inline LOWBIT_INLINE void pair_sums(const uint8_t* weights, size_t apart, const 
   });
 }
 
-// Products of 32 columns, or `Columns` of them, by the halves of a panel. No Steps: of two planes.
+// Products of `Columns` columns with the two halves of a panel. Steps 0: weights are two planes.
 template <class Isa, int Steps, int Rows, int Columns = 32>
 inline LOWBIT_INLINE void run_sums(const uint8_t* weights, const uint8_t* x,
                                                    typename Isa::Ints (&sum)[2][Rows]) {
@@ -133,7 +133,7 @@ inline LOWBIT_INLINE void run_sums(const uint8_t* weights, const uint8_t* x,
   else
     each_index<2>([&](auto v) LOWBIT_INLINE {
       typename Isa::Ints planes[2][Rows];
-      // Else compilers load activations once for both halves, and spill them.
+      // Keeps compilers from loading activations once for both halves and spilling them.
       __asm__("" : "+r"(x));
       pair_sums<Isa, Columns / 4, Rows, Columns>(weights + 32 * v, kPlaneBytes, x, planes);
       each_index<Rows>(
@@ -141,10 +141,10 @@ inline LOWBIT_INLINE void run_sums(const uint8_t* weights, const uint8_t* x,
     });
 }
 
-// What blocks are: one run each, several, longer than a chunk, or pairs of half a run each.
+// Extent of a block of activations: one run, several runs, more than a chunk, or half a run (pairs).
 enum class ShortBlocks { kRun, kRuns, kPart, kPairs };
 
-// `Rows` rows from `row` on.
+// `Rows` rows from `row` on by a chunk.
 template <class Isa, int Steps, ShortBlocks Blocks, int Rows>
 inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, uint32_t row) {
   using Ints = typename Isa::Ints;
@@ -215,7 +215,7 @@ inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const Sh
     each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE { Isa::store_floats(totals + 16 * m + 8 * v, total[v][m]); });
 }
 
-// All rows by a chunk; meanwhile, the memory that is unpacked next is asked for.
+// All rows by a chunk. Prefetches the memory that is unpacked next.
 template <class Isa, int Steps, ShortBlocks Blocks>
 inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, const uint8_t* next,
                        size_t next_bytes) {
@@ -260,7 +260,7 @@ void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
     }
 }
 
-// The bytes of `ShortGemm::inputs`.
+// Bytes of `ShortGemm::inputs`.
 inline size_t short_inputs_bytes(const Panel16& w, uint32_t m) {
   return round_up(static_cast<size_t>(m) * w.padded_k(), 64);
 }

@@ -1,6 +1,6 @@
-// Linear layers over panel16 weights for one to seven rows of activations, where panels are read as a few streams, each
-// of panels that follow each other in memory, as short streams leave hardware too little to fetch ahead; and vectors
-// are written out, so that there is little but what products need.
+// Linear layers over panel16 weights for one to seven rows of activations. Panels are read as a few streams, each of
+// neighbouring panels in memory, since the hardware prefetcher gets little out of short streams. Vectors are written
+// out, so that little is computed besides the products.
 #pragma once
 
 #include "panel16_parts.h"
@@ -8,9 +8,9 @@
 namespace lowbit {
 namespace {
 
-// Sums of products of 32 columns of `Parts` parts of panels, or of each 32 / `Sets` of them: `vectors` are those of
-// their weights, x(m, i) the i-th four activations of row m in all lanes. Without short sums, they go on from what
-// `sums` are.
+// Products summed over 32 columns of `Parts` parts of panels, or over each 32 / `Sets` of them. `vectors` point at the
+// parts' weights; x(m, i) is quad i of activations of row m in all lanes. Without short sums they are added to the
+// values in `sums`.
 template <class Isa, int Bits, bool Levels, int Sets, int Parts, int Rows, class X>
 inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
                                                       typename Isa::Bytes levels, X&& x,
@@ -46,15 +46,15 @@ inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
   });
 }
 
-// Four activations each for the eight steps of 32 columns, of one row. No lambda: column_sums would be compiled anew
-// for that of each panel.
+// The eight quads of activations of 32 columns of one row, in registers. Not a lambda: column_sums would be compiled
+// anew for each panel's.
 template <class Isa>
 struct LoadedQuads {
   const typename Isa::Bytes* quads;
   inline LOWBIT_INLINE typename Isa::Bytes operator()(int, int i) const { return quads[i]; }
 };
 
-// The same of several rows `stride` apart, in memory.
+// Quads of activations of several rows, `stride` apart in memory.
 template <class Isa>
 struct StoredQuads {
   const int8_t* x;
@@ -64,7 +64,7 @@ struct StoredQuads {
   }
 };
 
-// What sums of a row begin with in a block: `sums` is that of QuantizedRows.
+// Initial sums of a row in a block; `sums` is BlockNumbers::sum.
 template <class Isa, int Bits, bool Levels>
 inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
                                                                  int32_t sums) {
@@ -73,12 +73,12 @@ inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t
   return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, kOffset, -sums);
 }
 
-// What groups are: of several runs of 32 columns, of one, of one with integer scales, or two of 16 columns in one,
-// whose scales are integers, or 8-bit floats.
+// Shape of a group: several runs of 32 columns, one run, one run with integer scales, or two groups of 16 columns in a
+// run, with integer or with 8-bit float scales.
 enum class GroupKind { kRuns, kRun, kNested, kPair, kE4m3Pair };
 
-// `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
-// are worked on as that one again. Several rows share what they load of two panels, which are whole vectors then.
+// `Rows` rows of activations by `Panels` panels, `stride` apart, where panels past `last` repeat that one. All sums are
+// in registers. With several rows, two panels share the loads of activations; their vectors are whole panels.
 template <class Isa, int Bits, bool Levels, GroupKind Kind, int Panels, int Rows>
 inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row) {
   using Ints = typename Isa::Ints;
@@ -93,7 +93,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   const int8_t* x = args.rows.values + row * x_stride;
   const QuantizedRows& rows = args.rows;
   const size_t block_stride = rows.block_count;
-  // Of the row and block that is worked on, by the number of the block's first set.
+  // Block of the current row, counted by the block's first set.
   size_t block = row * block_stride;
   const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[kPanels];
@@ -131,7 +131,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       for (int m = 0; m < Rows; m++)
         total[p][part][m] = add_offsets<Isa>(rows.offsets[at + m * block_stride], offset, total[p][part][m]);
     };
-    // Several rows leave no registers for sums that are not worked on yet.
+    // With several rows, registers have no room for sums that are not in use yet.
     constexpr bool kStarted = !kShort || (Kind == GroupKind::kRun && Rows == 1);
     Ints block_sum[kPanels][kParts][Rows];
     const auto begin = [&](auto p, auto part, int m, int set) LOWBIT_INLINE {
@@ -190,7 +190,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   });
 }
 
-// The sums of a block of several rows.
+// Sums of several rows in a block.
 template <class Isa>
 struct RowSums {
   static constexpr int kParts = 16 / Isa::kRows;
@@ -198,8 +198,8 @@ struct RowSums {
   typename Isa::Floats total[kStreamedRows][Isa::kPanels][kParts];
 };
 
-// 32 columns of a panel: where its group begins, from there to the vectors of weights, and whether the block ends with
-// them; the first row's activations, and from one row to the next.
+// 32 columns of a panel: the address of the group, the offset of the weight vectors in it, whether they end the block,
+// the first row's activations and the stride between rows.
 template <class Isa>
 struct Columns {
   const Panel16* weights;
@@ -209,13 +209,13 @@ struct Columns {
   typename Isa::Bytes levels;
   const int8_t* x;
   size_t x_stride;
-  // The block of the first row; that of the next is rows->block_count behind it.
+  // Block of the first row; the next row's is rows->block_count further on.
   const QuantizedRows* rows;
   size_t block;
 };
 
-// Adds columns of panel p to the sums of `Rows` rows from `first` on. A function of its own: compilers would unpack
-// weights for all rows of a block at once and spill them.
+// Adds columns of panel p to the sums of `Rows` rows from `first` on. Not inlined: compilers would unpack weights for
+// all rows of a block at once and spill them.
 template <class Isa, int Bits, bool Levels, bool Pair, int Rows>
 __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int first, int p, RowSums<Isa>& sums) {
   constexpr int kParts = RowSums<Isa>::kParts, kSets = Pair ? 2 : 1;
@@ -251,7 +251,7 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
   });
 }
 
-// The same for two to kStreamedRows rows, in sets whose sums fit registers.
+// add_columns for two to kStreamedRows rows, in sets whose sums fit registers.
 template <class Isa, int Bits, bool Levels, bool Pair>
 inline void add_rows(const Columns<Isa>& columns, int rows, int p, RowSums<Isa>& sums) {
   const auto add = [&](int first, int count) {
@@ -264,7 +264,7 @@ inline void add_rows(const Columns<Isa>& columns, int rows, int p, RowSums<Isa>&
   if (half < rows) add(half, rows - half);
 }
 
-// Rows of activations, two or more, as row_block. Weights of 32 columns stay in the nearest cache for all sets of rows.
+// row_block for `rows` rows, two or more: weights of 32 columns stay in the first-level cache for all sets of rows.
 template <class Isa, int Bits, bool Levels>
 inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row,
                        int rows) {
@@ -307,7 +307,7 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
     }
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }
-  // Once a block: written out, it would be most of the block's code.
+  // Not unrolled: it runs once per block, and would be most of the block's code.
 #pragma GCC unroll 1
   for (int p = 0; p < kPanels; p++)
 #pragma GCC unroll 1
@@ -316,8 +316,8 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
         store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row + m, &sums.total[m][p][part]);
 }
 
-// Panels `first` .. `last` as `Panels` streams, each of panels that follow each other in memory: block(panel, stride)
-// for one of each stream, and for those that are left. Or neighbours in memory as a block.
+// Reads panels `first` .. `last - 1` as `Panels` streams of neighbouring panels and calls block(panel, stride) for one
+// panel of each stream, then for the panels left over. With kNeighbours, a block is `Panels` neighbours instead.
 template <class Isa, int Panels, class Block>
 inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
   if (Isa::kNeighbours) {
@@ -329,7 +329,7 @@ inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
   if (rest < last) block(rest, 1);
 }
 
-// Panels `first` .. `last` for `Rows` rows whose sums registers hold.
+// Panels `first` .. `last - 1` for `Rows` rows whose sums fit registers.
 template <class Isa, int Bits, bool Levels, int Panels, int Rows>
 inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   in_streams<Isa, Panels>(first, last, [&](uint32_t panel, uint32_t stride) {
@@ -350,7 +350,7 @@ inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last,
   });
 }
 
-// Panels `first` .. `last` for `rows` rows, at most kStreamedRows.
+// Panels `first` .. `last - 1` for `rows` rows, at most kStreamedRows.
 template <class Isa, int Bits, bool Levels>
 inline void panel_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
   if (rows == 1) return row_streams<Isa, Bits, Levels, Isa::kPanels, 1>(args, first, last, row);

@@ -1,42 +1,43 @@
-// Activations quantized for panel16 weights: where they lie in scratch.
+// Layout in scratch of activations quantized for panel16 weights.
 #pragma once
 
 #include "../../panels.h"
 
 namespace lowbit {
 
-// Whether activations have a scale and a zero point a row, or a scale for each block of columns.
+// Activations have a scale and a zero point per row, or a scale per block of columns.
 enum class Granularity { kRow, kBlock };
 
-// Columns that share a scale where activations have one a block, at most.
+// Most columns of a block of activations.
 constexpr uint32_t kBlockColumns = 32;
 
-// Of a block: what sums of products start from, or the sum of the values where zero points are part of those; and what
-// the weights' scale is times, the scale of activations in blocks, else 1.
+// Numbers of a block. sum: initial value of the sums of products, or the sum of the activations where zero points are
+// part of those sums. factor: the scale of the block, by which the weights' scales are multiplied; 1 with scales per
+// row.
 struct BlockNumbers {
   int32_t sum;
   float factor;
 };
 
-// Activations quantized to int8 for panel16 weights: rows of `stride` values (groups padded with zeros). What follows
-// is of each row and block: groups that share a scale of weights are a block where activations have one scale a row,
-// else one or more.
+// int8 activations: rows of `stride` values, groups padded with zeros. Numbers are [row][block]. With a scale per row,
+// a block is a group of weights that share a scale; otherwise such a group has one block or more.
 struct QuantizedRows {
   int8_t* values;
   BlockNumbers* numbers;
   // Minus the sum of the values, times the factor; only for weights with zero points or minima.
   float* offsets;
-  // Of each row where they have one scale.
+  // Scales and zero points [row]; only with a scale per row.
   float* scales;
   int32_t* zeros;
-  // Columns of a block as they are stored, blocks of a group that shares a scale of weights, and of a row.
+  // Stored columns of a block, blocks per group that shares a scale of weights, and blocks per row.
   uint32_t block_length, blocks, block_count;
   bool in_blocks;
 
-  // Places of a row: those of the weights, but for groups of no whole blocks, which TorchAO's layout has.
+  // Bytes of a row: as many as the weights' padded columns, more where groups are no whole blocks, as in TorchAO's
+  // layout.
   size_t stride() const { return size_t{block_count} * block_length; }
 
-  // Fills in all sizes.
+  // Sets all sizes.
   void size(const Panel16& w, Granularity granularity) {
     in_blocks = granularity == Granularity::kBlock;
     const uint32_t length = w.part_length();
@@ -45,7 +46,7 @@ struct QuantizedRows {
     block_count = blocks * w.part_count();
   }
 
-  // Places the parts for m rows from an address on; gives their bytes.
+  // Places the arrays for m rows from an address on, and returns their bytes.
   size_t place(uint8_t* start, uint32_t m, const Panel16& w) {
     uint8_t* at = start;
     auto take = [&](size_t bytes) { return (at += round_up(bytes, 64)) - round_up(bytes, 64); };

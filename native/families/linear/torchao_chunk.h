@@ -1,4 +1,4 @@
-// Chunks of 128, 64 and 32 values as TorchAO packs them: src/kernels/layout/torchao-bits.ts.
+// Unpacks TorchAO's chunks of 128, 64 and 32 values, as in src/kernels/layout/torchao-bits.ts.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace lowbit {
 namespace {
 
-// How a chunk of TorchAO's layout is combined: runs of `lanes` values, `Fields` of them to each run of bytes.
+// Shape of a chunk: runs of `lanes` values, `kFields` of which share a run of bytes.
 template <int Bits>
 struct Chunk {
   static constexpr uint32_t kFields = Bits == 8 ? 1 : Bits == 4 ? 2 : Bits % 2 == 0 ? 4 : 8;
@@ -20,7 +20,7 @@ struct Chunk {
   }
 };
 
-// v = the fields that bytes b hold.
+// v = the fields in bytes b.
 template <int Bits>
 void unpack(const uint8_t* b, uint8_t* v) {
   if constexpr (Bits == 8) {
@@ -73,7 +73,7 @@ void unpack_halved(const uint8_t* b, uint8_t* v) {
   }
 }
 
-// `size` unsigned values of a chunk.
+// Unpacks the `size` unsigned values of a chunk.
 template <int Bits>
 void unpack_chunk(const uint8_t* bytes, uint32_t size, uint8_t* values) {
   using C = Chunk<Bits>;

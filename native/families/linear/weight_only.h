@@ -1,5 +1,4 @@
-// Linear layers with float activations over panel16 weights, written once for all x86 vectors. A lane is a row of a
-// panel.
+// Linear layers with float activations over panel16 weights, for all x86 vectors. A lane is a row of a panel.
 #pragma once
 
 #include "fields.h"
@@ -8,10 +7,11 @@
 #include "weight_only_call.h"
 
 namespace lowbit {
-// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
+// one of their instruction sets.
 namespace {
 
-// Panels of packed weights that make one of floats.
+// Packed panels per panel of floats.
 template <class Isa>
 constexpr uint32_t kPackedPanels = kPanelColumns<Isa> / 16;
 
@@ -21,7 +21,7 @@ size_t weight_only_panel16_scratch(const Call& call) {
   return weight_only_scratch_bytes(call, read_panel16(given.weights, given.n), kPanelColumns<Isa>);
 }
 
-// Lanes of weights 4 f .. 4 f + 3, one in each byte.
+// Weights 4 f .. 4 f + 3 of field f in each lane, one per byte.
 template <class Isa, int Bits, int Index>
 inline LOWBIT_INLINE typename Isa::Words unpack_words(const typename Isa::Words* chunk) {
   constexpr Field field = Fields<Bits>::field(Index);
@@ -35,16 +35,16 @@ inline LOWBIT_INLINE typename Isa::Words unpack_words(const typename Isa::Words*
   return value;
 }
 
-// What a group's rows have in common, one row a lane.
+// Zero points and scales of a group, one row per lane.
 template <class Isa>
 struct LaneGroup {
-  // Of the weights as stored, or of levels + 128, with what `byte_floats` wants added.
+  // Zero point of the weights as stored, or of levels + 128, plus the constant that `byte_floats` needs.
   typename Isa::V zero;
-  // Of the second part of groups of 16 in pairs, too.
+  // The second is that of the second group of 16 of a pair.
   typename Isa::V scales[2];
 };
 
-// Scales of part `part` of group g of the rows from `lane` on, which are no 8-bit floats.
+// Scales of part `part` of group g, for the rows from `lane` on; not for 8-bit float scales.
 template <class Isa>
 inline typename Isa::V lane_scales(const Panel16& w, const uint8_t* group, uint32_t g, uint32_t lane, uint32_t part) {
   if (w.f16_scales) return Isa::load_halves(reinterpret_cast<const uint16_t*>(group) + lane);
@@ -53,7 +53,7 @@ inline typename Isa::V lane_scales(const Panel16& w, const uint8_t* group, uint3
   return Isa::load_integers(reinterpret_cast<const int8_t*>(group) + 16 * part + lane) * factors;
 }
 
-// The rows from `lane` on.
+// Loads the group's numbers of the rows from `lane` on.
 template <class Isa>
 inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_t g, uint32_t lane) {
   auto zero = Isa::set(Isa::kByteFloat + (w.has_levels ? 128 : 1 << (w.bits - 1)));
@@ -62,22 +62,22 @@ inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_
   return {zero, {scales, w.parts == 2 ? lane_scales<Isa>(w, group, g, lane, 1) : scales}};
 }
 
-// Panels in turn, so that there are several independent sums: additions do not wait for each other. Without registers
-// for more sums than those of a panel, there would be nothing to gain.
+// Panels per block of rows: several give independent sums, so that additions do not wait for each other. 1 where
+// registers hold no more than one panel's sums.
 template <class Isa, int Rows>
 constexpr uint32_t panels_of_rows() {
   return Isa::kLanes < 16 ? 1 : Rows == 1 ? 4 : Rows < 4 ? 2 : 1;
 }
 
-// Activation rows `row` .. `row + Rows` with all rows of panels from `index` on, of which those past `last` are worked
-// on as that one again.
+// Activation rows `row` .. `row + Rows - 1` by all rows of panels from `index` on, where panels past `last` repeat that
+// one.
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t last, uint32_t row) {
   using V = typename Isa::V;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   constexpr int kPanels = panels_of_rows<Isa, Rows>(), kPanelParts = 16 / Isa::kLanes, kParts = kPanels * kPanelParts;
   const Panel16& w = args.weights;
-  // As wide as addresses, so that compilers make no index of its own for each load.
+  // size_t, as wide as addresses, so that compilers need no separate index for each load.
   const size_t stride = args.stride;
   const float* from = args.padded + row * stride;
   const auto levels = levels_of<Isa, Bits>(w);
@@ -101,7 +101,7 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t l
       });
     };
     for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors, from += 4 * kFields) {
-      // One panel after the other: registers hold what is read of one.
+      // One panel after the other: registers hold the loads of one.
       each_index<kPanels>([&](auto panel) LOWBIT_INLINE {
         constexpr int kFirst = panel * kPanelParts;
         typename Isa::Words chunk[kPanelParts][kVectors];
@@ -149,7 +149,8 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t l
   });
 }
 
-// A panel as floats, level - zero [k][kPanelColumns] and scales [groups][kPanelColumns] of which it fills 16.
+// Unpacks a panel to floats: level - zero [k][kPanelColumns] and scales [groups][kPanelColumns]. It fills 16 of the
+// columns.
 template <class Isa, int Bits, bool Levels>
 void unpack_floats(const Panel16& w, uint32_t index, float* out, float* scales) {
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
@@ -178,7 +179,7 @@ void unpack_floats(const Panel16& w, uint32_t index, float* out, float* scales) 
   }
 }
 
-// All rows of x with panels first .. last.
+// All rows of x by panels first .. last.
 template <class Isa, int Bits, bool Levels>
 void multiply_panels(const WeightOnly& args, uint32_t first, uint32_t last, uint32_t thread) {
   const Panel16& w = args.weights;

@@ -1,9 +1,8 @@
-// What calls of linear layers with float activations over packed panels share: the bound call and its scratch. Few
-// rows of activations are multiplied with weights that become floats in registers; for many, panels of floats are made
-// first.
+// The bound call and scratch of linear layers with float activations over packed panels. GEMV multiplies with weights
+// that become floats in registers; GEMM first unpacks panels to floats.
 //
-// y = sum over groups: scale * sum (level - zero) * x, + bias, of groups and of their columns in their order, whatever
-// kernel serves. Sums are in f32: the error is at most (k + 4 groups) * 2^-24 * sum |x| |w|.
+// y = sum over groups: scale * sum (level - zero) * x, + bias. All kernels add groups, and columns of a group, in
+// order. Sums are in f32: the error is at most (k + 4 groups) * 2^-24 * sum |x| |w|.
 #pragma once
 
 #include <algorithm>
@@ -12,34 +11,35 @@
 #include "arguments.h"
 
 namespace lowbit {
-// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
+// one of their instruction sets.
 namespace {
 
 struct WeightOnly {
   Panels weights;
   const float* x;
   float* y;
-  // Rows of x with groups padded by zeros, and for many rows panels of floats for each thread.
+  // padded: rows of x, groups padded with zeros. panels: for GEMM, unpacked panels of each thread.
   float* padded;
   float* panels;
   uint32_t m, panels_per_tile, rows_per_tile;
-  // Floats from one padded row to the next: not a power of two, which would give all rows the same places in a cache.
+  // Floats between padded rows: not a power of two, which would map all rows to the same cache sets.
   uint32_t stride;
 };
 static_assert(sizeof(WeightOnly) <= kArgsMax);
 
-// Rows of x from which weights are worth a panel of floats.
+// Rows of x from which unpacking panels to floats pays.
 constexpr uint32_t kPanelRowsMin = 16;
 
 static inline uint32_t padded_stride(const Panels& w) { return w.padded_k() + 16; }
 
-// Floats of panels of so many columns, of level - zero [padded_k][columns] and scales [groups][columns], of groups that
-// share a scale.
+// Floats of unpacked panels of `columns` columns: level - zero [padded_k][columns], and scales [groups][columns] of
+// groups that share a scale.
 static inline size_t panel_floats(const Panels& w, uint32_t columns) {
   return size_t{columns} * (w.padded_k() + w.part_count());
 }
 
-// Of `columns` columns of floats for each thread.
+// Bytes of scratch, with panels of `columns` columns for each thread.
 static inline size_t weight_only_scratch_bytes(const Call& call, const Panels& w, uint32_t columns) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   const uint32_t m = given.m;
@@ -61,7 +61,7 @@ static inline void pad_rows(const WeightOnly& args, uint32_t tile) {
   }
 }
 
-// Binds a call to these weights; tiles have a multiple of `panel_step` panels.
+// Binds a call to its weights. A tile has a multiple of `panel_step` panels.
 static inline WeightOnly& bind_weight_only(Step& step, const Call& call, const Panels& w, uint32_t panel_step) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   WeightOnly& args = step.init<WeightOnly>();

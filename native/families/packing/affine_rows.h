@@ -1,6 +1,6 @@
-// Rounds floats to integers with a scale (and zero point) for each group: src/quantize/affine.ts, hqq.ts and
-// group-fit.ts in C++, the same in every bit. Values are taken in blocks of 16, each in a lane of its own, so that
-// compilers make vectors of the loops for any instruction set without changing the order of a sum.
+// Rounds floats to integers with a scale (and zero point) per group, bit for bit as src/quantize/affine.ts, hqq.ts
+// (HQQ, Badri and Shaji 2023) and group-fit.ts. Values are taken in blocks of 16, one per lane, so that compilers
+// vectorize the loops for any instruction set without changing the order of a sum.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace {
 
 constexpr float kSmallestHqqScale = 0x1p-23f;
 constexpr int kHqqSteps = 20;
-// Weights that a thread takes at a time.
+// Weights per tile.
 constexpr size_t kTileWeights = 1 << 16;
 
-// Sums of neighbours at half the distance, until one is left: the order of `laneSum` in hqq.ts.
+// Sums lanes by halving: lane j += lane j + width, in the order of `laneSum` in hqq.ts.
 inline double lane_sum(double* lanes) {
   for (size_t width = kLanes / 2; width > 0; width /= 2)
     for (size_t j = 0; j < width; j++) lanes[j] += lanes[j + width];
@@ -33,10 +33,10 @@ inline Range range_of(const float* values, size_t count) {
   for_blocks(values, count, [&](const float* w, size_t, size_t) {
     for (size_t j = 0; j < kLanes; j++) low[j] = smaller(low[j], w[j]);
     for (size_t j = 0; j < kLanes; j++) high[j] = larger(high[j], w[j]);
-    // 0, but NaN from the first value on that is not finite.
+    // 0; NaN from the first value on that is not finite.
     for (size_t j = 0; j < kLanes; j++) odd[j] += w[j] * 0.0f;
   });
-  // Halves that shrink, in vectors: one lane after the other would take longer than all the rest.
+  // Reduces lanes by halving, in vectors: lane by lane, this would take longer than all the rest.
   for (size_t width = kLanes / 2; width > 0; width /= 2)
     for (size_t j = 0; j < width; j++) {
       low[j] = smaller(low[j], low[j + width]);
@@ -82,7 +82,7 @@ inline void quantize_group(const QuantizeArgs& args, const float* values, size_t
   const float exact = clamp(chosen, kSmallestScale, kLargestScale);
   const float scale = args.scale_type == ScaleType::kHalf ? half_scale(exact) : exact;
   const float zero = args.zeros ? clamp(args.qmin - rounded(range.low / exact), args.qmin, args.qmax) : 0;
-  // Clamped to whole numbers before it is rounded: the same as after.
+  // Clamps before rounding: with whole bounds, the result is the same as clamping after.
   const float inverse = 1.0f / scale, least = args.qmin - zero, most = args.qmax - zero;
   for_blocks(values, count, [&](const float* w, size_t first, size_t some) {
     int8_t block[kLanes];
@@ -96,7 +96,7 @@ inline void quantize_group(const QuantizeArgs& args, const float* values, size_t
   if (args.zeros) args.zeros[group] = static_cast<int8_t>(zero);
 }
 
-// One bit: -1 for negative weights, else 0, and their mean magnitude.
+// Quantizes to one bit: -1 for negative weights, else 0; the scale is the mean magnitude.
 inline void quantize_signs(const QuantizeArgs& args, const float* values, size_t count, int8_t* q, size_t group) {
   double sums[kLanes] = {};
   for_blocks(values, count, [&](const float* w, size_t first, size_t some) {
@@ -113,7 +113,7 @@ inline void quantize_signs(const QuantizeArgs& args, const float* values, size_t
   args.scales[group] = args.scale_type == ScaleType::kHalf && mean > 0 ? half_scale(mean) : mean;
 }
 
-// A row as floats, which may be the stored ones.
+// A row as f32; points at the stored row where that is f32.
 inline const float* row_of(const QuantizeArgs& args, size_t row, uint32_t thread) {
   const size_t k = args.k;
   if (args.type == FloatType::kF32) return static_cast<const float*>(args.weights) + row * k;
@@ -148,7 +148,7 @@ void quantize_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   }
 }
 
-// Of each thread: a row of floats, and what the search keeps of a group.
+// Scratch per thread: a row of floats, and the search's copies of a group.
 size_t quantize_scratch(const Call& call) {
   const auto given = arguments_of<QuantizeAffineArguments>(call);
   const size_t searched = searched_floats(given.group_size);

@@ -1,5 +1,5 @@
-// GPTQ's work on a block of columns: src/quantize/gptq-blocks.ts in C++, the same in every bit. Rows are taken 16 at a
-// time, one in each lane, since they do not depend on each other; columns of a row do.
+// GPTQ (Frantar et al. 2022) on a block of columns, bit for bit as src/quantize/gptq-blocks.ts. Rows do not depend on
+// each other, the columns of a row do: 16 rows are taken at a time, one per lane.
 #pragma once
 
 #include "search_group.h"
@@ -17,12 +17,12 @@ struct GptqArgs {
 };
 static_assert(sizeof(GptqArgs) <= kArgsMax);
 
-// A number of each row.
+// One number per row.
 struct Lanes {
   float at[kLanes];
 };
 
-// Some rows of columns `first` to `end`, column by column.
+// Columns `first` .. `end - 1` of up to 16 rows, column by column.
 struct BlockRows {
   size_t row, count, first, end;
   Lanes current[kBlockColumns], changes[kBlockColumns];
@@ -31,17 +31,17 @@ struct BlockRows {
   Lanes& changes_of(size_t column) { return changes[column - first]; }
 };
 
-// Grids of a group, one in each lane.
+// Scales and zero points of a group, one row per lane.
 struct GroupGrids {
   Lanes scale, inverse, zero, factor;
 };
 
-// Integers, and what they stand for.
+// Integers, and the weights that they stand for.
 struct RoundedLanes {
   Lanes q, value;
 };
 
-// `value` of the integers nearest to x, for grids that are not of scale 0, of which all is 0.
+// Rounds to signs: `value` of the nearest integer; scale 0 gives 0.
 struct SignRounding {
   explicit SignRounding(const QuantizeArgs&) {}
   RoundedLanes round(const Lanes& x, const GroupGrids& grids) const {
@@ -96,7 +96,7 @@ struct LevelRounding {
   float all[Count];
 };
 
-// Calls f(column, place of a row's number in [n, k], lane) for the rows that there are.
+// Calls f(column, index in [n, k], lane) for the rows that exist.
 template <class F>
 inline void each_place(const GptqArgs& args, const BlockRows& rows, size_t first, size_t end, F f) {
   for (size_t lane = 0; lane < rows.count; lane++) {
@@ -128,7 +128,7 @@ inline void set_grid(GroupGrids& grids, size_t lane, float scale, float zero, fl
   grids.factor.at[lane] = factor;
 }
 
-// Grids of the group that a column is in, as they are stored; none of rows that are not there.
+// Stored scales and zero points of the group of a column; 0 in lanes without a row.
 inline GroupGrids grids_of(const QuantizeArgs& args, const BlockRows& rows, size_t column) {
   GroupGrids grids = {};
   const size_t group = column / args.group_size, supers = (args.k + kSuperGroup - 1) / kSuperGroup;
@@ -146,7 +146,7 @@ inline Grid search_at(const QuantizeArgs& args, const float* row, size_t start, 
   return search_group<Search>(args, row, {0, start, std::min(args.group_size, args.k - start), 0}, thread);
 }
 
-// Chooses the grids of groups that begin at a column, and factors that do.
+// Searches scales and zero points for groups that begin at a column, and factors for super-blocks that do.
 template <class Search>
 inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, uint32_t thread) {
   const QuantizeArgs& args = given.grids;
@@ -176,7 +176,7 @@ inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, ui
   }
 }
 
-// current += or -= by * factors[j] of columns first .. end - 1.
+// current += by * factors[j] for columns first .. end - 1, or -=.
 template <bool Adds>
 inline void spread(BlockRows& rows, const Lanes& by, const float* factors, size_t first, size_t end) {
   for (size_t c = first; c < end; c++) {
@@ -189,7 +189,7 @@ inline void spread(BlockRows& rows, const Lanes& by, const float* factors, size_
   }
 }
 
-// Where the group of a column, or the block, ends.
+// End of the group of a column, or of the block if that comes first.
 inline size_t strip_end(const GptqArgs& args, size_t column) {
   return std::min(args.end, (column / args.grids.group_size + 1) * args.grids.group_size);
 }
@@ -216,7 +216,7 @@ void round_rows(const GptqArgs& args, BlockRows& rows, uint32_t thread) {
   write_changes(args, rows);
 }
 
-// Gives groups that lie in a block, from column `first` to `end`, the scales that suit their levels best.
+// Replaces the scales of groups within the block, columns `first` .. `end - 1`, by those that fit their levels best.
 inline void rescale_groups(const GptqArgs& args, BlockRows& rows, GroupGrids& own, const Lanes* levels, size_t first,
                            size_t end) {
   const QuantizeArgs& grids = args.grids;
@@ -311,7 +311,7 @@ void gptq_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   }
 }
 
-// Of each thread: what the search keeps of a group.
+// Scratch per thread: the search's copies of a group.
 size_t gptq_scratch(const Call& call) {
   return 4 * 3 * searched_floats(arguments_of<GptqBlockArguments>(call).group_size) * call.threads;
 }

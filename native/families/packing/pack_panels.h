@@ -1,5 +1,4 @@
-// Packs the integers of quantized rows into the panel layouts: src/kernels/layout/panels.ts in C++, the same in every
-// byte.
+// Packs quantized rows into the panel layouts, byte for byte as src/kernels/layout/panels.ts.
 #pragma once
 
 #include <algorithm>
@@ -16,22 +15,22 @@ namespace {
 struct PackArgs {
   const int8_t* qvals;
   const float* scales;
-  // Null without.
+  // Optional, as are levels and minima: null if absent.
   const int8_t* zeros;
   const int8_t* levels;
   const float* minima;
-  // Factors of scales and minima that are stored as integers.
+  // Factors of integer scales and minima.
   const float *super_scales, *super_minima;
   uint8_t* target;
   // Set to 1 when a scale is negative, or -0.
   int32_t* negative;
-  // Of the panels that are packed: `panels` stays null.
+  // Geometry of the packed panels; its `panels` stays null.
   Panels shape;
   uint32_t n, panels_per_tile;
 };
 static_assert(sizeof(PackArgs) <= kArgsMax);
 
-// Integers 4 step .. 4 step + 3 of a row of `count`, unsigned, one in each byte; 0 past the end.
+// Integers 4 step .. 4 step + 3 of a row of `count`, made unsigned, one per byte; 0 past the end.
 template <int Bits>
 inline uint32_t word_of(const int8_t* q, uint32_t count, uint32_t step) {
   constexpr uint32_t kFlips = 0x01010101u * (1u << (Bits - 1)), kKeep = 0x01010101u * ((1u << Bits) - 1);
@@ -46,7 +45,7 @@ inline uint32_t word_of(const int8_t* q, uint32_t count, uint32_t step) {
   return (word ^ kFlips) & kKeep & ((1u << (8 * some)) - 1);
 }
 
-// Stores the vectors that kFields words share. `value(f)` is word f.
+// Stores the kVectors words into which kFields words are packed; `value(f)` is word f.
 template <class Places, int Bits, class Value>
 inline void store_words(uint8_t* at, Value value) {
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
@@ -65,7 +64,7 @@ inline void store_words(uint8_t* at, Value value) {
   }
 }
 
-// The integers of one group of a panel: those of row r begin at `rows[r]`, null past the last row.
+// Packs one group of a panel. Integers of row r begin at `rows[r]`, which is null past the last row.
 template <int Bits>
 void pack_group(Panel16Places, const int8_t* const* rows, uint32_t count, uint32_t steps, uint8_t* vectors) {
   constexpr uint32_t kFields = Fields<Bits>::kFields;
@@ -99,7 +98,8 @@ inline int64_t level_sum(const PackArgs& args, const int8_t* q, uint32_t count, 
   return sum - static_cast<int64_t>(count) * zero;
 }
 
-// Scale or minimum of group g of a row, and the integer that times the factor is that; `sign` times it is stored.
+// Stores `sign` times a scale or minimum of group g of a row: as a float, or as the integer that gives it when
+// multiplied with its factor.
 inline void store_number(const Panels& w, float value, const float* factors, size_t row, uint32_t g, float sign,
                          uint8_t* at) {
   const float stored = value * sign;
@@ -115,7 +115,7 @@ inline void store_number(const Panels& w, float value, const float* factors, siz
   *at = static_cast<uint8_t>(static_cast<int8_t>(factor == 0 ? 0 : std::lrint(value / factor)));
 }
 
-// The factors of `rows` rows of a panel, in front of its groups.
+// Stores the factors of `rows` rows of a panel, in front of its groups.
 inline void store_factors(const Panels& w, const float* factors, size_t first, uint32_t rows, float sign, uint8_t* at) {
   if (w.e4m3_scales) {
     memcpy(at, factors + first, 4 * rows);
@@ -129,7 +129,7 @@ inline void store_factors(const Panels& w, const float* factors, size_t first, u
     }
 }
 
-// Scale, zero point and minimum of row `first + r` in a group that shares them; returns the sum of its weights.
+// Stores scale, zero point and minimum of row `first + r` for a group that shares them; returns the sum of its weights.
 inline double store_part(const PackArgs& args, uint8_t* group, uint32_t first, uint32_t r, uint32_t part,
                          uint32_t panel_rows) {
   const Panels& w = args.shape;

@@ -1,4 +1,4 @@
-// What the quantizers of a group have in common: their arguments, lanes, and rounding in float32.
+// Arguments, lanes and float32 rounding shared by the quantizers of groups.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,15 @@ namespace lowbit {
 namespace {
 
 constexpr size_t kLanes = 16;
-// Where floats are the whole numbers: adding and subtracting it rounds a lesser number, ties to even.
+// 1.5 * 2^23, where floats are the whole numbers: adding and subtracting it rounds smaller numbers, ties to even.
 constexpr float kWhole = 0x1.8p23f;
 constexpr float kSmallestScale = 0x1p-126f, kLargestScale = 0x1.fffffep127f;
 constexpr float kSmallestHalf = 0x1p-24f, kLargestHalf = 65504;
-// Largest magnitude of scales that are integers, and weights along k that share their factor.
+// Largest magnitude of integer scales, and weights along k that share their factor.
 constexpr float kIntegerMax = 127;
 constexpr size_t kSuperGroup = 256;
 
-// As numbered in src/kernels/families/packing/fields.ts; k-means gives a codebook.
+// Numbered as in src/kernels/families/packing/fields.ts; k-means gives a codebook.
 enum class Mapping : uint32_t { kSymmetric, kNoClippingError, kAsymmetric, kCodebook };
 enum class Algorithm : uint32_t { kAffine, kHqq, kMse };
 enum class ScaleType : uint32_t { kFloat, kHalf, kInteger };
@@ -28,20 +28,20 @@ struct QuantizeArgs {
   const void* weights;
   int8_t* qvals;
   float* scales;
-  // Of scales that are integers.
+  // Factors of integer scales.
   float* super_scales;
   // Null without zero points.
   int8_t* zeros;
-  // Of columns; null where all count alike.
+  // Weights of columns in the squared error; null: all count alike.
   const float* importance;
-  // Grids that are tried, and levels of a codebook.
+  // trials: candidates of the search. levels: of a codebook.
   const float* trials;
   const int8_t* levels;
   // Set to 1 when a weight is not finite.
   int32_t* failed;
-  // A row of floats for each thread.
+  // Scratch: a row of floats per thread.
   float* rows;
-  // Three more for each thread, where weights are searched.
+  // Scratch: three groups of floats per thread, for the search.
   float* searched;
   size_t n, k, group_size, groups, rows_per_tile;
   FloatType type;
@@ -53,7 +53,7 @@ struct QuantizeArgs {
   bool is_signs;
 };
 
-// What calls of several families say in the same fields.
+// Sets the fields that calls of several families share.
 template <class Given>
 void set_scheme(QuantizeArgs& args, const Given& given) {
   const int bits = given.bits;
@@ -82,7 +82,7 @@ inline float larger(float a, float b) { return b > a ? b : a; }
 inline float clamp(float value, float low, float high) { return value < low ? low : value > high ? high : value; }
 inline float rounded(float value) { return (value + kWhole) - kWhole; }
 
-// Calls f(block of 16 values, place of the first, how many are there); the last block is filled up with zeros.
+// Calls f(block of 16 values, index of the first, number of values); the last block is padded with zeros.
 template <class F>
 inline void for_blocks(const float* values, size_t count, F f) {
   size_t i = 0;

@@ -1,5 +1,5 @@
-// The search for the grid of least squared error: src/quantize/group-fit.ts in C++, the same in every bit. Grids are
-// tried 16 at a time, one in each lane, so that no sum crosses lanes.
+// Search for the scale and zero point of least squared error, bit for bit as src/quantize/group-fit.ts. 16 candidates
+// are tried at a time, one per lane, so that no sum crosses lanes.
 #pragma once
 
 #include "quantize_args.h"
@@ -7,19 +7,20 @@
 namespace lowbit {
 namespace {
 
-// Where a group is: its row, first column, number of weights and number in the row.
+// A group: its row, first column, number of weights, and index in the row.
 struct GroupPlace {
   size_t row, start, count, group;
 };
 
-// A group's weights over the largest magnitude, their importance, and the products of both; zeros up to whole blocks.
+// A group's weights divided by their largest magnitude, their importance, and importance * weight, all padded with
+// zeros to whole blocks.
 struct SearchedGroup {
   float *values, *importance, *products;
   size_t count;
   float peak;
 };
 
-// A number in each lane, and where one is so: vectors of any instruction set.
+// Compiler vectors of 16 floats, which any instruction set can have, and the masks of comparing them.
 typedef float LaneFloats __attribute__((vector_size(4 * kLanes)));
 
 inline LaneFloats load_lanes(const float* p) {
@@ -28,7 +29,7 @@ inline LaneFloats load_lanes(const float* p) {
   return lanes;
 }
 
-// Whole numbers of those that a zero point leaves, a zero point a lane.
+// Rounds to whole numbers within the range that a zero point leaves; one zero point per lane.
 struct WholeLevels {
   LaneFloats least, most;
   void round(const LaneFloats& scaled, LaneFloats& q) const {
@@ -37,7 +38,7 @@ struct WholeLevels {
   }
 };
 
-// Levels of a codebook, and where values are nearer to the next one.
+// Levels of a codebook as the lowest and steps up from it, with the thresholds from which the next one is nearer.
 template <size_t Count>
 struct Codebook {
   float lowest, steps[Count - 1], thresholds[Count - 1];
@@ -49,7 +50,7 @@ struct Codebook {
   }
 };
 
-// The nearest level: the lowest, and the steps over all thresholds that are below.
+// Nearest level: the lowest one plus the steps of all thresholds below the value.
 template <size_t Count>
 struct SummedLevels {
   const Codebook<Count> codebook;
@@ -62,7 +63,7 @@ struct SummedLevels {
   }
 };
 
-// How the nearest levels are found where an instruction set has no better way.
+// Search for the nearest level on instruction sets without a faster way.
 struct PlainSearch {
   template <size_t Count>
   using Levels = SummedLevels<Count>;
@@ -87,7 +88,7 @@ inline float sum_of_lanes(float* lanes) {
 
 inline float score_of(float product, float square) { return square > 0 ? product * product / square : 0; }
 
-// Sums of all grids, a grid a lane.
+// Sums of all candidates, one per lane.
 template <class Levels>
 inline SearchSums sums_of_trials(const SearchedGroup& group, const float* inverses, const Levels& levels) {
   const LaneFloats factors = load_lanes(inverses);
@@ -100,7 +101,7 @@ inline SearchSums sums_of_trials(const SearchedGroup& group, const float* invers
   return stored_sums(products, squares);
 }
 
-// Sums of one grid, a weight a lane. What is beyond the last weight has no importance.
+// Sums of one candidate, one weight per lane. Padding has no importance.
 template <class Levels>
 inline SearchSums sums_of_grid(const SearchedGroup& group, float inverse, const Levels& levels) {
   LaneFloats q, products = {}, squares = {};
@@ -112,7 +113,7 @@ inline SearchSums sums_of_grid(const SearchedGroup& group, float inverse, const 
   return stored_sums(products, squares);
 }
 
-// Floats that a thread keeps of each kind.
+// Floats of each of a thread's arrays.
 inline size_t searched_floats(size_t group_size) { return (group_size + kLanes - 1) / kLanes * kLanes; }
 
 inline SearchedGroup read_group(const QuantizeArgs& args, const float* values, const GroupPlace& place,
@@ -142,12 +143,12 @@ inline SearchedGroup read_group(const QuantizeArgs& args, const float* values, c
   return group;
 }
 
-// A grid: the scale, which may not be as it is stored yet, and the zero point.
+// A candidate: scale, perhaps not rounded to its stored form yet, and zero point.
 struct Grid {
   float scale, zero;
 };
 
-// Levels -1 and 1: the weighted mean of magnitudes.
+// Levels -1 and 1: the scale is the weighted mean of magnitudes.
 inline Grid search_signs(const SearchedGroup& group) {
   SearchSums sums;
   for (size_t i = 0; i < group.count; i += kLanes)
@@ -161,13 +162,13 @@ inline Grid search_signs(const SearchedGroup& group) {
   return {mean > 0 ? mean : 0, 0};
 }
 
-// The lane of the grid with the best score, and its scale, improved once.
+// Lane of the best candidate, and its scale after one least-squares step.
 struct Found {
   size_t place;
   float scale;
 };
 
-// The best of some grids, the first of equal ones.
+// Best of 16 candidates; the first of equal ones.
 inline size_t best_trial(const SearchSums& sums, float& score) {
   const LaneFloats zeros = {}, products = load_lanes(sums.products), squares = load_lanes(sums.squares);
   const LaneFloats scores = squares > zeros ? products * products / squares : zeros;
@@ -178,7 +179,7 @@ inline size_t best_trial(const SearchSums& sums, float& score) {
   return best;
 }
 
-// `levels_at(lane)` gives the levels of the grid of one lane in all lanes.
+// Finds the best candidate. `levels_at(lane)` gives the levels of one lane's candidate in all lanes.
 template <class Levels, class LevelsAt>
 inline Found find_grid(const SearchedGroup& group, const float* inverses, const Levels& levels, LevelsAt levels_at) {
   const SearchSums sums = sums_of_trials(group, inverses, levels);
@@ -190,7 +191,8 @@ inline Found find_grid(const SearchedGroup& group, const float* inverses, const 
   return {best, score_of(product, square) > score ? product / square : scale};
 }
 
-// Parts of the range between the least and the largest weight, with the zero points below and above the exact one.
+// Candidates with zero points: fractions of the range of the weights, each with the zero points below and above the
+// exact one.
 inline void try_zeros(const QuantizeArgs& args, const SearchedGroup& group, float* inverses, float* zeros) {
   float low = 0, high = 0;
   for (size_t i = 0; i < group.count; i++) {
@@ -251,7 +253,7 @@ inline void round_to_levels(const QuantizeArgs& args, const float* w, size_t cou
   });
 }
 
-// The grid of a group; that of zeros has no scale.
+// Scale and zero point of a group; a group of zeros has scale 0.
 template <class Search>
 inline Grid search_group(const QuantizeArgs& args, const float* row, const GroupPlace& place, uint32_t thread) {
   const SearchedGroup group = read_group(args, row, place, thread);
@@ -265,7 +267,7 @@ inline Grid search_group(const QuantizeArgs& args, const float* row, const Group
   }
 }
 
-// A scale as it is stored: 0 is that of zeros where a codebook or integers have it.
+// A scale rounded to its stored form. Codebooks and integer scales keep 0 for a group of zeros.
 inline float stored_scale(const QuantizeArgs& args, float scale, float factor) {
   if (args.scale_type == ScaleType::kInteger) {
     const float whole = factor == 0 ? 0 : rounded(clamp(scale / factor, -kIntegerMax, kIntegerMax));
@@ -278,7 +280,7 @@ inline float stored_scale(const QuantizeArgs& args, float scale, float factor) {
   return scale < 0 ? -stored : stored;
 }
 
-// The integers of a group for a grid as it is stored.
+// Rounds a group to integers for a stored scale and zero point.
 inline void round_group(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
   if (args.is_signs) {
     for (size_t i = 0; i < count; i++) q[i] = w[i] < 0 ? -1 : 0;
@@ -296,7 +298,7 @@ inline void round_group(const QuantizeArgs& args, const float* w, size_t count, 
   }
 }
 
-// The least binary16 number that is not below what makes integers of scales up to a magnitude.
+// Factor of integer scales up to a magnitude: the least binary16 number that is at least peak / kIntegerMax.
 inline float factor_of(float peak) {
   const float factor = peak / kIntegerMax;
   const uint16_t near = float_to_half(factor);
@@ -304,7 +306,7 @@ inline float factor_of(float peak) {
   return value >= factor ? smaller(value, kLargestHalf) : half_to_float(static_cast<uint16_t>(near + 1));
 }
 
-// Groups first .. last - 1 of a row, which share a factor where scales are integers.
+// Searches groups first .. last - 1 of a row, which share a factor where scales are integers.
 template <class Search>
 inline void search_groups(const QuantizeArgs& args, const float* values, size_t row, size_t first, size_t last,
                           uint32_t thread) {

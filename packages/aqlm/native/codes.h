@@ -1,9 +1,10 @@
-// Geometry of packed AQLM codes, which packages/aqlm/src/layout.ts describes, and how a product is split among threads.
+// Geometry of packed AQLM codes (Egiazarian et al. 2024), described in packages/aqlm/src/layout.ts, and how a product
+// is split among threads.
 //
 // y[o] = scale[o] * sum over groups g, codebooks c of vector[c][code[o][g][c]] . x[g] + bias[o]
 //
-// Inputs are cut into slices that depend on the sizes only. A slice has sums of its own, and these are added in order:
-// the result is the same whatever the number of threads, and no two threads write to one place.
+// Inputs are split into slices, by the sizes only. Each slice has its own sums, which are added in order: the result is
+// the same for any number of threads, and no two threads write to the same place.
 #pragma once
 
 #include <algorithm>
@@ -18,19 +19,20 @@
 
 namespace lowbit {
 namespace aqlm {
-// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
+// one of their instruction sets.
 namespace {
 
-// Outputs of a tile and input groups of a block: TILE and BLOCK of packages/aqlm/src/layout.ts.
+// Outputs of a tile and input groups of a block, as TILE and BLOCK in packages/aqlm/src/layout.ts.
 constexpr uint32_t kTile = 64, kBlock = 16;
 constexpr uint32_t kHeaderBytes = 64;
-// Of every part of the scratch.
+// Alignment of each part of the scratch.
 constexpr size_t kAlignment = kScratchAlignment;
-// Inputs of a group at most: GROUP_MAX of packages/aqlm/src/form.ts. Vectors of a codebook for codes of 8 bits.
+// Most inputs of a group, as GROUP_MAX in packages/aqlm/src/form.ts; and vectors of a codebook with 8-bit codes.
 constexpr uint32_t kInGroupMax = 64, kEntries = 256;
-// Values of codebooks that one work item converts.
+// Codebook values converted per work item.
 constexpr size_t kValuesAtOnce = 1 << 16;
-// Slices of inputs, at most. bench/aqlm-split.cc compares with one, which leaves threads the outputs to share.
+// Most slices of the inputs. bench/aqlm-split.cc compares with one slice, where threads share the outputs.
 #if defined(LOWBIT_AQLM_SLICES)
 constexpr uint32_t kSlices = LOWBIT_AQLM_SLICES;
 #else
@@ -39,9 +41,9 @@ constexpr uint32_t kSlices = 8;
 
 struct Codes {
   const uint8_t* codes;
-  // Sizes of the weights; a code stands for `in_group` inputs and `out_group` outputs.
+  // Sizes of the weights; a code stands for a vector of `in_group` inputs by `out_group` outputs.
   uint32_t n, k, code_bytes, codebooks, in_group, out_group, mask;
-  // Input groups, blocks of them, tiles of outputs.
+  // Numbers of input groups, of blocks of them, and of tiles of outputs.
   uint32_t groups, blocks, tiles;
 
   uint32_t entries() const { return mask + 1; }
@@ -49,14 +51,14 @@ struct Codes {
   size_t vector_values() const { return size_t{codebooks} * entries() * out_group * in_group; }
   uint32_t vector_tiles() const { return static_cast<uint32_t>((vector_values() + kValuesAtOnce - 1) / kValuesAtOnce); }
   uint32_t block_groups(uint32_t block) const { return std::min(kBlock, groups - block * kBlock); }
-  // Rows of kTile codes of a tile in a block: one for each group and codebook.
+  // Codes of a tile in a block: rows of kTile codes, one for each group and codebook.
   const uint8_t* tile(uint32_t block, uint32_t index) const {
     const size_t row = static_cast<size_t>(block) * kBlock * tiles + static_cast<size_t>(index) * block_groups(block);
     return codes + row * codebooks * kTile * code_bytes;
   }
 };
 
-// Reads a buffer whose header TypeScript has checked.
+// Reads the header of a buffer, which TypeScript has checked.
 static inline Codes read_codes(const void* buffer) {
   const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
   Codes codes{};
@@ -74,10 +76,10 @@ static inline Codes read_codes(const void* buffer) {
   return codes;
 }
 
-// Position of an output in a row of codes.
+// Place of an output in a row of codes.
 static inline uint32_t lane_of(uint32_t output) { return output < kTile / 2 ? 2 * output : 2 * output + 1 - kTile; }
 
-// What all kernels are given.
+// Arguments of all kernels.
 struct Arguments {
   Codes codes;
   const float* x;
@@ -105,9 +107,9 @@ static inline Arguments read_arguments(const Call& call) {
 }
 
 struct Product : Arguments {
-  // Blocks of a slice and tiles of a chunk of outputs; a work item is one of each.
+  // Blocks per slice and tiles per chunk of outputs; a work item is one slice of one chunk.
   uint32_t slice_blocks, slices, chunk_tiles, chunks;
-  // The codebooks as work items read them: as they are stored, or prepared in the first phase.
+  // The codebooks that work items read: as stored, or as prepared in the first phase.
   const void* table;
   // Scratch: prepared codebooks, sums [slices][m][outputs padded to tiles], memory of each thread.
   uint8_t* prepared;
@@ -121,7 +123,7 @@ struct Product : Arguments {
   }
 };
 
-// Bytes that a kernel needs for prepared codebooks, and in each thread.
+// Bytes that a kernel needs for prepared codebooks, and per thread.
 struct Memory {
   size_t prepared, own;
 };
@@ -147,7 +149,8 @@ static inline Product& init_product(Step& step, const Call& call, Memory memory)
   return p;
 }
 
-// Splits into slices, and where there are too few for the threads, into chunks of `chunk_step` tiles or more.
+// Splits the product into slices and, where these are too few for the threads, into chunks of at least `chunk_step`
+// tiles.
 static inline void split_product(Step& step, Product& p, uint32_t threads, uint32_t chunk_step) {
   const Codes& codes = p.codes;
   p.slice_blocks = ceil_div(codes.blocks, kSlices);
@@ -160,7 +163,7 @@ static inline void split_product(Step& step, Product& p, uint32_t threads, uint3
   step.tiles[2] = std::min(codes.tiles, 4 * threads);
 }
 
-// The blocks and tiles of a work item.
+// Blocks and tiles of a work item.
 struct Item {
   uint32_t slice, first_block, last_block, first_tile, last_tile;
 };
@@ -189,7 +192,7 @@ static inline void halves_to_floats(const uint16_t* halves, uint32_t count, floa
   for (; i < count; i++) to[i] = half_to_float(halves[i]);
 }
 
-// The last phase: adds the slices, multiplies by the scales, adds the bias. Loops that compilers vectorise.
+// Last phase: adds the slices, multiplies by the scales and adds the bias, in loops that compilers vectorize.
 static inline void add_slices(const Product& p, uint32_t part, uint32_t parts) {
   const uint32_t n = p.codes.n, out_group = p.codes.out_group;
   const uint32_t step = ceil_div(ceil_div(n, kTile), parts) * kTile;

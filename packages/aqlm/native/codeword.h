@@ -1,5 +1,5 @@
-// Products that read whole vectors of the codebooks: exact in float32, for every form. An `Isa` supplies eight floats,
-// and `Outputs` the vectors of so many outputs side by side.
+// AQLM with whole vectors of the codebooks: exact in f32, for weights of any form. An `Isa` supplies eight floats,
+// `Outputs` the vectors of several outputs side by side.
 #pragma once
 
 #include "codes.h"
@@ -8,7 +8,7 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Rows of x that one decoding of the weights serves.
+// Rows of x that share one decoding of the weights.
 constexpr uint32_t kRowsAtOnce = 8;
 
 template <class Isa, uint32_t Rows, class Code, class Vector>
@@ -64,7 +64,7 @@ struct SingleOutputs {
   static void store_sums(V sums, float* to) { to[0] = Isa::sum(sums); }
 };
 
-// Where the vectors of a block's codes begin, [groups][lanes]; asks memory for the codes of the next tile.
+// Offsets of the vectors of a block's codes, [groups][lanes]. Prefetches the codes of the next tile.
 template <class Code>
 inline void vector_offsets(const Codes& w, uint32_t block, uint32_t tile, uint32_t (*offsets)[kTile]) {
   const Code* codes = reinterpret_cast<const Code*>(w.tile(block, tile));
@@ -76,8 +76,8 @@ inline void vector_offsets(const Codes& w, uint32_t block, uint32_t tile, uint32
   }
 }
 
-// One codebook of vectors of 8 inputs and one output: what waits for vectors, which come from the second-level cache,
-// is apart from what finds out where they are, so that many are on their way at once.
+// For one codebook of vectors of 8 inputs and one output. Offsets are computed ahead of the loads of vectors, which
+// come from the second-level cache, so that many loads are outstanding at once.
 template <class Outputs, uint32_t Rows, class Code, class Vector>
 inline void single_vector_rows(const Product& p, const Item& item, uint32_t row) {
   using V = typename Outputs::V;
@@ -133,7 +133,7 @@ void codeword_item(const Product& p, const Item& item) {
 
 constexpr size_t kConvertAtOnce = 1 << 16;
 
-// Codebooks as f32, where the instruction set has no conversion to do it on the way.
+// Converts codebooks to f32 where the instruction set cannot convert as it loads.
 static inline void convert_vectors(const Product& p, uint32_t tile) {
   const size_t first = tile * kConvertAtOnce, last = std::min(p.codes.vector_values(), first + kConvertAtOnce);
   float* target = reinterpret_cast<float*>(p.prepared);

@@ -1,5 +1,5 @@
-// AQLM for many rows of x, in float32 for every form: panels of weights are decoded once and then multiplied as those
-// of float linear layers are. An `Isa` is one of families/linear/float_rows.h.
+// AQLM GEMM in f32 for weights of any form: panels of weights are decoded once, then multiplied like those of float
+// linear layers. An `Isa` is one of families/linear/float_rows.h.
 #pragma once
 
 #include "codes.h"
@@ -10,7 +10,7 @@ namespace aqlm {
 namespace {
 
 struct FloatGemm : Arguments {
-  // Rows of x apart by a stride that is no power of two; codebooks as f32; a panel for each thread.
+  // spaced: rows of x with a stride that is no power of two. table: codebooks as f32. panels: one per thread.
   float* spaced;
   float* table;
   float* panels;
@@ -19,7 +19,7 @@ struct FloatGemm : Arguments {
 };
 static_assert(sizeof(FloatGemm) <= kArgsMax);
 
-// Values of a group of a row of weights, from its codes on; `Books` codebooks of 256 vectors of 8 inputs, 0 for any.
+// Decodes a group of a row of weights from its codes. `Books`: codebooks of 256 vectors of 8 inputs; 0 for any form.
 template <class Code, uint32_t Books>
 inline void decode_group(const FloatGemm& p, const Code* codes, const float* vectors, float scale, float* to) {
   const Codes& w = p.codes;
@@ -37,7 +37,7 @@ inline void decode_group(const FloatGemm& p, const Code* codes, const float* vec
   }
 }
 
-// Rows `first` .. `first + count` of the weights as a panel [k][kPanelColumns]; columns beyond are zeros.
+// Decodes rows `first` .. `first + count - 1` of the weights to a panel [k][kPanelColumns]; further columns are zeros.
 template <class Isa, class Code, uint32_t Books>
 void decode_panel(const FloatGemm& p, uint32_t first, uint32_t count, float* panel) {
   constexpr uint32_t kLanes = Isa::kLanes, kGroupsAtOnce = kLanes > 8 ? kLanes / 8 : 1;

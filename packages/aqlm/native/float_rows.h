@@ -1,12 +1,11 @@
-// The rows of kernels in float32, which differ by instruction set only: whole vectors for a few rows of x, panels of
-// decoded weights for many.
+// The f32 kernels of an instruction set: whole vectors for a few rows of x, panels of decoded weights for many.
 #pragma once
 
 #include "codeword.h"
 #include "float_gemm.h"
 
-// `Isa8` supplies eight floats as codeword.h wants them, `Isa` vectors as families/linear/float_rows.h does, in panels
-// of `COLUMNS`, which serve from `ROWS` rows of x on.
+// `Isa8` supplies eight floats for codeword.h, `Isa` the vectors of families/linear/float_rows.h. Panels of `COLUMNS`
+// columns serve from `ROWS` rows of x on.
 #define LOWBIT_AQLM_FLOAT_ROWS(TARGET, NEEDS, Isa8, Isa, ROWS, COLUMNS)                            \
   KernelRow{"aqlm_f32_cx_" #ROWS "x" #COLUMNS "x1_" TARGET,                                        \
             "aqlm",                                                                                \

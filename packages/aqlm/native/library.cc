@@ -1,4 +1,4 @@
-// AQLM's kernels as a library that the native addon loads: the rows of all instruction sets, best first.
+// AQLM's kernels as a library that the native addon loads: the kernels of all instruction sets, best first.
 #include <initializer_list>
 #include <vector>
 
@@ -31,7 +31,7 @@ LOWBIT_AQLM_TABLES(LOWBIT_DECLARE)
 
 namespace {
 
-// The tables one after the other, copied when the library is loaded.
+// Concatenates the tables when the library is loaded.
 std::vector<KernelRow> all_rows() {
   std::vector<KernelRow> rows;
 #define LOWBIT_LIST(table) table(),

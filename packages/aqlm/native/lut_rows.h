@@ -1,14 +1,14 @@
-// AQLM for codes of 8 bits and several rows of x: an entry of a table is a vector of sums, of as many rows as a batch
-// has, and a code's vector is loaded and added to those of its output. Written once for all instruction sets.
+// AQLM for 8-bit codes and several rows of x by lookup tables: an entry is a vector of sums, one for each row of a
+// batch; the entry of each code is loaded and added to those of its output. Written once for all instruction sets.
 //
-// Entries are rounded to a step that is the same for a run of groups and such that sums of 16 bits hold those of a run:
-// both roundings make some 4e-4 of a result.
+// Entries are rounded to a step shared by a run of groups, such that the sums of a run fit 16 bits. The roundings of
+// inputs and entries make some 4e-4 of a result.
 //
-// A `Batch` supplies kRows; a vector V of kRows sums and add(a, b); how many tables, kAtOnce, lie in the nearest cache;
-// Inputs of a run, in steps, with their steps[kRows], and set_inputs for a row of them; prepared_bytes and prepare for
-// codebooks, build_table; add_to_totals for sums as floats, with Steps of theirs in registers; Isa8, eight floats, and
-// Floats, a vector of them. Of rounding, kFinest is the least step of inputs up to 1, kRunMax what lengths of groups
-// times lengths of vectors of a run may sum up to.
+// A `Batch` supplies kRows; V, a vector of kRows sums, and add(a, b); kAtOnce, the number of tables that fit the
+// first-level cache; Inputs, a run's inputs in steps with their steps[kRows], and set_inputs for one row of them;
+// prepared_bytes and prepare for codebooks, and build_table; add_to_totals, which adds sums as floats, with Steps in
+// registers; Isa8, eight floats, and Floats, a vector of floats. For rounding: kFinest, the least step of inputs up to
+// 1, and kRunMax, the bound of the sum over a run of lengths of groups times lengths of vectors.
 #pragma once
 
 #include "families/linear/float_panels.h"
@@ -18,19 +18,20 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Tables of a run with groups of 8 inputs, at most, and inputs of a run.
+// Most tables of a run with groups of 8 inputs, and most inputs of a run.
 constexpr uint32_t kRunTables = 12, kRunInputs = 256;
-// Tiles whose sums lie in the caches, at most; work items that there are at least, where blocks are many enough.
+// Most tiles whose sums stay in the caches, and fewest work items, given enough blocks.
 constexpr uint32_t kChunkTiles = 128, kItems = 16;
-// Tiles whose codes are fetched ahead.
+// Tiles by which codes are prefetched ahead.
 constexpr uint32_t kTilesAhead = 2;
 
 struct Batches : Arguments {
-  // Rows of x of a batch.
+  // Rows of x per batch.
   uint32_t rows;
-  // Of rows, of tiles, of blocks; a work item is one of each.
+  // Numbers of batches of rows, chunks of tiles and slices of blocks, a work item being one of each; tiles per chunk,
+  // and blocks per slice.
   uint32_t batches, chunk_tiles, chunks, slice_blocks, slices;
-  // Groups and codebooks of a run: one group, or all codebooks.
+  // Groups and codebooks of a run: of these, one group or all codebooks.
   uint32_t run_groups, run_books;
   uint32_t own_bytes;
   // Scratch: prepared codebooks, sums [slices][batches][tiles][64 codes][rows], memory of each thread.
@@ -51,8 +52,8 @@ struct RunMemory {
   typename Batch::V* tables;
 };
 
-// Rows of x, `groups` groups from `x` on, as a run's inputs. Step by step for all rows: one row's steps wait for each
-// other.
+// Quantizes `groups` groups of rows of x, from `x` on, to a run's inputs. Each step is done for all rows before the
+// next: the steps of one row depend on each other.
 template <class Batch>
 void quantize_rows(const Batches& p, const float* x, uint32_t groups, uint32_t rows, typename Batch::Inputs* inputs) {
   using Isa8 = typename Batch::Isa8;
@@ -81,7 +82,7 @@ void quantize_rows(const Batches& p, const float* x, uint32_t groups, uint32_t r
   }
 }
 
-// Adds to a run's sums, or begins them.
+// Adds to a run's sums, or sets them.
 template <class Batch, bool Begins>
 struct AddToSums {
   using V = typename Batch::V;
@@ -104,12 +105,12 @@ struct AddToTotals {
   }
 };
 
-// Gives `add` what is found in `Tables` tables for rows of codes in tiles, which are `stride` apart. Meanwhile those of
-// tiles ahead, and of the next block, `next` on, are fetched.
+// Looks up rows of codes of several tiles, `stride` apart, in `Tables` tables, and passes each sum to `add`. Prefetches
+// the codes of tiles ahead, and those of the next block, `next` bytes further on.
 template <class Batch, uint32_t Tables, class Add>
 void add_rows(const uint8_t* codes, size_t stride, size_t next, uint32_t tiles, const typename Batch::V* tables,
               const Add& target) {
-  // Compilers must expect another's to change with each sum that is stored.
+  // A local copy: compilers must expect that each stored sum changes the referenced one.
   const Add add = target;
   for (uint32_t tile = 0; tile < tiles; tile++, codes += stride) {
     for (uint32_t t = 0; t < Tables; t++) {
@@ -129,13 +130,12 @@ void add_rows(const uint8_t* codes, size_t stride, size_t next, uint32_t tiles, 
   }
 }
 
-// The tiles of a chunk.
+// Tiles of a chunk.
 struct Chunk {
   uint32_t tile, tiles;
 };
 
-// The runs of `groups` groups of a block from `first` on; there are several where a single group has too many
-// codebooks.
+// Sums the runs of `groups` groups of a block from `first` on: several runs if one group has too many codebooks.
 template <class Batch>
 void sum_runs(const Batches& p, uint32_t block, uint32_t first, uint32_t groups, Chunk chunk,
               const typename Batch::Inputs& inputs, const RunMemory<Batch>& own, float* totals, bool first_run) {
@@ -188,7 +188,7 @@ void batch_item(const Batches& p, uint32_t index, const RunMemory<Batch>& own) {
     }
 }
 
-// y of a vector of outputs from `output` on, at `place` of a tile, and a batch of rows: adds the slices.
+// Adds the slices and stores y of a vector of outputs, from `place` of a tile on, for a batch of rows.
 template <class Isa>
 void write_outputs(const Batches& p, uint32_t tile, uint32_t place, uint32_t batch) {
   using V = typename Isa::V;
@@ -209,7 +209,7 @@ void write_outputs(const Batches& p, uint32_t tile, uint32_t place, uint32_t bat
     for (uint32_t i = 0; i < std::min(kLanes, p.m - row); i++) {
       const V y = v[i] * scale + bias;
       float* to = p.y + size_t{row + i} * p.codes.n + output;
-      // Masked stores take long.
+      // Whole vectors apart: masked stores are slow.
       if (count == kLanes) Isa::store(to, y);
       else Isa::store_some(to, y, count);
     }
@@ -230,7 +230,7 @@ void batches_run(const Step& step, uint32_t phase, uint32_t index, uint32_t thre
       write_outputs<Isa>(p, index, place, batch);
 }
 
-// How a product is split, which depends on its sizes only; `memory` begins anywhere.
+// Splits a product, by its sizes only, and places its scratch at `memory`.
 template <class Few, class Many>
 Batches split_batches(const Call& call, void* memory) {
   Batches p{read_arguments(call)};
@@ -238,10 +238,10 @@ Batches split_batches(const Call& call, void* memory) {
   p.batches = ceil_div(p.m, p.rows);
   p.chunks = ceil_div(p.codes.tiles, kChunkTiles);
   p.chunk_tiles = ceil_div(p.codes.tiles, p.chunks);
-  // Entries of tables grow with the root of a group's inputs, bounds with the inputs.
+  // Entries grow with the square root of a group's inputs, their bounds with the inputs.
   const uint32_t tables = static_cast<uint32_t>(kRunTables * std::sqrt(8.0f / static_cast<float>(p.codes.in_group)));
   p.run_books = std::min(p.codes.codebooks, tables);
-  // No run is longer than as many runs of a block need.
+  // Runs no longer than the number of runs in a block requires.
   p.run_groups = ceil_div(kBlock, ceil_div(kBlock, std::max(1u, tables / p.codes.codebooks)));
   p.slice_blocks = ceil_div(p.codes.blocks, std::min(kSlices, ceil_div(kItems, p.batches * p.chunks)));
   p.slices = ceil_div(p.codes.blocks, p.slice_blocks);
@@ -258,7 +258,7 @@ size_t batches_scratch(const Call& call) {
   return reinterpret_cast<uintptr_t>(p.own) + size_t{call.threads} * p.own_bytes;
 }
 
-// Batches of one size for few rows, and of another for many.
+// Batches of one size for few rows, of another for many.
 template <class Few, class Many>
 void batches_prepare(Step& step, const Call& call) {
   const auto given = arguments_of<AqlmArguments>(call);

@@ -1,5 +1,5 @@
-// Products through tables of sums in float32, for codes of 8 bits: vector . x is computed once for each vector and
-// looked up for each output. Plain loops that every compiler vectorises.
+// AQLM for 8-bit codes by lookup tables in f32: vector . x is computed once per vector and looked up for each output.
+// Plain loops that every compiler vectorizes.
 #pragma once
 
 #include "codes.h"
@@ -8,7 +8,7 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Codebooks as f32 [codebooks][in_group][256], so that tables are built a vector of entries at a time.
+// Transposes codebooks to f32 [codebooks][in_group][256], so that tables are built a vector of entries at a time.
 static inline void transpose_vectors(const Product& p, uint32_t codebook) {
   const uint32_t length = p.codes.in_group;
   float* target = reinterpret_cast<float*>(p.prepared) + static_cast<size_t>(codebook) * length * kEntries;
@@ -27,10 +27,10 @@ static inline void build_entries(const float* vectors, const float* x, uint32_t 
   memcpy(table, sums, sizeof sums);
 }
 
-// Tables that lie in the nearest cache; tiles whose codes are fetched ahead.
+// Tables that fit the first-level cache, and tiles by which codes are prefetched ahead.
 constexpr uint32_t kTablesAtOnce = 16, kTilesAhead = 2;
 
-// Tables of a block, [groups][codebooks][256], `count` from `first` on.
+// Builds tables first .. first + count - 1 of a block's [groups][codebooks][256].
 static inline void build_tables(const Product& p, const float* x, uint32_t first, uint32_t count, float* tables) {
   const uint32_t length = p.codes.in_group;
   for (uint32_t row = first; row < first + count; row++, tables += kEntries) {
@@ -41,7 +41,7 @@ static inline void build_tables(const Product& p, const float* x, uint32_t first
   }
 }
 
-// Keeps a value from becoming a lane of a vector, which would be gathered lane by lane.
+// Keeps compilers from making a value a lane of a vector, which they would gather lane by lane.
 static inline void keep_apart(float& value) {
 #if defined(__aarch64__)
   asm("" : "+w"(value));
@@ -50,7 +50,8 @@ static inline void keep_apart(float& value) {
 #endif
 }
 
-// Adds what is found for a tile to y; eight outputs, of both halves of the tile in turn, stay in registers.
+// Adds the entries of a tile's codes to y. Sums of eight outputs, alternating between the halves of the tile, stay in
+// registers.
 static inline void look_up(const uint8_t* codes, const float* tables, uint32_t rows, float* y) {
   for (uint32_t lane = 0; lane < kTile; lane += 8, y += 4) {
     float sums[8];

@@ -1,4 +1,4 @@
-// How large x and the vectors of codebooks are, from which the steps of integers follow, and vectors in such steps. An
+// Magnitudes of x and of the codebooks' vectors, which determine the steps of integers, and vectors in such steps. An
 // `Isa8` supplies eight floats (x86/floats8.h, arm/floats8.h).
 #pragma once
 
@@ -16,7 +16,7 @@ inline typename Isa8::F8 load8(const Arguments& a, size_t at) {
   return Isa8::load(static_cast<const float*>(a.vectors) + at);
 }
 
-// Magnitudes of floats, eight by eight.
+// Largest magnitude of floats, eight at a time.
 template <class Isa8>
 struct Magnitudes {
   using F8 = typename Isa8::F8;
@@ -26,11 +26,11 @@ struct Magnitudes {
     none = Isa8::multiply_add(v, Isa8::zero(), none);
   }
   float largest() const { return std::max(Isa8::largest(peak), 0x1p-100f); }
-  // 0, or NaN where a float is not finite: maxima do not tell.
+  // 0, or NaN where a float is not finite, which maxima may pass over.
   float zero() const { return Isa8::sum(none); }
 };
 
-// The longest of vectors of `length` values times `unit`, squared; `load` gives eight values.
+// Squared length of the longest of the vectors of `length` values times `unit`; `load` gives eight values.
 template <class Isa8, class Load>
 float longest_square(size_t count, uint32_t length, float unit, Load load) {
   using F8 = typename Isa8::F8;
@@ -46,8 +46,8 @@ float longest_square(size_t count, uint32_t length, float unit, Load load) {
   return longest;
 }
 
-// The step of all vectors, NaN where a value is not finite, the length of the longest one and the sum of the codebooks'
-// longest in steps, then the vectors.
+// The vectors' step, NaN where a value is not finite; the length of the longest vector; the sum of the codebooks'
+// longest, in steps; and the vectors.
 template <class Value>
 struct PreparedVectors {
   float* step;
@@ -64,13 +64,13 @@ inline PreparedVectors<Value> prepared_vectors(uint8_t* memory) {
   return {first, first + 1, first + 2, reinterpret_cast<Value*>(memory + kSizesBytes)};
 }
 
-// Sets the sizes of vectors of codes of 8 bits, whose largest value is to be `largest` steps; returns the inverse step.
+// Measures vectors of 8-bit codes, whose largest value is to be `largest` steps; returns the inverse step.
 template <class Isa8, class Value>
 float measure_vectors(const Arguments& p, float largest, const PreparedVectors<Value>& prepared) {
   const size_t book = size_t{kEntries} * p.codes.in_group, count = p.codes.codebooks * book;
   Magnitudes<Isa8> all;
   for (size_t i = 0; i < count; i += 8) all.add(load8<Isa8>(p, i));
-  // Of vectors over their largest value, whose squares floats can hold.
+  // Scales vectors by the inverse of their largest value, so that floats can hold the squares.
   const float unit = 1 / all.largest();
   *prepared.longest = *prepared.lengths = 0;
   for (size_t first = 0; first < count; first += book) {

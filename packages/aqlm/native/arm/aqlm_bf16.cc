@@ -1,8 +1,8 @@
-// AQLM for some and many rows of x with the bf16 matrix products of Armv8.6: weights are decoded once for up to 512
-// rows, without their scales, which multiply sums.
+// AQLM GEMM with the bf16 matrix products of Armv8.6: weights are decoded once for up to 512 rows of x, without their
+// scales, which multiply the sums.
 //
-// Factors are bf16, whose rounding makes 2e-3 of a result, or sums of two, of whose products that of the lower parts is
-// left out, which makes 4e-6 for three times as many products.
+// A factor is one bf16, whose rounding makes an error of 2e-3 of a result, or a sum of two, without the product of the
+// lower parts: 4e-6, for three times as many products.
 #include <arm_neon.h>
 
 #include "../codes.h"
@@ -13,14 +13,14 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Rows of x that share decoded weights, and outputs that a work item decodes: half a tile.
+// Rows of x that share decoded weights, and outputs decoded per work item: half a tile.
 constexpr uint32_t kItemRows = 512, kItemColumns = 32;
-// Values of k, times parts, that are multiplied before the next, in whole blocks: weights of an item and a block of x
-// stay in the first cache, sums in the second.
+// Values of k, times parts, per pass, in whole blocks: an item's weights and a block of x stay in the first-level
+// cache, sums in the second-level one.
 constexpr uint32_t kDepth = 512;
-// A block of y, in pairs, and values of k that are decoded at once: two products.
+// Rows and outputs of a block of y, also in pairs, and values of k decoded at once: two products.
 constexpr uint32_t kSide = 8, kPairs = kSide / 2, kStep = 8;
-// Vectors of a step of k of 8 rows of x or outputs: [2 halves of k][pairs][parts], each of two times four values.
+// Vectors of a step of k of 8 rows of x or 8 outputs: [2 halves of k][pairs][parts], each with two times four values.
 template <uint32_t Parts>
 constexpr uint32_t kStepVectors = 2 * kPairs * Parts;
 constexpr uint32_t kItemBlocks = kItemColumns / kSide;
@@ -31,12 +31,12 @@ constexpr size_t kVectorBytes = 16;
 struct Bf16Gemm : Arguments {
   // x as [blocks of 8 rows][steps of k][2][kPairs][parts].
   bfloat16x8_t* rows;
-  // Codebooks: as f32, or as bf16 where there is one of short groups, which need no sums.
+  // Codebooks as f32; as bf16 if there is one codebook of short groups, which needs no sums.
   void* table;
-  // For each thread: weights as [kItemBlocks][steps of k][2][kPairs][parts], then sums [blocks of rows][kItemBlocks].
+  // Per thread: weights as [kItemBlocks][steps of k][2][kPairs][parts], then sums [blocks of rows][kItemBlocks].
   uint8_t* local;
   size_t local_bytes;
-  // Blocks of groups of a chunk of k.
+  // Blocks of groups per chunk of k.
   uint32_t chunk_blocks, row_tiles, parts;
   bool is_rounded;
 
@@ -60,7 +60,7 @@ inline float32x4x2_t sum(float32x4x2_t a, float32x4x2_t b) {
   return {vaddq_f32(a.val[0], b.val[0]), vaddq_f32(a.val[1], b.val[1])};
 }
 
-// A step of k of a pair of rows, of which one half goes with the other's.
+// Stores a step of k of a pair of rows: halves of k of both rows together.
 template <uint32_t Parts>
 inline void store_pair(float32x4x2_t first, float32x4x2_t second, bfloat16x8_t* to) {
   for (int half = 0; half < 2; half++, to += Parts * kPairs) {
@@ -112,7 +112,8 @@ const Code* codes_of(const Codes& w, uint32_t block, uint32_t output) {
   return reinterpret_cast<const Code*>(w.tile(block, output / kTile)) + lane_of(output % kTile);
 }
 
-// A group of an output, whose codes lie `kTile` apart: of `Books` codebooks of vectors of 8 inputs and one output.
+// Decodes a group of one output, whose codes are `kTile` apart: `Books` codebooks of vectors of 8 inputs and one
+// output.
 template <class Code, uint32_t Books, uint32_t Parts>
 inline auto short_group(const void* table, const float* second, const Code* codes) {
   if constexpr (Books == 1 && Parts == 1) return static_cast<const bfloat16x8_t*>(table)[codes[0]];
@@ -122,7 +123,7 @@ inline auto short_group(const void* table, const float* second, const Code* code
   }
 }
 
-// Eight inputs of a group of any form, from that on at which `vectors` begin.
+// Decodes eight inputs of a group of any form; `vectors` points at the first of them.
 template <class Code>
 inline float32x4x2_t any_group(const Codes& w, const float* vectors, const Code* codes) {
   const size_t length = size_t{w.out_group} * w.in_group, book_length = length * w.entries();
@@ -132,8 +133,8 @@ inline float32x4x2_t any_group(const Codes& w, const float* vectors, const Code*
   return values;
 }
 
-// The groups of 8 rows of weights in a block, from `row` on. `Books` is the number of codebooks, 1 or 2, of vectors of
-// 8 inputs and one output with codes of all values of their type, or 0 for every form.
+// Decodes the groups of 8 rows of weights, from `row` on, in a block. `Books`: 1 or 2 codebooks of vectors of 8 inputs
+// and one output, whose codes take all values of their type; or 0 for any form.
 template <class Code, uint32_t Books, uint32_t Parts>
 bfloat16x8_t* decode_block(const Bf16Gemm& p, uint32_t block, uint32_t row, bfloat16x8_t* to) {
   const Codes& w = p.codes;
@@ -141,7 +142,7 @@ bfloat16x8_t* decode_block(const Bf16Gemm& p, uint32_t block, uint32_t row, bflo
   if constexpr (Books > 0) {
     const Code* codes = codes_of<Code>(w, block, row);
     const void* table = p.table;
-    // A distance that compilers know would be added to each code.
+    // A pointer of its own: compilers would add a distance they know to each code.
     const float* second = static_cast<const float*>(table) + size_t{w.entries()} * kStep;
     for (uint32_t g = 0; g < groups; g++, codes += Books * kTile, to += kStepVectors<Parts>)
       each_index<kPairs>([&](auto pair) LOWBIT_INLINE {
@@ -165,12 +166,12 @@ bfloat16x8_t* decode_block(const Bf16Gemm& p, uint32_t block, uint32_t row, bflo
   return to;
 }
 
-// Adds `steps` of k to the sums of `Pairs` pairs of rows and 8 outputs.
+// Adds `steps` steps of k to the sums of `Pairs` pairs of rows and 8 outputs.
 template <uint32_t Parts, uint32_t Pairs>
 void multiply_block(const bfloat16x8_t* x, const bfloat16x8_t* w, uint32_t steps, float32x4_t* sums, bool first) {
   float32x4_t sum[Pairs * kPairs];
   each_index<Pairs * kPairs>([&](auto i) LOWBIT_INLINE { sum[i] = first ? vdupq_n_f32(0) : sums[i]; });
-  // Two in a step, for halves of k.
+  // Two products per step, one for each half of k.
   for (uint32_t half = 0; half < 2 * steps; half++, x += Parts * kPairs, w += Parts * kPairs) {
     bfloat16x8_t outputs[Parts * kPairs];
     each_index<Parts * kPairs>([&](auto j) LOWBIT_INLINE { outputs[j] = w[j]; });
@@ -190,12 +191,12 @@ void multiply_block(const bfloat16x8_t* x, const bfloat16x8_t* w, uint32_t steps
 }
 
 using Multiply = void (*)(const bfloat16x8_t* x, const bfloat16x8_t* w, uint32_t steps, float32x4_t* sums, bool first);
-// By pairs of rows.
+// multiply_block by the number of pairs of rows.
 template <uint32_t Parts>
 constexpr Multiply kMultiply[] = {nullptr, multiply_block<Parts, 1>, multiply_block<Parts, 2>, multiply_block<Parts, 3>,
                                   multiply_block<Parts, 4>};
 
-// Of 8 rows of weights from `column` on; 0 behind the last.
+// Scales and biases of 8 rows of weights from `column` on; 0 past the last.
 struct Factors {
   float scales[kSide], biases[kSide];
 };
@@ -209,7 +210,7 @@ Factors factors_of(const Bf16Gemm& p, uint32_t column) {
   return f;
 }
 
-// Results of a block of y, of which `rows` rows and `columns` outputs exist.
+// Stores a block of y, of which `rows` rows and `columns` outputs exist.
 void write_block(const Factors& f, const float32x4_t* sums, uint32_t rows, uint32_t columns, size_t stride, float* y) {
   for (uint32_t i = 0; i < rows; i++, y += stride) {
     float values[kSide];
@@ -264,7 +265,7 @@ void bf16_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
   else convert_vectors(p, tile - p.row_blocks());
 }
 
-// Vectors of 8 inputs and one output, and codes of all values of their type.
+// Whether weights have vectors of 8 inputs and one output, and codes that take all values of their type.
 bool is_short(const Codes& w) {
   return w.in_group == kStep && w.out_group == 1 && w.mask == (1u << 8 * w.code_bytes) - 1;
 }
@@ -316,8 +317,8 @@ void bf16_gemm_prepare(Step& step, const Call& call) {
         bf16_gemm_scratch<PARTS>, bf16_gemm_prepare<PARTS>                                          \
   }
 
-// Sums of two serve from where decoding takes less time than tables or whole vectors; on small models, rounding makes
-// up to 2e-2 of logits, and is for prompts that are long.
+// Sums of two serve from the number of rows on where decoding takes less time than tables or whole vectors. Rounding to
+// bf16 makes up to 2e-2 of the logits of small models, and is left to long prompts.
 constexpr KernelRow kRows[] = {
     LOWBIT_AQLM_BF16_ROW("bf16_c8", "aqlm_tiles8", 1, 64),
     LOWBIT_AQLM_BF16_ROW("bf16_cx", "aqlm_tiles", 1, 64),

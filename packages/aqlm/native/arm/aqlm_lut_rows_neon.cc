@@ -1,5 +1,5 @@
-// AQLM on NEON for codes of 8 bits and several rows of x, through tables of sums of 8 or 16 rows, which are summed as
-// floats.
+// AQLM on NEON for 8-bit codes and several rows of x, by lookup tables with the sums of 8 or 16 rows per entry; entries
+// are summed as floats.
 #include <arm_neon.h>
 
 #include "../lut_rows.h"
@@ -34,9 +34,9 @@ struct FloatBatch : Sums {
   using Floats = FloatsBaseline;
   using Value = float;
   static constexpr uint32_t kAtOnce = 4;
-  // Vectors and x are not rounded but scaled, so that sums are in steps.
+  // Scales vectors and x without rounding, so that sums come in steps.
   static constexpr float kVectorMax = 1, kFinest = 0x1p-24f;
-  // The rest is for rounding: 1/2 of each table.
+  // Largest sum of a run; what is left of 16 bits is for rounding, 1/2 per table.
   static constexpr float kRunMax = 0x7ff0;
 
   struct Inputs {
@@ -59,7 +59,7 @@ struct FloatBatch : Sums {
     for (uint32_t i = 0; i < count; i++) inputs->x[i][row] = x[i] * inverse_step;
   }
 
-  // The table of a codebook and a group of a run.
+  // Builds the table of one codebook for one group of a run.
   static void build_table(const Batches& p, uint32_t book, const Inputs& inputs, uint32_t group, V* table) {
     const uint32_t length = p.codes.in_group;
     const float* vectors = prepared_vectors<float>(p.prepared).values + size_t{book} * kEntries * length;
@@ -79,7 +79,7 @@ struct FloatBatch : Sums {
     return all;
   }
 
-  // Sums as floats, added to those of earlier runs unless they are the first.
+  // Converts sums to floats and adds them to those of earlier runs, unless the run is the first.
   template <bool IsFirst>
   static void add_to_totals(V sum, const Steps& steps, float* totals) {
     each_index<kRows / 8>([&](auto part) LOWBIT_INLINE {
@@ -94,10 +94,11 @@ struct FloatBatch : Sums {
   }
 
  private:
-  // 8 rows' sums of the vectors' entries. `Chunks` of 8 inputs, whose x stays in registers, or 0 for any.
+  // Computes 8 rows' sums for the entries of a codebook. `Chunks`: chunks of 8 inputs, whose x stays in registers; 0
+  // for any number.
   template <uint32_t Chunks>
   static void build_part(const float* vectors, const float (*x)[kRows], uint32_t length, uint32_t part, V* table) {
-    // Added, it leaves whole numbers in the lower bits of floats.
+    // 1.5 * 2^23: adding it leaves whole numbers in the low bits of floats.
     const float32x4_t whole = vdupq_n_f32(0x1.8p23f);
     float32x4_t rows[8][2];
     auto load_rows = [&](uint32_t input) LOWBIT_INLINE {

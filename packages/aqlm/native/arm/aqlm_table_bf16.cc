@@ -1,5 +1,5 @@
-// AQLM through tables of float32 on Arm cores with bf16, which load as much in a cycle as TBL looks up in two, and more
-// exactly.
+// AQLM by lookup tables in f32 on Arm cores with bf16: they load in one cycle as much as TBL looks up in two, and f32
+// is more exact.
 #include "../table.h"
 #include "kernel.h"
 

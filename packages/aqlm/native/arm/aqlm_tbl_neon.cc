@@ -1,8 +1,8 @@
-// AQLM on NEON for codes of 8 bits: tables of 12-bit sums, a plane of their upper 8 bits in 16 registers and one with
-// two entries' lower 4 in a byte, in 8; TBL looks up 16 outputs at a time. A table entry is rounded to a step that is
-// the same for 16 groups of inputs, the largest entry's 2047th part, which makes some 8e-4 of a result; activations of
-// 8 bits make 5e-3. (By models of cores, 16 bits took a tenth to a third more cycles. Tables of 8 bits made 1.4e-2 of
-// each layer and up to 7e-2 of a model's logits.)
+// AQLM on NEON for 8-bit codes by lookup tables of 12-bit sums: a plane of the upper 8 bits in 16 registers, and one of
+// the lower 4 bits, two entries per byte, in 8 registers. TBL looks up 16 outputs at a time. Entries are rounded to a
+// step shared by 16 groups of inputs, 1/2047 of the largest entry, which makes some 8e-4 of a result; 8-bit activations
+// make 5e-3. (By models of cores, 16 bits took a tenth to a third more cycles. Tables of 8 bits made 1.4e-2 of each
+// layer and up to 7e-2 of a model's logits.)
 #include <arm_neon.h>
 
 #include "../table.h"
@@ -12,14 +12,15 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Entries are -2047 .. 2047, stored with this added.
+// Entries are -2047 .. 2047, stored with kZero added.
 constexpr uint32_t kZero = 2048, kEntryMax = 2047;
-// Of a table: upper parts, and lower ones of two entries a byte, those from 128 on in the lower half.
+// Bytes of a table: upper parts, and lower parts of two entries per byte, where entries from 128 on have the lower half
+// of the byte.
 constexpr uint32_t kUpperBytes = kEntries, kLowerBytes = kEntries / 2, kTableBytes = kUpperBytes + kLowerBytes;
-// Rows of codes whose sums of 4 bits fit bytes.
+// Rows of codes whose sums of 4-bit parts fit bytes.
 constexpr uint32_t kByteRows = 16;
 
-// Sums, and the tables [rows of codes] of a block: planes of upper parts, then of lower ones.
+// Memory of a block: sums, and tables [rows of codes]: the planes of upper parts, then those of lower parts.
 struct TableMemory {
   float* sums;
   uint8_t* upper;
@@ -30,7 +31,7 @@ static inline size_t table_entries(const Codes& codes) {
   return static_cast<size_t>(kBlock) * codes.codebooks * kEntries;
 }
 
-// 32 entries: x . vector. `vectors` are turned, [in_group][256].
+// Sums x . vector of 32 entries. `vectors` are transposed, [in_group][256].
 static inline void sum_entries(const float* vectors, const float* x, uint32_t length, float* sums) {
   float32x4_t sum[8];
   for (int v = 0; v < 8; v++) sum[v] = vdupq_n_f32(0);
@@ -41,7 +42,7 @@ static inline void sum_entries(const float* vectors, const float* x, uint32_t le
   for (int v = 0; v < 8; v++) vst1q_f32(sums + 4 * v, sum[v]);
 }
 
-// Sums [groups][codebooks][256] of a block.
+// Computes the sums [groups][codebooks][256] of a block.
 static inline void sum_tables(const Product& p, uint32_t block, const float* x, float* sums) {
   const uint32_t length = p.codes.in_group;
   const float* vectors = reinterpret_cast<const float*>(p.prepared);
@@ -51,7 +52,7 @@ static inline void sum_tables(const Product& p, uint32_t block, const float* x, 
         sum_entries(vectors + static_cast<size_t>(c) * length * kEntries + e, x, length, sums + e);
 }
 
-// Tables of sums; returns their step, NaN where a sum is none.
+// Rounds sums to tables. Returns their step, NaN where a sum is not finite.
 static inline float round_tables(const TableMemory& own, size_t count) {
   float32x4_t largest = vdupq_n_f32(0x1p-100f);
   for (size_t i = 0; i < count; i += 4) largest = vmaxq_f32(largest, vabsq_f32(vld1q_f32(own.sums + i)));
@@ -63,7 +64,7 @@ static inline float round_tables(const TableMemory& own, size_t count) {
     const uint16x8_t both = vreinterpretq_u16_s16(vcombine_s16(vqmovn_s32(low), vqmovn_s32(high)));
     return vaddq_u16(both, vdupq_n_u16(kZero));
   };
-  // Stores the upper parts of 16 entries; returns bytes with the lower ones.
+  // Stores the upper parts of 16 entries; returns bytes that hold the lower parts.
   auto split = [&](const float* sums, uint8_t* upper) {
     const uint16x8_t first = words(sums), second = words(sums + 8);
     vst1q_u8(upper, vshrn_high_n_u16(vshrn_n_u16(first, 4), second, 4));
@@ -79,8 +80,8 @@ static inline float round_tables(const TableMemory& own, size_t count) {
   return step;
 }
 
-// Bytes that 64 codes find in `Parts` times 64. An index beyond a part of the table leaves what other parts gave; parts
-// come one after the other, so that only one takes registers.
+// Looks up 64 codes in a table of `Parts` times 64 bytes. An index outside a part keeps what other parts gave. One part
+// at a time is in registers.
 template <int Parts>
 inline void look_up(const uint8_t* table, uint8x16_t* index, uint8x16_t* entries) {
   const uint8x16x4_t start = vld1q_u8_x4(table);
@@ -94,14 +95,14 @@ inline void look_up(const uint8_t* table, uint8x16_t* index, uint8x16_t* entries
   }
 }
 
-// Sums of one plane's bytes for a tile of 64 outputs, the first 32 outputs' and then the others'.
+// Sums of one plane's bytes for a tile of 64 outputs: the first 32 outputs, then the others.
 struct PlaneSums {
   uint16x8_t even[4], odd[4];
 
   PlaneSums() {
     for (int v = 0; v < 4; v++) even[v] = odd[v] = vdupq_n_u16(0);
   }
-  // As 16-bit lanes, sums of all bytes, where odd ones spoil the even ones', and of the odd ones.
+  // Adds bytes as 16-bit lanes: `even` sums whole lanes, which the odd bytes spoil, `odd` the odd bytes alone.
   void add(const uint8x16_t* entries) {
     for (int v = 0; v < 4; v++) {
       const uint16x8_t bytes = vreinterpretq_u16_u8(entries[v]);
@@ -136,7 +137,7 @@ __attribute__((noinline)) PlaneSums lower_sums(const uint8_t* codes, const uint8
       uint8x16_t index[4], entries[4];
       for (int v = 0; v < 4; v++) index[v] = vandq_u8(vld1q_u8(codes + 16 * v), vdupq_n_u8(kLowerBytes - 1));
       look_up<2>(plane, index, entries);
-      // Bit 7 of a code moves the lower half of what it found to the upper, which counts.
+      // Bit 7 of a code shifts the lower half of the byte found to the upper half, which is added.
       for (int v = 0; v < 4; v++) {
         const uint8x16_t second = vcltzq_s8(vreinterpretq_s8_u8(vld1q_u8(codes + 16 * v)));
         const int8x16_t shift = vreinterpretq_s8_u8(vandq_u8(second, vdupq_n_u8(4)));
@@ -149,7 +150,7 @@ __attribute__((noinline)) PlaneSums lower_sums(const uint8_t* codes, const uint8
   return sums;
 }
 
-// Four of eight sums 16 * high + low as floats, added to those of earlier blocks.
+// Stores four sums 16 * high + low as floats, added to those of earlier blocks.
 static inline void store4(uint16x4_t low, uint16x4_t high, int32x4_t zero, float step, bool first, float* y) {
   const int32x4_t whole = vreinterpretq_s32_u32(vaddq_u32(vshll_n_u16(high, 4), vmovl_u16(low)));
   const float32x4_t before = first ? vdupq_n_f32(0) : vld1q_f32(y);
@@ -175,7 +176,7 @@ static inline void tbl_item(const Product& p, const Item& item, const TableMemor
       float* y = p.slice_sums(item.slice, row);
       const bool first = block == item.first_block;
       for (uint32_t tile = item.first_tile; tile < item.last_tile; tile++) {
-        // One plane after the other: both would not fit into the registers.
+        // One plane after the other: registers do not hold the sums of both.
         const PlaneSums low = lower_sums(p.codes.tile(block, tile), own.lower, rows);
         const PlaneSums high = upper_sums(p.codes.tile(block, tile), own.upper, rows);
         store32(low.even, high.even, rows, step, first, y + tile * kTile);

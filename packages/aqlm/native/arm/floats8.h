@@ -1,4 +1,4 @@
-// Eight floats as codeword.h and vector_sizes.h want them, on NEON.
+// Eight floats on NEON for codeword.h and vector_sizes.h.
 #pragma once
 
 #include <arm_neon.h>

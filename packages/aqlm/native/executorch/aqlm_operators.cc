@@ -1,8 +1,8 @@
-// AQLM's operators over packed codes: packages/aqlm/src/operators.ts and layout.ts say what they take.
+// AQLM's operators over packed codes; packages/aqlm/src/operators.ts and layout.ts describe their arguments.
 #include "../codes.h"
 #include "executorch/packed_weights.h"
 
-// Of library.cc.
+// Defined in library.cc.
 extern "C" lowbit::KernelLibrary lowbit_kernel_library();
 
 namespace lowbit {
@@ -12,12 +12,13 @@ namespace {
 const bool rows_are_added = add_kernel_rows(lowbit_kernel_library().rows);
 
 constexpr uint32_t kAqlmMagic = 0x3141424c;
-// Of packages/aqlm/src/form.ts: kernels have room for groups so long, and sum so many codebooks in 16 bits.
+// As in packages/aqlm/src/form.ts: longest groups that kernels have room for, and most codebooks that they sum in 16
+// bits.
 constexpr uint8_t kCodebooksMax = 16, kBitsMax = 16, kGroupMax = 64;
 
 bool is_within(uint8_t value, uint8_t most) { return value >= 1 && value <= most; }
 
-// Sizes that vectors [codebooks, 2^bits, out group, in group] and scales say; whether a header says the same.
+// Whether the header fits the sizes of vectors [codebooks, 2^bits, out group, in group] and scales.
 bool is_packed_codes(const Tensor& codes, const Tensor& vectors, int64_t n, int64_t k) {
   if (codes.scalar_type() != ScalarType::Byte || byte_size(codes) < aqlm::kHeaderBytes) return false;
   const uint8_t* bytes = static_cast<const uint8_t*>(codes.const_data_ptr());

@@ -1,10 +1,9 @@
-// AQLM for many rows of x on AMX: weights are decoded to bf16 tiles, once for up to 512 rows, while tiles that are
-// ready multiply. Weights are left factors, their outputs the rows, so that a group of inputs stays together; x is
-// turned.
+// AQLM GEMM on AMX in bf16: weights are decoded to tiles, once for up to 512 rows of x, while finished tiles multiply.
+// Weights are left factors, with outputs as rows, so that a group of inputs stays together; x is transposed.
 //
-// Rounding both factors to bf16 makes 3e-3 of a result. These rows are for many rows of x, 64 where groups have 8
-// inputs and else 128, where products take longer than decoding, for they need two thirds of the tile instructions of
-// aqlm_digits_amx.cc.
+// Rounding both factors to bf16 makes 3e-3 of a result. These kernels serve many rows of x, from 64 where groups have 8
+// inputs, else from 128: there products take longer than decoding, and bf16 needs two thirds of the tile instructions
+// of aqlm_digits_amx.cc.
 #include <algorithm>
 
 #include "bf16_decoder.h"
@@ -14,35 +13,35 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Steps that are worked on before the next outputs: their weights and their part of x stay in the second-level cache.
+// Steps of k per chunk: its weights and its part of x stay in the second-level cache.
 constexpr uint32_t kChunkSteps = 16;
-// Of a step: tiles of 32 outputs or rows of x.
+// Bytes of a step's tiles of 32 outputs or 32 rows of x.
 constexpr uint32_t kStepBytes = 2 * kTileBytes;
-// Panels of a work item at most.
+// Most panels of a work item.
 constexpr uint32_t kPanelsMax = 8;
-// Rows of x that share decoded weights; more are worked on one after the other.
+// Rows of x that share decoded weights; further rows decode them again.
 constexpr uint32_t kRowsMax = 512;
-// Results of more bytes bypass the caches.
+// Results larger than this are written with non-temporal stores.
 constexpr size_t kStreamBytes = 1u << 17;
 constexpr size_t kPanelBytes = kChunkSteps * kStepBytes, kPairBytes = 4 * kTileBytes;
 
 struct AmxProduct : Arguments {
-  // Codebooks as f32, or as they are stored.
+  // Codebooks as f32, or as stored.
   const void* table;
   uint8_t* prepared;
-  // x as tiles: [chunks][pairs of 16 rows][kChunkSteps][2][16 pairs of k][16 rows], as what is worked on at once lies
-  // together: pairs whose distance is a power of two would push each other out of caches.
+  // x as tiles: [chunks][pairs of 16 rows][kChunkSteps][2][16 pairs of k][16 rows]. Tiles used together are contiguous:
+  // pairs a power of two apart would evict each other from caches.
   uint8_t* rows;
-  // For each thread: two panels of weights, sums [panels][pairs][4 tiles].
+  // Per thread: two panels of weights, and sums [panels][pairs][4 tiles].
   uint8_t* local;
   size_t local_bytes;
   uint32_t steps, panels, item_panels;
-  // Whether codebooks are converted to f32 first, and whether results bypass the caches.
+  // converts: codebooks are converted to f32 first. stream: results bypass the caches.
   bool converts, stream;
 
   uint32_t pairs() const { return ceil_div(m, 32); }
   uint32_t chunks() const { return ceil_div(steps, kChunkSteps); }
-  // None from `steps` on.
+  // 0 for chunks past the last.
   uint32_t chunk_steps(uint32_t chunk) const {
     return std::min(kChunkSteps, steps - std::min(steps, chunk * kChunkSteps));
   }
@@ -57,7 +56,7 @@ void convert_vectors(const AmxProduct& p) {
     _mm256_storeu_ps(target + i, Avx2::load(static_cast<const uint16_t*>(p.vectors) + i));
 }
 
-// 32 values of a row of x from value c on; those beyond k are 0.
+// 32 values of a row of x from value c on; those past k are 0.
 inline __m512i load_row(const AmxProduct& p, uint32_t row, uint32_t c) {
   if (row >= p.m) return _mm512_setzero_si512();
   const float* x = p.x + size_t{row} * p.codes.k + c;
@@ -67,7 +66,7 @@ inline __m512i load_row(const AmxProduct& p, uint32_t row, uint32_t c) {
   return bf16_row(a, b);
 }
 
-// 16 rows of x.
+// Transposes 16 rows of x into tiles.
 void turn_rows(const AmxProduct& p, uint32_t block) {
   for (uint32_t step = 0; step < p.steps; step++) {
     uint8_t* tile = p.tiles(step / kChunkSteps, block / 2) + step % kChunkSteps * kStepBytes + block % 2 * kTileBytes;
@@ -77,9 +76,9 @@ void turn_rows(const AmxProduct& p, uint32_t block) {
   }
 }
 
-// Adds a step to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows. `behind(0)` to
-// `behind(7)` is work to do behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second
-// thread of the core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
+// Adds a step to the four tiles of sums of 32 outputs and 32 rows of x, or to two of 16 rows. `behind(0)` to
+// `behind(7)` do other work after each instruction: CPUs look only a few tile instructions ahead, fewer where a second
+// thread of the core uses tiles, too. Tile loads bypass the first-level cache, which the codebooks need.
 template <class Behind>
 inline LOWBIT_INLINE void multiply_step(const uint8_t* weights, const uint8_t* rows, bool two,
                                                         Behind behind) {
@@ -101,7 +100,7 @@ inline LOWBIT_INLINE void multiply_step(const uint8_t* weights, const uint8_t* r
   behind(7);
 }
 
-// Lines of x that each step fetches from what is multiplied after this chunk: with kPanelsMax panels, all of them.
+// Lines of x that each step prefetches for the next chunk: with kPanelsMax panels, all of them.
 constexpr uint32_t kLinesAhead = kStepBytes / 64 / kPanelsMax;
 
 // Adds a chunk to the sums of a panel and a pair of 16 rows of x, while the decoder decodes the next panel.
@@ -133,7 +132,7 @@ inline LOWBIT_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* r
   end_sums(sums, 2 * kTileBytes);
 }
 
-// All of k for panels begin .. end and rows of x from pair `first` to `last`.
+// Multiplies panels begin .. end with rows of x from pair `first` to `last`, over all of k.
 template <class Decoder>
 void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
   const uint32_t chunks = p.chunks(), pairs = last - first;
@@ -162,7 +161,7 @@ void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32
           write_sums(p, p.stream, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16,
                      reinterpret_cast<const float*>(at + tile * kTileBytes));
       }
-      // The last chunk may have fewer steps than the next panel's.
+      // The last chunk may have fewer steps than the next panel's has.
       decoder.rest();
       tile_fence();
     }

@@ -1,5 +1,5 @@
-// AQLM in float32 on AVX2 with F16C, for codes without tables: whole vectors for a few rows of x, panels of decoded
-// weights for many. Flags: see scripts/native/sources.js.
+// AQLM in f32 on AVX2 with F16C, for codes without tables: whole vectors for a few rows of x, panels of decoded weights
+// for many. Flags: see scripts/native/sources.js.
 #include "../float_rows.h"
 #include "floats8.h"
 #include "kernel.h"

@@ -1,4 +1,4 @@
-// AQLM in float32 on AVX-512: whole vectors for a few rows of x, panels of decoded weights for many. Flags: see
+// AQLM in f32 on AVX-512: whole vectors for a few rows of x, panels of decoded weights for many. Flags: see
 // scripts/native/sources.js.
 #include <immintrin.h>
 
@@ -36,7 +36,7 @@ struct OutputPairs {
 
 constexpr uint32_t kNeeds = kAvx2 | kAvx512;
 
-// Vectors take less time than panels up to some 64 rows: at 16, with codes of 16 bits, 16 ms against 56.
+// Whole vectors are faster than panels up to some 64 rows: at 16, with 16-bit codes, 16 ms against 56.
 
 constexpr KernelRow kRows[] = {
     {"aqlm_f32_cx_64x32x1_avx512", "aqlm", "aqlm_tiles", 0, kNeeds, 64, 32, float_gemm_scratch<FloatsAvx512>,

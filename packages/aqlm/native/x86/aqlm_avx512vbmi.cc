@@ -1,9 +1,9 @@
-// AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 16-bit sums lie in registers, a plane of low and one of high
-// bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native/sources.js.
+// AQLM on AVX-512 VBMI for 8-bit codes by lookup tables of 16-bit sums: tables are in registers, as a plane of low and
+// one of high bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native/sources.js.
 //
-// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum;
-// 2^15 is added so that bytes are unsigned. Of a result all roundings make some 1e-4, where activations of 8 bits make
-// 5e-3 (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 256 rows of codes.
+// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum,
+// plus 2^15, which makes the bytes unsigned. All roundings together make some 1e-4 of a result, 8-bit activations 5e-3
+// (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 256 rows of codes.
 #include <immintrin.h>
 
 #include "../codes.h"
@@ -15,14 +15,14 @@ namespace aqlm {
 namespace {
 
 constexpr uint32_t kPlane = 256, kTable = 2 * kPlane;
-// Tiles that are worked on side by side, streams for the memory to serve: with four, sums no longer fit the registers.
+// Tiles processed side by side, a stream from memory each: with four, sums no longer fit the registers.
 constexpr uint32_t kTilesAtOnce = 3;
-// Blocks of a run, which has one step and whose sums of bytes stay as they are; rows of codes that it may have.
+// Most blocks of a run, which shares one step and keeps sums of bytes; and most rows of codes of a run.
 constexpr uint32_t kRunBlocks = 4, kRunRows = 256;
-// Half of a 32-bit sum's range, to make it unsigned, and half of its upper half's unit, to round.
+// Half the range of a 32-bit sum, which makes it unsigned, plus half a unit of its upper half, which rounds.
 constexpr uint32_t kSumStart = 0x80008000;
-// 64 entries of a table: their low and their high bytes. `pairs` points to the first entry's first pair; there are
-// `count` pairs, `Pairs` unless that is 0.
+// Builds 64 entries of a table, low and high bytes. `pairs` points to the first pair of the first entry; an entry has
+// `Pairs` pairs, `count` if `Pairs` is 0.
 template <uint32_t Pairs>
 inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count, uint8_t* table) {
   __m512i sums[4];
@@ -34,7 +34,7 @@ inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count
     for (uint32_t v = 0; v < 4; v++)
       sums[v] = _mm512_dpwssd_epi32(sums[v], both, _mm512_load_si512(pairs + q * kEntries + 16 * v));
   }
-  // Bytes 2 and then bytes 3 of the 32 words of two vectors.
+  // Byte 2 of the 32 words of two vectors, then byte 3.
   alignas(64) static constexpr uint8_t kBytes[64] = {
       2,  6,  10, 14,  18,  22,  26,  30,  34,  38,  42, 46, 50, 54,  58,  62,  66,  70,  74,  78, 82, 86,
       90, 94, 98, 102, 106, 110, 114, 118, 122, 126, 3,  7,  11, 15,  19,  23,  27,  31,  35,  39, 43, 47,
@@ -46,13 +46,13 @@ inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count
   _mm512_store_si512(table + kPlane, _mm512_shuffle_i64x2(first, second, 0xee));
 }
 
-// Where codes of the tiles that are worked on first lie.
+// Codes of the tiles that are processed first.
 struct Streams {
   const uint8_t* first;
   size_t stride;
 };
 
-// Tables of a block: [groups][codebooks] of two planes. Meanwhile the codes that come first are fetched.
+// Builds the tables of a block, [groups][codebooks] of two planes, and prefetches the codes processed first.
 template <uint32_t Pairs>
 void build_tables(const Product& p, uint32_t groups, const int16_t* x, uint8_t* tables, Streams streams) {
   const uint32_t pairs = p.codes.in_group / 2;
@@ -66,11 +66,11 @@ void build_tables(const Product& p, uint32_t groups, const int16_t* x, uint8_t* 
     }
 }
 
-// Sums of looked up bytes of 64 outputs: of all bytes as 16-bit lanes, where the even ones' sums are spoilt by the odd
-// ones, and of the odd ones.
+// Sums of looked-up bytes of 64 outputs in 16-bit lanes: `both` sums whole lanes, which the odd bytes spoil, `odd` the
+// odd bytes alone.
 struct ByteSums {
   __m512i both, odd;
-  // All outputs' sums begin at this.
+  // Sums that all start at a value.
   static ByteSums from(int32_t start) {
     return {_mm512_set1_epi16(static_cast<int16_t>(start * 257)), _mm512_set1_epi16(static_cast<int16_t>(start))};
   }
@@ -86,10 +86,10 @@ struct ByteSums {
   __m512i even() const { return _mm512_sub_epi16(both, _mm512_slli_epi16(odd, 8)); }
 };
 
-// Of a tile: sums of low and of high bytes.
+// Bytes of a tile's sums of low and of high bytes.
 constexpr uint32_t kTileSums = 2 * sizeof(ByteSums);
 
-// A plane of a table in registers, for all tiles that are worked on.
+// A plane of a table in registers, for all tiles of a step.
 struct Plane {
   __m512i a, b, c, d;
   explicit Plane(const uint8_t* from) : a(load(from)), b(load(from + 64)), c(load(from + 128)), d(load(from + 192)) {}
@@ -97,19 +97,18 @@ struct Plane {
  private:
   static __m512i load(const uint8_t* from) {
     __m512i quarter = _mm512_load_si512(from);
-    // Loaded once: compilers would load it anew for each tile.
+    // Loads once: compilers would load again for each tile.
     __asm__("" : "+v"(quarter));
     return quarter;
   }
 };
 
-// How entries of 64 codes are looked up, and how the codes are fetched. On CPUs with AMX, whose permutes of two vectors
-// take three operations: permutes of one.
+// Lookup by permutes of one vector, for CPUs with AMX, whose permutes of two vectors take three operations.
 struct OneVector {
   static constexpr uint32_t kTilesAhead = 1;
   static void prefetch(const uint8_t* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
 
-  // Codes and their bits 7 and 6, and both.
+  // Codes, and masks of their bits 7 and 6 and of both.
   struct Places {
     __m512i codes;
     __mmask64 upper, odd, last;
@@ -128,8 +127,8 @@ struct OneVector {
   }
 };
 
-// On others permutes of two: Zen 4 does one in a cycle, of one vector or two. It waits less for codes that are fetched
-// to the second cache only.
+// Lookup by permutes of two vectors: Zen 4 does one per cycle, of one vector or two. It waits less for codes that are
+// prefetched into the second-level cache only.
 struct TwoVectors {
   static constexpr uint32_t kTilesAhead = 2;
   static void prefetch(const uint8_t* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
@@ -147,16 +146,16 @@ struct TwoVectors {
 
 // A block of a run.
 struct Part {
-  // Of codes in this block and in the whole run.
+  // Rows of codes in this block and in the whole run.
   uint32_t rows, run_rows;
-  // Of the run; whether the run is the first of its slice.
+  // Whether the block is the first and the last of the run, and the run the first of its slice.
   bool first, last, first_run;
   float step;
-  // Sums of bytes of the run's blocks before.
+  // Sums of bytes of the run's earlier blocks.
   uint8_t* sums;
 };
 
-// 16 sums: (256 * high + low) * step, added to those of the slice's earlier blocks.
+// Stores 16 sums (256 * high + low) * step, added to those of the slice's earlier blocks.
 static inline void store16(__m256i low, __m256i high, const Part& part, float* y) {
   const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_cvtepi16_epi32(high), 8), _mm512_cvtepu16_epi32(low));
   const __m512 before = part.first_run ? _mm512_setzero_ps() : _mm512_loadu_ps(y);
@@ -168,7 +167,7 @@ static inline void store_sums(__m512i low, __m512i high, const Part& part, float
   store16(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1), part, y + 16);
 }
 
-// `Tiles` tiles of a block, tile `first` and others `apart`. The item begins at tile `begin`.
+// Sums `Tiles` tiles of a block, from tile `first` on, `apart` tiles from each other. The item begins at tile `begin`.
 template <class LookUp, uint32_t Tiles>
 inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t apart, uint32_t begin,
                       const uint8_t* tables, const Part& part, float* y) {
@@ -176,7 +175,7 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
   for (uint32_t t = 0; t < Tiles; t++) {
     if (part.first) {
       low[t] = ByteSums::from(0);
-      // Entries have 2^15 added.
+      // Subtracts the 2^15 that entries have added.
       high[t] = ByteSums::from(-128 * static_cast<int32_t>(part.run_rows));
     } else {
       const uint8_t* before = part.sums + (first - begin + t * apart) * kTileSums;
@@ -190,7 +189,7 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
     const Plane lower(tables), higher(tables + kPlane);
     for (uint32_t t = 0; t < Tiles; t++) {
       const uint8_t* at = codes + t * stride;
-      // The same of the stream's tiles ahead.
+      // Prefetches the same codes of a tile ahead.
       LookUp::prefetch(at + LookUp::kTilesAhead * tile_bytes);
       const typename LookUp::Places places(_mm512_loadu_si512(at));
       low[t].add(LookUp::look_up(lower, places));
@@ -212,7 +211,7 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
 
 static inline size_t table_bytes(const Codes& codes) { return static_cast<size_t>(kBlock) * codes.codebooks * kTable; }
 
-// Blocks first .. last for one row of x. `own` has room for tables and then for sums of bytes.
+// Computes blocks first .. last for one row of x. `own` holds tables, then sums of bytes.
 template <class LookUp>
 void lut16_blocks(const Product& p, const Item& item, uint32_t first, uint32_t last, uint32_t row, uint8_t* own) {
   const uint32_t length = p.codes.in_group, first_group = first * kBlock;
@@ -249,7 +248,7 @@ void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
   if (phase == 2) return add_slices(p, tile, step.tiles[2]);
   const Item item = item_at(p, tile);
   const uint32_t blocks = std::min(kRunBlocks, kRunRows / (kBlock * p.codes.codebooks));
-  // Rows inside runs: the codes of a run are read from memory once.
+  // Rows in the inner loop: the codes of a run are read from memory once.
   for (uint32_t first = item.first_block; first < item.last_block; first += blocks)
     for (uint32_t row = 0; row < p.m; row++)
       lut16_blocks<LookUp>(p, item, first, std::min(item.last_block, first + blocks), row,
@@ -277,7 +276,7 @@ void lut16_prepare(Step& step, const Call& call) {
 
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi;
 
-// Several rows of x share the reading of codes.
+// Several rows of x share the reads of codes.
 constexpr KernelRow kRows[] = {
     {"aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds | kAmxInt8, 1, 256, lut16_scratch,
      lut16_prepare<OneVector>},

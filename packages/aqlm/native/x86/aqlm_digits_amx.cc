@@ -1,9 +1,9 @@
-// AQLM for some rows of x on AMX: both factors are fixed point of two bytes, 256 * high + low, and of their four
-// products three are added, in 32-bit integers over chunks of 256 values of k. Weights are decoded once for up to 512
-// rows of x, while tiles that are ready multiply. They are left factors, their outputs the rows, so that a group of
-// inputs stays together; x is turned.
+// AQLM on AMX in int8, for a medium number of rows of x. Both factors are fixed point of two bytes, 256 * high + low;
+// three of their four products are added, in 32-bit integers over chunks of 256 values of k. Weights are decoded once
+// for up to 512 rows of x, while finished tiles multiply. Weights are left factors, with outputs as rows, so that a
+// group of inputs stays together; x is transposed.
 //
-// Of a result, the roundings and the products of low bytes, which are left out, make some 5e-5; 3e-4 where a few inputs
+// The roundings and the products of low bytes, which are left out, make some 5e-5 of a result; 3e-4 where a few inputs
 // are a hundred times as large as the others of their chunk.
 #include <algorithm>
 
@@ -14,27 +14,28 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Panels of a work item at most.
+// Most panels of a work item.
 constexpr uint32_t kPanelsMax = 8;
-// Blocks of rows of x that share decoded weights; more are worked on one after the other.
+// Blocks of rows of x that share decoded weights; further blocks decode them again.
 constexpr uint32_t kBlocksMax = 512 / kRows;
-// Results of more bytes bypass the caches.
+// Results larger than this are written with non-temporal stores.
 constexpr size_t kStreamBytes = 1u << 17;
-// Integer sums of a panel and a block of rows: of high bytes, then of high with low ones; sums as floats.
+// Bytes of a panel's and a block of rows' integer sums (high with high bytes, then high with low ones), and of their
+// sums as floats.
 constexpr size_t kIntegerBytes = 4 * kTileBytes, kSumBytes = 2 * kTileBytes;
 
 struct DigitProduct : Arguments {
-  // Of codebooks: their step, and behind it entries.
+  // Prepared codebooks: the step, followed by the entries.
   uint8_t* prepared;
-  // x as tiles: [chunks][blocks of 16 rows][steps][high, low][16 times four of k][16 rows], and factors
+  // x as tiles: [chunks][blocks of 16 rows][steps][high, low][16 times four of k][16 rows]; and factors
   // [chunks][blocks].
   uint8_t* rows;
   RowFactors* factors;
-  // For each thread: two panels of weights, offsets, integer sums, sums [panels][blocks][32 outputs][16 rows].
+  // Per thread: two panels of weights, offsets, integer sums, and sums [panels][blocks][32 outputs][16 rows].
   uint8_t* local;
   size_t local_bytes;
   uint16_t item_panels, turn_parts;
-  // Whether vectors become entries first, and whether results bypass the caches.
+  // entries: vectors are converted to entries first. stream: results bypass the caches.
   bool entries, stream;
 
   uint32_t blocks() const { return ceil_div(m, kRows); }
@@ -51,8 +52,8 @@ struct DigitProduct : Arguments {
 };
 static_assert(sizeof(DigitProduct) <= kArgsMax);
 
-// Integer sums of a chunk, below 2^24, that are yet to be added, as floats, to those of the chunks before; done output
-// by output while tiles multiply.
+// Adds a chunk's integer sums, below 2^24, as floats to the sums of earlier chunks, output by output while tiles
+// multiply.
 struct Adder {
   const uint8_t* integers = nullptr;
   float* sums = nullptr;
@@ -69,10 +70,10 @@ struct Adder {
   }
 };
 
-// Multiplies a chunk of a panel with a chunk of 16 rows of x. Sums of products of high bytes are in accumulators 0 and
-// 2, of high with low ones in 1 and 3; each of these is added to by every third product. Behind each instruction other
-// work is done, evenly: `decode(0)` .. `decode(7)` and four times `add`. CPUs look only a few tile instructions ahead,
-// fewer where a second thread of the core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
+// Multiplies a chunk of a panel with a chunk of 16 rows of x. Accumulators 0 and 2 sum the products of high bytes, 1
+// and 3 those of high with low ones; each of 1 and 3 takes every third product. Other work follows the instructions,
+// evenly: `decode(0)` .. `decode(7)` and four times `add`. CPUs look only a few tile instructions ahead, fewer where a
+// second thread of the core uses tiles, too. Tile loads bypass the first-level cache, which the codebooks need.
 template <class Decode, class Add>
 inline LOWBIT_INLINE void multiply(const uint8_t* weights, const uint8_t* rows, const int32_t* starts,
                                                    uint32_t steps, Decode decode, Add add) {
@@ -119,7 +120,7 @@ inline LOWBIT_INLINE void store_integers(uint8_t* to) {
   tile_fence();
 }
 
-// How a step's part of decoding is spread over the slots of `multiply`: which of them decode how many rows.
+// Share of a step's decoding in the slots of `multiply`: the number of slots that decode, and of rows in each.
 struct Share {
   uint32_t slots, rows;
 };
@@ -129,12 +130,12 @@ Share share_of(uint32_t rows) {
   return {rows == 1 ? 0x01u : rows == 2 ? 0x11u : rows <= 4 ? 0x55u : 0xffu, ceil_div(rows, 8)};
 }
 
-// All of k for panels begin .. end and blocks of rows first .. last.
+// Multiplies panels begin .. end with blocks of rows first .. last, over all of k.
 template <class Source>
 void multiply_panels(const DigitProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first,
                      uint32_t last) {
   const uint32_t chunks = p.chunks(), blocks = last - first;
-  // Of the sums of products of low with high bytes.
+  // Step of the sums of products of low with high bytes.
   const __m512 step = _mm512_set1_ps(256 * *p.step());
   uint8_t* offsets = local + 2 * kPanelBytes;
   uint8_t* integers = offsets + kOffsetBytes;
@@ -190,7 +191,7 @@ void prepare_codebooks(const DigitProduct& p) {
   if (p.entries) prepare_entries(p, step, p.prepared + kAlignment);
 }
 
-// A part of the chunks of a block of rows.
+// Transposes part of the chunks of a block of rows.
 void turn_item(const DigitProduct& p, uint32_t item) {
   const uint32_t block = item / p.turn_parts, part = item % p.turn_parts;
   const uint32_t chunks = p.chunks(), each = ceil_div(chunks, p.turn_parts);

@@ -1,8 +1,8 @@
-// AQLM on AVX2 for codes of 8 bits: tables of 12-bit sums, a plane of their upper 8 bits and one with two entries'
-// lower 4 in a byte, and vpshufb looks up 32 outputs at a time. Flags: see scripts/native/sources.js.
+// AQLM on AVX2 for 8-bit codes by lookup tables of 12-bit sums: a plane of the upper 8 bits and one of the lower 4
+// bits, two entries per byte. vpshufb looks up 32 outputs at a time. Flags: see scripts/native/sources.js.
 //
-// Entries are rounded to a step that is the same for 16 groups of inputs, the largest entry's 2047th part, which makes
-// some 8e-4 of a result; activations of 8 bits make 5e-3. (16 bits took a quarter more time, 8 bits made 1.4e-2.)
+// Entries are rounded to a step shared by 16 groups of inputs, 1/2047 of the largest entry, which makes some 8e-4 of a
+// result; 8-bit activations make 5e-3. (16 bits took a quarter more time, 8 bits made 1.4e-2.)
 #include <immintrin.h>
 
 #include "../codes.h"
@@ -13,12 +13,12 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Entries are -2047 .. 2047, stored with this added.
+// Entries are -2047 .. 2047, stored with kZero added.
 constexpr int kZero = 2048, kEntryMax = 2047;
-// Entries that bits 0 to 5 of a code choose among, in steps of what one shuffle looks up.
+// Entries that bits 0 to 5 of a code select from, and entries per shuffle.
 constexpr uint32_t kChunk = 64, kShuffle = 16;
 constexpr uint32_t kUpperPlane = kEntries, kTable = kUpperPlane + kEntries / 2;
-// Rows of codes whose sums of 4 bits fit bytes.
+// Rows of codes whose sums of 4-bit parts fit bytes.
 constexpr uint32_t kByteRows = 16;
 
 inline LOWBIT_INLINE __m256i load256(const void* from) {
@@ -28,7 +28,7 @@ inline LOWBIT_INLINE void store256(void* to, __m256i v) {
   _mm256_storeu_si256(static_cast<__m256i*>(to), v);
 }
 
-// x . vector of 8 entries, both in steps, in the upper half of words: rounded by what is in the lower half.
+// x . vector of 8 entries, both in steps, in the upper half of words, rounded by the start in the lower half.
 template <uint32_t Pairs>
 inline LOWBIT_INLINE __m256i sum8(const int32_t* pairs, const int16_t* x, uint32_t count) {
   __m256i sum = _mm256_set1_epi32(0x8000);
@@ -40,8 +40,8 @@ inline LOWBIT_INLINE __m256i sum8(const int32_t* pairs, const int16_t* x, uint32
   return _mm256_srai_epi32(sum, 16);
 }
 
-// Sums of 16 bits [groups][codebooks][256] of a block; of each 16, the middle eight have changed places in fours.
-// Returns the largest magnitude.
+// Computes 16-bit sums [groups][codebooks][256] of a block; in each 16 the middle two fours are swapped. Returns the
+// largest magnitude.
 template <uint32_t Pairs>
 int32_t sum_entries(const Product& p, uint32_t groups, const int16_t* x, int16_t* sums) {
   const uint32_t pairs = p.codes.in_group / 2;
@@ -60,19 +60,20 @@ int32_t sum_entries(const Product& p, uint32_t groups, const int16_t* x, int16_t
   return *std::max_element(peaks, peaks + 16);
 }
 
-// 32 entries' bytes from what sum_entries leaves of them.
+// Bytes of 32 entries, in the order before sum_entries.
 inline LOWBIT_INLINE __m256i in_order(__m256i first, __m256i second) {
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(first, second), order);
 }
 
-// A chunk, each 16 entries as their difference from the 16 before: of what shuffles find, an exclusive or is the entry.
+// Stores a chunk, each 16 entries as exclusive or with the 16 before: the exclusive or of what the shuffles find is the
+// entry.
 inline LOWBIT_INLINE void store_chunk(__m256i first, __m256i second, uint8_t* chunk) {
   store256(chunk, _mm256_xor_si256(first, _mm256_permute2x128_si256(first, first, 0x08)));
   store256(chunk + 32, _mm256_xor_si256(second, _mm256_permute2x128_si256(first, second, 0x21)));
 }
 
-// A table of sums times `factor` / 2^15.
+// Packs a table of sums times `factor` / 2^15.
 static inline void pack_table(const int16_t* sums, __m256i factor, uint8_t* table) {
   __m256i lower[kEntries / 32];
   for (uint32_t chunk = 0; chunk < kEntries / kChunk; chunk++) {
@@ -86,7 +87,7 @@ static inline void pack_table(const int16_t* sums, __m256i factor, uint8_t* tabl
     }
     store_chunk(upper[0], upper[1], table + chunk * kChunk);
   }
-  // Entries of codes with bit 7 lie in the upper halves of bytes.
+  // Entries of codes with bit 7 are in the upper halves of bytes.
   for (uint32_t i = 0; i < 4; i++) lower[i] = _mm256_or_si256(lower[i], _mm256_slli_epi16(lower[4 + i], 4));
   for (uint32_t i = 0; i < 4; i += 2) store_chunk(lower[i], lower[i + 1], table + kUpperPlane + i * 32);
 }
@@ -99,7 +100,7 @@ struct TableMemory {
 
 static inline size_t table_rows(const Codes& codes) { return static_cast<size_t>(kBlock) * codes.codebooks; }
 
-// Tables [groups][codebooks] of a block for a row of x; returns their step.
+// Builds the tables [groups][codebooks] of a block for a row of x; returns their step.
 static inline float build_tables(const Product& p, uint32_t block, const float* x, const TableMemory& own) {
   const uint32_t length = p.codes.in_group, groups = p.codes.block_groups(block);
   const auto vectors = prepared_vectors<int32_t>(p.prepared);
@@ -113,10 +114,11 @@ static inline float build_tables(const Product& p, uint32_t block, const float* 
   return step * *vectors.step * 0x1p31f / static_cast<float>(factor);
 }
 
-// Vectors of codes that one reading of a table serves.
+// Vectors of codes per reading of a table.
 constexpr uint32_t kVectors = kTile / 32;
 
-// Chunks' entries of codes whose bits 0 to 5 are in `index`; steps through the chunks down and up in turn.
+// Looks up, in each chunk, the codes whose bits 0 to 5 are in `index`; steps through the 16s of the chunks down and up
+// in turn.
 template <uint32_t Chunks, bool Down>
 inline LOWBIT_INLINE void look_up_chunks(const uint8_t* plane, __m256i* index,
                                                          __m256i (*entries)[kVectors]) {
@@ -126,7 +128,7 @@ inline LOWBIT_INLINE void look_up_chunks(const uint8_t* plane, __m256i* index,
     for (uint32_t v = 0; v < kVectors; v++) {
       // An index below 0 finds 0.
       __m256i next = i == 0 ? index[v] : _mm256_sub_epi8(index[v], step);
-      // Here and below, so that sums stay in registers and tables do not.
+      // Here and below: keeps sums in registers, and tables out of them.
       __asm__("" : "+x"(next));
       index[v] = next;
     }
@@ -143,13 +145,13 @@ inline LOWBIT_INLINE void look_up_chunks(const uint8_t* plane, __m256i* index,
   }
 }
 
-// Bytes of `b` where bit 7 of `choice` is set, else of `a`. Of the intrinsic gcc makes a comparison, too.
+// Bytes of `b` where bit 7 of `choice` is set, else of `a`. Assembly, since GCC adds a comparison to the intrinsic.
 inline LOWBIT_INLINE __m256i choose(__m256i a, __m256i b, __m256i choice) {
   __asm__("vpblendvb %2, %1, %0, %0" : "+x"(a) : "x"(b), "x"(choice));
   return a;
 }
 
-// Sums of bytes as 16-bit lanes: of all, where the even ones' sums are spoilt by the odd ones, and of the odd ones.
+// Sums of bytes in 16-bit lanes: `both` sums whole lanes, which the odd bytes spoil, `odd` the odd bytes alone.
 struct ByteSums {
   __m256i both = _mm256_setzero_si256(), odd = _mm256_setzero_si256();
   void add(__m256i bytes) {
@@ -159,13 +161,13 @@ struct ByteSums {
   __m256i even() const { return _mm256_sub_epi16(both, _mm256_slli_epi16(odd, 8)); }
 };
 
-// Adds upper parts to `upper` and lower ones to the bytes of `lower`, of 64 codes.
+// Looks up 64 codes; adds the upper parts to `upper`, the lower ones to the bytes of `lower`.
 inline LOWBIT_INLINE void add_entries(const uint8_t* codes, const uint8_t* table, ByteSums* upper,
                                                       __m256i* lower) {
   const __m256i low6 = _mm256_set1_epi8(kChunk - 1), low4 = _mm256_set1_epi8(15);
   __m256i index[kVectors], found[4][kVectors];
   for (uint32_t v = 0; v < kVectors; v++) index[v] = _mm256_and_si256(load256(codes + 32 * v), low6);
-  // Codes are read once more rather than kept.
+  // Reloads the codes rather than keeping them.
   __asm__("" : "+r"(codes));
   look_up_chunks<4, true>(table, index, found);
   for (uint32_t v = 0; v < kVectors; v++) {
@@ -180,14 +182,14 @@ inline LOWBIT_INLINE void add_entries(const uint8_t* codes, const uint8_t* table
   }
 }
 
-// A block's sums of a tile: 16 * upper + lower without what entries have added, times the step.
+// Sums of a tile in a block: 16 * upper + lower, less what entries have added, times the step.
 struct BlockSums {
   int32_t zero;
   float step;
-  // Of the slice.
+  // Whether the block is the first of the slice.
   bool first;
 
-  // Eight of them, added to those of the slice's earlier blocks.
+  // Stores eight sums, added to those of the slice's earlier blocks.
   void store8(__m128i upper, __m128i lower, float* y) const {
     const __m256i whole =
         _mm256_add_epi32(_mm256_slli_epi32(_mm256_cvtepu16_epi32(upper), 4), _mm256_cvtepu16_epi32(lower));
@@ -208,7 +210,7 @@ static inline void tile_sums(const uint8_t* codes, const uint8_t* tables, uint32
   for (uint32_t row = 0; row < rows;) {
     __m256i bytes[kVectors] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     for (const uint32_t last = std::min(rows, row + kByteRows); row < last; row++, codes += kTile, tables += kTable) {
-      // The same of the stream's next tile.
+      // Prefetches the same codes of the next tile.
       _mm_prefetch(reinterpret_cast<const char*>(codes + tile_bytes), _MM_HINT_T0);
       add_entries(codes, tables, upper, bytes);
     }

@@ -1,5 +1,5 @@
-// AQLM on AVX2 for codes of 8 bits and several rows of x, through tables of sums of 8 or 16 rows. Flags: see
-// scripts/native/sources.js.
+// AQLM on AVX2 for 8-bit codes and several rows of x, by lookup tables with the sums of 8 or 16 rows per entry. Flags:
+// see scripts/native/sources.js.
 #include "kernel.h"
 #include "pair_batch.h"
 
@@ -12,12 +12,12 @@ struct Sums8 {
   using Lanes = Lanes8;
   using V = __m128i;
   static V add(V a, V b) { return _mm_add_epi16(a, b); }
-  // Upper halves of words.
+  // Joins the upper halves of words.
   static V join(const __m256i* words) {
     const __m256i sums = _mm256_srai_epi32(words[0], 16);
     return _mm_packs_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
   }
-  // The sums of 8 rows as upper halves of words.
+  // Sums of 8 rows as upper halves of words.
   static __m256i words(V sums, uint32_t) { return _mm256_slli_epi32(_mm256_cvtepi16_epi32(sums), 16); }
 };
 

@@ -1,5 +1,5 @@
-// AQLM on AVX-512 for codes of 8 bits and prompts, through tables of sums of 16 rows of x, of which three
-// lie in the first cache. Flags: see scripts/native/sources.js.
+// AQLM on AVX-512 for 8-bit codes and prefill, by lookup tables with the sums of 16 rows of x per entry; three tables
+// fit the first-level cache. Flags: see scripts/native/sources.js.
 #include "kernel.h"
 #include "pair_batch.h"
 
@@ -17,7 +17,7 @@ struct Sums16Vnni : Sums16 {
 
 using Batch16Vnni = PairBatch<Sums16Vnni>;
 
-// One size of batches: vectors of 32 rows would fill the first cache with two tables.
+// One size of batches: two tables with 32 rows per entry would fill the first-level cache.
 constexpr KernelRow kRowTable[] = {
     {"aqlm_lut16_c8_16x64x48_avx512_vnni", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni, 16, 64,
      batches_scratch<Batch16Vnni, Batch16Vnni>, batches_prepare<Batch16Vnni, Batch16Vnni>},

@@ -1,4 +1,4 @@
-// Decodes panels of AQLM weights to tiles of bf16, a few rows at a time, while tiles that are ready multiply.
+// Decodes panels of AQLM weights to bf16 tiles, a few rows at a time, while finished tiles multiply.
 #pragma once
 
 #include "floats8.h"
@@ -8,10 +8,10 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Values of k of a product of tiles; outputs of a panel. A step of a panel is two tiles of 16 outputs.
+// Values of k per product of tiles, and outputs of a panel. A step of a panel is two tiles of 16 outputs.
 constexpr uint32_t kStep = 32, kPanel = 32;
 
-// Values of a, then of b.
+// The values of a, then those of b.
 inline LOWBIT_INLINE __m512i bf16_row(__m512 a, __m512 b) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
 }
@@ -23,7 +23,7 @@ inline LOWBIT_INLINE __m512i rounded(const __m256* sums) {
   return bf16_row(a, b);
 }
 
-// A step of an output, for weights of every form; values beyond k are 0.
+// Decodes a step of an output for weights of any form; values past k are 0.
 template <class Code, class Vector>
 __m512i any_groups(const Codes& w, const Vector* vectors, uint32_t step, uint32_t output) {
   const uint32_t vector_length = w.out_group * w.in_group;
@@ -46,7 +46,7 @@ __m512i any_groups(const Codes& w, const Vector* vectors, uint32_t step, uint32_
   return rounded(sums);
 }
 
-// The codes of one half of a tile in a row of them; those of one byte are multiplied by the bytes of 8 floats.
+// Codes of one half of a tile in a row of codes. One-byte codes are multiplied by the bytes of 8 floats.
 inline LOWBIT_INLINE __m512i half_row(const uint8_t* codes, bool second) {
   return half_codes<5>(_mm512_loadu_si512(codes), second);
 }
@@ -57,7 +57,7 @@ inline LOWBIT_INLINE __m512i half_row(const uint16_t* codes, bool second) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-// Eight rows of 32 words as columns: of each row's words 8 i + j, the eight are part i of column j.
+// Transposes eight rows of 32 words: words 8 i + j of the eight rows become part i of column j.
 inline LOWBIT_INLINE void turn_words(__m512i* r) {
   __m512i a[8], b[8];
   for (int i = 0; i < 4; i++) {
@@ -75,15 +75,15 @@ inline LOWBIT_INLINE void turn_words(__m512i* r) {
   }
 }
 
-// Decodes a chunk of a panel. `Books` is the number of codebooks, 1 or 2, when groups have 8 inputs and one output and
-// codes all values of their type, or 0 for every form.
+// Decodes a chunk of a panel. `Books`: 1 or 2 codebooks, when groups have 8 inputs and one output and codes take all
+// values of their type; or 0 for any form.
 template <class Code, class Vector, uint32_t Books>
 class PanelDecoder {
  public:
-  // So many are decoded between the same tile instructions.
+  // Rows decoded between two tile instructions.
   static constexpr uint32_t kRows = 8;
 
-  // Rows of tiles to decode. What is read for each is few loads: tile instructions are loads for the most part.
+  // Rows of tiles to decode, with few loads for each: tile instructions are mostly loads.
   struct Rows {
     const Codes* w;
     const Vector* vectors;
@@ -113,7 +113,7 @@ class PanelDecoder {
     }
   };
 
-  // Of `steps` steps from the first one on; none to decode nothing.
+  // Decodes `steps` steps from the first one on; 0 decodes nothing.
   PanelDecoder(const Codes& w, const void* vectors, uint32_t panel, uint32_t step, uint32_t steps, uint8_t* target)
       : w_(w),
         vectors_(static_cast<const Vector*>(vectors)),
@@ -122,7 +122,7 @@ class PanelDecoder {
         next_(step),
         end_(step + steps) {}
 
-  // Whether there are rows to decode now: kRows.
+  // Whether kRows rows are there to decode now.
   inline LOWBIT_INLINE bool next(Rows& rows) {
     if (row_ == kPanel) {
       if (next_ >= end_) return false;
@@ -156,7 +156,7 @@ class PanelDecoder {
     row_ = 0;
   }
 
-  // Fewer than four groups, which come last.
+  // Decodes the last step, which has fewer than four groups.
   void decode_step(uint32_t step) {
     for (uint32_t i = 0; i < kPanel; i++, target_ += 64)
       _mm512_store_si512(target_, any_groups<Code>(w_, vectors_, step, panel_ * kPanel + i));
@@ -169,7 +169,7 @@ class PanelDecoder {
     __m512i rows[8] = {};
     for (uint32_t i = 0; i < 4 * Books; i++, codes += kTile) {
       rows[i] = half_row(codes, place % kTile != 0);
-      // The same of the next tile.
+      // Prefetches the same codes of the next tile.
       for (uint32_t b = 0; b < kTile; b += 64 / sizeof(Code))
         _mm_prefetch(reinterpret_cast<const char*>(codes + kBlockSteps * kStepCodes + b), _MM_HINT_T0);
     }
@@ -181,9 +181,10 @@ class PanelDecoder {
   const Vector* vectors_;
   uint8_t* target_;
   uint32_t panel_;
-  // The step after this one, and where to end; rows of this one that are done.
+  // The step after this one, and the end; rows of this step that are done.
   uint32_t next_, end_, row_ = kPanel;
-  // Of this step's vectors, [kRows][kPanel / kRows][4 groups and codebooks, up to 8]: that of row 8 i + j is [j][i].
+  // Places of this step's vectors, [kRows][kPanel / kRows][4 groups and codebooks, up to 8]: those of row 8 i + j are
+  // [j][i].
   alignas(64) uint16_t places_[kRows * 32];
 };
 

@@ -1,5 +1,4 @@
-// Decodes panels of AQLM weights to tiles of low and of high bytes, little by little, while tiles that are ready
-// multiply.
+// Decodes panels of AQLM weights to tiles of low and of high bytes, row by row, while finished tiles multiply.
 #pragma once
 
 #include <type_traits>
@@ -10,32 +9,32 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Outputs of a panel; low bytes of all steps, two tiles each, and then high ones.
+// Outputs of a panel. A panel holds the low bytes of all steps, two tiles each, then the high bytes.
 constexpr uint32_t kPanel = 32;
 constexpr size_t kStepBytes = 2 * kTileBytes, kPanelBytes = 2 * kChunkSteps * kStepBytes;
-// Rows of tiles of a chunk; one is decoded at a time, between products of tiles: few instructions, for the CPU looks
-// ahead by some 256 to 512 only.
+// Rows of tiles of a chunk. One is decoded at a time, between products of tiles: few instructions, since CPUs look
+// ahead by only some 256 to 512.
 constexpr uint32_t kTileRows = kPanel * kChunkSteps;
 
-// Of a chunk: where vectors are, by code, [groups of a step][codebooks][steps][outputs of a panel].
+// Bytes of a chunk's offsets of vectors, [groups of a step][codebooks][steps][outputs of a panel].
 constexpr size_t kOffsetBytes = kChunk / 8 * kPanel * 4;
 
-// What a decoder reads.
+// Inputs of a decoder.
 struct DecoderInput {
   const Codes& codes;
   // Entries or vectors, and the inverse of the entries' step.
   const void* table;
   float inverse;
-  // Memory for offsets, kOffsetBytes.
+  // Memory for kOffsetBytes of offsets.
   uint8_t* offsets;
 };
 
-// 64 values of an output, eight of them in a lane: those of even groups of 8 and of odd ones.
+// 64 values of an output, eight per lane: those of the even groups of 8, and of the odd ones.
 struct RowWords {
   __m512i even, odd;
 };
 
-// Reads `Books` whole codebooks of 256 or 65536 vectors of 8 inputs and one output, as entries.
+// Reads `Books` whole codebooks, of 256 or 65536 vectors of 8 inputs and one output, as entries.
 template <class Code, uint32_t Books>
 class Entries {
  public:
@@ -60,12 +59,12 @@ class Entries {
  private:
   using Offset = std::conditional_t<sizeof(Code) == 1, uint16_t, uint32_t>;
 
-  // Steps of a block; of a group and codebook in a step and in a chunk.
+  // Steps of a block, and bytes of offsets of a group and codebook in a step and in a chunk.
   static constexpr uint32_t kBlockSteps = kBlock / 8;
   static constexpr uint32_t kStepOffsets = kPanel * sizeof(Offset), kRowBytes = kTileRows * sizeof(Offset);
 
-  // Of a block: rows of codes of 64 outputs, of which one half's are every other one, times the size of an entry. Rows
-  // that are not there repeat the first one: x is zero there.
+  // Stores the offsets of a block: codes of one half of a tile, which are every other code of a row, times the size of
+  // an entry. Missing rows repeat the first one; x is zero there.
   template <int Half>
   static void store_offsets(const uint8_t* codes, uint32_t rows, uint8_t* to) {
     constexpr uint32_t kBytes = kTile * sizeof(Code), kStepRows = 8 * Books;
@@ -82,13 +81,13 @@ class Entries {
           offsets = _mm512_and_si512(shifted, _mm512_set1_epi32(0xffff0));
         }
         _mm512_store_si512(target + i, offsets);
-        // The same of the next tile, every other row for each half.
+        // Prefetches the same codes of the next tile, every other row for each half.
         if (r % 2 == Half) _mm_prefetch(reinterpret_cast<const char*>(from + rows * kBytes + i), _MM_HINT_T0);
       }
     }
   }
 
-  // Sums of entries of four groups, every other one, from the first one's offsets on.
+  // Sums the entries of four groups, every other one, from the first one's offsets on.
   inline LOWBIT_INLINE __m512i four(const Offset* at) const {
     constexpr size_t kBookBytes = (size_t{1} << 8 * sizeof(Code)) * 16;
     const uint8_t* table = table_;
@@ -110,13 +109,13 @@ class Entries {
   const Offset* offsets_;
 };
 
-// Vectors of every form.
+// Reads vectors of any form.
 template <class Code, class Vector>
 class Vectors {
  public:
   Vectors(const DecoderInput& in, uint32_t panel, uint32_t chunk) : in_(&in), panel_(panel), chunk_(chunk) {}
 
-  // Seldom needed, and no work for the tile loop to be copied around.
+  // Not inlined: seldom needed, and its code would be copied into the tile loop.
   __attribute__((noinline)) RowWords row(uint32_t index) const {
     const uint32_t output = index % kPanel, c = chunk_ * kChunk + index / kPanel * kStep;
     return {four(output, c), four(output, c + 8)};
@@ -152,7 +151,7 @@ class Vectors {
 template <class Source>
 class PanelDecoder {
  public:
-  // The chunk has so many steps.
+  // `steps`: steps of the chunk.
   PanelDecoder(const DecoderInput& in, uint32_t panel, uint32_t chunk, uint32_t steps, uint8_t* target)
       : source_(in, panel, chunk),
         target_(target),

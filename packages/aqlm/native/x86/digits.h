@@ -10,26 +10,25 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// The largest number of two signed bytes whose high one is not -128.
+// Largest number of two signed bytes whose high byte is not -128.
 constexpr float kDigitsMax = 127 * 256 + 127;
-// What sums of codebook entries have added: then the second byte is the high one, rounded, and the first the low one
-// and 128.
+// Added to sums of codebook entries: their second byte is then the high byte, rounded, the first the low byte plus 128.
 constexpr int kLowStart = 128;
 
-// Values of k of a product of tiles; such steps of a chunk, in which a row of x has one scale.
+// Values of k per product of tiles, and steps and values of a chunk, in which a row of x has one scale.
 constexpr uint32_t kStep = 64, kChunkSteps = 4, kChunk = kChunkSteps * kStep;
-// Rows of x of a tile; of them, a step's high bytes and low bytes, a chunk.
+// Rows of x per tile, and bytes of a step's high and low bytes and of a chunk's.
 constexpr uint32_t kRows = 16;
 constexpr size_t kRowsStepBytes = 2 * kTileBytes, kRowsChunkBytes = kChunkSteps * kRowsStepBytes;
 
-// For a chunk of 16 rows of x: their scales, and what sums of products with low bytes of weights begin at, since these
-// have 128 added.
+// For a chunk of 16 rows of x: scales, and initial values of the sums of products with low bytes of weights, which have
+// 128 added.
 struct alignas(64) RowFactors {
   float scales[kRows];
   int32_t starts[kRows];
 };
 
-// Of `count` values; NaN where one is not finite.
+// Largest magnitude of `count` values; NaN where one is not finite.
 inline float largest_value(const float* x, uint32_t count) {
   __m512 peak = _mm512_setzero_ps(), none = _mm512_setzero_ps();
   for (uint32_t i = 0; i < count; i += 16) {
@@ -44,8 +43,8 @@ struct Digits {
   __m512i high, low;
 };
 
-// 64 values of a row, those beyond `count` 0, in the order of decoded weights: of 16 the first and the last eight take
-// turns.
+// 64 values of a row, 0 past `count`, in the order of decoded weights: the first and the last eight of each 16
+// alternate.
 inline Digits row_digits(const float* x, int64_t count, __m512 inverse) {
   __m128i high[4], low[4];
   for (int i = 0; i < 4; i++) {
@@ -63,8 +62,8 @@ inline Digits row_digits(const float* x, int64_t count, __m512 inverse) {
   return {joined(high), joined(low)};
 }
 
-// A chunk of k, from value `c` on, of 16 rows of x as tiles: for each step high bytes, then low ones, four values of k
-// of each row side by side.
+// Converts a chunk of k, from value `c` on, of 16 rows of x to tiles: for each step high bytes, then low ones, four
+// values of k of each row side by side.
 inline void turn_rows(const Arguments& a, uint32_t row, uint32_t c, uint8_t* tiles, RowFactors* factors) {
   const uint32_t count = std::min(kChunk, a.codes.k - c), rows = std::min(kRows, a.m - row);
   __m512 inverses[kRows];
@@ -90,13 +89,13 @@ inline void turn_rows(const Arguments& a, uint32_t row, uint32_t c, uint8_t* til
   for (uint32_t i = 0; i < kRows; i++) factors->starts[i] = -kLowStart * _mm512_reduce_add_epi32(sums[i]);
 }
 
-// Eight sums of entries, with kLowStart added.
+// Eight entries with `start`, kLowStart or 0, added.
 inline LOWBIT_INLINE __m128i entry_words(__m256 values, __m256 inverse, int start) {
   const __m256i whole = _mm256_cvtps_epi32(_mm256_mul_ps(values, inverse));
   return _mm256_cvtepi32_epi16(_mm256_add_epi32(whole, _mm256_set1_epi32(start)));
 }
 
-// A step with which sums of one entry of each codebook stay in range, however each is rounded; NaN where a codebook is
+// Step with which sums of one entry of each codebook stay in range, however each is rounded; NaN where a codebook is
 // not finite.
 inline float codebook_step(const Arguments& a) {
   const size_t length = a.codes.vector_values() / a.codes.codebooks;
@@ -109,7 +108,7 @@ inline float codebook_step(const Arguments& a) {
   return peak / (kDigitsMax - a.codes.codebooks);
 }
 
-// Codebooks of vectors of `in_group` inputs as 16-bit entries.
+// Converts codebooks of vectors of `in_group` inputs to 16-bit entries.
 inline void prepare_entries(const Arguments& a, float step, uint8_t* entries) {
   const __m256 inverse = _mm256_set1_ps(1 / step);
   const size_t count = a.codes.vector_values(), first_book = count / a.codes.codebooks;

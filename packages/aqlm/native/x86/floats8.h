@@ -1,4 +1,4 @@
-// Eight floats as codeword.h wants them, on AVX2 with F16C.
+// Eight floats on AVX2 with F16C for codeword.h.
 #pragma once
 
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-// Batches of lut_rows.h on x86, whose tables products of pairs of 16-bit integers make.
+// Batches of lut_rows.h on x86: tables are built by products of pairs of 16-bit integers.
 #pragma once
 
 #include "../lut_rows.h"
@@ -26,16 +26,16 @@ struct Sums16 {
   using Lanes = Lanes8;
   using V = __m256i;
   static V add(V a, V b) { return _mm256_add_epi16(a, b); }
-  // Upper halves of words.
+  // Joins the upper halves of words.
   static V join(const __m256i* words) { return _mm256_blend_epi16(_mm256_srli_epi32(words[0], 16), words[1], 0xaa); }
-  // The sums of 8 rows as upper halves of words.
+  // Sums of 8 rows as upper halves of words.
   static __m256i words(V sums, uint32_t index) {
     return index == 0 ? _mm256_slli_epi32(sums, 16)
                       : _mm256_and_si256(sums, _mm256_set1_epi32(static_cast<int>(0xffff0000)));
   }
 };
 
-// `Sums` of kRows rows.
+// A batch with `Sums` of kRows rows.
 template <class Sums>
 struct PairBatch : Sums {
   using Sums::kRows;
@@ -47,7 +47,8 @@ struct PairBatch : Sums {
   using Value = int32_t;
   static constexpr uint32_t kVectors = kRows / Lanes::kLanes;
   static constexpr float kVectorMax = 4095, kFinest = 1 / kWordMax;
-  // Upper halves of words. The rest is for rounding: 1/2 of each table, 1/32 of each input of one, 1/250 of vectors.
+  // Largest sum of a run, in upper halves of words; what is left is for rounding: 1/2 per table, 1/32 per input of one,
+  // 1/250 for vectors.
   static constexpr float kRunMax = 0x7f00 * 0x1p16f;
 
   struct Inputs {
@@ -69,7 +70,7 @@ struct PairBatch : Sums {
     }
   }
 
-  // The table of a codebook and a group of a run.
+  // Builds the table of one codebook for one group of a run.
   static void build_table(const Batches& p, uint32_t book, const Inputs& inputs, uint32_t group, V* table) {
     const uint32_t pairs = p.codes.in_group / 2;
     const int32_t* vectors = prepared_vectors<int32_t>(p.prepared).values + size_t{book} * kEntries * pairs;
@@ -86,7 +87,7 @@ struct PairBatch : Sums {
     return all;
   }
 
-  // Sums as floats, added to those of earlier runs unless they are the first.
+  // Converts sums to floats and adds them to those of earlier runs, unless the run is the first.
   template <bool IsFirst>
   static void add_to_totals(V sum, const Steps& steps, float* totals) {
     for (uint32_t i = 0; i < kVectors; i++, totals += Lanes::kLanes) {
@@ -96,18 +97,18 @@ struct PairBatch : Sums {
   }
 
  private:
-  // `count` pairs, `Pairs` unless that is 0.
+  // `Pairs` pairs per vector, `count` if that is 0.
   template <uint32_t Pairs>
   static void build_pairs(const int32_t* vectors, const int32_t (*x)[kRows], uint32_t count, V* table) {
     using Words = typename Lanes::Words;
     const uint32_t pairs = Pairs == 0 ? count : Pairs;
-    // Few enough pairs stay in registers.
+    // A known, small number of pairs stays in registers.
     Words rows[Pairs == 0 ? kInGroupMax / 2 : Pairs][kVectors];
     for (uint32_t q = 0; q < pairs; q++)
       for (uint32_t i = 0; i < kVectors; i++) rows[q][i] = Lanes::load(x[q] + Lanes::kLanes * i);
     for (uint32_t e = 0; e < kEntries; e++, vectors += pairs) {
       Words words[kVectors];
-      // Rounds.
+      // Half a unit of the upper half: rounds.
       for (auto& word : words) word = Lanes::set(0x8000);
       for (uint32_t q = 0; q < pairs; q++) {
         const Words both = Lanes::set(vectors[q]);

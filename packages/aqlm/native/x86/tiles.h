@@ -1,4 +1,4 @@
-// What AQLM's products on AMX share: x is turned to tiles, tiles of sums to results.
+// Shared by AQLM's products on AMX: transposing x to tiles, codes of half a tile, results from tiles of sums.
 #pragma once
 
 #include <immintrin.h>
@@ -11,12 +11,12 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// The first `count` of 16 lanes, all for more.
+// Mask of the first `count` of 16 lanes; all from 16 on.
 inline __mmask16 first16(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
 }
 
-// A row of codes of one byte has those of a tile's halves in turn: the 32 of one half as words, times 2^Shift.
+// Codes of one half of a tile as 32 words, times 2^Shift: in a row of one-byte codes those of the halves alternate.
 template <int Shift>
 inline LOWBIT_INLINE __m512i half_codes(__m512i row, bool second) {
   const __m512i scaled = second ? _mm512_srli_epi16(row, 8 - Shift) : _mm512_slli_epi16(row, Shift);
@@ -28,7 +28,7 @@ inline void store_turned(__m512i* rows, uint8_t* tile) {
   for (uint32_t i = 0; i < 16; i++) _mm512_store_si512(tile + 64 * i, rows[i]);
 }
 
-// Of 16 outputs from `output` on; 0 for those that are not in `mask`.
+// Scales of 16 outputs from `output` on; 0 outside `mask`.
 inline __m512 load_scales(const Arguments& p, uint32_t output, __mmask16 mask) {
   if (p.codes.out_group == 1 && p.half_scales)
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, static_cast<const uint16_t*>(p.scales) + output));
@@ -38,7 +38,7 @@ inline __m512 load_scales(const Arguments& p, uint32_t output, __mmask16 mask) {
   return _mm512_loadu_ps(scales);
 }
 
-// Sums of 16 outputs from `output` and 16 rows of x from `row` as results.
+// Stores sums of 16 outputs from `output` on and 16 rows of x from `row` on as results.
 inline void write_sums(const Arguments& p, bool stream, uint32_t output, uint32_t row, const float* sums) {
   const uint32_t n = p.codes.n;
   if (output >= n) return;

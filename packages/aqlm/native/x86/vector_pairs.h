@@ -1,4 +1,4 @@
-// Codebooks and x as pairs of 16-bit integers, from which multiplying and adding pairs makes tables of sums.
+// Codebooks and x as pairs of 16-bit integers, from which multiply-add of pairs builds tables of sums.
 #pragma once
 
 #include "../vector_sizes.h"
@@ -8,24 +8,23 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// What rounded values are at most.
+// Largest rounded value.
 constexpr float kWordMax = 32767;
-// What the product of a group's and a vector's length may be: their sum is no larger, rounding included.
+// Bound of the product of a group's and a vector's length, and so of their sum, rounding included.
 constexpr float kLengthsMax = 0x1.ffp30f;
 
 static inline size_t prepared_bytes(const Codes& codes) {
   return kSizesBytes + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries;
 }
 
-// Eight values as multiples of a step, whose magnitudes 16 bits hold.
+// Rounds eight values to multiples of a step that fit 16 bits.
 static inline __m128i round8(__m256 values, __m256 inverse_step) {
   const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(values, inverse_step));
   return _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
 }
 
-// Vectors up to `largest`, as pairs [codebooks][in_group / 2][256] where they are `Turned`, else
-// [codebooks][256][in_group / 2].
-// One work item for all codebooks, which share a step; each is some kilobytes.
+// Rounds vectors, up to `largest` steps, to pairs: [codebooks][in_group / 2][256] if `Turned`, else
+// [codebooks][256][in_group / 2]. One work item does all codebooks, which share a step and take some kilobytes each.
 template <bool Turned>
 void prepare_vectors(const Arguments& p, float largest, const PreparedVectors<int32_t>& prepared) {
   const uint32_t length = p.codes.in_group, pairs = length / 2;
@@ -41,7 +40,7 @@ void prepare_vectors(const Arguments& p, float largest, const PreparedVectors<in
   }
 }
 
-// Groups of x as 16-bit integers; returns their step.
+// Rounds groups of x to 16-bit integers; returns their step.
 static inline float quantize_inputs(const float* x, uint32_t groups, uint32_t length, float longest_vector,
                                     int16_t* values) {
   const uint32_t count = groups * length;
