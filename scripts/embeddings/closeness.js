@@ -3,7 +3,7 @@
  *
  *     node scripts/embeddings/closeness.js <model folder> <vectors.json> [--calibrate text.txt]
  *
- * `embedding-vectors.py` writes the vectors, with their texts. Calibrated ways need a text.
+ * `vectors.py` writes the vectors, with their texts. Calibrated ways need a text.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";

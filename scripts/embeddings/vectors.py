@@ -1,5 +1,5 @@
 """
-Vectors of sentence-transformers for scripts/embeddings/closeness.js: python3 embedding-vectors.py <model folder> <texts.json>
+Vectors of sentence-transformers for scripts/embeddings/closeness.js: python3 vectors.py <model folder> <texts.json>
 <vectors.json>. The texts are a JSON list of strings. Each is encoded alone, in float32 on the CPU. Needs sentence-transformers
 (6.2.0 with transformers 5.24.0 and torch 2.15.0 made those that docs/embeddings.md tells of).
 """
