@@ -97,17 +97,24 @@ function fitOf({ scheme, result }: GptqRows): GroupFit {
   return new GroupFit(result.n, result.k, scheme, result.levels);
 }
 
+/** Index, in `superScales`, of the factor of a row's super-block that a column is in. */
+const factorIndex = ({ spec }: GroupFit, row: number, column: number) =>
+  row * superGroupCount(spec) + Math.floor(column / SUPER_GROUP);
+
 /** Chooses the grid of the group at a column of the row that begins at `start`, and the factor where one begins. */
 function fitGroup({ result, current }: GptqRows, fit: GroupFit, start: number, c: number, importance: Float32Array) {
   const { k, superScales, zeros } = result;
   const row = start / k;
   const counts = (end: number) => importance.subarray(c, end);
-  if (superScales && c % SUPER_GROUP === 0) {
-    const end = min(k, c + SUPER_GROUP);
-    fit.fitFactor(current, start + c, start + end, counts(end));
-    superScales[row * superGroupCount(fit.spec) + c / SUPER_GROUP] = fit.factor;
+  if (superScales) {
+    const factor = factorIndex(fit, row, c);
+    if (c % SUPER_GROUP === 0) {
+      const end = min(k, c + SUPER_GROUP);
+      fit.fitFactor(current, start + c, start + end, counts(end));
+      superScales[factor] = fit.factor;
+    }
+    fit.factor = superScales[factor]!;
   }
-  if (superScales) fit.factor = superScales[row * superGroupCount(fit.spec) + Math.floor(c / SUPER_GROUP)]!;
   const end = min(k, c + fit.spec.groupSize);
   if (!current.subarray(start + c, start + end).every(Number.isFinite)) throw notFiniteSums();
   fit.fit(current, start + c, start + end, counts(end));
@@ -121,8 +128,7 @@ function useGrid({ result }: GptqRows, fit: GroupFit, row: number, column: numbe
   const { groupSize } = fit.spec;
   const place = Math.floor(column / groupSize);
   const group = row * groupCount(fit.spec) + place;
-  const factor = row * superGroupCount(fit.spec) + Math.floor(column / SUPER_GROUP);
-  if (result.superScales) fit.factor = result.superScales[factor]!;
+  if (result.superScales) fit.factor = result.superScales[factorIndex(fit, row, column)]!;
   fit.scale = result.scales[group]!;
   fit.zero = result.zeros?.[group] ?? 0;
   return min(blockEnd, (place + 1) * groupSize);

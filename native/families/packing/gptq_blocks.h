@@ -131,12 +131,12 @@ inline void set_grid(GroupGrids& grids, size_t lane, float scale, float zero, fl
 // Stored scales and zero points of the group of a column; 0 in lanes without a row.
 inline GroupGrids grids_of(const QuantizeArgs& args, const BlockRows& rows, size_t column) {
   GroupGrids grids = {};
-  const size_t group = column / args.group_size, supers = (args.k + kSuperGroup - 1) / kSuperGroup;
+  const size_t group = column / args.group_size;
   for (size_t lane = 0; lane < rows.count; lane++) {
     const size_t row = rows.row + lane, at = row * args.groups + group;
     const bool has_factor = args.scale_type == ScaleType::kInteger;
     set_grid(grids, lane, args.scales[at], args.zeros ? static_cast<float>(args.zeros[at]) : 0,
-             has_factor ? args.super_scales[row * supers + column / kSuperGroup] : 1);
+             has_factor ? super_scale_at(args, row, column) : 1);
   }
   return grids;
 }
@@ -150,7 +150,6 @@ inline Grid search_at(const QuantizeArgs& args, const float* row, size_t start, 
 template <class Search>
 inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, uint32_t thread) {
   const QuantizeArgs& args = given.grids;
-  const size_t supers = (args.k + kSuperGroup - 1) / kSuperGroup;
   each_place(given, rows, column, rows.end,
              [&](size_t c, size_t at, size_t lane) { given.current[at] = rows.current_of(c).at[lane]; });
   for (size_t lane = 0; lane < rows.count; lane++) {
@@ -158,7 +157,7 @@ inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, ui
     const float* values = given.current + row * args.k;
     float factor = 1;
     if (args.scale_type == ScaleType::kInteger) {
-      float& stored = args.super_scales[row * supers + column / kSuperGroup];
+      float& stored = super_scale_at(args, row, column);
       if (column % kSuperGroup == 0) {
         float peak = 0;
         for (size_t c = column; c < std::min(args.k, column + kSuperGroup); c += args.group_size) {

@@ -77,6 +77,11 @@ void set_scheme(QuantizeArgs& args, const Given& given) {
   args.failed = given.failed;
 }
 
+// The factor that the integer scales of a column's super-block have in a row.
+inline float& super_scale_at(const QuantizeArgs& args, size_t row, size_t column) {
+  return args.super_scales[row * ((args.k + kSuperGroup - 1) / kSuperGroup) + column / kSuperGroup];
+}
+
 inline float smaller(float a, float b) { return b < a ? b : a; }
 inline float larger(float a, float b) { return b > a ? b : a; }
 inline float clamp(float value, float low, float high) { return value < low ? low : value > high ? high : value; }

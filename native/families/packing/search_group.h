@@ -333,9 +333,8 @@ inline void search_groups(const QuantizeArgs& args, const float* values, size_t 
     peak = larger(peak, grid.scale < 0 ? -grid.scale : grid.scale);
   }
   if (args.scale_type != ScaleType::kInteger) return;
-  const size_t supers = (args.k + kSuperGroup - 1) / kSuperGroup;
   const float factor = factor_of(peak);
-  args.super_scales[row * supers + first * args.group_size / kSuperGroup] = factor;
+  super_scale_at(args, row, first * args.group_size) = factor;
   for (size_t group = first; group < last; group++) store(place_of(group), {scales[group], 0}, factor);
 }
 
