@@ -1,7 +1,7 @@
 /**
- * Gemma (2024): GELU, scaled embeddings, norm weights stored minus 1. Gemma 2: post-norms as well, soft caps on scores and
- * logits, a sliding window in every other layer. Gemma 3 (text, 2025): norms of queries and keys instead of soft caps on
- * scores, five windowed layers to a full one, and a RoPE for each kind.
+ * Gemma (2024) has GELU, scaled embeddings and norm weights stored minus 1. Gemma 2 adds norms behind attention and MLP, soft caps
+ * on scores and logits, and a sliding window in every other layer. Gemma 3 (text, 2025) has norms of queries and keys in place
+ * of soft caps on scores, five windowed layers for each full one, and a RoPE for each of the two kinds.
  */
 import { UnsupportedError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";

@@ -1,6 +1,6 @@
 /**
- * Granite 4.0 (2025): Granite with gate and up in one matrix, in some models Mamba 2 in most layers and no RoPE, and in
- * some a mixture of experts beside the MLP.
+ * Granite 4.0 (2025): Granite with gate and up in one matrix. Some models have Mamba 2 in most layers and no RoPE; some have a
+ * mixture of experts beside the MLP.
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Attention } from "./attention.ts";

@@ -69,7 +69,7 @@ function isNameAllowed(name: string, { propertyNames }: Schema, at: string, scop
   return scope.node({ allOf: [{ const: name }, propertyNames] }, `${at}/propertyNames`) !== null;
 }
 
-/** Grammar of an unnamed member; null where there is none, or where the schema names properties and does not mention others. */
+/** Grammar of a member without a named property; null where the schema allows none, or names properties and no others. */
 function otherProperties(keywords: Schema, names: readonly string[], at: string, scope: SchemaScope): Node | null {
   const { additionalProperties, propertyNames } = keywords;
   if (additionalProperties === undefined && names.length > 0) return null;
