@@ -17,7 +17,11 @@ const AHEAD = 12;
 const TRUST_MAX = 32;
 /** Most tokens before an answer that are read once more, with JSON's escapes or without. */
 const REREAD_MAX = 8192;
-/** Ends of lines in an answer until texts before it are read without JSON's escapes. */
+/**
+ * Tokens with escapes in an answer until texts before it are read with such, and ends of lines until they are read without.
+ * Reading takes as long as two steps of a small model.
+ */
+const ESCAPES = 2;
 const LINES = 3;
 
 /** How a draft was found. */
@@ -139,7 +143,7 @@ export class DraftLookup {
   #reread(id: number): void {
     if (id >= this.#tokenizer.vocabSize) return;
     const text = this.#tokenizer.decode([id]);
-    if (text.includes("\\") && ++this.#escapes === 1) this.#addRewritten(escaped);
+    if (text.includes("\\") && ++this.#escapes === ESCAPES) this.#addRewritten(escaped);
     if (text.includes("\n") && ++this.#lines === LINES) this.#addRewritten(unescaped);
   }
 
