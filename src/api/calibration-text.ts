@@ -64,7 +64,7 @@ export async function writeCalibrationText(
 ): Promise<CalibrationText> {
   checkModel(model);
   checkOptions(options);
-  if (model.isOfTexts)
+  if (model.isEncoder)
     throw new UnsupportedError(
       `${model.name}: ${model.network.architecture} writes no text to calibrate with; give it one in a file`,
     );

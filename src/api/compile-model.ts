@@ -10,14 +10,14 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { encodeAssets } from "../language/assets.ts";
 import { DRAFT_METHOD, LONG_METHOD } from "../language/program-decoder.ts";
 import type { DraftHead, ForwardOptions, WeightLookup } from "../model/decoder.ts";
-import { isTextNetwork } from "../model/encoder.ts";
+import { isEncoderNetwork } from "../model/encoder.ts";
 import { Ops } from "../ops/ops.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { fileBytes } from "../program/write.ts";
 import { operators } from "../registry/operators.ts";
 import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
+import { encoderMetadata, encoderSource } from "./compile-encoder.ts";
 import { type CompileModelOptions, checkChoices } from "./compile-options.ts";
-import { textMetadata, textSource } from "./compile-texts.ts";
 import { generationFacts } from "./generation-facts.ts";
 import { weightsFor } from "./weights-for.ts";
 
@@ -128,7 +128,7 @@ export function longContextFrom({ decoder }: Model, maxContextLen: number): numb
  */
 export function methodSources(model: Model, given: CompileModelOptions, unread = false) {
   checkModel(model);
-  if (isTextNetwork(model.network)) return { sources: [textSource(model, model.network, given, unread)] };
+  if (isEncoderNetwork(model.network)) return { sources: [encoderSource(model, model.network, given, unread)] };
   return decoderSources(model, given, unread);
 }
 
@@ -174,8 +174,8 @@ function compiled(model: Model, options: CompileModelOptions, unread: boolean): 
   checkModel(model);
   checkOptions(options);
   const { network } = model;
-  const { sources, metadata } = isTextNetwork(network)
-    ? { sources: [textSource(model, network, options, unread)], metadata: textMetadata(model, network, options) }
+  const { sources, metadata } = isEncoderNetwork(network)
+    ? { sources: [encoderSource(model, network, options, unread)], metadata: encoderMetadata(model, network, options) }
     : decoderProgram(model, options, unread);
   return compile(sources, {
     registry: operators,

@@ -1,9 +1,9 @@
 /** Facts about a model (architecture, context, sizes) without loading it. */
 
-import { longestText } from "../checkpoint/assets.ts";
+import { longestSequence } from "../checkpoint/assets.ts";
 import { isCheckpoint, loadCheckpoint } from "../checkpoint/load.ts";
 import { programAssets } from "../language/assets.ts";
-import { isTextNetwork } from "../model/encoder.ts";
+import { isEncoderNetwork } from "../model/encoder.ts";
 import type { ModelFacts } from "../model-facts.ts";
 import { readMetadata } from "../runtime/program.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
@@ -26,14 +26,14 @@ async function ofCheckpoint(path: string): Promise<ModelFacts> {
   const model = await loadCheckpoint(path);
   try {
     const { network, checkpoint } = model;
-    const isText = isTextNetwork(network);
+    const isText = isEncoderNetwork(network);
     return {
       makes: isText ? (network.task === "rank" ? "scores" : "embeddings") : "text",
       format: path.endsWith(".gguf") ? "gguf" : "safetensors",
       architecture: network.architecture,
       parameters: parameterCount(network.slots.filter(({ tiedTo }) => tiedTo === null)),
       bitsPerWeight: null,
-      contextLength: isText ? longestText(checkpoint, network) : network.contextLength,
+      contextLength: isText ? longestSequence(checkpoint, network) : network.contextLength,
       template: checkpoint.chatTemplate,
     };
   } finally {

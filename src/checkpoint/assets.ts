@@ -1,7 +1,7 @@
 /** Assets of a checkpoint (tokenizer, chat template, settings), which become part of programs made from it. */
 import type { Checkpoint } from "../formats/contract.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";
-import type { TextNetwork } from "../model/encoder.ts";
+import type { EncoderNetwork } from "../model/encoder.ts";
 import type { ModelAssets } from "../text/model-assets.ts";
 import type { TextSettings } from "../text/text-settings.ts";
 
@@ -31,7 +31,7 @@ function settingsOf({ modules, config }: Checkpoint): string | null {
 }
 
 /** Most tokens of a text: as sentence-transformers' files say, else the tokenizer's limit, at most the network's. */
-export function longestText({ modules, tokenizerConfig }: Checkpoint, { contextLength }: TextNetwork): number {
+export function longestSequence({ modules, tokenizerConfig }: Checkpoint, { contextLength }: EncoderNetwork): number {
   const { model_max_length: most } = tokenizerConfig?.value ?? {};
   // transformers writes 1e30 for a tokenizer without a limit.
   const ofTokenizer = typeof most === "number" && most >= 1 ? Math.trunc(most) : contextLength;

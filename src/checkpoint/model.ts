@@ -4,7 +4,7 @@ import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts
 import type { Checkpoint } from "../formats/contract.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import type { Decoder, Network, WeightSlot } from "../model/decoder.ts";
-import { isTextNetwork } from "../model/encoder.ts";
+import { isEncoderNetwork } from "../model/encoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
 import { withMinima } from "../ops/minima.ts";
 import { checkWeight, type FloatFormat, type Weight } from "../ops/weight.ts";
@@ -110,14 +110,14 @@ export class Model {
   /** The network as a decoder. UnsupportedError for a model that makes embeddings or scores. */
   get decoder(): Decoder {
     const { network } = this;
-    if (!isTextNetwork(network)) return network as Decoder;
+    if (!isEncoderNetwork(network)) return network as Decoder;
     const made = network.task === "embed" ? "embeddings" : "scores";
     throw new UnsupportedError(`${this.name}: ${network.architecture} gives ${made} of texts; it generates none`);
   }
 
   /** Whether it makes embeddings or scores of texts, rather than generating text. */
-  get isOfTexts(): boolean {
-    return isTextNetwork(this.network);
+  get isEncoder(): boolean {
+    return isEncoderNetwork(this.network);
   }
 
   /** Name of the checkpoint's folder or file, without the path before it. */

@@ -2,7 +2,7 @@
 import { checkList, checkOptions, shown, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
-import { isTextNetwork } from "../model/encoder.ts";
+import { isEncoderNetwork } from "../model/encoder.ts";
 import { atBits } from "../quantize/codebooks.ts";
 import { checkConfig, makeConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
@@ -163,7 +163,7 @@ function configure(model: Model, configOf: (slot: WeightSlot) => QuantizationCon
 
 /** The output layer of a decoder, which is the last linear slot. */
 function headName(model: Model): string | undefined {
-  if (isTextNetwork(model.network)) return undefined;
+  if (isEncoderNetwork(model.network)) return undefined;
   return model.network.slots.findLast(({ role }) => role === "linear")?.name;
 }
 

@@ -3,7 +3,7 @@
  * reads beginnings of texts in several languages, code and questions. Errors of weights with large inputs count more.
  */
 import { logInfo } from "../log.ts";
-import { isTextNetwork } from "../model/encoder.ts";
+import { isEncoderNetwork } from "../model/encoder.ts";
 import { calibrationWindows, FloatWalk, type WalkedModel, type WalkOptions } from "./calibrate/walk.ts";
 import { beginnings, questions } from "./calibration-beginnings.ts";
 
@@ -27,7 +27,7 @@ export async function usualPower(
   if (!model.checkpoint.tokenizerJson) return found;
   const text = [...Object.values(beginnings).flat(), ...questions].join("\n");
   const windows = calibrationWindows(model, text, { maxTokens: TOKENS });
-  const least = isTextNetwork(model.network) ? 1 : Math.min(TOKENS_LEAST, windows[0]!.length);
+  const least = isEncoderNetwork(model.network) ? 1 : Math.min(TOKENS_LEAST, windows[0]!.length);
   await new FloatWalk(model, windows, options).visit(async ({ name, tokens, power }) => {
     if (tokens < least) return null;
     const squares = power();

@@ -185,7 +185,7 @@ function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix
  */
 function optionsFor(model: Model, options: QuantizationOptions): QuantizationOptions {
   if (options.size !== undefined) return sizedOptions(model, options);
-  if (!model.isOfTexts || options.qmode === undefined || encodingFor(options)) return options;
+  if (!model.isEncoder || options.qmode === undefined || encodingFor(options)) return options;
   const { algorithm, mappingType, embedding: rows, sharedEmbedding: shared } = options;
   return {
     ...options,

@@ -2,8 +2,8 @@
 import { createInterface, type Interface } from "node:readline";
 import { type Command, Option } from "commander";
 import { type Conversation, LowbitError } from "../index.ts";
-import { askedTools } from "./asked-tools.ts";
 import { ChatLines } from "./chat-lines.ts";
+import { confirmedTools } from "./confirmed-tools.ts";
 import { addDraftOption, type DraftOption, draftOf } from "./draft-option.ts";
 import { openMcpTools } from "./mcp-tools.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
@@ -85,7 +85,7 @@ async function chat(path: string, options: ChatOptions, terminal: Terminal): Pro
     await terminal.write(`\n${question}`);
     return lines.next(signal);
   };
-  const tools = askedTools(mcp?.tools ?? [], {
+  const tools = confirmedTools(mcp?.tools ?? [], {
     allowed: options.allowTool ?? [],
     note: (line) => terminal.note(line),
     ask: terminal.isInteractive ? ask : null,

@@ -10,7 +10,7 @@ import { temporaryFolder } from "../../test/support/folders.ts";
 import { tinyModel } from "../../test/support/served.ts";
 import { toolTemplate, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { InvalidFileError, UnsupportedError } from "../index.ts";
-import { askedTools } from "./asked-tools.ts";
+import { confirmedTools } from "./confirmed-tools.ts";
 import { openMcpTools } from "./mcp-tools.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -85,7 +85,7 @@ describe("calls", () => {
       return given!.next().value!;
     };
     const options = { allowed, note: (line: string) => notes.push(line), ask: given ? ask : null };
-    const [asking] = askedTools([tool], options);
+    const [asking] = confirmedTools([tool], options);
     const execute = () => asking!.execute!({ a: 1 }, { call: call("say", { a: 1 }), signal: undefined });
     return { execute, notes, asked, ran };
   };
@@ -110,7 +110,7 @@ describe("calls", () => {
   it("of a model go to the server, and their results to the model", async () => {
     const llm = await tinyModel({ chatTemplate: toolTemplate, contextLength: 1024 });
     const mcp = await openMcpTools([command]);
-    const tools = askedTools(mcp.tools, { allowed: ["now"], note: () => {}, ask: null });
+    const tools = confirmedTools(mcp.tools, { allowed: ["now"], note: () => {}, ask: null });
     const chat = llm.createConversation({ tools });
     const options = { toolChoice: { name: "now" }, thinking: false, maxTokens: 300, maxToolRounds: 1 };
     await chat.send("What time is it?", options).result;

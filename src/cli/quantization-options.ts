@@ -106,7 +106,7 @@ function addSchemeOptions(command: Command): Command {
     .addOption(
       new Option(
         "--group-size <n|axis>",
-        "weights that share a scale; axis: one scale a row (default: 32; wo8w, 8w and int8: axis)",
+        "weights that share a scale; axis: one scale a row (default: 16 for 2 to 4 bits, else 32; wo8w, 8w and int8: axis)",
       ).argParser(parseGroupSize),
     )
     .addOption(
@@ -123,7 +123,7 @@ function addSchemeOptions(command: Command): Command {
     .addOption(
       new Option(
         "--scale-dtype <type>",
-        "stored scales; i8: integers, with a factor for 256 weights (default: f16; beside affine and hqq_scale_only f32)",
+        "stored scales; i8: integers, with a factor for 256 weights (default: i8 for 2 to 4 bits without --group-size, else f16; beside affine and hqq_scale_only f32)",
       ).choices(scaleDTypes),
     )
     .option(

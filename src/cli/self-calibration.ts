@@ -46,7 +46,7 @@ export async function calibrationTexts(
   if (path === undefined) return { text: undefined };
   if (path !== SELF) {
     const text = await readTextFile(path, "the text");
-    return model.isOfTexts ? { text } : { text, otherText: (tokens) => written(model, tokens, options, hooks) };
+    return model.isEncoder ? { text } : { text, otherText: (tokens) => written(model, tokens, options, hooks) };
   }
   const isGptq = [...model.configs.values()].some(({ algorithm }) => algorithm === "gptq" || algorithm === "awq+gptq");
   return { text: await written(model, calibrationTokens ?? (isGptq ? undefined : TOKENS), options, hooks) };

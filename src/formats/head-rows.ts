@@ -26,7 +26,7 @@ function storedRow(row: number, { headDim, rotated }: HeadRows): number {
 type Rows = Float32Array | Int8Array | Uint16Array;
 
 /** Reorders values [rows, columns] of whole heads from adjacent pairs to halves. */
-function turnRows<A extends Rows>(values: A, columns: number, heads: HeadRows): A {
+function permuteRows<A extends Rows>(values: A, columns: number, heads: HeadRows): A {
   return movedValues(values, columns, { storedRow: (row) => storedRow(row, heads) });
 }
 
@@ -40,9 +40,9 @@ export function pairMoves({ headDim, rotated }: HeadRows): Moves {
   return { storedRow: unpaired };
 }
 
-function turnTensor(tensor: Tensor, heads: HeadRows): Tensor {
+function permuteTensor(tensor: Tensor, heads: HeadRows): Tensor {
   const columns = elementCount(tensor.shape.slice(1));
-  return { ...tensor, data: turnRows(tensor.data as Float32Array, columns, heads) };
+  return { ...tensor, data: permuteRows(tensor.data as Float32Array, columns, heads) };
 }
 
 /** The whole heads that contain these rows. */
@@ -52,28 +52,28 @@ function wholeHeads(firstRow: number, rowCount: number, { headDim }: HeadRows): 
 }
 
 /** The source `tensors` with the matrices (and biases) for which `headsOf` returns heads reordered from pairs to halves. */
-export function withTurnedHeads<S extends TensorSource>(tensors: S, headsOf: (name: string) => HeadRows | null): S {
+export function withPermutedHeads<S extends TensorSource>(tensors: S, headsOf: (name: string) => HeadRows | null): S {
   return {
     ...tensors,
     async read(name) {
       const heads = headsOf(name);
       const tensor = await tensors.read(name);
-      return heads ? turnTensor(tensor, heads) : tensor;
+      return heads ? permuteTensor(tensor, heads) : tensor;
     },
     async readRows(name, firstRow, rowCount) {
       const heads = headsOf(name);
       if (!heads) return tensors.readRows(name, firstRow, rowCount);
       const { first, count } = wholeHeads(firstRow, rowCount, heads);
-      const turned = turnTensor(await tensors.readRows(name, first, count), heads);
-      const rest = turned.shape.slice(1);
+      const permuted = permuteTensor(await tensors.readRows(name, first, count), heads);
+      const rest = permuted.shape.slice(1);
       const columns = elementCount(rest);
-      const data = turned.data.slice((firstRow - first) * columns, (firstRow - first + rowCount) * columns);
-      return { ...turned, shape: [rowCount, ...rest], data };
+      const data = permuted.data.slice((firstRow - first) * columns, (firstRow - first + rowCount) * columns);
+      return { ...permuted, shape: [rowCount, ...rest], data };
     },
     lowBit(name) {
       const heads = headsOf(name);
       const found = tensors.lowBit?.(name) ?? null;
-      return found && heads ? turnLowBit(found, heads) : found;
+      return found && heads ? permuteLowBit(found, heads) : found;
     },
   };
 }
@@ -86,11 +86,11 @@ function factorsOf({ superScales, superMinima }: QuantizedWeights, change: (valu
   };
 }
 
-function turnLowBit({ rows, minima, ...found }: LowBitTensor, heads: HeadRows): LowBitTensor {
+function permuteLowBit({ rows, minima, ...found }: LowBitTensor, heads: HeadRows): LowBitTensor {
   /** Reorders whole heads and keeps `rowCount` rows from `firstRow` on. */
-  const turned = <A extends Rows>(values: A, columns: number, firstRow: number, rowCount: number): A => {
+  const permuted = <A extends Rows>(values: A, columns: number, firstRow: number, rowCount: number): A => {
     const from = (firstRow % heads.headDim) * columns;
-    return turnRows(values, columns, heads).slice(from, from + rowCount * columns) as A;
+    return permuteRows(values, columns, heads).slice(from, from + rowCount * columns) as A;
   };
   return {
     ...found,
@@ -101,10 +101,10 @@ function turnLowBit({ rows, minima, ...found }: LowBitTensor, heads: HeadRows): 
       return {
         ...weights,
         n: rowCount,
-        qvals: turned(weights.qvals, weights.k, firstRow, rowCount),
-        scales: turned(weights.scales, groups, firstRow, rowCount),
-        zeros: weights.zeros && turned(weights.zeros, groups, firstRow, rowCount),
-        ...factorsOf(weights, (values) => turned(values, values.length / weights.n, firstRow, rowCount)),
+        qvals: permuted(weights.qvals, weights.k, firstRow, rowCount),
+        scales: permuted(weights.scales, groups, firstRow, rowCount),
+        zeros: weights.zeros && permuted(weights.zeros, groups, firstRow, rowCount),
+        ...factorsOf(weights, (values) => permuted(values, values.length / weights.n, firstRow, rowCount)),
       };
     },
     ...(minima && {
@@ -114,7 +114,7 @@ function turnLowBit({ rows, minima, ...found }: LowBitTensor, heads: HeadRows): 
           const { first, count } = wholeHeads(firstRow, rowCount, heads);
           const { dtype, shape, data } = await minima.rows(first, count);
           const groups = shape[1]!;
-          return { dtype, shape: [rowCount, groups], data: turned(data as Float32Array, groups, firstRow, rowCount) };
+          return { dtype, shape: [rowCount, groups], data: permuted(data as Float32Array, groups, firstRow, rowCount) };
         },
       },
     }),

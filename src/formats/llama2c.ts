@@ -6,7 +6,7 @@ import type { ByteSource } from "../byte-source.ts";
 import { viewOf } from "../dtype.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
-import { withTurnedHeads } from "./head-rows.ts";
+import { withPermutedHeads } from "./head-rows.ts";
 import type { JsonObject } from "./json.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
@@ -178,5 +178,5 @@ function tensorsOf(source: ByteSource, sizes: Sizes): OpenTensors {
     close: () => source.close(),
   };
   const headDim = sizes.dim / sizes.heads;
-  return withTurnedHeads(tensors, (name) => (/\.[qk]_proj\./.test(name) ? { headDim, rotated: headDim } : null));
+  return withPermutedHeads(tensors, (name) => (/\.[qk]_proj\./.test(name) ? { headDim, rotated: headDim } : null));
 }

@@ -2,7 +2,7 @@
 import { InvalidFileError } from "../errors.ts";
 import { elementCount, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
-import { withTurnedHeads } from "./head-rows.ts";
+import { withPermutedHeads } from "./head-rows.ts";
 import { describe, type JsonObject } from "./json.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
@@ -104,7 +104,7 @@ export function metaTensors(file: string, parts: readonly OpenTensors[], params:
   );
   const heads = Number(params.n_heads);
   const headDim = dim / heads;
-  return withTurnedHeads(joined, (name) => (/\.[qk]_proj\./.test(name) ? { headDim, rotated: headDim } : null));
+  return withPermutedHeads(joined, (name) => (/\.[qk]_proj\./.test(name) ? { headDim, rotated: headDim } : null));
 }
 
 /** A matrix that is sharded by rows or columns. */

@@ -30,7 +30,7 @@ export interface AnswerGuideOptions {
   /** Whether the model may call a tool instead of answering. */
   readonly mayCall: boolean;
   /** Beginning of the answer that the prompt already ends with. */
-  readonly begunText: string;
+  readonly prefixText: string;
   /** Called with each token. */
   readonly onToken: (id: number) => void;
 }
@@ -62,7 +62,7 @@ export class AnswerGuide implements TokenGuide {
   constructor(options: AnswerGuideOptions) {
     const { tokenizer, format, stop } = options;
     this.#options = options;
-    this.#leftover = options.begunText;
+    this.#leftover = options.prefixText;
     this.#stops = new StopMatcher(stop);
     const { constrained, mayThink, mayCall } = options;
     const idsOf = (markers: readonly string[]) =>
@@ -103,7 +103,7 @@ export class AnswerGuide implements TokenGuide {
     const { constrained } = this.#options;
     if (!constrained || this.isThinking || this.#isFree) return null;
     if (!(await constrained.acceptText(this.#leftover)))
-      throw this.#options.begunText !== ""
+      throw this.#options.prefixText !== ""
         ? new InvalidArgumentError("messages: expected the last one to begin an answer that the constraint allows")
         : new UnsupportedError("constraint: the model wrote text behind its thinking in one token with the end of it");
     this.#leftover = "";

@@ -1,6 +1,6 @@
 /** Encodes the prompt of a conversation with the chat template. */
 import { UnsupportedError } from "../errors.ts";
-import { begunAnswer } from "../text/begun-answer.ts";
+import { answerPrefix } from "../text/answer-prefix.ts";
 import { checkMessages, type Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Draft } from "../text/draft-source.ts";
@@ -47,13 +47,13 @@ export function encodePrompt(
   if (wanted === true && !canThink(template.source))
     throw new UnsupportedError(`${name}: thinking: the model's chat template has none`);
   checkMessages(messages);
-  const begun = begunAnswer(messages);
-  const asked = begun ? messages.slice(0, -1) : messages;
+  const prefix = answerPrefix(messages);
+  const asked = prefix ? messages.slice(0, -1) : messages;
   const input = templateInput(template, asked, { tools, thinking: wanted, templateOptions });
   return encodeChat(tokenizer, template, input.messages, {
     ...input.options,
     addGenerationPrompt: true,
-    begun,
+    prefix,
     contextLength,
   });
 }

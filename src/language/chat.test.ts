@@ -98,7 +98,7 @@ async function chat(text: string, options: ChatOptions = {}): Promise<ChatResult
   const decoder = new ScriptedDecoder([text]);
   const given = checkChatOptions(options);
   const ids = encodePrompt(model, hello, given, decoder.contextLength);
-  const stream = new ResultStream(answer(model, decoder, { ids, kept: 0, begun: null }, given));
+  const stream = new ResultStream(answer(model, decoder, { ids, kept: 0, prefix: null }, given));
   const events: ChatEvent[] = [];
   for await (const event of stream) events.push(event);
   return { ...(await stream.result), events };
@@ -300,7 +300,7 @@ describe("a call that the model makes by itself", () => {
     const options = { tools: [strict, { ...strict, name: "note" }], maxTokens: 300 };
     const decoder = new ScriptedDecoder([`${start}get_weather{"n": 1}`]);
     const ids = encodePrompt(given, hello, options, decoder.contextLength);
-    const result = await new ResultStream(answer(given, decoder, { ids, kept: 0, begun: null }, options)).result;
+    const result = await new ResultStream(answer(given, decoder, { ids, kept: 0, prefix: null }, options)).result;
     expect(result.message.toolCalls).toMatchObject([{ name: expect.stringMatching(/^(get_weather|note)$/) }]);
     expect(argumentsOf(result)).toEqual([{ city: expect.stringMatching(/^(Paris|Rome)$/) }]);
   });

@@ -1,7 +1,7 @@
 /** Generates answers to messages: events as they come, and a result. */
 import { checkOptions } from "../arguments.ts";
 import type { AnswerFormat } from "../text/answer/index.ts";
-import { goesOnThinking } from "../text/begun-answer.ts";
+import { goesOnThinking } from "../text/answer-prefix.ts";
 import { type AssistantMessage, checkToolChoice, type Message, type Tool } from "../text/chat-messages.ts";
 import type { Decoder } from "../text/decoder.ts";
 import { type GeneratedToken, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
@@ -38,14 +38,14 @@ export interface EncodedPrompt {
   readonly ids: readonly number[];
   readonly kept: number;
   /** The beginning of the answer that the prompt ends with; null where the model begins the answer. */
-  readonly begun: AssistantMessage | null;
+  readonly prefix: AssistantMessage | null;
 }
 
 /** Generates the answer to a prompt. `onToken` is called with each token before its events. */
 export async function* answer(
   model: ChatModel,
   decoder: Decoder,
-  { ids, kept, begun }: EncodedPrompt,
+  { ids, kept, prefix }: EncodedPrompt,
   options: ChatOptions,
   onToken: (id: number) => void = () => {},
 ): AsyncGenerator<ChatEvent, ChatResult, void> {
@@ -58,7 +58,7 @@ export async function* answer(
   const output =
     options.schema === undefined ? null : await (await model.modules.constraints()).readSchema(options.schema);
   const constraint = output?.constraint ?? rest.constraint;
-  const reading = await readingOf(model, ids, begun, options);
+  const reading = await readingOf(model, ids, prefix, options);
   const parts = partsOf(reading.format, options);
   const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
   const constrained = await constrainText(model, vocabularySize, { constraint, eosIds: rest.eosIds }, parts);
@@ -68,8 +68,8 @@ export async function* answer(
   const call = mayCall && hasStrictCalls && reading.format ? callParts(reading.format, tools) : null;
   const callText = call && (await constrainText(model, vocabularySize, { eosIds: rest.eosIds }, call));
   const watch = callText && new CallWatch(reading.format!.callToken, callText);
-  const begunText = begun?.content ?? "";
-  const guide = new AnswerGuide({ tokenizer, stop, onToken, constrained, watch, ...reading, mayCall, begunText });
+  const prefixText = prefix?.content ?? "";
+  const guide = new AnswerGuide({ tokenizer, stop, onToken, constrained, watch, ...reading, mayCall, prefixText });
   const given = { ...rest, contextIds: ids.slice(0, kept) };
   const tokens = generate(decoder, tokenizer, ids.slice(kept), given, guide);
   const logprobs = new TextLogprobs();
@@ -80,7 +80,7 @@ export async function* answer(
   const end = async (generation: GenerationResult) => {
     const result = resultOf(guide, generation, { ids, kept });
     const isWhole = output !== null && result.finishReason === "stop" && result.stopString === null;
-    return isWhole ? { ...result, value: await output.parse(begunText + guide.text) } : result;
+    return isWhole ? { ...result, value: await output.parse(prefixText + guide.text) } : result;
   };
   try {
     return yield* mapEvents(tokens, take, end);
@@ -108,7 +108,7 @@ function partsOf(format: AnswerFormat | null, options: ChatOptions): Constrained
 async function readingOf(
   { tokenizer, template, modules }: ChatModel,
   ids: readonly number[],
-  begun: AssistantMessage | null,
+  prefix: AssistantMessage | null,
   options: ChatOptions,
 ) {
   const { tools = [], thinking } = options;
@@ -120,9 +120,9 @@ async function readingOf(
   const { AnswerParser, answerFormat } = await modules.answers();
   const format = answerFormat(source, tools.length > 0);
   const tail = tokenizer.decode(ids.slice(-TAIL)).trimEnd();
-  const isThinking = begun ? goesOnThinking(begun) : tags !== null && tail.endsWith(tags.begin);
+  const isThinking = prefix ? goesOnThinking(prefix) : tags !== null && tail.endsWith(tags.begin);
   // A template that turns thinking off ends the prompt with closed thinking tags.
-  const mayThink = !begun && thinking !== false && tags !== null && !tail.endsWith(tags.end);
+  const mayThink = !prefix && thinking !== false && tags !== null && !tail.endsWith(tags.end);
   return { parser: new AnswerParser(format, { tools, isThinking, makeId }), format, budget, mayThink };
 }
 
@@ -137,7 +137,7 @@ function makeId(): string {
 function resultOf(
   guide: AnswerGuide,
   generation: GenerationResult,
-  { ids, kept }: Omit<EncodedPrompt, "begun">,
+  { ids, kept }: Omit<EncodedPrompt, "prefix">,
 ): ChatResult {
   const { text, reasoning, toolCalls, stopString } = guide;
   const { finishReason, cachedTokens, generatedTokens } = generation;

@@ -188,7 +188,7 @@ export class Conversation {
     this.#decoder.rewind(kept);
     const held = [...ids];
     this.#ids = held;
-    return yield* answer(this.#model, this.#decoder, { ids, kept, begun: null }, given, (id) => held.push(id));
+    return yield* answer(this.#model, this.#decoder, { ids, kept, prefix: null }, given, (id) => held.push(id));
   }
 
   /** Ids of the conversation; the oldest turns are left out where it is too long and the options allow it. */

@@ -6,7 +6,7 @@ import { checkMemory } from "../kernels/memory.ts";
 import type { PrefixScope } from "../prefix-scope.ts";
 import type { Program } from "../program/program.ts";
 import { bytesNeeded, checkProgram, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
-import { begunAnswer } from "../text/begun-answer.ts";
+import { answerPrefix } from "../text/answer-prefix.ts";
 import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Decoder } from "../text/decoder.ts";
@@ -290,7 +290,7 @@ export class LanguageModel {
     try {
       const ids = encodePrompt(this, messages, given, decoder.contextLength);
       known.promptTokens = ids.length;
-      return yield* answer(this, decoder, { ids, kept: 0, begun: begunAnswer(messages) }, given);
+      return yield* answer(this, decoder, { ids, kept: 0, prefix: answerPrefix(messages) }, given);
     } finally {
       await decoder.dispose();
     }
@@ -311,7 +311,7 @@ export class LanguageModel {
       answer(
         this,
         decoder,
-        { ids, kept: 0, begun: begunAnswer(messages) },
+        { ids, kept: 0, prefix: answerPrefix(messages) },
         { ...given, seed: seedOf(given.seed, choice) },
       );
     return yield* mapEvents(runChoices(decoder, n, ids, begin, onEnd), ({ from: choice, value }) => [

@@ -4,7 +4,7 @@ import { InvalidArgumentError } from "../errors.ts";
 /** Events as they come, to be iterated over once, and a result at their end. */
 export class ResultStream<Event, Result> implements AsyncIterable<Event> {
   readonly #events: AsyncGenerator<Event, Result, void>;
-  #isBegun = false;
+  #isStarted = false;
   #settle!: { readonly resolve: (result: Result) => void; readonly reject: (error: unknown) => void };
   readonly #result: Promise<Result>;
 
@@ -22,15 +22,15 @@ export class ResultStream<Event, Result> implements AsyncIterable<Event> {
    * the error of the iteration, and with InvalidArgumentError when the iteration was left early.
    */
   get result(): Promise<Result> {
-    if (!this.#isBegun) void this.#drain();
+    if (!this.#isStarted) void this.#drain();
     return this.#result;
   }
 
   /** Starts the stream; leaving the iteration ends it. InvalidArgumentError for a second iteration. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Event, void, void> {
-    if (this.#isBegun)
+    if (this.#isStarted)
       throw new InvalidArgumentError("generation: expected one iteration but found another; begin a new generation");
-    this.#isBegun = true;
+    this.#isStarted = true;
     let end: unknown = new InvalidArgumentError("answer: expected to be read to its end but found the reading left");
     try {
       this.#settle.resolve(yield* mapEvents(this.#events, (event) => [event]));

@@ -9,7 +9,7 @@ import { DRAFT_METHOD, methodFor, type ProgramDecoder } from "./program-decoder.
 import type { Scheduler } from "./scheduler.ts";
 import { TokenContext } from "./token-context.ts";
 
-interface HeldTokens {
+interface CachedTokens {
   readonly context: TokenContext;
   readonly sequence: Sequence | null;
   readonly hidden: KnownHidden;
@@ -48,14 +48,14 @@ export class SequenceDecoder implements ProgramDecoder {
   #cachedTokens = 0;
 
   /**
-   * `scope`: whose prefixes are shared; without one, those of all decoders that have none. `held`: ids to begin with, and
+   * `scope`: whose prefixes are shared; without one, those of all decoders that have none. `cached`: ids to begin with, and
    * the sequence that holds them.
    */
   constructor(
     program: LoadedProgram,
     scheduler: Scheduler,
     contextLength: number,
-    { scope, held }: { readonly scope?: PrefixScope | undefined; readonly held?: HeldTokens } = {},
+    { scope, cached }: { readonly scope?: PrefixScope | undefined; readonly cached?: CachedTokens } = {},
   ) {
     this.file = program.file;
     this.contextLength = contextLength;
@@ -63,9 +63,9 @@ export class SequenceDecoder implements ProgramDecoder {
     this.logitRows = scheduler.limits.logitRows;
     const remedy = "load the program with a longer context (--context), as far as the model and memory have it";
     const { vocabularySize } = this;
-    this.#context = held?.context ?? new TokenContext({ contextLength, vocabularySize, remedy });
-    this.#sequence = held?.sequence ?? null;
-    this.#hidden = held?.hidden ?? { from: 0, values: new Float32Array(0) };
+    this.#context = cached?.context ?? new TokenContext({ contextLength, vocabularySize, remedy });
+    this.#sequence = cached?.sequence ?? null;
+    this.#hidden = cached?.hidden ?? { from: 0, values: new Float32Array(0) };
     this.#scope = scope;
     this.#program = program;
     this.#scheduler = scheduler;
@@ -101,7 +101,7 @@ export class SequenceDecoder implements ProgramDecoder {
     const context = this.#context.fork();
     const sequence = this.#sequence && this.#scheduler.fork(this.#sequence);
     return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, {
-      ...{ scope: this.#scope, held: { context, sequence, hidden: this.#hidden } },
+      ...{ scope: this.#scope, cached: { context, sequence, hidden: this.#hidden } },
     });
   }
 

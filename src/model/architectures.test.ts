@@ -340,7 +340,7 @@ describe("layers that differ", () => {
 
   it("Ministral 3: the rope and growth of queries that transformers assumes", () => {
     const [attention] = attentionsOf("Ministral3ForCausalLM", four);
-    expect(attention).toMatchObject({ queryGrowth: { beta: 0.1, length: 16384 }, window: 0 });
+    expect(attention).toMatchObject({ queryScaling: { beta: 0.1, length: 16384 }, window: 0 });
   });
 
   it("Gemma 4: sizes of full heads, owners of caches, and the last layer, which is full whatever the config says", () => {

@@ -44,7 +44,7 @@ export interface AttentionConfig {
   /** Index of the layer whose keys and values are read; absent for a layer with its own. */
   readonly sharedWith?: number;
   /** Factor of queries that grows with their positions; absent for none. */
-  readonly queryGrowth?: QueryGrowth;
+  readonly queryScaling?: QueryScaling;
   /**
    * Gate of the results: sigmoids of as many values, which `q_proj` gives after each head's query ("values"), or of one
    * value for each head, from a linear layer of its own ("heads"). Default: none.
@@ -55,7 +55,7 @@ export interface AttentionConfig {
 }
 
 /** Queries are multiplied by 1 + beta ln(1 + floor(position / length)) after RoPE, as in Llama 4. */
-interface QueryGrowth {
+interface QueryScaling {
   readonly beta: number;
   readonly length: number;
 }
@@ -90,7 +90,7 @@ export class Attention implements StoringMixer {
     return this.config.sharedWith ?? "own";
   }
 
-  get readsTexts(): boolean {
+  get readsPackedSequences(): boolean {
     return this.config.softcap === 0 && this.cache === "own" && !this.config.sinks;
   }
 
@@ -179,19 +179,19 @@ export class Attention implements StoringMixer {
     const names = this.#names;
     const { q, k, v, gated } = this.#projections(pass, x, module);
     const sinks = this.config.sinks ? pass.weight(`${module}.${names.sinks}`) : null;
-    const turnedQ = this.#grown(pass, this.#turned(pass, q, `${module}.${names.queryNorm}`));
-    const turnedK = k === null ? null : this.#turned(pass, k, `${module}.${names.keyNorm}`);
+    const rotatedQ = this.#scaledByPosition(pass, this.#rotated(pass, q, `${module}.${names.queryNorm}`));
+    const rotatedK = k === null ? null : this.#rotated(pass, k, `${module}.${names.keyNorm}`);
     const normedV = v === null || !isValueNormed ? v : ops.plainRmsNorm(v, headDim, pass.eps);
     const boundV = normedV === null ? null : this.#clipped(pass, normedV);
     const sizes = { kvHeads, headDim };
     const attend = () => {
       if (typeof cache === "object" && "packed" in cache)
-        return ops.attendPacked(turnedQ, turnedK!, boundV!, { headDim, scale, ...windowOf(cache.packed, window) });
+        return ops.attendPacked(rotatedQ, rotatedK!, boundV!, { headDim, scale, ...windowOf(cache.packed, window) });
       const kept =
         cache === "sequences"
           ? { layer: cacheLayer, ...sizes }
           : { ...ops.kvCache(module, { ...cache, ...sizes }), position: pass.position };
-      return ops.attention(turnedQ, turnedK, boundV, { cache: kept, scale, window, softcap, sinks });
+      return ops.attention(rotatedQ, rotatedK, boundV, { cache: kept, scale, window, softcap, sinks });
     };
     const mixed = gated(attend());
     const normed = outputNorm === undefined ? mixed : pass.norm(mixed, `${module}.${outputNorm}`);
@@ -201,7 +201,7 @@ export class Attention implements StoringMixer {
   store<T>(pass: LayerPass<T>, x: T, { module, cacheLayer }: Place): void {
     const { kvHeads, headDim, scale, biases } = this.config;
     const [k, v = k] = this.#keyValueProjections.map((name) => pass.linear(x, `${module}.${name}`, biases.qkv));
-    const keys = this.#turned(pass, k!, `${module}.${this.#names.keyNorm}`);
+    const keys = this.#rotated(pass, k!, `${module}.${this.#names.keyNorm}`);
     const cache = { layer: cacheLayer, kvHeads, headDim };
     // Attention with window 1 stores keys and values with the least reading: each token sees only itself.
     pass.ops.attention(keys, keys, this.#clipped(pass, v!), { cache, scale, window: 1 });
@@ -235,21 +235,21 @@ export class Attention implements StoringMixer {
   }
 
   /** Applies norm and RoPE to queries or keys. */
-  #turned<T>(pass: LayerPass<T>, x: T, norm: string): T {
+  #rotated<T>(pass: LayerPass<T>, x: T, norm: string): T {
     const { rope, queryKeyNorm, headDim, isNormedLast = false } = this.config;
     const normed = (value: T) => this.#clipped(pass, queryKeyNorm === null ? value : pass.norm(value, norm));
-    const turned = (value: T) => (rope === null ? value : pass.ops.rope(value, pass.angles(rope), headDim));
-    return isNormedLast ? normed(turned(x)) : turned(normed(x));
+    const rotated = (value: T) => (rope === null ? value : pass.ops.rope(value, pass.angles(rope), headDim));
+    return isNormedLast ? normed(rotated(x)) : rotated(normed(x));
   }
 
   /** Multiplies queries by the factor that grows with their positions. */
-  #grown<T>(pass: LayerPass<T>, q: T): T {
-    const { queryGrowth } = this.config;
-    if (!queryGrowth) return q;
+  #scaledByPosition<T>(pass: LayerPass<T>, q: T): T {
+    const { queryScaling } = this.config;
+    if (!queryScaling) return q;
     if (pass.cache !== "sequences" && !("packed" in pass.cache))
       throw new UnsupportedError("queries that grow with positions are not supported in programs for ExecuTorch");
-    const { beta, length } = queryGrowth;
-    const factors = pass.once("query_growth", () => pass.ops.positionGrowth(pass.position, beta, length));
+    const { beta, length } = queryScaling;
+    const factors = pass.once("query_scaling", () => pass.ops.positionScaling(pass.position, beta, length));
     return pass.ops.scaleParts(q, factors);
   }
 }

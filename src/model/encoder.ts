@@ -32,11 +32,11 @@ export interface Encoder extends Network {
 }
 
 /** Task of an encoder: an embedding of a text, or a score of a pair. */
-export type TextTask = "embed" | "rank";
+export type EncoderTask = "embed" | "rank";
 
 /** An encoder with a head, which computes some values of each text. */
-export interface TextNetwork extends Network, Pick<Encoder, "firstPosition" | "tokenTypes"> {
-  readonly task: TextTask;
+export interface EncoderNetwork extends Network, Pick<Encoder, "firstPosition" | "tokenTypes"> {
+  readonly task: EncoderTask;
   /** Number of values of a text. */
   readonly size: number;
   /** Computes the values [sequences, size]. */
@@ -44,7 +44,7 @@ export interface TextNetwork extends Network, Pick<Encoder, "firstPosition" | "t
 }
 
 /** Whether a network computes values of whole texts, rather than logits of the next token. */
-export function isTextNetwork(network: Network): network is TextNetwork {
+export function isEncoderNetwork(network: Network): network is EncoderNetwork {
   return "task" in network;
 }
 
@@ -120,7 +120,7 @@ function take<T>(ops: Ops<T>, weights: WeightLookup, step: HeadStep, x: T, offse
 }
 
 /** An encoder with a head of these steps. */
-export function textNetwork(task: TextTask, encoder: Encoder, steps: readonly HeadStep[]): TextNetwork {
+export function textNetwork(task: EncoderTask, encoder: Encoder, steps: readonly HeadStep[]): EncoderNetwork {
   const { hiddenStates, hidden, slots, ...network } = encoder;
   const added: WeightSlot[] = [];
   let size = hidden;

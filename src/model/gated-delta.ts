@@ -30,7 +30,7 @@ export class GatedDelta implements Mixer {
   readonly module = "linear_attn";
   readonly cache = null;
   readonly states = 2;
-  readonly readsTexts = false;
+  readonly readsPackedSequences = false;
   readonly config: GatedDeltaConfig;
 
   constructor(config: GatedDeltaConfig) {

@@ -116,7 +116,7 @@ export interface Mixer extends LayerPart {
   /** Number of recurrent states that it keeps of a sequence. */
   readonly states: number;
   /** Whether it can work on packed sequences, without a KV cache or state. */
-  readonly readsTexts: boolean;
+  readonly readsPackedSequences: boolean;
 }
 
 /** A mixer that can store keys and values without computing attention. */

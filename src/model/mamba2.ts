@@ -27,7 +27,7 @@ export class Mamba2 implements Mixer {
   readonly module = "mamba";
   readonly cache = null;
   readonly states = 2;
-  readonly readsTexts = false;
+  readonly readsPackedSequences = false;
   readonly config: Mamba2Config;
 
   constructor(config: Mamba2Config) {

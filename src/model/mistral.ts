@@ -56,11 +56,11 @@ export const ministral3: Architecture = {
     const base = readStack(config, { kvHeads: 8, headDim: 128, contextLength: 262144, eps: 1e-5 });
     const rope = config.object(ropeField(config));
     const beta = rope.number("llama_4_scaling_beta", 0);
-    const queryGrowth = { beta, length: rope.size("original_max_position_embeddings", base.contextLength) };
+    const queryScaling = { beta, length: rope.size("original_max_position_embeddings", base.contextLength) };
     const window = config.sizeOrNull("sliding_window", null) ?? 0;
     return transformer(
       this.name,
-      stacked({ ...base, attention: { ...base.attention, window, ...(beta === 0 ? {} : { queryGrowth }) } }),
+      stacked({ ...base, attention: { ...base.attention, window, ...(beta === 0 ? {} : { queryScaling }) } }),
     );
   },
 };

@@ -31,7 +31,7 @@ export class ShortConvolution implements Mixer {
   readonly module = "conv";
   readonly cache = null;
   readonly states = 1;
-  readonly readsTexts = false;
+  readonly readsPackedSequences = false;
   readonly config: ShortConvolutionConfig;
 
   constructor(config: ShortConvolutionConfig) {

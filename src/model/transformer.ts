@@ -245,11 +245,11 @@ function checkKept(architecture: string, { layers }: TransformerConfig, { cache 
 
 /**
  * An architecture's decoder without its head, as an encoder of packed sequences. UnsupportedError for mixers that cannot work
- * on these (`readsTexts`), and for LongRoPE.
+ * on these (`readsPackedSequences`), and for LongRoPE.
  */
 export function transformerEncoder(file: string, decoder: Decoder, isBidirectional: boolean): Encoder {
   const { transformer: config, slots, longContextFrom, ...network } = decoder;
-  if (!config?.layers.every(({ mixer }) => mixer.readsTexts) || longContextFrom !== null)
+  if (!config?.layers.every(({ mixer }) => mixer.readsPackedSequences) || longContextFrom !== null)
     throw new UnsupportedError(`${file}: ${decoder.architecture} is not supported as a model of embeddings`);
   return {
     ...network,

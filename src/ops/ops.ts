@@ -221,13 +221,13 @@ export class Ops<T> {
   }
 
   /** Computes the factor 1 + beta ln(1 + floor(position / length)) of positions [T], to [1, T, 1]. */
-  positionGrowth(position: T, beta: number, length: number): T {
+  positionScaling(position: T, beta: number, length: number): T {
     checkWhole("length", length, 1);
-    const lengths = this.literal("position_growth.length", Float32Array.of(length));
-    const ones = this.literal("position_growth.one", Float32Array.of(1));
+    const lengths = this.literal("position_scaling.length", Float32Array.of(length));
+    const ones = this.literal("position_scaling.one", Float32Array.of(1));
     const periods = this.call("aten::div.out_mode", position, lengths, "floor");
-    const growth = this.call("aten::add.out", ones, this.call("aten::log1p.out", periods), beta);
-    return this.call("aten::view_copy.out", growth, [1, -1, 1]);
+    const scaling = this.call("aten::add.out", ones, this.call("aten::log1p.out", periods), beta);
+    return this.call("aten::view_copy.out", scaling, [1, -1, 1]);
   }
 
   /** Applies RoPE: rotates the heads of x [..., heads * headDim] by the angles of `ropeAngles`. */

@@ -60,15 +60,18 @@ export function upperFactor(a: Matrix, product: Product): Matrix {
   return a;
 }
 
-/** X [n, size] of X R R^T = B, for R of `upperFactor`; B is overwritten. */
-export function solveFactored(factor: Matrix, b: Matrix, product: Product): Matrix {
+/**
+ * X [n, size] of X U D U^T = B; U [size, size] is upper with ones on the diagonal, `squares` [size] is the diagonal of D. B is
+ * overwritten.
+ */
+export function solveFactored(factor: Matrix, squares: Float32Array, b: Matrix, product: Product): Matrix {
   const { rows: size } = factor;
   const inverses = Array.from({ length: Math.ceil(size / BLOCK) }, (_, i) => {
     const first = i * BLOCK;
     const end = Math.min(size, first + BLOCK);
     return inverseOf(Float64Array.from(partOf(factor, first, end, first, end).data), end - first);
   });
-  // Y R^T = B from the last columns, then X R = Y from the first. Halves of columns are solved one after the other.
+  // Y U^T = B from the last columns, then X U = Y / D from the first. Halves of columns are solved one after the other.
   const solve = (first: number, end: number, isFirst: boolean): void => {
     if (end - first <= BLOCK) {
       const inverse = inverses[first / BLOCK]!;
@@ -88,6 +91,7 @@ export function solveFactored(factor: Matrix, b: Matrix, product: Product): Matr
     }
   };
   solve(0, size, true);
+  for (let i = 0; i < b.data.length; i++) b.data[i]! /= squares[i % size]!;
   solve(0, size, false);
   return b;
 }

@@ -6,7 +6,7 @@ import { panel16 } from "../kernels/layout/panel16.ts";
 import { type Matrix, matrix, type Product } from "../matrix.ts";
 import { dequantize } from "../quantized.ts";
 import { upperFactor } from "./cholesky.ts";
-import { quantizeGptq } from "./gptq.ts";
+import { factorSums, type GptqOptions, quantizeGptq } from "./gptq.ts";
 import { quantizeMse } from "./mse.ts";
 import type { Scheme } from "./scheme.ts";
 
@@ -39,6 +39,8 @@ function hessianOf(k: number, tokens: number): Matrix {
   return product(x, x);
 }
 
+const gptqOf = (w: Matrix, sums: Matrix, options: GptqOptions) =>
+  quantizeGptq(copy(w), factorSums(sums, product), { product }, options);
 const copy = ({ rows, columns, data }: Matrix) => matrix(rows, columns, data.slice());
 const loss = (w: Matrix, values: Float32Array, hessian: Matrix) => {
   const e = matrix(
@@ -121,7 +123,7 @@ describe("GPTQ", () => {
   it("rounds as the paper's algorithm does in double precision", async () => {
     for (const bits of [2, 3, 4]) {
       const options = scheme({ bits, groupSize: "axis" });
-      const found = await quantizeGptq(copy(w), copy(hessian), { product }, options);
+      const found = await gptqOf(w, hessian, options);
       const expected = plainGptq(w, hessian, (r) => found.scales[r]!, bits);
       // Where a value is next to halfway, single and double precision may part, and the row with them.
       const same = expected.filter((q, i) => q === found.qvals[i]).length;
@@ -143,7 +145,7 @@ describe("GPTQ", () => {
     const options = scheme(changes);
     const importance = Float32Array.from({ length: k }, (_, i) => hessian.data[i * k + i]!);
     const alone = loss(w, dequantize(quantizeMse(w.data, { ...options, n, k }, importance)), hessian);
-    const gptq = loss(w, dequantize(await quantizeGptq(copy(w), copy(hessian), { product }, options)), hessian);
+    const gptq = loss(w, dequantize(await gptqOf(w, hessian, options)), hessian);
     expect(gptq).toBeLessThan(0.7 * alone);
   });
 
@@ -152,7 +154,7 @@ describe("GPTQ", () => {
     const weights = matrix(4, columns, w.data.slice(0, 4 * columns));
     const levels = Int8Array.of(-63, -20, 8, 40);
     const options = scheme({ bits: 2, groupSize: 16, mappingType: "kmeans", scaleDType: "i8" });
-    const found = await quantizeGptq(weights, hessianOf(columns, 400), { product }, { ...options, sweeps: 2, levels });
+    const found = await gptqOf(weights, hessianOf(columns, 400), { ...options, sweeps: 2, levels });
     expect([...found.levels!]).toEqual([...levels]);
     expect(found.superScales).toHaveLength(8);
     expect(found.superScales!.every((factor) => factor > 0)).toBe(true);
@@ -166,7 +168,7 @@ describe("GPTQ", () => {
     const holes = copy(hessian);
     for (let i = 0; i < k; i++)
       for (const dead of [0, 31, 149]) holes.data[dead * k + i] = holes.data[i * k + dead] = 0;
-    const values = dequantize(await quantizeGptq(copy(w), holes, { product }, scheme({ bits: 8 })));
+    const values = dequantize(await gptqOf(w, holes, scheme({ bits: 8 })));
     for (const [i, value] of values.entries())
       if ([0, 31, 149].includes(i % k)) expect(value).toBeCloseTo(w.data[i]!, 1);
   });
@@ -182,8 +184,8 @@ describe("GPTQ", () => {
     { bits: 2, mappingType: "asymmetric" as const },
   ])("sweeps until no other integer of one weight alone would lose less: %o", async (changes) => {
     const options = scheme(changes);
-    const once = loss(w, dequantize(await quantizeGptq(copy(w), copy(hessian), { product }, options)), damped);
-    const found = await quantizeGptq(copy(w), copy(hessian), { product }, { ...options, sweeps: 12 });
+    const once = loss(w, dequantize(await gptqOf(w, hessian, options)), damped);
+    const found = await gptqOf(w, hessian, { ...options, sweeps: 12 });
     const values = dequantize(found);
     expect(loss(w, values, damped)).toBeLessThan(once);
     const { groupSize, scales, zeros, levels, bits } = found;
@@ -209,7 +211,7 @@ describe("GPTQ", () => {
     const inverted = matrix(k, k, Float32Array.from(inverse(h).flat()));
     const wanted = product(lacking, inverted).data.map((value, i) => value + w.data[i]!);
     const options = { ...scheme({ bits: 8 }), lacking: copy(lacking) };
-    const found = dequantize(await quantizeGptq(copy(w), copy(hessian), { product }, options));
+    const found = dequantize(await gptqOf(w, hessian, options));
     const [around, without] = [wanted, w.data].map((values) => loss(matrix(n, k, values), found, hessian)) as [
       number,
       number,
@@ -218,10 +220,8 @@ describe("GPTQ", () => {
   });
 
   it("refuses a matrix of other inputs, and stops when told", async () => {
-    await expect(quantizeGptq(copy(w), hessianOf(8, 9), { product }, scheme())).rejects.toThrow(
-      /expected X\^T X \[150, 150\]/,
-    );
+    await expect(gptqOf(w, hessianOf(8, 9), scheme())).rejects.toThrow(/expected X\^T X \[150, 150\]/);
     const signal = AbortSignal.abort(new Error("enough"));
-    await expect(quantizeGptq(copy(w), copy(hessian), { product }, { ...scheme(), signal })).rejects.toThrow("enough");
+    await expect(gptqOf(w, hessian, { ...scheme(), signal })).rejects.toThrow("enough");
   });
 });

@@ -24,8 +24,6 @@ export interface GptqTools {
 export interface GptqOptions extends Scheme {
   /** Levels of a codebook that is not one of `codebooks`. */
   readonly levels?: Int8Array | null;
-  /** Damping: this part of the diagonal of X^T X, and a tenth as much of its mean, is added to the diagonal. Default 0.2. */
-  readonly damping?: number | undefined;
   /**
    * (Y - X W^T)^T X [n, k], if the outputs to match are not X W^T but Y: those of inputs to which earlier layers have added no
    * error. It is overwritten.
@@ -36,20 +34,42 @@ export interface GptqOptions extends Scheme {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Sums of products of inputs, damped, and their factors: U D U^T, U upper with ones on the diagonal. */
+export interface FactoredSums {
+  /** X^T X [k, k] with damping on its diagonal. */
+  readonly hessian: Matrix;
+  /** U [k, k], mirrored below the diagonal. */
+  readonly factor: Matrix;
+  /** The diagonal of D [k]. */
+  readonly squares: Float32Array;
+}
+
 const DAMPING = 0.2;
 /** Weights that are rounded at a time, in whole rows: rows do not depend on each other. */
 const CHUNK_WEIGHTS = 2 ** 24;
 
 /**
- * GPTQ of weights [n, k] by H = X^T X [k, k] of their inputs; both are overwritten. With H = U D U^T, U upper with ones
- * on the diagonal, column j is rounded from w_j + sum over i < j of (w_i - ŵ_i) U_ij, which is the solution of the
- * paper (Chee et al. 2023, arXiv 2307.13304, theorem 6) without an inverse. Grids of groups are fitted when their first
- * column is reached, to what the columns then are; so are factors of integer scales. Inputs that were always zero take no part.
+ * Damps and factors X^T X [k, k], once for all rows that GPTQ quantizes by it. `damping`: this part of the diagonal, and a tenth
+ * as much of its mean, is added to the diagonal.
+ */
+export function factorSums(sums: Matrix, product: Product, damping = DAMPING): FactoredSums {
+  const { rows: k, data } = sums;
+  const hessian = matrix(k, k, data.slice());
+  damp(hessian, damping);
+  const factor = upperFactor(matrix(k, k, hessian.data.slice()), product);
+  return { hessian, factor, squares: normalize(factor) };
+}
+
+/**
+ * GPTQ of weights [n, k], which are overwritten, by H = X^T X [k, k] of their inputs. With H = U D U^T, column j is rounded from
+ * w_j + sum over i < j of (w_i - ŵ_i) U_ij, which is the solution of the paper (Chee et al. 2023, arXiv 2307.13304, theorem 6)
+ * without an inverse. Grids of groups are fitted when their first column is reached, to what the columns then are; so are
+ * factors of integer scales. Inputs that were always zero take no part.
  * InvalidArgumentError for weights or sums that are not finite.
  */
 export async function quantizeGptq(
   weights: Matrix,
-  hessian: Matrix,
+  { hessian, factor, squares }: FactoredSums,
   tools: GptqTools,
   options: GptqOptions,
 ): Promise<QuantizedWeights> {
@@ -59,14 +79,11 @@ export async function quantizeGptq(
   if (hessian.rows !== k || hessian.columns !== k)
     throw new ShapeError(`quantizeGptq: expected X^T X [${k}, ${k}] but found [${hessian.rows}, ${hessian.columns}]`);
   const { lacking, sweeps = 0, signal } = options;
-  damp(hessian, options.damping ?? DAMPING);
-  const factor = upperFactor(matrix(k, k, hessian.data.slice()), product);
   const original = data.slice();
   if (lacking) {
-    const more = solveFactored(factor, lacking, product).data;
+    const more = solveFactored(factor, squares, lacking, product).data;
     for (let i = 0; i < data.length; i++) original[i] = data[i]! += more[i]!;
   }
-  const importance = normalize(factor);
   const result = emptyWeights(new GroupFit(n, k, options, options.levels));
   const step = Math.max(1, Math.floor(CHUNK_WEIGHTS / k));
   for (let row = 0; row < n; row += step) {
@@ -81,7 +98,7 @@ export async function quantizeGptq(
         addProduct(rows, tools, { done, rest, by, sign }),
       );
     };
-    await later((block) => blocks.roundBlock(rows, block, factor, importance), factor, 1);
+    await later((block) => blocks.roundBlock(rows, block, factor, squares), factor, 1);
     const errors = matrix(rows.result.n, k, rows.changes.slice());
     for (let i = 0; i < sweeps; i++) {
       if (i > 0) for (let j = 0; j < rows.changes.length; j++) errors.data[j]! -= rows.changes[j]!;

@@ -165,7 +165,7 @@ export class PageStore {
     return copy;
   }
 
-  hold(page: Page): void {
+  retain(page: Page): void {
     if (page.holders++ === 0) this.#idle.delete(page);
   }
 
@@ -266,7 +266,7 @@ export class PageStore {
   /** Keeps the state after a page's last position, unless the page has one. */
   keepState(page: Page, state: State): void {
     if (page.state) return;
-    page.state = this.holdState(state);
+    page.state = this.retainState(state);
     if (page.isKnown) this.#noteState(page);
   }
 
@@ -296,7 +296,7 @@ export class PageStore {
   /** The state after a page's last position, for a sequence that goes on from there; null when there is none. */
   useState(page: Page): State | null {
     if (this.#withState.delete(page)) this.#withState.add(page, this.#time++);
-    return page.state && this.holdState(page.state);
+    return page.state && this.retainState(page.state);
   }
 
   /** A state for a step to write; null when there is no room. */
@@ -311,10 +311,10 @@ export class PageStore {
       this.#zeroState = this.newState();
       this.#zeroState?.block.bytes.fill(0);
     }
-    return this.#zeroState && this.holdState(this.#zeroState);
+    return this.#zeroState && this.retainState(this.#zeroState);
   }
 
-  holdState(state: State): State {
+  retainState(state: State): State {
     state.holders++;
     return state;
   }

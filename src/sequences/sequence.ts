@@ -120,9 +120,9 @@ export class Sequence {
     const fork = new Sequence(this.#store, this.#place);
     fork.#publicEnd = this.#publicEnd;
     for (const [kind, first] of this.#first.entries()) fork.#first[kind] = first;
-    for (const page of this.#pages.slice(0, this.#pagesHeld)) fork.#push(page);
+    for (const page of this.#pages.slice(0, this.#pagesInUse)) fork.#push(page);
     for (const id of this.#ids) fork.#ids.push(id);
-    fork.#state = this.#state && this.#store.holdState(this.#state);
+    fork.#state = this.#state && this.#store.retainState(this.#state);
     return fork;
   }
 
@@ -148,7 +148,7 @@ export class Sequence {
     this.#publicEnd = this.salt === "" ? this.#publicEnd : Math.min(this.#publicEnd, usable);
     this.#readFrom((_, kind) => Math.min(this.#first[kind]!, firstPageRead(shape, kind, usable)), usable);
     this.#store.releaseState(this.#state);
-    this.#state = usable === earlier?.position ? this.#store.holdState(earlier.state) : this.#stateOfLastPage();
+    this.#state = usable === earlier?.position ? this.#store.retainState(earlier.state) : this.#stateOfLastPage();
     this.#forgetEarlier();
     return usable;
   }
@@ -297,7 +297,7 @@ export class Sequence {
   }
 
   /** Number of pages with tokens; those after them are reserved. */
-  get #pagesHeld(): number {
+  get #pagesInUse(): number {
     return Math.ceil(this.position / this.#store.shape.positions);
   }
 
@@ -341,7 +341,7 @@ export class Sequence {
   }
 
   #enter(page: Page, index: number): void {
-    this.#store.hold(page);
+    this.#store.retain(page);
     for (const [kind, first] of this.#first.entries())
       if (isReadFrom(this.#store.shape, kind, first, index)) page.readers[kind]!++;
     this.changedFrom = Math.min(this.changedFrom, index);
@@ -443,12 +443,12 @@ export class Sequence {
     this.#state = this.#nextState;
     this.#nextState = null;
     const isBoundary = this.position % this.#store.shape.positions === 0;
-    if (isBoundary) this.#store.keepState(this.#pages[this.#pagesHeld - 1]!, this.#state!);
+    if (isBoundary) this.#store.keepState(this.#pages[this.#pagesInUse - 1]!, this.#state!);
   }
 
   /** The recurrent state at the end of the last page; null at position 0. */
   #stateOfLastPage(): State | null {
-    const page = this.#pages[this.#pagesHeld - 1];
+    const page = this.#pages[this.#pagesInUse - 1];
     return page ? this.#store.useState(page) : null;
   }
 }

@@ -287,7 +287,7 @@ function written(node: Node): string {
     case "repeat":
       return `(${written(node.part)}){${node.min},${node.max === Number.POSITIVE_INFINITY ? "" : node.max}}`;
     case "relaxed":
-      return written(node.told);
+      return written(node.superset);
   }
 }
 

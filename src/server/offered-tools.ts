@@ -130,7 +130,7 @@ export class OfferedTools {
 /** The text input of a tool call, from the JSON arguments that the model wrote. */
 export function customInput(args: string): string {
   // Arguments that a token limit has cut give the text as far as it came.
-  const begun = BEGUN_INPUT.exec(args)?.[1];
+  const begun = PARTIAL_INPUT.exec(args)?.[1];
   try {
     const value: unknown = JSON.parse(begun === undefined ? args : `"${begun}"`);
     if (typeof value === "string") return value;
@@ -145,7 +145,7 @@ export function customInput(args: string): string {
 }
 
 /** Matches cut arguments up to the last complete character of the text. */
-const BEGUN_INPUT =
+const PARTIAL_INPUT =
   /^\s*\{\s*"input"\s*:\s*"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt]))*)(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/;
 
 /** JSON arguments of a call of a tool with text input. */

@@ -36,7 +36,7 @@ export class ResponseAnswer {
   readonly #messages;
   readonly #options;
   #number = 0;
-  #isBegun = false;
+  #isStarted = false;
 
   constructor(
     body: ResponseRequest,
@@ -155,8 +155,8 @@ export class ResponseAnswer {
 
   /** The events that begin a stream; none after the first call. */
   #first(): StreamEvent[] {
-    if (this.#isBegun) return [];
-    this.#isBegun = true;
+    if (this.#isStarted) return [];
+    this.#isStarted = true;
     return [
       this.#event("response.created", { response: this.#response("in_progress") }),
       this.#event("response.in_progress", { response: this.#response("in_progress") }),

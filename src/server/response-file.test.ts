@@ -4,20 +4,20 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
-import type { KeptResponse } from "./kept-response.ts";
-import { KeptResponses } from "./kept-responses.ts";
 import { ResponseFile } from "./response-file.ts";
+import type { StoredResponse } from "./stored-response.ts";
+import { StoredResponses } from "./stored-responses.ts";
 
 const limits = { responses: 10, responseBytes: 1 << 20 };
-const response = (id: string, text = id, previousId: string | null = null): KeptResponse => ({
+const response = (id: string, text = id, previousId: string | null = null): StoredResponse => ({
   ...{ id, owner: "anna", previousId, body: { id, text } },
-  input: [{ type: "message", role: "user", content: text }] as unknown as KeptResponse["input"],
+  input: [{ type: "message", role: "user", content: text }] as unknown as StoredResponse["input"],
   output: [],
 });
 
 async function opened(path: string) {
   const file = await ResponseFile.open(path);
-  return { file, kept: new KeptResponses(limits, file) };
+  return { file, kept: new StoredResponses(limits, file) };
 }
 
 it("are found after a restart, without those that were forgotten", async () => {

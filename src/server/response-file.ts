@@ -4,10 +4,10 @@ import { UnsupportedError } from "../errors.ts";
 import { logInfo } from "../log.ts";
 import { cannotWrite, checkWritable, readTextIfAny, writeFileWhole } from "../node-file.ts";
 import { type Claim, tryClaimPath } from "../path-claim.ts";
-import type { KeptResponse } from "./kept-response.ts";
+import type { StoredResponse } from "./stored-response.ts";
 
 /** A change: a response that is stored, or the id of one that is removed. */
-type Line = { readonly kept: KeptResponse } | { readonly forgotten: string };
+type Line = { readonly kept: StoredResponse } | { readonly forgotten: string };
 
 /** The file is rewritten when it is this many times as large as the stored responses. */
 const SPARE = 2;
@@ -17,12 +17,12 @@ export class ResponseFile {
   readonly #path: string;
   readonly #claim: Claim;
   /** Responses that were in the file when it was opened. */
-  readonly found: readonly KeptResponse[];
+  readonly found: readonly StoredResponse[];
   #bytes: number;
   #writing: Promise<void> = Promise.resolve();
   #isFailed = false;
 
-  private constructor(path: string, claim: Claim, found: readonly KeptResponse[], bytes: number) {
+  private constructor(path: string, claim: Claim, found: readonly StoredResponse[], bytes: number) {
     this.#path = path;
     this.#claim = claim;
     this.found = found;
@@ -38,7 +38,7 @@ export class ResponseFile {
     const claim = await tryClaimPath(path);
     if (typeof claim === "string") throw new UnsupportedError(`${path}: is in use by ${claim}`);
     const text = (await readTextIfAny(path)) ?? "";
-    const found = new Map<string, KeptResponse>();
+    const found = new Map<string, StoredResponse>();
     for (const line of text.split("\n")) {
       const change = parsed(line);
       if (!change) continue;
@@ -49,12 +49,12 @@ export class ResponseFile {
   }
 
   /** Appends a change; when the file has become long, it is rewritten with `all` stored responses. */
-  write(line: Line, all: () => Iterable<KeptResponse>): void {
+  write(line: Line, all: () => Iterable<StoredResponse>): void {
     const text = `${JSON.stringify(line)}\n`;
     this.#writing = this.#writing.then(() => this.#append(text, all)).catch((error) => this.#fail(error));
   }
 
-  async #append(text: string, all: () => Iterable<KeptResponse>): Promise<void> {
+  async #append(text: string, all: () => Iterable<StoredResponse>): Promise<void> {
     const lines = () => Array.from(all(), (kept) => `${JSON.stringify({ kept })}\n`).join("");
     this.#bytes += Buffer.byteLength(text);
     const whole = this.#bytes > SPARE_BYTES ? lines() : "";
@@ -86,11 +86,11 @@ export class ResponseFile {
 function parsed(line: string): Line | null {
   if (line === "") return null;
   try {
-    const value = JSON.parse(line) as { kept?: Partial<KeptResponse>; forgotten?: unknown };
+    const value = JSON.parse(line) as { kept?: Partial<StoredResponse>; forgotten?: unknown };
     if (typeof value.forgotten === "string") return { forgotten: value.forgotten };
     const { id, owner, input, output, body } = value.kept ?? {};
     const isWhole = typeof id === "string" && typeof owner === "string" && typeof body === "object" && body !== null;
-    if (isWhole && Array.isArray(input) && Array.isArray(output)) return { kept: value.kept as KeptResponse };
+    if (isWhole && Array.isArray(input) && Array.isArray(output)) return { kept: value.kept as StoredResponse };
   } catch {
     // An unfinished line.
   }

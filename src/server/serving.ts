@@ -8,7 +8,6 @@ import type { PrefixScope } from "../prefix-scope.ts";
 import { Admission } from "./admission.ts";
 import type { UnseenPolicy } from "./contents.ts";
 import { ApiError, apiFormOf, errorBody, toApiError } from "./errors.ts";
-import { KeptResponses } from "./kept-responses.ts";
 import type { ServerLimits } from "./limits.ts";
 import { Metrics } from "./metrics.ts";
 import { type ListedModel, ModelPool, type ModelSource } from "./models.ts";
@@ -16,6 +15,7 @@ import { type NamedPrompt, PublicPrompts } from "./named-prompts.ts";
 import type { RequestRecord } from "./request-record.ts";
 import type { ResponseFile } from "./response-file.ts";
 import { type StreamEvent, type StreamOptions, streamResponse } from "./sse.ts";
+import { StoredResponses } from "./stored-responses.ts";
 
 /** Variables that middleware sets for handlers. */
 export interface ServerEnv {
@@ -107,7 +107,7 @@ export class Serving {
   readonly unseen: UnseenPolicy;
   readonly pull: PullModel | null;
   /** Stored responses that later requests can continue. */
-  readonly responses: KeptResponses;
+  readonly responses: StoredResponses;
   /** Prompts that all keys share; null where keys share the whole prefix cache. */
   readonly #publicPrompts: PublicPrompts | null;
   readonly #responseFile: ResponseFile | null;
@@ -132,7 +132,7 @@ export class Serving {
     this.limits = limits;
     this.unseen = unseen;
     this.pull = pull;
-    this.responses = new KeptResponses(limits, responseFile);
+    this.responses = new StoredResponses(limits, responseFile);
     this.#responseFile = responseFile;
     // One listener for each request under way.
     setMaxListeners(0, this.#end.signal);

@@ -13,6 +13,8 @@ const FIRST_CHANCES: readonly (readonly [from: number, chance: number])[] = [
 /** Steps until drafts that did not pay are tried again, doubled each time that they fail. */
 const BACKOFF_STEPS = 16;
 const BACKOFF_STEPS_MAX = 256;
+/** Drafts before a step of one token is measured, whose time tells whether they pay. */
+const UNMEASURED_MAX = 4;
 
 /** Counts steps without drafts after drafts that did not pay. */
 export class Backoff {
@@ -41,6 +43,7 @@ export class DraftLength {
   readonly #costs: StepCosts;
   readonly #chances = FIRST_CHANCES.map(([, chance]) => chance);
   readonly #backoff = new Backoff();
+  #unmeasured = 0;
   /** Whether accepted tokens must be computed again with the next step when others of their step were rejected. */
   #computesAgain = false;
 
@@ -59,6 +62,7 @@ export class DraftLength {
   next(matched: number, most: number, recomputed = 0): number {
     const chance = this.chance(matched);
     if (kindOf(matched) < 0 || this.#backoff.skips()) return 0;
+    if (!this.#costs.knows(1) && this.#unmeasured++ >= UNMEASURED_MAX) return 0;
     const best = this.#best(chance, most, recomputed);
     if (best > 0) return best;
     // One token is tried now and then, since a text's predictability changes.

@@ -349,6 +349,13 @@ describe("the length of drafts", () => {
     expect(tokensOf([10, 10.5, 11, 11.5, 12, 12.5, 13, 13.5], 0)).toBeLessThan(0.01);
   });
 
+  it("is more than nothing where no step of one token was measured yet", () => {
+    const costs = new StepCosts();
+    costs.took(3, 30);
+    expect(costs.of(1)).toBeCloseTo(30 / 1.3, 5);
+    expect(new DraftLength(costs).next(10, 7)).toBeGreaterThan(0);
+  });
+
   it("is nothing behind texts that did not occur before", () => {
     expect(new DraftLength(new StepCosts()).next(0, 7)).toBe(0);
     expect(new DraftLength(new StepCosts()).next(1, 7)).toBe(0);

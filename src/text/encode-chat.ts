@@ -4,7 +4,7 @@
  */
 import { checkInstance, checkList, checkNestingOf, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import { beginningOf } from "./begun-answer.ts";
+import { prefixParts } from "./answer-prefix.ts";
 import type { AssistantMessage } from "./chat-messages.ts";
 import { ChatTemplate, type RenderOptions, type TemplateMessage } from "./chat-template.ts";
 import { Float } from "./template/values.ts";
@@ -13,7 +13,7 @@ import { type EncodeTextOptions, Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 /** Options of encoding a rendered template. */
 export interface EncodeRenderedOptions extends Pick<EncodeTextOptions, "contextLength"> {
   /** An answer after the prompt that the model continues. Default: none. */
-  readonly begun?: AssistantMessage | null | undefined;
+  readonly prefix?: AssistantMessage | null | undefined;
 }
 
 /**
@@ -35,11 +35,11 @@ export function encodeChat(
   checkList("messages", messages, ["role"], "messages");
   checkOptions(given);
   checkNestingOf("options", given);
-  const { contextLength, begun = null, ...options } = given;
+  const { contextLength, prefix = null, ...options } = given;
   const structural = tokenizer.addedTokens.idsIn(template.source);
   const isSpecial = (id: number) => tokenizer.isSpecial(id);
   const isControl = (id: number) => isSpecial(id) || structural.has(id);
-  const breaker = new TextBreaker(tokenizer, unusedCharacter([template.source, messages, options, begun]));
+  const breaker = new TextBreaker(tokenizer, unusedCharacter([template.source, messages, options, prefix]));
   const broken = messages.map((message) =>
     breaker.break(message, message.role === "assistant" ? isSpecial : isControl),
   );
@@ -52,7 +52,7 @@ export function encodeChat(
     ...(xmlTools === undefined ? {} : { xml_tools: breaker.break(xmlTools, isControl) }),
     documents: breaker.break(options.documents ?? null, isControl),
   });
-  const beginning = begun ? beginningOf(begun, prompt, template.source) : [];
+  const beginning = prefix ? prefixParts(prefix, prompt, template.source) : [];
   const text = prompt + beginning.map((part, at) => (at % 2 === 0 ? part : breaker.break(part, isSpecial))).join("");
   if (breaker.count === 0) return tokenizer.encode(text, { ...WHOLE_TEXT, addSpecialTokens: false, contextLength });
   return tokenizer.encodeMarked(text, breaker.mark, { contextLength });

@@ -4,7 +4,7 @@ import { type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 /**
  * Prompt format of a family of models; in `prompt`, "P" is the prefix (the text before) and "S" the suffix (the text after).
  */
-interface Marks {
+interface PromptForm {
   readonly prompt: readonly string[];
   /** Tokens that end the middle, beside the model's own end tokens. */
   readonly ends: readonly string[];
@@ -13,7 +13,7 @@ interface Marks {
 /** Tokens that separate or end files in the training data of code models. */
 const FILE_ENDS = ["<|file_sep|>", "<|repo_name|>", "<|fim_pad|>", "<|endoftext|>", "<file_sep>", "<fim_pad>"];
 
-const FAMILIES: readonly Marks[] = [
+const FAMILIES: readonly PromptForm[] = [
   // Qwen2.5-Coder, Qwen3-Coder, CodeGemma, Granite 4, Seed-Coder's relatives.
   { prompt: ["<|fim_prefix|>", "P", "<|fim_suffix|>", "S", "<|fim_middle|>"], ends: FILE_ENDS },
   // StarCoder, Granite Code, SmolLM.
@@ -47,15 +47,15 @@ export function fillInMiddle(
   behind: string,
   { addBos = true }: { readonly addBos?: boolean } = {},
 ): FillInMiddle | null {
-  const isMark = (part: string) => part !== "P" && part !== "S";
+  const isToken = (part: string) => part !== "P" && part !== "S";
   const family = FAMILIES.find(({ prompt }) =>
-    prompt.every((part) => !isMark(part) || tokenizer.tokenToId(part) !== undefined),
+    prompt.every((part) => !isToken(part) || tokenizer.tokenToId(part) !== undefined),
   );
   if (!family) return null;
   const encode = (text: string | readonly number[]) =>
     typeof text === "string" ? tokenizer.encode(text, { ...WHOLE_TEXT, addSpecialTokens: false }) : text;
   const parts = family.prompt.map((part) =>
-    isMark(part) ? [tokenizer.tokenToId(part)!] : encode(part === "P" ? before : behind),
+    isToken(part) ? [tokenizer.tokenToId(part)!] : encode(part === "P" ? before : behind),
   );
   const [first] = tokenizer.encode("", { ...WHOLE_TEXT });
   const bos = addBos && tokenizer.bos !== null && first === tokenizer.bos.id ? [first] : [];

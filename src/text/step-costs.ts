@@ -23,8 +23,10 @@ export class StepCosts {
     const known = this.#measured[rows];
     if (known !== undefined) return known;
     let nearest = 0;
-    for (const other of this.#measured.keys())
-      if (this.#measured[other] !== undefined && Math.abs(other - rows) < Math.abs(nearest - rows)) nearest = other;
+    for (const other of this.#measured.keys()) {
+      const isNearer = nearest === 0 || Math.abs(other - rows) < Math.abs(nearest - rows);
+      if (this.knows(other) && isNearer) nearest = other;
+    }
     const at = (count: number) => 1 + ROW_COST * (count - 1);
     return nearest === 0 ? at(rows) : (this.#measured[nearest]! * at(rows)) / at(nearest);
   }

@@ -26,7 +26,7 @@ export class StopMatcher {
       .map((stop) => ({ stop, start: text.indexOf(stop) }))
       .filter(({ start }) => start >= 0)
       .sort((a, b) => a.start + a.stop.length - b.start - b.stop.length || a.start - b.start)[0];
-    const end = found ? found.start : text.length - this.#heldLength(text);
+    const end = found ? found.start : text.length - this.#withheldLength(text);
     this.#held = found ? "" : text.slice(end);
     return { text: text.slice(0, end), stop: found ? found.stop : null };
   }
@@ -39,7 +39,7 @@ export class StopMatcher {
   }
 
   /** Length of the longest suffix of `text` that begins a stop string. */
-  #heldLength(text: string): number {
+  #withheldLength(text: string): number {
     let longest = 0;
     for (const stop of this.#stops) {
       let length = Math.min(stop.length - 1, text.length);

@@ -10,7 +10,7 @@ async function feed(file: ArrivingFile, partBytes: number): Promise<number> {
   let most = 0;
   for (let at = 0; at < bytes.length; at += partBytes) {
     await file.append(bytes.slice(at, at + partBytes));
-    most = Math.max(most, file.heldBytes);
+    most = Math.max(most, file.bufferedBytes);
   }
   file.end();
   return most;
@@ -21,7 +21,7 @@ describe("a file that arrives", () => {
     const file = new ArrivingFile("model.pte", bytes.length);
     const feeding = feed(file, 32);
     expect(await file.read(10, 50)).toEqual(bytes.slice(10, 60));
-    expect(file.heldBytes).toBe(64);
+    expect(file.bufferedBytes).toBe(64);
     const shared = new Uint8Array(new SharedArrayBuffer(400));
     for (const [start, length] of [
       [100, 300],
@@ -32,7 +32,7 @@ describe("a file that arrives", () => {
       expect([...shared.subarray(0, length)]).toEqual([...bytes.subarray(start, start + length)]);
     }
     // The first hundred, the gap of seven, and the rest of the last part.
-    expect(file.heldBytes).toBe(100 + 7 + 28);
+    expect(file.bufferedBytes).toBe(100 + 7 + 28);
     expect(await file.read(960, 40)).toEqual(bytes.slice(960));
     await file.close();
     expect(await feeding).toBeLessThan(250);
@@ -73,6 +73,6 @@ describe("a file that arrives", () => {
     await file.close();
     await adding;
     await file.append(bytes);
-    expect([file.heldBytes, isClosed]).toEqual([0, true]);
+    expect([file.bufferedBytes, isClosed]).toEqual([0, true]);
   });
 });

@@ -25,8 +25,8 @@ export class ArrivingFile implements ByteSource {
     this.size = totalBytes || Number.MAX_SAFE_INTEGER;
   }
 
-  /** Number of kept bytes. */
-  get heldBytes(): number {
+  /** Number of bytes in memory. */
+  get bufferedBytes(): number {
     return this.#parts.reduce((sum, { bytes }) => sum + bytes.length, 0);
   }
 

@@ -95,7 +95,7 @@ describe("a file read while it comes", () => {
     const { append } = ArrivingFile.prototype;
     vi.spyOn(ArrivingFile.prototype, "append").mockImplementation(async function (this: ArrivingFile, bytes) {
       await append.call(this, bytes);
-      most = Math.max(most, this.heldBytes);
+      most = Math.max(most, this.bufferedBytes);
     });
     await load({});
     vi.restoreAllMocks();

@@ -3,7 +3,7 @@ import { checkOptions, checkString } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
-import { isTextNetwork } from "../../model/encoder.ts";
+import { isEncoderNetwork } from "../../model/encoder.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
 import { multiplyTransposed, recycleProduct } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
@@ -144,8 +144,8 @@ function gptqWindows(model: Model, text: string, otherText: string | null, optio
   const windows = [...read(text, tokensOf(options) - others), ...(otherText ? read(otherText, others) : [])];
   const tokens = windows.reduce((sum, { length }) => sum + length, 0);
   if (tokens >= GPTQ_TOKENS_LEAST && windows.length >= HELD_OUT) return windows;
-  const lines = model.isOfTexts ? `${HELD_OUT} lines with ` : "";
-  const found = model.isOfTexts ? `${windows.length} with ${tokens}` : `${tokens}`;
+  const lines = model.isEncoder ? `${HELD_OUT} lines with ` : "";
+  const found = model.isEncoder ? `${windows.length} with ${tokens}` : `${tokens}`;
   throw new InvalidArgumentError(
     `the text to calibrate with: GPTQ needs at least ${lines}${GPTQ_TOKENS_LEAST} tokens, of which a part is held out, but found ${found}; choose algorithm "imatrix", or a longer text`,
   );
@@ -169,7 +169,7 @@ class Calibration {
     this.#options = options;
     this.#store = new LayerStore(options.folder, options.key);
     this.#wanted = new Set(wanted);
-    this.#head = isTextNetwork(model.network)
+    this.#head = isEncoderNetwork(model.network)
       ? undefined
       : model.network.slots.findLast(({ role }) => role === "linear")?.name;
     for (const activation of model.network.scalable) {

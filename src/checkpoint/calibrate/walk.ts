@@ -20,7 +20,7 @@ import type { Checkpoint } from "../../formats/contract.ts";
 import { hostCpu } from "../../kernels/cpu.ts";
 import type { Matrix } from "../../matrix.ts";
 import type { Decoder, Network } from "../../model/decoder.ts";
-import { isTextNetwork } from "../../model/encoder.ts";
+import { isEncoderNetwork } from "../../model/encoder.ts";
 import { EagerBuilder } from "../../ops/eager.ts";
 import { Ops } from "../../ops/ops.ts";
 import { weightName } from "../../ops/packed-constant.ts";
@@ -106,7 +106,7 @@ export function calibrationWindows(
   const ids = calibrationIds(model, text, maxTokens);
   checkWhole("window", window, 1);
   const size = Math.min(window, model.network.contextLength, Math.max(1, Math.floor(ids.length / least)));
-  if (isTextNetwork(model.network)) return linesOf(model, text, size, maxTokens);
+  if (isEncoderNetwork(model.network)) return linesOf(model, text, size, maxTokens);
   const parts = Array.from({ length: Math.ceil(ids.length / size) }, (_, i) => i * size);
   return parts.map((start) => ids.slice(start, start + size));
 }
@@ -133,7 +133,7 @@ function windowInputs({ network }: WalkedModel, ids: readonly number[]) {
     ...{ dtype: "i64", shape },
     data: BigInt64Array.from(Array.from(values), BigInt),
   });
-  const isTexts = isTextNetwork(network);
+  const isTexts = isEncoderNetwork(network);
   const first = isTexts ? network.firstPosition : 0;
   return {
     tokens: ints([1, rows], ids),
@@ -411,7 +411,7 @@ function captureFloat(model: WalkedModel, window: number): Graph {
   const options = { cache: "sequences", logits: "all", longContext: false } as const;
   const weights = (name: string) => ({ ...model.weight(name, { float: true }), name });
   const row = (name: string) => ({ name, spec: { dtype: "i64", shape: [1, window] }, smallest: [1, 1] }) as const;
-  if (isTextNetwork(network)) {
+  if (isEncoderNetwork(network)) {
     const offsets = { name: "offsets", spec: { dtype: "i64", shape: [2] }, smallest: [2] } as const;
     const inputs = [row("tokens"), row("positions"), offsets, ...(network.tokenTypes > 1 ? [row("types")] : [])];
     const source: MethodSource = {

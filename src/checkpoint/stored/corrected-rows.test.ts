@@ -22,6 +22,11 @@ const inputs = Array.from({ length: tokens }, () => {
 const hessian = matrix(k, k);
 for (const row of inputs)
   for (let i = 0; i < k; i++) for (let j = 0; j < k; j++) hessian.data[i * k + j]! += row[i]! * row[j]!;
+const drift = matrix(
+  k,
+  k,
+  Float32Array.from({ length: k * k }, () => random.uniform() - 0.5),
+);
 const config = makeConfig("sharedEmbedding", { bits: 3, groupSize: 32, mappingType: "codebook", algorithm: "gptq" });
 
 function loss(values: Float32Array): number {
@@ -42,10 +47,17 @@ it("loses less than rounding, changes nothing that it is given, and is the same 
   const power = Float32Array.from({ length: k }, (_, i) => hessian.data[i * k + i]! / tokens);
   const rounded = await quantizeTensor({ dtype: "f32", shape: [n, k], data: weights.data }, config, power);
   expect(loss(whole)).toBeLessThan(0.7 * loss(dequantize(rounded)));
-  const quantize = correctedBy({ hessian, drift: null });
-  for (const first of [0, n / 2]) {
-    const data = weights.data.subarray(first * k, (first + n / 2) * k);
-    const part = await quantize({ dtype: "f32", shape: [n / 2, k], data }, config, null);
-    expect(dequantize(part)).toEqual(whole.subarray(first * k, (first + n / 2) * k));
+  const moved = dequantize(await correctedRows(weights, { hessian, drift }, config));
+  expect(moved).not.toEqual(whole);
+  for (const [expected, correction] of [
+    [whole, { hessian, drift: null }],
+    [moved, { hessian, drift }],
+  ] as const) {
+    const quantize = correctedBy(correction);
+    for (const first of [0, n / 2]) {
+      const data = weights.data.subarray(first * k, (first + n / 2) * k);
+      const part = await quantize({ dtype: "f32", shape: [n / 2, k], data }, config, null);
+      expect(dequantize(part)).toEqual(expected.subarray(first * k, (first + n / 2) * k));
+    }
   }
 });

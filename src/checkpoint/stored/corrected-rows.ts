@@ -9,7 +9,7 @@ import {
 import { type Matrix, matrix } from "../../matrix.ts";
 import { multiplyTransposed, recycleProduct } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
-import { type GptqOptions, quantizeGptq } from "../../quantize/gptq.ts";
+import { type FactoredSums, factorSums, type GptqOptions, quantizeGptq } from "../../quantize/gptq.ts";
 import { type Block, type BlockTools, type GptqRows, notFiniteSums } from "../../quantize/gptq-blocks.ts";
 import { trialsOf } from "../../quantize/group-fit.ts";
 import type { QuantizedWeights } from "../../quantized.ts";
@@ -55,26 +55,34 @@ function blockArgs({ scheme, result, ...values }: GptqRows, block: Block, { data
   return { n, k, groupSize, qvals, ...grids, bits, mappingType, scaleType, ...values, ...block, square };
 }
 
+type Config = QuantizationConfig & Pick<GptqOptions, "levels">;
+
 /** Quantizes rows [n, k] of a matrix by GPTQ, without changing them. */
-export function correctedRows(
-  weights: Matrix,
-  { hessian, drift, damping, signal }: Correction,
-  config: QuantizationConfig & Pick<GptqOptions, "levels">,
-): Promise<QuantizedWeights> {
-  const { rows, columns, data } = weights;
-  const lacking = drift && multiplyTransposed(weights, drift);
-  return quantizeGptq(
-    matrix(rows, columns, data.slice()),
-    matrix(columns, columns, hessian.data.slice()),
-    { product: multiplyTransposed, recycle: recycleProduct, ...(canRunBlocksNatively() && { blocks: nativeBlocks() }) },
-    { ...config, damping, lacking, sweeps: SWEEPS, signal },
-  );
+export function correctedRows(weights: Matrix, correction: Correction, config: Config): Promise<QuantizedWeights> {
+  return quantizeBy(weights, factored(correction), correction, config);
 }
 
-/** A replacement of `quantizeTensor` that quantizes rows by GPTQ. */
+const factored = ({ hessian, damping }: Correction) => factorSums(hessian, multiplyTransposed, damping);
+
+function quantizeBy(
+  { rows, columns, data }: Matrix,
+  sums: FactoredSums,
+  { drift, signal }: Correction,
+  config: Config,
+): Promise<QuantizedWeights> {
+  const weights = matrix(rows, columns, data.slice());
+  const lacking = drift && multiplyTransposed(weights, drift);
+  const blocks = canRunBlocksNatively() && { blocks: nativeBlocks() };
+  const tools = { product: multiplyTransposed, recycle: recycleProduct, ...blocks };
+  return quantizeGptq(weights, sums, tools, { ...config, lacking, sweeps: SWEEPS, signal });
+}
+
+/** A replacement of `quantizeTensor` that quantizes rows by GPTQ; the sums are factored once. */
 export function correctedBy(correction: Correction): typeof quantizeTensor {
+  let sums: FactoredSums | undefined;
   return (values, config, _, levels = null) => {
     const [n, k] = values.shape as [number, number];
-    return correctedRows(matrix(n, k, toFloat32(values)), correction, { ...config, levels });
+    sums ??= factored(correction);
+    return quantizeBy(matrix(n, k, toFloat32(values)), sums, correction, { ...config, levels });
   };
 }

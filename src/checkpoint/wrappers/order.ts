@@ -3,7 +3,7 @@
  * the result of the one before, and says why it comes at its place.
  */
 import type { Checkpoint } from "../../formats/contract.ts";
-import { withTurnedHeads } from "../../formats/head-rows.ts";
+import { withPermutedHeads } from "../../formats/head-rows.ts";
 import { buildDecoder } from "../../model/architectures.ts";
 import type { Decoder, Network } from "../../model/decoder.ts";
 import { withArchitecture } from "../../model/encoders.ts";
@@ -56,7 +56,7 @@ const stacksOf = ({ transformer }: Decoder) => (transformer ? expertStacks(allLa
 function withHeadHalves(checkpoint: Checkpoint, { slots }: Network): Checkpoint {
   const paired = new Map(slots.flatMap(({ name, pairs }) => (pairs ? [[name, pairs]] : [])));
   if (paired.size === 0) return checkpoint;
-  return { ...checkpoint, tensors: withTurnedHeads(checkpoint.tensors, (name) => paired.get(name) ?? null) };
+  return { ...checkpoint, tensors: withPermutedHeads(checkpoint.tensors, (name) => paired.get(name) ?? null) };
 }
 
 /** The checkpoint with the config from which its network is built. */

@@ -1,7 +1,7 @@
 /** Maps a GGUF file's tensors to the names and row order of Hugging Face checkpoints. */
 import { InvalidFileError } from "../../errors.ts";
 import { toFloat32 } from "../../tensor.ts";
-import { withTurnedHeads } from "../head-rows.ts";
+import { withPermutedHeads } from "../head-rows.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { architectureOf } from "./architectures.ts";
 import { expertParts } from "./expert-parts.ts";
@@ -107,8 +107,8 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     close: () => tensors.close(),
   };
   const heads = { headDim, rotated: headDim };
-  const turned = interleaved
-    ? withTurnedHeads(renamed, (name) => (/\.[qk]_proj\./.test(name) ? heads : null))
+  const permuted = interleaved
+    ? withPermutedHeads(renamed, (name) => (/\.[qk]_proj\./.test(name) ? heads : null))
     : renamed;
-  return changed ? changed(turned, metadata) : turned;
+  return changed ? changed(permuted, metadata) : permuted;
 }

@@ -32,7 +32,7 @@ let single: WasmEngine | undefined;
 const SINGLE_BYTES = 1 << 20;
 
 /** An engine on the caller's thread, for single calls. */
-function loneEngine(byteLength: number): WasmEngine {
+function singleEngine(byteLength: number): WasmEngine {
   if (single && single.byteLength >= byteLength) return single;
   void single?.dispose();
   single = new WasmEngine({ bytes: Math.max(SINGLE_BYTES, 2 * byteLength), threads: 1, isShared: false });
@@ -93,7 +93,7 @@ function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number,
   });
   prepare({ read: count, write: count, ...sequencesBy(count, count), scratch: 0, threads });
   const needed = views.reduce((sum, { byteLength }) => sum + byteLength + 64, scratchBytes + (1 << 16));
-  const engine = loneEngine(needed);
+  const engine = singleEngine(needed);
   const placed: { readonly view: ArrayBufferView; readonly bytes: Uint8Array; readonly isWritten: boolean }[] = [];
   const put = (isWritten: boolean) => (view: ArrayBufferView) => {
     const bytes = engine.allocate(view.byteLength);

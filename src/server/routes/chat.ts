@@ -123,19 +123,19 @@ class ChatCompletion {
       ended.push(chunk([{ index, delta: {}, logprobs: null, finish_reason: finishReasons[finishReason] }]));
     });
     const logprobs = Array.from({ length: this.#n }, () => new TokenLogprobs(job.model.tokenizer));
-    let isBegun = false;
+    let isStarted = false;
     const begin = () => logprobs.map((_, index) => deltaOf(index, { role: "assistant", content: "", refusal: null }));
     for await (const { choice, ...event } of events) {
       job.wrote();
-      if (!isBegun) yield* begin();
-      isBegun = true;
+      if (!isStarted) yield* begin();
+      isStarted = true;
       yield* ended.splice(0);
       const found = event.type === "text" && event.logprobs ? logprobs[choice]!.list(event.logprobs) : null;
       for (const delta of deltas[choice]!.of(event))
         yield deltaOf(choice, delta, found && { content: found, refusal: null });
     }
     const results = await stream.result;
-    if (!isBegun) yield* begin();
+    if (!isStarted) yield* begin();
     yield* ended;
     const usage = this.#usage(job, results);
     if (wantsUsage) yield chunk([], usage);

@@ -116,10 +116,10 @@ class MessageAnswer {
       return named("message_start", { message });
     };
     const { stream, blocks } = this.#begin(job);
-    let isBegun = false;
+    let isStarted = false;
     for await (const event of blocks) {
-      if (!isBegun) yield begin(stream.promptTokens!);
-      isBegun = true;
+      if (!isStarted) yield begin(stream.promptTokens!);
+      isStarted = true;
       const { index } = event;
       if (event.type === "delta") job.wrote();
       if (event.type === "begin") {
@@ -131,7 +131,7 @@ class MessageAnswer {
       } else yield named("content_block_stop", { index });
     }
     const result = await stream.result;
-    if (!isBegun) yield begin(result.usage.promptTokens);
+    if (!isStarted) yield begin(result.usage.promptTokens);
     yield named("message_delta", { delta: stopOf(result, this.#body), usage: usageOf(job, result) });
     yield named("message_stop", {});
   }

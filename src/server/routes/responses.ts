@@ -2,7 +2,6 @@
 import { z } from "@hono/zod-openapi";
 import { ApiError } from "../errors.ts";
 import { newId } from "../ids.ts";
-import type { KeptResponse } from "../kept-response.ts";
 import { thinkingOptions } from "../model-options.ts";
 import { ResponseAnswer } from "../response-answer.ts";
 import { conversationOf, promptOptions, responseTools } from "../responses-input.ts";
@@ -17,6 +16,7 @@ import {
   responseSchema,
 } from "../schemas/responses.ts";
 import type { ServerContext, Serving } from "../serving.ts";
+import type { StoredResponse } from "../stored-response.ts";
 import { warnerOf } from "../warnings.ts";
 import { type App, addGet, addPost } from "./route.ts";
 
@@ -97,7 +97,7 @@ function allItems(body: ResponsePrompt, { responses, limits }: Serving, owner: s
 /** Adds the endpoints of stored responses. */
 function addKept(app: App, { responses }: Serving): void {
   const params = z.object({ id: z.string().openapi({ description: "Id of a response." }) });
-  const kept = (c: ServerContext): KeptResponse => {
+  const kept = (c: ServerContext): StoredResponse => {
     const id = c.req.param("id")!;
     const found = responses.get(id, c.get("owner"));
     if (found) return found;

@@ -107,11 +107,11 @@ export class AnswerCursor {
   /**
    * Passes the text before the first of several markers to `take`, in pieces that cannot be part of a marker, and skips the
    * marker (the longest one at that place). Returns null when the text ends without a marker; a marker that the end cuts off is
-   * passed to `take` too, unless `dropsBegun`.
+   * passed to `take` too, unless `dropsPartial`.
    */
-  *until(markers: readonly string[], take: (text: string) => void, dropsBegun = false): Reading<string | null> {
+  *until(markers: readonly string[], take: (text: string) => void, dropsPartial = false): Reading<string | null> {
     for (;;) {
-      const found = this.#find(markers, this.#isEnded && !dropsBegun);
+      const found = this.#find(markers, this.#isEnded && !dropsPartial);
       if (found.start > this.#at) take(this.#text.slice(this.#at, found.start));
       this.#at = found.start;
       if (found.marker !== null) {

@@ -1,9 +1,9 @@
 /** Calls as `call:name{key:value}` between special tokens: FunctionGemma and Gemma 4. */
 import type { CallFormat } from "./call-format.ts";
-import { HeldCall } from "./held-call.ts";
 import { finish } from "./json.ts";
 import { LiteralReader } from "./literal.ts";
 import { textRule } from "./schema-types.ts";
+import { WithheldCall } from "./withheld-call.ts";
 
 interface GemmaMarkers {
   readonly start: string;
@@ -34,12 +34,12 @@ export function gemma({ start, end, quote }: GemmaMarkers): CallFormat {
       const name = head?.text.trim() ?? "";
       if (head?.marker !== "{" || !/^[\w.-]+$/.test(name) || !writer.mayBegin(name)) return false;
       cursor.skip(-1);
-      const call = new HeldCall(writer, name);
+      const call = new WithheldCall(writer, name);
       const tool = writer.tool(name);
       const ends = [end, start];
       const style = { kind: "gemma", quote, ends, textRule: (key: string) => textRule(tool, key) } as const;
       const outcome = yield* new LiteralReader(cursor, style, call.take).value();
-      if (outcome === "broken" && !call.isBegun) return false;
+      if (outcome === "broken" && !call.isStarted) return false;
       call.begin();
       yield* finish(cursor, outcome, call.take, ends);
       yield* cursor.passes([end]);

@@ -81,7 +81,7 @@ class JsonCall {
   #early: string | null = null;
   /** Other members: arguments that were written without an object of their own, perhaps. */
   readonly #others: [key: string, value: string][] = [];
-  #isBegun = false;
+  #isStarted = false;
 
   constructor(
     cursor: AnswerCursor,
@@ -104,12 +104,12 @@ class JsonCall {
     for (;;) {
       if ((yield* cursor.skipSpace()) === "}") break;
       const key = yield* this.#key();
-      if (key === null || !(yield* this.#member(key))) return this.#isBegun;
+      if (key === null || !(yield* this.#member(key))) return this.#isStarted;
       const next = yield* cursor.skipSpace();
       if (next === ",") cursor.skip(1);
       else if (next === "}") break;
       else if (next !== '"' && next !== "'")
-        return this.#isBegun || (yield* this.#isClosed(next)) ? this.#complete() : false;
+        return this.#isStarted || (yield* this.#isClosed(next)) ? this.#complete() : false;
     }
     cursor.skip(1);
     if (isDoubled)
@@ -146,7 +146,7 @@ class JsonCall {
   *#member(key: string): Reading<boolean> {
     const next = yield* this.#cursor.skipSpace();
     const isObject = next === "{" || next === "[";
-    if (this.#isBegun) return (yield* this.#value()) !== null;
+    if (this.#isStarted) return (yield* this.#value()) !== null;
     if (isObject && this.#name === null) {
       if (WRAPPER_KEYS.includes(key)) return yield* this.#wrapped();
       if (next === "{" && !ARGUMENT_KEYS.includes(key) && this.#writer.isKnown(key) && this.#others.length === 0) {
@@ -168,16 +168,16 @@ class JsonCall {
 
   *#wrapped(): Reading<boolean> {
     const options = { onlyKnown: this.#onlyKnown, ends: this.#ends };
-    this.#isBegun = yield* this.#cursor.attempt(() => readCallList(this.#cursor, this.#writer, options));
-    return this.#isBegun;
+    this.#isStarted = yield* this.#cursor.attempt(() => readCallList(this.#cursor, this.#writer, options));
+    return this.#isStarted;
   }
 
   *#arguments(): Reading<boolean> {
     const cursor = this.#cursor;
     const name = this.#name;
     if (name !== null && (yield* cursor.peek()) === "{" && this.#isAllowed(name)) {
-      this.#isBegun = yield* readArguments(cursor, this.#writer, name, { ends: this.#ends, outer: this.#outer });
-      return this.#isBegun;
+      this.#isStarted = yield* readArguments(cursor, this.#writer, name, { ends: this.#ends, outer: this.#outer });
+      return this.#isStarted;
     }
     const value = yield* this.#value();
     this.#early = value === null ? null : objectText(value);
@@ -190,14 +190,14 @@ class JsonCall {
   }
 
   #begin(text: string): boolean {
-    this.#isBegun = this.#name !== null && this.#isAllowed(this.#name) && this.#writer.begin(this.#name);
-    if (this.#isBegun) this.#writer.argue(text);
-    return this.#isBegun;
+    this.#isStarted = this.#name !== null && this.#isAllowed(this.#name) && this.#writer.begin(this.#name);
+    if (this.#isStarted) this.#writer.argue(text);
+    return this.#isStarted;
   }
 
   /** Ends the object; returns whether it was a call. */
   #complete(): boolean {
-    if (this.#isBegun || this.#name === null) return this.#isBegun;
+    if (this.#isStarted || this.#name === null) return this.#isStarted;
     const names = parameterNames(this.#writer.tool(this.#name));
     if (!this.#others.every(([key]) => names.includes(key))) return false;
     return this.#begin(`{${this.#others.map(([key, value]) => `${JSON.stringify(key)}: ${value}`).join(", ")}}`);

@@ -57,8 +57,8 @@ class Place {
   /** Whether the marker just read is quoted: it stands between quotes or backticks. */
   *isQuoted(cursor: AnswerCursor): Reading<boolean> {
     const quote = this.#last.at(-1) ?? "";
-    const isBegun = quote === "`" ? this.#inCode : /^[^\p{L}\p{N}.,;:!?]?["']$/u.test(this.#last);
-    return isBegun && (yield* cursor.peek()) === quote;
+    const isStarted = quote === "`" ? this.#inCode : /^[^\p{L}\p{N}.,;:!?]?["']$/u.test(this.#last);
+    return isStarted && (yield* cursor.peek()) === quote;
   }
 }
 

@@ -13,7 +13,7 @@ export class ParameterValue {
   readonly #isText: boolean;
   /** Text so far, while it could still be the word for null. */
   #text = "";
-  #isBegun = false;
+  #isStarted = false;
 
   constructor(tool: KnownTool | undefined, parameter: string, take: (json: string) => void) {
     this.#types = parameterTypes(tool, parameter);
@@ -23,7 +23,7 @@ export class ParameterValue {
   }
 
   readonly write = (piece: string): void => {
-    if (this.#isBegun) this.#take(escaped(piece));
+    if (this.#isStarted) this.#take(escaped(piece));
     else {
       this.#text += piece;
       if (this.#isText && !this.#mayBeNull()) this.#begin();
@@ -32,12 +32,12 @@ export class ParameterValue {
 
   /** Ends the value. */
   end(): void {
-    if (!this.#isBegun) this.#take(valueText(this.#text, this.#types));
+    if (!this.#isStarted) this.#take(valueText(this.#text, this.#types));
     else this.#take('"');
   }
 
   #begin(): void {
-    this.#isBegun = true;
+    this.#isStarted = true;
     this.#take(`"${escaped(this.#text)}`);
   }
 

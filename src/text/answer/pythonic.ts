@@ -2,10 +2,10 @@
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
-import { HeldCall } from "./held-call.ts";
 import { finish, type JsonCallOptions, readJsonCalls } from "./json.ts";
 import { LiteralReader } from "./literal.ts";
 import { parameterNames, textRule } from "./schema-types.ts";
+import { WithheldCall } from "./withheld-call.ts";
 
 const MARKERS: readonly (readonly [begin: string, end: string])[] = [
   ["<|tool_call_start|>", "<|tool_call_end|>"],
@@ -70,11 +70,11 @@ function* readCall(
   if (head?.marker !== "(" || !/^[A-Za-z_][\w.-]*$/.test(name)) return false;
   if ((onlyKnown && !writer.isKnown(name)) || !writer.mayBegin(name)) return false;
   const tool = writer.tool(name);
-  const call = new HeldCall(writer, name);
+  const call = new WithheldCall(writer, name);
   const outer = isList ? ["]"] : [];
   const style = { kind: "python", ends, outer, textRule: (key: string) => textRule(tool, key) } as const;
   const outcome = yield* new LiteralReader(cursor, style, call.take).call(parameterNames(tool));
-  if (outcome === "broken" && !call.isBegun) return false;
+  if (outcome === "broken" && !call.isStarted) return false;
   call.begin();
   yield* finish(cursor, outcome, call.take, ends);
   return true;

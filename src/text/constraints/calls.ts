@@ -8,7 +8,7 @@ import { checkGrammar, choice, followed, type Grammar, type Node, relaxed, rule,
 import { inJson } from "./json-escapes.ts";
 import { schemaGrammar } from "./json-schema.ts";
 import { jsonRules } from "./json-text.ts";
-import { toldInJson } from "./schema-strings.ts";
+import { supersetInJson } from "./schema-strings.ts";
 
 /** A constraint on one part of a tool call. */
 export interface CallConstraint {
@@ -51,7 +51,7 @@ function withinString(node: Node): Node {
     case "text":
     case "class": {
       const state = automatonState(automatonOf(node), { min: 0, max: Number.POSITIVE_INFINITY });
-      return state ? relaxed(followed(inJson(state)), toldInJson(node, "text")) : node;
+      return state ? relaxed(followed(inJson(state)), supersetInJson(node, "text")) : node;
     }
     case "sequence":
       return { ...node, parts: node.parts.map(withinString) };
@@ -77,7 +77,7 @@ function renamed(node: Node, index: number): Node {
       return {
         ...node,
         exact: node.exact.kind === "followed" ? node.exact : renamed(node.exact, index),
-        told: renamed(node.told, index),
+        superset: renamed(node.superset, index),
       };
     case "repeat":
       return { ...node, part: renamed(node.part, index) };

@@ -23,11 +23,11 @@ export interface Followed {
   readonly state: State;
 }
 
-/** A part that costs the engine too much, with a looser one for it: `told` accepts all that `exact` accepts, and more. */
+/** A part that costs the engine too much, with a looser one for it: `superset` accepts all that `exact` accepts, and more. */
 interface Relaxed {
   readonly kind: "relaxed";
   readonly exact: Node | Followed;
-  readonly told: Node;
+  readonly superset: Node;
 }
 
 export type Node = Tree<Rule | Relaxed>;
@@ -50,7 +50,7 @@ export const optional = <L = never>(part: Tree<L>): Tree<L> => repeat(part, 0, 1
 export const rule = (name: string): Node => ({ kind: "rule", name });
 export const oneOf = (ranges: readonly Range[]): Plain => ({ kind: "class", ranges: normalized(ranges) });
 export const followed = (state: State): Followed => ({ kind: "followed", state });
-export const relaxed = (exact: Node | Followed, told: Node): Node => ({ kind: "relaxed", exact, told });
+export const relaxed = (exact: Node | Followed, superset: Node): Node => ({ kind: "relaxed", exact, superset });
 /** A class of ASCII characters. */
 export const anyOf = (characters: string): Plain =>
   oneOf([...characters].map((character) => [character.codePointAt(0)!, character.codePointAt(0)!] as const));
@@ -103,7 +103,7 @@ export function checkGrammar(grammar: Grammar, what: string): void {
 /** Repetitions longer than this have any length for the engine, to which each iteration costs as much as a rule. */
 const COPIES_MAX = 8;
 
-/** The counts of a repetition as the engine is told of them, and the copies it unrolls to. */
+/** The counts of a repetition that the engine gets, and the copies it unrolls to. */
 function countsTold({ min, max }: { min: number; max: number }): { min: number; max: number; copies: number } {
   const isLong = max === Number.POSITIVE_INFINITY ? min > COPIES_MAX : max > COPIES_MAX;
   if (isLong) return { min: Math.min(min, 1), max: Number.POSITIVE_INFINITY, copies: 1 };
@@ -113,7 +113,7 @@ function countsTold({ min, max }: { min: number; max: number }): { min: number; 
 export function partsOf(node: Node): readonly Node[] {
   if (node.kind === "sequence") return node.parts;
   if (node.kind === "choice") return node.options;
-  if (node.kind === "relaxed") return node.exact.kind === "followed" ? [node.told] : [node.exact, node.told];
+  if (node.kind === "relaxed") return node.exact.kind === "followed" ? [node.superset] : [node.exact, node.superset];
   return node.kind === "repeat" ? [node.part] : [];
 }
 
@@ -271,15 +271,15 @@ function written(node: Node, names: ReadonlyMap<string, string>, isLoose: boolea
     case "choice":
       return `(${node.options.map(inner).join(" | ")})`;
     case "relaxed":
-      return inner(node.told);
+      return inner(node.superset);
     case "repeat": {
       const [whole] = withoutLoopsBetween([node]);
       if (whole !== node) return inner(whole!);
       const { copies, ...counts } = countsTold(node);
       const isOpen = copies > 1 && node.min !== node.max;
-      const told = isLoose && isOpen ? { min: Math.min(counts.min, 1), max: Number.POSITIVE_INFINITY } : counts;
+      const loose = isLoose && isOpen ? { min: Math.min(counts.min, 1), max: Number.POSITIVE_INFINITY } : counts;
       // Nested counts make a text ambiguous, too.
-      return `(${written(node.part, names, isLoose || copies > 1)})${writtenCount(told)}`;
+      return `(${written(node.part, names, isLoose || copies > 1)})${writtenCount(loose)}`;
     }
   }
 }

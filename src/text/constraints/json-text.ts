@@ -40,7 +40,7 @@ export const SEPARATOR: Node = sequence(text(","), rule("ws"));
 const digits = (min: number, max?: number) => repeat(anyOf("0123456789"), min, max);
 const whole = sequence(optional(text("-")), choice([text("0"), sequence(anyOf("123456789"), digits(0))]));
 
-/** Any number, in the looser form that the engine is told. */
+/** Any number, in the looser form that the engine gets. */
 const NUMBERS: Node = sequence(
   whole,
   optional(sequence(text("."), digits(1))),

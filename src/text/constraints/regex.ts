@@ -87,7 +87,7 @@ function expressionOf(branches: readonly Branch[], what: string, isWhole: boolea
     const trees = branches.map((branch) => sequence(any, behind(branch, any)));
     return {
       tree: choice(trees),
-      node: choice(branches.map(told)),
+      node: choice(branches.map(superset)),
       isAnchored: branches.some((branch) =>
         branch.some(
           (part, index) =>
@@ -146,8 +146,8 @@ function hasAnchor(tree: Pattern, isMeant: (kind: string) => boolean = () => tru
   }
 }
 
-/** A branch as the engine is told of it: without lookahead and anchors. */
-function told(branch: Branch): Node {
+/** The superset of a branch that the engine gets: without lookahead and anchors. */
+function superset(branch: Branch): Node {
   return sequence(...branch.map((part) => (part.kind === "look" ? EMPTY : withoutAnchors(part))));
 }
 

@@ -9,13 +9,13 @@ export interface Format {
   /** Most characters; Infinity where the standard sets no limit. */
   readonly maxLength: number;
   /** A regular expression, cheap for the engine, that matches all strings of the format and perhaps more. */
-  readonly told: string;
+  readonly superset: string;
 }
 
 interface Definition {
   /** A regular expression of exactly its strings, or a function that builds their automaton. */
   readonly exact: string | (() => Automaton);
-  readonly told: string;
+  readonly superset: string;
   readonly maxLength?: number;
 }
 
@@ -24,11 +24,11 @@ const month30 = "(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)";
 const february = "02-(?:0[1-9]|1[0-9]|2[0-8])";
 const leapYear = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
 const date = `(?:[0-9]{4}-(?:${month31}|${month30}|${february})|${leapYear}-02-29)`;
-const dateTold = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])";
+const dateSuperset = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])";
 const hour = "(?:[01][0-9]|2[0-3])";
 const minute = "[0-5][0-9]";
 const time = `${hour}:${minute}:${minute}(?:\\.[0-9]+)?(?:[zZ]|[+-]${hour}:${minute})`;
-const timeTold = `${hour}:${minute}:(?:[0-5][0-9]|60)(?:\\.[0-9]+)?(?:[zZ]|[+-]${hour}:${minute})`;
+const timeSuperset = `${hour}:${minute}:(?:[0-5][0-9]|60)(?:\\.[0-9]+)?(?:[zZ]|[+-]${hour}:${minute})`;
 
 const octet = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const ipv4 = `${octet}(?:\\.${octet}){3}`;
@@ -50,7 +50,7 @@ const ipv6 = `(?:${[
 const label = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
 /** RFC 1123. */
 const host = `${label}(?:\\.${label})*`;
-const hostTold = "[a-zA-Z0-9][a-zA-Z0-9.-]*";
+const hostSuperset = "[a-zA-Z0-9][a-zA-Z0-9.-]*";
 
 const atom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+";
 const domain = `(?:${host}|\\[(?:${ipv4}|[iI][pP][vV]6:${ipv6})\\])`;
@@ -78,7 +78,7 @@ function addresses({ beyond = "", beyondQuery = "" } = {}) {
   const whole = `${scheme}:(?://${authority}${path}|${absolute}|${character}+${path}|)${query}${fragment}`;
   const relative = `(?://${authority}${path}|${absolute}|${noColon}${path}|)${query}${fragment}`;
   const any = `[\\[\\]%#/?:@${plain}${beyondQuery}]*`;
-  return { whole, relative, wholeTold: `${scheme}:${any}`, relativeTold: any };
+  return { whole, relative, wholeSuperset: `${scheme}:${any}`, relativeSuperset: any };
 }
 
 const BEYOND = [
@@ -92,35 +92,35 @@ const iris = addresses({ beyond: BEYOND, beyondQuery: PRIVATE });
 
 /** RFC 6901. */
 const pointer = "(?:/(?:[^/~]|~[01])*)*";
-const pointerTold = "(?:/[^/]*)*";
+const pointerSuperset = "(?:/[^/]*)*";
 /** RFC 3339, appendix A. */
 const clock = "(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)";
 const days = "(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)";
 
 const DEFINITIONS: Readonly<Record<string, Definition>> = {
-  date: { exact: date, told: dateTold },
-  time: { exact: clockTimes, told: timeTold },
+  date: { exact: date, superset: dateSuperset },
+  time: { exact: clockTimes, superset: timeSuperset },
   "date-time": {
     exact: () => followedBy(parsed(`${date}[tT]`), clockTimes()),
-    told: `${dateTold}[tT]${timeTold}`,
+    superset: `${dateSuperset}[tT]${timeSuperset}`,
   },
-  duration: { exact: `P(?:${days}(?:T${clock})?|T${clock}|[0-9]+W)`, told: "P[0-9YMDTHSW]+" },
+  duration: { exact: `P(?:${days}(?:T${clock})?|T${clock}|[0-9]+W)`, superset: "P[0-9YMDTHSW]+" },
   uuid: {
     exact: "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-    told: "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+    superset: "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
   },
-  email: { exact: mailbox, told: "[ -~]+@[a-zA-Z0-9:.\\[\\]-]+", maxLength: 254 },
-  ipv4: { exact: ipv4, told: ipv4 },
-  ipv6: { exact: ipv6, told: "[0-9a-fA-F:.]+" },
-  hostname: { exact: host, told: hostTold, maxLength: 253 },
-  uri: { exact: uris.whole, told: uris.wholeTold },
-  "uri-reference": { exact: `(?:${uris.relative}|${uris.whole})`, told: uris.relativeTold },
-  iri: { exact: iris.whole, told: iris.wholeTold },
-  "iri-reference": { exact: `(?:${iris.relative}|${iris.whole})`, told: iris.relativeTold },
-  "json-pointer": { exact: pointer, told: pointerTold },
+  email: { exact: mailbox, superset: "[ -~]+@[a-zA-Z0-9:.\\[\\]-]+", maxLength: 254 },
+  ipv4: { exact: ipv4, superset: ipv4 },
+  ipv6: { exact: ipv6, superset: "[0-9a-fA-F:.]+" },
+  hostname: { exact: host, superset: hostSuperset, maxLength: 253 },
+  uri: { exact: uris.whole, superset: uris.wholeSuperset },
+  "uri-reference": { exact: `(?:${uris.relative}|${uris.whole})`, superset: uris.relativeSuperset },
+  iri: { exact: iris.whole, superset: iris.wholeSuperset },
+  "iri-reference": { exact: `(?:${iris.relative}|${iris.whole})`, superset: iris.relativeSuperset },
+  "json-pointer": { exact: pointer, superset: pointerSuperset },
   "relative-json-pointer": {
     exact: `(?:0|[1-9][0-9]*)(?:#|${pointer})`,
-    told: `(?:0|[1-9][0-9]*)(?:#|${pointerTold})`,
+    superset: `(?:0|[1-9][0-9]*)(?:#|${pointerSuperset})`,
   },
 };
 
@@ -133,8 +133,8 @@ export function formatOf(name: string): Format | null {
   if (!Object.hasOwn(DEFINITIONS, name)) return null;
   const made = known.get(name);
   if (made) return made;
-  const { exact, told, maxLength = Number.POSITIVE_INFINITY } = DEFINITIONS[name]!;
-  const format = { automaton: typeof exact === "string" ? parsed(exact) : exact(), maxLength, told };
+  const { exact, superset, maxLength = Number.POSITIVE_INFINITY } = DEFINITIONS[name]!;
+  const format = { automaton: typeof exact === "string" ? parsed(exact) : exact(), maxLength, superset };
   known.set(name, format);
   return format;
 }

@@ -23,7 +23,7 @@ export function numberOf(keywords: Schema, at: string, isInteger: boolean): Node
     ? withinExact({ low, high, step: isInteger ? leastMultiple(step, ONE) : step, isInteger })
     : { low, high, step, isInteger };
   const state = numberState(form);
-  return state && relaxed(followed(state), told(form));
+  return state && relaxed(followed(state), superset(form));
 }
 
 const ONE: Decimal = { digits: 1n, places: 0 };
@@ -41,7 +41,7 @@ function withinExact(form: NumberForm): NumberForm {
 }
 
 /** A looser form for the engine: integers of few digits within their bounds, any other number. */
-function told({ low, high, isInteger }: NumberForm): Node {
+function superset({ low, high, isInteger }: NumberForm): Node {
   if (!isInteger) return rule("number");
   return (low && high && integersBetween(low.digits, high.digits)) ?? rule("integer");
 }

@@ -17,7 +17,7 @@ import type { SchemaScope } from "./schema-scope.ts";
  */
 interface Forms {
   readonly automata: readonly Automaton[];
-  readonly told: Expression | null;
+  readonly superset: Expression | null;
   readonly maxLength: number;
 }
 
@@ -41,14 +41,16 @@ export function stringOf(
 }
 
 function constrainText(
-  { automata, told }: Forms,
+  { automata, superset }: Forms,
   bounds: { min: number; max: number },
   at: string,
   scope: SchemaScope,
 ): Node | null {
   try {
     const state = automatonState(allOf(automata), bounds);
-    return state && scope.define(sequence(text('"'), relaxed(followed(inJson(state)), toldOf(told, at)), text('"')));
+    return (
+      state && scope.define(sequence(text('"'), relaxed(followed(inJson(state)), supersetOf(superset, at)), text('"')))
+    );
   } catch (cause) {
     if (!(cause instanceof AutomatonSizeError)) throw cause;
     throw new UnsupportedError(
@@ -59,11 +61,11 @@ function constrainText(
 }
 
 /** A looser form of an expression for the engine; any characters without one. */
-function toldOf(expression: Expression | null, at: string): Node {
+function supersetOf(expression: Expression | null, at: string): Node {
   const any = repeat(choice([oneOf(RAW), rule("escaped")]), 0);
   if (!expression) return any;
   const { node, fromStart, toEnd } = expression;
-  return sequence(fromStart ? EMPTY : any, toldInJson(node, at), toEnd ? EMPTY : any);
+  return sequence(fromStart ? EMPTY : any, supersetInJson(node, at), toEnd ? EMPTY : any);
 }
 
 function length(keywords: Schema, name: string, at: string): number | null {
@@ -90,25 +92,25 @@ function formsOf({ pattern, format }: Schema, excluded: readonly string[], at: s
     if (patterns.length > 0) return [];
     throw refused(`${at}/format`, `the format ${JSON.stringify(name)}, other than ${FORMATS.join(", ")},`);
   });
-  const [told = null] = [...expressions, ...formats.map((one) => parseRegex(`^(?:${one.told})$`, "format"))];
-  if (!told && excluded.length === 0) return null;
+  const [superset = null] = [...expressions, ...formats.map((one) => parseRegex(`^(?:${one.superset})$`, "format"))];
+  if (!superset && excluded.length === 0) return null;
   return {
     automata: [
       ...expressions.map(({ tree }) => automatonOf(tree)),
       ...formats.map(({ automaton }) => automaton),
       ...(excluded.length > 0 ? [allBut(excluded)] : []),
     ],
-    told,
+    superset,
     maxLength: Math.min(...formats.map(({ maxLength }) => maxLength)),
   };
 }
 
 /** A node for the engine as written within a string: characters that may be escaped become any escape (rule `escaped`). */
-export function toldInJson(node: Node, at: string): Node {
+export function supersetInJson(node: Node, at: string): Node {
   switch (node.kind) {
     case "text":
       if (/^[ !#-[\]-~]*$/.test(node.text)) return node;
-      return sequence(...[...node.text].map((character) => toldInJson(oneOf([pointOf(character)]), at)));
+      return sequence(...[...node.text].map((character) => supersetInJson(oneOf([pointOf(character)]), at)));
     case "class": {
       if (node.ranges.length === 0) throw refused(at, "a class without characters");
       const raw = intersection(node.ranges, RAW);
@@ -116,11 +118,11 @@ export function toldInJson(node: Node, at: string): Node {
       return raw.length === 0 ? rule("escaped") : choice([oneOf(raw), rule("escaped")]);
     }
     case "sequence":
-      return { ...node, parts: node.parts.map((part) => toldInJson(part, at)) };
+      return { ...node, parts: node.parts.map((part) => supersetInJson(part, at)) };
     case "choice":
-      return { ...node, options: node.options.map((option) => toldInJson(option, at)) };
+      return { ...node, options: node.options.map((option) => supersetInJson(option, at)) };
     case "repeat":
-      return { ...node, part: toldInJson(node.part, at) };
+      return { ...node, part: supersetInJson(node.part, at) };
     case "rule":
     case "relaxed":
       return node;

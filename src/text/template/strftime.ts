@@ -42,79 +42,45 @@ const COMPOUND: Readonly<Record<string, string>> = {
   X: "%H:%M:%S",
 };
 
-function directive(letter: string, date: Date): string | Digits | undefined {
-  const year = date.getFullYear();
-  switch (letter) {
-    case "a":
-      return DAYS[date.getDay()]!.slice(0, 3);
-    case "A":
-      return DAYS[date.getDay()]!;
-    case "b":
-      return MONTHS[date.getMonth()]!.slice(0, 3);
-    case "B":
-      return MONTHS[date.getMonth()]!;
-    case "C":
-      return digits(Math.floor(year / 100));
-    case "d":
-      return digits(date.getDate());
-    case "e":
-      return digits(date.getDate(), 2, " ");
-    case "f":
-      return String(date.getMilliseconds() * 1000).padStart(6, "0");
-    case "g":
-      return digits(isoWeek(date).year % 100);
-    case "G":
-      return digits(isoWeek(date).year, 1);
-    case "H":
-      return digits(date.getHours());
-    case "I":
-      return digits(hour12(date));
-    case "j":
-      return digits(dayOfYear(date), 3);
-    case "k":
-      return digits(date.getHours(), 2, " ");
-    case "l":
-      return digits(hour12(date), 2, " ");
-    case "m":
-      return digits(date.getMonth() + 1);
-    case "M":
-      return digits(date.getMinutes());
-    case "n":
-      return "\n";
-    case "p":
-      return date.getHours() < 12 ? "AM" : "PM";
-    case "P":
-      return date.getHours() < 12 ? "am" : "pm";
-    case "s":
-      return digits(Math.floor(date.getTime() / 1000), 1);
-    case "S":
-      return digits(date.getSeconds());
-    case "t":
-      return "\t";
-    case "u":
-      return digits(date.getDay() || 7, 1);
-    case "U":
-      return digits(Math.floor((dayOfYear(date) + 6 - date.getDay()) / 7));
-    case "V":
-      return digits(isoWeek(date).week);
-    case "w":
-      return digits(date.getDay(), 1);
-    case "W":
-      return digits(Math.floor((dayOfYear(date) + 6 - ((date.getDay() + 6) % 7)) / 7));
-    case "y":
-      return digits(year % 100);
-    case "Y":
-      return digits(year, 1);
-    // A date without a time zone has neither zone name nor offset.
-    case "z":
-    case "Z":
-    case ":z":
-      return "";
-    case "%":
-      return "%";
-  }
-  return undefined;
-}
+/** Week of the year, which begins at the first day `firstWeekday` of the year (0 is Sunday); 0 before that. */
+const weekOf = (date: Date, firstWeekday: number) =>
+  Math.floor((dayOfYear(date) + 6 - ((date.getDay() + 7 - firstWeekday) % 7)) / 7);
+
+const DIRECTIVES: Readonly<Record<string, (date: Date) => string | Digits>> = {
+  a: (date) => DAYS[date.getDay()]!.slice(0, 3),
+  A: (date) => DAYS[date.getDay()]!,
+  b: (date) => MONTHS[date.getMonth()]!.slice(0, 3),
+  B: (date) => MONTHS[date.getMonth()]!,
+  C: (date) => digits(Math.floor(date.getFullYear() / 100)),
+  d: (date) => digits(date.getDate()),
+  e: (date) => digits(date.getDate(), 2, " "),
+  f: (date) => String(date.getMilliseconds() * 1000).padStart(6, "0"),
+  g: (date) => digits(isoWeek(date).year % 100),
+  G: (date) => digits(isoWeek(date).year, 1),
+  H: (date) => digits(date.getHours()),
+  I: (date) => digits(hour12(date)),
+  j: (date) => digits(dayOfYear(date), 3),
+  k: (date) => digits(date.getHours(), 2, " "),
+  l: (date) => digits(hour12(date), 2, " "),
+  m: (date) => digits(date.getMonth() + 1),
+  M: (date) => digits(date.getMinutes()),
+  n: () => "\n",
+  p: (date) => (date.getHours() < 12 ? "AM" : "PM"),
+  P: (date) => (date.getHours() < 12 ? "am" : "pm"),
+  s: (date) => digits(Math.floor(date.getTime() / 1000), 1),
+  S: (date) => digits(date.getSeconds()),
+  t: () => "\t",
+  u: (date) => digits(date.getDay() || 7, 1),
+  U: (date) => digits(weekOf(date, 0)),
+  V: (date) => digits(isoWeek(date).week),
+  w: (date) => digits(date.getDay(), 1),
+  W: (date) => digits(weekOf(date, 1)),
+  y: (date) => digits(date.getFullYear() % 100),
+  Y: (date) => digits(date.getFullYear(), 1),
+  // A date without a time zone has neither zone name nor offset.
+  ...{ z: () => "", Z: () => "", ":z": () => "" },
+  "%": () => "%",
+};
 
 /** `date` in local time; directives take glibc's flags `-`, `_`, `0`, `^`, `#` and a width. */
 export function strftime(format: string, date: Date): string {
@@ -124,7 +90,7 @@ export function strftime(format: string, date: Date): string {
     (all, flags: string, width: string, _modifier, letter: string) => {
       if (letter === "f" && all !== "%f") return all;
       const compound = COMPOUND[letter];
-      const found = compound === undefined ? directive(letter, date) : strftime(compound, date);
+      const found = compound === undefined ? DIRECTIVES[letter]?.(date) : strftime(compound, date);
       if (found === undefined) return all;
       return finish(found, flags, width === "" ? undefined : Number(width), letter);
     },

@@ -169,7 +169,7 @@ function bitnetEntries({ name }: Model, blocks: readonly Block[], { tied }: Tran
 }
 
 /** Ministral 3's YaRN, and the scaling of its queries with position. */
-function ministralEntries(model: Model, { queryGrowth }: AttentionConfig): Entries {
+function ministralEntries(model: Model, { queryScaling }: AttentionConfig): Entries {
   const { config } = model.checkpoint;
   const rope = (config.rope_parameters ?? config.rope_scaling ?? {}) as Record<string, unknown>;
   const number = (field: string, fallback: number) => (typeof rope[field] === "number" ? rope[field] : fallback);
@@ -180,7 +180,7 @@ function ministralEntries(model: Model, { queryGrowth }: AttentionConfig): Entri
     ["rope.scaling.yarn_beta_fast", f32(number("beta_fast", 32))],
     ["rope.scaling.yarn_beta_slow", f32(number("beta_slow", 1))],
     ["rope.scaling.yarn_log_multiplier", f32(1)],
-    ["attention.temperature_scale", f32(queryGrowth?.beta ?? 0)],
+    ["attention.temperature_scale", f32(queryScaling?.beta ?? 0)],
   ];
 }
 

@@ -1,7 +1,7 @@
 import type { InputItem } from "./schemas/responses.ts";
 
 /** A response of /v1/responses that is stored. */
-export interface KeptResponse {
+export interface StoredResponse {
   readonly id: string;
   /** Name of the key that asked for it. */
   readonly owner: string;

@@ -2,19 +2,19 @@
  * Compiles encoders (embedding models and rerankers): one method, which takes the tokens of several packed texts in a step.
  */
 import { checkWhole } from "../arguments.ts";
-import { longestText } from "../checkpoint/assets.ts";
+import { longestSequence } from "../checkpoint/assets.ts";
 import type { Model } from "../checkpoint/model.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
-import type { TextNetwork } from "../model/encoder.ts";
+import type { EncoderNetwork } from "../model/encoder.ts";
 import { Ops } from "../ops/ops.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
 import { weightsFor } from "./weights-for.ts";
 
 /** A step must hold a whole text, which is seldom longer than this; memory for it is taken when a text needs it. */
-const ROWS_DEFAULT_MAX = 8192;
+const STEP_TOKENS_DEFAULT_MAX = 8192;
 
-interface TextLengths {
+interface StepLengths {
   /** Most tokens of a text. */
   readonly longest: number;
   /** Most tokens of a step, of one text or several. */
@@ -25,7 +25,7 @@ interface TextLengths {
  * InvalidArgumentError for options that programs of encoders do not have, UnsupportedError for targets that cannot run
  * them.
  */
-function lengths({ checkpoint, name }: Model, network: TextNetwork, options: CompileModelOptions): TextLengths {
+function lengths({ checkpoint, name }: Model, network: EncoderNetwork, options: CompileModelOptions): StepLengths {
   if (options.target === "executorch")
     throw new UnsupportedError(
       `${name}: target executorch is for models that generate text, not for ${network.architecture}`,
@@ -35,23 +35,23 @@ function lengths({ checkpoint, name }: Model, network: TextNetwork, options: Com
       throw new InvalidArgumentError(
         `${option}: expected it for a model that generates text, not for ${network.architecture}`,
       );
-  const longest = longestText(checkpoint, network);
-  const rows = options.maxSeqLen ?? Math.min(Math.max(longest, MANY_ROWS), ROWS_DEFAULT_MAX);
-  checkWhole("maxSeqLen", rows, 1, ROWS_MAX);
+  const longest = longestSequence(checkpoint, network);
+  const rows = options.maxSeqLen ?? Math.min(Math.max(longest, STEP_TOKENS_ENOUGH), STEP_TOKENS_DEFAULT_MAX);
+  checkWhole("maxSeqLen", rows, 1, STEP_TOKENS_MAX);
   return { longest: Math.min(longest, rows), rows };
 }
 
 /** Tokens of a step of several short texts from which more tokens bring no more speed. */
-const MANY_ROWS = 512;
-const ROWS_MAX = 1 << 20;
+const STEP_TOKENS_ENOUGH = 512;
+const STEP_TOKENS_MAX = 1 << 20;
 
 /**
  * embed or rank: (tokens int64 [1, T], positions int64 [1, T], offsets int64 [texts + 1], types int64 [1, T] where the
  * network has token types) → values [texts, size] of each text.
  */
-export function textSource(
+export function encoderSource(
   model: Model,
-  network: TextNetwork,
+  network: EncoderNetwork,
   options: CompileModelOptions,
   unread: boolean,
 ): MethodSource {
@@ -74,9 +74,9 @@ export function textSource(
 }
 
 /** Metadata that running the method needs. */
-export function textMetadata(
+export function encoderMetadata(
   model: Model,
-  network: TextNetwork,
+  network: EncoderNetwork,
   options: CompileModelOptions,
 ): Map<string, number | boolean | readonly number[]> {
   const { longest, rows } = lengths(model, network, options);

@@ -3,7 +3,7 @@ import type { AssistantMessage, Message } from "./chat-messages.ts";
 import { CHANNEL_ANSWER, CHANNEL_CLOSE, CHANNEL_THINKING, hasChannels, thinkingTags } from "./thinking.ts";
 
 /** The message that the answer continues; null where the last one is not the model's, is empty or calls tools. */
-export function begunAnswer(messages: readonly Message[]): AssistantMessage | null {
+export function answerPrefix(messages: readonly Message[]): AssistantMessage | null {
   const last = messages.at(-1);
   return last?.role === "assistant" && !last.toolCalls?.length && (last.content || last.reasoning) ? last : null;
 }
@@ -17,7 +17,7 @@ export function goesOnThinking({ content, reasoning }: AssistantMessage): boolea
  * Texts to append to a prompt that ends where an answer begins: the model's tags at even indices, the message's texts at odd
  * ones. Thinking that the prompt has opened is closed before text.
  */
-export function beginningOf(message: AssistantMessage, prompt: string, template: string): string[] {
+export function prefixParts(message: AssistantMessage, prompt: string, template: string): string[] {
   const { content, reasoning = "" } = message;
   const text = content ?? "";
   const tags = hasChannels(template) ? null : thinkingTags(template);

@@ -2,7 +2,7 @@
 import { UnsupportedError } from "../index.ts";
 import type { ExecutableTool } from "../tools/index.ts";
 
-export interface AskOptions {
+export interface ConfirmOptions {
   /** Names of tools that are called without asking; "*" for all. */
   readonly allowed: readonly string[];
   /** Prints a line for the user. */
@@ -13,7 +13,10 @@ export interface AskOptions {
 
 const SHOWN_MAX = 300;
 
-export function askedTools(tools: readonly ExecutableTool[], { allowed, note, ask }: AskOptions): ExecutableTool[] {
+export function confirmedTools(
+  tools: readonly ExecutableTool[],
+  { allowed, note, ask }: ConfirmOptions,
+): ExecutableTool[] {
   const free = new Set(allowed);
   return tools.map((tool) => ({
     ...tool,

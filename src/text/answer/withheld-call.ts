@@ -5,13 +5,13 @@ import type { AnswerWriter } from "./events.ts";
  * Characters of arguments that are withheld at most: most calls fit, while a file in an argument streams as the model writes
  * it.
  */
-const HELD_MAX = 256;
+const WITHHELD_MAX = 256;
 
 /** Buffers the arguments of a call that may still turn out to be text. */
-export class HeldCall {
+export class WithheldCall {
   readonly #writer: AnswerWriter;
   readonly #name: string;
-  #held: string | null = "";
+  #withheld: string | null = "";
 
   constructor(writer: AnswerWriter, name: string) {
     this.#writer = writer;
@@ -19,24 +19,24 @@ export class HeldCall {
   }
 
   /** Whether the call has been emitted. */
-  get isBegun(): boolean {
-    return this.#held === null;
+  get isStarted(): boolean {
+    return this.#withheld === null;
   }
 
   readonly take = (text: string): void => {
-    if (this.#held === null) {
+    if (this.#withheld === null) {
       this.#writer.argue(text);
       return;
     }
-    this.#held += text;
-    if (this.#held.length > HELD_MAX) this.begin();
+    this.#withheld += text;
+    if (this.#withheld.length > WITHHELD_MAX) this.begin();
   };
 
   /** Emits the call and the arguments that have come. */
   begin(): void {
-    if (this.#held === null) return;
-    const text = this.#held;
-    this.#held = null;
+    if (this.#withheld === null) return;
+    const text = this.#withheld;
+    this.#withheld = null;
     this.#writer.begin(this.#name);
     this.#writer.argue(text);
   }

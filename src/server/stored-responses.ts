@@ -2,15 +2,16 @@
  * Stored responses that later requests can continue: a bounded number, each visible to its key only, in memory and
  * optionally in a file.
  */
-import type { KeptResponse } from "./kept-response.ts";
+
 import type { ResponseFile } from "./response-file.ts";
 import type { InputItem } from "./schemas/responses.ts";
+import type { StoredResponse } from "./stored-response.ts";
 
-interface Entry extends KeptResponse {
+interface Entry extends StoredResponse {
   readonly bytes: number;
 }
 
-export class KeptResponses {
+export class StoredResponses {
   readonly #most: number;
   readonly #mostBytes: number;
   /** By id, the longest unused first. */
@@ -38,11 +39,11 @@ export class KeptResponses {
   }
 
   /** Stores a response; the longest unused are removed where there is no room. */
-  keep(response: KeptResponse): void {
+  keep(response: StoredResponse): void {
     if (this.#add(response)) this.#file?.write({ kept: response }, () => this.#all());
   }
 
-  #add(response: KeptResponse): boolean {
+  #add(response: StoredResponse): boolean {
     const bytes = Buffer.byteLength(JSON.stringify([response.input, response.body]));
     if (bytes > this.#mostBytes) return false;
     this.#entries.set(response.id, { ...response, bytes });
@@ -54,12 +55,12 @@ export class KeptResponses {
     return true;
   }
 
-  *#all(): Generator<KeptResponse> {
+  *#all(): Generator<StoredResponse> {
     for (const { bytes: _, ...response } of this.#entries.values()) yield response;
   }
 
   /** The stored response of an owner; null where there is none. */
-  get(id: string, owner: string): KeptResponse | null {
+  get(id: string, owner: string): StoredResponse | null {
     const entry = this.#entries.get(id);
     return entry?.owner === owner ? entry : null;
   }
