@@ -5,7 +5,8 @@
  */
 import { basename } from "node:path";
 import { parseArgs } from "node:util";
-import { loadModel, Profile } from "../dist/index.js";
+import { loadModel } from "../dist/api/load-model.js";
+import { Profile } from "../dist/index.js";
 import { distinctIds } from "./engine-process.js";
 import { digits, table, writeReport } from "./report.js";
 
