@@ -254,5 +254,5 @@ export interface PackedLayout {
   readBias(packed: PackedWeights, row: number): number;
 }
 
-/** What reference kernels have in common, but for those of packed weights. */
+/** What reference kernels have in common. Bundlers keep kernels that spread it, so those that bundles drop spell it out. */
 export const referenceRow = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
