@@ -119,6 +119,7 @@ writeReport("startup", {
   sections: [
     `Medians of ${values.rounds} processes in turns, files in the page cache. The prompt has five tokens of SmolLM2; the 1B shape, 4 bits in groups of 32, has a tokenizer of 128,256 tokens without merges.`,
     report,
+    "Other work kept the machine busy: the seconds of the processor, which are of all threads, tell the two checkouts apart. What is left of SmolLM2's is the modules (half), the tokenizer's JSON and maps (a quarter), and the first choice of kernels.",
     `Load of the machine at the end: ${loadavg()[0].toFixed(1)}.`,
   ],
 });
