@@ -1,4 +1,4 @@
-/** Programs of ExecuTorch's own exporter run here, with the logits of its runtime: see executorch-exports/make.py. */
+/** Programs of ExecuTorch's own exporter run here, with the logits of its runtime: see make.py and make-others.py of executorch-exports/. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { memorySource } from "../src/byte-source.ts";
@@ -58,6 +58,73 @@ describe.each(Object.keys(golden.logits))("%s", (name) => {
     await expect(tooFew).rejects.toThrow("expected 2 inputs but found 1");
     await expect(forward(session, new Array(33).fill(1), 0)).rejects.toThrow(InvalidArgumentError);
     expect(relativeError(await forward(session, golden.chunks[0]!, 0), golden.logits[name]![0]!)).toBeLessThan(1e-5);
+  });
+});
+
+interface StoredTensor {
+  readonly dtype: "i64" | "f32";
+  readonly shape: readonly number[];
+  readonly data: readonly number[];
+}
+interface StoredCall {
+  readonly method: string;
+  readonly inputs: readonly StoredTensor[];
+  readonly output: StoredTensor;
+}
+
+const tensorOf = ({ dtype, shape, data }: StoredTensor): Tensor =>
+  dtype === "i64" ? ints(data, shape) : { dtype, shape, data: Float32Array.from(data) };
+
+/** Calls of a program of make-others.py, with their results. */
+const callsOf = async (name: string): Promise<readonly StoredCall[]> =>
+  JSON.parse(await readFile(new URL(`${name}.json.golden`, folder), "utf8"));
+
+describe("programs of other exporters", () => {
+  it.each(["off-graph-cache", "several-methods", "optimum", "optimum-custom-sdpa", "transformers"])(
+    "%s gives the results of ExecuTorch, in every session",
+    async (name) => {
+      const program = await LoadedProgram.load(await read(name));
+      const sessions = [program.createSession(), program.createSession()];
+      for (const { method, inputs, output } of await callsOf(name))
+        for (const session of sessions) {
+          const [found] = await session.run(method, inputs.map(tensorOf));
+          expect(found!.data.length).toBe(output.data.length);
+          expect(relativeError(found!.data as Float32Array, output.data)).toBeLessThan(1e-5);
+        }
+    },
+  );
+});
+
+describe("caches off the graph", () => {
+  it("refuse positions beyond the length that the program says", async () => {
+    const session = (await LoadedProgram.load(await read("off-graph-cache"))).createSession();
+    const run = (position: number) => session.run("forward", [ints([3], [1, 1]), ints([position], [1, 1])]);
+    await expect(run(32)).rejects.toThrow(/argument position.*expected 0\.\.31 but found 32/);
+    await expect(run(31)).resolves.toHaveLength(1);
+  });
+
+  it("need that length", async () => {
+    const program = await read("off-graph-cache");
+    const methods = program.methods.filter(({ name }) => name !== "get_max_seq_len");
+    await expect(LoadedProgram.load({ ...program, methods })).rejects.toThrow(
+      /expected metadata method get_max_seq_len/,
+    );
+  });
+
+  it("need a layer that is a number", async () => {
+    const program = await read("off-graph-cache");
+    const methods = program.methods.map((method) => {
+      const update = method.operators.findIndex(({ name }) => name === "kvcache::update_and_attend");
+      const instructions = method.instructions.map((instruction) =>
+        instruction.kind === "kernel" && instruction.operator === update
+          ? { ...instruction, args: instruction.args.with(4, instruction.args[0]!) }
+          : instruction,
+      );
+      return { ...method, instructions };
+    });
+    await expect(LoadedProgram.load({ ...program, methods })).rejects.toThrow(
+      /kvcache::update_and_attend: expected keys/,
+    );
   });
 });
 

@@ -62,6 +62,12 @@ function exportTable(exports) {
   ].join("\n");
 }
 
+/** @param {Record<string, { by: string, error: number }>} others relative errors of programs, and who exported them */
+function otherTable(others) {
+  const rows = Object.entries(others).map(([name, { by, error }]) => `| ${name} | ${by} | ${figure(error)} |`);
+  return ["| program | exported by | results |", "| --- | --- | ---: |", ...rows].join("\n");
+}
+
 /** @param {Record<string, string>} versions */
 function nameVersions(versions) {
   const [first, ...others] = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
@@ -83,14 +89,15 @@ function partOf(text, name) {
 /**
  * Writes the tables.
  * @param {{ versions: Record<string, string>[], results: Record<string, object[]>, roundings: object[],
- *   exports: Record<string, Record<string, number>> }} found
+ *   exports: Record<string, Record<string, number>>, others: Record<string, { by: string, error: number }> }} found
  */
-export async function writeDocument({ versions, results, roundings, exports }) {
+export async function writeDocument({ versions, results, roundings, exports, others }) {
   const parts = {
     versions: `Versions: ${versions.map(nameVersions).join("; ")}; x86-64.`,
     comparison: comparisonTable(results),
     roundings: roundingTable(roundings),
     exports: exportTable(exports),
+    others: otherTable(others),
   };
   let text = readFileSync(document, "utf8");
   for (const [name, content] of Object.entries(parts)) {

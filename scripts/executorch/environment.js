@@ -20,7 +20,7 @@ export const releases = {
 /**
  * What torch imports only to compile for GPUs, a seventh of the bytes: left out.
  */
-const NOT_NEEDED = 'triton; sys_platform == "never"\n';
+const NOT_NEEDED = ["triton"];
 
 const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "lowbit-tests");
 
@@ -45,26 +45,58 @@ export function run(program, args, variables = {}) {
   }
 }
 
-/** The Python that has a release, installed where it is missing. @param {string} release a key of `releases` */
-export function pythonWith(release) {
-  const packages = releases[release];
-  const folder = join(cache, packages.join("-").replaceAll("==", "-"));
+/**
+ * The Python of an environment, installed where it is missing.
+ * @param {string} name of its folder
+ * @param {string[]} packages
+ * @param {string[]} left packages that others ask for and that are left out
+ * @param {string} size of what is downloaded
+ */
+function installed(name, packages, left, size) {
+  const folder = join(cache, name);
   const python = join(folder, "bin", "python");
   const ready = join(folder, "ready");
   if (existsSync(ready)) return python;
-  console.log(`installing ${packages.join(" and ")} in ${folder}: some 4 GB, minutes`);
+  console.log(`installing ${packages.join(" and ")} in ${folder}: some ${size}, minutes`);
   rmSync(folder, { recursive: true, force: true });
   run("python3", ["-m", "venv", folder]);
   // pip takes twice the time.
   run(python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv==0.13.9"]);
   const overrides = join(folder, "overrides.txt");
-  writeFileSync(overrides, NOT_NEEDED);
+  writeFileSync(overrides, left.map((other) => `${other}; sys_platform == "never"\n`).join(""));
   run(join(folder, "bin", "uv"), [
     ...["pip", "install", "--quiet", "--python", python, "--no-cache", "--override", overrides],
     ...packages,
   ]);
   writeFileSync(ready, "");
   return python;
+}
+
+/** The Python that has a release. @param {string} release a key of `releases` */
+export function pythonWith(release) {
+  const packages = releases[release];
+  return installed(packages.join("-").replaceAll("==", "-"), packages, NOT_NEEDED, "4 GB");
+}
+
+/**
+ * Exporters of others, by name. They run in the newest release's environment with packages of their own before it:
+ * optimum-executorch asks for one release candidate of transformers.
+ */
+export const exporters = {
+  "optimum-executorch": ["optimum-executorch==1.1.0", "transformers==5.0.0rc1"],
+  transformers: ["transformers==5.24.0"],
+};
+
+/**
+ * What a command needs to run the newest release's Python with packages of its own before the others: the program, and
+ * variables. @param {string[]} packages
+ */
+export function pythonOver(packages) {
+  const python = pythonWith(Object.keys(releases)[0]);
+  const left = [...NOT_NEEDED, "torch", "torchvision", "executorch", "numpy"];
+  const own = installed(packages[0].replace("==", "-"), packages, left, "300 MB");
+  const program = "import sysconfig; print(sysconfig.get_path('purelib'))";
+  return { python, variables: { PYTHONPATH: run(own, ["-c", program]).trim() } };
 }
 
 /** Installed versions by package. @param {string} python @param {string[]} names @returns {Record<string, string>} */

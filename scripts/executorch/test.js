@@ -15,7 +15,7 @@ import { buildExecutorch } from "./build.js";
 import { comparePrograms, runHere } from "./compare.js";
 import { documentProblems, figure, writeDocument } from "./document.js";
 import { pythonWith, releases, versions } from "./environment.js";
-import { compareExports } from "./exports.js";
+import { compareExports, compareOthers } from "./exports.js";
 import { programNames, writePrograms } from "./programs.js";
 import { compareRoundings } from "./roundings.js";
 import { verifyPrograms } from "./verify.js";
@@ -90,11 +90,15 @@ if (short) {
   const each = (/** @type {string} */ part) =>
     Object.fromEntries(Object.entries(compared).map(([release, found]) => [release, found[part]]));
   const roundings = await roundingsOf(newest);
+  const others = await compareOthers(join(folder, "others"));
+  for (const [name, { by, error }] of Object.entries(others))
+    check(error < ERROR_MAX, `program ${name} of ${by}: relative L2 of results ${figure(error)}`);
   const found = {
     versions: Object.values(each("versions")),
     results: each("results"),
     roundings,
     exports: each("errors"),
+    others,
   };
   await writeDocument(found);
   console.log("figures written to docs/executorch.md");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes src/formats/torch/torch-files.json.golden: small files of torch.save, as base64, and what they hold.
 
-Needs: pip install torch (made with 2.13.0)
+Needs: pip install torch torchao (made with 2.13.0 and 0.18.0)
 """
 
 import base64
@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import torch
+from torchao.quantization import IntxWeightOnlyConfig, PerGroup, quantize_
 
 
 class Code:
@@ -36,6 +37,12 @@ def compressed() -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
+def quantized() -> dict:
+    layers = torch.nn.Sequential(torch.nn.Linear(64, 6, bias=False))
+    quantize_(layers, IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)))
+    return layers.state_dict()
+
+
 def main() -> None:
     base = torch.arange(12, dtype=torch.float32).reshape(4, 3) / 8
     state = collections.OrderedDict(
@@ -56,6 +63,7 @@ def main() -> None:
         "compressed": compressed(),
         "empty": saved({}),
         "negated": saved({"matrix": torch._neg_view(base)}),
+        "torchao": saved(quantized()),
     }
     target = Path(__file__).parents[2] / "src" / "formats" / "torch" / "torch-files.json.golden"
     target.write_text(json.dumps(files, indent=1) + "\n")

@@ -31,12 +31,15 @@ const late = {
   "gguf-bundle.js": "web/gguf.js",
 };
 
-/** Leaves out what only other CPUs than a browser's have, as bundles do. @type {import("esbuild").Plugin} */
+/**
+ * Leaves out what only other CPUs than a browser's have, and caches off the graph, as bundles do.
+ * @type {import("esbuild").Plugin}
+ */
 const withoutNative = {
   name: "without-native",
   setup({ onResolve }) {
-    onResolve({ filter: /\/(native\/(rows|addon)|known-cpus)\.js$/ }, ({ path, resolveDir }) => {
-      const [before, module] = join(resolveDir, path).split(/[\\/](?=kernels[\\/])/);
+    onResolve({ filter: /\/(native\/(rows|addon)|known-cpus|operators\/kvcache)\.js$/ }, ({ path, resolveDir }) => {
+      const [before, module] = join(resolveDir, path).split(/[\\/](?=(?:kernels|executorch)[\\/])/);
       return module && !before.endsWith("stand-ins") ? { path: join(before, "bundle/stand-ins", module) } : undefined;
     });
   },

@@ -7,6 +7,7 @@ import { checkString } from "../arguments.ts";
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
 import { isInterpreted } from "../executorch/interpreter.ts";
+import { hasOffGraphCaches } from "../executorch/operators/kvcache.ts";
 import { TORCHAO_MAGIC } from "../kernels/layout/torchao-linear.ts";
 import { checkOutput, makeFolder, openFile, writeFileWhole } from "../node-file.ts";
 import type { Program } from "../program/program.ts";
@@ -50,6 +51,7 @@ async function needed(program: Program): Promise<ReadonlySet<string>> {
   const interpreted = program.methods.some((method) => isInterpreted(method, allOperators));
   return new Set([
     ...(interpreted ? ["executorch/interpreter"] : []),
+    ...(hasOffGraphCaches(program) ? ["executorch/operators/kvcache"] : []),
     ...((await hasTorchaoWeights(program)) ? ["kernels/layout/torchao-linear"] : []),
   ]);
 }

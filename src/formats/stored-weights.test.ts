@@ -1,5 +1,5 @@
 /** Quantized weights in safetensors of TorchAO and MLX, Meta's checkpoints and llama2.c's files, made here by hand. */
-import { mkdir, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
@@ -83,12 +83,36 @@ describe("TorchAO's safetensors", () => {
     await checkpoint.close();
   });
 
+  it("that TorchAO 0.18 wrote have the values that it gives", async () => {
+    const path = join(folder, "torchao");
+    await mkdir(path);
+    await writeFile(join(path, "config.json"), "{}");
+    await copyFile(new URL("torchao.safetensors.golden", import.meta.url), join(path, "model.safetensors"));
+    const golden = await readFile(new URL("torchao.json.golden", import.meta.url), "utf8");
+    const values = JSON.parse(golden) as Record<string, number[][]>;
+    const { tensors: source, close } = await openCheckpoint(path);
+    const bits = { four: 4, three: 3, eight: 8, one: 1 };
+    for (const [name, expected] of Object.entries(values)) {
+      const low = source.lowBit!(`${name}.weight`)!;
+      expect(low.spec.bits).toBe(bits[name as keyof typeof bits]);
+      expect(low.activations).toBe(name === "four" ? "int8_per_token" : "float");
+      expect((await source.read(`${name}.weight`)).data).toEqual(Float32Array.from(expected.flat()));
+    }
+    expect(source.info("four.bias").shape).toEqual([6]);
+    await close();
+  });
+
   it.each<[string, Record<string, string>, RegExp]>([
     ["another type", { "a.b.weight": '{"_type":"Int4Tensor"}' }, /is a "Int4Tensor", only IntxUnpackedToInt8Tensor/],
     [
       "bytes for one kernel",
       { "a.b.weight": '{"_type":"IntxOpaqueTensor"}' },
       /is a "IntxOpaqueTensor", .*packed for kernels of one machine: save the model with intx_packing_format UNPACKED_TO_INT8/,
+    ],
+    [
+      "version 1",
+      { "a.b.weight": '{"_type":"AffineQuantizedTensor"}' },
+      /is a "AffineQuantizedTensor", .*version 1 of TorchAO's configurations: quantize the float weights again with version 2/,
     ],
     ["no bits", intx({ target_dtype: "float8" }), /expected target_dtype int1 to int8/],
     [

@@ -12,7 +12,9 @@ import type { OpenTensors } from "./tensor-source.ts";
 
 const INTX = "IntxUnpackedToInt8Tensor";
 /** Tensor classes whose bytes are in the order of a specific kernel. */
-const OPAQUE = /Opaque|TilePacked|Preshuffled|PlainInt32|Marlin|AffineQuantizedTensor/;
+const OPAQUE = /Opaque|TilePacked|Preshuffled|PlainInt32|Marlin/;
+/** Tensor classes that version 1 of TorchAO's configurations makes, which TorchAO itself has not loaded since torch 2.11. */
+const VERSION_1 = /^torchao\.dtypes\.|AffineQuantizedTensor|LinearActivationQuantizedTensor/;
 const INT8_ACTIVATIONS = "int8_asym_per_token";
 
 /** The source `tensors` with the quantized matrices that `metadata` describes dequantized. */
@@ -28,11 +30,20 @@ export function withTorchao(
     if (fields._type === "Tensor") continue;
     if (fields._type !== INTX)
       throw new UnsupportedError(
-        `${file}: tensor ${name} is a ${describe(fields._type)}, only ${INTX} is supported${OPAQUE.test(String(fields._type)) ? "; that type is packed for kernels of one machine: save the model with intx_packing_format UNPACKED_TO_INT8, or take its float weights" : ""}`,
+        `${file}: tensor ${name} is a ${describe(fields._type)}, only ${INTX} is supported${adviceOn(String(fields._type))}`,
       );
     matrices.push(intxMatrix(file, name, tensors, isObject(fields._data) ? fields._data : {}));
   }
   return withComputed(tensors, matrices);
+}
+
+/** What to do about a tensor of a class that is not read, by its name; empty where nothing is known. */
+export function adviceOn(type: string): string {
+  if (VERSION_1.test(type))
+    return "; that type is of version 1 of TorchAO's configurations: quantize the float weights again with version 2";
+  if (OPAQUE.test(type))
+    return "; that type is packed for kernels of one machine: save the model with intx_packing_format UNPACKED_TO_INT8, or take its float weights";
+  return "";
 }
 
 /** Number of bits of a target type: "int4" → 4. */

@@ -34,7 +34,10 @@ interface Context {
 export function decodeProgram(file: string, bytes: Uint8Array): DecodedProgram {
   const root = rootTable(file, bytes);
   const version = root.uint32(schema.Program.version);
-  if (version !== 0) throw new UnsupportedError(`${file}: version: expected schema version 0 but found ${version}`);
+  if (version !== schema.VERSION)
+    throw new UnsupportedError(
+      `${file}: version: expected schema version ${schema.VERSION}, which is the newest known, but found ${version}`,
+    );
   const constants = decodeConstants(file, root);
   const externals = new Map<string, number>();
   const context = { file, constantCount: Math.max(0, (constants?.offsets.length ?? 0) - 1), externals };

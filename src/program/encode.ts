@@ -14,6 +14,7 @@ import {
   writeInt64s,
   writeOffsets,
   writeTable,
+  writtenInt32,
 } from "./flatbuffer-writer.ts";
 import type { Instruction, Method, TensorValue, Value } from "./program.ts";
 import * as schema from "./schema.ts";
@@ -35,6 +36,7 @@ export function encodeProgram(program: ProgramTable): Uint8Array {
     offsets: writeInt64s(builder, program.constants?.offsets ?? [0]),
   });
   const root = writeTable(builder, schema.Program, {
+    version: writtenInt32(schema.VERSION),
     execution_plan: each(builder, program.methods, writeMethod),
     segments: writeOffsets(builder, segments),
     constant_segment: child(constants),

@@ -16,6 +16,11 @@ export const int32 =
   (value: number): Put =>
   (builder, slot) =>
     builder.addFieldInt32(slot, value, 0);
+/** Written even when 0, for readers of the bytes. */
+export const writtenInt32 =
+  (value: number): Put =>
+  (builder, slot) =>
+    builder.addFieldInt32(slot, value, null);
 export const int64 =
   (value: bigint): Put =>
   (builder, slot) =>

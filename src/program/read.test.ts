@@ -199,7 +199,9 @@ describe("readProgram", () => {
     };
     await expect(withRoot({})).rejects.toThrow(/x\.pte: constant_buffer: .*export the model again/);
     await expect(withRoot({})).rejects.toThrow(UnsupportedError);
-    await expect(withRoot({ version: int32(1) })).rejects.toThrow(/schema version 0 but found 1/);
+    await expect(withRoot({ version: int32(1) })).rejects.toThrow(
+      /schema version 0, which is the newest known, but found 1/,
+    );
   });
 });
 

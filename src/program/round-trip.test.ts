@@ -169,6 +169,11 @@ describe("a written program", () => {
     const vector = (table: number, slot: number) => bb.__vector(field(table, slot));
     const item = (table: number, slot: number, index: number) => bb.__indirect(vector(table, slot) + 4 * index);
     const root = bb.readInt32(0);
+    expect(bb.readInt32(field(root, 0))).toBe(0);
+    const newer = file.slice();
+    newer[field(root, 0)] = 7;
+    const reading = readProgram(memorySource("x.pte", newer));
+    await expect(reading).rejects.toThrow(/^x\.pte: version: expected schema version 0, .* but found 7/);
     const plan = item(root, 1, 0);
     expect(bb.__string(field(plan, 0))).toBe("forward");
     expect(bb.__vector_len(field(plan, 2))).toBe(values.length);

@@ -7,6 +7,9 @@ import type { Instruction, TensorValue, Value } from "./program.ts";
 
 export const FILE_IDENTIFIER = "ET12";
 
+/** Version of the tables of `.pte` and of `.ptd` files, the only one so far. */
+export const VERSION = 0;
+
 /** A field of a table: its name, for messages, and its slot in the vtable. */
 export interface Field {
   readonly name: string;

@@ -1,10 +1,13 @@
 /** Programs whose weights are in a file apart: files of the stock exporter, see golden/export.py. */
 import { readFileSync } from "node:fs";
+import { Builder } from "flatbuffers";
 import { describe, expect, it } from "vitest";
 import { memorySource } from "../byte-source.ts";
 import { InvalidFileError, LowbitError, UnsupportedError } from "../errors.ts";
 import { LoadedProgram } from "../runtime/program.ts";
+import { int32, writeTable } from "./flatbuffer-writer.ts";
 import { readProgram } from "./read.ts";
+import * as schema from "./schema.ts";
 import { readTensorFile } from "./tensor-file.ts";
 
 const golden = (name: string): Uint8Array<ArrayBuffer> =>
@@ -67,6 +70,22 @@ describe("files of tensors", () => {
   ])("refuses %s", async (_, source, kind, message) => {
     await expect(readTensorFile(source)).rejects.toThrow(kind);
     await expect(readTensorFile(source)).rejects.toThrow(message);
+  });
+
+  it("refuses a newer version, and names both", async () => {
+    const builder = new Builder();
+    builder.finish(writeTable(builder, schema.FlatTensor, { version: int32(3) }), "FT01");
+    const tables = builder.asUint8Array();
+    const bytes = new Uint8Array(40 + tables.length);
+    bytes.set(tables.subarray(0, 8));
+    bytes.set(tables.subarray(8), 48);
+    bytes.set(golden("ptd").subarray(8, 48), 8);
+    const view = new DataView(bytes.buffer);
+    view.setUint32(0, view.getUint32(0, true) + 40, true);
+    for (const [i, value] of [0, bytes.length, 0, 0].entries()) view.setBigUint64(16 + 8 * i, BigInt(value), true);
+    const reading = readTensorFile(memorySource("x.ptd", bytes));
+    await expect(reading).rejects.toThrow(/^x\.ptd: version: expected schema version 0, .* but found 3/);
+    await expect(reading).rejects.toThrow(UnsupportedError);
   });
 
   it("refuses what the program expects otherwise", async () => {

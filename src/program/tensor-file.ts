@@ -37,8 +37,10 @@ export async function readTensorFile(source: ByteSource): Promise<ReadonlyMap<st
   const { tableEnd, segmentBase } = parseHeader(source, await source.read(0, Math.min(source.size, HEADER_END)));
   const root = rootTable(source.name, await source.read(0, tableEnd));
   const version = root.uint32(schema.FlatTensor.version);
-  if (version !== 0)
-    throw new UnsupportedError(`${source.name}: version: expected schema version 0 but found ${version}`);
+  if (version !== schema.VERSION)
+    throw new UnsupportedError(
+      `${source.name}: version: expected schema version ${schema.VERSION}, which is the newest known, but found ${version}`,
+    );
   const segments = (root.tables(schema.FlatTensor.segments) ?? []).map((segment) => ({
     offset: segment.uint64(schema.DataSegment.offset),
     size: segment.uint64(schema.DataSegment.size),

@@ -3,6 +3,7 @@
 import { creationOperators } from "../executorch/operators/creation.ts";
 import { functionOperators } from "../executorch/operators/functions.ts";
 import { indexingOperators } from "../executorch/operators/indexing.ts";
+import { kvcacheOperators } from "../executorch/operators/kvcache.ts";
 import { llamaOperators } from "../executorch/operators/llama.ts";
 import { movementOperators, movementRoutines } from "../executorch/operators/movement.ts";
 import { numberOperators } from "../executorch/operators/numbers.ts";
@@ -66,6 +67,7 @@ export const operators = new OperatorRegistry(
     ...creationOperators,
     ...reductionOperators,
     ...llamaOperators,
+    ...kvcacheOperators,
     ...sequenceOperators,
     ...recurrentOperators,
     ...partOperators,

@@ -2,6 +2,7 @@
 import { checkFields, checkOptions, checkString, checkWhole } from "../arguments.ts";
 import { deferred } from "../deferred.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import { withOffGraphCaches } from "../executorch/operators/kvcache.ts";
 import type { Cpu, KernelMemory } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { programMemory } from "../kernels/memory.ts";
@@ -113,11 +114,12 @@ export class LoadedProgram {
   }
 
   /** Reads all constants and checks that every operator is known. UnsupportedError lists unknown operators. */
-  static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
-    checkProgram(program);
+  static async load(given: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
+    checkProgram(given);
     checkOptions(options);
     const { registry = operators, cpu = hostCpu(), profile } = options;
     const threads = checkWhole("threads", options.threads ?? defaultThreads(), 1, THREADS_MAX);
+    const program = withOffGraphCaches(given, () => lengthsOf(given).contextLength);
     let memory: KernelMemory | undefined;
     try {
       for (const method of program.methods) checkMethod(method, registry);
@@ -291,12 +293,16 @@ function sequencesOf(program: Program, registry: OperatorRegistry, cpu: Cpu, opt
     checkNoSequences(options);
     return { uses, chosen: null };
   }
+  const most = cpu.features.has("simd128") ? WASM_CACHE_BYTES_MAX : Number.POSITIVE_INFINITY;
+  return { uses, chosen: chooseSequences(uses, lengthsOf(program), options, most) };
+}
+
+/** Tokens of a step and of a sequence, as the program's metadata has them. InvalidFileError where it has none. */
+function lengthsOf(program: Program): { readonly contextLength: number; readonly stepTokens: number } {
   const file = program.file ?? "program";
   const metadata = readMetadata(program);
   const stepTokens = countOf(metadata, "get_max_seq_len", { file });
-  const contextLength = countOf(metadata, "get_max_context_len", { file, fallback: stepTokens });
-  const most = cpu.features.has("simd128") ? WASM_CACHE_BYTES_MAX : Number.POSITIVE_INFINITY;
-  return { uses, chosen: chooseSequences(uses, { contextLength, stepTokens }, options, most) };
+  return { contextLength: countOf(metadata, "get_max_context_len", { file, fallback: stepTokens }), stepTokens };
 }
 
 /** Bytes of memory that a program needs, as far as its file tells. */

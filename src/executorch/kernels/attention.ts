@@ -74,3 +74,63 @@ export const sdpaReference = denseKernel<SdpaArgs>("sdpa", (args) => {
       }
     }
 });
+
+export interface CachedSdpaArgs {
+  /** Queries [1, heads, T, D]. */
+  readonly q: Tensor;
+  /** New keys [1, kvHeads, T, D], and values [1, kvHeads, T, their width]. */
+  readonly k: Tensor;
+  readonly v: Tensor;
+  /** Cells of the new keys and values, one a token; query t sees the cells up to its own. */
+  readonly position: BigInt64Array;
+  readonly scale: number;
+  /** Caches [1, kvHeads, capacity, D] and [1, kvHeads, capacity, width of values]. */
+  readonly keyCache: Tensor;
+  readonly valueCache: Tensor;
+  readonly out: Tensor;
+}
+
+/** Copies row t of each head of `from` [1, heads, T, width] to cell position[t] of `cache`. */
+function storeRows(from: Tensor, cache: Tensor, position: BigInt64Array): void {
+  const [, heads, tokens, width] = from.shape as [number, number, number, number];
+  const capacity = cache.shape[2]!;
+  for (let h = 0; h < heads; h++)
+    for (let t = 0; t < tokens; t++) {
+      const row = (from.data as Float32Array).subarray((h * tokens + t) * width, (h * tokens + t + 1) * width);
+      (cache.data as Float32Array).set(row, (h * capacity + Number(position[t])) * width);
+    }
+}
+
+/** Attention over caches whose heads are outermost: softmax(q k^T scale) v in double precision. */
+export const cachedSdpaReference = denseKernel<CachedSdpaArgs>("cached_sdpa", (args) => {
+  const { q, keyCache, valueCache, position, scale } = args;
+  storeRows(args.k, keyCache, position);
+  storeRows(args.v, valueCache, position);
+  const [, heads, tokens, dim] = q.shape as [number, number, number, number];
+  const [, kvHeads, capacity, width] = valueCache.shape as [number, number, number, number];
+  const [queries, keys, values, out] = [q, keyCache, valueCache, args.out].map(({ data }) => data as Float32Array) as [
+    Float32Array,
+    Float32Array,
+    Float32Array,
+    Float32Array,
+  ];
+  for (let h = 0; h < heads; h++) {
+    const cells = Math.floor((h * kvHeads) / heads) * capacity;
+    for (let t = 0; t < tokens; t++) {
+      const query = (h * tokens + t) * dim;
+      const scores = Float64Array.from({ length: Number(position[t]) + 1 }, (_, p) => {
+        let dot = 0;
+        for (let d = 0; d < dim; d++) dot += queries[query + d]! * keys[(cells + p) * dim + d]!;
+        return dot * scale;
+      });
+      const max = scores.reduce((most, score) => Math.max(most, score), Number.NEGATIVE_INFINITY);
+      const weights = scores.map((score) => Math.exp(score - max));
+      const total = weights.reduce((sum, weight) => sum + weight, 0);
+      for (let d = 0; d < width; d++) {
+        let sum = 0;
+        for (const [p, weight] of weights.entries()) sum += weight * values[(cells + p) * width + d]!;
+        out[(h * tokens + t) * width + d] = sum / total;
+      }
+    }
+  }
+});

@@ -43,6 +43,21 @@ describe("a file of torch.save", () => {
     await expect(open(bytesOf(name))).rejects.toThrow(LowbitError);
   });
 
+  it("classes of TorchAO are refused by name, of version 2 and of version 1", async () => {
+    await expect(open(bytesOf("torchao"))).rejects.toThrow(
+      /tensors of "torchao.quantization.IntxUnpackedToInt8Tensor" are read from safetensors alone$/,
+    );
+    const bytes = Buffer.from(bytesOf("torchao"));
+    const [second, first] = [
+      "torchao.quantization\nIntxUnpackedToInt8Tensor",
+      "torchao.dtypes.affine_q\nAffineQuantizedTensor",
+    ];
+    const old = bytes.toString("latin1").replaceAll(second, first);
+    await expect(open(new Uint8Array(Buffer.from(old, "latin1")))).rejects.toThrow(
+      /"torchao.dtypes.affine_q.AffineQuantizedTensor" .*of version 1 of TorchAO's configurations: quantize the float weights again/,
+    );
+  });
+
   it("views in another order are refused", async () => {
     const tensors = await open(bytesOf("transposed"));
     expect(() => tensors.info("matrix")).toThrow(/is a view that is not contiguous/);

@@ -5,6 +5,7 @@ import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../../
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { quote } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
+import { adviceOn } from "../torchao.ts";
 import { escapedUtf8 } from "../utf8.ts";
 import { PickleGlobal, type PickleHandler, type PickleValue, readPickle } from "./pickle.ts";
 import { readZip, type ZipEntry } from "./zip.ts";
@@ -48,6 +49,9 @@ class TorchTensor {
   }
 }
 
+/** Whether a call makes the device or the layout of a tensor, which say nothing of its values. */
+const isPlace = (name: string) => name === "torch.device" || name === "torch.serialization._get_layout";
+
 /** Handles the calls that rebuild tensors, and refuses every other call by its name. */
 function handlerOf(file: string): PickleHandler {
   const fail = (what: string): never => {
@@ -67,6 +71,7 @@ function handlerOf(file: string): PickleHandler {
     },
     call(name, args) {
       if (name === "collections.OrderedDict") return new Map();
+      if (isPlace(name)) return {};
       if (name === "torch._utils._rebuild_parameter")
         return args[0] instanceof TorchTensor ? args[0] : fail("parameter");
       if (name === "torch._utils._rebuild_tensor_v2") {
@@ -81,6 +86,12 @@ function handlerOf(file: string): PickleHandler {
           );
         return new TorchTensor(storage, offset as number, sizes(shape), sizes(strides));
       }
+      const classes = [name, ...args.map((arg) => (arg instanceof PickleGlobal ? arg.name : ""))];
+      const torchao = classes.find((imported) => imported.startsWith("torchao."));
+      if (torchao)
+        throw new UnsupportedError(
+          `${file}: tensors of ${quote(torchao)} are read from safetensors alone${adviceOn(torchao)}`,
+        );
       throw new UnsupportedError(`${file}: pickle calls ${quote(name)}, which is not run: only tensors are read`);
     },
   };
