@@ -3,16 +3,17 @@
  * zen3,alder-lake,zen4,host,decode] [--shapes 32/8x64,14/2x64] [--contexts 2048,8192] [--rows 512] [--rounds 5]`. Measures the kernels
  * that are chosen for each class, if this machine can run them; pages of float32 keep exact floats, the others take words of 16
  * bits or tiles. Build with `node scripts/native/build.js --fast`: other builds do not optimize kernels of other classes.
- * `--cpu decode` measures a decoded token's attention here: out of the second-level cache, and out of memory beside plain reads.
+ * `--cpu decode` measures a decoded token's attention here, out of the second-level cache and out of memory.
  * Writes bench/results/attention.md.
  */
+import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";
 import { cpuWith } from "../dist/kernels/cpu.js";
 import { updateAndAttend } from "../dist/kernels/families/index.js";
 import { selectKernel } from "../dist/kernels/select.js";
 import { pagedAttention } from "./kernel-cases.js";
-import { multiplyAdds, readBandwidth, requireAddon } from "./peak.js";
+import { multiplyAdds, requireAddon } from "./peak.js";
 import { digits, table, writeReport } from "./report.js";
 
 const { values: options } = parseArgs({
@@ -84,26 +85,17 @@ function decodedKey(dtype, shape, context) {
   return { nanoseconds, gigabytes: bytes / context / kvHeads / nanoseconds };
 }
 
-/** One thread's attention of a decoded token, beside plain reads of memory. */
-async function decodeSection() {
-  const memory = new Uint8Array(requireAddon().allocate(FAR_BYTES)).fill(1);
-  const rows = [];
-  for (const shape of options.shapes.split(","))
-    for (const dtype of ["f16", "int8"]) {
+/** One thread's attention of a decoded token. */
+function decodeSection() {
+  const rows = options.shapes.split(",").flatMap((shape) =>
+    ["f16", "int8"].map((dtype) => {
       const near = decodedKey(dtype, shape, NEAR);
       const far = decodedKey(dtype, shape, FAR);
-      const reads = (await readBandwidth([memory], 1)) / 1e9;
-      rows.push([
-        shape,
-        dtype,
-        digits(near.nanoseconds),
-        digits(far.nanoseconds),
-        digits(far.gigabytes),
-        digits(reads),
-      ]);
-    }
-  const head = ["heads", "pages of", `ns behind ${NEAR}`, `ns behind ${FAR}`, "GB/s there", "GB/s of plain reads"];
-  const text = `Nanoseconds of one thread for a position of one KV head, behind ${NEAR} positions (in the second-level cache) and ${FAR} (out of memory).`;
+      return [shape, dtype, ...[near.nanoseconds, far.nanoseconds, far.gigabytes].map(digits)];
+    }),
+  );
+  const head = ["heads", "pages of", `ns behind ${NEAR}`, `ns behind ${FAR}`, "GB/s there"];
+  const text = `Nanoseconds of one thread for a position of one KV head, behind ${NEAR} positions (in the second-level cache) and ${FAR} (out of memory), by processor time. Load of the machine at the end: ${loadavg()[0].toFixed(1)}.`;
   return `## decode\n\n${text}\n\n${table(head, rows)}`;
 }
 
@@ -111,7 +103,7 @@ const floatPeak = multiplyAdds("f32", 1);
 const sections = [];
 for (const name of options.cpu.split(",")) {
   if (name === "decode") {
-    sections.push(await decodeSection());
+    sections.push(decodeSection());
     continue;
   }
   const cpu = cpuOf(name);

@@ -3,6 +3,7 @@
  * several prompts, as other work on the machine only adds. Writes bench/results/prompt-shares.md.
  * `node bench/prompt-shares.js <file.gguf | file.pte …> [--threads 2] [--tokens 2048] [--runs 3]`
  */
+import { loadavg } from "node:os";
 import { basename } from "node:path";
 import { parseArgs } from "node:util";
 import { loadModel } from "../dist/api/load-model.js";
@@ -60,8 +61,9 @@ for (const file of files) {
   const rows = [...kinds]
     .sort(([, a], [, b]) => b - a)
     .map(([kind, milliseconds]) => [kind, digits(milliseconds), `${((100 * milliseconds) / total).toFixed(1)} %`]);
-  const others = total - (kinds.get("linear layers") ?? 0) - (kinds.get("attention") ?? 0);
-  const summary = `${digits((1000 * tokens) / total)} tokens a second; ${((100 * others) / total).toFixed(1)} % are neither linear layers nor attention.`;
+  const known = ["linear layers", "attention", "between calls"].reduce((sum, kind) => sum + (kinds.get(kind) ?? 0), 0);
+  const others = ((100 * (total - known)) / total).toFixed(1);
+  const summary = `${digits((1000 * tokens) / total)} tokens a second; other operators than linear layers and attention take ${others} %. Load of the machine: ${loadavg()[0].toFixed(1)}.`;
   sections.push(`## ${basename(file)}\n\n${summary}\n\n${table(["operator", "ms", "share"], rows)}`);
 }
 writeReport("prompt-shares", {
@@ -69,7 +71,7 @@ writeReport("prompt-shares", {
   command: `node bench/prompt-shares.js ${files.map((file) => basename(file)).join(" ")} --tokens ${tokens}`,
   isPartial: true,
   sections: [
-    `Prompts of ${tokens} random tokens, ${options.threads} threads, files kept as stored, f16 keys and values; the fastest of ${options.runs}.`,
+    `Prompts of ${tokens} random tokens, ${options.threads} threads, files kept as stored, f16 keys and values; the fastest of ${options.runs}. Between calls threads meet, and wait for a processor where others work.`,
     ...sections,
   ],
 });
