@@ -22,14 +22,14 @@ const { values: options } = parseArgs({
     models: { type: "string", default: "smollm2,qwen,gemma" },
     texts: { type: "string", default: "prose,code" },
     tokens: { type: "string", default: "8000" },
-    /** Kinds of files of ours and of llama.cpp's; those whose names have one of these in them. */
+    /** Kinds of files of ours and of llama.cpp's; those whose names have one of these in them, with ; between. */
     only: { type: "string", default: "" },
     /** Takes files of an earlier run. */
     keep: { type: "boolean", default: false },
   },
 });
 const wanted = (/** @type {string} */ name) =>
-  options.only === "" || options.only.split(",").some((part) => name.includes(part));
+  options.only === "" || options.only.split(";").some((part) => name.includes(part));
 
 /** Our files: options of `lowbit quantize`; {calibration} and {bytes of a peer's kind} are filled in. */
 const OURS = {

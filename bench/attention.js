@@ -1,8 +1,9 @@
 /**
  * Speed of prefill attention at long contexts, for each class of CPU: `node bench/attention.js [--cpu
- * zen3,alder-lake,zen4,host] [--shapes 32/8x64,14/2x64] [--contexts 2048,8192] [--rows 512] [--rounds 5]`. Measures the kernels
+ * zen3,alder-lake,zen4,host,decode] [--shapes 32/8x64,14/2x64] [--contexts 2048,8192] [--rows 512] [--rounds 5]`. Measures the kernels
  * that are chosen for each class, if this machine can run them; pages of float32 keep exact floats, the others take words of 16
  * bits or tiles. Build with `node scripts/native/build.js --fast`: other builds do not optimize kernels of other classes.
+ * `--cpu decode` measures a decoded token's attention here: out of the second-level cache, and out of memory beside plain reads.
  * Writes bench/results/attention.md.
  */
 import { parseArgs } from "node:util";
@@ -11,7 +12,7 @@ import { cpuWith } from "../dist/kernels/cpu.js";
 import { updateAndAttend } from "../dist/kernels/families/index.js";
 import { selectKernel } from "../dist/kernels/select.js";
 import { pagedAttention } from "./kernel-cases.js";
-import { multiplyAdds, requireAddon } from "./peak.js";
+import { multiplyAdds, readBandwidth, requireAddon } from "./peak.js";
 import { digits, table, writeReport } from "./report.js";
 
 const { values: options } = parseArgs({
@@ -56,9 +57,63 @@ function measured(cpu, dtype, shape, context) {
   return { kernel: kernel.name, macs, run: () => addon.runPlan(plan, 1), memory, best: Number.POSITIVE_INFINITY };
 }
 
+/** Positions whose keys and values stay in the second-level cache, and that come from memory with so many bytes of layers. */
+const NEAR = 1024;
+const FAR = 16384;
+const FAR_BYTES = 4e8;
+
+/** Nanoseconds of one thread for a position of one KV head, the best of some runs, by processor time. */
+function decodedKey(dtype, shape, context) {
+  const [heads, kvHeads, headDim] = shape.split(/[/x]/).map(Number);
+  const { args: make, bytes } = pagedAttention({ m: 1, dtype, context, heads, kvHeads, headDim });
+  const addon = requireAddon();
+  const layers = Array.from({ length: context === NEAR ? 1 : Math.ceil(FAR_BYTES / bytes) }, () => {
+    const args = make();
+    const kernel = selectKernel(updateAndAttend, { layout: null, bits: null, m: 1 }, hostCpu());
+    const scratch = new Uint8Array(kernel.scratchBytes(args, 1));
+    return { args, scratch, plan: addon.createPlan([kernel.encode(args, scratch)], 1) };
+  });
+  const repeats = context === NEAR ? 100 : 1;
+  const times = Array.from({ length: 2 * Number(options.rounds) }, () => {
+    const before = process.cpuUsage();
+    for (let i = 0; i < repeats; i++) for (const { plan } of layers) addon.runPlan(plan, 1);
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / repeats / layers.length;
+  });
+  const nanoseconds = (1000 * Math.min(...times)) / context / kvHeads;
+  return { nanoseconds, gigabytes: bytes / context / kvHeads / nanoseconds };
+}
+
+/** One thread's attention of a decoded token, beside plain reads of memory. */
+async function decodeSection() {
+  const memory = new Uint8Array(requireAddon().allocate(FAR_BYTES)).fill(1);
+  const rows = [];
+  for (const shape of options.shapes.split(","))
+    for (const dtype of ["f16", "int8"]) {
+      const near = decodedKey(dtype, shape, NEAR);
+      const far = decodedKey(dtype, shape, FAR);
+      const reads = (await readBandwidth([memory], 1)) / 1e9;
+      rows.push([
+        shape,
+        dtype,
+        digits(near.nanoseconds),
+        digits(far.nanoseconds),
+        digits(far.gigabytes),
+        digits(reads),
+      ]);
+    }
+  const head = ["heads", "pages of", `ns behind ${NEAR}`, `ns behind ${FAR}`, "GB/s there", "GB/s of plain reads"];
+  const text = `Nanoseconds of one thread for a position of one KV head, behind ${NEAR} positions (in the second-level cache) and ${FAR} (out of memory).`;
+  return `## decode\n\n${text}\n\n${table(head, rows)}`;
+}
+
 const floatPeak = multiplyAdds("f32", 1);
 const sections = [];
 for (const name of options.cpu.split(",")) {
+  if (name === "decode") {
+    sections.push(await decodeSection());
+    continue;
+  }
   const cpu = cpuOf(name);
   const bounds = perCycle(cpu);
   // The peak of floats is that of vectors of 512 bits.

@@ -42,7 +42,7 @@ for (const name of options.models.split(",")) {
   const percent = (share) => `${share > 0 ? "+" : ""}${(100 * share).toFixed(2)}`;
   const rows = found.map((figures, i) => [
     ...[TYPES[i], `${digits(figures.divergence.mean)} ± ${digits(figures.divergence.standardError)}`],
-    ...[(100 * figures.topAgreement).toFixed(1), digits(figures.perplexity)],
+    ...[(100 * figures.topAgreement).toFixed(1), figures.perplexity.toFixed(3)],
     `${percent(figures.perplexityRatio - 1)} ± ${(100 * figures.perplexityRatioError).toFixed(2)}`,
   ]);
   const [{ tokens, referencePerplexity }] = found;
@@ -52,7 +52,7 @@ for (const name of options.models.split(",")) {
     command: `node bench/caches.js --models ${name} --window ${window} --text ${options.text}`,
     sections: [
       "Models' own files with float activations; prose is the second half of the Debian handbook, code Python's library. Standard errors take tokens as independent.",
-      `## ${name}, ${options.text}, windows of ${window}${part}\n\nPerplexity with f16: ${digits(referencePerplexity)}.\n\n${table(
+      `## ${name}, ${options.text}, windows of ${window}${part}\n\nPerplexity with f16: ${referencePerplexity.toFixed(3)}.\n\n${table(
         ["cache", "KL, nats", "same top, %", "perplexity", "beside f16, %"],
         rows,
       )}`,

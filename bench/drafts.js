@@ -36,7 +36,7 @@ const people =
 
 /** @typedef {import("../dist/index.js").ChatOptions} ChatOptions */
 /** @typedef {import("../dist/index.js").Message} Message */
-/** @typedef {{ messages: Message[], how?: ChatOptions }} Turn */
+/** With `answer`, the model is held to it. @typedef {{ messages: Message[], how?: ChatOptions, answer?: Message }} Turn */
 
 /** @param {string} content @param {ChatOptions} [how] @returns {Turn[]} */
 const asked = (content, how) => [{ messages: [{ role: "user", content }], ...(how && { how }) }];
@@ -59,30 +59,40 @@ const tools = [
   tool("Bash", "command", "description"),
 ];
 
-/** What an agent's model is asked, turn by turn, with the calls and results before each. @returns {Turn[]} */
-function agentTurns() {
-  /** @type {Message[]} */
-  const messages = [
-    { role: "system", content: "You are an agent that works on code with tools. Call one tool at a time." },
-    { role: "user", content: `Rename the class Backoff in src/text/${FILE} to Pause, everywhere. Then run the tests.` },
-  ];
-  /** @param {string} name @param {object} args @param {string} result */
-  const called = (name, args, result) => {
-    const id = `call_${messages.length}`;
-    messages.push({ role: "assistant", content: null, toolCalls: [{ id, name, arguments: JSON.stringify(args) }] });
-    messages.push({ role: "tool", toolCallId: id, content: result });
-  };
-  /** @param {string} name @returns {Turn} */
-  const turn = (name) => ({ messages: [...messages], how: { tools, toolChoice: { name } } });
+/** An agent's conversation: a file is read, a class renamed by an edit, the file written again, its tests run. @returns {Message[]} */
+function agentMessages() {
   const path = `src/text/${FILE}`;
-  const turns = [turn("Read")];
-  called("Read", { file_path: path }, file);
-  turns.push(turn("Edit"), turn("Write"));
-  called("Write", { file_path: path, content: file.replaceAll("Backoff", "Pause") }, "The file was written.");
-  turns.push(turn("Bash"));
-  called("Bash", { command: `npx vitest run ${path}`, description: "Runs the tests" }, "Tests: 12 passed");
-  return [...turns, { messages: [...messages], how: { tools, toolChoice: "none" } }];
+  const lines = file.split("\n");
+  const at = lines.findIndex((line) => line.includes("class Backoff"));
+  const old = lines.slice(at - 1, at + 9).join("\n");
+  const renamed = (/** @type {string} */ text) => text.replaceAll("Backoff", "Pause");
+  /** @type {[string, object, string][]} */
+  const calls = [
+    ["Read", { file_path: path }, file],
+    ["Edit", { file_path: path, old_string: old, new_string: renamed(old) }, "The file was edited."],
+    ["Write", { file_path: path, content: renamed(file) }, "The file was written."],
+    [
+      "Bash",
+      { command: `npx vitest run ${path.replace(".ts", ".test.ts")}`, description: "Run the tests" },
+      "9 passed",
+    ],
+  ];
+  return [
+    { role: "system", content: "You are an agent that works on code with tools. Call one tool at a time." },
+    { role: "user", content: `Rename the class Backoff in ${path} to Pause, everywhere. Then run the tests.` },
+    ...calls.flatMap(([name, args, result], i) => [
+      { role: "assistant", content: null, toolCalls: [{ id: `call_${i}`, name, arguments: JSON.stringify(args) }] },
+      { role: "tool", toolCallId: `call_${i}`, content: result },
+    ]),
+    { role: "assistant", content: `I renamed \`Backoff\` to \`Pause\` in \`${path}\`. All 9 tests pass.` },
+  ];
 }
+
+/** The recorded answers of a conversation, each with what comes before it. @param {Message[]} messages @returns {Turn[]} */
+const recorded = (messages) =>
+  [...messages.keys()]
+    .filter((i) => messages[i].role === "assistant")
+    .map((i) => ({ messages: messages.slice(0, i), answer: messages[i] }));
 
 /** @type {Record<string, Turn[]>} */
 const tasks = {
@@ -90,7 +100,7 @@ const tasks = {
     `Rename the class \`Backoff\` to \`Pause\` in this file, and write the whole file again:\n\`\`\`ts\n${file}\n\`\`\``,
   ),
   "a file of 100 lines once more": asked(`Repeat this file exactly:\n\`\`\`ts\n${file}\n\`\`\``),
-  "an agent's calls: read, edit, write, run, report": agentTurns(),
+  "an agent's calls: read, edit, write, run, report": recorded(agentMessages()),
   "JSON of a text": asked(`Extract all people as a JSON list with name, age and city: ${people}`),
   "JSON of a text, held to a schema": asked(`Extract all people as a JSON list with name, age and city: ${people}`, {
     schema: {
@@ -115,13 +125,39 @@ await checkpoint?.close();
 const peer =
   path.endsWith(".gguf") && !options.alone ? await EngineProcess.start("peer-llama", { path, threads: 2 }) : null;
 
+/** @param {Turn} turn @param {ChatOptions} settings */
+async function chat({ messages, how }, settings) {
+  const { message, generation } = await llm.chat(messages, { ...how, ...settings }).result;
+  return { text: message.content, generation };
+}
+
+/** The recorded answer once more, as the template writes it. @param {Turn} turn @param {ChatOptions} settings */
+async function repeat(turn, settings) {
+  const { prompt, ids } = recordedIds(turn);
+  const constraint = /** @type {const} */ ({ kind: "choice", options: [llm.tokenizer.decode(ids)] });
+  const stream = llm.generate(prompt, { ...settings, constraint });
+  let text = "";
+  for await (const piece of stream) text += piece;
+  return { text, generation: await stream.result };
+}
+
+/** @param {Turn} turn */
+function recordedIds({ messages, answer }) {
+  const prompt = llm.encodeChat(messages, { tools });
+  const next = answer.toolCalls ? [{ role: "tool", toolCallId: answer.toolCalls[0].id, content: "" }] : [];
+  const rest = llm.encodeChat([...messages, answer, ...next], { tools }).slice(prompt.length);
+  const end = rest.findIndex((id) => llm.eosIds.includes(id));
+  return { prompt, ids: end < 0 ? rest : rest.slice(0, end) };
+}
+
 /** Answers of all turns with their times. @param {Turn[]} turns @param {"lookup" | "off"} draft @param {number} [most] */
 async function answer(turns, draft, most = Number(options.tokens)) {
   const texts = [];
   const sums = { seconds: 0, generatedTokens: 0, draftedTokens: 0, acceptedTokens: 0 };
-  for (const { messages, how } of turns) {
-    const { message, generation } = await llm.chat(messages, { ...how, maxTokens: most, temperature: 0, draft }).result;
-    texts.push(message.content, ...(message.toolCalls ?? []).map((call) => call.arguments));
+  for (const turn of turns) {
+    const settings = { maxTokens: most, temperature: 0, draft };
+    const { text, generation } = turn.answer ? await repeat(turn, settings) : await chat(turn, settings);
+    texts.push(text);
     sums.seconds += generation.decodeSeconds;
     for (const name of /** @type {const} */ (["generatedTokens", "draftedTokens", "acceptedTokens"]))
       sums[name] += generation[name];
@@ -132,8 +168,8 @@ async function answer(turns, draft, most = Number(options.tokens)) {
 /** How many times as fast the peer's own lookup makes it. @param {Turn[]} turns */
 async function peerRatio(turns) {
   let [off, lookup] = [0, 0];
-  for (const { messages, how } of turns) {
-    const prompt = llm.encodeChat(messages, how?.tools && { tools: how.tools });
+  for (const { messages, answer } of turns) {
+    const prompt = llm.encodeChat(messages, answer && { tools });
     const found = await peer.ask({ what: "lookup", prompt, tokens: Number(options.tokens), contextSize: CONTEXT });
     off += found.off * found.count;
     lookup += found.lookup * found.count;

@@ -171,7 +171,7 @@ writeReport("few-rows", {
   command: "node bench/few-rows.js",
   isPartial: true,
   sections: [
-    `Linear layers [${N}, ${K}] with groups of ${GROUP} and activations in blocks, on ${threads} threads, their weights from memory: what rows cost beside one of them. In brackets: the bound, one row's time for memory or the rows' share of what ${rowCounts.at(-1)} rows take, which multiply-adds limit. WebAssembly takes two instructions and a load for 16 products where the engine has only 16-bit sums, as Node 20 has: four rows from a cache end at 29 GMAC/s a thread. With one instruction (Node 26 on AVX-VNNI) they end at 45. \`zen3\` and \`zen4\` are kernels for those CPUs, run on this one.`,
+    `Linear layers [${N}, ${K}] with groups of ${GROUP} and activations in blocks, on ${threads} threads, their weights from memory: what rows cost beside one of them. In brackets: the bound, one row's time for memory or the rows' share of what ${rowCounts.at(-1)} rows take, which multiply-adds limit. WebAssembly takes two instructions and a load for 16 products where the engine has only 16-bit sums, as Node 20 has: four rows from a cache end at 29 GMAC/s a thread. With one instruction (Node 26 on AVX-VNNI) they end at 45. \`zen3\` and \`zen4\` are kernels for those CPUs, run on this one (optimized by \`node scripts/native/build.js --fast\`). Asked of 2, 4 and 8 rows of 4 bits: 1.15, 1.4, 2.3 on AVX2 (zen3), 1.1, 1.25, 2.0 with VNNI or AMX, 1.2, 1.7, 3.0 in WebAssembly; of 2 and 3 bits at most 1.3 times that.`,
     ...sections,
   ],
 });

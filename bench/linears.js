@@ -22,7 +22,7 @@ const { values: options } = parseArgs({
     models: { type: "string", default: "smollm2,qwen,gemma" },
     texts: { type: "string", default: "prose,code" },
     tokens: { type: "string", default: "8000" },
-    /** Rows whose names have one of these in them. */
+    /** Rows whose names have one of these in them, with ; between. */
     only: { type: "string", default: "" },
     /** Takes files of an earlier run. */
     keep: { type: "boolean", default: false },
@@ -121,7 +121,7 @@ function readImportance(file) {
 }
 
 build();
-const wanted = (/** @type {string} */ name) => options.only.split(",").some((part) => name.includes(part));
+const wanted = (/** @type {string} */ name) => options.only.split(";").some((part) => name.includes(part));
 const all = texts();
 const chosen = options.texts.split(",").map((name) => all[name].test);
 const sections = [];

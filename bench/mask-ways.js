@@ -4,6 +4,7 @@
  * bench/results/mask-ways.md.
  * `npm run build && node bench/mask-ways.js [--schemas 1000] [--tokens 30]`
  */
+import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { compileConstraint } from "../dist/text/constraints/compile.js";
 import { GrammarFollower } from "../dist/text/constraints/follower.js";
@@ -175,7 +176,7 @@ writeReport("mask-ways", {
   title: "Masks by xgrammar and by a walk of the vocabulary",
   command: `node bench/mask-ways.js --schemas ${SCHEMAS} --tokens ${TOKENS}`,
   sections: [
-    `Milliseconds of a mask over ${VOCABULARY} tokens, of ${times.engine.length} places in texts of ${SCHEMAS} random schemas, ${refused} of which were refused. xgrammar also compiles each schema, in ${mean(times.compiled).toFixed(0)} ms; its masks are those of a relaxed grammar, made on a thread of its own. The walk is exact, needs nothing compiled, and takes the thread that asks: its median is the lower, but it is long where a text enters a string of limited length, whose places are all new. xgrammar stays for that.`,
+    `Milliseconds of a mask over ${VOCABULARY} tokens, of ${times.engine.length} places in texts of ${SCHEMAS} random schemas, ${refused} of which were refused, at a load of ${loadavg()[0].toFixed(1)}. xgrammar also compiles each schema, in ${mean(times.compiled).toFixed(0)} ms; its masks are those of a relaxed grammar, made on a thread of its own. The walk is exact, needs nothing compiled, and takes the thread that asks: its median is the lower, but it is long where a text enters a string of limited length, whose places are all new. xgrammar stays for that.`,
     table(
       ["way", "mean", "median", "90 %", "99 %", "longest"],
       [

@@ -7,8 +7,11 @@ import { Tokenizer } from "../dist/text/tokenizer.js";
 export const VOCABULARY = 128_256;
 const root = fileURLToPath(new URL("..", import.meta.url));
 
-/** A vocabulary of the words of this repository, with and without spaces, their pieces, and runs of signs. */
-export function repositoryTokenizer() {
+/**
+ * A tokenizer.json with a vocabulary of the words of this repository, with and without spaces, their pieces, and runs of signs,
+ * and its tokenizer_config.json.
+ */
+export function repositoryTokenizerFiles() {
   const tokens = new Map();
   const add = (text) => {
     const token = toByteCharacters(text);
@@ -34,5 +37,12 @@ export function repositoryTokenizer() {
   const vocab = Object.fromEntries(tokens);
   const added = [{ id: tokens.size, content: "<|end|>", special: true }];
   const model = { type: "BPE", vocab, merges: [] };
-  return new Tokenizer({ model, added_tokens: added, decoder: { type: "ByteLevel" } }, { eos_token: "<|end|>" });
+  const file = { model, added_tokens: added, decoder: { type: "ByteLevel" } };
+  return { file, config: { eos_token: "<|end|>" } };
+}
+
+/** The tokenizer of these files. */
+export function repositoryTokenizer() {
+  const { file, config } = repositoryTokenizerFiles();
+  return new Tokenizer(file, config);
 }

@@ -1,5 +1,5 @@
 /**
- * What `npm install` does in a checkout: compiles dist/ and bundles the page, and beside that builds the native addon for
+ * What `npm install` does in a checkout: compiles and joins dist/, bundles the page, and beside that builds the native addon for
  * this CPU. Without the development dependencies (`npm ci --omit=dev`) nothing is built: what was built before stays, and
  * where nothing was, that is an error.
  */
@@ -26,6 +26,7 @@ if (existsSync(compiler)) {
   const pages = [
     [compiler, "-p", "tsconfig.build.json"],
     [compiler, "-p", "packages/aqlm/tsconfig.build.json"],
+    ["scripts/package/join.js"],
     ["scripts/web/build.js"],
   ];
   const codes = await Promise.all([run(pages), run([["scripts/native/build.js"]])]);

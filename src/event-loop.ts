@@ -17,7 +17,7 @@ function postToSelf(resolve: () => void): void {
 
 /** Milliseconds of work after which the event loop gets a turn, so that timers and abort signals take effect. */
 const TURN_MS = 20;
-/** When the event loop had its last turn: one for all work, since pieces may be short and follow each other at once. */
+/** Time of the event loop's last turn. All work shares it, since pieces may be short and follow each other at once. */
 let turnStart = 0;
 
 /** Whether a turn is due, for work whose pieces are too short to await `takeTurn` each time. */
@@ -33,7 +33,7 @@ export async function takeTurn(signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();
 }
 
-/** To be called after waiting for other threads, during which the event loop had its turn. */
+/** Notes that the event loop had a turn: callers have waited for other threads. */
 export function turnHappened(): void {
   turnStart = performance.now();
 }

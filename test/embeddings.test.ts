@@ -16,7 +16,7 @@ import {
 import type { Cpu } from "../src/kernels/contract.ts";
 import { hostCpu } from "../src/kernels/cpu.ts";
 import { distance } from "./support/distance.ts";
-import { eagerTexts } from "./support/eager-texts.ts";
+import { eagerTexts } from "./support/eager-encoder.ts";
 import { exactHost, hostHasExceptions } from "./support/exact-rows.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";

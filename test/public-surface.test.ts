@@ -7,12 +7,12 @@ import { afterAll, describe, expect, it } from "vitest";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const { exports } = JSON.parse(await readFile(`${root}package.json`, "utf8")) as {
-  exports: Record<string, string | { readonly types: string }>;
+  exports: Record<string, string | { readonly types?: string }>;
 };
 
 /** Sources of the package's entries, by their names. */
 const entries = Object.entries(exports).flatMap(([name, entry]) =>
-  typeof entry === "string"
+  typeof entry === "string" || !entry.types
     ? []
     : [
         [

@@ -15,7 +15,8 @@ struct NeonDotprod : NeonVectors {
   }
 };
 
-// A dot product takes 4 k of 4 rows of weights and of one row of activations, one of 4 rows in a vector.
+// One instruction adds the products of 4 k for 4 rows of weights and one row of activations. A vector of activations has
+// 4 rows, of which the lane index of the instruction takes one.
 struct DotprodIsa {
   static constexpr int kRowStep = 4;
   static constexpr uint32_t kWideChunk = 64;

@@ -151,6 +151,10 @@ four masks with 4 bits, eight and six with 2, ten and seven with 3 (six with i8m
 applied. That is at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 and of 128 end below
 KleidiAI's fastest kernels for 4 bits on N1 (12.5 to 12.8, 14.3 to 15.0) and on A55, and above them on cores with i8mm.
 
+Two to seven rows take their turns in the kernel of one row: unpacking is four of its twelve vector instructions for 128
+weights of 4 bits, so sharing it would save at most a third. From 8 rows on, a panel is unpacked to bytes once for all; with 8
+rows alone that costs as much as it saves.
+
 Cores with SME2 multiply prompts and batches of 16 rows and more by outer products, 1024 multiply-adds an instruction with
 streaming vectors of 512 bits. llvm-mca has no model of such a unit, and qemu with SME2 takes no plugins here. So the loop
 for a tile of 16 rows and 32 outputs was counted in its assembly. For 1000 multiply-adds it is 8.1 instructions with scales

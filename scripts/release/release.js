@@ -8,6 +8,7 @@ import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { root } from "../native/sources.js";
+import { joinPackage } from "../package/join.js";
 import { buildServedPage, buildWorker } from "../web/build.js";
 import { binaryFaults } from "./release-checks.js";
 import { binaries, mainManifest, platformManifest, platforms } from "./release-packages.js";
@@ -63,6 +64,7 @@ function compile(project, outDir) {
 writeManifest(main, mainManifest());
 compile("tsconfig.build.json", "dist");
 compile("packages/aqlm/tsconfig.build.json", join("dist", "aqlm"));
+await joinPackage(join(main, "dist"));
 await buildWorker(join(main, "dist"));
 await buildServedPage(join(main, "dist"));
 pack(main, mainManifest(), ["LICENSE", "README.md", "native/kernel.h"]);

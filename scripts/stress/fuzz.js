@@ -8,6 +8,8 @@
  *   npm run fuzz -- --kinds layers --count 5000            programs of experts, recurrent layers, sinks and vectors alone
  *   npm run fuzz -- --kinds programs --backends wasm --seed 1234 --count 1 --keep     one input again, written to build/fuzz
  *
+ * Kernels are not made by strangers: theirs are calls of the families' cases at random sizes, beside the reference.
+ *
  * `--reasons` prints why inputs were refused. Seeds that once failed are in test/fuzz/kept-seeds.json and run first.
  */
 import { fork } from "node:child_process";
@@ -27,7 +29,7 @@ const POLL_MS = 250;
 
 const { values: options } = parseArgs({
   options: {
-    kinds: { type: "string", default: "programs,tokenizers,templates,configs,quantized" },
+    kinds: { type: "string", default: "programs,kernels,tokenizers,templates,configs,quantized" },
     backends: { type: "string", default: "native,wasm" },
     seconds: { type: "string" },
     count: { type: "string" },

@@ -253,3 +253,6 @@ export interface PackedLayout {
   /** Reads the bias of one row; 0 without a bias. */
   readBias(packed: PackedWeights, row: number): number;
 }
+
+/** What reference kernels have in common, but for those of packed weights. */
+export const referenceRow = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;

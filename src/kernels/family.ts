@@ -2,7 +2,7 @@
  * Builds a family of kernels from one declaration: native kernels, WebAssembly kernels and the reference, with the same
  * arguments.
  */
-import type { Kernel } from "./contract.ts";
+import { type Kernel, referenceRow } from "./contract.ts";
 import {
   type ArgumentsOf,
   checkArguments,
@@ -91,7 +91,7 @@ function declaredRows<F extends Fields, C>(
   { by, types = "f32", reference, wasm }: FamilyOptions<F, C>,
 ): Kernel<ArgumentsOf<F>>[] {
   const plain: Kernel<ArgumentsOf<F>> = {
-    ...{ target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 },
+    ...referenceRow,
     name: `${name}_${types}_1x1x1_reference`,
     bind(args) {
       checkArguments(name, plainFields(fields), plainValues(fields, args));

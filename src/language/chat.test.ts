@@ -197,7 +197,7 @@ describe("an answer under a constraint", () => {
     expect(finishReason).toBe("stop");
   });
 
-  it("is not held to it while the model thinks, on or off", async () => {
+  it("is not constrained to it while the model thinks, on or off", async () => {
     for (const thinking of [true, undefined, false]) {
       const script = thinking ? "Hm, {.</think>nothing" : "<think>Hm, {.</think>nothing";
       const { message, value } = await chat(script, { schema, thinking, maxTokens: 60 });
@@ -262,13 +262,13 @@ describe("a call that the model makes by itself", () => {
     expect(named.message.toolCalls).toMatchObject([{ name: "get_weather" }]);
   });
 
-  it("is held again when it is not the first", async () => {
+  it("is constrained again when it is not the first", async () => {
     const answer = `<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>`;
     const result = await chat(`${answer}\n<tool_call>\n${wrong("get_weather")}`, { tools: [strict], maxTokens: 300 });
     expect(argumentsOf(result)).toEqual([{ city: "Rome" }, { city: expect.stringMatching(/^(Paris|Rome)$/) }]);
   });
 
-  it("is held behind thinking, and in it", async () => {
+  it("is constrained behind thinking, and in it", async () => {
     const call = `<tool_call>\n${wrong("get_weather")}\n</tool_call>`;
     for (const [text, options] of [
       [`<think>Hm.</think>${call}`, {}],
@@ -294,7 +294,7 @@ describe("a call that the model makes by itself", () => {
     ["<｜tool▁call▁begin｜>", "<｜tool▁calls▁begin｜>"],
     ["<|channel|> <|message|>", "<|channel|>commentary to=functions."],
     ["bare", '{"name": "'],
-  ])("is held in the form of a template with %s", async (marks, start) => {
+  ])("is constrained in the form of a template with %s", async (marks, start) => {
     const source = `{% if tools %}${marks.replace(/[{}]/g, "")}{% endif %}{{ messages[0].content }}`;
     const given = { ...model, template: new ChatTemplate(source) };
     const options = { tools: [strict, { ...strict, name: "note" }], maxTokens: 300 };

@@ -4,7 +4,7 @@ import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import { namedPrompt, type TextSettings } from "../text/text-settings.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { TextBatches } from "./text-batches.ts";
+import { EncoderBatches } from "./encoder-batches.ts";
 
 /** How texts become token ids of an embedding model. */
 export interface EncodeEmbeddingOptions {
@@ -42,10 +42,10 @@ export class EmbeddingModel {
   readonly isNormalized: boolean;
   readonly #settings: TextSettings;
   readonly #tokenizer: () => Tokenizer;
-  readonly #batches: TextBatches;
+  readonly #batches: EncoderBatches;
 
   constructor(program: LoadedProgram, tokenizer: () => Tokenizer, settings: TextSettings) {
-    this.#batches = new TextBatches(program, "embed");
+    this.#batches = new EncoderBatches(program, "embed");
     this.#settings = settings;
     this.#tokenizer = tokenizer;
     this.dimensions = this.#batches.size;

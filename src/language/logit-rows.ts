@@ -1,4 +1,4 @@
-/** Logits of many tokens of a text, computed as many at a time as the program gives. */
+/** Computes the logits of many tokens of a text, as many in a step as the program gives logits of. */
 import type { ProgramDecoder } from "./program-decoder.ts";
 
 /** Gives logits [V] after each of the tokens `first` .. ids.length-1. Each array is valid until the next is asked for. */

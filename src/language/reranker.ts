@@ -6,8 +6,8 @@ import type { ChatTemplate } from "../text/chat-template.ts";
 import { encodeChat } from "../text/encode-chat.ts";
 import { namedPrompt, type TextSettings } from "../text/text-settings.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { TextBatches } from "./text-batches.ts";
-import type { TokenText } from "./text-inputs.ts";
+import { EncoderBatches } from "./encoder-batches.ts";
+import type { TokenSequence } from "./encoder-inputs.ts";
 
 /** How documents are scored. */
 export interface RankOptions {
@@ -32,7 +32,7 @@ export class Reranker {
   readonly #settings: TextSettings;
   readonly #tokenizer: () => Tokenizer;
   readonly #template: ChatTemplate | null;
-  readonly #batches: TextBatches;
+  readonly #batches: EncoderBatches;
 
   constructor(
     program: LoadedProgram,
@@ -40,7 +40,7 @@ export class Reranker {
     settings: TextSettings,
     template: ChatTemplate | null,
   ) {
-    this.#batches = new TextBatches(program, "rank");
+    this.#batches = new EncoderBatches(program, "rank");
     this.#settings = settings;
     this.#tokenizer = tokenizer;
     this.#template = template;
@@ -51,7 +51,7 @@ export class Reranker {
    * Encodes a pair as the model reads it. ContextLengthError for too long a pair, InvalidArgumentError for an unknown
    * prompt.
    */
-  encode(query: string, document: string, options: RankOptions = {}): TokenText {
+  encode(query: string, document: string, options: RankOptions = {}): TokenSequence {
     checkString("query", query);
     checkString("document", document);
     const { truncate = false } = options;
@@ -75,7 +75,7 @@ export class Reranker {
     { add_generation_prompt: opens, ...variables }: Readonly<Record<string, unknown>>,
     { instruction, query, document }: { instruction: string | null; query: string; document: string },
     truncate: boolean,
-  ): TokenText {
+  ): TokenSequence {
     const template = this.#template;
     if (!template) throw new UnsupportedError("rank: the model reads pairs by a chat template but has none");
     const system = instruction === null ? [] : [{ role: "system", content: instruction }];
@@ -97,7 +97,7 @@ export class Reranker {
   }
 
   /** Scores of pairs, in order: the logistic function of the logits, 0 to 1, unless the model's authors say raw logits. */
-  async score(pairs: readonly TokenText[], signal?: AbortSignal): Promise<number[]> {
+  async score(pairs: readonly TokenSequence[], signal?: AbortSignal): Promise<number[]> {
     const values = await this.#batches.run(pairs, signal);
     const { isScoreRaw = false } = this.#settings;
     return values.map(([value]) => (isScoreRaw ? value! : 1 / (1 + Math.exp(-value!))));

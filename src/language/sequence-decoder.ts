@@ -185,29 +185,24 @@ export class SequenceDecoder implements ProgramDecoder {
       const sequence = this.#sequence;
       const before = this.#hiddenBefore(given.length);
       if (!before || !sequence || ids.length + given.length > this.contextLength) return null;
-      const logits = this.#logitsOf(1, this.#draftVocabularySize);
-      const all = [...ids, ...given];
-      const areAnswers = [...isAnswer, ...given.map(() => true)];
-      const hidden = new Float32Array(before.length);
-      const isFixed = this.#isDraftFixed;
+      const { length } = ids;
       // The keys and values that the draft attends to must exist.
-      if (isFixed && sequence.position < ids.length) return null;
-      const at = isFixed
-        ? { position: ids.length, row: ids.length - 1 }
-        : { position: all.length - 1, row: all.length - 1 };
-      const isComputed = await this.#scheduler.draft({
-        ...{
-          sequence,
-          method: DRAFT_METHOD,
-          ids: all,
-          isAnswer: areAnswers,
-          logits,
-          logitsFrom: all.length - 1,
-          keepsStart: false,
-        },
-        ...{ hidden, draft: { before, ...at }, signal: options.signal },
-      });
-      if (!isComputed) return null;
+      if (this.#isDraftFixed && sequence.position < length) return null;
+      const last = length + given.length - 1;
+      const position = this.#isDraftFixed ? length : last;
+      const row = this.#isDraftFixed ? length - 1 : last;
+      const logits = this.#logitsOf(1, this.#draftVocabularySize);
+      const hidden = new Float32Array(before.length);
+      for (const id of given) this.#context.push(id, true);
+      try {
+        const isComputed = await this.#scheduler.draft({
+          ...{ sequence, method: DRAFT_METHOD, ids, isAnswer, logits, logitsFrom: last, keepsStart: false },
+          ...{ hidden, draft: { before, position, row }, signal: options.signal },
+        });
+        if (!isComputed) return null;
+      } finally {
+        this.#context.cut(length);
+      }
       this.#drafted = hidden;
       this.#draftLength = given.length;
       return logits;

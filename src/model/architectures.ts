@@ -23,6 +23,7 @@ import { mimo, qwen2, qwen3 } from "./qwen.ts";
 import { qwen3Moe, qwen35Moe } from "./qwen-moe.ts";
 import { qwen35 } from "./qwen3-5.ts";
 import { smollm3 } from "./smollm3.ts";
+import { transformer } from "./transformer.ts";
 
 export const architectures: readonly Architecture[] = [
   llama,
@@ -77,10 +78,10 @@ export function buildDecoder(file: string, config: JsonObject): Decoder {
     throw new UnsupportedError(`${file}: architecture ${names[0]} is not supported, only ${known}`);
   }
   const other = architectures.find(({ modelType }) => modelType === config.model_type);
-  if (other && other.build !== architecture.build)
+  if (other && other.read !== architecture.read)
     throw new InvalidFileError(
       file,
       `model_type: expected "${architecture.modelType}" as architectures says ${names[0]} but found "${config.model_type}"`,
     );
-  return architecture.build(new ConfigReader(file, config));
+  return transformer(architecture.name, architecture.read(new ConfigReader(file, config)));
 }

@@ -111,5 +111,6 @@ export interface Architecture {
   readonly textTypes?: Readonly<Record<string, JsonObject>>;
   /** Fields of a multimodal config that its decoder needs, with transformers' defaults. */
   readonly wholeFields?: JsonObject;
-  build(config: ConfigReader): Decoder;
+  /** Reads the config of its decoder. Throws for what the architecture cannot have. */
+  read(config: ConfigReader): TransformerConfig;
 }

@@ -4,7 +4,7 @@ import { bert, roberta, xlmRoberta } from "./bert.ts";
 import { ConfigReader, type JsonObject } from "./config-reader.ts";
 import type { Encoder, EncoderArchitecture, HeadStep } from "./encoder.ts";
 import { modernBert } from "./modernbert.ts";
-import { transformerEncoder } from "./transformer.ts";
+import { transformer, transformerEncoder } from "./transformer.ts";
 
 export const encoders: readonly EncoderArchitecture[] = [bert, roberta, xlmRoberta, modernBert];
 
@@ -57,6 +57,6 @@ export function decoderAsEncoder(file: string, config: JsonObject): Encoder | nu
   if (!architecture) return null;
   const reader = new ConfigReader(file, config);
   const isBidirectional = reader.boolean("use_bidirectional_attention", false) || !reader.boolean("is_causal", true);
-  const decoder = architecture.build(reader.without("use_bidirectional_attention", "is_causal"));
-  return transformerEncoder(file, decoder, isBidirectional);
+  const read = architecture.read(reader.without("use_bidirectional_attention", "is_causal"));
+  return transformerEncoder(file, transformer(architecture.name, read), isBidirectional);
 }

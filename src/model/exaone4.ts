@@ -3,7 +3,6 @@
  */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
-import { transformer } from "./transformer.ts";
 import { layerWindows, readStack, stacked } from "./transformer-config.ts";
 
 /** Which layers have a sliding window: all but every n-th, or those with the letter L in a pattern such as "LLLG". */
@@ -20,26 +19,23 @@ function isSliding(config: ConfigReader, depth: number): (layer: number) => bool
 export const exaone4: Architecture = {
   name: "Exaone4ForCausalLM",
   modelType: "exaone4",
-  build(config) {
+  read(config) {
     const base = readStack(config, { eps: 1e-5, kvHeads: 32 });
     const window = config.sizeOrNull("sliding_window", 4096);
     const sliding = window === null ? () => false : isSliding(config, base.depth);
     const windows = layerWindows(config, base.depth, window, sliding);
-    return transformer(
-      this.name,
-      stacked(
-        {
-          ...base,
-          attention: { ...base.attention, queryKeyNorm: "head" },
-          norms: {
-            beforeMixer: null,
-            afterMixer: "post_attention_layernorm",
-            beforeMlp: null,
-            afterMlp: "post_feedforward_layernorm",
-          },
+    return stacked(
+      {
+        ...base,
+        attention: { ...base.attention, queryKeyNorm: "head" },
+        norms: {
+          beforeMixer: null,
+          afterMixer: "post_attention_layernorm",
+          beforeMlp: null,
+          afterMlp: "post_feedforward_layernorm",
         },
-        (i) => ({ window: windows[i]!, rope: window === null || windows[i]! > 0 ? "rope" : null }),
-      ),
+      },
+      (i) => ({ window: windows[i]!, rope: window === null || windows[i]! > 0 ? "rope" : null }),
     );
   },
 };

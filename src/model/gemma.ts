@@ -1,14 +1,13 @@
 /**
- * Gemma (2024): GELU, scaled embeddings, norm weights stored minus 1. Gemma 2: post-norms as well, soft caps on scores and
- * logits, a sliding window in every other layer. Gemma 3 (text, 2025): norms of queries and keys instead of soft caps on
- * scores, five windowed layers to a full one, and a RoPE for each kind.
+ * Gemma (2024) has GELU, scaled embeddings and norm weights stored minus 1. Gemma 2 adds norms behind attention and MLP, soft caps
+ * on scores and logits, and a sliding window in every other layer. Gemma 3 (text, 2025) has norms of queries and keys in place
+ * of soft caps on scores, five windowed layers for each full one, and a RoPE for each of the two kinds.
  */
 import { UnsupportedError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import type { LayerNorms } from "./layer.ts";
 import { ropesByType } from "./rope.ts";
-import { transformer } from "./transformer.ts";
 import {
   activationOf,
   attentionBias,
@@ -33,12 +32,12 @@ function readGemma(config: ConfigReader, contextLength: number, kvHeads: number)
 export const gemma: Architecture = {
   name: "GemmaForCausalLM",
   modelType: "gemma",
-  build(config) {
+  read(config) {
     // The first configs say "gelu" but mean its tanh approximation.
     const says = config.has("hidden_act") && config.string("hidden_act") !== "gelu";
     const activation = says ? activationOf(config, "hidden_act", GELU) : "geluTanh";
     const base = readGemma(config, 8192, 16);
-    return transformer(this.name, stacked({ ...base, mlp: { ...base.mlp, activation } }));
+    return stacked({ ...base, mlp: { ...base.mlp, activation } });
   },
 };
 
@@ -64,16 +63,13 @@ function readSecond(config: ConfigReader, contextLength: number): StackConfig {
 export const gemma2: Architecture = {
   name: "Gemma2ForCausalLM",
   modelType: "gemma2",
-  build(config) {
+  read(config) {
     const base = readSecond(config, 8192);
     const window = config.sizeOrNull("sliding_window", 4096);
     const windows = layerWindows(config, base.depth, window, (i) => i % 2 === 0);
     const softcap = config.numberOrNull("attn_logit_softcapping", 50) ?? 0;
     const logitSoftcap = config.numberOrNull("final_logit_softcapping", 30) ?? 0;
-    return transformer(
-      this.name,
-      stacked({ ...base, logitSoftcap }, (i) => ({ window: windows[i]!, softcap })),
-    );
+    return stacked({ ...base, logitSoftcap }, (i) => ({ window: windows[i]!, softcap }));
   },
 };
 
@@ -89,28 +85,25 @@ export const gemma3: Architecture = {
       num_attention_heads: 8,
     },
   },
-  build(config) {
+  read(config) {
     if (config.has("text_config"))
       throw new UnsupportedError(`${config.file}: models of images and text are not supported, only text models`);
     const base = readSecond(config.without("rope_parameters", "rope_scaling"), 131072);
     const window = config.sizeOrNull("sliding_window", 4096);
     const pattern = config.size("sliding_window_pattern", 6);
     const windows = layerWindows(config, base.depth, window, (i) => (i + 1) % pattern !== 0);
-    return transformer(
-      this.name,
-      stacked(
-        {
-          ...base,
-          attention: { ...base.attention, queryKeyNorm: "head" },
-          ropes: ropesByType(config, {
-            headDim: base.attention.headDim,
-            full: 1e6,
-            sliding: config.positive("rope_local_base_freq", 10000),
-          }),
-          logitSoftcap: config.numberOrNull("final_logit_softcapping", null) ?? 0,
-        },
-        (i) => ({ window: windows[i]!, rope: windows[i]! > 0 ? "sliding_attention" : "full_attention" }),
-      ),
+    return stacked(
+      {
+        ...base,
+        attention: { ...base.attention, queryKeyNorm: "head" },
+        ropes: ropesByType(config, {
+          headDim: base.attention.headDim,
+          full: 1e6,
+          sliding: config.positive("rope_local_base_freq", 10000),
+        }),
+        logitSoftcap: config.numberOrNull("final_logit_softcapping", null) ?? 0,
+      },
+      (i) => ({ window: windows[i]!, rope: windows[i]! > 0 ? "sliding_attention" : "full_attention" }),
     );
   },
 };

@@ -7,7 +7,7 @@ import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { ASSISTANT_CONFIG, Assistant } from "./assistant.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
-import type { Architecture, Decoder } from "./decoder.ts";
+import type { Architecture } from "./decoder.ts";
 import { DenseBesideExperts } from "./dense-beside-experts.ts";
 import { Experts } from "./experts.ts";
 import { GatedMlp } from "./gated-mlp.ts";
@@ -15,7 +15,6 @@ import { normsAround } from "./gemma.ts";
 import type { LayerConfig } from "./layer.ts";
 import { PerLayerInput, PerLayerTable } from "./per-layer-input.ts";
 import { type RopeConfig, ropeOf } from "./rope.ts";
-import { transformer } from "./transformer.ts";
 import {
   activationOf,
   attentionBias,
@@ -25,6 +24,7 @@ import {
   HEADS_MAX,
   readStack,
   type StackConfig,
+  type TransformerConfig,
 } from "./transformer-config.ts";
 
 const layerTypes = ["full_attention", "sliding_attention"] as const;
@@ -190,7 +190,7 @@ function assistantOf(config: ConfigReader, target: Target): Assistant {
   return new Assistant({ hidden: stack.hidden, backbone: target.hidden, vocabulary: target.vocabulary, layers });
 }
 
-function build(name: string, given: ConfigReader, perLayerSize: number): Decoder {
+function readLayers(given: ConfigReader, perLayerSize: number): TransformerConfig {
   const config = withoutDirections(given);
   const plain = config.without("hidden_act", "rope_parameters", "rope_scaling", "per_layer_config");
   const {
@@ -234,14 +234,14 @@ function build(name: string, given: ConfigReader, perLayerSize: number): Decoder
     };
   });
   const target = { hidden, vocabulary, types, sizes, layers };
-  return transformer(name, {
+  return {
     ...{ ...base, layers, ropes },
     ...(config.has(ASSISTANT_CONFIG) ? { drafter: assistantOf(config.object(ASSISTANT_CONFIG), target) } : {}),
     ...(table ? { table } : {}),
     ...placeholdersOf(config, vocabulary),
     scales: { ...base.scales, embedding: hidden ** 0.5 },
     logitSoftcap: config.numberOrNull("final_logit_softcapping", null) ?? 0,
-  });
+  };
 }
 
 /** Ids of placeholder tokens for images and sound in multimodal models; transformers gives them the padding's embedding. */
@@ -270,8 +270,8 @@ export const gemma4: Architecture = {
   modelType: "gemma4_text",
   textTypes: { gemma4_text: textDefaults },
   wholeFields,
-  build(config) {
-    return build(this.name, config, config.count("hidden_size_per_layer_input", 256));
+  read(config) {
+    return readLayers(config, config.count("hidden_size_per_layer_input", 256));
   },
 };
 
@@ -281,8 +281,8 @@ export const gemma4Unified: Architecture = {
   modelType: "gemma4_unified_text",
   textTypes: { gemma4_unified_text: textDefaults },
   wholeFields,
-  build(config) {
+  read(config) {
     const own = config.withDefaults({ sliding_window: 1024, max_position_embeddings: 262144 });
-    return build(this.name, own, 0);
+    return readLayers(own, 0);
   },
 };

@@ -4,7 +4,6 @@
  */
 import type { Architecture } from "./decoder.ts";
 import { Experts } from "./experts.ts";
-import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, layerWindows, readStack, stacked } from "./transformer-config.ts";
 
 /** Default RoPE. */
@@ -20,7 +19,7 @@ const yarn = {
 export const gptOss: Architecture = {
   name: "GptOssForCausalLM",
   modelType: "gpt_oss",
-  build(given) {
+  read(given) {
     const says = given.has("rope_parameters") || given.has("rope_scaling");
     const config = says ? given : given.with({ rope_parameters: yarn });
     const base = readStack(config, { kvHeads: 8, headDim: 64, eps: 1e-5, contextLength: 131072, theta: 150000 });
@@ -36,13 +35,10 @@ export const gptOss: Architecture = {
       names: { router: "router" },
     });
     const attention = { ...base.attention, biases: attentionBias(config, true), sinks: true };
-    return transformer(
-      this.name,
-      stacked(
-        { ...base, attention },
-        (i) => ({ window: windows[i]! }),
-        () => experts,
-      ),
+    return stacked(
+      { ...base, attention },
+      (i) => ({ window: windows[i]! }),
+      () => experts,
     );
   },
 };

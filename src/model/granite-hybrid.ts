@@ -1,6 +1,6 @@
 /**
- * Granite 4.0 (2025): Granite with gate and up in one matrix, in some models Mamba 2 in most layers and no RoPE, and in
- * some a mixture of experts beside the MLP.
+ * Granite 4.0 (2025): Granite with gate and up in one matrix. Some models have Mamba 2 in most layers and no RoPE; some have a
+ * mixture of experts beside the MLP.
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Attention } from "./attention.ts";
@@ -10,7 +10,6 @@ import { GatedMlp } from "./gated-mlp.ts";
 import { readExperts, readGranite } from "./granite.ts";
 import { Mamba2 } from "./mamba2.ts";
 import { tapsOf } from "./short-convolution.ts";
-import { transformer } from "./transformer.ts";
 import { HEADS_MAX, mixed } from "./transformer-config.ts";
 
 /** Type names of Mamba layers in transformers' versions. */
@@ -57,7 +56,7 @@ function readMamba(config: ConfigReader, hidden: number): Mamba2 {
 export const graniteHybrid: Architecture = {
   name: "GraniteMoeHybridForCausalLM",
   modelType: "granitemoehybrid",
-  build(config) {
+  read(config) {
     const base = readGranite(config);
     const isMamba = mambaLayers(config, base.depth);
     const hasRope = config.has("position_embedding_type") && config.string("position_embedding_type") === "rope";
@@ -76,13 +75,10 @@ export const graniteHybrid: Architecture = {
     const thought = hasExperts
       ? readExperts(config, base, { shared: { mlp: shared, gate: null, isBeside: true } })
       : shared;
-    return transformer(
-      this.name,
-      mixed(
-        base,
-        (i) => (isMamba[i] ? mamba : attention),
-        () => thought,
-      ),
+    return mixed(
+      base,
+      (i) => (isMamba[i] ? mamba : attention),
+      () => thought,
     );
   },
 };

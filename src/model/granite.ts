@@ -2,7 +2,6 @@
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { Experts, type ExpertsConfig } from "./experts.ts";
-import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, readStack, type StackConfig, stacked } from "./transformer-config.ts";
 
 /** The config that Granite's families share. */
@@ -27,8 +26,8 @@ export function readGranite(config: ConfigReader): StackConfig {
 export const granite: Architecture = {
   name: "GraniteForCausalLM",
   modelType: "granite",
-  build(config) {
-    return transformer(this.name, stacked(readGranite(config)));
+  read(config) {
+    return stacked(readGranite(config));
   },
 };
 
@@ -55,16 +54,13 @@ export function readExperts(
 export const graniteMoe: Architecture = {
   name: "GraniteMoeForCausalLM",
   modelType: "granitemoe",
-  build(config) {
+  read(config) {
     const base = readGranite(config);
     const experts = readExperts(config, base);
-    return transformer(
-      this.name,
-      stacked(
-        base,
-        () => ({}),
-        () => experts,
-      ),
+    return stacked(
+      base,
+      () => ({}),
+      () => experts,
     );
   },
 };

@@ -2,7 +2,6 @@
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { ropeField } from "./rope.ts";
-import { transformer } from "./transformer.ts";
 import { attentionBias, readStack, stacked } from "./transformer-config.ts";
 
 /** RoPE of type "dynamic" with `alpha` has base theta * alpha^(d / (d - 2)) at any length. */
@@ -21,20 +20,17 @@ function withStretchedBase(config: ConfigReader): ConfigReader {
 export const hunyuan: Architecture = {
   name: "HunYuanDenseV1ForCausalLM",
   modelType: "hunyuan_v1_dense",
-  build(config) {
+  read(config) {
     const base = readStack(withStretchedBase(config), { eps: 1e-5 });
-    return transformer(
-      this.name,
-      stacked({
-        ...base,
-        attention: {
-          ...base.attention,
-          biases: attentionBias(config),
-          queryKeyNorm: "head",
-          isNormedLast: true,
-          names: { queryNorm: "query_layernorm", keyNorm: "key_layernorm" },
-        },
-      }),
-    );
+    return stacked({
+      ...base,
+      attention: {
+        ...base.attention,
+        biases: attentionBias(config),
+        queryKeyNorm: "head",
+        isNormedLast: true,
+        names: { queryNorm: "query_layernorm", keyNorm: "key_layernorm" },
+      },
+    });
   },
 };

@@ -10,7 +10,6 @@ import { GatedMlp } from "./gated-mlp.ts";
 import type { LayerNorms } from "./layer.ts";
 import { ropeOf } from "./rope.ts";
 import { ShortConvolution, tapsOf } from "./short-convolution.ts";
-import { transformer } from "./transformer.ts";
 import {
   attentionBias,
   type Defaults,
@@ -77,15 +76,12 @@ function attentionLayers(config: ConfigReader, depth: number): readonly boolean[
 export const lfm2: Architecture = {
   name: "Lfm2ForCausalLM",
   modelType: "lfm2",
-  build(config) {
+  read(config) {
     const base = readLfm(config, { kvHeads: 8 });
     const mlp = { ...base.mlp, intermediate: intermediateOf(config, base.mlp.intermediate) };
     const isAttention = attentionLayers(config, base.depth);
     const [attention, convolution] = [readAttention(base), readConvolution(config, base.hidden, 3)];
-    return transformer(
-      this.name,
-      mixed({ ...base, mlp }, (i) => (isAttention[i] ? attention : convolution)),
-    );
+    return mixed({ ...base, mlp }, (i) => (isAttention[i] ? attention : convolution));
   },
 };
 
@@ -93,7 +89,7 @@ export const lfm2: Architecture = {
 export const lfm2Moe: Architecture = {
   name: "Lfm2MoeForCausalLM",
   modelType: "lfm2_moe",
-  build(config) {
+  read(config) {
     const base = readLfm(config, { kvHeads: 8 });
     const isAttention = attentionLayers(config, base.depth);
     const [attention, convolution] = [readAttention(base), readConvolution(config, base.hidden, 3)];
@@ -111,13 +107,10 @@ export const lfm2Moe: Architecture = {
     });
     const dense = new GatedMlp(base.mlp);
     const denseLayers = config.count("num_dense_layers", 2);
-    return transformer(
-      this.name,
-      mixed(
-        base,
-        (i) => (isAttention[i] ? attention : convolution),
-        (i) => (i < denseLayers ? dense : experts),
-      ),
+    return mixed(
+      base,
+      (i) => (isAttention[i] ? attention : convolution),
+      (i) => (i < denseLayers ? dense : experts),
     );
   },
 };
@@ -133,7 +126,7 @@ const lfm3Ropes = {
 export const lfm3: Architecture = {
   name: "Lfm3ForCausalLM",
   modelType: "lfm3",
-  build(config) {
+  read(config) {
     const base = readLfm(config.without("rope_parameters"), { kvHeads: 4, headDim: 128 });
     const types =
       config.choices("layer_types", base.depth, lfm3Types) ??
@@ -152,20 +145,17 @@ export const lfm3: Architecture = {
     };
     const window = types.includes("sliding_attention") ? config.size("sliding_window", 256) : 0;
     const convolution = readConvolution(config, base.hidden, 7);
-    return transformer(
-      this.name,
-      mixed(
-        {
-          ...base,
-          norms: { ...norms, ...(sandwich ? { afterMixer: "post_operator_norm", afterMlp: "post_ffn_norm" } : {}) },
-          ropes: { full_attention: rope("full_attention"), sliding_attention: rope("sliding_attention") },
-        },
-        (i) => {
-          const type = types[i]!;
-          if (type === "conv") return convolution;
-          return new Attention({ ...attention, rope: type, window: type === "sliding_attention" ? window : 0 });
-        },
-      ),
+    return mixed(
+      {
+        ...base,
+        norms: { ...norms, ...(sandwich ? { afterMixer: "post_operator_norm", afterMlp: "post_ffn_norm" } : {}) },
+        ropes: { full_attention: rope("full_attention"), sliding_attention: rope("sliding_attention") },
+      },
+      (i) => {
+        const type = types[i]!;
+        if (type === "conv") return convolution;
+        return new Attention({ ...attention, rope: type, window: type === "sliding_attention" ? window : 0 });
+      },
     );
   },
 };

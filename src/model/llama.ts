@@ -3,7 +3,6 @@
  * and SmolLM2: pre-norm layers, grouped-query attention, SwiGLU.
  */
 import type { Architecture } from "./decoder.ts";
-import { transformer } from "./transformer.ts";
 import { attentionBias, readStack, stacked } from "./transformer-config.ts";
 
 export const llama: Architecture = {
@@ -18,15 +17,12 @@ export const llama: Architecture = {
       num_attention_heads: 32,
     },
   },
-  build(config) {
+  read(config) {
     const base = readStack(config);
-    return transformer(
-      this.name,
-      stacked({
-        ...base,
-        attention: { ...base.attention, biases: attentionBias(config) },
-        mlp: { ...base.mlp, bias: config.boolean("mlp_bias", false) },
-      }),
-    );
+    return stacked({
+      ...base,
+      attention: { ...base.attention, biases: attentionBias(config) },
+      mlp: { ...base.mlp, bias: config.boolean("mlp_bias", false) },
+    });
   },
 };

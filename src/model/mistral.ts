@@ -1,7 +1,6 @@
 /** Mistral (Jiang et al. 2023): Llama with a sliding window in every layer, or in those of `layer_types` (Ministral, 2024). */
 import type { Architecture } from "./decoder.ts";
 import { ropeField } from "./rope.ts";
-import { transformer } from "./transformer.ts";
 import { layerWindows, readStack, stacked } from "./transformer-config.ts";
 
 export const mistral: Architecture = {
@@ -16,14 +15,11 @@ export const mistral: Architecture = {
       num_attention_heads: 32,
     },
   },
-  build(config) {
+  read(config) {
     const base = readStack(config, { kvHeads: 8, contextLength: 131072 });
     const window = config.sizeOrNull("sliding_window", 4096);
     const windows = layerWindows(config, base.depth, window, () => window !== null);
-    return transformer(
-      this.name,
-      stacked(base, (i) => ({ window: windows[i]! })),
-    );
+    return stacked(base, (i) => ({ window: windows[i]! }));
   },
 };
 
@@ -50,7 +46,7 @@ export const ministral3: Architecture = {
       num_attention_heads: 32,
     },
   },
-  build(given) {
+  read(given) {
     const says = given.has("rope_parameters") || given.has("rope_scaling");
     const config = says ? given : given.with({ rope_parameters: yarn });
     const base = readStack(config, { kvHeads: 8, headDim: 128, contextLength: 262144, eps: 1e-5 });
@@ -58,10 +54,7 @@ export const ministral3: Architecture = {
     const beta = rope.number("llama_4_scaling_beta", 0);
     const queryScaling = { beta, length: rope.size("original_max_position_embeddings", base.contextLength) };
     const window = config.sizeOrNull("sliding_window", null) ?? 0;
-    return transformer(
-      this.name,
-      stacked({ ...base, attention: { ...base.attention, window, ...(beta === 0 ? {} : { queryScaling }) } }),
-    );
+    return stacked({ ...base, attention: { ...base.attention, window, ...(beta === 0 ? {} : { queryScaling }) } });
   },
 };
 

@@ -5,7 +5,6 @@
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { ropesByType } from "./rope.ts";
-import { transformer } from "./transformer.ts";
 import { attentionBias, layerWindows, readStack, type StackConfig, stacked } from "./transformer-config.ts";
 
 function readOlmo(config: ConfigReader): StackConfig {
@@ -25,25 +24,22 @@ function readOlmo(config: ConfigReader): StackConfig {
 export const olmo2: Architecture = {
   name: "Olmo2ForCausalLM",
   modelType: "olmo2",
-  build(config) {
-    return transformer(this.name, stacked(readOlmo(config)));
+  read(config) {
+    return stacked(readOlmo(config));
   },
 };
 
 export const olmo3: Architecture = {
   name: "Olmo3ForCausalLM",
   modelType: "olmo3",
-  build(config) {
+  read(config) {
     const base = readOlmo(config.without("rope_parameters", "rope_scaling"));
     const window = config.sizeOrNull("sliding_window", 4096);
     const windows = layerWindows(config, base.depth, window, (i) => (i + 1) % 4 !== 0);
     const ropes = ropesByType(config, { headDim: base.attention.headDim, full: 500000, sliding: 500000 });
-    return transformer(
-      this.name,
-      stacked({ ...base, ropes }, (i) => ({
-        window: windows[i]!,
-        rope: windows[i]! > 0 ? "sliding_attention" : "full_attention",
-      })),
-    );
+    return stacked({ ...base, ropes }, (i) => ({
+      window: windows[i]!,
+      rope: windows[i]! > 0 ? "sliding_attention" : "full_attention",
+    }));
   },
 };

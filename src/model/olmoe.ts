@@ -3,13 +3,12 @@
  */
 import type { Architecture } from "./decoder.ts";
 import { Experts } from "./experts.ts";
-import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, readStack, stacked } from "./transformer-config.ts";
 
 export const olmoe: Architecture = {
   name: "OlmoeForCausalLM",
   modelType: "olmoe",
-  build(config) {
+  read(config) {
     const base = readStack(config, { eps: 1e-5, contextLength: 4096 });
     const experts = new Experts({
       ...expertCounts(config, { experts: 64, topK: 8 }),
@@ -24,13 +23,10 @@ export const olmoe: Architecture = {
       queryKeyNorm: "all" as const,
       clip: config.numberOrNull("clip_qkv", null),
     };
-    return transformer(
-      this.name,
-      stacked(
-        { ...base, attention },
-        () => ({}),
-        () => experts,
-      ),
+    return stacked(
+      { ...base, attention },
+      () => ({}),
+      () => experts,
     );
   },
 };

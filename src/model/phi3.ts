@@ -4,7 +4,6 @@
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { ropeField } from "./rope.ts";
-import { transformer } from "./transformer.ts";
 import { readStack, stacked } from "./transformer-config.ts";
 
 /** The config in today's form: early ones call LongRoPE "su" or "yarn", and leave out the training length. */
@@ -20,16 +19,13 @@ function modernized(config: ConfigReader): ConfigReader {
 export const phi3: Architecture = {
   name: "Phi3ForCausalLM",
   modelType: "phi3",
-  build(config) {
+  read(config) {
     const base = readStack(modernized(config), { contextLength: 4096, eps: 1e-5, partialRotary: true });
     const window = config.sizeOrNull("sliding_window", null) ?? 0;
-    return transformer(
-      this.name,
-      stacked({
-        ...base,
-        attention: { ...base.attention, fused: true, window },
-        mlp: { ...base.mlp, fused: true },
-      }),
-    );
+    return stacked({
+      ...base,
+      attention: { ...base.attention, fused: true, window },
+      mlp: { ...base.mlp, fused: true },
+    });
   },
 };

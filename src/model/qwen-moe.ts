@@ -7,7 +7,6 @@ import { Experts } from "./experts.ts";
 import { GatedMlp } from "./gated-mlp.ts";
 import { readMultiToken } from "./multi-token.ts";
 import { readMixers, readQwen35 } from "./qwen3-5.ts";
-import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, mixed, readStack, stacked } from "./transformer-config.ts";
 
 /** Layers with a dense MLP, by number, whatever `decoder_sparse_step` says. */
@@ -24,7 +23,7 @@ function denseLayers(config: ConfigReader): ReadonlySet<number> {
 export const qwen3Moe: Architecture = {
   name: "Qwen3MoeForCausalLM",
   modelType: "qwen3_moe",
-  build(config) {
+  read(config) {
     const base = readStack(config, { contextLength: 32768, kvHeads: 4 });
     const window = config.boolean("use_sliding_window", false) ? config.sizeOrNull("sliding_window", 4096) : null;
     const attention = {
@@ -43,13 +42,10 @@ export const qwen3Moe: Architecture = {
     const dense = new GatedMlp(base.mlp);
     const isDense = denseLayers(config);
     const step = config.size("decoder_sparse_step", 1);
-    return transformer(
-      this.name,
-      stacked(
-        { ...base, attention },
-        () => ({}),
-        (i) => (isDense.has(i) || (i + 1) % step !== 0 ? dense : experts),
-      ),
+    return stacked(
+      { ...base, attention },
+      () => ({}),
+      (i) => (isDense.has(i) || (i + 1) % step !== 0 ? dense : experts),
     );
   },
 };
@@ -58,7 +54,7 @@ export const qwen3Moe: Architecture = {
 export const qwen35Moe: Architecture = {
   name: "Qwen3_5MoeForCausalLM",
   modelType: "qwen3_5_moe_text",
-  build(config) {
+  read(config) {
     const intermediate = config.size("moe_intermediate_size", 512);
     const base = readQwen35(config.with({ intermediate_size: intermediate }), { kvHeads: 2 });
     const mixers = readMixers(config, base);
@@ -81,6 +77,6 @@ export const qwen35Moe: Architecture = {
     );
     const { attention, norms } = base;
     const drafter = readMultiToken(config, base, { mixer: new Attention(attention), mlp: experts, norms });
-    return transformer(this.name, { ...stack, drafter });
+    return { ...stack, drafter };
   },
 };

@@ -4,7 +4,6 @@ import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { GatedMlp } from "./gated-mlp.ts";
 import { MIMO, readMultiToken } from "./multi-token.ts";
-import { transformer } from "./transformer.ts";
 import {
   attentionBias,
   type Defaults,
@@ -41,14 +40,11 @@ export const qwen2: Architecture = {
   name: "Qwen2ForCausalLM",
   modelType: "qwen2",
   textTypes: { qwen2_vl: qwen2VL, qwen2_vl_text: qwen2VL, qwen2_5_vl: qwen2VL, qwen2_5_vl_text: qwen2VL },
-  build(config) {
+  read(config) {
     const base = readQwen(config, {});
     const windows = windowsOf(config, base.depth);
     const attention = { ...base.attention, biases: { qkv: true, output: false } };
-    return transformer(
-      this.name,
-      stacked({ ...base, attention }, (i) => ({ window: windows[i]! })),
-    );
+    return stacked({ ...base, attention }, (i) => ({ window: windows[i]! }));
   },
 };
 
@@ -56,14 +52,14 @@ export const qwen2: Architecture = {
 export const mimo: Architecture = {
   name: MIMO,
   modelType: "mimo",
-  build(config) {
+  read(config) {
     const base = readQwen(config, {});
     const windows = windowsOf(config, base.depth);
     const attention = { ...base.attention, biases: { qkv: config.boolean("attention_bias", true), output: false } };
     const stack = stacked({ ...base, attention }, (i) => ({ window: windows[i]! }));
     const parts = { mixer: new Attention(attention), mlp: new GatedMlp(base.mlp), norms: base.norms };
     const drafter = readMultiToken(config, { ...base, isHiddenFirst: true }, parts);
-    return transformer(this.name, { ...stack, ...(drafter && { drafter }) });
+    return { ...stack, ...(drafter && { drafter }) };
   },
 };
 
@@ -81,13 +77,10 @@ export const qwen3: Architecture = {
       rope_theta: 500000,
     },
   },
-  build(config) {
+  read(config) {
     const base = readQwen(config, { headDim: 128 });
     const windows = windowsOf(config, base.depth);
     const attention = { ...base.attention, biases: attentionBias(config), queryKeyNorm: "head" as const };
-    return transformer(
-      this.name,
-      stacked({ ...base, attention }, (i) => ({ window: windows[i]! })),
-    );
+    return stacked({ ...base, attention }, (i) => ({ window: windows[i]! }));
   },
 };

@@ -10,7 +10,6 @@ import { GatedMlp } from "./gated-mlp.ts";
 import type { Mixer } from "./layer.ts";
 import { readMultiToken } from "./multi-token.ts";
 import { tapsOf } from "./short-convolution.ts";
-import { transformer } from "./transformer.ts";
 import {
   attentionBias,
   type Defaults,
@@ -64,7 +63,7 @@ function readDelta(config: ConfigReader, hidden: number): GatedDelta {
 export const qwen35: Architecture = {
   name: "Qwen3_5ForCausalLM",
   modelType: "qwen3_5_text",
-  build(config) {
+  read(config) {
     const base = readQwen35(config);
     const mixers = readMixers(config, base);
     const stack = mixed(base, (i) => mixers[i]!);
@@ -74,6 +73,6 @@ export const qwen35: Architecture = {
       mlp: new GatedMlp(base.mlp),
       norms,
     });
-    return transformer(this.name, { ...stack, drafter });
+    return { ...stack, drafter };
   },
 };

@@ -1,12 +1,11 @@
 /** SmolLM3 (2025): Llama in which some layers, by default every fourth, have no RoPE. */
 import type { Architecture } from "./decoder.ts";
-import { transformer } from "./transformer.ts";
 import { attentionBias, layerWindows, readStack, stacked } from "./transformer-config.ts";
 
 export const smollm3: Architecture = {
   name: "SmolLM3ForCausalLM",
   modelType: "smollm3",
-  build(config) {
+  read(config) {
     const base = readStack(config, { kvHeads: 4, contextLength: 32768, theta: 2e6, tied: true });
     const { depth } = base;
     const interval = config.size("no_rope_layer_interval", 4);
@@ -16,16 +15,13 @@ export const smollm3: Architecture = {
     const window = config.sizeOrNull("sliding_window", null);
     const sliding = config.boolean("use_sliding_window", false) && window !== null;
     const windows = layerWindows(config, depth, window, (i) => sliding && turned[i] === 0);
-    return transformer(
-      this.name,
-      stacked(
-        {
-          ...base,
-          attention: { ...base.attention, biases: attentionBias(config) },
-          mlp: { ...base.mlp, bias: config.boolean("mlp_bias", false) },
-        },
-        (i) => ({ window: windows[i]!, rope: turned[i] === 1 ? "rope" : null }),
-      ),
+    return stacked(
+      {
+        ...base,
+        attention: { ...base.attention, biases: attentionBias(config) },
+        mlp: { ...base.mlp, bias: config.boolean("mlp_bias", false) },
+      },
+      (i) => ({ window: windows[i]!, rope: turned[i] === 1 ? "rope" : null }),
     );
   },
 };

@@ -4,7 +4,7 @@
  */
 import type { DType } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
-import type { Cpu, EncodedCall, Kernel, KernelQuery } from "../kernels/contract.ts";
+import { type Cpu, type EncodedCall, type Kernel, type KernelQuery, referenceRow } from "../kernels/contract.ts";
 import { selectKernel } from "../kernels/select.ts";
 import type { SequenceUse } from "../kernels/sequence-table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
@@ -241,13 +241,8 @@ function writesNothing(args: Arguments<Tensor>): boolean {
 
 /** The kernel of calls with empty results: others would loop over those sizes that are not 0, however large. */
 const nothingToDo: Kernel<unknown> = {
+  ...referenceRow,
   name: "nothing_any_1x1x1_reference",
-  target: "reference",
-  layouts: null,
-  bits: null,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   bind: () => () => {},
 };
 

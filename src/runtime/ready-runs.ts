@@ -1,5 +1,6 @@
 /**
- * Ready methods of a session: one for all sizes that the same kernels serve, or one for each size where that is impossible.
+ * Ready methods of a session: one for all sizes that the same kernels serve, or one for each size where that is impossible, and
+ * for the first size.
  */
 
 import type { InterpreterContext } from "../executorch/interpreter.ts";
@@ -56,6 +57,8 @@ export class ReadyRuns {
   readonly #single = new Map<string, KeptRun>();
   /** Methods by pattern of input sizes; null where each size is resolved by itself. */
   readonly #sized = new Map<string, SizedMethod | null>();
+  /** Patterns of which one single size has been resolved by itself: the calls of a class take three times as long to make. */
+  readonly #begun = new Set<string>();
   /** Runs by class of sizes; null where each size is resolved by itself. */
   readonly #classes = new Map<string, KeptRun | null>();
   readonly #times = new Map<string, RunTimes>();
@@ -87,6 +90,9 @@ export class ReadyRuns {
     const key = `${method.name} ${pattern.key}`;
     let sized = this.#sized.get(key);
     if (sized === undefined) {
+      const isFirst = !this.#begun.has(key);
+      this.#begun.add(key);
+      if (isFirst || this.#single.has(sizesKey(method, inputSizes))) return null;
       sized = SizedMethod.of(pattern, this.#program.cpu, (given) => this.#resolve(method, given));
       this.#sized.set(key, sized);
     }
@@ -115,7 +121,7 @@ export class ReadyRuns {
   }
 
   #ofSizes(method: Method, inputSizes: InputSizes): ReadyRun {
-    const key = `${method.name} ${inputSizes.map((shape) => shape.join("x")).join(" ")}`;
+    const key = sizesKey(method, inputSizes);
     const known = this.#single.get(key);
     if (known) return known;
     this.#forgetOldest();
@@ -166,6 +172,9 @@ export class ReadyRuns {
     return times;
   }
 }
+
+const sizesKey = (method: Method, sizes: InputSizes) =>
+  `${method.name} ${sizes.map((shape) => shape.join("x")).join(" ")}`;
 
 /** Whether sizes are the largest that the method takes (whole chunks) or the smallest (decode). */
 function isKept(method: Method, inputSizes: InputSizes): boolean {

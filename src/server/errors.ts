@@ -40,7 +40,7 @@ function isOfRequest(error: unknown): boolean {
   return error instanceof InvalidArgumentError || error instanceof LimitError;
 }
 
-/** The error that the client gets: full messages of errors of its request, only a general message for others. */
+/** The error that the client gets. Errors of its request keep their message; others become a general one. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const { message } = error as Error;

@@ -44,7 +44,7 @@ describe("grammars", () => {
     ['start: _sep{"x", ","}\n_sep{x, y}: x (y x)*', "line 1: rules with parameters"],
     ['start: "x"~9..2', "rising repetitions"],
     ['start: "z".."a"', "a rising range"],
-  ])("that are none, or cannot be held to, are refused: %s", (grammar, message) => {
+  ])("that are none, or cannot be enforced, are refused: %s", (grammar, message) => {
     expect(() => has(grammar, "")).toThrow(message);
   });
 });

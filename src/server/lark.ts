@@ -228,7 +228,7 @@ class LarkParser {
 
   #unsupported(what: string): UnsupportedError {
     return new UnsupportedError(
-      `lark: line ${this.#line}: ${what}: cannot be held to; expected rules, terminals, texts, expressions with the flags i and s, ranges, groups, repetitions, %import common and %ignore`,
+      `lark: line ${this.#line}: ${what}: cannot be enforced; expected rules, terminals, texts, expressions with the flags i and s, ranges, groups, repetitions, %import common and %ignore`,
     );
   }
 }

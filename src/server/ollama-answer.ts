@@ -113,7 +113,7 @@ export class OllamaAnswer {
   }
 }
 
-/** At least 1, since clients divide by it. */
+/** Seconds as whole nanoseconds, at least 1, since clients divide by them. */
 export function nanoseconds(seconds: number): number {
   return Math.max(1, Math.round(seconds * NANOSECONDS));
 }

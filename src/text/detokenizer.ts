@@ -8,8 +8,8 @@ const WINDOW_MAX = 16;
 const NONE: ReadonlySet<number> = new Set();
 
 /**
- * Least tokens kept in the window: an unfinished UTF-8 sequence has at most 3 bytes, hence tokens, and one more gives it left
- * context.
+ * Least tokens kept in the window: an unfinished UTF-8 sequence has at most 3 bytes, each of which may be a token, and one more
+ * token gives it left context.
  */
 const CONTEXT_MIN = 4;
 

@@ -2,14 +2,21 @@
  * Chooses how many tokens to draft in a step: as many as pay for the tokens they add to it, by the measured time of steps of
  * each size and by how often drafts were accepted in this text.
  */
+import type { Match } from "./draft-lookup.ts";
 import { averageChance, type StepCosts } from "./step-costs.ts";
 
-/** Initial acceptance probabilities of a drafted token, by the number of tokens that matched before it. */
-const FIRST_CHANCES: readonly (readonly [from: number, chance: number])[] = [
-  [8, 0.8],
-  [4, 0.6],
-  [2, 0.4],
-];
+/** Kinds of drafted tokens, by what matched before them, with the chance that one is accepted before any was seen. */
+const FIRST_CHANCES = { long: 0.9, middle: 0.7, short: 0.4, single: 0.2, resumed: 0.5, changed: 0.2 };
+type Kind = keyof typeof FIRST_CHANCES;
+
+/** Kind of a token that is drafted `after` others behind a match. */
+function kindOf({ length, isResumed }: Match, after = 0): Kind | null {
+  const all = length + after;
+  if (all >= 8) return "long";
+  if (isResumed && all < 4) return all === 0 ? "changed" : "resumed";
+  return all >= 4 ? "middle" : all >= 2 ? "short" : all === 1 ? "single" : null;
+}
+
 /** Steps until drafts that did not pay are tried again, doubled each time that they fail. */
 const BACKOFF_STEPS = 16;
 const BACKOFF_STEPS_MAX = 256;
@@ -41,8 +48,9 @@ export class Backoff {
 
 export class DraftLength {
   readonly #costs: StepCosts;
-  readonly #chances = FIRST_CHANCES.map(([, chance]) => chance);
-  readonly #backoff = new Backoff();
+  readonly #chances = { ...FIRST_CHANCES };
+  /** Steps without drafts of each kind. */
+  readonly #backoffs = new Map<Kind, Backoff>();
   #unmeasured = 0;
   /** Whether accepted tokens must be computed again with the next step when others of their step were rejected. */
   #computesAgain = false;
@@ -51,30 +59,36 @@ export class DraftLength {
     this.#costs = costs;
   }
 
-  /** Probability that a token drafted after `matched` matching tokens is accepted. */
-  chance(matched: number): number {
-    return this.#chances[kindOf(matched)] ?? 0;
+  /** Probability that a token drafted behind a match is accepted. */
+  chance(match: Match): number {
+    return this.#chanceOf(kindOf(match));
   }
 
-  /**
-   * Number of tokens, at most `most`, to draft after `matched` matching tokens, in a step that recomputes `recomputed` tokens.
-   */
-  next(matched: number, most: number, recomputed = 0): number {
-    const chance = this.chance(matched);
-    if (kindOf(matched) < 0 || this.#backoff.skips()) return 0;
+  #chanceOf(kind: Kind | null): number {
+    return kind === null ? 0 : this.#chances[kind];
+  }
+
+  /** Number of tokens, at most `most`, to draft behind a match, in a step that recomputes `recomputed` tokens. */
+  next(match: Match, most: number, recomputed = 0): number {
+    const kind = kindOf(match);
+    if (kind === null) return 0;
+    const backoff = this.#backoffs.get(kind) ?? new Backoff();
+    this.#backoffs.set(kind, backoff);
+    if (backoff.skips()) return 0;
     if (!this.#costs.knows(1) && this.#unmeasured++ >= UNMEASURED_MAX) return 0;
-    const best = this.#best(chance, most, recomputed);
+    const best = this.#best(match, most, recomputed);
     if (best > 0) return best;
     // One token is tried now and then, since a text's predictability changes.
-    this.#backoff.begin();
+    backoff.begin();
     return Math.min(1, most);
   }
 
-  #best(chance: number, most: number, recomputed: number): number {
+  #best(match: Match, most: number, recomputed: number): number {
     const alone = this.#costs.of(recomputed + 1);
     let [best, bestGain] = [0, 1 / alone];
     let [expected, share, again] = [1, 1, 0];
     for (let drafted = 1; drafted <= most; drafted++) {
+      const chance = this.#chanceOf(kindOf(match, drafted - 1));
       if (this.#computesAgain) again += share * (1 - chance) * drafted;
       share *= chance;
       expected += share;
@@ -85,22 +99,16 @@ export class DraftLength {
     return best;
   }
 
-  /**
-   * Records how many tokens drafted after `matched` matching tokens were accepted, and how many must be recomputed because
-   * others were rejected.
-   */
+  /** Records how many tokens drafted behind a match were accepted, and how many must be recomputed because others were rejected. */
   noteAccepted(
-    matched: number,
+    match: Match,
     { drafted, accepted, recomputed = 0 }: { drafted: number; accepted: number; recomputed?: number },
   ): void {
     this.#computesAgain ||= recomputed > 0;
-    const kind = kindOf(matched);
-    for (let i = 0; i < Math.min(drafted, accepted + 1); i++)
-      this.#chances[kind] = averageChance(this.#chances[kind]!, i < accepted);
-    if (accepted > 0) this.#backoff.reset();
+    for (let i = 0; i < Math.min(drafted, accepted + 1); i++) {
+      const kind = kindOf(match, i)!;
+      this.#chances[kind] = averageChance(this.#chances[kind], i < accepted);
+    }
+    if (accepted > 0) this.#backoffs.get(kindOf(match)!)?.reset();
   }
-}
-
-function kindOf(matched: number): number {
-  return FIRST_CHANCES.findIndex(([from]) => matched >= from);
 }

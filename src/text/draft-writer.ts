@@ -20,8 +20,11 @@ export interface WrittenLogits {
 export interface DraftWriter {
   /** Most tokens of a text together with its draft. */
   readonly contextLength: number;
-  /** Logits after a text; null where there is nothing to predict from. The next call may reuse the array. */
-  logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits | null>;
+  /**
+   * Logits after a text, of which the last `drafted` tokens may be others in the next call; null where there is nothing to
+   * predict from. The next call may reuse the array.
+   */
+  logitsBehind(text: readonly number[], drafted: number, options: ComputeOptions): Promise<WrittenLogits | null>;
   dispose(): Promise<void>;
 }
 
@@ -29,26 +32,28 @@ export interface DraftWriter {
 export class ModelWriter implements DraftWriter {
   readonly contextLength: number;
   readonly #decoder: ReturnType<DraftModel["createDecoder"]>;
-  /** Tokens in the draft model's context. */
+  /** Tokens in the draft model's context, and how many of them are of the text for good. */
   readonly #ids: number[] = [];
+  #kept = 0;
 
   constructor(model: DraftModel, scope: PrefixScope | undefined) {
     this.#decoder = model.createDecoder(scope);
     this.contextLength = this.#decoder.contextLength;
   }
 
-  async logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits> {
+  async logitsBehind(text: readonly number[], drafted: number, options: ComputeOptions): Promise<WrittenLogits> {
     const rest = this.#follow(text);
     const hasRead = rest.length > READ_MAX;
     const logits = await this.#decoder.prefill(rest, { ...options, of: hasRead ? "prompt" : "answer" });
     for (const id of rest) this.#ids.push(id);
+    this.#kept = text.length - drafted;
     return { logits, hasRead };
   }
 
   /** Rewinds the context to the prefix that it shares with a text; returns the rest of the text, which is still to be read. */
   #follow(text: readonly number[]): number[] {
-    let common = 0;
     const most = Math.min(this.#ids.length, text.length - 1);
+    let common = Math.min(this.#kept, most);
     while (common < most && this.#ids[common] === text[common]) common++;
     if (common < this.#ids.length) {
       this.#decoder.rewind!(common);
@@ -72,7 +77,7 @@ export class HeadWriter implements DraftWriter {
     this.contextLength = decoder.contextLength;
   }
 
-  async logitsBehind(text: readonly number[], options: ComputeOptions): Promise<WrittenLogits | null> {
+  async logitsBehind(text: readonly number[], _: number, options: ComputeOptions): Promise<WrittenLogits | null> {
     const logits = await this.#decoder.draft!(text.slice(this.#decoder.position), options);
     return logits && { logits, hasRead: false };
   }

@@ -312,14 +312,15 @@ describe("a text with drafts", () => {
 });
 
 describe("the length of drafts", () => {
+  const match = { length: 10, isResumed: false };
   const tokensOf = (costs: readonly number[], share: number) => {
     const stepCosts = new StepCosts();
     const length = new DraftLength(stepCosts);
     let drafted = 0;
     for (let step = 0; step < 2000; step++) {
-      const count = length.next(10, 7);
+      const count = length.next(match, 7);
       stepCosts.took(1 + count, costs[count]!);
-      if (count > 0) length.noteAccepted(10, { drafted: count, accepted: Math.round(count * share) });
+      if (count > 0) length.noteAccepted(match, { drafted: count, accepted: Math.round(count * share) });
       if (step >= 1000) drafted += count;
     }
     return drafted / 1000;
@@ -338,8 +339,11 @@ describe("the length of drafts", () => {
       const length = new DraftLength(costs);
       for (let rows = 1; rows <= 8; rows++) costs.took(rows, 10 + 2 * rows);
       for (let step = 0; step < 60; step++)
-        length.noteAccepted(10, step % 5 < 4 ? { drafted: 1, accepted: 1 } : { drafted: 1, accepted: 0, recomputed });
-      return length.next(10, 7);
+        length.noteAccepted(
+          match,
+          step % 5 < 4 ? { drafted: 1, accepted: 1 } : { drafted: 1, accepted: 0, recomputed },
+        );
+      return length.next(match, 7);
     };
     expect(drafted(1)).toBeLessThan(drafted(0));
     expect(drafted(1)).toBeGreaterThan(0);
@@ -353,11 +357,21 @@ describe("the length of drafts", () => {
     const costs = new StepCosts();
     costs.took(3, 30);
     expect(costs.of(1)).toBeCloseTo(30 / 1.3, 5);
-    expect(new DraftLength(costs).next(10, 7)).toBeGreaterThan(0);
+    expect(new DraftLength(costs).next(match, 7)).toBeGreaterThan(0);
   });
 
   it("is nothing behind texts that did not occur before", () => {
-    expect(new DraftLength(new StepCosts()).next(0, 7)).toBe(0);
-    expect(new DraftLength(new StepCosts()).next(1, 7)).toBe(0);
+    expect(new DraftLength(new StepCosts()).next({ length: 0, isResumed: false }, 7)).toBe(0);
+  });
+
+  it("pauses drafts of one kind only", () => {
+    const costs = new StepCosts();
+    const length = new DraftLength(costs);
+    for (let rows = 1; rows <= 8; rows++) costs.took(rows, 10 + rows);
+    const single = { length: 1, isResumed: false };
+    for (let step = 0; step < 40; step++) length.noteAccepted(single, { drafted: 1, accepted: 0 });
+    const drafted = Array.from({ length: 10 }, () => length.next(single, 7));
+    expect(drafted).toEqual([1, ...Array(9).fill(0)]);
+    expect(length.next(match, 7)).toBeGreaterThan(4);
   });
 });

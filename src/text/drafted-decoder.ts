@@ -4,22 +4,20 @@
 
 import type { ComputeOptions, Decoder } from "./decoder.ts";
 import { DraftLength } from "./draft-length.ts";
+import { DraftLookup, type Match } from "./draft-lookup.ts";
 import type { Draft } from "./draft-source.ts";
 import { HeadWriter, ModelWriter } from "./draft-writer.ts";
 import { StepCosts } from "./step-costs.ts";
-import { SuffixAutomaton } from "./suffix-automaton.ts";
+import type { Tokenizer } from "./tokenizer.ts";
 import { type DraftingOptions, WrittenDrafts } from "./written-drafts.ts";
-
-/** Separates the texts in which drafts are looked up; no token has this id. */
-const SEPARATOR = 2 ** 24 - 1;
 
 /** Where drafts come from, and what finding them needs. */
 export interface DraftSource {
   readonly draft: Draft;
   /** Tokens that the answer is likely to resemble, in which drafts are looked up, too. */
   readonly prediction: readonly number[];
-  /** Number of real tokens; the vocabulary may be padded beyond it. */
-  readonly tokens: number;
+  /** The model's tokenizer. */
+  readonly tokenizer: Tokenizer;
   /** Sampler options of the answer's tokens. */
   readonly drawing: DraftingOptions;
 }
@@ -33,11 +31,9 @@ export class DraftedDecoder {
   drafted = 0;
   accepted = 0;
   readonly #decoder: Decoder;
-  /** All tokens of the text, and how many of them are in the lookup automaton. */
+  /** All tokens of the text. */
   readonly #history: readonly number[];
-  #prediction: readonly number[];
-  #known = 0;
-  readonly #text: SuffixAutomaton | null;
+  readonly #text: DraftLookup | null;
   readonly #costs = new StepCosts();
   readonly #length = new DraftLength(this.#costs);
   readonly #written: WrittenDrafts | null;
@@ -48,20 +44,19 @@ export class DraftedDecoder {
   #draft: readonly number[] = [];
   #taken = 0;
   #logits = new Float32Array(0);
-  /** Length of the match that the draft was looked up by; null where a writer drafted it. */
-  #matched: number | null = null;
+  /** How the draft was found; null where a writer drafted it. */
+  #matched: Match | null = null;
   #stepMs = 0;
 
   /** `history`: the tokens of the text, to which the caller appends each drawn token. */
-  constructor(decoder: Decoder, history: readonly number[], { draft, prediction, tokens, drawing }: DraftSource) {
+  constructor(decoder: Decoder, history: readonly number[], { draft, prediction, tokenizer, drawing }: DraftSource) {
     this.#decoder = decoder;
     this.#history = history;
-    this.#prediction = prediction;
-    this.#text = draft === "off" ? null : new SuffixAutomaton();
+    this.#text = draft === "off" ? null : new DraftLookup(history, prediction, tokenizer);
     const writer = () =>
       typeof draft === "object" ? new ModelWriter(draft, drawing.prefixScope) : new HeadWriter(decoder);
     const isWritten = typeof draft === "object" || draft === "mtp";
-    this.#written = isWritten ? new WrittenDrafts(writer, tokens, this.#costs, drawing) : null;
+    this.#written = isWritten ? new WrittenDrafts(writer, tokenizer.vocabSize, this.#costs, drawing) : null;
   }
 
   /** Number of tokens in the context, without drafted tokens that were not accepted. */
@@ -97,16 +92,12 @@ export class DraftedDecoder {
   }
 
   /** Looks up what followed an earlier occurrence of the last tokens; empty where a writer's draft is more probable. */
-  #lookUp(text: SuffixAutomaton, most: number): readonly number[] {
-    for (const id of this.#prediction) text.push(id);
-    if (this.#prediction.length > 0) text.push(SEPARATOR);
-    this.#prediction = [];
-    while (this.#known < this.#history.length) text.push(this.#history[this.#known++]!);
-    this.#matched = text.matchLength;
+  #lookUp(text: DraftLookup, most: number): readonly number[] {
+    this.#matched = text.find((match) => this.#length.chance(match));
+    if (!this.#matched) return [];
     if (this.#written && this.#length.chance(this.#matched) < this.#written.chance) return [];
-    const found = text.continuation(this.#length.next(this.#matched, most, this.#decoder.recomputed));
-    const end = found.indexOf(SEPARATOR);
-    return end < 0 ? found : found.slice(0, end);
+    const count = this.#length.next(this.#matched, most, this.#decoder.recomputed);
+    return count === 0 ? [] : text.continuation(count);
   }
 
   async #compute(id: number, draft: readonly number[], options: ComputeOptions): Promise<Float32Array> {

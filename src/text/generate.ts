@@ -316,7 +316,7 @@ function draftSource(decoder: Decoder, tokenizer: Tokenizer, options: GenerateOp
   checkDraft(draft, { name: decoder.file ?? "the model", tokenizer, hasDraftHead: decoder.draft !== undefined });
   checkString("prediction", prediction);
   const ids = prediction === "" ? [] : tokenizer.encode(prediction, { ...WHOLE_TEXT, addSpecialTokens: false });
-  return { draft, prediction: ids, tokens: tokenizer.vocabSize, drawing: options };
+  return { draft, prediction: ids, tokenizer, drawing: options };
 }
 
 function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {

@@ -7,7 +7,8 @@
 const TOKEN_SPAN = 2 ** 24;
 
 export class SuffixAutomaton {
-  readonly #tokens: number[] = [];
+  /** All tokens so far. */
+  readonly tokens: number[] = [];
   /** By state: length of its longest substring, its suffix link, and the latest end of an occurrence of it. */
   readonly #length: number[] = [0];
   readonly #link: number[] = [-1];
@@ -26,11 +27,9 @@ export class SuffixAutomaton {
     return this.#matchLength;
   }
 
-  /** At most `most` tokens that followed an earlier occurrence of that suffix; none where there was none. */
-  continuation(most: number): number[] {
-    if (this.#matchLength === 0) return [];
-    const from = this.#matchEnd + 1;
-    return this.#tokens.slice(from, from + most);
+  /** Index of the last token of that suffix's latest earlier occurrence; -1 where there was none. */
+  get matchEnd(): number {
+    return this.#matchLength === 0 ? -1 : this.#matchEnd;
   }
 
   /** Appends a token. */
@@ -40,7 +39,7 @@ export class SuffixAutomaton {
     // Extending may split the state: move to the one that contains the match's length.
     while (this.#length[this.#link[this.#matched]!]! >= this.#matchLength && this.#matched !== 0)
       this.#matched = this.#link[this.#matched]!;
-    if (this.#matched !== 0) this.#end[this.#matched] = this.#tokens.length - 1;
+    if (this.#matched !== 0) this.#end[this.#matched] = this.tokens.length - 1;
   }
 
   /** Extends the longest suffix that occurred before by a token, in the automaton of the tokens before it. */
@@ -58,8 +57,8 @@ export class SuffixAutomaton {
   }
 
   #extend(token: number): void {
-    const added = this.#state(this.#length[this.#last]! + 1, this.#tokens.length, []);
-    this.#tokens.push(token);
+    const added = this.#state(this.#length[this.#last]! + 1, this.tokens.length, []);
+    this.tokens.push(token);
     let state = this.#last;
     this.#last = added;
     for (; state >= 0 && !this.#next.has(key(state, token)); state = this.#link[state]!) this.#set(state, token, added);

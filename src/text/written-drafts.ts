@@ -6,18 +6,12 @@ import { Backoff } from "./draft-length.ts";
 import type { DraftWriter } from "./draft-writer.ts";
 import { logProbabilities } from "./log-probabilities.ts";
 import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
-import { averageChance, averaged, type StepCosts } from "./step-costs.ts";
+import { averageChance, averaged, NEWEST_OUTCOME, type StepCosts } from "./step-costs.ts";
 
 /** Number of classes into which the writer's token probabilities are divided. */
 const CLASSES = 8;
 /** Number of drafts before their average speed is meaningful. */
 const TRIALS = 3;
-
-/**
- * Weight of the newest outcome in averages. With 0.2, drafts of which 0.7 are accepted stopped too often by chance, which cost a
- * tenth of their gain.
- */
-const NEWEST = 0.1;
 
 /** Estimate of the probability that a drafted token is accepted. */
 class Chance {
@@ -30,7 +24,7 @@ class Chance {
 
   note(hasComeTrue: boolean): void {
     // The first outcomes weigh more.
-    const share = Math.max(NEWEST, 1 / (2 + this.#count++));
+    const share = Math.max(NEWEST_OUTCOME, 1 / (2 + this.#count++));
     this.value = averageChance(this.value, hasComeTrue, share);
   }
 }
@@ -78,6 +72,9 @@ export class WrittenDrafts {
   /** By class of the probability that the writer gives a token: how often such tokens are accepted. */
   readonly #chances = Array.from({ length: CLASSES }, (_, i) => new Chance((i + 0.5) / CLASSES));
   readonly #backoff = new Backoff();
+  /** Tokens of the text, the first `known` of them drawn, and those of the last draft. */
+  readonly #text: number[] = [];
+  #known = 0;
   /** Classes of the last draft's tokens, and the milliseconds that drafting took. */
   #classes: number[] = [];
   #draftedMs = 0;
@@ -133,7 +130,9 @@ export class WrittenDrafts {
     history: readonly number[],
     { room, isTrial, ...options }: ComputeOptions & { readonly room: number; readonly isTrial: boolean },
   ): Promise<readonly number[]> {
-    const text = [...history];
+    const text = this.#text;
+    text.length = this.#known;
+    while (this.#known < history.length) text.push(history[this.#known++]!);
     let outlook = NONE;
     this.#draftedMs = 0;
     while (text.length - history.length < room) {
@@ -141,7 +140,7 @@ export class WrittenDrafts {
       // Stops before writing a token that would lower the expected speed.
       if (!isForced && this.#gain(this.#longer(outlook, this.chance), this.#tokenMs) < this.#gain(outlook, 0)) break;
       const start = performance.now();
-      const written = await writer.logitsBehind(text, options);
+      const written = await writer.logitsBehind(text, text.length - history.length, options);
       if (!written) break;
       this.#sampler ??= samplerFor(written.logits.length, this.#options);
       const id = this.#sampler.sample(written.logits, text);
@@ -198,7 +197,7 @@ export class WrittenDrafts {
   /** Records a speed. The first few are averaged equally, so that no single one ends drafting. */
   #noteSpeed(speed: number): void {
     this.#trials++;
-    if (this.#trials > TRIALS) this.#speed = averaged(this.#speed, speed, NEWEST);
+    if (this.#trials > TRIALS) this.#speed = averaged(this.#speed, speed, NEWEST_OUTCOME);
     else this.#speed = ((this.#trials - 1) * this.#speed + speed) / this.#trials;
   }
 

@@ -3,8 +3,8 @@ import { type ByteSource, checkRange } from "../byte-source.ts";
 import { InvalidFileError } from "../errors.ts";
 
 /**
- * Reads wait for bytes that have not arrived. Bytes that `readInto` has read are dropped, so that they are in memory only once,
- * and cannot be read again. All others are kept until the file is closed.
+ * Reads wait for bytes that have not arrived. `readInto` drops the bytes that it has copied, so that memory holds them once; they
+ * cannot be read again. All others are kept until the file is closed.
  */
 export class ArrivingFile implements ByteSource {
   readonly name: string;

@@ -27,8 +27,8 @@ export interface DownloadOptions {
   /** Called with bytes done and in total; `totalBytes` is 0 if unknown. */
   onProgress?(doneBytes: number, totalBytes: number): void;
   /**
-   * Returns an observer of the file's bytes from the first one on, or null; `refuse` ends the download with an error at any
-   * time.
+   * Returns an observer that gets the file's bytes from the first one on, or null for none. `refuse` ends the download with an
+   * error, at any time.
    */
   watch?(totalBytes: number, refuse: (error: Error) => void): { take(bytes: Uint8Array): void } | null;
 }

@@ -2,6 +2,7 @@
 import { LowbitError } from "../../src/errors.ts";
 import { Random } from "../support/random.ts";
 import { fuzzConfigs } from "./configs.ts";
+import { fuzzKernels } from "./kernels.ts";
 import { fuzzPrograms } from "./programs.ts";
 import { fuzzQuantized } from "./quantized.ts";
 import { fuzzTemplates } from "./templates.ts";
@@ -17,7 +18,7 @@ export type Fuzzer = (
 export class Misbehaviour extends Error {}
 
 interface Job {
-  readonly kind: "programs" | "layers" | "tokenizers" | "templates" | "configs" | "quantized";
+  readonly kind: "programs" | "layers" | "kernels" | "tokenizers" | "templates" | "configs" | "quantized";
   /** These, or else `count` from `first` on until a time of `Date.now()`. */
   readonly seeds: readonly number[] | null;
   readonly first: number;
@@ -29,6 +30,7 @@ interface Job {
 const fuzzers: Record<Job["kind"], Fuzzer> = {
   programs: fuzzPrograms,
   layers: fuzzPrograms,
+  kernels: fuzzKernels,
   tokenizers: fuzzTokenizers,
   templates: fuzzTemplates,
   configs: fuzzConfigs,

@@ -1,4 +1,4 @@
-/** JSON schemas at random, of the keywords that answers can be held to, and finite, so that a small model ends its answers. */
+/** JSON schemas at random, of the keywords that can be enforced, and finite, so that a small model ends its answers. */
 
 /** Numbers from 0 to 1 that a seed begins. @param {number} seed @returns {() => number} */
 export function randomNumbers(seed) {

@@ -10,7 +10,7 @@
 
 #include "arguments.h"
 #include "panel16_parts.h"
-#include "panel16_streams.h"
+#include "panel16_rows.h"
 
 namespace lowbit {
 // Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
@@ -51,7 +51,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
     for (int part = 0; part < kParts; part++)
       for (int m = 0; m < Rows; m++) total[p][part][m] = Isa::zero_floats();
 
-  // Past the end of a panel, prefetching goes on with the panel that is read after it (with up to seven rows).
+  // Past the end of a panel, prefetching goes on with the panel that is read after it.
   const uint32_t next = first + Panels <= last ? Panels : Panels + args.next_tile_panels - args.panels_per_tile;
   const size_t jump = (next - 1) * w.panel_bytes;
   const uint8_t* const end_of_first = group[0] + w.panel_bytes;
@@ -118,7 +118,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
 template <class Isa, int Rows>
 constexpr int panels_at_once() {
   if (Rows == 1) return Isa::kPanels;
-  return Isa::kRows < 16 ? 1 : Rows < (Isa::kStreams && !Isa::kNeighbours ? 5 : 4) ? 4 : 2;
+  return Isa::kRows < 16 ? 1 : Isa::kNeighbours && Rows == 4 ? 2 : 4;
 }
 
 template <class Isa, int Bits, bool Levels, int Rows>
@@ -150,21 +150,37 @@ inline void even_parts(uint32_t count, uint32_t largest, Part part) {
   }
 }
 
-// All rows of m for a range of panels, seven rows at a time: up to seven rows read the weights once.
+// `rows` rows, at most kSharedRows, by a range of panels, two at a time.
+template <class Isa, int Bits, bool Levels>
+inline void shared_panels(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
+  const bool pair = args.weights.parts == 2;
+  in_streams<Isa, 2>(first, last, [&](uint32_t panel, uint32_t stride) {
+    uint32_t next = panel + 1;
+    if (stride == 1) next = panel + 2 < last ? panel + 2 : panel + 2 + args.next_tile_panels - args.panels_per_tile;
+    if constexpr (kMayPair<Bits, Levels>)
+      if (pair) return shared_block<Isa, Bits, Levels, true>(args, panel, stride, last - 1, row, rows, next);
+    shared_block<Isa, Bits, Levels, false>(args, panel, stride, last - 1, row, rows, next);
+  });
+}
+
+// All rows of m for a range of panels, as many at a time as read the weights once.
 template <class Isa, int Bits, bool Levels>
 inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
-  even_parts(args.m, kStreamedRows, [&](uint32_t row, uint32_t rows) {
+  even_parts(args.m, Isa::kRows == 16 ? kSharedRows : kStreamedRows, [&](uint32_t row, uint32_t rows) {
     if constexpr (Isa::kShortSums) {
       return panel_streams<Isa, Bits, Levels>(args, first, last, row, rows);
     } else {
+      constexpr int kMost = Isa::kRows == 16 ? kRegisterRows : int{kStreamedRows};
+      if constexpr (Isa::kRows == 16)
+        if (rows > uint32_t{kMost}) return shared_panels<Isa, Bits, Levels>(args, first, last, row, rows);
       switch (rows) {
         case 1: return panel_rows<Isa, Bits, Levels, 1>(args, first, last, row);
         case 2: return panel_rows<Isa, Bits, Levels, 2>(args, first, last, row);
         case 3: return panel_rows<Isa, Bits, Levels, 3>(args, first, last, row);
         case 4: return panel_rows<Isa, Bits, Levels, 4>(args, first, last, row);
-        case 5: return panel_rows<Isa, Bits, Levels, 5>(args, first, last, row);
-        case 6: return panel_rows<Isa, Bits, Levels, 6>(args, first, last, row);
-        default: return panel_rows<Isa, Bits, Levels, 7>(args, first, last, row);
+        case 5: return panel_rows<Isa, Bits, Levels, std::min(5, kMost)>(args, first, last, row);
+        case 6: return panel_rows<Isa, Bits, Levels, std::min(6, kMost)>(args, first, last, row);
+        default: return panel_rows<Isa, Bits, Levels, std::min(7, kMost)>(args, first, last, row);
       }
     }
   });

@@ -133,12 +133,12 @@ function windowInputs({ network }: WalkedModel, ids: readonly number[]) {
     ...{ dtype: "i64", shape },
     data: BigInt64Array.from(Array.from(values), BigInt),
   });
-  const isTexts = isEncoderNetwork(network);
-  const first = isTexts ? network.firstPosition : 0;
+  const isEncoder = isEncoderNetwork(network);
+  const first = isEncoder ? network.firstPosition : 0;
   return {
     tokens: ints([1, rows], ids),
     positions: ints(
-      isTexts ? [1, rows] : [rows],
+      isEncoder ? [1, rows] : [rows],
       ids.map((_, i) => first + i),
     ),
     offsets: ints([2], [0, rows]),

@@ -45,7 +45,7 @@ function firstOf({ nodes }: Graph, parts: readonly GraphNode[]): GraphNode {
 
 /** The linear calls whose results one call reads side by side, in the order of columns; null when they cannot be joined. */
 function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
-  const values = gatedValues(node) ?? attentionInputs(node, uses)?.values ?? textInputs(node, uses);
+  const values = gatedValues(node) ?? attentionInputs(node, uses)?.values ?? packedInputs(node, uses);
   if (!values) return null;
   const parts = values.map((value) => soleMaker(beforeNorm(value, uses), uses));
   const [first] = parts;
@@ -56,7 +56,7 @@ function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
 }
 
 /** Queries, keys and values of attention over packed sequences, before RoPE where there is one. */
-function textInputs({ operator, args }: GraphNode, uses: Uses): readonly GraphValue[] | undefined {
+function packedInputs({ operator, args }: GraphNode, uses: Uses): readonly GraphValue[] | undefined {
   if (operator !== "lowbit::attend_packed.out") return undefined;
   return (args.slice(0, 3) as GraphValue[]).map((value) => {
     const maker = soleMaker(value, uses);

@@ -30,7 +30,9 @@ async function partsOf(path: string): Promise<readonly string[]> {
   if (names.length === 0 || absent.length > 0)
     throw new InvalidFileError(
       path,
-      `is one of ${names.length} files, of which ${absent.join(", ") || "it is none"} is absent`,
+      names.length === 0
+        ? "its name gives a part of a split model that the model does not have"
+        : `is one of ${names.length} files, of which ${absent.join(", ")} is absent`,
     );
   return names.map((part) => join(folder, part));
 }

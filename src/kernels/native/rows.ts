@@ -84,12 +84,29 @@ function loadedRows(): ListedRow[] {
   return listed;
 }
 
+const families = new WeakMap<readonly NativeRow[], Map<string, NativeRow[]>>();
+
+/** Rows of a family among those of an architecture, which are sorted once for all families. */
+function rowsOf(family: string, rows: readonly NativeRow[]): readonly NativeRow[] {
+  let byFamily = families.get(rows);
+  if (!byFamily) {
+    byFamily = new Map();
+    for (const row of rows) {
+      const own = byFamily.get(row.family);
+      if (own) own.push(row);
+      else byFamily.set(row.family, [row]);
+    }
+    families.set(rows, byFamily);
+  }
+  return byFamily.get(family) ?? [];
+}
+
 /** Kernels of a family, best first within each architecture. */
 function listRows(family: string, known: KnownRows): ListedRow[] {
-  const isOf = ({ row }: { row: NativeRow }) => row.family === family;
   const addon = nativeAddon();
-  const knownOf = (architecture: string) => (known[architecture] ?? []).filter((row) => isOf({ row }));
-  const own = addon ? withUnbuilt(addon, loadedRows().filter(isOf), knownOf(process.arch)) : [];
+  const knownOf = (architecture: string) => rowsOf(family, known[architecture] ?? []);
+  const loaded = loadedRows().filter(({ row }) => row.family === family);
+  const own = addon ? withUnbuilt(addon, loaded, knownOf(process.arch)) : [];
   const others = Object.keys(known)
     .filter((architecture) => !addon || architecture !== process.arch)
     .flatMap(knownOf)

@@ -351,7 +351,7 @@ describe("what is too large", () => {
     [{ kind: "jsonSchema", schema: { $ref: "#/$defs/d0", $defs: doubled } }],
     [{ kind: "jsonSchema", schema: { type: "array", maxItems: 1e9 } }],
     [{ kind: "grammar", ebnf: `root ::= ${"(".repeat(3000)}"a"${")".repeat(3000)}` }],
-  ])("is refused, or held to: %#", async (constraint) => {
+  ])("is refused, or enforced: %#", async (constraint) => {
     const making = createMatcher(constraint, { tokenizer: byteLevel, size: byteLevel.vocabSize, endIds: [] });
     const made = await making.catch((error: unknown) => error);
     if (made instanceof Error)

@@ -44,8 +44,8 @@ export class ConstraintMatcher {
   }
 
   /**
-   * The mask: a bit for each id that may come next; of a few of them, `allows` says that they may not. UnsupportedError when it
-   * takes too long.
+   * The mask: a bit for each id that may come next. It may have a few ids too many, which `allows` refuses. UnsupportedError when
+   * it takes too long.
    */
   async mask(): Promise<Uint32Array> {
     const { place } = this.#follower;

@@ -2,7 +2,7 @@
 import { InvalidArgumentError } from "../../errors.ts";
 import { type Node, optional, repeat, rule, sequence, text } from "./grammar.ts";
 import { SEPARATOR } from "./json-text.ts";
-import { refused, type Schema } from "./schema-keywords.ts";
+import { countOf, refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
 
 /** Most items that are written out one by one. */
@@ -11,8 +11,8 @@ const ITEMS_MAX = 200;
 /** Grammar of an array; null where no array is valid. */
 export function arrayOf(keywords: Schema, at: string, scope: SchemaScope): Node | null {
   const { firsts, rest } = itemsOf(keywords, at);
-  const min = count(keywords, "minItems", at) ?? 0;
-  let max = count(keywords, "maxItems", at) ?? Number.POSITIVE_INFINITY;
+  const min = countOf(keywords, "minItems", at) ?? 0;
+  let max = countOf(keywords, "maxItems", at) ?? Number.POSITIVE_INFINITY;
   if (keywords.uniqueItems === true && max > 1) {
     if (min > 1) throw refused(`${at}/uniqueItems`, "this keyword");
     // An array with at most one item is unique.
@@ -73,13 +73,4 @@ function itemsOf(
   if (prefixItems !== undefined && !Array.isArray(prefixItems))
     throw new InvalidArgumentError(`schema ${at}/prefixItems: expected a list but found ${typeof prefixItems}`);
   return { firsts: prefixItems ?? [], rest: items ?? true };
-}
-
-function count(keywords: Schema, name: string, at: string): number | null {
-  const value = keywords[name];
-  if (value === undefined) return null;
-  if (Number.isInteger(value) && (value as number) >= 0) return value as number;
-  throw new InvalidArgumentError(
-    `schema ${at}/${name}: expected a whole number from 0 but found ${JSON.stringify(value)}`,
-  );
 }

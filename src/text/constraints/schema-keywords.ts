@@ -1,5 +1,5 @@
 /** Keywords of JSON schemas: which are enforced, which do not constrain values, and how schemas are merged (`allOf`). */
-import { UnsupportedError } from "../../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 
 /** A JSON schema that is an object. */
 export type Schema = Readonly<Record<string, unknown>>;
@@ -47,6 +47,16 @@ export function refused(at: string, what: string): UnsupportedError {
 
 export function isSchema(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** The whole number at a keyword, such as a length or a count; null where it is absent. */
+export function countOf(keywords: Schema, name: string, at: string): number | null {
+  const value = keywords[name];
+  if (value === undefined) return null;
+  if (Number.isInteger(value) && (value as number) >= 0) return value as number;
+  throw new InvalidArgumentError(
+    `schema ${at}/${name}: expected a whole number from 0 but found ${JSON.stringify(value)}`,
+  );
 }
 
 /** Values of one keyword in several merged schemas, all of which must hold. */

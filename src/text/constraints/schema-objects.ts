@@ -2,7 +2,7 @@
 import { InvalidArgumentError } from "../../errors.ts";
 import { choice, type Node, optional, repeat, rule, sequence, text } from "./grammar.ts";
 import { literal, member, SEPARATOR } from "./json-text.ts";
-import { checkedKeywords, isSchema, KEYWORDS_OF, refused, type Schema } from "./schema-keywords.ts";
+import { checkedKeywords, countOf, isSchema, KEYWORDS_OF, refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
 import { stringOf } from "./schema-strings.ts";
 
@@ -69,7 +69,7 @@ function isNameAllowed(name: string, { propertyNames }: Schema, at: string, scop
   return scope.node({ allOf: [{ const: name }, propertyNames] }, `${at}/propertyNames`) !== null;
 }
 
-/** Grammar of an unnamed member; null where there is none, or where the schema names properties and does not mention others. */
+/** Grammar of a member without a named property; null where the schema allows none, or names properties and no others. */
 function otherProperties(keywords: Schema, names: readonly string[], at: string, scope: SchemaScope): Node | null {
   const { additionalProperties, propertyNames } = keywords;
   if (additionalProperties === undefined && names.length > 0) return null;
@@ -93,13 +93,9 @@ function keyOf(propertyNames: unknown, names: readonly string[], at: string, sco
 /** Checks minProperties and maxProperties, which are supported only where the required and possible properties ensure them. */
 function checkCounts(keywords: Schema, { least, most }: { least: number; most: number }, at: string): void {
   for (const name of ["minProperties", "maxProperties"] as const) {
-    const value = keywords[name];
-    if (value === undefined) continue;
-    if (!Number.isInteger(value) || (value as number) < 0)
-      throw new InvalidArgumentError(
-        `schema ${at}/${name}: expected a whole number from 0 but found ${JSON.stringify(value)}`,
-      );
-    const holds = name === "minProperties" ? least >= (value as number) : most <= (value as number);
+    const count = countOf(keywords, name, at);
+    if (count === null) continue;
+    const holds = name === "minProperties" ? least >= count : most <= count;
     if (!holds) throw refused(`${at}/${name}`, "this keyword");
   }
 }

@@ -8,7 +8,7 @@ import { ESCAPABLE, inJson } from "./json-escapes.ts";
 import { RAW } from "./json-text.ts";
 import { type Expression, parseRegex } from "./regex.ts";
 import { allOf, FORMATS, formatOf } from "./schema-formats.ts";
-import { Joined, refused, type Schema } from "./schema-keywords.ts";
+import { countOf, Joined, refused, type Schema } from "./schema-keywords.ts";
 import type { SchemaScope } from "./schema-scope.ts";
 
 /**
@@ -28,8 +28,8 @@ export function stringOf(
   scope: SchemaScope,
   excluded: readonly string[] = [],
 ): Node | null {
-  const min = length(keywords, "minLength", at) ?? 0;
-  const most = length(keywords, "maxLength", at) ?? Number.POSITIVE_INFINITY;
+  const min = countOf(keywords, "minLength", at) ?? 0;
+  const most = countOf(keywords, "maxLength", at) ?? Number.POSITIVE_INFINITY;
   const forms = formsOf(keywords, excluded, at);
   const max = Math.min(most, forms?.maxLength ?? most);
   if (min > max) return null;
@@ -66,15 +66,6 @@ function supersetOf(expression: Expression | null, at: string): Node {
   if (!expression) return any;
   const { node, fromStart, toEnd } = expression;
   return sequence(fromStart ? EMPTY : any, supersetInJson(node, at), toEnd ? EMPTY : any);
-}
-
-function length(keywords: Schema, name: string, at: string): number | null {
-  const value = keywords[name];
-  if (value === undefined) return null;
-  if (Number.isInteger(value) && (value as number) >= 0) return value as number;
-  throw new InvalidArgumentError(
-    `schema ${at}/${name}: expected a whole number from 0 but found ${JSON.stringify(value)}`,
-  );
 }
 
 /** Constraints of patterns, formats and excluded texts; null without any. */

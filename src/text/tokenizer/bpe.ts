@@ -53,13 +53,15 @@ class Bpe implements Model {
     this.#options = options;
     this.unknownId = options.unknown === null ? null : (vocabulary.ids.get(options.unknown) ?? null);
     this.longestToken = options.prefix || options.suffix ? null : longestOf(vocabulary.ids.keys());
-    const merges = readMerges(field.get("merges"));
-    this.#ranks = new PairTable(merges.length);
-    this.#made = new Int32Array(merges.length);
+    const sides = readMerges(field.get("merges"));
+    const count = sides.length / 2;
+    this.#ranks = new PairTable(count);
+    this.#made = new Int32Array(count);
     const skipped = new TextEncoder().encode(options.prefix).length;
-    for (const [rank, [left, right]] of merges.entries()) {
-      const parts = [left, right, left + withoutBytes(right, skipped)].map((token) => vocabulary.ids.get(token));
-      const [leftId, rightId, made] = parts;
+    const { ids } = vocabulary;
+    for (let rank = 0; rank < count; rank++) {
+      const [left, right] = [sides[2 * rank]!, sides[2 * rank + 1]!];
+      const [leftId, rightId, made] = [ids.get(left), ids.get(right), ids.get(left + withoutBytes(right, skipped))];
       if (leftId === undefined || rightId === undefined || made === undefined)
         throw field.get("merges").item(rank).invalid("expected tokens of the vocabulary that make another one");
       this.#ranks.set(leftId, rightId, rank);
@@ -165,23 +167,19 @@ class Bpe implements Model {
   }
 }
 
-/** Reads the merges: pairs as lists of two, or as texts with a space between. */
-function readMerges(field: Field): [string, string][] {
+/** Left and right tokens of the merges in turn: pairs as lists of two, or as texts with a space between. */
+function readMerges(field: Field): readonly string[] {
   const entries = field.array();
-  if (entries.every((entry) => typeof entry === "string")) {
-    return entries
-      .filter((line) => !line.startsWith("#version"))
-      .map((line, i) => {
-        const pair = line.split(" ");
-        if (pair.length !== 2) throw field.item(i).expected("two tokens with a space between them");
-        return pair as [string, string];
-      });
+  const isLines = entries.every((entry) => typeof entry === "string");
+  const pairs = isLines ? entries.filter((line) => !line.startsWith("#version")) : entries;
+  const sides: string[] = [];
+  for (const [i, entry] of pairs.entries()) {
+    const pair = isLines ? (entry as string).split(" ") : entry;
+    if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[0] !== "string" || typeof pair[1] !== "string")
+      throw field.item(i).expected(isLines ? "two tokens with a space between them" : "two tokens");
+    sides.push(pair[0], pair[1]);
   }
-  return entries.map((entry, i) => {
-    if (!Array.isArray(entry) || entry.length !== 2 || entry.some((token) => typeof token !== "string"))
-      throw field.item(i).expected("two tokens");
-    return entry as [string, string];
-  });
+  return sides;
 }
 
 /** Removes the first `count` UTF-8 bytes of a text; a character that is cut becomes U+FFFD. */

@@ -59,10 +59,18 @@ export const allOf = (predicates: readonly Predicate[]): Predicate => {
 
 /** Predicate of a list of ranges in hexadecimal, such as "61d 2e43-2e4f". */
 export function codePoints(ranges: string): Predicate {
+  let all: Set<number> | undefined;
+  return (codePoint) => {
+    all ??= codePointsIn(ranges);
+    return all.has(codePoint);
+  };
+}
+
+function codePointsIn(ranges: string): Set<number> {
   const ends = ranges.split(" ").map((range) => range.split("-").map((end) => Number.parseInt(end, 16)));
   const all = new Set<number>();
   for (const [from = 0, to = from] of ends) for (let code = from; code <= to; code++) all.add(code);
-  return (codePoint) => all.has(codePoint);
+  return all;
 }
 
 /**

@@ -31,10 +31,10 @@ export class Vocabulary {
 
 function tokensById(ids: ReadonlyMap<string, number>): readonly (string | undefined)[] {
   const tokens: (string | undefined)[] = [];
-  for (const [token, id] of ids) {
+  ids.forEach((id, token) => {
     while (tokens.length < id) tokens.push(undefined);
     tokens[id] ??= token;
-  }
+  });
   return tokens;
 }
 
@@ -44,7 +44,9 @@ export function readVocabulary(field: Field): Vocabulary {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     throw field.expected("an object of tokens with their ids");
   const ids = new Map<string, number>();
-  for (const [token, id] of Object.entries(value)) {
+  // A list of pairs would take as long as all the rest.
+  for (const token of Object.keys(value)) {
+    const id = (value as Record<string, number>)[token]!;
     if (!Number.isInteger(id) || id < 0 || id >= ID_LIMIT)
       throw field.invalid(
         `token ${JSON.stringify(token)}: expected an id from 0 to ${ID_LIMIT - 1} but found ${shown(id)}`,

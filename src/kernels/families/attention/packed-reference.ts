@@ -2,10 +2,8 @@
  * Reference kernels of attention and pooling of packed sequences: plain loops, sums in double precision, rounded to float32.
  */
 import type { Pooling } from "../../../pooling.ts";
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import type { AttendPackedArgs, PoolPackedArgs } from "./fields.ts";
-
-const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 
 /** The sequence that a row belongs to: its rows first .. end - 1; null if it belongs to none. */
 function sequenceOf(row: number, offsets: BigInt64Array, rows: number): { first: number; end: number } | null {
@@ -16,7 +14,7 @@ function sequenceOf(row: number, offsets: BigInt64Array, rows: number): { first:
 }
 
 export const attendPackedReference: Kernel<AttendPackedArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "attend_packed_f32_1x1x1_reference",
   scratchBytes: ({ rows, headDim }) => 8 * (rows + headDim),
   bind(args, { buffer, byteOffset }) {
@@ -77,7 +75,7 @@ const weights: Readonly<Record<Exclude<Pooling, "max">, (i: number, n: number) =
 };
 
 export const poolPackedReference: Kernel<PoolPackedArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "pool_packed_f32_1x1x1_reference",
   scratchBytes: ({ dim }) => 8 * dim,
   bind({ pooling, rows, dim, x, offsets, y }, { buffer, byteOffset }) {

@@ -6,7 +6,7 @@ import { viewOf } from "../../../dtype.ts";
 import { InvalidArgumentError } from "../../../errors.ts";
 import { f16Table, f32ToF16 } from "../../../half.ts";
 import { roundHalfEven } from "../../../rounding.ts";
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import {
   INT4_POSITIONS,
   type KvCacheType,
@@ -19,10 +19,8 @@ import {
 import type { AttentionArgs, SequenceAttentionArgs } from "./fields.ts";
 import { Int4Rows } from "./int4-pages.ts";
 
-const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
-
 export const attentionReference: Kernel<AttentionArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "attention_f32_1x1x1_reference",
   scratchBytes: ({ capacity, headDim }) => attendBytes(capacity, headDim),
   bind(args, scratch) {
@@ -47,7 +45,7 @@ export const attentionReference: Kernel<AttentionArgs> = {
 };
 
 export const updateAndAttendReference: Kernel<SequenceAttentionArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "update_and_attend_f32_1x1x1_reference",
   scratchBytes: ({ pages: { cache }, headDim }) => attendBytes(cache.pagesMax * cache.pagePositions, headDim),
   bind(args, scratch) {

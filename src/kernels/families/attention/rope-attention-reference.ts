@@ -1,11 +1,10 @@
 /** Rotary embedding and attention in one call, made of the two reference kernels: the same values. */
 
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import type { RopeSequenceAttentionArgs, SequenceAttentionArgs } from "./fields.ts";
 import { updateAndAttendReference } from "./reference.ts";
 import { ropeReference } from "./rope-reference.ts";
 
-const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 const noScratch = new Uint8Array(0);
 
 /** Sizes of queries, keys and values. */
@@ -53,7 +52,7 @@ function rotatedBytes(tokens: number, sizes: HeadSizes): number {
 }
 
 export const ropeUpdateAndAttendReference: Kernel<RopeSequenceAttentionArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "rope_update_and_attend_f32_1x1x1_reference",
   scratchBytes: (args, threads) =>
     rotatedBytes(args.rows, args) +

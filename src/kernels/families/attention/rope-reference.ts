@@ -1,12 +1,10 @@
 /** Reference kernels of rotary embedding (RoPE): plain loops. */
 
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import type { RopeAnglesArgs, RopeArgs } from "./fields.ts";
 
-const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
-
 export const ropeAnglesReference: Kernel<RopeAnglesArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "rope_angles_f32_1x1x1_reference",
   bind:
     ({ tokens, position, inverseFrequencies, scale, angles }) =>
@@ -24,7 +22,7 @@ export const ropeAnglesReference: Kernel<RopeAnglesArgs> = {
 };
 
 export const ropeReference: Kernel<RopeArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "rope_f32_1x1x1_reference",
   bind:
     ({ tokens, heads, headDim, half, x, angles, y }) =>

@@ -1,12 +1,10 @@
 /** Reference kernels that copy values: gathered columns, and select. */
 
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import type { GatherColumnsArgs, SelectArgs } from "./fields.ts";
 
-const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
-
 export const gatherColumnsReference: Kernel<GatherColumnsArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "gather_columns_f32_1x1x1_reference",
   bind({ rows, dim, x, columns, y }) {
     return () => {
@@ -20,7 +18,7 @@ export const gatherColumnsReference: Kernel<GatherColumnsArgs> = {
 };
 
 export const selectReference: Kernel<SelectArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "select_any_1x1x1_reference",
   bind({ outer, stride, offset, blockBytes, x, y }) {
     const blocks = Array.from({ length: outer }, (_, i) => x.subarray(i * stride + offset).subarray(0, blockBytes));

@@ -1,7 +1,7 @@
 /** Reference kernels of embeddings: rows of float tables, of TorchAO-packed tables, and of packed linear weights. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import { groupCount } from "../../../quantized.ts";
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import { layouts, weightRow } from "../../layout/packed.ts";
 import { readEmbeddingRow } from "../../layout/torchao-embedding.ts";
 import type { Indices } from "../../records.ts";
@@ -18,13 +18,8 @@ function rowIndex(indices: Indices, i: number, rows: number): number {
 }
 
 export const embeddingFloatReference: Kernel<FloatEmbeddingArgs> = {
+  ...referenceRow,
   name: "embedding_f32_1x1x1_reference",
-  target: "reference",
-  layouts: null,
-  bits: null,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   bind({ rows, dim, weights, indices, y }) {
     const { values, read } = floatRows(weights, dim);
     return () => {
@@ -37,13 +32,10 @@ export const embeddingFloatReference: Kernel<FloatEmbeddingArgs> = {
 };
 
 export const embeddingPackedReference: Kernel<PackedEmbeddingArgs> = {
+  ...referenceRow,
   name: "embedding_wx_1x1x1_reference",
-  target: "reference",
   layouts: ["torchao_embedding"],
   bits: ALL_BITS,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   scratchBytes: ({ dim }) => 2 * dim,
   bind({ bits, rows, dim, packed, scales, zeros, indices, y }, scratch) {
     const target = new Int8Array(scratch.buffer, scratch.byteOffset, dim);
@@ -65,14 +57,11 @@ export const embeddingPackedReference: Kernel<PackedEmbeddingArgs> = {
 };
 
 export const embeddingSharedReference: Kernel<SharedEmbeddingArgs> = {
+  ...referenceRow,
   name: "shared_embedding_wx_1x1x1_reference",
-  target: "reference",
   layouts: layouts.map((layout) => layout.name),
   bits: ALL_BITS,
   readsMinima: true,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   bind({ weights, indices, y }) {
     const { spec, layout, levels } = weights;
     const raw = weightRow(spec);

@@ -2,15 +2,13 @@
  * Reference kernels of mixtures of experts (Shazeer et al. 2017; Fedus et al. 2022): routing, rows by expert, weighted sums.
  */
 
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import type { FloatLinearArgs, PackedLinearArgs } from "../linear/fields.ts";
 import type { ExpertLinearArgs, ExpertMatrices, ExpertRowsArgs, RouteArgs } from "./fields.ts";
 import { expertRuns, type RoutingParts, routingParts } from "./routing.ts";
 
-const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
-
 export const routeReference: Kernel<RouteArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "route_f32_1x1x1_reference",
   scratchBytes: ({ experts }) => 8 * experts + 8,
   bind(args, { buffer, byteOffset }) {
@@ -63,7 +61,7 @@ function orderByExpert({ experts, topK }: RouteArgs, { starts, sources, places }
 }
 
 export const expertRowsReference: Kernel<ExpertRowsArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "expert_rows_f32_1x1x1_reference",
   bind(args) {
     const { rows, dim, x, y } = args;
@@ -77,7 +75,7 @@ export const expertRowsReference: Kernel<ExpertRowsArgs> = {
 };
 
 export const combineExpertsReference: Kernel<ExpertRowsArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "combine_experts_f32_1x1x1_reference",
   bind(args) {
     const { rows, topK, dim, x, y } = args;
@@ -102,7 +100,7 @@ function kernelFor<A>({ choices }: ExpertMatrices<A>, m: number): Kernel<A> {
 /** Multiplies expert by expert, with the linear kernel for its number of rows. */
 function expertLinear<A>(name: string): Kernel<ExpertLinearArgs<A>> {
   return {
-    ...anyShape,
+    ...referenceRow,
     name,
     scratchBytes({ places, n, k, x, y, matrices }, threads) {
       const call = matrices.of(0, places, x.subarray(0, places * k), y.subarray(0, places * n));

@@ -4,7 +4,7 @@
  */
 import { f16Table } from "../../../half.ts";
 import { groupCount, type WeightSpec } from "../../../quantized.ts";
-import type { Kernel, PackedWeights } from "../../contract.ts";
+import { type Kernel, type PackedWeights, referenceRow } from "../../contract.ts";
 import { layouts, weightRow } from "../../layout/packed.ts";
 import type { FloatWeights } from "../../records.ts";
 import {
@@ -54,14 +54,11 @@ function rowDecoder(packed: PackedWeights): (row: number) => DecodedRow {
  * scale and zero point for each row of activations.
  */
 export const linearA8Reference: Kernel<PackedLinearArgs> = {
+  ...referenceRow,
   name: "linear_a8_wx_1x1x1_reference",
-  target: "reference",
   layouts: allLayouts,
   bits: ALL_BITS,
   readsMinima: true,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   scratchBytes: ({ m, weights }) => m * weights.spec.k + 8 * m + 16,
   bind({ m, x, weights, y }, scratch) {
     const { spec, layout } = weights;
@@ -168,14 +165,11 @@ function dotBlocks(
 
 /** y = x [m, k] times dequantized weights [n, k] transposed; activations stay float. */
 export const linearWeightOnlyReference: Kernel<PackedLinearArgs> = {
+  ...referenceRow,
   name: "linear_f32_wx_1x1x1_reference",
-  target: "reference",
   layouts: allLayouts,
   bits: ALL_BITS,
   readsMinima: true,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   bind({ m, x, weights, y }) {
     const { spec, layout } = weights;
     const readRow = rowDecoder(weights);
@@ -228,13 +222,8 @@ export function floatRows({ dtype, data }: FloatWeights, k: number): FloatRows {
 }
 
 export const linearFloatReference: Kernel<FloatLinearArgs> = {
+  ...referenceRow,
   name: "linear_f32_f32_1x1x1_reference",
-  target: "reference",
-  layouts: null,
-  bits: null,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   bind({ m, n, k, x, weights, bias, y }) {
     const { values, read } = floatRows(weights, k);
     return () => {

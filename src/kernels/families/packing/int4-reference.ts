@@ -1,7 +1,7 @@
 /** Packs PyTorch's 4-bit weights (uint8 [n, k/2], even k in the low nibble, value + 8) into a packed layout. */
 import { decodeBf16 } from "../../../half.ts";
 import type { QuantizedWeights, WeightSpec } from "../../../quantized.ts";
-import type { Kernel, LayoutPacker, PackedLayout, PackTarget } from "../../contract.ts";
+import { type Kernel, type LayoutPacker, type PackedLayout, type PackTarget, referenceRow } from "../../contract.ts";
 
 /** Packs weights [n, k] in `layout` at the start of `target`; the rest is filled with zeros. */
 export interface Int4PackArgs {
@@ -19,13 +19,8 @@ export interface Int4PackArgs {
 }
 
 export const int4PackReference: Kernel<Int4PackArgs> = {
+  ...referenceRow,
   name: "int4_pack_w4_1x1x1_reference",
-  target: "reference",
-  layouts: null,
-  bits: null,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   bind({ spec, layout, packer, nibbles, scales, bias, target }) {
     const qvals = new Int8Array(spec.n * spec.k);
     const values = scales instanceof Float32Array ? scales : new Float32Array(scales.length);

@@ -1,10 +1,8 @@
 /** Reference kernels of recurrent layers: sums in double precision, states and results rounded to float32. */
 
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import { type Run, runsOf, type SequenceTable, type StatePart } from "../../sequence-table.ts";
 import type { LinearRecurrenceArgs, ShortConvolutionArgs } from "./fields.ts";
-
-const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 
 /** The call's part of the state that a run writes, filled with the state that it begins with. */
 function stateOfRun(table: SequenceTable, { slot }: Run, { offset, byteLength }: StatePart): Float32Array {
@@ -17,7 +15,7 @@ function stateOfRun(table: SequenceTable, { slot }: Run, { offset, byteLength }:
 }
 
 export const shortConvolutionReference: Kernel<ShortConvolutionArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "short_convolution_f32_1x1x1_reference",
   bind({ rows, channels, taps, x, weight, bias, silu, table, state: part, y }) {
     return () => {
@@ -40,7 +38,7 @@ export const shortConvolutionReference: Kernel<ShortConvolutionArgs> = {
 };
 
 export const linearRecurrenceReference: Kernel<LinearRecurrenceArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "linear_recurrence_f32_1x1x1_reference",
   bind(args) {
     const { rows, heads, keyDim, valueDim, table, state: part, y } = args;

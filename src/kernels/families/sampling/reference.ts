@@ -1,12 +1,10 @@
 /** Reference kernels of the sampler's passes over the logits. All kernels give the same bits. */
 
-import type { Kernel } from "../../contract.ts";
+import { type Kernel, referenceRow } from "../../contract.ts";
 import { BLOCK_TOKENS, type VocabularyMaximaArgs, type VocabularyWeightsArgs } from "./fields.ts";
 
-const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
-
 export const vocabularyMaximaReference: Kernel<VocabularyMaximaArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "vocabulary_maxima_f32_1x1x1_reference",
   bind: (args) => () => {
     for (let block = 0; block < args.maxima.length; block++) {
@@ -68,7 +66,7 @@ function power(exponent: number): number {
 }
 
 export const vocabularyWeightsReference: Kernel<VocabularyWeightsArgs> = {
-  ...anyShape,
+  ...referenceRow,
   name: "vocabulary_weights_f32_1x1x1_reference",
   bind: (args) => {
     const lanes = new Float32Array(SUM_LANES);

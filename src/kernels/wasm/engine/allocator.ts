@@ -18,7 +18,7 @@ export class Allocator {
     this.#end = end;
   }
 
-  /** Allocates a range and returns its start; null when none is long enough: `missing` says how many more bytes are needed. */
+  /** Allocates a range and returns its start. Null when none is long enough; `missing` gives the bytes to add then. */
   take(length: number): number | null {
     const size = Math.max(ALIGNMENT, Math.ceil(length / ALIGNMENT) * ALIGNMENT);
     const index = this.#free.findIndex(({ start, end }) => end - start >= size);

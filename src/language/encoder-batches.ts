@@ -6,19 +6,19 @@ import { blamedForInputs } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
-import { type TokenText, textInputs } from "./text-inputs.ts";
+import { encoderInputs, type TokenSequence } from "./encoder-inputs.ts";
 
 interface Waiting {
-  readonly text: TokenText;
+  readonly text: TokenSequence;
   readonly signal: AbortSignal | undefined;
   resolve(values: Float32Array): void;
   reject(error: unknown): void;
 }
 
 /** Tokens of a step: with more, a token takes no less time, and other calls wait longer. */
-const STEP_ROWS = 512;
+const STEP_TOKENS = 512;
 
-export class TextBatches {
+export class EncoderBatches {
   /** Most tokens of a text. */
   readonly maxTokens: number;
   /** Number of values of a text. */
@@ -43,7 +43,7 @@ export class TextBatches {
     const first = program.metadata.get("get_first_position") ?? 0;
     this.#firstPosition = Number.isSafeInteger(first) ? (first as number) : 0;
     this.#hasTypes = program.count("get_token_types", 1) > 1;
-    this.#stepTokens = Math.min(rows, STEP_ROWS);
+    this.#stepTokens = Math.min(rows, STEP_TOKENS);
     const { inputs, outputs, values } = program.method(method);
     const output = values[outputs[0] ?? -1];
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.length !== 2)
@@ -61,7 +61,7 @@ export class TextBatches {
    * Computes the values [size] of each text. InvalidArgumentError for ids beyond the vocabulary; an abort throws the
    * signal's reason.
    */
-  async run(texts: readonly TokenText[], signal?: AbortSignal): Promise<Float32Array[]> {
+  async run(texts: readonly TokenSequence[], signal?: AbortSignal): Promise<Float32Array[]> {
     signal?.throwIfAborted();
     this.#program.checkUsable();
     for (const [i, { ids }] of texts.entries()) this.#check(i, ids);
@@ -104,7 +104,7 @@ export class TextBatches {
     const taken = this.#take();
     if (taken.length === 0) return;
     const signal = taken.every((one) => one.signal === taken[0]!.signal) ? taken[0]!.signal : undefined;
-    const inputs = textInputs(
+    const inputs = encoderInputs(
       taken.map(({ text }) => text),
       { firstPosition: this.#firstPosition, hasTypes: this.#hasTypes },
     );

@@ -4,7 +4,7 @@ import type { Model } from "../../src/checkpoint/model.ts";
 import { capture } from "../../src/compile/capture.ts";
 import { argumentValues } from "../../src/compile/graph.ts";
 import { hostCpu } from "../../src/kernels/cpu.ts";
-import { textInputs } from "../../src/language/text-inputs.ts";
+import { encoderInputs } from "../../src/language/encoder-inputs.ts";
 import { isEncoderNetwork } from "../../src/model/encoder.ts";
 import { EagerBuilder } from "../../src/ops/eager.ts";
 import { operators } from "../../src/registry/operators.ts";
@@ -19,7 +19,7 @@ export async function eagerTexts(model: Model, texts: readonly (readonly number[
   for (const { constant } of capture(source, operators, hostCpu()).nodes.flatMap(argumentValues))
     if (constant) await builder.load(constant);
   const { firstPosition, tokenTypes } = network;
-  const inputs = textInputs(
+  const inputs = encoderInputs(
     texts.map((ids) => ({ ids, secondFrom: ids.length })),
     { firstPosition, hasTypes: tokenTypes > 1 },
   );

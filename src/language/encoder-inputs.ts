@@ -2,7 +2,7 @@
 import type { Tensor } from "../tensor.ts";
 
 /** Tokens of a text, or of a pair of texts. */
-export interface TokenText {
+export interface TokenSequence {
   /** Token ids, with the special tokens that the tokenizer adds. */
   readonly ids: readonly number[];
   /** Index of the first token of type 1, the second text of a pair. */
@@ -10,8 +10,8 @@ export interface TokenText {
 }
 
 /** Tokens and positions [1, T], offsets [texts + 1] and, where the network has token types, types [1, T]. */
-export function textInputs(
-  texts: readonly TokenText[],
+export function encoderInputs(
+  texts: readonly TokenSequence[],
   { firstPosition, hasTypes }: { readonly firstPosition: number; readonly hasTypes: boolean },
 ): Tensor[] {
   const rows = texts.reduce((sum, { ids }) => sum + ids.length, 0);

@@ -1,0 +1,80 @@
+/**
+ * Joins the compiled package for Node: dist/node/ has an entry for each name of package.json's exports, dist/cli/main.js is the
+ * command line, and both share chunks. Node reads some 600 modules in three times the time of these few files. Bundlers of
+ * pages and `bundleProgram` take the single modules of dist/, which stay. `npm run build` runs it after the compiler.
+ */
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { root } from "../native/sources.js";
+
+const { exports, name: packageName } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+
+/** @param {string} path */
+const slashes = (path) => path.split(sep).join("/");
+
+/** The source of a compiled module. @param {string} module its path in dist/, without extension */
+function sourceOf(module) {
+  const inPackage = module.startsWith("aqlm/");
+  return join(root, inPackage ? "packages/aqlm/src" : "src", `${inPackage ? module.slice(5) : module}.ts`);
+}
+
+/** Modules by the names that others import them by. @type {Map<string, string>} */
+const modules = new Map();
+/** Sources by the joined files that package.json names, paths in dist/ without extension. @type {Record<string, string>} */
+const entries = { "cli/main": sourceOf("cli/main") };
+for (const [path, targets] of Object.entries(exports)) {
+  if (typeof targets === "string") continue;
+  const module = targets.default.slice("./dist/".length, -".js".length);
+  modules.set(packageName + path.slice(1), module);
+  if (targets.node) entries[targets.node.slice("./dist/".length, -".js".length)] = sourceOf(module);
+}
+
+/** Joined modules keep their addresses, by which they find files of the package. @type {import("esbuild").Plugin} */
+const ownAddresses = {
+  name: "own-addresses",
+  setup({ onLoad }) {
+    onLoad({ filter: /[\\/]src[\\/].*\.ts$/ }, ({ path }) => {
+      const text = readFileSync(path, "utf8");
+      if (!text.includes("import.meta.url")) return undefined;
+      const compiled = slashes(relative(join(root, "src"), path)).replace(/\.ts$/, ".js");
+      // Not `new URL`, of which bundlers of applications would make a file; bundles in CommonJS have no such URL.
+      const own = `import.meta.url?.replace(/[^/]*$/, "../${compiled}")`;
+      return { contents: text.replaceAll("import.meta.url", `(${own})`), loader: "ts" };
+    });
+  },
+};
+
+/** @param {string} folder @returns {string[]} */
+const scriptsIn = (folder) =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .filter((name) => /^(?!node|page)/.test(name) && name.endsWith(".js"))
+    .map((name) => join(folder, name));
+
+/** Lets single modules import each other by path: by name, Node would load the joined ones beside them. @param {string} dist */
+function importByPath(dist) {
+  for (const file of scriptsIn(dist)) {
+    const text = readFileSync(file, "utf8");
+    const changed = text.replace(/^((?:import|export)\b[^;"]*?)"(lowbit[\w/-]*)";$/gm, (whole, before, name) => {
+      const module = modules.get(name);
+      if (module === undefined) return whole;
+      const path = slashes(relative(dirname(file), join(dist, `${module}.js`)));
+      return `${before}"${path.startsWith(".") ? path : `./${path}`}";`;
+    });
+    if (changed !== text) writeFileSync(file, changed);
+  }
+}
+
+/** @param {string} dist folder of the compiled modules */
+export async function joinPackage(dist) {
+  for (const folder of ["node", "cli"]) rmSync(join(dist, folder), { recursive: true, force: true });
+  importByPath(dist);
+  await build({
+    ...{ bundle: true, splitting: true, format: "esm", platform: "node", target: "node20", logLevel: "warning" },
+    ...{ entryPoints: entries, outdir: dist, chunkNames: "node/[name]-[hash]", absWorkingDir: root },
+    ...{ packages: "external", sourcemap: true, sourcesContent: false, plugins: [ownAddresses] },
+  });
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await joinPackage(join(root, "dist"));
