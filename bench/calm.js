@@ -12,10 +12,10 @@ const TICKS_PER_SECOND = 100;
 const CALM_CORES_MAX = 0.15;
 const LOOK_MS = 200;
 
-/** CPU seconds of a process and all its threads so far, on Linux. @param {number} pid */
+/** CPU seconds of a process, all its threads and those of its children that ended, so far, on Linux. @param {number} pid */
 export function processSeconds(pid) {
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+  return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS_PER_SECOND;
 }
 
 /** CPU seconds of the whole machine and of some processes so far; null where the system does not tell. */

@@ -4,6 +4,8 @@ import { statSync } from "node:fs";
 import { calm, unitsShare, watched } from "./calm.js";
 import { EngineProcess } from "./engine-process.js";
 import { ggufOf } from "./make-model.js";
+import { ikBenchOf } from "./peer-ik.js";
+import { peerModelOf } from "./peer-python.js";
 import { cacheOf, programOf } from "./programs.js";
 import { median } from "./report.js";
 
@@ -26,6 +28,7 @@ const STRETCH = 16;
  * @property {number[]} prefill Tokens.
  * @property {number[]} threads
  * @property {string[]} schemes
+ * @property {string} [ik] Folder in which ik_llama.cpp was built.
  */
 
 const ours = async ({ shape }, scheme, threads) =>
@@ -40,7 +43,7 @@ async function sample({ patience, threads }, engine, request) {
   const [most] = threads;
   await calm(patience, most);
   const before = unitsShare(most);
-  const { result, others } = await watched([process.pid, engine.pid], () => engine.ask(request));
+  const { result, others } = await watched([process.pid, ...engine.pids], () => engine.ask(request));
   const units = Math.min(before, unitsShare(most));
   return { value: Array.isArray(result) ? result[0] : result, others, units };
 }
@@ -202,5 +205,37 @@ async function pages(plan) {
   return { bytes, copySeconds: seconds, ...rates };
 }
 
+/** Prefill and decode beside another engine, in turn. @param {Plan} plan @param {(threads: number) => Promise<EngineProcess>} begin */
+async function beside(plan, name, begin) {
+  const results = [];
+  for (const threads of plan.threads) {
+    const engines = { [name]: await begin(threads), [BASE]: await ours(plan, BASE, threads) };
+    for (const [what, tokens] of [...plan.prefill.map((tokens) => ["prefill", tokens]), ["decode", plan.decode]])
+      results.push({ threads, what, tokens, found: await askAll(plan, engines, { what, tokens }) });
+    await stopAll(engines);
+  }
+  return { name, results };
+}
+
+/** ik_llama.cpp on the peer's file, which each request reads anew. */
+async function ik(plan) {
+  const program = ikBenchOf(plan.ik);
+  const path = await ggufOf(plan.shape);
+  return beside(plan, "ik_llama.cpp Q4_0", (threads) => EngineProcess.start("peer-ik", { program, path, threads }));
+}
+
+/** An engine of Python on a model of its own form, in 4 bits of groups of 32. */
+const inPython = (engine, name) => async (/** @type {Plan} */ plan) => {
+  const path = await peerModelOf(engine, plan.shape);
+  const begin = (threads) => EngineProcess.start("peer-python", { engine, path, threads, shape: plan.shape });
+  return beside(plan, name, begin);
+};
+
+const openvino = inPython("openvino", "OpenVINO GenAI int4 g32");
+const onnxruntime = inPython("onnxruntime", "ONNX Runtime GenAI int4 g32");
+
 /** @type {Readonly<Record<string, (plan: Plan) => Promise<any>>>} */
-export const parts = { speed, schemes, context, start, busy, pages };
+export const parts = { speed, schemes, context, start, busy, pages, ik, openvino, onnxruntime };
+
+/** The parts that need nothing but node-llama-cpp. */
+export const defaultParts = ["speed", "schemes", "context", "start", "busy", "pages"];

@@ -106,7 +106,20 @@ function pages({ bytes, copySeconds, mapped, unasked, copied }) {
   return `## Where the weights are\n\nReading ${mb(bytes)} of weights, in turn.\n\n${table(["weights", "read, GB/s", "added to the load, ms"], rows)}`;
 }
 
-const sections = { speed, schemes, context, start, busy, pages };
+function beside({ name, results }) {
+  const rows = results.map(({ threads, what, tokens, found }) => {
+    const [theirs, own] = [name, BASE].map((engine) => tokens / found[engine].value);
+    const others = Math.max(found[name].others, found[BASE].others);
+    return [
+      ...[`${what} ${tokens}`, String(threads), digits(theirs), digits(own), `${digits(own / theirs)}x`],
+      others.toFixed(2),
+    ];
+  });
+  const head = ["tok/s", "threads", name, BASE, "", "cores busy with others"];
+  return `## Beside ${name.replace(/ \S*(Q4_0| g32)$/, "")}\n\n${table(head, rows)}`;
+}
+
+const sections = { speed, schemes, context, start, busy, pages, ik: beside, openvino: beside, onnxruntime: beside };
 
 /** @param {string} part @param {any} found */
 export const sectionOf = (part, found) => sections[part](found);

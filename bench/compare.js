@@ -4,7 +4,7 @@
  * parts again and keeps the last results of the others.
  */
 import { parseArgs } from "node:util";
-import { parts } from "./compare-parts.js";
+import { defaultParts, parts } from "./compare-parts.js";
 import { sectionOf } from "./compare-tables.js";
 import { requireAddon } from "./peak.js";
 import { commit, writeReport } from "./report.js";
@@ -12,7 +12,9 @@ import { commit, writeReport } from "./report.js";
 const { values: options } = parseArgs({
   options: {
     shape: { type: "string", default: "1b" },
-    parts: { type: "string", default: Object.keys(parts).join(",") },
+    parts: { type: "string", default: defaultParts.join(",") },
+    /** Folder in which ik_llama.cpp was built, with its llama-bench: the part `ik` is measured, too. */
+    ik: { type: "string" },
     rounds: { type: "string", default: "3" },
     /** Seconds to wait for a calm moment before each measurement. */
     patience: { type: "string", default: "2" },
@@ -25,7 +27,7 @@ const { values: options } = parseArgs({
 });
 if (options.help) {
   console.log(
-    `options: --shape 1b --parts ${Object.keys(parts).join(",")} --rounds 3 --patience 2 --decode 128 --prefill 512,32 --threads 2,1 --schemes '4-bit g32;2-bit g32'`,
+    `options: --shape 1b --parts ${Object.keys(parts).join(",")} --ik <folder> --rounds 3 --patience 2 --decode 128 --prefill 512,32 --threads 2,1 --schemes '4-bit g32;2-bit g32'`,
   );
   process.exit(0);
 }
@@ -39,6 +41,7 @@ const plan = {
   prefill: numbers(options.prefill),
   threads: numbers(options.threads),
   schemes: options.schemes.split(";"),
+  ik: options.ik,
 };
 
 const narrowed = process.argv.slice(2).join(" ");
@@ -57,7 +60,9 @@ function report(section) {
   });
 }
 
-for (const name of options.parts.split(",")) {
+const names = options.parts.split(",");
+if (options.ik !== undefined && !names.includes("ik")) names.push("ik");
+for (const name of names) {
   const part = parts[name];
   if (!part) throw new RangeError(`part "${name}": expected some of ${Object.keys(parts).join(", ")}`);
   const start = performance.now();

@@ -97,7 +97,7 @@ export class EngineProcess {
     this.times = times;
   }
 
-  /** @param {"ours" | "peer-llama"} name @param {object} options */
+  /** @param {"ours" | "peer-llama" | "peer-ik" | "peer-python"} name @param {object} options */
   static async start(name, options) {
     const start = performance.now();
     const script = fileURLToPath(new URL(`./${name}.js`, import.meta.url));
@@ -106,8 +106,9 @@ export class EngineProcess {
     return new EngineProcess(child, { ...times, fromProcessStart: (performance.now() - start) / 1000 });
   }
 
-  get pid() {
-    return this.#child.pid;
+  /** Ids of the engine's processes. */
+  get pids() {
+    return [this.#child.pid, ...(this.times.python ? [this.times.python] : [])];
   }
 
   /** @param {object} request */

@@ -66,10 +66,10 @@ const models = [
 ];
 
 /**
- * Programs tested by `npm run test:executorch -- --short`, by model: one that ExecuTorch runs alone, and one that needs our
- * library.
+ * Programs tested by `npm run test:executorch -- --short`, by model: one that ExecuTorch runs alone, one that needs our
+ * library, and one that needs AQLM's kernels in it.
  */
-const short = { shakespeare: ["float", "8da4w"] };
+const short = { shakespeare: ["float", "8da4w", "aqlm 2x8"] };
 
 /** Names of models and of ways to quantize them. @param {boolean} isShort */
 export function programNames(isShort) {

@@ -31,7 +31,7 @@ LOWBIT_AQLM_TABLES(LOWBIT_DECLARE)
 
 namespace {
 
-// Concatenates the tables when the library is loaded.
+// Concatenates the tables.
 std::vector<KernelRow> all_rows() {
   std::vector<KernelRow> rows;
 #define LOWBIT_LIST(table) table(),
@@ -40,11 +40,11 @@ std::vector<KernelRow> all_rows() {
   return rows;
 }
 
-const std::vector<KernelRow> all = all_rows();
-
 }  // namespace
 }  // namespace lowbit
 
 extern "C" __attribute__((visibility("default"))) lowbit::KernelLibrary lowbit_kernel_library() {
-  return {lowbit::kContract, {lowbit::all.data(), lowbit::all.size()}};
+  // Made at the first call: a binary that has the tables itself may ask before this file's data are initialized.
+  static const std::vector<lowbit::KernelRow> all = lowbit::all_rows();
+  return {lowbit::kContract, {all.data(), all.size()}};
 }
