@@ -15,8 +15,14 @@ struct NeonDotprod : NeonVectors {
   }
 };
 
-// One instruction adds the products of 4 k for 4 rows of weights and one row of activations. A vector of activations
-// has 4 rows, of which the lane index of the instruction takes one.
+// sum += dot products of weights by one row of activations. Not moved: see Tile::multiply.
+template <int Row>
+inline LOWBIT_INLINE void add_dots(int32x4_t& sum, int8x16_t weights, int8x16_t rows) {
+  asm volatile("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(weights), "w"(rows), "i"(Row));
+}
+
+// One instruction adds the products of 4 k for 4 rows of weights and one row of activations. A vector of activations has
+// 4 rows, of which the lane index of the instruction takes one.
 struct DotprodIsa {
   static constexpr int kRowStep = 4;
   static constexpr uint32_t kWideChunk = 64;
@@ -35,20 +41,29 @@ struct DotprodIsa {
     static constexpr int kSums = Rows * Quads;
     static constexpr int scale_of(int sum) { return sum % Quads; }
 
+    // Vectors of 4 columns: weights of each quad, then blocks of 4 rows.
+    static constexpr int kLoads = Quads + Rows / 4, kDots = Rows * Quads;
+
+    template <int Load, int Step>
+    static inline LOWBIT_INLINE int8x16_t load(const int8_t** weights, const int8_t** x) {
+      if constexpr (Load < Quads) return load_alone<16 * Step>(weights[Load]);
+      else return load_alone<16 * Step>(x[Load - Quads]);
+    }
+
+    // In the order in which they run: cores that start instructions in order load the next columns between products.
     template <int Columns>
     static inline LOWBIT_INLINE void multiply(const int8_t** weights, const int8_t** x,
                                                               int32x4_t* sums) {
-      each_index<Columns / 4>([&](auto s) LOWBIT_INLINE {
-        int8x16_t w[Quads];
-        each_index<Quads>([&](auto quad) LOWBIT_INLINE { w[quad] = vld1q_s8(weights[quad] + 16 * s); });
-        each_index<Rows / 4>([&](auto block) LOWBIT_INLINE {
-          const int8x16_t rows = vld1q_s8(x[block] + 16 * s);
-          each_index<4>([&](auto r) LOWBIT_INLINE {
-            each_index<Quads>([&](auto quad) LOWBIT_INLINE {
-              int32x4_t& sum = sums[Quads * (4 * block + r) + quad];
-              sum = vdotq_laneq_s32(sum, w[quad], rows, r);
-            });
-          });
+      constexpr int kSteps = Columns / 4;
+      int8x16_t vectors[2][kLoads];
+      each_index<kLoads>([&](auto i) LOWBIT_INLINE { vectors[0][i] = load<i, 0>(weights, x); });
+      each_index<kSteps>([&](auto s) LOWBIT_INLINE {
+        const auto& now = vectors[s % 2];
+        each_index<kDots>([&](auto dot) LOWBIT_INLINE {
+          constexpr int kEvery = kDots / kLoads, kLoad = dot / kEvery;
+          if constexpr (s + 1 < kSteps && dot % kEvery == 0 && kLoad < kLoads)
+            vectors[(s + 1) % 2][kLoad] = load<kLoad, s + 1>(weights, x);
+          add_dots<dot / Quads % 4>(sums[dot], now[dot % Quads], now[Quads + dot / (4 * Quads)]);
         });
       });
     }

@@ -21,9 +21,8 @@ struct UnpackedPanel {
   float* zeros;
 };
 
-// Initial values of two accumulators of a chunk.
-alignas(16) constexpr int32_t kStarts[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
-                                            kMagicBits, kMagicBits, kMagicBits, kMagicBits};
+// Initial values of an accumulator of a chunk.
+alignas(16) constexpr int32_t kStart[4] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 
 // Place of 8 columns of a quad in an unpacked panel of `padded_k` columns.
 struct QuadColumns {
@@ -85,7 +84,8 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
 enum class Beside { kNothing, kZeros, kMinima };
 
 // Rows `row` .. `row + Rows - 1` by the columns of `Quads` quads, `Columns` at a time: 16 where groups are pairs.
-template <class Isa, int Rows, int Quads, Beside Zeros, int Columns>
+// `Factors`: whether blocks of activations have scales of their own.
+template <class Isa, int Rows, int Quads, Beside Zeros, int Columns, bool Factors>
 inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
                                                   uint32_t quad, uint32_t row) {
   using Tile = typename Isa::template Tile<Rows, Quads>;
@@ -109,8 +109,8 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
     do {
       const int8_t* end = group_end - weights[0] > chunk ? weights[0] + chunk : group_end;
       int32x4_t sums[Tile::kSums];
-      each_index<Tile::kSums / 2>(
-          [&](auto i) LOWBIT_INLINE { load_fresh<0>(kStarts, sums[2 * i], sums[2 * i + 1]); });
+      each_index<Tile::kSums>(
+          [&](auto i) LOWBIT_INLINE { sums[i] = vreinterpretq_s32_s8(load_alone<0>(kStart)); });
       do {
         Tile::template multiply<Columns>(weights, x, sums);
         for (int q = 0; q < Quads; q++) weights[q] += 4 * Columns;
@@ -119,7 +119,7 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
       each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE {
         float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), magic);
         if constexpr (Zeros == Beside::kZeros) sum = Tile::template subtract_zeros<i>(sum, zeros, chunk_sums);
-        sum = Tile::template multiply_rows<i>(sum, factors);
+        if constexpr (Factors) sum = Tile::template multiply_rows<i>(sum, factors);
         totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(scales + 4 * Tile::scale_of(i)));
         if constexpr (Zeros == Beside::kMinima)
           totals[i] = Tile::template subtract_zeros<i>(totals[i], zeros, chunk_sums);
@@ -135,25 +135,33 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
 }
 
 // Two quads at once load less per product, but their totals fit registers only beside the sums of long chunks.
-template <class Isa, int Rows, Beside Zeros, int Columns>
+template <class Isa, int Rows, Beside Zeros, int Columns, bool Factors>
 void row_tile(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row) {
   if (std::min(args.weights.group_length, args.chunk) < Isa::kWideChunk) {
-    for (uint32_t quad = 0; quad < kQuads; quad++) tile_of<Isa, Rows, 1, Zeros, Columns>(args, panel, index, quad, row);
+    for (uint32_t quad = 0; quad < kQuads; quad++)
+      tile_of<Isa, Rows, 1, Zeros, Columns, Factors>(args, panel, index, quad, row);
   } else {
     for (uint32_t quad = 0; quad < kQuads; quad += 2)
-      tile_of<Isa, Rows, 2, Zeros, Columns>(args, panel, index, quad, row);
+      tile_of<Isa, Rows, 2, Zeros, Columns, Factors>(args, panel, index, quad, row);
   }
 }
 
-template <class Isa, Beside Zeros, int Columns = 32>
+template <class Isa, Beside Zeros, int Columns, bool Factors>
 void row_tiles(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row, uint32_t end) {
-  for (; row + 8 <= end; row += 8) row_tile<Isa, 8, Zeros, Columns>(args, panel, index, row);
+  for (; row + 8 <= end; row += 8) row_tile<Isa, 8, Zeros, Columns, Factors>(args, panel, index, row);
   if (row + 4 <= end) {
-    row_tile<Isa, 4, Zeros, Columns>(args, panel, index, row);
+    row_tile<Isa, 4, Zeros, Columns, Factors>(args, panel, index, row);
     row += 4;
   }
   if constexpr (Isa::kRowStep == 2)
-    if (row < end) row_tile<Isa, 2, Zeros, Columns>(args, panel, index, row);
+    if (row < end) row_tile<Isa, 2, Zeros, Columns, Factors>(args, panel, index, row);
+}
+
+// All rows of a pass by a panel.
+template <class Isa, Beside Zeros, int Columns = 32>
+void rows_of_panel(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row, uint32_t end) {
+  if (args.rows.in_blocks) row_tiles<Isa, Zeros, Columns, true>(args, panel, index, row, end);
+  else row_tiles<Isa, Zeros, Columns, false>(args, panel, index, row, end);
 }
 
 // Rows of activations per tile of phase 1.
@@ -181,14 +189,16 @@ void gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) 
   const UnpackedPanel panel = unpacked_panel<Isa>(args, thread);
   const auto [index, first, end] = PassTile(args, tile, Isa::kRowStep);
   unpack_panel<Isa, Bits, Levels>(w, index, panel);
+  // What was stored is read in assembly.
+  asm volatile("" ::: "memory");
   constexpr Beside kNothing = Beside::kNothing, kMinima = Beside::kMinima;
   if constexpr (kMayPair<Bits, Levels>)
     if (w.parts == 2)
-      return (w.has_minima ? row_tiles<Isa, kMinima, 16> : row_tiles<Isa, kNothing, 16>)(args, panel, index, first,
-                                                                                         end);
-  if (w.has_minima) row_tiles<Isa, kMinima>(args, panel, index, first, end);
-  else if (w.has_zeros) row_tiles<Isa, Beside::kZeros>(args, panel, index, first, end);
-  else row_tiles<Isa, kNothing>(args, panel, index, first, end);
+      return (w.has_minima ? rows_of_panel<Isa, kMinima, 16> : rows_of_panel<Isa, kNothing, 16>)(args, panel, index,
+                                                                                                 first, end);
+  if (w.has_minima) rows_of_panel<Isa, kMinima>(args, panel, index, first, end);
+  else if (w.has_zeros) rows_of_panel<Isa, Beside::kZeros>(args, panel, index, first, end);
+  else rows_of_panel<Isa, kNothing>(args, panel, index, first, end);
 }
 
 template <class Isa>
