@@ -21,8 +21,8 @@ inline LOWBIT_INLINE void add_dots(int32x4_t& sum, int8x16_t weights, int8x16_t 
   asm volatile("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(weights), "w"(rows), "i"(Row));
 }
 
-// One instruction adds the products of 4 k for 4 rows of weights and one row of activations. A vector of activations has
-// 4 rows, of which the lane index of the instruction takes one.
+// One instruction adds the products of 4 k for 4 rows of weights and one row of activations. A vector of activations
+// has 4 rows, of which the lane index of the instruction takes one.
 struct DotprodIsa {
   static constexpr int kRowStep = 4;
   static constexpr uint32_t kWideChunk = 64;
