@@ -130,9 +130,10 @@ export class LanguageModel {
   }
 
   /**
-   * Where drafts come from in generations that do not say: "lookup", or "mtp" for models with a layer of multi-token
-   * prediction, or a smaller model with the same tokens, which the caller disposes of. InvalidArgumentError for a model
-   * with other tokens.
+   * Where drafts come from in generations that do not say. "lookup", the default, finds them in the prompt and the answer,
+   * "mtp" takes the model's layer of multi-token prediction, a smaller model with the same tokens drafts by itself (the
+   * caller disposes of it), and "off" means none. InvalidArgumentError for a model with other tokens, and for "mtp" where
+   * the model has no such layer.
    * @example
    * llm.draft = await loadProgram("smaller.pte");
    */
