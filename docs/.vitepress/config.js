@@ -17,10 +17,10 @@ function sections(page) {
     .map((section) => ({
       text: section.slice(0, section.indexOf("\n")),
       items: [...section.matchAll(/^\|.*\|$/gm)].flatMap(([row]) =>
-        [...row.matchAll(/\[([^\]]+)\]\(([^)#]+\.md)\)/g)].map(([, title, link]) => ({
-          text: title,
-          link: `/${posix.join(dirname(page), link).replace(/(README|index)?\.md$/, "")}`,
-        })),
+        [...row.matchAll(/\[([^\]]+)\]\(([^)#]+\.md)\)/g)]
+          .map(([, title, link]) => ({ text: title, path: posix.join(dirname(page), link) }))
+          .filter(({ path }) => isPage(path))
+          .map(({ text, path }) => ({ text, link: `/${path.replace(/(README|index)?\.md$/, "")}` })),
       ),
     }))
     .filter(({ items }) => items.length > 0);
