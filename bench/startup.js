@@ -6,7 +6,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { exportProgram, loadCheckpoint } from "../dist/index.js";
@@ -115,11 +115,11 @@ for (const [name, argv, isFirst] of cases) {
 const report = table(["what", "checkout", "first output or answer, s", "of it processor, s"], rows);
 writeReport("startup", {
   title: "Startup",
-  command: "node bench/startup.js --smollm2 SmolLM2-135M-Instruct.Q4_1.gguf --beside ../before",
+  command: `node bench/startup.js --rounds ${values.rounds}${values.smollm2 ? ` --smollm2 ${basename(values.smollm2)}` : ""}${values.beside ? " --beside ../before" : ""}`,
   sections: [
     `Medians of ${values.rounds} processes in turns, files in the page cache. The prompt has five tokens of SmolLM2; the 1B shape, 4 bits in groups of 32, has a tokenizer of 128,256 tokens without merges.`,
     report,
-    "Other work kept the machine busy: the seconds of the processor, which are of all threads, tell the two checkouts apart. What is left of SmolLM2's is the modules (half), the tokenizer's JSON and maps (a quarter), and the first choice of kernels.",
+    "Seconds of the processor are of all threads. What is left of SmolLM2's is the modules (half), the tokenizer's JSON and maps (a quarter), and the first choice of kernels.",
     `Load of the machine at the end: ${loadavg()[0].toFixed(1)}.`,
   ],
 });
