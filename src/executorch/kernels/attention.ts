@@ -39,10 +39,41 @@ function floatsOf(tensor: Tensor, quantized: QuantizedRows | undefined): ArrayLi
   });
 }
 
+/**
+ * Sums of values by the softmax of scores, which it overwrites: out[d] of value p at index first + p * stride + d. Zeros where all
+ * scores are -infinity.
+ */
+function mixValues(
+  scores: Float64Array,
+  values: ArrayLike<number>,
+  { first, stride }: { readonly first: number; readonly stride: number },
+  out: Float32Array,
+): void {
+  const max = scores.reduce((most, score) => Math.max(most, score), Number.NEGATIVE_INFINITY);
+  let total = 0;
+  for (let p = 0; p < scores.length; p++) {
+    scores[p] = max === Number.NEGATIVE_INFINITY ? 0 : Math.exp(scores[p]! - max);
+    total += scores[p]!;
+  }
+  for (let d = 0; d < out.length; d++) {
+    let sum = 0;
+    for (let p = 0; p < scores.length; p++) sum += scores[p]! * values[first + p * stride + d]!;
+    out[d] = total === 0 ? 0 : sum / total;
+  }
+}
+
+/** The sum of a[i + d] b[j + d] for `length` values. */
+function dot(a: ArrayLike<number>, i: number, b: ArrayLike<number>, j: number, length: number): number {
+  let sum = 0;
+  for (let d = 0; d < length; d++) sum += a[i + d]! * b[j + d]!;
+  return sum;
+}
+
 export const sdpaReference = denseKernel<SdpaArgs>("sdpa", (args) => {
   const { start, causal, scale, quantized } = args;
   const [, tokens, heads, dim] = args.q.shape as [number, number, number, number];
   const kvHeads = args.k.shape[2]!;
+  const stride = kvHeads * dim;
   const q = floatsOf(args.q, quantized?.q);
   const k = floatsOf(args.k, quantized?.k);
   const v = floatsOf(args.v, quantized?.v);
@@ -52,26 +83,12 @@ export const sdpaReference = denseKernel<SdpaArgs>("sdpa", (args) => {
   const weights = new Float64Array(keys);
   for (let t = 0; t < tokens; t++)
     for (let h = 0; h < heads; h++) {
-      const seen = causal ? start + t + 1 : keys;
       const query = (t * heads + h) * dim;
       const head = Math.floor((h * kvHeads) / heads) * dim;
-      let max = Number.NEGATIVE_INFINITY;
-      for (let p = 0; p < seen; p++) {
-        let dot = 0;
-        for (let d = 0; d < dim; d++) dot += q[query + d]! * k[p * kvHeads * dim + head + d]!;
-        weights[p] = dot * scale + (mask ? mask[t * keys + p]! : 0);
-        max = Math.max(max, weights[p]!);
-      }
-      let total = 0;
-      for (let p = 0; p < seen; p++) {
-        weights[p] = max === Number.NEGATIVE_INFINITY ? 0 : Math.exp(weights[p]! - max);
-        total += weights[p]!;
-      }
-      for (let d = 0; d < dim; d++) {
-        let sum = 0;
-        for (let p = 0; p < seen; p++) sum += weights[p]! * v[p * kvHeads * dim + head + d]!;
-        out[query + d] = total === 0 ? 0 : sum / total;
-      }
+      const scores = weights.subarray(0, causal ? start + t + 1 : keys);
+      for (let p = 0; p < scores.length; p++)
+        scores[p] = dot(q, query, k, p * stride + head, dim) * scale + (mask ? mask[t * keys + p]! : 0);
+      mixValues(scores, v, { first: head, stride }, out.subarray(query, query + dim));
     }
 });
 
@@ -114,23 +131,14 @@ export const cachedSdpaReference = denseKernel<CachedSdpaArgs>("cached_sdpa", (a
     Float32Array,
     Float32Array,
   ];
+  const weights = new Float64Array(capacity);
   for (let h = 0; h < heads; h++) {
     const cells = Math.floor((h * kvHeads) / heads) * capacity;
     for (let t = 0; t < tokens; t++) {
-      const query = (h * tokens + t) * dim;
-      const scores = Float64Array.from({ length: Number(position[t]) + 1 }, (_, p) => {
-        let dot = 0;
-        for (let d = 0; d < dim; d++) dot += queries[query + d]! * keys[(cells + p) * dim + d]!;
-        return dot * scale;
-      });
-      const max = scores.reduce((most, score) => Math.max(most, score), Number.NEGATIVE_INFINITY);
-      const weights = scores.map((score) => Math.exp(score - max));
-      const total = weights.reduce((sum, weight) => sum + weight, 0);
-      for (let d = 0; d < width; d++) {
-        let sum = 0;
-        for (const [p, weight] of weights.entries()) sum += weight * values[(cells + p) * width + d]!;
-        out[(h * tokens + t) * width + d] = sum / total;
-      }
+      const row = h * tokens + t;
+      const scores = weights.subarray(0, Number(position[t]) + 1);
+      for (let p = 0; p < scores.length; p++) scores[p] = dot(queries, row * dim, keys, (cells + p) * dim, dim) * scale;
+      mixValues(scores, values, { first: cells * width, stride: width }, out.subarray(row * width, (row + 1) * width));
     }
   }
 });
