@@ -106,14 +106,24 @@ function reasonOf(error: unknown, { path, remedy }: Candidate): string {
 
 /** The loader that Node itself asks for, near the start of its file, tells the C library in a tenth of a report's time. */
 function isMusl(): boolean {
-  const { closeSync, openSync, readSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
-  const file = openSync(process.execPath, "r");
-  const start = Buffer.alloc(4096);
-  readSync(file, start, 0, start.length, 0);
-  closeSync(file);
-  const loader = start.toString("latin1");
-  const [, library] = /\/ld-(linux|musl)/.exec(loader) ?? [];
+  const [, library] = /\/ld-(linux|musl)/.exec(startOfNode()) ?? [];
   return library === undefined ? isMuslByReport() : library === "musl";
+}
+
+/** The first bytes of Node's file; empty where it cannot be read, as after an update of a running Node. */
+function startOfNode(): string {
+  const { closeSync, openSync, readSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
+  try {
+    const file = openSync(process.execPath, "r");
+    try {
+      const start = Buffer.alloc(4096);
+      return start.toString("latin1", 0, readSync(file, start));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return "";
+  }
 }
 
 function isMuslByReport(): boolean {
