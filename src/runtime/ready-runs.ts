@@ -55,10 +55,11 @@ export class ReadyRuns {
   readonly #holdings: Holdings;
   /** Runs by input sizes, where each size is resolved by itself. */
   readonly #single = new Map<string, KeptRun>();
-  /** Methods by pattern of input sizes; null where each size is resolved by itself. */
-  readonly #sized = new Map<string, SizedMethod | null>();
-  /** Patterns of which one single size has been resolved by itself: the calls of a class take three times as long to make. */
-  readonly #begun = new Set<string>();
+  /**
+   * Methods by pattern of input sizes; null where each size is resolved by itself, undefined while only one size was seen: the
+   * calls of a class take three times as long to make.
+   */
+  readonly #sized = new Map<string, SizedMethod | null | undefined>();
   /** Runs by class of sizes; null where each size is resolved by itself. */
   readonly #classes = new Map<string, KeptRun | null>();
   readonly #times = new Map<string, RunTimes>();
@@ -90,8 +91,8 @@ export class ReadyRuns {
     const key = `${method.name} ${pattern.key}`;
     let sized = this.#sized.get(key);
     if (sized === undefined) {
-      const isFirst = !this.#begun.has(key);
-      this.#begun.add(key);
+      const isFirst = !this.#sized.has(key);
+      if (isFirst) this.#sized.set(key, undefined);
       if (isFirst || this.#single.has(sizesKey(method, inputSizes))) return null;
       sized = SizedMethod.of(pattern, this.#program.cpu, (given) => this.#resolve(method, given));
       this.#sized.set(key, sized);
