@@ -119,7 +119,7 @@ export class LoadedProgram {
     checkOptions(options);
     const { registry = operators, cpu = hostCpu(), profile } = options;
     const threads = checkWhole("threads", options.threads ?? defaultThreads(), 1, THREADS_MAX);
-    const program = withOffGraphCaches(given, () => lengthsOf(given).contextLength);
+    const program = withOffGraphCaches(given, lengthsOf);
     let memory: KernelMemory | undefined;
     try {
       for (const method of program.methods) checkMethod(method, registry);

@@ -70,14 +70,18 @@ export function hasOffGraphCaches({ methods }: Program): boolean {
 }
 
 /**
- * A program whose calls of `kvcache::update_and_attend` have their caches in state memory, of `capacity` tokens, which is
- * asked for those alone. Other programs are given back as they are. InvalidFileError for a call whose layer, keys or values are not what the operator takes.
+ * A program whose calls of `kvcache::update_and_attend` have their caches in state memory, of as many tokens as `lengthsOf` says,
+ * which is asked for those alone. Other programs are given back as they are. InvalidFileError for a call whose layer, keys or values
+ * are not what the operator takes.
  */
-export function withOffGraphCaches(program: Program, capacity: () => number): Program {
+export function withOffGraphCaches(
+  program: Program,
+  lengthsOf: (program: Program) => { readonly contextLength: number },
+): Program {
   if (!hasOffGraphCaches(program)) return program;
   const file = program.file ?? "program";
   const state = Math.max(0, ...program.methods.map(({ memorySizes }) => memorySizes[STATE_MEMORY] ?? 0));
-  const caches: Caches = { capacity: capacity(), layers: new Map(), bytes: state };
+  const caches: Caches = { capacity: lengthsOf(program).contextLength, layers: new Map(), bytes: state };
   const changed = program.methods.map((method) => withCaches(file, method, caches));
   const methods = changed.map((method) => ({
     ...method,
