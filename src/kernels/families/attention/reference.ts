@@ -20,7 +20,12 @@ import type { AttentionArgs, SequenceAttentionArgs } from "./fields.ts";
 import { Int4Rows } from "./int4-pages.ts";
 
 export const attentionReference: Kernel<AttentionArgs> = {
-  ...referenceRow,
+  target: "reference",
+  layouts: null,
+  bits: null,
+  needs: [],
+  mStep: 1,
+  nStep: 1,
   name: "attention_f32_1x1x1_reference",
   scratchBytes: ({ capacity, headDim }) => attendBytes(capacity, headDim),
   bind(args, scratch) {
