@@ -135,7 +135,12 @@ export class DraftLookup {
     else if (matchLength > 0) places.set(matchEnd + 1, new Place(matchEnd + 1, matchLength));
     // Of places of the same chance, the longest match comes first.
     const inOrder = [...places.values()].sort((a, b) => b.length - a.length || b.trust - a.trust);
-    if (inOrder.length > PLACES) inOrder.splice(inOrder.indexOf(leastTrusted(inOrder)), 1);
+    const least = Math.min(...inOrder.map(({ trust }) => trust));
+    if (inOrder.length > PLACES)
+      inOrder.splice(
+        inOrder.findIndex(({ trust }) => trust === least),
+        1,
+      );
     this.#places = inOrder;
   }
 
@@ -148,7 +153,8 @@ export class DraftLookup {
   }
 
   #addRewritten(rewrite: (text: string) => string): void {
-    const before = [...this.#prediction, ...this.#history.slice(0, this.#start)].slice(-REREAD_MAX);
+    const last = this.#history.slice(Math.max(0, this.#start - REREAD_MAX), this.#start);
+    const before = [...this.#prediction, ...last].slice(-REREAD_MAX);
     const known = before.filter((id) => id < this.#tokenizer.vocabSize);
     const text = this.#tokenizer.decode(known, { skipSpecialTokens: true });
     const rewritten = rewrite(text);
@@ -170,10 +176,6 @@ export class DraftLookup {
   }
 }
 
-function leastTrusted(places: readonly Place[]): Place {
-  return places.reduce((least, place) => (place.trust < least.trust ? place : least));
-}
-
 /** A text as it is within a string of JSON. */
 function escaped(text: string): string {
   return JSON.stringify(text).slice(1, -1);
@@ -181,5 +183,5 @@ function escaped(text: string): string {
 
 /** A text without the escapes of JSON's strings that code has most of. */
 function unescaped(text: string): string {
-  return text.replace(/\\([nt"\\])/g, (_, sign: string) => ({ n: "\n", t: "\t" })[sign] ?? sign);
+  return text.replace(/\\[nt"\\]/g, (sign) => JSON.parse(`"${sign}"`));
 }
