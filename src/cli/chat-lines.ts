@@ -24,7 +24,10 @@ export class ChatLines {
     return this.#isClosed;
   }
 
-  /** Takes the next line as the answer to a question, so that it is no message; "" at the end of the input. An abort throws the signal's reason. */
+  /**
+   * Takes the next line as the answer to a question, so that it is no message; "" at the end of the input. An abort throws the
+   * signal's reason.
+   */
   async next(signal?: AbortSignal): Promise<string> {
     signal?.throwIfAborted();
     if (this.#isClosed) return "";
