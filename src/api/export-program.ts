@@ -5,6 +5,7 @@ import { checkOutput } from "../node-file.ts";
 import { saveProgram } from "../program/save.ts";
 import { compileModel } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
+import { withTokenizerTables } from "./tokenizer-tables.ts";
 
 /** Options of `exportProgram`: those of compiling, progress, and whether an interrupted export is resumed. */
 export interface ExportOptions extends CompileModelOptions {
@@ -29,7 +30,7 @@ export interface ExportOptions extends CompileModelOptions {
 export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
   checkModel(model);
   await checkOutput(path, [model.checkpoint.folder]);
-  const program = compileModel(model, options);
+  const program = await withTokenizerTables(compileModel(model, options), model.checkpoint.tokenizerJson?.value);
   const { onProgress, onWait, signal, resume = false } = options;
   await saveProgram(program, path, {
     resumeKey: resume ? await resumeKey(model) : null,
