@@ -1,5 +1,4 @@
-#!/usr/bin/env node
-/** The `lowbit` program: signals, and the exit code. */
+/** The command line as a process: signals, and the exit code. */
 import { runCli } from "./commands.ts";
 import { SIGINT_EXIT_CODE, SIGTERM_EXIT_CODE, Terminal } from "./terminal.ts";
 
@@ -22,12 +21,13 @@ function endLater(signal: NodeJS.Signals): void {
   }, 1000).unref();
 }
 
-const terminal = new Terminal(process);
-for (const [signal, exitCode] of [["SIGINT", SIGINT_EXIT_CODE] as const, ["SIGTERM", SIGTERM_EXIT_CODE] as const])
-  process.on(signal, () => {
-    if (!terminal.interrupt(exitCode)) end(signal);
-    else if (signal === "SIGTERM" && !terminal.endsItself) endLater(signal);
-  });
-
-// Not process.exit, which would lose output that a pipe has not taken yet.
-process.exitCode = await runCli(process.argv.slice(2), terminal);
+/** Runs the command line of this process; its exit code. */
+export function runProcess(): Promise<number> {
+  const terminal = new Terminal(process);
+  for (const [signal, exitCode] of [["SIGINT", SIGINT_EXIT_CODE] as const, ["SIGTERM", SIGTERM_EXIT_CODE] as const])
+    process.on(signal, () => {
+      if (!terminal.interrupt(exitCode)) end(signal);
+      else if (signal === "SIGTERM" && !terminal.endsItself) endLater(signal);
+    });
+  return runCli(process.argv.slice(2), terminal);
+}
