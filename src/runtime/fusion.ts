@@ -78,23 +78,6 @@ export function fuseCalls(
   }
 }
 
-/** Calls that a list stands for. */
-const LISTED = 3;
-
-const knownCalls = new WeakMap<Method, Uint32Array>();
-
-/** Number of calls that have each value of a method among their arguments; values of lists count as in many. */
-function callsOf(method: Method): Uint32Array {
-  let calls = knownCalls.get(method);
-  if (calls) return calls;
-  calls = new Uint32Array(method.values.length);
-  for (const instruction of method.instructions)
-    if ("args" in instruction) for (const index of new Set(instruction.args)) calls[index]!++;
-  for (const value of method.values) if (isTensorList(value)) for (const index of value.items) calls[index]! += LISTED;
-  knownCalls.set(method, calls);
-  return calls;
-}
-
 /**
  * Whether exactly one call reads the value that another writes. Other values in the same bytes are not looked for, since
  * programs that call this package's operators have none.
@@ -103,5 +86,7 @@ function isReadOnce(method: Method, index: number): boolean {
   const value = method.values[index]!;
   if (value.kind !== "tensor" || value.allocation?.memoryId !== SCRATCH_MEMORY || method.inputs.includes(index))
     return false;
-  return callsOf(method)[index] === 2 && !method.outputs.includes(index);
+  if (method.values.some((other) => isTensorList(other) && other.items.includes(index))) return false;
+  const calls = method.instructions.filter((instruction) => "args" in instruction && instruction.args.includes(index));
+  return calls.length === 2 && !method.outputs.includes(index);
 }
